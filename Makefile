@@ -51,15 +51,17 @@ demo: setup  ## train eight small models, measure how far each sees, draw the fi
 	$(PY) sweep.py demo --workdir $(RUN)
 	$(PY) evaluate.py $(RUN)
 	$(PY) report.py $(RUN)
+	@echo
+	@echo "For python commands in this shell:  source $(BIN)/activate"
 
 test: setup  ## the whole suite
-	$(PY) -m pytest -n 2 --dist loadfile -m "not (long or $(APART))"
+	$(PY) -m pytest -n 2 --dist worksteal -m "not (long or $(APART))"
 
 test-fast: setup  ## what takes seconds; compiled quickly, not well
-	JAX_DISABLE_MOST_OPTIMIZATIONS=1 $(PY) -m pytest -n 2 --dist loadfile -m "not (slow or long or $(APART))"
+	JAX_DISABLE_MOST_OPTIMIZATIONS=1 $(PY) -m pytest -n 2 --dist worksteal -m "not (slow or long or $(APART))"
 
 test-all: setup  ## the suite, what samples for minutes, then the test-* below
-	$(PY) -m pytest -n 2 --dist loadfile -m "not ($(APART))"
+	$(PY) -m pytest -n 2 --dist worksteal -m "not ($(APART))"
 	$(MAKE) test-hf test-bucket test-tpu test-browser test-notebooks test-colab test-slurm
 
 $(VENV)/.installed-hf: $(VENV)/.installed
@@ -124,7 +126,7 @@ $(COLAB)/.installed: notebooks/colab.lock
 	@touch $@
 
 test-colab: $(COLAB)/.installed  ## notebooks and fast tests with the versions that Colab has (installs them)
-	JAX_DISABLE_MOST_OPTIMIZATIONS=1 $(COLAB)/bin/python -m pytest -n 2 --dist loadfile \
+	JAX_DISABLE_MOST_OPTIMIZATIONS=1 $(COLAB)/bin/python -m pytest -n 2 --dist worksteal \
 	  -m "colab or notebook or not (slow or long or hf or browser)" $(COLAB_TESTS)
 
 # Debian's packages slurm-wlm and munge; the tests start the daemons on loopback, and end them.

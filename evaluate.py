@@ -51,6 +51,9 @@ least accuracy over an eighth of an octave of distances, or a wider bin if there
 answers. Mean: accuracy, mean over all distances.
 """
 
+import utils.environment  # noqa: F401 - first: it checks that packages are installed
+
+# isort: split
 import dataclasses
 import shlex
 import sys

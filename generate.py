@@ -33,10 +33,14 @@ If a layer below the last has a dynamic variant (dynamic_...), rows longer than 
 are recomputed for each token, which is slower.
 """
 
+import utils.environment  # noqa: F401 - first: it checks that packages are installed
+
+# isort: split
 import argparse
 import json
 import sys
 from collections.abc import Sequence
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -51,15 +55,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = _parser()
     args = parser.parse_args(arguments)
     try:
-        options = Options(
-            max_new_tokens=args.max_new_tokens,
-            temperature=args.temperature,
-            top_k=args.top_k,
-            top_p=args.top_p,
-            seed=args.seed,
-            stop=tuple(args.stop),
-            dtype=args.dtype,
-        )
+        values: dict[str, Any] = {
+            field.name: getattr(args, field.name) for field in fields(Options)
+        }
+        options = Options(**values)
         find_run(args.run)
         prompts = _prompts(args)
     except (ValueError, UnreachableError) as error:

@@ -10,6 +10,9 @@ member, in any DIR. Sweeps of the same bases at several trained lengths show eff
 against trained length.
 """
 
+import utils.environment  # noqa: F401 - first: it checks that packages are installed
+
+# isort: split
 import argparse
 import shlex
 import sys

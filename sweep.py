@@ -7,86 +7,35 @@ own; with data.seed=0 given they read the same rows, and train together. Members
 train one group after another. Each member's directory is what `train.py` would have made.
 """
 
-import shlex
+import utils.environment  # noqa: F401 - first: it checks that packages are installed
+
+# isort: split
 import sys
 
-from configs import (
-    add_check_arguments,
-    add_process_arguments,
-    argument_parser,
-    find_config,
-)
-from experiment import overrides
+from configs import find_config, training_parser
+from experiment.overrides import SWEEP_HELP, sweep_job
 from utils.errors import UnreachableError
-from utils.paths import as_path
 
 
 def main() -> int:
-    """Command line of a sweep."""
-    parser = argument_parser("sweep.py", __doc__, overrides.SWEEP_HELP)
+    """Run the command line; return the exit status."""
+    parser = training_parser("sweep.py", __doc__, SWEEP_HELP)
     parser.add_argument("--member", type=int, metavar="N", help="train only this one, from 0")
     parser.add_argument("--list-members", action="store_true", help="print their names, in order")
-    add_check_arguments(parser)
-    add_process_arguments(parser)
     arguments = parser.parse_intermixed_args()
-    given = arguments.overrides
     try:
-        workdir = as_path(arguments.workdir)
         config = find_config(arguments.config)
-        members = overrides.make_members(config, given, workdir)
+        job = sweep_job(config, arguments.workdir, arguments.overrides, only=arguments.member)
     except (ValueError, UnreachableError) as error:
         parser.refuse(error)
     if arguments.list_members:
-        print(*(member.name for member in members), sep="\n")
+        print(*(member.name for member in job.members), sep="\n")
         return 0
-    # After parsing: help, and a slip of the hand, need none of JAX.
+    # After parsing: --help and invalid arguments need no JAX.
     import evals
-    from experiment import distributed, hosts
-    from experiment.compiled import keep_programs
-    from experiment.devices import PlatformError
-    from training.divergence import DivergedError
-    from training.sweep import check_sweep, train_sweep
+    from training.launch import launch
 
-    try:
-        if not arguments.check:
-            keep_programs()
-        if arguments.devices is None:
-            distributed.initialize(arguments, many_members=arguments.member is None)
-            hosts.check_alike(workdir, (arguments.member, members))
-        if arguments.check:
-            checked = check_sweep(
-                config,
-                workdir,
-                given,
-                only=arguments.member,
-                num_devices=arguments.devices,
-                make_evaluate=evals.while_training,
-            )
-            print(*checked if distributed.is_primary_host() else (), sep="\n")
-            return 0
-        command = shlex.join(["python", *sys.argv])
-        finished = train_sweep(
-            config,
-            workdir,
-            given,
-            command=command,
-            only=arguments.member,
-            make_evaluate=evals.while_training,
-        )
-    except DivergedError as error:
-        parser.error(str(error), 1) if distributed.is_primary_host() else parser.exit(1)
-    except PlatformError as error:  # each process says it: which is the first, only devices tell
-        parser.refuse(error)
-    except ValueError as error:
-        parser.error(str(error)) if distributed.is_primary_host() else parser.exit(2)
-    except UnreachableError as error:
-        distributed.refuse(parser, error)
-    except KeyboardInterrupt:  # before the first step there is nothing to save
-        return 130
-    if finished and arguments.member is None and distributed.is_primary_host():
-        next_command = f"python evaluate.py {workdir} && python report.py {workdir}"
-        print(f"finished. Next: {next_command}", file=sys.stderr)
-    return 0 if finished else 130
+    return launch(parser, arguments, job, evals.while_training)
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ import numpy as np
 
 from benchmarks.record import Result
 from benchmarks.suite import Setting
-from benchmarks.timing import alternate, random_batch
+from benchmarks.timing import alternate, describe, random_batch
 from configs import mla, small
 from configs.changes import change, heads
 from experiment.config import ExperimentConfig
@@ -71,8 +71,7 @@ def measure(setting: Setting) -> Iterator[Result | str]:
         try:
             yield from _measure_case(name, case, cudnn.attention if dry_on_cpu else None)
         except Exception as error:  # of a compiler or a library: the other cases still run
-            message = (str(error).splitlines() or [""])[0][:200]
-            yield f"{name}: failed, {type(error).__name__}: {message}"
+            yield f"{name}: failed, {describe(error)}"
             yield Result.from_ratio(name, RATIO, math.nan, at_most=FACTOR)
     for name, config in _configs().items():
         yield _measure_model(name, config, 64 if setting.dry else 1024)

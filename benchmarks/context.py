@@ -1,7 +1,6 @@
 """Growth of a step's time with the length of rows, beside the growth of its model FLOPs."""
 
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Iterator
 
 from benchmarks import shapes
 from benchmarks.record import Result, format_value
@@ -22,8 +21,9 @@ def measure(setting: Setting) -> Iterator[Result | str]:
     reference = TrainStep(shortest).make_update()
     for config in longer:
         length = config.data.context_length
-        rounds = 1 if length > 4 * TOKENS else setting.rounds
-        seconds = _time(TrainStep(config).make_update(), reference, rounds, setting)
+        functions = {"long": TrainStep(config).make_update(), "short": reference}
+        rounds = 1 if length > 4 * TOKENS else setting.rounds  # such a step may take a minute
+        seconds = alternate(functions, rounds, warm_up=False)
         fastest, reference_fastest = map(min, seconds.values())
         growth = shapes.flops(config) / shapes.flops(shortest)
         yield Result.from_seconds(
@@ -34,7 +34,7 @@ def measure(setting: Setting) -> Iterator[Result | str]:
             measured={
                 "tokens/s": shapes.tokens(config) / fastest,
                 "expected by FLOPs": shapes.tokens(config) / (reference_fastest * growth),
-                "rounds": len(seconds["long"]),
+                "rounds": rounds,
             },
         )
         rate = shapes.tokens(shortest) / reference_fastest
@@ -45,20 +45,3 @@ def _config(length: int) -> ExperimentConfig:
     """Return `small` with one layer, on rows of `length` tokens."""
     data = dict(context_length=length, batch_size=max(1, TOKENS // length))
     return change(small.configs[0], model=dict(num_layers=1), data=data)
-
-
-def _time(
-    update: Callable[[], Any], reference: Callable[[], Any], rounds: int, setting: Setting
-) -> dict[str, list[float]]:
-    """Return seconds of rounds, fewer if time is short; a minute is left for the longest rows.
-
-    Programs are compiled already, so that no update is spent on warming up.
-    """
-    functions = {"long": update, "short": reference}
-    seconds = alternate(functions, 1, warm_up=False)
-    for _ in range(rounds - 1):
-        if not setting.has_time(60 + 2 * sum(times[-1] for times in seconds.values())):
-            break
-        for name, times in alternate(functions, 1, warm_up=False).items():
-            seconds[name] += times
-    return seconds

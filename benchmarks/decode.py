@@ -8,6 +8,8 @@ n + 1 new tokens minus that of a call for one. Both libraries must write the sam
 # torch and transformers belong to an extra.
 # pyright: reportMissingImports=false
 
+import functools
+import operator
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -16,13 +18,13 @@ from typing import Any
 import jax
 import numpy as np
 
-from benchmarks.peer import require_torch
+from benchmarks.peer import make_llama, require_torch
 from benchmarks.record import Result
 from benchmarks.suite import Setting
 from benchmarks.timing import alternate
 from inference.engine import Engine, Prompts
 from inference.options import Options
-from interop.architectures import choose_architecture, make_config
+from interop.architectures import choose_architecture
 from model import rotary, transformer
 from model.config import ModelConfig
 from model.transformer import Params
@@ -35,20 +37,10 @@ Generate = Callable[[Sequence[int], int], list[int]]  # prompt, number of new to
 
 # A model of the demo's size, and two whose weights are read from memory for every token.
 SIZES: dict[str, dict[str, Any]] = {
-    "small": dict(
-        vocab_size=512, embed_dim=128, num_layers=2, num_heads=2, head_dim=64, mlp_dim=256
-    ),
-    "10M": dict(
-        vocab_size=8192, embed_dim=320, num_layers=6, num_heads=5, head_dim=64, mlp_dim=896
-    ),
+    "small": dict(vocab_size=512, embed_dim=128, num_layers=2, num_heads=2, mlp_dim=256),
+    "10M": dict(vocab_size=8192, embed_dim=320, num_layers=6, num_heads=5, mlp_dim=896),
     "90M, GQA": dict(
-        vocab_size=16_384,
-        embed_dim=768,
-        num_layers=12,
-        num_heads=12,
-        num_kv_heads=4,
-        head_dim=64,
-        mlp_dim=2048,
+        vocab_size=16_384, embed_dim=768, num_layers=12, num_heads=12, num_kv_heads=4, mlp_dim=2048
     ),
 }
 
@@ -57,7 +49,7 @@ def measure(setting: Setting) -> Iterator[Result]:
     """Yield ratios for a new token, and for reading the prompt with the first token."""
     require_torch("decode")
     for name, sizes in SIZES.items():
-        config = ModelConfig(**sizes, rotary=rotary.parse("rope(base=1e4)"))
+        config = ModelConfig(**sizes, head_dim=64, rotary=rotary.parse("rope(base=1e4)"))
         for length in PROMPTS:
             seconds = _time(config, max(16, int(length * setting.scale)), setting.rounds)
             for label, times, goal in (
@@ -108,15 +100,16 @@ def transformers_generate(
 ) -> Generate:
     """Return a function that decodes with the transformers class of an export of `params`."""
     import torch
-    import transformers
 
     torch.set_num_threads(len(os.sched_getaffinity(0)))
     architecture = choose_architecture(config)
-    hf_config = transformers.AutoConfig.for_model(**make_config(architecture, config, context))
-    model = transformers.AutoModelForCausalLM.from_config(hf_config, dtype=torch.float32).eval()
+    model = make_llama(config, context).eval()
     tensors = {}
     for entry in architecture.entries(config):
-        leaves = [_leaf(params, name) for name in entry.ours]
+        leaves = [
+            np.asarray(functools.reduce(operator.getitem, name.split("."), params))
+            for name in entry.ours
+        ]
         for layer, name in enumerate(entry.names(config.num_layers)):
             arrays = [leaf[layer] for leaf in leaves] if entry.is_stacked else leaves
             tensor = np.array(entry.to_hf(*arrays))  # a copy: torch needs writable memory
@@ -140,9 +133,3 @@ def transformers_generate(
         return out[0, len(prompt) :].tolist()
 
     return generate
-
-
-def _leaf(params: Params, name: str) -> np.ndarray:
-    for part in name.split("."):
-        params = params[part]
-    return np.asarray(params)

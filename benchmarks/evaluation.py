@@ -46,7 +46,7 @@ def measure(setting: Setting) -> Iterator[Result | str]:
 
 def time_scoring(config: ExperimentConfig, rounds: int) -> dict[str, list[float]]:
     """Time `evals.score` and a forward pass over the same tokens, all of which are answers."""
-    model, batch = runner.network(config.model), random_batch(config)
+    model, batch = runner.static_config(config.model), random_batch(config)
     T = config.data.context_length
     params = jax.jit(functools.partial(transformer.init, model))(0)
     table = position_table(config.model, T)
@@ -74,7 +74,7 @@ def evaluate_members(config: ExperimentConfig) -> str:
     seeds = ",".join(map(str, range(MEMBERS)))
     overrides = [f"seed={seeds}", "data.seed=0", "train.num_steps=1", "train.warmup_steps=0"]
     with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stderr(io.StringIO()):
-        train_sweep(config, Path(folder), overrides, command="")
+        train_sweep(config, Path(folder), overrides)
         score.compiled_pass.cache_clear()
         start = time.perf_counter()
         results = runner.evaluate([Path(folder)], runner.Options(tasks=TASKS, lengths=LENGTHS))

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from benchmarks import machine
 from benchmarks.record import Result
 from benchmarks.suite import Setting
+from utils.threads import num_cpus
 
 NAMES = {"GFLOP/s": "float32 matrix products", "GB/s": "copying, read and written"}
 
@@ -15,7 +16,7 @@ def measure(setting: Setting) -> Iterator[Result]:
     for unit, name in NAMES.items():
         yield Result.from_ratio(
             name,
-            f"{machine.num_cores()} cores over one",
+            f"{num_cpus()} cores over one",
             all_cores[unit] / one_core[unit],
             measured={f"{unit} of one core": one_core[unit], f"{unit} of all": all_cores[unit]},
         )

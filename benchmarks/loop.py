@@ -69,7 +69,7 @@ def train(save_every: int) -> tuple[float, float]:
         contextlib.redirect_stderr(io.StringIO()),
         mock.patch.object(pipeline, "make_batches", timed),
     ):
-        train_sweep(demo.configs[0], Path(folder), overrides, command="")
+        train_sweep(demo.configs[0], Path(folder), overrides)
         run = min(path.parent for path in Path(folder).glob("*/metrics.jsonl"))
         seconds = {row["step"]: row["seconds"] for row in RunDirectory(run).read_metrics()}
     return seconds[STEPS] - seconds[SKIPPED], sum(waits[SKIPPED:])

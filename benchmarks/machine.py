@@ -1,20 +1,23 @@
-"""The machine: its device, versions and commit, and its fastest matrix products and copies.
+"""The machine: its device and versions, and its fastest matrix products and copies.
 
 `python -m benchmarks.machine CORE` prints the limits of one core as JSON.
 """
 
 import importlib.metadata
 import json
+import math
 import os
 import platform
 import re
 import subprocess
 import sys
-import threading
-import time
+import timeit
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
+
+from utils.threads import num_cpus
 
 ROOT = Path(__file__).parent.parent
 MATMUL_SIZES = (1024, 2048)  # the limit is the fastest of them
@@ -35,31 +38,12 @@ def versions() -> dict[str, str]:
     return result
 
 
-def commit() -> str:
-    """Return the commit of this code, followed by "+" if files changed since; else "unknown"."""
-    # Changed results and documents do not change what is measured.
-    paths = [".", ":!benchmarks/results", ":!*.md"]
-    try:
-        revision, changes = (
-            subprocess.run(
-                ["git", *command], cwd=ROOT, capture_output=True, text=True, check=True
-            ).stdout.strip()
-            for command in (
-                ["rev-parse", "--short=10", "HEAD"],
-                ["status", "--porcelain", "--", *paths],
-            )
-        )
-    except (OSError, subprocess.CalledProcessError):
-        return "unknown"
-    return revision + "+" * bool(changes)
-
-
 def describe(*, accelerator: bool) -> dict[str, Any]:
     """Return the processor, its cores and, if `accelerator`, JAX's device; never a host name.
 
     Asking JAX for a device starts its backend, after which CPU devices cannot be set up.
     """
-    result = {"processor": processor(), "cores": num_cores()}
+    result = {"processor": processor(), "cores": num_cpus()}
     if not accelerator:
         return result
     import jax
@@ -79,11 +63,6 @@ def processor() -> str:
     except OSError:
         match = None
     return match.group(1).strip() if match else platform.processor() or platform.machine()
-
-
-def num_cores() -> int:
-    """Return the number of cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def folder_name(device: dict[str, Any]) -> str:
@@ -111,30 +90,20 @@ def limits() -> dict[str, float]:
         left, xla = np.ones((size, size), np.float32), matmul(size)
         for product in (lambda xla=xla: xla().block_until_ready(), lambda left=left: left @ left):
             rates.append(2 * size**3 / _fastest(product))
-    blocks = [
-        np.ones((2, COPIED_BYTES // 8 // num_cores()), np.float32) for _ in range(num_cores())
-    ]
-
-    def copy():
-        threads = [threading.Thread(target=np.copyto, args=tuple(block)) for block in blocks]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-
-    num_bytes = sum(block.nbytes for block in blocks)
-    return {"GFLOP/s": max(rates) / 1e9, "GB/s": num_bytes / _fastest(copy) / 1e9}
+    cores = num_cpus()
+    targets, sources = np.ones((2, cores, COPIED_BYTES // 8 // cores), np.float32)
+    with ThreadPoolExecutor(cores) as threads:
+        seconds = _fastest(lambda: list(threads.map(np.copyto, targets, sources)))
+    num_bytes = targets.nbytes + sources.nbytes
+    return {"GFLOP/s": max(rates) / 1e9, "GB/s": num_bytes / seconds / 1e9}
 
 
 def _fastest(function: Callable[[], Any], seconds: float = 1.0) -> float:
-    """Return the seconds of the fastest call within `seconds`, three at least, after a warm-up."""
+    """Return the time of the fastest of at least three calls, `seconds` in all, after a warm-up."""
     function()
-    times, end = [], time.perf_counter() + seconds
-    while len(times) < 3 or time.perf_counter() < end:
-        start = time.perf_counter()
-        function()
-        times.append(time.perf_counter() - start)
-    return min(times)
+    timer = timeit.Timer(function)
+    once = timer.timeit(1)
+    return min(timer.repeat(max(3, math.ceil(seconds / once)), 1))
 
 
 def limits_of_one_core() -> dict[str, float]:

@@ -4,12 +4,10 @@ import contextlib
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import jax
-
 from benchmarks import processes, shapes
 from benchmarks.record import Result
 from benchmarks.suite import Setting
-from benchmarks.timing import TrainStep, alternate, repeat
+from benchmarks.timing import TrainStep, alternate, memory_errors, repeat
 from experiment.mesh import device_per_core
 from model.transformer import count_params
 
@@ -35,12 +33,10 @@ def measure(setting: Setting) -> Iterator[Result | str]:
                     yield f"{name}: no time was left for {count} members"
                     continue
                 try:
-                    with _start(setting, name, count) as sweep:
+                    with memory_errors(), _start(setting, name, count) as sweep:
                         functions = {"sweep": sweep, "single": single}
                         seconds = alternate(functions, setting.rounds)
-                except jax.errors.JaxRuntimeError as error:
-                    if "RESOURCE_EXHAUSTED" not in str(error):
-                        raise
+                except MemoryError:
                     yield f"{name}: {count} members do not fit into memory"
                     continue
                 yield _result(setting, name, count, seconds)

@@ -18,9 +18,8 @@ import functools
 import gc
 import shutil
 import statistics
-import time
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -28,13 +27,14 @@ from benchmarks import processes, shapes
 from benchmarks.record import Record, Result
 from benchmarks.shapes import Fitting, Shape
 from benchmarks.suite import MissingPackageError, Setting
-from benchmarks.timing import TrainStep, alternate, random_batch
+from benchmarks.timing import Attempt, TrainStep, alternate, fastest, random_batch
 from configs.changes import change
 from experiment.config import ExperimentConfig
+from model.config import ModelConfig
 
 GOALS = {"cpu": 1.2, "gpu": 1.15}  # our speed over torch's
-STEPS, WARM_UP = 3, 2  # of PyTorch on a GPU, per round
-ENOUGH = {"cpu": 40, "gpu": 60}  # seconds of a shape, and of a variant on a GPU
+STEPS = 3  # of PyTorch on a GPU, per round
+ENOUGH = {"cpu": 40, "gpu": 60}  # seconds of a shape, and of a fitting on a GPU
 LOSS_TOKENS = 4096  # tokens whose logits exist at once
 
 
@@ -107,7 +107,7 @@ def _make_cpu_torch_step(config: ExperimentConfig, *, compile_model: bool) -> Ca
     import torch
 
     torch.manual_seed(0)
-    llama = make_llama(config)
+    llama = make_llama(config.model, config.data.context_length).train()
     forward = torch.compile(llama) if compile_model else llama
     tokens = torch.from_numpy(random_batch(config)["tokens"].astype(np.int64))
     return _make_torch_step(config, llama, lambda: forward(input_ids=tokens, labels=tokens).loss)
@@ -137,79 +137,53 @@ def _make_torch_step(config: ExperimentConfig, llama: Any, compute_loss: Callabl
     return step
 
 
-def make_llama(config: ExperimentConfig) -> Any:
-    """Return transformers' Llama of the same sizes in float32, with torch's fused attention."""
-    from transformers import LlamaConfig, LlamaForCausalLM
+def make_llama(model: ModelConfig, context: int) -> Any:
+    """Return the class of transformers for such a model (Llama for plain ones), in float32."""
+    from transformers import AutoConfig, AutoModelForCausalLM
 
-    model = config.model
-    return LlamaForCausalLM(
-        LlamaConfig(
-            vocab_size=model.vocab_size,
-            hidden_size=model.embed_dim,
-            intermediate_size=model.mlp_dim,
-            num_hidden_layers=model.num_layers,
-            num_attention_heads=model.num_heads,
-            num_key_value_heads=model.kv_heads,
-            head_dim=model.head_dim,
-            tie_word_embeddings=model.tie_embeddings,
-            max_position_embeddings=config.data.context_length,
-            attn_implementation="sdpa",  # pyright: ignore[reportCallIssue]
-        )
-    ).train()
+    from interop.architectures import choose_architecture, make_config
+
+    settings = make_config(choose_architecture(model), model, context)
+    config = AutoConfig.for_model(**settings)
+    return AutoModelForCausalLM.from_config(config, attn_implementation="sdpa")
 
 
-class Variant(NamedTuple):
-    """A way to fit a step into memory.
-
-    Attributes:
-      rows: per batch.
-      recompute: recompute blocks in the backward pass.
-    """
-
-    rows: int
-    recompute: bool
-
-
-VARIANTS = {
-    "base_125m": (Variant(16, False), Variant(32, False), Variant(64, True)),
-    "1B": (Variant(4, False), Variant(8, True)),
-    "paper_2b": (Variant(2, False), Variant(4, True), Variant(8, True)),
-    "paper_2b at 32k": (Variant(1, True),),
+# Ways to fit PyTorch's step into memory: "full" recomputes blocks in the backward pass.
+FITTINGS = {
+    "base_125m": (Fitting(16, "none"), Fitting(32, "none"), Fitting(64, "full")),
+    "1B": (Fitting(4, "none"), Fitting(8, "full")),
+    "paper_2b": (Fitting(2, "none"), Fitting(4, "full"), Fitting(8, "full")),
+    "paper_2b at 32k": (Fitting(1, "full"),),
 }
 
 
 def _measure_gpu(setting: Setting, all_shapes: dict[str, Shape]) -> Iterator[Result | str]:
-    """Yield the fastest variant of each shape beside the rate that `step` recorded here."""
+    """Yield PyTorch's fastest step of each shape beside the rate that `step` recorded here."""
     path = setting.folder / "gpu-step.json" if setting.folder else None
     ours = our_rates(Record.read(path)) if path and path.exists() else {}
     if not ours:
         yield "no record of our own steps on this machine: run benchmarks gpu --only step"
     for name, shape in all_shapes.items():
-        best: tuple[list[float], Variant] | None = None
-        for variant in VARIANTS[name]:
-            label = f"{name}: {variant.rows} rows" + ", blocks recomputed" * variant.recompute
-            if best and not setting.has_time(ENOUGH["gpu"]):
-                yield f"{label}: no time was left"
-                continue
-            config = shape.fitted(Fitting(variant.rows, "none"))
-            try:
-                rates = _time_on_gpu(config, variant, setting.rounds)
-            except Exception as error:  # of memory or a compiler: other variants are still tried
-                message = (str(error).splitlines() or [""])[0][:150]
-                yield f"{label}: {type(error).__name__}: {message}"
-                continue
-            yield f"{label}: {max(rates):,.0f} tokens/s"
-            if best is None or max(rates) > max(best[0]):
-                best = rates, variant
+        attempts = {
+            f"{name}: {fitting.rows} rows, remat={fitting.remat}": functools.partial(
+                _attempt_on_gpu, shape.fitted(fitting), setting.rounds
+            )
+            for fitting in FITTINGS[name]
+        }
+        # After an error of memory or of a compiler the other ways are still tried.
+        best = yield from fastest(setting, attempts, ENOUGH["gpu"], Exception)
         if best and name in ours:
-            rates, variant = best
             yield Result(
                 name=name,
                 ratio="our tokens/s over PyTorch's",
-                least=ours[name] / max(rates),
-                median=ours[name] / statistics.median(rates),
+                least=ours[name] / max(best.rates),
+                median=ours[name] / statistics.median(best.rates),
                 at_least=GOALS["gpu"],
-                measured={"tokens/s": ours[name], "PyTorch's": max(rates), "rows": variant.rows},
+                measured={
+                    "tokens/s": ours[name],
+                    "PyTorch's": max(best.rates),
+                    "rows": best.program.data.batch_size,
+                },
             )
 
 
@@ -219,36 +193,25 @@ def our_rates(step_record: Record) -> dict[str, float]:
     return {name: rate for name, rate in rates.items() if rate is not None}
 
 
-def _time_on_gpu(config: ExperimentConfig, variant: Variant, rounds: int) -> list[float]:
-    """Return the tokens/s of every round, and free the memory."""
-    import torch
-
-    _free_memory()  # that an earlier error left allocated
-    step = _make_gpu_torch_step(config, recompute=variant.recompute)
-    rates = []
-    try:
-        for index in range(rounds + 1):
-            start = time.perf_counter()
-            for _ in range(STEPS if index else WARM_UP):
-                loss = step()
-            assert np.isfinite(loss.item()), "the loss is not finite"  # waits for the device
-            rates.append(STEPS * shapes.tokens(config) / (time.perf_counter() - start))
-    finally:
-        del step
-        torch._dynamo.reset()
-        _free_memory()
-    return rates[1:]
-
-
-def _free_memory() -> None:
+def _attempt_on_gpu(config: ExperimentConfig, rounds: int) -> Attempt:
+    """Time PyTorch's steps, in memory that earlier attempts have freed."""
     import torch
 
     gc.collect()  # blocks and their compiled forms refer to each other
+    torch._dynamo.reset()
     if torch.cuda.is_available():
         torch.cuda.empty_cache()
+    step = _make_gpu_torch_step(config)
+
+    def make_steps() -> None:
+        loss = [step() for _ in range(STEPS)][-1]
+        assert np.isfinite(loss.item()), "the loss is not finite"  # waits for the device
+
+    seconds = alternate({"torch": make_steps}, rounds)
+    return Attempt(seconds, STEPS * shapes.tokens(config), config)
 
 
-def _make_gpu_torch_step(config: ExperimentConfig, *, recompute: bool) -> Callable[[], Any]:
+def _make_gpu_torch_step(config: ExperimentConfig) -> Callable[[], Any]:
     import torch
     from torch.nn import functional
     from torch.utils.checkpoint import checkpoint
@@ -258,7 +221,7 @@ def _make_gpu_torch_step(config: ExperimentConfig, *, recompute: bool) -> Callab
     torch.set_float32_matmul_precision("high")
     torch.manual_seed(0)
     with torch.device(device):
-        llama = make_llama(config)
+        llama = make_llama(config.model, config.data.context_length).train()
     batch = random_batch(config)
     tokens, targets = (
         torch.from_numpy(batch[name]).long().to(device) for name in ("tokens", "targets")
@@ -266,7 +229,7 @@ def _make_gpu_torch_step(config: ExperimentConfig, *, recompute: bool) -> Callab
     for block in llama.model.layers:
         forward = torch.compile(block.forward, backend=backend)
         recomputed = functools.partial(checkpoint, forward, use_reentrant=False)
-        block.forward = recomputed if recompute else forward
+        block.forward = recomputed if config.model.remat == "full" else forward
 
     def sum_loss(hidden, targets):
         logits = functional.linear(hidden, llama.lm_head.weight)

@@ -2,14 +2,14 @@
 
 import contextlib
 import importlib
-import json
-import subprocess
-import sys
+import multiprocessing
 from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from typing import Any
 
 import jax
 
-from benchmarks import machine
+_functions: list[Callable[[], Any]] = []  # of a child process
 
 
 @contextlib.contextmanager
@@ -18,36 +18,21 @@ def start(function: str, *arguments: object) -> Iterator[Callable[[], None]]:
 
     Args:
       function: `module:name`; it returns the function to be timed.
-      arguments: of `function`, as JSON values.
+      arguments: of `function`.
 
     Raises:
-      RuntimeError: if the process ended; its own message is on standard error.
+      Exception: what `function` or its result raised.
     """
-    command = [sys.executable, "-m", "benchmarks.processes", function, json.dumps(arguments)]
-    with subprocess.Popen(
-        command, cwd=machine.ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as child:
-
-        def call() -> None:
-            assert child.stdin and child.stdout
-            with contextlib.suppress(BrokenPipeError):
-                child.stdin.write("\n")
-                child.stdin.flush()
-            if not child.stdout.readline():
-                raise RuntimeError(f"{function} ended with {child.wait()}")
-
-        yield call
-        assert child.stdin
-        child.stdin.close()
+    spawn = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(1, mp_context=spawn) as pool:
+        pool.submit(_make, function, arguments).result()
+        yield lambda: pool.submit(_call).result()
 
 
-def _serve(function: str, arguments: str) -> None:
+def _make(function: str, arguments: tuple) -> None:
     module, _, name = function.partition(":")
-    call = getattr(importlib.import_module(module), name)(*json.loads(arguments))
-    for _ in sys.stdin:
-        jax.block_until_ready(call())
-        print(flush=True)
+    _functions.append(getattr(importlib.import_module(module), name)(*arguments))
 
 
-if __name__ == "__main__":
-    _serve(*sys.argv[1:])
+def _call() -> None:
+    jax.block_until_ready(_functions[-1]())

@@ -12,9 +12,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from rich import box
-from rich.table import Table
-
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Result:
@@ -110,7 +107,7 @@ class Record:
     Attributes:
       command: arguments of `python -m benchmarks` that repeat it.
       date: ISO 8601.
-      commit: of the code (`machine.commit`).
+      commit: of the code (`utils.git`).
       device: the machine (`machine.describe`).
       versions: of the packages that compute (`machine.versions`).
       load: average load of the last minute when it started.
@@ -163,17 +160,6 @@ def cells(result: Result) -> tuple[str, ...]:
 def format_value(value: float) -> str:
     """Return three digits, or an integer with commas from 100 on."""
     return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
-
-
-def terminal_table(record: Record) -> Table:
-    """Return the results as a table for a terminal."""
-    title = f"python -m benchmarks {record.command}"
-    table = Table(*HEADER, title=title, box=box.SIMPLE, title_justify="left")
-    for result in record.results:
-        name, ratios, ratio, goal, measured = cells(result)
-        style = {None: "", True: "green", False: "red"}[result.met]
-        table.add_row(name, ratios, ratio, f"[{style}]{goal}[/]" if style else goal, measured)
-    return table
 
 
 def markdown(records: Sequence[Record]) -> str:

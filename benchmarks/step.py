@@ -1,5 +1,6 @@
 """Training step: tokens/s, shares of the chip's peak and of its matrix products, and memory."""
 
+import functools
 import statistics
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
@@ -8,9 +9,10 @@ import jax
 
 from benchmarks import machine, shapes
 from benchmarks.record import Result
-from benchmarks.shapes import Fitting, Shape
+from benchmarks.shapes import Shape
 from benchmarks.suite import Setting
-from benchmarks.timing import TrainStep, alternate, repeat
+from benchmarks.timing import Attempt, TrainStep, alternate, fastest, memory_errors, repeat
+from experiment.config import ExperimentConfig
 from experiment.metrics import peak_of
 from model.transformer import count_params
 
@@ -48,14 +50,6 @@ PRODUCTS = {
 }
 
 
-class Run(NamedTuple):
-    """Timings of one fitting, in seconds of a round."""
-
-    fitting: Fitting
-    program: TrainStep
-    seconds: dict[str, list[float]]
-
-
 def measure(setting: Setting) -> Iterator[Result | str]:
     """Yield the results of every shape."""
     if setting.device != "cpu" and peak_of(kind := jax.devices()[0].device_kind) is None:
@@ -69,59 +63,44 @@ def measure_shape(name: str, shape: Shape, setting: Setting) -> Iterator[Result 
     products = PRODUCTS[setting.device]
     if setting.dry:
         products = products._replace(size=256)
-    best: Run | None = None
-    for fitting in shape.fittings:
-        label = f"{name}: {fitting.rows} rows, remat={fitting.remat}"
-        if best and not setting.has_time(ENOUGH):
-            yield f"{label}: no time was left"
-            continue
-        run = _run(shape, fitting, products, setting.rounds)
-        if isinstance(run, str):
-            yield f"{label}: {run}"
-            continue
-        if len(shape.fittings) > 1:
-            gib = run.program.planned_bytes / 2**30
-            yield f"{label}: {_rate(run, products):,.0f} tokens/s, {gib:.1f} GiB"
-        if best is None or _rate(run, products) > _rate(best, products):
-            best = run
-    if best:
+    attempts = {
+        f"{name}: {fitting.rows} rows, remat={fitting.remat}": functools.partial(
+            _attempt, shape.fitted(fitting), products, setting.rounds
+        )
+        for fitting in shape.fittings
+    }
+    if best := (yield from fastest(setting, attempts, ENOUGH)):
         yield from _results(name, shape, best, products)
 
 
-def _run(shape: Shape, fitting: Fitting, products: Products, rounds: int) -> Run | str:
-    """Return the timings, or the reason why there are none."""
-    config = shape.fitted(fitting)
+def _attempt(config: ExperimentConfig, products: Products, rounds: int) -> Attempt:
     # Short steps are cheap and vary more.
     rounds *= 4 if shapes.flops(config) < products.flops else 1
-    try:
+    with memory_errors():
         program = TrainStep(config)
+        gib = f"{program.planned_bytes / 2**30:.1f} GiB"
         if not program.fits:
-            return f"{program.planned_bytes / 2**30:.1f} GiB do not fit"
-        step = repeat(program.make_update(), products.steps)
-        return Run(fitting, program, alternate({"step": step, "product": products.make()}, rounds))
-    except jax.errors.JaxRuntimeError as error:
-        if "RESOURCE_EXHAUSTED" not in str(error):
-            raise
-        return "did not fit into memory"
+            raise MemoryError(f"{gib} do not fit")
+        functions = {
+            "step": repeat(program.make_update(), products.steps),
+            "product": products.make(),
+        }
+        seconds = alternate(functions, rounds)
+    return Attempt(seconds, products.steps * shapes.tokens(config), program, f", {gib}")
 
 
-def _rate(run: Run, products: Products) -> float:
-    """Return the tokens/s of the fastest round."""
-    return products.steps * shapes.tokens(run.program.members[0]) / min(run.seconds["step"])
-
-
-def _results(name: str, shape: Shape, run: Run, products: Products) -> Iterator[Result]:
-    config, seconds = run.program.members[0], run.seconds
+def _results(name: str, shape: Shape, best: Attempt, products: Products) -> Iterator[Result]:
+    config, seconds = best.program.members[0], best.seconds
     device = jax.devices()[0]
-    flops, fastest = products.steps * shapes.flops(config), min(seconds["step"])
+    flops, shortest = products.steps * shapes.flops(config), min(seconds["step"])
     measured = {
         "M parameters": count_params(config.model)["total"] / 1e6,
         "tokens": shapes.tokens(config),
-        "rows": run.fitting.rows,
-        "ms a step": 1e3 * fastest / products.steps,
-        "tokens/s": _rate(run, products),
-        "GFLOP/s": flops / fastest / 1e9,
-        "GiB planned": run.program.planned_bytes / 2**30,
+        "rows": config.data.batch_size,
+        "ms a step": 1e3 * shortest / products.steps,
+        "tokens/s": max(best.rates),
+        "GFLOP/s": flops / shortest / 1e9,
+        "GiB planned": best.program.planned_bytes / 2**30,
     }
     if stats := device.memory_stats():
         measured["GiB peak so far"] = stats["peak_bytes_in_use"] / 2**30

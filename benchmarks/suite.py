@@ -15,9 +15,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from rich.console import Console
+from rich.markdown import Markdown
 
 from benchmarks import machine, record
 from benchmarks.record import Record
+from utils.git import current_commit
 
 RESULTS = machine.ROOT / "benchmarks" / "results"
 DRY_RESULTS = machine.ROOT / "runs" / "benchmarks"  # not in git
@@ -142,25 +144,20 @@ def run(name: str, setting: Setting, out: Path | None = None, *, resume: bool = 
         setting = setting._replace(folder=folder, deadline=time.monotonic() + limit)
     console = Console(highlight=False, width=160)
     console.print(f"{name}: {BENCHMARKS[name].summary}")
-    result = _measure(name, setting, _empty_record(name, setting, device), path)
-    console.print(record.terminal_table(result))
-    for note in filter(None, (*result.notes, result.dry_run)):
-        console.print(f"  {note}", markup=False)
-
-
-def _empty_record(name: str, setting: Setting, device: dict) -> Record:
     in_set = setting.device in BENCHMARKS[name].seconds
     scale = f" --scale {setting.scale:g}" if setting.dry else ""
     where = device.get("accelerator", "cpu")
-    return Record(
+    empty = Record(
         command=(f"{setting.device} --only {name}" if in_set else name) + scale,
         date=datetime.date.today().isoformat(),
-        commit=machine.commit(),
+        commit=current_commit() or "unknown",
         device=device,
         versions=machine.versions(),
         load=round(os.getloadavg()[0], 1),
         dry_run=f"dry run on {where}: these numbers say nothing" if setting.dry else "",
     )
+    complete = _measure(name, setting, empty, path)
+    console.print(Markdown(record.markdown([complete])))
 
 
 def _measure(name: str, setting: Setting, result: Record, path: Path | None) -> Record:

@@ -9,7 +9,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from benchmarks import suite
 from benchmarks.record import Result
 from benchmarks.suite import Setting
 from theory import bound, published
@@ -74,7 +73,3 @@ def measure(setting: Setting) -> Iterator[Result | str]:
     _, cpu, wall = timed(bound.smallest, rope_base(128), published.LENGTHS)
     yield f"all eleven lengths 1k to 1M: {cpu:.1f} s CPU, {wall:.1f} s"
     yield f"peak memory {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024:,.0f} MiB"
-
-
-if __name__ == "__main__":
-    suite.run("theory", Setting())

@@ -1,13 +1,15 @@
 """Alternating timings, and the compiled training step that benchmarks time."""
 
+import contextlib
 import functools
 import time
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Generator, Iterator, Mapping
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 
+from benchmarks.suite import Setting
 from experiment.config import ExperimentConfig
 from experiment.mesh import make_global_batch, make_mesh
 from experiment.stages import split
@@ -31,6 +33,74 @@ def alternate(
             if index:
                 seconds[name].append(clock() - start)
     return seconds
+
+
+class Attempt(NamedTuple):
+    """Timings of one way to train a model.
+
+    Attributes:
+      seconds: of each round, by name; the first ones are those of steps.
+      tokens: per round.
+      program: whatever the caller needs later.
+      details: added to the note.
+    """
+
+    seconds: dict[str, list[float]]
+    tokens: int
+    program: Any
+    details: str = ""
+
+    @property
+    def rates(self) -> list[float]:
+        """Tokens/s of each round."""
+        return [self.tokens / seconds for seconds in next(iter(self.seconds.values()))]
+
+
+def fastest(
+    setting: Setting,
+    attempts: Mapping[str, Callable[[], Attempt]],
+    enough: float,
+    errors: type[Exception] = MemoryError,
+) -> Generator[str, None, Attempt | None]:
+    """Try alternatives; yield a note for each and return the fastest.
+
+    Args:
+      setting: its deadline ends the search.
+      attempts: by name.
+      enough: seconds that one may take.
+      errors: those after which the other alternatives are still tried.
+    """
+    best: Attempt | None = None
+    for name, make in attempts.items():
+        if best and not setting.has_time(enough):
+            yield f"{name}: no time was left"
+            continue
+        try:
+            attempt = make()
+        except errors as error:
+            yield f"{name}: {describe(error)}"
+            continue
+        if len(attempts) > 1:
+            yield f"{name}: {max(attempt.rates):,.0f} tokens/s{attempt.details}"
+        if best is None or max(attempt.rates) > max(best.rates):
+            best = attempt
+    return best
+
+
+def describe(error: Exception) -> str:
+    """Return the type of an error and the first line of its message."""
+    return f"{type(error).__name__}: {(str(error).splitlines() or [''])[0][:200]}"
+
+
+@contextlib.contextmanager
+def memory_errors() -> Iterator[None]:
+    """Raise MemoryError instead of XLA's error if the device's memory is exhausted."""
+    try:
+        yield
+    except jax.errors.JaxRuntimeError as error:
+        if "RESOURCE_EXHAUSTED" not in str(error):
+            raise
+        raise MemoryError("the program does not fit into memory") from None
 
 
 def random_batch(config: ExperimentConfig) -> dict[str, np.ndarray]:

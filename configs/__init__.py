@@ -42,8 +42,9 @@ def argument_parser(program: str, description: str | None, *more: str) -> Parser
     return parser
 
 
-def add_check_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the flags that check a command and train nothing."""
+def training_parser(program: str, description: str | None, *more: str) -> Parser:
+    """Make the parser of train.py and sweep.py: `argument_parser` with checks and processes."""
+    parser = argument_parser(program, description, *more)
     group = parser.add_argument_group("checking")
     group.add_argument(
         "--check",
@@ -57,6 +58,17 @@ def add_check_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="with --check: how many the machine has that will train (default: this machine's)",
     )
+    group = parser.add_argument_group(
+        "several processes",
+        "detected on TPU slices (also of GKE), under SLURM and Open MPI; "
+        "elsewhere start\nthe same command N times, each with",
+    )
+    group.add_argument(
+        "--coordinator", metavar="HOST:PORT", help="address of process 0, with a free port"
+    )
+    group.add_argument("--num-processes", type=int, metavar="N", help="number of processes")
+    group.add_argument("--process-id", type=int, metavar="I", help="number of this process, from 0")
+    return parser
 
 
 def _device_count(text: str) -> int:
@@ -74,20 +86,6 @@ class _ShowFields(argparse.Action):
         except ValueError as error:
             parser.error(str(error))
         parser.exit()
-
-
-def add_process_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the flags that `experiment.distributed.initialize` reads."""
-    group = parser.add_argument_group(
-        "several processes",
-        "detected on TPU slices (also of GKE), under SLURM and Open MPI; "
-        "elsewhere start\nthe same command N times, each with",
-    )
-    group.add_argument(
-        "--coordinator", metavar="HOST:PORT", help="address of process 0, with a free port"
-    )
-    group.add_argument("--num-processes", type=int, metavar="N", help="number of processes")
-    group.add_argument("--process-id", type=int, metavar="I", help="number of this process, from 0")
 
 
 def load_configs() -> dict[str, ExperimentConfig]:

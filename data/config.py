@@ -1,8 +1,7 @@
 """DataConfig: the text, retrieval documents and batches of a run."""
 
 import dataclasses
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from data import sources, tasks
 from utils.checks import Bounds, Share, check
@@ -36,9 +35,6 @@ class DataConfig:
       retrieval_fraction: share of rows that are retrieval documents.
       retrieval_tasks: kinds of retrieval documents, drawn with equal weight: names of files in
         `data/tasks`, or a task in a user's file, `path/to/mine.py:Echo(n=2)`.
-      documents: version of the retrieval documents and of the split of `local`. 2: answers are
-        spread evenly over octaves of distance, equally many at every length (see `data.tasks`).
-        1: the first version, which a recorded config without this field has.
       seed: decides row order and retrieval documents, not the initialisation. An override of the
         experiment's seed (`seed=1`) sets this seed too, unless `data.seed` is also overridden.
       on_bad_document: "error" stops at the first bad document, naming file and line; "skip"
@@ -46,9 +42,6 @@ class DataConfig:
       prepared_root: folder of tokenized data.
       num_workers: processes that build rows; 0 builds them in threads of the trainer.
     """
-
-    # Meaning of a field that a recorded config lacks, if it differs from the default.
-    absent: ClassVar[Mapping[str, Any]] = {"documents": 1}
 
     source: SourceName = "local"
     path: str | None = None
@@ -59,7 +52,6 @@ class DataConfig:
     batch_size: Annotated[int, Bounds(at_least=1, at_most=2**24)]
     retrieval_fraction: Share = 0.0
     retrieval_tasks: tuple[str, ...] = ("kv", "lagcopy", "lines")
-    documents: Literal[1, 2] = 2
     seed: int = 0
     on_bad_document: Literal["error", "skip"] = "error"
     prepared_root: str = "runs/data"

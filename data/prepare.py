@@ -9,7 +9,7 @@
 
 Every document is stored as [BOS] + ids + [EOS]. Documents of files named validation... go to the
 validation split. Without such files, a hash of the text decides: one document in 100, of `local`,
-which is small, one in 4 (one in 20 with data.documents=1). Equal texts go to the same split.
+which is small, one in 4. Equal texts go to the same split.
 
 train.py prepares data when necessary. This command does it beforehand; it can be stopped and
 started again:
@@ -27,6 +27,9 @@ the data even if it was verified before, prints the damaged files and exits with
     python -m data.prepare --verify runs/data/jsonl-3f9c...
 """
 
+import utils.environment  # noqa: F401 - first: it checks that packages are installed
+
+# isort: split
 import argparse
 import contextlib
 import dataclasses
@@ -35,11 +38,13 @@ import inspect
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
 from data import sources, tokenizing
 from data import tokenizer as tokenizer_lib
 from data.config import DataConfig
-from data.tokenizer import Tokenizer, file_in
+from data.source import Source
+from data.tokenizer import Tokenizer
 from data.verify import SPLITS, check_intact, read_report, verify
 from utils.command_line import Parser
 from utils.files import check_writable
@@ -47,7 +52,7 @@ from utils.locks import lock
 from utils.messages import quoted
 from utils.paths import as_path, copy, in_bucket
 
-VERSION = 1  # of the rules that make ids from text: a new version prepares everything again
+VERSION = 2  # of the rules that make ids from text: a new version prepares everything again
 ON_DISK = "runs/data"  # where data for a bucket is prepared
 
 
@@ -64,7 +69,7 @@ def prepare(config: DataConfig, *, show_progress: bool = True) -> Path:
     root = as_path(config.prepared_root)
     # Locks and renames need a disk; a bucket gets the finished folder.
     on_disk = dataclasses.replace(config, prepared_root=ON_DISK) if in_bucket(root) else config
-    source = sources.source_class(config.source)(on_disk, show_progress=show_progress)
+    source = open_source(on_disk, show_progress=show_progress)
     settings = {
         "version": VERSION,
         "source": config.source,
@@ -82,7 +87,7 @@ def prepare(config: DataConfig, *, show_progress: bool = True) -> Path:
     if not report_path.exists():
         check_writable(root, "name another data.prepared_root (of data.prepare: --out)")
         if in_bucket(root):
-            _upload(prepare(on_disk, show_progress=show_progress), folder)
+            copy(prepare(on_disk, show_progress=show_progress), folder, last="prepare.json")
         else:
             folder.mkdir(parents=True, exist_ok=True)
             with lock(folder / ".lock"):
@@ -100,82 +105,29 @@ def prepare(config: DataConfig, *, show_progress: bool = True) -> Path:
     return folder
 
 
+def open_source(config: DataConfig, *, show_progress: bool = False) -> Source:
+    """Return the source of a config. Nothing is read yet."""
+    names = ("path", "subset_shares", "on_bad_document", "prepared_root")
+    fields = {name: getattr(config, name) for name in names}
+    return sources.source_class(config.source)(**fields, show_progress=show_progress)
+
+
 def check_arguments(config: DataConfig) -> Tokenizer | None:
     """Return the tokenizer that `config` names, after checks that read no document.
 
     Raises:
       ValueError: if the source has no files, for a bad `subset_shares`, tokenizer or `vocab_size`.
     """
-    sources.source_class(config.source)(config).check()
+    open_source(config).check()
     if config.tokenizer:
         return Tokenizer(config.tokenizer)
     tokenizer_lib.check_vocab_size(config.vocab_size)
     return None
 
 
-def _upload(prepared: Path, folder: Path) -> None:
-    """Copy a finished folder into a bucket, `prepare.json` last."""
-    splits = [prepared / split for split in SPLITS if (prepared / split).exists()]
-    for path in (file_in(prepared), *splits, prepared / "prepare.json"):
-        copy(path, folder / path.name)
-
-
 def main(arguments: list[str] | None = None) -> int:
     """Run `python -m data.prepare`; return exit status 0, or 2 after one line about the error."""
-    parser = Parser(
-        prog="python -m data.prepare",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    # The options are fields of DataConfig; context_length and batch_size are required but unused.
-    parser.set_defaults(**{field.name: field.default for field in dataclasses.fields(DataConfig)})
-    parser.set_defaults(context_length=1, batch_size=1)
-    add = parser.add_argument
-    add(
-        "--source",
-        choices=sources.names(),
-        help=" ".join(map(_describe, sources.names())) + " (default: %(default)s)",
-    )
-    add("--path", metavar="FILE_OR_DIR", help="where jsonl or redpajama files are")
-    add(
-        "--tokenizer",
-        metavar="MODEL",
-        help="a SentencePiece .model or a tokenizer.json (default: train one)",
-    )
-    add(
-        "--vocab-size",
-        type=int,
-        metavar="N",
-        help="size of a tokenizer trained here (default: %(default)s)",
-    )
-    add(
-        "--on-bad-document",
-        choices=("error", "skip"),
-        help="error: stop at the first bad document; skip: leave bad documents out and list them "
-        "(default: %(default)s; the same command with skip continues where error stopped)",
-    )
-    add(
-        "--subset-share",
-        dest="subset_shares",
-        action="append",
-        default=[],
-        type=_subset_share,
-        metavar="NAME=SHARE",
-        help="keep this share, in [0, 1], of a RedPajama subset's documents (may be repeated)",
-    )
-    add(
-        "--out",
-        dest="prepared_root",
-        metavar="DIR",
-        help="root of the prepared data (default: %(default)s)",
-    )
-    add(
-        "--verify",
-        nargs="?",
-        const="",
-        metavar="DIR",
-        help="read prepared data (all under --out, or one folder) and list damaged files",
-    )
+    parser = _parser()
     options = vars(parser.parse_args(arguments))
     options["subset_shares"] = tuple(options["subset_shares"])
     verified = options.pop("verify")
@@ -190,18 +142,47 @@ def main(arguments: list[str] | None = None) -> int:
             for message in messages:
                 print(f"{parser.prog}: error: {message}", file=sys.stderr)
             return 2 if messages else 0
-        folder = prepare(DataConfig(**options))
+        _print_report(prepare(DataConfig(**options)))
     except (ValueError, OSError) as error:
         parser.error(str(error))
     except KeyboardInterrupt:
         print("stopped; the same command continues after the last finished shard", file=sys.stderr)
         return 130
-    _print_report(folder)
     return 0
 
 
+def _parser() -> Parser:
+    parser = Parser(
+        prog="python -m data.prepare",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    # The options are fields of DataConfig; context_length and batch_size are required but unused.
+    parser.set_defaults(**{field.name: field.default for field in dataclasses.fields(DataConfig)})
+    parser.set_defaults(context_length=1, batch_size=1)
+    default = " (default: %(default)s)"
+    texts = " ".join(f"{name}: {_describe(name)}" for name in sources.names())
+    add = parser.add_argument
+    add("--source", choices=sources.names(), help=texts + default)
+    add("--path", metavar="FILE_OR_DIR", help="where jsonl or redpajama files are")
+    text = "a SentencePiece .model or a tokenizer.json (default: train one)"
+    add("--tokenizer", metavar="MODEL", help=text)
+    text = "size of a tokenizer trained here" + default
+    add("--vocab-size", type=int, metavar="N", help=text)
+    text = "error: stop at the first bad document; skip: leave them out and list them" + default
+    add("--on-bad-document", choices=("error", "skip"), help=text)
+    text = "share, in [0, 1], of a RedPajama subset's documents to keep (may be repeated)"
+    share: dict[str, Any] = {"type": _subset_share, "metavar": "NAME=SHARE", "help": text}
+    add("--subset-share", dest="subset_shares", action="append", default=[], **share)
+    text = "root of the prepared data" + default
+    add("--out", dest="prepared_root", metavar="DIR", help=text)
+    text = "read prepared data (all under --out, or one folder) and list damaged files"
+    add("--verify", nargs="?", const="", metavar="DIR", help=text)
+    return parser
+
+
 def _describe(source: str) -> str:
-    return f"{source}: {(inspect.getdoc(sources.source_class(source)) or '').splitlines()[0]}"
+    return (inspect.getdoc(sources.source_class(source)) or "").splitlines()[0]
 
 
 def _subset_share(argument: str) -> tuple[str, float]:
@@ -215,8 +196,8 @@ def _subset_share(argument: str) -> tuple[str, float]:
 
 
 def _print_report(folder: Path) -> None:
-    report = read_report(folder)
     print(folder)
+    report = read_report(folder)
     if "seconds" not in report:
         return  # no text, only a tokenizer
     for split in SPLITS:
@@ -226,16 +207,14 @@ def _print_report(folder: Path) -> None:
             f"{counts['text_bytes'] / max(1, counts['tokens']):.2f} bytes per token"
         )
     seconds = max(report["seconds"], 1e-9)
-    documents = sum(report[split]["documents"] for split in SPLITS)
-    tokens = sum(report[split]["tokens"] for split in SPLITS)
-    print(
-        f"  {seconds:.1f} s: {documents / seconds:,.0f} documents/s, "
-        f"{tokens / seconds:,.0f} tokens/s ({report['workers']} threads)"
+    documents, tokens = (
+        sum(report[split][name] for split in SPLITS) / seconds for name in ("documents", "tokens")
     )
+    threads = f"{report['workers']} threads"
+    print(f"  {seconds:.1f} s: {documents:,.0f} documents/s, {tokens:,.0f} tokens/s ({threads})")
     if report["skipped"]["count"]:
         print(f"  left out {report['skipped']['count']} documents:")
-        for problem in report["skipped"]["first"]:
-            print(f"    {problem}")
+        print(*(f"    {problem}" for problem in report["skipped"]["first"]), sep="\n")
 
 
 if __name__ == "__main__":

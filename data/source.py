@@ -8,12 +8,10 @@ import abc
 import dataclasses
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
 from utils.messages import nearest, quoted
-
-if TYPE_CHECKING:
-    from data.config import DataConfig
+from utils.plugins import name_of
 
 SUBSETS = ("arxiv", "book", "c4", "common_crawl", "github", "stackexchange", "wikipedia")
 # The names that RedPajama's files, its dataset card and SlimPajama use for these subsets.
@@ -28,6 +26,13 @@ SUBSET_NAMES = {name: name for name in SUBSETS} | {
     "RedPajamaStackExchange": "stackexchange",
     "RedPajamaWikipedia": "wikipedia",
 }
+
+
+def subset_name(name: str) -> str:
+    """Return our name of a subset; a label of another corpus stays as it is."""
+    return SUBSET_NAMES.get(name, name)
+
+
 LISTED = 100  # skipped documents whose problems are listed; the others are only counted
 
 
@@ -73,14 +78,16 @@ def ignore_bytes(count: int) -> None:
     """Do nothing: the default callback for progress in bytes."""
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class Source(abc.ABC):
-    """Documents of one config, in a fixed order.
+    """Documents in a fixed order. Creating a source reads nothing.
 
     The first line of a subclass's docstring is its text in `python -m data.prepare --help`.
-    Creating a source reads nothing.
 
     Attributes:
-      needs_path: whether the source reads `data.path`.
+      path, subset_shares, on_bad_document, prepared_root: fields of `data.config.DataConfig`.
+      show_progress: whether to show a bar.
+      needs_path: whether the source reads `path`.
       has_text: whether rows of text exist; without it, only a tokenizer is prepared.
       differs_by_machine: whether another machine may have other text. A run then keeps its
         held-out documents.
@@ -92,8 +99,11 @@ class Source(abc.ABC):
     differs_by_machine: ClassVar[bool] = False
     all_labeled: ClassVar[bool] = False
 
-    def __init__(self, config: "DataConfig", *, show_progress: bool = False):
-        self.config, self.show_progress = config, show_progress
+    path: str | None = None
+    subset_shares: tuple[tuple[str, float], ...] = ()
+    on_bad_document: Literal["error", "skip"] = "error"
+    prepared_root: str = ""
+    show_progress: bool = False
 
     @property
     @abc.abstractmethod
@@ -135,21 +145,21 @@ class Source(abc.ABC):
         return set()
 
     def check(self) -> None:
-        """Check files and `data.subset_shares` before any document is read.
+        """Check files and `subset_shares` before any document is read.
 
         Raises:
           ValueError: if there are no files, a subset is unknown, or no subset is kept.
         """
-        if not self.config.subset_shares:
+        if not self.subset_shares:
             return
         subsets = self.subsets()
         if not subsets:
             raise ValueError(
-                f"subset_shares: data.source={self.config.source} has no subsets; leave it out"
+                f"subset_shares: data.source={name_of(type(self))} has no subsets; leave it out"
             )
         shares: dict[str, float] = {}
-        for name, share in self.config.subset_shares:
-            subset = SUBSET_NAMES.get(name, name)
+        for name, share in self.subset_shares:
+            subset = subset_name(name)
             if subset not in subsets:
                 raise ValueError(
                     f"unknown subset {quoted(name)} in subset_shares; {nearest(name, subsets)}"

@@ -10,25 +10,20 @@ the start of every document and nowhere else.
 """
 
 import bisect
-import dataclasses
-import functools
 import hashlib
 import io
 import itertools
 import json
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from data.source import OnBytes, ignore_bytes
 from data.tokenizer import Tokenizer
-from utils.checks import Count, check
-from utils.files import DamagedError, read_checksummed, write_checksummed
+from utils.manifest import DamagedError, file_entries, read_manifest, write_manifest
 from utils.paths import as_path, in_bucket, raise_outages
-from utils.threads import map_ahead, num_cpus
 
 FORMAT = 1
 BLOCK = 2048  # ids per record
@@ -44,15 +39,15 @@ class TokenStore:
       num_documents: documents in the store.
 
     Raises:
-      ValueError: if `path` holds no store, its index is damaged, or a file is missing or has
-        another size. Only `damages` reads the content of the files.
+      ValueError: if `path` holds no store, its index is damaged, or a file is missing. Only
+        `utils.manifest.find_damages` reads the content of the files.
     """
 
     def __init__(self, path: str | Path):
         self.path = as_path(path)
         path = self.path / "store.json"
         try:
-            index = self._index = read_checksummed(path)
+            index = read_manifest(path)
         except FileNotFoundError:
             raise ValueError(f"{self.path}: no token store there (no store.json)") from None
         if index.get("format") != FORMAT:
@@ -60,18 +55,16 @@ class TokenStore:
                 f"{self.path}: store format {index.get('format')}, this version reads {FORMAT}; "
                 "prepare the data again"
             )
-        try:
-            self._shards = [Shard(**entry) for entry in index["shards"]]
-            self.fingerprint, self.bos_id = str(index["fingerprint"]), int(index["bos_id"])
-            self._dtype = np.dtype(index["dtype"])
-        except (KeyError, TypeError, ValueError):
-            raise DamagedError(f"{path}: damaged: not the index of a store") from None
+        self._shards = index["shards"]
+        self.fingerprint, self.bos_id = index["fingerprint"], index["bos_id"]
+        self._dtype = np.dtype(index["dtype"])
         for shard in self._shards:
-            for name, size in shard.bytes.items():
-                _check_size(self.path / name, size)
+            for file in _shard_files(self.path, shard["name"]):
+                if not file.exists():
+                    raise DamagedError(f"{file}: missing")
         # Indices in the stream: the start of each shard, and the end of the stream.
-        self._token_bounds = [0, *itertools.accumulate(s.tokens for s in self._shards)]
-        self._document_bounds = [0, *itertools.accumulate(s.documents for s in self._shards)]
+        self._token_bounds = [0, *itertools.accumulate(s["tokens"] for s in self._shards)]
+        self._document_bounds = [0, *itertools.accumulate(s["documents"] for s in self._shards)]
         self.num_tokens, self.num_documents = self._token_bounds[-1], self._document_bounds[-1]
         self._readers: dict[int, Any] = {}
         self._starts: dict[int, np.ndarray] = {}
@@ -94,7 +87,7 @@ class TokenStore:
         while filled < length:
             shard = bisect.bisect_right(self._token_bounds, start + filled) - 1
             within = start + filled - self._token_bounds[shard]
-            count = min(length - filled, self._shards[shard].tokens - within)
+            count = min(length - filled, self._token_bounds[shard + 1] - start - filled)
             first, last = within // BLOCK, (within + count - 1) // BLOCK
             ids = np.frombuffer(self._records(shard, first, last + 1), self._dtype)
             stretch[filled : filled + count] = ids[within - first * BLOCK :][:count]
@@ -102,131 +95,39 @@ class TokenStore:
         return stretch
 
     def _records(self, shard: int, first: int, end: int) -> bytes:
-        info = self._shards[shard]
-        path = self.path / info.records
+        path, _ = _shard_files(self.path, self._shards[shard]["name"])
         try:
             with raise_outages(path):
                 if shard not in self._readers:
-                    self._readers[shard] = _open_records(path, info.tokens, self._dtype)
+                    num_tokens = self._shards[shard]["tokens"]
+                    self._readers[shard] = _open_records(path, num_tokens, self._dtype)
                 return b"".join(self._readers[shard].read(list(range(first, end))))
-        except _UNREADABLE as error:
-            raise DamagedError(_unreadable(path, error)) from None
+        except (RuntimeError, ValueError, IndexError) as error:  # those of array_record's reader
+            reason = (str(error).splitlines() or [""])[0][:100]
+            raise DamagedError(f"{path}: damaged: a record cannot be read ({reason})") from None
 
     def document_span(self, document: int) -> tuple[int, int]:
         """Return the bounds of a document in the stream, the end excluded."""
         if not 0 <= document < self.num_documents:
             raise IndexError(f"document {document} of {self.num_documents} ({self.path})")
         shard = bisect.bisect_right(self._document_bounds, document) - 1
-        info, before = self._shards[shard], self._token_bounds[shard]
+        before, shard_end = self._token_bounds[shard : shard + 2]
         within = document - self._document_bounds[shard]
         if shard not in self._starts:
-            self._starts[shard] = _open_starts(self.path / info.starts)
-        starts = self._starts[shard]
-        end = starts[within + 1] if within + 1 < info.documents else info.tokens
-        return before + int(starts[within]), before + int(end)
+            _, path = _shard_files(self.path, self._shards[shard]["name"])
+            self._starts[shard] = _open_starts(path)
+        starts = self._starts[shard][within : within + 2].tolist()
+        return before + starts[0], before + starts[1] if len(starts) == 2 else shard_end
 
     def document(self, document: int) -> np.ndarray:
         """Return the ids of one document, BOS to EOS, int32."""
         start, end = self.document_span(document)
         return self.read(start, end - start)
 
-    def damages(self, tokenizer: Tokenizer, on_bytes: OnBytes = ignore_bytes) -> Iterator[str]:
-        """Yield one sentence per damaged file; read all of the store.
 
-        Args:
-          tokenizer: the tokenizer of the ids.
-          on_bytes: called with numbers of bytes of ids read, by several threads.
-        """
-        index = _index([dataclasses.asdict(shard) for shard in self._shards], tokenizer)
-        if wrong := [name for name in index if index[name] != self._index[name]]:
-            yield (
-                f"{self.path / 'store.json'}: damaged: its {wrong[0]} is not that of its shards "
-                "and the tokenizer"
-            )
-        check_shard = functools.partial(self._shard_damage, on_bytes=on_bytes)
-        num_threads = num_cpus()
-        yield from filter(
-            None,
-            map_ahead(check_shard, self._shards, num_threads=num_threads, ahead=2 * num_threads),
-        )
-
-    def _shard_damage(self, shard: "Shard", on_bytes: OnBytes) -> str | None:
-        path = self.path / shard.records
-        digest, num_ids, starts = hashlib.sha256(), 0, []
-        num_records = -(-shard.tokens // BLOCK)
-        try:
-            with raise_outages(path):
-                reader = _open_records(path, shard.tokens, self._dtype)
-                for first in range(0, num_records, _READ_AT_ONCE):
-                    numbers = range(first, min(first + _READ_AT_ONCE, num_records))
-                    records = b"".join(reader.read(list(numbers)))
-                    digest.update(records)
-                    ids = np.frombuffer(records, self._dtype)
-                    starts.append(num_ids + np.flatnonzero(ids == self.bos_id))
-                    num_ids += len(ids)
-                    on_bytes(len(records))
-        except _UNREADABLE as error:
-            return _unreadable(path, error)
-        if digest.hexdigest() != shard.sha256 or num_ids != shard.tokens:
-            return f"{path}: damaged: the ids are not those that were written"
-        try:
-            recorded = _open_starts(self.path / shard.starts)
-        except DamagedError as error:
-            return error.what
-        if not np.array_equal(np.concatenate(starts), recorded) or len(recorded) != shard.documents:
-            return f"{self.path / shard.starts}: damaged: not where the documents begin"
-        return None
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Shard:
-    """Entry of a shard in `store.json`.
-
-    Attributes:
-      name: its files are NAME.array_record and NAME.starts.npy.
-      tokens, documents: number of each.
-      sha256: digest of its ids as stored.
-      bytes: sizes of its files by name.
-    """
-
-    name: str
-    tokens: Count
-    documents: Count
-    sha256: str
-    bytes: dict[str, int]
-
-    def __post_init__(self):
-        check(self)
-        if set(self.bytes) != {self.records, self.starts}:
-            raise ValueError(f"bytes must be those of {self.records} and {self.starts}")
-
-    @property
-    def records(self) -> str:
-        """File name of the ids."""
-        return f"{self.name}.array_record"
-
-    @property
-    def starts(self) -> str:
-        """File name of the starts of documents."""
-        return f"{self.name}.starts.npy"
-
-
-def _check_size(path: Path, size: int) -> None:
-    try:
-        actual = path.stat().st_size
-    except FileNotFoundError:
-        raise DamagedError(f"{path}: missing") from None
-    if actual != size:
-        raise DamagedError(f"{path}: {actual} bytes where {size} were written")
-
-
-_READ_AT_ONCE = 1024  # records
-_UNREADABLE = (RuntimeError, ValueError, IndexError)  # errors of readers of records
-
-
-def _unreadable(path: Path, error: Exception) -> str:
-    reason = (str(error).splitlines() or [""])[0][:100]
-    return f"{path}: damaged: a record cannot be read ({reason})"
+def _shard_files(folder: Path, name: str) -> tuple[Path, Path]:
+    """Return the paths of a shard's ids and of the starts of its documents."""
+    return folder / f"{name}.array_record", folder / f"{name}.starts.npy"
 
 
 def _open_starts(path: Path) -> np.ndarray:
@@ -284,9 +185,10 @@ class ShardWriter:
     """
 
     def __init__(self, folder: Path, name: str, vocab_size: int):
-        self._folder, self._name = folder, name
+        self._name = name
         self._dtype = store_dtype(vocab_size)
-        self._part = folder / f"{name}.array_record.part"
+        self._records, self._start_file = _shard_files(folder, name)
+        self._part = self._records.with_suffix(".array_record.part")
         # Imported here, because reading works without it.
         from array_record.python import array_record_module  # pyright: ignore
 
@@ -323,26 +225,24 @@ class ShardWriter:
         self._writer.close()
         self._part.unlink()
 
-    def finish(self) -> dict | None:
+    def finish(self) -> dict[str, Any] | None:
         """Complete the shard; return its entry for `write_index`, or None if it is empty."""
         self._write(self._num_pending)
         self._writer.close()
         if not self.num_tokens:
             self._part.unlink()
             return None
-        starts = self._folder / f"{self._name}.starts.npy"
-        part = starts.with_suffix(".part")
+        part = self._start_file.with_suffix(".part")
         with part.open("wb") as file:
             np.save(file, np.array(self._starts, np.int64))
-        records = self._folder / f"{self._name}.array_record"
-        os.replace(part, starts)
-        os.replace(self._part, records)
+        os.replace(part, self._start_file)
+        os.replace(self._part, self._records)
         return {
             "name": self._name,
             "tokens": self.num_tokens,
             "documents": len(self._starts),
-            "sha256": self._hash.hexdigest(),
-            "bytes": {path.name: path.stat().st_size for path in (records, starts)},
+            "sha256": self._hash.hexdigest(),  # of the ids, for the fingerprint
+            "files": file_entries(self._records.parent, [self._records, self._start_file]),
         }
 
 
@@ -352,22 +252,21 @@ def store_dtype(vocab_size: int) -> np.dtype:
 
 
 def write_index(folder: Path, shards: Sequence[dict], tokenizer: Tokenizer) -> None:
-    """Write `store.json`, which makes the shards in `folder` a store.
+    """Write `store.json`, the manifest that makes the shards in `folder` a store.
 
     Args:
       folder: folder of the shards.
       shards: entries from `ShardWriter.finish`, in order.
       tokenizer: the tokenizer of the ids.
     """
-    write_checksummed(folder / "store.json", _index(shards, tokenizer))
-
-
-def _index(shards: Sequence[dict], tokenizer: Tokenizer) -> dict[str, Any]:
     identity = [FORMAT, tokenizer.fingerprint, *(shard["sha256"] for shard in shards)]
-    return {
+    names = ("name", "tokens", "documents", "sha256")
+    index = {
         "format": FORMAT,
         "fingerprint": hashlib.sha256(json.dumps(identity).encode()).hexdigest(),
         "bos_id": tokenizer.bos_id,
         "dtype": store_dtype(tokenizer.vocab_size).str,
-        "shards": list(shards),
+        "shards": [{name: shard[name] for name in names} for shard in shards],
     }
+    files = {name: entry for shard in shards for name, entry in shard["files"].items()}
+    write_manifest(folder / "store.json", index, files)

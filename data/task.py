@@ -1,4 +1,4 @@
-"""Base class of tasks: documents with questions at known distances, and statistics of answers.
+"""Base class of tasks: documents with questions at known distances.
 
 A task is one file with one frozen dataclass. `data.tasks` holds tasks for training and evaluation,
 `evals.tasks` tasks for evaluation only. This module needs only numpy, because grain's worker
@@ -16,13 +16,10 @@ from typing import Any, ClassVar, Literal, NamedTuple
 import numpy as np
 
 from data.config import DataConfig
-from data.figures import Curve, Grid, Plot, Shares, Suggestion
 from data.tokenizer import Tokenizer
 from utils.checks import check
 from utils.expressions import render
 from utils.plugins import name_of
-
-Results = dict[str, np.ndarray]  # result rows as columns, of the schema of `evals.rows`
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -117,23 +114,12 @@ class Task(abc.ABC):
         context is estimated; "score": exact matches of the whole context, without a distance;
         "likelihood": nats per token of text; "accuracy": share of the tokens of text with the
         highest probability (`first_token_correct` of answers of one token).
-      order: sort key of tasks on a page; the first retrieval task is the main one.
-      compared: whether general figures and tables compare lengths and variants; a task whose
-        documents differ by length has its own figures instead.
-      plot: figure with the curves of `curves`.
-      shares: table with the columns of `share_columns`.
       of_training: whether documents are rows of training, which the data's seed decides.
-      since_version_2: parameters that documents of version 1 do not have.
       num_choices: number of equally likely answers for a model that knows only the format.
     """
 
     kind: ClassVar[Literal["retrieval", "score", "likelihood", "accuracy"]]
-    order: ClassVar[int] = 9
-    compared: ClassVar[bool] = True
-    plot: ClassVar[Plot | None] = None
-    shares: ClassVar[Shares | None] = None
     of_training: ClassVar[bool] = False
-    since_version_2: ClassVar[tuple[str, ...]] = ()
     num_choices: ClassVar[float] = math.inf
 
     def __post_init__(self):
@@ -145,8 +131,6 @@ class Task(abc.ABC):
         fields = [field.name for field in dataclasses.fields(self)]
         return render(name_of(type(self)), self, fields)
 
-    # Documents.
-
     @abc.abstractmethod
     def document(self, context: TaskContext, sample: Sample) -> Document | Sequence[Document]:
         """Return one document, or several rows of one sample: a pure function of the arguments."""
@@ -157,10 +141,6 @@ class Task(abc.ABC):
 
     def check(self, context: TaskContext) -> None:
         """Raise ValueError if a document does not fit this length."""
-        if context.data.documents == 1 and (new := render("", self, self.since_version_2)):
-            raise ValueError(
-                f"{self.expression} needs data.documents=2; documents of version 1 have no {new}"
-            )
         shortest = self.least_length(context)
         if context.length < shortest:
             raise ValueError(
@@ -213,43 +193,6 @@ class Task(abc.ABC):
 
         None if unknown: the task then has no forecast of effective context.
         """
-        return None
-
-    # Statistics of answers.
-
-    def columns(self, results: Results, trained: Results | None) -> dict[str, float]:
-        """Return the task's own numbers by name: columns of `results.csv` and of tables.
-
-        Args:
-          results: rows of one length and one evaluated variant.
-          trained: rows of the trained variant, if it was evaluated.
-        """
-        return {}
-
-    def curves(self, trained: Results, results: Results) -> Sequence[Curve]:
-        """Return one member's curves at one length, one per `plot.ylabels`, or nothing.
-
-        Args:
-          trained: rows of the trained variant.
-          results: rows of all variants.
-        """
-        return ()
-
-    def grid(self, results: Results) -> Grid | None:
-        """Return accuracy at one length by position in the context; None: only by distance."""
-        return None
-
-    def share_columns(self, results: Results, length: int) -> dict[str, dict[str, Any]]:
-        """Return the cells of the table `shares` at one length, from all results of the class.
-
-        Returns:
-          Means with standard errors by variant (as in the column `rotary`) and column head.
-        """
-        return {}
-
-    @classmethod
-    def suggestion(cls, length: int) -> Suggestion | None:
-        """Return a suggested measurement for models that are trained or limited to `length`."""
         return None
 
 

@@ -20,7 +20,7 @@ from sentencepiece import sentencepiece_model_pb2
 
 from data import tokenizer_json
 from utils.errors import UnreachableError
-from utils.files import DamagedError
+from utils.manifest import DamagedError
 from utils.paths import as_path
 
 NUM_KEYS = NUM_VALUES = 64  # symbols of retrieval documents
@@ -73,10 +73,9 @@ class Tokenizer:
             self.model, self.bos_id, self.eos_id = tokenizer_json.complete(self.model, path)
         try:
             pieces = self._pieces
-        except RuntimeError:
-            raise ValueError(f"{path}: not a SentencePiece model") from None
-        except ValueError as error:
-            raise ValueError(f"{path}: {error}") from None
+        except (RuntimeError, ValueError) as error:
+            reason = error if isinstance(error, ValueError) else "not a SentencePiece model"
+            raise ValueError(f"{path}: {reason}") from None
         if isinstance(pieces, _SentencePieces):
             self.bos_id, self.eos_id = pieces.processor.bos_id(), pieces.processor.eos_id()
         if self.bos_id < 0 or self.eos_id < 0:
@@ -98,9 +97,7 @@ class Tokenizer:
 
     @property
     def _is_json(self) -> bool:
-        return (
-            self.model[:1] == b"{"
-        )  # SentencePiece models begin with a newline, the number of a field
+        return self.model[:1] == b"{"  # SentencePiece models begin with a newline
 
     @property
     def file_name(self) -> str:
@@ -160,12 +157,12 @@ class Tokenizer:
     @functools.cached_property
     def _ordinary(self) -> np.ndarray:
         """Ids of text, without control, byte, unused and retrieval pieces."""
-        symbols = {self._pieces.find(symbol) for symbol in _SYMBOLS}
+        symbols = set(map(self._pieces.find, _SYMBOLS))
         return np.array([i for i in self._pieces.ordinary() if i not in symbols], np.int32)
 
     @functools.cached_property
     def _symbols(self) -> np.ndarray:
-        ids = [self._pieces.find(symbol) for symbol in _SYMBOLS]
+        ids = list(map(self._pieces.find, _SYMBOLS))
         if None not in ids:
             return np.array(ids, np.int32)
         ordinary = self._ordinary
@@ -203,14 +200,10 @@ class _SentencePieces:
             proto.normalizer_spec.add_dummy_prefix = False
             model = proto.SerializeToString()
             self._inner = sentencepiece.SentencePieceProcessor(model_proto=model)
-
-    @property
-    def vocab_size(self) -> int:
-        return self.processor.vocab_size()
-
-    @functools.cached_property
-    def _space_ids(self) -> list[int]:
-        return [self.processor.piece_to_id(f"<0x{byte:02X}>") for byte in _SPACE.encode()]
+        self.vocab_size = self.processor.vocab_size()
+        self._space_ids = [
+            self.processor.piece_to_id(f"<0x{byte:02X}>") for byte in _SPACE.encode()
+        ]
 
     def encode(self, text: str, *, inside: bool) -> list[int]:
         processor = self._inner if inside else self.processor
@@ -231,17 +224,14 @@ class _SentencePieces:
         return None if i == self.processor.unk_id() else i
 
     def bytes_of_all(self) -> list[bytes]:
-        p = self.processor
-        texts = []
-        for i in range(p.vocab_size()):
-            piece = p.id_to_piece(i)
-            if p.is_byte(i):
-                texts.append(bytes([int(piece[3:5], 16)]))
-            elif p.is_control(i) or p.is_unknown(i) or p.is_unused(i):
-                texts.append(b"")
-            else:
-                texts.append(piece.replace(_SPACE, " ").encode())
-        return texts
+        return list(map(self._bytes_of, range(self.vocab_size)))
+
+    def _bytes_of(self, i: int) -> bytes:
+        p, piece = self.processor, self.processor.id_to_piece(i)
+        if p.is_byte(i):
+            return bytes([int(piece[3:5], 16)])
+        is_text = not (p.is_control(i) or p.is_unknown(i) or p.is_unused(i))
+        return piece.replace(_SPACE, " ").encode() if is_text else b""
 
     def ordinary(self) -> list[int]:
         texts = enumerate(self.bytes_of_all())

@@ -7,6 +7,7 @@ Many files do not record which ids begin and end a document. We add a post-proce
 template BOS text EOS, which `tokenizers` understands.
 """
 
+import contextlib
 import functools
 import json
 import re
@@ -59,20 +60,12 @@ def template(before: list[str], after: list[str], vocabulary: dict[str, int]) ->
     """Return a post-processor with special tokens before and after one or two texts."""
     tokens = {name: {"SpecialToken": {"id": name, "type_id": 0}} for name in (*before, *after)}
     first, second = (
-        [
-            *map(tokens.get, before),
-            {"Sequence": {"id": name, "type_id": 0}},
-            *map(tokens.get, after),
-        ]
-        for name in "AB"
+        [*map(tokens.get, before), {"Sequence": {"id": i, "type_id": 0}}, *map(tokens.get, after)]
+        for i in "AB"
     )
     special = {name: {"id": name, "ids": [vocabulary[name]], "tokens": [name]} for name in tokens}
-    return {
-        "type": "TemplateProcessing",
-        "single": first,
-        "pair": first + second,
-        "special_tokens": special,
-    }
+    parts = {"single": first, "pair": first + second, "special_tokens": special}
+    return {"type": "TemplateProcessing"} | parts
 
 
 def _ends(post_processor: Any) -> tuple[int, int] | None:
@@ -100,17 +93,14 @@ def _read_ends(folder: Path, pieces: dict[int, str]) -> dict[str, str]:
     """Return the pieces that the files in a folder call `bos` and `eos`."""
     ends = {}
     for name in ("tokenizer_config.json", "special_tokens_map.json", "config.json"):
-        try:
+        settings: Any = None
+        with contextlib.suppress(OSError, ValueError):
             settings = json.loads((folder / name).read_text(encoding="utf-8"))
-        except (OSError, ValueError):
-            continue
-        if not isinstance(settings, dict):
-            continue
-        for end in ("bos", "eos"):
+        for end in ("bos", "eos") if isinstance(settings, dict) else ():
             token, ids = settings.get(f"{end}_token"), settings.get(f"{end}_token_id")
             if isinstance(token, dict):
                 token = token.get("content")
-            if token is None and ids is not None:  # a list if a model stops at several ids
+            if token is None:  # a list if a model stops at several ids
                 ids = ids if isinstance(ids, list) else [ids]
                 token = next((pieces[i] for i in ids if i in pieces), None)
             if isinstance(token, str):
@@ -191,15 +181,18 @@ class JsonPieces:
 
     def ordinary(self) -> list[int]:
         """Return the ids of pieces that are valid text and not byte pieces."""
-        ids = []
-        for i, text in enumerate(self.bytes_of_all()):
-            if text and i not in self._added and not _BYTE.fullmatch(self._names[i]):
-                try:
-                    text.decode()
-                except UnicodeDecodeError:  # a part of a character
-                    continue
-                ids.append(i)
-        return ids
+        return [
+            i
+            for i, text in enumerate(self.bytes_of_all())
+            if i not in self._added and not _BYTE.fullmatch(self._names[i]) and _is_text(text)
+        ]
+
+
+def _is_text(content: bytes) -> bool:
+    """Return whether some bytes are text, not a part of a character."""
+    with contextlib.suppress(UnicodeDecodeError):
+        return bool(content.decode())
+    return False
 
 
 def _load(file: dict[str, Any]) -> Any:

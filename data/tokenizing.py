@@ -14,10 +14,11 @@ import numpy as np
 
 from data import store as store_lib
 from data import tokenizer as tokenizer_lib
-from data.source import LISTED, SUBSET_NAMES, Document, Source
+from data.source import LISTED, Document, Source, subset_name
 from data.tokenizer import Tokenizer, file_in
 from data.verify import SPLITS, read_tokenizer
-from utils.files import read_checksummed, write_checksummed
+from utils.manifest import file_entries, read_manifest, write_manifest
+from utils.plugins import name_of
 from utils.progress import byte_progress
 from utils.threads import map_ahead, num_cpus
 
@@ -40,7 +41,7 @@ def write_prepared(
 
     Args:
       folder: an existing folder.
-      settings: recorded in `prepare.json`.
+      settings: recorded in `prepare.json`; "vocab_size" is that of a tokenizer trained here.
       source: the documents.
       tokenizer: None trains one on the documents.
       show_progress: whether to show a bar.
@@ -56,13 +57,15 @@ def write_prepared(
         if tokenizer:
             part.write_bytes(tokenizer.model)
         else:
-            tokenizer_lib.train(_sample(source), part, source.config.vocab_size)
+            tokenizer_lib.train(_sample(source), part, settings["vocab_size"])
         os.replace(part, path)
     tokenizer = read_tokenizer(folder)
-    report = {"settings": settings, "path": source.config.path, "tokenizer": tokenizer.fingerprint}
+    report = {"settings": settings, "path": source.path, "tokenizer": tokenizer.fingerprint}
+    paths = [file_in(folder)]
     if source.has_text:
         report |= _write_stores(folder, source, tokenizer, show_progress)
-    write_checksummed(folder / "prepare.json", report)
+        paths += [folder / split / "store.json" for split in SPLITS]
+    write_manifest(folder / "prepare.json", report, file_entries(folder, paths))
 
 
 def _sample(source: Source) -> Iterator[str]:
@@ -74,55 +77,57 @@ def _sample(source: Source) -> Iterator[str]:
         for document in source.read(start=(index, 1)):
             if document.file != index or size >= SAMPLE // len(indices):
                 break
-            if document.problem and source.config.on_bad_document == "error":
-                raise ValueError(_problem(document, source))
+            if document.problem:
+                _check_skipped(document, source)
             text = document.text[:SAMPLE_DOCUMENT]
             yield text
             size += len(text)
 
 
-def _problem(document: Document, source: Source) -> str:
-    return f"{source.files[document.file].path}:{document.line}: {document.problem}"
+def _check_skipped(document: Document, source: Source) -> str:
+    """Return the problem of a document; raise ValueError if it must not be skipped."""
+    problem = f"{source.files[document.file].path}:{document.line}: {document.problem}"
+    if source.on_bad_document == "error":
+        raise ValueError(problem)
+    return problem
 
 
 def _write_stores(
     folder: Path, source: Source, tokenizer: Tokenizer, show_progress: bool
 ) -> dict[str, Any]:
     """Write the stores of both splits; return the counts for `prepare.json`."""
-    num_threads = num_cpus()
+    threads = num_cpus()
     sizes = [file.size for file in source.files]
     with contextlib.closing(_StoreWriter(folder, tokenizer, source.skipped)) as writer:
         progress = writer.progress
         file, line = progress["after"]
-        bytes_done = sum(sizes[:file])
-        bar = byte_progress("tokenizing", sum(sizes), done=bytes_done, disable=not show_progress)
+        done = sum(sizes[:file])
+        bar = byte_progress("tokenizing", sum(sizes), done=done, disable=not show_progress)
         with bar as on_bytes:
             documents = source.read(start=(file, line), on_bytes=on_bytes)
             bundles = _bundles(_slices(documents, source, progress["subsets"]))
             encode = functools.partial(_encode, tokenizer)
-            for bundle in map_ahead(
-                encode, bundles, num_threads=num_threads, ahead=4 * num_threads
-            ):
+            for bundle in map_ahead(encode, bundles, num_threads=threads, ahead=4 * threads):
                 for part, ids in bundle:
                     writer.add(part, ids)
             counts = writer.finish()
     _note_missing_subsets(source, progress["subsets"])
     if not counts["train"]["documents"]:
-        name = source.config.path or source.config.source
+        name = source.path or name_of(type(source))
         raise ValueError(f"{name}: no training document in the source")
     return {
         **counts,
         "skipped": {"count": progress["num_skipped"], "first": progress["skipped"]},
         "seconds": round(progress["seconds"], 3),
-        "workers": num_threads,
+        "workers": threads,
     }
 
 
 def _note_missing_subsets(source: Source, names: Iterable[str]) -> None:
     """Print a note, not an error: the tokenized text is still usable."""
-    subsets = {SUBSET_NAMES.get(name, name) for name in names}
-    for name, _ in source.config.subset_shares:
-        if SUBSET_NAMES.get(name, name) not in subsets:
+    subsets = set(map(subset_name, names))
+    for name, _ in source.subset_shares:
+        if subset_name(name) not in subsets:
             print(
                 f"note: subset_shares names {name}, and no document is of it; the source's "
                 f"subsets: {', '.join(sorted(subsets)) or 'none'}",
@@ -153,26 +158,20 @@ def _slices(documents: Iterable[Document], source: Source, subsets: list[str]) -
     """Yield slices of the documents to store; append new names of subsets to `subsets`."""
     has_validation_files = any(file.validation for file in source.files)
     interval = source.held_out_every()
-    shares = {SUBSET_NAMES.get(name, name): share for name, share in source.config.subset_shares}
+    shares = {subset_name(name): share for name, share in source.subset_shares}
     for document in documents:
         after = (document.file, document.line + 1)
         if document.problem:
-            problem = _problem(document, source)
-            if source.config.on_bad_document == "error":
-                raise ValueError(problem)
-            yield _Slice(text="", after=after, problem=problem)
+            yield _Slice("", after, problem=_check_skipped(document, source))
             continue
         if document.subset is not None and document.subset not in subsets:
             subsets.append(document.subset)
-        subset = document.subset or ""
-        share = shares.get(SUBSET_NAMES.get(subset, subset), 1.0)
         digest = hashlib.sha256(document.text.encode()).hexdigest()
-        if int(digest[8:16], 16) >= share * 2**32:
+        if int(digest[8:16], 16) >= shares.get(subset_name(document.subset or ""), 1.0) * 2**32:
             continue
+        validation = int(digest[:8], 16) % interval == 0
         if has_validation_files:
             validation = source.files[document.file].validation
-        else:
-            validation = int(digest[:8], 16) % interval == 0
         texts = list(_cut(document.text))
         for n, text in enumerate(texts, 1):
             yield _Slice(text, after, n == 1, n == len(texts), validation)
@@ -237,27 +236,25 @@ class _StoreWriter:
     """
 
     def __init__(self, folder: Path, tokenizer: Tokenizer, skipped: tuple[int, list[str]]):
-        self._tokenizer = tokenizer
-        self._paths = {split: folder / split for split in SPLITS}
-        for path in self._paths.values():
-            path.mkdir(exist_ok=True)
+        self._folder, self._tokenizer = folder, tokenizer
+        for split in SPLITS:
+            (folder / split).mkdir(exist_ok=True)
         self._writers: dict[str, store_lib.ShardWriter] = {}
         self._started = time.monotonic()
-        self._progress_path = folder / "progress.json"
-        if self._progress_path.exists():
-            self.progress = read_checksummed(self._progress_path)
-        else:
-            self.progress = {
-                "after": [0, 1],
-                "shards": {split: [] for split in SPLITS},
-                "text_bytes": dict.fromkeys(SPLITS, 0),
-                "subsets": [],
-                "tokenizer": tokenizer.fingerprint,
-                "num_skipped": skipped[0],
-                "skipped": skipped[1],
-                "num_segments": 0,
-                "seconds": 0.0,
-            }
+        with contextlib.suppress(FileNotFoundError):
+            self.progress = read_manifest(folder / "progress.json")
+            return
+        self.progress = {
+            "after": [0, 1],
+            "shards": {split: [] for split in SPLITS},
+            "text_bytes": dict.fromkeys(SPLITS, 0),
+            "subsets": [],
+            "tokenizer": tokenizer.fingerprint,
+            "num_skipped": skipped[0],
+            "skipped": skipped[1],
+            "num_segments": 0,
+            "seconds": 0.0,
+        }
 
     def close(self) -> None:
         """Delete unfinished shards."""
@@ -274,10 +271,8 @@ class _StoreWriter:
             return
         if not self._writers:
             name, vocab_size = f"{progress['num_segments']:05d}", self._tokenizer.vocab_size
-            self._writers = {
-                split: store_lib.ShardWriter(path, name, vocab_size)
-                for split, path in self._paths.items()
-            }
+            for split in SPLITS:
+                self._writers[split] = store_lib.ShardWriter(self._folder / split, name, vocab_size)
         split = "validation" if part.validation else "train"
         self._writers[split].append(ids, new_document=part.first)
         progress["text_bytes"][split] += len(part.text.encode())
@@ -287,24 +282,27 @@ class _StoreWriter:
                 self._finish_shards()
 
     def _finish_shards(self) -> None:
+        progress, files = self.progress, {}
         for split, writer in self._writers.items():
             entry = writer.finish()
-            self.progress["shards"][split] += [entry] if entry else []
+            progress["shards"][split] += [entry] if entry else []
+            for shard in progress["shards"][split]:
+                files |= {f"{split}/{name}": entry for name, entry in shard["files"].items()}
         self._writers.clear()
-        self.progress["num_segments"] += 1
+        progress["num_segments"] += 1
         now = time.monotonic()
-        self.progress["seconds"] += now - self._started
+        progress["seconds"] += now - self._started
         self._started = now
-        write_checksummed(self._progress_path, self.progress)
+        write_manifest(self._folder / "progress.json", progress, files)
 
     def finish(self) -> dict[str, dict[str, Any]]:
         """Write the index of both stores; return the counts of each."""
         if self._writers:
             self._finish_shards()
         counts = {}
-        for split, path in self._paths.items():
-            store_lib.write_index(path, self.progress["shards"][split], self._tokenizer)
-            store = store_lib.TokenStore(path)
+        for split, shards in self.progress["shards"].items():
+            store_lib.write_index(self._folder / split, shards, self._tokenizer)
+            store = store_lib.TokenStore(self._folder / split)
             counts[split] = {
                 "fingerprint": store.fingerprint,
                 "documents": store.num_documents,

@@ -14,25 +14,21 @@ from pathlib import Path
 from typing import Any
 
 from data.source import OnBytes, ignore_bytes
-from data.store import TokenStore
-from data.tokenizer import FILE_NAMES, Tokenizer, file_in
-from utils.files import read_checksummed, write_atomically
+from data.tokenizer import Tokenizer, file_in
+from utils.files import write_atomically
+from utils.manifest import find_damages, read_manifest
 from utils.progress import byte_progress
 
 SPLITS = ("train", "validation")
+MANIFESTS = ("prepare.json", "progress.json")  # of a finished folder, and of an unfinished one
 READ_ALWAYS = 1 << 28  # bytes; larger folders are read once
 
 Stamp = tuple[tuple[str, int, int], ...]  # name, bytes and modification time (ns) of each file
 
 
 def read_report(folder: Path) -> dict[str, Any]:
-    """Return `prepare.json` of a prepared folder.
-
-    Raises:
-      FileNotFoundError: if the folder is not finished.
-      DamagedError: if the file is damaged.
-    """
-    return read_checksummed(folder / "prepare.json")
+    """Return `prepare.json` of a prepared folder; raise as `utils.manifest.read_manifest`."""
+    return read_manifest(folder / "prepare.json")
 
 
 def read_tokenizer(folder: Path) -> Tokenizer:
@@ -41,9 +37,18 @@ def read_tokenizer(folder: Path) -> Tokenizer:
     Raises:
       ValueError: if the tokenizer is missing, or it or its recorded digest is damaged.
     """
-    reports = (folder / name for name in ("prepare.json", "progress.json"))
-    report = next((read_checksummed(path) for path in reports if path.exists()), {})
-    return Tokenizer(file_in(folder), sha256=report.get("tokenizer"))
+    manifests = (folder / name for name in MANIFESTS)
+    record = next((read_manifest(path) for path in manifests if path.exists()), {})
+    return Tokenizer(file_in(folder), sha256=record.get("tokenizer"))
+
+
+def _manifests(folder: Path) -> list[Path]:
+    """Return the manifests of a prepared folder and, if it is finished, of its stores."""
+    finished, unfinished = (folder / name for name in MANIFESTS)
+    if not finished.exists():
+        return [unfinished]
+    stores = (folder / split / "store.json" for split in SPLITS)
+    return [finished, *filter(Path.exists, stores)]
 
 
 def damages(folder: Path, on_bytes: OnBytes = ignore_bytes) -> Iterator[str]:
@@ -53,25 +58,8 @@ def damages(folder: Path, on_bytes: OnBytes = ignore_bytes) -> Iterator[str]:
       folder: finished, or not: then only the files from which `prepare` continues are read.
       on_bytes: called with numbers of bytes read, by several threads.
     """
-    try:
-        tokenizer = read_tokenizer(folder)
-        if not (folder / "prepare.json").exists():
-            return
-        report = read_report(folder)
-    except ValueError as error:
-        yield getattr(error, "what", str(error))
-        return
-    for split in [split for split in SPLITS if split in report]:
-        try:
-            store = TokenStore(folder / split)
-        except ValueError as error:
-            yield getattr(error, "what", str(error))
-            continue
-        yield from store.damages(tokenizer, on_bytes)
-        counts = {"fingerprint": store.fingerprint, "documents": store.num_documents}
-        counts["tokens"] = store.num_tokens
-        if any(report[split].get(name) != value for name, value in counts.items()):
-            yield f"{folder / 'prepare.json'}: damaged: it counts another {split} store"
+    for manifest in _manifests(folder):
+        yield from find_damages(manifest, on_bytes)
 
 
 def check_intact(folder: Path, *, show_progress: bool = True) -> None:
@@ -91,14 +79,18 @@ def _check_intact(real: Path, folder: Path, stamp: Stamp, show_progress: bool) -
         return
     with _progress([folder], disable=not show_progress) as on_bytes:
         for damage in damages(folder, on_bytes):
-            raise ValueError(f"{damage}; delete {folder}, and it is prepared anew")
+            raise ValueError(_advise(folder, damage))
     if is_large:
         with contextlib.suppress(OSError):  # without permission to write, it is read every time
             write_atomically(verified, content)
 
 
+def _advise(folder: Path, damage: str) -> str:
+    return f"{damage}; delete {folder}, and it is prepared anew"
+
+
 def _stamp(folder: Path) -> Stamp:
-    paths = [folder / name for name in ("prepare.json", *FILE_NAMES)]
+    paths = [folder / "prepare.json", file_in(folder)]
     paths += [path for split in SPLITS for path in sorted((folder / split).glob("*"))]
     stats = [(path, path.stat()) for path in paths if path.exists()]
     return tuple((str(p.relative_to(folder)), s.st_size, s.st_mtime_ns) for p, s in stats)
@@ -124,18 +116,15 @@ def verify(root: Path) -> list[str]:
     Raises:
       ValueError: if there is no prepared folder.
     """
-    reports = ("prepare.json", "progress.json")
-    folders = [root] if any((root / name).exists() for name in reports) else []
-    folders = folders or sorted(
-        {path.parent for name in reports for path in root.glob(f"*/{name}")}
-    )
+    folders = [root] if any((root / name).exists() for name in MANIFESTS) else []
+    folders = folders or sorted({path.parent for n in MANIFESTS for path in root.glob(f"*/{n}")})
     if not folders:
         raise ValueError(f"{root}: no prepared data there")
     messages = []
     with _progress(folders) as on_bytes:
         for folder in folders:
             damaged = list(damages(folder, on_bytes))
-            messages += [f"{what}; delete {folder}, and it is prepared anew" for what in damaged]
+            messages += [_advise(folder, damage) for damage in damaged]
             if not damaged:
                 is_finished = (folder / "prepare.json").exists()
                 state = "intact" if is_finished else "not finished; the same command continues"

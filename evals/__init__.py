@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import data.tasks
-import evals.tasks as asked_tasks
+import evals.tasks as eval_tasks
 from data.task import Task, TaskContext
 from data.tokenizer import Tokenizer
 from experiment.config import ExperimentConfig
@@ -24,7 +24,7 @@ from utils.plugins import classes_in
 @functools.cache
 def all_tasks() -> dict[str, type[Task]]:
     """Return every task by the name of its file; `evals.tasks` overrides `data.tasks`."""
-    return classes_in(data.tasks, Task) | classes_in(asked_tasks, Task)
+    return classes_in(data.tasks, Task) | classes_in(eval_tasks, Task)
 
 
 @functools.cache
@@ -33,7 +33,7 @@ def parse(text: str) -> Task:
     return expressions.build(text, all_tasks(), Task, kind="task")
 
 
-def asked(
+def task_context(
     config: ExperimentConfig,
     tokenizer: Tokenizer,
     length: int,

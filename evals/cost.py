@@ -17,6 +17,7 @@ the estimate exceeds the memory; `evals.score` checks the others with XLA's anal
 import dataclasses
 import functools
 import time
+import timeit
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -61,15 +62,46 @@ class Readers(NamedTuple):
     candidates: int
 
 
+class Needs(NamedTuple):
+    """Needs of an evaluation.
+
+    Attributes:
+      documents: number of documents, counted once for each candidate.
+      flops: FLOPs of all forward passes.
+      device_bytes: estimated device memory of the largest forward pass.
+      host_bytes: estimated host memory of documents and result rows.
+    """
+
+    documents: int = 0
+    flops: float = 0.0
+    device_bytes: int = 0
+    host_bytes: int = 0
+
+    def __add__(self, other: "Needs") -> "Needs":  # pyright: ignore[reportIncompatibleMethodOverride]
+        return Needs(
+            self.documents + other.documents,
+            self.flops + other.flops,
+            max(self.device_bytes, other.device_bytes),
+            self.host_bytes + other.host_bytes,
+        )
+
+    def describe(self, suffix: str) -> str:
+        """Return one line: the number of documents, the estimated time and the memory."""
+        # From the measured speed of a matrix product.
+        seconds = self.flops / (_EFFICIENCY * _product_rate())
+        time_left = duration(seconds + self.documents * _SECONDS_PER_DOCUMENT)
+        free = free_device_memory()
+        return (
+            f"scoring {self.documents:,} documents{suffix}: about {time_left}, "
+            f"{size(self.device_bytes)} for the model and {size(self.host_bytes)} for documents "
+            "and rows" + (f"; {size(free)} free" if free is not None else "")
+        )
+
+
 def pass_bytes(config: Architecture, table: PositionTable, B: int, T: int) -> int:
     """Estimate the device memory of a forward pass of one candidate; see the module."""
-    V, D, L, N, H = (
-        config.vocab_size,
-        config.embed_dim,
-        config.num_layers,
-        config.num_heads,
-        config.head_dim,
-    )
+    V, D, L = config.vocab_size, config.embed_dim, config.num_layers
+    N, H = config.num_heads, config.head_dim
     U = H if config.mla is None else config.mla.v_head_dim
     pairs = table.cycles_hi.shape[-2] * table.cycles_hi.shape[-1]
     attention = 2 * N * H + 3 * config.kv_heads * H + N * U
@@ -154,11 +186,6 @@ def flops_per_row(config: ExperimentConfig, length: int) -> float:
     return length * flops_per_token(dataclasses.replace(config, data=data)) / 3
 
 
-def seconds(flops: float, documents: int) -> float:
-    """Estimate the time of scoring documents, from the measured speed of a matrix product."""
-    return flops / (_EFFICIENCY * _product_rate()) + documents * _SECONDS_PER_DOCUMENT
-
-
 @functools.cache
 def _product_rate() -> float:
     """Measure the FLOP/s of a large float32 product on the first device."""
@@ -166,11 +193,8 @@ def _product_rate() -> float:
     product = jax.jit(functools.partial(jnp.matmul, precision="highest"))
     x = jnp.ones((n, n))
     product(x, x).block_until_ready()
-    times = []
-    for _ in range(3):  # keep the fastest: other processes slow some of them down
-        start = time.monotonic()
-        product(x, x).block_until_ready()
-        times.append(time.monotonic() - start)
+    # The fastest of three: other processes slow some of them down.
+    times = timeit.repeat(lambda: product(x, x).block_until_ready(), number=1, repeat=3)
     return 2 * n**3 / min(times)
 
 

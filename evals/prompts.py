@@ -55,7 +55,7 @@ def distance(
     return int(distances(random, 1, *possible(low, high, allowed))[0])
 
 
-def words(
+def random_words(
     context: TaskContext, sample: Sample, alphabet: str, letters: int, count: int
 ) -> list[list[int]]:
     """Ids of different words of as many letters, each with a space before it."""

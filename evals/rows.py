@@ -13,7 +13,6 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from data.task import Results
 from experiment.identity import disagreement
 from experiment.records import parse_json
 from experiment.run import RunDirectory
@@ -22,7 +21,7 @@ from utils.files import write_atomically
 from utils.locks import lock
 from utils.messages import quoted
 
-Rows = Results
+Rows = dict[str, np.ndarray]
 
 SCHEMA: dict[str, type] = {
     "task": str,  # as an expression, `needle(haystack=noise)`

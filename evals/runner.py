@@ -3,7 +3,8 @@
 import dataclasses
 import functools
 import itertools
-from collections.abc import Callable, Hashable, Iterable, Sequence
+import math
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -18,16 +19,15 @@ from evals.copies import Copies
 from evals.cost import Readers
 from evals.estimate.sequential import next_round
 from evals.options import Options
-from evals.progress import Progress, duration
+from evals.progress import Progress
 from evals.rows import Rows
 from evals.score import AnswerScores, Candidate, check_fits, pass_shape, score
 from evals.text import MissingTextError
 from experiment import stages
 from experiment.checkpoint import restore_params
 from experiment.config import ExperimentConfig, chosen_rotary
-from experiment.identity import copy_notice, has_params, run_id
+from experiment.identity import copy_notice, run_id
 from experiment.items import metrics_damage
-from experiment.memory import free_device_memory
 from experiment.run import RunDirectory, find_runs
 from model import rotary as rotary_lib
 from model.config import Architecture, ModelConfig
@@ -86,10 +86,10 @@ class Group:
       owners: member and variant of each candidate.
     """
 
-    def __init__(self, members: list[Loaded], options: Options, notice: Callable[[str], None]):
+    def __init__(self, members: Sequence[Loaded], options: Options, notice: Callable[[str], None]):
         self.members = members
         self.owners = [(member, rotary) for member in members for rotary in member.variants]
-        self._network = network(members[0].config.model)
+        self._config = static_config(members[0].config.model)
         self._candidates = [member.candidate(rotary) for member, rotary in self.owners]
         num_variants = max(len(member.variants) for member in members)
         self._readers = Readers(num_variants, len(self.owners))
@@ -100,13 +100,13 @@ class Group:
         config = member.config
         lengths = options.lengths or config.evals.lengths or (config.data.context_length,)
         for length in lengths:
-            cost.check_length(self._network, self._candidates[0].table_for(length), length)
+            cost.check_length(self._config, self._candidates[0].table_for(length), length)
         held_out = member.run.held_out_path if member.run else None
         questions, skipped = [], []
         for name, length in itertools.product(options.tasks or config.evals.tasks, lengths):
             task = evals.parse(name)
             try:
-                context = evals.asked(config, member.tokenizer, length, held_out=held_out)
+                context = evals.task_context(config, member.tokenizer, length, held_out=held_out)
                 count = options.documents or task.num_documents(context, config.evals.documents)
                 cost.check_documents(task, context, count, self._readers, notice)
                 documents = task.documents(context, range(count))
@@ -129,41 +129,31 @@ class Group:
     def check_fits(self) -> None:
         """Raise ValueError if a pass does not fit the memory; the longest is tried first."""
         for part in sorted(self.questions, key=lambda part: -part.length):
-            check_fits(self._network, self._candidates, len(part.documents), part.length)
+            check_fits(self._config, self._candidates, len(part.documents), part.length)
 
-    def cost(self, questions: Iterable[Questions]) -> int:
-        """Return the number of documents, counted once for each candidate."""
-        return sum(len(part.documents) for part in questions) * len(self._candidates)
-
-    def flops(self, questions: Iterable[Questions]) -> float:
-        """Return the FLOPs of scoring the questions, including padding rows."""
-        config = self.members[0].config
-        total = 0.0
+    def needs(self, questions: Iterable[Questions]) -> cost.Needs:
+        """Return what scoring the questions needs; padding rows count."""
+        needs, num_candidates = cost.Needs(), len(self.owners)
         for part in questions:
-            per_pass, B = pass_shape(len(self.owners), len(part.documents), part.length)
-            rows = -(-len(part.documents) // B) * B
-            candidates = -(-len(self.owners) // per_pass) * per_pass
-            total += rows * candidates * cost.flops_per_row(config, part.length)
-        return total
-
-    def pass_bytes(self) -> int:
-        """Return the estimated device memory of the largest forward pass."""
-        largest = 0
-        for part in self.questions:
-            per_pass, B = pass_shape(len(self.owners), len(part.documents), part.length)
+            num_documents = len(part.documents)
+            per_pass, B = pass_shape(num_candidates, num_documents, part.length)
+            num_rows = math.ceil(num_documents / B) * B
+            num_rows *= math.ceil(num_candidates / per_pass) * per_pass
             table = self._candidates[0].table_for(part.length)
-            in_bytes = cost.pass_bytes(self._network, table, B, part.length)
-            largest = max(largest, per_pass * in_bytes)
-        return largest
+            needs += cost.Needs(
+                num_documents * num_candidates,
+                num_rows * cost.flops_per_row(self.members[0].config, part.length),
+                per_pass * cost.pass_bytes(self._config, table, B, part.length),
+                cost.host_bytes(part.documents, self._readers),
+            )
+        return needs
 
-    def host_bytes(self) -> int:
-        """Return the estimated host memory of documents and result rows."""
-        return sum(cost.host_bytes(part.documents, self._readers) for part in self.questions)
-
-    def ask(self, part: Questions, advance: Callable[[int], None]) -> list[Rows]:
-        """Return the result rows of each of `owners`."""
+    def ask(
+        self, part: Questions, advance: Callable[[int], None] = lambda documents: None
+    ) -> list[Rows]:
+        """Return the result rows of each of `owners`; `advance` gets the documents done."""
         documents = part.documents
-        scores = score(self._network, self._candidates, documents, part.length, advance=advance)
+        scores = score(self._config, self._candidates, documents, part.length, advance=advance)
         return [
             to_rows(member, rotary, part, AnswerScores(*fields))
             for (member, rotary), *fields in zip(self.owners, *scores, strict=True)
@@ -182,7 +172,7 @@ class Group:
         for low, high, count in next_round(
             all_rows, octaves=precision, max_documents=max_documents
         ):
-            context = evals.asked(member.config, member.tokenizer, part.length, (low, high))
+            context = evals.task_context(member.config, member.tokenizer, part.length, (low, high))
             documents += part.task.documents(context, range(first, first + count))
             first += count
         return part._replace(documents=documents) if documents else None
@@ -226,9 +216,11 @@ def evaluate(
     groups = [Group(alike, options, notice) for alike in _by_shape(members, options)]
     if not any(group.questions for group in groups):
         raise ValueError("no task of the config can be evaluated here; choose others with --tasks")
-    cost.check_host(sum(group.host_bytes() for group in groups), "all documents")
+    needs = sum((group.needs(group.questions) for group in groups), cost.Needs())
+    cost.check_host(needs.host_bytes, "all documents")
     if not console.quiet:
-        console.print(_estimate(groups, options), markup=False, highlight=False, soft_wrap=True)
+        suffix = f" (up to {_MAX_FACTOR} times as many with --precision)" * bool(options.precision)
+        console.print(needs.describe(suffix), markup=False, highlight=False, soft_wrap=True)
     for group in groups:
         group.check_fits()
 
@@ -238,9 +230,8 @@ def evaluate(
         rows.read_run(run, targets[run.path].results_path)
     results = {run.path: rows.columns([]) for run in runs}
     with Progress(console) as progress:
-        total = sum(group.cost(group.questions) for group in groups)
-        bar = progress.add_task("", total=total)
-        progress.flops_left = sum(group.flops(group.questions) for group in groups)
+        bar = progress.add_task("", total=needs.documents)
+        progress.flops_left = needs.flops
         for group, questions in [(owner, part) for owner in groups for part in owner.questions]:
             length = questions.length
             progress.update(bar, description=f"{questions.task.expression} at {length}")
@@ -253,9 +244,10 @@ def evaluate(
             while options.precision and (
                 more := group.next_round(questions, new, options.precision)
             ):
-                total += group.cost([more])
-                progress.flops_left += group.flops([more])
-                progress.update(bar, total=total)
+                added_needs = group.needs([more])
+                needs += added_needs
+                progress.flops_left += added_needs.flops
+                progress.update(bar, total=needs.documents)
                 added = group.ask(more, advance)
                 new = [rows.concatenate(pair) for pair in zip(new, added, strict=True)]
             # Write now, so that an interrupted evaluation keeps these rows.
@@ -269,20 +261,6 @@ def evaluate(
     return [(m.run, m.config, results[m.run.path]) for m in members if m.run]
 
 
-def _estimate(groups: Sequence[Group], options: Options) -> str:
-    """Return one line with the number of documents, the estimated time and the memory."""
-    documents = sum(group.cost(group.questions) for group in groups)
-    seconds = cost.seconds(sum(group.flops(group.questions) for group in groups), documents)
-    suffix = f" (up to {_MAX_FACTOR} times as many with --precision)" if options.precision else ""
-    device, free = max(group.pass_bytes() for group in groups), free_device_memory()
-    host = sum(group.host_bytes() for group in groups)
-    return (
-        f"scoring {documents:,} documents{suffix}: about {duration(seconds)}, "
-        f"{cost.size(device)} for the model and {cost.size(host)} for documents and rows"
-        + (f"; {cost.size(free)} free" if free is not None else "")
-    )
-
-
 def check_lengths(config: ExperimentConfig) -> None:
     """Reject lengths of the config's evaluation that cannot fit the device.
 
@@ -291,7 +269,7 @@ def check_lengths(config: ExperimentConfig) -> None:
     """
     table = position_table(config.model, config.data.context_length)
     for length in config.evals.lengths or (config.data.context_length,):
-        cost.check_length(network(config.model), table, length)
+        cost.check_length(static_config(config.model), table, length)
 
 
 def evaluate_in_memory(
@@ -315,14 +293,21 @@ def evaluate_in_memory(
         Loaded("", config, tokenizer, member_params, 0, (config.model.rotary,))
         for config, member_params in zip(configs, params, strict=True)
     ]
-    group = Group(members, options or Options(), lambda text: None)
-    several = len({part.length for part in group.questions}) > 1
+    results = list(ask(members, options or Options()))
+    several = len({part.length for part, _ in results}) > 1
     values: list[dict[str, float]] = [{} for _ in members]
-    for part in group.questions:
+    for part, part_rows in results:
         name = part.task.expression + (f"@{part.length}" if several else "")
-        for value, member_rows in zip(values, group.ask(part, lambda documents: None), strict=True):
+        for value, member_rows in zip(values, part_rows, strict=True):
             value[name] = kinds.kind_of(member_rows).value(member_rows)
     return values
+
+
+def ask(members: Sequence[Loaded], options: Options) -> Iterator[tuple[Questions, list[Rows]]]:
+    """Yield the questions of each task and length, with the rows of each member and variant."""
+    group = Group(members, options, lambda text: None)
+    for part in group.questions:
+        yield part, group.ask(part)
 
 
 def checkpoints(
@@ -347,7 +332,7 @@ def checkpoints(
         ) from None
 
 
-def network(config: ModelConfig) -> Architecture:
+def static_config(config: ModelConfig) -> Architecture:
     """Return what the compiled program reads of a member; the rest is in its position table.
 
     Float32, because bfloat16 logits tie, and ties are answers won or lost by an id's number.
@@ -368,7 +353,7 @@ def _load(
     for run in runs:
         params, step = restore_params(run, options.step)
         identity = run_id(run, step)
-        original = originals.setdefault(identity, run) if has_params(identity) else run
+        original = originals.setdefault(identity, run)
         if original is not run:
             notice(copy_notice(original, run))
             continue
@@ -401,7 +386,7 @@ def _by_shape(members: Iterable[Loaded], options: Options) -> list[list[Loaded]]
         # Seeds of one setting read the same documents, in later rounds too.
         if not any(evals.parse(name).of_training for name in options.tasks or config.evals.tasks):
             data = dataclasses.replace(data, seed=0)
-        shape = network(config.model), data, config.evals, member.tokenizer
+        shape = static_config(config.model), data, config.evals, member.tokenizer
         groups.setdefault(shape, []).append(member)
     return list(groups.values())
 

@@ -14,7 +14,7 @@ from data.store import TokenStore
 from data.task import Document, Task, TaskContext
 from data.tokenizer import Tokenizer
 from data.verify import read_tokenizer
-from utils.files import DamagedError
+from utils.manifest import DamagedError, find_damages
 from utils.plugins import name_of
 
 
@@ -56,7 +56,7 @@ def validation(context: TaskContext, *, task: str) -> TokenStore:
         return TokenStore(prepared(context, task=task) / "validation")
     try:
         store = TokenStore(context.held_out)
-        for damage in store.damages(context.tokenizer):
+        for damage in find_damages(context.held_out / "store.json"):
             raise DamagedError(damage)
     except DamagedError as error:
         raise ValueError(

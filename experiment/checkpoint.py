@@ -2,13 +2,11 @@
 
 `params` is its own item, so that evaluation needs neither the optimizer nor the trainer.
 
-Whatever is wrong with a checkpoint is a `DamagedCheckpointError`, of one line. One without digests,
-made before there were any, is read as it is, and said to be unverified.
+Damage to a checkpoint raises `DamagedCheckpointError`, whose message is one line.
 """
 
 import contextlib
 import dataclasses
-import functools
 import logging
 import sys
 from collections.abc import Iterator, Sequence
@@ -41,23 +39,22 @@ from experiment.run import RunDirectory
 from model.transformer import Params, abstract_params
 from utils.paths import in_bucket, raise_outages, remove
 
-# Orbax narrates every save at INFO and warns of settings that are its own business. What fails in
-# its threads it logs with a traceback and raises: it is said once, by whoever catches it.
+# Orbax logs every save, warns about its own settings, and logs the traceback of each error that it
+# raises. One message about an error is enough.
 _absl = logging.getLogger("absl")
 _absl.setLevel(logging.ERROR)
 _absl.addFilter(lambda record: "/orbax/" not in record.pathname)
-_log = logging.getLogger(__name__)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class DataState:
-    """Which rows a run has consumed. Rows are pure functions of their number: nothing else counts.
+    """The rows that a run has consumed. Rows are pure functions of their number.
 
     Attributes:
-      fingerprint: of the tokenized data, the stage's own.
-      rows: consumed so far, in all stages.
-      digest: sum of the rows' hashes modulo 2^64: equal for runs that saw the same rows.
-      skipped_in_row: updates skipped since the last one that was made (`training.step`).
+      fingerprint: fingerprint of the tokenized data of the stage.
+      rows: number of rows consumed in all stages.
+      digest: sum of the hashes of the rows modulo 2^64, equal for runs that saw the same rows.
+      skipped_in_row: number of updates skipped in a row (`training.step`).
     """
 
     fingerprint: str
@@ -67,17 +64,17 @@ class DataState:
 
 
 def last_good(steps: Sequence[int], diverged: int) -> int | None:
-    """The newest of `steps` that an update was made from, where the `diverged`-th was skipped.
+    """Return the newest of `steps` before the first skipped update, number `diverged`; None: none.
 
-    None if there is none: `diverged - 1` itself is where the loss was first not finite.
+    The parameters of step `diverged - 1` already give a loss that is not finite.
     """
     return max((step for step in steps if step + 1 < diverged), default=None)
 
 
 class _LastGood(preservation_policy.PreservationPolicy):
-    """Keeps the last good checkpoint while updates are skipped: the newest ones are all alike."""
+    """Policy that keeps the last good checkpoint while updates are skipped."""
 
-    diverged: int | None = None  # the first of the updates that are skipped now
+    diverged: int | None = None  # the first update skipped in a row
 
     def should_preserve(self, checkpoints, *, context) -> list[bool]:
         steps = [checkpoint.step for checkpoint in checkpoints]
@@ -89,8 +86,8 @@ class Checkpoints:
     """Saves and restores the training state of one run. Saving is asynchronous and atomic."""
 
     def __init__(self, run: RunDirectory, *, keep: int, always: Sequence[int] = ()):
-        """Keeps the newest `keep` checkpoints, those of the steps `always`, and the last good one
-        where updates are skipped."""
+        """Keep the newest `keep` checkpoints, those of the steps `always`, and, while updates are
+        skipped, the last good one."""
         self._run, self._last_good = run, _LastGood()
         policies = [preservation_policy.LatestN(keep), preservation_policy.CustomSteps(always)]
         self._manager = ocp.CheckpointManager(
@@ -117,21 +114,18 @@ class Checkpoints:
         config: ExperimentConfig,
         metrics: dict[str, Any] | None = None,
     ) -> None:
-        """Starts saving `step`; returns once the arrays are copied out of the training state.
+        """Start saving `step`; return once the arrays are copied out of the training state.
 
         Args:
-          step: updates done.
-          params: of the model.
-          opt_state: of the optimizer.
+          step: number of updates done.
+          params: parameters of the model.
+          opt_state: state of the optimizer.
           data: rows consumed.
-          config: in force at `step`; saved with the positional settings of every stage so far.
+          config: config at `step`; saved with the positional settings of every stage so far.
           metrics: digest of the rows logged up to `step` (`MetricsDigest.record`).
         """
         arrays = {"params": params, "opt_state": opt_state}
-        items = {
-            "data": dataclasses.asdict(data),
-            "config": config_item(self._run, step, config),
-        }
+        items = {"data": dataclasses.asdict(data), "config": config_item(self._run, step, config)}
         skipped = data.skipped_in_row
         self._last_good.diverged = step - skipped + 1 if skipped else None
         # Made of what lies on the devices, before anything is written.
@@ -148,39 +142,39 @@ class Checkpoints:
             )
 
     def close(self) -> None:
-        """Waits until what was saved is on disk."""
+        """Wait until all saves are on disk."""
         with raise_outages(self._run.path):
             self._manager.wait_until_finished()
             self._manager.close()
 
 
 class Restored(NamedTuple):
-    """The part of a checkpoint that was read.
+    """The restored part of a checkpoint.
 
     Attributes:
-      arrays: item `params`, and `opt_state` if it was asked for.
-      data: which rows had been consumed.
-      digests: of each array as it was saved; None if that is not known.
+      arrays: items by name, `params` and `opt_state`.
+      data: rows consumed.
+      digests: digest of each array as it was saved.
     """
 
     arrays: dict[str, Any]
     data: DataState
-    digests: dict[str, str] | None
+    digests: dict[str, str]
 
 
 def restore(run: RunDirectory, step: int, **arrays: Any) -> Restored:
-    """Reads the checkpoint of `step`; its arrays are as they lie on the disk until `verify`.
+    """Read the checkpoint of `step`; `verify` checks its arrays afterwards.
 
-    Several hosts read each their own part, and none waits for another.
+    Each host reads its own part and does not wait for others.
 
     Args:
       run: the run.
-      step: of the checkpoint.
-      arrays: items `params` and `opt_state`, either or both, as arrays or abstract ones with the
-        shapes and shardings wanted.
+      step: step of the checkpoint.
+      arrays: items `params` and `opt_state`, either or both: arrays with the required shapes, or
+        abstract arrays with shapes and shardings.
 
     Raises:
-      DamagedCheckpointError: if it cannot be read, or its JSON is not what was saved.
+      DamagedCheckpointError: if it cannot be read, or its JSON differs from what was saved.
     """
     items, recorded = read_items(run, step)
     try:
@@ -192,71 +186,79 @@ def restore(run: RunDirectory, step: int, **arrays: Any) -> Restored:
 
 
 def verify(run: RunDirectory, step: int, restored: Restored) -> None:
-    """Compares arrays with what was saved; several hosts must do so together.
+    """Compare arrays with the saved digests; all hosts must call this together.
 
     Raises:
       DamagedCheckpointError: naming the first array that differs.
     """
-    if restored.digests is None:
-        _say_unverified(str(run.path))
-        return
     for name, digest in digests(restored.arrays).items():
         if restored.digests.get(name) != digest:
             raise DamagedCheckpointError(run, step, f"{name} is not what was saved")
 
 
 def restore_params(run: RunDirectory, step: int | None = None) -> tuple[Params, int]:
-    """The parameters of a run as numpy arrays, and their step.
+    """Return the parameters of a run as numpy arrays in their stored dtypes, and their step.
 
     Args:
       run: the run.
-      step: which checkpoint; None means the last.
+      step: step of the checkpoint; None means the last.
 
     Raises:
-      ValueError: if there is no such checkpoint, it is damaged (the newest whole one is named), or
+      ValueError: if there is no such checkpoint, it is damaged (the newest intact one is named), or
         config.json is not what it was made with.
     """
     step = run.find_step(step)
-    try:
-        return _whole_params(run, step), step
-    except DamagedCheckpointError as error:
-        for other in reversed(run.steps()):
-            with contextlib.suppress(DamagedCheckpointError):
-                if other != step:
-                    _whole_params(run, other)
-                    raise ValueError(
-                        f"{run.path}: checkpoint {step} is damaged ({error.what}); take step "
-                        f"{other}, the newest whole one, or delete {folder_of(run, step)}"
-                    ) from error
-        raise
+    with naming_intact_checkpoint(run, step):
+        return _intact_params(run, step), step
 
 
-def _whole_params(run: RunDirectory, step: int) -> Params:
-    # As numpy: where parameters go is the caller's business, on any number of devices.
+def stored_params(run: RunDirectory, step: int) -> Params:
+    """Return shapes and dtypes of the parameters in a checkpoint that matches config.json.
+
+    Imported parameters keep their dtypes: float32 would be twice as large, and no better.
+    """
     check_config(run, step)
-    shapes = abstract_params(run.config.model)
-    # Imported ones are kept as they came: float32 would be twice as large, and no better.
     dtypes = stored_dtypes(read_items(run, step)[0])
 
-    def empty(path, leaf):
+    def stored(path, leaf):
         name = jax.tree_util.keystr(path, simple=True, separator=".")
-        return np.empty(leaf.shape, jnp.dtype(dtypes.get(name, leaf.dtype)))
+        return jax.ShapeDtypeStruct(leaf.shape, jnp.dtype(dtypes.get(name, leaf.dtype)))
 
-    target = jax.tree_util.tree_map_with_path(empty, shapes)
+    return jax.tree_util.tree_map_with_path(stored, abstract_params(run.config.model))
+
+
+def _intact_params(run: RunDirectory, step: int) -> Params:
+    # As numpy: the caller decides on which devices they go.
+    target = jax.tree.map(lambda x: np.empty(x.shape, x.dtype), stored_params(run, step))
     restored = restore(run, step, params=target)
     verify(run, step, restored)
     return restored.arrays["params"]
 
 
+@contextlib.contextmanager
+def naming_intact_checkpoint(run: RunDirectory, step: int) -> Iterator[None]:
+    """Add the newest intact checkpoint to the message about a damaged one."""
+    try:
+        yield
+    except DamagedCheckpointError as error:
+        for other in reversed([other for other in run.steps() if other != step]):
+            with contextlib.suppress(DamagedCheckpointError):
+                _intact_params(run, other)
+                raise ValueError(
+                    f"{run.path}: checkpoint {step} is damaged ({error.what}); take step "
+                    f"{other}, the newest whole one, or delete {folder_of(run, step)}"
+                ) from error
+        raise
+
+
 def keep_params(source: RunDirectory, step: int, target: RunDirectory) -> None:
-    """The parameters of one run, rounded to bfloat16, as a checkpoint of another of its config.
+    """Save the parameters of a run, rounded to bfloat16, as a checkpoint of one with its config.
 
     Raises:
       ValueError: as `restore_params` does.
     """
     params, step = restore_params(source, step)
     items, _ = read_items(source, step)
-    items["config"]["has_digests"] = True
     items["config"].pop("dtypes", None)  # read as float32, whatever the source came as
     rounded = jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.bfloat16), params)
     # Of what is read: orbax makes float32 of it, as `abstract_params` asks.
@@ -271,9 +273,9 @@ def keep_params(source: RunDirectory, step: int, target: RunDirectory) -> None:
 
 
 def remove_old(run: RunDirectory, step: int, *, keep: int, always: Sequence[int]) -> None:
-    """Removes what `Checkpoints` would have, had it not been stopped; the one of `step` is whole.
+    """Remove checkpoints up to `step`, an intact one, that `Checkpoints` would have removed.
 
-    Later ones are left: a run that goes on from `step` comes to them again.
+    Later ones stay: a run that resumes from `step` writes them again.
     """
     steps = [earlier for earlier in run.steps() if earlier <= step]
     skipped = data_state(run, step).get("skipped_in_row", 0)
@@ -283,7 +285,7 @@ def remove_old(run: RunDirectory, step: int, *, keep: int, always: Sequence[int]
 
 
 def set_aside(run: RunDirectory, step: int) -> Path:
-    """Takes the checkpoint of `step` out of the way of a new one; returns where it lies now."""
+    """Rename the checkpoint of `step` to make room for a new one; return its new path."""
     folder = folder_of(run, step)
     numbered = (folder.with_name(f"{step}.damaged{end}") for end in ("", *range(2, 100)))
     aside = next(path for path in numbered if not path.exists())
@@ -291,7 +293,7 @@ def set_aside(run: RunDirectory, step: int) -> Path:
 
 
 def shape_difference(params: Params, expected: Params) -> str:
-    """The first parameter of another shape, in words; empty if there is none."""
+    """Describe the first parameter of another shape; empty if there is none."""
     shapes, expected_shapes = (
         {name: tuple(leaf.shape) for name, leaf in named(tree).items()}
         for tree in (params, expected)
@@ -316,10 +318,10 @@ def _read_arrays(run: RunDirectory, step: int, item: str, target: Any) -> Any:
 
 @contextlib.contextmanager
 def _quiet_stragglers() -> Iterator[None]:
-    """Keeps TensorStore from printing a traceback for each read that outlives a failed one.
+    """Suppress the tracebacks of reads that end after another read failed.
 
-    Orbax reads all arrays at once in an event loop and closes it when one fails; what the others
-    have read finds it closed, at any time after.
+    Orbax reads all arrays in one event loop and closes it when one fails; the other reads find it
+    closed at any later time.
     """
     before = sys.unraisablehook
 
@@ -329,10 +331,5 @@ def _quiet_stragglers() -> Iterator[None]:
 
     sys.unraisablehook = quiet
     yield
-    # Not if it failed: stragglers are still to come.
+    # Not after an error: other reads are still to end.
     sys.unraisablehook = before
-
-
-@functools.cache
-def _say_unverified(path: str) -> None:
-    _log.warning(f"{path}: its checkpoints carry no digests (unverified)")

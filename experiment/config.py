@@ -1,4 +1,4 @@
-"""ExperimentConfig: all that defines a run, as JSON and back."""
+"""ExperimentConfig: the definition of a run, and its conversion to and from JSON."""
 
 import dataclasses
 import importlib
@@ -15,10 +15,12 @@ from utils.messages import one_line, quoted
 # A config.json may only name classes of these packages: reading one never runs other code.
 PACKAGES = ("model", "data", "experiment")
 
-# Fields of older config.json files, by class: their names then and now.
+# Fields of older config.json files, by class: fields that have another name now, and removed fields
+# with the only value that is still read.
 _RENAMED = {"model.config.ModelConfig": {"blind": "masked_distances"}}
+REMOVED = {"data.config.DataConfig": {"documents": 2}}
 
-TRAINED = "trained"  # as a variant to evaluate with: the one that a run was trained with
+TRAINED = "trained"  # name of the variant that a run was trained with
 
 Steps = Annotated[int, Bounds(at_least=1, at_most=2**31 - 1)]  # counted in int32 on devices
 NumDocuments = Annotated[int, Bounds(at_least=1, at_most=1_000_000)]  # of a task and length
@@ -28,7 +30,7 @@ Momentum = Annotated[float, Bounds(at_least=0, at_most=0.999999)]
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TrainConfig:
-    """The optimization.
+    """Fields of the optimization.
 
     Attributes:
       num_steps: optimizer updates.
@@ -181,7 +183,7 @@ class ExperimentConfig:
 
 
 def chosen_rotary(text: str, config: ExperimentConfig) -> Pattern:
-    """The variant of `text`, completed by the trained one, which is "trained".
+    """Parse a variant; the trained one, also called "trained", gives missing parameters.
 
     Raises:
       ValueError: for an unknown variant or parameter, or one that the model's heads do not fit.
@@ -195,7 +197,7 @@ def chosen_rotary(text: str, config: ExperimentConfig) -> Pattern:
 
 
 def to_dict(value: Any) -> Any:
-    """A config as JSON values; every dataclass carries its import path under "class"."""
+    """Convert a config to JSON values; each dataclass states its import path as "class"."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         cls = type(value)
         fields = {f.name: to_dict(getattr(value, f.name)) for f in dataclasses.fields(value)}
@@ -206,7 +208,7 @@ def to_dict(value: Any) -> Any:
 
 
 def from_dict(value: Any) -> Any:
-    """The inverse of `to_dict`. A field left out is `absent` of its class, or else the default.
+    """Return the config of JSON values, the inverse of `to_dict`; missing fields have defaults.
 
     Raises:
       ValueError: if the JSON names a class outside this repository's packages, one that does not
@@ -223,25 +225,26 @@ def from_dict(value: Any) -> Any:
         raise ValueError(
             f"config names the class {quoted(path)}, which is not one of this repository's"
         )
-    file = f"{module_name.replace('.', '/')}.py"
     try:
         cls = getattr(importlib.import_module(module_name), class_name)
-    except ImportError as error:
+    except (ImportError, AttributeError) as error:
+        file = one_line(f"{module_name.replace('.', '/')}.py", 60)
         raise ValueError(
-            f"config names the class {quoted(path)}, and there is no {one_line(file, 60)} here; "
-            "put the file back, or use the version of ropewalk that the run was made with"
-        ) from error
-    except AttributeError as error:
-        raise ValueError(
-            f"config names the class {quoted(path)}, which {file} has not; put it back, or use the "
-            "version of ropewalk that the run was made with"
+            f"config names the class {quoted(path)}, and there is no {file} with it; put it back, "
+            "or use the version of ropewalk that the run was made with"
         ) from error
     if not dataclasses.is_dataclass(cls):
         raise ValueError(f"config names {quoted(path)}, which is not a config class")
     renamed = _RENAMED.get(path, {})
     names = {name: renamed.get(name, name) for name in map(str, value) if name != "class"}
     fields = {new: from_dict(value[old]) for old, new in names.items()}
+    for name, only in REMOVED.get(path, {}).items():
+        if fields.pop(name, only) != only:
+            raise ValueError(
+                f"{path} has {name}={quoted(value[name])}, which this version does not read; use "
+                "the version of ropewalk that the run was made with"
+            )
     unknown = set(fields) - {field.name for field in dataclasses.fields(cls)}
     if unknown:
         raise ValueError(f"{path} has no field {sorted(unknown)[0]!r} (a newer ropewalk's config?)")
-    return typing.cast(type, cls)(**getattr(cls, "absent", {}) | fields)
+    return typing.cast(type, cls)(**fields)

@@ -1,7 +1,7 @@
-"""Digests of arrays: 64 bits each, of the raw bits and where they stand, equal on any mesh.
+"""Digests of arrays: 64 bits of the raw bits and their positions, equal on any mesh.
 
 Each word of an array is mixed with its position and all are added up, modulo 2^32 in each of two
-lanes. A sum does not depend on who adds which part of it, so devices and hosts add their own. The
+lanes. A sum does not depend on the order, so devices and hosts add their own parts. The
 mixing is a bijection of the word, so that any one changed word changes the sum; without it (words
 times odd numbers, say) the sign bits of two words could be flipped unseen.
 """
@@ -14,23 +14,23 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-# Bytes of a host that any device has room for beside a training state.
+# Bytes that fit any device beside a training state.
 _AT_ONCE = 2**26
-# The golden ratio, to spread positions.
+# The golden ratio, which spreads positions.
 _SPREAD = np.uint32(0x9E3779B9)
 
 
 def named(tree: Any) -> dict[str, Any]:
-    """The leaves of a tree by their names, dots between levels."""
+    """Return the leaves of a tree by name, with dots between levels."""
     leaves, _ = jax.tree_util.tree_flatten_with_path(tree)
     return {jax.tree_util.keystr(path, simple=True, separator="."): leaf for path, leaf in leaves}
 
 
 def digests(tree: Any) -> dict[str, str]:
-    """From the name of each array in `tree` to 16 hexadecimal digits.
+    """Return the digest of each array in `tree` by name, 16 hexadecimal digits.
 
-    Arrays over several hosts must be given by all of them. Those in host memory go to the default
-    device, one by one if they are large.
+    All hosts must call this together for arrays over several hosts. Arrays in host memory are sent
+    to the default device, one by one if they are large.
     """
     arrays = list(named(tree).values())
     on_devices = all(isinstance(array, jax.Array) for array in arrays)
@@ -47,7 +47,7 @@ def _sums(arrays: Sequence[jax.Array]) -> list[tuple[jax.Array, jax.Array]]:
 
 
 def _sum(array: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Both lanes, uint32."""
+    """Return both lanes, uint32."""
     # https://github.com/skeeto/hash-prospector, then MurmurHash3's finalizer on top.
     first = _mix(_words(array) ^ _positions(array.shape) * _SPREAD, 0x21F0AAAD, 0xD35A2D97)
     second = _mix(first, 0x85EBCA6B, 0xC2B2AE35)
@@ -61,14 +61,14 @@ def _sum(array: jax.Array) -> tuple[jax.Array, jax.Array]:
 
 
 def _mix(bits: jax.Array, odd: int, other_odd: int) -> jax.Array:
-    """A bijection of 32 bits in which each bit depends on all."""
+    """Apply a bijection of 32 bits in which each bit depends on all."""
     bits = (bits ^ bits >> 16) * np.uint32(odd)
     bits = (bits ^ bits >> 15) * np.uint32(other_odd)
     return bits ^ bits >> 15
 
 
 def _words(array: jax.Array) -> jax.Array:
-    """The raw bits, as uint32."""
+    """Return the raw bits as uint32."""
     if array.dtype == jnp.bool_:
         return array.astype(jnp.uint32)
     unsigned = {1: jnp.uint8, 2: jnp.uint16, 4: jnp.uint32}[array.dtype.itemsize]

@@ -1,8 +1,9 @@
 """Typed dotted overrides: `model.rotary.base=500` applied to a config.
 
-Apart from `experiment.overrides`, which knows where configs are too: reading a run needs only this.
+Reading a run needs only this module; `experiment.overrides` makes sweeps of overrides.
 """
 
+import argparse
 import contextlib
 import dataclasses
 import types
@@ -11,15 +12,19 @@ from collections.abc import Sequence
 from typing import Any
 
 from experiment.config import ExperimentConfig
+from experiment.fields import field_names
 from model import rotary as rotary_lib
 from model.rotary import Rotary
 from utils.checks import problem
+from utils.command_line import tokens
 from utils.expressions import literal, split_commas, unbalanced
 from utils.messages import nearest, one_line, quoted
 
+_LENGTHS = ("context_length", "lengths", "window")  # fields that also accept 4k
+
 
 def apply(config: ExperimentConfig, overrides: Sequence[str]) -> ExperimentConfig:
-    """`config` with every `dotted.field=value` of `overrides` applied, in order.
+    """Apply every `dotted.field=value` of `overrides` to `config`, in order.
 
     Values are checked against each other once, at the end of each object's changes. `seed` is the
     data's seed too, unless `data.seed` is given.
@@ -36,18 +41,18 @@ def apply(config: ExperimentConfig, overrides: Sequence[str]) -> ExperimentConfi
         *parents, last = path.split(".")
         for parent in parents:
             child = node.setdefault(parent, {})
-            # A whole object given first (model.rotary=..) may be refined after (model.rotary.base).
+            # An object (model.rotary=..) may be refined afterwards (model.rotary.base).
             node = child if isinstance(child, dict) else node.setdefault(parent + ".", {})
         node[last] = text
-    changed = _replace(config, tree, "")
+    changed = _replace(config, tree, "", field_names(config))
     if "seed" in tree and "seed" not in tree.get("data", {}):
-        # Seeds that share their rows differ by less than two runs of anybody's do.
+        # Runs that share their rows differ less than independent runs.
         data = dataclasses.replace(changed.data, seed=changed.seed)
         changed = dataclasses.replace(changed, data=data)
     return changed
 
 
-def _replace(value: Any, changes: dict[str, Any], prefix: str) -> Any:
+def _replace(value: Any, changes: dict[str, Any], prefix: str, all_names: Sequence[str]) -> Any:
     hints = typing.get_type_hints(type(value))
     fields = {field.name for field in dataclasses.fields(value)}
     new = {}
@@ -55,12 +60,13 @@ def _replace(value: Any, changes: dict[str, Any], prefix: str) -> Any:
         name = key.rstrip(".")
         where = prefix + name
         if name not in fields:
-            raise ValueError(f"unknown field {quoted(where)}; {nearest(name, fields)}")
+            hint = _hint_elsewhere(name, all_names) or nearest(name, fields)
+            raise ValueError(f"unknown field {quoted(where)}; {hint}")
         if isinstance(change, dict):
             current = new.get(name, getattr(value, name))
             if not dataclasses.is_dataclass(current):
                 raise ValueError(f"{where} has no fields of its own; write {where}=VALUE")
-            new[name] = _replace(current, change, where + ".")
+            new[name] = _replace(current, change, where + ".", all_names)
         else:
             new[name] = _parse(change, hints[name], where)
     try:
@@ -69,8 +75,16 @@ def _replace(value: Any, changes: dict[str, Any], prefix: str) -> Any:
         raise ValueError(one_line(f"{prefix.rstrip('.') or 'config'}: {error}")) from error
 
 
+def _hint_elsewhere(name: str, all_names: Sequence[str]) -> str:
+    """Return `did you mean X?` for a field of another object, or "" if none is called like it."""
+    same = [other for other in all_names if other.rpartition(".")[2] == name]
+    alike = [other for other in all_names if len(name) > 3 and name in other.rpartition(".")[2]]
+    matches = same or alike
+    return f"did you mean {' or '.join(map(repr, matches[:2]))}?" if matches else ""
+
+
 def _parse(text: str, hint: Any, where: str) -> Any:
-    """`text` as a value of the type `hint`."""
+    """Parse `text` as a value of the type `hint`."""
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if origin in (typing.Union, types.UnionType):
         if text.lower() == "none" and type(None) in arguments:
@@ -96,8 +110,11 @@ def _parse(text: str, hint: Any, where: str) -> Any:
     if dataclasses.is_dataclass(hint):
         raise ValueError(f"{where} is an object; set one of its fields: {where}.FIELD=VALUE")
     value: Any = text
-    if hint in (int, float, bool) or not all(isinstance(word, str) for word in arguments):
-        with contextlib.suppress(ValueError):  # a word is refused below
+    if where.rpartition(".")[2] in _LENGTHS and text[-1:].lower() in ("k", "m"):
+        with contextlib.suppress(argparse.ArgumentTypeError):
+            value = tokens(text)
+    elif hint in (int, float, bool) or not all(isinstance(word, str) for word in arguments):
+        with contextlib.suppress(ValueError):  # the check below rejects words
             value = literal(text.title() if hint is bool else text)
     if wrong := problem(value, hint):
         _check_single(text, where)
@@ -106,10 +123,10 @@ def _parse(text: str, hint: Any, where: str) -> Any:
 
 
 def _check_single(text: str, where: str) -> None:
-    """Refuses what would be members of a sweep."""
+    """Raise ValueError for a list of values, which would make members of a sweep."""
     try:
         several = len(split_commas(text)) > 1
-    except ValueError:  # an open bracket, which is said better where it is read
+    except ValueError:  # an open bracket, which the parser of the value reports
         return
     if several:
         raise ValueError(

@@ -1,6 +1,6 @@
-"""Every field of a config, for `--help-fields`: its dotted name, its value, and what may be there.
+"""All fields of a config for `--help-fields`: dotted name, value, allowed values and meaning.
 
-What is said of a field stands in its class: the type hint, and the docstring's "Attributes".
+Allowed values come from the type hint, the meaning from "Attributes" of the docstring of the class.
 """
 
 import dataclasses
@@ -18,13 +18,13 @@ from model.rotary import Rotary
 
 
 class Field(NamedTuple):
-    """One field.
+    """One field of a config.
 
     Attributes:
-      name: dotted, as an override has it.
-      value: as an override would write it.
-      kind: what may be there, in words.
-      meaning: from the docstring of its class.
+      name: dotted name, as in an override.
+      value: value, as in an override.
+      kind: description of the allowed values.
+      meaning: description from the docstring of the class.
     """
 
     name: str
@@ -34,11 +34,11 @@ class Field(NamedTuple):
 
 
 def fields(value: Any, prefix: str = "") -> Iterator[Field]:
-    """The fields of a config, those of its parts included.
+    """Yield the fields of a config and of its parts.
 
     Args:
       value: an `ExperimentConfig`, or a part of one.
-      prefix: its dotted name, with a dot at its end.
+      prefix: dotted name of the part, with a final dot.
     """
     hints = typing.get_type_hints(type(value), include_extras=True)
     meanings = _attributes(type(value))
@@ -52,8 +52,13 @@ def fields(value: Any, prefix: str = "") -> Iterator[Field]:
             yield from fields(field_value, f"{name}.")
 
 
+def field_names(config: ExperimentConfig) -> list[str]:
+    """Return the dotted names of all fields."""
+    return [field.name for field in fields(config)]
+
+
 def listed(config: ExperimentConfig) -> str:
-    """All of them as text, for people."""
+    """Return the fields as text."""
     lines = []
     for field in fields(config):
         about = ": ".join(filter(None, (field.kind, field.meaning)))
@@ -70,7 +75,7 @@ def _attributes(cls: type) -> dict[str, str]:
     for base in reversed(cls.__mro__):
         section = inspect.cleandoc(base.__doc__ or "").partition("Attributes:\n")[2]
         section = section.partition("\n\n")[0]
-        # An entry goes on where its next lines are indented further.
+        # Lines with a larger indent continue an entry.
         for entry in re.sub(r"\n {3,}", " ", section).splitlines():
             names, _, meaning = entry.strip().partition(": ")
             meanings |= dict.fromkeys(names.split(", "), meaning)
@@ -86,7 +91,7 @@ def _written(value: Any) -> str:
 
 
 def _kind(hint: Any) -> str:
-    """A type hint in words: `whole number in [1, 10000] | none`."""
+    """Describe a type hint: `whole number in [1, 10000] | none`."""
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if origin is Annotated:
         return f"{_kind(arguments[0])} {arguments[1]}"

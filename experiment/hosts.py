@@ -1,10 +1,9 @@
-"""Checks, before anything is computed, of what the hosts of a run must have alike."""
+"""Checks that all hosts of a run have the same code, config, JAX and working directory."""
 
 import contextlib
 import hashlib
 import os
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import jax
@@ -21,13 +20,11 @@ _APART = {"tests", "notebooks", "runs", "build"}
 
 
 def check_alike(workdir: str | Path, config: object) -> None:
-    """Refuses a run whose hosts differ in code, config or JAX, or do not see one working directory.
-
-    A lone process goes through unchanged.
+    """Check that hosts do not differ in code, config or JAX, and see one working directory.
 
     Args:
-      workdir: as each host was given it; an address of a bucket is the same everywhere.
-      config: what each host is to train, with a `repr` that says all of it.
+      workdir: directory as each host has it; the address of a bucket is the same everywhere.
+      config: what each host trains; its `repr` is compared.
 
     Raises:
       ValueError: in all processes, naming the first that differs from process 0.
@@ -50,40 +47,26 @@ def check_alike(workdir: str | Path, config: object) -> None:
 
 
 def _check_disk(workdir: Path) -> None:
-    """Refuses a directory in which not all processes see a file that the first one makes."""
+    """Raise ValueError if a process does not see a file that the first one makes in `workdir`."""
     number = distributed.broadcast_from_primary(int.from_bytes(os.urandom(3)))
     marker = workdir / f".seen-by-all-{number}"
-    appeared = True
-    with _made(marker) if distributed.is_primary_host() else contextlib.nullcontext(True) as ready:
-        # Also a barrier: from here on the file is there, if it could be written at all.
-        if distributed.sum_over_hosts(int(ready)) == jax.process_count():
-            appeared = _appears(marker)
-        everyone = np.array(
-            multihost_utils.process_allgather(np.array([appeared], np.int32))
-        ).ravel()
+    # A directory that cannot be written is reported by the plan.
+    with contextlib.suppress(OSError):
+        if distributed.is_primary_host():
+            workdir.mkdir(parents=True, exist_ok=True)
+            marker.touch()
+    is_made = distributed.broadcast_from_primary(int(marker.exists()))
+    appeared = np.array([not is_made or _appears(marker)], np.int32)
+    everyone = np.array(multihost_utils.process_allgather(appeared)).ravel()
+    with contextlib.suppress(OSError):
+        if distributed.is_primary_host():
+            marker.unlink()
+            workdir.rmdir()  # fails unless the directory is empty
     if blind := np.flatnonzero(everyone == 0).tolist():
         raise ValueError(
             f"process {blind[0]} does not see the {workdir} of process 0; use a --workdir on a "
             "disk that all hosts see"
         )
-
-
-@contextlib.contextmanager
-def _made(marker: Path) -> Iterator[bool]:
-    """An empty file while inside, and its folders; whether it could be made. Says nothing if not:
-    what is refused for that is said where the plan is checked.
-    """
-    folders = [path for path in marker.parents if not path.exists()]
-    try:
-        with contextlib.suppress(OSError):
-            marker.parent.mkdir(parents=True, exist_ok=True)
-            marker.touch()
-        yield marker.exists()
-    finally:
-        with contextlib.suppress(OSError):
-            marker.unlink()
-            for path in folders:
-                path.rmdir()
 
 
 def _appears(marker: Path) -> bool:
@@ -98,7 +81,7 @@ def _appears(marker: Path) -> bool:
 
 
 def _code() -> bytes:
-    """A digest of the sources that training may read."""
+    """Return a digest of the source files that training may read."""
     total = hashlib.sha256()
     paths: list[Path] = list(ROOT.glob("*.py"))
     for folder in ROOT.iterdir():

@@ -3,9 +3,9 @@
     CONFIG-PARAMETERS    12 hexadecimal digits each
 
 CONFIG digests the fields of config.json that decide numbers, both seeds included. PARAMETERS
-digests the digests that the checkpoint of the step carries, so no array is read; it is empty where
-the checkpoint carries none. Neither knows where the run lies, what it is called, or when and where
-it was trained: two trainings of one config that end bit-identical are one run.
+digests the array digests of the checkpoint, so no array is read. Neither depends on the place and
+name of the run, or on the time and machine of its training: two trainings of one config that end
+bit-identical are one run.
 """
 
 import contextlib
@@ -15,7 +15,7 @@ import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from experiment.config import ExperimentConfig, to_dict
+from experiment.config import REMOVED, ExperimentConfig, to_dict
 from experiment.items import DamagedCheckpointError, read_digests
 from experiment.run import RunDirectory, flatten, is_operational
 
@@ -29,10 +29,9 @@ def run_id(run: RunDirectory, step: int) -> str:
     Raises:
       ValueError: if config.json or the digests of the checkpoint cannot be read.
     """
-    record = read_digests(run, step)
-    arrays = record["arrays"] if record else {}
+    arrays = read_digests(run, step)["arrays"]
     params = {name: digest for name, digest in arrays.items() if name.startswith("params.")}
-    return f"{_config_digest(run)}-{_digest(params) if params else ''}"
+    return f"{_config_digest(run)}-{_digest(params)}"
 
 
 def config_digest(config: ExperimentConfig, tokenizer_sha256: str | None) -> str:
@@ -46,32 +45,26 @@ def _config_digest(run: RunDirectory) -> str:
     return config_digest(run.config, run.tokenizer_sha256)
 
 
-def has_params(identity: str) -> bool:
-    """Return whether an identity says which parameters a run has."""
-    return not identity.endswith("-")
-
-
 def disagreement(run: RunDirectory, step: int, identity: str) -> str:
     """Return why `identity` is not that of `run` at `step`, in words; empty if it may be.
 
     Parameters are compared where the checkpoint of the step is still there.
     """
-    config, _, params = identity.partition("-")
-    if config != _config_digest(run):
+    if identity.partition("-")[0] != _config_digest(run):
         return "another config or seed"
     checkpoint_id = checkpoint_ids(run, [step]).get(step)
-    if checkpoint_id and params and checkpoint_id != identity:
+    if checkpoint_id and checkpoint_id != identity:
         return f"other parameters at step {step}"
     return ""
 
 
 def checkpoint_ids(run: RunDirectory, steps: Iterable[int] | None = None) -> dict[int, str]:
-    """Return the identity at each checkpoint that carries digests, of `steps` or of all."""
+    """Return the identity at each intact checkpoint, of `steps` or of all."""
     ids = {}
     for step in set(run.steps()) & set(run.steps() if steps is None else steps):
         with contextlib.suppress(DamagedCheckpointError):  # whoever reads its arrays reports it
             ids[step] = run_id(run, step)
-    return {step: identity for step, identity in ids.items() if has_params(identity)}
+    return ids
 
 
 def find_copies(
@@ -123,11 +116,13 @@ def _without_defaults(value: Any) -> Any:
         return [_without_defaults(item) for item in value]
     if not dataclasses.is_dataclass(value) or isinstance(value, type):
         return to_dict(value)
-    absent = getattr(value, "absent", {})
-    fields = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
-    defaults = {field.name: field.default for field in dataclasses.fields(value)} | dict(absent)
-    stated = {name: _without_defaults(x) for name, x in fields.items() if x != defaults[name]}
-    return {"class": f"{type(value).__module__}.{type(value).__qualname__}", **stated}
+    path = f"{type(value).__module__}.{type(value).__qualname__}"
+    stated = REMOVED.get(path, {}) | {
+        field.name: _without_defaults(getattr(value, field.name))
+        for field in dataclasses.fields(value)
+        if getattr(value, field.name) != field.default
+    }
+    return {"class": path, **stated}
 
 
 def _digest(value: Any) -> str:

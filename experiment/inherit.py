@@ -45,10 +45,9 @@ def inherit(
         return apply(config, overrides)
     starts = [override for override in overrides if override.startswith("start_from=")]
     start = apply(config, starts).start_from
-    origin = _find_parent(start, run) if start else None
-    if origin is None:
+    if start is None:
         return apply(config, overrides)
-    start, parent = origin
+    start, parent = _find_parent(start, run)
     data = dataclasses.replace(
         config.data, tokenizer=parent.data.tokenizer, vocab_size=parent.data.vocab_size
     )
@@ -66,13 +65,12 @@ def inherit(
     return dataclasses.replace(child, start_from=start)
 
 
-def _find_parent(start_from: str, run: RunDirectory | None) -> tuple[str, ExperimentConfig] | None:
-    """Return `DIR@STEP` and the config in force there; None for a run from before inheritance."""
+def _find_parent(start_from: str, run: RunDirectory | None) -> tuple[str, ExperimentConfig]:
+    """Return `DIR@STEP` and the config in force there."""
     if run is not None:
         start_from = run.pin(start_from)
         if run.is_started() and run.config.start_from == start_from:
-            recorded = run.parent_config
-            return None if recorded is None else (start_from, recorded)
+            return start_from, run.parent_config
     parent, step = find_start(start_from)
     return f"{parent.path}@{step}", parent.config_at(step)
 
@@ -109,10 +107,9 @@ def describe(
       One line per changed field; then one line with the fields in which the parent's value replaced
       the experiment file's. None for a run that starts from no other.
     """
-    origin = _find_parent(child.start_from, run) if child.start_from else None
-    if origin is None:
+    if child.start_from is None:
         return []
-    start, parent = origin
+    start, parent = _find_parent(child.start_from, run)
     file, theirs, ours = (_model_fields(experiment) for experiment in (config, parent, child))
     lines = [
         f"{name}: {theirs.get(name, 'none')} -> {ours.get(name, 'none')}"

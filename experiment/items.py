@@ -1,18 +1,16 @@
 """The JSON items of a checkpoint: `data`, `config` and `digests`.
 
-`digests` says what was saved, so that whatever reads a checkpoint finds out whether that is what it
-has read (docs/reliability.md):
+`digests` is the manifest of a checkpoint, with which readers verify it (docs/reliability.md):
 
-    arrays      of each, from its name (`params.embedding`) to its digest (`experiment.digest`)
-    items       of `data` and `config`, the sha256 of their JSON
-    metrics     of the rows logged so far (`experiment.records.MetricsDigest`), where there are any
-    checksum    of these, likewise
+    arrays      digest of each array by its name, `params.embedding` (`experiment.digest`)
+    items       sha256 of the JSON of `data` and `config`
+    metrics     digest of the rows logged so far (`experiment.records.MetricsDigest`), if any
+    checksum    sha256 of the JSON of all this
 
 Nothing here needs JAX, or reads an array.
 """
 
 import contextlib
-import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -23,12 +21,13 @@ from experiment.config import ExperimentConfig, from_dict, to_dict
 from experiment.records import MetricsDigest
 from experiment.run import RunDirectory, first_difference
 from utils import messages
+from utils.manifest import digest
 from utils.messages import quoted
 from utils.paths import copy, is_outage
 
-COULD_NOT_BE_READ = "could not be read"  # tells processes of a run that this is no damage
-# TensorStore raises ValueErrors that begin with these for requests that a system refused. UNKNOWN
-# stands for most codes of Linux, EIO among them.
+COULD_NOT_BE_READ = "could not be read"  # in messages about errors that are not damage
+# First words of the ValueErrors of TensorStore if the system refused a request. UNKNOWN stands for
+# most error codes of Linux, such as EIO.
 _UNREAD_CODES = (
     *("PERMISSION_DENIED", "RESOURCE_EXHAUSTED", "UNAVAILABLE", "UNAUTHENTICATED", "UNKNOWN"),
     *("DEADLINE_EXCEEDED", "CANCELLED", "ABORTED"),
@@ -36,11 +35,11 @@ _UNREAD_CODES = (
 
 
 class DamagedCheckpointError(ValueError):
-    """A checkpoint that is not what was saved.
+    """A checkpoint that differs from what was saved.
 
     Attributes:
-      run: that saved it.
-      what: the item or array, and what is wrong with it.
+      run: run of the checkpoint.
+      what: the item or array, and its damage.
     """
 
     def __init__(self, run: RunDirectory, step: int, what: str):
@@ -52,15 +51,15 @@ class DamagedCheckpointError(ValueError):
 
 
 def data_state(run: RunDirectory, step: int) -> dict[str, Any]:
-    """The item `data` of a checkpoint. Raises DamagedCheckpointError."""
+    """Return the item `data` of a checkpoint; raise DamagedCheckpointError."""
     items, _ = read_items(run, step)
     return items["data"]
 
 
 def copy_checkpoint(source: RunDirectory, step: int, target: RunDirectory) -> None:
-    """A checkpoint of one run as a checkpoint of another, whose config.json is there already.
+    """Copy a checkpoint of one run to another run that has its config.json.
 
-    Its arrays and rows stay what they are, and the digests that they are compared with.
+    Arrays, rows and digests stay the same.
 
     Raises:
       DamagedCheckpointError: if its JSON is not what was saved.
@@ -73,18 +72,15 @@ def copy_checkpoint(source: RunDirectory, step: int, target: RunDirectory) -> No
     items["config"] = config_item(target, step, target.config_at(step))
     if dtypes:
         items["config"]["dtypes"] = dtypes
-    if arrays is None:  # not known of the source: what is copied stays unverified
-        del items["config"]["has_digests"]
     _item_path(folder, "config").write_text(json.dumps(items["config"]), encoding="utf-8")
-    if arrays is not None:
-        record = digest_item(arrays, items, metrics)
-        _item_path(folder, "digests").write_text(json.dumps(record), encoding="utf-8")
+    record = digest_item(arrays, items, metrics)
+    _item_path(folder, "digests").write_text(json.dumps(record), encoding="utf-8")
 
 
 def write_items(
     run: RunDirectory, step: int, items: Mapping[str, Any], arrays: Mapping[str, str]
 ) -> None:
-    """Items `data` and `config`, and `digests` of them and of `arrays`, as orbax writes them."""
+    """Write the items `data`, `config`, and `digests` of them and of `arrays`, as orbax does."""
     for name, item in {**items, "digests": digest_item(arrays, items)}.items():
         path = _item_path(folder_of(run, step), name)
         path.parent.mkdir()
@@ -102,82 +98,68 @@ def _item_path(folder: Path, name: str) -> Path:
 
 
 def config_item(run: RunDirectory, step: int, config: ExperimentConfig) -> dict[str, Any]:
-    """The item `config`; `run` is all of config.json, which can be made again of it."""
+    """Return the item `config`; its field `run` is a copy of config.json."""
     return {
         "stage": stages.at(run.config, step).number,
         "positions": run.positions_at(step),
         "config": to_dict(config),
         "run": run.record,
-        "has_digests": True,
     }
 
 
 def digest_item(
     arrays: Mapping[str, str], items: Mapping[str, Any], metrics: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
-    """The item `digests`."""
+    """Return the item `digests`."""
     record: dict[str, Any] = {
         "arrays": dict(arrays),
-        "items": {name: _sha256(item) for name, item in items.items()},
+        "items": {name: digest(item) for name, item in items.items()},
     }
     if metrics is not None:
         record["metrics"] = dict(metrics)
-    return {**record, "checksum": _sha256(record)}
+    return {**record, "checksum": digest(record)}
 
 
-def _sha256(value: Any) -> str:
-    """Digest a JSON value, however it is written."""
-    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
-
-
-def read_items(
-    run: RunDirectory, step: int
-) -> tuple[dict[str, dict[str, Any]], dict[str, str] | None]:
-    """Items `data` and `config`, and the digests of the arrays, if there are any.
+def read_items(run: RunDirectory, step: int) -> tuple[dict[str, dict[str, Any]], dict[str, str]]:
+    """Return items `data` and `config`, and the digests of the arrays.
 
     Raises:
-      DamagedCheckpointError: if they are not what was saved.
+      DamagedCheckpointError: if they differ from what was saved.
     """
     items = {name: _json_item(run, step, name) for name in ("data", "config")}
     record = read_digests(run, step)
-    if record is None:
-        if "has_digests" in items["config"]:
-            raise DamagedCheckpointError(run, step, "digests: missing")
-        return items, None
     for name, item in items.items():
-        if record["items"].get(name) != _sha256(item):
+        if record["items"].get(name) != digest(item):
             raise DamagedCheckpointError(run, step, f"{name}: not what was saved")
     return items, record["arrays"]
 
 
-def read_digests(run: RunDirectory, step: int) -> dict[str, Any] | None:
-    """Return the item `digests` without its checksum; None if the checkpoint has none.
+def read_digests(run: RunDirectory, step: int) -> dict[str, Any]:
+    """Return the item `digests` without its checksum.
 
     Raises:
-      DamagedCheckpointError: if it is not what was saved.
+      DamagedCheckpointError: if it differs from what was saved.
     """
-    if not (folder_of(run, step) / "digests").exists():
-        return None
     record = _json_item(run, step, "digests")
-    if record.pop("checksum", None) != _sha256(record):
+    if record.pop("checksum", None) != digest(record):
         raise DamagedCheckpointError(run, step, "digests: not what was saved")
     return record
 
 
 def metrics_record(run: RunDirectory, step: int) -> dict[str, Any] | None:
-    """Return what the checkpoint of `step` says of metrics.jsonl (`MetricsDigest.record`)."""
-    return (read_digests(run, step) or {}).get("metrics")
+    """Return the digest of metrics.jsonl in the checkpoint of `step` (`MetricsDigest.record`)."""
+    return read_digests(run, step).get("metrics")
 
 
 def metrics_damage(run: RunDirectory) -> str:
-    """Return the line that says what is wrong with metrics.jsonl; empty if nothing is known to be.
+    """Describe the damage to metrics.jsonl; empty if none is known.
 
-    The rows are compared with what the newest checkpoint says of them.
+    The rows are compared with their digest in the newest checkpoint.
     """
     step = max(run.steps(), default=0)
     try:
         record = metrics_record(run, step) if step else None
-    except DamagedCheckpointError:  # whoever reads its arrays reports it
+    except DamagedCheckpointError:  # readers of its arrays report it
         record = None
     if record is None:
         return ""
@@ -189,7 +171,7 @@ def metrics_damage(run: RunDirectory) -> str:
 
 
 def stored_dtypes(items: Mapping[str, Any]) -> dict[str, str]:
-    """Dtypes of parameters that were saved as something else than float32, by their names."""
+    """Return the dtypes of the parameters that are not stored as float32, by name."""
     return dict(items["config"].get("dtypes", {}))
 
 
@@ -211,22 +193,22 @@ def one_line(
     names: Iterable[str] = (),
     but: type[Exception] = MemoryError,
 ) -> Iterator[None]:
-    """Raise DamagedCheckpointError for an item that was read and is not what was saved.
+    """Turn errors of reading an item into DamagedCheckpointError, or ValueError if reading failed.
 
     Args:
-      run, step, item: what is read inside.
-      names: arrays in the item; a message that contains one is cut down to that name.
-      but: an error that is passed on, as errors of memory and of importing are.
+      run, step, item: the item that is read inside.
+      names: arrays in the item; a message that contains one is shortened to that name.
+      but: an error that is passed on, like errors of memory and of imports.
 
     Raises:
-      DamagedCheckpointError: if a file is missing, or what it holds cannot be understood.
-      ValueError: if it could not be read, which says nothing about what it holds.
+      DamagedCheckpointError: if a file is missing, or its content is malformed.
+      ValueError: if the file could not be read, so that its content is unknown.
     """
     try:
         yield
     except (but, MemoryError, ImportError, DamagedCheckpointError):
         raise
-    # Orbax and TensorStore fail in many ways, and words, on files that are not what they wrote.
+    # Orbax and TensorStore raise many kinds of errors for damaged files.
     except Exception as error:
         text = str(error) or type(error).__name__
         if is_outage(run.path, error) or _is_unread(error):
@@ -248,7 +230,7 @@ def _is_unread(error: Exception) -> bool:
     """Return whether an error is of the machine (rights, a disk, open files), not of the data."""
     if isinstance(error, FileNotFoundError | IsADirectoryError | NotADirectoryError):
         return False
-    # Exactly that type, as for threads that cannot be started: others derive from it.
+    # Exactly RuntimeError, as for threads that cannot be started: other errors derive from it.
     return (
         isinstance(error, OSError)
         or type(error) is RuntimeError
@@ -257,10 +239,10 @@ def _is_unread(error: Exception) -> bool:
 
 
 def check_config(run: RunDirectory, step: int) -> None:
-    """Check that config.json says what the checkpoint of `step` was made with.
+    """Check that config.json has the config that the checkpoint of `step` was made with.
 
     Raises:
-      DamagedCheckpointError: if that cannot be read.
+      DamagedCheckpointError: if the checkpoint cannot be read.
       ValueError: naming the field that differs.
     """
     items, _ = read_items(run, step)

@@ -1,8 +1,8 @@
-"""Keeps runs to be looked at: python -m experiment.keep RUN_OR_SWEEP_DIR [...] --out DIR
+"""Keeps runs for evaluation: python -m experiment.keep RUN_OR_SWEEP_DIR [...] --out DIR
 
-Parameters alone, in bfloat16: a sixth of what a checkpoint takes. What is kept is a run like any
-other, DIR/NAME: it is loaded, evaluated, looked into and started from (`start_from`), but it does
-not train on. Its parameters are rounded to 8 bits and are read as float32 again.
+A kept run, DIR/NAME, has the parameters only, in bfloat16: a sixth of a checkpoint. It can be
+loaded, evaluated, probed and started from (`start_from`), but not resumed. Its parameters are
+rounded to 8 bits of precision and read as float32.
 """
 
 import argparse
@@ -17,7 +17,7 @@ from utils.paths import copy, local
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The command line; returns the exit status."""
+    """Run the command line; return the exit status."""
     arguments = list(sys.argv[1:] if arguments is None else arguments)
     parser = Parser(
         prog="python -m experiment.keep",
@@ -41,7 +41,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def keep(dirs: Sequence[Path], out: Path, step: int | None, *, command: str) -> None:
-    """Copies each run to `out`, with the shell line that did it.
+    """Copy each run to `out`, and record the shell line.
 
     Raises:
       ValueError: if two have the same name, one is there already, or cannot be read.

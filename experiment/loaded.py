@@ -1,4 +1,4 @@
-"""A checkpoint ready to be asked: `experiment.load`."""
+"""A loaded checkpoint: `experiment.load`."""
 
 import dataclasses
 import functools
@@ -25,9 +25,9 @@ class LoadedRun:
     """A run at one checkpoint.
 
     Attributes:
-      directory: where it lies.
-      step: of the checkpoint.
-      config: in force at that step: of a run in stages, that stage's.
+      directory: directory of the run.
+      step: step of the checkpoint.
+      config: config at that step: in a run of stages, that of the stage.
       params: nested dicts of numpy arrays, blocks stacked in front.
     """
 
@@ -52,12 +52,12 @@ class LoadedRun:
         return rotary_lib.label(self.config.model.rotary)
 
     def with_rotary(self, text: str) -> "LoadedRun":
-        """The same parameters under another variant; see `chosen_rotary`."""
+        """Return the same parameters with another variant; see `chosen_rotary`."""
         model = dataclasses.replace(self.config.model, rotary=chosen_rotary(text, self.config))
         return dataclasses.replace(self, config=dataclasses.replace(self.config, model=model))
 
     def as_tokens(self, tokens: str | np.ndarray) -> np.ndarray:
-        """int32 ids `[B, T]`: a text as one row with BOS in front, ids as they are.
+        """Return int32 ids `[B, T]`: a text becomes one row with BOS in front, ids stay the same.
 
         Raises:
           ValueError: if that is no array of ids of this model.
@@ -70,7 +70,7 @@ class LoadedRun:
                 f"tokens must be a text or whole numbers [B, T], not {tokens_BT.dtype} "
                 f"of shape {tokens_BT.shape}"
             )
-        # An id outside the embedding would not fail: JAX takes the last row in its place.
+        # An id outside the embedding would not fail: JAX takes the last row instead.
         vocab_size = self.config.model.vocab_size
         if tokens_BT.size and not 0 <= tokens_BT.min() <= tokens_BT.max() < vocab_size:
             raise ValueError(
@@ -80,7 +80,7 @@ class LoadedRun:
         return tokens_BT.astype(np.int32)
 
     def logits(self, tokens: str | np.ndarray) -> jax.Array:
-        """Float32 `[B, T, V]`: at each place, what the model expects to come after it.
+        """Return the logits of the next token at each position, float32 `[B, T, V]`.
 
         Everything is computed in float32, as `evaluate.py` does. Of variants that change with a
         row's length, each row has the one of its own length T.
@@ -121,10 +121,10 @@ def _logits(
 
 
 def load(path: str | Path, step: int | None = None) -> LoadedRun:
-    """The run at `path`, at its newest checkpoint or that of `step`.
+    """Load the run at `path`, at its newest checkpoint or that of `step`.
 
     Raises:
-      ValueError: if `path` is no run (of a sweep, one member must be named), or it has no such
+      ValueError: if `path` is not a run (for a sweep, name one member), or it has no such
         checkpoint.
     """
     directory = find_run(path)

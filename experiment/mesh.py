@@ -1,4 +1,4 @@
-"""Devices to mesh, what a host has to arrays over all of it."""
+"""The mesh of devices, and arrays over it from the data of each host."""
 
 import contextlib
 import dataclasses
@@ -18,16 +18,16 @@ from model.sharding import batch_sharding
 
 
 def mesh_sizes(config: ExperimentConfig, num_members: int, num_devices: int) -> dict[str, int]:
-    """Devices along each axis of the mesh, -1 replaced.
+    """Return the number of devices along each axis of the mesh, with -1 replaced.
 
     Raises:
       ValueError: if the axes do not multiply to the number of devices, or do not divide the
         heads, widths, rows and tokens they split; with the nearest size that works.
     """
-    sizes = _filled({axis: getattr(config.mesh, axis) for axis in MESH_AXES}, num_devices)
+    sizes = _fill({axis: getattr(config.mesh, axis) for axis in MESH_AXES}, num_devices)
     model, data = config.model, config.data
     rows = data.batch_size // config.train.accumulate
-    # What is cut, by which axes, into how many parts by each device.
+    # Axes, the name and size that they split, and parts per device.
     for axes, name, value, parts in (
         (("sweep",), "members of the sweep", num_members, 1),
         (("tensor",), "model.num_kv_heads", model.kv_heads, 1),
@@ -50,32 +50,22 @@ def mesh_sizes(config: ExperimentConfig, num_members: int, num_devices: int) -> 
     return sizes
 
 
-def _filled(sizes: dict[str, int], num_devices: int) -> dict[str, int]:
-    """`sizes` with the rest of the devices in place of -1."""
-
-    def filled(sizes: dict[str, int]) -> dict[str, int] | None:
-        fixed = math.prod(size for size in sizes.values() if size != -1)
-        if num_devices % fixed or (-1 not in sizes.values() and fixed != num_devices):
-            return None
-        return {axis: num_devices // fixed if n == -1 else n for axis, n in sizes.items()}
-
-    if result := filled(sizes):
-        return result
-    # The nearest choice that changes one axis, the largest one first.
-    choices = (
-        f"use mesh.{axis}={n}, or leave one axis at -1 to take the rest"
-        for axis in sorted(sizes, key=lambda axis: -sizes[axis])
-        for n in sorted(range(1, num_devices + 1), key=lambda n: abs(n - sizes[axis]))
-        if filled({**sizes, axis: n})
-    )
-    advice = next(choices, "leave out all axes but one, at -1")
-    raise ValueError(f"mesh {sizes} does not cover the {num_devices} devices; {advice}")
+def _fill(sizes: dict[str, int], num_devices: int) -> dict[str, int]:
+    """Return `sizes` with the rest of the devices in place of -1."""
+    fixed = math.prod(size for size in sizes.values() if size != -1)
+    rest = num_devices // fixed
+    if rest * fixed != num_devices or (rest > 1 and -1 not in sizes.values()):
+        raise ValueError(
+            f"mesh {sizes} does not cover the {num_devices} devices; use sizes whose product is "
+            f"{num_devices}, or leave one axis at -1 to take the rest"
+        )
+    return {axis: rest if size == -1 else size for axis, size in sizes.items()}
 
 
 def device_per_core() -> None:
-    """Makes a CPU device of each core, for members of a sweep; without effect once JAX is in use.
+    """Make each core a CPU device, for members of a sweep; no effect once JAX is in use.
 
-    It then holds for the whole process. What the user said of CPU devices stays as it is.
+    It applies to the process. A setting of the user for CPU devices is not changed.
     """
     count = jax.config.jax_num_cpu_devices  # pyright: ignore[reportAttributeAccessIssue]
     if count > 0 or "device_count" in os.environ.get("XLA_FLAGS", ""):
@@ -100,10 +90,10 @@ def _cores_for(num_members: int) -> list[Any] | None:
 def make_mesh(
     config: ExperimentConfig, num_members: int, devices: Sequence[Any] | None = None
 ) -> Mesh:
-    """Lays devices, all of this run's by default, out along the mesh's axes.
+    """Return the mesh of some devices, by default all devices of the run.
 
-    Where devices are the cores of one machine, and `config.mesh` says nothing, they go to members,
-    as many to each; one core's worth of devices is left to a run by itself.
+    If the devices are the cores of one machine and `config.mesh` is the default, they are divided
+    equally among members; a single run gets one core's device.
 
     Raises:
       ValueError: as `mesh_sizes`.
@@ -113,7 +103,7 @@ def make_mesh(
         config = dataclasses.replace(config, mesh=MeshConfig(sweep=len(cores)))
     devices = jax.devices() if devices is None else devices
     sizes = mesh_sizes(config, num_members, len(devices))
-    # The mesh's axes need not be the torus's: sequence=8 on 4x4x4 takes one and half of another.
+    # An axis of the mesh may span a part of an axis of the torus: sequence=8 on 4x4x4.
     grid = mesh_utils.create_device_mesh(
         tuple(sizes.values()), devices, allow_split_physical_axes=True
     )
@@ -121,7 +111,7 @@ def make_mesh(
 
 
 def one_device_mesh() -> Mesh:
-    """This host's first device alone, for what the other devices take no part in."""
+    """Return a mesh of this host's first device only."""
     grid = np.array(jax.local_devices()[:1]).reshape((1,) * len(MESH_AXES))
     return Mesh(grid, MESH_AXES, axis_types=(AxisType.Auto,) * len(MESH_AXES))
 
@@ -130,9 +120,9 @@ class HostRows(NamedTuple):
     """Rows of a batch that a host reads.
 
     Attributes:
-      rows: their numbers within the batch, ascending.
-      counted: of each, whether no host before this one reads it too: where tokens, heads or
-        members are split between hosts, several read the same rows.
+      rows: numbers of the rows within the batch, ascending.
+      counted: whether no earlier host reads the row too. Several hosts read the same rows if
+        tokens, heads or members are split between hosts.
     """
 
     rows: list[int]
@@ -140,14 +130,14 @@ class HostRows(NamedTuple):
 
 
 def host_rows(mesh: Mesh, batch_size: int, host: int | None = None) -> HostRows:
-    """The rows that the devices of a host (this one by default) hold."""
+    """Return the rows that the devices of a host (this one by default) hold."""
     host = jax.process_index() if host is None else host
     rows_of: dict[int, set[int]] = {}
     shape = (batch_size, mesh.shape["sequence"])
     for device, index in batch_sharding(mesh).devices_indices_map(shape).items():
         rows = range(*index[0].indices(batch_size))
         rows_of.setdefault(device.process_index, set()).update(rows)
-    # By number of host: all of them must agree on who counts, without asking one another.
+    # By number of host, so that all hosts agree without communication.
     before: set[int] = set().union(*(rows for other, rows in rows_of.items() if other < host))
     numbers = sorted(rows_of[host])
     return HostRows(numbers, np.array([row not in before for row in numbers]))
@@ -156,7 +146,7 @@ def host_rows(mesh: Mesh, batch_size: int, host: int | None = None) -> HostRows:
 def make_global_batch(
     batch: dict[str, np.ndarray], mesh: Mesh, batch_size: int, rows: Sequence[int]
 ) -> dict[str, jax.Array]:
-    """This host's rows of a batch, of the numbers `rows`, as part of arrays over the whole mesh."""
+    """Return global arrays over the mesh from this host's rows of a batch, numbered `rows`."""
     sharding = batch_sharding(mesh)
     offsets = {row: index for index, row in enumerate(rows)}
 
@@ -173,8 +163,8 @@ def make_global_batch(
 
 
 def put(tree: Any, shardings: Any) -> Any:
-    """Arrays that every host has whole, each laid out over the mesh."""
-    # By callback: a host may not touch devices of others, as `jax.device_put` would have to.
+    """Shard arrays that every host has in full over the mesh."""
+    # By callback: `jax.device_put` would need the devices of other hosts.
     return jax.tree.map(
         lambda x, where: jax.make_array_from_callback(x.shape, where, lambda index: x[index]),
         tree,
@@ -183,7 +173,7 @@ def put(tree: Any, shardings: Any) -> Any:
 
 
 def device_memory() -> int | None:
-    """Bytes of all devices together (of CPUs: of their machines); None where nobody says."""
+    """Return the memory of all devices (for CPUs, of their machines), bytes; None: unknown."""
     of_one = (jax.local_devices()[0].memory_stats() or {}).get("bytes_limit")
     if of_one is not None:
         return of_one * jax.device_count()

@@ -1,4 +1,4 @@
-"""metrics.jsonl first; the progress line and dashboards are made from the same rows."""
+"""metrics.jsonl, and dashboards from the same rows."""
 
 import json
 import math
@@ -20,7 +20,7 @@ from model.transformer import count_params
 from utils.files import write_atomically
 from utils.paths import in_bucket
 
-# FLOP/s of a chip, by a part of what JAX calls it.
+# FLOP/s of a chip, by a part of its JAX device kind.
 PEAK_FLOPS: dict[str, float] = tomllib.loads(Path(__file__).with_name("chips.toml").read_text())
 
 
@@ -31,7 +31,7 @@ def peak_flops() -> float | None:
 
 
 def peak_of(kind: str) -> float | None:
-    """Return the peak of one chip, by what JAX calls it; None if that is not in the table."""
+    """Return the peak of one chip by its JAX device kind; None if it is not in the table."""
     matches = [name for name in PEAK_FLOPS if name in kind]
     return PEAK_FLOPS[max(matches, key=len)] if matches else None
 
@@ -60,16 +60,16 @@ class MetricsLog:
         after_step: int,
         notice: Callable[[str], None],
     ):
-        """Drops rows past `after_step`: a resumed run writes them again, the same.
+        """Drop rows past `after_step`, because a resumed run writes them again.
 
-        `notice` is told of rows up to there that the checkpoint knows and the file has no more.
+        `notice` is called with a line if rows up to there are lost or changed.
         """
-        # A run that was killed may have logged steps that no checkpoint holds.
+        # A killed run may have logged steps after its last checkpoint.
         rows = [row for row in run.read_metrics() if row["step"] <= after_step]
         record = (metrics_record(run, after_step) if after_step else None) or {}
         self._digest = MetricsDigest.of_rows(rows, after_step)
         self._digest.lost_up_to = record.get("lost_up_to")
-        # No state of training is in the file, so that a loss there is no reason to stop.
+        # The file contains no training state, so lost rows are no reason to stop.
         if record and (damage := self._digest.difference(record)):
             self._digest.lost_up_to = after_step
             notice(
@@ -78,7 +78,7 @@ class MetricsLog:
             )
         self._path, lines = run.metrics_path, "".join(json.dumps(row) + "\n" for row in rows)
         write_atomically(self._path, lines)
-        # Nothing is appended to in a bucket: rows are kept here, and put there whole.
+        # A bucket has no appends: rows are kept here and written all at once.
         if in_bucket(self._path):
             self._file = tempfile.TemporaryFile("w+", encoding="utf-8")  # noqa: SIM115
             self._file.write(lines)
@@ -87,7 +87,7 @@ class MetricsLog:
         self._trackers = [open_tracker(name, run) for name in config.train.tracking]
 
     def write(self, row: dict[str, Any]) -> None:
-        """Appends one row; numbers that are not finite become null (JSON has no NaN)."""
+        """Append one row; numbers that are not finite become null (JSON has no NaN)."""
         known = {k: x for k, x in row.items() if x is not None and math.isfinite(x)}
         logged = {key: known.get(key) for key in row}
         self._file.write(json.dumps(logged) + "\n")
@@ -101,7 +101,7 @@ class MetricsLog:
         return self._digest.record()
 
     def sync(self) -> None:
-        """Puts what was written on disk: a checkpoint must not outlive its metrics."""
+        """Write all rows to disk: a checkpoint must not outlive its metrics."""
         if in_bucket(self._path):
             self._file.seek(0)
             write_atomically(self._path, self._file.read())
@@ -109,6 +109,6 @@ class MetricsLog:
             os.fsync(self._file.fileno())
 
     def close(self) -> None:
-        """Closes the file, with all rows in it."""
+        """Write all rows and close the file."""
         self.sync()
         self._file.close()

@@ -43,14 +43,16 @@ from typing import NamedTuple
 from experiment.config import ExperimentConfig
 from experiment.dotted import apply as apply  # part of the command line, for its callers
 from experiment.inherit import inherit
+from experiment.records import SweepRecord
 from experiment.run import RunDirectory
 from utils.expressions import allow_files, split_commas
 from utils.messages import one_line
+from utils.paths import as_path
 
 # Files and `--help` teach the same language: it is written down once, above.
 _, OVERRIDES_HELP, SWEEP_HELP = str(__doc__).split("\n\n")
 
-_MOST_MEMBERS = 1000  # of a sweep; a slip of the hand makes billions
+_MOST_MEMBERS = 1000  # of a sweep; a typing error may make billions
 
 
 # Fields that hold expressions; the text of any other, a path say, permits no code.
@@ -66,9 +68,9 @@ def typed(override: str) -> str:
 
 
 def member_name(varying: Sequence[str]) -> str:
-    """A member's directory: what varies, `base=10,seed=1`; safe as a file name.
+    """Return the directory name of a member: the varying values, `base=10,seed=1`.
 
-    A name too long for a file system ends in a hash of all of it.
+    A long name is cut and ends in a hash of the full name.
     """
     parts = []
     for override in varying:
@@ -84,12 +86,12 @@ def member_name(varying: Sequence[str]) -> str:
 
 
 def _unbracketed(value: str) -> str:
-    """A list within a list (heads of a layer) as `(a+b)`."""
+    """Write a list within a list (heads of a layer) as `(a+b)`."""
     return f"({'+'.join(split_commas(value[1:-1]))})" if value.startswith("[") else value
 
 
-def named(members: Sequence[Sequence[str]]) -> list[tuple[str, Sequence[str]]]:
-    """Each member's overrides under a name made of those that not all members have."""
+def _name_members(members: Sequence[Sequence[str]]) -> list[tuple[str, Sequence[str]]]:
+    """Return each member's overrides with a name made of those that not all members have."""
     return [
         (member_name([o for o in member if not all(o in other for other in members)]), member)
         for member in members
@@ -97,13 +99,13 @@ def named(members: Sequence[Sequence[str]]) -> list[tuple[str, Sequence[str]]]:
 
 
 def grid(overrides: Sequence[str]) -> list[tuple[str, list[str]]]:
-    """The members of a sweep: every combination of the comma-separated values.
+    """Return the members of a sweep: every combination of the comma-separated values.
 
     Returns:
-      For each member its name, made of what varies, and its overrides.
+      Name and overrides of each member.
 
     Raises:
-      ValueError: for a bracket that is not closed, or more members than anybody trains.
+      ValueError: for a bracket that is not closed, or more than 1000 members.
     """
     choices = []
     for override in overrides:
@@ -123,21 +125,72 @@ def grid(overrides: Sequence[str]) -> list[tuple[str, list[str]]]:
 
 
 class SweepMember(NamedTuple):
-    """One member: what its directory is called, its overrides, and the config they make."""
+    """One member: the name of its directory, its overrides, and the config they make."""
 
     name: str
-    overrides: list[str]
+    overrides: Sequence[str]
     config: ExperimentConfig
 
 
+class Job(NamedTuple):
+    """Members that one command trains.
+
+    Attributes:
+      config: config of the experiment file.
+      workdir: directory of the run, or of the sweep.
+      members: members to train; a single run is one member without a name.
+      record: content of sweep.json; None for a single run.
+    """
+
+    config: ExperimentConfig
+    workdir: Path
+    members: Sequence[SweepMember]
+    record: SweepRecord | None = None
+
+    @property
+    def is_whole(self) -> bool:
+        """True if all members of the sweep are trained."""
+        return self.record is None or len(self.members) == len(self.record.members)
+
+
+def run_job(config: ExperimentConfig, workdir: str | Path, overrides: Sequence[str]) -> Job:
+    """Return the job of train.py. Raises ValueError as `inherit` does."""
+    workdir = as_path(workdir)
+    config_here = inherit(config, overrides, RunDirectory(workdir))
+    return Job(config, workdir, [SweepMember("", overrides, config_here)])
+
+
+def sweep_job(
+    config: ExperimentConfig,
+    workdir: str | Path,
+    overrides: Sequence[str],
+    *,
+    only: int | None = None,
+) -> Job:
+    """Return the job of sweep.py: all members, or member number `only` (from 0).
+
+    Raises:
+      ValueError: as `make_members` does, or if there is no such member.
+    """
+    workdir = as_path(workdir)
+    members = make_members(config, overrides, workdir)
+    names = tuple(member.name for member in members)
+    record = SweepRecord(config=config.name, overrides=tuple(overrides), members=names)
+    if only is not None:
+        if not 0 <= only < len(members):
+            raise ValueError(f"no member {only}: the sweep has members 0 to {len(members) - 1}")
+        members = [members[only]]
+    return Job(config, workdir, members, record)
+
+
 def make_members(
-    config: ExperimentConfig, given: Sequence[str], workdir: Path | None = None
+    config: ExperimentConfig, overrides: Sequence[str], workdir: Path | None = None
 ) -> list[SweepMember]:
-    """The members that `given` asks for, or those the config has of its own.
+    """Return the members that `overrides` list, or else those of the config.
 
     Args:
-      config: what its members are made of.
-      given: overrides, whose commas make the members.
+      config: config of the experiment file.
+      overrides: overrides, whose commas make the members.
       workdir: the sweep's directory: each member inherits from the run it starts from. None: no run
         is looked up, and models are those of `config` and the overrides.
 
@@ -146,25 +199,29 @@ def make_members(
         from is not there.
     """
 
-    def make(name: str, overrides: list[str]) -> ExperimentConfig:
+    def make(name: str, member_overrides: Sequence[str]) -> ExperimentConfig:
         if workdir is None:
-            return apply(config, overrides)
-        return inherit(config, overrides, RunDirectory(workdir / name))
+            return apply(config, member_overrides)
+        return inherit(config, member_overrides, RunDirectory(workdir / name))
 
-    choices = grid(given)
+    choices = grid(overrides)
     if len(choices) == 1 and config.members:
         common = choices[0][1]
-        choices = [(name, [*overrides, *common]) for name, overrides in named(config.members)]
+        choices = [(name, [*member, *common]) for name, member in _name_members(config.members)]
     if len(choices) == 1:
         apply(config, choices[0][1])  # what is wrong with them says more than that they do not vary
         raise ValueError(
             "nothing varies: list values with commas (model.rotary.base=10,10000), or use train.py"
         )
-    members = [SweepMember(name, overrides, make(name, overrides)) for name, overrides in choices]
+    members = [SweepMember(name, member, make(name, member)) for name, member in choices]
     for left, right in itertools.combinations(members, 2):
         if left.name == right.name:
             raise ValueError(
                 f"two members are called {left.name}: every listed value must be different"
+            )
+        if left.config == right.config:
+            raise ValueError(
+                f"{left.name} and {right.name} are the same member; list each value once"
             )
         # Fresh parameters are all that a seed decides here, and these members have none.
         start = left.config.start_from

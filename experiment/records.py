@@ -1,11 +1,10 @@
-"""The small files of runs and sweeps: read as what they have to be, or refused in one line."""
+"""Readers of the small files of runs and sweeps. A malformed file is refused in one line."""
 
 import dataclasses
 import hashlib
 import json
 import re
 import shlex
-import typing
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any
@@ -15,7 +14,7 @@ from utils.messages import one_line, quoted
 
 
 def parse_json(content: bytes) -> Any:
-    """The value that JSON text stands for; raises ValueError, whatever is wrong with it."""
+    """Parse JSON text; raise ValueError for any error in it."""
     try:
         return json.loads(content.decode())
     except UnicodeDecodeError as error:
@@ -27,16 +26,16 @@ def parse_json(content: bytes) -> Any:
 
 
 def read_json_lines(path: Path, kinds: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The objects of a JSON-lines file; none if it does not exist.
+    """Return the objects of a JSON-lines file; none if it does not exist.
 
     A last line cut short by a crash is left out; any other broken line is an error.
 
     Args:
       path: of the file.
-      kinds: type hints of what each object has at least, by name.
+      kinds: type hints of the required fields of each object, by name.
 
     Raises:
-      ValueError: naming the file and the line that is none of that.
+      ValueError: naming the file and the malformed line.
     """
     if not path.exists():
         return []
@@ -68,16 +67,9 @@ def _wrong(row: Any, kinds: Mapping[str, Any]) -> str:
     return ""
 
 
-class _Metrics(typing.TypedDict):
-    """The fields of a row of metrics.jsonl that readers rely on."""
-
-    step: int
-    tokens: int
-    loss: Annotated[float, Bounds(at_least=-SINGLE_MAX, at_most=SINGLE_MAX)] | None
-
-
-METRICS = typing.get_type_hints(_Metrics, include_extras=True)
-
+# Type hints of the fields of a row of metrics.jsonl that readers rely on.
+_LOSS = Annotated[float, Bounds(at_least=-SINGLE_MAX, at_most=SINGLE_MAX)] | None
+METRICS = {"step": int, "tokens": int, "loss": _LOSS}
 
 # Fields of a row that depend on the machine and its load, not on the run.
 _CLOCK = {"seconds", "tokens_per_second", "mfu"}
@@ -91,7 +83,7 @@ class MetricsDigest:
     """
 
     def __init__(self, lost_up_to: int | None = None):
-        """`lost_up_to`: rows of the first steps up to this one are known to be lost."""
+        """Start without rows; rows of the steps up to `lost_up_to` are known to be lost."""
         self._rows, self._sha256, self.lost_up_to = 0, hashlib.sha256(), lost_up_to
 
     @classmethod
@@ -122,18 +114,13 @@ class MetricsDigest:
         return "" if current["sha256"] == record["sha256"] else "has other rows than were logged"
 
 
-def read_commands(path: Path) -> list[str]:
-    """The shell lines of a commands.jsonl, oldest first; raises ValueError as `read_json_lines`."""
-    return [row["command"] for row in read_json_lines(path, {"command": str})]
-
-
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SweepRecord:
     """The content of sweep.json.
 
     Attributes:
-      config: the name it was started with.
-      overrides: as typed, commas and all.
+      config: name of the config.
+      overrides: overrides as typed.
       members: names of their directories, in order.
     """
 
@@ -152,37 +139,35 @@ class SweepRecord:
             raise ValueError(f"members must be different names, got {quoted(self.members)}")
 
     def to_json(self) -> str:
-        """The file's content."""
+        """Return the content of the file."""
         return json.dumps(dataclasses.asdict(self), indent=2) + "\n"
 
     def difference(self, other: "SweepRecord", ignored: Callable[[str], bool]) -> str:
         """Describe what sets `other` apart; empty if nothing does but `ignored` fields."""
 
-        def essence(record: SweepRecord) -> list[str]:
-            return [o for o in record.overrides if not ignored(o.partition("=")[0])]
-
-        old, new = essence(self), essence(other)
-        gone, added = set(old) - set(new), set(new) - set(old)
+        old, new = (
+            [o for o in record.overrides if not ignored(o.partition("=")[0])]
+            for record in (self, other)
+        )
         if self.config != other.config:
             return f"of {self.config}, and this one is of {other.config}"
-        if gone or added:
-            lists = [_listed([override for override in old if override in gone])]
-            lists.append(_listed([override for override in new if override in added]))
-            return "with {}, and this one has {} in its place".format(*lists)
+        if set(old) != set(new):
+            gone, added = (o for o in old if o not in new), (o for o in new if o not in old)
+            return f"with {_listed(gone)}, and this one has {_listed(added)} in its place"
         if self.members != other.members:
             return f"of {_listed(self.members)}, and this one is of {_listed(other.members)}"
         return "" if old == new else "with the same overrides in another order"
 
 
-def _listed(names: list[str] | tuple[str, ...]) -> str:
+def _listed(names: Iterable[str]) -> str:
     return one_line(" ".join(map(shlex.quote, names)), 60) or "nothing"
 
 
 def read_sweep(path: Path) -> SweepRecord:
-    """sweep.json of a sweep directory.
+    """Read sweep.json of a sweep directory.
 
     Raises:
-      ValueError: if it is not what `SweepRecord` says.
+      ValueError: if it is not a `SweepRecord`.
     """
     file = path / "sweep.json"
     names = [field.name for field in dataclasses.fields(SweepRecord)]

@@ -1,4 +1,4 @@
-"""A run directory: what a run leaves behind, and how the rest of the code finds it."""
+"""A run directory: the files of a run."""
 
 import dataclasses
 import functools
@@ -12,10 +12,11 @@ from data.config import DataConfig
 from data.tokenizer import Tokenizer, file_in
 from experiment import stages
 from experiment.config import ExperimentConfig, from_dict, to_dict
-from experiment.records import METRICS, read_commands, read_json_lines, read_sweep
+from experiment.records import METRICS, read_json_lines, read_sweep
 from utils.checks import problem
-from utils.files import DamagedError, write_atomically
+from utils.files import write_atomically
 from utils.locks import lock
+from utils.manifest import DamagedError
 from utils.paths import as_path, in_bucket
 
 
@@ -23,17 +24,17 @@ class RunDirectory:
     """One run.
 
     Attributes:
-      path: the directory, of a disk or a bucket, with config.json and what is listed here.
-      checkpoints_path: where orbax keeps `<step>/`.
-      tokenizer_path: the tokenizer the run was trained with, `tokenizer.model` or `.json`.
-      held_out_path: the store of held-out documents, of a run whose text is another elsewhere.
+      path: the directory, on a disk or in a bucket, with config.json.
+      checkpoints_path: folder of the checkpoints, `<step>/`.
+      tokenizer_path: tokenizer of the run, `tokenizer.model` or `.json`.
+      held_out_path: store of held-out documents, if the source differs by machine.
       metrics_path: one JSON object per logged step.
       results_path: one JSON object per evaluated answer; see `evals.rows`.
-      commands_path: the shell lines that made all this.
+      commands_path: the shell lines that trained and evaluated the run.
     """
 
     def __init__(self, path: str | Path):
-        """Raises ValueError if checkpoints could not be kept at `path`."""
+        """Raise ValueError if orbax cannot keep checkpoints at `path`."""
         self.path = as_path(path)
         self.checkpoints_path = self.path / "checkpoints"
         self.held_out_path = self.path / "held_out"
@@ -53,26 +54,25 @@ class RunDirectory:
 
     @property
     def name(self) -> str:
-        """The directory's own name: within a sweep, what varies."""
+        """Name of the directory; in a sweep, the varying values."""
         return self.path.resolve().name
 
     @functools.cached_property
     def config(self) -> ExperimentConfig:
-        """The config at the start: of a run in stages, the first stage and the list of them.
+        """The config at the start: the first stage, and the list of stages.
 
         Raises:
           ValueError: if config.json is missing, damaged, or not a config of this code.
         """
-        record = self.record
         try:
-            return from_dict(record["config"])
+            return from_dict(self.record["config"])
         except (TypeError, ValueError) as error:
             raise ValueError(f"{self.path / 'config.json'}: {error}") from error
 
     def config_at(self, step: int) -> ExperimentConfig:
-        """The config in force at update number `step`, as of a run without stages.
+        """Return the config at update number `step`, as of a run without stages.
 
-        A stage's last checkpoint is that stage's. Raises ValueError as `config` does.
+        The last checkpoint of a stage belongs to the stage. Raises ValueError as `config` does.
         """
         return stages.at(self.config, step).config
 
@@ -86,7 +86,7 @@ class RunDirectory:
 
     @functools.cached_property
     def record(self) -> dict[str, Any]:
-        """The content of config.json: config, overrides and, of runs that it started from, parents.
+        """The content of config.json: config, overrides, and parents of a run with `start_from`.
 
         Raises:
           ValueError: if it is missing or damaged.
@@ -96,7 +96,7 @@ class RunDirectory:
         path = self.path / "config.json"
         try:
             record = json.loads(path.read_text(encoding="utf-8"))
-            # A checkpoint's item `config`, copied here, is as good.
+            # config.json may be a copy of a checkpoint's item `config`.
             record = record.get("run", record)
             overrides = tuple(record.setdefault("overrides", []))
             if not isinstance(record["config"], dict) or problem(overrides, tuple[str, ...]):
@@ -124,7 +124,7 @@ class RunDirectory:
 
     @property
     def tokenizer_sha256(self) -> str | None:
-        """The digest of the tokenizer's file as written; None: no text, or not recorded then."""
+        """sha256 of the tokenizer's file as written; None if there is no tokenizer."""
         return self.record.get("tokenizer")
 
     @functools.cached_property
@@ -157,7 +157,7 @@ class RunDirectory:
         overrides: Sequence[str],
         tokenizer_sha256: str | None = None,
     ) -> None:
-        """Creates the directory with its config.json; `overrides` is kept for the reader.
+        """Create the directory with its config.json, which records `overrides`.
 
         The config of the run that `config.start_from` names, and its positional settings, are
         copied into it.
@@ -174,7 +174,7 @@ class RunDirectory:
         write_atomically(self.path / "config.json", json.dumps(record, indent=2) + "\n")
 
     def record_command(self, command: str) -> None:
-        """Adds a shell line to commands.jsonl; one that is there already is not written again."""
+        """Add a shell line to commands.jsonl unless it is there."""
         with lock(self.path / f".{self.commands_path.name}.lock"):
             commands = self.read_commands()
             if command not in commands:
@@ -182,36 +182,15 @@ class RunDirectory:
                 write_atomically(self.commands_path, "".join(lines))
 
     def read_commands(self) -> list[str]:
-        """The shell lines that trained and evaluated the run, as typed, oldest first."""
-        return read_commands(self.commands_path)
+        """Return the shell lines that trained and evaluated the run, as typed, oldest first."""
+        return [row["command"] for row in read_json_lines(self.commands_path, {"command": str})]
 
-    def kept(self, config: ExperimentConfig, given: Sequence[str]) -> ExperimentConfig:
-        """`config` as its command was meant when this run was started.
-
-        Before `data.documents` there was one version of them, and `seed` did not reach the rows.
-        What the command names itself, by its overrides `given`, is taken at its word.
-        """
-        if not self.is_started():
-            return config
-        started = self.config.data
-        if "documents" in self.record["config"]["data"]:
-            return config
-        meant = {"documents": started.documents}
-        if config.data.seed == config.seed:
-            meant["seed"] = started.seed
-        names = {override.partition("=")[0] for override in given}
-        meant = {name: value for name, value in meant.items() if f"data.{name}" not in names}
-        return dataclasses.replace(config, data=dataclasses.replace(config.data, **meant))
-
-    def pinned(self, config: ExperimentConfig, given: Sequence[str] = ()) -> ExperimentConfig:
-        """`config` with what its command leaves open as it was when the run here was started.
-
-        That is the step in its `start_from`, wherever the parent is by now, and what is `kept`.
+    def pinned(self, config: ExperimentConfig) -> ExperimentConfig:
+        """Return `config` with the step in its `start_from`, wherever the parent is by now.
 
         Raises:
           ValueError: as `find_start` does.
         """
-        config = self.kept(config, given)
         if config.start_from is None:
             return config
         return dataclasses.replace(config, start_from=self.pin(config.start_from))
@@ -230,21 +209,16 @@ class RunDirectory:
         return f"{parent.path}@{step}"
 
     @property
-    def parent_config(self) -> ExperimentConfig | None:
+    def parent_config(self) -> ExperimentConfig:
         """Config of the run that this one started from, in force at that step.
 
-        None: it started from no other, or before this was recorded.
-
         Raises:
-          ValueError: if what config.json says of it is no config.
+          ValueError: if config.json has none.
         """
         try:
-            config = from_dict(self.record.get("parent"))
-            if config is not None and not isinstance(config, ExperimentConfig):
-                raise TypeError("parent is not a config")
-        except (TypeError, ValueError) as error:
-            raise ValueError(f"{self.path / 'config.json'}: {error}") from error
-        return config
+            return from_dict(self.record["parent"])
+        except (KeyError, TypeError, ValueError) as error:
+            raise ValueError(f"{self.path / 'config.json'}: parent: {error}") from error
 
     def check_resumable(self, config: ExperimentConfig) -> None:
         """Raise ValueError if the directory holds a sweep or, naming the field, another run."""
@@ -256,23 +230,26 @@ class RunDirectory:
             return
         if difference := first_difference(self.config, config):
             name, old, new = difference
+            advice = "use another --workdir, or delete that directory"
+            if name == "train.num_steps":
+                advice = f"to train it longer use another --workdir with start_from={self.path}"
             raise ValueError(
-                f"{self.path} holds a run with {name}={old}, and this one has "
-                f"{name}={new}; use another --workdir, or delete that directory"
+                f"{self.path} holds a run with {name}={old}, and this one has {name}={new}; "
+                f"{advice}"
             )
 
     def steps(self) -> list[int]:
-        """Steps of the finished checkpoints, ascending."""
+        """Return the steps of the finished checkpoints, ascending."""
         if not self.checkpoints_path.is_dir():
             return []
-        # Orbax renames a checkpoint into place when it is whole; unfinished ones are not numbers.
-        # In a bucket, where nothing is renamed, it writes this into it last.
+        # Orbax renames a finished checkpoint; names of unfinished ones are no numbers. In a bucket,
+        # which has no rename, orbax writes this file last.
         last = "commit_success.txt" if in_bucket(self.path) else ""
         folders = [p for p in self.checkpoints_path.iterdir() if p.name.isdigit()]
         return sorted(int(p.name) for p in folders if not last or (p / last).exists())
 
     def find_step(self, step: int | None = None) -> int:
-        """`step` if there is such a checkpoint, the newest for None; raises ValueError if not."""
+        """Return `step`, or the newest for None; raise ValueError if it has no checkpoint."""
         steps = self.steps()
         if not steps:
             raise ValueError(f"{self.path} has no checkpoint; train it first")
@@ -281,30 +258,25 @@ class RunDirectory:
         return steps[-1] if step is None else step
 
     def read_metrics(self) -> list[dict[str, Any]]:
-        """The rows of metrics.jsonl."""
+        """Return the rows of metrics.jsonl."""
         return read_json_lines(self.metrics_path, METRICS)
 
     @functools.cached_property
     def diverged_at(self) -> int | None:
-        """The first of the updates skipped since the last one that was made, if the run is over.
+        """The first of the updates skipped in a row at the end of a run; None if it is not over.
 
-        That is, if it was frozen (`train.max_skipped`) or came to its end so; else None.
+        A run is over if it was frozen (`train.max_skipped`) or reached its last step.
         """
-        first = count = 0
-        for row in self.read_metrics():
-            skipped = row.get("skipped")
-            if skipped and isinstance(skipped, int):
-                # Rows made before they counted say only whether: the first in a row is the start.
-                first = first or row["step"] - skipped + 1
-                count = row["step"] - first + 1
-            else:
-                first = count = 0
-        is_end = first + count - 1 == stages.split(self.config)[-1].end
-        over = count >= self.config.train.max_skipped or is_end
-        return first if first and over else None
+        last = (self.read_metrics() or [{}])[-1]
+        count = last.get("skipped")
+        if not count or not isinstance(count, int):
+            return None
+        is_end = last["step"] == stages.split(self.config)[-1].end
+        is_over = is_end or count >= self.config.train.max_skipped
+        return last["step"] - count + 1 if is_over else None
 
 
-# Fields that may differ when a run is continued: how it is kept and watched, not what it computes.
+# Fields that may differ when a run is resumed: they do not change its numbers.
 _OPERATIONAL = re.compile(
     r"(name|question|members|mesh|evals"
     r"|train\.(log_every|save_every|keep|tracking|eval_every|eval_tasks|profile_steps)"
@@ -315,8 +287,8 @@ _OPERATIONAL = re.compile(
 def first_difference(
     config: ExperimentConfig, other: ExperimentConfig
 ) -> tuple[str, Any, Any] | None:
-    """The first field, by dotted name, in which the numbers of two runs may differ; its values."""
-    # Compared field by field, not as files: fields added since have their defaults.
+    """Return the first field that decides numbers and differs between two runs, and its values."""
+    # Compare fields, not files: fields that were added later have their defaults.
     ours, theirs = flatten(to_dict(config)), flatten(to_dict(other))
     for name in {**theirs, **ours}:
         if not is_operational(name) and ours.get(name) != theirs.get(name):
@@ -325,12 +297,12 @@ def first_difference(
 
 
 def is_operational(name: str) -> bool:
-    """Return whether a dotted field of a config says how a run is kept and watched, no more."""
+    """Return whether a dotted field of a config does not change the numbers of a run."""
     return bool(_OPERATIONAL.match(name))
 
 
 def flatten(tree: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Nested dicts as one, with dotted names."""
+    """Return nested dicts as one dict with dotted names."""
     flat = {}
     for name, value in tree.items():
         if isinstance(value, dict):
@@ -341,7 +313,7 @@ def flatten(tree: dict[str, Any], prefix: str = "") -> dict[str, Any]:
 
 
 def find_runs(paths: Iterable[str | Path]) -> list[RunDirectory]:
-    """Run directories, each path being one or a sweep of them.
+    """Return run directories; each path is a run or a sweep.
 
     Raises:
       ValueError: if a path is neither, or a sweep names a member that is not there.
@@ -371,7 +343,7 @@ def find_runs(paths: Iterable[str | Path]) -> list[RunDirectory]:
 
 
 def find_run(path: str | Path) -> RunDirectory:
-    """The run at `path`.
+    """Return the run at `path`.
 
     Raises:
       ValueError: if there is none, or a sweep: one of its members must be chosen.
@@ -385,7 +357,7 @@ def find_run(path: str | Path) -> RunDirectory:
 
 
 def find_start(start_from: str) -> tuple[RunDirectory, int]:
-    """The run and the step that `start_from` names, `DIR` (its newest checkpoint) or `DIR@STEP`.
+    """Return the run and step of `start_from`: `DIR` (its newest checkpoint) or `DIR@STEP`.
 
     Raises:
       ValueError: if there is no such run or checkpoint.
@@ -397,8 +369,8 @@ def find_start(start_from: str) -> tuple[RunDirectory, int]:
 
 
 def common_steps(runs: Iterable[RunDirectory]) -> list[int]:
-    """Steps of which all of `runs` have a checkpoint, ascending.
+    """Return the steps at which all of `runs` have a checkpoint, ascending.
 
-    A step that only some members of a sweep have saved is nobody's.
+    A step that only some members of a sweep have saved does not count.
     """
     return sorted(set.intersection(*(set(run.steps()) for run in runs)))

@@ -6,9 +6,9 @@
 
 A stage is trained as if it were a run of its own that starts from the parameters of the stage
 before: with its own steps, learning rate schedule and warmup, and with AdamW's moments at zero.
-So do the papers extend contexts: from released weights, which come without moments (Men et al.,
-arXiv 2405.14591, Section 5.1; YaRN, arXiv 2309.00071, Section 4.1). Steps are counted through.
-Rows go on from stage to stage while the data config stays the same; a changed one starts at row 0.
+Papers extend contexts so, from released weights, which have no moments (Men et al.,
+arXiv 2405.14591, Section 5.1; YaRN, arXiv 2309.00071, Section 4.1). Step numbers continue.
+Rows continue from stage to stage while the data config is the same; a changed one starts at row 0.
 A sweep's member is the config with the member's overrides, and the stages are applied on top.
 """
 
@@ -27,10 +27,10 @@ class Stage(NamedTuple):
 
     Attributes:
       number: from 0.
-      start, end: updates of the run before the stage and at its end.
-      rows_from: updates before the first stage that reads this one's stream of rows.
+      start, end: number of updates of the run before the stage and at its end.
+      rows_from: number of updates before the first stage that reads the same stream of rows.
       tokens_before: tokens of the run before the stage.
-      config: in force in the stage, as of a run without stages.
+      config: config of the stage, as of a run without stages.
     """
 
     number: int
@@ -42,7 +42,7 @@ class Stage(NamedTuple):
 
 
 def split(config: ExperimentConfig) -> tuple[Stage, ...]:
-    """The stages of a run, the first one included.
+    """Return the stages of a run, the first one included.
 
     Raises:
       ValueError: naming the stage and the override that is wrong, or that belongs to the whole run.
@@ -67,13 +67,13 @@ def split(config: ExperimentConfig) -> tuple[Stage, ...]:
     return tuple(stages)
 
 
-# What a run has one of, whatever its stages.
+# Fields that all stages of a run share.
 _OF_THE_RUN = ("train.keep", "train.max_skipped", "train.tracking", "train.eval_tasks")
 
 
 def _check_field(override: str) -> None:
     path, _, value = override.partition("=")
-    if ".py:" in value:  # it would be run again wherever somebody reads the run
+    if ".py:" in value:  # every reader of the run would execute it
         raise ValueError(f"{override}: a stage takes nothing from a file of your own")
     part, parts = path.partition(".")[0], ("model", "data", "train", "evals")
     if part not in parts:
@@ -88,8 +88,8 @@ def _rows(data: DataConfig) -> DataConfig:
 
 
 def at(config: ExperimentConfig, step: int) -> Stage:
-    """The stage that made update number `step` (from 1); step 0 and steps past the end are taken
-    into the first and last one."""
+    """Return the stage of update number `step` (from 1); step 0 belongs to the first stage, and
+    steps past the end to the last one."""
     stages = split(config)
     return next((stage for stage in stages if step <= stage.end), stages[-1])
 

@@ -1,7 +1,7 @@
-"""The parameters of a checkpoint one array at a time: of models larger than memory is wide.
+"""The parameters of a checkpoint, read and written one array at a time, for large models.
 
-Orbax's own functions, so that such a checkpoint is as any other. Beside what orbax holds of the
-array that is read or written, no more than the caller's own array is in memory.
+Orbax does the reading and writing, so such a checkpoint is like any other. Memory holds one array,
+and orbax's copy of it.
 """
 
 import dataclasses
@@ -11,29 +11,25 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import orbax.checkpoint as ocp
 
-from experiment.checkpoint import DataState
+from experiment.checkpoint import DataState, stored_params
 from experiment.devices import check_platform
 from experiment.digest import digests, named
 from experiment.items import (
     DamagedCheckpointError,
-    check_config,
     config_item,
     folder_of,
     one_line,
     read_items,
-    stored_dtypes,
     write_items,
 )
 from experiment.run import RunDirectory
-from model.transformer import abstract_params
 
 
 def nested(name: str, leaf: Any) -> dict[str, Any]:
-    """A tree of one leaf, from its name with dots between levels."""
+    """Return a tree of one leaf from its name, with dots between levels."""
     head, _, rest = name.partition(".")
     return {head: nested(rest, leaf) if rest else leaf}
 
@@ -51,7 +47,7 @@ class StoredParams:
 
     Attributes:
       run, step: which checkpoint.
-      known: shape and dtype of each array as it is stored, by its name.
+      known: stored shape and dtype of each array by name.
 
     Raises:
       ValueError: if there is no such checkpoint, or config.json is not what it was made with.
@@ -60,16 +56,11 @@ class StoredParams:
     def __init__(self, run: RunDirectory, step: int | None = None):
         self.run, self.step = run, run.find_step(step)
         check_platform()
-        check_config(run, self.step)
-        items, self._digests = read_items(run, self.step)
-        dtypes = stored_dtypes(items)
-        self.known = {
-            name: jax.ShapeDtypeStruct(leaf.shape, jnp.dtype(dtypes.get(name, leaf.dtype)))
-            for name, leaf in named(abstract_params(run.config.model)).items()
-        }
+        self.known = named(stored_params(run, self.step))
+        self._digests = read_items(run, self.step)[1]
 
     def read(self, name: str) -> np.ndarray:
-        """One of them. Raises DamagedCheckpointError if it is not what was saved."""
+        """Read one array. Raises DamagedCheckpointError if it differs from what was saved."""
         known = self.known[name]
         target = nested(name, np.empty(known.shape, known.dtype))
         arguments = ocp.args.PyTreeRestore(
@@ -83,10 +74,9 @@ class StoredParams:
         )
         with damage:
             tree = ocp.PyTreeCheckpointHandler().restore(path, args=arguments)  # pyright: ignore
-        if self._digests is not None:
-            (entry,) = digests({"params": tree}).items()
-            if self._digests.get(entry[0]) != entry[1]:
-                what = f"{entry[0]} is not what was saved"
+        for array_name, digest in digests({"params": tree}).items():
+            if self._digests.get(array_name) != digest:
+                what = f"{array_name} is not what was saved"
                 raise DamagedCheckpointError(self.run, self.step, what)
         return named(tree)[name]
 
@@ -94,15 +84,15 @@ class StoredParams:
 def write_params(
     run: RunDirectory, step: int, arrays: Iterator[tuple[str, np.ndarray]], names: Sequence[str]
 ) -> None:
-    """A checkpoint without an optimizer, of arrays that keep their dtypes.
+    """Write a checkpoint without an optimizer; arrays keep their dtypes.
 
     Args:
-      run: whose config.json is there.
-      step: of the checkpoint.
-      arrays: by their names, each made when the one before it is written.
-      names: of all that the model has.
+      run: run with a config.json.
+      step: step of the checkpoint.
+      arrays: arrays by name; each is made after the one before it is written.
+      names: names of all parameters of the model.
     """
-    # Late, and here alone: the one part of orbax that adds to a checkpoint array by array.
+    # Imported here: only this part of orbax writes a checkpoint array by array.
     from orbax.checkpoint.experimental.v1 import partial
 
     path = folder_of(run, step).absolute() / "params"
@@ -116,7 +106,7 @@ def write_params(
         del array
     assert sorted(dtypes) == sorted(names)
     partial.finalize(str(path))
-    # Of its own format orbax adds a folder; what lies in it is the item as it writes it otherwise.
+    # This API of orbax adds a folder; its content is the item as orbax usually writes it.
     state = path.with_name("params.whole")
     os.rename(path / "state", state)
     shutil.rmtree(path)

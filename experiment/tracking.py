@@ -20,7 +20,7 @@ Tracker = Callable[[dict[str, float]], None]
 
 
 def check_trackers(names: Sequence[str]) -> None:
-    """Raises ValueError, naming what to install, if a tracker's package is missing."""
+    """Raise ValueError, naming what to install, if the package of a tracker is missing."""
     for name in names:
         module, _ = _TRACKERS[name]
         try:
@@ -33,7 +33,7 @@ def check_trackers(names: Sequence[str]) -> None:
 
 
 def open_tracker(name: str, run: RunDirectory) -> Tracker:
-    """The one of a name that `train.tracking` may have, for a run."""
+    """Open the tracker of a name in `train.tracking` for a run."""
     module, open_on = _TRACKERS[name]
     return open_on(importlib.import_module(module), run)
 
@@ -51,7 +51,7 @@ def _tensorboard(tensorboard: Any, run: RunDirectory) -> Tracker:
 
 def _wandb(wandb: Any, run: RunDirectory) -> Tracker:
     mode = None
-    # Asked of somebody without a key, wandb waits for minutes before it gives up.
+    # Without a key, wandb would wait for minutes.
     if not os.environ.get("WANDB_MODE") and not _has_wandb_key():
         mode = "offline"
         print(
@@ -85,9 +85,9 @@ def _has_wandb_key() -> bool:
 
 
 def _identity(run: RunDirectory) -> str:
-    """Return the id of a run at wandb: drawn once and kept in it, so that a resumed run goes on.
+    """Return the id of a run at wandb, drawn once and stored in the run, so that it resumes there.
 
-    Of its path there may be another one in another clone.
+    The path of a run is not unique: another clone may have it too.
     """
     path = run.path / "wandb.id"
     if not path.exists():

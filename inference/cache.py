@@ -30,8 +30,11 @@ class Layout(NamedTuple):
     unrotated: tuple[bool, ...]
 
 
-class KeyValues(NamedTuple):
-    """The cache of an `Attention` layer. Slots are the last axis if a product sums over features.
+class LayerCache(NamedTuple):
+    """The cache of a layer. Slots are the last axis if a product sums over features.
+
+    A `LatentAttention` layer has one key head, K = 1: the key that all heads share, and as values
+    the latents. Smearing then applies to the logits of latents.
 
     Attributes:
       k_BKHS: keys, smeared and (unless `Layout.unrotated`) rotated.
@@ -44,25 +47,7 @@ class KeyValues(NamedTuple):
     last_BKH: jax.Array | None
 
 
-class Latents(NamedTuple):
-    """The cache of a `LatentAttention` layer.
-
-    Attributes:
-      latent_BSC: latents of keys and values; smearing applies to their logits.
-      k_rope_BSP: the key that all heads share; see `KeyValues.k_BKHS`.
-      last_B1P: the newest token's shared key before smearing; None without `shift_keys`.
-    """
-
-    latent_BSC: jax.Array
-    k_rope_BSP: jax.Array
-    last_B1P: jax.Array | None
-
-
-LayerCache = KeyValues | Latents
 Caches = tuple[LayerCache, ...]
-
-# The axis of the slots in the first two arrays of a cache.
-_SLOT_AXES = {KeyValues: (3, 2), Latents: (1, 1)}
 
 
 def dynamic_layers(config: ModelConfig) -> tuple[bool, ...]:
@@ -85,8 +70,7 @@ def fill_cache(entries: tuple, lengths_B: jax.Array, size: int) -> LayerCache:
     """Return the cache after a prompt, with the last `size` tokens of each row.
 
     Args:
-      entries: keys `[B, T, K, H]`, values (or latents `[B, T, C]`), and keys before smearing or
-        None, for all tokens.
+      entries: keys `[B, T, K, H]`, values, and keys before smearing or None, for all tokens.
       lengths_B: number of tokens of each prompt.
       size: number of slots.
     """
@@ -97,18 +81,14 @@ def fill_cache(entries: tuple, lengths_B: jax.Array, size: int) -> LayerCache:
 
     def to_slots(x):
         if size >= T:  # slots equal positions; later tokens overwrite those after the prompt
-            return jnp.pad(x, [(0, 0), (0, size - T)] + [(0, 0)] * (x.ndim - 2))
-        index = positions_BS.reshape(*positions_BS.shape, *[1] * (x.ndim - 2))
-        return jnp.take_along_axis(x, index, 1)
+            return jnp.pad(x, [(0, 0), (0, size - T), (0, 0), (0, 0)])
+        return jnp.take_along_axis(x, positions_BS[..., None, None], 1)
 
-    k_BSKH, values, unsmeared_BSKH = entries
+    k_BSKH, v_BSKU, unsmeared_BSKH = entries
     last = None
     if unsmeared_BSKH is not None:
         last = jnp.take_along_axis(unsmeared_BSKH, last_B1[:, :, None, None], 1)[:, 0]
-    k_BSKH, values = to_slots(k_BSKH), to_slots(values)
-    if values.ndim == 3:
-        return Latents(values, k_BSKH[:, :, 0], last)
-    return KeyValues(k_BSKH.transpose(0, 2, 3, 1), values.swapaxes(1, 2), last)
+    return LayerCache(to_slots(k_BSKH).transpose(0, 2, 3, 1), to_slots(v_BSKU).swapaxes(1, 2), last)
 
 
 def new_cache(caches: Caches, size: int) -> Caches:
@@ -163,8 +143,6 @@ def resize_cache(caches: Caches, layout: Layout) -> Caches:
 
 
 def _map_slots(function: Callable, cache: LayerCache, last: Any, *operands: Any) -> LayerCache:
-    """Apply `function(array, *operands, axis)` to the arrays with slots; replace the last."""
-    kind = type(cache)
-    arrays = zip(cache[:2], *operands, _SLOT_AXES[kind], strict=True)
-    first, second = (function(*arguments) for arguments in arrays)
-    return kind(first, second, last)
+    """Apply `function(array, *operands, axis of slots)` to keys and values; replace the last."""
+    k_BKHS, v_BKSU = map(function, cache[:2], *operands, (3, 2))
+    return LayerCache(k_BKHS, v_BKSU, last)

@@ -6,7 +6,6 @@ a stack. See `inference.cache` for S and E, and `model.mla` for A, C, P, and U.
 """
 
 import dataclasses
-import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -14,14 +13,7 @@ import jax
 import jax.numpy as jnp
 from flax import nnx
 
-from inference.cache import (
-    Caches,
-    KeyValues,
-    Latents,
-    Layout,
-    append,
-    fill_cache,
-)
+from inference.cache import Caches, LayerCache, Layout, append, fill_cache
 from model.attention import Attention, project, smear_keys
 from model.axes import shard_tokens
 from model.config import Architecture, ModelConfig
@@ -144,10 +136,7 @@ def decode_step(
         block = _block(config, params)
         step = _Step(layer_table, layer_cos_sin, token, unrotated)
         normed_B1D = block.attention_norm(x_B1D)
-        # The cache's class follows from the attention's.
-        is_latent = isinstance(block.attention, LatentAttention)
-        attend: Callable[..., Any] = _attend_latents if is_latent else _attend
-        out_B1D, new = attend(block.attention, normed_B1D, (cache, new), step)
+        out_B1D, new = _attend(block.attention, normed_B1D, (cache, new), step)
         x_B1D = x_B1D + out_B1D
         x_B1D = x_B1D + block.mlp(block.mlp_norm(x_B1D))
         new_caches.append(new)
@@ -227,24 +216,26 @@ def _logits(config: Architecture, weights: Weights, x_B1D: jax.Array) -> jax.Arr
     return jnp.einsum("BD,DV->BV", x_BD, weights["output"], preferred_element_type=jnp.float32)
 
 
+def _project(attention: Any, x_BTD: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """Return queries, keys and values as they are cached: `LayerCache` has those of latents."""
+    if isinstance(attention, LatentAttention):
+        q_BTNX, latent_BTC, k_rope_BT1P = attention.project_qkv(x_BTD)
+        return q_BTNX, k_rope_BT1P, latent_BTC[:, :, None]
+    return attention.project_qkv(x_BTD)
+
+
 def _cache_entries(
     attention, x_BTD, rotation, positions_BT
 ) -> tuple[jax.Array, jax.Array, jax.Array | None]:
-    """Return keys (rotated by `rotation`), values or latents, and keys before smearing.
-
-    With latents, the keys are the shared key.
-    """
-    if isinstance(attention, LatentAttention):
-        _, values, unsmeared_BSKH = attention.project_qkv(x_BTD)
-    else:
-        _, unsmeared_BSKH, values = attention.project_qkv(x_BTD)
-    k_BSKH, last = unsmeared_BSKH, None
+    """Return keys (rotated by `rotation`), values, and keys before smearing."""
+    _, k_BSKH, v_BSKU = _project(attention, x_BTD)
+    last = None
     if attention.config.shift_keys:
-        k_BSKH = smear_keys(unsmeared_BSKH, _smear_share(attention), positions_BT)
-        last = unsmeared_BSKH
+        last = k_BSKH
+        k_BSKH = smear_keys(k_BSKH, _smear_share(attention), positions_BT)
     if rotation is not None:
         k_BSKH = rotate(k_BSKH, *rotation).astype(x_BTD.dtype)
-    return k_BSKH, values, last
+    return k_BSKH, v_BSKU, last
 
 
 def _smear_share(attention: Attention | LatentAttention) -> nnx.Param:
@@ -264,18 +255,30 @@ def _new_key(attention, k_B1KH, last_BKH, step: _Step) -> tuple[jax.Array, Any]:
 
 
 def _attend(
-    attention: Attention, x_B1D: jax.Array, caches: tuple[KeyValues, KeyValues], step: _Step
-) -> tuple[jax.Array, KeyValues]:
-    """Return attention's output for the new token, `[B, 1, D]`, and the new cache with it."""
-    dtype = x_B1D.dtype
+    attention: Attention | LatentAttention,
+    x_B1D: jax.Array,
+    caches: tuple[LayerCache, LayerCache],
+    step: _Step,
+) -> tuple[jax.Array, LayerCache]:
+    """Return attention's output for the new token, `[B, 1, D]`, and the new cache with it.
+
+    With latents the query and the output absorb the up-projections (2405.04434, Section 2.1.2), so
+    that no keys and values are computed.
+    """
+    config, dtype = attention.config, x_B1D.dtype
     old, new = caches
-    q_B1NH, k_B1KH, v_B1KU = attention.project_qkv(x_B1D)
+    q_B1NH, k_B1KH, v_B1KU = _project(attention, x_B1D)
     k_BKH, last_BKH = _new_key(attention, k_B1KH, new.last_BKH, step)
     new = append(new, (k_BKH, v_B1KU[:, 0], last_BKH), step.token.step)
-    q_B1NH = attention.rotate_queries(q_B1NH, step.table, step.cos_sin, step.positions)
+    q_BNH = attention.rotate_queries(q_B1NH, step.table, step.cos_sin, step.positions)[:, 0]
+    q_BNH = q_BNH.astype(dtype)
     B, K, H, S = old.k_BKHS.shape
-    q_BKGH = q_B1NH.astype(dtype).reshape(B, K, -1, H)
     distances = step.distances(S, new.k_BKHS.shape[3])
+    latent_logits = 0
+    if isinstance(attention, LatentAttention):
+        q_nope_BNH, q_BNH = jnp.split(q_BNH, [q_BNH.shape[-1] - H], axis=-1)
+        latent_logits = _latent_logits(attention, q_nope_BNH, (old, new), distances, step)
+    q_BKGH = q_BNH.reshape(B, K, -1, H)
 
     def logits(k_BKHS, distance_BS):
         if step.unrotated:
@@ -284,59 +287,40 @@ def _attend(
         return jnp.einsum("BKGH,BKHS->BKGS", q_BKGH, k_BKHS, preferred_element_type=jnp.float32)
 
     both = [logits(old.k_BKHS, distances[:, :S]), logits(new.k_BKHS, distances[:, S:])]
-    weights = step.attention_weights(
-        jnp.concatenate(both, -1), distances, attention.config.masked_distances
-    ).astype(dtype)
+    all_logits = latent_logits + jnp.concatenate(both, -1)
+    weights = step.attention_weights(all_logits, distances, config.masked_distances).astype(dtype)
     out_BKGU = jnp.einsum("BKGS,BKSU->BKGU", weights[..., :S], old.v_BKSU)
     out_BKGU += jnp.einsum("BKGE,BKEU->BKGU", weights[..., S:], new.v_BKSU)
-    return project(out_BKGU.reshape(B, 1, -1, out_BKGU.shape[-1]), attention.out), new
+    out_BNU = out_BKGU.reshape(B, -1, out_BKGU.shape[-1])
+    if isinstance(attention, LatentAttention):
+        out_BNU = jnp.einsum("BNC,CNU->BNU", out_BNU, attention.value_up[...].astype(dtype))
+    return project(out_BNU[:, None], attention.out), new
 
 
-def _attend_latents(
-    attention: LatentAttention, x_B1D: jax.Array, caches: tuple[Latents, Latents], step: _Step
-) -> tuple[jax.Array, Latents]:
-    """Return what `_attend` returns, without computing keys and values.
-
-    The query and the output absorb the up-projections (2405.04434, Section 2.1.2).
-    """
-    config, mla = attention.config, attention.config.mla
-    assert mla is not None
-    dtype = x_B1D.dtype
+def _latent_logits(
+    attention: LatentAttention,
+    q_BNH: jax.Array,
+    caches: tuple[LayerCache, LayerCache],
+    distances: jax.Array,
+    step: _Step,
+) -> jax.Array:
+    """Return the logits of the part of keys that latents hold, `[B, 1, N, S + E]`."""
     old, new = caches
-    q_B1NX, latent_B1C, k_rope_B11P = attention.project_qkv(x_B1D)
-    k_rope_B1P, last_B1P = _new_key(attention, k_rope_B11P, new.last_B1P, step)
-    new = append(new, (latent_B1C[:, 0], k_rope_B1P[:, 0], last_B1P), step.token.step)
-    q_B1NX = attention.rotate_queries(q_B1NX, step.table, step.cos_sin, step.positions)
-    q_nope_BNH, q_rope_BNP = jnp.split(q_B1NX[:, 0].astype(dtype), [mla.qk_nope_head_dim], axis=-1)
-    q_latent_BNC = jnp.einsum("BNH,CNH->BNC", q_nope_BNH, attention.key_up[...].astype(dtype))
-    S = old.latent_BSC.shape[1]
-    distances = step.distances(S, new.latent_BSC.shape[1])
-    product = functools.partial(jnp.einsum, preferred_element_type=jnp.float32)
-    old_BNS = product("BNC,BSC->BNS", q_latent_BNC, old.latent_BSC)
-    new_BNE = product("BNC,BEC->BNE", q_latent_BNC, new.latent_BSC)
-    if config.shift_keys:
+    q_latent_BNC = jnp.einsum("BNH,CNH->BNC", q_BNH, attention.key_up[...].astype(q_BNH.dtype))
+    old_BNS, new_BNE = (
+        jnp.einsum(
+            "BNC,BSC->BNS", q_latent_BNC, cache.v_BKSU[:, 0], preferred_element_type=jnp.float32
+        )
+        for cache in (old, new)
+    )
+    logits_BNS = jnp.concatenate([old_BNS, new_BNE], axis=-1)
+    if attention.config.shift_keys:
         # Smear the logits instead of the keys: the previous key's logit is in the slot before.
-        before_B = jnp.mod(step.token.positions_B - step.token.step - 1, S)
+        before_B = jnp.mod(step.token.positions_B - step.token.step - 1, old_BNS.shape[-1])
         newest_BN1 = jnp.take_along_axis(old_BNS, before_B[:, None, None], axis=2)
         previous = [jnp.roll(old_BNS, 1, axis=-1), newest_BN1, new_BNE[..., :-1]]
         is_first = (distances == step.positions)[:, None]
         previous = jnp.where(is_first, 0, jnp.concatenate(previous, axis=-1))
         share_N1 = jax.nn.sigmoid(attention.shift[...])[:, None]
-        logits = (1 - share_N1) * jnp.concatenate([old_BNS, new_BNE], -1) + share_N1 * previous
-    else:
-        logits = jnp.concatenate([old_BNS, new_BNE], axis=-1)
-
-    def rope_logits(k_rope_BSP, distance_BS):
-        k_rope_BSP = step.rotate_cached(k_rope_BSP[:, :, None], distance_BS)[:, :, 0]
-        return product("BNP,BSP->BNS", q_rope_BNP, k_rope_BSP)
-
-    rope = [
-        rope_logits(old.k_rope_BSP, distances[:, :S]),
-        rope_logits(new.k_rope_BSP, distances[:, S:]),
-    ]
-    logits += jnp.concatenate(rope, -1)
-    weights = step.attention_weights(logits, distances, config.masked_distances).astype(dtype)
-    out_BNC = jnp.einsum("BNS,BSC->BNC", weights[..., :S], old.latent_BSC)
-    out_BNC += jnp.einsum("BNE,BEC->BNC", weights[..., S:], new.latent_BSC)
-    out_BNU = jnp.einsum("BNC,CNU->BNU", out_BNC, attention.value_up[...].astype(dtype))
-    return project(out_BNU[:, None], attention.out), new
+        logits_BNS = (1 - share_N1) * logits_BNS + share_N1 * previous
+    return logits_BNS[:, None]

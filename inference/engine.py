@@ -182,10 +182,8 @@ class _Batch:
         return tokens_BT
 
     def _add(self, new_BC: np.ndarray) -> np.ndarray:
-        self._length, self.remaining = (
-            self._length + new_BC.shape[1],
-            self.remaining - new_BC.shape[1],
-        )
+        self._length += new_BC.shape[1]
+        self.remaining -= new_BC.shape[1]
         if self._engine.needs_recompute:
             for ids, new in zip(self._ids, new_BC.tolist(), strict=True):
                 ids += new

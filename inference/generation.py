@@ -64,7 +64,7 @@ def generate(
       ValueError: if an option is invalid, a prompt has no ids or ids that the model does not have,
         or the run has no tokenizer.
     """
-    parsed = Options(**_stop_as_tuple(options))
+    parsed = Options(**options)
     if isinstance(prompts, str):
         raise ValueError(f"prompts must be a list of texts or ids, got {quoted(prompts)}")
     tokenizer = run.tokenizer
@@ -92,12 +92,6 @@ def generate(
                 texts[i].add(new.tolist())
             done_B = np.array([texts[i].is_done for i in batch])
     return [text.generated for text in texts]
-
-
-def _stop_as_tuple(options: dict[str, Any]) -> dict[str, Any]:
-    """Return the options with a list of stop strings converted to a tuple."""
-    stop = options.get("stop")
-    return options | {"stop": tuple(stop)} if isinstance(stop, list) else options
 
 
 def _prompt_ids(run: LoadedRun, index: int, prompt: Prompt) -> list[int]:

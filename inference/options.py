@@ -20,7 +20,7 @@ class Options:
       top_p: sample among the fewest most likely of those whose probabilities sum to at least this.
       seed: seed of sampling. A text depends on it, on its prompt, and on the number of equal
         prompts before it, not on other texts of the batch.
-      stop: a text ends before the first of these strings.
+      stop: a text ends before the first of these strings, in a tuple or a list.
       dtype: dtype of matrix products. In bfloat16 logits tie, and a text may depend on its batch.
     """
 
@@ -33,6 +33,8 @@ class Options:
     dtype: Literal["float32", "bfloat16"] = "float32"
 
     def __post_init__(self):
+        if isinstance(self.stop, list):
+            object.__setattr__(self, "stop", tuple(self.stop))
         check(self)
         if "" in self.stop:
             raise ValueError("stop must be non-empty strings, got ''")

@@ -1,5 +1,8 @@
 """Import, export and evaluate models: python -m interop {export,import,lm_eval} ..."""
 
+import utils.environment  # noqa: F401 - first: it checks that packages are installed
+
+# isort: split
 import argparse
 import importlib
 import sys

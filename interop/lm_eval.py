@@ -93,7 +93,7 @@ def main(arguments: argparse.Namespace) -> int:
     out = as_path(arguments.out or _default_out(model.scorer, names))
     contents = ("results", "groups", "n-samples", "n-shot", "versions", "higher_is_better")
     content = {"model": model.scorer.describe()}
-    content |= {name: results[name] for name in contents if name in results}
+    content |= {name: value for name, value in results.items() if name in contents}
     out.parent.mkdir(parents=True, exist_ok=True)
     utils.files.write_atomically(out, json.dumps(content, indent=2, default=str) + "\n")
     print(make_table(results))

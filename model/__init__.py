@@ -10,3 +10,5 @@
 | K      | num_kv_heads                | M      | members of a sweep                    |
 | G      | N // K, queries per key     | Q      | answers of a document                 |
 """
+
+import utils.environment  # noqa: F401 - `python -m model.rotary` checks that packages are installed

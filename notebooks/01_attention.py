@@ -73,7 +73,7 @@ for name, subject in subjects.items():
 from matplotlib import pyplot as plt
 
 from probes.figures import COLORS
-from reporting.looks import STYLE
+from reporting.style import STYLE
 
 plt.rcParams.update(STYLE)
 

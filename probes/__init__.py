@@ -9,6 +9,9 @@ inside.logits(layer=0, rotary=rotary.parse("rope(base=1e4)"))    # the same q an
 view(inside, load("runs/demo/base=10").tokenizer)       # an interactive page, in notebooks too
 """
 
+import utils.environment  # noqa: F401 - first: it checks that packages are installed
+
+# isort: split
 import functools
 
 import probes.analyses

@@ -71,6 +71,7 @@ def run_probes(args: argparse.Namespace, command: str) -> None:
     from probes import all_probes, page
     from probes.subject import Subject
     from reporting import members as members_lib
+    from reporting.paths import check_page
 
     keep_programs()
     check_platform()
@@ -78,9 +79,7 @@ def run_probes(args: argparse.Namespace, command: str) -> None:
     console = Console(stderr=True)
     notice = functools.partial(console.print, markup=False, highlight=False, soft_wrap=True)
     members = members_lib.read(find_runs(args.dirs), notice)
-    out = as_path(args.out) if args.out else as_path(args.dirs[0]) / "probes" / "inside.html"
-    if out.is_dir():
-        raise ValueError(f"--out {out} is a folder; write --out {out / 'inside.html'}")
+    out = check_page(as_path(args.out or f"{args.dirs[0]}/probes/inside.html"))
     results = {probe: collections.defaultdict(list) for probe in probes}
     for member in members:
         for run in member.runs:

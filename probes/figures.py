@@ -1,20 +1,18 @@
 """Panels, colors, and legends of the probes' figures: one column per member, one color per head."""
 
-import itertools
+import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.axis import Axis
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from reporting.style import folded, handle, token_axis
+from reporting.style import folded, handle
 
 # Colors of heads, which color-blind readers can distinguish (Okabe and Ito).
 COLORS = "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000", "#999999"
-DASHES = (0, (4, 3))
 
 _MAX_COLUMNS = 4
 
@@ -52,39 +50,27 @@ def first_column(axes: np.ndarray) -> np.ndarray:
     return axes[:: -(-len(axes) // blocks)]
 
 
-def head_colors(x_LN: np.ndarray) -> list[tuple[tuple[int, int], str]]:
-    """Return ((layer, head), color) of all heads of an array with a number for each."""
-    return list(zip(np.ndindex(x_LN.shape), itertools.cycle(COLORS), strict=False))
-
-
-def head_handles(members: Iterable[np.ndarray]) -> list[Line2D]:
+def head_handles(shapes: Iterable[tuple[int, int]]) -> list[Line2D]:
     """Return legend entries of heads, named `layer.head` if there are several layers.
 
     Without any entry if there are more heads than colors. Members of different shapes have their
     heads in the same order.
 
     Args:
-      members: an array `[L, N]` with a number for each head, per member.
+      shapes: numbers of layers and heads of each member.
     """
-    largest_LN = max(members, key=np.size)
-    if largest_LN.size > len(COLORS):
+    largest = max(shapes, key=math.prod)
+    if math.prod(largest) > len(COLORS):
         return []
+    heads = zip(np.ndindex(largest), COLORS, strict=False)
     return [
-        handle(f"head {head_name(largest_LN, *head)}", color=color, lw=1.8)
-        for head, color in head_colors(largest_LN)
+        handle(f"head {head_name(largest, head)}", color=color, lw=1.8) for head, color in heads
     ]
 
 
-def head_name(x_LN: np.ndarray, layer: int, head: int) -> str:
+def head_name(shape: tuple[int, int], head: tuple[int, ...]) -> str:
     """Return "layer.head", or "head" if there is a single layer."""
-    return f"{layer}.{head}" if len(x_LN) > 1 else str(head)
-
-
-def log_axis(axis: Axis, **options: Any) -> None:
-    """Give an axis a log2 scale with token counts; `options` as of `token_axis`."""
-    set_scale = axis.axes.set_xscale if axis is axis.axes.xaxis else axis.axes.set_yscale
-    set_scale("log", base=2)
-    token_axis(axis, **options)
+    return "{}.{}".format(*head) if shape[0] > 1 else str(head[1])
 
 
 def draw_band(ax: Axes, x: np.ndarray, y_3: np.ndarray, color: str, **style: Any) -> None:

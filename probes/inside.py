@@ -213,7 +213,7 @@ def capture(
         segment_ids_BT = np.ones_like(tokens_BT)
     config = dataclasses.replace(run.config.model, compute_dtype="float32", remat="none")
     table = position_table(config, context_length, tokens_BT.shape[1])
-    network = runner.network(config)  # one program for all members of a shape
+    network = runner.static_config(config)  # one program for all members of a shape
     # By default, accelerators multiply float32 with fewer bits.
     with jax.default_matmul_precision("highest"):
         hidden_BTD, activations = _forward(

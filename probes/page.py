@@ -1,19 +1,12 @@
 """The page of the probes' results: figures, numbers over seeds, and tables of heads."""
 
-import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-import matplotlib
-import numpy as np
-
-from evals.estimate.summaries import over_seeds
-from probes.probe import Number, Probe
-from reporting import overview
-from reporting.looks import STYLE
+from probes.probe import Number, Probe, format_number
+from reporting import overview, page
 from reporting.members import Member
-from reporting.page import Commands, Folded, Section, Table, render
-from reporting.pictures import Drawing, save
+from reporting.page import Commands, Drawing, Folded, Item, Table
 from reporting.writing import provenance
 
 # Results of a probe: measurements of each member's seeds, by the member's label.
@@ -27,77 +20,43 @@ def write(
 
     `command` is the command line to show.
     """
-    matplotlib.use("Agg")  # a page needs no display
-    out.parent.mkdir(parents=True, exist_ok=True)
-    with matplotlib.rc_context(STYLE):
-        sections = [_section(probe, by_label, members, out) for probe, by_label in results.items()]
-    lead, *rest = sections[0].parts
-    page = render(
+    page.write(
+        out,
+        _items(results, members, command),
+        looks=[member.look for member in members],
         names=sorted({member.config.name for member in members}),
         facts=overview.facts(members),
         questions=["Attention analysis"],
-        opening=sections[0].title + ".",
-        findings=[],
-        lead=lead,
-        missing=Commands(lines=[]),
-        sections=[
-            Section(title="Numbers", parts=rest),
-            *sections[1:],
-            Section(title="Command", parts=[Commands(lines=[("", command)])]),
-        ],
+        opening=f"{next(iter(results)).title}.",
         provenance=provenance(members),
-        looks=[member.look for member in members],
     )
-    out.write_text(page, encoding="utf-8", errors="replace")
 
 
-def _section(
-    probe: type[Probe], by_label: ByLabel, members: Sequence[Member], out: Path
-) -> Section:
-    text = {"alternative": probe.title, "caption": " ".join(probe.caption.split())}
-    drawing = Drawing(probe.name(), probe.plot(by_label), text)
+def _items(
+    results: Mapping[type[Probe], ByLabel], members: Sequence[Member], command: str
+) -> Iterator[Item]:
     index = {member.label: member.index for member in members}
-    numbers = [
-        (index[label], {"member": label} | _format_numbers([seed.numbers() for seed in seeds]))
-        for label, seeds in by_label.items()
-    ]
-    parts = [save(drawing, out, members), Table.from_cells(numbers)]
-    lines = [
-        (index[label], {"member": label} | ({"seed": str(number)} if seeds[1:] else {}) | line)
-        for label, seeds in by_label.items()
-        for number, seed in enumerate(seeds)
-        for line in seed.lines()
-    ]
-    if lines:
-        parts.append(Folded(summary=f"Details: {len(lines)} lines", part=Table.from_cells(lines)))
-    return Section(title=probe.title, parts=parts)
+    for order, (probe, by_label) in enumerate(results.items()):
+        captions = {"alternative": probe.title, "caption": " ".join(probe.caption.split())}
+        drawing = Drawing(probe.name(), probe.plot(by_label), captions)
+        yield ("" if order == 0 else probe.title), "", drawing
+        title = probe.title if order else "Numbers"
+        numbers = [
+            (index[label], {"member": label} | _format_numbers([seed.numbers() for seed in seeds]))
+            for label, seeds in by_label.items()
+        ]
+        yield title, "", Table.from_cells(numbers)
+        lines = [
+            (index[label], {"member": label} | ({"seed": str(number)} if seeds[1:] else {}) | line)
+            for label, seeds in by_label.items()
+            for number, seed in enumerate(seeds)
+            for line in seed.lines()
+        ]
+        if lines:
+            table = Table.from_cells(lines)
+            yield title, "", Folded(summary=f"Details: {len(lines)} lines", part=table)
+    yield "Command", "", Commands(lines=[("", command)])
 
 
 def _format_numbers(seeds: Sequence[Mapping[str, Number]]) -> dict[str, str]:
     return {name: format_number([numbers[name] for numbers in seeds]) for name in seeds[0]}
-
-
-def format_number(seeds: Sequence[Number]) -> str:
-    """Return a number of one or several seeds as text, with its 95% interval.
-
-    The interval of one seed is the one over documents; of several seeds, Student's over seeds.
-    """
-    values = [number.value for number in seeds]
-    if len(seeds) == 1:
-        ((value, low, high),) = seeds
-    elif np.isfinite(values).all():
-        value, low, high = over_seeds(np.array(values))
-    else:  # numbers and inf have no mean
-        return " / ".join(map(_format_value, values))
-    if math.isnan(low) or low == value == high:
-        return _format_value(value)
-    end = "∞" if math.isinf(high) else _format_value(high)
-    return f"{_format_value(value)} [{_format_value(low)}, {end}]"
-
-
-def _format_value(value: float) -> str:
-    if math.isnan(value):
-        return "–"
-    if math.isinf(value):
-        return "none"
-    return f"{value:.3g}" if abs(value) < 999.5 else f"{value:,.0f}"

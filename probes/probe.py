@@ -1,24 +1,24 @@
 """The base class of probes, and the statistics that they share."""
 
 import abc
-import dataclasses
 import io
 import itertools
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, TypeVar
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from probes.figures import COLORS, first_column, panels
+from evals.estimate.summaries import over_seeds
+from probes.figures import COLORS, first_column, head_handles, panels
 from probes.subject import Subject
 from utils.files import write_atomically
 from utils.plugins import name_of
 
-INTERVAL = 2.5, 97.5  # percent
 _NUM_RESAMPLES = 400
 
 P = TypeVar("P", bound="Probe")
@@ -32,12 +32,11 @@ class Number(NamedTuple):
     high: float = float("nan")
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True, repr=False, eq=False)
 class Probe(abc.ABC):
     """Measurements of one run at one checkpoint. Each file of `probes.analyses` has a subclass.
 
-    A subclass is a frozen dataclass of arrays and numbers. Its docstring gives their units; the
-    first line of the docstring is the probe's help.
+    Its attributes are arrays and numbers, which its docstring lists with their units; the first
+    line of the docstring is the probe's help.
 
     Attributes:
       title: heading of the probe's section on the page.
@@ -47,8 +46,10 @@ class Probe(abc.ABC):
       y_labels: labels of the panels of a member, from top to bottom.
       x_label: label below the figure; "" if the panels have labels of their own.
       sharex, sharey: options of `Figure.subplots`.
+      references: entries of the legend.
       draws_all_seeds: whether the figure shows all seeds. Probes of heads show the first only,
         because heads of different seeds have no common order.
+      arrays: the measurements by name.
     """
 
     title: ClassVar[str]
@@ -59,7 +60,16 @@ class Probe(abc.ABC):
     x_label: ClassVar[str] = ""
     sharex: ClassVar[bool] = False
     sharey: ClassVar[bool | str] = False
+    references: ClassVar[Sequence[Line2D]] = ()
     draws_all_seeds: ClassVar[bool] = False
+
+    def __init__(self, **arrays: Any):
+        self.arrays = arrays
+        vars(self).update(arrays)
+
+    if TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any: ...
 
     @classmethod
     @abc.abstractmethod
@@ -81,7 +91,7 @@ class Probe(abc.ABC):
     @classmethod
     def legend(cls: type[P], members: Sequence[P]) -> list[Line2D]:
         """Return the entries of the legend. `members` has the first seed of each member."""
-        return []
+        return list(cls.references)
 
     @classmethod
     def plot(cls: type[P], results: Mapping[str, Sequence[P]]) -> Figure:
@@ -116,15 +126,74 @@ class Probe(abc.ABC):
         path = run / "probes" / f"{self.name()}.npz"
         path.parent.mkdir(exist_ok=True)
         buffer = io.BytesIO()
-        arrays = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
-        np.savez(buffer, **arrays, **more)
+        np.savez(buffer, **self.arrays, **more)
         write_atomically(path, buffer.getvalue())
         return path
 
 
-def list_heads(x_LN: np.ndarray) -> list[tuple[int, int]]:
-    """Return (layer, head) of all heads of an array with a number for each, in order."""
-    return list(np.ndindex(x_LN.shape))
+class HeadProbe(Probe):
+    """Probe of heads: a line of the table, a color and an entry of the legend for each.
+
+    Attributes:
+      per_head: name of an array `[L, N, ...]`.
+    """
+
+    per_head: ClassVar[str]
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Numbers of layers and heads."""
+        return self.arrays[self.per_head].shape[:2]
+
+    @property
+    def heads(self) -> list[tuple[int, int]]:
+        """(layer, head) of all heads, in order."""
+        return list(np.ndindex(self.shape))
+
+    @property
+    def colors(self) -> list[tuple[tuple[int, int], str]]:
+        """((layer, head), color) of all heads."""
+        return list(zip(self.heads, itertools.cycle(COLORS), strict=False))
+
+    @abc.abstractmethod
+    def line(self, head: tuple[int, int]) -> dict[str, str]:
+        """Return the cells of a (layer, head) by column heading."""
+
+    def lines(self) -> list[dict[str, str]]:
+        """Return a line per head."""
+        names = [{"layer": str(layer), "head": str(head)} for layer, head in self.heads]
+        return [name | self.line(head) for name, head in zip(names, self.heads, strict=True)]
+
+    @classmethod
+    def legend(cls: type[P], members: Sequence[P]) -> list[Line2D]:
+        """Return the entries of heads and references."""
+        return [*head_handles(member.shape for member in members), *cls.references]
+
+
+def format_number(seeds: Sequence[Number]) -> str:
+    """Return a number of one or several seeds as text, with its 95% interval.
+
+    The interval of one seed is the one over documents; of several seeds, Student's over seeds.
+    """
+    values = [number.value for number in seeds]
+    if len(seeds) == 1:
+        ((value, low, high),) = seeds
+    elif np.isfinite(values).all():
+        value, low, high = over_seeds(np.array(values))
+    else:  # numbers and inf have no mean
+        return " / ".join(map(_format_value, values))
+    if math.isnan(low) or low == value == high:
+        return _format_value(value)
+    end = "∞" if math.isinf(high) else _format_value(high)
+    return f"{_format_value(value)} [{_format_value(low)}, {end}]"
+
+
+def _format_value(value: float) -> str:
+    if math.isnan(value):
+        return "–"
+    if math.isinf(value):
+        return "none"
+    return f"{value:.3g}" if abs(value) < 999.5 else f"{value:,.0f}"
 
 
 def format_runs(runs: Iterable[tuple[int, int]]) -> str:
@@ -139,14 +208,21 @@ def complex_pairs(x: np.ndarray) -> np.ndarray:
 
 
 def bootstrap_counts(num_documents: int) -> np.ndarray:
-    """Return how often each document is drawn in each resample, `[C, B]`; always the same."""
-    random = np.random.default_rng(0)
-    return random.multinomial(num_documents, [1 / num_documents] * num_documents, _NUM_RESAMPLES)
+    """Return how often each document counts in each of C samples, `[C, B]`; always the same.
+
+    The first sample is the original, in which each document counts once.
+    """
+    chances = [1 / num_documents] * num_documents
+    drawn_CB = np.random.default_rng(0).multinomial(num_documents, chances, _NUM_RESAMPLES)
+    return np.concatenate([np.ones((1, num_documents)), drawn_CB])
 
 
-def counts_with_original(num_documents: int) -> np.ndarray:
-    """Return `bootstrap_counts` after a first row of ones, which is the original sample."""
-    return np.concatenate([np.ones((1, num_documents)), bootstrap_counts(num_documents)])
+def with_interval(x_CX: np.ndarray, method: Literal["linear", "nearest"] = "linear") -> np.ndarray:
+    """Return `[3, ...]`: the value of the original sample, and its 95% interval over resamples.
+
+    "nearest" has no interpolation, which is undefined between a number and inf.
+    """
+    return np.stack([x_CX[0], *np.percentile(x_CX[1:], (2.5, 97.5), axis=0, method=method)])
 
 
 def bootstrap_mean(sum_BX: np.ndarray, count_BX: np.ndarray) -> np.ndarray:
@@ -160,11 +236,11 @@ def bootstrap_mean(sum_BX: np.ndarray, count_BX: np.ndarray) -> np.ndarray:
       `[3, ...]`: the mean and the two ends of its interval. NaN if there are no items, or if a
       resample has none.
     """
-    weights_CB = counts_with_original(len(sum_BX))
+    weights_CB = bootstrap_counts(len(sum_BX))
     sum_CX, count_CX = (np.tensordot(weights_CB, x_BX, 1) for x_BX in (sum_BX, count_BX))
     with np.errstate(invalid="ignore"):
         mean_CX = (sum_CX.T / count_CX.T).T  # transposed: `[B]` is broadcast from the front
-    return np.stack([mean_CX[0], *np.percentile(mean_CX[1:], INTERVAL, axis=0)])
+    return with_interval(mean_CX)
 
 
 def quantile_distances(x_BM: np.ndarray, shares: Sequence[float]) -> np.ndarray:
@@ -177,7 +253,6 @@ def quantile_distances(x_BM: np.ndarray, shares: Sequence[float]) -> np.ndarray:
     Returns:
       `[3, P]`: the distance and the two ends of its 95% interval over documents.
     """
-    sum_CM = np.cumsum(counts_with_original(len(x_BM)) @ x_BM, axis=1)
+    sum_CM = np.cumsum(bootstrap_counts(len(x_BM)) @ x_BM, axis=1)
     is_reached_PCM = sum_CM >= np.asarray(shares)[:, None, None] * sum_CM[:, -1:]
-    first_PC = is_reached_PCM.argmax(axis=2)
-    return np.stack([first_PC[:, 0], *np.percentile(first_PC[:, 1:], INTERVAL, axis=1)])
+    return with_interval(is_reached_PCM.argmax(axis=2).T)

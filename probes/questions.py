@@ -1,6 +1,5 @@
 """Captured documents of key-value recall, and the positions of their questions and answers."""
 
-import dataclasses
 from typing import NamedTuple
 
 import numpy as np
@@ -56,9 +55,7 @@ def capture_recall(
         raise ValueError(f"documents must be at least 1, got {documents}")
     length = length or run.config.data.context_length
     check_capture(run, documents, length)
-    # Version 2 alone marks each answer's first mention, at even distances too.
-    config = dataclasses.replace(run.config, data=dataclasses.replace(run.config.data, documents=2))
-    context = evals.asked(config, run.tokenizer, length)
+    context = evals.task_context(run.config, run.tokenizer, length)
     generated = evals.parse("kv").documents(context, range(documents))
     tokens_BT = np.stack([document.tokens[:length] for document in generated])
     answers = [document.answers[document.answers[:, 0] <= length] for document in generated]

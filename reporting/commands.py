@@ -1,6 +1,5 @@
 """Shell commands on the page: those that produced its rows, and those that would add results."""
 
-import contextlib
 import re
 import shlex
 from collections.abc import Iterator, Sequence
@@ -10,8 +9,9 @@ import evals
 from data.sources import source_class
 from experiment.records import read_sweep
 from experiment.run import RunDirectory, find_runs
-from reporting import curves, heat_maps, inside, page_tables
+from reporting import curves, heat_maps, inside
 from reporting.members import Member
+from reporting.task_view import all_views, view_of
 
 _VARIANTS = "trained,dynamic_yarn,dynamic_ntk_aware"
 
@@ -117,26 +117,14 @@ def suggest(members: Sequence[Member], dirs: Sequence[Path]) -> list[tuple[str, 
     if not any(map(inside.read_zeros, members)):
         command = format_command("-m", "probes", *dirs)
         lines.append(("Attention analysis: the empirical B(m) of each head, and more.", command))
-    shown = {plot.name for plot, _ in curves.task_plots(members)} | {*page_tables.shares(members)}
-    shown |= {"places"} if heat_maps.depth_tasks(members) else set()
-    for name, task in evals.all_tasks().items():
-        suggestion = task.suggestion(length)
-        if suggestion and not suggestion.of_text:
-            fitting = _fitting_length(members[0], name, length)
-            suggestion = task.suggestion(fitting) if fitting else None
-        elif not all(map(_reads_text, members)):
-            continue
-        if suggestion and suggestion.shows not in shown:
-            commands = [evaluate(*arguments) for arguments in suggestion.calls]
-            lines.append((suggestion.what, " && ".join(commands)))
+    plots = {plot.name for plot, _ in curves.task_plots(members)}
+    evaluated = {type(view_of(m.task)) for member in members for m in member.measurements}
+    lengths = dict(half=length // 2, trained=length, double=2 * length, quadruple=4 * length)
+    has_text = all(map(_reads_text, members))
+    for view in all_views().values():
+        is_shown = view.plot.name in plots if view.plot else view in evaluated
+        if view.suggestion and not is_shown and (has_text or not view.needs_text):
+            text, *arguments = view.suggestion
+            commands = [evaluate(*line.format(**lengths).split()) for line in arguments]
+            lines.append((text, " && ".join(commands)))
     return lines
-
-
-def _fitting_length(member: Member, name: str, length: int) -> int | None:
-    """Return the first of 1, 2, 4 ... 32 trained lengths that holds the task; None if unknown."""
-    run = member.runs[0]
-    for doubled in (length << octave for octave in range(6)) if run.tokenizer_path.exists() else ():
-        with contextlib.suppress(ValueError):
-            evals.parse(name).check(evals.asked(member.config, run.tokenizer, doubled))
-            return doubled
-    return None

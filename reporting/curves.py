@@ -9,16 +9,16 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter
 
 import evals
-from data.figures import Curve, Mark, Plot
 from evals import rows as rows_lib
 from evals.estimate.effective_context import MEASURED, NOT_LEARNED, Estimate
 from evals.kinds import KINDS
 from experiment.config import TRAINED
 from reporting import l50
-from reporting.looks import FAINT, INK
 from reporting.members import Member, tasks, tasks_at_several_lengths
 from reporting.style import (
     DOTTED,
+    FAINT,
+    INK,
     folded,
     grid,
     handle,
@@ -29,6 +29,7 @@ from reporting.style import (
     tag,
     token_axis,
 )
+from reporting.task_view import Curve, Mark, Plot, view_of
 
 MIN_TRIALS = 10  # bins with fewer questions are not drawn
 
@@ -127,7 +128,7 @@ def _draw_trained_lengths(ax: Axes, members: Sequence[Member], *, below: float) 
 
 def by_length_tasks(members: Sequence[Member]) -> list[str]:
     """Return the comparable tasks that a member was evaluated on at several lengths."""
-    return [task for task in tasks_at_several_lengths(members) if evals.parse(task).compared]
+    return [task for task in tasks_at_several_lengths(members) if view_of(task).compared]
 
 
 def draw_by_length(members: Sequence[Member], task: str) -> Figure:
@@ -170,20 +171,19 @@ def draw_by_length(members: Sequence[Member], task: str) -> Figure:
             middle = {"xycoords": "axes fraction", "ha": "center", "color": FAINT, "bbox": box}
             panels[1].annotate("not learned by any member", (0.5, 0.5), **middle)
         panels[1].plot(lengths, lengths, zorder=1, **DOTTED)  # L50 cannot exceed the context
-        panels[1].set_yscale("log", base=2)
         token_axis(panels[1].yaxis)
     member_legend(figure, members)
     return figure
 
 
 def task_plots(members: Sequence[Member]) -> list[tuple[Plot, list[Panel]]]:
-    """Return the plots that tasks declare (`Task.plot`), with the panels that have curves."""
+    """Return the plots that tasks declare (`TaskView.plot`), with the panels that have curves."""
     evaluated = {(m.task, m.length) for member in members for m in member.measurements}
     names: dict[tuple[Plot, str, int], list[str]] = {}
     for name, length in sorted(
-        evaluated, key=lambda key: (evals.parse(key[0]).order, len(key[0]), key)
+        evaluated, key=lambda key: (view_of(key[0]).order, len(key[0]), key)
     ):
-        if plot := evals.parse(name).plot:
+        if plot := view_of(name).plot:
             # Tasks without parameters need no title.
             title = "" if plot.together or name.isidentifier() else f"{folded(name)}\n"
             names.setdefault((plot, title, length), []).append(name)
@@ -194,7 +194,7 @@ def task_plots(members: Sequence[Member]) -> list[tuple[Plot, list[Panel]]]:
             results = [m for m in member.measurements if m.task in group and m.length == length]
             trained = [m.rows for m in results if m.variant == TRAINED]
             rows = map(rows_lib.concatenate, (trained, [m.rows for m in results]))
-            if trained and (member_curves := evals.parse(group[0]).curves(*rows)):
+            if trained and (member_curves := view_of(group[0]).curves(*rows)):
                 curves[member.index] = member_curves
         if curves:
             levels = {0.0} if plot.levels else set()
@@ -235,7 +235,6 @@ def draw(members: Sequence[Member], plot: Plot, panels: Sequence[Panel]) -> Figu
         _set_x_axis(column[-1], plot, panel)
     if plot.y_scale == "log2":
         for row in rows:
-            row[0].set_yscale("log", base=2)
             token_axis(row[0].yaxis)
     figure.supxlabel(plot.xlabel, fontsize=10)
     mark = handle(plot.mark, marker="D", mfc="white", color=INK, ls="none")
@@ -246,7 +245,6 @@ def draw(members: Sequence[Member], plot: Plot, panels: Sequence[Panel]) -> Figu
 
 def _set_x_axis(ax: Axes, plot: Plot, panel: Panel) -> None:
     if plot.x_scale == "log2":
-        ax.set_xscale("log", base=2)
         token_axis(ax.xaxis, num_ticks=8)
     else:
         values = {float(x) for curves in panel.curves.values() for c in curves for x in c.x}

@@ -15,9 +15,8 @@ from evals.estimate.effective_context import NOT_LEARNED, Estimate
 from model.rotary import Rotary
 from reporting import l50
 from reporting.l50 import Shape
-from reporting.looks import FAINT, INK, PAPER, WASH
 from reporting.members import Member, learned, tasks
-from reporting.style import ARROW, handle, label_values, note, tag
+from reporting.style import ARROW, FAINT, INK, PAPER, WASH, handle, label_values, note, tag
 from theory.predictions import predict
 
 _DASHED, _DOTTED, _DASH_DOTTED = (0, (5, 2)), (0, (1.2, 1.8)), (0, (6, 2, 1, 2))

@@ -11,15 +11,13 @@ from matplotlib.colors import LogNorm, Normalize
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
-import evals
-from data.figures import Grid
 from evals.estimate.bins import BINS_PER_OCTAVE, bin_number
 from evals.estimate.effective_context import MEASURED, NOT_LEARNED, Estimate
 from experiment.config import TRAINED
-from reporting.looks import EMPTY, FAINT, INK, ON_BRIGHT, ON_DARK
 from reporting.measurements import Measurement
 from reporting.members import Member, sort_tasks, tasks, tasks_at_several_lengths
-from reporting.style import folded, grid, tag
+from reporting.style import EMPTY, FAINT, INK, ON_BRIGHT, ON_DARK, folded, grid, tag
+from reporting.task_view import Grid, view_of
 
 # Lightness rises evenly from dark blue to yellow, so the order survives every kind of color
 # blindness; the papers' green to red does not.
@@ -48,7 +46,7 @@ def depth_tasks(members: Sequence[Member]) -> list[str]:
     return [
         name
         for name in tasks(members)
-        if any(evals.parse(name).grid(m.rows) for x in members for m in x.select_task(name)[:1])
+        if any(view_of(name).grid(m.rows) for x in members for m in x.select_task(name)[:1])
     ]
 
 
@@ -77,7 +75,7 @@ def draw_lengths(members: Sequence[Member], task: str) -> Figure:
     for ax, (member, results) in zip(panels, shown, strict=True):
         for x, measured in enumerate(results):
             column = f"{member.label} at {measured.length:,}"
-            cells = evals.parse(task).grid(measured.rows) or _distance_grid(measured.estimate)
+            cells = view_of(task).grid(measured.rows) or _distance_grid(measured.estimate)
             for name, low, high, accuracy, count in zip(*cells, strict=True):
                 patch = _draw_cell(ax, x, low, 1, high - low, MAP(accuracy) if count else EMPTY)
                 text = f"{accuracy:.2f} of {count}" if count else "not tested"

@@ -11,10 +11,9 @@ from matplotlib.figure import Figure
 
 from experiment.run import RunDirectory
 from reporting import l50
-from reporting.looks import FAINT, INK, PAPER
 from reporting.members import Member, tasks
 from reporting.page import NONE, Table, format_captions
-from reporting.style import folded, handle, tag, token_axis
+from reporting.style import FAINT, INK, PAPER, folded, handle, tag, token_axis
 from utils.errors import UnreachableError
 
 _TASK = "kv"  # task of the probe

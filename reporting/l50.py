@@ -9,9 +9,8 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
 from evals.estimate.effective_context import MEASURED, NOT_LEARNED, Estimate
-from reporting.looks import PAPER
 from reporting.members import Member
-from reporting.style import note, tag
+from reporting.style import PAPER, note, tag
 from theory.capability import Forecast
 
 

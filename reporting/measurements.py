@@ -14,6 +14,7 @@ from evals.rows import Rows
 from experiment.config import TRAINED, ExperimentConfig
 from experiment.run import RunDirectory
 from model import rotary as rotary_lib
+from reporting.task_view import view_of
 from theory.predictions import Predictions, predict
 
 
@@ -49,8 +50,8 @@ class Measurement:
 
     @property
     def compared(self) -> bool:
-        """`Task.compared`."""
-        return evals.parse(self.task).compared
+        """`TaskView.compared`."""
+        return view_of(self.task).compared
 
     @functools.cached_property
     def variant(self) -> str:
@@ -98,8 +99,8 @@ class Measurement:
 
     @property
     def task_columns(self) -> dict[str, float]:
-        """Columns specific to this task (`Task.columns`)."""
-        return evals.parse(self.task).columns(self.rows, self.trained)
+        """Columns specific to this task (`TaskView.columns`)."""
+        return view_of(self.task).columns(self.rows, self.trained)
 
 
 def drop_diverged(run: RunDirectory, rows: Rows) -> Rows:

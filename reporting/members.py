@@ -17,8 +17,9 @@ from experiment.run import RunDirectory
 from model.rotary.rope import Rope
 from reporting.forecasts import forecast
 from reporting.labels import labels, setting
-from reporting.looks import Look, make_looks
 from reporting.measurements import Measurement, drop_diverged, measurements
+from reporting.style import Look, make_looks
+from reporting.task_view import view_of
 from theory import bound
 from theory.capability import Forecast
 from theory.predictions import Predictions, predict
@@ -255,12 +256,12 @@ def describe_intervals(members: Sequence[Member]) -> str:
 
 
 def sort_tasks(names: Iterable[str]) -> list[str]:
-    """Return tasks in the page's order: `Task.order`, then by name."""
+    """Return tasks in the page's order: `TaskView.order`, then by name."""
     return sorted(set(names), key=_task_order)
 
 
 def _task_order(name: str) -> tuple:
-    return evals.parse(name).order, name
+    return view_of(name).order, name
 
 
 def tasks_at_several_lengths(members: Sequence[Member]) -> list[str]:

@@ -1,24 +1,31 @@
-"""Data classes for the parts of an HTML page, and their rendering with Jinja templates.
+"""The parts of an HTML page, and their rendering with Jinja templates and matplotlib.
 
 Each part names its template. Templates escape all text; only figures, which matplotlib wrote, are
-inserted as markup.
+inserted as markup. A page is one self-contained file; its figures are also PNG and SVG files.
 """
 
 import dataclasses
+import io
 import re
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, TypeAlias
+from typing import Any, ClassVar, NamedTuple, TypeAlias
 
 import jinja2
+import matplotlib
 from markupsafe import Markup
+from matplotlib.figure import Figure
+
+from reporting.style import NAMED, STYLE, Look
+
+_FOLDER = Path(__file__).with_name("templates")
 
 
 def load_templates(folder: Path) -> jinja2.Environment:
-    """Return the templates of a folder. They escape variables; undefined variables raise."""
+    """Return the templates of a folder and the shared ones; they escape variables."""
     return jinja2.Environment(
-        loader=jinja2.FileSystemLoader(folder),
+        loader=jinja2.FileSystemLoader([folder, _FOLDER]),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
@@ -26,23 +33,28 @@ def load_templates(folder: Path) -> jinja2.Environment:
     )
 
 
-_FOLDER = Path(__file__).with_name("templates")
 _CAPTIONS = tomllib.loads((_FOLDER / "captions.toml").read_text(encoding="utf-8"))
 _TEMPLATES = load_templates(_FOLDER)
 
 NONE = "–"  # cell of a number that does not exist
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Picture:
-    """One figure.
+class Drawing(NamedTuple):
+    """A figure to be saved beside a page and shown on it.
 
     Attributes:
-      svg: an `<svg>` element, without XML prolog.
-      width: share of the page's width.
-      alternative: text for screen readers.
-      caption: text under the figure.
+      name: the names of its files are made of its words.
+      captions: `alternative`, text for screen readers, and `caption`, text under the figure.
     """
+
+    name: str
+    figure: Figure
+    captions: Mapping[str, str]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Picture:
+    """A saved figure: an `<svg>` element, its width as a share of the page's, and its texts."""
 
     template: ClassVar = "picture.html"
     svg: Markup
@@ -101,6 +113,8 @@ class Folded:
 
 
 Part: TypeAlias = Picture | Table | Commands | Folded
+# Title of a section; name of the part among the section's choices, or empty; the part.
+Item: TypeAlias = tuple[str, str, Part | Drawing]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -108,7 +122,7 @@ class Section:
     """A heading, named parts shown one at a time (`choices`), and parts that are always shown."""
 
     title: str
-    parts: list[Part]
+    parts: list[Part] = dataclasses.field(default_factory=list)
     choices: dict[str, Part] = dataclasses.field(default_factory=dict)
 
     @property
@@ -132,6 +146,61 @@ def format_captions(name: str, /, **values: object) -> dict[str, str]:
     return {key: " ".join(text.format(**values).split()) for key, text in _CAPTIONS[name].items()}
 
 
-def render(**page: Any) -> str:
-    """Return the page as one self-contained HTML file; templates/page.html lists its variables."""
-    return _TEMPLATES.get_template("page.html").render(page)
+def write(out: Path, items: Iterable[Item], *, looks: Sequence[Look] = (), **page: Any) -> None:
+    """Write the page `out`, and its figures beside it as PNG and SVG.
+
+    Args:
+      out: an HTML file; its folder is made.
+      items: parts of the page in order; the first is the leading figure, whose title is not used.
+        Figures may be drawn when they are requested: then the style is set.
+      looks: by member index.
+      **page: other variables of templates/page.html.
+    """
+    matplotlib.use("Agg")  # needs no display
+    out.parent.mkdir(parents=True, exist_ok=True)
+    sections: dict[str, Section] = {}
+    with matplotlib.rc_context(STYLE):
+        for title, name, part in items:
+            part = _save(part, out, looks) if isinstance(part, Drawing) else part
+            section = sections.setdefault(title, Section(title=title))
+            if name:
+                section.choices[name] = part
+            else:
+                section.parts.append(part)
+    lead, *rest = sections.values()
+    variables = {"findings": [], "missing": Commands(lines=[])} | page
+    variables |= {"lead": lead.parts[0], "sections": rest, "looks": looks}
+    text = _TEMPLATES.get_template("page.html").render(variables)
+    out.write_text(text, encoding="utf-8", errors="replace")
+
+
+_PAGE_WIDTH = 10  # inches
+
+
+def _save(drawing: Drawing, page: Path, looks: Sequence[Look]) -> Picture:
+    """Save a figure as PNG and SVG beside `page`, and return it as inline SVG."""
+    name, figure = "_".join(re.findall(r"\w+", drawing.name)), drawing.figure
+    png = io.BytesIO()
+    figure.savefig(png, format="png")
+    page.with_name(f"{name}.png").write_bytes(png.getvalue())
+    figure.set_layout_engine("none")  # saving the PNG fixed the layout
+    buffer = io.StringIO()
+    figure.savefig(buffer, format="svg", metadata={"Date": None})
+    # `reporting.style.tag` put tooltips into ids: move them into title elements.
+    hidden, shown = r'<g id="([\w-]+) title:([^"]*)">', r'<g class="\1"><title>\2</title>'
+    svg = re.sub(hidden, shown, buffer.getvalue())
+    page.with_name(f"{name}.svg").write_text(svg, encoding="utf-8", errors="replace")
+    names = {look.color: f"member-{index}" for index, look in enumerate(looks)} | NAMED
+    colors = "|".join(names)  # each has a value for light and one for dark pages
+    svg = re.sub(colors, lambda match: f"var(--{names[match[0]]})", _inline(svg, name))
+    return Picture(svg=Markup(svg), width=figure.get_figwidth() / _PAGE_WIDTH, **drawing.captions)
+
+
+def _inline(svg: str, name: str) -> str:
+    """Return an SVG file as a page element: scalable, no prolog or metadata, ids prefixed."""
+    svg = svg[svg.index("<svg") :]
+    svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
+    svg = re.sub(r' (?:width|height)="[\d.]+pt"| xmlns(?::xlink)?="[^"]+"', "", svg)
+    svg = re.sub(r'\bid="(member-\d+)( [\w-]+)?"', r'class="\1\2"', svg)
+    svg = re.sub(r'\bid="', f'id="{name}-', svg)
+    return re.sub(r'(url\(|href=")#', rf"\1#{name}-", svg)

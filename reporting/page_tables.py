@@ -1,15 +1,13 @@
-"""Tables of the page: trained lengths, other definitions, whole-context tasks, text, shares."""
+"""Tables of the page: trained lengths, other definitions, whole-context tasks, text."""
 
 from collections.abc import Sequence
 
-import evals
 from evals import rows as rows_lib
-from evals.estimate import summaries, thresholds
-from evals.estimate.summaries import MeanWithError
+from evals.estimate import thresholds
 from reporting import predictors
 from reporting.members import Member, describe_intervals, learned, tasks
 from reporting.page import NONE, Table, format_captions
-from reporting.tables import above_best, likelihood_cells
+from reporting.tables import above_best, format_share, likelihood_cells
 
 Line = tuple[int | None, dict[str, str]]  # member index, cells by head
 
@@ -72,8 +70,8 @@ def scores(members: Sequence[Member]) -> Table | None:
         if evaluated := member.trained.keys() & set(keys):
             cells = {"member": member.label} | {f"{task} at {n:,}": NONE for task, n in keys}
             for task, length in evaluated:
-                share = summaries.share(member.trained[task, length].rows, column="exact_match")
-                cells[f"{task} at {length:,}"] = _format_percent(share)
+                rows = member.trained[task, length].rows
+                cells[f"{task} at {length:,}"] = format_share(rows, column="exact_match")
             lines.append((member.index, cells))
     caption = format_captions("scores")["caption"]
     return Table.from_cells(lines, caption=caption) if lines else None
@@ -93,35 +91,3 @@ def texts(members: Sequence[Member]) -> dict[str, Table]:
         if lines:
             tables[task] = Table.from_cells(lines, caption=format_captions("texts")["caption"])
     return tables
-
-
-def shares(members: Sequence[Member]) -> dict[str, dict[str, Table]]:
-    """Return the tables that tasks declare (`Task.shares`), by section and length."""
-    tables: dict[str, dict[str, Table]] = {}
-    declared = {evals.parse(m.task).shares: m.task for x in members for m in x.measurements}
-    for table, task in declared.items():
-        if table is None:
-            continue
-        lines: dict[int, list[Line]] = {}
-        for member in members:
-            measured = [m for m in member.measurements if evals.parse(m.task).shares == table]
-            rows = rows_lib.concatenate([m.rows for m in measured])
-            variants = {m.rotary: m.variant for m in measured}
-            for length in sorted({m.length for m in measured}):
-                columns = evals.parse(task).share_columns(rows, length)
-                for rotary, values in columns.items():
-                    cells = {"trained with": member.label, "evaluated with": variants[rotary]}
-                    for head in table.heads:
-                        share = values.get(head)
-                        cells[head] = _format_percent(share) if share else NONE
-                    lines.setdefault(length, []).append((member.index, cells))
-        if lines:
-            tables[table.section] = {
-                f"at {length:,}": Table.from_cells(lines[length], caption=table.caption)
-                for length in sorted(lines)
-            }
-    return tables
-
-
-def _format_percent(share: MeanWithError) -> str:
-    return f"{100 * share.mean:.1f} ± {196 * share.standard_error:.1f}"

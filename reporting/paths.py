@@ -5,6 +5,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
+from utils.files import check_writable
 from utils.paths import as_path, in_bucket
 
 _LONGEST_NAME = 100  # characters of a folder's name
@@ -28,6 +29,18 @@ def page_of(dirs: Sequence[Path]) -> Path:
     if not in_buckets and not any(path.is_absolute() for path in dirs):
         parent = Path(os.path.relpath(parent))
     return parent / f"report-{name}" / "report.html"
+
+
+def check_page(out: Path) -> Path:
+    """Return the path of a page.
+
+    Raises:
+      ValueError: if it is a folder, or its folder cannot be written to.
+    """
+    if out.is_dir():
+        raise ValueError(f"--out {out} is a folder; write --out {out / 'report.html'}")
+    check_writable(out.parent, "put the page elsewhere: --out FILE.html")
+    return out
 
 
 def is_page(path: Path) -> bool:

@@ -12,11 +12,11 @@ from evals.estimate.effective_context import MEASURED, NOT_LEARNED
 from evals.estimate.regression import Point, Regression
 from model import rotary as rotary_lib
 from reporting import l50
-from reporting.looks import INK
 from reporting.members import Member, learned, tasks
 from reporting.style import (
     ARROW,
     DOTTED,
+    INK,
     grid,
     handle,
     label_lengths,
@@ -86,7 +86,7 @@ def _regress(
     members: Sequence[Member], predicted: Sequence[Predicted], task: str
 ) -> list[Regression]:
     points = [
-        Point.of(estimate, base=member.label, predictors=values)
+        Point.from_estimate(estimate, base=member.label, predictors=values)
         for member, values in zip(members, predicted, strict=True)
         if (nearest := member.nearest(task))
         for estimate in nearest.by_seed.values()
@@ -147,10 +147,8 @@ def _draw_predictor(ax: Axes, comparison: Comparison, predictor: str) -> None:
 def _set_log_axes(ax: Axes, x: tuple[float, float], y: tuple[float, float]) -> None:
     """Set log-log axes with these limits."""
     ax.set_xscale("log", base=2)
-    ax.set_yscale("log", base=2)
-    ax.set_xlim(*x)
-    ax.set_ylim(*y)
     token_axis(ax.yaxis)
+    ax.set(xlim=x, ylim=y)
 
 
 def _draw_diagonal(ax: Axes) -> None:

@@ -1,36 +1,90 @@
-"""Axes, panels, legends and SVG tags shared by all figures."""
+"""Style of all figures: colors, line styles, axes, panels, legends and SVG tags.
+
+A member has the same color and line style in every figure. Members with a base have colors of
+increasing lightness in the order of their bases (plasma, without its palest end), so that the
+order survives color blindness and black-and-white prints. Controls are grey.
+"""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+import matplotlib
 import numpy as np
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
+from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.markers import MarkerStyle
 from matplotlib.text import Annotation
 from matplotlib.ticker import FixedFormatter, FixedLocator, FuncFormatter, LogLocator, NullLocator
 
-from reporting.looks import FAINT, NAMED
-from reporting.members import Member
+if TYPE_CHECKING:
+    from reporting.members import Member
+
+STYLE = matplotlib.rc_params_from_file(
+    Path(__file__).with_name("templates") / "figures.mplstyle", use_default_template=False
+)
+# Colors of figures, and their names in templates/page.css, which defines darker values for a dark
+# page. Other colors, such as those of heat map cells, are the same on both pages.
+INK, FAINT, GRID = STYLE["text.color"], STYLE["axes.edgecolor"], STYLE["grid.color"]
+PAPER, WASH, EMPTY = "#ffffff", "#f4f5f7", "#eceef1"
+NAMED = {INK: "ink", FAINT: "mark", PAPER: "paper", WASH: "wash", EMPTY: "empty", GRID: "grid"}
+# Text in a dark or bright cell of a heat map, on both pages.
+ON_DARK, ON_BRIGHT = "#fefefe", "#1c2027"
+
+_CONTROL_DASHES = ((0, (5, 2)), (0, (1.5, 1.5)), (0, (6, 2, 1.5, 2)), (0, (9, 3)))
+
+
+class Look(NamedTuple):
+    """Color and line style of a member.
+
+    Attributes:
+      color, dark: `#rrggbb` on a white and on a dark page.
+      linestyle: matplotlib's.
+    """
+
+    color: str
+    dark: str
+    linestyle: tuple | str
+
+    @property
+    def dashed(self) -> bool:
+        """True if the line is not solid."""
+        return self.linestyle != "-"
+
+
+def make_looks(bases: Sequence[float | None]) -> list[Look]:
+    """Return the looks of members with these bases (None: a control)."""
+    ordered = sorted({base for base in bases if base is not None})
+    # On a dark page, the color range starts where colors are bright enough.
+    light, dark = (_colors(len(ordered), *ends) for ends in ((0.02, 0.78), (0.4, 0.95)))
+    looks = []
+    for index, base in enumerate(bases):
+        # Dashes distinguish members with the same base, and controls.
+        repetition = bases[:index].count(base)
+        if base is None:
+            color, dark_color, styles = FAINT, "var(--mark)", _CONTROL_DASHES
+        else:
+            order = ordered.index(base)
+            color, dark_color, styles = light[order], dark[order], ("-", *_CONTROL_DASHES)
+        looks.append(Look(color, dark_color, styles[repetition % len(styles)]))
+    return looks
+
+
+def _colors(count: int, first: float, last: float) -> list[str]:
+    plasma = matplotlib.colormaps["plasma"]
+    return [to_hex(color) for color in plasma(np.linspace(first, last, max(count, 2)))]
+
 
 DOTTED: dict[str, Any] = {"color": FAINT, "lw": 1, "ls": (0, (1, 2))}  # reference lines
+DASHES = (0, (4, 3))
 
 
-def use_page_colors(svg: str, members: Sequence[Member]) -> str:
-    """Return the SVG with the page's color variables in place of fixed colors."""
-    names = {member.look.color: f"member-{member.index}" for member in members} | NAMED
-    return re.sub(
-        "#[0-9a-f]{6}",
-        lambda match: f"var(--{names[match[0]]})" if match[0] in names else match[0],
-        svg,
-    )
-
-
-def tag(artists: Iterable[Artist], member: Member, text: str = "") -> None:
+def tag(artists: Iterable[Artist], member: "Member", text: str = "") -> None:
     """Mark artists as a member's, so that the page can highlight the member in every figure.
 
     `text` is the tooltip of the artists.
@@ -47,7 +101,9 @@ def note(ax: Axes, text: str, xy: tuple, offset: tuple, **options: Any) -> Annot
 
 
 def token_axis(axis: Axis, *, num_ticks: int = 14) -> None:
-    """Label a log2 axis in tokens at powers of two (of four if there are many)."""
+    """Give an axis a log2 scale, with labels in tokens at powers of two (of four if many)."""
+    set_scale = axis.axes.set_xscale if axis is axis.axes.xaxis else axis.axes.set_yscale
+    set_scale("log", base=2)
     axis.set_major_locator(LogLocator(base=2, numticks=num_ticks))
     axis.set_minor_locator(NullLocator())
     axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.5g}"))
@@ -110,7 +166,7 @@ def handle(label: str, **style: Any) -> Line2D:
 
 
 def member_legend(
-    figure: Figure, members: Sequence[Member], more: Sequence[Line2D] = (), marker: str = ""
+    figure: Figure, members: "Sequence[Member]", more: Sequence[Line2D] = (), marker: str = ""
 ) -> None:
     """Add a legend of the members, then `more`, at the right; `marker` replaces the lines."""
     handles = []

@@ -6,11 +6,10 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-import evals
 from reporting.labels import setting
-from reporting.looks import FAINT, INK
 from reporting.members import Member, learned, tasks
-from reporting.style import handle, label_values, tag
+from reporting.style import FAINT, INK, handle, label_values, tag
+from reporting.task_view import view_of
 
 
 def superficial_lengths(members: Sequence[Member]) -> list[int]:
@@ -22,7 +21,7 @@ def superficial_lengths(members: Sequence[Member]) -> list[int]:
 def _text_task(members: Sequence[Member]) -> str:
     """Return the first comparable task of text on the page; empty if there is none."""
     names = tasks(members, "likelihood")
-    return next((name for name in names if evals.parse(name).compared), "")
+    return next((name for name in names if view_of(name).compared), "")
 
 
 def _select(members: Sequence[Member], length: int) -> list[Member]:

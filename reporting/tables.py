@@ -14,6 +14,7 @@ from experiment.config import TRAINED, ExperimentConfig
 from experiment.run import RunDirectory
 from reporting.labels import describe_seeds
 from reporting.measurements import Measurement, drop_diverged, measurements
+from reporting.page import NONE
 
 _CORNER = "trained as \\\nevaluated with"
 
@@ -128,6 +129,14 @@ def likelihood_cells(measured: Measurement) -> dict[str, str]:
         cells[head] = format(value, form)
     columns = measured.task_columns.items()
     return cells | {name.replace("_", " "): f"{value:.4g}" for name, value in columns}
+
+
+def format_share(rows: Rows | None, column: str = "first_token_correct") -> str:
+    """Return the percentage of a column, with its 95% interval over documents."""
+    if rows is None:
+        return NONE
+    mean, error, _ = summaries.share(rows, column=column)
+    return f"{100 * mean:.1f} ± {196 * error:.1f}"
 
 
 def above_best(results: Sequence[Measurement]) -> list[dict[str, str]]:

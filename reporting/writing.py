@@ -3,22 +3,33 @@
 import importlib.metadata
 import platform
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-import matplotlib
+from matplotlib.figure import Figure
 
 from experiment.items import data_state
 from experiment.run import find_runs
-from reporting import commands, overview, results
+from reporting import (
+    commands,
+    curves,
+    heat_maps,
+    inside,
+    over_seeds,
+    overview,
+    page,
+    page_tables,
+    predictors,
+    results,
+    superficial,
+)
 from reporting import members as members_lib
 from reporting.effective_context import draw_effective_context
-from reporting.looks import STYLE
-from reporting.members import Member
-from reporting.page import Commands, Folded, Section, format_captions, render
-from reporting.pictures import Drawing, save
-from reporting.sections import make_sections
-from utils.files import check_writable
+from reporting.labels import describe_seeds
+from reporting.members import Member, describe_intervals, tasks
+from reporting.page import Commands, Drawing, Folded, Item, format_captions
+from reporting.paths import check_page
+from reporting.task_view import all_views
 from utils.paths import as_path
 
 
@@ -31,44 +42,39 @@ def write(dirs: Sequence[Path], out: Path, command: str) -> list[str]:
     Raises:
       ValueError: if a directory is neither a run nor a sweep, or its results are damaged.
     """
-    dirs, out = [as_path(path) for path in dirs], as_path(out)
-    runs = find_runs(dirs)
-    if out.is_dir():
-        raise ValueError(f"--out {out} is a folder; write --out {out / 'report.html'}")
-    check_writable(out.parent, "put the page elsewhere: --out FILE.html")
+    dirs, out = [as_path(path) for path in dirs], check_page(as_path(out))
     notices: list[str] = []
-    members = members_lib.read(runs, notices.append)
-    matplotlib.use("Agg")  # needs no display
-    out.parent.mkdir(parents=True, exist_ok=True)
-    with matplotlib.rc_context(STYLE):
-        lead = save(_lead(members), out, members)
-        measured = make_sections(members, out)
+    members = members_lib.read(find_runs(dirs), notices.append)
     opening, findings = overview.findings(members)
-    suggested = commands.suggest(members, dirs)
-    more = Folded(summary=f"{len(suggested)} commands", part=Commands(lines=suggested))
-    repeat = "\n".join(commands.repeat(dirs, command))
-    page = render(
+    page.write(
+        out,
+        _items(members, dirs, command),
+        looks=[member.look for member in members],
         names=sorted({member.config.name for member in members}),
         facts=overview.facts(members),
         questions=list(dict.fromkeys(member.config.question for member in members)),
         opening=opening,
         findings=findings,
-        lead=lead,
         missing=Commands(lines=commands.list_missing(members, dirs)),
-        sections=[
-            Section(title="Numbers", parts=[overview.numbers_table(members)]),
-            *measured,
-            *([Section(title="Further measurements", parts=[more])] if suggested else []),
-            Section(title="Differences between members", parts=overview.differences(members)),
-            Section(title="Commands to reproduce", parts=[Commands(lines=[("", repeat)])]),
-        ],
         provenance=[*provenance(members), *(f"{notice}." for notice in notices)],
-        looks=[member.look for member in members],
     )
-    options = {"encoding": "utf-8", "errors": "replace"}
-    out.with_name("results.csv").write_text(results.to_csv(members), **options)
-    out.write_text(page, **options)
+    csv = results.to_csv(members)
+    out.with_name("results.csv").write_text(csv, encoding="utf-8", errors="replace")
     return notices
+
+
+def _items(members: Sequence[Member], dirs: Sequence[Path], command: str) -> Iterator[Item]:
+    """Yield the parts of the page in order."""
+    yield "Effective context", "", _lead(members)
+    yield "Numbers", "", overview.numbers_table(members)
+    yield from measured_items(members)
+    if suggested := commands.suggest(members, dirs):
+        more = Folded(summary=f"{len(suggested)} commands", part=Commands(lines=suggested))
+        yield "Further measurements", "", more
+    for part in overview.differences(members):
+        yield "Differences between members", "", part
+    lines = [("", "\n".join(commands.repeat(dirs, command)))]
+    yield "Commands to reproduce", "", Commands(lines=lines)
 
 
 def _lead(members: Sequence[Member]) -> Drawing:
@@ -84,6 +90,95 @@ def _lead(members: Sequence[Member]) -> Drawing:
         several=parts["several"] if len({m.trained_length for m in members}) > 1 else "",
     )
     return Drawing("effective_context", draw_effective_context(members), captions)
+
+
+def _drawing(name: str, figure: Figure, captions: str, /, **values: object) -> Drawing:
+    """Return a drawing with the captions of this name in captions.toml."""
+    return Drawing(name, figure, format_captions(captions, **values))
+
+
+def measured_items(members: Sequence[Member]) -> Iterator[Item]:
+    """Yield the parts about measurements and training; parts without results are left out."""
+    for task, table in page_tables.rules(members).items():
+        yield "Effective context by other definitions", task, table
+    yield from _over_seeds(members)
+    yield from _predictions(members)
+    if probed := inside.probed(members):
+        title, captions = "Empirical B(m) of each head", inside.zeros_captions(probed)
+        yield title, "", Drawing("inside", inside.draw_zeros(probed), captions)
+        yield title, "", inside.zeros_table(probed)
+    if curves.accuracy_panels(members):
+        figure, name = curves.draw_accuracy_by_distance(members), "accuracy_by_distance"
+        yield "Accuracy by distance", "", _drawing(name, figure, name, trials=curves.MIN_TRIALS)
+    over = describe_intervals(members)
+    for task in curves.by_length_tasks(members):
+        figure = curves.draw_by_length(members, task)
+        part = _drawing(f"length {task}", figure, "length", name=task, over=over)
+        yield "By context length", task, part
+    yield from _heat_maps(members)
+    if table := page_tables.scores(members):
+        yield "Whole-context tasks", "", table
+    for task, table in page_tables.texts(members).items():
+        yield "Likelihood of text", task, table
+    if superficial.superficial_lengths(members):
+        figure = superficial.draw_superficial(members)
+        yield "Perplexity and context", "", _drawing("superficial", figure, "superficial")
+    for plot, panels in curves.task_plots(members):
+        captions = {"alternative": plot.alternative, "caption": plot.caption}
+        yield plot.section, "", Drawing(plot.name, curves.draw(members, plot, panels), captions)
+    for view in all_views().values():
+        yield from view.tables(members)
+    if any(member.losses for member in members):
+        yield "Training loss", "", _drawing("loss", curves.draw_loss(members), "loss")
+
+
+def _over_seeds(members: Sequence[Member]) -> Iterator[Item]:
+    """Yield a figure for each field in which members differ, if members have several seeds."""
+    if not over_seeds.list_measures(members):
+        return
+    title = "Over seeds"
+    seeds = describe_seeds([run.config for member in members for run in member.runs])
+    figures = over_seeds.draw_seeds(members)
+    for axis, figure in figures.items():
+        values = {"seeds": seeds, "axis": axis or "the only setting"}
+        part = _drawing(f"over_seeds {axis}", figure, "over_seeds", **values)
+        yield title, axis if len(figures) > 1 else "", part
+    yield title, "", over_seeds.seeds_table(members)
+
+
+def _predictions(members: Sequence[Member]) -> Iterator[Item]:
+    """Yield effective context against its possible bounds."""
+    over = describe_intervals(members)
+    for task in tasks(members)[:1]:
+        if predictors.group_trained_lengths(members, task):
+            title, figure = "Trained length", predictors.draw_trained_lengths(members, task)
+            yield title, "", _drawing("trained_length", figure, "trained_length", over=over)
+            yield title, "", page_tables.trained_lengths(members, task)
+    comparisons = predictors.compare(members)
+    several = len({comparison.trained_length for comparison in comparisons}) > 1
+    for comparison in comparisons:
+        length = f", trained on {comparison.trained_length:,}" if several else ""
+        name, figure = f"{comparison.task}{length}", predictors.draw_predictors(comparison)
+        values = {"name": name, "reading": predictors.describe(comparison), "over": over}
+        part = _drawing(f"predictors {name}", figure, "predictors", **values)
+        yield "Predictions from the frequencies", name, part
+
+
+def _heat_maps(members: Sequence[Member]) -> Iterator[Item]:
+    by_depth = heat_maps.depth_tasks(members)
+    for task in [*by_depth, *heat_maps.distance_tasks(members)]:
+        captions = "places" if task in by_depth else "distances"
+        figure = heat_maps.draw_lengths(members, task)
+        part = _drawing(f"heat_map {task}", figure, captions, name=task)
+        yield "By context length and depth or distance", task, part
+    over = describe_intervals(members)
+    for task, length in heat_maps.matrix_keys(members):
+        name, figure = f"{task} at {length:,}", heat_maps.draw_matrix(members, task, length)
+        cells = heat_maps.describe_matrix(members, task, length)
+        part = _drawing(
+            f"matrix {task} {length}", figure, "matrix", name=name, cells=cells, over=over
+        )
+        yield "Trained with, evaluated with", name, part
 
 
 def provenance(members: Sequence[Member]) -> list[str]:

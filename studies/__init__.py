@@ -5,6 +5,9 @@ folder also holds the measured rows, `rows/`, and the forecasts, `forecasts.json
 a study too, by its path. `python -m studies run NAME` runs what is missing.
 """
 
+import utils.environment  # noqa: F401 - first: it checks that packages are installed
+
+# isort: split
 import importlib
 import importlib.util
 import pkgutil

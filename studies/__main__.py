@@ -4,6 +4,7 @@
     python -m studies run capability --only C1,C2 --seeds 0,1,2
     python -m studies status capability
     python -m studies report capability
+    python -m studies compare capability
     python -m studies run capability --part 3
 
 `run` uses a process for each CPU core. Stop it and start it again at any time: finished rows are in
@@ -21,6 +22,7 @@ _COMMANDS = {
     "run": "run what is missing",
     "status": "print what is done and what is missing",
     "forecast": "compute the forecasts that `run` needs",
+    "compare": "compare the minimal head's forecasts with the rows of the same budgets",
     "report": "draw the rows, and mark every forecast and claim",
     "parts": "list what machines can run independently, one part a line, counted from 0",
 }
@@ -37,7 +39,9 @@ def make_parser() -> Parser:
         command.add_argument("--seeds", default="0", metavar="N,N", help="default 0")
         command.add_argument("--workdir", metavar="DIR", help="default runs/studies/STUDY")
         command.add_argument("--rows", metavar="DIR", help="default studies/STUDY/rows")
-        command.add_argument("--cores", type=int, metavar="N", help="for `run`; default: all")
+        command.add_argument(
+            "--cores", type=int, metavar="N", help="for `run` and `forecast`; default: all"
+        )
         command.add_argument("--part", type=int, metavar="N", help="for `run`: only this part")
         command.add_argument("--apart", action="store_true", help="one run per part, for CPUs")
         command.add_argument("--out", metavar="PAGE", help="default WORKDIR/report/report.html")
@@ -49,7 +53,7 @@ def main() -> int:
     parser = make_parser()
     arguments = parser.parse_args()
     # Late imports: --help needs no JAX.
-    from studies import forecasts, load_cards, report, schedule
+    from studies import forecasts, load_cards, recall, report, rows, schedule
     from studies.jobs import Progress, list_items, make_job, parse_seeds
 
     try:
@@ -57,6 +61,7 @@ def main() -> int:
         workdir = as_path(arguments.workdir) if arguments.workdir else None
         rows_folder = as_path(arguments.rows) if arguments.rows else None
         job = make_job(arguments.study, only, parse_seeds(arguments.seeds), workdir, rows_folder)
+        cards = [load_cards(job.study)[name] for name in job.cards]
         if arguments.command == "run":
             if arguments.part is None:
                 is_done = schedule.run(job, num_workers=arguments.cores)
@@ -69,9 +74,14 @@ def main() -> int:
             schedule.check(job)
             print(*list_items(job, apart=arguments.apart), sep="\n")
         elif arguments.command == "forecast":
-            cards = load_cards(job.study)
-            for line in forecasts.write(job.study, [cards[name] for name in job.cards]):
+            for line in forecasts.write(job.study, cards):
                 print(line)
+            for line in recall.write(job.study, cards, arguments.cores):
+                print(line, flush=True)
+        elif arguments.command == "compare":
+            all_rows = rows.read_all(job.rows)
+            stored = recall.read(job.study), forecasts.read(job.study)
+            print(*recall.report(recall.compare(cards, all_rows, *stored)), sep="\n")
         else:
             out = as_path(arguments.out or job.workdir / "report" / "report.html")
             report.write(job, out)

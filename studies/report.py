@@ -3,17 +3,17 @@
 import ast
 import collections
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
-import matplotlib
 import numpy as np
 
 from evals.estimate.effective_context import Estimate
-from reporting.looks import STYLE
-from reporting.page import NONE, Commands, Section, Table, format_captions, render
-from reporting.pictures import Drawing, save
-from studies import figures, folder, forecasts, load_cards, rows
+from reporting import page
+from reporting.page import NONE, Commands, Drawing, Item, Table, format_captions
+from reporting.paths import check_page
+from studies import figures, folder, forecasts, load_cards, recall, rows
 from studies.jobs import Job
 from studies.results import CardResults
 from studies.verdicts import FAILED, HELD, LABELS, Verdict, judge_claim, judge_forecast
@@ -30,35 +30,23 @@ def write(job: Job, out: Path) -> None:
     Raises:
       ValueError: if a row is damaged.
     """
-    if out.is_dir():
-        raise ValueError(f"--out {out} is a folder; write --out {out / 'report.html'}")
+    check_page(out)
     cards_by_name, all_rows = load_cards(job.study), rows.read_all(job.rows)
-    stored_forecasts = forecasts.read(job.study)
+    stored_forecasts, recalls = forecasts.read(job.study), recall.read(job.study)
     cards = [CardResults(cards_by_name[name], all_rows, stored_forecasts) for name in job.cards]
-    matplotlib.use("Agg")  # a page needs no display
-    out.parent.mkdir(parents=True, exist_ok=True)
-    with matplotlib.rc_context(STYLE):
-        figure = figures.draw_forecasts(cards)
-        captions = format_captions("study_forecasts")
-        lead = save(Drawing("forecasts", figure, captions), out, ())
-        sections = [_card_section(card, out) for card in cards]
     missing = [card.card.name for card in cards if not card.rows]
     command = f"python -m studies run {job.study} --only {','.join(missing)}"
-    overview = Section(title="All cards", parts=[_card_table(cards), *_rival_tables(cards)])
     forecast_labels, claim_labels = map(_count_labels, _verdicts(cards))
-    page = render(
+    page.write(
+        out,
+        _items(cards, recalls),
         names=[job.study],
         facts=_facts(cards),
         questions=[_question(folder(job.study))],
         opening=f"Forecasts: {forecast_labels}. Claims: {claim_labels}.",
-        findings=[],
-        lead=lead,
         missing=Commands(lines=[("Cards without any rows:", command)] if missing else []),
-        sections=[overview, *sections],
         provenance=_provenance(cards),
-        looks=[],
     )
-    out.write_text(page, encoding="utf-8")
 
 
 def _question(study: Path) -> str:
@@ -68,20 +56,25 @@ def _question(study: Path) -> str:
     return docstring.splitlines()[0] if docstring else study.name
 
 
-def _card_section(card: CardResults, out: Path) -> Section:
-    parts = []
-    if card.trials:
-        captions = format_captions("study_curves", card=card.card.name)
-        drawing = Drawing(f"curves {card.card.name}", figures.draw_curves(card), captions)
-        parts.append(save(drawing, out, ()))
-    parts.append(_member_table(card))
-    claims = [(None, (claim.text, str(judge_claim(card, claim)))) for claim in card.card.claims]
-    if claims:
-        parts.append(Table(heads=("claim", "verdict"), lines=claims, wraps=True))
-    if card.card.refuted_if:
-        lines = [(None, ("refuted if", card.card.refuted_if))]
-        parts.append(Table(heads=(), lines=lines, wraps=True))
-    return Section(title=f"{card.card.name}: {card.card.question}", parts=parts)
+def _items(cards: Sequence[CardResults], recalls: Mapping[str, Any]) -> Iterator[Item]:
+    """Yield the parts of the page; `recalls` has the minimal head's curves by card."""
+    captions = format_captions("study_forecasts")
+    yield "", "", Drawing("forecasts", figures.draw_forecasts(cards), captions)
+    for table in [_card_table(cards), *_rival_tables(cards)]:
+        yield "All cards", "", table
+    for card in cards:
+        title = f"{card.card.name}: {card.card.question}"
+        if card.trials:
+            captions = format_captions("study_curves", card=card.card.name)
+            figure = figures.draw_curves(card, recalls.get(card.card.name, {}))
+            yield title, "", Drawing(f"curves {card.card.name}", figure, captions)
+        yield title, "", _member_table(card)
+        claims = [(None, (claim.text, str(judge_claim(card, claim)))) for claim in card.card.claims]
+        if claims:
+            yield title, "", Table(heads=("claim", "verdict"), lines=claims, wraps=True)
+        if card.card.refuted_if:
+            lines = [(None, ("refuted if", card.card.refuted_if))]
+            yield title, "", Table(heads=(), lines=lines, wraps=True)
 
 
 def _member_table(card: CardResults) -> Table:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from evals.estimate.effective_context import Estimate, Seed, estimate_trials
-from evals.estimate.trials import COUNTS, Trials
+from evals.estimate.trials import Trials
 from studies.card import Card, SeedResult
 from studies.forecasts import Forecasts
 from studies.rows import Answers, Row
@@ -48,7 +48,7 @@ class CardResults:
         self.estimates: dict[Key, Estimate] = {}
         for key, answers in self._answers().items():
             first = next(iter(answers.values()))
-            self.trials[key] = _make_trials(answers)
+            self.trials[key] = make_trials(answers)
             # Only the first length matters here, that of the evaluation.
             self.estimates[key] = estimate_trials(
                 self.trials[key], task=first.task, lengths=(first.length, first.length)
@@ -129,14 +129,14 @@ class CardResults:
         return max(self.estimates[key].shortest, 1) if is_blind else seed.l50
 
 
-def _make_trials(answers: dict[int, Answers]) -> Trials:
-    """Join the counts of all seeds."""
+def make_trials(answers: dict[int, Answers]) -> Trials:
+    """Join the counts of all seeds, by seed."""
     counts = {seed: item.counts for seed, item in answers.items() if item.counts is not None}
     columns = [item.columns(seed) for seed, item in counts.items()]
     shortest = min(item.shortest for item in counts.values())
     longest = max(item.longest for item in counts.values())
-    return Trials.of_counts(
-        {name: np.concatenate([column[name] for column in columns]) for name in COUNTS},
+    return Trials.from_counts(
+        {name: np.concatenate([column[name] for column in columns]) for name in columns[0]},
         distances=(shortest, longest),
         chance=next(iter(counts.values())).chance,
     )

@@ -49,18 +49,18 @@ class Counts(NamedTuple):
     @classmethod
     def from_rows(cls, rows: Rows) -> "Counts":
         """Count the result rows of one seed, task and length."""
-        trials = Trials.of(rows)
+        trials = Trials.from_rows(rows)
         return cls(
             chance=trials.chance,
             shortest=int(rows["distance"].min()),
             longest=int(rows["distance"].max()),
             fine=fine_bin_number(trials.low),
-            asked=trials.asked[0].astype(int),
+            asked=trials.questions[0].astype(int),
             right=trials.right[0].astype(int),
         )
 
     def columns(self, seed: int) -> dict[str, np.ndarray]:
-        """Return the columns that `evals.estimate.trials.Trials.of_counts` reads.
+        """Return the columns that `evals.estimate.trials.Trials.from_counts` reads.
 
         Columns of several seeds can be concatenated.
         """
@@ -69,7 +69,7 @@ class Counts(NamedTuple):
             "seed": np.full(len(document), seed),
             "document": document,
             "bin": self.fine[column],
-            "asked": self.asked[document, column],
+            "questions": self.asked[document, column],
             "right": self.right[document, column],
         }
 

@@ -15,7 +15,6 @@ import itertools
 import math
 import platform
 import re
-import subprocess
 import tempfile
 import time
 from collections.abc import Sequence
@@ -43,6 +42,7 @@ from studies.jobs import Progress, Run, WorkItem
 from studies.rows import Answers, Counts, Row
 from training import loop
 from training.plan import make_plan
+from utils.git import current_commit
 from utils.paths import copy, in_bucket, move, remove
 
 # Compiled programs stay in memory for this many budgets, about 20 MB each.
@@ -225,9 +225,7 @@ def _measure(run: Run, directory: RunDirectory) -> list[tuple[Answers, Rows]]:
         options = runner.Options(
             tasks=measurement.tasks or None, lengths=measurement.lengths or None
         )
-        group = runner.Group([loaded], options, lambda text: None)
-        for questions in group.questions:
-            (task_rows,) = group.ask(questions, lambda documents: None)
+        for questions, (task_rows,) in runner.ask([loaded], options):
             is_retrieval = questions.task.kind == "retrieval"
             answers = Answers(
                 measurement=measurement.name,
@@ -271,23 +269,9 @@ def _make_row(run: Run, level: int, directory: RunDirectory, earlier: Sequence[R
 def _provenance() -> dict[str, Any]:
     """Versions of the code and the machine."""
     return {
-        "commit": _commit(),
+        "commit": current_commit(),
         "estimator": effective_context.ESTIMATOR,
         "jax": jax.__version__,
         "python": platform.python_version(),
         "device": jax.devices()[0].device_kind,
     }
-
-
-@functools.cache
-def _commit() -> str | None:
-    """Commit of the running code, with a + if Python files differ from it; None outside of git."""
-
-    def git(*arguments: str) -> str:
-        root = Path(__file__).parent
-        done = subprocess.run(["git", *arguments], cwd=root, capture_output=True, text=True)
-        return done.stdout.strip() if done.returncode == 0 else ""
-
-    changed = git("status", "--porcelain", "--untracked-files=no", "--", "*.py")
-    commit = git("rev-parse", "--short=12", "HEAD")
-    return commit + "+" * bool(changed) if commit else None

@@ -19,11 +19,9 @@ TIMING = {"seconds", "tokens_per_second", "mfu"}
 
 
 def train(code: Path, config: str, workdir: Path, prepared: Path) -> None:
-    """Trains `config` on the first version of documents with the code in the folder `code`."""
+    """Train `config` with the code in the folder `code`."""
     command = [sys.executable, "train.py", config, "--workdir", str(workdir)]
     command += [f"data.prepared_root={prepared}"]
-    if "documents: " in (code / "data/config.py").read_text():  # before, there was one version
-        command += ["data.documents=1"]
     subprocess.run(command, cwd=code, check=True, stderr=subprocess.PIPE)
 
 

@@ -126,7 +126,7 @@ def test_a_dynamic_row_is_stretched_by_its_own_length_alone(sweep, dynamic, stat
         )
         for number, length in enumerate(lengths)
     ]
-    network = runner.network(member.config.model)
+    network = runner.static_config(member.config.model)
     together = score_lib.score(network, [candidate], documents, 64)
     for index, (length, document) in enumerate(zip(lengths, documents, strict=True)):
         _, alone = candidate_of(texts[length])

@@ -11,16 +11,11 @@ import pytest
 from matplotlib.colors import to_rgb
 
 import report
-from experiment.run import find_runs
-from model import rotary
 from model.config import MlaConfig
-from reporting import looks as looks_lib
-from reporting import members as members_lib
-from reporting.curves import format_count
+from reporting import style as looks_lib
 from reporting.effective_context import draw_effective_context
 from reporting.paths import page_of
-from tests.reporting.helpers import LENGTH, answers, experiment, make_run, make_sweep
-from theory.predictions import predict
+from tests.reporting.helpers import LENGTH, answers, experiment, make_run, make_sweep, read
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -63,7 +58,7 @@ def sweep(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def members(sweep):
-    return members_lib.read(find_runs([sweep]))
+    return read(sweep)
 
 
 @pytest.fixture(scope="module")
@@ -197,14 +192,14 @@ def test_figures_use_the_colors_of_light_and_dark_pages(page, members):
     assert not re.findall(f"{looks_lib.INK}|{looks_lib.FAINT}|#ffffff", body)
     used = set(re.findall(r"var\((--[\w-]+)\)", body))
     assert {"--ink", "--grid", "--member-0", "--member-3"} <= used
-    assert all(f"{name}:" in style and style.count(f"{name}:") == 2 for name in used)
+    assert all(style.count(f"{name}: light-dark(") == 1 for name in used)
 
     def luminance(color):
         parts = np.array(to_rgb(color))
         linear = np.where(parts > 0.04045, ((parts + 0.055) / 1.055) ** 2.4, parts / 12.92)
         return linear @ (0.2126, 0.7152, 0.0722)
 
-    (paper,) = re.findall(r"--paper: (#\w{6});", style)  # the other is #fff
+    (paper,) = re.findall(r"--paper: light-dark\(#fff, (#\w{6})\);", style)
     for look in [member.look for member in members[:4]]:
         assert (luminance(look.dark) + 0.05) / (luminance(paper) + 0.05) > 3  # WCAG 1.4.11
 
@@ -277,16 +272,6 @@ def test_what_is_drawn_where(members):
     labels = [label.get_text() for label in based.get_yticklabels()]
     assert labels[:3] == ["not learned", "4", "8"]
     assert marks["member-2", "o", 100.0] == based.get_yticks()[0] == 2
-
-
-def test_theory_between_bases_is_computed_not_interpolated(members):
-    """Bases 300 and 1000 have no members; B_m is first negative at 102 and 197."""
-    figure = draw_effective_context(members)
-    curve = next(line for line in figure.axes[0].get_lines() if len(line.get_xdata()) > 100)
-    bases, firsts = np.asarray(curve.get_xdata()), np.asarray(curve.get_ydata())
-    for base, first in ((10, 5), (30, 17), (100, 46), (300, 102), (1000, 197)):
-        near = np.abs(np.log(bases / base)).argsort()[:2]
-        assert firsts[near].min() <= first <= firsts[near].max() * 1.05
 
 
 def test_the_stable_base_is_a_line(members):
@@ -435,7 +420,7 @@ def test_seeds_of_a_setting_are_one_member(tmp_path):
         base, seed = re.findall(r"\d+", name)
         config = experiment(f"rope(base={base})", seed=int(seed))
         make_run(sweep / name, config, answers(config, 20))
-    members = members_lib.read(find_runs([sweep]))
+    members = read(sweep)
     assert [(m.label, len(m.runs)) for m in members] == [("base=10", 2), ("base=30", 1)]
     assert members[0].estimates["kv"].num_seeds == 2
     assert len(members[0].losses) == 2
@@ -446,34 +431,15 @@ def test_only_the_last_checkpoint_under_the_trained_variant_counts(tmp_path):
     config = experiment("rope(base=10)")
     rows = answers(config, 1000, variant="nope") + answers(config, 1000, step=5)
     make_run(tmp_path, config, rows + answers(config, 20))
-    (member,) = members_lib.read(find_runs([tmp_path]))
+    (member,) = read(tmp_path)
     assert 19 <= member.estimates["kv"].l50 <= 20
-
-
-def test_members_of_two_sweeps_are_labelled_by_differences(tmp_path):
-    for name, fraction in (("half", 0.5), ("full", 1.0)):
-        config = experiment(f"rope(base=10,rotary_fraction={fraction})")
-        make_run(make_sweep(tmp_path / name, ["base=10"]) / "base=10", config)
-    members = members_lib.read(find_runs([tmp_path / "half", tmp_path / "full"]))
-    # Half of the pairs are not rotated: B_m cannot be negative.
-    bounds = {member.label: member.theory.first_violation for member in members}
-    assert bounds == {"base=10,rotary_fraction=0.5": None, "base=10": 5}
-
-
-def test_theory_of_different_layers_is_the_maximum():
-    ten = rotary.parse("rope(base=10)").inv_freq(64)
-    hundred = rotary.parse("rope(base=100)").inv_freq(64)
-    both = predict(np.stack([ten, hundred, ten])[:, None])
-    assert both.first_violation == 46
-    assert both.full_period == pytest.approx(544, abs=0.5)
-    assert predict(np.stack([ten, np.zeros(32)])[:, None]).first_violation is None
 
 
 def test_long_losses_are_averaged_in_blocks(tmp_path):
     run = make_run(tmp_path, experiment("rope(base=10)"))
     rows = [{"step": i, "tokens": i, "loss": float(i % 2)} for i in range(1500)]
     run.metrics_path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    (member,) = members_lib.read(find_runs([tmp_path]))
+    (member,) = read(tmp_path)
     ((tokens, loss),) = member.losses
     assert len(tokens) == 150
     assert tokens[0] == 4.5 and tokens[-1] == 1494.5
@@ -533,16 +499,6 @@ def test_errors_exit_2_with_one_line(tmp_path, capsys):
         error = capsys.readouterr().err
         assert error.startswith("report.py: error: ") and error.count("\n") == 1
         assert reason in error
-
-
-def test_token_counts_have_unit_suffixes():
-    assert [format_count(n) for n in (0, 500, 1500, 2_500_000, 3e9)] == [
-        "0",
-        "500",
-        "1.5k",
-        "2.5M",
-        "3B",
-    ]
 
 
 def test_a_setting_that_one_member_lacks_leaves_its_cell_empty(tmp_path):

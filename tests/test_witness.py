@@ -19,14 +19,14 @@ DIGESTS = {
     (
         "sweep/rotary=rope(base=100)",
         12,
-    ): "7d137fc54fa0485adfc72d8902338e4f50970fe2ca937666fdc779f51e4b6dbb",
+    ): "550ffe07cd18fd9aeb35f51ce401178fcb6af0e52c1e3d47f82af7a5cd0ce5a2",
     (
         "sweep/rotary=rope(base=30)+nope",
         12,
-    ): "341c5ca917cb72bea42ac9bb07faecb49bdbb30e1bdebc657f8d1cf40a45c0f0",
-    ("mla", 12): "784e4b48ad328743ee243569eba5b7f6ca9e23a1e3a9b0cd8fc46ff90af486ca",
-    ("stages", 6): "638db50291ef497021d3bafa27c45e07de023d1966dcdb641feb8b70d9133d8b",
-    ("stages", 10): "184a0d8511f97d32faafc285146e135491ab739bca7ce2a81f5e42666f106e80",
+    ): "1e26a2faa2931be0538ad04e5287bf461541bec102574cf6c73e0cc0bced5f9a",
+    ("mla", 12): "c1cc27e7823905c69934edf6785b536da2ad6f640e2888fe5a4762be986415fa",
+    ("stages", 6): "f911743ba74b7f17b3c086e93bc240518faa40ec42b216a7a1c3f0a48be259e1",
+    ("stages", 10): "7b4a698e5fcdf98693aedfde318e0f7ffe022c9a4fe985f83d52a4916ecb699b",
 }
 RUNS = sorted({run for run, _ in DIGESTS})
 

@@ -1,6 +1,10 @@
 """`python -m theory COMMAND ...`: bounds and capability of a base, variant, or run."""
 
+import utils.environment  # noqa: F401 - first: it checks that packages are installed
+
+# isort: split
 import argparse
+import dataclasses
 import json
 import math
 import re
@@ -8,6 +12,7 @@ import sys
 from collections.abc import Iterable, Sequence
 from contextlib import nullcontext
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from rich import box
@@ -227,6 +232,76 @@ def _format_capability(result: capability.Capability) -> str:
     return "\n".join([f"at least {result.value:.6g}, with these distances of each head", *lines])
 
 
+# --- forecast ------------------------------------------------------------------------------------
+
+
+def forecast_command(args: argparse.Namespace) -> tuple[dict, str]:
+    """Forecast the accuracy of key-value recall by distance, from a config alone.
+
+    The minimal head, heads that learn nothing but keys, trains on the distances and keys of the
+    task kv, with the config's frequencies, heads, optimizer and number of updates. Several values
+    of a field, or a config with members, are forecast one after another. Nothing is fitted; see
+    docs/theory.md.
+    """
+    # Late imports: the other commands need neither configs nor scipy.
+    from configs import find_config
+    from evals.estimate.bins import bin_number, bin_start
+    from experiment import overrides
+    from theory.forecast import forecast
+
+    if args.seeds < 1:
+        raise ValueError(f"--seeds must be at least 1, got {args.seeds}")
+    config, changes = find_config(args.config), list(map(overrides.typed, args.overrides))
+    if config.members or len(overrides.grid(changes)) > 1:
+        members = overrides.make_members(config, changes)
+        configs = {member.name: member.config for member in members}
+    else:
+        configs = {config.name: overrides.apply(config, changes)}
+    results, lines, notes = {}, [], {}
+    for name, member in configs.items():
+        recall = forecast(member, range(args.seeds))
+        estimate = recall.estimate
+        results[name] = _recall_facts(member, recall)
+        notes |= dict.fromkeys(recall.notes)
+        bins = {bin_number(item.low): f"{item.accuracy:.2f}" for item in estimate.bins}
+        lines.append((name, (str(estimate), estimate.mean_text, estimate.worst_text), bins))
+    numbers = sorted(set().union(*(bins for *_, bins in lines)))
+    starts = [str(bin_start(number)) for number in numbers]
+    text = "\n".join(
+        [
+            _format_table(
+                ["member", "L50 [95% CI]", "mean accuracy", "worst bin"],
+                [],
+                [[name, *texts] for name, texts, _ in lines],
+                title=f"Forecast by the minimal head, {args.seeds} simulated seeds",
+            ),
+            _format_table(
+                ["member"],
+                starts,
+                [[name, *(bins.get(i, "-") for i in numbers)] for name, _, bins in lines],
+                title="Accuracy from each distance in tokens to the next",
+            ),
+            *(f"note: {note}" for note in notes),
+        ]
+    )
+    return {"config": config.name, "num_seeds": args.seeds, "members": results}, text
+
+
+def _recall_facts(config: Any, recall: Any) -> dict:
+    """Return the forecast of one member as JSON values; null for what is not a number."""
+    estimate, numbers = recall.estimate, ("l50", "ci_low", "ci_high", "mean_accuracy")
+    numbers += ("mean_accuracy_low", "mean_accuracy_high", "ceiling")
+    facts = {"rotary": rotary.expression(config.model.rotary), "verdict": estimate.verdict}
+    facts |= {name: _finite(getattr(estimate, name)) for name in numbers}
+    bins = [dataclasses.asdict(item) for item in (estimate.worst, *estimate.bins)]
+    seeds = [
+        {"seed": seed.seed, "l50": _finite(seed.l50), "beyond": seed.beyond}
+        | {"mean_accuracy": seed.mean_accuracy, "worst_accuracy": seed.worst_accuracy}
+        for seed in estimate.seeds
+    ]
+    return facts | {"worst": bins[0], "bins": bins[1:], "seeds": seeds, "notes": recall.notes}
+
+
 # --- table, models, curve ------------------------------------------------------------------------
 
 
@@ -414,6 +489,13 @@ def _parser() -> argparse.ArgumentParser:
     option("--others", type=int, metavar="N", help=text)
     text = "also draw it against length, for 1, 2, 4, ... heads: FILE.png, .svg or .pdf"
     option("--out", type=Path, help=text)
+
+    command = add(forecast_command)
+    option = command.add_argument
+    option("config", metavar="CONFIG", help="a config's name, such as demo or small")
+    option("overrides", nargs="*", metavar="dotted.field=value", help="changes to the config")
+    text = "simulated seeds, between which the interval is (default: 3)"
+    option("--seeds", type=int, default=3, metavar="N", help=text)
 
     option = add(table_command, head).add_argument
     text = "default: 1k to 1M"

@@ -38,7 +38,6 @@ class Divergence:
                 if self.num_members > 1:
                     self._console.print(
                         f"{self._describe(index)} (frozen; the other members continue)",
-                        highlight=False,
                         soft_wrap=True,
                     )
 
@@ -48,7 +47,7 @@ class Divergence:
         return len(self._since) == self.num_members
 
     def __str__(self):
-        """The summary at the end of training; empty if no member diverged."""
+        """Return the summary at the end of training; empty if no member diverged."""
         if self.num_members == 1 or not self._since:
             return "".join(map(self._describe, self._since))
         since = (f"{self._runs[index].name} at step {step}" for index, step in self._since.items())

@@ -68,7 +68,7 @@ class StageLog:
 
     def announce(self, line: str) -> None:
         """Print a line above the progress bar."""
-        self._console.print(line, highlight=False)
+        self._console.print(line)
 
     def start_clock(self, step: int) -> None:
         """Start measuring rates at `step`, the first update after compilation."""

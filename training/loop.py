@@ -17,7 +17,7 @@ from rich.console import Console
 
 from data import pipeline
 from experiment import distributed
-from experiment.checkpoint import Checkpoints, DataState
+from experiment.checkpoint import DataState
 from experiment.mesh import host_rows, make_global_batch
 from experiment.metrics import MetricsLog
 from experiment.stages import Stage
@@ -37,7 +37,7 @@ from training.members import (
 )
 from training.plan import Plan, write_records
 from training.run_lock import lock_runs
-from training.step import State, compile_step, is_unsplit_cpu
+from training.step import compile_step, is_unsplit_cpu
 from training.trace import Trace
 from training.validation import EvaluateMembers, Validation
 
@@ -61,10 +61,26 @@ def train(plan: Plan, *, command: str = "", evaluate: EvaluateMembers | None = N
     """
     with lock_runs(plan) as check_lock:
         write_records(plan, command)
-        return _train(plan, command, evaluate, check_lock)
+        trainer = Trainer(plan, check_lock, evaluate)
+        advice = "Start all of them again: the run resumes from its last checkpoint."
+        with distributed.failing_together(advice), trainer.interrupts, jax.set_mesh(plan.mesh):
+            for stages, data in zip(plan.stages, plan.data, strict=True):
+                if trainer.step < stages[0].end and not trainer.is_stopped():
+                    train_stage(trainer, stages, data)
+            trainer.close()
+    if trainer.divergence.everywhere:
+        raise DivergedError(str(trainer.divergence))
+    if str(trainer.divergence):
+        trainer.print_line(str(trainer.divergence))
+    num_steps = plan.stages[-1][0].end
+    if trainer.step < num_steps:
+        trainer.console.print(
+            f"stopped by {trainer.interrupts.received} at step {trainer.step} of {num_steps}; "
+            f"saved. {distributed.how_to_go_on(command)}"
+        )
+    return trainer.step == num_steps
 
 
-@dataclasses.dataclass(kw_only=True)
 class Trainer:
     """The state of a training process.
 
@@ -84,84 +100,49 @@ class Trainer:
       step: number of updates done.
     """
 
-    plan: Plan
-    label: str
-    console: Console
-    check_lock: Callable[[], None]
-    evaluate: EvaluateMembers | None
-    checkpoints: list[Checkpoints]
-    logs: list[MetricsLog]
-    divergence: Divergence
-    interrupts: Interrupts
-    shardings: State
-    state: State
-    data_state: DataState
-    step: int
+    def __init__(
+        self, plan: Plan, check_lock: Callable[[], None], evaluate: EvaluateMembers | None
+    ):
+        """Restore or initialize the state."""
+        config, num_members = plan.configs[0], len(plan.runs)
+        self.plan, self.check_lock, self.evaluate = plan, check_lock, evaluate
+        is_primary = distributed.is_primary_host()
+        self.console = Console(stderr=True, quiet=not is_primary, highlight=False)
+        self.print_line = functools.partial(self.console.print, markup=False, soft_wrap=True)
+        members = f" x {num_members} members" if num_members > 1 else ""
+        per_member = " in each member" if num_members > 1 else ""
+        self.label = config.name + members
+        size = transformer.describe_size(config.model)
+        self.console.print(f"{config.name}: {size}{per_member}")
+
+        target = abstract_state(config, num_members, plan.mesh)
+        self.shardings = shardings_of(target)
+        restored = open_state(plan, target, self.print_line)
+        self.checkpoints, self.state, self.data_state, self.step = restored
+        num_steps = plan.stages[-1][0].end
+        if self.step:
+            text = f"resuming from step {self.step}"
+            if self.step == num_steps:
+                text = f"finished already, all {num_steps} steps"
+            self.console.print(f"{self.label}: {text}")
+        max_skipped = config.train.max_skipped
+        self.divergence = Divergence(plan.runs, max_skipped, num_steps, self.console)
+        self.divergence.update(self.step, np.atleast_1d(distributed.fetch(self.state.skipped)))
+        self.logs = [
+            MetricsLog(run, config, after_step=self.step, notice=self.print_line)
+            for run in (plan.runs if is_primary else ())
+        ]
+        self.interrupts = Interrupts()
 
     def is_stopped(self) -> bool:
         """Return whether a signal was received or all members have diverged."""
         return bool(self.interrupts.received) or self.divergence.everywhere
 
-
-def _train(
-    plan: Plan, command: str, evaluate: EvaluateMembers | None, check_lock: Callable[[], None]
-) -> bool:
-    config, num_members = plan.configs[0], len(plan.runs)
-    num_steps = plan.stages[-1][0].end
-    console = Console(stderr=True, quiet=not distributed.is_primary_host())
-    print_line = functools.partial(console.print, highlight=False, markup=False, soft_wrap=True)
-    label = config.name + (f" x {num_members} members" if num_members > 1 else "")
-    size = transformer.describe_size(config.model)
-    per_member = " in each member" if num_members > 1 else ""
-    console.print(f"{config.name}: {size}{per_member}", highlight=False)
-
-    # Restore or initialize.
-    target = abstract_state(config, num_members, plan.mesh)
-    checkpoints, state, data_state, step = open_state(plan, target, print_line)
-    if step:
-        finished = f"finished already, all {num_steps} steps"
-        console.print(f"{label}: {finished if step == num_steps else f'resuming from step {step}'}")
-    divergence = Divergence(plan.runs, config.train.max_skipped, num_steps, console)
-    divergence.update(step, np.atleast_1d(distributed.fetch(state.skipped)))
-    logs = []
-    if distributed.is_primary_host():
-        logs = [MetricsLog(run, config, after_step=step, notice=print_line) for run in plan.runs]
-
-    advice = "Start all of them again: the run resumes from its last checkpoint."
-    with distributed.failing_together(advice), Interrupts() as interrupts, jax.set_mesh(plan.mesh):
-        trainer = Trainer(
-            plan=plan,
-            label=label,
-            console=console,
-            check_lock=check_lock,
-            evaluate=evaluate,
-            checkpoints=checkpoints,
-            logs=logs,
-            divergence=divergence,
-            interrupts=interrupts,
-            shardings=shardings_of(target),
-            state=state,
-            data_state=data_state,
-            step=step,
-        )
-        del state  # the first update donates it
-        for stages, data in zip(plan.stages, plan.data, strict=True):
-            if trainer.step < stages[0].end and not trainer.is_stopped():
-                train_stage(trainer, stages, data)
-        for resource in (*checkpoints, *logs):
+    def close(self) -> None:
+        """Finish all saves, and remove checkpoints that the config does not keep."""
+        for resource in (*self.checkpoints, *self.logs):
             resource.close()
-        remove_old(plan, trainer.step)
-
-    if divergence.everywhere:
-        raise DivergedError(str(divergence))
-    if str(divergence):
-        print_line(str(divergence))
-    if trainer.step < num_steps:
-        console.print(
-            f"stopped by {interrupts.received} at step {trainer.step} of {num_steps}; saved. "
-            f"{distributed.how_to_go_on(command)}"
-        )
-    return trainer.step == num_steps
+        remove_old(self.plan, self.step)
 
 
 def train_stage(trainer: Trainer, stages: tuple[Stage, ...], data: pipeline.TrainingData) -> None:
@@ -179,11 +160,11 @@ def train_stage(trainer: Trainer, stages: tuple[Stage, ...], data: pipeline.Trai
         trainer.state = with_fresh_moments(trainer.state, config, num_members, trainer.shardings)
     member = member_arrays(stages)
     step_fn = compile_step(config, num_members, mesh, trainer.shardings)
-    name = trainer.label + (f", stage {stage.number}" if len(plan.stages) > 1 else "")
     validation = None
     if config.train.eval_every:
         validation = Validation(stages, data, mesh, trainer.shardings, trainer.evaluate)
     trace = Trace(plan.runs[0].path / "profile", config.train.profile_steps)
+    name = trainer.label + (f", stage {stage.number}" if len(plan.stages) > 1 else "")
     with StageLog(trainer.console, name, stage, trainer.logs, trainer.divergence) as log, trace:
         if not is_unsplit_cpu(mesh):
             rows = config.data.batch_size // config.train.accumulate
@@ -194,11 +175,8 @@ def train_stage(trainer: Trainer, stages: tuple[Stage, ...], data: pipeline.Trai
         first_step = saved_step = step = trainer.step
         while True:
             # Save when due, at the end of the stage, and before stopping.
-            stops = (
-                step == stage.end
-                or trainer.interrupts.stops_at(step)
-                or trainer.divergence.everywhere
-            )
+            stops = step == stage.end or trainer.interrupts.stops_at(step)
+            stops = stops or trainer.divergence.everywhere
             if step > saved_step and (stops or step % config.train.save_every == 0):
                 _save(trainer, stages, batches, log)
                 saved_step = step
@@ -221,11 +199,11 @@ def train_stage(trainer: Trainer, stages: tuple[Stage, ...], data: pipeline.Trai
             # Log the scalars of an earlier step while this one runs. The validation loss is queued
             # behind the step, and is fetched as late as its scalars.
             log.flush()
-            is_due = step % config.train.log_every == 0 or step == stage.end
-            if validation and (step % config.train.eval_every == 0 or step == stage.end):
-                is_due = True
+            is_end = step == stage.end
+            evaluates = validation and (is_end or step % config.train.eval_every == 0)
+            if validation and evaluates:
                 scalars |= validation(trainer.state.params, member)
-            if is_due:
+            if evaluates or is_end or step % config.train.log_every == 0:
                 log.put(step, scalars)
 
 

@@ -1,6 +1,5 @@
 """The plan of a run: everything is checked before anything is written or compiled."""
 
-import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple, cast
@@ -79,8 +78,8 @@ def make_plan(
     plan = plan._replace(start_step=distributed.broadcast_from_primary(plan.start_step))
     with distributed.refusing_together():
         if open_data is pipeline.open_data:  # all stages: the last one's mistake must not wait
-            for stage, *_ in plan.stages:
-                pipeline.check_data(plan.runs[0].with_own_tokenizer(stage.config.data))
+            for data in _stage_data(plan):
+                pipeline.check_data(data)
         tokenizers = _early_tokenizers(plan)  # preparing rows may take hours
     if _starts_from_parents(plan):
         plan = plan._replace(params=starting_params(plan.configs, plan.mesh))
@@ -111,9 +110,9 @@ def check_plan(
     config, num_members = plan.configs[0], len(runs)
     members = f", {num_members} members in one program" if num_members > 1 else ""
     num_steps, num_stages = plan.stages[-1][0].end, len(plan.stages)
-    at_step = (
-        f"step {plan.start_step} of {num_steps} is there" if plan.start_step else "no steps yet"
-    )
+    at_step = "no steps yet"
+    if plan.start_step:
+        at_step = f"step {plan.start_step} of {num_steps} is there"
     lines = [
         f"config: {config.name}, {describe_size(config.model)}{members}",
         f"stages: {num_stages}, {num_steps} steps in all",
@@ -128,8 +127,8 @@ def check_plan(
         lines += [f"start_from: {start} has parameters of these shapes" for start in starts]
     files = {path: tokenizer.vocab_size for path, tokenizer in tokenizers.values()}
     lines += [f"data.tokenizer: {path} has {size} ids" for path, size in files.items()]
-    for data in dict.fromkeys(stage.config.data for stage, *_ in plan.stages):
-        pipeline.check_data(plan.runs[0].with_own_tokenizer(data))
+    for data in dict.fromkeys(_stage_data(plan)):
+        pipeline.check_data(data)
         lines.append(f"data.source={data.source}: {pipeline.describe_source(data)}")
     return [*lines, "not checked: documents, free disk space, the memory of activations"]
 
@@ -142,10 +141,7 @@ def _check(
 ) -> Plan:
     overrides = overrides or [()] * len(runs)
     check_trackers(configs[0].train.tracking)
-    configs = [
-        run.pinned(config, run_overrides)
-        for run, config, run_overrides in zip(runs, configs, overrides, strict=True)
-    ]
+    configs = [run.pinned(config) for run, config in zip(runs, configs, strict=True)]
     for run, config in zip(runs, configs, strict=True):
         run.check_resumable(config)
     if distributed.is_primary_host():
@@ -161,22 +157,15 @@ def _check(
     if num_devices is None:
         _check_memory(shapes, len(configs))
     for stage, *other_stages in stages:
-        if any(other.config.data != stage.config.data for other in other_stages):
+        members = [other.config for other in (stage, *other_stages)]
+        if len({(member.data, member.model.architecture) for member in members}) > 1:
             raise ValueError(
-                f"stage {stage.number}: members that train together read the same rows, and these "
-                "differ in data; give data.seed, or train them apart"
-            )
-        if any(
-            other.config.model.architecture != stage.config.model.architecture
-            for other in other_stages
-        ):
-            raise ValueError(
-                f"stage {stage.number}: members that train together share one program, and these "
-                "differ in more of their models than rotary and window; train them apart"
+                f"stage {stage.number}: members that train together share their rows and one "
+                "program, and these differ in data, or in more of their models than rotary and "
+                "window; train them apart"
             )
         _make_mesh(stage.config, len(configs), num_devices)  # refuses one that does not fit
-        difference = shape_difference(abstract_params(stage.config.model), shapes)
-        if difference:
+        if difference := shape_difference(abstract_params(stage.config.model), shapes):
             raise ValueError(
                 f"stage {stage.number}: {difference} in stage 0; stages share one set of parameters"
             )
@@ -193,6 +182,11 @@ def _make_mesh(config: ExperimentConfig, num_members: int, num_devices: int | No
     return cast(Mesh, AbstractMesh(tuple(sizes.values()), tuple(sizes)))
 
 
+def _stage_data(plan: Plan) -> list[DataConfig]:
+    """Return the data config of each stage, with a tokenizer that exists."""
+    return [plan.runs[0].with_own_tokenizer(stage.config.data) for stage, *_ in plan.stages]
+
+
 def _starts_from_parents(plan: Plan) -> bool:
     return plan.start_step == 0 and bool(plan.configs[0].start_from)
 
@@ -203,9 +197,9 @@ def _early_tokenizers(plan: Plan) -> Tokenizers:
     for config in plan.configs if _starts_from_parents(plan) else ():
         parent, _ = find_matching_start(config)
         tokenizers[f"start_from={config.start_from}"] = parent.tokenizer_path, parent.tokenizer
-    for stage, *_ in plan.stages:
-        if path := plan.runs[0].with_own_tokenizer(stage.config.data).tokenizer:
-            tokenizers[f"stage {stage.number}"] = as_path(path), Tokenizer(path)
+    for number, data in enumerate(_stage_data(plan)):
+        if path := data.tokenizer:
+            tokenizers[f"stage {number}"] = as_path(path), Tokenizer(path)
     _check_tokenizers(tokenizers, plan.configs[0].model.vocab_size)
     return tokenizers
 
@@ -213,8 +207,8 @@ def _early_tokenizers(plan: Plan) -> Tokenizers:
 def _open_stages(plan: Plan, tokenizers: Tokenizers, open_data: OpenData) -> list[TrainingData]:
     """Open the data of each stage; raise ValueError if their tokenizers differ."""
     opened = []
-    for stage, *_ in plan.stages:
-        data = open_data(plan.runs[0].with_own_tokenizer(stage.config.data))
+    for (stage, *_), config in zip(plan.stages, _stage_data(plan), strict=True):
+        data = open_data(config)
         # Opening the rows checks their shapes.
         data.open_rows("train")
         if stage.config.train.eval_every:
@@ -276,24 +270,15 @@ def write_records(plan: Plan, command: str) -> None:
             if tokenizer_path:
                 _copy(tokenizer_path, run.path / tokenizer_path.name)
             # With several texts, none of them is the held-out text of the run.
-            if len(held_out := {data.held_out for data in plan.data}) == 1:
-                _copy(held_out.pop(), run.held_out_path)
+            held_out, *other_folders = {data.held_out for data in plan.data}
+            if held_out and not other_folders:
+                _copy(held_out, run.held_out_path)
     # All hosts write checkpoints into directories that only one of them creates.
     distributed.barrier("run directories are made")
 
 
-def _copy(source: Path | None, target: Path) -> None:
-    """Copy a file or a folder atomically, unless the target exists."""
-    if source is None:
-        return
-    if in_bucket(target):
-        # A bucket has no rename: the file that completes a store is copied last.
-        mark = target / "store.json" if source.is_dir() else target
-        if not mark.exists():
-            copy(source, target)
-        return
-    if target.exists():
-        return
-    part = target.with_name(target.name + ".part")
-    copy(source, part)
-    os.replace(part, target)
+def _copy(source: Path, target: Path) -> None:
+    """Copy a file or a store, unless it is there: the index of a store is copied last."""
+    last = target / "store.json" if source.is_dir() else target
+    if not last.exists():
+        copy(source, target)

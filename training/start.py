@@ -1,7 +1,6 @@
 """Parameters of the runs named by `start_from`, sharded like the training state."""
 
-import contextlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 
 import jax
 import jax.numpy as jnp
@@ -9,10 +8,9 @@ import numpy as np
 from jax.sharding import Mesh
 
 from experiment import checkpoint
-from experiment.checkpoint import restore_params, shape_difference
+from experiment.checkpoint import naming_intact_checkpoint, restore_params, shape_difference
 from experiment.config import ExperimentConfig, to_dict
 from experiment.distributed import refusing_together
-from experiment.items import DamagedCheckpointError, read_items, stored_dtypes
 from experiment.mesh import put
 from experiment.run import RunDirectory, find_start, flatten
 from model import sharding
@@ -64,32 +62,17 @@ def find_matching_start(config: ExperimentConfig) -> tuple[RunDirectory, int]:
 
 
 def _restore_sharded(run: RunDirectory, step: int, where: Params) -> Params:
-    with refusing_together(), _name_intact_checkpoint(run, step):
-        checkpoint.check_config(run, step)
-        dtypes = stored_dtypes(read_items(run, step)[0])
-
-        def part(path, leaf, sharding_):
-            name = jax.tree_util.keystr(path, simple=True, separator=".")
-            return jax.ShapeDtypeStruct(
-                leaf.shape, dtypes.get(name, leaf.dtype), sharding=sharding_
-            )
-
-        shapes = abstract_params(run.config.model)
-        target = jax.tree_util.tree_map_with_path(part, shapes, where)
+    with refusing_together(), naming_intact_checkpoint(run, step):
+        target = jax.tree.map(
+            lambda x, sharding_: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=sharding_),
+            checkpoint.stored_params(run, step),
+            where,
+        )
         restored = checkpoint.restore(run, step, params=target)
     # All processes verify together, so all of them must have read first.
-    with refusing_together(), _name_intact_checkpoint(run, step):
+    with refusing_together(), naming_intact_checkpoint(run, step):
         checkpoint.verify(run, step, restored)
     return _in_float32(restored.arrays.pop("params"), jnp.asarray)
-
-
-@contextlib.contextmanager
-def _name_intact_checkpoint(run: RunDirectory, step: int) -> Iterator[None]:
-    try:
-        yield
-    except DamagedCheckpointError:
-        restore_params(run, step)  # fails too, with a message that names an intact checkpoint
-        raise
 
 
 def _in_float32(params: Params, array: Callable) -> Params:

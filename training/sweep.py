@@ -1,4 +1,4 @@
-"""Sweeps: a grid of members, trained group by group.
+"""Members of a command, trained group by group: those of a sweep, or a single run.
 
 Members that differ only in arrays (rotary variant, window, learning rate, the run they start from),
 in every stage, train together in one compiled program, on identical batches and, for equal seeds,
@@ -18,7 +18,7 @@ from data.config import DataConfig
 from experiment import distributed
 from experiment.config import EvalConfig, ExperimentConfig, MeshConfig
 from experiment.inherit import describe
-from experiment.overrides import SweepMember, make_members
+from experiment.overrides import Job, SweepMember, sweep_job
 from experiment.records import SweepRecord, read_sweep
 from experiment.run import RunDirectory, is_operational
 from experiment.stages import split
@@ -28,7 +28,13 @@ from training.plan import check_plan, make_plan
 from training.programs import StaticConfig, static_config
 from training.validation import EvaluateMembers
 from utils.files import write_atomically
-from utils.paths import as_path
+
+# Returns the `evaluate` of `training.loop.train` for a config; raises ValueError for unknown tasks.
+MakeEvaluate = Callable[[ExperimentConfig], EvaluateMembers | None]
+
+
+def no_evaluation(config: ExperimentConfig) -> None:
+    """Evaluate no tasks during training."""
 
 
 class SharedStage(NamedTuple):
@@ -75,148 +81,22 @@ class Group(NamedTuple):
     members: list[SweepMember]
     runs: list[RunDirectory]
 
+    def plan(self, make: Callable, **options):
+        """Return `make_plan` or `check_plan` of the group."""
+        overrides = [member.overrides for member in self.members]
+        return make([m.config for m in self.members], self.runs, overrides=overrides, **options)
 
-def _make_groups(
-    config: ExperimentConfig, workdir: Path, overrides: Sequence[str], only: int | None
-) -> tuple[SweepRecord, list[Group]]:
-    """Return the record for sweep.json, and the groups; see `train_sweep`."""
-    members = make_members(config, overrides, workdir)
-    names = tuple(member.name for member in members)
-    record = SweepRecord(config=config.name, overrides=tuple(overrides), members=names)
-    _check_directory(workdir, record)
-    if only is not None and not 0 <= only < len(members):
-        raise ValueError(f"no member {only}: the sweep has members 0 to {len(members) - 1}")
-    runs = {member.name: RunDirectory(workdir / member.name) for member in members}
-    # A sweep that was started by an older version continues with its fields, including members
-    # that have not started yet.
-    for run in [run for run in runs.values() if run.is_started()][:1]:
-        members = [m._replace(config=run.kept(m.config, m.overrides)) for m in members]
+
+def _make_groups(job: Job) -> list[Group]:
+    if job.record:
+        _check_directory(job.workdir, job.record)
     groups: dict[tuple[SharedStage, ...], Group] = {}
-    for member in members if only is None else [members[only]]:
+    for member in job.members:
         shared = shared_part(member.config)
         group = groups.setdefault(shared, Group(shared, [], []))
         group.members.append(member)
-        group.runs.append(runs[member.name])
-    return record, list(groups.values())
-
-
-def _inherited(config: ExperimentConfig, groups: Sequence[Group]) -> list[str]:
-    """Return the lines of `experiment.inherit.describe`, each once with its members' names."""
-    members: dict[str, list[str]] = {}
-    for group in groups:
-        for member, run in zip(group.members, group.runs, strict=True):
-            for line in describe(config, member.config, run):
-                members.setdefault(line, []).append(member.name)
-    count = sum(len(group.members) for group in groups)
-    return [
-        line if len(names) == count else f"{', '.join(names)}: {line}"
-        for line, names in members.items()
-    ]
-
-
-def check_sweep(
-    config: ExperimentConfig,
-    workdir: Path,
-    overrides: Sequence[str],
-    *,
-    only: int | None = None,
-    num_devices: int | None = None,
-    make_evaluate: Callable[[ExperimentConfig], EvaluateMembers | None] = lambda config: None,
-) -> list[str]:
-    """Check a sweep as `training.plan.check_plan` checks a run, group by group; write nothing.
-
-    Args:
-      config, workdir, given, only, make_evaluate: as in `train_sweep`.
-      num_devices: as in `check_plan`.
-
-    Returns:
-      Lines that say what members inherit, and what was checked.
-
-    Raises:
-      ValueError: for anything the user has to mend.
-    """
-    _, groups = _make_groups(config, as_path(workdir), overrides, only)
-    lines = _inherited(config, groups)
-    for group in groups:
-        make_evaluate(group.members[0].config)
-        lines += check_plan(
-            [member.config for member in group.members],
-            group.runs,
-            overrides=[member.overrides for member in group.members],
-            num_devices=num_devices,
-        )
-    return lines
-
-
-def train_sweep(
-    config: ExperimentConfig,
-    workdir: Path,
-    overrides: Sequence[str],
-    *,
-    command: str = "",
-    only: int | None = None,
-    make_evaluate: Callable[[ExperimentConfig], EvaluateMembers | None] = lambda config: None,
-) -> bool:
-    """Train all members under `workdir`, or member number `only`; return whether all finished.
-
-    Args:
-      config: the config that the overrides change.
-      workdir: the directory of the sweep, which contains those of its members.
-      given: overrides, whose commas make the members.
-      command: as in `training.loop.train`.
-      make_evaluate: returns the `evaluate` of `train` for a config; rejects unknown tasks.
-      only: the one member to train, from 0; None: all of them.
-
-    Raises:
-      ValueError: for any error of the user, before compute is spent.
-      DivergedError: if all groups diverged.
-    """
-    with distributed.refusing_together():
-        workdir = as_path(workdir)
-        record, groups = _make_groups(config, workdir, overrides, only)
-        inherited = _inherited(config, groups)
-        # Check all data before the text of the first group is prepared.
-        for group in groups:
-            for stage in group.shared:
-                pipeline.check_data(group.runs[0].with_own_tokenizer(stage.data))
-    # Plan all groups before training the first: an error in the last must not appear hours later.
-    plans = [
-        make_plan(
-            [member.config for member in group.members],
-            group.runs,
-            overrides=[member.overrides for member in group.members],
-        )
-        for group in groups
-    ]
-    evaluators = [make_evaluate(plan.configs[0]) for plan in plans]
-    if distributed.is_primary_host():
-        workdir.mkdir(parents=True, exist_ok=True)
-        write_atomically(workdir / "sweep.json", record.to_json())
-
-    console = Console(stderr=True, quiet=not distributed.is_primary_host())
-    for line in inherited:
-        console.print(line, highlight=False, markup=False, soft_wrap=True)
-    if len(groups) > 1:
-        shapes = {tuple(stage.program for stage in group.shared) for group in groups}
-        seeds = {group.shared[0].data.seed for group in groups}
-        console.print(
-            f"{len(record.members)} members, {_plural(len(shapes), 'shape')}, "
-            f"{_plural(len(seeds), 'data seed')}: one program per shape, one after another"
-        )
-    num_diverged = 0
-    for plan, evaluate in zip(plans, evaluators, strict=True):
-        names, num_parts = ", ".join(run.name for run in plan.runs), plan.mesh.shape["sweep"]
-        spread = f" (over {num_parts} devices)" if num_parts > 1 else ""
-        console.print(f"training {names}{spread}", highlight=False)
-        try:
-            if not loop.train(plan, command=command, evaluate=evaluate):
-                return False
-        except DivergedError as error:
-            console.print(str(error), highlight=False, soft_wrap=True)
-            num_diverged += 1
-    if num_diverged == len(plans):
-        raise DivergedError(f"all members diverged: no member of {workdir} finished")
-    return True
+        group.runs.append(RunDirectory(job.workdir / member.name))
+    return list(groups.values())
 
 
 def _check_directory(workdir: Path, record: SweepRecord) -> None:
@@ -231,6 +111,106 @@ def _check_directory(workdir: Path, record: SweepRecord) -> None:
         raise ValueError(
             f"{workdir} holds a run; use another --workdir, or train.py to continue it"
         )
+
+
+def _inherited(job: Job, groups: Sequence[Group]) -> list[str]:
+    """Return the lines of `experiment.inherit.describe`, each once with its members' names."""
+    names: dict[str, list[str]] = {}
+    for group in groups:
+        for member, run in zip(group.members, group.runs, strict=True):
+            for line in describe(job.config, member.config, run):
+                names.setdefault(line, []).append(member.name)
+    return [
+        line if len(members) == len(job.members) else f"{', '.join(members)}: {line}"
+        for line, members in names.items()
+    ]
+
+
+def check_job(
+    job: Job, *, num_devices: int | None = None, make_evaluate: MakeEvaluate = no_evaluation
+) -> list[str]:
+    """Check a job as `training.plan.check_plan` checks a run, group by group; write nothing.
+
+    Args:
+      job, make_evaluate: as in `train_job`.
+      num_devices: as in `check_plan`.
+
+    Returns:
+      Lines that say what members inherit, and what was checked.
+
+    Raises:
+      ValueError: for any error of the user.
+    """
+    groups = _make_groups(job)
+    lines = _inherited(job, groups)
+    for group in groups:
+        make_evaluate(group.members[0].config)
+        lines += group.plan(check_plan, num_devices=num_devices)
+    return lines
+
+
+def train_job(job: Job, *, command: str = "", make_evaluate: MakeEvaluate = no_evaluation) -> bool:
+    """Train all members; return whether all finished.
+
+    Args:
+      job: what to train.
+      command: as in `training.loop.train`.
+      make_evaluate: returns the `evaluate` of `training.loop.train` for a config.
+
+    Raises:
+      ValueError: for any error of the user, before compute is spent.
+      DivergedError: if all groups diverged.
+    """
+    with distributed.refusing_together():
+        groups = _make_groups(job)
+        inherited = _inherited(job, groups)
+        evaluators = [make_evaluate(group.members[0].config) for group in groups]
+        # Check all data before the text of the first group is prepared.
+        for group in groups if len(groups) > 1 else ():
+            for stage in group.shared:
+                pipeline.check_data(group.runs[0].with_own_tokenizer(stage.data))
+    # Plan all groups before training the first: an error in the last must not appear hours later.
+    plans = [group.plan(make_plan) for group in groups]
+    if job.record and distributed.is_primary_host():
+        job.workdir.mkdir(parents=True, exist_ok=True)
+        write_atomically(job.workdir / "sweep.json", job.record.to_json())
+
+    console = Console(
+        stderr=True, quiet=not distributed.is_primary_host(), highlight=False, soft_wrap=True
+    )
+    for line in inherited:
+        console.print(line, markup=False)
+    if job.record and len(groups) > 1:
+        shapes = {tuple(stage.program for stage in group.shared) for group in groups}
+        seeds = {group.shared[0].data.seed for group in groups}
+        console.print(
+            f"{len(job.record.members)} members, {_plural(len(shapes), 'shape')}, "
+            f"{_plural(len(seeds), 'data seed')}: one program per shape, one after another"
+        )
+    num_diverged = 0
+    for plan, evaluate in zip(plans, evaluators, strict=True):
+        if job.record:
+            names, num_parts = ", ".join(run.name for run in plan.runs), plan.mesh.shape["sweep"]
+            spread = f" (over {num_parts} devices)" if num_parts > 1 else ""
+            console.print(f"training {names}{spread}")
+        try:
+            if not loop.train(plan, command=command, evaluate=evaluate):
+                return False
+        except DivergedError as error:
+            if job.record is None:
+                raise
+            console.print(str(error))
+            num_diverged += 1
+    if num_diverged == len(plans):
+        raise DivergedError(f"all members diverged: no member of {job.workdir} finished")
+    return True
+
+
+def train_sweep(
+    config: ExperimentConfig, workdir: Path, overrides: Sequence[str], *, only: int | None = None
+) -> bool:
+    """Train the sweep of `experiment.overrides.sweep_job` as `train_job` does."""
+    return train_job(sweep_job(config, workdir, overrides, only=only))
 
 
 def _plural(count: int, noun: str) -> str:

@@ -1,5 +1,5 @@
-"""HOW a setting is written: read from text, checked against its type, found by its file's name.
+"""Helpers that every folder may import: typed settings, plug-ins, paths, files, locks, messages.
 
-Only the standard library, but for `buckets`, which is imported where there is one: every other
-folder may import it, `data`'s worker processes included.
+They need only the standard library, except `progress` (rich) and `buckets` (gcsfs), which is
+imported for paths of a bucket only. Worker processes of `data` import them too.
 """

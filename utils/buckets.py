@@ -1,12 +1,10 @@
-"""Paths of a bucket, `gs://bucket/run`: what a `Path` of a disk can do, and how a bucket does it.
+"""Paths in a bucket, `gs://bucket/run`, with the methods of `Path`.
 
-Nothing but `utils.paths.as_path` makes them; whoever has one uses it as any `Path`. Objects are
-whole or not there, so one request stands where a disk needs a file beside and a rename. There are
-no folders to make, nothing is appended to and nothing is locked.
+`utils.paths.as_path` makes them. An object is complete or absent, so one request replaces the
+temporary file and rename of a disk. There are no folders, appends or locks.
 
-Requests that fail (429, 500, 502, 503, 504, a cut connection) are made again, for half a minute,
-by gcsfs; what fails after that is an `UnreachableError`. Arrays go through TensorStore and rows
-through array_record, which do so by themselves, for longer.
+gcsfs repeats failed requests (429, 500, 502, 503, 504, a cut connection) for half a minute; then
+`UnreachableError` is raised. TensorStore (arrays) and array_record (rows) repeat theirs for longer.
 """
 
 import contextlib
@@ -21,9 +19,9 @@ from etils.epath import backend, gpath
 from utils.errors import UnreachableError
 from utils.messages import one_line
 
-# A listing that is kept knows nothing of what TensorStore and other processes write.
+# A cached listing would miss objects that TensorStore and other processes write.
 fsspec.config.conf.setdefault("gcs", {})["use_listings_cache"] = False
-# What it gives up on it writes with its traceback, and raises: that is said once.
+# gcsfs logs the traceback of an error and raises it: one message is enough.
 logging.getLogger("gcsfs").setLevel(logging.CRITICAL)
 
 _MODULES = ("gcsfs", "aiohttp", "google", "requests", "fsspec")  # whose errors are the network's
@@ -31,101 +29,97 @@ _WORDS = ("UNAVAILABLE", "DEADLINE_EXCEEDED", "PERMISSION_DENIED", "UNAUTHENTICA
 
 
 def is_request(error: BaseException) -> bool:
-    """Return whether an error is that of a request, and says nothing about what was asked for."""
+    """Return whether a request failed, so that the content of the path is unknown."""
     if isinstance(error, FileNotFoundError | FileExistsError):
         return False
-    told_by = type(error).__module__.partition(".")[0]
-    # TensorStore's are ValueErrors, array_record's RuntimeErrors; JAX's words are of devices.
-    has_word = told_by not in ("jax", "jaxlib") and any(word in str(error) for word in _WORDS)
-    return has_word or told_by in _MODULES or isinstance(error, OSError | TimeoutError)
+    module = type(error).__module__.partition(".")[0]
+    # TensorStore raises ValueError, array_record RuntimeError; JAX uses these words for devices.
+    has_word = module not in ("jax", "jaxlib") and any(word in str(error) for word in _WORDS)
+    return has_word or module in _MODULES or isinstance(error, OSError | TimeoutError)
 
 
 def unreachable(path: object, error: BaseException) -> UnreachableError:
-    """Make the exception to raise from the error of a request."""
+    """Return the exception for a failed request."""
     message = one_line(str(error) or type(error).__name__, 120)
     refused = "Forbidden" in message or getattr(error, "code", None) == 401
     return UnreachableError(f"{path}: the bucket did not do it ({message})", refused=refused)
 
 
 class BucketPath(gpath.PosixGPath):
-    """A name in a bucket. Raises UnreachableError where a request fails for good."""
+    """A path in a bucket; its methods raise UnreachableError if a request fails finally."""
 
     @property
     def _backend(self) -> Any:
-        # Not TensorFlow's, wherever that is installed: it has other errors.
+        # Not TensorFlow's backend, which etils prefers if installed: its errors differ.
         return _Backend()
 
-    @property
-    def _files(self) -> Any:
-        return backend.fsspec_backend.fs(self)
-
     def resolve(self, strict: bool = False) -> Self:
-        """Itself: there are no links."""
+        """Return the path: a bucket has no links."""
         return self
 
     def absolute(self) -> Self:
-        """Itself: there is no current directory."""
+        """Return the path: a bucket has no current directory."""
         return self
 
     def is_dir(self) -> bool:
-        """Return whether something lies below it."""
-        # Not by gcsfs's `isdir`, to which a request that failed is a no.
+        """Return whether objects lie below the path."""
+        # gcsfs's `isdir` returns False after a failed request.
         try:
             return self._backend.info(str(self))["type"] == "directory"
         except FileNotFoundError:
             return False
 
     def mkdir(self, *args: Any, **kwargs: Any) -> None:
-        """Nothing: a name needs no folder."""
+        """Do nothing: a bucket has no folders."""
 
     def stat(self) -> Any:
-        """An `os.stat_result` of which size and time of modification are known."""
+        """Return an `os.stat_result` with the size and the time of modification."""
         info = self._backend.info(str(self))
         when = getattr(info.get("mtime"), "timestamp", lambda: 0)()
         return os.stat_result((0, 0, 0, 0, 0, 0, info.get("size") or 0, when, when, when))
 
     def rglob(self, pattern: str) -> Iterator["BucketPath"]:
-        """Files below, whose names fit."""
+        """Yield the files below whose names match."""
         paths = (self._new(f"gs://{name}") for name in self._backend.find(str(self)))
         return (path for path in paths if path.match(pattern))
 
     def read_bytes(self) -> bytes:
-        """All of it, by one request."""
+        """Read the object by one request."""
         return self._backend.cat_file(str(self))
 
     def read_text(self, encoding: str | None = None) -> str:
-        """All of it."""
+        """Read the object as text."""
         return self.read_bytes().decode(encoding or "utf-8")
 
     def write_bytes(self, data: bytes) -> int:
-        """By one request; who reads sees what was there before, or all of this."""
+        """Replace the object by one request: readers see the old or the new content."""
         self._backend.pipe_file(str(self), data)
         return len(data)
 
     def write_text(self, data: str, encoding: str | None = None, errors: str | None = None) -> int:
-        """Write a text as `write_bytes` does."""
+        """Replace the object by a text."""
         return self.write_bytes(data.encode(encoding or "utf-8", errors or "strict"))
 
     def create(self, data: bytes) -> bool:
-        """Writes it if nothing is there; whether it did."""
+        """Create the object unless it exists; return whether this process created it."""
         try:
             self._backend.pipe_file(str(self), data, mode="create")
             return True
         except FileExistsError:
-            # Perhaps by this process: a request that was cut is made again.
+            # Perhaps this process created it: gcsfs repeats a request whose connection was cut.
             with contextlib.suppress(FileNotFoundError):
                 return self.read_bytes() == data
             return False
 
 
 class _Backend:
-    """fsspec's functions, and etils' of the same file system, with one kind of error."""
+    """Functions of fsspec and of etils' backend; failed requests raise UnreachableError."""
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
-        of_etils = getattr(backend.fsspec_backend, name, None)
+        etils_function = getattr(backend.fsspec_backend, name, None)
 
         def call(path: str, *args: Any, **kwargs: Any) -> Any:
-            function = of_etils or getattr(backend.fsspec_backend.fs(path), name)
+            function = etils_function or getattr(backend.fsspec_backend.fs(path), name)
             try:
                 return function(path, *args, **kwargs)
             except Exception as error:

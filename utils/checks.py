@@ -4,8 +4,8 @@
     num_steps: Count                     a whole number, at least 1
     base: Annotated[float, Bounds(above=1)]
 
-What bounds one field alone stands in its hint, once; `check(self)` in `__post_init__` holds the
-object to it, and only rules between fields are written out.
+A type hint states the bounds of one field; `check(self)` in `__post_init__` enforces them. Only
+rules between fields need code.
 """
 
 import dataclasses
@@ -21,7 +21,7 @@ from utils.messages import nearest, quoted
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Bounds:
-    """The range of a number; it is finite in any case."""
+    """Range of a finite number."""
 
     above: float = -math.inf
     at_least: float = -math.inf
@@ -44,16 +44,16 @@ Positive = Annotated[float, Bounds(above=0)]
 Seed = Annotated[int, Bounds(at_least=0, at_most=2**32 - 1)]
 Share = Annotated[float, Bounds(at_least=0, at_most=1)]
 
-# What devices compute with is float32: beyond these it would be infinite there, or 0.
+# Range of float32, with which devices compute; other values would become infinite or 0.
 SINGLE_MIN, SINGLE_MAX = 1.2e-38, 3.4e38
 SinglePositive = Annotated[float, Bounds(at_least=SINGLE_MIN, at_most=SINGLE_MAX)]
 
 
 def check(value: Any) -> None:
-    """Raises ValueError at the first field of a dataclass whose value its type hint excludes.
+    """Raise ValueError for the first field of a dataclass whose value its type hint excludes.
 
-    Words, numbers, booleans, and tuples and options of them are looked at; of dataclasses only that
-    they are some, for each checks itself.
+    Checks words, numbers, booleans, and tuples and unions of them. Of a field that is a dataclass,
+    only the class is checked, because a dataclass checks itself.
     """
     for name, hint in _hints(type(value)).items():
         if wrong := problem(getattr(value, name), hint):
@@ -67,7 +67,7 @@ def _hints(cls: type) -> dict[str, Any]:
 
 
 def problem(value: Any, hint: Any) -> str:
-    """Describe what `value` must be and is not; empty if the hint admits it."""
+    """Describe what `value` must be; empty if the type hint admits it."""
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if origin is Annotated:
         kind, bounds = arguments
@@ -103,7 +103,7 @@ def problem(value: Any, hint: Any) -> str:
     return ""
 
 
-_INT64 = 2**63  # what counts in a loop or an array is below it
+_INT64 = 2**63  # integers of arrays are below it
 
 
 def _is_number(value: Any, kind: type) -> bool:
@@ -115,12 +115,12 @@ def _is_number(value: Any, kind: type) -> bool:
 def _is_finite(value: numbers.Real) -> bool:
     try:
         return math.isfinite(value)
-    except OverflowError:  # an integer that no float comes near
+    except OverflowError:  # an integer too large for a float
         return False
 
 
 def _word(value: Any, kind: type) -> str:
-    """Describe what a number must be, whatever its bounds."""
+    """Describe the kind of a number, without bounds."""
     if kind is float:
         return "a finite number"
     too_large = isinstance(value, (int, float)) and not -_INT64 < value < _INT64

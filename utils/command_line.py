@@ -8,10 +8,7 @@ from utils.plugins import allow
 
 
 class Parser(argparse.ArgumentParser):
-    """Says what is wrong on one line, without usage: scripts and people read the reason.
-
-    `--help` teaches the rest. Every command takes `--own FILE`.
-    """
+    """A parser whose errors are one line without usage, and which takes `--own FILE`."""
 
     def __init__(self, *args, add_help=True, **kwargs):
         super().__init__(*args, add_help=add_help, **kwargs)
@@ -24,16 +21,16 @@ class Parser(argparse.ArgumentParser):
             )
 
     def error(self, message, code=2):
-        """Exits with 2: what a person has to mend."""
+        """Exit with status 2 (an error of the user) after one line."""
         self.exit(code, one_line(f"{self.prog}: error: {message}") + "\n")
 
     def refuse(self, error: Exception):
-        """Exits with what `error` says, and its `status` if it has one."""
+        """Exit with the message of `error`, and its `status` if it has one."""
         self.error(str(error), getattr(error, "status", 2))
 
 
 class _AllowFile(argparse.Action):
-    """Permits a file to be executed; no option of the command remembers it."""
+    """Permit a file to be executed; the parsed arguments do not contain it."""
 
     def __init__(self, *args, **kwargs):
         super().__init__(*args, default=argparse.SUPPRESS, **kwargs)
@@ -43,7 +40,7 @@ class _AllowFile(argparse.Action):
 
 
 def tokens(text: str) -> int:
-    """A number of tokens: `131072`, `1e5`, or `128k` and `1M` in powers of two.
+    """Parse a number of tokens: `131072`, `1e5`, or `128k` and `1M` in powers of two.
 
     Raises:
       argparse.ArgumentTypeError: for anything else.
@@ -60,22 +57,22 @@ def tokens(text: str) -> int:
     return int(length)
 
 
-_MOST_TOKENS = 2**53  # the last whole number that a float tells from the next
+_MOST_TOKENS = 2**53  # the last integer that a float64 distinguishes from the next
 
 
 def token_list(text: str) -> list[int]:
-    """A comma list of `tokens`."""
+    """Parse a comma list of `tokens`."""
     return [tokens(part) for part in text.split(",")]
 
 
 def expression(text: str) -> str:
-    """Return variants or tasks as typed; permit the files of code that they name."""
+    """Return variants or tasks as typed; permit the files that they name to be executed."""
     allow_files(text)
     return text
 
 
 def expression_list(text: str) -> list[str]:
-    """Split a comma list of variants or tasks outside their brackets; else as `expression`."""
+    """Split a comma list of variants or tasks, as `expression`; commas in brackets do not split."""
     try:
         return split_commas(expression(text))
     except ValueError as error:

@@ -1,6 +1,6 @@
-"""Frozen dataclasses written as text: `name(parameter=value,...)`, and read back.
+"""Frozen dataclasses as text: `name(parameter=value,...)`.
 
-Rotary variants are written so on command lines and in results, and so are evaluation tasks.
+Command lines and results write rotary variants and evaluation tasks so.
 """
 
 import ast
@@ -28,16 +28,15 @@ def build(
     kind: str,
     given: Mapping[str, Any] | None = None,
 ) -> Any:
-    """The object that `text` names.
+    """Build the object that `text` names.
 
     Args:
       text: `name` or `name(parameter=value, ...)`, values as Python literals; a bare word is
-        taken as a string (`log_n=train`). `path/to/mine.py:Name(...)` is the class `Name` of a
-        file of the user's own.
+        a string (`log_n=train`). `path/to/mine.py:Name(...)` is the class `Name` in a user's file.
       classes: dataclasses by name.
-      base: what all of them are subclasses of.
-      kind: what they are, for error messages: "rotary variant".
-      given: values of parameters that `text` leaves out; those a class lacks are not looked at.
+      base: their base class.
+      kind: their kind in error messages, such as "rotary variant".
+      given: values of parameters that `text` leaves out; the class may lack some of them.
 
     Raises:
       ValueError: for an unknown name or parameter (with the nearest valid one), a value that is
@@ -88,11 +87,11 @@ def build(
 
 
 def allow_files(text: str) -> None:
-    """Permit the files of code that a command line's expressions name to be executed.
+    """Permit the files that the expressions of a command line name to be executed.
 
     Args:
-      text: an expression as typed, a comma list of them, or lists in brackets. Where it is
-        malformed it permits nothing: whoever parses it reports that.
+      text: an expression, a comma list of them, or lists in brackets. A malformed text permits
+        nothing; its parser reports the error.
     """
     try:
         parts = [part.strip() for part in split_commas(text)]
@@ -108,9 +107,9 @@ def allow_files(text: str) -> None:
 def render(
     name: str, value: Any, fields: Iterable[str], given: Mapping[str, Any] | None = None
 ) -> str:
-    """`name(parameter=value,...)` of a dataclass, in the order of `fields`.
+    """Return `name(parameter=value,...)` of a dataclass, in the order of `fields`.
 
-    Parameters whose value is their default or, where there is one, the `given` one are left out.
+    Parameters at their `given` value, or else at their default, are left out.
     """
     defaults = {field.name: field.default for field in dataclasses.fields(value)}
     defaults |= given or {}
@@ -128,10 +127,10 @@ def _text(value: Any) -> str:
 
 
 def split_commas(text: str) -> list[str]:
-    """Splits at the commas outside brackets: `a,f(b,c)` is `a` and `f(b,c)`.
+    """Split at the commas outside brackets: `a,f(b,c)` is `a` and `f(b,c)`.
 
     Raises:
-      ValueError: where a bracket that holds a comma is not closed.
+      ValueError: if a bracket that contains a comma is not closed.
     """
     parts = [""]
     for character, is_open in _brackets(text):
@@ -145,7 +144,7 @@ def split_commas(text: str) -> list[str]:
 
 
 def unbalanced(text: str) -> str:
-    """Which bracket of `text` lacks its other one, in words; empty if each has it."""
+    """Describe the first bracket of `text` without a counterpart; empty if there is none."""
     is_open = ""
     for character, is_open in _brackets(text):
         if is_open.endswith(_STRAY):
@@ -154,13 +153,13 @@ def unbalanced(text: str) -> str:
 
 
 _CLOSING = {"(": ")", "[": "]", "{": "}"}
-_STRAY = "!"  # stands for a closing bracket that closes nothing
+_STRAY = "!"  # a closing bracket that closes nothing
 
 
 def _brackets(text: str) -> Iterator[tuple[str, str]]:
-    """Every character of `text`, with the brackets that are open after it.
+    """Yield every character of `text` with the brackets that are open after it.
 
-    In brackets, quotes hold what is none: the bracket in `pg19(path='a(b')`.
+    Brackets inside quotes inside brackets do not count: `pg19(path='a(b')`.
     """
     is_open = quote = ""
     for character in text:
@@ -179,27 +178,23 @@ def _brackets(text: str) -> Iterator[tuple[str, str]]:
 
 
 def literal(text: str) -> Any:
-    """The value of a Python literal.
-
-    Raises:
-      ValueError: if it is none, whatever else it may be.
-    """
+    """Return the value of a Python literal; raise ValueError for any other text."""
     return _value(_tree(text))
 
 
 def _tree(text: str) -> ast.expr:
-    """The syntax tree of an expression; raises ValueError, whatever Python has against it."""
+    """Return the syntax tree of an expression; raise ValueError if Python cannot parse it."""
     if len(text) > _LONGEST:
         raise ValueError(f"{quoted(text)} has more than {_LONGEST} characters")
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # an odd escape in a string is no news to the user
+        warnings.simplefilter("ignore")  # about escapes in strings
         try:
             return ast.parse(text.strip(), mode="eval").body
         except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
             raise ValueError(f"{quoted(text)} is no expression") from error
 
 
-_LONGEST = 100_000  # characters of an expression; Python's parser has no bound of its own
+_LONGEST = 100_000  # characters of an expression; Python's parser has no bound
 
 
 def _value(node: ast.expr) -> Any:

@@ -1,27 +1,12 @@
-"""Atomic writes and JSON files with a digest."""
+"""Atomic writes."""
 
-import hashlib
-import json
 import os
 import secrets
 import tempfile
 from pathlib import Path
-from typing import Any
 
 from utils.messages import one_line
 from utils.paths import in_bucket
-
-
-class DamagedError(ValueError):
-    """A file of prepared data is damaged.
-
-    Attributes:
-      what: the file and its damage; the message of the exception adds what to do.
-    """
-
-    def __init__(self, what: str):
-        super().__init__(f"{what}; `python -m data.prepare --verify` says what to delete")
-        self.what = what
 
 
 def check_writable(folder: Path, otherwise: str) -> None:
@@ -61,31 +46,3 @@ def write_atomically(path: Path, content: str | bytes) -> None:
         os.replace(part, path)
     finally:
         part.unlink(missing_ok=True)
-
-
-def write_checksummed(path: Path, record: dict[str, Any]) -> None:
-    """Write a JSON object together with its sha256, which `read_checksummed` checks."""
-    write_atomically(path, json.dumps({**record, "sha256": digest(record)}, indent=1))
-
-
-def read_checksummed(path: Path) -> dict[str, Any]:
-    """Return a JSON object of `write_checksummed`, without its sha256.
-
-    Raises:
-      FileNotFoundError: if there is no file.
-      DamagedError: if it is not a JSON object, or its sha256 differs.
-    """
-    try:
-        record = json.loads(path.read_bytes())
-    except (ValueError, RecursionError):
-        raise DamagedError(f"{path}: damaged: it is not JSON") from None
-    if not isinstance(record, dict):
-        raise DamagedError(f"{path}: damaged: it is not a JSON object")
-    if record.pop("sha256", None) != digest(record):
-        raise DamagedError(f"{path}: damaged: its sha256 is not that of its content")
-    return record
-
-
-def digest(record: dict[str, Any]) -> str:
-    """Return the sha256 of a JSON object, in hex."""
-    return hashlib.sha256(json.dumps(record, sort_keys=True).encode()).hexdigest()

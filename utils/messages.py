@@ -1,4 +1,4 @@
-"""Messages of errors, kept to one line that can be read: what they quote is cut in the middle."""
+"""Error messages of one line; long values in them are cut in the middle."""
 
 import difflib
 from collections.abc import Iterable
@@ -6,31 +6,31 @@ from collections.abc import Iterable
 LONGEST = 300  # characters of an error
 
 
-def one_line(text: str, most: int = LONGEST) -> str:
-    """`text` on one line of at most `most` characters, its middle left out where it is longer."""
-    if len(text) > 2 * most:
-        text = f"{text[:most]}{text[-most:]}"
+def one_line(text: str, limit: int = LONGEST) -> str:
+    """Return `text` as one line of at most `limit` characters; cut a longer one in the middle."""
+    if len(text) > 2 * limit:
+        text = f"{text[:limit]}{text[-limit:]}"
     line = " ".join(text.splitlines())
     line = "".join(
         character if character.isprintable() else repr(character)[1:-1] for character in line
     )
-    if len(line) <= most:
+    if len(line) <= limit:
         return line
-    # What to do about it stands at the end.
-    end = (most - 5) * 2 // 5
-    return f"{line[: most - 5 - end]} ... {line[-end:]}"
+    # Keep the end, which says what to do.
+    end = (limit - 5) * 2 // 5
+    return f"{line[: limit - 5 - end]} ... {line[-end:]}"
 
 
-def quoted(value: object, most: int = 60) -> str:
-    """`repr` of a value that may be anything, as `one_line`."""
+def quoted(value: object, limit: int = 60) -> str:
+    """Return the `repr` of any value as `one_line`."""
     try:
-        return one_line(repr(value), most)
-    except (ValueError, RecursionError):  # an integer of thousands of digits, a bottomless list
+        return one_line(repr(value), limit)
+    except (ValueError, RecursionError):  # an integer of thousands of digits, a recursive list
         return f"a value of the type {type(value).__name__}"
 
 
 def nearest(name: str, valid: Iterable[str]) -> str:
-    """`did you mean X? (valid: ...)`; of more than a line holds, those that are most alike."""
+    """Return `did you mean X? (valid: ...)`; a long list shows only the most similar names."""
     valid, name = sorted(map(str, valid)), name[:_LISTED]
     close = difflib.get_close_matches(name, valid, n=1, cutoff=0.4)
     hint = f"did you mean {close[0]!r}? " if close else ""

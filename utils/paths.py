@@ -1,6 +1,6 @@
 """Paths of files and folders: on a disk of this machine, or in a bucket (`gs://bucket/run`).
 
-`s3://bucket/run` is no folder called `s3:`. What is neither is refused, wherever a path is taken.
+Other addresses, such as `s3://bucket/run`, raise an error: `Path` would make a folder `s3:`.
 """
 
 import contextlib
@@ -14,18 +14,14 @@ from pathlib import Path
 from utils.errors import UnreachableError
 from utils.messages import quoted
 
-# A `Path` has one slash of the two left. A drive (`C:/`) has a single letter.
+# `Path` removes one of the two slashes. A drive (`C:/`) has a single letter.
 _ADDRESS = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/+")
-_LONGEST_NAME = 255  # bytes, of every file system in use
+_LONGEST_NAME = 255  # bytes, in common file systems
 _BUCKET = re.compile(r"[a-z0-9][a-z0-9_.-]{1,220}[a-z0-9]")  # as Google names them
 
 
 def check_path(path: str | Path) -> None:
-    """Raises ValueError if nothing here could read or write at `path`, whatever it is called.
-
-    That is the address of a site, or of a bucket other than Google's, or a name that no file system
-    takes.
-    """
+    """Raise ValueError for an address other than gs://, or a name that no file system takes."""
     text = str(path)
     if address := _ADDRESS.match(text):
         scheme, rest = address[1], text[address.end() :]
@@ -41,15 +37,15 @@ def check_path(path: str | Path) -> None:
 
 
 def in_bucket(path: str | Path) -> bool:
-    """Return whether a path is that of a bucket."""
+    """Return whether a path is in a bucket."""
     return bool(address := _ADDRESS.match(str(path))) and address[1] == "gs"
 
 
 def as_path(path: str | Path) -> Path:
-    """`path` as what can be read and written: one of a disk, or a `utils.buckets.BucketPath`.
+    """Return a `Path` of a disk, or a `utils.buckets.BucketPath`.
 
     Raises:
-      ValueError: as `check_path` does, or if it is of a bucket and gcsfs is not installed.
+      ValueError: as `check_path`, or if a path in a bucket needs gcsfs, which is not installed.
     """
     check_path(path)
     if not in_bucket(path):
@@ -58,13 +54,13 @@ def as_path(path: str | Path) -> Path:
         raise ValueError(
             f"{_address(path)} needs gcsfs: pip install '.[gcs]' in the folder of ropewalk"
         )
-    from utils.buckets import BucketPath  # late: who has no bucket has no need of it
+    from utils.buckets import BucketPath  # late: it imports fsspec
 
     return BucketPath(_address(path))  # pyright: ignore[reportReturnType]
 
 
 def is_outage(path: Path, error: Exception) -> bool:
-    """Return whether an error is of a request to a bucket, not of what lies at `path`."""
+    """Return whether a request to a bucket failed, so that the content of `path` is unknown."""
     if not in_bucket(path):
         return False
     from utils import buckets
@@ -88,9 +84,9 @@ def raise_outages(path: Path) -> Iterator[None]:
 
 
 def remove(path: Path) -> None:
-    """A folder with all that is in it."""
+    """Remove a folder."""
     if in_bucket(path):
-        # First what says that a checkpoint is whole: who is stopped here leaves none by halves.
+        # First the file that marks a checkpoint as complete, in case this process is stopped here.
         for mark in path.rglob("commit_success.txt"):
             mark.unlink(missing_ok=True)
         path.rmtree(missing_ok=True)  # pyright: ignore[reportAttributeAccessIssue]
@@ -99,37 +95,38 @@ def remove(path: Path) -> None:
 
 
 def move(source: Path, target: Path, last: str) -> None:
-    """A folder of a disk to where there is none; its file `last` says that all of it is there."""
-    if not in_bucket(target):
+    """Move a folder of a disk to a new path; its file `last` marks it complete."""
+    if in_bucket(target):
+        copy(source, target, last)
+    else:
         source.rename(target)
-        return
-    for path in sorted(source.iterdir(), key=lambda path: path.name == last):
-        copy(path, target / path.name)
 
 
-def copy(source: Path, target: Path) -> None:
-    """A file, or a folder with all that is in it, between disks and buckets.
+def copy(source: Path, target: Path, last: str = "") -> None:
+    """Copy a file or a folder between disks and buckets.
 
-    Of a folder the files in it come last, after those of its folders: `store.json` and the like
-    say that the rest is there.
+    The files of a folder are copied after those of its subfolders, by name, so that a manifest such
+    as `store.json` comes last; `last` names a file that comes after all others.
     """
-    if not source.is_dir():
-        target.parent.mkdir(parents=True, exist_ok=True)
-        if in_bucket(target) or in_bucket(source):
-            target.write_bytes(source.read_bytes())
-        else:
-            shutil.copyfile(source, target)
+    if source.is_dir():
+        files = [path for path in source.rglob("*") if path.is_file()]
+        for path in sorted(files, key=lambda f: (f == source / last, -len(f.parts), f.name)):
+            copy(path, target / path.relative_to(source))
         return
-    files = [path for path in source.rglob("*") if path.is_file()]
-    for path in sorted(files, key=lambda path: (-len(path.parts), path.name)):
-        copy(path, target / path.relative_to(source))
+    target.parent.mkdir(parents=True, exist_ok=True)
+    if in_bucket(target) or in_bucket(source):
+        target.write_bytes(source.read_bytes())
+    else:
+        part = target.with_name(f"{target.name}.part")
+        shutil.copyfile(source, part)
+        part.replace(target)
 
 
 def local(path: str | Path) -> Path:
-    """`path`, if it is one of a disk.
+    """Return a path of a disk.
 
     Raises:
-      ValueError: as `check_path` does, or if it is of a bucket.
+      ValueError: as `check_path`, or if the path is in a bucket.
     """
     check_path(path)
     if in_bucket(path):
@@ -141,12 +138,12 @@ def local(path: str | Path) -> Path:
 
 
 def _address(path: str | Path) -> str:
-    """A bucket's path with both slashes, whatever became of it, and none at its end."""
+    """Return a bucket's path with two slashes after the scheme, and none at its end."""
     return "gs://" + _ADDRESS.sub("", str(path), count=1).rstrip("/")
 
 
 def _has_gcsfs() -> bool:
     try:
         return importlib.util.find_spec("gcsfs") is not None
-    except ValueError:  # of a test that hides it
+    except ValueError:  # a test hides it
         return False

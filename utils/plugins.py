@@ -1,4 +1,4 @@
-"""Classes of a folder, found by walking it: one class a file, called as the file is."""
+"""Plug-ins: one class per file of a folder; the file name is the plug-in's name."""
 
 import importlib
 import importlib.util
@@ -15,8 +15,8 @@ T = TypeVar("T")
 
 
 def classes_in(package: ModuleType, base: type[T]) -> dict[str, type[T]]:
-    """The subclass of `base` that each module of `package` defines, by the module's name."""
-    # A package's `__main__` is a command: it may stand on what the package does not know.
+    """Return the subclass of `base` that each module of `package` defines, by module name."""
+    # A package's `__main__` is a command, which may import more than the package.
     names = {info.name for info in pkgutil.iter_modules(package.__path__)} - {"__main__"}
     return {
         name: cls
@@ -26,7 +26,7 @@ def classes_in(package: ModuleType, base: type[T]) -> dict[str, type[T]]:
 
 
 def _defined(module: ModuleType, base: type[T]) -> Iterable[type[T]]:
-    """A module's own whole subclasses, not those it imports or leaves abstract to build on."""
+    """Yield the concrete subclasses that a module defines itself."""
     for value in vars(module).values():
         is_own = isinstance(value, type) and value.__module__ == module.__name__
         if (
@@ -58,14 +58,14 @@ def allowed() -> list[str]:
 
 
 def class_in_file(path: Path, name: str, base: type[T]) -> type[T]:
-    """The subclass `name` of `base` in a file of the user's own: reading it runs its code.
+    """Return the subclass `name` of `base` in a user's file, whose code is executed.
 
-    Its module is called as the file is, path and all, so that `name_of` can write it again.
+    The name of its module is the path of the file, which `name_of` returns.
 
     Raises:
-      ValueError: if it is not `allowed`, there is no such file, it fails, or it has no such class.
+      ValueError: if the file is not `allowed`, is missing, fails, or has no such class.
     """
-    # What came with a run (its config, its result rows) may name a file, and must not execute it.
+    # The config or the result rows of a run may name a file, which must not be executed.
     if os.path.realpath(path) not in _allowed:
         raise ValueError(
             f"{path} is code that the command line does not name, so it is not executed; "
@@ -77,7 +77,7 @@ def class_in_file(path: Path, name: str, base: type[T]) -> type[T]:
     assert spec  # a path that ends in .py has one
     module = sys.modules[str(path)] = importlib.util.module_from_spec(spec)
     try:
-        # Not by the spec's loader: it executes __pycache__/*.pyc, another file, in place of this.
+        # The spec's loader would execute __pycache__/*.pyc, which is another file.
         exec(compile(path.read_bytes(), str(path), "exec"), vars(module))
     except Exception as error:
         raise ValueError(f"{path} cannot be run: {error!r}") from error
@@ -88,6 +88,6 @@ def class_in_file(path: Path, name: str, base: type[T]) -> type[T]:
 
 
 def name_of(cls: type) -> str:
-    """Return the name of a class in expressions: its file's, or the path of a user's own file."""
+    """Return the name of a class in expressions: its module's, or the path of a user's file."""
     module = cls.__module__
     return f"{module}:{cls.__name__}" if module.endswith(".py") else module.rpartition(".")[2]

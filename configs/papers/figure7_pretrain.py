@@ -45,18 +45,12 @@ configs = scales.at_each_scale(
         model=dict(rotary=dict(base=10.0)),
         data=dict(context_length=128, batch_size=16),
         train=dict(num_steps=500),
-        stages=(
-            (*scales.CPU_LONGER, "model.rotary.base=100"),
-            ("model.rotary.base=1000",),
-        ),
+        stages=((*scales.CPU_LONGER, "model.rotary.base=100"), ("model.rotary.base=1000",)),
     ),
     gpu=change(
         scales.GPU,
         model=dict(rotary=dict(base=30.0)),
-        stages=(
-            (*scales.GPU_LONGER, "model.rotary.base=300"),
-            ("model.rotary.base=1e4",),
-        ),
+        stages=((*scales.GPU_LONGER, "model.rotary.base=300"), ("model.rotary.base=1e4",)),
     ),
     paper=change(
         scales.PAPER_2B,

@@ -59,10 +59,7 @@ configs = scales.at_each_scale(
     gpu=change(
         scales.GPU,
         data=dict(
-            context_length=512,
-            batch_size=128,
-            retrieval_fraction=0.1,
-            retrieval_tasks=("lagcopy",),
+            context_length=512, batch_size=128, retrieval_fraction=0.1, retrieval_tasks=("lagcopy",)
         ),
         train=dict(num_steps=3000),
         evals=dict(tasks=TASKS, lengths=(4096,)),

@@ -15,7 +15,7 @@ class Jsonl(Source):
     @functools.cached_property
     def files(self) -> list[InputFile]:
         """Files at `data.path`."""
-        return jsonl_files(str(self.config.path))
+        return jsonl_files(str(self.path))
 
     def read_file(self, file: int, line: int, on_bytes: OnBytes) -> Iterator[Document]:
         """Yield a document per line."""

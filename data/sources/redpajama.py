@@ -34,8 +34,8 @@ class RedPajama(Source):
         if not self.show_progress:
             tfds.disable_progress_bar()
         logging.getLogger("absl").setLevel(logging.WARNING)
-        skip = self.config.on_bad_document == "skip"
-        return build(Builder, str(self.config.path), self.config.prepared_root, skip=skip)
+        skip = self.on_bad_document == "skip"
+        return build(Builder, str(self.path), self.prepared_root, skip=skip)
 
     @property
     def skipped(self) -> tuple[int, list[str]]:
@@ -71,13 +71,13 @@ class RedPajama(Source):
         """Return the subsets in the names of the files, or all if no name has one."""
         from data.redpajama.redpajama_dataset_builder import layout, published_files
 
-        root = Path(str(self.config.path))
+        root = Path(str(self.path))
         published = {subset for _, subset in published_files(layout(root), root) if subset}
         return published or set(SUBSETS)
 
     def check(self) -> None:
         """Check files and subsets."""
-        jsonl_files(str(self.config.path))
+        jsonl_files(str(self.path))
         super().check()
 
 

@@ -6,8 +6,7 @@
 
 Answers are in [brackets]. The splits never share a document. Questions are spread evenly over
 octaves of distance and their number is a parameter, so that rows of different lengths are
-comparable (`data.documents=2`; in version 1 every key occurred twice, every copied id was an
-answer, and half of the distances were uniform).
+comparable.
 """
 
 import pkgutil

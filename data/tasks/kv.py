@@ -10,7 +10,6 @@ from typing import Annotated
 
 import numpy as np
 
-from data import kv_version_1
 from data.config import DataConfig
 from data.task import Document, Sample, Task, TaskContext, evenly, possible
 from data.tokenizer import NUM_KEYS, NUM_VALUES
@@ -28,16 +27,19 @@ class Kv(Task):
       per_octave: average number of answers per octave of distance, limited by `pairs`: the defaults
         reach 32 answers per document at 1,600 tokens.
       answers: answers of a document, evenly over its octaves, instead of `per_octave`.
+      keys: number of ids that keys are drawn from. Beyond the reserved ids, ids of the tokenizer's
+        fillers are keys, and fill no more.
+      longest: longest distance of an answer, tokens; None: the document's.
     """
 
     kind = "retrieval"
-    order = 0
     num_choices = NUM_VALUES
-    since_version_2 = ("pairs", "per_octave", "answers")
 
-    pairs: Annotated[int, Bounds(at_least=1, at_most=NUM_KEYS)] = 32
+    pairs: Count = 32
     per_octave: Positive = 3.0
     answers: Count | None = None
+    keys: Annotated[int, Bounds(at_least=1, at_most=2**16)] = NUM_KEYS
+    longest: Count | None = None
 
     def least_length(self, context: TaskContext) -> int:
         """Return 4: two pairs of two ids."""
@@ -47,26 +49,34 @@ class Kv(Task):
         super().__post_init__()
         if self.answers and self.answers > self.pairs:
             raise ValueError(f"answers={self.answers} must be at most pairs={self.pairs}")
+        if self.pairs > self.keys:
+            raise ValueError(f"pairs={self.pairs} must be at most keys={self.keys}")
+
+    def check(self, context: TaskContext) -> None:
+        """Raise ValueError as `data.task.Task.check`, or if the tokenizer has too few ids."""
+        super().check(context)
+        num_more, num_fillers = self.keys - NUM_KEYS, len(context.tokenizer.fillers)
+        if num_more >= num_fillers:
+            raise ValueError(
+                f"{self.expression} needs {num_more} more key ids, and the tokenizer has "
+                f"{num_fillers} fillers; raise data.vocab_size and model.vocab_size, or lower keys"
+            )
 
     def num_others(self, data: DataConfig, length: int) -> int:
         """Return the number of other keys; for a short document, about as many as fit."""
-        pairs = self.pairs if data.documents == 2 else NUM_KEYS
-        return max(1, min(pairs, length // 4) - 1)
+        return max(1, min(self.pairs, length // 4) - 1)
 
     def document(self, context: TaskContext, sample: Sample) -> Document:
         """Return pairs without overlap, at evenly spread distances, and fillers in between."""
-        if context.data.documents == 1:
-            return kv_version_1.document(context, sample.random)
         tokenizer, random, length = context.tokenizer, sample.random, context.length
-        farthest = length - 3  # a pair at each end
-        num_answers = self._num_answers(length, farthest, random)
-        distances = evenly(random, num_answers, *possible(1, farthest, context.distances))
-        twice, once = _place(np.sort(distances)[::-1].tolist(), self.pairs, length, random)
+        twice, once = self.layout(length, random, context.distances)
 
-        num_pairs = twice.shape[1] + len(once)
-        keys = tokenizer.keys[random.permutation(NUM_KEYS)[:num_pairs]]
+        num_pairs, num_more = twice.shape[1] + len(once), max(0, self.keys - NUM_KEYS)
+        key_ids = np.append(tokenizer.keys, tokenizer.fillers[:num_more])
+        fillers = tokenizer.fillers[num_more:]
+        keys = key_ids[random.permutation(self.keys)[:num_pairs]]
         values = tokenizer.values[random.integers(NUM_VALUES, size=num_pairs)]
-        tokens = tokenizer.fillers[random.integers(len(tokenizer.fillers), size=length + 1)]
+        tokens = fillers[random.integers(len(fillers), size=length + 1)]
         tokens[0] = tokenizer.bos_id
         num_twice = twice.shape[1]
         for starts in twice:
@@ -77,6 +87,31 @@ class Kv(Task):
         answers = np.stack([second + 1, np.ones_like(second), second - (first + 1)], axis=1)
         return Document.from_lists(tokens, answers)
 
+    def layout(
+        self,
+        length: int,
+        random: np.random.Generator,
+        wanted: tuple[int, int] | None = None,
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Draw the positions of all keys in a document of `length` tokens; a value follows each.
+
+        Args:
+          length: tokens without BOS.
+          random: random generator of the document.
+          wanted: first and last preferred distance, tokens.
+
+        Returns:
+          int64 `[2, answers]`, the first and the second position of the keys with a question, and
+          int64 `[pairs - answers]`, the positions of the others; fewer if there is no room.
+        """
+        farthest = length - 3  # a pair at each end
+        if self.longest is not None:
+            farthest = min(self.longest, farthest)
+        num_answers = self._num_answers(length, farthest, random)
+        distances = evenly(random, num_answers, *possible(1, farthest, wanted))
+        descending = np.sort(distances)[::-1].tolist()
+        return _place(descending, self.pairs, length, farthest, random)
+
     def _num_answers(self, length: int, farthest: int, random: np.random.Generator) -> int:
         """Return a random integer whose mean over documents is the wanted number of answers."""
         wanted = self.answers or self.per_octave * np.log2(farthest + 1)
@@ -84,7 +119,11 @@ class Kv(Task):
 
 
 def _place(
-    distances: list[int], num_pairs: int, length: int, random: np.random.Generator
+    distances: list[int],
+    num_pairs: int,
+    length: int,
+    farthest: int,
+    random: np.random.Generator,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return indices in 1 ... length of the keys, each of which needs two ids.
 
@@ -96,17 +135,17 @@ def _place(
         fewest positions.
       num_pairs: number of all pairs.
       length: tokens of the document without BOS.
+      farthest: longest possible distance.
       random: random generator.
 
     Returns:
-      int64 `[2, answers]`, the first and second index of the pairs that occur twice, and int64
-      `[pairs - answers]`, the index of the others; fewer if there is no room.
+      As `Kv.layout`.
     """
     free = (1 << length) - 2  # bit p: a pair may begin at p, from 1 to length - 1
     shares = random.random(num_pairs).tolist()
     twice, once = [], []
     for distance, share in zip(distances, shares, strict=False):
-        for gap in _nearest(distance + 1, length - 2):
+        for gap in _nearest(distance + 1, farthest + 1):
             if both := free & (free >> gap):
                 first = _lowest_from(both, 1 + int(share * (length - 1 - gap)))
                 twice.append((first, first + gap))

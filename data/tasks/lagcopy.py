@@ -7,7 +7,7 @@ import dataclasses
 
 import numpy as np
 
-from data.task import Document, Sample, Task, TaskContext, distances, evenly, possible
+from data.task import Document, Sample, Task, TaskContext, evenly, possible
 from data.tokenizer import Tokenizer
 from utils.checks import Count
 
@@ -22,8 +22,6 @@ class Lagcopy(Task):
     """
 
     kind = "retrieval"
-    order = 1
-    since_version_2 = ("answers",)
 
     answers: Count = 16
 
@@ -42,15 +40,14 @@ class Lagcopy(Task):
         tokens = np.append(context.tokenizer.bos_id, copies)
         # Nothing predicts the start of the second copy, so answers start at its second id.
         determined = np.arange(lag + 2, length + 1)
-        if context.data.documents == 1 or len(determined) <= self.answers:
+        if len(determined) <= self.answers:
             return copied(tokens, determined, lag)
         chosen = sample.random.choice(determined, self.answers, replace=False)
         return copied(tokens, np.sort(chosen), lag)
 
     def _lag(self, context: TaskContext, sample: Sample) -> int:
         nearest, farthest = possible(1, context.length - 3, context.distances)
-        spread = distances if context.data.documents == 1 else evenly
-        return int(spread(sample.random, 1, nearest + 1, farthest + 1)[0])
+        return int(evenly(sample.random, 1, nearest + 1, farthest + 1)[0])
 
     def chance(self, tokenizer: Tokenizer) -> float:
         """Return the chance of guessing a piece."""

@@ -11,7 +11,7 @@ import functools
 import numpy as np
 
 from data import keys
-from data.task import Document, Sample, Task, TaskContext, distances, evenly, possible
+from data.task import Document, Sample, Task, TaskContext, evenly, possible
 from data.tokenizer import Tokenizer
 from data.word_lists import ADJECTIVES, HELD_OUT_NOUNS, NOUNS
 from utils.checks import Count
@@ -37,8 +37,6 @@ class Lines(Task):
     """
 
     kind = "retrieval"
-    order = 2
-    since_version_2 = ("answers",)
     num_choices = 90_000
 
     answers: Count = 4
@@ -80,8 +78,5 @@ class Lines(Task):
     ) -> list[int]:
         """Return distances from the starts of repetitions; `last` is that of the last line."""
         low, high = possible(head + 1, context.length - 1, context.distances)
-        if context.data.documents == 1:
-            nearest, farthest = (low - head, high - head) if context.distances else (1, high)
-            return distances(random, count, max(nearest, 1), farthest).tolist()
         even = evenly(random, count, min(max(low, head + last), high), high) - head
         return random.permutation(even).tolist()

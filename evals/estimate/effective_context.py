@@ -21,7 +21,7 @@ import evals
 from evals.estimate import fall
 from evals.estimate.bins import bin_number, bin_start
 from evals.estimate.fall import Dip, Fall
-from evals.estimate.limits import limits, quantile
+from evals.estimate.statistics import expanded, limits, quantile, t_half_width
 from evals.estimate.trials import Trials
 from evals.rows import Rows
 
@@ -233,7 +233,7 @@ def estimate(rows: Rows, *, resamples: int = 2000, seed: int = 0) -> Estimate:
             f"task {task} measures {kind}; effective context needs a task of kind retrieval"
         )
     lengths = int(length), int(trained_length)
-    trials = Trials.of(rows)
+    trials = Trials.from_rows(rows)
     return estimate_trials(trials, task=str(task), lengths=lengths, resamples=resamples, seed=seed)
 
 
@@ -257,7 +257,7 @@ def estimate_trials(
       seeds have only a handful of different resamples (three for two seeds), whose quantiles never
       lie outside the range of the seeds;
     - five or more: a hierarchical bootstrap, with quantiles over resamples of seeds and, within a
-      seed, of documents. The quantiles are expanded as in `fall.expanded` and corrected for the
+      seed, of documents. The quantiles are expanded (`statistics.expanded`) and corrected for the
       noise of each seed's documents, which the resamples of seeds contain already.
 
     Neither interval is narrower than the average interval of one seed. The bootstrap's estimate of
@@ -265,7 +265,7 @@ def estimate_trials(
     first distance at which it may have fallen.
 
     Args:
-      trials: `[seeds, documents, fine bins]`, from `Trials.of` or `Trials.of_counts`.
+      trials: `[seeds, documents, fine bins]`, from `Trials.from_rows` or `Trials.from_counts`.
       task: expression of the task.
       lengths: context lengths of the evaluation and of the training, tokens.
       resamples: number of bootstrap resamples.
@@ -275,7 +275,7 @@ def estimate_trials(
     readings = _read(trials, resamples, random)
     learned = [reading for reading in readings if reading.numbers.learned]
     mean, mean_low, mean_high = _mean_and_interval(
-        np.array([reading.mean_accuracy for reading in readings]), trials.asked.shape[1], random
+        np.array([reading.mean_accuracy for reading in readings]), trials.questions.shape[1], random
     )
     result = Estimate(
         task=task,
@@ -284,14 +284,14 @@ def estimate_trials(
         chance=trials.chance,
         ceiling=float(np.mean([reading.numbers.ceiling for reading in learned or readings])),
         verdict=NOT_LEARNED,
-        worst=_worst(trials.of_at_least(_MIN_TRIALS).summed()),
+        worst=_worst(trials.with_min_trials(_MIN_TRIALS).summed()),
         mean_accuracy=mean,
         mean_accuracy_low=max(mean_low, 0.0),
         mean_accuracy_high=min(mean_high, 1.0),
         bins=_half_octaves(trials.summed()),
         shortest=int(trials.low[0]),
         longest=int(trials.high[-1]),
-        num_documents=trials.asked.shape[1],
+        num_documents=trials.questions.shape[1],
         num_seeds=len(readings),
         num_learned=len(learned),
         seeds=tuple(reading.numbers for reading in readings),
@@ -314,10 +314,10 @@ class _Reading(NamedTuple):
 
 def _read(trials: Trials, resamples: int, random: np.random.Generator) -> list[_Reading]:
     """Read every seed; all seeds share the resamples of documents."""
-    num_documents = trials.asked.shape[1]
+    num_documents = trials.questions.shape[1]
     drawn = random.multinomial(num_documents, np.full(num_documents, 1 / num_documents), resamples)
     weights = np.concatenate([np.ones((1, num_documents)), drawn])
-    joined = trials.of_at_least(_MIN_TRIALS)
+    joined = trials.with_min_trials(_MIN_TRIALS)
     readings = []
     for seed, fine, joint in zip(trials.seeds, trials.by_seed(), joined.by_seed(), strict=True):
         resampled = fine.weighted(weights)
@@ -343,7 +343,9 @@ def _read(trials: Trials, resamples: int, random: np.random.Generator) -> list[_
 
 def _floor(trials: Trials, l50: Fall) -> float:
     """Return the accuracy beyond the last bin of the fit."""
-    questions, right = (counts[:, l50.end + 1 :].sum() for counts in (trials.asked, trials.right))
+    questions, right = (
+        counts[:, l50.end + 1 :].sum() for counts in (trials.questions, trials.right)
+    )
     return float(right / questions) if questions else _NAN
 
 
@@ -406,7 +408,7 @@ def _mean_fall(
         bias = float(log_distance[:, 1:].mean()) - centre if log_distance.shape[1] > 1 else 0.0
         ci_low, ci_high = ci_low - max(bias, 0), ci_high - min(bias, 0)
         if any(fall.doubtful for fall in falls):
-            ci_low = min(ci_low, seed_lows.mean() - _t_half(seed_lows))
+            ci_low = min(ci_low, seed_lows.mean() - t_half_width(seed_lows))
     ci_low, ci_high = float(min(ci_low, seed_lows.mean())), float(max(ci_high, seed_highs.mean()))
     if num_documents == 1:
         return centre, -np.inf, np.inf
@@ -433,12 +435,12 @@ def _mean_and_interval(
     if num_documents == 1:
         return centre, -np.inf, np.inf
     if num_seeds == 1:
-        low, high = np.quantile(resampled[0], fall.expanded(num_documents))
+        low, high = np.quantile(resampled[0], expanded(num_documents))
         return centre, float(low), float(high)
     # The variance over seeds contains the noise of single seeds; add only the shared variance.
     shared = resampled.mean(0).var() - resampled.var(1).mean() / num_seeds
     shared = max(shared * num_seeds / (num_seeds - 1), 0)
-    half = _t_half(data, shared)
+    half = t_half_width(data, shared)
     if num_seeds < _MIN_SEEDS_TO_RESAMPLE:
         return centre, centre - float(half), centre + float(half)
     seeds = random.integers(num_seeds, size=resampled.shape)
@@ -446,12 +448,6 @@ def _mean_and_interval(
     level = half / means.std() if means.std() else 0
     low, high = np.quantile(means, special.ndtr([-level, level]))
     return centre, float(low), float(high)
-
-
-def _t_half(values: np.ndarray, shared: float = 0.0) -> float:
-    """Return half of the 95% t interval of the mean of `[seeds]` plus a shared variance."""
-    reach = special.stdtrit(len(values) - 1, 0.975)
-    return float(reach * np.sqrt(values.var(ddof=1) / len(values) + shared))
 
 
 def _half_octaves(trials: Trials) -> tuple[Bin, ...]:
@@ -479,13 +475,13 @@ def _worst(trials: Trials) -> Bin:
 
 def _bins(trials: Trials, z: float) -> list[Bin]:
     """Return each bin of `[documents, bins]`, with limits at z standard deviations."""
-    bounds = limits(trials.asked, trials.right, z)
+    bounds = limits(trials.questions, trials.right, z)
     return [
         Bin(
             distance=float(2 ** trials.x[i]),
             low=int(trials.low[i]),
             high=int(trials.high[i]),
-            trials=round(trials.asked[:, i].sum()),
+            trials=round(trials.questions[:, i].sum()),
             accuracy=float(bounds.accuracy[i]),
             ci_low=float(bounds.low[i]),
             ci_high=float(bounds.high[i]),

@@ -10,9 +10,8 @@ significantly below the level, corrected for the number of runs, ends it. A noni
 from typing import NamedTuple
 
 import numpy as np
-from scipy import special
 
-from evals.estimate.limits import Limits, Runs, limits_of_runs, quantile
+from evals.estimate.statistics import Limits, expanded, limits, quantile
 from evals.estimate.trials import Trials
 
 # The ceiling uses distances up to 32 tokens, or the task's first two octaves.
@@ -71,6 +70,31 @@ class Dip(NamedTuple):
     log_revival_distance: float
 
 
+class Runs(NamedTuple):
+    """Runs of neighboring bins, from `first` to `last`, each int `[runs]`."""
+
+    first: np.ndarray
+    last: np.ndarray
+
+    @classmethod
+    def doubling(cls, num_bins: int) -> "Runs":
+        """Return all runs of 1, 2, 4, ... bins: every dip has about the length of some run."""
+        lengths = 2 ** np.arange(int(np.log2(num_bins)) + 1)
+        starts = [np.arange(num_bins - length + 1) for length in lengths]
+        first = np.concatenate(starts)
+        return cls(first, first + np.repeat(lengths, [len(start) for start in starts]) - 1)
+
+
+def limits_of_runs(trials: Trials, runs: Runs, z: float) -> Limits:
+    """Return the accuracy within each run of bins of `trials`, `[documents, bins]`."""
+    questions, right = (
+        np.pad(np.cumsum(counts, 1), ((0, 0), (1, 0)))
+        for counts in (trials.questions, trials.right)
+    )
+    first, beyond = runs.first, runs.last + 1
+    return limits(questions[:, beyond] - questions[:, first], right[:, beyond] - right[:, first], z)
+
+
 def ceiling(trials: Trials, resampled: Trials) -> Ceiling:
     """Return one seed's accuracy at short distances.
 
@@ -90,7 +114,7 @@ def ceiling(trials: Trials, resampled: Trials) -> Ceiling:
     best = int(bounds.low.argmax())
     ends = trials.low[runs.first[best]], trials.high[runs.last[best]]
     chosen = slice(*np.searchsorted(resampled.low, (ends[0], ends[1] + 1)))
-    questions, right = resampled.asked[:, chosen].sum(1), resampled.right[:, chosen].sum(1)
+    questions, right = resampled.questions[:, chosen].sum(1), resampled.right[:, chosen].sum(1)
     low = float(bounds.low[best])
     return Ceiling(right / np.maximum(questions, 1), (float(bounds.accuracy[best]) - low) / z, low)
 
@@ -123,7 +147,7 @@ def first_fall(trials: Trials, resampled: Trials, ceiling: Ceiling, share: float
     log_distance = isotonic_crossing(resampled, level, int(fine_end))
     if not fallen:
         log_distance[0] = np.inf
-    low, high = _interval(log_distance, len(trials.asked))
+    low, high = _interval(log_distance, len(trials.questions))
     doubtful = dip(trials, ceiling, end) is not None
     if doubtful:
         low = min(low, _first_doubtful(trials, float(level[0]), error))
@@ -140,17 +164,6 @@ def _interval(log_distance: np.ndarray, num_documents: int) -> tuple[float, floa
     low = centre - np.hypot(max(centre - low, 0), _HALF_A_BIN)
     high = centre + np.hypot(max(high - centre, 0), _HALF_A_BIN)
     return float(low), float(high)
-
-
-def expanded(num_units: int) -> np.ndarray:
-    """Return the two quantiles over resamples of `num_units` units for a 95% interval.
-
-    A bootstrap over n units is too narrow by sqrt((n - 1) / n) and by the ratio of the normal to
-    the t quantile. The quantiles correct both: the expanded percentile interval of Hesterberg,
-    "What teachers should know about the bootstrap", 2015, section 5.2.
-    """
-    reach = special.stdtrit(num_units - 1, 0.975) * np.sqrt(num_units / (num_units - 1))
-    return special.ndtr([-reach, reach])
 
 
 def _first_doubtful(trials: Trials, level: float, error: float) -> float:
@@ -180,7 +193,7 @@ def isotonic_crossing(trials: Trials, level: np.ndarray, end: int) -> np.ndarray
     """
     questions, right = (
         np.pad(np.cumsum(counts[:, : end + 1], 1), ((0, 0), (1, 0)))
-        for counts in (trials.asked, trials.right)
+        for counts in (trials.questions, trials.right)
     )
     # Number of bins before the crossing. Ties take the last: a bin may be empty in a resample.
     edge = end + 1 - (right - level[:, None] * questions)[:, ::-1].argmax(1)

@@ -18,6 +18,7 @@ import numpy as np
 from scipy import special
 
 from evals.estimate.effective_context import MEASURED, Estimate
+from evals.estimate.statistics import t_half_width
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -35,7 +36,7 @@ class Point:
     predictors: Mapping[str, float | None]
 
     @classmethod
-    def of(
+    def from_estimate(
         cls, estimate: Estimate, *, base: str, predictors: Mapping[str, float | None]
     ) -> "Point":
         """Build a point from an estimate of one run.
@@ -132,12 +133,11 @@ def regress(points: Sequence[Point], predictor: str) -> Regression:
     # Half-width of the 95% intervals for unit standard error.
     reach = special.stdtrit(n - 2, 0.975) * np.sqrt(residual @ residual / (n - 2))
     offset = y - x
-    half = special.stdtrit(n - 1, 0.975) * offset.std(ddof=1) / np.sqrt(n)
     return Regression(
         predictor=predictor,
         **_around("slope", slope, reach / np.sqrt(spread)),
         **_around("intercept", intercept, reach * np.sqrt(1 / n + centre**2 / spread)),
-        **_around("offset", offset.mean(), half),
+        **_around("offset", offset.mean(), t_half_width(offset)),
         error=float(np.sqrt(np.mean(left_out_error**2))),
         as_is=float(np.sqrt(np.mean(offset**2))),
         num_bases=n,

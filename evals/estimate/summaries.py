@@ -4,17 +4,9 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-from scipy import special
 
+from evals.estimate.statistics import MeanWithError, clustered_mean, t_half_width
 from evals.rows import Rows
-
-
-class MeanWithError(NamedTuple):
-    """A mean, its standard error and the number of independent units."""
-
-    mean: float
-    standard_error: float
-    num_units: int
 
 
 class Interval(NamedTuple):
@@ -38,7 +30,7 @@ def over_seeds(values: np.ndarray, *, ratios: bool = False) -> Interval:
     values = np.log(values) if ratios else values
     mean, low, high = values.mean(), np.nan, np.nan
     if len(values) > 1:
-        half = special.stdtrit(len(values) - 1, 0.975) * values.std(ddof=1) / np.sqrt(len(values))
+        half = t_half_width(values)
         low, high = mean - half, mean + half
     ends = np.exp([mean, low, high]) if ratios else (mean, low, high)
     return Interval(*map(float, ends))
@@ -89,7 +81,7 @@ def share(rows: Rows, *, column: str = "first_token_correct") -> MeanWithError:
 
     Answers of one document are correlated, so a binomial error would be too small.
     """
-    return _ratio(rows[column], np.ones(len(rows["document"])), _units(rows, ("document",)))
+    return clustered_mean(rows[column], np.ones(len(rows["document"])), _units(rows, ("document",)))
 
 
 def difference(
@@ -121,7 +113,7 @@ def difference(
         )
     weights = first["num_tokens"] if column == "nll" else np.ones(len(first[column]))
     change = first[column].astype(float) - second[column].astype(float)
-    return _ratio(change, weights.astype(float), _units(first, unit))
+    return clustered_mean(change, weights.astype(float), _units(first, unit))
 
 
 def above_best(variants: Sequence[Rows]) -> list[MeanWithError]:
@@ -142,15 +134,3 @@ def above_best(variants: Sequence[Rows]) -> list[MeanWithError]:
 def _units(rows: Rows, names: tuple[str, ...]) -> np.ndarray:
     values = np.stack([rows[name] for name in names])
     return np.unique(values, axis=1, return_inverse=True)[1].reshape(-1)
-
-
-def _ratio(values: np.ndarray, weights: np.ndarray, unit: np.ndarray) -> MeanWithError:
-    """Return the weighted mean, with the ratio estimator's error over units."""
-    weight = np.bincount(unit, weights)
-    total = np.bincount(unit, weights * values)
-    mean, n = total.sum() / weight.sum(), len(weight)
-    error = np.nan
-    if n > 1:
-        spread = np.sum((total - mean * weight) ** 2)
-        error = np.sqrt(n / (n - 1) * spread) / weight.sum()
-    return MeanWithError(float(mean), float(error), n)

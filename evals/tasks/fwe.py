@@ -49,7 +49,7 @@ class Fwe(prompts.PromptTask):
         """Make the coded text, the question, and the three words."""
         intro, question, dots = _parts(context.tokenizer)
         count = max(context.length // 50, 5) - 1
-        vocabulary = prompts.words(context, sample, string.ascii_lowercase, _LETTERS, count)
+        vocabulary = prompts.random_words(context, sample, string.ascii_lowercase, _LETTERS, count)
         common = vocabulary[:3]
         room = context.length + 1 - len(intro + question) - sum(map(len, common))
         counts = _fitting([dots, *vocabulary], room)

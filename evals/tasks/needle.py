@@ -34,8 +34,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 import numpy as np
 
 from data import keys
-from data.figures import Grid, Suggestion
-from data.task import Document, Results, Sample, TaskContext, possible
+from data.task import Document, Sample, TaskContext, possible
 from data.tokenizer import Tokenizer
 from data.word_lists import ADJECTIVES, HELD_OUT_NOUNS
 from evals import prompts, text
@@ -211,23 +210,6 @@ class Needle(prompts.PromptTask):
     def chance(self, tokenizer: Tokenizer) -> float:
         """Return the accuracy of a guess, 0 if all documents have the same answer."""
         return 1 / (9 * 10**6) if self.cue == "ruler" else 0.0
-
-    def grid(self, results: Results) -> Grid:
-        """Return accuracy by depth, 1 - distance / length: 0 is the start of the context."""
-        depth = np.clip(1 - results["distance"] / results["length"], 0, 1)
-        index = np.rint(depth * (self.depths - 1)).astype(int)
-        counts = np.bincount(index, minlength=self.depths)
-        right = np.bincount(index, results["exact_match"], minlength=self.depths)
-        accuracy = np.where(counts, right / np.maximum(counts, 1), np.nan)
-        names = [f"depth {depth:.0%}" for depth in np.linspace(0, 1, self.depths)]
-        edges = np.linspace(0, 1, self.depths + 1)
-        return Grid(names, edges[:-1], edges[1:], accuracy, counts)
-
-    @classmethod
-    def suggestion(cls, length: int) -> Suggestion:
-        """Return needles at the trained length and twice that length."""
-        call = ["--tasks", "needle", "--lengths", f"{length},{2 * length}"]
-        return Suggestion("Needles by length and depth.", "places", [call], of_text=False)
 
 
 def _nearest(targets: np.ndarray, places: np.ndarray, within: float) -> np.ndarray:

@@ -12,8 +12,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from data.figures import Curve, Plot
-from data.task import Document, Results, Sample, Task, TaskContext
+from data.task import Document, Sample, Task, TaskContext
 from evals import text
 from evals.estimate.bins import BIN_STARTS
 from utils.checks import Count
@@ -29,37 +28,20 @@ class Perplexity(Task):
     """
 
     kind = "likelihood"
-    order = 3
-    since_version_2 = ("tokens",)
-    plot = Plot(
-        name="perplexity_by_position",
-        alternative="Perplexity of held-out text against position in the document.",
-        caption="Perplexity of held-out text by position in the document, with 95% intervals over "
-        "documents. Men et al. (arXiv 2405.14591) found it nearly blind to the base where "
-        "retrieval is not.",
-        xlabel="position in the document (tokens, log scale)",
-        ylabels=("perplexity of held-out text (log scale)",),
-        # Perplexity is very high at the first positions, so a linear scale would hide the rest.
-        y_scale="log2",
-        trained=True,
-    )
 
     tokens: Count = 100_000
 
     def num_documents(self, context: TaskContext, documents: int) -> int:
         """Return the number of documents with `tokens` tokens, or all documents."""
-        if context.data.documents == 1:
-            return documents
         return max(documents, self._share(context).documents)
 
     def sources(
         self, context: TaskContext, numbers: range
     ) -> Iterable[tuple[int, list[text.Crop]]]:
         """Return the crops of each document."""
-        num_crops = 1 if context.data.documents == 1 else self._share(context).crops
-        length = context.length
+        most = self._share(context).crops
         return text.several_crops(
-            context, numbers, task="perplexity", length=length, most=num_crops
+            context, numbers, task="perplexity", length=context.length, most=most
         )
 
     def _share(self, context: TaskContext) -> text.Share:
@@ -73,16 +55,6 @@ class Perplexity(Task):
             dataclasses.replace(document, first_query=n * queries)
             for n, document in enumerate(documents)
         ]
-
-    def curves(self, trained: Results, results: Results) -> list[Curve]:
-        """Return perplexity by position, over all documents and seeds."""
-        positions, index = np.unique(trained["distance"], return_inverse=True)
-        count, tokens = np.bincount(index), trained["num_tokens"]
-        mean = np.bincount(index, trained["nll"]) / count
-        variance = np.bincount(index, (trained["nll"] - mean[index]) ** 2) / count
-        nll = np.bincount(index, trained["nll"] * tokens) / np.bincount(index, tokens)
-        curve = Curve.from_means(np.maximum(positions, 1), nll, np.sqrt(variance / count))
-        return [Curve(curve.x, np.exp(curve.y), np.exp(curve.low), np.exp(curve.high))]
 
 
 def binned(tokens: np.ndarray) -> Document:

@@ -9,10 +9,8 @@ import dataclasses
 import numpy as np
 
 from data import pg19 as pg19_lib
-from data.task import Document, Results, Sample, Task, TaskContext
+from data.task import Document, Sample, Task, TaskContext
 from evals import text
-from evals.estimate import summaries
-from evals.rows import select
 from evals.tasks.sliding_window import check_window, windows
 from utils.checks import Count
 
@@ -60,14 +58,3 @@ class Pg19(Task):
         """Make the windows of a book."""
         sizes_N2 = text.sizes(context.tokenizer, sample.source)
         return windows(sample.source, sizes_N2, context.length, self.stride)
-
-    def columns(self, results: Results, trained: Results | None) -> dict[str, float]:
-        """Return the mean over books of each book's perplexity; hard books dominate it."""
-        perplexities = list(book_perplexities(results).values())
-        return {"book_perplexity": float(np.mean(perplexities))}
-
-
-def book_perplexities(rows: Results) -> dict[int, float]:
-    """Return the perplexity of each book, with equal weight for its tokens, by its number."""
-    numbers = np.unique(rows["document"]).tolist()
-    return {n: summaries.perplexity(select(rows, document=n)) for n in numbers}

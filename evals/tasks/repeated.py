@@ -15,15 +15,9 @@ from typing import Literal
 
 import numpy as np
 
-import evals
-from data.figures import Shares, Suggestion
-from data.task import Document, Results, Sample, TaskContext
-from evals.estimate import summaries
-from evals.rows import select
+from data.task import Document, Sample, TaskContext
 from evals.text import CropTask
 from utils.checks import Count
-
-COLUMNS = {"trained": "repeated, lag T", "half": "repeated, lag T/2", "none": "not repeated"}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -40,14 +34,6 @@ class Repeated(CropTask):
     """
 
     kind = "accuracy"
-
-    shares = Shares(
-        section="Tokens guessed right",
-        caption="Percentage of next tokens that are the most likely token, ± 1.96 standard errors "
-        "over documents: at the trained length T; beyond it, in the first T (T/2) tokens repeated; "
-        "and beyond it, in the text as it is (Su Jianlin, kexue.fm/archives/9706).",
-        heads=("trained length", *COLUMNS.values()),
-    )
 
     lag: Literal["none", "trained", "half"] = "none"
     tokens: Count = 64
@@ -75,40 +61,3 @@ class Repeated(CropTask):
         random = np.random.Generator(np.random.Philox(key=[seed, number]))
         parts = np.arange(self.tokens + 1) * length // self.tokens
         return random.integers(parts[:-1], parts[1:]) + 1
-
-    def share_columns(
-        self, results: Results, length: int
-    ) -> dict[str, dict[str, summaries.MeanWithError]]:
-        """Return Su's evaluated columns at a length beyond the trained length.
-
-        All tokens count, including those of the first copy. For a paired difference of two
-        variants use `summaries.difference` with `column="first_token_correct"`.
-        """
-        table: dict[str, dict[str, summaries.MeanWithError]] = {}
-        trained = max(results["trained_length"], default=0)
-        if length <= trained:
-            return table
-        for task in dict.fromkeys(results["task"].tolist()):
-            repeated = evals.parse(task)
-            if not isinstance(repeated, Repeated):
-                continue
-            lag = repeated.lag
-            of_task = select(results, task=task)
-            for rotary in dict.fromkeys(of_task["rotary"].tolist()):
-                of_rotary = select(of_task, rotary=rotary)
-                columns = {COLUMNS[lag]: select(of_rotary, length=length)}
-                if lag == "none":
-                    columns["trained length"] = select(of_rotary, length=trained)
-                for name, chosen in columns.items():
-                    if len(chosen["task"]):
-                        table.setdefault(rotary, {})[name] = summaries.share(chosen)
-        return table
-
-    @classmethod
-    def suggestion(cls, length: int) -> Suggestion:
-        """Return all lags, at the trained length and four times that length."""
-        lags = "repeated,repeated(lag=trained),repeated(lag=half)"
-        within = ["--tasks", "repeated", "--lengths", length]
-        beyond = ["--tasks", lags, "--lengths", 4 * length]
-        what = "Tokens guessed right in repeated text."
-        return Suggestion(what, "Tokens guessed right", [within, beyond])

@@ -5,7 +5,7 @@
             BOS g h i j k[l m]   least length - stride tokens, except in the first window.
 
 Every token of the text counts once (`summaries.mean_nll`). YaRN's evaluation and an older guide of
-Hugging Face use the mean over windows instead, which is the column `window_mean_nll` here.
+Hugging Face use the mean over windows instead, which is the column `window_mean_nll` of pages.
 """
 
 import dataclasses
@@ -13,7 +13,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from data.task import Document, Results, Sample, Task, TaskContext
+from data.task import Document, Sample, Task, TaskContext
 from evals import text
 from utils.checks import Count
 
@@ -60,14 +60,6 @@ class SlidingWindow(Task):
         """Make the windows of a text."""
         sizes_N2 = text.sizes(context.tokenizer, sample.source)
         return windows(sample.source, sizes_N2, context.length, self.stride)
-
-    def columns(self, results: Results, trained: Results | None) -> dict[str, float]:
-        """Return YaRN's metric (its eval/perplexity.py): the mean over windows of their mean nats.
-
-        All windows have equal weight: the first with `length` tokens and little context, later ones
-        with `stride` tokens, and a last one with few tokens.
-        """
-        return {"window_mean_nll": float(np.mean(results["nll"]))}
 
 
 def check_window(task: str, length: int, stride: int, tokens: int | None) -> None:

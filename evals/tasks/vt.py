@@ -55,7 +55,7 @@ class Vt(prompts.PromptTask):
         tokenizer, random, num_lines = context.tokenizer, sample.random, self.hops + 1
         encode = prompts.encoder(tokenizer)
         example_names, names = (
-            prompts.words(context, sample, string.ascii_uppercase, letters, num_lines)
+            prompts.random_words(context, sample, string.ascii_uppercase, letters, num_lines)
             for letters in (_EXAMPLE_LETTERS, _NAME_LETTERS)
         )
         example_value, value = random.choice(90_000, size=2, replace=False) + 10_000

@@ -8,7 +8,6 @@ import random
 from collections.abc import Iterable
 from typing import Any
 
-from data.config import DataConfig
 from data.sources import source_class
 
 _LINES = 8  # lines of context
@@ -16,9 +15,7 @@ _WORDS = ("apple", "bread", "chair", "doors", "earth", "frame", "grape", "house"
 
 
 def _texts(path: str | None, documents: int) -> list[str]:
-    name = "jsonl" if path else "local"
-    config = DataConfig(source=name, path=path, context_length=1, batch_size=1)
-    source = source_class(name)(config)
+    source = source_class("jsonl" if path else "local")(path=path)
     texts = [document.text for document in source.read() if not document.problem]
     if not path:
         texts = [text for text in texts if _digest(text) % source.held_out_every() == 0]

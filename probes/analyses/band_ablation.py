@@ -5,25 +5,21 @@ which keeps their content and removes their dependence on distance: a frozen pai
 like a key at distance 0. The control is the same number of random pairs.
 """
 
-import dataclasses
 import itertools
 import math
 from collections.abc import Iterable, Sequence
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.lines import Line2D
 
 from evals.score import Candidate
 from model.config import ModelConfig
 from model.positions import freeze_pairs
 from model.transformer import without_pairs
 from probes.effects import measure_effects
-from probes.figures import DASHES, log_axis
 from probes.probe import Number, Probe
 from probes.subject import Subject
-from reporting.looks import FAINT, INK
-from reporting.style import handle
+from reporting.style import DASHES, FAINT, INK, handle, token_axis
 from theory import capability
 
 METHODS = "zeroed", "frozen"
@@ -32,7 +28,6 @@ _COLORS = "#d55e00", "#0072b2"
 _NUM_DRAWS = 4
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True, repr=False, eq=False)
 class BandAblation(Probe):
     """Effect of each octave of periods: its pairs zeroed or frozen, compared with random pairs.
 
@@ -62,18 +57,14 @@ class BandAblation(Probe):
     x_label = "period of the band's pairs (tokens, log scale)"
     sharex = True
     sharey = "row"
-
-    start_G: np.ndarray
-    pairs_G: np.ndarray
-    trained_length: int
-    longest: int
-    intact_l50_3: np.ndarray
-    intact_loss_3: np.ndarray
-    l50_3WG: np.ndarray
-    loss_3WG: np.ndarray
-    l50_text_WG: np.ndarray
-    random_l50_WGC: np.ndarray
-    random_loss_WGC: np.ndarray
+    references = (
+        *(
+            handle(name, marker="o", color=color, ls="none")
+            for name, color in zip(METHODS, _COLORS, strict=True)
+        ),
+        handle("random pairs", marker="o", color=FAINT, ms=3, ls="none"),
+        handle("unchanged", color=INK, lw=1, ls=DASHES),
+    )
 
     @classmethod
     def measure(cls, subject: Subject) -> "BandAblation":
@@ -122,23 +113,13 @@ class BandAblation(Probe):
         l50_3WG = np.clip(self.l50_3WG, 1, top)
         self._draw_bands(above, self.intact_l50_3, l50_3WG, self.random_l50_WGC)
         self._draw_bands(below, self.intact_loss_3, self.loss_3WG, self.random_loss_WGC)
-        log_axis(above.yaxis)
+        token_axis(above.yaxis)
         above.set_ylim(0.9, top)
-        log_axis(below.xaxis, num_ticks=5)
+        token_axis(below.xaxis, num_ticks=5)
         if math.isinf(self.start_G[-1]):
             x, transform = self._x_of_bands()[-1] * 2**0.5, above.get_xaxis_transform()
             above.text(x, 0.5, "unrotated", rotation=90, va="center", fontsize=7,
                        ha="center", transform=transform)  # fmt: skip
-
-    @classmethod
-    def legend(cls, members: Sequence["BandAblation"]) -> list[Line2D]:
-        """Return entries of the methods and the references."""
-        methods = zip(METHODS, _COLORS, strict=True)
-        return [
-            *(handle(name, marker="o", color=color, ls="none") for name, color in methods),
-            handle("random pairs", marker="o", color=FAINT, ms=3, ls="none"),
-            handle("unchanged", color=INK, lw=1, ls=DASHES),
-        ]
 
     def _draw_bands(
         self, ax: Axes, intact_3: np.ndarray, value_3WG: np.ndarray, random_WGC: np.ndarray

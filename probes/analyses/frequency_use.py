@@ -9,28 +9,24 @@
   2-norm over all tokens exceeds 5 times the mean of the head's features.
 """
 
-import dataclasses
 from collections.abc import Sequence
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.lines import Line2D
 
 from probes.analyses.matching_keys import sum_by_document
-from probes.figures import DASHES, draw_band, head_colors, head_handles, head_name, log_axis
+from probes.figures import draw_band, head_name
 from probes.inside import Capture
-from probes.probe import INTERVAL, Number, Probe, complex_pairs, counts_with_original, list_heads
+from probes.probe import HeadProbe, Number, bootstrap_counts, complex_pairs, with_interval
 from probes.questions import Questions
 from probes.subject import Subject
-from reporting.looks import FAINT, INK, PAPER
-from reporting.style import handle
+from reporting.style import DASHES, FAINT, INK, PAPER, handle, token_axis
 
 _MASSIVE = 5  # times the mean
 _MAX_HEADS = 8  # heads in the lower panel
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True, repr=False, eq=False)
-class FrequencyUse(Probe):
+class FrequencyUse(HeadProbe):
     """Norms of queries and keys in each pair, and each pair's share of the matching key's gap.
 
     For every layer and head; `_3LNR` are a value and the ends of its 95% interval over documents.
@@ -56,19 +52,13 @@ class FrequencyUse(Probe):
     than eight heads, those of the largest amplitudes."""
     by_default = True
     y_labels = "2-norm of a pair", "pairs of each head"
-
-    inv_freq_LNR: np.ndarray
-    query_3LNR: np.ndarray
-    key_3LNR: np.ndarray
-    cosine_LNR: np.ndarray
-    sine_LNR: np.ndarray
-    amplitude_3LNR: np.ndarray
-    massive_query_LNH: np.ndarray
-    massive_key_LNH: np.ndarray
-    distances_M: np.ndarray
-    visible_LM: np.ndarray
-    half_norm_3: np.ndarray
-    half_gain_3: np.ndarray
+    per_head = "inv_freq_LNR"
+    references = (
+        handle("queries", color=INK, lw=1.4),
+        handle("keys", color=INK, lw=1.4, ls=DASHES),
+        handle("positive", marker="s", color="#b2182b", ls="none"),
+        handle("negative", marker="s", color="#2166ac", ls="none"),
+    )
 
     @classmethod
     def measure(cls, subject: Subject) -> "FrequencyUse":
@@ -92,16 +82,11 @@ class FrequencyUse(Probe):
             "massive features of queries and keys": Number(float(massive)),
         }
 
-    def lines(self) -> list[dict[str, str]]:
-        """Return a line per head."""
-        return [self._line(head) for head in list_heads(self.inv_freq_LNR[..., 0])]
-
-    def _line(self, head: tuple[int, int]) -> dict[str, str]:
+    def line(self, head: tuple[int, int]) -> dict[str, str]:
+        """Return the pairs of largest norms and amplitude, and the massive features."""
         norms_R = self.query_3LNR[0][head] * self.key_3LNR[0][head]
         largest = self.amplitude_3LNR[0][head].argmax()
         return {
-            "layer": str(head[0]),
-            "head": str(head[1]),
             "pair of largest norms": _format_pair(norms_R.argmax(), self.inv_freq_LNR[head]),
             "pair of largest amplitude": _format_pair(largest, self.inv_freq_LNR[head]),
             "amplitude [95% CI]": "{:.3g} [{:.3g}, {:.3g}]".format(
@@ -116,22 +101,11 @@ class FrequencyUse(Probe):
         self._draw_norms(axes[0])
         self._draw_shares(axes[1])
 
-    @classmethod
-    def legend(cls, members: Sequence["FrequencyUse"]) -> list[Line2D]:
-        """Return entries of heads, line styles, and colors."""
-        return [
-            *head_handles(member.inv_freq_LNR[..., 0] for member in members),
-            handle("queries", color=INK, lw=1.4),
-            handle("keys", color=INK, lw=1.4, ls=DASHES),
-            handle("positive", marker="s", color="#b2182b", ls="none"),
-            handle("negative", marker="s", color="#2166ac", ls="none"),
-        ]
-
     def _draw_norms(self, ax: Axes) -> None:
         pairs_R = np.arange(self.inv_freq_LNR.shape[-1])
-        for (layer, head), color in head_colors(self.inv_freq_LNR[..., 0]):
+        for head, color in self.colors:
             for norms_3LNR, style in ((self.query_3LNR, "-"), (self.key_3LNR, DASHES)):
-                draw_band(ax, pairs_R, norms_3LNR[:, layer, head], color, lw=1.2, ls=style)
+                draw_band(ax, pairs_R, norms_3LNR[:, *head], color, lw=1.2, ls=style)
         ticks = np.unique(np.linspace(0, pairs_R[-1], 4).round().astype(int))
         labels = [f"{t}\n{_format_period(self.inv_freq_LNR[0, 0, t])}" for t in ticks]
         ax.set_xticks(ticks, labels, fontsize=7)
@@ -140,7 +114,7 @@ class FrequencyUse(Probe):
 
     def _draw_shares(self, ax: Axes) -> None:
         amplitude_LN = self.amplitude_3LNR[0].sum(axis=-1)
-        by_amplitude = sorted(list_heads(amplitude_LN), key=lambda head: -amplitude_LN[head])
+        by_amplitude = sorted(self.heads, key=lambda head: -amplitude_LN[head])
         drawn = sorted(by_amplitude[:_MAX_HEADS])
         R = self.inv_freq_LNR.shape[-1]
         shares = np.concatenate([self.share(head) for head in drawn])
@@ -153,10 +127,10 @@ class FrequencyUse(Probe):
             ax.axhline(line, color=PAPER, lw=1.5)
             ax.axhline(line, color=FAINT, lw=0.5)
         prefix = "head " if len(amplitude_LN) == 1 else ""
-        names = [prefix + head_name(amplitude_LN, *head) for head in drawn]
+        names = [prefix + head_name(self.shape, head) for head in drawn]
         ax.set_yticks(R * (np.arange(len(drawn)) + 0.5), names, fontsize=7)
         ax.invert_yaxis()
-        log_axis(ax.xaxis, num_ticks=8)
+        token_axis(ax.xaxis, num_ticks=8)
         ax.set_xlim(left=1)
         ax.set_xlabel("distance to the matching key (tokens)", fontsize=8)
 
@@ -183,7 +157,7 @@ def frequency_use(inside: Capture, questions: Questions) -> FrequencyUse:
     config = inside.config
     inv_freq_LNR = inside.inv_freq
     sums = [sum_by_document(inside, questions, *item) for item in enumerate(inv_freq_LNR)]
-    weights_CB = counts_with_original(len(inside.tokens_BT))
+    weights_CB = bootstrap_counts(len(inside.tokens_BT))
     group = config.num_heads // inside.activations.k_LBSKH.shape[3]
     query_CLNR, massive_query_LNH = _norms(inside.activations.q_LBTNH, weights_CB)
     key_CLKR, massive_key_LKH = _norms(inside.activations.k_LBSKH, weights_CB)
@@ -192,17 +166,17 @@ def frequency_use(inside: Capture, questions: Questions) -> FrequencyUse:
     amplitude_CLNR, distances_M = np.abs(gap_CLNR), np.arange(1, inside.length)
     return FrequencyUse(
         inv_freq_LNR=inv_freq_LNR,
-        query_3LNR=_with_interval(query_CLNR),
-        key_3LNR=_with_interval(key_CLNR),
+        query_3LNR=with_interval(query_CLNR, "nearest"),
+        key_3LNR=with_interval(key_CLNR, "nearest"),
         cosine_LNR=gap_CLNR[0].real,
         sine_LNR=-gap_CLNR[0].imag,
-        amplitude_3LNR=_with_interval(amplitude_CLNR),
+        amplitude_3LNR=with_interval(amplitude_CLNR, "nearest"),
         massive_query_LNH=massive_query_LNH,
         massive_key_LNH=np.repeat(massive_key_LKH, group, axis=1),
         distances_M=distances_M,
         visible_LM=np.stack([inside.is_visible(l, distances_M) for l in range(config.num_layers)]),
-        half_norm_3=_with_interval(_half_period(inv_freq_LNR, query_CLNR * key_CLNR)),
-        half_gain_3=_with_interval(_half_period(inv_freq_LNR, amplitude_CLNR)),
+        half_norm_3=with_interval(_half_period(inv_freq_LNR, query_CLNR * key_CLNR), "nearest"),
+        half_gain_3=with_interval(_half_period(inv_freq_LNR, amplitude_CLNR), "nearest"),
     )
 
 
@@ -217,11 +191,6 @@ def _norms(x_LBTNH, weights_CB: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     mean_CLNR = np.einsum("cb,lbnr->clnr", weights_CB, norm_LBNR, optimize=True)
     mean_CLNR /= weights_CB.sum(axis=1)[:, None, None, None]
     return mean_CLNR, norm_LNH > _MASSIVE * norm_LNH.mean(axis=-1, keepdims=True)
-
-
-def _with_interval(x_CX: np.ndarray) -> np.ndarray:
-    """Return `[3, ...]`: the original sample, and the interval of the resamples after it."""
-    return np.stack([x_CX[0], *np.percentile(x_CX[1:], INTERVAL, axis=0, method="nearest")])
 
 
 def _half_period(inv_freq_LNR: np.ndarray, weights_CLNR: np.ndarray) -> np.ndarray:

@@ -23,25 +23,20 @@ import jax.numpy as jnp
 import numpy as np
 from jax.scipy.special import entr
 from matplotlib.axes import Axes
-from matplotlib.lines import Line2D
 
 from data.tokenizer import Tokenizer
-from probes.figures import head_colors, head_handles, log_axis
 from probes.inside import Capture, capture
-from probes.page import format_number
-from probes.probe import Number, Probe, bootstrap_mean, list_heads
+from probes.probe import HeadProbe, Number, bootstrap_mean, format_number
 from probes.questions import Questions
 from probes.subject import Subject, untrained
-from reporting.looks import FAINT, INK
-from reporting.style import handle
+from reporting.style import FAINT, INK, handle, token_axis
 
 _SINK = 0.3  # mean weight on the first token
 _REPEATED = 50  # distinct ids of a row of repeated ids
 _REPEATED_ROWS = 64
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True, repr=False, eq=False)
-class HeadScores(Probe):
+class HeadScores(HeadProbe):
     """Prefix matching, previous token, first token, retrieval, entropy, and distance of each head.
 
     For every layer and head; `_3LN` are a mean and the ends of its 95% interval over documents.
@@ -66,15 +61,12 @@ class HeadScores(Probe):
     by_default = True
     y_labels = "share", "spread over (tokens)"
     sharey = "row"
-
-    prefix_3LN: np.ndarray
-    previous_3LN: np.ndarray
-    first_3LN: np.ndarray
-    retrieval_3LN: np.ndarray
-    entropy_3LN: np.ndarray
-    distance_3LN: np.ndarray
-    uniform_LX: np.ndarray
-    random_LN: np.ndarray
+    per_head = "random_LN"
+    references = (
+        handle("equal weights", color=FAINT, lw=1.5),
+        handle("random weights", marker="^", color=FAINT, ls="none"),
+        handle("threshold of sinks", color=INK, lw=0.8, ls=":"),
+    )
 
     @classmethod
     def measure(cls, subject: Subject) -> "HeadScores":
@@ -111,45 +103,28 @@ class HeadScores(Probe):
             "entropy, mean over heads (nats)": Number(float(self.entropy_3LN[0].mean())),
         }
 
-    def lines(self) -> list[dict[str, str]]:
-        """Return a line per head."""
-        return [
-            {
-                "layer": str(layer),
-                "head": str(head),
-                "retrieval [95% CI]": format_number([Number(*self.retrieval_3LN[:, layer, head])]),
-                "prefix matching [95% CI]": format_number(
-                    [Number(*self.prefix_3LN[:, layer, head])]
-                ),
-                "previous token": f"{self.previous_3LN[0, layer, head]:.3g}",
-                "first token": f"{self.first_3LN[0, layer, head]:.3g}",
-                "entropy (nats)": f"{self.entropy_3LN[0, layer, head]:.3g}",
-                "distance (tokens)": f"{self.distance_3LN[0, layer, head]:.3g}",
-            }
-            for layer, head in list_heads(self.random_LN)
-        ]
+    def line(self, head: tuple[int, int]) -> dict[str, str]:
+        """Return the scores of a head."""
+        return {
+            "retrieval [95% CI]": format_number([Number(*self.retrieval_3LN[:, *head])]),
+            "prefix matching [95% CI]": format_number([Number(*self.prefix_3LN[:, *head])]),
+            "previous token": f"{self.previous_3LN[0][head]:.3g}",
+            "first token": f"{self.first_3LN[0][head]:.3g}",
+            "entropy (nats)": f"{self.entropy_3LN[0][head]:.3g}",
+            "distance (tokens)": f"{self.distance_3LN[0][head]:.3g}",
+        }
 
     def draw(self, axes: Sequence[Axes], color: str) -> None:
         """Draw shares above and spread below."""
         self._draw_shares(axes[0])
         self._draw_spread(axes[1])
 
-    @classmethod
-    def legend(cls, members: Sequence["HeadScores"]) -> list[Line2D]:
-        """Return entries of heads and references."""
-        return [
-            *head_handles(member.random_LN for member in members),
-            handle("equal weights", color=FAINT, lw=1.5),
-            handle("random weights", marker="^", color=FAINT, ls="none"),
-            handle("threshold of sinks", color=INK, lw=0.8, ls=":"),
-        ]
-
     def _draw_shares(self, ax: Axes) -> None:
-        colors, shares = head_colors(self.random_LN), self.shares
+        colors, shares = self.colors, self.shares
         offsets = np.linspace(-0.3, 0.3, len(colors)) if len(colors) > 1 else [0.0]
-        for ((layer, head), color), offset in zip(colors, offsets, strict=True):
+        for (head, color), offset in zip(colors, offsets, strict=True):
             for column, score_3LN in enumerate(shares.values()):
-                value, low, high = score_3LN[:, layer, head]
+                value, low, high = score_3LN[:, *head]
                 ax.plot(column + offset, value, "o", color=color, ms=4, zorder=3)
                 ax.vlines(column + offset, low, high, color=color, lw=1.2)
         for column, uniform in enumerate(self.uniform_LX.mean(axis=0)[: len(shares)]):
@@ -161,14 +136,14 @@ class HeadScores(Probe):
         ax.set_ylim(-0.03, 1.03)
 
     def _draw_spread(self, ax: Axes) -> None:
-        for (layer, head), color in head_colors(self.random_LN):
-            spread = math.exp(self.entropy_3LN[0, layer, head])
-            ax.plot(self.distance_3LN[0, layer, head], spread, "o", color=color, ms=5, zorder=3)
+        for head, color in self.colors:
+            spread = math.exp(self.entropy_3LN[0][head])
+            ax.plot(self.distance_3LN[0][head], spread, "o", color=color, ms=5, zorder=3)
         *_, entropy, distance = self.uniform_LX.mean(axis=0)
         ax.plot(distance, math.exp(entropy), "_", color=FAINT, ms=12, mew=1.5)
         ax.set_xlabel("mean distance (tokens)", fontsize=9)
         ax.set_xlim(0, 1.15 * max(distance, self.distance_3LN[0].max()))
-        log_axis(ax.yaxis)
+        token_axis(ax.yaxis)
 
 
 def _highest(score_3LN: np.ndarray) -> Number:

@@ -5,12 +5,10 @@ Heads are masked one at a time; several at a time, in the order of their retriev
 distances that the remaining head answers alone.
 """
 
-import dataclasses
 from collections.abc import Iterable, Sequence
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.lines import Line2D
 
 from evals.estimate.bins import fine_bin_number
 from evals.rows import Rows
@@ -18,12 +16,9 @@ from evals.score import Candidate
 from model.transformer import without_heads
 from probes.analyses.head_scores import retrieval
 from probes.effects import measure_effects
-from probes.figures import DASHES, head_colors, head_handles, log_axis
-from probes.page import format_number
-from probes.probe import Number, Probe, format_runs, list_heads
+from probes.probe import HeadProbe, Number, format_number, format_runs
 from probes.subject import Subject
-from reporting.looks import FAINT, INK
-from reporting.style import handle
+from reporting.style import DASHES, FAINT, INK, handle, token_axis
 from theory import capability
 
 _NUM_DRAWS = 4  # random orders of heads
@@ -31,8 +26,7 @@ _MAX_COUNTS = 6  # numbers of heads that are masked together
 _MIN_QUESTIONS = 30  # of a bin of distances
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True, repr=False, eq=False)
-class KnockOut(Probe):
+class KnockOut(HeadProbe):
     """L50 without some heads, and the distances that each head answers alone.
 
     `_3...` are a value and the ends of its 95% interval over documents. L50 in tokens, NaN if the
@@ -60,23 +54,13 @@ class KnockOut(Probe):
     (line, with 95% intervals over documents) and without as many random heads (small dots, four
     draws); dashed: the unchanged model. A cross at the bottom: not learned."""
     y_labels = "answered correctly", "L50 (tokens)"
-
-    retrieval_LN: np.ndarray
-    longest: int
-    low_X: np.ndarray
-    high_X: np.ndarray
-    right_X: np.ndarray
-    alone_LNX: np.ndarray
-    intact_l50_3: np.ndarray
-    intact_loss_3: np.ndarray
-    without_l50_3LN: np.ndarray
-    without_loss_3LN: np.ndarray
-    l50_text_LN: np.ndarray
-    masked_C: np.ndarray
-    by_score_l50_3C: np.ndarray
-    by_score_loss_3C: np.ndarray
-    random_l50_CD: np.ndarray
-    random_loss_CD: np.ndarray
+    per_head = "retrieval_LN"
+    references = (
+        handle("all heads", marker=".", color=INK, ls="none"),
+        handle("masked by score", marker="o", color=INK, lw=1.2),
+        handle("random heads", marker="o", color=FAINT, ms=3, ls="none"),
+        handle("unchanged", color=INK, lw=1, ls=DASHES),
+    )
 
     @classmethod
     def measure(cls, subject: Subject) -> "KnockOut":
@@ -107,46 +91,29 @@ class KnockOut(Probe):
             ),
         }
 
-    def lines(self) -> list[dict[str, str]]:
-        """Return a line per head."""
-        return [
-            {
-                "layer": str(layer),
-                "head": str(head),
-                "retrieval score": format_number([Number(self.retrieval_LN[layer, head])]),
-                "L50 without it": str(self.l50_text_LN[layer, head]),
-                "loss without it [95% CI]": "{:.2f} [{:.2f}, {:.2f}]".format(
-                    *self.without_loss_3LN[:, layer, head]
-                ),
-                "alone answers": format_runs(self.window(layer, head)),
-            }
-            for layer, head in list_heads(self.retrieval_LN)
-        ]
+    def line(self, head: tuple[int, int]) -> dict[str, str]:
+        """Return the effect of masking the head, and the distances that it answers alone."""
+        loss, low, high = self.without_loss_3LN[:, *head]
+        return {
+            "retrieval score": format_number([Number(self.retrieval_LN[head])]),
+            "L50 without it": str(self.l50_text_LN[head]),
+            "loss without it [95% CI]": f"{loss:.2f} [{low:.2f}, {high:.2f}]",
+            "alone answers": format_runs(self.window(*head)),
+        }
 
     def draw(self, axes: Sequence[Axes], color: str) -> None:
         """Draw windows above and masked heads below."""
         self._draw_windows(axes[0])
         self._draw_masked(axes[1])
 
-    @classmethod
-    def legend(cls, members: Sequence["KnockOut"]) -> list[Line2D]:
-        """Return entries of heads and references."""
-        return [
-            *head_handles(member.retrieval_LN for member in members),
-            handle("all heads", marker=".", color=INK, ls="none"),
-            handle("masked by score", marker="o", color=INK, lw=1.2),
-            handle("random heads", marker="o", color=FAINT, ms=3, ls="none"),
-            handle("unchanged", color=INK, lw=1, ls=DASHES),
-        ]
-
     def _draw_windows(self, ax: Axes) -> None:
         middle_X = np.sqrt(self.low_X * self.high_X)
-        for head, color in head_colors(self.retrieval_LN):
+        for head, color in self.colors:
             ax.plot(middle_X, self.alone_LNX[head], color=color, lw=1.4)
         ax.plot(middle_X, self.right_X, ".", color=INK, ms=4, zorder=4)
         ax.axhline(0.5, color=FAINT, lw=0.8, ls=DASHES)
         ax.set_ylim(-0.03, 1.03)
-        log_axis(ax.xaxis, num_ticks=8)
+        token_axis(ax.xaxis, num_ticks=8)
         ax.set_xlabel("distance (tokens)", fontsize=8)
 
     def _draw_masked(self, ax: Axes) -> None:
@@ -164,7 +131,7 @@ class KnockOut(Probe):
             ax.plot(lost_x, np.full_like(lost_x, 0.03), "x", color=FAINT, ms=3, transform=bottom)
             if np.isnan(value):
                 ax.plot(masked, 0.03, "x", color=INK, transform=bottom)
-        log_axis(ax.yaxis)
+        token_axis(ax.yaxis)
         ax.set_ylim(0.9, top)
         ax.set_xticks(self.masked_C)
         ax.set_xlim(0.5, self.masked_C[-1] + 0.5)
@@ -183,7 +150,7 @@ def knock_out(subject: Subject, *, draws: int = _NUM_DRAWS) -> KnockOut:
     """
     retrieval_LN = retrieval(subject.capture, subject.questions, subject.is_right)[0]
     L, N = retrieval_LN.shape
-    heads, random = list_heads(retrieval_LN), np.random.default_rng(0)
+    heads, random = list(np.ndindex(L, N)), np.random.default_rng(0)
     by_score = np.argsort(-np.nan_to_num(retrieval_LN.ravel()), kind="stable")
     masked_C = np.unique(np.geomspace(1, max(1, L * N - 1), _MAX_COUNTS).round().astype(int))
 

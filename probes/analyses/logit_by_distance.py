@@ -9,25 +9,20 @@ over positions defines a trigonometric series in the distance,
 The figure shows it with the measured means. Where they differ, z does depend on the distance.
 """
 
-import dataclasses
 from collections.abc import Sequence
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.lines import Line2D
 
-from probes.figures import head_colors, head_handles, log_axis
 from probes.inside import Capture
-from probes.probe import INTERVAL, Number, Probe, bootstrap_counts, complex_pairs, list_heads
+from probes.probe import HeadProbe, Number, bootstrap_counts, complex_pairs, with_interval
 from probes.subject import Subject
-from reporting.looks import FAINT, INK
-from reporting.style import handle
+from reporting.style import FAINT, INK, handle, token_axis
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True, repr=False, eq=False)
-class LogitByDistance(Probe):
+class LogitByDistance(HeadProbe):
     """Mean logit of all keys by distance, and its standard deviation.
 
     For every layer and head; intervals are 95%, over rows.
@@ -51,17 +46,8 @@ class LogitByDistance(Probe):
     y_labels = ("mean logit",)
     x_label = "distance (tokens, log scale)"
     sharex = True
-
-    inv_freq_LNR: np.ndarray
-    cosine_LNR: np.ndarray
-    sine_LNR: np.ndarray
-    spread_LNR: np.ndarray
-    distances_M: np.ndarray
-    mean_LNM: np.ndarray
-    mean_low_LNM: np.ndarray
-    mean_high_LNM: np.ndarray
-    series_LNM: np.ndarray
-    spread_LNM: np.ndarray
+    per_head = "mean_LNM"
+    references = (handle("measured", marker=".", color=INK, ls="none"),)
 
     @classmethod
     def measure(cls, subject: Subject) -> "LogitByDistance":
@@ -80,43 +66,31 @@ class LogitByDistance(Probe):
         name = "share of the logit's variance that distance explains, largest over heads"
         return {name: Number(float(self.explained.max()))}
 
-    def lines(self) -> list[dict[str, str]]:
-        """Return a line per head."""
-        return [
-            {
-                "layer": str(layer),
-                "head": str(head),
-                "highest at (tokens)": str(self.distances_M[np.nanargmax(mean_M)]),
-                "mean logit, from": f"{np.nanmin(mean_M):.2f}",
-                "to": f"{np.nanmax(mean_M):.2f}",
-                "spread": f"{np.sqrt(np.nanmean(self.spread_LNM[layer, head] ** 2)):.2f}",
-                "explained by distance": f"{self.explained[layer, head]:.1%}",
-            }
-            for layer, head in list_heads(self.explained)
-            for mean_M in [self.mean_LNM[layer, head]]
-        ]
+    def line(self, head: tuple[int, int]) -> dict[str, str]:
+        """Return the range of the mean logit, and what distance explains."""
+        mean_M = self.mean_LNM[head]
+        return {
+            "highest at (tokens)": str(self.distances_M[np.nanargmax(mean_M)]),
+            "mean logit, from": f"{np.nanmin(mean_M):.2f}",
+            "to": f"{np.nanmax(mean_M):.2f}",
+            "spread": f"{np.sqrt(np.nanmean(self.spread_LNM[head] ** 2)):.2f}",
+            "explained by distance": f"{self.explained[head]:.1%}",
+        }
 
     def draw(self, axes: Sequence[Axes], color: str) -> None:
         """Draw the mean logit."""
         (ax,) = axes
-        colors = head_colors(self.explained)
         distances_M = self.distances_M[1:]  # a log axis has no 0
-        for head, color in colors:
+        for head, color in self.colors:
             mean_M, spread_M = self.mean_LNM[head][1:], self.spread_LNM[head][1:]
             series_M = np.where(np.isnan(mean_M), np.nan, self.series_LNM[head][1:])
             ax.plot(distances_M, series_M, color=color, lw=1.4)
             ax.plot(distances_M, mean_M, ".", color=color, ms=2, alpha=0.7)
-            if len(colors) == 1:
+            if len(self.heads) == 1:
                 low_M, high_M = mean_M - spread_M, mean_M + spread_M
                 ax.fill_between(distances_M, low_M, high_M, color=color, alpha=0.12, lw=0)
         ax.axhline(0, color=FAINT, lw=0.8)
-        log_axis(ax.xaxis, num_ticks=8)
-
-    @classmethod
-    def legend(cls, members: Sequence["LogitByDistance"]) -> list[Line2D]:
-        """Return entries of heads and of the measured means."""
-        measured = handle("measured", marker=".", color=INK, ls="none")
-        return [*head_handles(member.explained for member in members), measured]
+        token_axis(ax.xaxis, num_ticks=8)
 
 
 def logit_by_distance(inside: Capture) -> LogitByDistance:
@@ -138,14 +112,13 @@ def _layer_fields(inside: Capture, layer: int, inv_freq_NR: np.ndarray) -> dict[
         for parts in zip(*sums, strict=True)
     )
     with np.errstate(invalid="ignore"):  # 0 / 0: all keys at this distance are masked
-        mean_NM = sum_BNM.sum(0) / count_BM.sum(0)
-        spread_NM = np.sqrt(np.maximum(square_BNM.sum(0) / count_BM.sum(0) - mean_NM**2, 0))
         weights_CB = bootstrap_counts(len(count_BM))
-        means_CNM = np.einsum("cb,bnm->cnm", weights_CB, sum_BNM, optimize=True)
-        means_CNM /= (weights_CB @ count_BM)[:, None]
+        mean_CNM = np.einsum("cb,bnm->cnm", weights_CB, sum_BNM, optimize=True)
+        mean_CNM /= (weights_CB @ count_BM)[:, None]
+        mean_NM, low_NM, high_NM = with_interval(mean_CNM)
+        spread_NM = np.sqrt(np.maximum(square_BNM.sum(0) / count_BM.sum(0) - mean_NM**2, 0))
     mean_NR, spread_NR = _mean_content(inside, layer, inv_freq_NR)
     phases_NRM = np.exp(1j * inv_freq_NR[..., None] * np.arange(inside.length))
-    low_NM, high_NM = np.percentile(means_CNM, INTERVAL, axis=0)
     return {
         "cosine_LNR": np.real(mean_NR),
         "sine_LNR": -np.imag(mean_NR),

@@ -10,7 +10,6 @@ the bound B(m) of Men et al. 2024 (arXiv 2405.14591) with the model's weights in
 ones. `theory.capability` gives the series that is positive up to the longest distance.
 """
 
-import dataclasses
 import functools
 import math
 from collections.abc import Sequence
@@ -18,32 +17,27 @@ from typing import NamedTuple
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.lines import Line2D
 
 from evals.estimate.bins import fine_bin_number
-from probes.figures import DASHES, head_colors, head_handles, log_axis
 from probes.inside import Capture
 from probes.probe import (
-    INTERVAL,
+    HeadProbe,
     Number,
-    Probe,
     bootstrap_counts,
     complex_pairs,
     format_runs,
-    list_heads,
+    with_interval,
 )
 from probes.questions import Questions
 from probes.subject import Subject
-from reporting.looks import FAINT, INK
-from reporting.style import handle
+from reporting.style import DASHES, FAINT, INK, handle, token_axis
 from theory import capability
 
 ZERO = "zero of the empirical B(m), largest over heads (tokens)"
 _MIN_QUESTIONS = 30  # of a dot
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True, repr=False, eq=False)
-class MatchingKeys(Probe):
+class MatchingKeys(HeadProbe):
     """Logit gap of the matching key at every distance, and the distance at which it vanishes.
 
     For every layer and head; intervals are 95%, over documents.
@@ -74,24 +68,12 @@ class MatchingKeys(Probe):
     y_labels = "d′ of the matching key", "accuracy"
     x_label = "distance to the matching key (tokens, log scale)"
     sharex = True
-
-    inv_freq_LNR: np.ndarray
-    cosine_LNR: np.ndarray
-    sine_LNR: np.ndarray
-    distances_M: np.ndarray
-    gap_LNM: np.ndarray
-    gap_low_LNM: np.ndarray
-    gap_high_LNM: np.ndarray
-    visible_LM: np.ndarray
-    zero_LN: np.ndarray
-    zero_low_LN: np.ndarray
-    zero_high_LN: np.ndarray
-    match_LNM: np.ndarray
-    other_LN: np.ndarray
-    spread_LN: np.ndarray
-    num_others: float
-    distance_Q: np.ndarray
-    right_Q: np.ndarray
+    per_head = "zero_LN"
+    references = (
+        handle("d′ needed for\naccuracy .5", color=INK, lw=1, ls=DASHES),
+        handle("zero of B(m)", marker="o", mfc="white", mec=INK, ls="none"),
+        handle("model", marker=".", color=INK, ls="none"),
+    )
 
     @classmethod
     def measure(cls, subject: Subject) -> "MatchingKeys":
@@ -140,41 +122,24 @@ class MatchingKeys(Probe):
             "answered correctly": Number(float(self.right_Q.mean())),
         }
 
-    def lines(self) -> list[dict[str, str]]:
-        """Return a line per head."""
-        return [self._line(*head) for head in list_heads(self.zero_LN)]
-
-    def _line(self, layer: int, head: int) -> dict[str, str]:
-        zero, low, high = (
-            self._format_distance(x_LN[layer, head])
-            for x_LN in (self.zero_LN, self.zero_low_LN, self.zero_high_LN)
-        )
-        length, cosine = self.window(layer, head)
+    def line(self, head: tuple[int, int]) -> dict[str, str]:
+        """Return the zero, the most similar window, and the distances that the head answers."""
+        zeros = self.zero_LN[head], self.zero_low_LN[head], self.zero_high_LN[head]
+        zero, low, high = map(self._format_distance, zeros)
+        length, cosine = self.window(*head)
         return {
-            "layer": str(layer),
-            "head": str(head),
             "zero of B(m) [95% CI]": f"{zero} [{low}, {high}]",
             "most similar window": f"{length} (cosine {cosine:.2f})",
-            "alone answers": format_runs(self.alone(layer, head)),
+            "alone answers": format_runs(self.alone(*head)),
         }
 
     def _format_distance(self, distance: float) -> str:
         return f"> {self.distances_M[-1]}" if math.isinf(distance) else f"{distance:.3g}"
 
-    @classmethod
-    def legend(cls, members: Sequence["MatchingKeys"]) -> list[Line2D]:
-        """Return entries of heads and references."""
-        return [
-            *head_handles(member.zero_LN for member in members),
-            handle("d′ needed for\naccuracy .5", color=INK, lw=1, ls=DASHES),
-            handle("zero of B(m)", marker="o", mfc="white", mec=INK, ls="none"),
-            handle("model", marker=".", color=INK, ls="none"),
-        ]
-
     def draw(self, axes: Sequence[Axes], color: str) -> None:
         """Draw d′ above and accuracy below."""
         above, below = axes
-        for head, color in head_colors(self.zero_LN):
+        for head, color in self.colors:
             above.plot(self.distances_M, self.d_prime[head], color=color, lw=1.4)
             zero = self.zero_LN[head]
             if 0 < zero < math.inf:
@@ -184,7 +149,7 @@ class MatchingKeys(Probe):
         above.axhline(required, color=INK, lw=1, ls=DASHES)
         above.axhline(0, color=FAINT, lw=0.8)
         self._draw_model(below)
-        log_axis(below.xaxis, num_ticks=8)
+        token_axis(below.xaxis, num_ticks=8)
         below.set_ylim(-0.03, 1.03)
 
     def _draw_model(self, ax: Axes) -> None:
@@ -301,32 +266,28 @@ def _layer_fields(
     sums: Sums, inv_freq_NR: np.ndarray, visible_M: np.ndarray
 ) -> dict[str, np.ndarray]:
     """Return the fields of `MatchingKeys` that differ by layer."""
-    num_documents = len(sums.num_match_B)
     phases_NRM = np.exp(1j * inv_freq_NR[..., None] * np.arange(1, len(visible_M) + 1))
 
     def series(z_CNR: np.ndarray) -> np.ndarray:
         return np.einsum("cnr,nrm->cnm", z_CNR, phases_NRM, optimize=True).real
 
-    match_1NR, gap_1NR = sums.means(np.ones((1, num_documents)))
-    gaps_CNM = series(sums.means(bootstrap_counts(num_documents))[1])
-    gap_NM = series(gap_1NR)[0]
-    low_NM, high_NM = np.percentile(gaps_CNM, INTERVAL, axis=0)
-    # "nearest", because interpolation between a distance and inf is undefined.
-    zeros_CN = _first_zero(gaps_CNM * visible_M)
-    low_N, high_N = np.percentile(zeros_CN, INTERVAL, axis=0, method="nearest")
+    match_CNR, gap_CNR = sums.means(bootstrap_counts(len(sums.num_match_B)))
+    gap_CNM = series(gap_CNR)
+    gap_NM, low_NM, high_NM = with_interval(gap_CNM)
+    zero_N, low_N, high_N = with_interval(_first_zero(gap_CNM * visible_M), "nearest")
     num_others = sums.num_other_B.sum()
     other_N = sums.logit_BN.sum(axis=0) / num_others
     return {
-        "cosine_LNR": gap_1NR[0].real,
-        "sine_LNR": -gap_1NR[0].imag,
+        "cosine_LNR": gap_CNR[0].real,
+        "sine_LNR": -gap_CNR[0].imag,
         "gap_LNM": gap_NM,
         "gap_low_LNM": low_NM,
         "gap_high_LNM": high_NM,
         "visible_LM": visible_M,
-        "zero_LN": _first_zero(gap_NM * visible_M),
+        "zero_LN": zero_N,
         "zero_low_LN": low_N,
         "zero_high_LN": high_N,
-        "match_LNM": series(match_1NR)[0],
+        "match_LNM": series(match_CNR[:1])[0],
         "other_LN": other_N,
         "spread_LN": np.sqrt(np.maximum(sums.square_BN.sum(axis=0) / num_others - other_N**2, 0)),
     }

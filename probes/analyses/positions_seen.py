@@ -5,30 +5,26 @@ distance m, so long distances are rare, and rarer if documents are short. The au
 this limits the effective context; this probe shows the counts and the effective context together.
 """
 
-import dataclasses
 import math
 from collections.abc import Sequence
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.lines import Line2D
 
 from data.pipeline import open_data
 from experiment import stages
 from experiment.items import read_items
 from experiment.loaded import LoadedRun
-from probes.figures import DASHES, draw_band, log_axis
+from probes.figures import draw_band
 from probes.probe import Number, Probe, bootstrap_mean, quantile_distances
 from probes.subject import Subject
-from reporting.looks import INK
-from reporting.style import handle
+from reporting.style import DASHES, INK, handle, token_axis
 
 # Limits of the sample of training rows; it is large enough for an interval.
 _MAX_TOKENS = 2**21
 _MAX_ROWS = 2**11
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True, repr=False, eq=False)
 class PositionsSeen(Probe):
     """Frequency of each distance inside a document of the training rows, and L50.
 
@@ -53,12 +49,7 @@ class PositionsSeen(Probe):
     sharex = True
     sharey = "row"
     draws_all_seeds = True
-
-    seen_3M: np.ndarray
-    half_3: np.ndarray
-    num_rows: int
-    counted_rows: int
-    l50_3: np.ndarray
+    references = (handle("L50", color=INK, lw=1, ls=DASHES),)
 
     @classmethod
     def measure(cls, subject: Subject) -> "PositionsSeen":
@@ -97,13 +88,8 @@ class PositionsSeen(Probe):
         draw_band(ax, distances_M, self.seen_3M[:, 1:], color)
         if math.isfinite(self.l50_3[0]):
             ax.axvline(self.l50_3[0], color=color, lw=1, ls=DASHES)
-        log_axis(ax.xaxis, num_ticks=6)
+        token_axis(ax.xaxis, num_ticks=6)
         ax.set_ylim(0)
-
-    @classmethod
-    def legend(cls, members: Sequence["PositionsSeen"]) -> list[Line2D]:
-        """Return the entry of L50."""
-        return [handle("L50", color=INK, lw=1, ls=DASHES)]
 
 
 def positions_seen(

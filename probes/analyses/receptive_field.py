@@ -6,10 +6,9 @@ log-odds, ln(p / (1 - p)), which do not saturate if the model is certain; the lo
 beyond the sum over layers of (window - 1), plus 1 per layer with key smearing.
 """
 
-import dataclasses
 import functools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import jax
 import jax.numpy as jnp
@@ -22,13 +21,12 @@ from model import transformer
 from model.config import ModelConfig
 from model.positions import NO_WINDOW, PositionTable, position_table
 from model.transformer import Params
-from probes.figures import DASHES, draw_band, log_axis
+from probes.figures import draw_band
 from probes.inside import Capture
 from probes.probe import Number, Probe, bootstrap_mean, quantile_distances
 from probes.questions import Questions
 from probes.subject import Subject
-from reporting.looks import INK
-from reporting.style import handle
+from reporting.style import DASHES, INK, handle, token_axis
 
 # Maximal number of attention weights in memory: a quarter of a GiB in float32.
 _MAX_WEIGHTS = 2**26
@@ -36,7 +34,6 @@ _SHARES = 0.5, 0.9  # of the gradient
 _SMALL_KL = 0.1  # nats
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True, repr=False, eq=False)
 class ReceptiveField(Probe):
     """Gradient of an answer by distance, and the divergence caused by a truncated context.
 
@@ -64,13 +61,6 @@ class ReceptiveField(Probe):
     sharex = True
     sharey = "row"
     draws_all_seeds = True
-
-    distance_X: np.ndarray
-    gradient_3X: np.ndarray
-    within_3P: np.ndarray
-    context_K: np.ndarray
-    kl_3K: np.ndarray
-    limit: float
 
     @classmethod
     def measure(cls, subject: Subject) -> "ReceptiveField":
@@ -100,8 +90,8 @@ class ReceptiveField(Probe):
         draw_band(below, self.context_K, self.kl_3K, color)
         if math.isfinite(self.limit):
             above.axvline(self.limit, color=INK, lw=1, ls=DASHES)
-        log_axis(above.yaxis, num_ticks=8)
-        log_axis(below.xaxis, num_ticks=5)
+        token_axis(above.yaxis, num_ticks=8)
+        token_axis(below.xaxis, num_ticks=5)
 
     @classmethod
     def legend(cls, members: Sequence["ReceptiveField"]) -> list[Line2D]:
@@ -121,8 +111,9 @@ def receptive_field(inside: Capture, questions: Questions) -> ReceptiveField:
     last = len(questions.row_Q) - 1 - first
     query_B, key_B = questions.query_Q[last], questions.key_Q[last]
     tokens_BT = inside.tokens_BT[rows]
-    answers = _Answers(inside, tokens_BT, query_B, tokens_BT[np.arange(len(rows)), key_B])
-    norm_BM, exists_BM = _by_distance(answers.gradients(), query_B)
+    answer_B = tokens_BT[np.arange(len(rows)), key_B]
+    norm_BT = _in_chunks(inside, _gradients, tokens_BT, query_B, answer_B)
+    norm_BM, exists_BM = _by_distance(norm_BT, query_B)
     share_BM = norm_BM / norm_BM.sum(axis=1, keepdims=True)
     # Bins of all distances from 1 on; at distance 0 is the query itself.
     distances_M = np.arange(1, query_B.max() + 1)
@@ -132,10 +123,13 @@ def receptive_field(inside: Capture, questions: Questions) -> ReceptiveField:
         np.add.reduceat(x_BM[:, distances_M], starts_X, axis=1) for x_BM in (gradient_BM, exists_BM)
     )
     sizes_X = np.diff(np.append(starts_X, len(distances_M)))
-    full_BV = answers.log_probs(query_B + 1)
     context_K = np.unique((2 ** np.arange(0, math.log2(inside.length) + 0.5, 0.5)).astype(int))
     context_K = np.append(context_K[context_K < inside.length], inside.length)
-    kl_BK = np.stack([_kl(full_BV, answers.log_probs(context)) for context in context_K], axis=1)
+    log_p_KBV = [
+        _in_chunks(inside, _log_probs, *_truncate(tokens_BT, query_B, context), query_B)
+        for context in context_K
+    ]
+    kl_BK = np.stack([_kl(log_p_KBV[-1], log_p_BV) for log_p_BV in log_p_KBV], axis=1)
     return ReceptiveField(
         distance_X=np.add.reduceat(distances_M, starts_X) / sizes_X,
         gradient_3X=bootstrap_mean(gradient_BX, count_BX),
@@ -146,49 +140,31 @@ def receptive_field(inside: Capture, questions: Questions) -> ReceptiveField:
     )
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
-class _Answers:
-    """Rows, the position of the question in each, and the id of its answer.
+def _in_chunks(inside: Capture, program: Callable, *rows: np.ndarray) -> np.ndarray:
+    """Run a program on rows of a capture, as many at once as fit the memory."""
+    config, T = inside.config, rows[0].shape[1]
+    table = position_table(config, inside.context_length, T)
+    size = max(1, _MAX_WEIGHTS // (config.num_layers * config.num_heads * T * T))
+    parts = [
+        program(config, inside.params, table, *(x[start : start + size] for x in rows))
+        for start in range(0, len(rows[0]), size)
+    ]
+    return np.concatenate(parts).astype(np.float64)
 
-    Attributes:
-      inside: a capture of the model.
-    """
 
-    inside: Capture
-    tokens_BT: np.ndarray
-    query_B: np.ndarray
-    answer_B: np.ndarray
-
-    def gradients(self) -> np.ndarray:
-        """Return the gradient's norm with respect to the embedding of every token, `[B, T]`."""
-        return self._in_chunks(_gradients, self.tokens_BT, self.query_B, self.answer_B)
-
-    def log_probs(self, context_B: np.ndarray | int) -> np.ndarray:
-        """Return log-probabilities `[B, V]` after the last `context_B` tokens of each document."""
-        start_B1 = np.maximum(self.query_B + 1 - context_B, 0)[:, None]
-        indices_T = np.arange(self.tokens_BT.shape[1], dtype=np.int32)
-        positions_BT = np.maximum(indices_T - start_B1, 0).astype(np.int32)
-        segment_ids_BT = 1 + (indices_T >= start_B1).astype(np.int32)
-        rows = self.tokens_BT, positions_BT, segment_ids_BT, self.query_B
-        return self._in_chunks(_log_probs, *rows)
-
-    def _in_chunks(self, program, *columns: np.ndarray) -> np.ndarray:
-        inside, T = self.inside, self.tokens_BT.shape[1]
-        config = inside.config
-        table = position_table(config, inside.context_length, T)
-        size = max(1, _MAX_WEIGHTS // (config.num_layers * config.num_heads * T * T))
-        return np.concatenate(
-            [
-                program(config, inside.params, table, *(x[i : i + size] for x in columns))
-                for i in range(0, len(self.tokens_BT), size)
-            ]
-        ).astype(np.float64)
+def _truncate(tokens_BT: np.ndarray, query_B: np.ndarray, context: int) -> tuple[np.ndarray, ...]:
+    """Return tokens, positions and segment ids of documents that begin `context` tokens back."""
+    start_B1 = np.maximum(query_B + 1 - context, 0)[:, None]
+    indices_T = np.arange(tokens_BT.shape[1], dtype=np.int32)
+    positions_BT = np.maximum(indices_T - start_B1, 0).astype(np.int32)
+    return tokens_BT, positions_BT, 1 + (indices_T >= start_B1).astype(np.int32)
 
 
 @functools.partial(jax.jit, static_argnums=0)
 def _gradients(
     config: ModelConfig, params: Params, table: PositionTable, tokens_BT, query_B, answer_B
 ) -> jax.Array:
+    """Return the gradient's norm with respect to the embedding of every token, `[B, T]`."""
     B, T = tokens_BT.shape
     # Every token of every row gets its own embedding, and so its own gradient.
     ids_BT = jnp.arange(B * T).reshape(B, T)
@@ -212,6 +188,7 @@ def _gradients(
 
 @functools.partial(jax.jit, static_argnums=0)
 def _log_probs(config: ModelConfig, params: Params, table: PositionTable, *rows) -> jax.Array:
+    """Return log-probabilities `[B, V]` after each row's query."""
     *rows, query_B = rows
     with jax.default_matmul_precision("highest"):
         hidden_BTD = transformer.hidden(config, params, table, *rows)

@@ -9,17 +9,15 @@ from collections.abc import Sequence
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.lines import Line2D
 
 from experiment import load
 from experiment.loaded import LoadedRun
 from probes import all_probes
 from probes.analyses import matching_keys
-from probes.figures import COLORS, draw_band, log_axis
-from probes.page import format_number
-from probes.probe import Number, Probe
+from probes.figures import COLORS, draw_band
+from probes.probe import Number, Probe, format_number
 from probes.subject import Subject, untrained
-from reporting.style import handle
+from reporting.style import handle, token_axis
 
 _L50 = "L50 (tokens)"
 # The numbers that are drawn: shares in the upper panel, distances in the lower one.
@@ -28,7 +26,6 @@ _TOKENS = _L50, matching_keys.ZERO
 _COLORS = dict(zip((*_SHARES, *_TOKENS), COLORS, strict=False))
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True, repr=False, eq=False)
 class ThroughTraining(Probe):
     """Numbers of the default probes, and L50, at each checkpoint.
 
@@ -49,10 +46,10 @@ class ThroughTraining(Probe):
     x_label = "updates"
     sharex = True
     sharey = "row"
-
-    step_C: np.ndarray
-    name_X: np.ndarray
-    value_3CX: np.ndarray
+    references = tuple(
+        handle(name.removesuffix(" (tokens)").partition(",")[0], color=color, lw=1.8)
+        for name, color in _COLORS.items()
+    )
 
     @classmethod
     def measure(cls, subject: Subject) -> "ThroughTraining":
@@ -105,16 +102,7 @@ class ThroughTraining(Probe):
             ax = above if name in _SHARES else below
             draw_band(ax, self.step_C, value_3C, color, marker=".")
         above.set_ylim(-0.03, 1.03)
-        log_axis(below.yaxis, num_ticks=8)
-
-    @classmethod
-    def legend(cls, members: Sequence["ThroughTraining"]) -> list[Line2D]:
-        """Return an entry per number."""
-        names = (name.removesuffix(" (tokens)").partition(",")[0] for name in _COLORS)
-        return [
-            handle(name, color=color, lw=1.8)
-            for name, color in zip(names, _COLORS.values(), strict=True)
-        ]
+        token_axis(below.yaxis, num_ticks=8)
 
 
 def checkpoints(run: LoadedRun) -> list[LoadedRun]:

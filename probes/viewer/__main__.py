@@ -59,10 +59,9 @@ def write_page(args: argparse.Namespace, console: Console) -> None:
     from probes.inside import capture
     from probes.viewer import view
     from reporting.labels import labels
-    from utils.files import check_writable
+    from reporting.paths import check_page
 
-    out = as_path(args.out) if args.out else as_path(args.runs[0]) / "view.html"
-    check_writable(out.parent, "put the page elsewhere: --out FILE.html")
+    out = check_page(as_path(args.out or args.runs[0] / "view.html"))
     runs = [load(path, args.step) for path in args.runs]
     for run in runs[1:]:
         if run.tokenizer != runs[0].tokenizer:

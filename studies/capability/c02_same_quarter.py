@@ -11,8 +11,8 @@ import itertools
 
 import numpy as np
 
-from studies.capability.recipe import SHORT, octaves, when_run
-from studies.card import Card, Claim, Member, SeedResult
+from studies.capability.recipe import SHORT, claim, octaves
+from studies.card import Card, Member, SeedResult
 
 SLOWEST = 10 ** (-62 / 64)  # radians per token: the slowest pair of base 10 in a head of 64
 NUM_PAIRS = 32
@@ -49,14 +49,16 @@ cards = [
         ),
         tokens=4_000_000,
         claims=(
-            Claim(
-                text="L50 rises in the order B, A, E, D, C, within the spread of the seeds.",
-                is_refuted=when_run(ORDER, is_out_of_order),
+            claim(
+                "L50 rises in the order B, A, E, D, C, within the spread of the seeds.",
+                ORDER,
+                is_out_of_order,
             ),
-            Claim(
-                text="The quarter period, equal for all, does not decide: L50 of C is at least "
+            claim(
+                "The quarter period, equal for all, does not decide: L50 of C is at least "
                 "twice that of B.",
-                is_refuted=when_run(("B", "C"), lambda b, c: octaves(c) - octaves(b) < 1),
+                ("B", "C"),
+                lambda b, c: octaves(c) - octaves(b) < 1,
             ),
         ),
         refuted_if="the order breaks by more than the spread of the seeds",

@@ -4,8 +4,8 @@ Cost: 2 layers at 256 tokens train about 35 and 12 thousand tokens a second on o
 heads. 8M tokens of four members take half an hour for each seed.
 """
 
-from studies.capability.recipe import LONG, heads, octaves, when_run
-from studies.card import Card, Claim, Measurement, Member
+from studies.capability.recipe import LONG, claim, heads, octaves
+from studies.card import Card, Measurement, Member
 
 
 def member(base: str, number: int) -> Member:
@@ -31,22 +31,18 @@ cards = [
         tokens=8_000_000,
         measurements=(Measurement(tasks=("lagcopy",)),),
         claims=(
-            Claim(
-                text="At base 10, L50 of copying is at least a quarter of an octave higher with "
+            claim(
+                "At base 10, L50 of copying is at least a quarter of an octave higher with "
                 "four heads than with one.",
-                is_refuted=when_run(
-                    ("base=10,heads=1", "base=10,heads=4"),
-                    lambda h1, h4: octaves(h4) - octaves(h1) < 0.25,
-                    task="lagcopy",
-                ),
+                ("base=10,heads=1", "base=10,heads=4"),
+                lambda h1, h4: octaves(h4) - octaves(h1) < 0.25,
+                task="lagcopy",
             ),
-            Claim(
-                text="At base 1e4, four heads raise L50 of copying by at most half an octave.",
-                is_refuted=when_run(
-                    ("base=1e4,heads=1", "base=1e4,heads=4"),
-                    lambda h1, h4: octaves(h4) - octaves(h1) > 0.5,
-                    task="lagcopy",
-                ),
+            claim(
+                "At base 1e4, four heads raise L50 of copying by at most half an octave.",
+                ("base=1e4,heads=1", "base=1e4,heads=4"),
+                lambda h1, h4: octaves(h4) - octaves(h1) > 0.5,
+                task="lagcopy",
             ),
         ),
         refuted_if="at base 10, L50 in copying does not depend on the number of heads",

@@ -3,8 +3,8 @@
 Cost: 8M tokens take four minutes of one core for each member and seed.
 """
 
-from studies.capability.recipe import LONG, heads, octaves, when_run
-from studies.card import Card, Claim, Measurement, Member
+from studies.capability.recipe import LONG, claim, heads, octaves
+from studies.card import Card, Measurement, Member
 
 
 def member(name: str, *bases: str) -> Member:
@@ -29,25 +29,20 @@ cards = [
             Measurement(name="last head alone", masked_heads=((0, 0), (0, 1), (0, 2))),
         ),
         claims=(
-            Claim(
-                text="Masking the slow head lowers L50 by half an octave or more.",
-                is_refuted=when_run(
-                    ("one-slow",),
-                    lambda full, masked: octaves(full) - octaves(masked) < 0.5,
-                    measurements=("whole", "last head masked"),
-                ),
+            claim(
+                "Masking the slow head lowers L50 by half an octave or more.",
+                ("one-slow",),
+                lambda full, masked: octaves(full) - octaves(masked) < 0.5,
+                measurements=("whole", "last head masked"),
             ),
-            Claim(
-                text="The slow head gives the far answers: masking it lowers L50 by more octaves "
+            claim(
+                "The slow head gives the far answers: masking it lowers L50 by more octaves "
                 "than masking one of four fast heads.",
-                is_refuted=when_run(
-                    ("one-slow", "none-slow"),
-                    lambda slow, without_slow, fast, without_fast: (
-                        octaves(slow) - octaves(without_slow)
-                        < octaves(fast) - octaves(without_fast)
-                    ),
-                    measurements=("whole", "last head masked"),
+                ("one-slow", "none-slow"),
+                lambda slow, without_slow, fast, without_fast: (
+                    octaves(slow) - octaves(without_slow) < octaves(fast) - octaves(without_fast)
                 ),
+                measurements=("whole", "last head masked"),
             ),
         ),
         refuted_if="masking the slow head changes nothing at long distances",

@@ -7,8 +7,8 @@ Cost: 4M tokens take one to two minutes of one core for each member and seed.
 
 import math
 
-from studies.capability.recipe import SHORT, accuracy, heads, octaves, when_run
-from studies.card import Card, Claim, Member
+from studies.capability.recipe import SHORT, accuracy, claim, heads, octaves
+from studies.card import Card, Member
 
 SIZES = (1, 64), (2, 32), (4, 16), (1, 256), (4, 64)
 
@@ -26,21 +26,20 @@ cards = [
         members=tuple(member(*size) for size in SIZES),
         tokens=4_000_000,
         claims=(
-            Claim(
-                text="4 heads of 16 features gain at most 0.05 mean accuracy over 1 head of 64.",
-                is_refuted=when_run(
-                    ("1x64", "4x16"), lambda h1, h4: accuracy(h4) > accuracy(h1) + 0.05
-                ),
+            claim(
+                "4 heads of 16 features gain at most 0.05 mean accuracy over 1 head of 64.",
+                ("1x64", "4x16"),
+                lambda h1, h4: accuracy(h4) > accuracy(h1) + 0.05,
             ),
-            Claim(
-                text="L50 of 1 head of 256 features is at most an octave above 30 tokens.",
-                is_refuted=when_run(("1x256",), lambda seeds: octaves(seeds) > math.log2(60)),
+            claim(
+                "L50 of 1 head of 256 features is at most an octave above 30 tokens.",
+                ("1x256",),
+                lambda seeds: octaves(seeds) > math.log2(60),
             ),
-            Claim(
-                text="L50 of 4 heads of 64 features is an octave or more above 1 head of 256.",
-                is_refuted=when_run(
-                    ("1x256", "4x64"), lambda h1, h4: octaves(h4) - octaves(h1) < 1
-                ),
+            claim(
+                "L50 of 4 heads of 64 features is an octave or more above 1 head of 256.",
+                ("1x256", "4x64"),
+                lambda h1, h4: octaves(h4) - octaves(h1) < 1,
             ),
         ),
         refuted_if="4 heads of 16 features answer at every distance, or 1 of 256 does",

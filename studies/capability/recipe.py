@@ -20,7 +20,7 @@ from data.config import DataConfig
 from experiment.config import EvalConfig, ExperimentConfig, TrainConfig
 from model.config import ModelConfig
 from model.rotary.rope import Rope
-from studies.card import Results, SeedResult
+from studies.card import Claim, Results, SeedResult
 
 LONG = ExperimentConfig(
     name="capability",
@@ -73,28 +73,30 @@ def accuracy(seeds: list[SeedResult]) -> float:
     return float(np.mean([seed.mean_accuracy for seed in seeds]))
 
 
-def when_run(
+def claim(
+    text: str,
     members: tuple[str, ...],
-    judge: Callable[..., bool],
+    is_refuted_by: Callable[..., bool],
     *,
     measurements: tuple[str, ...] = ("whole",),
     task: str = "kv",
-) -> Callable[[Results], bool | None]:
-    """Return the `Claim.is_refuted` of a claim about some members.
+) -> Claim:
+    """Make a claim about some members, which is open until all of them have been run.
 
     Args:
-      members: names. The function returns None until all of them have been run.
-      judge: takes the seeds' results of each member by each measurement, in this order, and returns
-        whether they refute the claim.
+      text: one sentence.
+      members: names.
+      is_refuted_by: takes the seeds' results of each member by each measurement, in this order, and
+        returns whether they refute the claim.
       measurements: names, of each member.
       task: name of the task.
     """
 
     def is_refuted(results: Results) -> bool | None:
         seeds = [results.seeds(member, name, task) for member in members for name in measurements]
-        return judge(*seeds) if all(seeds) else None
+        return is_refuted_by(*seeds) if all(seeds) else None
 
-    return is_refuted
+    return Claim(text=text, is_refuted=is_refuted)
 
 
 def moves_too_little(first: str, last: str) -> Callable[[Results], bool | None]:

@@ -188,23 +188,19 @@ def test_any_row_is_read_directly(config, prepared):
     assert_same(dataset[10**13], dataset[10**13])
 
 
-@pytest.mark.parametrize(
-    ("documents", "keys", "places"),
-    [(1, [48, 52, 34, 12, 33], [1, 3, 5, 7, 9]), (2, [13, 63, 9, 36, 17], [3, 5, 14, 16, 18])],
-)
-def test_stream_is_pinned(config, prepared, documents, keys, places):
+def test_stream_is_pinned(config, prepared):
     """A change of this stream changes the data of every resumed run.
 
     Hashes of text rows depend on the version of SentencePiece, so only retrieval and order count.
     """
-    only = change(config, retrieval_fraction=1.0, documents=documents)
+    only = change(config, retrieval_fraction=1.0)
     columns = rows(take(4, only, prepared, start_step=0))
     tokenizer = Tokenizer(prepared / "tokenizer.model")
     is_kv = np.isin(columns["tokens"], tokenizer.keys).any(axis=1)
     assert np.flatnonzero(is_kv).tolist() == [0, 3, 6, 9, 12, 15, 18, 21, 24, 27, 30]
     first = columns["tokens"][is_kv][0]
     at = np.flatnonzero(np.isin(first, tokenizer.keys))[:5]
-    assert (first[at].tolist(), at.tolist()) == (keys, places)
+    assert (first[at].tolist(), at.tolist()) == ([13, 63, 9, 36, 17], [3, 5, 14, 16, 18])
 
 
 WORKERS = """

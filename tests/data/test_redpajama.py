@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import tensorflow_datasets as tfds
@@ -134,15 +135,8 @@ def test_bad_lines_stop_the_builder_or_are_counted(sample, tmp_path):
     message = r'github_sample\.jsonl:3: no "text" in this JSON line'
     with pytest.raises(ValueError, match=message):
         built(sample, tmp_path / "out")
-    config = DataConfig(
-        source="redpajama",
-        path=str(sample),
-        prepared_root=str(tmp_path),
-        on_bad_document="skip",
-        context_length=1,
-        batch_size=1,
-    )
-    for source in (RedPajama(config), RedPajama(config)):
+    fields: Any = {"path": str(sample), "prepared_root": str(tmp_path), "on_bad_document": "skip"}
+    for source in (RedPajama(**fields), RedPajama(**fields)):
         count, (problem,) = source.skipped
         assert count == 1
         assert problem.endswith('github_sample.jsonl:3: no "text" in this JSON line')
@@ -180,11 +174,9 @@ def test_prepare_reads_through_the_builder(tmp_path):
 def test_tensorflow_is_not_imported(sample, tmp_path):
     code = f"""
 import sys
-from data.config import DataConfig
 from data.sources.redpajama import RedPajama
-config = DataConfig(source="redpajama", path={str(sample)!r}, prepared_root={str(tmp_path)!r},
-                    context_length=1, batch_size=1)
-assert len(list(RedPajama(config).read())) == 5
+source = RedPajama(path={str(sample)!r}, prepared_root={str(tmp_path)!r})
+assert len(list(source.read())) == 5
 assert "tensorflow" not in sys.modules
 """
     environment = os.environ | {"PYTHONPATH": os.getcwd()}

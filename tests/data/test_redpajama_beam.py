@@ -50,8 +50,7 @@ def write_full(root, count=60):
 
 
 def read(root, out, **kwargs):
-    config = {"path": str(root), "prepared_root": str(out), "context_length": 1, "batch_size": 1}
-    return RedPajama(DataConfig(source="redpajama", **config, **kwargs))
+    return RedPajama(path=str(root), prepared_root=str(out), **kwargs)
 
 
 def records(source):

@@ -1,5 +1,3 @@
-import dataclasses
-
 import numpy as np
 import pytest
 
@@ -10,23 +8,20 @@ from data.word_lists import ADJECTIVES, HELD_OUT_NOUNS, NOUNS
 
 TASKS = ("kv", "lagcopy", "lines")
 DATA = DataConfig(source="retrieval", context_length=64, batch_size=1)
-FIRST = dataclasses.replace(DATA, documents=1)
 LENGTH = 400  # all tasks fit with the small tokenizer of these tests
 
 
-def make_document(
-    task, tokenizer, length, *, seed=0, split="train", index=0, distances=None, data=DATA
-):
+def make_document(task, tokenizer, length, *, seed=0, split="train", index=0, distances=None):
     context = TaskContext(
-        data=data, tokenizer=tokenizer, length=length, seed=seed, split=split, distances=distances
+        data=DATA, tokenizer=tokenizer, length=length, seed=seed, split=split, distances=distances
     )
     (document,) = retrieval_task(task).documents(context, range(index, index + 1))
     return document
 
 
-def documents(task, tokenizer, count, length=LENGTH, split="train", seed=0, data=DATA):
+def documents(task, tokenizer, count, length=LENGTH, split="train", seed=0):
     return [
-        make_document(task, tokenizer, length, seed=seed, split=split, index=i, data=data)
+        make_document(task, tokenizer, length, seed=seed, split=split, index=i)
         for i in range(count)
     ]
 
@@ -123,6 +118,34 @@ def test_kv_answers_are_spread_over_octaves_however_few(tokenizer):
     np.testing.assert_array_equal(np.log2(distances).astype(int), [range(7)] * 200)
 
 
+@pytest.mark.parametrize("length", [64, 128])
+def test_kv_distances_end_at_the_longest(tokenizer, length):
+    """Octaves keep their answers: three each, five and a third octaves up to 40 tokens."""
+    samples = documents("kv(longest=40)", tokenizer, 300, length)
+    distances = np.concatenate([document.answers[:, 2] for document in samples])
+    assert distances.max() == 40
+    expected = min(3 * np.log2(41), length / 6)
+    assert len(distances) / len(samples) == pytest.approx(expected, rel=0.02)
+
+
+def test_kv_draws_keys_from_the_configured_ids(tokenizer):
+    reserved = tokenizer.keys.tolist()
+    for count in (32, 64, 80):
+        ids = reserved[:count] + tokenizer.fillers[: max(0, count - 64)].tolist()
+        keys, others = set(), set()
+        for document in documents(f"kv(keys={count})", tokenizer, 200, 128):
+            starts = document.answers[:, 0] - 1  # the key before the value
+            keys |= set(document.tokens[starts].tolist())
+            others |= set(document.tokens.tolist()) - set(tokenizer.values.tolist())
+        assert keys == set(ids)
+        assert not (others - keys) & set(reserved)
+    too_many = 64 + len(tokenizer.fillers)
+    with pytest.raises(ValueError, match=f"needs {too_many - 64} more key ids"):
+        documents(f"kv(keys={too_many})", tokenizer, 1)
+    with pytest.raises(ValueError, match="pairs=32 must be at most keys=16"):
+        retrieval_task("kv(keys=16)")
+
+
 @pytest.mark.parametrize("length", [4, 5, 9, 64, 256, 257, 1000])
 def test_kv_keys_occur_once_or_twice_with_one_value(tokenizer, length):
     keys, values = set(tokenizer.keys.tolist()), set(tokenizer.values.tolist())
@@ -147,21 +170,20 @@ def test_kv_keys_occur_once_or_twice_with_one_value(tokenizer, length):
         assert sum(token in tokenizer.fillers for token in tokens) == length - 2 * num_keys
 
 
-@pytest.mark.parametrize("data", [DATA, FIRST])
 @pytest.mark.parametrize("length", [64, 128, 1024])
-def test_kv_counts_the_wrong_keys(tokenizer, data, length):
+def test_kv_counts_the_wrong_keys(tokenizer, length):
     """Forecasts use this count; for a short document it is right within a fifth."""
     keys = set(tokenizer.keys.tolist())
     counts = [
         len(keys.intersection(document.tokens.tolist()))
-        for document in documents("kv", tokenizer, 30, length, data=data)
+        for document in documents("kv", tokenizer, 30, length)
     ]
-    num_others = retrieval_task("kv").num_others(data, length)
+    num_others = retrieval_task("kv").num_others(DATA, length)
     assert num_others is not None
     assert num_others + 1 == (
         pytest.approx(np.mean(counts), rel=0.2) if length == 64 else min(counts)
     )
-    assert retrieval_task("lines").num_others(data, length) is None
+    assert retrieval_task("lines").num_others(DATA, length) is None
 
 
 def test_kv_values_are_uniform_and_tell_nothing_of_the_key(tokenizer):
@@ -378,14 +400,3 @@ def test_lines_ask_near_and_far_alike(tokenizer):
     distances = np.concatenate([document.answers[:, 2] for document in samples])
     middle = np.sqrt(distances.min() * 1200)
     assert abs((distances < middle).mean() - 0.5) < 0.07
-
-
-@pytest.mark.parametrize(
-    ("task", "parameter"),
-    [("kv(pairs=8)", "pairs=8"), ("lagcopy(answers=4)", "answers=4"), ("lines(answers=1)", "answ")],
-)
-def test_parameters_of_version_2_are_refused_in_version_1(tokenizer, task, parameter):
-    with pytest.raises(
-        ValueError, match=rf"needs data.documents=2; .* version 1 have no \({parameter}"
-    ):
-        make_document(task, tokenizer, LENGTH, data=FIRST)

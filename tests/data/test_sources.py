@@ -7,15 +7,13 @@ import sys
 import pytest
 import zstandard
 
-from data.config import DataConfig
 from data.json_lines import jsonl_files
 from data.sources import local, source_class
 from tests.data.helpers import write_jsonl
 
 
 def source(name, path=None):
-    config = DataConfig(source=name, path=path, context_length=1, batch_size=1)
-    return source_class(name)(config)
+    return source_class(name)(path=path)
 
 
 def read(path, **kwargs):

@@ -26,13 +26,13 @@ from safetensors.numpy import save
 from configs import find_config
 from data import pipeline
 from data import tokenizer as tokenizer_lib
-from experiment import distributed, hosts, items, load
+from experiment import distributed, hosts, load
 from experiment.config import from_dict
 from studies import load_cards, rows
 from studies.jobs import card_runs
 from tests.conftest import ROOT
 from tests.in_process import run_command
-from utils import paths
+from utils import manifest, paths
 from utils.messages import LONGEST
 
 pytestmark = pytest.mark.usefixtures("unoptimized")
@@ -144,7 +144,7 @@ def _change_one_digest() -> None:
     del record["checksum"]
     name = next(name for name in record["arrays"] if name.startswith("params"))
     record["arrays"][name] = "0" * 16
-    _edit_item("digests", **record, checksum=items._sha256(record))
+    _edit_item("digests", **record, checksum=manifest.digest(record))
 
 
 def _cut_largest_array() -> None:
@@ -304,6 +304,22 @@ def test_a_missing_package_is_named(module, command, expected, refuse, monkeypat
     refuse(command, expected)
 
 
+@pytest.mark.parametrize(
+    "command",
+    [
+        *("train.py", "sweep.py", "evaluate.py", "generate.py", "report.py"),
+        *("-m theory", "-m probes", "-m studies", "-m interop", "-m data.prepare"),
+        "-m model.rotary show",
+    ],
+)
+def test_a_python_without_packages_names_the_environment(command):
+    """README's commands in a shell where .venv is not active; -S hides all installed packages."""
+    arguments = [sys.executable, "-S", *command.split(), "--help"]
+    done = subprocess.run(arguments, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+    assert "lacks the packages of ropewalk. Run: " in done.stderr and "activate" in done.stderr
+
+
 class _ForbiddenBucket:
     """File system of a bucket that may not be written, nor read if `may_list` is false."""
 
@@ -331,10 +347,10 @@ class _ForbiddenBucket:
     ("may_list", "command", "expected"),
     [
         (True, "train.py tiny --workdir gs://b12/run", "gs://b12/run cannot be written to (Forbid"),
-        (False, "train.py tiny --workdir gs://b12/run", "gs://b12/run/config.json: the bucket did"),
+        (False, "train.py tiny --workdir gs://b12/run", "gs://b12/run/….json: the bucket did"),
         (False, "sweep.py tiny --workdir gs://b12/r seed=0,1", "gs://b12/r/sweep.json: the bucket"),
-        (False, "evaluate.py gs://b12/run", "gs://b12/run/config.json: the bucket did not do it"),
-        (False, "report.py gs://b12/run", "gs://b12/run/config.json: the bucket did not do it"),
+        (False, "evaluate.py gs://b12/run", "gs://b12/run/….json: the bucket did not do it"),
+        (False, "report.py gs://b12/run", "gs://b12/run/….json: the bucket did not do it"),
     ],
 )
 def test_a_bucket_that_refuses_is_not_an_empty_one(

@@ -77,4 +77,4 @@ def rows(**columns) -> Rows:
 def make_documents(task, config, tokenizer, length, numbers, distances=None):
     """Those that a run is asked; `task` as an object or an expression."""
     task = evals.parse(task) if isinstance(task, str) else task
-    return task.documents(evals.asked(config, tokenizer, length, distances), numbers)
+    return task.documents(evals.task_context(config, tokenizer, length, distances), numbers)

@@ -36,7 +36,7 @@ def run(tmp_path, tokenizer):
 )
 def test_the_estimate_is_that_of_xla_within_a_factor_of_two(changes, B, T):
     model = dataclasses.replace(SMALL, **changes)
-    config, table = runner.network(model), position_table(model, 64)
+    config, table = runner.static_config(model), position_table(model, 64)
     params = jax.tree.map(
         lambda x: jax.ShapeDtypeStruct((1, *x.shape), x.dtype), transformer.abstract_params(config)
     )
@@ -96,7 +96,9 @@ def test_lengths_that_do_not_fit_are_rejected_before_training(monkeypatch):
 
 
 def test_step1_reads_as_many_tokens_at_every_length(text_config, text_tokenizer):
-    contexts = [runner.evals.asked(text_config, text_tokenizer, length) for length in (64, 2**19)]
+    contexts = [
+        runner.evals.task_context(text_config, text_tokenizer, length) for length in (64, 2**19)
+    ]
     assert [Step1().num_documents(context, 8) for context in contexts] == [4096, 1]
 
 

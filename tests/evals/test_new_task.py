@@ -17,6 +17,7 @@ from data.mixture import mixture, retrieval_task
 from experiment.config import EvalConfig
 from experiment.run import RunDirectory
 from reporting import writing
+from reporting.task_view import view_of
 from tests.in_process import run_command
 from tests.test_evaluate import CONFIG, make_run
 from utils import plugins
@@ -27,21 +28,13 @@ import dataclasses
 
 import numpy as np
 
-from data.figures import Curve, Plot
 from data.task import Document, Task
+from reporting.task_view import Curve, Plot, TaskView
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Echo(Task):
     kind = "retrieval"
-    plot = Plot(
-        name="echo_gain",
-        section="Echoes",
-        alternative="Loudness.",
-        caption="How loud an echo is.",
-        xlabel="distance (tokens)",
-        ylabels=("loudness",),
-    )
     n: int = 2
 
     def least_length(self, asked):
@@ -53,11 +46,22 @@ class Echo(Task):
         answers = np.stack([start, np.ones_like(start), np.full_like(start, self.n - 1)], axis=1)
         return Document.from_lists([asked.tokenizer.bos_id, *said, *said], answers)
 
-    def columns(self, results, trained):
-        return {"loudness": float(-results["nll"].mean())}
 
-    def curves(self, own, every):
-        return [Curve.from_means([self.n - 1], [own["nll"].mean()], [0.1])]
+class EchoView(TaskView):
+    plot = Plot(
+        name="echo_gain",
+        section="Echoes",
+        alternative="Loudness.",
+        caption="How loud an echo is.",
+        xlabel="distance (tokens)",
+        ylabels=("loudness",),
+    )
+
+    def columns(self, rows, trained):
+        return {"loudness": float(-rows["nll"].mean())}
+
+    def curves(self, trained, rows):
+        return [Curve.from_means([self.task.n - 1], [trained["nll"].mean()], [0.1])]
 '''
 
 
@@ -83,7 +87,7 @@ def echo(request, tmp_path, monkeypatch):
 
 
 def forget():
-    for cached in (evals.all_tasks, evals.parse, retrieval_task):
+    for cached in (evals.all_tasks, evals.parse, view_of, retrieval_task):
         cached.cache_clear()
 
 

@@ -88,7 +88,7 @@ def test_a_crop_that_begins_inside_a_word_does_not_count_it(text_config, text_to
     for number in range(3):
         for seed in range(5):
             config = experiment(text_config.data, seed=seed)
-            context = evals.asked(config, text_tokenizer, 50)
+            context = evals.task_context(config, text_tokenizer, 50)
             ((_, crop),) = text.crops(context, range(number, number + 1), task="test")
             ids, sizes_N2 = crop
             source = next(

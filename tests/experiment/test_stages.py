@@ -1,7 +1,6 @@
 """Stages against hand-made steps, rows and tokens; what the run directory says of each."""
 
 import dataclasses
-import json
 
 import pytest
 
@@ -122,44 +121,6 @@ def test_a_started_run_keeps_the_step_it_started_from(tiny, tmp_path):
     other = overrides.apply(tiny, [f"start_from={parent.path}@10"])
     with pytest.raises(ValueError, match=r"start_from=.*@5, and this one has start_from=.*@10"):
         child.check_resumable(child.pinned(other))
-
-
-def test_a_run_from_before_a_field_goes_on_by_its_command(tiny, tmp_path):
-    """Documents had no version then: that is version 1, unless the command asks for another."""
-    run = RunDirectory(tmp_path / "run")
-    assert run.pinned(tiny).data.documents == 2
-    run.write_config(tiny, [])
-    record = json.loads((run.path / "config.json").read_text())
-    del record["config"]["data"]["documents"]
-    (run.path / "config.json").write_text(json.dumps(record))
-    run = RunDirectory(tmp_path / "run")
-    same = run.pinned(tiny, ["train.keep=3", "data.batch_size=4"])
-    assert same.data == dataclasses.replace(tiny.data, documents=1)
-    run.check_resumable(same)
-    other = run.pinned(tiny, ["data.documents=2"])
-    with pytest.raises(ValueError, match=r"data.documents=1, and this one has data.documents=2"):
-        run.check_resumable(other)
-
-
-def test_a_run_of_old_keeps_the_rows_its_seed_had(tiny, tmp_path):
-    """Made when `seed=1` left the data's seed at 0; its config.json has no `data.documents`."""
-    old, new = RunDirectory(tmp_path / "old"), RunDirectory(tmp_path / "new")
-    for run in (old, new):
-        run.write_config(overrides.apply(tiny, ["seed=1", "data.seed=0"]), ["seed=1"])
-    record = json.loads((old.path / "config.json").read_text(encoding="utf-8"))
-    record["config"]["data"].pop("documents", None)
-    (old.path / "config.json").write_text(json.dumps(record), encoding="utf-8")
-    again = overrides.apply(tiny, ["seed=1"])
-    assert again.data.seed == 1
-    old.check_resumable(old.pinned(again, ["seed=1"]))
-    # Rows that the command names are another run's, and a run of today means what it says.
-    changes = ["seed=1", "data.seed=1"]
-    with pytest.raises(ValueError, match=r"data\.seed=0, and this one has data\.seed=1"):
-        old.check_resumable(old.pinned(overrides.apply(tiny, changes), changes))
-    with pytest.raises(ValueError, match=r"seed=1, and this one has seed=2"):
-        old.check_resumable(old.pinned(overrides.apply(tiny, ["seed=2"]), ["seed=2"]))
-    with pytest.raises(ValueError, match=r"data\.seed=0, and this one has data\.seed=1"):
-        new.check_resumable(new.pinned(again, ["seed=1"]))
 
 
 def test_a_start_that_is_not_there_is_refused(tiny, tmp_path):

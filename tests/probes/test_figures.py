@@ -1,4 +1,3 @@
-import numpy as np
 import pytest
 
 from probes.figures import head_handles
@@ -13,4 +12,4 @@ from probes.figures import head_handles
     ],
 )
 def test_heads_are_named_unless_there_are_more_than_colors(shapes, expected):
-    assert [handle.get_label() for handle in head_handles(map(np.zeros, shapes))] == expected
+    assert [handle.get_label() for handle in head_handles(shapes)] == expected

@@ -3,10 +3,8 @@
 import math
 
 import pytest
-from scipy import stats
 
-from probes.page import format_number
-from probes.probe import Number
+from probes.probe import Number, format_number
 
 
 @pytest.mark.parametrize(
@@ -24,9 +22,3 @@ from probes.probe import Number
 )
 def test_intervals_are_over_documents_of_one_seed_or_over_seeds(seeds, expected):
     assert format_number(seeds) == expected
-
-
-def test_the_interval_over_seeds_is_students():
-    values = [3.0, 4.0, 8.0]
-    low, high = stats.t.interval(0.95, 2, loc=5.0, scale=stats.sem(values))
-    assert format_number([Number(value) for value in values]) == f"5 [{low:.3g}, {high:.3g}]"

@@ -6,9 +6,10 @@ from data.config import DataConfig
 from evals import rows as rows_lib
 from experiment.config import ExperimentConfig, TrainConfig
 from experiment.identity import config_digest
-from experiment.run import RunDirectory
+from experiment.run import RunDirectory, find_runs
 from model import rotary
 from model.config import ModelConfig
+from reporting import members as members_lib
 
 LENGTH = 128
 QUESTION = "Does <b>1 < 2</b> & how far?"
@@ -114,3 +115,8 @@ def make_sweep(path, members, overrides=("model.rotary.base=10,30,100,1e4",)):
     record = {"members": members, "overrides": list(overrides), "config": "tiny"}
     (path / "sweep.json").write_text(json.dumps(record))
     return path
+
+
+def read(*paths):
+    """Return the members of run or sweep directories."""
+    return members_lib.read(find_runs(paths))

@@ -2,10 +2,8 @@ import dataclasses
 import shlex
 from pathlib import Path
 
-from experiment.run import RunDirectory, find_runs
 from reporting import commands
-from reporting import members as members_lib
-from tests.reporting.helpers import answers, experiment, make_run, make_sweep, row
+from tests.reporting.helpers import answers, experiment, make_run, make_sweep, read, row
 
 REPORT = "python report.py out"
 
@@ -42,14 +40,6 @@ def test_runs_without_recorded_commands_are_trained_from_their_config(tmp_path):
     ]
 
 
-def test_a_command_is_recorded_once(tmp_path):
-    run = RunDirectory(tmp_path)
-    for line in ("one", "two", "one"):
-        run.record_command(line)
-    assert run.read_commands() == ["one", "two"]
-    assert (tmp_path / "commands.jsonl").read_text() == '{"command": "one"}\n{"command": "two"}\n'
-
-
 def test_paths_in_expressions_keep_their_quotes(tmp_path):
     arguments = ["evaluate.py", "a b", "--tasks", "pg19(path='x/y')"]
     expected = """python evaluate.py 'a b' --tasks "pg19(path='x/y')\""""
@@ -69,10 +59,11 @@ def test_tasks_suggest_further_measurements(tmp_path):
     make_run(tmp_path / "none", config, answers(config, 20))
 
     def list_tasks(name):
-        members = members_lib.read(find_runs([tmp_path / name]))
+        members = read(tmp_path / name)
         lines = [shlex.split(line) for _, line in commands.suggest(members, [Path("run")])]
         return [line[line.index("--tasks") + 1] for line in lines if "--tasks" in line]
 
-    # fixed_target has been measured; without a tokenizer the length of a needle is unknown.
-    assert list_tasks("text") == ["lagcopy(text=natural),lagcopy(text=control)", "repeated"]
-    assert list_tasks("none") == []
+    # fixed_target has been measured, and needles need no text.
+    expected = ["lagcopy(text=natural),lagcopy(text=control)", "needle", "repeated"]
+    assert list_tasks("text") == expected
+    assert list_tasks("none") == ["needle"]

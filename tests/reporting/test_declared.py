@@ -3,14 +3,9 @@
 import numpy as np
 import pytest
 
-from experiment.run import find_runs
-from reporting import curves, page_tables, results
-from reporting import members as members_lib
-from tests.reporting.helpers import experiment, make_run, make_sweep, row
-
-
-def read(path):
-    return members_lib.read(find_runs([path]))
+from reporting import curves, results
+from reporting.task_view import all_views
+from tests.reporting.helpers import experiment, make_run, make_sweep, read, row
 
 
 def lines(member):
@@ -70,8 +65,7 @@ def test_su_columns(tmp_path):
 
     rows = make_rows("repeated", 128, 3) + make_rows("repeated", 256, 0)
     make_run(tmp_path, config, rows + make_rows("repeated(lag=trained)", 256, 2))
-    ((section, tables),) = page_tables.shares(read(tmp_path)).items()
-    ((name, table),) = tables.items()
+    ((section, name, table),) = all_views()["repeated"].tables(read(tmp_path))
     assert (section, name) == ("Tokens guessed right", "at 256")
     ((index, cells),) = table.lines
     cells_by_head = {head: cell.split()[0] for head, cell in zip(table.heads, cells, strict=True)}

@@ -5,12 +5,10 @@ import dataclasses
 import numpy as np
 import pytest
 
-from experiment.run import find_runs
 from model.config import MlaConfig
-from reporting import members as members_lib
 from reporting.effective_context import draw_effective_context
-from reporting.looks import INK
-from tests.reporting.helpers import answers, experiment, make_run, make_sweep
+from reporting.style import INK
+from tests.reporting.helpers import answers, experiment, make_run, make_sweep, read
 
 # The unrotated fifth of a head moves the first violation.
 LATENT = MlaConfig(kv_lora_rank=16, qk_nope_head_dim=8, qk_rope_head_dim=32, v_head_dim=32)
@@ -26,7 +24,7 @@ def test_the_theory_curve_passes_through_the_marks_of_members(tmp_path, mla):
             model = dataclasses.replace(config.model, mla=mla, head_dim=40)
             config = dataclasses.replace(config, model=model)
         make_run(path / f"base={base:g}", config, answers(config, 20, documents=1))
-    members = members_lib.read(find_runs([path]))
+    members = read(path)
     ax = draw_effective_context(members).axes[0]
     drawn = [line for line in ax.get_lines() if line.get_color() == INK]
     (curve,) = [line for line in drawn if len(line.get_xdata()) > 100]

@@ -2,10 +2,8 @@ import numpy as np
 import pytest
 from matplotlib.patches import Rectangle
 
-from experiment.run import find_runs
 from reporting import heat_maps
-from reporting import members as members_lib
-from tests.reporting.helpers import answers, experiment, make_run, make_sweep, row
+from tests.reporting.helpers import answers, experiment, make_run, make_sweep, read, row
 
 YARN = "dynamic_yarn(base={},original_context_length=128)"
 
@@ -34,16 +32,12 @@ def members(tmp_path_factory):
                     ),
                 ]
         make_run(folder / f"base={base}", config, rows)
-    return members_lib.read(find_runs([folder]))
+    return read(folder)
 
 
 def tooltips(figure) -> list[str]:
     patches = (patch for ax in figure.axes for patch in ax.patches if isinstance(patch, Rectangle))
     return [gid.partition("title:")[2] for patch in patches if (gid := patch.get_gid())]
-
-
-def test_matrices_are_drawn_for_tasks_and_lengths_with_several_variants(members):
-    assert heat_maps.matrix_keys(members) == [("kv", 256), ("perplexity", 128)]
 
 
 def test_cells_of_the_matrix(members):

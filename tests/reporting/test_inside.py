@@ -4,10 +4,8 @@ import math
 
 import numpy as np
 
-from experiment.run import find_runs
 from reporting import inside
-from reporting import members as members_lib
-from tests.reporting.helpers import answers, experiment, make_run, make_sweep
+from tests.reporting.helpers import answers, experiment, make_run, make_sweep, read
 
 
 def sweep(tmp_path, **arrays):
@@ -22,7 +20,7 @@ def sweep(tmp_path, **arrays):
             file = dict(zero_low_LN=file["zero_LN"], zero_high_LN=file["zero_LN"]) | file
             file = dict(step=10, distances_M=np.arange(1, 128)) | file
             np.savez(run.path / "probes" / "matching_keys.npz", **file)
-    return members_lib.read(find_runs([folder]))
+    return read(folder)
 
 
 def test_zeros_are_shown_beside_effective_context(tmp_path):

@@ -7,11 +7,7 @@ from experiment.run import find_runs
 from reporting import members as members_lib
 from reporting.commands import list_missing
 from reporting.overview import numbers_table
-from tests.reporting.helpers import answers, diverge, experiment, make_run, row
-
-
-def read(*paths):
-    return members_lib.read(find_runs(paths))
+from tests.reporting.helpers import answers, diverge, experiment, make_run, read, row
 
 
 def test_equal_settings_are_one_member_in_any_directory(tmp_path):
@@ -81,35 +77,6 @@ def test_diverged_runs_are_labelled_and_not_measured(tmp_path):
     assert numbers_table(members).lines[2][1][1] == "diverged at step 8"
     missing = list_missing(members, sorted(tmp_path.iterdir()))
     assert missing and not any("base=100" in text for text, _ in missing)
-
-
-def test_measurements_are_ordered_by_variant_task_and_length(tmp_path):
-    config = experiment("rope(base=10)")
-    rows = [
-        row(config, "perplexity", length=256),
-        row(config, rotary="dynamic_yarn(base=10,original_context_length=128)"),
-        row(config, rotary="rope(base=500)"),
-        row(config, length=256),
-        row(config),
-    ]
-    make_run(tmp_path, config, rows)
-    (member,) = read(tmp_path)
-    assert [(m.task, m.length, m.variant) for m in member.measurements] == [
-        ("kv", 128, "trained"),
-        ("kv", 256, "trained"),
-        ("perplexity", 256, "trained"),
-        ("kv", 128, "dynamic_yarn"),
-        ("kv", 128, "rope(base=500)"),
-    ]
-
-
-def test_the_length_nearest_to_training_leads(tmp_path):
-    config = experiment("rope(base=10)")
-    rows = answers(config, 20, length=64) + answers(config, 40, length=160)
-    make_run(tmp_path, config, rows)
-    (member,) = read(tmp_path)
-    assert member.nearest("kv").length == 160
-    assert member.estimates["kv"].l50 == pytest.approx(39.5, abs=1)
 
 
 def test_evaluated_stages_of_a_run_are_members(tmp_path):

@@ -6,7 +6,7 @@ import re
 
 import numpy as np
 
-from reporting.looks import STYLE
+from reporting.style import STYLE
 from reporting.writing import write
 from tests.reporting.helpers import answers, experiment, make_run, make_sweep
 from theory import figures

@@ -3,10 +3,8 @@
 import numpy as np
 import pytest
 
-from experiment.run import find_runs
-from reporting import members as members_lib
 from reporting import predictors
-from tests.reporting.helpers import answers, experiment, make_run, make_sweep
+from tests.reporting.helpers import answers, experiment, make_run, make_sweep, read
 from theory.capability import capability
 from theory.predictions import predict
 
@@ -28,7 +26,7 @@ def members(tmp_path_factory):
             rows = answers(config, theory.quarter_period, documents=2)
             make_run(path / name, config, rows)
         paths.append(path)
-    return members_lib.read(find_runs(paths))
+    return read(*paths)
 
 
 def test_effective_context_that_is_the_quarter_period_has_slope_one_on_it(members):
@@ -83,22 +81,10 @@ def test_a_task_without_a_count_of_keys_has_no_forecast(tmp_path):
     for base, reach in ((10, 15), (30, 40), (50, 70)):
         config = experiment(f"rope(base={base})")
         make_run(path / f"base={base}", config, answers(config, reach, task="lines", documents=2))
-    (comparison,) = predictors.compare(members_lib.read(find_runs([path])))
+    (comparison,) = predictors.compare(read(path))
     assert [predicted["forecast"] for predicted in comparison.predicted] == [None] * 3
     assert "forecast" not in {line.predictor for line in comparison.regressions}
     assert predictors.draw_predictors(comparison).axes[0].get_title() == "forecast: none"
-
-
-def test_points_and_lines_match_the_numbers(members):
-    _, long = predictors.compare(members)
-    figure = predictors.draw_predictors(long)
-    quarter = figure.axes[2]
-    assert quarter.get_title() == "quarter period"
-    marks = [line for line in quarter.get_lines() if line.get_marker() == "o"]
-    x = [float(np.ravel(mark.get_xdata())[0]) for mark in marks]
-    assert x == pytest.approx([15, 42, 70, 136], abs=0.7)
-    (text,) = [text.get_text() for text in quarter.texts if "slope" in text.get_text()]
-    assert text.startswith("y = x: ±0.0") and "\nslope 1.0" in text
 
 
 def test_a_censored_base_is_an_arrow_beyond_the_line(members):
@@ -121,42 +107,9 @@ def test_a_seed_that_did_not_learn_leaves_its_base_in_the_fit(tmp_path):
     for ((base, seed), reach), name in zip(reaches.items(), names, strict=True):
         config = experiment(f"rope(base={base})", seed=seed)
         make_run(path / name, config, answers(config, reach, documents=2))
-    (comparison,) = predictors.compare(members_lib.read(find_runs([path])))
+    (comparison,) = predictors.compare(read(path))
     counts = {(line.num_bases, line.num_censored) for line in comparison.regressions}
     assert counts == {(3, 0)}
-
-
-def test_two_bases_are_points_without_a_line(members):
-    two = [m for m in members if m.trained_length == 128 and m.base in (10, 30)]
-    (short,) = predictors.compare(two)
-    assert [member.base for member in short.members] == [10, 30]
-    assert short.regressions == ()
-    assert "No line is drawn" in predictors.describe(short)
-
-
-def test_a_series_is_one_model_at_several_lengths(members):
-    series = predictors.group_trained_lengths(members, "kv")
-    assert [predictors.series_name(group) for group in series] == [
-        "rope(base=10)",
-        "rope(base=30)",
-        "rope(base=50)",
-        "rope(base=100)",
-        "nope",
-    ]
-    assert all([m.trained_length for m in group] == [128, 256] for group in series)
-    assert (
-        predictors.group_trained_lengths([m for m in members if m.trained_length == 128], "kv")
-        == []
-    )
-
-
-def test_models_of_one_base_that_differ_otherwise_are_no_series(tmp_path):
-    path = make_sweep(tmp_path, ["whole", "half"])
-    for name, fraction, length in (("whole", 1.0, 128), ("half", 0.5, 256)):
-        config = experiment(f"rope(base=10,rotary_fraction={fraction})", length=length)
-        make_run(path / name, config, answers(config, 20, documents=2))
-    members = members_lib.read(find_runs([path]))
-    assert predictors.group_trained_lengths(members, "kv") == []
 
 
 def test_censored_members_are_arrows_against_trained_length(members):

@@ -4,14 +4,12 @@ import math
 
 import pytest
 
-from experiment.run import find_runs
-from reporting import members as members_lib
 from reporting import results
-from tests.reporting.helpers import answers, experiment, make_run, make_sweep, row
+from tests.reporting.helpers import answers, experiment, make_run, make_sweep, read, row
 
 
 def table(path) -> list[dict[str, str]]:
-    members = members_lib.read(find_runs([path]))
+    members = read(path)
     return list(csv.DictReader(io.StringIO(results.to_csv(members))))
 
 

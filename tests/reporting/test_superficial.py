@@ -1,14 +1,8 @@
 import numpy as np
 import pytest
 
-from experiment.run import find_runs
-from reporting import members as members_lib
 from reporting import superficial
-from tests.reporting.helpers import answers, experiment, make_run, make_sweep, row
-
-
-def read(path):
-    return members_lib.read(find_runs([path]))
+from tests.reporting.helpers import answers, experiment, make_run, make_sweep, read, row
 
 
 def test_superficial_shows_perplexity_over_the_best_and_retrieval(tmp_path):

@@ -61,14 +61,3 @@ def test_only_the_divergence_of_a_diverged_run_is_shown(tmp_path):
         ["base=30", "base=100"],
         ["8"] * 2,
     ]
-
-
-def test_captions_describe_the_seeds(tmp_path):
-    configs = [experiment("rope(base=10)", seed=seed) for seed in (0, 1)]
-    runs = [make_run(tmp_path / f"{config.seed}", config) for config in configs]
-    results = [
-        (run, config, rows_lib.columns([row(config, "perplexity")]))
-        for run, config in zip(runs, configs, strict=True)
-    ]
-    (table,) = tables.tables(results)
-    assert table.caption == "2 seeds, of initialisation only (data.seed=0), one per run"

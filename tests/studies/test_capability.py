@@ -11,6 +11,7 @@ from studies.capability.recipe import octaves
 from studies.card import SeedResult
 from theory.decay import first_violation, full_period, quarter_period
 
+BASES = (10, 30, 100)
 CARDS = studies.load_cards("capability")
 
 
@@ -139,6 +140,12 @@ CASES = {
         {"1x64": 20, "4x16": 20, "1x256": 30, "4x64": INF},
         {"1x64": 20, "4x16": 60, "1x256": 130, "4x64": INF},
     ),
+    "C12": (
+        {f"base={b},keys={v}": b * x for b in (10, 30, 100) for v, x in ((32, 2), (256, 1.5))},
+        {f"base={b},keys={v}": 2 * b for b in (10, 30, 100) for v in (32, 256)},
+    ),
+    "C13": ({"longest=40": 25, "all-distances": 20}, {"longest=40": 20, "all-distances": 20}),
+    "C14": ({}, {}),
 }
 
 

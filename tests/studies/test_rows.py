@@ -73,7 +73,9 @@ def test_counts_are_those_of_the_answers():
     results = make_results(documents=9, questions=40)
     columns = Counts.from_rows(results).columns(seed=3)
     assert set(columns["seed"]) == {3}
-    assert columns["asked"].sum() == 360 and columns["right"].sum() == results["exact_match"].sum()
+    assert (
+        columns["questions"].sum() == 360 and columns["right"].sum() == results["exact_match"].sum()
+    )
     by_bin = fine_bin_number(results["distance"])
     for document, fine, count, right in zip(*list(columns.values())[1:], strict=True):
         same = (results["document"] == document) & (by_bin == fine)

@@ -20,6 +20,12 @@ from training.members import abstract_state
 HAS_LIBTPU = importlib.util.find_spec("libtpu") is not None
 
 
+def needs_libtpu(test):
+    """Mark a slow test that runs only where libtpu is installed (the `tpu` extra)."""
+    skip = pytest.mark.skipif(not HAS_LIBTPU, reason="needs libtpu (`tpu` extra)")
+    return pytest.mark.slow(skip(test))
+
+
 def flops(function, *arguments, num_devices=1):
     return aot.count_flops(jax.make_jaxpr(function)(*arguments).jaxpr, num_devices)
 
@@ -138,16 +144,17 @@ def run(*arguments):
     )
 
 
-def read_collectives(done):
-    return [aot.Collective(**fields) for fields in json.loads(done.stdout)["collectives"]]
+def run_lines(*arguments):
+    done = run(*arguments)
+    assert done.returncode == 0, done.stderr
+    return [" ".join(line.split()) for line in done.stdout.splitlines()]
 
 
-@pytest.mark.slow
-def test_an_unknown_topology_is_one_line():
-    done = run("tiny", "--topology", "v5p-64")
-    assert done.returncode == 2
-    message = "unknown topology 'v5p-64'; nearest: v5p:4x4x4 (64 chips, Google's v5p-128)"
-    assert done.stderr == f"python -m tpu.aot: error: {message}\n"
+def run_report(*arguments):
+    done = run(*arguments, "--json")
+    assert done.returncode == 0, done.stderr
+    report = aot.Report(**json.loads(done.stdout))
+    return report._replace(collectives=[aot.Collective(**c) for c in report.collectives])
 
 
 @pytest.mark.slow
@@ -161,8 +168,7 @@ def test_the_error_without_libtpu_names_the_extra():
     )
 
 
-@pytest.mark.slow
-@pytest.mark.skipif(not HAS_LIBTPU, reason="needs libtpu (`tpu` extra)")
+@needs_libtpu
 def test_a_step_that_does_not_fit_comes_with_advice():
     """4 billion activations a layer of 67 million tokens, on a chip of 16 GB."""
     done = run("tiny", "--topology", "v5e:1x1", "data.batch_size=1048576")
@@ -171,15 +177,12 @@ def test_a_step_that_does_not_fit_comes_with_advice():
     assert "to make it fit: model.remat=full, or train.accumulate=2, or a larger" in done.stdout
 
 
-@pytest.mark.slow
-@pytest.mark.skipif(not HAS_LIBTPU, reason="needs libtpu (`tpu` extra)")
+@needs_libtpu
 def test_the_step_compiles_without_the_chips():
-    done = run(
+    lines = run_lines(
         *("tiny", "--topology", "v5e:2x2", "mesh.data=1", "mesh.fsdp=4", "data.context_length=128"),
         "model.compute_dtype=bfloat16",
     )
-    assert done.returncode == 0, done.stderr
-    lines = [" ".join(line.split()) for line in done.stdout.splitlines()]
     assert "attention: splash" in lines
     assert any(line.startswith("peak") and line.endswith("of 16.00 GiB: fits") for line in lines)
     gathers = next(line.split() for line in lines if line.startswith("all-gather"))
@@ -187,8 +190,7 @@ def test_the_step_compiles_without_the_chips():
     assert 28 <= int(gathers[1]) <= 32
 
 
-@pytest.mark.slow
-@pytest.mark.skipif(not HAS_LIBTPU, reason="needs libtpu (`tpu` extra)")
+@needs_libtpu
 @pytest.mark.parametrize("name", ["v4:2x2x1", "v5e:2x2", "v5p:2x2x1", "v6e:2x2"])
 def test_a_chip_is_one_device(name):
     code = (
@@ -198,35 +200,28 @@ def test_a_chip_is_one_device(name):
     assert done.stdout == "4\n", done.stderr
 
 
-@pytest.mark.slow
-@pytest.mark.skipif(not HAS_LIBTPU, reason="needs libtpu (`tpu` extra)")
+@needs_libtpu
 def test_a_whole_cube_gathers():
     """Without `wrap`, libtpu adds up mostly empty arrays over all 64 chips."""
-    done = run(
+    report = run_report(
         *("tiny", "--topology", "v5p:4x4x4", "mesh.data=1", "mesh.fsdp=64", "model.embed_dim=128"),
         *("data.batch_size=64", "data.context_length=128", "model.compute_dtype=bfloat16"),
-        *("--json", "model.mlp_dim=512"),
+        "model.mlp_dim=512",
     )
-    assert done.returncode == 0, done.stderr
-    report = aot.Report(**json.loads(done.stdout))
-    gathers = [fields for fields in report.collectives if fields["kind"] == "all-gather"]
-    received = sum(aot.Collective(**fields).wire_bytes for fields in gathers)
+    received = sum(c.wire_bytes for c in report.collectives if c.kind == "all-gather")
     assert received > 0.8 * report.bound["all-gather"]
 
 
-@pytest.mark.slow
-@pytest.mark.skipif(not HAS_LIBTPU, reason="needs libtpu (`tpu` extra)")
+@needs_libtpu
 def test_no_array_is_gathered_twice():
     """One gather per layer, pass and matrix (q, k, v, out, gate, up, down), one of the embedding.
 
     The embedding's gradient is exchanged twice, each chip receiving its shard in bfloat16.
     """
-    done = run(
+    collectives = run_report(
         *("tiny", "--topology", "v5e:2x2", "mesh.data=1", "mesh.fsdp=4", "data.context_length=128"),
-        *("model.compute_dtype=bfloat16", "model.remat=full", "--json"),
-    )
-    assert done.returncode == 0, done.stderr
-    collectives = read_collectives(done)
+        *("model.compute_dtype=bfloat16", "model.remat=full"),
+    ).collectives
     kinds = {kind: [c for c in collectives if c.kind == kind] for kind in hlo.KINDS}
     assert sum(c.count for c in kinds["all-gather"]) == 2 * 2 * 7 + 1
     matrix = 512 * 32
@@ -249,8 +244,7 @@ print(*sorted(set(re.findall("all-gather|collective-permute", text))))
 """
 
 
-@pytest.mark.slow
-@pytest.mark.skipif(not HAS_LIBTPU, reason="needs libtpu (`tpu` extra)")
+@needs_libtpu
 @pytest.mark.parametrize(
     ("kind", "moved"), [("", "collective-permute"), ("TPU v5 lite", "all-gather")]
 )
@@ -262,18 +256,15 @@ def test_weights_are_gathered_before_products(kind, moved):
     assert done.stdout.split() == [moved]
 
 
-@pytest.mark.slow
-@pytest.mark.skipif(not HAS_LIBTPU, reason="needs libtpu (`tpu` extra)")
+@needs_libtpu
 def test_tensor_also_splits_the_residual_stream():
     """Each half of a block gathers its tokens and scatters its output: forward, backward, and when
     it is recomputed (except for the last sum of a block)."""
-    done = run(
+    collectives = run_report(
         *("tiny", "--topology", "v5p:2x2x1", "mesh.data=1", "mesh.tensor=4", "model.num_heads=4"),
         *("model.num_kv_heads=4", "data.context_length=128", "model.compute_dtype=bfloat16"),
-        *("model.remat=full", "--json"),
-    )
-    assert done.returncode == 0, done.stderr
-    collectives = read_collectives(done)
+        "model.remat=full",
+    ).collectives
     stream = 8 * 128 * 32 * 2
     counts = {
         kind: sum(c.count for c in collectives if (c.kind, c.num_bytes) == (kind, stream))
@@ -290,16 +281,13 @@ def test_tensor_also_splits_the_residual_stream():
     }
 
 
-@pytest.mark.slow
-@pytest.mark.skipif(not HAS_LIBTPU, reason="needs libtpu (`tpu` extra)")
+@needs_libtpu
 def test_kv_shards_are_permuted_round_the_ring():
     """Two devices a row: keys, values, positions move in two layers, and back as gradients."""
-    done = run(
+    lines = run_lines(
         *("tiny", "--topology", "v5e:2x2", "mesh.data=1", "mesh.fsdp=2", "mesh.sequence=2"),
         *("data.context_length=256", "model.compute_dtype=bfloat16"),
     )
-    assert done.returncode == 0, done.stderr
-    lines = [" ".join(line.split()) for line in done.stdout.splitlines()]
     permutes = next(line.split() for line in lines if line.startswith("collective-permute"))
     assert int(permutes[1]) >= 2 * (2 + 2 + 2)
 
@@ -324,8 +312,7 @@ print(report.fits(topology.Topology(chip=chip, shape=slice.shape)))
 """
 
 
-@pytest.mark.slow
-@pytest.mark.skipif(not HAS_LIBTPU, reason="needs libtpu (`tpu` extra)")
+@needs_libtpu
 def test_temporaries_need_not_fit_together():
     """The published 32B on v5e has 19.2 GiB of them, a peak of 12.7, and 16 GiB of memory."""
     done = subprocess.run([sys.executable, "-c", TEMPORARIES], capture_output=True, text=True)
@@ -333,18 +320,15 @@ def test_temporaries_need_not_fit_together():
     assert done.stdout == "True\n"
 
 
-@pytest.mark.slow
-@pytest.mark.skipif(not HAS_LIBTPU, reason="needs libtpu (`tpu` extra)")
+@needs_libtpu
 def test_traffic_to_the_host():
     """The inputs of 64 layers, 16 rows of 128 tokens, 256 float32 features go there and back, and
     take no HBM."""
     inputs = 64 * 16 * 128 * 256 * 4
-    done = run(
-        *("tiny", "--topology", "v5e:1x1", "model.remat=offload", "model.num_layers=64", "--json"),
+    report = run_report(
+        *("tiny", "--topology", "v5e:1x1", "model.remat=offload", "model.num_layers=64"),
         *("data.batch_size=16", "data.context_length=128", "model.embed_dim=256"),
     )
-    assert done.returncode == 0, done.stderr
-    report = aot.Report(**json.loads(done.stdout))
     assert report.host_traffic == 2 * inputs
     assert report.seconds["host"] == report.host_traffic / find("v5e:1x1").chip.host_bandwidth
     assert report.arguments < report.peak < inputs

@@ -1,7 +1,6 @@
 """Manifests, read by a YAML parser."""
 
 import re
-import shlex
 import subprocess
 import sys
 
@@ -175,19 +174,3 @@ def test_apply_waits_evaluates_and_reports():
     assert commands[2:] == [["python", f"{name}.py", "/runs/t"] for name in ("evaluate", "report")]
     shapes = [pod["nodeSelector"]["cloud.google.com/gke-tpu-topology"] for pod in pods]
     assert shapes == ["4x4", "4x4", "1x1", "1x1"]
-
-
-@pytest.mark.slow
-def test_apply_prints_the_manifests_and_starts_nothing():
-    changes = ["tiny", "--workdir", "/runs/t", "--topology", "v5e:4x4", "--image", "repo/image:1"]
-    done = subprocess.run(
-        ["tpu/apply.sh", *changes, f"{VARIANT},nope", "--dry-run"],
-        env={"PYTHON": sys.executable, "PATH": "/usr/bin:/bin"},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    manifests, command = done.stdout.rstrip("\n").rsplit("\n", 1)
-    assert shlex.split(command) == ["kubectl", "apply", "-f", "-"]
-    jobs = list(yaml.safe_load_all(manifests))
-    assert [job["metadata"]["name"] for job in jobs] == ["ropewalk-t-0", "ropewalk-t-1"]

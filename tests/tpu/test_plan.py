@@ -121,7 +121,7 @@ def test_command(monkeypatch, capsys):
     [
         ("paper_2b --topology v5p-64", "unknown topology 'v5p-64'; nearest: v5p:4x4x4 (64 chips"),
         ("paper_2 --topology v5p:4x4x4", "unknown config 'paper_2'"),
-        ("paper_2b --topology v5e:8x8 mesh.tensor=3", "use mesh.tensor="),
+        ("paper_2b --topology v5e:8x8 mesh.tensor=3", "use sizes whose product is 64"),
     ],
 )
 def test_mistakes_are_one_line(monkeypatch, capsys, arguments, message):

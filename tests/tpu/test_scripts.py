@@ -178,7 +178,6 @@ def test_setup_goes_to_every_host():
     ("command", "message"),
     [
         ("tpu/create.sh pod --topology v5p-64", "nearest: v5p:4x4x4 (64 chips, Google's v5p-128)"),
-        ("tpu/create.sh pod", "create.sh: error: needs --topology; see --help"),
         ("tpu/create.sh pod --topology", "create.sh: error: --topology needs a value; see --help"),
         ("tpu/logs.sh", "logs.sh: error: needs one NAME, got none; see --help"),
         ("tpu/delete.sh a b", "delete.sh: error: needs one NAME, got a b; see --help"),
@@ -198,19 +197,9 @@ def test_setup_goes_to_every_host():
             "slurm/submit.sh run tiny --workdir d model.rotary.base=1,2",
             "model.rotary.base=1,2 lists several values",
         ),
-        (
-            "slurm/submit.sh sweep tiny --workdir d model.rotary.bass=1,2",
-            "unknown field 'model.rotary.bass'; did you mean 'base'?",
-        ),
-        (
-            "slurm/submit.sh members tiny --workdir d model.rotary.bass=1,2",
-            "unknown field 'model.rotary.bass'; did you mean 'base'?",
-        ),
         ("slurm/submit.sh sweep tiny --workdir d", "nothing varies"),
         ("slurm/submit.sh study capabilty --workdir d", "unknown study 'capabilty'; did you mean"),
-        ("slurm/submit.sh study capability --only C0 --workdir d", "has no card 'C0'"),
         ("slurm/submit.sh run tiny --workdir d --seeds 0", "run takes no --seeds; see --help"),
-        ("slurm/submit.sh run tiny --workdir d --time 4", "--time is shorter than 5 minutes"),
         ("slurm/submit.sh run tiny --workdir d --time 00:04:59", "--time is shorter than 5 min"),
         ("slurm/submit.sh run tiny --workdir d --time 1h", "--time 1h is not a time limit"),
     ],

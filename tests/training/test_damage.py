@@ -3,7 +3,6 @@
 import contextlib
 import dataclasses
 import json
-import logging
 import shutil
 import time
 from pathlib import Path
@@ -209,22 +208,6 @@ def test_what_a_stopped_save_left_is_removed(runs):
         time.sleep(0.01)
 
 
-def test_one_without_digests_is_read_and_said_to_be_unverified(runs, caplog):
-    """Read checkpoints from before there were digests; the warning comes once for a run."""
-    for step in STEPS:
-        folder = runs[0].checkpoints_path / str(step)
-        shutil.rmtree(folder / "digests")
-        config = json.loads((folder / "config/metadata").read_text())
-        del config["has_digests"], config["run"]
-        (folder / "config/metadata").write_text(json.dumps(config))
-    with caplog.at_level(logging.WARNING):
-        for step in STEPS:
-            params, _ = restore_params(runs[0], step)
-            jax.tree.map(np.testing.assert_array_equal, params, state_at(step)[1].params)
-    (message,) = [record.message for record in caplog.records if "unverified" in record.message]
-    assert str(runs[0].path) in message
-
-
 def test_a_config_that_was_edited_is_refused(runs):
     run, _ = runs
     change(run.path / "config.json", '"base": 10.0', '"base": 11.0')
@@ -255,19 +238,6 @@ def test_a_config_comes_back_from_a_checkpoint(runs):
         fresh = RunDirectory(run.path)
         assert fresh.record == json.loads(before) and fresh.config == CONFIGS[0]
         assert resume([fresh])[1] == 6
-
-
-def test_a_copy_of_one_without_digests_has_none_either(runs, tmp_path):
-    shutil.rmtree(runs[0].checkpoints_path / "6/digests")
-    path = runs[0].checkpoints_path / "6/config/metadata"
-    config = json.loads(path.read_text())
-    del config["has_digests"]
-    path.write_text(json.dumps(config))
-    target = RunDirectory(tmp_path / "fork")
-    target.write_config(CONFIGS[0], [])
-    copy_checkpoint(runs[0], 6, target)
-    params, _ = restore_params(target)
-    jax.tree.map(np.testing.assert_array_equal, params, state_at(6)[1].params)
 
 
 def test_a_copy_for_another_run_is_whole_and_stays_checked(runs, tmp_path):

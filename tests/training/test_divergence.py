@@ -142,7 +142,6 @@ def test_a_sweep_goes_on_past_a_group_that_diverged(tiny, tmp_path, capsys, monk
         ([0, 1, 3, 0], None),
         ([0, 3, 5, 7], 2),  # frozen by the third
         ([0, 0, 0, 1], 8),  # its last update
-        ([False, True, True, True], 4),  # as it was once logged
         ([None, "3", [3], 3e0], None),  # as nobody logged it
     ],
 )

@@ -279,16 +279,6 @@ def test_members_one_by_one_are_the_sweep(asked, tmp_path):
     assert sorted(asked, key=lambda call: call[0]) == sorted(expected, key=lambda call: call[0])
 
 
-def test_a_sweep_has_one_version_of_documents(asked, tmp_path):
-    """One begun before there were versions is finished with the first."""
-    config = find_config("tiny")
-    RunDirectory(tmp_path / "base=1e4,seed=0").write_config(config, [])
-    path = tmp_path / "base=1e4,seed=0/config.json"
-    path.write_text(path.read_text().replace('"documents": 2,', ""))
-    assert train_sweep(config, tmp_path, GRID)
-    assert [config.data.documents for _, config, _ in asked] == [1] * 4
-
-
 def test_another_sweep_is_not_mixed_in(asked, tmp_path):
     train_sweep(find_config("tiny"), tmp_path, GRID, only=0)
     with pytest.raises(ValueError, match=r"another sweep, with model\.rotary\.base=10,1e4"):

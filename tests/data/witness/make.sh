@@ -1,6 +1,5 @@
 #!/usr/bin/env bash
-# Made the runs of witness.tar.xz, once, with the code of commit 66d6ac4 (JAX 0.10.2, Python 3.11)
-# and version 1 of the retrieval documents: the rows stand for as long as those are not changed.
+# Made the runs of witness.tar.xz, once, with the code of commit 5628988 (JAX 0.10.2, Python 3.11).
 # Each stops short of its end: metrics.jsonl has the losses of the steps that a test trains again.
 set -euo pipefail
 out=$1

@@ -5,7 +5,6 @@ import pytest
 
 from evals import rows
 from evals.estimate import effective_context
-from evals.estimate.trials import Trials
 from tests.evals.estimate.simulated import CHANCE, logistic, revived, simulate
 
 
@@ -180,15 +179,6 @@ def test_the_interval_of_the_worst_bin_covers_the_least_of_many_equal_ones():
     ]
     assert np.mean([worst.accuracy for worst in result]) < 0.72  # it is the least of forty
     assert np.mean([worst.ci_low <= 0.8 <= worst.ci_high for worst in result]) >= 0.9
-
-
-def test_counts_say_the_same_as_rows():
-    data = simulate([logistic(40, 3), logistic(50, 3)], np.random.default_rng(35))
-    trials = Trials.of(data)
-    ends = int(data["distance"].min()), int(data["distance"].max())
-    counted = Trials.of_counts(trials.counts(), distances=ends, chance=CHANCE)
-    result = effective_context.estimate_trials(counted, task="kv", lengths=(256, 256))
-    assert repr(result) == repr(effective_context.estimate(data))
 
 
 def test_each_seed_keeps_its_own_numbers():

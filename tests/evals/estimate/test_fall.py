@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from scipy import optimize
 
-from evals.estimate import fall, limits
-from evals.estimate.limits import Runs
+from evals.estimate import fall, statistics
+from evals.estimate.fall import Runs
 from evals.estimate.trials import Trials
 
 
@@ -14,12 +14,13 @@ def trials(counts, right, x, *, chance=0.0):
     distance = np.round(2 ** np.asarray(x, float)).astype(int)
     counts, right = np.asarray(counts, float), np.asarray(right, float)
     return Trials(
-        asked=counts,
+        questions=counts,
         right=right,
         x=np.asarray(x, float),
         low=distance,
         high=distance,
         chance=chance,
+        seeds=np.arange(1),
     )
 
 
@@ -77,7 +78,7 @@ def test_limits_are_wilson_s_for_independent_trials():
     Which documents answer is the design's too: 50 / 49 of the variance.
     """
     right = np.repeat([1.0, 0.0], [40, 10])[:, None]
-    result = limits.limits(np.ones((50, 1)), right, 1.959964)
+    result = statistics.limits(np.ones((50, 1)), right, 1.959964)
     assert result.accuracy[0] == 0.8
     assert (result.low[0], result.high[0]) == pytest.approx((0.6696, 0.8876), abs=2e-3)
 
@@ -85,8 +86,8 @@ def test_limits_are_wilson_s_for_independent_trials():
 def test_documents_that_answer_alike_are_worth_one_trial_each():
     """Ten answers a document, all right or all wrong: as wide as one answer a document."""
     right = np.repeat([1.0, 0.0], [40, 10])[:, None]
-    single = limits.limits(np.ones((50, 1)), right, 1.96)
-    ten = limits.limits(np.full((50, 1), 10.0), 10 * right, 1.96)
+    single = statistics.limits(np.ones((50, 1)), right, 1.96)
+    ten = statistics.limits(np.full((50, 1), 10.0), 10 * right, 1.96)
     # Up to the 49 degrees of freedom of 50 documents.
     assert ten.high[0] - ten.low[0] == pytest.approx(single.high[0] - single.low[0], rel=0.02)
 

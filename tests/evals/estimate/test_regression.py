@@ -135,14 +135,14 @@ def test_the_best_predictor_comes_first_and_unmeasured_ones_are_left_out():
 )
 def test_an_estimate_that_is_no_measurement_is_a_point_without_l50(curve):
     result = effective_context.estimate(simulate([curve], np.random.default_rng(9)), resamples=50)
-    point = Point.of(result, base="rope(base=10)", predictors={"first_violation": 5})
+    point = Point.from_estimate(result, base="rope(base=10)", predictors={"first_violation": 5})
     assert np.isnan(point.l50)
 
 
 def test_the_point_of_a_measured_estimate_is_its_l50():
     rows = simulate([logistic(40, 5)], np.random.default_rng(10))
     result = effective_context.estimate(rows, resamples=50)
-    assert Point.of(result, base="rope(base=10)", predictors={}).l50 == result.l50
+    assert Point.from_estimate(result, base="rope(base=10)", predictors={}).l50 == result.l50
 
 
 def test_a_predictor_that_says_the_same_of_most_takes_no_line_from_the_others():

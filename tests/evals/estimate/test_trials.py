@@ -16,45 +16,29 @@ def trials():
         "exact_match": [True, True, False, True] + [False] * 4,
         "chance": [0.25] * 8,
     }
-    return Trials.of({name: np.array(column) for name, column in columns.items()})
+    return Trials.from_rows({name: np.array(column) for name, column in columns.items()})
 
 
 def test_questions_are_counted_by_seed_document_and_fine_bin(trials):
-    assert trials.asked.tolist() == 2 * [[[1, 0, 0], [0, 2, 1]]]
+    assert trials.questions.tolist() == 2 * [[[1, 0, 0], [0, 2, 1]]]
     assert trials.right.tolist() == [[[1, 0, 0], [0, 1, 1]], [[0, 0, 0], [0, 0, 0]]]
     assert trials.x == pytest.approx([1, 2, np.log2(5)])
     assert (trials.low.tolist(), trials.high.tolist()) == ([2, 4, 5], [2, 4, 5])
-    assert (trials.seeds.tolist(), trials.documents.tolist()) == ([0, 1], [3, 7])
+    assert trials.seeds.tolist() == [0, 1]
     assert trials.chance == 0.25
-
-
-def test_counts_say_all_that_the_rows_did(trials):
-    counts = trials.counts()
-    assert counts["bin"].tolist() == 2 * [8, 16, 18]
-    assert counts["asked"].tolist() == 2 * [1, 2, 1]
-    assert counts["right"].tolist() == [1, 1, 1, 0, 0, 0]
-    again = Trials.of_counts(counts, distances=(2, 5), chance=0.25)
-    for field, value in vars(trials).items():
-        np.testing.assert_array_equal(getattr(again, field), value)
-
-
-def test_lines_of_counts_of_one_bin_add_up(trials):
-    counts = {name: np.tile(column, 2) for name, column in trials.counts().items()}
-    twice = Trials.of_counts(counts, distances=(2, 5), chance=0.25)
-    assert twice.asked.tolist() == (2 * trials.asked).tolist()
 
 
 def test_seeds_and_documents_are_chosen_and_summed(trials):
     first, second = trials.by_seed()
     assert first.right.tolist() == [[1, 0, 0], [0, 1, 1]] and second.right.sum() == 0
-    assert trials.summed().asked.tolist() == [[2, 0, 0], [0, 4, 2]]
+    assert trials.summed().questions.tolist() == [[2, 0, 0], [0, 4, 2]]
     weighted = first.weighted(np.array([[1, 1], [0, 2], [2, 0]]))
-    assert weighted.asked.tolist() == [[1, 2, 1], [0, 4, 2], [2, 0, 0]]
+    assert weighted.questions.tolist() == [[1, 2, 1], [0, 4, 2], [2, 0, 0]]
 
 
 def test_neighbouring_bins_are_joined(trials):
     joined = trials.joined(np.array([0, 1, 1]))
-    assert joined.asked.tolist() == 2 * [[[1, 0], [0, 3]]]
+    assert joined.questions.tolist() == 2 * [[[1, 0], [0, 3]]]
     assert (joined.low.tolist(), joined.high.tolist()) == ([2, 4], [2, 5])
     # Of the questions: two at 4 tokens and one at 5.
     assert joined.x == pytest.approx([1, (2 * 2 + np.log2(5)) / 3])
@@ -63,7 +47,7 @@ def test_neighbouring_bins_are_joined(trials):
 @pytest.mark.parametrize(("least", "asked"), [(1, [1, 2, 1]), (2, [4]), (9, [4])])
 def test_bins_are_joined_until_each_has_enough_trials(trials, least, asked):
     """From the short side; what is left over joins the last."""
-    assert trials.of_at_least(least).asked.sum((0, 1)).tolist() == [2 * n for n in asked]
+    assert trials.with_min_trials(least).questions.sum((0, 1)).tolist() == [2 * n for n in asked]
 
 
 def test_the_mean_accuracy_counts_distances(trials):

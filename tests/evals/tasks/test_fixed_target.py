@@ -2,8 +2,9 @@ import numpy as np
 import pytest
 
 from evals.tasks import fixed_target
-from evals.tasks.fixed_target import FixedTarget, context_gain
+from evals.tasks.fixed_target import FixedTarget
 from evals.tasks.perplexity import Perplexity
+from reporting.tasks.fixed_target import context_gain
 from tests.evals.helpers import make_documents, rows
 
 

@@ -2,7 +2,8 @@ import numpy as np
 import pytest
 
 import evals
-from evals.tasks.lagcopy import Lagcopy, copy_gain
+from evals.tasks.lagcopy import Lagcopy
+from reporting.tasks.lagcopy import copy_gain
 from tests.evals.helpers import make_documents, rows
 
 

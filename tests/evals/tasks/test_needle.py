@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import evals
-from evals.tasks.needle import Needle
+from reporting.task_view import view_of
 from tests.evals.helpers import make_documents, rows
 
 NOISE = (
@@ -123,7 +123,7 @@ def test_dolores_park(cue, prose_config, prompt_tokenizer):
 
 def test_accuracy_by_depth_by_hand():
     answers = rows(length=[100] * 3, distance=[99, 98, 2], exact_match=[True, False, True])
-    grid = Needle(depths=3).grid(answers)
+    grid = view_of("needle(depths=3)").grid(answers)
     assert grid.names == ["depth 0%", "depth 50%", "depth 100%"]
     assert grid.counts.tolist() == [2, 0, 1]
     np.testing.assert_equal(grid.accuracy, [0.5, np.nan, 1])
@@ -132,7 +132,7 @@ def test_accuracy_by_depth_by_hand():
 def test_a_rows_depth_is_the_grids(prose_config, prompt_tokenizer):
     """Distance and length tell depths apart where the context is longer than the question."""
     result = documents("needle", prose_config, prompt_tokenizer, 3000, range(2))
-    grid = Needle().grid(
+    grid = view_of("needle").grid(
         rows(
             length=np.full(len(result), 3000),
             distance=[document.answers[0, 2] for document in result],

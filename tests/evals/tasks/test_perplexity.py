@@ -1,4 +1,3 @@
-import dataclasses
 import itertools
 
 import jax
@@ -13,6 +12,7 @@ from evals.tasks import perplexity
 from evals.tasks.perplexity import Perplexity
 from model import transformer
 from model.positions import position_table
+from reporting.task_view import view_of
 from tests.evals.helpers import experiment, make_documents, rows
 
 TASK = Perplexity(tokens=1)  # one crop a document
@@ -38,7 +38,7 @@ def test_half_octaves_of_position():
 def test_perplexity_by_position_against_numbers_made_by_hand():
     """At position 4: 1, 2 and 3 nats with weights 1, 1 and 2; their deviation is sqrt(2/3)."""
     answers = rows(distance=[4, 4, 4, 9], nll=[1.0, 2.0, 3.0, 7.0], num_tokens=[1, 1, 2, 1])
-    (curve,) = TASK.curves(answers, answers)
+    (curve,) = view_of("perplexity").curves(answers, answers)
     assert curve.x.tolist() == [4, 9]
     np.testing.assert_allclose(np.log(curve.y), [9 / 4, 7])
     np.testing.assert_allclose(np.log(curve.high[0]), 9 / 4 + 1.96 * (2 / 3) ** 0.5 / 3**0.5)
@@ -90,22 +90,11 @@ def test_the_same_crops_every_time_and_no_more_than_asked(text_config, text_toke
     ]
 
 
-def test_first_version_has_one_crop_a_document(text_config, text_tokenizer):
-    data = dataclasses.replace(text_config.data, documents=1)
-    first = dataclasses.replace(text_config, data=data)
-    result = make_documents(Perplexity(), first, text_tokenizer, 64, range(9))
-    expected = make_documents(TASK, text_config, text_tokenizer, 64, range(9))
-    assert [document.tokens.tolist() for document in result] == [
-        document.tokens.tolist() for document in expected
-    ]
-    assert Perplexity().num_documents(evals.asked(first, text_tokenizer, 64), 3) == 3
-
-
 @pytest.mark.parametrize("tokens", [1, 200, 400, 1500, 3000, 10**6])
 def test_as_few_crops_and_documents_as_the_tokens_take(text_config, text_tokenizer, store, tokens):
     """Documents first, then crops of each; all that fit where there are fewer tokens."""
     task, length = Perplexity(tokens=tokens), 200
-    context = evals.asked(text_config, text_tokenizer, length)
+    context = evals.task_context(text_config, text_tokenizer, length)
     documents = task.documents(context, range(task.num_documents(context, 1)))
     crops = np.bincount([document.number for document in documents])
     rooms = [(len(store.document(i)) - 1) // length for i in range(store.num_documents)]

@@ -1,9 +1,8 @@
-import numpy as np
 import pytest
 
 import evals
 from evals.tasks.repeated import Repeated
-from tests.evals.helpers import make_documents, rows
+from tests.evals.helpers import make_documents
 
 
 def documents(text_config, text_tokenizer, length, **parameters):
@@ -50,51 +49,3 @@ def test_what_does_not_fit_is_refused(text_config, text_tokenizer):
     with pytest.raises(ValueError, match="lag must be one of its words, got 'quarter'"):
         evals.parse("repeated(lag=quarter)")
     assert Repeated(lag="half").expression == "repeated(lag=half)"
-
-
-def test_su_table():
-    """Two documents of two tokens, in every column of a table of two schedules."""
-    accuracies = {
-        ("repeated", 64): [1, 0, 1, 1],
-        ("repeated", 512): [0, 0, 1, 0],
-        ("repeated(lag='trained')", 512): [1, 1, 1, 1],
-        ("repeated(lag='half')", 512): [1, 1, 0, 0],
-        ("repeated", 256): [1, 1, 1, 1],  # another length
-        ("perplexity", 512): [0, 0, 0, 0],
-    }
-    parts = [
-        rows(
-            task=[task] * 4,
-            length=[length] * 4,
-            rotary=[rotary] * 4,
-            trained_length=[64] * 4,
-            document=[0, 0, 1, 1],
-            first_token_correct=np.array(right, bool) & (rotary == "rope(base=100)"),
-        )
-        for (task, length), right in accuracies.items()
-        for rotary in ("rope(base=100)", "nope")
-    ]
-    result = Repeated().share_columns(
-        {name: np.concatenate([p[name] for p in parts]) for name in parts[0]}, 512
-    )
-    # Shares of right tokens; errors from two documents' shares, half of what they differ by.
-    assert result["rope(base=100)"] == {
-        "trained length": pytest.approx((0.75, 0.25, 2)),
-        "not repeated": pytest.approx((0.25, 0.25, 2)),
-        "repeated, lag T": pytest.approx((1.0, 0.0, 2)),
-        "repeated, lag T/2": pytest.approx((0.5, 0.5, 2)),
-    }
-    assert list(result) == ["rope(base=100)", "nope"]
-    assert {cell.mean for cell in result["nope"].values()} == {0.0}
-
-
-def test_a_table_at_the_trained_length_only_has_one_column():
-    data = rows(
-        task=["repeated"] * 2,
-        length=[64] * 2,
-        rotary=["nope"] * 2,
-        trained_length=[64] * 2,
-        document=[0, 1],
-        first_token_correct=[True, True],
-    )
-    assert list(Repeated().share_columns(data, 512)["nope"]) == ["trained length"]

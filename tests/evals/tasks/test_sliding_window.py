@@ -10,6 +10,7 @@ from evals.estimate import summaries
 from evals.score import Candidate
 from evals.tasks.sliding_window import SlidingWindow, windows
 from model.positions import position_table
+from reporting.task_view import view_of
 from tests.evals.helpers import experiment, make_documents, rows
 from tests.model import test_llama_reference as llama
 
@@ -106,7 +107,9 @@ def test_the_mean_over_tokens_is_not_the_mean_over_windows():
     """A first window of 6 tokens at 3 nats and two of 2 tokens at 1 nat: 2.2 and 1.667."""
     result = rows(nll=[3.0, 1.0, 1.0], num_tokens=[6, 2, 2])
     assert summaries.mean_nll(result) == pytest.approx(2.2)
-    assert SlidingWindow().columns(result, None)["window_mean_nll"] == pytest.approx(1.6666667)
+    assert view_of("sliding_window").columns(result, None)["window_mean_nll"] == pytest.approx(
+        1.6666667
+    )
 
 
 # Against transformers: the loop of its perplexity guide (docs/source/en/perplexity.md, after
@@ -139,7 +142,9 @@ def ours() -> tuple[float, float]:
     scores = score.score(config, [Candidate(params, lambda _: table)], documents, LENGTH)
     counts = [int(document.answers[0, 1]) for document in documents]
     result = rows(nll=scores.nll[0], num_tokens=counts)
-    return summaries.mean_nll(result), SlidingWindow().columns(result, None)["window_mean_nll"]
+    return summaries.mean_nll(result), view_of("sliding_window").columns(result, None)[
+        "window_mean_nll"
+    ]
 
 
 def transformers_loop() -> tuple[float, float]:

@@ -14,6 +14,7 @@ from evals.tasks import step1
 from evals.tasks.step1 import CHUNK, Step1
 from model import loss, transformer
 from model.positions import position_table
+from reporting.tasks.step1 import first_loss
 from tests.evals.helpers import experiment, make_documents, rows
 
 LENGTH = 600
@@ -116,6 +117,6 @@ def test_variants_are_compared_by_chunk():
     # One row of three chunks, 256, 256 and 100 tokens, differences .1, .3 and .2 nats.
     first = rows(document=[0] * 3, query=range(3), num_tokens=[256, 256, 100], nll=[2.1, 3.3, 4.2])
     second = first | {"nll": np.array([2.0, 3.0, 4.0])}
-    result = step1.first_loss(first | {"seed": np.zeros(3)}, second | {"seed": np.zeros(3)})
+    result = first_loss(first | {"seed": np.zeros(3)}, second | {"seed": np.zeros(3)})
     assert result.mean == pytest.approx(0.2)
     assert result.standard_error == pytest.approx((3 / 2 * 2 * 25.6**2) ** 0.5 / 612)

@@ -1,0 +1,96 @@
+"""Means, standard errors and 95% intervals, over seeds and over answers clustered in documents."""
+
+from typing import NamedTuple
+
+import numpy as np
+from scipy import special
+
+
+class MeanWithError(NamedTuple):
+    """A mean, its standard error and the number of independent units."""
+
+    mean: float
+    standard_error: float
+    num_units: int
+
+
+def clustered_mean(values: np.ndarray, weights: np.ndarray, unit: np.ndarray) -> MeanWithError:
+    """Return the weighted mean, with the ratio estimator's error over independent units.
+
+    Args:
+      values, weights: `[answers]`.
+      unit: int `[answers]`, number of the unit of each answer, from 0 on.
+    """
+    weight = np.bincount(unit, weights)
+    total = np.bincount(unit, weights * values)
+    mean, n = total.sum() / weight.sum(), len(weight)
+    error = np.nan
+    if n > 1:
+        spread = np.sum((total - mean * weight) ** 2)
+        error = np.sqrt(n / (n - 1) * spread) / weight.sum()
+    return MeanWithError(float(mean), float(error), n)
+
+
+def t_half_width(values: np.ndarray, shared: float = 0.0) -> float:
+    """Return half of Student's 95% interval of the mean of `[units]` plus a shared variance."""
+    reach = special.stdtrit(len(values) - 1, 0.975)
+    return float(reach * np.sqrt(values.var(ddof=1) / len(values) + shared))
+
+
+def expanded(num_units: int) -> np.ndarray:
+    """Return the two quantiles over resamples of `num_units` units for a 95% interval.
+
+    A bootstrap over n units is too narrow by sqrt((n - 1) / n) and by the ratio of the normal to
+    the t quantile. The quantiles correct both: the expanded percentile interval of Hesterberg,
+    "What teachers should know about the bootstrap", 2015, section 5.2.
+    """
+    reach = special.stdtrit(num_units - 1, 0.975) * np.sqrt(num_units / (num_units - 1))
+    return special.ndtr([-reach, reach])
+
+
+def quantile(share: float, num_tests: int = 1) -> float:
+    """Return the one-sided normal quantile for an error rate of `share` over all tests.
+
+    This is Bonferroni's bound, which holds for any dependence between the tests.
+    """
+    return float(-special.ndtri(share / num_tests))
+
+
+class Limits(NamedTuple):
+    """Accuracies and the ends of their intervals, each float `[...]`."""
+
+    accuracy: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
+
+    def below(self, level: float, error: float, z: float) -> np.ndarray:
+        """Test whether accuracies are significantly below a level known to +- z `error`."""
+        return level - self.accuracy > np.hypot(self.high - self.accuracy, z * error)
+
+    def above(self, level: float, error: float, z: float) -> np.ndarray:
+        """Test whether accuracies are significantly above a level known to +- z `error`."""
+        return self.accuracy - level > np.hypot(self.accuracy - self.low, z * error)
+
+
+def limits(questions: np.ndarray, right: np.ndarray, z: float) -> Limits:
+    """Return Wilson's interval for the effective number of independent trials.
+
+    Answers of one document are correlated. The effective number is the number of trials divided by
+    the design effect of surveys: the variance of the ratio over documents, divided by the variance
+    of independent trials, at least 1. Where all answers are right, or all wrong, it is 1.
+
+    Args:
+      questions, right: `[documents, N]`.
+      z: half-width of the interval, standard deviations.
+    """
+    trials, n = questions.sum(0), len(questions)
+    accuracy = right.sum(0) / trials
+    clustered = ((right - accuracy * questions) ** 2).sum(0) * n / max(n - 1, 1)
+    independent = accuracy * (1 - accuracy) * trials
+    some = independent > 0
+    effect = np.maximum(np.where(some, clustered, 1) / np.where(some, independent, 1), 1)
+    effective_trials = trials / effect
+    centre = (accuracy + z**2 / (2 * effective_trials)) / (1 + z**2 / effective_trials)
+    half = np.sqrt(accuracy * (1 - accuracy) / effective_trials + z**2 / (4 * effective_trials**2))
+    half *= z / (1 + z**2 / effective_trials)
+    return Limits(accuracy, np.maximum(centre - half, 0), np.minimum(centre + half, 1))

@@ -1,0 +1,9 @@
+"""The place of kv on a page."""
+
+from reporting.task_view import TaskView
+
+
+class Kv(TaskView):
+    """View of `data.tasks.kv`."""
+
+    order = 0

@@ -1,0 +1,9 @@
+"""The place of lines on a page."""
+
+from reporting.task_view import TaskView
+
+
+class Lines(TaskView):
+    """View of `data.tasks.lines`."""
+
+    order = 2

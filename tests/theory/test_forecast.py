@@ -1,0 +1,102 @@
+"""Forecasts of configs: what they read of a config, and the command."""
+
+import dataclasses
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from configs import find_config
+from configs.changes import change
+from experiment.overrides import apply
+from tests.conftest import ROOT
+from tests.in_process import run_command
+from theory.forecast import check, forecast, learning_rates
+from training.optimizer import learning_rate_fraction
+
+# One head of 16 features learns eight keys in documents of 32 tokens within 100 updates.
+SMALL = change(
+    find_config("tiny"),
+    model=dict(num_layers=1, num_heads=1, shift_keys=True, align_query_key=True),
+    data=dict(
+        source="retrieval",
+        context_length=32,
+        batch_size=8,
+        retrieval_tasks=("kv(pairs=4,keys=8)",),
+    ),
+    train=dict(num_steps=100, learning_rate=1e-2),
+    evals=dict(tasks=("kv(pairs=4,keys=8)",)),
+)
+
+
+def accuracy(*overrides: str) -> np.ndarray:
+    """Return accuracy by fine bin, both seeds together, and the trials' first distances."""
+    trials = forecast(apply(SMALL, overrides), range(2)).trials
+    counts = trials.summed().summed()
+    return np.stack([counts.low, counts.right / counts.asked])
+
+
+@pytest.mark.parametrize("schedule", ["cosine", "constant", "wsd"])
+def test_learning_rates_are_those_of_the_optimizer(schedule):
+    train = dataclasses.replace(SMALL.train, schedule=schedule, num_steps=50, warmup_steps=7)
+    fractions = [float(learning_rate_fraction(train, step)) for step in range(50)]
+    np.testing.assert_allclose(
+        learning_rates(train), train.learning_rate * np.array(fractions), rtol=1e-6
+    )
+
+
+def test_a_forecast_follows_the_positions_of_the_config():
+    """Unrotated recall reaches everywhere; a window and masked distances end it where they say."""
+    distance, unrotated = accuracy("model.rotary=nope")
+    assert unrotated.min() > 0.9
+    _, window = accuracy("model.rotary=nope", "model.window=8")
+    assert window[distance < 8].min() > 0.9 > 0.5 > window[distance > 8].max()
+    _, hole = accuracy("model.rotary=nope", "model.masked_distances=[4,7]")
+    is_hidden = (distance >= 4) & (distance <= 7)
+    assert hole[~is_hidden].min() > 0.9 > 0.5 > hole[is_hidden].max()
+    _, fast = accuracy("model.rotary.base=2")
+    assert fast.mean() < unrotated.mean() - 0.2
+
+
+def test_one_slow_head_of_a_layer_reaches_where_fast_ones_do_not():
+    heads = "model.num_heads=2", "model.num_kv_heads=2"
+    fast = accuracy(*heads, "model.rotary=[[rope(base=2),rope(base=2)]]")[1]
+    mixed = accuracy(*heads, "model.rotary=[[rope(base=2),nope]]")[1]
+    assert mixed[-1] > 0.9 > fast[-1] + 0.2
+
+
+def test_the_best_of_different_layers_counts():
+    recall = forecast(apply(SMALL, ["model.num_layers=2", "model.rotary=[rope(base=2),nope]"]), [0])
+    assert recall.estimate.mean_accuracy > 0.95
+    assert any("layers are treated as one" in note for note in recall.notes)
+
+
+def test_a_config_is_refused_with_the_reason():
+    for overrides, message in (
+        (["data.retrieval_tasks=[lagcopy]"], "does not train on kv"),
+        (["data.source=local", "data.retrieval_fraction=0"], "does not train on kv"),
+        (["data.documents=1"], "use data.documents=2"),
+        (["stages=[[train.num_steps=9]]"], "has stages"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            check(apply(SMALL, overrides))
+
+
+def test_the_command_prints_the_forecast_of_every_member(monkeypatch, capsys):
+    command = "-m theory forecast demo train.num_steps=45 --seeds 2 --json"
+    assert run_command(command, monkeypatch) == 0
+    result = json.loads(capsys.readouterr().out)
+    assert len(result["members"]) == len(find_config("demo").members)
+    member = result["members"]["base=10,num_heads=1"]
+    assert member["rotary"] == "rope(base=10)"
+    assert len(member["seeds"]) == 2
+    assert 0 <= member["mean_accuracy"] <= 1
+    assert [item["low"] for item in member["bins"]][:3] == [1, 2, 3]
+
+
+def test_a_forecast_starts_without_jax():
+    code = "import sys, theory.forecast, configs; print('jax' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
+    assert done.stdout == "False\n"

@@ -1,0 +1,201 @@
+"""Forecast of key-value recall from a config alone, by the minimal head (`theory.minimal_head`).
+
+The forecast uses the frequencies, heads, windows and masked distances of the model, its width, the
+optimizer with its learning rates, and the distances and keys of the task `kv`. It runs no model.
+"""
+
+import dataclasses
+from collections.abc import Sequence
+
+import numpy as np
+
+import evals
+from data.sources import source_class
+from data.tasks.kv import Kv
+from data.tokenizer import NUM_VALUES
+from evals.estimate.bins import fine_bin_number
+from evals.estimate.effective_context import Estimate, estimate_trials
+from evals.estimate.trials import Trials
+from experiment.config import ExperimentConfig, TrainConfig
+from model.rotary import repeat_pattern
+from theory.capability import query_head_frequencies
+from theory.minimal_head import Accuracy, Layouts, Training, simulate
+
+_DOCUMENTS = {"train": 1024, "test": 256}  # layouts; training draws new keys for them
+_MAX_PHASES = 2**26  # positions x heads x pairs
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Recall:
+    """Forecast of one config.
+
+    Attributes:
+      trials: answers of all simulated seeds, counted by distance.
+      estimate: effective context, mean accuracy and worst bin, as measured models have them; its
+        intervals are over simulated seeds.
+      notes: what the model has and the simulation leaves out.
+    """
+
+    trials: Trials
+    estimate: Estimate
+    notes: tuple[str, ...]
+
+
+def forecast(config: ExperimentConfig, seeds: Sequence[int]) -> Recall:
+    """Simulate a config's recall with the minimal head; a pure function of its arguments.
+
+    If layers differ, each is simulated alone, and the one with the highest mean accuracy counts.
+
+    Args:
+      config: of one run; the first `kv` of `data.retrieval_tasks` trains, and the first `kv` of
+        `evals.tasks`, or else the same task, tests at the first of `evals.lengths`.
+      seeds: of the simulation.
+
+    Raises:
+      ValueError: if the config cannot be forecast.
+    """
+    trained, tested, share = _tasks(config)
+    length = config.data.context_length
+    test_length, *_ = config.evals.lengths or (length,)
+    layouts = _make_layouts(trained, length, "train")
+    test = _make_layouts(tested, test_length, "test")
+    training = Training(
+        learning_rates=learning_rates(config.train),
+        batch_size=config.data.batch_size * share,
+        beta1=config.train.beta1,
+        beta2=config.train.beta2,
+        weight_decay=config.train.weight_decay,
+        embed_dim=config.model.embed_dim,
+        num_keys=trained.keys,
+        num_values=NUM_VALUES,
+        aligned=config.model.align_query_key,
+    )
+    recalls = [
+        _count(
+            simulate(
+                inv_freq_NR,
+                layouts,
+                training,
+                seeds,
+                test=test,
+                window=window,
+                masked_distances=config.model.masked_distances,
+                logit_scale=scale_TNR,
+            ),
+            seeds,
+        )
+        for inv_freq_NR, scale_TNR, window in _layers(config, max(length, test_length))
+    ]
+    estimates = [
+        estimate_trials(trials, task=tested.expression, lengths=(test_length, length))
+        for trials in recalls
+    ]
+    best = int(np.argmax([estimate.mean_accuracy for estimate in estimates]))
+    return Recall(trials=recalls[best], estimate=estimates[best], notes=_notes(config))
+
+
+def check(config: ExperimentConfig) -> None:
+    """Raise ValueError if a config cannot be forecast, with the reason."""
+    _tasks(config)
+
+
+def learning_rates(train: TrainConfig) -> np.ndarray:
+    """Return the learning rate of every update, as `training.optimizer` computes it, float64."""
+    step = np.arange(train.num_steps)
+    fraction, last = np.ones(train.num_steps), train.final_fraction
+    if train.schedule == "cosine":
+        progress = (step - train.warmup_steps) / max(1, train.num_steps - train.warmup_steps)
+        fraction = last + (1 - last) * 0.5 * (1 + np.cos(np.pi * np.clip(progress, 0, 1)))
+    elif train.schedule == "wsd":
+        decay_steps = max(1.0, train.decay_fraction * train.num_steps)
+        progress = 1 - (train.num_steps - step) / decay_steps
+        fraction = 1 - (1 - last) * np.clip(progress, 0, 1)
+    warmup = (step + 1) / (train.warmup_steps + 1)
+    return train.learning_rate * fraction * np.minimum(1.0, warmup)
+
+
+def _tasks(config: ExperimentConfig) -> tuple[Kv, Kv, float]:
+    """Return the tasks of training and of the test, and the share of rows that are kv documents."""
+    for field, default in (("start_from", None), ("stages", ())):
+        if getattr(config, field) != default:
+            raise ValueError(f"{config.name} has {field}: only runs from scratch can be forecast")
+    tasks = list(map(evals.parse, config.data.retrieval_tasks))
+    trained = [task for task in tasks if isinstance(task, Kv)]
+    tested = [task for task in map(evals.parse, config.evals.tasks) if isinstance(task, Kv)]
+    fraction = config.data.retrieval_fraction
+    if not source_class(config.data.source).has_text:
+        fraction = 1.0
+    if not trained or not fraction:
+        raise ValueError(
+            f"{config.name} does not train on kv, the only task with this forecast; it has "
+            f"data.retrieval_fraction={fraction:g}, "
+            f"data.retrieval_tasks=[{','.join(config.data.retrieval_tasks)}]"
+        )
+    return trained[0], (tested or trained)[0], fraction * len(trained) / len(tasks)
+
+
+def _make_layouts(task: Kv, length: int, split: str) -> Layouts:
+    """Draw the positions of keys as documents of the task have them."""
+    if length < 8:
+        raise ValueError(f"length={length} is too short for a forecast (allowed: 8 or more)")
+    keys = [(_DOCUMENTS[split], number) for number in range(_DOCUMENTS[split])]
+    randoms = (np.random.Generator(np.random.Philox(key)) for key in keys)
+    return Layouts.from_positions([task.layout(length, random) for random in randoms], length)
+
+
+def _layers(
+    config: ExperimentConfig, longest: int
+) -> list[tuple[np.ndarray, np.ndarray, int | None]]:
+    """Return frequencies `[N, R]`, logit scale and window of each different layer."""
+    model = config.model
+    table = model.rotary_table(config.data.context_length)
+    inv_freq_LNR = query_head_frequencies(table.inv_freq, model.num_heads)
+    if longest * inv_freq_LNR[0].size > _MAX_PHASES:
+        raise ValueError(
+            f"a forecast at {longest} tokens with {model.num_heads} heads needs too much memory; "
+            "lower the context length or the number of heads"
+        )
+    scale_LKR = np.where(
+        table.inv_freq == 0, table.unrotated_logit_scale[..., None], table.logit_scale[..., None]
+    )
+    log_position_T11 = np.log(np.arange(longest + 2) + 1)[:, None, None]
+    windows = repeat_pattern(model.window, model.num_layers, "num_layers")
+    layers = {}
+    for layer, window in enumerate(windows):
+        floor_K1, slope_K1 = (x[layer][:, None] for x in (table.query_floor, table.query_slope))
+        scale_TKR = scale_LKR[layer] * np.maximum(floor_K1, slope_K1 * log_position_T11)
+        repeats = model.num_heads // scale_TKR.shape[1]
+        arrays = inv_freq_LNR[layer], np.repeat(scale_TKR, repeats, axis=1)
+        layers[arrays[0].tobytes(), arrays[1].tobytes(), window] = (*arrays, window)
+    return list(layers.values())
+
+
+def _count(accuracy: Accuracy, seeds: Sequence[int]) -> Trials:
+    """Count the answers by seed, document and fine bin of distance."""
+    num_seeds, num_answers = accuracy.is_correct_SA.shape
+    counts = {
+        "seed": np.repeat(seeds, num_answers),
+        "document": np.tile(accuracy.document_A, num_seeds),
+        "bin": np.tile(fine_bin_number(accuracy.distance_A), num_seeds),
+        "asked": np.ones(num_seeds * num_answers),
+        "right": accuracy.is_correct_SA.ravel().astype(float),
+    }
+    ends = int(accuracy.distance_A.min()), int(accuracy.distance_A.max())
+    return Trials.from_counts(counts, distances=ends, chance=1 / NUM_VALUES)
+
+
+def _notes(config: ExperimentConfig) -> tuple[str, ...]:
+    model = config.model
+    notes = {
+        "layers are treated as one; what several layers compute together is left out": (
+            model.num_layers > 1
+        ),
+        "without model.shift_keys, recall is learned later than forecast, or never": (
+            not model.shift_keys
+        ),
+        "query heads that share a key have separate key projections here": (
+            model.kv_heads < model.num_heads
+        ),
+        "heads have separate keys here; those of MLA share one latent": model.mla is not None,
+    }
+    return tuple(note for note, applies in notes.items() if applies)

@@ -1,0 +1,103 @@
+"""Manifests: JSON files that state the size and sha256 of files in their folder, and of themselves.
+
+A manifest is written last, so it also says that its folder is complete.
+"""
+
+import functools
+import hashlib
+import json
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from utils.files import write_atomically
+from utils.paths import in_bucket, raise_outages
+from utils.threads import map_ahead, num_cpus
+
+
+class DamagedError(ValueError):
+    """A file of prepared data is damaged.
+
+    Attributes:
+      what: the file and its damage; the message of the exception adds what to do.
+    """
+
+    def __init__(self, what: str):
+        super().__init__(f"{what}; `python -m data.prepare --verify` says what to delete")
+        self.what = what
+
+
+def digest(record: Any) -> str:
+    """Return the sha256 of a JSON value, in hex."""
+    return hashlib.sha256(json.dumps(record, sort_keys=True).encode()).hexdigest()
+
+
+def file_entries(folder: Path, paths: Iterable[Path]) -> dict[str, dict[str, Any]]:
+    """Return size (bytes) and sha256 of files, by their paths relative to `folder`."""
+    return {
+        path.relative_to(folder).as_posix(): {"bytes": path.stat().st_size, "sha256": _sha256(path)}
+        for path in paths
+    }
+
+
+def write_manifest(path: Path, record: dict[str, Any], files: dict[str, dict[str, Any]]) -> None:
+    """Write a JSON object with `files` (from `file_entries`) and its own sha256."""
+    record = {**record, "files": files}
+    write_atomically(path, json.dumps({**record, "sha256": digest(record)}, indent=1))
+
+
+def read_manifest(path: Path) -> dict[str, Any]:
+    """Return the record of `write_manifest`, without its own sha256.
+
+    Raises:
+      FileNotFoundError: if there is no file.
+      DamagedError: if it is not a JSON object, or its sha256 differs.
+    """
+    try:
+        record = json.loads(path.read_bytes())
+        if record.pop("sha256", None) == digest(record):
+            return record
+    except (AttributeError, TypeError, ValueError, RecursionError):
+        raise DamagedError(f"{path}: damaged: it is not a JSON object") from None
+    raise DamagedError(f"{path}: damaged: its sha256 is not that of its content")
+
+
+def find_damages(path: Path, on_bytes: Callable[[int], None] = lambda count: None) -> Iterator[str]:
+    """Yield one sentence per damaged file of a manifest, or about the manifest itself.
+
+    Args:
+      path: path of the manifest.
+      on_bytes: called with the size of each file read, by several threads.
+    """
+    try:
+        files = read_manifest(path).get("files", {})
+    except DamagedError as error:
+        yield error.what
+        return
+    check = functools.partial(_find_damage, path.parent, on_bytes)
+    threads = num_cpus()
+    yield from filter(None, map_ahead(check, files.items(), num_threads=threads, ahead=2 * threads))
+
+
+def _find_damage(
+    folder: Path, on_bytes: Callable[[int], None], item: tuple[str, dict[str, Any]]
+) -> str:
+    name, entry = item
+    path = folder / name
+    try:
+        size = path.stat().st_size
+        if size != entry["bytes"]:
+            return f"{path}: {size} bytes where {entry['bytes']} were written"
+        is_intact = _sha256(path) == entry["sha256"]
+    except FileNotFoundError:
+        return f"{path}: missing"
+    on_bytes(size)
+    return "" if is_intact else f"{path}: damaged: not the content that was written"
+
+
+def _sha256(path: Path) -> str:
+    with raise_outages(path):
+        if in_bucket(path):
+            return hashlib.sha256(path.read_bytes()).hexdigest()
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
