@@ -45,7 +45,6 @@ def write(dirs: Sequence[Path], out: Path, command: str) -> list[str]:
     dirs, out = [as_path(path) for path in dirs], check_page(as_path(out))
     notices: list[str] = []
     members = members_lib.read(find_runs(dirs), notices.append)
-    opening, findings = overview.findings(members)
     page.write(
         out,
         _items(members, dirs, command),
@@ -53,8 +52,7 @@ def write(dirs: Sequence[Path], out: Path, command: str) -> list[str]:
         names=sorted({member.config.name for member in members}),
         facts=overview.facts(members),
         questions=list(dict.fromkeys(member.config.question for member in members)),
-        opening=opening,
-        findings=findings,
+        summary=overview.summarize(members),
         missing=Commands(lines=commands.list_missing(members, dirs)),
         provenance=[*provenance(members), *(f"{notice}." for notice in notices)],
     )
