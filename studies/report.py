@@ -43,7 +43,7 @@ def write(job: Job, out: Path) -> None:
         names=[job.study],
         facts=_facts(cards),
         questions=[_question(folder(job.study))],
-        opening=f"Forecasts: {forecast_labels}. Claims: {claim_labels}.",
+        summary=f"Forecasts: {forecast_labels}. Claims: {claim_labels}.",
         missing=Commands(lines=[("Cards without any rows:", command)] if missing else []),
         provenance=_provenance(cards),
     )
