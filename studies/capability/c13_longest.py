@@ -8,8 +8,8 @@ forecasts the same L50 for both.
 Cost: 4M tokens take a minute of one core for each member and seed.
 """
 
-from studies.capability.recipe import SHORT, claim, octaves
-from studies.card import Card, Member
+from studies.capability.recipe import SHORT, octaves
+from studies.card import Card, Claim, Member
 
 NEAR, ALL = "longest=40", "all-distances"
 
@@ -24,7 +24,7 @@ cards = [
         ),
         tokens=4_000_000,
         claims=(
-            claim(
+            Claim(
                 "L50 is higher with distances up to 40 than with all distances.",
                 (NEAR, ALL),
                 lambda near, all_distances: octaves(near) <= octaves(all_distances),
