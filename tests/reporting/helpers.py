@@ -5,7 +5,7 @@ import json
 from data.config import DataConfig
 from evals import rows as rows_lib
 from experiment.config import ExperimentConfig, TrainConfig
-from experiment.identity import config_digest
+from experiment.identity import config_digest, run_id
 from experiment.items import digest_item
 from experiment.run import RunDirectory, find_runs
 from model import rotary
@@ -43,7 +43,6 @@ def row(config, task="kv", **columns) -> dict:
         "task": task,
         "split": "validation",
         "run": "run",
-        # The path of the text alone distinguishes runs with equal configs.
         "run_id": f"{config_digest(config, None)}-{config.data.path}",
         "step": 10,
         "seed": config.seed,
@@ -95,16 +94,24 @@ def make_run(path, config, rows=(), *, trained=True, overrides=(), digest=7):
     if trained:
         state = {"fingerprint": "f00d", "rows": 80, "digest": digest}
         items = {"data": state, "config": {}}
-        items["digests"] = digest_item({}, items)
+        # The path of the text alone distinguishes runs with equal configs.
+        items["digests"] = digest_item({"params.embedding": str(config.data.path)}, items)
         for name, item in items.items():
             folder = run.checkpoints_path / "10" / name
             folder.mkdir(parents=True)
             (folder / "metadata").write_text(json.dumps(item))
         metrics = [{"step": s, "tokens": s * 1000, "loss": 5.0 - s / 10} for s in range(1, 11)]
         run.metrics_path.write_text("".join(json.dumps(row) + "\n" for row in metrics))
+        rows = [_of_checkpoint(row, config, run_id(run, 10)) for row in rows]
     if rows:
         rows_lib.write(run.results_path, rows_lib.columns(list(rows)))
     return run
+
+
+def _of_checkpoint(row, config, identity):
+    """Return the row with the identity of the checkpoint, unless it is of another config."""
+    is_same = row["run_id"].startswith(config_digest(config, None))
+    return {**row, "run_id": identity} if is_same else row
 
 
 def diverge(run, *, since):

@@ -35,7 +35,7 @@ def accuracy(*overrides: str) -> np.ndarray:
     """Return accuracy by fine bin, both seeds together, and the trials' first distances."""
     trials = forecast(apply(SMALL, overrides), range(2)).trials
     counts = trials.summed().summed()
-    return np.stack([counts.low, counts.right / counts.asked])
+    return np.stack([counts.low, counts.right / counts.questions])
 
 
 @pytest.mark.parametrize("schedule", ["cosine", "constant", "wsd"])
