@@ -102,16 +102,18 @@ def make_run(path, config, rows=(), *, trained=True, overrides=(), digest=7):
             (folder / "metadata").write_text(json.dumps(item))
         metrics = [{"step": s, "tokens": s * 1000, "loss": 5.0 - s / 10} for s in range(1, 11)]
         run.metrics_path.write_text("".join(json.dumps(row) + "\n" for row in metrics))
-        rows = [_of_checkpoint(row, config, run_id(run, 10)) for row in rows]
+        rows = rows_of(run, rows)
     if rows:
         rows_lib.write(run.results_path, rows_lib.columns(list(rows)))
     return run
 
 
-def _of_checkpoint(row, config, identity):
-    """Return the row with the identity of the checkpoint, unless it is of another config."""
-    is_same = row["run_id"].startswith(config_digest(config, None))
-    return {**row, "run_id": identity} if is_same else row
+def rows_of(run, rows):
+    """Return rows with the identity of the run's checkpoint, unless they are of another config."""
+    digest, identity = config_digest(run.config, None), run_id(run, 10)
+    return [
+        {**row, "run_id": identity} if row["run_id"].startswith(digest) else row for row in rows
+    ]
 
 
 def diverge(run, *, since):

@@ -3,11 +3,11 @@ import dataclasses
 import pytest
 
 from evals import rows as rows_lib
-from experiment.run import find_runs
+from experiment.run import RunDirectory, find_runs
 from reporting import members as members_lib
 from reporting.commands import list_missing
 from reporting.overview import numbers_table
-from tests.reporting.helpers import answers, diverge, experiment, make_run, read, row
+from tests.reporting.helpers import answers, diverge, experiment, make_run, read, row, rows_of
 
 
 def test_equal_settings_are_one_member_in_any_directory(tmp_path):
@@ -35,7 +35,8 @@ def test_a_copy_of_a_run_is_shown_once(tmp_path):
         make_run(tmp_path / name, config, answers(config, 20, documents=2))
     (alone,) = read(tmp_path / "a")
     more = rows_lib.read(tmp_path / "b/results.jsonl")
-    lines = rows_lib.columns(answers(config, 20, task="lines", documents=1))
+    lines = rows_of(RunDirectory(tmp_path / "b"), answers(config, 20, task="lines", documents=1))
+    lines = rows_lib.columns(lines)
     rows_lib.add(tmp_path / "b/results.jsonl", lines)
     notices: list[str] = []
     (member,) = members_lib.read(find_runs([tmp_path / "a", tmp_path / "b"]), notices.append)
@@ -88,7 +89,7 @@ def test_evaluated_stages_of_a_run_are_members(tmp_path):
     (member,) = read(tmp_path)
     assert (member.base, member.trained_length) == (10, 128)
     (run.checkpoints_path / "20").mkdir()
-    rows = answers(config, 20, documents=2)
+    rows = rows_of(run, answers(config, 20, documents=2))
     late = answers(config, 60, step=20, variant="rope(base=500)", documents=2, length=256)
     rows_lib.write(run.results_path, rows_lib.columns(rows + late))
     first, second = read(tmp_path)
