@@ -37,10 +37,7 @@ def measure(setting: Setting) -> Iterator[Result]:
         seconds = _time(config, setting.rounds)
         name = f"{config.name}, {count_params(config.model)['total'] / 1e6:.0f}M parameters"
         yield Result.from_seconds(
-            name,
-            "restoring with digests compared over without",
-            seconds,
-            at_most=1.1,
+            name, "restoring with digests compared over without", seconds, at_most=1.1
         )
         yield Result(
             name=name,

@@ -33,10 +33,7 @@ def measure(setting: Setting) -> Iterator[Result]:
         data = dict(context_length=T, batch_size=B)
         seconds = _time(cut(change(module.configs[0], data=data), setting.scale), setting.rounds)
         yield Result.from_seconds(
-            name,
-            "time of a capture over a forward pass",
-            seconds,
-            at_most=2.0,
+            name, "time of a capture over a forward pass", seconds, at_most=2.0
         )
 
 

@@ -83,9 +83,7 @@ def sweep_shapes(device: str, scale: float = 1.0) -> dict[str, ExperimentConfig]
         (smallest,), (larger,) = demo.configs, base_30m.configs
         thirty = change(larger, data=dict(batch_size=8))
         ten = change(
-            thirty,
-            model=dict(heads(5), num_layers=6, mlp_dim=896),
-            data=dict(context_length=1024),
+            thirty, model=dict(heads(5), num_layers=6, mlp_dim=896), data=dict(context_length=1024)
         )
         shapes = {"10M": ten, "demo": smallest, "30M": thirty}
     return {name: cut(config, scale) for name, config in shapes.items()}

@@ -181,28 +181,28 @@ def _parse(lines: Sequence[bytes]) -> Rows | None:
 
 def _raise_first_error(lines: Sequence[bytes], path: Path, first: int) -> NoReturn:
     """Raise ValueError for the first line that is not a row; `first` is its line number."""
-    for number, line in enumerate(lines, start=first):
-        where = f"{path}:{number}"
-        try:
-            row = parse_json(line)
-        except ValueError as error:
-            raise ValueError(f"{where}: {error}; delete the file and evaluate again") from error
-        _check(row, where)
-    raise AssertionError(f"{path}: every line is a row, but the block of lines is not")
+    index = next(i for i, line in enumerate(lines) if _parse([line]) is None)
+    try:
+        wrong = _problem_of(parse_json(lines[index]))
+    except ValueError as error:
+        wrong = f"{error}; delete the file and evaluate again"
+    raise ValueError(f"{path}:{first + index}: {wrong}")
 
 
-def _check(row: Any, where: str) -> None:
+def _problem_of(row: Any) -> str:
+    """Describe what is wrong with the JSON value of a line that is not a row."""
     if not isinstance(row, dict):
-        raise ValueError(f"{where}: a result row must be a JSON object, got {quoted(row)}")
+        return f"a result row must be a JSON object, got {quoted(row)}"
     if row.keys() != SCHEMA.keys():
         missing = [f"lacks {name!r}" for name in SCHEMA if name not in row]
         extra = [f"has unknown {name!r}" for name in row if name not in SCHEMA]
-        raise ValueError(
-            f"{where}: a row of another schema: {', '.join(missing + extra)}; "
+        return (
+            f"a row of another schema: {', '.join(missing + extra)}; "
             "delete the file and evaluate again"
         )
     for name, kind in SCHEMA.items():
         if type(row[name]) not in _JSON_TYPES[kind]:
-            raise ValueError(f"{where}: {name} must be {kind.__name__}, got {quoted(row[name])}")
-        if wrong := kind in (int, float) and row[name] is not None and problem(row[name], kind):
-            raise ValueError(f"{where}: {name} must be {wrong}")
+            return f"{name} must be {kind.__name__}, got {quoted(row[name])}"
+        if kind in (int, float) and row[name] is not None and (wrong := problem(row[name], kind)):
+            return f"{name} must be {wrong}"
+    return "not a result row"

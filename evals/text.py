@@ -94,7 +94,7 @@ def crops(
 
     Yields:
       Numbers and crops, documents in an order that `context.seed` decides, the too short ones left
-      out; fewer than asked for where there are no more.
+      out; fewer if there are no more.
 
     Raises:
       ValueError: as `validation`; if every document is shorter, naming the longest.

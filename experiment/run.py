@@ -67,8 +67,9 @@ class RunDirectory:
         return self._read_config("config")
 
     def _read_config(self, name: str) -> ExperimentConfig:
+        record = self.record
         try:
-            return from_dict(self.record[name])
+            return from_dict(record[name])
         except (KeyError, TypeError, ValueError) as error:
             raise ValueError(f"{self.path / 'config.json'}: {error}") from error
 

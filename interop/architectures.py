@@ -4,7 +4,7 @@
 all of its features. A feature that no class supports is an error, never omitted.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any, Literal, NamedTuple
 
 from data.tokenizer import Tokenizer
@@ -30,7 +30,6 @@ class Architecture(NamedTuple):
       qk_norm, qkv_bias, mla: whether it has them; a model must agree.
       layout: which features of a head form a pair.
       fused: whether queries, keys and values are one tensor, and gate and up.
-      defaults: entries of a published config.json that lacks them; else those of `hf_config`.
     """
 
     model_type: str
@@ -42,44 +41,24 @@ class Architecture(NamedTuple):
     mla: bool = False
     layout: Layout = "half"
     fused: bool = False
-    defaults: Mapping[str, Any] = {}
 
     def entries(self, config: ModelConfig) -> list[Entry]:
         """Return the entries of all tensors of a model."""
         return make_entries(config, self.layout, fused=self.fused)
 
 
-_BY_LAYER: dict[str, Any] = {"windows": "by layer"}
-_WINDOW = {"sliding_window": 4096}
-ARCHITECTURES = {
-    architecture.model_type: architecture
-    for architecture in (
-        Architecture("llama", "LlamaForCausalLM"),
-        Architecture("mistral", "MistralForCausalLM", windows="all", defaults=_WINDOW),
-        Architecture("ministral", "MinistralForCausalLM", **_BY_LAYER, defaults=_WINDOW),
-        Architecture("qwen2", "Qwen2ForCausalLM", **_BY_LAYER, qkv_bias=True),
-        Architecture(
-            "qwen3", "Qwen3ForCausalLM", **_BY_LAYER, qk_norm=True, defaults={"head_dim": 128}
-        ),
-        Architecture(
-            "smollm3",
-            "SmolLM3ForCausalLM",
-            **_BY_LAYER,
-            ropes="or none",
-            defaults={"tie_word_embeddings": True},
-        ),
-        Architecture("deepseek_v3", "DeepseekV3ForCausalLM", mla=True, layout="interleaved"),
-        Architecture("mellum", "MellumForCausalLM", **_BY_LAYER, ropes="by window", qk_norm=True),
-        Architecture(
-            "phi3",
-            "Phi3ForCausalLM",
-            windows="all",
-            layout="partial",
-            fused=True,
-            defaults={"rms_norm_eps": 1e-5},
-        ),
-    )
-}
+_CLASSES = (
+    Architecture("llama", "LlamaForCausalLM"),
+    Architecture("mistral", "MistralForCausalLM", windows="all"),
+    Architecture("ministral", "MinistralForCausalLM", windows="by layer"),
+    Architecture("qwen2", "Qwen2ForCausalLM", windows="by layer", qkv_bias=True),
+    Architecture("qwen3", "Qwen3ForCausalLM", windows="by layer", qk_norm=True),
+    Architecture("smollm3", "SmolLM3ForCausalLM", windows="by layer", ropes="or none"),
+    Architecture("deepseek_v3", "DeepseekV3ForCausalLM", mla=True, layout="interleaved"),
+    Architecture("mellum", "MellumForCausalLM", "by layer", ropes="by window", qk_norm=True),
+    Architecture("phi3", "Phi3ForCausalLM", windows="all", layout="partial", fused=True),
+)
+ARCHITECTURES = {architecture.model_type: architecture for architecture in _CLASSES}
 
 
 def choose_architecture(config: ModelConfig, model_type: str | None = None) -> Architecture:

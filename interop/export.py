@@ -27,6 +27,7 @@ from interop.architectures import choose_architecture, make_config
 from interop.check import Comparison, FolderModel
 from interop.folders import new_folder
 from interop.tensors import DTYPES, SHARD_BYTES, Tensors, digest_tensors, write_tensors
+from interop.tokenizer_files import write_tokenizer
 from interop.weights import Entry
 from utils.messages import one_line
 
@@ -191,12 +192,10 @@ def _compare(run: RunDirectory, model: FolderModel, digest: str) -> list[Compari
 
 def _write_tokenizer(tokenizer: Tokenizer | None, folder: Path) -> str:
     """Write the tokenizer's files. If that is not possible, return the reason as a sentence."""
-    from interop import tokenizer_files  # here, because it needs an extra
-
     if tokenizer is None:
         return "This folder has no tokenizer: the run was trained on token ids."
     try:
-        tokenizer_files.write_tokenizer(tokenizer, folder)
+        write_tokenizer(tokenizer, folder)
     except ValueError as error:
         return f"This folder has no tokenizer: {one_line(str(error), 200)}."
     return ""

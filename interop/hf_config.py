@@ -18,6 +18,14 @@ from utils.messages import nearest, quoted
 
 _ALIASES = {"deepseek_v2": "deepseek_v3"}  # it routes experts differently; dense layers are equal
 _LAYERS = "num_hidden_layers"
+# Values of missing keys, where they differ from Llama's.
+_DEFAULTS: dict[str, dict[str, Any]] = {
+    "mistral": {"sliding_window": 4096},
+    "ministral": {"sliding_window": 4096},
+    "qwen3": {"head_dim": 128},
+    "smollm3": {"tie_word_embeddings": True},
+    "phi3": {"rms_norm_eps": 1e-5},
+}
 # Keys that would change the logits and that no model of ours has, with their neutral values.
 _UNSUPPORTED: dict[str, Any] = {
     "attention_bias": False,
@@ -96,7 +104,7 @@ def parse_config(config: Mapping[str, Any], name: str, context: int | None = Non
             f"{nearest(str(model_type), [*ARCHITECTURES, *_ALIASES])}"
         )
     architecture = ARCHITECTURES[kind]
-    reader, ignored = _Reader(config, architecture.defaults), _ignored(config)
+    reader, ignored = _Reader(config, _DEFAULTS.get(kind, {})), _ignored(config)
     _refuse_unsupported(reader, architecture)
     longest, layers = reader.count("max_position_embeddings"), reader.count(_LAYERS)
     N, D = reader.count("num_attention_heads"), reader.count("hidden_size")
@@ -253,7 +261,7 @@ def _read_windows(
     if architecture.windows == "none":
         return (None,) * layers
     kind, name = architecture.model_type, "sliding_window"
-    has_window = reader.config.get(name, architecture.defaults.get(name)) is not None
+    has_window = reader.config.get(name, reader.defaults.get(name)) is not None
     if kind in ("qwen2", "qwen3", "smollm3"):
         has_window = has_window and reader.value("use_sliding_window", False, bool)
     size = reader.count(name) if has_window else None

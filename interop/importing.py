@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from data.config import DataConfig
-from data.tokenizer import FILE_NAMES, Tokenizer
+from data.tokenizer import Tokenizer
 from experiment.config import EvalConfig, ExperimentConfig, TrainConfig
 from experiment.digest import named
 from experiment.run import RunDirectory
@@ -28,6 +28,7 @@ from interop.folders import new_folder
 from interop.hf_config import HfModel, parse_config, read_config
 from interop.reference import read_rope, selected_factors
 from interop.tensors import Tensors, digest_tensors
+from interop.tokenizer_files import find_tokenizer
 from interop.transformers_model import has_transformers
 from interop.weights import Entry, Layout, make_entries
 from model import rotary as rotary_lib
@@ -229,12 +230,11 @@ def _record_origin(run: RunDirectory, imported: dict[str, Any]) -> None:
 
 
 def _read_tokenizer(folder: Path, model: ModelConfig) -> Tokenizer | None:
-    from interop.tokenizer_files import find_tokenizer  # here, because it needs an extra
-
-    if not any((folder / name).exists() for name in FILE_NAMES):
+    path = find_tokenizer(folder)
+    if path is None:
         _print(f"{folder} has no tokenizer; the run accepts token ids only")
         return None
-    tokenizer = Tokenizer(find_tokenizer(folder))
+    tokenizer = Tokenizer(path)
     if tokenizer.vocab_size > model.vocab_size:
         raise ValueError(
             f"{folder}: the tokenizer has {tokenizer.vocab_size} ids and the model "

@@ -2,7 +2,7 @@
 
 Tasks are those of the harness, those in the folder of `--include_path`, and three that need no
 network: local_text (bits per byte of held-out text), local_next_line (which of four lines comes
-next) and local_passkey. The harness can load runs itself as the model `ropewalk`.
+next) and local_passkey. In Python, `register()` adds runs to the harness as the model `ropewalk`.
 
 Every text begins with BOS. With `--bos every`, so does each window of a long text. Results are
 written to lm_eval/ in the run directory, or to --out.

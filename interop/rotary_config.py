@@ -51,8 +51,8 @@ def make_rope_parameters(
         if all(_equal(*pair, expected, scales) for pair in read):
             return rope
     raise ValueError(
-        f"--rope-type {rope_type}: {type(rotary).__name__} cannot be written as this type; "
-        "omit the option"
+        f"{type(rotary).__name__} cannot be written as rope_type {rope_type or 'longrope'} of this "
+        "class; omit --rope-type, or choose another --architecture"
     )
 
 
@@ -144,15 +144,19 @@ def read_variant(rope: Mapping[str, Any], head: HfHead, length: int, name: str) 
     """
     inv_freq, scales = compute_frequencies(rope, head, length)
     has_unrotated = head.mla or 2 * len(inv_freq) < head.head_dim
-    inv_freq = np.append(inv_freq, np.zeros(head.head_dim // 2 - len(inv_freq)))
     inv_freq = np.where(inv_freq < 1e-25, 0, inv_freq)
+    recorded = Recorded(
+        name=name,
+        values=tuple(inv_freq.tolist()),
+        rotary_fraction=2 * len(inv_freq) / head.head_dim,
+        scale=scales.rotated,
+        unrotated_scale=scales.unrotated if has_unrotated else scales.rotated,
+    )
     named = variant_of_rope_type(rope["rope_type"])
     rotary = named and named.from_hf(rope, head, length)
     if rotary:
         row = rotary.at_length(length)
         actual = row.inv_freq(head.head_dim), _scales(row, has_unrotated)
-        if _equal(*actual, inv_freq, scales):
+        if _equal(*actual, recorded.inv_freq(head.head_dim), scales):
             return rotary
-    unrotated = scales.unrotated if has_unrotated else scales.rotated
-    values = tuple(inv_freq.tolist())
-    return Recorded(name=name, values=values, scale=scales.rotated, unrotated_scale=unrotated)
+    return recorded

@@ -22,21 +22,17 @@ _OWN_CLASS = {"qwen2": json.dumps(r"[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p
 _FILES = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json")
 
 
-def find_tokenizer(folder: str | Path) -> Path:
+def find_tokenizer(folder: str | Path) -> Path | None:
     """Return the file of a published folder that `data.tokenizer.Tokenizer` should read.
 
     Returns:
       `tokenizer.model`. But `tokenizer.json` if it is the only one, if the other is not a
-      SentencePiece model (Llama 3), or if it has more ids (of pieces that were added later).
-
-    Raises:
-      ValueError: if there is neither.
+      SentencePiece model (Llama 3), or if it has more ids (of pieces that were added later). None
+      if there is neither.
     """
     model, json_file = (Path(folder) / name for name in FILE_NAMES)
-    if not model.exists() and not json_file.exists():
-        raise ValueError(f"{folder}: no tokenizer (neither {' nor '.join(FILE_NAMES)})")
     if not json_file.exists():
-        return model
+        return model if model.exists() else None
     try:
         file = json.loads(json_file.read_text(encoding="utf-8"))
         if Tokenizer(model).vocab_size > max(vocabulary_of(file).values()):

@@ -27,7 +27,7 @@ def write(
         names=sorted({member.config.name for member in members}),
         facts=overview.facts(members),
         questions=["Attention analysis"],
-        opening=f"{next(iter(results)).title}.",
+        summary=f"{next(iter(results)).title}.",
         provenance=provenance(members),
     )
 

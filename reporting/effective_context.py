@@ -70,7 +70,7 @@ def draw_effective_context(members: Sequence[Member]) -> Figure:
     task = f" on {names[0]}" if (names := tasks(members)) else ""
     first.set_title(f"Effective context{task}{' against RoPE base' if based else ''}")
     for ax in above:
-        _draw_trained_lengths(ax, members, _widest_gap(based) if ax is first else None)
+        _draw_trained_lengths(ax, members, label=ax is above[-1])
     if based:
         _draw_based(*panels.pop(0), based, members)
     if controls:
@@ -111,39 +111,22 @@ def _bases(members: Sequence[Member]) -> list[float]:
     return sorted({member.base for member in members if member.base is not None})
 
 
-def _span(bases: Sequence[float]) -> tuple[float, float]:
-    """Return log10 of the limits of the base axis."""
-    low, high = math.log10(min(bases)), math.log10(max(bases))
-    margin = max(0.08 * (high - low), 0.15)
-    return low - margin, high + margin
-
-
-def _widest_gap(based: Sequence[Member]) -> float:
-    """Return the middle of the widest gap between bases, as a share of the base axis."""
-    bases = _bases(based)
-    if len(bases) < 2:
-        return 0.2
-    low, high = _span(bases)
-    positions = (np.log10(bases) - low) / (high - low)
-    widest = int(np.argmax(np.diff(positions)))
-    return float(positions[widest : widest + 2].mean())
-
-
-def _draw_trained_lengths(ax: Axes, members: Sequence[Member], label_x: float | None) -> None:
-    """Draw a line at each trained length, labelled at `label_x` (share of the axis) if given."""
+def _draw_trained_lengths(ax: Axes, members: Sequence[Member], *, label: bool) -> None:
+    """Draw a line at each trained length, labelled at its right end."""
     lengths = sorted({member.trained_length for member in members})
     ax.axhspan(lengths[-1], ax.get_ylim()[1], color=WASH, zorder=0)
     for length in lengths:
         ax.axhline(length, color=INK, linewidth=0.9, zorder=1)
-        if label_x is not None:
-            style = {"ha": "center", "va": "bottom", "fontsize": 8.5, "fc": WASH, "pad": 1}
-            text, end = f"trained length {length:,}", ("axes fraction", "data")
-            note(ax, text, (label_x, length), (0, 3), xycoords=end, **style)
+        if label:
+            style = {"xycoords": ("axes fraction", "data"), "va": "center", "fontsize": 8.5}
+            note(ax, f"trained\nlength {length:,}", (1, length), (4, 0), **style)
 
 
 def _draw_based(ax: Axes, below: Axes, based: Sequence[Member], members: Sequence[Member]) -> None:
     bases = _bases(based)
-    low, high = _span(bases)
+    low, high = math.log10(bases[0]), math.log10(bases[-1])
+    margin = max(0.08 * (high - low), 0.15)
+    low, high = low - margin, high + margin
     ax.set_xscale("log")
     ax.set_xlim(10**low, 10**high)
     label_values(ax.xaxis, {base: _format_base(base) for base in bases}, columns=1)

@@ -1,9 +1,9 @@
 """Figure and table of the zeros of each head's empirical B(m), written by `python -m probes`."""
 
-import dataclasses
 import math
 import zipfile
 from collections.abc import Container, Sequence
+from typing import NamedTuple
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -20,8 +20,7 @@ _TASK = "kv"  # task of the probe
 _QUARTER = (0, (2, 1.5))  # dashes of a quarter period
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Zeros:
+class Zeros(NamedTuple):
     """Zeros of the empirical B(m) of one run's heads: beyond them, a matching key has no advantage.
 
     Attributes:
@@ -56,50 +55,37 @@ def read_zeros(member: Member) -> list[Zeros]:
     results = []
     for run in member.runs:
         steps = {*evaluated, *run.steps()[-1:]}
-        zeros = _read(run, "matching_keys", steps)
-        if not zeros:
-            continue
-        use = _read(run, "frequency_use", steps)
-        with np.errstate(divide="ignore"):
-            period_P = 2 * np.pi / use["inv_freq_LNR"].ravel() if use else np.array([])
-        results.append(
-            Zeros(
-                zero_LN=zeros["zero_LN"],
-                low_LN=zeros["zero_low_LN"],
-                high_LN=zeros["zero_high_LN"],
-                longest=int(zeros["distances_M"][-1]),
-                period_P=period_P,
-                gain_P=use["amplitude_3LNR"][0].ravel() if use else np.array([]),
-            )
-        )
+        if zeros := _read(run, "matching_keys", steps, _ZEROS):
+            zero_LN, low_LN, high_LN, distances_M = zeros
+            use = _read(run, "frequency_use", steps, ("inv_freq_LNR", "amplitude_3LNR"))
+            inv_freq_LNR, amplitude_3LNR = use or (np.array([]), [np.array([])])
+            with np.errstate(divide="ignore"):
+                period_P = 2 * np.pi / inv_freq_LNR.ravel()
+            ends = zero_LN, low_LN, high_LN, int(distances_M[-1])
+            results.append(Zeros(*ends, period_P, amplitude_3LNR[0].ravel()))
     return results
 
 
-_NUM_AXES = {  # by probe and array
-    "matching_keys": {"zero_LN": 2, "zero_low_LN": 2, "zero_high_LN": 2, "distances_M": 1},
-    "frequency_use": {"inv_freq_LNR": 3, "amplitude_3LNR": 4},
-}
+_ZEROS = "zero_LN", "zero_low_LN", "zero_high_LN", "distances_M"
 
 
-def _read(run: RunDirectory, probe: str, steps: Container[int]) -> dict[str, np.ndarray]:
-    """Return a probe's arrays; empty if there are none of these steps."""
+def _read(
+    run: RunDirectory, probe: str, steps: Container[int], names: Sequence[str]
+) -> list[np.ndarray]:
+    """Return some of a probe's arrays; nothing if there are none of these steps."""
     path = run.path / "probes" / f"{probe}.npz"
     if not path.exists():
-        return {}
+        return []
     try:
         with np.load(path, allow_pickle=False) as file:
-            if int(file["step"]) not in steps:
-                return {}
-            arrays = {name: np.asarray(file[name], float) for name in _NUM_AXES[probe]}
-        if any(arrays[name].ndim != axes for name, axes in _NUM_AXES[probe].items()):
-            raise TypeError("wrong number of axes")
+            is_shown = int(file["step"]) in steps
+            return [np.asarray(file[name], float) for name in names] if is_shown else []
     except UnreachableError:
         raise
     except (KeyError, TypeError, ValueError, OSError, EOFError, zipfile.BadZipFile) as error:
         raise ValueError(
             f"{path} is damaged; write it again: python -m probes {run.path}"
         ) from error
-    return arrays
 
 
 def probed(members: Sequence[Member]) -> list[Member]:
@@ -118,7 +104,7 @@ def draw_zeros(members: Sequence[Member]) -> Figure:
     ax = figure.subplots()
     zeros = [(member, read_zeros(member)) for member in members]
     top = max(seed.longest for _, seeds in zeros for seed in seeds)
-    ax.set_yscale("log", base=2)
+    token_axis(ax.yaxis)
     ax.set_ylim(0.8, 2.2 * top)
     for x, (member, seeds) in enumerate(zeros):
         _draw_periods(ax, x, member)
@@ -130,7 +116,6 @@ def draw_zeros(members: Sequence[Member]) -> Figure:
         l50.draw_l50(ax, x + 0.06, member, member.estimates[task])
     ax.set_xticks(range(len(members)), [folded(m.label, 14) for m in members], fontsize=8)
     ax.set_xlim(-0.6, len(members) - 0.4)
-    token_axis(ax.yaxis)
     ax.set_ylabel("tokens (log scale)")
     zero = {"mfc": PAPER, "mec": INK, "ls": "none"}
     handles = [

@@ -10,7 +10,7 @@ from matplotlib.lines import Line2D
 
 from evals.estimate.effective_context import MEASURED, NOT_LEARNED, Estimate
 from reporting.members import Member
-from reporting.style import PAPER, note, tag
+from reporting.style import PAPER, error_bar, note, tag
 from theory.capability import Forecast
 
 
@@ -44,22 +44,20 @@ def draw_l50(ax: Axes, x: float, member: Member, estimate: Estimate, shape: Shap
     artists: list[Artist] = []
     if estimate.verdict == NOT_LEARNED:
         artists += ax.plot(x, ax.get_yticks()[0], mfc="white", mew=1.4, **dot)
-    else:
+    elif estimate.verdict != MEASURED:
         artists += ax.plot(x, l50, **dot)
-    if estimate.verdict == MEASURED:
+        length = 4 * size if estimate.verdict.startswith(">") else -4 * size
+        head = {"mutation_scale": 1.8 * size, "lw": shape.width, "shrinkB": 0}
+        artists += _arrow(ax, x, l50, length, **head, **style)
+    else:
         low = max(estimate.ci_low, estimate.shortest, 1)
         high = min(estimate.ci_high, estimate.longest)
-        lines = {"elinewidth": shape.width, "capsize": size / 2, "zorder": 3}
-        bar = ax.errorbar(x, l50, [[l50 - low], [high - l50]], fmt="none", **lines, **style)
-        artists += bar.get_children()
+        lines = {"elinewidth": shape.width, "capsize": size / 2}
+        artists += error_bar(ax, x, l50, (low, high), **lines, **dot)
         ends = (low, estimate.ci_low == 0, "v"), (high, np.isinf(estimate.ci_high), "^")
         for end, is_open, marker in ends:
             if is_open:  # the interval continues beyond the distances tested
                 artists += ax.plot(x, end, marker, ms=0.9 * size, **style)
-    elif estimate.verdict != NOT_LEARNED:
-        length = 4 * size if estimate.verdict.startswith(">") else -4 * size
-        head = {"mutation_scale": 1.8 * size, "lw": shape.width, "shrinkB": 0}
-        artists += _arrow(ax, x, l50, length, **head, **style)
     if estimate.dips:
         artists += ax.plot(x, l50, marker="o", ms=0.45 * size, color=PAPER, ls="none", zorder=5)
     tag(artists, member, _tooltip(member, estimate, f"{estimate}; {estimate.accuracies}"))
@@ -73,20 +71,15 @@ def draw_accuracies(
     ax: Axes, x: float, member: Member, estimate: Estimate, shape: Shape = DOT
 ) -> None:
     """Draw mean accuracy with the mark of L50, and the worst bin as a hollow triangle."""
-    worst = estimate.worst
-    style = {"color": member.look.color, "alpha": shape.alpha}
-    bar = {"fmt": "none", "capsize": shape.size / 2, "zorder": 3, **style}
-    mean, ends = estimate.mean_accuracy, (estimate.mean_accuracy_low, estimate.mean_accuracy_high)
-    marks = (
-        (mean, ends, {"marker": shape.marker, "ms": 0.8 * shape.size}, shape.width),
-        (worst.accuracy, (worst.ci_low, worst.ci_high), {"marker": "v", "mfc": PAPER}, 0.9),
-    )
-    artists: list[Artist] = []
-    for value, (low, high), look, width in marks:
-        lengths = [[max(value - low, 0)], [max(high - value, 0)]]
-        artists += ax.errorbar(x, value, lengths, elinewidth=width, **bar).get_children()
-        dot = {"ls": "none", "zorder": 4, "ms": 0.7 * shape.size, **look, **style}
-        artists += ax.plot(x, value, **dot)
+    worst, size = estimate.worst, shape.size
+    style = {"color": member.look.color, "alpha": shape.alpha, "capsize": size / 2}
+    style |= {"ls": "none", "zorder": 4}
+    ends = estimate.mean_accuracy_low, estimate.mean_accuracy_high
+    mean = {"marker": shape.marker, "ms": 0.8 * size, "elinewidth": shape.width}
+    artists = error_bar(ax, x, estimate.mean_accuracy, ends, **mean, **style)
+    ends = worst.ci_low, worst.ci_high
+    look = {"marker": "v", "mfc": PAPER, "ms": 0.7 * size, "elinewidth": 0.9}
+    artists += error_bar(ax, x, worst.accuracy, ends, **look, **style)
     text = f"worst bin {estimate.worst_text}, mean {estimate.mean_text}"
     tag(artists, member, _tooltip(member, estimate, text))
 

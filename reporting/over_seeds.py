@@ -12,7 +12,7 @@ from evals.estimate import summaries
 from reporting.labels import find_axes
 from reporting.members import Member, tasks
 from reporting.page import NONE, Table, format_captions
-from reporting.style import folded, grid, member_legend, tag
+from reporting.style import error_bar, folded, grid, member_legend, tag
 
 
 class Values(NamedTuple):
@@ -169,7 +169,6 @@ def _draw_values(ax: Axes, measure: Measure, member: Member, x: float, values: V
         tag(ax.plot([x] * len(known), known, marker=marker, **dots), member, text)
     interval = measure.interval(values)
     if interval and len(values.known) > 1:
-        ends = [[interval.mean - interval.low], [interval.high - interval.mean]]
-        look = {"fmt": "_", "color": color, "elinewidth": 1.8, "capsize": 3, "ms": 8}
-        bar = ax.errorbar(x + 0.08, interval.mean, ends, **look)
-        tag(bar.get_children(), member, text)
+        look = {"marker": "_", "color": color, "elinewidth": 1.8, "capsize": 3, "ms": 8}
+        ends = interval.low, interval.high
+        tag(error_bar(ax, x + 0.08, interval.mean, ends, **look), member, text)

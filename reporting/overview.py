@@ -3,10 +3,12 @@
 import math
 from collections.abc import Sequence
 
+from markupsafe import Markup
+
 from evals.estimate.effective_context import MEASURED, NOT_LEARNED, Estimate
 from reporting.labels import describe_seeds, flatten
 from reporting.members import Member, describe_intervals, learned, tasks
-from reporting.page import NONE, Finding, Folded, Part, Table, format_captions
+from reporting.page import NONE, Folded, Part, Table, format_captions
 from theory.predictions import HORIZON
 
 
@@ -24,20 +26,20 @@ def _plural(count: int, noun: str) -> str:
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
-def findings(members: Sequence[Member]) -> tuple[str, list[Finding]]:
-    """Return the opening of the summary, and the findings at the smallest and largest base."""
+def summarize(members: Sequence[Member]) -> str:
+    """Return the effective context at the smallest and largest base, as markup."""
     task = next(iter(tasks(members)), None)
     measured = [member for member in members if task in member.estimates]
     if task is None or not measured:
         evaluated = any(member.trained for member in members)
-        text = "No retrieval task was evaluated." if evaluated else "Nothing has been measured yet."
-        return text, []
+        return "No retrieval task was evaluated." if evaluated else "Nothing has been measured yet."
     based = [member for member in measured if member.base is not None] or measured
     ends = [based[0], based[-1]] if len(based) > 1 else based
-    return f"On {task},", [_finding(member.label, member.estimates[task]) for member in ends]
+    findings = Markup("; ").join(_finding(m.label, m.estimates[task]) for m in ends)
+    return Markup("On {}, {}.").format(task, findings)
 
 
-def _finding(label: str, estimate: Estimate) -> Finding:
+def _finding(label: str, estimate: Estimate) -> Markup:
     before, after = "recalls answers only", " tokens back"
     if estimate.verdict == NOT_LEARNED:
         before, after = "is", ""
@@ -45,8 +47,8 @@ def _finding(label: str, estimate: Estimate) -> Finding:
         before = "recalls answers up to"
     elif estimate.verdict.startswith(">"):
         before, after = "recalls answers", " tokens back, beyond the longest distance tested"
-    after += f" (accuracy: {estimate.accuracies})"
-    return Finding(label=label, before=before, value=str(estimate), after=after)
+    text = Markup("<strong>{}</strong> {} <strong>{}</strong>{} (accuracy: {})")
+    return text.format(label, before, estimate, after, estimate.accuracies)
 
 
 def numbers_table(members: Sequence[Member]) -> Table:

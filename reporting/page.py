@@ -131,16 +131,6 @@ class Section:
         return "-".join(re.findall(r"\w+", self.title.lower()))
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Finding:
-    """Result of one member: "LABEL BEFORE VALUE AFTER"."""
-
-    label: str
-    before: str
-    value: str
-    after: str
-
-
 def format_captions(name: str, /, **values: object) -> dict[str, str]:
     """Return the texts of a table in templates/captions.toml, with `values` filled in."""
     return {key: " ".join(text.format(**values).split()) for key, text in _CAPTIONS[name].items()}
@@ -168,7 +158,7 @@ def write(out: Path, items: Iterable[Item], *, looks: Sequence[Look] = (), **pag
             else:
                 section.parts.append(part)
     lead, *rest = sections.values()
-    variables = {"findings": [], "missing": Commands(lines=[])} | page
+    variables = {"missing": Commands(lines=[])} | page
     variables |= {"lead": lead.parts[0], "sections": rest, "looks": looks}
     text = _TEMPLATES.get_template("page.html").render(variables)
     out.write_text(text, encoding="utf-8", errors="replace")

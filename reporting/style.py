@@ -156,6 +156,14 @@ def folded(expression: str, width: int = 28) -> str:
     return "\n".join(lines)
 
 
+def error_bar(
+    ax: Axes, x: float, y: float, ends: tuple[float, float], **style: Any
+) -> list[Artist]:
+    """Draw a mark at (x, y) with the interval `ends`; `style` as of `Axes.errorbar`."""
+    lengths = [[max(y - ends[0], 0)], [max(ends[1] - y, 0)]]
+    return ax.errorbar(x, y, lengths, **style).get_children()
+
+
 _UP = MarkerStyle(r"$\uparrow$")
 ARROW = _UP.get_path().transformed(_UP.get_transform())  # marker of a legend
 

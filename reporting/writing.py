@@ -45,7 +45,6 @@ def write(dirs: Sequence[Path], out: Path, command: str) -> list[str]:
     dirs, out = [as_path(path) for path in dirs], check_page(as_path(out))
     notices: list[str] = []
     members = members_lib.read(find_runs(dirs), notices.append)
-    opening, findings = overview.findings(members)
     page.write(
         out,
         _items(members, dirs, command),
@@ -53,8 +52,7 @@ def write(dirs: Sequence[Path], out: Path, command: str) -> list[str]:
         names=sorted({member.config.name for member in members}),
         facts=overview.facts(members),
         questions=list(dict.fromkeys(member.config.question for member in members)),
-        opening=opening,
-        findings=findings,
+        summary=overview.summarize(members),
         missing=Commands(lines=commands.list_missing(members, dirs)),
         provenance=[*provenance(members), *(f"{notice}." for notice in notices)],
     )
@@ -188,23 +186,16 @@ def provenance(members: Sequence[Member]) -> list[str]:
     states = [(run, data_state(run, run.find_step())) for run in trained]
     sentences = []
     if states:
-        fingerprints = sorted({state["fingerprint"] for _, state in states})
-        sentences.append(f"Data fingerprint {', '.join(fingerprints)}.")
+        fingerprints = ", ".join(sorted({state["fingerprint"] for _, state in states}))
         streams = {(run.config.data.seed, state["rows"], state["digest"]) for run, state in states}
         digests = sorted({(rows, digest) for _, rows, digest in streams})
+        subject = "Runs consumed different rows:"
         if len(digests) == 1:
-            (rows, digest), *_ = digests
-            subject = "The run consumed" if len(states) == 1 else "All runs consumed the same"
-            sentences.append(f"{subject} {rows:,} rows (digest {digest:016x}).")
-        else:
-            one_per_seed = len({seed for seed, *_ in streams}) == len(streams)
-            subject = (
-                "Runs with equal data seeds consumed the same"
-                if one_per_seed
-                else ("Runs consumed different")
-            )
-            text = ", ".join(f"{digest:016x} after {rows:,} rows" for rows, digest in digests)
-            sentences.append(f"{subject} rows: digests {text}.")
+            subject = "All runs consumed the same" if states[1:] else "The run consumed"
+        elif len({seed for seed, *_ in streams}) == len(streams):
+            subject = "Runs with equal data seeds consumed the same rows:"
+        text = ", ".join(f"{rows:,} rows (digest {digest:016x})" for rows, digest in digests)
+        sentences = [f"Data fingerprint {fingerprints}.", f"{subject} {text}."]
     project = Path(__file__).parent.parent / "pyproject.toml"
     version = tomllib.loads(project.read_text(encoding="utf-8"))["project"]["version"]
     sentences.append(

@@ -9,7 +9,7 @@ import itertools
 import math
 import re
 from collections.abc import Callable
-from typing import Annotated, NamedTuple, Protocol
+from typing import Annotated, NamedTuple
 
 from experiment import overrides
 from experiment.config import ExperimentConfig
@@ -63,6 +63,8 @@ class SeedResult(NamedTuple):
       worst: accuracy of the worst bin of distances.
       mean_accuracy: over all distances.
       longest: longest distance measured, tokens.
+      forecast: of the member's L50 by the card's first measurement, tokens; inf: beyond all
+        distances measured, nan: none.
     """
 
     seed: int
@@ -73,31 +75,27 @@ class SeedResult(NamedTuple):
     worst: float
     mean_accuracy: float
     longest: int
+    forecast: float = math.nan
 
 
-class Results(Protocol):
-    """Results of a card's runs, as a claim reads them."""
-
-    def seeds(self, member: str, measurement: str = "whole", task: str = "kv") -> list[SeedResult]:
-        """Return the result of each seed, in order; `task` is a name without parameters."""
-        ...
-
-    def forecast(self, member: str) -> float:
-        """Return the forecast of L50, tokens; inf: beyond all distances measured."""
-        ...
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
+@dataclasses.dataclass(frozen=True)
 class Claim:
-    """A statement of a card that its results can refute.
+    """A statement about some members that their results can refute.
 
     Attributes:
       text: one sentence.
-      is_refuted: whether the card's results refute the claim; None: they do not decide it.
+      members: names.
+      is_refuted_by: takes the seeds' results (lists of `SeedResult`) of each member by each
+        measurement, in this order, and returns whether they refute the claim.
+      measurements: names, of each member.
+      task: name of the task, without parameters.
     """
 
     text: str
-    is_refuted: Callable[[Results], bool | None]
+    members: tuple[str, ...]
+    is_refuted_by: Callable[..., bool]
+    measurements: tuple[str, ...] = ("whole",)
+    task: str = "kv"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

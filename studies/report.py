@@ -43,7 +43,7 @@ def write(job: Job, out: Path) -> None:
         names=[job.study],
         facts=_facts(cards),
         questions=[_question(folder(job.study))],
-        opening=f"Forecasts: {forecast_labels}. Claims: {claim_labels}.",
+        summary=f"Forecasts: {forecast_labels}. Claims: {claim_labels}.",
         missing=Commands(lines=[("Cards without any rows:", command)] if missing else []),
         provenance=_provenance(cards),
     )
@@ -170,7 +170,7 @@ def _rivals(card: CardResults, member: str) -> Mapping[str, float]:
     lengths = predict(config.model.rotary_table(config.data.context_length).inv_freq)
     first = lengths.first_violation
     return {
-        "the forecast": card.forecast(member),
+        "the forecast": card.forecasts[member, card.card.measurements[0].name],
         "quarter period": lengths.quarter_period,
         "theory length (B_m < 0)": math.inf if first is None else first,
     }

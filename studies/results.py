@@ -15,7 +15,7 @@ Key = tuple[str, str, str]  # names of a member, a measurement and a task
 
 
 class CardResults:
-    """Results of a card's runs; implements `studies.card.Results`.
+    """Results of a card's runs.
 
     Attributes:
       card: the card.
@@ -24,7 +24,6 @@ class CardResults:
       last_rows: row after the last budget, by member and seed. If any seed of a member is finished,
         its unfinished seeds are left out.
       trials, estimates: by member, measurement and task, over all seeds.
-      keys_read: keys that `seeds` was called with.
     """
 
     def __init__(self, card: Card, rows: Sequence[Row], forecasts: Forecasts):
@@ -54,7 +53,6 @@ class CardResults:
                 self.trials[key], task=first.task, lengths=(first.length, first.length)
             )
         self._masked = {m.name for m in card.measurements if m.masked_heads}
-        self.keys_read: set[Key] = set()
 
     def _answers(self) -> dict[Key, dict[int, Answers]]:
         """Collect the counted answers of the last rows by key and seed."""
@@ -68,9 +66,8 @@ class CardResults:
         return by_key
 
     def seeds(self, member: str, measurement: str = "whole", task: str = "kv") -> list[SeedResult]:
-        """Implement `studies.card.Results.seeds`."""
+        """Return the result of each seed, in order; `task` is a name without parameters."""
         key = member, measurement, task
-        self.keys_read.add(key)
         if key not in self.estimates:
             return []
         estimate, rows = self.estimates[key], self.last_rows[member]
@@ -84,13 +81,10 @@ class CardResults:
                 worst=seed.worst_accuracy,
                 mean_accuracy=seed.mean_accuracy,
                 longest=estimate.longest,
+                forecast=self.forecasts.get((member, self.card.measurements[0].name), math.nan),
             )
             for seed in estimate.seeds
         ]
-
-    def forecast(self, member: str) -> float:
-        """Implement `studies.card.Results.forecast`, for the card's first measurement."""
-        return self.forecasts[member, self.card.measurements[0].name]
 
     def find_key(self, member: str, measurement: str) -> Key | None:
         """Return the key of the first task of a measurement; None if it was not measured."""
@@ -125,8 +119,8 @@ class CardResults:
         A model with masked heads that is right nowhere has the shortest distance as its L50:
         whether it has learned the task shows with all its heads.
         """
-        is_blind = key[1] in self._masked and not seed.learned
-        return max(self.estimates[key].shortest, 1) if is_blind else seed.l50
+        answers_nothing = key[1] in self._masked and not seed.learned
+        return max(self.estimates[key].shortest, 1) if answers_nothing else seed.l50
 
 
 def make_trials(answers: dict[int, Answers]) -> Trials:

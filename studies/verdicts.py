@@ -54,14 +54,11 @@ def judge_forecast(results: CardResults, member: str, measurement: str) -> Verdi
 
 
 def judge_claim(results: CardResults, claim: Claim) -> Verdict:
-    """Judge a claim by the members that it reads."""
-    results.keys_read.clear()
-    is_refuted = claim.is_refuted(results)
-    keys = sorted(results.keys_read)
+    """Judge a claim by the results of its members."""
+    keys = [(member, name, claim.task) for member in claim.members for name in claim.measurements]
     if obstacle := _obstacle(results, keys):
         return obstacle
-    if is_refuted is None:
-        return Verdict(NOT_RUN)
+    is_refuted = claim.is_refuted_by(*(results.seeds(*key) for key in keys))
     return _verdict(results, REFUTED if is_refuted else HELD, keys)
 
 

@@ -131,6 +131,11 @@ def _tasks(config: ExperimentConfig) -> tuple[Kv, Kv, float]:
             f"data.retrieval_fraction={fraction:g}, "
             f"data.retrieval_tasks=[{','.join(config.data.retrieval_tasks)}]"
         )
+    if tested and tested[0].keys != trained[0].keys:
+        raise ValueError(
+            f"{config.name} trains {trained[0].expression} and is evaluated on "
+            f"{tested[0].expression}; give both the same keys"
+        )
     return trained[0], (tested or trained)[0], fraction * len(trained) / len(tasks)
 
 

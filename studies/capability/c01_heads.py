@@ -4,8 +4,8 @@ Cost: at 256 tokens one core trains about 70, 50, 39 and 16 thousand tokens a se
 and 8 heads. 12M tokens per member take 40 minutes for each seed.
 """
 
-from studies.capability.recipe import LONG, claim, heads, octaves
-from studies.card import Card, Member
+from studies.capability.recipe import LONG, heads, octaves
+from studies.card import Card, Claim, Member
 
 
 def member(base: int, number: int) -> Member:
@@ -23,17 +23,17 @@ cards = [
         + tuple(member(30, number) for number in (1, 4)),
         tokens=12_000_000,
         claims=(
-            claim(
+            Claim(
                 "L50 of one head of base 10 is below 29 tokens, half its slowest period.",
                 ("base=10,heads=1",),
                 lambda seeds: 2 ** octaves(seeds) > 29,
             ),
-            claim(
+            Claim(
                 "L50 of eight heads of base 10 is above 128 tokens.",
                 ("base=10,heads=8",),
                 lambda seeds: 2 ** octaves(seeds) < 128,
             ),
-            claim(
+            Claim(
                 "L50 of four heads of base 30 is at least twice that of one head.",
                 ("base=30,heads=1", "base=30,heads=4"),
                 lambda h1, h4: octaves(h4) - octaves(h1) < 1,

@@ -11,8 +11,8 @@ import itertools
 
 import numpy as np
 
-from studies.capability.recipe import SHORT, claim, octaves
-from studies.card import Card, Member, SeedResult
+from studies.capability.recipe import SHORT, octaves
+from studies.card import Card, Claim, Member, SeedResult
 
 SLOWEST = 10 ** (-62 / 64)  # radians per token: the slowest pair of base 10 in a head of 64
 NUM_PAIRS = 32
@@ -49,12 +49,12 @@ cards = [
         ),
         tokens=4_000_000,
         claims=(
-            claim(
+            Claim(
                 "L50 rises in the order B, A, E, D, C, within the spread of the seeds.",
                 ORDER,
                 is_out_of_order,
             ),
-            claim(
+            Claim(
                 "The quarter period, equal for all, does not decide: L50 of C is at least "
                 "twice that of B.",
                 ("B", "C"),

@@ -26,9 +26,10 @@ cards = [
         tokens=4_000_000,
         claims=(
             Claim(
-                text="From 16 to 128 features L50 rises by at least half as many octaves as "
+                "From 16 to 128 features L50 rises by at least half as many octaves as "
                 "forecast. By the quarter period it would stay the same.",
-                is_refuted=moves_too_little("head_dim=16", "head_dim=128"),
+                ("head_dim=16", "head_dim=128"),
+                moves_too_little,
             ),
         ),
         refuted_if="L50 is the same for all",

@@ -27,9 +27,10 @@ cards = [
         tokens=4_000_000,
         claims=tuple(
             Claim(
-                text=f"At base {base}, L50 falls from 4 to 32 pairs by at least half as many "
+                f"At base {base}, L50 falls from 4 to 32 pairs by at least half as many "
                 "octaves as forecast.",
-                is_refuted=moves_too_little(f"base={base},pairs=4", f"base={base},pairs=32"),
+                (f"base={base},pairs=4", f"base={base},pairs=32"),
+                moves_too_little,
             )
             for base in (10, 30)
         ),

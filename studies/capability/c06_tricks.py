@@ -7,8 +7,8 @@ Cost: 2 layers x 2 heads train 37 thousand tokens a second on one core. 8M token
 take half an hour for each seed, an hour if they do not converge.
 """
 
-from studies.capability.recipe import SHORT, accuracy, claim, heads, octaves
-from studies.card import Card, Member
+from studies.capability.recipe import SHORT, accuracy, heads, octaves
+from studies.card import Card, Claim, Member
 
 TWO_BY_TWO = ("model.num_layers=2", *heads(2))
 
@@ -43,12 +43,12 @@ cards = [
         ),
         tokens=8_000_000,
         claims=(
-            claim(
+            Claim(
                 "L50 of one head of base 10 is below 29 tokens without alignment too.",
                 ("1x1,base=10,shifted",),
                 lambda seeds: 2 ** octaves(seeds) > 29,
             ),
-            claim(
+            Claim(
                 "Without alignment, the mean accuracy of two layers of two heads of base 10 "
                 "falls by at most 0.02.",
                 ("base=10,aligned+shifted", "base=10,shifted"),

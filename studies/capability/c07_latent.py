@@ -8,8 +8,8 @@ Cost: 3M tokens take a minute and a half of one core for each member and seed.
 
 from configs.changes import change
 from model.config import MlaConfig
-from studies.capability.recipe import SHORT, claim, octaves
-from studies.card import Card, Member
+from studies.capability.recipe import SHORT, octaves
+from studies.card import Card, Claim, Member
 
 
 def member(base: str, tricks: str) -> Member:
@@ -44,7 +44,7 @@ cards = [
         ),
         tokens=3_000_000,
         claims=(
-            claim(
+            Claim(
                 "With both tricks, L50 at base 10 is within half an octave of that at 1e4.",
                 ("base=10,aligned+shifted", "base=1e4,aligned+shifted"),
                 lambda small, large: octaves(large) - octaves(small) > 0.5,

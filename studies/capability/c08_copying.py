@@ -4,8 +4,8 @@ Cost: 2 layers at 256 tokens train about 35 and 12 thousand tokens a second on o
 heads. 8M tokens of four members take half an hour for each seed.
 """
 
-from studies.capability.recipe import LONG, claim, heads, octaves
-from studies.card import Card, Measurement, Member
+from studies.capability.recipe import LONG, heads, octaves
+from studies.card import Card, Claim, Measurement, Member
 
 
 def member(base: str, number: int) -> Member:
@@ -31,14 +31,14 @@ cards = [
         tokens=8_000_000,
         measurements=(Measurement(tasks=("lagcopy",)),),
         claims=(
-            claim(
+            Claim(
                 "At base 10, L50 of copying is at least a quarter of an octave higher with "
                 "four heads than with one.",
                 ("base=10,heads=1", "base=10,heads=4"),
                 lambda h1, h4: octaves(h4) - octaves(h1) < 0.25,
                 task="lagcopy",
             ),
-            claim(
+            Claim(
                 "At base 1e4, four heads raise L50 of copying by at most half an octave.",
                 ("base=1e4,heads=1", "base=1e4,heads=4"),
                 lambda h1, h4: octaves(h4) - octaves(h1) > 0.5,

@@ -3,8 +3,8 @@
 Cost: 8M tokens take four minutes of one core for each member and seed.
 """
 
-from studies.capability.recipe import LONG, claim, heads, octaves
-from studies.card import Card, Measurement, Member
+from studies.capability.recipe import LONG, heads, octaves
+from studies.card import Card, Claim, Measurement, Member
 
 
 def member(name: str, *bases: str) -> Member:
@@ -29,13 +29,13 @@ cards = [
             Measurement(name="last head alone", masked_heads=((0, 0), (0, 1), (0, 2))),
         ),
         claims=(
-            claim(
+            Claim(
                 "Masking the slow head lowers L50 by half an octave or more.",
                 ("one-slow",),
                 lambda full, masked: octaves(full) - octaves(masked) < 0.5,
                 measurements=("whole", "last head masked"),
             ),
-            claim(
+            Claim(
                 "The slow head gives the far answers: masking it lowers L50 by more octaves "
                 "than masking one of four fast heads.",
                 ("one-slow", "none-slow"),

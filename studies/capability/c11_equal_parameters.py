@@ -7,8 +7,8 @@ Cost: 4M tokens take one to two minutes of one core for each member and seed.
 
 import math
 
-from studies.capability.recipe import SHORT, accuracy, claim, heads, octaves
-from studies.card import Card, Member
+from studies.capability.recipe import SHORT, accuracy, heads, octaves
+from studies.card import Card, Claim, Member
 
 SIZES = (1, 64), (2, 32), (4, 16), (1, 256), (4, 64)
 
@@ -26,17 +26,17 @@ cards = [
         members=tuple(member(*size) for size in SIZES),
         tokens=4_000_000,
         claims=(
-            claim(
+            Claim(
                 "4 heads of 16 features gain at most 0.05 mean accuracy over 1 head of 64.",
                 ("1x64", "4x16"),
                 lambda h1, h4: accuracy(h4) > accuracy(h1) + 0.05,
             ),
-            claim(
+            Claim(
                 "L50 of 1 head of 256 features is at most an octave above 30 tokens.",
                 ("1x256",),
                 lambda seeds: octaves(seeds) > math.log2(60),
             ),
-            claim(
+            Claim(
                 "L50 of 4 heads of 64 features is an octave or more above 1 head of 256.",
                 ("1x256", "4x64"),
                 lambda h1, h4: octaves(h4) - octaves(h1) < 1,

@@ -11,8 +11,8 @@ Cost: 4M tokens take two minutes of one core for each member and seed (an estima
 """
 
 from configs.changes import change
-from studies.capability.recipe import SHORT, octaves, when_run
-from studies.card import Card, Claim, Member
+from studies.capability.recipe import SHORT, claim, octaves
+from studies.card import Card, Member
 
 BASES, NUM_KEYS = (10, 30, 100), (32, 64, 128, 256)
 
@@ -34,13 +34,11 @@ cards = [
         members=tuple(member(base, keys) for base in BASES for keys in NUM_KEYS),
         tokens=4_000_000,
         claims=tuple(
-            Claim(
-                text=f"At base {base} and equal tokens, L50 falls by 0.25 octaves or more from 32 "
-                "to 256 key ids.",
-                is_refuted=when_run(
-                    (f"base={base},keys=32", f"base={base},keys=256"),
-                    lambda few, many: octaves(few) - octaves(many) < 0.25,
-                ),
+            claim(
+                f"At base {base} and equal tokens, L50 falls by 0.25 octaves or more from 32 to "
+                "256 key ids.",
+                (f"base={base},keys=32", f"base={base},keys=256"),
+                lambda few, many: octaves(few) - octaves(many) < 0.25,
             )
             for base in BASES
         ),

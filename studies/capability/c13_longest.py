@@ -8,8 +8,8 @@ forecasts the same L50 for both.
 Cost: 4M tokens take a minute of one core for each member and seed.
 """
 
-from studies.capability.recipe import SHORT, octaves, when_run
-from studies.card import Card, Claim, Member
+from studies.capability.recipe import SHORT, claim, octaves
+from studies.card import Card, Member
 
 NEAR, ALL = "longest=40", "all-distances"
 
@@ -24,9 +24,10 @@ cards = [
         ),
         tokens=4_000_000,
         claims=(
-            Claim(
-                text="L50 is higher with distances up to 40 than with all distances.",
-                is_refuted=when_run((NEAR, ALL), lambda n, a: octaves(n) <= octaves(a)),
+            claim(
+                "L50 is higher with distances up to 40 than with all distances.",
+                (NEAR, ALL),
+                lambda near, all_distances: octaves(near) <= octaves(all_distances),
             ),
         ),
         refuted_if="L50 is the same, as D_H forecasts",

@@ -11,7 +11,6 @@ second at context 128 and reaches a ceiling of .99 within .2M tokens.
 """
 
 import math
-from collections.abc import Callable
 
 import numpy as np
 
@@ -20,7 +19,7 @@ from data.config import DataConfig
 from experiment.config import EvalConfig, ExperimentConfig, TrainConfig
 from model.config import ModelConfig
 from model.rotary.rope import Rope
-from studies.card import Claim, Results, SeedResult
+from studies.card import SeedResult
 
 LONG = ExperimentConfig(
     name="capability",
@@ -73,41 +72,8 @@ def accuracy(seeds: list[SeedResult]) -> float:
     return float(np.mean([seed.mean_accuracy for seed in seeds]))
 
 
-def claim(
-    text: str,
-    members: tuple[str, ...],
-    is_refuted_by: Callable[..., bool],
-    *,
-    measurements: tuple[str, ...] = ("whole",),
-    task: str = "kv",
-) -> Claim:
-    """Make a claim about some members, which is open until all of them have been run.
-
-    Args:
-      text: one sentence.
-      members: names.
-      is_refuted_by: takes the seeds' results of each member by each measurement, in this order, and
-        returns whether they refute the claim.
-      measurements: names, of each member.
-      task: name of the task.
-    """
-
-    def is_refuted(results: Results) -> bool | None:
-        seeds = [results.seeds(member, name, task) for member in members for name in measurements]
-        return is_refuted_by(*seeds) if all(seeds) else None
-
-    return Claim(text=text, is_refuted=is_refuted)
-
-
-def moves_too_little(first: str, last: str) -> Callable[[Results], bool | None]:
-    """Refute a claim if L50 moves less than half as many octaves between members as forecast."""
-
-    def is_refuted(results: Results) -> bool | None:
-        before, after = results.seeds(first), results.seeds(last)
-        if not (before and after):
-            return None
-        longest = before[0].longest
-        start, end = (math.log2(min(results.forecast(name), longest)) for name in (first, last))
-        return (octaves(after) - octaves(before)) / (end - start) < 0.5
-
-    return is_refuted
+def moves_too_little(before: list[SeedResult], after: list[SeedResult]) -> bool:
+    """Return whether L50 moves less than half as many octaves between members as forecast."""
+    longest = before[0].longest
+    start, end = (math.log2(min(seeds[0].forecast, longest)) for seeds in (before, after))
+    return (octaves(after) - octaves(before)) / (end - start) < 0.5

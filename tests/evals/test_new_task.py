@@ -37,14 +37,14 @@ class Echo(Task):
     kind = "retrieval"
     n: int = 2
 
-    def least_length(self, asked):
+    def least_length(self, context):
         return 2 * self.n
 
-    def document(self, asked, draw):
-        said = draw.random.choice(asked.tokenizer.fillers, self.n)
+    def document(self, context, sample):
+        ids = sample.random.choice(context.tokenizer.fillers, self.n)
         start = np.arange(self.n + 1, 2 * self.n + 1)
         answers = np.stack([start, np.ones_like(start), np.full_like(start, self.n - 1)], axis=1)
-        return Document.from_lists([asked.tokenizer.bos_id, *said, *said], answers)
+        return Document.from_lists([context.tokenizer.bos_id, *ids, *ids], answers)
 
 
 class EchoView(TaskView):

@@ -1,8 +1,4 @@
-"""Exported folders against transformers itself, and against nothing but the files.
-
-What transformers makes of a folder is taken from its own classes (marked `hf`); its angles are
-float32, which drift over long rows, so that it is asked with float64 ones too.
-"""
+"""Exported folders, read by transformers (marked `hf`) and by the reference in numpy."""
 
 import contextlib
 import json
@@ -18,12 +14,12 @@ from interop.check import (
     FolderModel,
     check_comparisons,
     compare_logits,
-    compute_our_logits,
     spread_positions,
 )
 from interop.export import export
 from interop.reference import compute_logits
 from interop.tensors import Tensors
+from interop.weights import make_entries
 from tests.interop.weights_helpers import (
     CASES,
     CONTEXT,
@@ -45,7 +41,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("unoptimized")]
 
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory):
-    """From a case's name to its folder; each is exported once."""
+    """Return a function from a case's name to its folder; each is exported once."""
     exported: dict[str, Path] = {}
 
     def folder_of(name: str) -> Path:
@@ -68,7 +64,7 @@ def tokens(length: int) -> np.ndarray:
 
 
 @pytest.mark.parametrize("name", EACH_CASE)
-def test_it_goes_out_as_the_class_that_fits(name, folders):
+def test_class_and_rope_type(name, folders):
     config = read_config(folders(name))
     model_type, rope_type, _ = CASES[name]
     assert config["model_type"] == model_type
@@ -78,8 +74,8 @@ def test_it_goes_out_as_the_class_that_fits(name, folders):
 
 
 @pytest.mark.parametrize("name", EACH_CASE)
-def test_the_functions_in_numpy_give_the_same_logits(name, folders):
-    """Also where transformers is not installed; short and at four times the context."""
+def test_reference_logits_equal_ours(name, folders):
+    """At four times the context; without transformers."""
     folder, model = folders(name), CASES[name][2]
     tensors, config = Tensors(folder), read_config(folder)
     ours_BTV = our_logits(model, noise(model), tokens(4 * CONTEXT))
@@ -100,7 +96,7 @@ def test_the_functions_in_numpy_give_the_same_logits(name, folders):
         for length in (CONTEXT, 4 * CONTEXT)
     ],
 )
-def test_transformers_gives_the_same_logits(name, length, folders):
+def test_transformers_logits_equal_ours(name, length, folders):
     torch = pytest.importorskip("torch")
     transformers = pytest.importorskip("transformers")
     torch.set_num_threads(1)
@@ -116,23 +112,7 @@ def test_transformers_gives_the_same_logits(name, length, folders):
     )
 
 
-@pytest.mark.parametrize("name", ["gqa", "mla with yarn", "biases"])
-def test_layer_by_layer_is_the_whole_model(name, folders):
-    """Models too large for memory are compared this way."""
-    model, folder = CASES[name][2], folders(name)
-    folder_model = FolderModel(
-        tensors=Tensors(folder),
-        hf_config=read_config(folder),
-        config=model,
-        context=CONTEXT,
-        entries=ARCHITECTURES[CASES[name][0]].entries(model),
-    )
-    row = tokens(CONTEXT)[:1]
-    logits_TV = compute_our_logits(folder_model, row[0], np.arange(CONTEXT))
-    np.testing.assert_allclose(logits_TV, our_logits(model, noise(model), row)[0], atol=2e-5)
-
-
-def test_the_check_stands_in_the_folder(folders):
+def test_comparison_is_recorded(folders):
     record = json.loads((folders("gqa") / RECORD).read_text())
     assert [row["length"] for row in record["rows"]] == [32, CONTEXT, 4 * CONTEXT]
     assert all(row["difference"] < 1e-4 for row in record["rows"])
@@ -140,7 +120,7 @@ def test_the_check_stands_in_the_folder(folders):
     assert "rope(base=500)" in readme and "| 192 | 192 |" in readme
 
 
-def test_shards_hold_the_same_tensors(tmp_path):
+def test_shards_have_the_same_tensors(tmp_path):
     run = make_run(tmp_path / "run", PLAIN)
     export(run.path, tmp_path / "one")
     export(run.path, tmp_path / "many", shard_bytes=20_000)
@@ -151,19 +131,7 @@ def test_shards_hold_the_same_tensors(tmp_path):
         np.testing.assert_array_equal(single.read(name), many.read(name))
 
 
-def test_bfloat16_is_half_the_bytes_and_rounded_once(tmp_path):
-    import ml_dtypes
-
-    run = make_run(tmp_path / "run", PLAIN)
-    export(run.path, tmp_path / "out", dtype="bfloat16")
-    config = read_config(tmp_path / "out")
-    assert config["dtype"] == config["torch_dtype"] == "bfloat16"
-    actual = Tensors(tmp_path / "out").read("model.norm.weight")
-    expected = noise(PLAIN)["final_norm"]["scale"].astype(ml_dtypes.bfloat16)
-    assert actual.dtype == expected.dtype and actual.tobytes() == expected.tobytes()
-
-
-def test_nothing_half_written_is_left(tmp_path, monkeypatch):
+def test_failed_export_leaves_no_files(tmp_path, monkeypatch):
     run = make_run(tmp_path / "run", changed(PLAIN, num_layers=1))
     monkeypatch.setattr("interop.check.compute_our_logits", lambda *arguments: np.zeros(1))
     with pytest.raises(ValueError, match="nothing was written"):
@@ -185,7 +153,7 @@ PLANTED = {
 
 @pytest.fixture(scope="module")
 def deep(tmp_path_factory):
-    """The folder of 30 layers of noise, its trained context 8,192 tokens."""
+    """The folder of a model with 30 layers of noise and a context of 8,192 tokens."""
     top = tmp_path_factory.mktemp("deep")
     export(make_run(top / "run", DEEP, context=8192).path, top / "out")
     return top / "out"
@@ -193,27 +161,23 @@ def deep(tmp_path_factory):
 
 @pytest.mark.hf
 @pytest.mark.parametrize("error", PLANTED)
-def test_transformers_reading_another_model_is_refused(error, deep, tmp_path):
-    """At 32,768 tokens; `hf_config` is right, so that only transformers' own reading differs."""
+def test_planted_errors_are_detected(error, deep, tmp_path):
+    """At 32,768 tokens. `hf_config` is correct, so only what transformers reads differs."""
     pytest.importorskip("torch")
     pytest.importorskip("transformers")
     keys, message = PLANTED[error]
     config, folder = read_config(deep), shutil.copytree(deep, tmp_path / "planted")
     plant(folder, keys)
+    # Entries with a wrong layout write interleaved pairs, and read them back correctly.
+    entries = make_entries(DEEP, "interleaved" if error == "pairs" else "half")
     if error == "pairs":
         interleave(folder, DEEP.head_dim)
-    model = FolderModel(
-        tensors=Tensors(folder),
-        hf_config=config,
-        config=DEEP,
-        context=8192,
-        entries=ARCHITECTURES["mistral"].entries(DEEP),
-    )
+    model = FolderModel(Tensors(folder), config, DEEP, 8192, entries)
     with pytest.raises(ValueError, match=message) if message else contextlib.nullcontext():
         check_comparisons(compare_logits(model, [32_768]), "logits")
 
 
-def test_positions_of_long_rows_reach_from_end_to_end():
+def test_positions_cover_the_context():
     positions = spread_positions(131_072, 1024)
     assert len(positions) == 1024 and positions[0] == 0 and positions[-1] == 131_071
     assert (np.diff(positions) > 0).all()

@@ -1,6 +1,4 @@
-"""Answers to lm-evaluation-harness about a run, by hand and without it."""
-
-import dataclasses
+"""Scores for lm-evaluation-harness against float64, without the harness."""
 
 import jax
 import numpy as np
@@ -22,7 +20,7 @@ LENGTH = 48
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory) -> LoadedRun:
-    """A model that was never trained, with a tokenizer."""
+    """An untrained model with a tokenizer."""
     directory = RunDirectory(tmp_path_factory.mktemp("run") / "run")
     directory.path.mkdir()
     texts = [plain_text(number) for number in range(200)]
@@ -43,7 +41,7 @@ def directory_tokenizer(directory: RunDirectory) -> tokenizer_lib.Tokenizer:
 
 
 def by_hand(run: LoadedRun, pair: Pair) -> tuple[float, bool]:
-    """In float64 from the run's logits of this row alone."""
+    """Compute a score in float64 from the run's logits of this row alone."""
     ids = [*pair.context, *pair.continuation]
     logits_TV = np.asarray(run.logits(np.array([ids[:-1]])))[0].astype(np.float64)
     logits_TV -= logits_TV.max(axis=-1, keepdims=True)
@@ -53,8 +51,8 @@ def by_hand(run: LoadedRun, pair: Pair) -> tuple[float, bool]:
     return total, all(log_probs_TV[index].argmax() == ids[index + 1] for index in indices)
 
 
-def test_scores_are_those_of_each_row_alone(run):
-    """Rows of many lengths in one call: padding and neighbours change nothing."""
+def test_scores_do_not_depend_on_the_batch(run):
+    """Rows of several lengths in one call: padding and other rows change nothing."""
     model, random = Scorer(run), np.random.default_rng(0)
     pairs = []
     for size in (2, 3, 31, 33, 34, 48, 49):
@@ -74,7 +72,7 @@ def test_scores_are_those_of_each_row_alone(run):
 
 @pytest.mark.parametrize("bos", ["first", "every"])
 @pytest.mark.parametrize("count", [0, 1, 47, 48, 49, 95, 96, 97, 200])
-def test_every_id_of_a_text_is_scored_once(run, bos, count, monkeypatch):
+def test_windows_score_each_id_once(run, bos, count, monkeypatch):
     model = Scorer(run, bos=bos)
     ids = np.random.default_rng(count).integers(3, 600, count).tolist()
     monkeypatch.setattr(tokenizer_lib.Tokenizer, "encode", lambda *_, **__: ids)
@@ -91,33 +89,7 @@ def test_every_id_of_a_text_is_scored_once(run, bos, count, monkeypatch):
         start += len(continuation)
 
 
-def test_rolling_is_the_sum_over_tokens(run):
-    model = Scorer(run)
-    text = " ".join(plain_text(number) for number in range(3))
-    windows = model.windows(text)
-    assert len(windows) > 2
-    actual = sum(total for total, _ in model.log_likelihoods(windows))
-    ids, expected, scored = model.encode(text), 0.0, 1
-    while scored < len(ids):
-        end = min(len(ids), scored + LENGTH)
-        start = max(0, end - LENGTH - 1)
-        expected += by_hand(run, Pair(ids[start:scored], ids[scored:end]))[0]
-        scored = end
-    assert actual == pytest.approx(expected, rel=1e-6)
-
-
-def test_a_model_of_equal_logits_scores_log_v(run):
-    params = jax.tree.map(np.asarray, run.params)
-    # Tied, it is the output matrix too.
-    params["embedding"] = np.zeros_like(params["embedding"])
-    model = Scorer(dataclasses.replace(run, params=params))
-    text = plain_text(3)
-    actual = sum(total for total, _ in model.log_likelihoods(model.windows(text)))
-    count, vocab_size = len(model.encode(text)) - 1, run.config.model.vocab_size
-    assert actual == pytest.approx(-count * np.log(vocab_size), rel=1e-6)
-
-
-def test_what_is_too_long_loses_its_oldest_ids(run):
+def test_long_contexts_lose_their_oldest_ids(run):
     ids = np.random.default_rng(1).integers(3, 600, 80).tolist()
     [result] = Scorer(run).log_likelihoods([Pair(ids[:70], ids[70:])])
     expected = by_hand(run, Pair(ids[80 - LENGTH - 1 : 70], ids[70:]))
@@ -128,8 +100,8 @@ def test_what_is_too_long_loses_its_oldest_ids(run):
     assert result[0] == pytest.approx(by_hand(run, Pair(short, ids[70:]))[0], abs=2e-4)
 
 
-def test_a_variant_of_a_rows_own_length_is_each_rows_own(run):
-    """Beyond the trained length, side by side, as each alone."""
+def test_dynamic_variants_depend_on_each_row(run):
+    """Beyond the trained context, a batch gives the same scores as each row alone."""
     model = Scorer(run, rotary="dynamic_ntk_aware", max_length=3 * LENGTH)
     random = np.random.default_rng(2)
     pairs = [

@@ -1,4 +1,4 @@
-"""config.json of published models: sizes by the number of parameters that their makers state."""
+"""config.json of published models, against their published numbers of parameters."""
 
 import numpy as np
 import pytest
@@ -81,7 +81,7 @@ MODELS = {
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_a_published_model_is_read(name):
+def test_published_configs(name):
     hf_config, parameters, rotary = MODELS[name]
     result = parse_config(hf_config, name)
     assert count_params(result.model)["total"] == parameters
@@ -90,7 +90,7 @@ def test_a_published_model_is_read(name):
     assert result.model.window == (4096 if "Mistral" in name else None)
 
 
-def test_phi_4_mini_has_two_lists_and_the_context_chooses():
+def test_context_selects_the_list_of_phi_4_mini():
     long = np.linspace(1.0, 40.0, 48).tolist()
     hf_config = config(
         (200064, 3072, 32, 24, 8, 8192, 131072), model_type="phi3", rms_norm_eps=1e-5
@@ -116,11 +116,11 @@ def test_phi_4_mini_has_two_lists_and_the_context_chooses():
     "values, expected",
     [((3, 3, 3), 3), ((1, None) * 4, (1, None)), ((1, 2, 3), (1, 2, 3)), ((1, 1, 2, 1), (1, 1, 2))],
 )
-def test_a_pattern_is_written_its_shortest_way(values, expected):
+def test_shortest_pattern(values, expected):
     assert shortest_pattern(values) == expected
 
 
-def test_keys_that_the_class_does_not_read_are_ignored_and_named():
+def test_ignored_keys_are_reported():
     sizes = config((32, 64, 2, 4, 2, 96, 48), model_type="llama", rope_theta=500.0)
     keys = {"partial_rotary_factor": 0.5, "sliding_window": 7, "attn_logit_softcapping": 30.0}
     result = parse_config(sizes | keys, "x")

@@ -1,4 +1,4 @@
-"""Folders as runs: what export wrote comes back to the byte; what transformers wrote, by logits."""
+"""Imports of exported folders are exact; imports of transformers' models have its logits."""
 
 import dataclasses
 import json
@@ -20,8 +20,6 @@ from interop.check import RECORD, Comparison
 from interop.export import export
 from interop.importing import import_folder, looks_interleaved
 from interop.tensors import Tensors
-from model.rotary.longrope import Longrope
-from model.rotary.rope import Rope
 from tests.interop.weights_helpers import (
     CASES,
     CONTEXT,
@@ -49,7 +47,7 @@ def same_tensors(first: Path, other: Path) -> bool:
 
 @pytest.fixture(autouse=True)
 def no_check(monkeypatch, request):
-    """Export's own check is in its tests; here it would cost time, but for transformers' models."""
+    """Skip the comparison of logits, except with transformers; `test_export.py` tests it."""
     if "hf" in request.keywords:
         return
     row = Comparison(1, 1, 0.0, None, 0.0, 1.0, 1.0)
@@ -57,7 +55,7 @@ def no_check(monkeypatch, request):
 
 
 @pytest.mark.parametrize("name", EACH_CASE)
-def test_out_and_in_and_out_again(name, tmp_path):
+def test_round_trip_is_exact(name, tmp_path):
     model = CASES[name][2]
     export(make_run(tmp_path / "run", model).path, tmp_path / "out")
     run = import_folder(tmp_path / "out", tmp_path / "back")
@@ -84,7 +82,7 @@ def test_out_and_in_and_out_again(name, tmp_path):
 
 
 @pytest.mark.parametrize("dtype", [ml_dtypes.bfloat16, np.float16])
-def test_the_files_dtype_is_kept(dtype, tmp_path):
+def test_dtype_is_kept(dtype, tmp_path):
     make_run(tmp_path / "run", PLAIN, dtype=dtype)
     export(tmp_path / "run", tmp_path / "out")
     run = import_folder(tmp_path / "out", tmp_path / "back")
@@ -98,7 +96,7 @@ def test_the_files_dtype_is_kept(dtype, tmp_path):
     assert np.isfinite(load(run.path).logits(np.arange(8)[None])).all()
 
 
-def test_training_starts_from_it_in_float32(tmp_path):
+def test_training_starts_in_float32(tmp_path):
     run = make_run(tmp_path / "run", PLAIN, dtype=ml_dtypes.bfloat16)
     config = dataclasses.replace(
         run.config, model=changed(PLAIN, "rope(base=50)"), start_from=str(run.path)
@@ -107,8 +105,8 @@ def test_training_starts_from_it_in_float32(tmp_path):
     assert all(leaf.dtype == np.float32 for leaf in named(params).values())
 
 
-def test_it_can_be_kept_and_copied(tmp_path):
-    """Like any other run: rounded for a repository, or as the start of another's stages."""
+def test_imports_can_be_kept_and_copied(tmp_path):
+    """Other commands accept an import like any other run."""
     export(make_run(tmp_path / "run", PLAIN).path, tmp_path / "hf", dtype="bfloat16")
     came = import_folder(tmp_path / "hf", tmp_path / "came")
     for name, make in (("kept", keep_params), ("copied", copy_checkpoint)):
@@ -118,13 +116,6 @@ def test_it_can_be_kept_and_copied(tmp_path):
         for leaf, array in named(load(target.path).params).items():
             expected = named(load(came.path).params)[leaf]
             np.testing.assert_array_equal(array.astype(np.float32), expected.astype(np.float32))
-
-
-def test_the_base_stands_in_the_runs_config(tmp_path):
-    export(make_run(tmp_path / "run", PLAIN).path, tmp_path / "out")
-    run = import_folder(tmp_path / "out", tmp_path / "back")
-    assert run.config.model.rotary == Rope(base=500.0)
-    assert "base=500" in json.dumps(run.positions_at(0))
 
 
 SCALED = changed(PLAIN, SLOWED.format(12, ""), window=7)
@@ -138,7 +129,7 @@ PLANTED = {
 
 
 @pytest.mark.parametrize("error", PLANTED)
-def test_a_folder_that_was_changed_after_its_export_is_refused(error, tmp_path):
+def test_changed_folders_are_refused(error, tmp_path):
     keys, message = PLANTED[error]
     export(make_run(tmp_path / "run", SCALED).path, tmp_path / "out")
     plant(tmp_path / "out", keys)
@@ -149,7 +140,7 @@ def test_a_folder_that_was_changed_after_its_export_is_refused(error, tmp_path):
     assert not list(tmp_path.glob("back*"))
 
 
-def test_identical_tensors_go_out_without_logits_if_the_model_is_the_imported_one(tmp_path):
+def test_identical_tensors_are_exported_without_logits(tmp_path):
     export(make_run(tmp_path / "run", SCALED).path, tmp_path / "out")
     run = import_folder(tmp_path / "out", tmp_path / "back")
     assert export(run.path, tmp_path / "same") == []
@@ -165,7 +156,7 @@ def test_identical_tensors_go_out_without_logits_if_the_model_is_the_imported_on
             (run.path / "config.json").write_text(json.dumps(record))
 
 
-def test_weights_that_are_not_finite_are_refused(tmp_path):
+def test_weights_must_be_finite(tmp_path):
     export(make_run(tmp_path / "run", PLAIN).path, tmp_path / "out")
     tensors = Tensors(tmp_path / "out")
     values = {name: tensors.read(name).copy() for name in tensors.known}
@@ -175,7 +166,7 @@ def test_weights_that_are_not_finite_are_refused(tmp_path):
         import_folder(tmp_path / "out", tmp_path / "back")
 
 
-def test_the_chosen_list_of_factors_is_printed(tmp_path, capsys):
+def test_selected_list_of_factors_is_printed(tmp_path, capsys):
     model = changed(PLAIN, "rope(base=500,rotary_fraction=0.5)", head_dim=8)
     run = make_run(tmp_path / "run", model)
     export(run.path, tmp_path / "out", architecture="phi3", rope_type="longrope")
@@ -187,8 +178,8 @@ def test_the_chosen_list_of_factors_is_printed(tmp_path, capsys):
         assert f"{chosen} is used" in capsys.readouterr().err
 
 
-def test_interleaved_pairs_are_put_in_order_where_they_are_said_to_be(tmp_path):
-    """A llama folder whose queries and keys have Meta's order."""
+def test_layout_option_reorders_pairs(tmp_path):
+    """A `llama` folder with queries and keys in Meta's order."""
     export(make_run(tmp_path / "run", PLAIN).path, tmp_path / "out")
     interleave(tmp_path / "out", PLAIN.head_dim)
     (tmp_path / "out" / RECORD).unlink()
@@ -202,8 +193,8 @@ RUNS = Path(__file__).parents[2] / "notebooks/runs"
 
 
 @pytest.mark.parametrize("name", ["base=10,num_heads=4", "base=10,num_heads=1"])
-def test_trained_keys_show_their_pairs(name):
-    """A million tokens are enough; shuffled into Meta's order they are found out."""
+def test_trained_keys_look_interleaved_if_shuffled(name):
+    """A million tokens of training are enough to detect Meta's order."""
     attention = load(RUNS / name).params["blocks"]["attention"]
     norms = np.concatenate(
         [np.linalg.norm(attention[x].astype(np.float32), axis=1)[0] for x in ("query", "key")]
@@ -215,67 +206,44 @@ def test_trained_keys_show_their_pairs(name):
     assert not looks_interleaved(np.exp(np.random.default_rng(0).normal(size=(8, 64))))
 
 
+GQA = {"num_key_value_heads": 2}
+YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 12}
+LLAMA3 = {"rope_type": "llama3", "factor": 8.0, "original_max_position_embeddings": 32}
+LLAMA3 |= {"low_freq_factor": 1.0, "high_freq_factor": 4.0, "rope_theta": 5e5}
+PHI4 = {"rope_type": "longrope", "partial_rotary_factor": 0.75}
+PHI4 |= {"short_factor": [1.0, 1.1, 1.3], "long_factor": [1.0, 1.9, 4.2]}
+MLA = {"first_k_dense_replace": 3, "kv_lora_rank": 20, "qk_nope_head_dim": 16}
+MLA |= {"qk_rope_head_dim": 8, "v_head_dim": 10, "num_key_value_heads": 4}
+QWEN2 = {"use_sliding_window": True, "max_window_layers": 1, "sliding_window": 9}
+# Class, changes of config.json, and rope parameters.
 PUBLISHED = {
     "llama 2": ("Llama", {}, {}),
-    "llama 3": ("Llama", {"num_key_value_heads": 2}, {"rope_theta": 5e5}),
-    "llama 3.2": (
-        "Llama",
-        {"num_key_value_heads": 2, "tie_word_embeddings": True, "head_dim": 16},
-        {
-            "rope_theta": 5e5,
-            "rope_type": "llama3",
-            "factor": 8.0,
-            "low_freq_factor": 1.0,
-            "high_freq_factor": 4.0,
-            "original_max_position_embeddings": 32,
-        },
-    ),
+    "llama 3": ("Llama", GQA, {"rope_theta": 5e5}),
+    "llama 3.2": ("Llama", GQA | {"tie_word_embeddings": True, "head_dim": 16}, LLAMA3),
     "llama with a key that it ignores": ("Llama", {}, {"partial_rotary_factor": 0.5}),
-    "mistral": ("Mistral", {"num_key_value_heads": 2, "sliding_window": 11}, {}),
-    "qwen 2": (
-        "Qwen2",
-        {"num_key_value_heads": 2, "use_sliding_window": True, "max_window_layers": 1}
-        | {"sliding_window": 9},
-        {"rope_theta": 1e6},
-    ),
-    "qwen 3": ("Qwen3", {"num_key_value_heads": 2, "head_dim": 16}, {"rope_theta": 1e6}),
-    "phi 3": ("Phi3", {"num_key_value_heads": 2}, {"partial_rotary_factor": 0.75}),
+    "mistral": ("Mistral", GQA | {"sliding_window": 11}, {}),
+    "qwen 2": ("Qwen2", GQA | QWEN2, {"rope_theta": 1e6}),
+    "qwen 3": ("Qwen3", GQA | {"head_dim": 16}, {"rope_theta": 1e6}),
+    "phi 3": ("Phi3", GQA, {"partial_rotary_factor": 0.75}),
     "phi 4 mini": (
         "Phi3",
-        {"num_key_value_heads": 2, "tie_word_embeddings": True}
-        | {"original_max_position_embeddings": 16, "sliding_window": 262_144},
-        {
-            "rope_type": "longrope",
-            "partial_rotary_factor": 0.75,
-            "short_factor": [1.0, 1.1, 1.3],
-            "long_factor": [1.0, 1.9, 4.2],
-        },
+        GQA
+        | {"tie_word_embeddings": True, "sliding_window": 262_144}
+        | {"original_max_position_embeddings": 16},
+        PHI4,
     ),
-    "smollm 3": ("SmolLM3", {"num_key_value_heads": 2, "num_hidden_layers": 4}, {}),
+    "smollm 3": ("SmolLM3", GQA | {"num_hidden_layers": 4}, {}),
     "deepseek v3": (
         "DeepseekV3",
-        {"first_k_dense_replace": 3, "kv_lora_rank": 20, "q_lora_rank": 12, "v_head_dim": 10}
-        | {"qk_nope_head_dim": 16, "qk_rope_head_dim": 8, "num_mtp_layers": 0}
-        | {"num_key_value_heads": 4},
-        {
-            "rope_type": "yarn",
-            "factor": 4.0,
-            "original_max_position_embeddings": 12,
-            "mscale": 1.0,
-            "mscale_all_dim": 0.7,
-        },
+        MLA | {"q_lora_rank": 12, "num_mtp_layers": 0},
+        YARN | {"mscale": 1.0, "mscale_all_dim": 0.7},
     ),
-    "deepseek v2": (
-        "DeepseekV2",
-        {"first_k_dense_replace": 3, "kv_lora_rank": 20, "q_lora_rank": None, "v_head_dim": 10}
-        | {"qk_nope_head_dim": 16, "qk_rope_head_dim": 8, "num_key_value_heads": 4},
-        {},
-    ),
-}  # fmt: skip
+    "deepseek v2": ("DeepseekV2", MLA | {"q_lora_rank": None}, {}),
+}
 
 
 def their_model(name: str):
-    """A small model of transformers' own, every parameter random."""
+    """A small model of transformers with random parameters."""
     torch = pytest.importorskip("torch")
     transformers = pytest.importorskip("transformers")
     torch.set_num_threads(1)
@@ -310,8 +278,8 @@ QUICK = ("llama with a key that it ignores", "llama 3.2", "qwen 2", "phi 4 mini"
     "name",
     [pytest.param(n, marks=[] if n in QUICK else [pytest.mark.long]) for n in PUBLISHED],
 )
-def test_what_transformers_wrote_gives_its_logits(name, tmp_path, capsys):
-    """Config.json and files as it writes them; at the trained context and at four times that."""
+def test_imported_transformers_models_have_their_logits(name, tmp_path, capsys):
+    """Files written by transformers; logits at the trained context and at four times that."""
     import torch
 
     model = their_model(name)
@@ -327,20 +295,3 @@ def test_what_transformers_wrote_gives_its_logits(name, tmp_path, capsys):
         np.testing.assert_allclose(loaded.logits(tokens), theirs_BTV, atol=2e-4)
     export(run.path, tmp_path / "again")
     assert same_tensors(tmp_path / "theirs", tmp_path / "again")
-
-
-@pytest.mark.hf
-@pytest.mark.long
-def test_a_short_context_takes_the_list_for_short_rows(tmp_path):
-    import torch
-
-    model = their_model("phi 4 mini")
-    model.save_pretrained(tmp_path / "theirs")
-    run = import_folder(tmp_path / "theirs", tmp_path / "run", context_length=16)
-    rotary = run.config.model.rotary
-    assert isinstance(rotary, Longrope) and (rotary.base, rotary.cool_rest) == (500.0, True)
-    assert rotary.pair_factors == (1.0, 1.1, 1.3)
-    tokens = np.random.default_rng(1).integers(0, 96, (2, 16))
-    with torch.no_grad():
-        theirs_BTV = model(torch.from_numpy(tokens)).logits.numpy()
-    np.testing.assert_allclose(load(run.path).logits(tokens), theirs_BTV, atol=2e-4)

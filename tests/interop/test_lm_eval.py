@@ -1,4 +1,4 @@
-"""lm-evaluation-harness asks a run, and transformers the same run exported: `make test-hf`."""
+"""lm-evaluation-harness with a run, and with transformers on the exported run: `make test-hf`."""
 
 import json
 import math
@@ -63,7 +63,7 @@ def exported(run, tmp_path_factory) -> Path:
 
 @pytest.fixture(scope="module")
 def tasks(tmp_path_factory) -> Path:
-    """Two tasks in the harness's own format, of files beside them."""
+    """Two tasks in the harness's format, with files of documents."""
     folder = tmp_path_factory.mktemp("tasks")
     random, pieces = (
         np.random.default_rng(0),
@@ -90,7 +90,7 @@ def ask(run: RunDirectory, tasks: Path, names: str, *options: str) -> dict:
     return json.loads(out.read_text())
 
 
-def test_scores_are_those_of_transformers_on_the_exported_model(run, tasks, exported):
+def test_scores_equal_transformers(run, tasks, exported):
     import lm_eval
     from lm_eval.models.huggingface import HFLM
     from lm_eval.tasks import TaskManager
@@ -120,8 +120,8 @@ def test_scores_are_those_of_transformers_on_the_exported_model(run, tasks, expo
     )
 
 
-def test_each_answers_log_likelihood_is_theirs(run, exported):
-    """Not only the choice it leads to."""
+def test_log_likelihoods_equal_transformers(run, exported):
+    """Log likelihoods, not only the choices they lead to."""
     from lm_eval.api.instance import Instance
     from lm_eval.models.huggingface import HFLM
 
@@ -136,7 +136,7 @@ def test_each_answers_log_likelihood_is_theirs(run, exported):
 
 
 @pytest.mark.parametrize("count", [1, 2, 63, 64, 65, 128, 129, 500])
-def test_windows_are_the_harnesss(run, count, monkeypatch):
+def test_windows_equal_the_harness(run, count, monkeypatch):
     from lm_eval.utils import get_rolling_token_windows, make_disjoint_window
 
     model, ids = Scorer(load(run.path)), list(range(5, 5 + count))
@@ -147,7 +147,7 @@ def test_windows_are_the_harnesss(run, count, monkeypatch):
     assert list(map(tuple, model.windows("text"))) == list(map(make_disjoint_window, theirs))
 
 
-def test_a_cut_inside_a_piece_leaves_something_to_score(run):
+def test_cut_inside_a_piece_leaves_a_continuation(run):
     model = register()(str(run.path))
     tokenizer = model.scorer.tokenizer
     piece = next(p.decode() for p in tokenizer.piece_bytes if len(p) > 3 and p.isalpha())
@@ -155,7 +155,7 @@ def test_a_cut_inside_a_piece_leaves_something_to_score(run):
     assert continuation and context[0] == tokenizer.bos_id
 
 
-def test_tasks_of_its_own_need_no_network(run, tmp_path, monkeypatch):
+def test_local_tasks_need_no_network(run, tmp_path, monkeypatch):
     for name in ("HF_HUB_OFFLINE", "HF_DATASETS_OFFLINE"):
         monkeypatch.setenv(name, "1")
     out = tmp_path / "out.json"
@@ -170,21 +170,21 @@ def test_tasks_of_its_own_need_no_network(run, tmp_path, monkeypatch):
 
 
 @pytest.mark.long  # it reads the names of all tasks of the harness
-def test_an_unknown_task_is_named(run, capsys):
+def test_unknown_task(run, capsys):
     with pytest.raises(SystemExit):
         main(["lm_eval", str(run.path), "--tasks", "local_txt"])
     message = capsys.readouterr().err.splitlines()[-1]
     assert "unknown task 'local_txt'; did you mean 'local_text'?" in message and len(message) <= 300
 
 
-def test_results_lie_in_the_run(run, tasks):
+def test_default_path_of_results(run, tasks):
     arguments = ["lm_eval", str(run.path), "--tasks", "code", "--include_path", str(tasks)]
     assert main([*arguments, "--limit", "2"]) == 0
     assert (run.path / "lm_eval" / "code,step=20.json").exists()
 
 
-def test_what_is_written_is_what_transformers_writes(run, exported):
-    """Greedy, to a stop string or so many tokens; a prompt that is too long from its end."""
+def test_generated_texts_equal_transformers(run, exported):
+    """Greedy, up to a stop string or a number of tokens; long prompts keep their end."""
     from lm_eval.api.instance import Instance
     from lm_eval.models.huggingface import HFLM
 
@@ -199,8 +199,8 @@ def test_what_is_written_is_what_transformers_writes(run, exported):
     assert ours.generate_until(requests) == theirs.generate_until(requests)
 
 
-def test_more_new_tokens_than_fit_are_cut(run, caplog):
-    """The harness's own class stops with an assertion there."""
+def test_new_tokens_are_cut_to_fit(run, caplog):
+    """The harness's own class stops with an assertion here."""
     from lm_eval.api.instance import Instance
 
     model = register()(str(run.path))

@@ -1,4 +1,4 @@
-"""Import holds one stacked array at a time, and not the model."""
+"""Import holds one stacked array in memory, not the model."""
 
 import json
 import subprocess
@@ -22,7 +22,7 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
 
 
 def make_folder(path: Path, layers: int, mlp: int) -> int:
-    """A folder of noise; the bytes of its largest stacked array."""
+    """Write a folder of noise; return the bytes of its largest stacked array."""
     V, D, random = 64, 512, np.random.default_rng(0)
 
     def noise(*shape):
@@ -47,7 +47,7 @@ def make_folder(path: Path, layers: int, mlp: int) -> int:
 
 
 def peak(*arguments: object, environment) -> int:
-    """Bytes of a process that runs one command."""
+    """Return the peak memory of a process that runs one command, bytes."""
     done = subprocess.run(
         [sys.executable, "-c", PEAK, *map(str, arguments)],
         cwd=ROOT,
@@ -59,8 +59,8 @@ def peak(*arguments: object, environment) -> int:
     return 1024 * int(done.stdout)
 
 
-def test_import_holds_one_array(tmp_path, environment):
-    """Beside orbax's copies of it: the whole model, copied once, is more than seven times that."""
+def test_import_holds_one_array_in_memory(tmp_path, environment):
+    """One array and orbax's copies of it. The model, copied once, is more than 7 times that."""
     small, large = tmp_path / "small", tmp_path / "large"
     make_folder(small, layers=2, mlp=16)
     largest = make_folder(large, layers=24, mlp=6144)

@@ -1,7 +1,6 @@
-"""Rope parameters as readers of version 4 have them, written out here from its documentation.
+"""Rope parameters against the formulas of transformers 4, restated here with loops.
 
-transformers 5 itself reads what is written in `test_export.py`; no version 4 can be installed
-beside it, so its formulas stand below, loop by loop.
+Version 4 cannot be installed beside version 5, which `test_export.py` uses.
 """
 
 import math
@@ -20,7 +19,7 @@ from tests.interop.weights_helpers import CASES, CONTEXT, PLAIN, changed
 
 
 def version_4(config: dict[str, Any]) -> tuple[list[float], float, float]:
-    """inv_freq, what multiplies cosines and sines, and DeepSeek's factor on all logits."""
+    """Return inv_freq, the factor of cosines and sines, and DeepSeek's factor of all logits."""
     scaling = config["rope_scaling"] or {}
     kind, base = scaling.get("rope_type", "default"), config["rope_theta"]
     head_dim = config.get("qk_rope_head_dim") or config["head_dim"]
@@ -82,7 +81,7 @@ MORE = {
 
 
 @pytest.mark.parametrize("name", [*OLD, *MORE])
-def test_readers_of_version_4_have_the_same_vector(name):
+def test_version_4_reads_the_same_vector(name):
     model = MORE[name] if name in MORE else CASES[name][2]
     config = make_config(choose_architecture(model), model, CONTEXT)
     inv_freq, attention, everywhere = version_4(config)
@@ -95,26 +94,8 @@ def test_readers_of_version_4_have_the_same_vector(name):
         assert everywhere == pytest.approx(rest, rel=1e-12)
 
 
-@pytest.mark.parametrize("name", CASES)
-def test_both_styles_say_the_same(name):
-    model = CASES[name][2]
-    config = make_config(choose_architecture(model), model, CONTEXT)
-    if CASES[name][0] == "mellum":
-        assert set(config["rope_parameters"]) == {"full_attention", "sliding_attention"}
-        assert config["rope_parameters"]["full_attention"]["rope_theta"] == 5000
-        assert config["rope_parameters"]["sliding_attention"]["rope_theta"] == 100
-        return
-    new = config["rope_parameters"]
-    assert config["rope_theta"] == new["rope_theta"]
-    old = config["rope_scaling"] or {"rope_type": "default"}
-    for key, value in new.items():
-        assert {**old, "rope_theta": config["rope_theta"]}[key] == value
-    one_style = {**config, "rope_parameters": None}
-    assert read_rope(one_style) == {**read_rope(config)}
-
-
-def test_what_vllm_reads_of_longrope():
-    """No attention_factor, but these; and no length at which to change lists."""
+def test_vllm_keys_of_longrope():
+    """vLLM reads these instead of attention_factor."""
     model = CASES["yarn of another length"][2]
     scaling = make_config(ARCHITECTURES["llama"], model, CONTEXT)["rope_scaling"]
     factor = math.sqrt(model.rotary.logit_scale)
@@ -122,7 +103,7 @@ def test_what_vllm_reads_of_longrope():
     assert scaling["original_max_position_embeddings"] == CONTEXT
 
 
-def test_proportional_only_where_it_is_asked_for():
+def test_proportional_is_written_on_request():
     rotary, head = parse("rope(base=500,rotary_fraction=0.5)"), HfHead(16, CONTEXT)
     assert make_rope_parameters(rotary, head)["rope_type"] == "longrope"
     rope = make_rope_parameters(rotary, head, rope_type="proportional")
@@ -141,7 +122,7 @@ def test_proportional_only_where_it_is_asked_for():
         "yarn(base=500,factor=4,original_context_length=12,mscale=0.0)",
     ],
 )
-def test_a_variant_comes_back_by_its_own_name(written):
+def test_variants_are_imported_by_name(written):
     rotary, head = parse(written), HfHead(16, CONTEXT)
     rope = make_rope_parameters(rotary, head)
     if "mscale" in written:  # its temperature is none of the default's
@@ -149,7 +130,15 @@ def test_a_variant_comes_back_by_its_own_name(written):
     assert read_variant(rope, head, CONTEXT, "x") == rotary
 
 
-def test_what_is_no_variant_of_ours_comes_back_as_its_vector():
+def test_dynamic_is_imported_with_factor_1():
+    rope, head = {"rope_type": "dynamic", "rope_theta": 500.0, "factor": 1.0}, HfHead(16, CONTEXT)
+    expected = parse(f"dynamic_ntk_aware(base=500,original_context_length={CONTEXT})")
+    assert all(read_variant(rope, head, n, "x") == expected for n in (CONTEXT, 4 * CONTEXT))
+    with pytest.raises(ValueError, match="is not imported; only factor=1"):
+        read_variant(rope | {"factor": 2.0}, head, CONTEXT, "x")
+
+
+def test_other_vectors_are_recorded():
     rotary, head = parse("explicit(values=(1.5,0.5,0.1,0.0))"), HfHead(8, CONTEXT)
     rope = make_rope_parameters(rotary, head)
     result = read_variant(rope, head, CONTEXT, "a model's config.json")
@@ -157,7 +146,19 @@ def test_what_is_no_variant_of_ours_comes_back_as_its_vector():
     np.testing.assert_allclose(result.inv_freq(8), [1.5, 0.5, 0.1, 0.0], rtol=1e-12)
 
 
-def test_llama_2_means_its_base_by_leaving_it_out():
+def test_partial_vectors_round_trip():
+    """Phi-3's class, whose unrotated features have another scale."""
+    text = "longrope(base=500,pair_factors=(1.0,2.0),original_context_length=12,"
+    text += "target_context_length=48,rotary_fraction=0.5,cool_rest=True)"
+    head = HfHead(8, CONTEXT)
+    rope = make_rope_parameters(parse(text), head, partial=True)
+    recorded = read_variant(rope, head, CONTEXT, "x")
+    assert isinstance(recorded, Recorded) and recorded.rotary_fraction == 0.5
+    again = read_variant(make_rope_parameters(recorded, head, partial=True), head, CONTEXT, "x")
+    np.testing.assert_allclose(again.values, recorded.values, rtol=1e-12)
+
+
+def test_default_base():
     """Its published config.json has no rope_theta."""
     assert read_rope({"model_type": "llama", "rope_scaling": None}) == {
         "rope_type": "default",

@@ -1,4 +1,4 @@
-"""Tokenizer files that we write, against what transformers makes of them: `make test-hf`."""
+"""Tokenizer files that we write, against transformers: `make test-hf`."""
 
 import json
 from pathlib import Path
@@ -15,7 +15,7 @@ from tests.data.hard_text import SOURCES, hard_text
 
 @pytest.fixture(scope="module", params=["ours", "llamas"])
 def tokenizer(request, tmp_path_factory) -> Tokenizer:
-    """Ours, and one with Llama's settings: a space before the text, nothing of a user's."""
+    """Ours, and one with Llama's settings: a space before a text, no user-defined pieces."""
     path = tmp_path_factory.mktemp("tokenizer") / "t"
     if request.param == "ours":
         tokenizer_lib.train(SOURCES, path.with_suffix(".model"), 2000)
@@ -38,7 +38,7 @@ def tokenizer(request, tmp_path_factory) -> Tokenizer:
 
 
 def exported(tokenizer: Tokenizer, folder: Path, model_type: str):
-    """The tokenizer that transformers loads from a folder with a model of that type."""
+    """Return the tokenizer that transformers loads from a folder with a model of this type."""
     transformers = pytest.importorskip("transformers")
     write_tokenizer(tokenizer, folder)
     config = {"model_type": model_type, "architectures": ["Model"]}
@@ -51,7 +51,7 @@ def ids(theirs, text: str) -> list[int]:
 
 
 @pytest.mark.hf
-def test_transformers_gives_the_same_ids_of_a_megabyte(tokenizer, tmp_path):
+def test_ids_of_a_megabyte_equal_transformers(tokenizer, tmp_path):
     theirs, text = exported(tokenizer, tmp_path, "llama"), hard_text(1_000_000)
     assert ids(theirs, text) == tokenizer.encode(text)
     assert theirs.decode(ids(theirs, text)) == tokenizer.decode(tokenizer.encode(text))
@@ -59,7 +59,7 @@ def test_transformers_gives_the_same_ids_of_a_megabyte(tokenizer, tmp_path):
 
 @pytest.mark.hf
 @pytest.mark.parametrize("text", ["", " ", "a", " a", "\u2581", "\u2581a", "\n", "<key_1>x", "<s>"])
-def test_the_start_of_a_text_is_the_same(tokenizer, tmp_path, text):
+def test_ids_at_the_start_of_a_text(tokenizer, tmp_path, text):
     theirs = exported(tokenizer, tmp_path, "llama")
     assert ids(theirs, text) == tokenizer.encode(text)
     assert theirs(text)["input_ids"] == [tokenizer.bos_id, *tokenizer.encode(text)]
@@ -70,8 +70,8 @@ def test_the_start_of_a_text_is_the_same(tokenizer, tmp_path, text):
     "model_type",
     ["llama", "mistral", "ministral", "qwen3", "smollm3", "deepseek_v3", "mellum", "phi3"],
 )
-def test_no_model_brings_a_tokenizer_of_its_own(tokenizer, tmp_path, model_type):
-    """In transformers 5 the type of the model may decide the tokenizer's class."""
+def test_model_type_does_not_change_the_tokenizer(tokenizer, tmp_path, model_type):
+    """In transformers 5 the type of the model can change the tokenizer's class."""
     theirs, text = exported(tokenizer, tmp_path, model_type), hard_text(5000)
     assert ids(theirs, text) == tokenizer.encode(text)
     assert (theirs.bos_token_id, theirs.eos_token_id) == (tokenizer.bos_id, tokenizer.eos_id)
@@ -83,8 +83,8 @@ def test_no_model_brings_a_tokenizer_of_its_own(tokenizer, tmp_path, model_type)
     ("publisher", "model_type"),
     [("llama3", "llama"), ("qwen", "qwen2"), ("qwen", "qwen3"), ("gpt2", "llama")],
 )
-def test_others_tokenizers_travel_on(publisher, model_type, tmp_path):
-    """A tokenizer.json that came in goes out with the same ids, and BOS before a text."""
+def test_imported_tokenizers_are_exported(publisher, model_type, tmp_path):
+    """An imported tokenizer.json is exported with the same ids, and BOS before a text."""
     pytest.importorskip("tokenizers")
     came = Tokenizer(json_tokenizers.MADE[publisher](SOURCES, tmp_path / "in"))
     theirs, text = exported(came, tmp_path / "out", model_type), hard_text(200_000) + "<think>"
@@ -96,7 +96,7 @@ def test_others_tokenizers_travel_on(publisher, model_type, tmp_path):
     assert (again.bos_id, again.eos_id) == (came.bos_id, came.eos_id)
 
 
-def test_of_two_files_the_one_that_knows_more_is_read(tokenizer, tmp_path):
+def test_file_with_more_ids_is_read(tokenizer, tmp_path):
     write_tokenizer(tokenizer, tmp_path)
     assert find_tokenizer(tmp_path) == tmp_path / "tokenizer.model"
     assert Tokenizer(find_tokenizer(tmp_path)) == tokenizer
@@ -113,8 +113,8 @@ def test_of_two_files_the_one_that_knows_more_is_read(tokenizer, tmp_path):
 
 
 @pytest.mark.hf
-def test_what_we_write_is_read_back(tokenizer, tmp_path):
-    """Also where only the tokenizer.json was kept."""
+def test_written_tokenizer_json_is_read_back(tokenizer, tmp_path):
+    """Only from tokenizer.json."""
     pytest.importorskip("tokenizers")
     write_tokenizer(tokenizer, tmp_path)
     again, text = Tokenizer(tmp_path / "tokenizer.json"), hard_text(100_000)
@@ -127,7 +127,7 @@ def test_what_we_write_is_read_back(tokenizer, tmp_path):
 
 
 @pytest.mark.hf
-def test_qwen2_does(tokenizer, tmp_path):
-    """Why it is refused; once it loads ours as it is, the refusal may go."""
+def test_qwen2_changes_the_tokenizer(tokenizer, tmp_path):
+    """The reason why it is refused. If this fails, the refusal can be removed."""
     theirs = exported(tokenizer, tmp_path, "qwen2")
     assert ids(theirs, "a b") != tokenizer.encode("a b") or ids(theirs, "\n") == [0]

@@ -1,4 +1,4 @@
-"""Runs whose parameters are noise: what a left-out piece would change shows."""
+"""Runs with random parameters, so that an omitted part changes the logits."""
 
 import dataclasses
 import json
@@ -48,83 +48,53 @@ TWO_KINDS = "[rope(base=100),rope(base=100),rope(base=5000)]"
 
 
 def changed(config: ModelConfig, rotary: str | None = None, **changes) -> ModelConfig:
-    """A config with some fields, and its variant, changed."""
+    """Return a config with some fields and its variant changed."""
     if rotary is not None:
         changes["rotary"] = parse_pattern(rotary)
     return dataclasses.replace(config, **changes)
 
 
-# What goes out as which class: (model_type, rope_type or None where it differs by layer, config).
+def yarn(original: int, more: str = "") -> str:
+    return SLOWED.format(original, more)
+
+
+MSCALES = "mscale=0.9,mscale_all_dim=0.5"
+NO_QUERY_LATENT = dataclasses.replace(MLA.mla, q_lora_rank=None)
+LLAMA3 = "llama3(base=500,factor=8,original_context_length=24)"
+MIXED = "[rope(base=500),nope]"
+# Name, model_type, rope_type (None if it differs between layers), rotary (None: plain), changes.
+_ROWS: list[tuple[str, str, str | None, str | None, dict]] = [
+    ("plain", "llama", "default", None, dict(num_kv_heads=None)),
+    ("gqa", "llama", "default", None, {}),
+    ("tied", "llama", "default", None, dict(tie_embeddings=True)),
+    ("wide head", "llama", "default", None, dict(head_dim=20)),
+    ("partial", "llama", "longrope", "rope(base=500,rotary_fraction=0.5)", {}),
+    ("none", "llama", "longrope", "nope", {}),
+    ("pi", "llama", "linear", "position_interpolation(base=500,factor=4)", {}),
+    ("ntk", "llama", "default", "ntk_aware(base=500,factor=4)", {}),
+    ("ntk mixed", "llama", "longrope", "ntk_mixed(base=500,factor=4)", {}),
+    ("yarn", "llama", "yarn", yarn(12, "beta_fast=2,beta_slow=0.25"), {}),
+    ("yarn of another length", "llama", "longrope", yarn(48, "beta_fast=8"), {}),
+    ("llama 3", "llama", "llama3", LLAMA3, {}),
+    ("explicit", "llama", "longrope", EXPLICIT, {}),
+    ("window", "mistral", "default", None, dict(window=7)),
+    ("window by layer", "ministral", "default", None, dict(window=(7, None, 7))),
+    ("biases", "qwen2", "default", None, dict(qkv_bias=True, window=(None, 9))),
+    ("qk-norm", "qwen3", "default", None, dict(qk_norm=True)),
+    ("qk-norm and windows", "qwen3", "longrope", EXPLICIT, dict(qk_norm=True, window=(5, None))),
+    ("nope by layer", "smollm3", "default", MIXED, dict(tie_embeddings=True)),
+    ("nope and windows", "smollm3", "default", MIXED, dict(window=(9, None))),
+    ("mla", "deepseek_v3", "default", None, {}),
+    ("mla without a latent of queries", "deepseek_v3", "default", None, dict(mla=NO_QUERY_LATENT)),
+    ("mla with yarn", "deepseek_v3", "yarn", yarn(12, MSCALES), {}),
+    ("mla with a vector", "deepseek_v3", "longrope", yarn(20, MSCALES), {}),
+    ("two bases", "mellum", None, TWO_KINDS, dict(qk_norm=True, window=(6, 6, None))),
+]
 CASES: dict[str, tuple[str, str | None, ModelConfig]] = {
-    "plain": ("llama", "default", changed(PLAIN, num_kv_heads=None)),
-    "gqa": ("llama", "default", PLAIN),
-    "tied": ("llama", "default", changed(PLAIN, tie_embeddings=True)),
-    "wide head": ("llama", "default", changed(PLAIN, head_dim=20)),
-    "partial": ("llama", "longrope", changed(PLAIN, "rope(base=500,rotary_fraction=0.5)")),
-    "none": ("llama", "longrope", changed(PLAIN, "nope")),
-    "pi": ("llama", "linear", changed(PLAIN, "position_interpolation(base=500,factor=4)")),
-    "ntk": ("llama", "default", changed(PLAIN, "ntk_aware(base=500,factor=4)")),
-    "ntk mixed": ("llama", "longrope", changed(PLAIN, "ntk_mixed(base=500,factor=4)")),
-    "yarn": (
-        "llama",
-        "yarn",
-        changed(PLAIN, SLOWED.format(12, "beta_fast=2,beta_slow=0.25")),
-    ),
-    "yarn of another length": (
-        "llama",
-        "longrope",
-        changed(PLAIN, SLOWED.format(48, "beta_fast=8")),
-    ),
-    "llama 3": (
-        "llama",
-        "llama3",
-        changed(PLAIN, "llama3(base=500,factor=8,original_context_length=24)"),
-    ),
-    "explicit": ("llama", "longrope", changed(PLAIN, EXPLICIT)),
-    "window": ("mistral", "default", changed(PLAIN, window=7)),
-    "window by layer": ("ministral", "default", changed(PLAIN, window=(7, None, 7))),
-    "biases": ("qwen2", "default", changed(PLAIN, qkv_bias=True, window=(None, 9))),
-    "qk-norm": ("qwen3", "default", changed(PLAIN, qk_norm=True)),
-    "qk-norm and windows": (
-        "qwen3",
-        "longrope",
-        changed(PLAIN, EXPLICIT, qk_norm=True, window=(5, None)),
-    ),
-    "nope by layer": (
-        "smollm3",
-        "default",
-        changed(PLAIN, "[rope(base=500),nope]", tie_embeddings=True),
-    ),
-    "nope and windows": (
-        "smollm3",
-        "default",
-        changed(PLAIN, "[rope(base=500),nope]", window=(9, None)),
-    ),
-    "mla": ("deepseek_v3", "default", MLA),
-    "mla without a latent of queries": (
-        "deepseek_v3",
-        "default",
-        changed(MLA, mla=dataclasses.replace(MLA.mla, q_lora_rank=None)),
-    ),
-    "mla with yarn": (
-        "deepseek_v3",
-        "yarn",
-        changed(MLA, SLOWED.format(12, "mscale=0.9,mscale_all_dim=0.5")),
-    ),
-    "mla with a vector": (
-        "deepseek_v3",
-        "longrope",
-        changed(MLA, SLOWED.format(20, "mscale=0.9,mscale_all_dim=0.5")),
-    ),
-    "two bases": (
-        "mellum",
-        None,
-        changed(PLAIN, TWO_KINDS, qk_norm=True, window=(6, 6, None)),
-    ),
+    name: (kind, rope, changed(MLA if kind == "deepseek_v3" else PLAIN, rotary, **changes))
+    for name, kind, rope, rotary, changes in _ROWS
 }
-
-
-# One of each class and kind of rotation; the rest is asked with what takes minutes.
+# The other cases run with the tests that take minutes.
 QUICK = ("gqa", "partial", "yarn", "explicit", "window by layer", "biases", "qk-norm")
 QUICK += ("nope by layer", "mla with yarn", "two bases")
 EACH_CASE = [
@@ -133,7 +103,7 @@ EACH_CASE = [
 
 
 def noise(config: ModelConfig, seed: int = 0) -> transformer.Params:
-    """Parameters of which none stays where it starts: norms are not 1, biases not 0."""
+    """Return random parameters; norms are not 1 and biases not 0."""
     random = np.random.default_rng(seed)
 
     def draw(path, leaf):
@@ -148,7 +118,7 @@ def noise(config: ModelConfig, seed: int = 0) -> transformer.Params:
 def make_run(
     path: Path, model: ModelConfig, context: int = CONTEXT, seed: int = 0, dtype=np.float32
 ) -> RunDirectory:
-    """A run directory with such parameters at step 0."""
+    """Make a run directory with random parameters at step 0."""
     tiny = find_config("tiny")
     config: ExperimentConfig = dataclasses.replace(
         tiny,
@@ -165,7 +135,7 @@ def make_run(
 
 
 def our_logits(model: ModelConfig, params: transformer.Params, tokens_BT, context: int = CONTEXT):
-    """Float32 `[B, T, V]`, compiled whole."""
+    """Return our logits, float32 `[B, T, V]`."""
     tokens_BT = jnp.asarray(tokens_BT)
     B, T = tokens_BT.shape
 
@@ -181,7 +151,7 @@ def our_logits(model: ModelConfig, params: transformer.Params, tokens_BT, contex
 
 
 def plant(folder: Path, keys: dict) -> None:
-    """Change keys of a folder's config.json, wherever they stand."""
+    """Change keys of a folder's config.json at any depth."""
     path = folder / "config.json"
 
     def change(value):

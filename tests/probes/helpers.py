@@ -13,6 +13,7 @@ from experiment.run import RunDirectory
 from model import rotary as rotary_lib
 from model.transformer import Activations
 from probes.inside import Capture
+from probes.questions import Questions
 from tests.evals.oracles import copying_model
 
 
@@ -36,6 +37,30 @@ def make_capture(
         hidden_BTD=None,  # pyright: ignore[reportArgumentType]
         params={},
     )
+
+
+def plant_keys(
+    shape: tuple[int, int, int, int],
+    z_R: np.ndarray,
+    *,
+    noise: float = 0.0,
+    rotary: str = "rope(base=10)",
+    window: int | None = None,
+    q_NR=1.0,
+) -> tuple[Capture, Questions]:
+    """Return one question per row: queries are `q_NR`, the matching key has conj(k) = z.
+
+    `shape` is B rows, T tokens, N heads, and R pairs; each row has eight other keys.
+    """
+    B, T = shape[:2]
+    random = np.random.default_rng(0)
+    positions = np.stack([random.permutation(np.arange(1, T - 1))[:9] for _ in range(B)])
+    key_Q = positions[:, 0]
+    query_Q = random.integers(key_Q + 1, T)
+    k_BSNR = noise * (random.normal(size=shape) + 1j * random.normal(size=shape))
+    k_BSNR[np.arange(B), key_Q] += np.conj(z_R)
+    inside = make_capture(np.ones(shape) * q_NR, k_BSNR, rotary, window)
+    return inside, Questions(np.arange(B), query_Q, key_Q, np.sort(positions, axis=1))
 
 
 def copying_run(

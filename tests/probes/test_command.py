@@ -4,25 +4,23 @@ import dataclasses
 import functools
 import itertools
 import math
+import shutil
 
 import jax
 import numpy as np
 import pytest
 
-from configs import find_config
 from data.pipeline import make_batches, open_data
 from evals import runner
-from experiment import load, overrides
+from experiment import load
 from experiment.run import RunDirectory
 from probes.__main__ import main
-from probes.analyses.head_scores import HeadScores, repeated_ids
+from probes.analyses.head_scores import HeadScores
 from probes.analyses.matching_keys import MatchingKeys
 from probes.analyses.positions_seen import PositionsSeen, count_training_pairs
 from probes.analyses.through_training import ThroughTraining, checkpoints
 from probes.questions import capture_recall, grade_answers
 from probes.subject import Subject
-from training.loop import train
-from training.plan import make_plan
 from training.step import init_state
 
 # Slow, because a run is trained first.
@@ -30,11 +28,10 @@ pytestmark = [pytest.mark.usefixtures("unoptimized"), pytest.mark.slow]
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory, tiny_data) -> RunDirectory:
-    arguments = [*tiny_data, "train.num_steps=2", "train.save_every=1"]
-    directory = RunDirectory(tmp_path_factory.mktemp("run"))
-    assert train(make_plan([overrides.apply(find_config("tiny"), arguments)], [directory]))
-    return directory
+def run(tmp_path_factory, trained_run) -> RunDirectory:
+    """A copy of the shared run, because the command writes to it."""
+    path = tmp_path_factory.mktemp("probes") / "run"
+    return RunDirectory(shutil.copytree(trained_run, path))
 
 
 def test_graded_answers_are_those_of_evaluation(run):
@@ -42,13 +39,6 @@ def test_graded_answers_are_those_of_evaluation(run):
     inside, questions = capture_recall(load(run.path), documents=8)
     np.testing.assert_array_equal(questions.distances, rows["distance"])
     np.testing.assert_array_equal(grade_answers(inside, questions), rows["exact_match"])
-
-
-def test_repeated_ids_are_distinct_and_come_twice(run):
-    ids_BT = repeated_ids(load(run.path).tokenizer, length=37)
-    assert ids_BT.shape[1] == 36
-    np.testing.assert_array_equal(ids_BT[:, :18], ids_BT[:, 18:])
-    assert all(len(set(row)) == 18 for row in ids_BT.tolist())
 
 
 def test_distances_are_those_of_the_training_rows(run):

@@ -6,6 +6,7 @@ from data.config import DataConfig
 from evals import rows as rows_lib
 from experiment.config import ExperimentConfig, TrainConfig
 from experiment.identity import config_digest
+from experiment.items import digest_item
 from experiment.run import RunDirectory, find_runs
 from model import rotary
 from model.config import ModelConfig
@@ -93,7 +94,9 @@ def make_run(path, config, rows=(), *, trained=True, overrides=(), digest=7):
     run.write_config(config, overrides)
     if trained:
         state = {"fingerprint": "f00d", "rows": 80, "digest": digest}
-        for name, item in (("data", state), ("config", {})):
+        items = {"data": state, "config": {}}
+        items["digests"] = digest_item({}, items)
+        for name, item in items.items():
             folder = run.checkpoints_path / "10" / name
             folder.mkdir(parents=True)
             (folder / "metadata").write_text(json.dumps(item))

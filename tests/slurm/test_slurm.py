@@ -263,9 +263,7 @@ def test_a_study_over_many_jobs(cluster, study, tmp_path):
     """Two members are two jobs, one of which is interrupted. Rows equal those of one process."""
     work = tmp_path / "work"
     number = int(
-        cluster.submit(
-            *("study", "--gpus", 0, "--cpus", 1, "--report", study, "--workdir", work),
-        )
+        cluster.submit(*("study", "--gpus", 0, "--cpus", 1, "--report", study, "--workdir", work))
     )
     parts, reported = str(number - 1), str(number)
     metrics = "echo/ten,seed=0/decayed-*/metrics.jsonl"

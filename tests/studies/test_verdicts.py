@@ -12,7 +12,7 @@ from configs import find_config
 from configs.changes import change
 from evals.estimate.bins import fine_bin_number
 from studies import report, rows
-from studies.card import Card, Claim, Measurement, Member, Results
+from studies.card import Card, Claim, Measurement, Member
 from studies.forecasts import Forecasts
 from studies.jobs import make_job
 from studies.results import CardResults
@@ -22,18 +22,13 @@ LONGEST = 125
 SHARED = change(find_config("tiny"), train=dict(schedule="wsd"))
 
 
-def any_below_ten(results: Results) -> bool | None:
-    seeds = results.seeds("a")
-    return any(seed.l50 < 10 for seed in seeds) if seeds else None
-
-
 CARD = Card(
     name="card",
     question="?",
     shared=SHARED,
     members=(Member(name="a"), Member(name="b")),
     tokens=1000,
-    claims=(Claim(text="L50 of a is 10 tokens.", is_refuted=any_below_ten),),
+    claims=(Claim("L50 of a is 10 tokens.", ("a",), lambda seeds: seeds[0].l50 < 10),),
 )
 
 
@@ -111,14 +106,17 @@ def test_a_masked_model_that_answers_nothing_has_the_shortest_l50():
     """NaN would hide that the masked head gave all answers."""
     masked = Measurement(name="masked", masked_heads=((0, 1),))
 
-    def in_octaves(results: Results) -> bool | None:
-        seeds = results.seeds("a", "masked")
-        return math.log2(seeds[0].l50) > 1 if seeds else None
-
     card = dataclasses.replace(
         CARD,
         measurements=(Measurement(), masked),
-        claims=(Claim(text="All answers need the masked head.", is_refuted=in_octaves),),
+        claims=(
+            Claim(
+                "All answers need the masked head.",
+                ("a",),
+                lambda seeds: math.log2(seeds[0].l50) > 1,
+                measurements=("masked",),
+            ),
+        ),
     )
 
     def labels(*, ceiling: float) -> tuple[str, str]:
@@ -169,7 +167,7 @@ def test_a_report_needs_only_the_rows(tmp_path):
         "from configs.changes import change\n"
         "from studies.card import Card, Claim, Member\n"
         "shared = change(find_config('tiny'), train=dict(schedule='wsd'))\n"
-        "claim = Claim(text='10 tokens.', is_refuted=lambda r: r.seeds('a')[0].l50 < 10)\n"
+        "claim = Claim('10 tokens.', ('a',), lambda seeds: seeds[0].l50 < 10)\n"
         "members = Member(name='a'), Member(name='b')\n"
         "cards = [Card(name='card', question='Does it?', shared=shared, members=members,"
         " tokens=1000, claims=(claim,))]\n"

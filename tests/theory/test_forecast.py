@@ -68,7 +68,7 @@ def test_one_slow_head_of_a_layer_reaches_where_fast_ones_do_not():
 
 
 def test_the_best_of_different_layers_counts():
-    recall = forecast(apply(SMALL, ["model.num_layers=2", "model.rotary=[rope(base=2),nope]"]), [0])
+    recall = forecast(apply(SMALL, ["model.num_layers=2", "model.rotary=[nope,rope(base=2)]"]), [0])
     assert recall.estimate.mean_accuracy > 0.95
     assert any("layers are treated as one" in note for note in recall.notes)
 
@@ -77,6 +77,7 @@ def test_a_config_is_refused_with_the_reason():
     for overrides, message in (
         (["data.retrieval_tasks=[lagcopy]"], "does not train on kv"),
         (["data.source=local", "data.retrieval_fraction=0"], "does not train on kv"),
+        (["evals.tasks=[kv]"], "give both the same keys"),
         (["stages=[[train.num_steps=9]]"], "has stages"),
     ):
         with pytest.raises(ValueError, match=message):

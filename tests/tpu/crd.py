@@ -47,12 +47,7 @@ _POD = _object(
         _object("name", name=TEXT, persistentVolumeClaim=_object("claimName", claimName=TEXT))
     ),
 )
-_EXIT_CODES = _object(
-    "operator values",
-    containerName=TEXT,
-    operator=TEXT,
-    values=_array(NUMBER),
-)
+_EXIT_CODES = _object("operator values", containerName=TEXT, operator=TEXT, values=_array(NUMBER))
 _RULES = _array(_object("action", action=TEXT, onExitCodes=_EXIT_CODES))
 _JOB = _object(
     "template",

@@ -44,10 +44,10 @@ def test_neighbouring_bins_are_joined(trials):
     assert joined.x == pytest.approx([1, (2 * 2 + np.log2(5)) / 3])
 
 
-@pytest.mark.parametrize(("least", "asked"), [(1, [1, 2, 1]), (2, [4]), (9, [4])])
-def test_bins_are_joined_until_each_has_enough_trials(trials, least, asked):
+@pytest.mark.parametrize(("minimum", "counts"), [(1, [1, 2, 1]), (2, [4]), (9, [4])])
+def test_bins_are_joined_until_each_has_enough_trials(trials, minimum, counts):
     """From the short side; what is left over joins the last."""
-    assert trials.with_min_trials(least).questions.sum((0, 1)).tolist() == [2 * n for n in asked]
+    assert trials.with_min_trials(minimum).questions.sum((0, 1)).tolist() == [2 * n for n in counts]
 
 
 def test_the_mean_accuracy_counts_distances(trials):

@@ -130,23 +130,6 @@ def _starts(text, crop):
     return [n for n in range(1, len(text) - len(crop) + 1) if text[n : n + len(crop)] == crop]
 
 
-def test_missing_text_is_said(text_config, text_tokenizer, tokenizer, tmp_path):
-    gone = DataConfig(
-        source="jsonl",
-        path=str(tmp_path / "nowhere"),
-        context_length=64,
-        batch_size=1,
-        prepared_root=str(tmp_path),
-    )
-    with pytest.raises(ValueError, match=r"needs the text the run was trained on: .*nowhere"):
-        make_documents(TASK, experiment(gone), text_tokenizer, 64, range(3))
-    with pytest.raises(ValueError, match="another tokenizer"):
-        make_documents(TASK, text_config, tokenizer, 64, range(3))
-    none = DataConfig(source="retrieval", context_length=64, batch_size=1)
-    with pytest.raises(ValueError, match=r"data\.source=retrieval has none"):
-        make_documents(TASK, experiment(none), text_tokenizer, 64, range(3))
-
-
 def test_nll_by_position_is_that_of_a_bigram_model_in_float64():
     """With blocks of zeros the model is a table: next id by this id, whatever the position."""
     config = experiment(DataConfig(source="retrieval", context_length=64, batch_size=1)).model

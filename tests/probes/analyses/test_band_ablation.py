@@ -1,12 +1,10 @@
 """Zeroed and frozen pairs, compared with the model's queries and with tables of other variants."""
 
 import dataclasses
-import functools
 
 import numpy as np
 import pytest
 
-from evals.score import Candidate
 from model.positions import freeze_pairs, position_table
 from model.transformer import without_pairs
 from probes import Subject, capture
@@ -57,22 +55,6 @@ def test_freezing_slow_pairs_of_rope_gives_p_rope():
     )
     for leaf, expected in zip(table, position_table(half, 40), strict=True):
         np.testing.assert_array_equal(leaf, expected)
-
-
-def test_freezing_the_heads_of_one_key_gives_a_pattern_of_heads():
-    rope, slow = "rope(base=30)", "p_rope(base=30,rotary_fraction=0.5)"
-    full, half = (
-        random_model(dict(num_heads=4, num_kv_heads=2), text).config.model
-        for text in (rope, f"[[{rope},{slow}]]")
-    )
-    R = full.head_dim // 2
-    pairs_LNR = np.zeros((2, 4, R), bool)
-    pairs_LNR[:, 2:, R // 2 :] = True
-    result = freeze_candidate(
-        full, Candidate({}, functools.partial(position_table, full, 64)), pairs_LNR
-    )
-    for leaf, expected in zip(result.table_for(40), position_table(half, 64, 40), strict=True):
-        np.testing.assert_array_equal(*np.broadcast_arrays(leaf, expected))
 
 
 def test_freezing_unrotated_pairs_changes_nothing(tokenizer_file):

@@ -122,11 +122,3 @@ def test_numbers_report_the_highest_of_several_heads():
     highest = scores.numbers()["previous token, highest of heads"]
     assert highest == pytest.approx(scores.previous_3LN[:, 0, 0])
     assert [line["head"] for line in scores.lines()] == ["0", "1"]
-
-
-def test_a_model_without_correct_answers_still_has_scores():
-    inside = attending_back(1)
-    repeated = uniform_heads(1, 2 * N)
-    scores = head_scores(inside, QUESTIONS, ~ALL_RIGHT, repeated, inside)
-    assert np.isnan(scores.numbers()["retrieval, highest of heads"].value)
-    assert scores.numbers()["previous token, highest of heads"].value == pytest.approx(1)

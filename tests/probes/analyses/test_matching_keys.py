@@ -8,24 +8,11 @@ import pytest
 from probes.analyses.matching_keys import MatchingKeys, matching_keys
 from probes.inside import Capture
 from probes.questions import Questions
-from tests.probes.helpers import make_capture
+from tests.probes.helpers import plant_keys
 from theory import capability
 
-B, T, N, R, P = 200, 64, 2, 8, 9
-
-
-def plant_keys(
-    z_R: np.ndarray, noise: float, rotary: str = "rope(base=10)", window: int | None = None
-) -> tuple[Capture, Questions]:
-    """Return one question per row: queries are 1, the matching key has q conj(k) = z."""
-    random = np.random.default_rng(0)
-    positions = np.stack([random.permutation(np.arange(1, T - 1))[:P] for _ in range(B)])
-    key_Q = positions[:, 0]
-    query_Q = random.integers(key_Q + 1, T)
-    k_BSNR = noise * (random.normal(size=(B, T, N, R)) + 1j * random.normal(size=(B, T, N, R)))
-    k_BSNR[np.arange(B), key_Q] += np.conj(z_R)
-    inside = make_capture(np.ones((B, T, N, R)), k_BSNR, rotary, window)
-    return inside, Questions(np.arange(B), query_Q, key_Q, np.sort(positions, axis=1))
+B, R = 200, 8
+SHAPE = B, 64, 2, R
 
 
 def measure(inside: Capture, questions: Questions) -> MatchingKeys:
@@ -37,7 +24,7 @@ def inv_freq(base: float = 10) -> np.ndarray:
 
 
 def measure_planted(z_R: np.ndarray, noise: float, rotary: str = "rope(base=10)") -> MatchingKeys:
-    return measure(*plant_keys(z_R, noise, rotary))
+    return measure(*plant_keys(SHAPE, z_R, noise=noise, rotary=rotary))
 
 
 @pytest.mark.parametrize("r", [3, 17])
@@ -70,7 +57,7 @@ def test_the_gap_of_unrotated_pairs_is_constant():
 
 def test_the_gap_ends_at_the_window():
     """A window of 21 tokens includes the query's, so the farthest key is at distance 20."""
-    result = measure(*plant_keys(np.ones(R), noise=0.1, rotary="nope", window=21))
+    result = measure(*plant_keys(SHAPE, np.ones(R), noise=0.1, rotary="nope", window=21))
     assert result.zero_LN.tolist() == [[21.0, 21.0]]
     assert result.alone(0, 0) == [(1, 20)]
 
@@ -90,7 +77,7 @@ def test_intervals_of_zeros_cover_them():
 
 
 def test_accuracy_is_the_share_of_questions_whose_match_scores_highest():
-    inside, questions = plant_keys(1.2 * np.ones(R), noise=1.0, rotary="nope")
+    inside, questions = plant_keys(SHAPE, 1.2 * np.ones(R), noise=1.0, rotary="nope")
     result = measure(inside, questions)
     # Count from the logits of the match and of the distractors.
     logits_BNTS = np.concatenate([np.asarray(part) for _, part in inside.chunks(0)], axis=2)

@@ -150,16 +150,6 @@ def test_keyboard_shortcuts(page):
     assert page.locator("#keys").is_visible()
 
 
-def test_scrolling_below_a_resting_pointer_does_not_select(page):
-    box = token(page, 30).bounding_box()
-    x, y = int(box["x"] + box["width"] / 2), int(box["y"] + box["height"] / 2)
-    page.mouse.move(x, y)
-    token(page, 60).dispatch_event("pointerover", dict(clientX=x, clientY=y))
-    assert " at 30 attends to" in readout(page)
-    token(page, 60).dispatch_event("pointerover", dict(clientX=x + 1, clientY=y))
-    assert " at 60 attends to" in readout(page)
-
-
 def test_the_map_zooms_and_points(page):
     canvas = page.locator('.map [data-member="0"] canvas').nth(1)
     box = canvas.bounding_box()
@@ -190,16 +180,3 @@ def test_no_part_is_wider_than_the_screen(page, width, scheme):
     page.keyboard.press("n")
     other = page.evaluate("getComputedStyle(document.documentElement).backgroundColor")
     assert (other == "rgb(255, 255, 255)") == (scheme == "dark")
-
-
-def test_a_notebooks_frame_is_as_tall_as_the_page(chromium, inside):
-    page = chromium.new_page(viewport=dict(width=1000, height=700))
-    page.set_content(view(inside, tokenizer(512), layers=[1])._repr_html_())
-    frame = page.frame_locator("iframe")
-    frame.locator("html[data-ready]").wait_for()
-    token = frame.locator('[data-at="30"]')
-    token.hover()
-    token.click()
-    inner = frame.locator("body").evaluate("(body) => body.scrollHeight")
-    assert page.locator("iframe").evaluate("(frame) => frame.offsetHeight") >= inner > 700
-    page.close()

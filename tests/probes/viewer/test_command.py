@@ -5,51 +5,39 @@ import shutil
 
 import pytest
 
-from configs import find_config
-from experiment import load, overrides
-from experiment.run import RunDirectory
+from experiment import load
 from probes.questions import capture_recall
 from probes.viewer.__main__ import main
 from probes.viewer.arrays import find_recalls
 from tests.probes.viewer.test_page import script_text
-from training.loop import train
-from training.plan import make_plan
 
 # Slow, because runs are trained first.
 pytestmark = [pytest.mark.usefixtures("unoptimized"), pytest.mark.slow]
 
 
-@pytest.fixture(scope="module")
-def run(tmp_path_factory, tiny_data) -> str:
-    directory = RunDirectory(tmp_path_factory.mktemp("run"))
-    arguments = [*tiny_data, "train.num_steps=2", "train.save_every=1"]
-    assert train(make_plan([overrides.apply(find_config("tiny"), arguments)], [directory]))
-    return str(directory.path)
-
-
-def test_two_equal_runs_are_shown_by_path(run, tmp_path, capsys):
+def test_two_equal_runs_are_shown_by_path(trained_run, tmp_path, capsys):
     out, other = tmp_path / "view.html", str(tmp_path / "other")
-    shutil.copytree(run, other)
-    assert main([run, other, "--out", str(out)]) == 0
+    shutil.copytree(trained_run, other)
+    assert main([str(trained_run), other, "--out", str(out)]) == 0
     assert capsys.readouterr().out.strip() == str(out)
     page = json.loads(script_text(out.read_text(encoding="utf-8"), "page"))
-    assert [member["name"] for member in page["members"]] == [run, other]
+    assert [member["name"] for member in page["members"]] == [str(trained_run), other]
     assert [len(row["tokens"]) for row in page["rows"]] == [64, 64]
 
 
-def test_a_text_longer_than_the_trained_context(run, tmp_path):
+def test_a_text_longer_than_the_trained_context(trained_run, tmp_path):
     out = tmp_path / "view.html"
     (tmp_path / "text").write_text("def attend(query, key): " * 40, encoding="utf-8")
     arguments = ["--file", str(tmp_path / "text"), "--length", "100", "--heads", "1"]
     with pytest.warns(UserWarning, match="rows of 100 tokens: the model was trained on rows of 64"):
-        assert main([run, *arguments, "--out", str(out)]) == 0
+        assert main([str(trained_run), *arguments, "--out", str(out)]) == 0
     page = json.loads(script_text(out.read_text(encoding="utf-8"), "page"))
     assert len(page["rows"][0]["tokens"]) == 100 and page["members"][0]["trained"] == 64
     assert page["members"][0]["heads"] == [[0, 1], [1, 1]]
 
 
-def test_the_questions_of_a_document_are_its_recalls(run):
-    inside, questions = capture_recall(load(run), documents=4)
+def test_the_questions_of_a_document_are_its_recalls(trained_run):
+    inside, questions = capture_recall(load(trained_run), documents=4)
     for row in range(4):
         # The answer of a question at the end is not in the row.
         in_row = (questions.row_Q == row) & (questions.query_Q < inside.length - 1)
