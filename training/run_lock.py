@@ -47,20 +47,23 @@ def lock_runs(plan: Plan) -> Iterator[Callable[[], None]]:
     with contextlib.ExitStack() as locks:
         with distributed.refusing_together():
             if distributed.is_primary_host():
-                for run in plan.runs:
-                    if in_bucket(run.path):
-                        write_atomically(run.path / ".lock", name)
-                    else:
-                        locks.enter_context(_lock_directory(run.path))
-                # The run may have changed between the plan and the lock.
-                for run, config in zip(plan.runs, plan.configs, strict=True):
-                    run.check_resumable(config)
-                if max(common_steps(plan.runs), default=0) != plan.start_step:
-                    raise ValueError(
-                        f"another process has trained {plan.runs[0].path} just now; run the same "
-                        "command again"
-                    )
+                _take_locks(plan, name, locks)
         yield check
+
+
+def _take_locks(plan: Plan, name: str, locks: contextlib.ExitStack) -> None:
+    for run in plan.runs:
+        if in_bucket(run.path):
+            write_atomically(run.path / ".lock", name)
+        else:
+            locks.enter_context(_lock_directory(run.path))
+    # The runs may have changed between the plan and the lock.
+    for run, config in zip(plan.runs, plan.configs, strict=True):
+        run.check_resumable(config)
+    if max(common_steps(plan.runs), default=0) != plan.start_step:
+        raise ValueError(
+            f"another process has trained {plan.runs[0].path} just now; run the same command again"
+        )
 
 
 @contextlib.contextmanager
