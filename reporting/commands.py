@@ -1,5 +1,6 @@
 """Shell commands on the page: those that produced its rows, and those that would add results."""
 
+import contextlib
 import re
 import shlex
 from collections.abc import Iterator, Sequence
@@ -119,12 +120,23 @@ def suggest(members: Sequence[Member], dirs: Sequence[Path]) -> list[tuple[str, 
         lines.append(("Attention analysis: the empirical B(m) of each head, and more.", command))
     plots = {plot.name for plot, _ in curves.task_plots(members)}
     evaluated = {type(view_of(m.task)) for member in members for m in member.measurements}
-    lengths = dict(half=length // 2, trained=length, double=2 * length, quadruple=4 * length)
     has_text = all(map(_reads_text, members))
-    for view in all_views().values():
+    for name, view in all_views().items():
         is_shown = view.plot.name in plots if view.plot else view in evaluated
         if view.suggestion and not is_shown and (has_text or not view.needs_text):
+            n = length if view.needs_text else _fitting_length(members[0], name, length)
+            lengths = dict(half=n // 2, trained=n, double=2 * n, quadruple=4 * n)
             text, *arguments = view.suggestion
             commands = [evaluate(*line.format(**lengths).split()) for line in arguments]
-            lines.append((text, " && ".join(commands)))
+            lines += [(text, " && ".join(commands))] if n else []
     return lines
+
+
+def _fitting_length(member: Member, name: str, length: int) -> int:
+    """Return the first of 1, 2, 4 ... 32 trained lengths that holds the task; 0 if unknown."""
+    run = member.runs[0]
+    for doubled in (length << octave for octave in range(6)) if run.tokenizer_path.exists() else ():
+        with contextlib.suppress(ValueError):
+            evals.parse(name).check(evals.asked(member.config, run.tokenizer, doubled))
+            return doubled
+    return 0

@@ -84,16 +84,13 @@ def numbers_table(members: Sequence[Member]) -> Table:
 def _numbers_caption(members: Sequence[Member]) -> str:
     estimates = [estimate for member in members for estimate in member.estimates.values()]
     unlearned = [name for name in tasks(members)[1:] if not learned(members, name)]
-    parts = format_captions(
-        "numbers_parts",
-        over=describe_intervals(members),
-        documents=_plural(min((e.num_documents for e in estimates), default=0), "document"),
-        tasks=", ".join(unlearned),
-    )
-    measured = parts["measured"] if estimates else ""
-    not_learned = parts["not_learned"] if unlearned else ""
+    documents = min((estimate.num_documents for estimate in estimates), default=0)
     captions = format_captions(
-        "numbers", measured=measured, not_learned=not_learned, horizon=HORIZON
+        "numbers",
+        over=describe_intervals(members),
+        documents=_plural(documents, "document") if estimates else "",
+        tasks=", ".join(unlearned),
+        horizon=f"{HORIZON:,}",
     )
     return captions["caption"]
 

@@ -132,8 +132,12 @@ class Section:
 
 
 def format_captions(name: str, /, **values: object) -> dict[str, str]:
-    """Return the texts of a table in templates/captions.toml, with `values` filled in."""
-    return {key: " ".join(text.format(**values).split()) for key, text in _CAPTIONS[name].items()}
+    """Return the texts of a table in templates/captions.toml, rendered with `values`."""
+    options: Any = {"undefined": jinja2.StrictUndefined}
+    return {
+        key: " ".join(jinja2.Template(text, **options).render(values).split())
+        for key, text in _CAPTIONS[name].items()
+    }
 
 
 def write(out: Path, items: Iterable[Item], *, looks: Sequence[Look] = (), **page: Any) -> None:

@@ -79,13 +79,12 @@ def _lead(members: Sequence[Member]) -> Drawing:
     """Return the leading figure: effective context against base."""
     task = next(iter(members_lib.tasks(members)), None)
     estimates = [f"{m.label}: {m.estimates[task]}" for m in members if task and task in m.estimates]
-    over = members_lib.describe_intervals(members)
-    parts = format_captions("effective_context_parts", over=over)
     captions = format_captions(
         "effective_context",
+        task=task,
         estimates="; ".join(estimates) or "Nothing measured yet",
-        measured=parts["measured" if task else "not_measured"],
-        several=parts["several"] if len({m.trained_length for m in members}) > 1 else "",
+        over=describe_intervals(members),
+        several=len({m.trained_length for m in members}) > 1,
     )
     return Drawing("effective_context", draw_effective_context(members), captions)
 

@@ -12,7 +12,7 @@ from matplotlib.colors import to_rgb
 
 import report
 from model.config import MlaConfig
-from reporting import style as looks_lib
+from reporting import style
 from reporting.effective_context import draw_effective_context
 from reporting.paths import page_of
 from tests.reporting.helpers import LENGTH, answers, experiment, make_run, make_sweep, read
@@ -21,7 +21,7 @@ from tests.reporting.helpers import LENGTH, answers, experiment, make_run, make_
 @pytest.fixture(autouse=True, scope="module")
 def coarse_pictures():
     patch = pytest.MonkeyPatch()
-    patch.setitem(looks_lib.STYLE, "savefig.dpi", 40)
+    patch.setitem(style.STYLE, "savefig.dpi", 40)
     yield
     patch.undo()
 
@@ -188,18 +188,18 @@ def test_every_section_is_linked_to(page):
 
 def test_figures_use_the_colors_of_light_and_dark_pages(page, members):
     """No fixed color remains, each variable has two values, and members have enough contrast."""
-    style, _, body = page.partition("</style>")
-    assert not re.findall(f"{looks_lib.INK}|{looks_lib.FAINT}|#ffffff", body)
+    css, _, body = page.partition("</style>")
+    assert not re.findall(f"{style.INK}|{style.FAINT}|#ffffff", body)
     used = set(re.findall(r"var\((--[\w-]+)\)", body))
     assert {"--ink", "--grid", "--member-0", "--member-3"} <= used
-    assert all(style.count(f"{name}: light-dark(") == 1 for name in used)
+    assert all(css.count(f"{name}: light-dark(") == 1 for name in used)
 
     def luminance(color):
         parts = np.array(to_rgb(color))
         linear = np.where(parts > 0.04045, ((parts + 0.055) / 1.055) ** 2.4, parts / 12.92)
         return linear @ (0.2126, 0.7152, 0.0722)
 
-    (paper,) = re.findall(r"--paper: light-dark\(#fff, (#\w{6})\);", style)
+    (paper,) = re.findall(r"--paper: light-dark\(#fff, (#\w{6})\);", css)
     for look in [member.look for member in members[:4]]:
         assert (luminance(look.dark) + 0.05) / (luminance(paper) + 0.05) > 3  # WCAG 1.4.11
 
@@ -302,7 +302,7 @@ def test_bases_get_lighter_in_order_and_controls_are_grey(members):
     for colors in ([look[i].color for i in range(4)], [look[i].dark for i in range(4)]):
         luminance = [np.dot(to_rgb(color), (0.2126, 0.7152, 0.0722)) for color in colors]
         assert np.all(np.diff(luminance) > 0.05)
-    assert {look[4].color, look[5].color} == {looks_lib.FAINT}
+    assert {look[4].color, look[5].color} == {style.FAINT}
     assert look[4].linestyle != look[5].linestyle
 
 

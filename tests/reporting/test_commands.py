@@ -63,7 +63,6 @@ def test_tasks_suggest_further_measurements(tmp_path):
         lines = [shlex.split(line) for _, line in commands.suggest(members, [Path("run")])]
         return [line[line.index("--tasks") + 1] for line in lines if "--tasks" in line]
 
-    # fixed_target has been measured, and needles need no text.
-    expected = ["lagcopy(text=natural),lagcopy(text=control)", "needle", "repeated"]
-    assert list_tasks("text") == expected
-    assert list_tasks("none") == ["needle"]
+    # fixed_target has been measured; without a tokenizer the length of a needle is unknown.
+    assert list_tasks("text") == ["lagcopy(text=natural),lagcopy(text=control)", "repeated"]
+    assert list_tasks("none") == []

@@ -52,13 +52,6 @@ def test_cells_of_the_matrix(members):
     assert l50[0, "dynamic_yarn"] == pytest.approx(39.5, abs=0.8)
     assert l50[1, "trained"] == pytest.approx(59.5, abs=1)
     assert heat_maps.cell_text(results[1, "dynamic_yarn"]) == "> 255"
-    nats = heat_maps.cells(members, "perplexity", 128)
-    assert {key: heat_maps.cell_text(cell) for key, cell in nats.items()} == {
-        (0, "trained"): "2.100",
-        (0, "dynamic_yarn"): "2.600",
-        (1, "trained"): "2.300",
-        (1, "dynamic_yarn"): "2.800",
-    }
 
 
 def test_the_matrix_shows_its_cells_in_rows_of_members_and_columns_of_variants(members):

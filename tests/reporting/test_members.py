@@ -102,21 +102,3 @@ def test_evaluated_stages_of_a_run_are_members(tmp_path):
         # Rows of the first stage under its variant are not a cell of a matrix.
         assert [m.variant for m in member.measurements] == ["trained"]
         assert member.estimates["kv"].l50 == pytest.approx(l50, abs=1)
-
-
-def test_captions_name_the_variance_in_intervals(tmp_path):
-    """One seed: documents; several: both; mixed if members differ."""
-    runs = {
-        seed: make_run(tmp_path / f"{seed}", config, answers(config, 20))
-        for seed in (0, 1)
-        for config in [experiment("rope(base=10)", seed=seed)]
-    }
-    other = experiment("nope")
-    alone = make_run(tmp_path / "alone", other, answers(other, 20))
-
-    def describe(*runs):
-        return members_lib.describe_intervals(members_lib.read(list(runs)))
-
-    assert describe(runs[0]) == "documents (one seed)"
-    assert describe(runs[0], runs[1]) == "seeds and documents"
-    assert describe(*runs.values(), alone).endswith("(documents only for members with one seed)")

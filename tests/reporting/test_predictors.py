@@ -51,19 +51,6 @@ def test_effective_context_that_is_the_quarter_period_has_slope_one_on_it(member
     assert text in predictors.describe(short)
 
 
-def test_the_description_names_all_tied_predictors(members):
-    """Quarter period, arccos bound and base are proportional in logarithms."""
-    _, long = predictors.compare(members)
-    text = predictors.describe(long)
-    assert text.startswith(
-        "Smallest leave-one-base-out error: quarter period and arccos bound and base, "
-    )
-    lines = {line.predictor: line for line in long.regressions}
-    assert f"theory length {lines['first_violation'].error:.2f})" in text
-    forecast = lines["forecast"].as_is
-    assert f"without a fit: forecast {forecast:.2f}, theory" in text
-
-
 def test_forecasts_end_at_the_capability_of_one_head_or_the_longest_distance(members):
     """A forecast ends where D_1 falls below 2.012; layers are not composed."""
     for comparison in predictors.compare(members):
@@ -110,12 +97,3 @@ def test_a_seed_that_did_not_learn_leaves_its_base_in_the_fit(tmp_path):
     (comparison,) = predictors.compare(read(path))
     counts = {(line.num_bases, line.num_censored) for line in comparison.regressions}
     assert counts == {(3, 0)}
-
-
-def test_censored_members_are_arrows_against_trained_length(members):
-    """Base 100 at 128 tokens, and NoPE at both: three arrows."""
-    figure = predictors.draw_trained_lengths(members, "kv")
-    (ax,) = figure.axes
-    assert len([text for text in ax.texts if text.arrow_patch]) == 3
-    gids = [text.arrow_patch.get_gid() for text in ax.texts if text.arrow_patch]
-    assert any("base=100,context_length=128, kv at 128: > 127" in gid for gid in gids)

@@ -1,6 +1,6 @@
 from evals import rows as rows_lib
 from reporting import tables
-from tests.reporting.helpers import diverge, experiment, make_run, row
+from tests.reporting.helpers import experiment, make_run, row
 
 
 def test_every_task_of_text_has_a_table_with_its_columns(tmp_path):
@@ -42,22 +42,3 @@ def test_members_are_compared_with_the_best_on_the_same_text(tmp_path):
     assert list(table.columns[-1].cells) == ["+0.1500 ± 0.0980", "best", "other text"]
     (alone,) = tables.tables(results[:1])
     assert "above the best\n[95% CI]" not in [str(column.header) for column in alone.columns]
-
-
-def test_only_the_divergence_of_a_diverged_run_is_shown(tmp_path):
-    """Updates from 8 on were skipped, so the last checkpoint is not evaluated."""
-    results = []
-    for base, steps in ((10, (10,)), (30, (10,)), (100, (5, 10))):
-        config = experiment(f"rope(base={base})")
-        run = make_run(tmp_path / f"base={base}", config)
-        if base > 10:
-            diverge(run, since=8)
-        for step in steps:
-            rows = [row(config, "perplexity", step=step, nll=float("nan") if base > 10 else 2.0)]
-            results.append((run, config, rows_lib.columns(rows)))
-    measured, diverged = tables.tables(results)
-    assert list(measured.columns[0].cells) == ["base=10", "base=100@5"]
-    assert [list(column.cells) for column in diverged.columns] == [
-        ["base=30", "base=100"],
-        ["8"] * 2,
-    ]

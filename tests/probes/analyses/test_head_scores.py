@@ -110,15 +110,3 @@ def test_retrieval_counts_only_correct_answers():
     right_Q = np.array([False, True, True])
     assert retrieval(attending_back(distance_BT), QUESTIONS, right_Q)[0] == 1
     assert np.isnan(retrieval(attending_back(distance_BT), QUESTIONS, ~ALL_RIGHT)).all()
-
-
-def test_numbers_report_the_highest_of_several_heads():
-    q_BTNR, k_BTNR = one_hot(np.tile(np.arange(T), (3, 1)), T), np.zeros((3, T, 1, T))
-    both = make_capture(
-        np.repeat(q_BTNR, 2, axis=2), np.concatenate([k_BTNR, q_BTNR], axis=2), "nope"
-    )
-    scores = score(both, uniform_heads(1, 2 * N, heads=2))
-    assert scores.previous_3LN[0] == pytest.approx(np.array([[0.0594, 0]]), abs=1e-4)
-    highest = scores.numbers()["previous token, highest of heads"]
-    assert highest == pytest.approx(scores.previous_3LN[:, 0, 0])
-    assert [line["head"] for line in scores.lines()] == ["0", "1"]
