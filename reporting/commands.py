@@ -137,6 +137,6 @@ def _fitting_length(member: Member, name: str, length: int) -> int:
     run = member.runs[0]
     for doubled in (length << octave for octave in range(6)) if run.tokenizer_path.exists() else ():
         with contextlib.suppress(ValueError):
-            evals.parse(name).check(evals.asked(member.config, run.tokenizer, doubled))
+            evals.parse(name).check(evals.task_context(member.config, run.tokenizer, doubled))
             return doubled
     return 0
