@@ -118,6 +118,7 @@ def test_performance_shows_the_committed_records(device):
 BLOCKED = "grain tensorflow_datasets array_record zstandard matplotlib jinja2 torch transformers"
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_a_gpu_needs_few_packages(tmp_path):
     """Only jax, flax, optax, orbax, etils, numpy, sentencepiece and what they install."""

@@ -62,7 +62,7 @@ def outcome(workdir: Path) -> dict[str, tuple]:
     return outcomes
 
 
-@pytest.mark.parametrize("cores", [2, 4])
+@pytest.mark.parametrize("cores", [2, pytest.param(4, marks=pytest.mark.long)])
 def test_every_core_has_its_members_and_the_numbers_are_those_of_one(
     sweep, on_one_core, tmp_path, cores
 ):
@@ -85,6 +85,7 @@ def test_what_one_number_of_cores_began_another_ends(sweep, on_one_core, tmp_pat
     assert outcome(begun) == outcome(on_one_core)
 
 
+@pytest.mark.long
 def test_what_does_not_divide_stays_together(sweep, tmp_path):
     assert "over" not in sweep(tmp_path / "run", cores=2, bases="model.rotary.base=10,100,1e3")
 

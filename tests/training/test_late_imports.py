@@ -76,6 +76,7 @@ def test_rows_in_memory_train_without_what_reads_data(tmp_path, environment):
     assert names == {"config.json", "metrics.jsonl", "checkpoints", ".lock"}
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_a_finished_store_trains_without_what_made_it(tmp_path, tiny_data, environment, run_script):
     """The same losses and the same rows as with all of it."""

@@ -149,6 +149,7 @@ MIXED = (
 )
 
 
+@pytest.mark.long
 def test_eight_unlike_schedules_train_in_one_program(tiny, batch, lone_cpu):
     """One compiled program for all; after three updates each is where it gets to alone."""
     configs = [overrides.apply(tiny, [f"model.rotary={text}"]) for text in MIXED]

@@ -21,7 +21,7 @@ from training.loop import train
 from training.members import abstract_state
 from training.plan import make_plan
 
-pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("unoptimized")]
+pytestmark = [pytest.mark.long, pytest.mark.usefixtures("unoptimized")]
 
 PLAIN = (
     "model.num_heads=4",

@@ -102,6 +102,7 @@ def whole(arguments, run_script, tmp_path_factory):
     return run
 
 
+@pytest.mark.long
 def test_one_of_four_is_killed_and_two_go_on(whole, arguments, environment, tmp_path):
     """From shards of four over `fsdp` to copies on two, found as SLURM's, from what is whole."""
     run = tmp_path / "run"
@@ -137,6 +138,7 @@ def test_one_of_four_is_killed_and_two_go_on(whole, arguments, environment, tmp_
     assert data_state(run, 20) == data_state(whole, 20)
 
 
+@pytest.mark.long
 def test_what_the_documentation_starts(whole, environment, shared_folder, tree):
     """Run the commands as they stand, but for the host's name."""
     (tree / "runs").mkdir()
@@ -277,6 +279,7 @@ def test_hosts_with_other_code_are_refused_once(arguments, environment, tmp_path
     assert "error" not in second
 
 
+@pytest.mark.long
 def test_a_disk_that_not_all_see_is_refused_once(arguments, environment, tmp_path):
     """A relative path, and each process in a folder of its own: two disks, as far as they know."""
     other_folder = tmp_path / "elsewhere"

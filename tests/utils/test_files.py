@@ -35,6 +35,7 @@ def killed_while_writing(folder: Path) -> None:
     assert len([*folder.rglob("*.part")]) == len(paths) > 10
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_part_files_of_a_killed_writer_are_ignored(tiny_data, run_script, tmp_path):
     sweep = tmp_path / "sweep"
