@@ -13,6 +13,7 @@
 a job of a cluster does (slurm/submit.sh study, tpu/apply.sh --mode study).
 """
 
+import argparse
 import sys
 
 from utils.command_line import Parser
@@ -30,7 +31,8 @@ _COMMANDS = {
 
 def make_parser() -> Parser:
     """Make the parser of the command line."""
-    parser = Parser(prog="python -m studies", description=__doc__)
+    raw = argparse.RawDescriptionHelpFormatter
+    parser = Parser(prog="python -m studies", description=__doc__, formatter_class=raw)
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for name, help_text in _COMMANDS.items():
         command = commands.add_parser(name, help=help_text)
