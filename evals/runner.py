@@ -4,7 +4,7 @@ import dataclasses
 import functools
 import itertools
 import math
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -251,13 +251,7 @@ def evaluate(
                 added = group.ask(more, advance)
                 new = [rows.concatenate(pair) for pair in zip(new, added, strict=True)]
             # Write now, so that an interrupted evaluation keeps these rows.
-            for member in group.members:
-                pairs = zip(new, group.owners, strict=True)
-                member_rows = rows.concatenate([part for part, (m, _) in pairs if m is member])
-                assert member.run
-                rows.add(targets[member.run.path].results_path, member_rows)
-                path = member.run.path
-                results[path] = rows.concatenate([results[path], member_rows])
+            _write_rows(group, new, targets, results)
     return [(m.run, m.config, results[m.run.path]) for m in members if m.run]
 
 
@@ -270,6 +264,22 @@ def check_lengths(config: ExperimentConfig) -> None:
     table = position_table(config.model, config.data.context_length)
     for length in config.evals.lengths or (config.data.context_length,):
         cost.check_length(static_config(config.model), table, length)
+
+
+def _write_rows(
+    group: Group,
+    new: Sequence[Rows],
+    targets: Mapping[Path, RunDirectory],
+    results: dict[Path, Rows],
+) -> None:
+    """Add rows of a group's members to their files and to `results`, both by path of the run."""
+    for member in group.members:
+        pairs = zip(new, group.owners, strict=True)
+        member_rows = rows.concatenate([part for part, (owner, _) in pairs if owner is member])
+        assert member.run
+        path = member.run.path
+        rows.add(targets[path].results_path, member_rows)
+        results[path] = rows.concatenate([results[path], member_rows])
 
 
 def evaluate_in_memory(
