@@ -7,6 +7,7 @@ checkpoints and prints messages. For a lone process nothing here has an effect.
 import argparse
 import contextlib
 import os
+import socket
 import sys
 import threading
 import traceback
@@ -69,15 +70,21 @@ def initialize(arguments: argparse.Namespace, *, many_members: bool = False) -> 
 
 
 def _print_awaited() -> None:
-    if global_state.coordinator_address is not None and global_state.num_processes is not None:
-        process = global_state.process_id
-        awaited = "the other processes" if process == 0 else "process 0"
-        print(
-            f"process {process} of {global_state.num_processes} is waiting for {awaited}, at "
-            f"{global_state.coordinator_address}",
-            file=sys.stderr,
-            flush=True,
-        )
+    address, process = global_state.coordinator_address, global_state.process_id
+    if address is None or global_state.num_processes is None:
+        return
+    awaited, hint = "the other processes" if process == 0 else "process 0", ""
+    host = address.rpartition(":")[0].strip("[]")
+    try:
+        socket.getaddrinfo(host, None)
+    except OSError:
+        hint = f" ({host} does not resolve on this machine)"
+    print(
+        f"process {process} of {global_state.num_processes} is waiting for {awaited}, at "
+        f"{address}{hint}",
+        file=sys.stderr,
+        flush=True,
+    )
 
 
 def refuse(parser: Parser, error: UnreachableError) -> None:

@@ -304,7 +304,8 @@ def test_a_disk_that_not_all_see_is_refused_once(arguments, environment, tmp_pat
         (
             "no-such-host.invalid:1234",
             1,
-            "process 1 of 2 is waiting for process 0, at no-such-host.invalid:1234\n",
+            "process 1 of 2 is waiting for process 0, at no-such-host.invalid:1234 "
+            "(no-such-host.invalid does not resolve on this machine)\n",
         ),
         ("localhost:PORT", 0, "process 0 of 2 is waiting for the other processes, at localhost:"),
     ],
