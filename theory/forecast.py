@@ -19,7 +19,7 @@ from evals.estimate.trials import Trials
 from experiment.config import ExperimentConfig, TrainConfig
 from model.rotary import repeat_pattern
 from theory.capability import query_head_frequencies
-from theory.minimal_head import Accuracy, Layouts, Training, simulate
+from theory.minimal_head import Accuracy, Layouts, Training, Visibility, simulate
 
 _DOCUMENTS = {"train": 1024, "test": 256}  # layouts; training draws new keys for them
 _MAX_PHASES = 2**26  # positions x heads x pairs
@@ -78,8 +78,7 @@ def forecast(config: ExperimentConfig, seeds: Sequence[int]) -> Recall:
                 training,
                 seeds,
                 test=test,
-                window=window,
-                masked_distances=config.model.masked_distances,
+                visibility=Visibility(window, config.model.masked_distances),
                 logit_scale=scale_TNR,
             ),
             seeds,

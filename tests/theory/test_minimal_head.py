@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from model.rotary.rope import Rope
-from theory.minimal_head import Heads, Layouts, Training, _Documents, simulate
+from theory.minimal_head import Heads, Layouts, Training, Visibility, _Documents, simulate
 
 BASE_10 = Rope(base=10.0).inv_freq(16)
 
@@ -43,7 +43,7 @@ def batch_and_heads(dtype, **options):
         dtype=dtype,
     )
     documents = _Documents.draw(layouts, np.tile(np.arange(3), (2, 1)), training, randoms)
-    return heads, documents.batch(slice(0, 3), None, (3, 4))
+    return heads, documents.batch(slice(0, 3), Visibility(masked_distances=(3, 4)))
 
 
 @pytest.mark.parametrize("frozen", [False, True])
@@ -126,7 +126,7 @@ def test_frozen_random_codes_give_phi_of_d_to_the_n(num_others, longest):
 def test_a_window_and_hidden_distances_cut_recall():
     layouts = one_question(7, [*range(1, 60)] * 4)
     training = train(100, num_keys=8, embed_dim=16)
-    test = dict(test=layouts, window=30, masked_distances=(5, 9))
+    test = dict(test=layouts, visibility=Visibility(30, (5, 9)))
     result = simulate(np.zeros((1, 8)), layouts, training, [0], **test)
     distance = result.distance_A
     is_seen = (distance < 30) & ((distance < 5) | (distance > 9))
@@ -157,7 +157,7 @@ def test_layouts_follow_the_positions():
     assert pairs == {3: 0, 10: 0, 5: 1, 8: 1, 13: 2}
     training = train(1, num_keys=3)
     documents = _Documents.draw(layouts, np.zeros((1, 1), int), training, [np.random.default_rng()])
-    batch = documents.batch(slice(0, 1), None, None)
+    batch = documents.batch(slice(0, 1), Visibility())
     visible = [sorted(batch.key_BP[0, row].tolist()) for row in batch.is_visible_BQP[0]]
     assert visible == [[3, 5, 8], [3, 5]]
     for key, other in itertools.combinations(range(5), 2):
