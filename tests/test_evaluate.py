@@ -391,7 +391,8 @@ def test_help_teaches(capsys):
     assert stop.value.code == 0
     out = capsys.readouterr().out
     assert (
-        "  kv(pairs=32, per_octave=3.0, answers=None)\n      Key-value recall" in out
+        "  kv(pairs=32, per_octave=3.0, answers=None, keys=64, longest=None)\n" in out
+        and "      Key-value recall" in out
         and "examples:" in out
         and "NOT_LEARNED" in out
     )

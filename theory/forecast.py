@@ -19,7 +19,7 @@ from evals.estimate.trials import Trials
 from experiment.config import ExperimentConfig, TrainConfig
 from model.rotary import repeat_pattern
 from theory.capability import query_head_frequencies
-from theory.minimal_head import Accuracy, Layouts, Training, simulate
+from theory.minimal_head import Accuracy, Layouts, Positions, Training, simulate
 
 _DOCUMENTS = {"train": 1024, "test": 256}  # layouts; training draws new keys for them
 _MAX_PHASES = 2**26  # positions x heads x pairs
@@ -71,20 +71,8 @@ def forecast(config: ExperimentConfig, seeds: Sequence[int]) -> Recall:
         aligned=config.model.align_query_key,
     )
     recalls = [
-        _count(
-            simulate(
-                inv_freq_NR,
-                layouts,
-                training,
-                seeds,
-                test=test,
-                window=window,
-                masked_distances=config.model.masked_distances,
-                logit_scale=scale_TNR,
-            ),
-            seeds,
-        )
-        for inv_freq_NR, scale_TNR, window in _layers(config, max(length, test_length))
+        _count(simulate(positions, layouts, training, seeds, test=test), seeds)
+        for positions in _layers(config, max(length, test_length))
     ]
     estimates = [
         estimate_trials(trials, task=tested.expression, lengths=(test_length, length))
@@ -148,10 +136,8 @@ def _make_layouts(task: Kv, length: int, split: str) -> Layouts:
     return Layouts.from_positions([task.layout(length, random) for random in randoms], length)
 
 
-def _layers(
-    config: ExperimentConfig, longest: int
-) -> list[tuple[np.ndarray, np.ndarray, int | None]]:
-    """Return frequencies `[N, R]`, logit scale and window of each different layer."""
+def _layers(config: ExperimentConfig, longest: int) -> list[Positions]:
+    """Return the positions of each different layer, for queries up to `longest`."""
     model = config.model
     table = model.rotary_table(config.data.context_length)
     inv_freq_LNR = query_head_frequencies(table.inv_freq, model.num_heads)
@@ -171,7 +157,8 @@ def _layers(
         scale_TKR = scale_LKR[layer] * np.maximum(floor_K1, slope_K1 * log_position_T11)
         repeats = model.num_heads // scale_TKR.shape[1]
         arrays = inv_freq_LNR[layer], np.repeat(scale_TKR, repeats, axis=1)
-        layers[arrays[0].tobytes(), arrays[1].tobytes(), window] = (*arrays, window)
+        positions = Positions(*arrays, window, model.masked_distances)
+        layers[arrays[0].tobytes(), arrays[1].tobytes(), window] = positions
     return list(layers.values())
 
 

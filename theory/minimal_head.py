@@ -110,6 +110,32 @@ class Training:
     frozen: bool = False
 
 
+class Positions(NamedTuple):
+    """What the heads of a layer know of positions.
+
+    Attributes:
+      inv_freq_NR: float64, radians per token, of each head; 0 for unrotated pairs.
+      logit_scale: factor of the scores; broadcast to `[positions, N, R]`, by the query's position.
+      window: number of tokens that a query attends to, itself included; None: all before it.
+      masked_distances: first and last of the distances that are hidden.
+    """
+
+    inv_freq_NR: np.ndarray
+    logit_scale: np.ndarray | float = 1.0
+    window: int | None = None
+    masked_distances: tuple[int, int] | None = None
+
+    def is_visible(self, distance: np.ndarray) -> np.ndarray:
+        """Return whether queries attend to keys at these distances, bool."""
+        visible = distance >= 0
+        if self.window is not None:
+            visible &= distance < self.window
+        if self.masked_distances is not None:
+            low, high = self.masked_distances
+            visible &= (distance < low) | (distance > high)
+        return visible
+
+
 class Accuracy(NamedTuple):
     """Answers of S simulated seeds to the same A questions.
 
@@ -125,35 +151,28 @@ class Accuracy(NamedTuple):
 
 
 def simulate(
-    inv_freq_NR: np.ndarray,
+    positions: Positions,
     layouts: Layouts,
     training: Training,
     seeds: Sequence[int],
     *,
     test: Layouts,
-    window: int | None = None,
-    masked_distances: tuple[int, int] | None = None,
-    logit_scale: np.ndarray | float = 1.0,
 ) -> Accuracy:
     """Train the minimal head on random keys at the places of `layouts`; test it on those of `test`.
 
     Equal arguments give equal results.
 
     Args:
-      inv_freq_NR: float64, radians per token, of each head; 0 for unrotated pairs.
+      positions: frequencies, scale and visible distances of the heads.
       layouts: documents of training; each update draws some, with new keys and values.
       training: optimizer and sizes.
       seeds: each decides the parameters at the start, the documents and their keys. Seeds train at
         once, which is faster than one after another.
       test: documents of the test, of the same length.
-      window: number of tokens that a query attends to, itself included; None: all before it.
-      masked_distances: first and last of the distances that are hidden.
-      logit_scale: factor of the scores; broadcast to `[positions, N, R]`, by the query's position.
     """
     randoms = [np.random.Generator(np.random.Philox(seed)) for seed in seeds]
     longest = max(layouts.length, test.length)
-    heads = Heads(inv_freq_NR, training, randoms, longest=longest, logit_scale=logit_scale)
-    hidden = (window, masked_distances)
+    heads = Heads(positions, training, randoms, longest=longest)
     adam, rates = _Adam(heads.params, training), training.learning_rates
     ends = np.floor(np.arange(len(rates) + 1) * training.batch_size + 1e-9).astype(int)
     for first in range(0, len(rates), _CHUNK):
@@ -163,14 +182,14 @@ def simulate(
         for step in range(first, last):
             if ends[step] < ends[step + 1]:
                 part = slice(ends[step] - ends[first], ends[step + 1] - ends[first])
-                _, gradients = heads.loss_and_gradients(documents.batch(part, *hidden))
+                _, gradients = heads.loss_and_gradients(documents.batch(part, positions))
                 adam.update(heads.params, gradients, rates[step])
 
     index_SB = np.tile(np.arange(len(test)), (len(seeds), 1))
     documents = _Documents.draw(test, index_SB, training, randoms)
     is_correct = []
     for first in range(0, len(test), 32):
-        batch = documents.batch(slice(first, first + 32), *hidden)
+        batch = documents.batch(slice(first, first + 32), positions)
         is_right_BQ = heads.logits(batch).argmax(axis=-1) == batch.target_BQ
         is_correct.append(is_right_BQ.reshape(len(seeds), -1, is_right_BQ.shape[1]))
     is_asked_DQ = test.query_DQ > 0
@@ -225,9 +244,7 @@ class _Documents(NamedTuple):
             values.append(random.integers(training.num_values, size=(count, num_pairs)))
         return cls(layouts, index_SB, np.stack(keys), np.stack(values))
 
-    def batch(
-        self, part: slice, window: int | None, masked_distances: tuple[int, int] | None
-    ) -> Batch:
+    def batch(self, part: slice, positions: Positions) -> Batch:
         """Return some of each seed's documents."""
         index_B = self.index_SB[:, part].ravel()
         key_id_BJ, value_BJ = (
@@ -236,12 +253,7 @@ class _Documents(NamedTuple):
         layouts, pair_BP = self.layouts, self.layouts.pair_DP[index_B]
         key_BP, query_BQ = layouts.key_DP[index_B], layouts.query_DQ[index_B]
         distance_BQP = query_BQ[:, :, None] - key_BP[:, None, :]
-        is_visible_BQP = (distance_BQP >= 0) & (key_BP > 0)[:, None, :]
-        if window is not None:
-            is_visible_BQP &= distance_BQP < window
-        if masked_distances is not None:
-            low, high = masked_distances
-            is_visible_BQP &= (distance_BQP < low) | (distance_BQP > high)
+        is_visible_BQP = positions.is_visible(distance_BQP) & (key_BP > 0)[:, None, :]
         return Batch(
             key_BP=key_BP,
             query_BQ=query_BQ,
@@ -263,24 +275,25 @@ class Heads:
 
     def __init__(
         self,
-        inv_freq_NR: np.ndarray,
+        positions: Positions,
         training: Training,
         randoms: Sequence[np.random.Generator],
         *,
         longest: int,
-        logit_scale: np.ndarray | float = 1.0,
         dtype: Any = np.float32,
     ):
         """Draw the parameters of each seed; arguments as for `simulate`."""
-        N, R = inv_freq_NR.shape
+        N, R = positions.inv_freq_NR.shape
         V, E, F = training.num_keys, training.embed_dim, 2 * N * R
         self.num_keys, self.num_values, self.num_heads = V, training.num_values, N
         self.dtype, self.complex = dtype, np.result_type(dtype, np.complex64)
         # A key's position is at most one above the last query's.
-        positions = np.arange(longest + 2)[:, None, None]
-        phase_TNR = np.exp(1j * positions * inv_freq_NR)
+        position_T11 = np.arange(longest + 2)[:, None, None]
+        phase_TNR = np.exp(1j * position_T11 * positions.inv_freq_NR)
         self.key_phase_TNR = phase_TNR.astype(self.complex)
-        self.query_phase_TNR = (phase_TNR * logit_scale / np.sqrt(2 * R)).astype(self.complex)
+        self.query_phase_TNR = (phase_TNR * positions.logit_scale / np.sqrt(2 * R)).astype(
+            self.complex
+        )
 
         def normal(*shape):
             return np.stack([random.normal(size=shape) for random in randoms]) / np.sqrt(E)
