@@ -47,7 +47,24 @@ def test_few_parameters():
 # Lines of code per folder, without docstrings, comments and blank lines. A feature stays within its
 # folder's budget; a commit that raises one explains why.
 BUDGETS = {
-    "(commands)": 0,
+    "tests": 22020,
+    "reporting": 2930,
+    "evals": 2780,
+    "interop": 2360,
+    "data": 2360,
+    "model": 2320,
+    "probes": 2260,
+    "experiment": 2180,
+    "studies": 2030,
+    "benchmarks": 1990,
+    "theory": 1720,
+    "training": 1280,
+    "tpu": 1040,
+    "configs": 790,
+    "utils": 760,
+    "inference": 730,
+    "notebooks": 260,
+    "(commands)": 290,
 }
 _NO_CODE = {
     *(tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE),
