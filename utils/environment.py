@@ -8,7 +8,7 @@ import os
 import sys
 from pathlib import Path
 
-if importlib.util.find_spec("flax") is None:
+if importlib.util.find_spec("sentencepiece") is None:  # required, and rarely anywhere else
     activate = Path(__file__).parents[1] / ".venv/bin/activate"
     command = f"source {os.path.relpath(activate)}"
     if not activate.exists():
