@@ -56,7 +56,7 @@ def draw_effective_context(members: Sequence[Member]) -> Figure:
     figure = Figure(figsize=(9.2, 7.2), layout="constrained")
     names = _control_names(controls)
     letters = max((len(line) for name in names for line in name.split("\n")), default=0)
-    width = max(0.62, 0.085 * letters)  # of a control: names are side by side
+    width = max(0.62, 0.105 * letters)  # of a control: names are side by side
     widths = [6.0] * bool(based) + [0.5 + width * len(controls)] * bool(controls)
     ratios = {"width_ratios": widths, "height_ratios": [3, 1]}
     above, below = figure.subplots(
