@@ -47,9 +47,9 @@ def test_a_stored_forecast_stays_until_its_inputs_change(tmp_path, monkeypatch):
 def comparison(forecast: float, edge: int, longest: int = 253) -> recall.Comparison:
     """Return a comparison with a model that is right up to `edge`."""
     fine = np.arange(0, 64)
-    counts = dict(seed=fine * 0, document=fine * 0, bin=fine, asked=fine * 0 + 100.0)
+    counts = dict(seed=fine * 0, document=fine * 0, bin=fine, questions=fine * 0 + 100.0)
     low = np.ceil(2 ** (fine / 8) - 1e-6)
-    trials = Trials.of_counts(
+    trials = Trials.from_counts(
         counts | {"right": 100.0 * (low <= edge)}, distances=(1, longest), chance=1 / 64
     )
     measured = estimate_trials(trials, task="kv", lengths=(256, 256), resamples=20)
