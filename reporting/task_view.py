@@ -1,4 +1,4 @@
-"""How a page presents a task: its columns, figures, tables, and suggested measurements.
+"""Presentation of tasks on a page: columns, figures, tables, and suggested measurements.
 
 `TaskView` has the defaults. A file in `reporting.tasks` with the task's name replaces some of them.
 """

@@ -82,7 +82,7 @@ def main() -> int:
                 print(line, flush=True)
         elif arguments.command == "compare":
             all_rows = rows.read_all(job.rows)
-            stored = recall.read(job.study), forecasts.read(job.study)
+            stored = recall.read(job.study), forecasts.read_forecasts(job.study)
             print(*recall.report(recall.compare(cards, all_rows, *stored)), sep="\n")
         else:
             out = as_path(arguments.out or job.workdir / "report" / "report.html")

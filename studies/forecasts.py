@@ -23,13 +23,13 @@ from utils.files import write_atomically
 Forecasts = dict[str, dict[str, dict[str, dict[str, Any]]]]
 
 
-def read(study: str) -> Forecasts:
-    """Read the forecasts of a study; empty if there are none.
+def read_forecasts(study: str, file: str = "forecasts.json") -> Forecasts:
+    """Read a file of forecasts of a study; empty if there is none.
 
     Raises:
       ValueError: if the file is damaged.
     """
-    path = folder(study) / "forecasts.json"
+    path = folder(study) / file
     try:
         return json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
     except json.JSONDecodeError as error:
@@ -41,7 +41,7 @@ def write(study: str, cards: Sequence[Card]) -> Iterator[str]:
 
     A stored forecast of the same inputs stays as it is.
     """
-    forecasts = read(study)
+    forecasts = read_forecasts(study)
     for card in cards:
         stored, forecasts[card.name] = forecasts.get(card.name, {}), {}
         for member, config in card.configs().items():
@@ -61,7 +61,7 @@ def write(study: str, cards: Sequence[Card]) -> Iterator[str]:
 
 def check(study: str, runs: Sequence[Run]) -> None:
     """Raise ValueError if a run with a budget has no forecast, or one of other inputs."""
-    forecasts = read(study)
+    forecasts = read_forecasts(study)
     for run in runs:
         for measurement in run.card.measurements if run.card.tokens else ():
             card, member = run.card.name, run.member

@@ -20,7 +20,7 @@ from experiment.config import ExperimentConfig
 from model import rotary as rotary_lib
 from studies import budgets, folder
 from studies.card import Card
-from studies.forecasts import Forecasts
+from studies.forecasts import Forecasts, read_forecasts
 from studies.results import make_trials
 from studies.rows import Row
 from theory.forecast import check, forecast
@@ -30,22 +30,15 @@ from utils.files import write_atomically
 # A quarter of a card's budget, where every member is measured, and the budget.
 _LEVELS = 1, 3
 _SEEDS = range(2)
+_FILE = "recall.json"
 
 # By card, member and tokens.
 Recalls = dict[str, dict[str, dict[str, dict[str, Any]]]]
 
 
 def read(study: str) -> Recalls:
-    """Read the forecasts of a study; empty if there are none.
-
-    Raises:
-      ValueError: if the file is damaged.
-    """
-    path = folder(study) / "recall.json"
-    try:
-        return json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
-    except json.JSONDecodeError as error:
-        raise ValueError(f"{path} is not JSON ({error.msg}); restore it") from error
+    """Read the forecasts of a study by the minimal head; see `studies.forecasts.read_forecasts`."""
+    return read_forecasts(study, _FILE)
 
 
 def write(study: str, cards: Sequence[Card], num_workers: int | None = None) -> Iterator[str]:
@@ -71,7 +64,7 @@ def write(study: str, cards: Sequence[Card], num_workers: int | None = None) -> 
                     by_tokens = stored.setdefault(card, {}).setdefault(member, {})
                     by_tokens[tokens] = {"inputs": inputs} | record
                     yield f"{card} {member}, {int(tokens) / 1e6:.2g}M: {describe(record)}"
-            write_atomically(folder(study) / "recall.json", json.dumps(stored, indent=1) + "\n")
+            write_atomically(folder(study) / _FILE, json.dumps(stored, indent=1) + "\n")
 
 
 def _budgets(card: Card, config: ExperimentConfig) -> list[ExperimentConfig]:
@@ -150,12 +143,12 @@ class Comparison(NamedTuple):
 
     @property
     def is_learned(self) -> bool:
-        """Whether the measured ceiling is that of a model which has learned recall."""
+        """Return whether the measured ceiling is that of a model that learned recall."""
         return self.measured.ceiling >= budgets.CEILING
 
     @property
     def is_censored(self) -> bool:
-        """Whether measured L50 is beyond the distances measured, or none."""
+        """Return whether measured L50 is missing, or beyond the longest distance tested."""
         return self.measured.verdict != MEASURED
 
     def octaves(self, tokens: float) -> float:

@@ -32,7 +32,7 @@ def write(job: Job, out: Path) -> None:
     """
     check_page(out)
     cards_by_name, all_rows = load_cards(job.study), rows.read_all(job.rows)
-    stored_forecasts, recalls = forecasts.read(job.study), recall.read(job.study)
+    stored_forecasts, recalls = forecasts.read_forecasts(job.study), recall.read(job.study)
     cards = [CardResults(cards_by_name[name], all_rows, stored_forecasts) for name in job.cards]
     missing = [card.card.name for card in cards if not card.rows]
     command = f"python -m studies run {job.study} --only {','.join(missing)}"

@@ -111,7 +111,7 @@ class Training:
 
 
 class Positions(NamedTuple):
-    """What the heads of a layer know of positions.
+    """Inputs of a layer that depend on positions.
 
     Attributes:
       inv_freq_NR: float64, radians per token, of each head; 0 for unrotated pairs.

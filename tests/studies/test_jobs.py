@@ -100,7 +100,7 @@ def test_a_card_needs_a_forecast_of_its_own_models(study, tmp_path):
     lines = list(forecasts.write(study, [runs[0].card, runs[-1].card]))
     assert len(lines) == 4 and lines[0].startswith("bases ten: whole ")
     schedule.check(job)
-    records = forecasts.read(study)["bases"]
+    records = forecasts.read_forecasts(study)["bases"]
     # 64 tokens have room for 16 pairs.
     assert records["ten"]["whole"]["num_others"] == 15 and records["ten"]["whole"]["longest"] == 61
     assert records["ten"]["whole"]["l50"] < records["b1e4"]["whole"]["l50"] == 61

@@ -10,7 +10,7 @@ from configs import find_config
 from configs.changes import change
 from evals.estimate.effective_context import estimate_trials
 from evals.estimate.trials import Trials
-from studies import recall
+from studies import forecasts, recall
 from studies.card import Card, Member
 
 KV = ("kv(pairs=4,keys=8)",)
@@ -24,7 +24,8 @@ SHARED = change(
 
 
 def test_a_stored_forecast_stays_until_its_inputs_change(tmp_path, monkeypatch):
-    monkeypatch.setattr(recall, "folder", lambda study: tmp_path)
+    for module in (recall, forecasts):
+        monkeypatch.setattr(module, "folder", lambda study: tmp_path)
     kv = Member(name="kv", overrides=("model.rotary.base=10",))
     other = Member(name="lagcopy", overrides=("data.retrieval_tasks=[lagcopy]",))
     card = Card(name="one", question="?", shared=SHARED, members=(kv, other))
