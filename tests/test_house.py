@@ -55,7 +55,7 @@ BUDGETS = {
     "model": 2320,
     "probes": 2260,
     "experiment": 2180,
-    "studies": 2030,
+    "studies": 2070,
     "benchmarks": 1990,
     "theory": 1720,
     "training": 1280,
