@@ -6,13 +6,13 @@ from typing import Any, NamedTuple
 
 from experiment.records import parse_json
 from interop.architectures import ARCHITECTURES, LATENT_EPSILON, Architecture
-from interop.reference import read_rope
 from interop.rotary_config import read_variant
 from interop.weights import Layout
 from model.config import MlaConfig, ModelConfig
 from model.rotary import Pattern
 from model.rotary.base import HfHead, Rotary
 from model.rotary.nope import Nope
+from model.rotary.rope_parameters import read_rope
 from utils.checks import Count, problem
 from utils.messages import nearest, quoted
 

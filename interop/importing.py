@@ -26,7 +26,6 @@ from interop.architectures import choose_architecture, make_config
 from interop.check import FolderModel
 from interop.folders import new_folder
 from interop.hf_config import HfModel, parse_config, read_config
-from interop.reference import read_rope, selected_factors
 from interop.tensors import Tensors, digest_tensors
 from interop.tokenizer_files import find_tokenizer
 from interop.transformers_model import has_transformers
@@ -34,6 +33,7 @@ from interop.weights import Entry, Layout, make_entries
 from model import rotary as rotary_lib
 from model.config import ModelConfig
 from model.rotary.base import HfHead
+from model.rotary.rope_parameters import read_rope, selected_factors
 from model.transformer import abstract_params, describe_size
 from utils.messages import quoted
 from utils.paths import local

@@ -1,214 +1,26 @@
 """Independent reference: transformers' functions restated in numpy.
 
-Frequencies come from rope parameters, in float64, and logits from a folder's tensors and its
-config.json. Nothing here reads our model or our variants. Our logits are compared with these where
-transformers is not installed. Logits are computed in float32 as in transformers, except for the
-angles, which are float64: those of transformers are 0.06 rad off at a million tokens. The same
-functions in float64 measure the rounding of float32. One layer's tensors are in memory at a time.
+Logits come from a folder's tensors and its config.json, frequencies from
+`model.rotary.rope_parameters`. Nothing here reads our model or our variants. Our logits are
+compared with these where transformers is not installed. Logits are computed in float32 as in
+transformers, except for the angles, which are float64: those of transformers are 0.06 rad off at a
+million tokens. The same functions in float64 measure the rounding of float32. One layer's tensors
+are in memory at a time.
 """
 
 import math
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import DTypeLike
 
 from interop.tensors import Tensors
-from model.rotary.base import HfHead, geometric_inv_freq
-from utils.messages import nearest, quoted
+from model.rotary.base import HfHead
+from model.rotary.rope_parameters import Scales, compute_frequencies, read_rope
 
 _QUERIES = 256  # rows of attention weights in memory at once
 _VOCABULARY = 2**14  # rows of the output matrix converted at once
-_DEFAULT_THETA = {"smollm3": 2_000_000.0}  # where config.json has none; 10,000 for other types
-
-
-class Scales(NamedTuple):
-    """Factors of q·k besides 1 / sqrt(head size).
-
-    Attributes:
-      rotated: of features that pass through the rotation, even with frequency 0.
-      unrotated: of features outside of it, in MLA and behind a partial rotation (Phi-3); 1 if there
-        are none.
-    """
-
-    rotated: float
-    unrotated: float
-
-
-def read_rope(config: Mapping[str, Any], layer_type: str | None = None) -> dict[str, Any]:
-    """Return the rope parameters of one type of layer from a config.json of version 5 or 4.
-
-    Raises:
-      ValueError: if the two styles disagree, or a value has the wrong type.
-    """
-    parameters, scaling = config.get("rope_parameters"), config.get("rope_scaling")
-    if isinstance(parameters, dict) and layer_type in parameters:
-        parameters = parameters[layer_type]
-    for name, value in (("rope_parameters", parameters), ("rope_scaling", scaling)):
-        if not isinstance(value, dict | None):
-            raise ValueError(f"config.json: {name} must be an object, got {quoted(value)}")
-    parameters, scaling = dict(parameters or {}), dict(scaling or {})
-    if any(isinstance(value, dict) for value in parameters.values()):
-        raise ValueError(
-            "config.json: rope_parameters differ between types of layers, which this class does "
-            "not have"
-        )
-    for mapping in (parameters, scaling):
-        if kind := mapping.pop("type", None):
-            mapping.setdefault("rope_type", kind)
-    names = ("rope_theta", "partial_rotary_factor", "original_max_position_embeddings")
-    rope = {name: config[name] for name in names if config.get(name) is not None} | scaling
-    for name, value in parameters.items():
-        if rope.get(name, value) != value:
-            raise ValueError(
-                f"config.json: {name} is {quoted(rope[name], 30)}, and in rope_parameters "
-                f"{quoted(value, 30)}; make them agree"
-            )
-    theta = _DEFAULT_THETA.get(str(config.get("model_type")), 10_000.0)
-    rope = {"rope_type": "default", "rope_theta": theta} | rope | parameters
-    if rope["rope_type"] == "su":  # its name in Phi-3's first files
-        rope["rope_type"] = "longrope"
-    return {name: value for name, value in rope.items() if value is not None}
-
-
-def compute_frequencies(
-    rope: Mapping[str, Any], head: HfHead, length: int = 0
-) -> tuple[np.ndarray, Scales]:
-    """Compute in float64 what transformers reads from rope parameters.
-
-    Args:
-      rope: rope parameters, from `read_rope`.
-      head: other entries of the config.json.
-      length: tokens of the row, which `longrope` and `dynamic` depend on.
-
-    Returns:
-      Radians per token of each pair that the class rotates, and the scales.
-
-    Raises:
-      ValueError: if the type is unknown, or a parameter is missing or not allowed.
-    """
-    kind = rope["rope_type"]
-    function = _FUNCTIONS.get(str(kind))
-    if function is None:
-        raise ValueError(
-            f"config.json: rope_type {quoted(kind)} is not supported; "
-            f"{nearest(str(kind), _FUNCTIONS)}"
-        )
-    try:
-        inv_freq, factor = function(rope, head, length)
-        mscale = head.mla and rope.get("mscale_all_dim")
-        all_logits = _temperature(mscale or 0, rope.get("factor") or 1) ** 2
-    except KeyError as error:
-        raise ValueError(f"config.json: rope_type {kind} lacks {error.args[0]!r}") from None
-    except (TypeError, ArithmeticError) as error:
-        raise ValueError(
-            f"config.json: parameters of rope_type {kind} are invalid: {quoted(error)}"
-        ) from error
-    return inv_freq, Scales(rotated=all_logits * factor**2, unrotated=all_logits)
-
-
-def _temperature(mscale: float, factor: float) -> float:
-    return 1.0 if factor <= 1 else 0.1 * mscale * math.log(factor) + 1
-
-
-def _series(rope: Mapping[str, Any], head: HfHead, stretch: float = 1.0) -> np.ndarray:
-    """Return the geometric series of the base times stretch ** (d / (d - 2))."""
-    dim = int(head.head_dim * rope.get("partial_rotary_factor", 1.0))
-    base = rope["rope_theta"]
-    if stretch != 1:
-        base *= stretch ** (dim / (dim - 2))
-    return geometric_inv_freq(base, dim)
-
-
-def _default(rope, head, length):
-    return _series(rope, head), 1.0
-
-
-def _linear(rope, head, length):
-    return _series(rope, head) / rope["factor"], 1.0
-
-
-def _dynamic(rope, head, length):
-    excess = max(length, head.context) / head.context - 1
-    return _series(rope, head, 1 + rope["factor"] * excess), 1.0
-
-
-def _proportional(rope, head, length):
-    pairs = int(rope.get("partial_rotary_factor", 1.0) * head.head_dim // 2)
-    inv_freq = geometric_inv_freq(rope["rope_theta"], head.head_dim) / rope.get("factor", 1.0)
-    return np.where(np.arange(head.head_dim // 2) < pairs, inv_freq, 0.0), 1.0
-
-
-def _yarn(rope, head, length):
-    inv_freq, factor, original = _series(rope, head), rope["factor"], _original(rope, head)
-    dim, log_base = 2 * len(inv_freq), math.log(rope["rope_theta"])
-
-    def pair_of(cycles: float) -> float:
-        return dim * math.log(original / (cycles * 2 * math.pi)) / (2 * log_base)
-
-    low, high = pair_of(rope.get("beta_fast") or 32), pair_of(rope.get("beta_slow") or 1)
-    if rope.get("truncate", True):
-        low, high = math.floor(low), math.ceil(high)
-    low, high = max(low, 0), min(high, dim - 1)
-    span = (high - low) or 0.001
-    slowed = np.clip((np.arange(dim // 2) - low) / span, 0, 1)
-    mscale, mscale_all_dim = rope.get("mscale"), rope.get("mscale_all_dim")
-    attention_factor = _temperature(1, factor)
-    if mscale and mscale_all_dim:
-        attention_factor = _temperature(mscale, factor) / _temperature(mscale_all_dim, factor)
-    inv_freq = inv_freq * (slowed / factor + 1 - slowed)
-    return inv_freq, float(rope.get("attention_factor", attention_factor))
-
-
-def _longrope(rope, head, length):
-    original = _original(rope, head)
-    factors = np.array(rope["long_factor" if length > original else "short_factor"], np.float64)
-    series = _series(rope, head)
-    if factors.shape != series.shape:
-        raise ValueError(
-            f"config.json: longrope has lists of {factors.size} factors, and a head has "
-            f"{series.size} pairs"
-        )
-    stretch = rope.get("factor") or head.context / original
-    attention_factor = rope.get("attention_factor")
-    if attention_factor is None:
-        attention_factor = 1.0
-        if stretch > 1:
-            attention_factor = math.sqrt(1 + math.log(stretch) / math.log(original))
-    return series / factors, float(attention_factor)
-
-
-def _llama3(rope, head, length):
-    inv_freq, factor, original = _series(rope, head), rope["factor"], _original(rope, head)
-    low, high = rope["low_freq_factor"], rope["high_freq_factor"]
-    share = np.clip((original * inv_freq / (2 * np.pi) - low) / (high - low), 0, 1)
-    return inv_freq * (share + (1 - share) / factor), 1.0
-
-
-def _original(rope: Mapping[str, Any], head: HfHead) -> int:
-    return rope.get("original_max_position_embeddings") or head.context
-
-
-_FUNCTIONS = {
-    "default": _default,
-    "linear": _linear,
-    "dynamic": _dynamic,
-    "proportional": _proportional,
-    "yarn": _yarn,
-    "longrope": _longrope,
-    "llama3": _llama3,
-}
-
-
-def selected_factors(rope: Mapping[str, Any], head: HfHead, length: int) -> str | None:
-    """Return the name of the list of factors that `longrope` uses for rows of `length` tokens.
-
-    None for other types, and where both lists are equal.
-    """
-    if rope.get("rope_type") != "longrope" or rope.get("short_factor") == rope.get("long_factor"):
-        return None
-    return "long_factor" if length > _original(rope, head) else "short_factor"
 
 
 def compute_logits(

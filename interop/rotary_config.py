@@ -2,7 +2,8 @@
 
 A variant with a `rope_type` of its own converts itself (`Rotary.to_hf`, `Rotary.from_hf`); any
 other static vector is a `longrope`, with one factor per pair. Neither direction trusts the variant:
-`interop.reference` computes what transformers reads, and it must equal the variant's vector.
+`model.rotary.rope_parameters` computes what transformers reads, and this must equal the variant's
+vector.
 """
 
 import math
@@ -11,10 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from interop.reference import Scales, compute_frequencies
 from model.rotary import variant_of_rope_type
 from model.rotary.base import HfHead, Rotary, geometric_inv_freq
 from model.rotary.recorded import Recorded
+from model.rotary.rope_parameters import Scales, compute_frequencies
 
 UNROTATED = 1e30  # factor of an unrotated pair: 1e-30 radians per token is 0 in float32
 
@@ -134,7 +135,7 @@ def read_variant(rope: Mapping[str, Any], head: HfHead, length: int, name: str) 
     """Return the variant that rotates as transformers does with `rope`.
 
     Args:
-      rope: rope parameters, from `interop.reference.read_rope`.
+      rope: rope parameters, from `model.rotary.rope_parameters.read_rope`.
       head: other entries of the config.json.
       length: trained context, tokens; it selects one of the two lists of `longrope`.
       name: label of a vector that none of our variants computes.

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from interop.architectures import windows_by_layer
-from interop.reference import compute_frequencies, read_rope
 from model.config import ModelConfig
 from model.rotary.base import HfHead
+from model.rotary.rope_parameters import compute_frequencies, read_rope
 from utils.messages import one_line
 
 

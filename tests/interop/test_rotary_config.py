@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 from interop.architectures import ARCHITECTURES, choose_architecture, make_config
-from interop.reference import compute_frequencies, read_rope
 from interop.rotary_config import make_rope_parameters, read_variant
 from model.rotary import parse
 from model.rotary.base import HfHead
 from model.rotary.recorded import Recorded
+from model.rotary.rope_parameters import compute_frequencies, read_rope
 from tests.interop.weights_helpers import CASES, CONTEXT, PLAIN, changed
 
 
