@@ -17,8 +17,8 @@ from configs import mla, small
 from configs.changes import change, heads
 from experiment.config import ExperimentConfig
 from model import kernels, transformer
+from model.config import NO_WINDOW
 from model.kernels import cudnn, xla
-from model.positions import NO_WINDOW, position_table
 from model.rotary.rope import Rope
 from training.step import loss_fn
 
@@ -173,7 +173,7 @@ def _measure_model(name: str, config: ExperimentConfig, length: int) -> Result:
     """Return the error of the gradient of a loss through two layers."""
     config = change(config, data=dict(context_length=length, batch_size=2))
     params = jax.jit(functools.partial(transformer.init, config.model))(0)
-    table = position_table(config.model, length)
+    table = config.model.position_table(length)
     batch: dict[str, Any] = random_batch(config)
     num_targets = jnp.float32(batch["loss_mask"].size)
 

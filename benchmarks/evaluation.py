@@ -20,7 +20,6 @@ from data.task import Document
 from evals import runner, score
 from experiment.config import ExperimentConfig
 from model import transformer
-from model.positions import position_table
 from training.sweep import train_sweep
 
 MEMBERS, TASKS, LENGTHS = 8, ("kv", "lagcopy", "lines", "perplexity"), (256, 512, 1024)
@@ -49,7 +48,7 @@ def time_scoring(config: ExperimentConfig, rounds: int) -> dict[str, list[float]
     model, batch = runner.static_config(config.model), random_batch(config)
     T = config.data.context_length
     params = jax.jit(functools.partial(transformer.init, model))(0)
-    table = position_table(config.model, T)
+    table = config.model.position_table(T)
     ids = np.concatenate([batch["tokens"], batch["targets"][:, -1:]], axis=1)
     starts = np.arange(1, T + 1, 4)
     answers = np.stack([starts, np.minimum(4, T + 1 - starts), starts], axis=1).astype(np.int32)

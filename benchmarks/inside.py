@@ -17,7 +17,6 @@ from experiment.config import ExperimentConfig
 from experiment.loaded import LoadedRun
 from experiment.run import RunDirectory
 from model import transformer
-from model.positions import position_table
 from probes import capture
 
 SHAPES = {
@@ -42,7 +41,7 @@ def _time(config: ExperimentConfig, rounds: int) -> dict[str, list[float]]:
     model = dataclasses.replace(config.model, compute_dtype="float32", remat="none")
     batch = random_batch(config)
     inputs = [batch[name] for name in ("tokens", "positions", "segment_ids")]
-    table = position_table(model, config.data.context_length)
+    table = model.position_table(config.data.context_length)
     hidden = jax.jit(functools.partial(transformer.hidden, model))
 
     def forward():

@@ -30,8 +30,7 @@ from experiment.config import ExperimentConfig
 from experiment.memory import free_device_memory, free_host_memory
 from experiment.metrics import flops_per_token
 from model import axes, loss
-from model.config import Architecture
-from model.positions import PositionTable
+from model.config import Architecture, PositionTable
 from model.transformer import count_params
 
 # Bytes of a result row: at its peak, while the run's file is written, and until the end.

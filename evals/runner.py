@@ -31,7 +31,6 @@ from experiment.items import metrics_damage
 from experiment.run import RunDirectory, find_runs
 from model import rotary as rotary_lib
 from model.config import Architecture, ModelConfig
-from model.positions import position_table
 from model.rotary import Pattern
 from model.transformer import Params
 from utils.files import check_writable
@@ -65,7 +64,7 @@ class Loaded(NamedTuple):
     def candidate(self, rotary: Pattern) -> Candidate:
         """Return the candidate that `evals.score` scores with one variant."""
         model = dataclasses.replace(self.config.model, rotary=rotary)
-        table = functools.partial(position_table, model, self.config.data.context_length)
+        table = functools.partial(model.position_table, self.config.data.context_length)
         return Candidate(self.params, functools.lru_cache(table))
 
 
@@ -261,7 +260,7 @@ def check_lengths(config: ExperimentConfig) -> None:
     Raises:
       ValueError: as `evals.cost.check_length`.
     """
-    table = position_table(config.model, config.data.context_length)
+    table = config.model.position_table(config.data.context_length)
     for length in config.evals.lengths or (config.data.context_length,):
         cost.check_length(static_config(config.model), table, length)
 

@@ -15,9 +15,9 @@ import numpy as np
 from data.task import Document
 from experiment.memory import free_device_memory
 from model import loss, transformer
-from model.config import Architecture
+from model.config import Architecture, PositionTable
 from model.loss import TokenScores
-from model.positions import PositionTable, stack_tables
+from model.positions import stack_tables
 from model.transformer import Params
 
 # Tokens of a forward pass: enough to fill the matrix units, but few enough for small memories.
@@ -165,7 +165,7 @@ def _tables(
     tables = [{size: candidate.table_for(size) for size in set(sizes)} for candidate in candidates]
 
     def equal(left: PositionTable, right: PositionTable) -> bool:
-        return all(map(np.array_equal, left, right))
+        return jax.tree.all(jax.tree.map(np.array_equal, left, right))
 
     if all(equal(table, by_size[sizes[0]]) for by_size in tables for table in by_size.values()):
         stacked = [by_size[sizes[0]] for by_size in tables]

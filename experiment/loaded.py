@@ -14,9 +14,7 @@ from experiment.config import ExperimentConfig, chosen_rotary
 from experiment.run import RunDirectory, find_run
 from model import rotary as rotary_lib
 from model import transformer
-from model.config import ModelConfig
-from model.positions import PositionTable, position_table
-from model.rotary import RotaryTable
+from model.config import ModelConfig, PositionTable
 from model.transformer import Params
 
 
@@ -42,9 +40,9 @@ class LoadedRun:
         return self.directory.tokenizer
 
     @property
-    def table(self) -> RotaryTable:
+    def table(self) -> PositionTable:
         """The frequencies of every layer, in float64, as the run was trained with."""
-        return self.config.model.rotary_table(self.config.data.context_length)
+        return self.config.model.position_table(self.config.data.context_length)
 
     @property
     def rotary_label(self) -> str:
@@ -95,7 +93,7 @@ class LoadedRun:
         tokens_BT = self.as_tokens(tokens)
         config = dataclasses.replace(self.config.model, compute_dtype="float32", remat="none")
         length = tokens_BT.shape[1]
-        table = position_table(config, self.config.data.context_length, length)
+        table = config.position_table(self.config.data.context_length, length)
         # Accelerators multiply float32 in fewer bits unless told otherwise.
         with jax.default_matmul_precision("highest"):
             return _logits(config, self.params, table, tokens_BT)

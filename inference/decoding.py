@@ -16,11 +16,11 @@ from flax import nnx
 from inference.cache import Caches, LayerCache, Layout, append, fill_cache
 from model.attention import Attention, project, smear_keys
 from model.axes import shard_tokens
-from model.config import Architecture, ModelConfig
+from model.config import Architecture, ModelConfig, PositionTable
 from model.layers import RMSNorm
 from model.mask import is_visible
 from model.mla import LatentAttention
-from model.positions import PositionTable, cos_sin, rotate
+from model.positions import cos_sin, rotate
 from model.transformer import Block, Params
 
 Weights = dict[str, Any]

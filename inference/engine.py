@@ -14,8 +14,8 @@ from inference.cache import dynamic_layers, make_layout
 from inference.options import Options
 from inference.programs import CHUNK, Rows, Static
 from inference.sampling import Draws, Sampler
-from model.config import ModelConfig
-from model.positions import PositionTable, position_table, stack_tables
+from model.config import ModelConfig, PositionTable
+from model.positions import stack_tables
 from model.transformer import Params
 
 _MIN_PROMPT = 64  # tokens of the smallest program for prompts
@@ -68,7 +68,7 @@ class Engine:
 
         @functools.lru_cache(maxsize=4 * CHUNK)
         def table(row_length: int) -> PositionTable:
-            return position_table(model, context_length, row_length)
+            return model.position_table(context_length, row_length)
 
         self.table = table if self.is_dynamic else lambda row_length: table(context_length)
 
@@ -200,7 +200,7 @@ class _Batch:
         if not self._engine.needs_recompute or self._program is programs.recompute:
             return tables
         cached = self._engine.table(self._prompt_length)
-        equal = [table for table in tables if all(map(np.array_equal, table, cached))]
+        equal = [t for t in tables if jax.tree.all(jax.tree.map(np.array_equal, t, cached))]
         if equal:
             return equal
         # The table has changed, so the cache is no longer valid.

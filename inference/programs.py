@@ -10,8 +10,7 @@ from inference import cache, decoding
 from inference.cache import Layout
 from inference.decoding import Weights
 from inference.sampling import Draws, Sampler, choose
-from model.config import Architecture
-from model.positions import PositionTable
+from model.config import Architecture, PositionTable
 
 # Maximum tokens per call of `decode`: few enough for streaming, enough to amortize the call.
 CHUNK = 32

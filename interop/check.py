@@ -44,7 +44,7 @@ from interop.transformers_model import TransformersModel, has_transformers
 from interop.weights import Entry
 from model import rotary, transformer
 from model.config import ModelConfig
-from model.positions import cos_sin, position_table
+from model.positions import cos_sin
 from model.transformer import Block, Params
 
 # Largest difference, in roundings of float32. Rounding is chaotic in a real model: correct exports
@@ -138,7 +138,7 @@ def check_config(
 
 def _rotation(config: ModelConfig, context: int) -> list[np.ndarray]:
     """Return the frequencies and the scales of all pairs of each head, `[L, K, R]`."""
-    table = config.rotary_table(context)
+    table = config.position_table(context)
     rotates = table.inv_freq != 0
     scale = np.where(rotates, table.logit_scale[..., None], table.unrotated_logit_scale[..., None])
     query_scales = (table.query_floor[..., None], table.query_slope[..., None])
@@ -247,7 +247,7 @@ def compute_our_logits(model: FolderModel, tokens_T, positions_T) -> np.ndarray:
     config = dataclasses.replace(
         model.config, compute_dtype="float32", remat="none", attention="xla"
     )
-    table, positions_BT = position_table(config, model.context), jnp.asarray(positions_T)[None]
+    table, positions_BT = config.position_table(model.context), jnp.asarray(positions_T)[None]
     leaves = _read_leaves(model, None)
     with jax.default_matmul_precision("highest"):
         x_BTD = jnp.asarray(leaves["embedding"][np.asarray(tokens_T)])[None]

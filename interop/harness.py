@@ -16,7 +16,6 @@ from data.task import Document
 from evals import score
 from experiment.loaded import LoadedRun
 from model import rotary as rotary_lib
-from model.positions import position_table
 from utils.messages import quoted
 
 Bos = Literal["first", "every"]
@@ -94,7 +93,7 @@ class Scorer:
 
         @functools.lru_cache(maxsize=1024)
         def table(length: int):
-            return position_table(model, config.data.context_length, length)
+            return model.position_table(config.data.context_length, length)
 
         self._candidate = score.Candidate(run.params, table)
 

@@ -150,7 +150,7 @@ def make_entries(config: ModelConfig, layout: Layout, *, fused: bool = False) ->
 
 def rotary_dim(config: ModelConfig) -> int:
     """Return the number of features of a head that rotate in some layer."""
-    inv_freq = config.rotary_table(2).inv_freq[..., : config.rope_head_dim // 2]
+    inv_freq = config.position_table(2).inv_freq[..., : config.rope_head_dim // 2]
     pairs = np.flatnonzero(inv_freq.any(axis=(0, 1)))
     return 2 * (int(pairs[-1]) + 1) if len(pairs) else 0
 

@@ -8,9 +8,9 @@ from flax import nnx
 from jax.ad_checkpoint import checkpoint_name
 
 from model import kernels
-from model.config import Architecture
+from model.config import Architecture, PositionTable
 from model.layers import RMSNorm, linear, normal_param
-from model.positions import PositionTable, repeat_heads, rotate
+from model.positions import repeat_heads, rotate
 
 
 def query_scale(table: PositionTable, positions_BT: jax.Array) -> jax.Array:

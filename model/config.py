@@ -1,10 +1,17 @@
-"""Architecture, the static sizes and choices of a model, and ModelConfig, which adds positions."""
+"""The config of a model: `Architecture`, its static part, and `ModelConfig`, which adds positions.
+
+`PositionTable` holds the numbers of the positions, as theory and programs read them.
+"""
 
 import dataclasses
-from typing import Annotated, Literal
+import math
+from collections.abc import Callable
+from typing import Annotated, Any, Literal
+
+import numpy as np
 
 from model import rotary as rotary_lib
-from model.rotary import Pattern, RotaryTable
+from model.rotary import Pattern, Rotary
 from utils.checks import Bounds, Count, SinglePositive, check
 
 
@@ -141,6 +148,41 @@ class Architecture:
         return self.head_dim if self.mla is None else self.mla.qk_rope_head_dim
 
 
+# Wider than any context: this window masks nothing.
+NO_WINDOW = np.iinfo(np.int32).max
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
+class PositionTable:
+    """Everything that layers read about positions: one row for each layer and key/value head.
+
+    It is a JAX pytree (`model.positions` registers it), whose float64 arrays become float32 in
+    programs. Members of a sweep add a leading axis. K is the number of key/value heads, or 1 where
+    all heads of every layer are alike. R counts the pairs that variants apply to.
+
+    Attributes:
+      cycles_hi, cycles_lo: uint32 `[L, K, R]`, `inv_freq` as the fraction of a cycle per token in
+        units of 2^-32 and 2^-64 cycles.
+      logit_scale: float64 `[L, K]`, multiplies q·k besides 1 / sqrt(head_dim).
+      unrotated_logit_scale: float64 `[L, K]`, the same for unrotated features (also MLA's).
+      query_floor, query_slope: float64 `[L, K]`. A query at position p is multiplied by
+        max(query_floor, query_slope * ln(p + 1)): (1, 0) where log-n scaling is off.
+      window: int32 `[L]`, tokens that a query attends to, itself included.
+      inv_freq: float64 `[L, K, R + unrotated pairs]`, radians per token, of all pairs of the head:
+        first those that variants apply to, then zeros for those that never rotate (MLA's). Only
+        on the host: programs and stacked tables have an empty array.
+    """
+
+    cycles_hi: Any
+    cycles_lo: Any
+    logit_scale: Any
+    unrotated_logit_scale: Any
+    query_floor: Any
+    query_slope: Any
+    window: Any
+    inv_freq: np.ndarray = dataclasses.field(default_factory=lambda: np.empty(0))
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ModelConfig(Architecture):
     """A model: its architecture and its positions, which programs read as a `PositionTable`.
@@ -164,7 +206,7 @@ class ModelConfig(Architecture):
         object.__setattr__(self, "rotary", rotary)
         rotary_lib.repeat_pattern(self.window, self.num_layers, "num_layers")
         # The table refuses an odd head, a fraction without a pair, and a pattern that is too long.
-        num_tables = self.rotary_table(2).inv_freq.shape[1]
+        num_tables = self.position_table(2).inv_freq.shape[1]
         if self.mla is not None and num_tables > 1:
             raise ValueError("mla rotates one key for all heads; rotary cannot differ by head")
 
@@ -174,12 +216,41 @@ class ModelConfig(Architecture):
         names = [field.name for field in dataclasses.fields(Architecture)]
         return Architecture(**{name: getattr(self, name) for name in names})
 
-    def rotary_table(self, context_length: int, row_length: int | None = None) -> RotaryTable:
-        """Return the frequencies of every layer and head; see `model.rotary.table`."""
-        sizes = rotary_lib.HeadSizes(
-            num_layers=self.num_layers,
-            num_kv_heads=self.kv_heads,
-            head_dim=self.rope_head_dim,
-            num_unrotated=self.head_dim - self.rope_head_dim,
+    def position_table(self, context_length: int, row_length: int | None = None) -> PositionTable:
+        """Return the frequencies, scales and windows of every layer and head, as numpy arrays.
+
+        Args:
+          context_length: trained context in tokens; log-n scaling is relative to it.
+          row_length: tokens of the row, which only dynamic variants read; default:
+            `context_length`.
+
+        Raises:
+          ValueError: if a pattern is longer than there are layers or heads, or a variant does not
+            fit.
+        """
+        layers = [
+            [head.at_length(row_length or context_length) for head in heads]
+            for heads in rotary_lib.expand_pattern(self.rotary, self.num_layers, self.kv_heads)
+        ]
+        slopes = {"off": 0.0, "train": 1 / math.log(context_length)}
+        slopes["extrapolate"] = slopes["train"]
+
+        def compute(value: Callable[[Rotary], Any]) -> np.ndarray:
+            return np.array([[value(head) for head in heads] for heads in layers])
+
+        inv_freq_LKR = compute(lambda head: head.inv_freq(self.rope_head_dim))
+        # Two exact steps: a float64 has 53 bits, so its top 32 bits and the rest convert exactly.
+        cycles = np.mod(inv_freq_LKR / (2 * np.pi), 1.0) * 2.0**32
+        cycles_hi = np.floor(cycles)
+        num_unrotated = (self.head_dim - self.rope_head_dim) // 2
+        windows = rotary_lib.repeat_pattern(self.window, self.num_layers, "num_layers")
+        return PositionTable(
+            cycles_hi=cycles_hi.astype(np.uint32),
+            cycles_lo=np.floor((cycles - cycles_hi) * 2.0**32).astype(np.uint32),
+            logit_scale=compute(lambda head: head.logit_scale),
+            unrotated_logit_scale=compute(lambda head: head.unrotated_logit_scale),
+            query_floor=compute(lambda head: 0.0 if head.log_n == "train" else 1.0),
+            query_slope=compute(lambda head: slopes[head.log_n]),
+            window=np.array([window or NO_WINDOW for window in windows], np.int32),
+            inv_freq=np.pad(inv_freq_LKR, [(0, 0), (0, 0), (0, num_unrotated)]),
         )
-        return rotary_lib.table(self.rotary, sizes, context_length, row_length)

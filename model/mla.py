@@ -11,9 +11,9 @@ import jax.numpy as jnp
 from flax import nnx
 
 from model.attention import attend, project, query_scale, smear_keys
-from model.config import Architecture
+from model.config import Architecture, PositionTable
 from model.layers import RMSNorm, linear, normal_param
-from model.positions import PositionTable, rotate
+from model.positions import rotate
 
 
 class LatentAttention(nnx.Module):

@@ -6,63 +6,22 @@ complete cycles and leaves the phase, accurate to 2^-30 of a cycle at any positi
 Frequencies may be traced: members of a sweep share one compiled program.
 """
 
+import dataclasses
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from model.config import ModelConfig
-from model.rotary import repeat_pattern
+from model.config import PositionTable
 
-# Wider than any context: this window masks nothing.
-NO_WINDOW = np.iinfo(np.int32).max
-
-
-class PositionTable(NamedTuple):
-    """Everything that layers read about positions. Members of a sweep add a leading axis.
-
-    K is 1 where all heads of every layer rotate alike. R counts the pairs that variants apply to,
-    so it leaves out MLA's unrotated pairs.
-
-    Attributes:
-      cycles_hi, cycles_lo: uint32 `[L, K, R]`, the fraction of a cycle per token in units of 2^-32
-        and 2^-64 cycles.
-      logit_scale: float32 `[L, K]`, multiplies q·k besides 1 / sqrt(head_dim).
-      unrotated_logit_scale: float32 `[L, K]`, the same for unrotated features (also MLA's).
-      query_floor, query_slope: float32 `[L, K]`, log-n scaling (`model.rotary.RotaryTable`).
-      window: int32 `[L]`, tokens that a query attends to, itself included.
-    """
-
-    cycles_hi: jax.Array | np.ndarray
-    cycles_lo: jax.Array | np.ndarray
-    logit_scale: jax.Array | np.ndarray
-    unrotated_logit_scale: jax.Array | np.ndarray
-    query_floor: jax.Array | np.ndarray
-    query_slope: jax.Array | np.ndarray
-    window: jax.Array | np.ndarray
-
-
-def position_table(
-    config: ModelConfig, context_length: int, row_length: int | None = None
-) -> PositionTable:
-    """Return the table of `config`, as numpy arrays; see `model.rotary.table` for the arguments."""
-    rotary = config.rotary_table(context_length, row_length)
-    rotated = rotary.inv_freq[..., : config.rope_head_dim // 2]
-    # Two exact steps: a float64 has 53 bits, so its top 32 bits and the rest convert exactly.
-    cycles = np.mod(rotated / (2 * np.pi), 1.0) * 2.0**32
-    cycles_hi = np.floor(cycles)
-    windows = repeat_pattern(config.window, config.num_layers, "num_layers")
-    return PositionTable(
-        cycles_hi=cycles_hi.astype(np.uint32),
-        cycles_lo=np.floor((cycles - cycles_hi) * 2.0**32).astype(np.uint32),
-        logit_scale=rotary.logit_scale.astype(np.float32),
-        unrotated_logit_scale=rotary.unrotated_logit_scale.astype(np.float32),
-        query_floor=rotary.query_floor.astype(np.float32),
-        query_slope=rotary.query_slope.astype(np.float32),
-        window=np.array([window or NO_WINDOW for window in windows], np.int32),
-    )
+_HOST_ONLY = ["inv_freq"]
+jax.tree_util.register_dataclass(
+    PositionTable,
+    data_fields=[x.name for x in dataclasses.fields(PositionTable) if x.name not in _HOST_ONLY],
+    meta_fields=[],
+    drop_fields=_HOST_ONLY,
+)
 
 
 def stack_tables(tables: Sequence[PositionTable]) -> PositionTable:
@@ -70,9 +29,7 @@ def stack_tables(tables: Sequence[PositionTable]) -> PositionTable:
 
     If only some tables differ by head, the others are repeated for every head.
     """
-    return PositionTable(
-        *(np.stack(np.broadcast_arrays(*leaves)) for leaves in zip(*tables, strict=True))
-    )
+    return jax.tree.map(lambda *leaves: np.stack(np.broadcast_arrays(*leaves)), *tables)
 
 
 def freeze_pairs(table: PositionTable, pairs_LKR: np.ndarray) -> PositionTable:
@@ -85,7 +42,7 @@ def freeze_pairs(table: PositionTable, pairs_LKR: np.ndarray) -> PositionTable:
     """
     pairs_LKR = pairs_LKR[..., : table.cycles_hi.shape[-1]]
     hi, lo = (np.where(pairs_LKR, np.uint32(0), x) for x in (table.cycles_hi, table.cycles_lo))
-    return table._replace(cycles_hi=hi, cycles_lo=lo)
+    return dataclasses.replace(table, cycles_hi=hi, cycles_lo=lo)
 
 
 def cos_sin(

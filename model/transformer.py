@@ -25,10 +25,10 @@ from model.axes import (
     shard_stream,
     weights_are_gathered,
 )
-from model.config import Architecture
+from model.config import Architecture, PositionTable
 from model.layers import Mlp, RMSNorm, normal_param
 from model.mla import LatentAttention
-from model.positions import PositionTable, cos_sin
+from model.positions import cos_sin
 
 Params = dict[str, Any]
 
@@ -80,7 +80,7 @@ class Activations(NamedTuple):
 
     Attributes:
       q_LBTNH, k_LBSKH, v_LBSKU: queries and keys before rotation and scales, and values. A pair is
-        the features i and i + H / 2, in the order of `model.rotary.table`. With MLA rotated pairs
+        the features i and i + H / 2, in the order of `PositionTable`. With MLA rotated pairs
         come first, and K is N.
       stream_LBTD: input of the layer, the residual stream.
     """

@@ -94,7 +94,7 @@ VARIANTS = {"RoPE, base 10": "rope(base=10)", "even periods": OWN}
 vectors = {}
 for name, variant in VARIANTS.items():
     config = overrides.apply(find_config("demo"), [f"model.rotary={variant}", "model.num_heads=1"])
-    vectors[name] = config.model.rotary_table(LENGTH).inv_freq[0, 0]
+    vectors[name] = config.model.position_table(LENGTH).inv_freq[0, 0]
 display(figures.decay_curves(vectors, 2 * LENGTH))
 for name, inv_freq in vectors.items():
     forecast = capability.forecast(inv_freq[None], num_others=32, longest=LENGTH)

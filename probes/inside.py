@@ -19,9 +19,9 @@ from experiment.loaded import LoadedRun
 from experiment.memory import free_device_memory
 from model import mask, transformer
 from model.attention import query_scale
-from model.config import ModelConfig
-from model.positions import PositionTable, cos_sin, position_table, repeat_heads, rotate
-from model.rotary import Pattern, RotaryTable
+from model.config import ModelConfig, PositionTable
+from model.positions import cos_sin, repeat_heads, rotate
+from model.rotary import Pattern
 from model.transformer import Activations, Params
 from theory import capability
 
@@ -53,9 +53,9 @@ class Capture:
     hidden_BTD: jax.Array
     params: Params
 
-    def table(self, rotary: Pattern | None = None) -> RotaryTable:
+    def table(self, rotary: Pattern | None = None) -> PositionTable:
         """Return the float64 frequencies of every layer and head, by default the model's."""
-        return _replace_rotary(self.config, rotary).rotary_table(self.context_length, self.length)
+        return _replace_rotary(self.config, rotary).position_table(self.context_length, self.length)
 
     @property
     def inv_freq(self) -> np.ndarray:
@@ -77,8 +77,8 @@ class Capture:
         if not 0 <= layer < self.config.num_layers:
             raise ValueError(f"no layer {layer}: layers are 0 to {self.config.num_layers - 1}")
         config = _replace_rotary(self.config, rotary)
-        table = position_table(config, self.context_length, self.length)
-        layer_table = PositionTable(*(leaf[layer] for leaf in table))
+        table = config.position_table(self.context_length, self.length)
+        layer_table = jax.tree.map(lambda leaf: leaf[layer], table)
         q_BTNH, k_BSKH = self.activations.q_LBTNH[layer], self.activations.k_LBSKH[layer]
         return _rotate(layer_table, q_BTNH, k_BSKH, self.positions_BT)
 
@@ -142,7 +142,7 @@ class Capture:
         return _masked_logits(q_BTNH[:, queries], k_BSKH, mask_BTS)
 
     def _window(self, layer: int) -> np.ndarray:
-        return np.asarray(position_table(self.config, self.context_length).window[layer])
+        return np.asarray(self.config.position_table(self.context_length).window[layer])
 
     @property
     def length(self) -> int:
@@ -212,7 +212,7 @@ def capture(
     if segment_ids_BT is None:
         segment_ids_BT = np.ones_like(tokens_BT)
     config = dataclasses.replace(run.config.model, compute_dtype="float32", remat="none")
-    table = position_table(config, context_length, tokens_BT.shape[1])
+    table = config.position_table(context_length, tokens_BT.shape[1])
     network = runner.static_config(config)  # one program for all members of a shape
     # By default, accelerators multiply float32 with fewer bits.
     with jax.default_matmul_precision("highest"):

@@ -187,7 +187,7 @@ def _draw_theory(ax: Axes, based: Sequence[Member]) -> None:
     predictions = []
     for base in bases:
         rotary = dataclasses.replace(family, base=float(base))
-        inv_freq = dataclasses.replace(model, rotary=rotary).rotary_table(length).inv_freq
+        inv_freq = dataclasses.replace(model, rotary=rotary).position_table(length).inv_freq
         predictions.append(predict(inv_freq, int(4 * top)))
     for name, (_, color, linestyle) in _THEORY.items():
         curve = [getattr(prediction, name) or math.nan for prediction in predictions]

@@ -29,7 +29,7 @@ def forecast(
       longest: longest distance tested, tokens.
       masked_heads: (layer, query head), from 0, of heads that are removed.
     """
-    inv_freq_LKR = model.rotary_table(context_length).inv_freq
+    inv_freq_LKR = model.position_table(context_length).inv_freq
     inv_freq_LNR = capability.query_head_frequencies(inv_freq_LKR, model.num_heads)
     windows = rotary_lib.repeat_pattern(model.window, model.num_layers, "num_layers")
     layers = {}  # equal layers are computed once

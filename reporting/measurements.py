@@ -71,7 +71,7 @@ class Measurement:
         """Predictions for `rotary` at `length`, on which dynamic variants depend."""
         rotary = rotary_lib.parse_pattern(self.rotary)
         model = dataclasses.replace(self.config.model, rotary=rotary)
-        return predict(model.rotary_table(self.config.data.context_length, self.length).inv_freq)
+        return predict(model.position_table(self.config.data.context_length, self.length).inv_freq)
 
     @functools.cached_property
     def estimate(self) -> Estimate:

@@ -205,7 +205,7 @@ def _make_members(group: Mapping[RunDirectory, rows_lib.Rows]) -> Iterator[Membe
             seeds=seeds,
             config=config,
             superseded=number != last,
-            theory=predict(config.model.rotary_table(config.data.context_length).inv_freq),
+            theory=predict(config.model.position_table(config.data.context_length).inv_freq),
             measurements=tuple(
                 sorted(
                     measurements(stage_rows, config),

@@ -202,7 +202,7 @@ def compare(
 
 def _rivals(config: ExperimentConfig, forecasts: dict[str, dict[str, Any]]) -> dict[str, float]:
     """Return lengths in tokens that depend on the frequencies alone, and D_H's forecast."""
-    lengths = predict(config.model.rotary_table(config.data.context_length).inv_freq)
+    lengths = predict(config.model.position_table(config.data.context_length).inv_freq)
     first, record = lengths.first_violation, next(iter(forecasts.values()), None)
     rivals = {
         "quarter period": lengths.quarter_period,

@@ -167,7 +167,7 @@ def _rival_tables(cards: Sequence[CardResults]) -> list[Table]:
 def _rivals(card: CardResults, member: str) -> Mapping[str, float]:
     """Return the forecast and rival lengths of a member, tokens, by name."""
     config = card.card.configs()[member]
-    lengths = predict(config.model.rotary_table(config.data.context_length).inv_freq)
+    lengths = predict(config.model.position_table(config.data.context_length).inv_freq)
     first = lengths.first_violation
     return {
         "the forecast": card.forecasts[member, card.card.measurements[0].name],

@@ -55,7 +55,7 @@ def test_a_config_records_the_frequencies_that_a_file_gave(mine):
     bent, rope = config.model.rotary
     assert isinstance(bent, Recorded)
     expected = np.append(np.exp(-2 * np.arange(4) ** 2 / 8), np.zeros(4))
-    np.testing.assert_array_equal(config.model.rotary_table(64).inv_freq[0, 0], expected)
+    np.testing.assert_array_equal(config.model.position_table(64).inv_freq[0, 0], expected)
     assert rotary.label(config.model.rotary).startswith(f"[{mine}:Bent(")
     assert (bent.logit_scale, bent.unrotated_logit_scale) == (1.25, 1.25)
     mine.unlink()

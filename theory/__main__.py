@@ -150,7 +150,7 @@ def _read_run(path: Path) -> tuple[dict, np.ndarray, int]:
     from experiment.run import RunDirectory
 
     config = RunDirectory(path).config
-    inv_freq_LKR = config.model.rotary_table(config.data.context_length).inv_freq
+    inv_freq_LKR = config.model.position_table(config.data.context_length).inv_freq
     result = {"run": str(path), "head_dim": config.model.head_dim}
     return result, inv_freq_LKR, config.model.num_heads
 
@@ -215,10 +215,14 @@ def _read_heads(args: argparse.Namespace) -> tuple[dict, np.ndarray]:
         raise ValueError(f"--heads must be at least 1, got {heads}")
     pattern = rotary.parse_pattern(args.rotary)
     num_layers = len(pattern) if isinstance(pattern, tuple) else 1
-    sizes = rotary.HeadSizes(num_layers=num_layers, num_kv_heads=heads, head_dim=args.head_dim)
-    table = rotary.table(pattern, sizes, max(args.length, 2))
+    inv_freq_LKR = np.array(
+        [
+            [head.at_length(args.length).inv_freq(args.head_dim) for head in layer]
+            for layer in rotary.expand_pattern(pattern, num_layers, heads)
+        ]
+    )
     result = {"rotary": rotary.expression(pattern), "head_dim": args.head_dim}
-    return result, capability.query_head_frequencies(table.inv_freq, heads)
+    return result, capability.query_head_frequencies(inv_freq_LKR, heads)
 
 
 def _format_capability(result: capability.Capability) -> str:

@@ -139,7 +139,7 @@ def _make_layouts(task: Kv, length: int, split: str) -> Layouts:
 def _layers(config: ExperimentConfig, longest: int) -> list[Positions]:
     """Return the positions of each different layer, for queries up to `longest`."""
     model = config.model
-    table = model.rotary_table(config.data.context_length)
+    table = model.position_table(config.data.context_length)
     inv_freq_LNR = query_head_frequencies(table.inv_freq, model.num_heads)
     if longest * inv_freq_LNR[0].size > _MAX_PHASES:
         raise ValueError(

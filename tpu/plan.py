@@ -115,7 +115,7 @@ def activations(
     chunk = rows * model.loss_chunk if model.loss_chunk else tokens_at_once(vocab_size, device_kind)
     logits = min(tokens, chunk) * vocab_size
     # Heads with the same frequencies share their cosines.
-    rotated = model.rotary_table(2).logit_scale.size * (model.rope_head_dim // 2)
+    rotated = model.position_table(2).logit_scale.size * (model.rope_head_dim // 2)
     members_here = num_members // sizes["sweep"]
     estimate = {
         f"saved by {model.num_layers} layers (remat={model.remat})": (

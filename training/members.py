@@ -18,7 +18,7 @@ from experiment.mesh import put
 from experiment.run import common_steps
 from experiment.stages import Stage, at
 from model import sharding
-from model.positions import position_table, stack_tables
+from model.positions import stack_tables
 from model.transformer import Params
 from training import optimizer
 from training.plan import Plan
@@ -34,7 +34,7 @@ def stack(trees: Sequence[Any]) -> Any:
 def member_arrays(stages: Sequence[Stage]) -> MemberArrays:
     """Return the arrays in which members differ in a stage, stacked if there are several."""
     configs = [stage.config for stage in stages]
-    tables = [position_table(config.model, config.data.context_length) for config in configs]
+    tables = [config.model.position_table(config.data.context_length) for config in configs]
     rates = [np.float32(config.train.learning_rate) for config in configs]
     return MemberArrays(tables[0] if len(tables) == 1 else stack_tables(tables), stack(rates))
 

@@ -12,9 +12,8 @@ from jax.sharding import AbstractMesh, Mesh, NamedSharding, PartitionSpec
 
 from experiment.config import ExperimentConfig
 from model import transformer
-from model.config import Architecture
+from model.config import Architecture, PositionTable
 from model.loss import token_nll
-from model.positions import PositionTable
 from model.transformer import Params
 from training import optimizer
 from training.programs import StaticConfig, program, static_config

@@ -4,9 +4,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from model.config import Architecture
+from model.config import NO_WINDOW, Architecture
 from model.kernels import choice, xla
-from model.positions import NO_WINDOW
 
 
 def check(config: Architecture, batch_size: int, context_length: int) -> str:

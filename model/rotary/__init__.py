@@ -10,12 +10,9 @@ layer, `[[rope(base=10),rope(base=1e4)]]`, that repeats from the first head on.
 
 import dataclasses
 import functools
-import math
 import sys
-from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
-
-import numpy as np
+from collections.abc import Mapping
+from typing import Any
 
 from model.rotary.base import Rotary
 from model.rotary.recorded import Recorded
@@ -25,10 +22,9 @@ from utils.messages import quoted
 from utils.plugins import classes_in, name_of
 
 __all__ = [
-    "HeadSizes",
     "Pattern",
     "Rotary",
-    "RotaryTable",
+    "expand_pattern",
     "expression",
     "inherited_parameters",
     "label",
@@ -36,7 +32,6 @@ __all__ = [
     "parse_pattern",
     "record_frequencies",
     "repeat_pattern",
-    "table",
     "unique_variants",
     "variant_of_rope_type",
     "variants",
@@ -144,85 +139,25 @@ def repeat_pattern(pattern: Any, count: int, counted: str) -> tuple:
     return tuple(values[index % len(values)] for index in range(count))
 
 
+def expand_pattern(pattern: Pattern, num_layers: int, num_heads: int) -> list[tuple[Rotary, ...]]:
+    """Return the variant of each key/value head of each layer.
+
+    If all heads of every layer are alike, each layer has one variant: programs then compute each
+    cosine once.
+
+    Raises:
+      ValueError: if the pattern is longer than there are layers or heads.
+    """
+    layers = [
+        repeat_pattern(layer, num_heads, "num_kv_heads")
+        for layer in repeat_pattern(pattern, num_layers, "num_layers")
+    ]
+    alike = all(len(set(heads)) == 1 for heads in layers)
+    return [heads[:1] for heads in layers] if alike else layers
+
+
 def unique_variants(pattern: Pattern) -> list[Rotary]:
     """Return the distinct variants of a pattern, ordered by layer and head."""
     layers = pattern if isinstance(pattern, tuple) else (pattern,)
     heads = [head for layer in layers for head in (layer if isinstance(layer, tuple) else (layer,))]
     return list(dict.fromkeys(heads))
-
-
-@dataclasses.dataclass(frozen=True)
-class RotaryTable:
-    """The numbers of a model's variants: one row for each layer and key/value head.
-
-    K is the number of key/value heads, or 1 where all heads of every layer are alike.
-
-    Attributes:
-      inv_freq: float64 `[L, K, R]`, radians per token, of all pairs of the head: first those that
-        variants apply to, then zeros for those that never rotate (MLA's).
-      logit_scale: float64 `[L, K]`.
-      unrotated_logit_scale: float64 `[L, K]`, for features that do not rotate (also MLA's).
-      query_floor, query_slope: float64 `[L, K]`. A query at position p is multiplied by
-        max(query_floor, query_slope * ln(p + 1)): (1, 0) where log-n scaling is off.
-    """
-
-    inv_freq: np.ndarray
-    logit_scale: np.ndarray
-    unrotated_logit_scale: np.ndarray
-    query_floor: np.ndarray
-    query_slope: np.ndarray
-
-
-class HeadSizes(NamedTuple):
-    """Sizes of attention that rotation depends on.
-
-    Attributes:
-      num_layers, num_kv_heads: numbers of layers and heads that a pattern repeats over.
-      head_dim: features of a head that variants apply to, even.
-      num_unrotated: further features of a head, which no variant applies to (MLA's).
-    """
-
-    num_layers: int
-    num_kv_heads: int
-    head_dim: int
-    num_unrotated: int = 0
-
-
-def table(
-    pattern: Pattern, sizes: HeadSizes, context_length: int, row_length: int | None = None
-) -> RotaryTable:
-    """Return the table of a model.
-
-    Args:
-      pattern: variants, which repeat over layers and heads.
-      sizes: sizes of the model.
-      context_length: trained context in tokens; log-n scaling is relative to it.
-      row_length: tokens of the row, which only dynamic variants read; default: `context_length`.
-
-    Raises:
-      ValueError: if a pattern is longer than there are layers or heads, or a variant does not fit.
-    """
-    layers = [
-        repeat_pattern(layer, sizes.num_kv_heads, "num_kv_heads")
-        for layer in repeat_pattern(pattern, sizes.num_layers, "num_layers")
-    ]
-    # One row for all heads where they are alike: programs then compute each cosine once.
-    if all(len(set(heads)) == 1 for heads in layers):
-        layers = [heads[:1] for heads in layers]
-    unrotated = np.zeros(sizes.num_unrotated // 2)
-    slopes = {"off": 0.0, "train": 1 / math.log(context_length)}
-    slopes["extrapolate"] = slopes["train"]
-
-    def compute(value: Callable[[Rotary], Any]) -> np.ndarray:
-        lengthened = (
-            [head.at_length(row_length or context_length) for head in heads] for heads in layers
-        )
-        return np.array([[value(head) for head in heads] for heads in lengthened])
-
-    return RotaryTable(
-        inv_freq=compute(lambda head: np.append(head.inv_freq(sizes.head_dim), unrotated)),
-        logit_scale=compute(lambda head: head.logit_scale),
-        unrotated_logit_scale=compute(lambda head: head.unrotated_logit_scale),
-        query_floor=compute(lambda head: 0.0 if head.log_n == "train" else 1.0),
-        query_slope=compute(lambda head: slopes[head.log_n]),
-    )

@@ -18,8 +18,7 @@ from matplotlib.lines import Line2D
 
 from evals.estimate.bins import fine_bin_number
 from model import transformer
-from model.config import ModelConfig
-from model.positions import NO_WINDOW, PositionTable, position_table
+from model.config import NO_WINDOW, ModelConfig, PositionTable
 from model.transformer import Params
 from probes.figures import draw_band
 from probes.inside import Capture
@@ -143,7 +142,7 @@ def receptive_field(inside: Capture, questions: Questions) -> ReceptiveField:
 def _in_chunks(inside: Capture, program: Callable, *rows: np.ndarray) -> np.ndarray:
     """Run a program on rows of a capture, as many at once as fit the memory."""
     config, T = inside.config, rows[0].shape[1]
-    table = position_table(config, inside.context_length, T)
+    table = config.position_table(inside.context_length, T)
     size = max(1, _MAX_WEIGHTS // (config.num_layers * config.num_heads * T * T))
     parts = [
         program(config, inside.params, table, *(x[start : start + size] for x in rows))
@@ -215,7 +214,7 @@ def _kl(p_BV: np.ndarray, q_BV: np.ndarray) -> np.ndarray:
 
 
 def _limit(inside: Capture) -> float:
-    window_L = position_table(inside.config, inside.context_length).window.astype(np.int64)
+    window_L = inside.config.position_table(inside.context_length).window.astype(np.int64)
     if (window_L == NO_WINDOW).any():
         return math.inf
     return float((window_L - 1 + inside.config.shift_keys).sum())

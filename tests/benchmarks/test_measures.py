@@ -10,7 +10,7 @@ from benchmarks.phases import float32_cos_sin
 from configs import small
 from experiment.metrics import flops_per_token, peak_of
 from model.kernels import xla
-from model.positions import cos_sin, position_table
+from model.positions import cos_sin
 from model.transformer import count_params
 
 
@@ -139,7 +139,7 @@ def test_folders_are_named_by_the_device_and_not_by_the_host():
 
 
 def test_float32_angles_agree_with_exact_ones_at_short_positions():
-    table = position_table(small.configs[0].model, 256)
+    table = small.configs[0].model.position_table(256)
     positions_BT = np.arange(256, dtype=np.int32)[None]
     arguments = (table.cycles_hi[0], table.cycles_lo[0], positions_BT)
     for exact, product in zip(cos_sin(*arguments), float32_cos_sin(*arguments), strict=True):

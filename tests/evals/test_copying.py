@@ -21,7 +21,6 @@ from evals import score
 from evals.score import Candidate
 from model import transformer
 from model.config import ModelConfig
-from model.positions import position_table
 from model.rotary.rope import Rope
 from tests.evals.helpers import make_documents
 from tests.evals.oracles import copied, copying_model, exact_matches
@@ -129,7 +128,7 @@ def test_a_transformer_built_to_copy_scores_the_same(
     inputs = [*prompts, *map(shifted, prompts), *swapped(prompts)]
     used = np.unique(np.concatenate([prompt.tokens for prompt in inputs]))
     config, params = copying_model(used, prompt_tokenizer.vocab_size, num_copies)
-    table = position_table(config, length)
+    table = config.position_table(length)
     candidate = Candidate(params, lambda row_length: table)
     result = score.score(config, [candidate], inputs, length)
     right, shifted_right, swapped_right = np.split(result.exact_match[0], 3)
@@ -151,7 +150,7 @@ def test_an_untrained_model_scores_chance(prose_config, prompt_tokenizer):
         mlp_dim=16,
         rotary=Rope(base=100.0),
     )
-    table = position_table(config, 320)
+    table = config.position_table(320)
     candidate = Candidate(transformer.init(config, 0), lambda row_length: table)
     tasks = [task for task, *_ in COPYING] + ["needle(keys=4)", "lines(template=official)"]
     tasks.remove("lagcopy(text=natural,lag=30)")  # chance is not the measure of natural text

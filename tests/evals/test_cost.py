@@ -13,7 +13,7 @@ from evals import cost, runner, score
 from evals.tasks.step1 import Step1
 from experiment import memory
 from model import transformer
-from model.positions import position_table, stack_tables
+from model.positions import stack_tables
 from tests.test_evaluate import CONFIG, make_run
 
 SMALL = dataclasses.replace(CONFIG.model, num_layers=2, vocab_size=4096, mlp_dim=512)
@@ -36,7 +36,7 @@ def run(tmp_path, tokenizer):
 )
 def test_the_estimate_is_that_of_xla_within_a_factor_of_two(changes, B, T):
     model = dataclasses.replace(SMALL, **changes)
-    config, table = runner.static_config(model), position_table(model, 64)
+    config, table = runner.static_config(model), model.position_table(64)
     params = jax.tree.map(
         lambda x: jax.ShapeDtypeStruct((1, *x.shape), x.dtype), transformer.abstract_params(config)
     )

@@ -11,7 +11,6 @@ from evals import score as score_lib
 from evals.score import Candidate
 from model import transformer
 from model.config import ModelConfig
-from model.positions import position_table
 from model.rotary.rope import Rope
 from tests.evals.helpers import experiment, make_documents
 
@@ -31,7 +30,7 @@ CONFIG = ModelConfig(
 
 def candidates(configs, seeds):
     """Each config's table, with the parameters of each seed."""
-    tables = [position_table(config, 16) for config in configs]
+    tables = [config.position_table(16) for config in configs]
     return [
         Candidate(transformer.init(CONFIG, seed), lambda row_length, table=table: table)
         for table, seed in zip(tables, seeds, strict=True)
@@ -51,7 +50,7 @@ def logits(params, tokens_BT):
     hidden_BTD = transformer.hidden(
         CONFIG,
         params,
-        position_table(CONFIG, 16),
+        CONFIG.position_table(16),
         tokens_BT,
         positions_BT,
         jnp.ones_like(tokens_BT),

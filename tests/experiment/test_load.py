@@ -18,7 +18,6 @@ from evals import rows, runner
 from experiment import load, overrides
 from experiment.run import RunDirectory
 from model import transformer
-from model.positions import position_table
 from training.loop import train
 from training.plan import make_plan
 
@@ -50,7 +49,7 @@ def expected_logits(run: RunDirectory, step: int, ids: list[int]) -> jax.Array:
     """Layer by layer what `run.logits` promises, from the parts."""
     loaded, config = load(run.path, step=step), run.config_at(step)
     tokens = np.array([ids])
-    table = position_table(config.model, config.data.context_length, len(ids))
+    table = config.model.position_table(config.data.context_length, len(ids))
     hidden = transformer.hidden(
         config.model,
         loaded.params,
@@ -73,7 +72,7 @@ def test_text_and_ids_give_the_models_logits(runs):
     np.testing.assert_array_equal(run.logits(np.array([ids])), logits)
     assert run.tokenizer == tokenizer and run.step == 2
     model = runs["plain"].config.model
-    np.testing.assert_array_equal(run.table.inv_freq, model.rotary_table(64).inv_freq)
+    np.testing.assert_array_equal(run.table.inv_freq, model.position_table(64).inv_freq)
 
 
 @pytest.mark.parametrize("length", [8, 96, 192])

@@ -9,7 +9,6 @@ import numpy as np
 
 from model import rotary, transformer
 from model.config import MlaConfig, ModelConfig
-from model.positions import position_table
 from model.transformer import Params
 
 V, TRAINED = 96, 64
@@ -85,7 +84,7 @@ def logits(model: ModelConfig, params: Params, ids: list[int], length: int) -> n
     # Padding at the end does not change logits before it.
     tokens_1T = np.zeros((1, -(-len(ids) // 256) * 256), np.int32)
     tokens_1T[0, : len(ids)] = ids
-    table = position_table(model, TRAINED, length)
+    table = model.position_table(TRAINED, length)
     return np.asarray(_forward(model, params, table, tokens_1T))[0, : len(ids)]
 
 

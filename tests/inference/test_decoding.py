@@ -9,7 +9,6 @@ import pytest
 from inference import decoding
 from inference.cache import make_layout
 from model import transformer
-from model.positions import position_table
 from tests.inference.models import STATIC, config
 
 ROOM = 128
@@ -21,7 +20,7 @@ def caches(model):
     zeros = jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), params)
     prefill = functools.partial(decoding.prefill, static, layout)
     ids, lengths = np.zeros((3, 64), np.int32), np.array([1, 64, 20], np.int32)
-    weights, table = decoding.unstack(static, zeros), position_table(model, ROOM)
+    weights, table = decoding.unstack(static, zeros), model.position_table(ROOM)
     return jax.eval_shape(prefill, weights, table, ids, lengths)[1]
 
 

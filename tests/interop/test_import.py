@@ -62,7 +62,7 @@ def test_round_trip_is_exact(name, tmp_path):
     loaded, expected = load(run.path), named(noise(model))
     for leaf, array in named(loaded.params).items():
         np.testing.assert_array_equal(array, expected[leaf], err_msg=leaf)
-    table = model.rotary_table(CONTEXT)
+    table = model.position_table(CONTEXT)
     for field in ("inv_freq", "logit_scale"):
         np.testing.assert_allclose(
             getattr(loaded.table, field), getattr(table, field), rtol=1e-12, atol=1e-25

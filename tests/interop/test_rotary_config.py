@@ -85,7 +85,7 @@ def test_version_4_reads_the_same_vector(name):
     model = MORE[name] if name in MORE else CASES[name][2]
     config = make_config(choose_architecture(model), model, CONTEXT)
     inv_freq, attention, everywhere = version_4(config)
-    table = model.rotary_table(CONTEXT)
+    table = model.position_table(CONTEXT)
     expected = table.inv_freq[0, 0, : len(inv_freq)]  # of smollm3 the first layer rotates
     np.testing.assert_allclose(inv_freq, expected, rtol=1e-12, atol=1e-25)
     assert attention**2 * everywhere == pytest.approx(table.logit_scale[0, 0], rel=1e-12)

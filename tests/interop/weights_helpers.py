@@ -18,7 +18,6 @@ from experiment.streamed import write_params
 from interop.tensors import Tensors
 from model import transformer
 from model.config import MlaConfig, ModelConfig
-from model.positions import position_table
 from model.rotary import parse_pattern
 
 CONTEXT = 48
@@ -142,7 +141,7 @@ def our_logits(model: ModelConfig, params: transformer.Params, tokens_BT, contex
     @jax.jit
     def logits(params):
         positions_BT = jnp.tile(jnp.arange(T), (B, 1))
-        table = position_table(model, context)
+        table = model.position_table(context)
         ones_BT = jnp.ones_like(tokens_BT)
         hidden = transformer.hidden(model, params, table, tokens_BT, positions_BT, ones_BT)
         return transformer.unembed(model, params, hidden)

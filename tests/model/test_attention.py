@@ -11,7 +11,7 @@ from flax import nnx
 
 from model.attention import Attention, smear_keys
 from model.config import ModelConfig
-from model.positions import cos_sin, position_table
+from model.positions import cos_sin
 from model.rotary.nope import Nope
 from model.rotary.recorded import Recorded
 from model.rotary.rope import Rope
@@ -58,7 +58,7 @@ def make_layer(config: ModelConfig) -> Attention:
 
 
 def run(layer: Attention, x_TD: np.ndarray, positions_T, segment_ids_T) -> np.ndarray:
-    table = position_table(layer.config, CONTEXT)
+    table = layer.config.position_table(CONTEXT)
     row = jax.tree.map(lambda x: x[0], table)
     positions_BT = jnp.array([positions_T], jnp.int32)
     rotation = cos_sin(row.cycles_hi, row.cycles_lo, positions_BT)

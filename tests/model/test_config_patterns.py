@@ -6,7 +6,7 @@ import pytest
 from configs import find_config
 from experiment import overrides
 from model import rotary
-from model.positions import NO_WINDOW, position_table
+from model.config import NO_WINDOW
 
 
 @pytest.fixture(scope="module")
@@ -18,12 +18,12 @@ def test_a_pattern_repeats_from_the_first_layer_on(four_layers):
     config = overrides.apply(
         four_layers, ["model.rotary=[rope(base=100),rope(base=1e4),nope]", "model.window=[8,none]"]
     )
-    inv_freq_LKR = config.model.rotary_table(64).inv_freq
+    inv_freq_LKR = config.model.position_table(64).inv_freq
     # The slowest of 8 pairs rotates base ** (-14 / 16) radians a token.
     np.testing.assert_allclose(
         inv_freq_LKR[:, 0, -1], [100**-0.875, 1e4**-0.875, 0.0, 100**-0.875], rtol=1e-12
     )
-    assert position_table(config.model, 64).window.tolist() == [8, NO_WINDOW, 8, NO_WINDOW]
+    assert config.model.position_table(64).window.tolist() == [8, NO_WINDOW, 8, NO_WINDOW]
 
 
 def test_positions_do_not_change_the_architecture(four_layers):

@@ -14,7 +14,7 @@ from experiment.config import from_dict, to_dict
 from model import rotary, transformer
 from model.attention import Attention
 from model.config import ModelConfig
-from model.positions import cos_sin, position_table, stack_tables
+from model.positions import cos_sin, stack_tables
 from theory import decay
 from theory.predictions import predict
 
@@ -70,7 +70,7 @@ def reference(x_TD: np.ndarray, weights: dict[str, np.ndarray], log_n: dict[int,
 )
 def test_one_slow_head_among_fast_ones_equals_the_reference(pattern, log_n):
     layer = Attention(config(pattern), rngs=nnx.Rngs(params=3))
-    table = jax.tree.map(lambda x: x[1], position_table(layer.config, 32))
+    table = jax.tree.map(lambda x: x[1], layer.config.position_table(32))
     random = np.random.default_rng(0)
     x_TD = 3 * random.normal(size=(40, 24))
     positions_BT = jnp.arange(40)[None]
@@ -101,7 +101,7 @@ def hidden(model: ModelConfig, table, params=None) -> np.ndarray:
 def test_four_equal_heads_are_one_variant_to_the_bit():
     single, pattern = config("rope(base=10)"), config("[[rope(base=10),rope(base=10)]]")
     assert single != pattern
-    tables = [position_table(model, 32) for model in (single, pattern)]
+    tables = [model.position_table(32) for model in (single, pattern)]
     jax.tree.map(np.testing.assert_array_equal, *tables)
     assert tables[0].cycles_hi.shape == (2, 1, 8)
     np.testing.assert_array_equal(hidden(single, tables[0]), hidden(pattern, tables[1]))
@@ -109,7 +109,7 @@ def test_four_equal_heads_are_one_variant_to_the_bit():
 
 def test_members_of_a_sweep_stack_where_only_one_tells_heads_apart():
     models = config("rope(base=10)"), config(ONE_SLOW)
-    tables = [position_table(model, 32) for model in models]
+    tables = [model.position_table(32) for model in models]
     stacked = stack_tables(tables)
     assert stacked.cycles_hi.shape == (2, 2, 4, 8)
     for member, model in enumerate(models):
@@ -122,13 +122,13 @@ def test_inner_lists_are_repeated_over_heads_and_outer_ones_over_layers():
     fast, other = (rotary.parse(f"rope(base={base})").inv_freq(16) for base in (10, 100))
     still = np.zeros(8)
     np.testing.assert_array_equal(
-        model.rotary_table(32).inv_freq,
+        model.position_table(32).inv_freq,
         [[fast, still, fast, still], [other] * 4, [fast, still, fast, still]],
     )
 
 
 def test_theory_takes_the_head_that_reaches_farthest():
-    predicted = predict(config(ONE_SLOW).rotary_table(32).inv_freq)
+    predicted = predict(config(ONE_SLOW).position_table(32).inv_freq)
     slow = rotary.parse("rope(base=1e4)").inv_freq(16)
     assert predicted.first_violation == decay.first_violation(slow)
     assert predicted.full_period == decay.full_period(slow)
@@ -156,7 +156,7 @@ def test_the_key_that_latent_heads_share_cannot_rotate_in_two_ways():
     with pytest.raises(ValueError, match="mla rotates one key for all heads"):
         overrides.apply(latent, ["model.rotary=[[rope(base=10),rope(base=100)]]"])
     equal = overrides.apply(latent, ["model.rotary=[[rope(base=10),rope(base=10)]]"])
-    assert position_table(equal.model, 8).cycles_hi.shape[1] == 1
+    assert equal.model.position_table(8).cycles_hi.shape[1] == 1
 
 
 def fewer_heads(params: transformer.Params, heads_by_name: dict[str, list[list[int]]]):
@@ -180,7 +180,7 @@ def test_without_heads_is_the_network_that_never_had_them():
         params, {"query": queries, "out": queries, "key": keys, "value": keys}
     )
     masked = transformer.without_heads(params, [(0, 4), (0, 5), (1, 0), (1, 1)])
-    table = position_table(full, 32)
+    table = full.position_table(32)
     expected = hidden(smaller, table, smaller_params)
     np.testing.assert_allclose(hidden(full, table, masked), expected, atol=1e-5)
     assert np.abs(hidden(full, table, params) - expected).max() > 0.01
@@ -193,7 +193,7 @@ def test_without_heads_of_latent_attention():
     params = init(full, 0)
     names = ("query_up", "key_up", "value_up", "out")
     smaller_params = fewer_heads(params, {name: [[0], [1]] for name in names})
-    table = position_table(full, 32)
+    table = full.position_table(32)
     masked = transformer.without_heads(params, [(0, 1), (1, 0)])
     np.testing.assert_allclose(
         hidden(full, table, masked), hidden(smaller, table, smaller_params), atol=1e-5

@@ -10,9 +10,8 @@ import pytest
 from jax.experimental.pallas.ops.tpu.splash_attention import splash_attention_kernel
 
 from model import kernels
-from model.config import ModelConfig
+from model.config import NO_WINDOW, ModelConfig
 from model.kernels import blocks, choice, cudnn, parts, splash, xla
-from model.positions import NO_WINDOW
 from model.rotary.nope import Nope
 
 

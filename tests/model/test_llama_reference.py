@@ -12,7 +12,6 @@ import pytest
 
 from model import transformer
 from model.config import ModelConfig
-from model.positions import position_table
 from model.rotary.rope import Rope
 
 V, D, L, N, K, H, F = 96, 32, 2, 4, 2, 8, 48
@@ -106,7 +105,7 @@ def our_logits(tied: bool) -> np.ndarray:
     hidden_BTD = transformer.hidden(
         config,
         params,
-        position_table(config, T),
+        config.position_table(T),
         jnp.asarray(TOKENS),
         jnp.tile(jnp.arange(T), (B, 1)),
         jnp.ones((B, T), jnp.int32),

@@ -15,7 +15,7 @@ from flax import nnx
 from model import rotary, transformer
 from model.config import MlaConfig, ModelConfig
 from model.mla import LatentAttention
-from model.positions import cos_sin, position_table
+from model.positions import cos_sin
 
 V, D, L, N, F = 96, 32, 2, 4, 48
 A, C, H, P, U = 12, 10, 8, 4, 6
@@ -159,7 +159,7 @@ def logits(model: ModelConfig, params: transformer.Params) -> np.ndarray:
         hidden_BTD = transformer.hidden(
             model,
             params,
-            position_table(model, T),
+            model.position_table(T),
             jnp.asarray(TOKENS),
             jnp.tile(jnp.arange(T), (B, 1)),
             jnp.ones((B, T), jnp.int32),
@@ -298,7 +298,7 @@ def test_key_smearing_equals_formula():
         weights = np.exp(logits) / np.exp(logits).sum()
         expected_TD[t] += weights @ (latent_TC[visible] @ p["value_up"][:, head]) @ p["out"][head]
 
-    row = jax.tree.map(lambda x: x[0], position_table(model, 40))
+    row = jax.tree.map(lambda x: x[0], model.position_table(40))
     positions_BT = jnp.array([positions])
     rotation = cos_sin(row.cycles_hi, row.cycles_lo, positions_BT)
     x_BTD = jnp.asarray(x_TD, jnp.float32)[None]

@@ -9,8 +9,8 @@ import mpmath
 import numpy as np
 import pytest
 
-from model.config import ModelConfig
-from model.positions import NO_WINDOW, PositionTable, cos_sin, position_table, rotate
+from model.config import NO_WINDOW, ModelConfig, PositionTable
+from model.positions import cos_sin, rotate
 from model.rotary.nope import Nope
 from model.rotary.position_interpolation import PositionInterpolation
 from model.rotary.rope import Rope
@@ -53,7 +53,7 @@ BASES = [5.0, 10.0, 500.0, 1e4, 5e5, 1e9]
 @pytest.mark.parametrize("base", BASES)
 def test_error_stays_below_a_millionth(base):
     positions_T = places()
-    table = position_table(config(Rope(base=base)), 512)
+    table = config(Rope(base=base)).position_table(512)
     ours = cos_sin(table.cycles_hi[0], table.cycles_lo[0], positions_T[None])
     expected = exact(Rope(base=base).inv_freq(128), positions_T)
     for x_BTKR, exact_TR in zip(ours, expected, strict=True):
@@ -72,7 +72,7 @@ def test_the_usual_float32_product_would_fail():
 def test_traced_frequencies_under_jit_and_vmap():
     """Members of a sweep: one program, frequencies as arguments, the same accuracy."""
     positions_T = places()
-    tables = [position_table(config(Rope(base=base)), 512) for base in BASES]
+    tables = [config(Rope(base=base)).position_table(512) for base in BASES]
     stacked = jax.tree.map(lambda *x: np.stack(x), *tables)
 
     @jax.jit
@@ -88,7 +88,7 @@ def test_traced_frequencies_under_jit_and_vmap():
 
 
 def test_an_unrotated_pair_stays():
-    table = position_table(config(Nope()), 512)
+    table = config(Nope()).position_table(512)
     cos_BTKR, sin_BTKR = cos_sin(table.cycles_hi[0], table.cycles_lo[0], places()[None])
     np.testing.assert_array_equal(cos_BTKR, np.ones_like(cos_BTKR))
     np.testing.assert_array_equal(sin_BTKR, np.zeros_like(sin_BTKR))
@@ -98,7 +98,7 @@ def test_divided_frequencies_are_divided_positions():
     """PI by 4 at position 4 p is plain RoPE at p."""
     positions_T = places() // 4
     plain, divided = (
-        position_table(config(rotary), 512)
+        config(rotary).position_table(512)
         for rotary in (Rope(base=1e4), PositionInterpolation(base=1e4, factor=4.0))
     )
     expected = exact(Rope(base=1e4).inv_freq(128), positions_T)
@@ -111,7 +111,7 @@ def test_divided_frequencies_are_divided_positions():
 def test_a_factor_that_is_no_power_of_two():
     positions_T = places()
     rotary = PositionInterpolation(base=500.0, factor=3.7)
-    table = position_table(config(rotary), 512)
+    table = config(rotary).position_table(512)
     ours = cos_sin(table.cycles_hi[0], table.cycles_lo[0], positions_T[None])
     for x_BTKR, exact_TR in zip(ours, exact(rotary.inv_freq(128), positions_T), strict=True):
         assert np.abs(np.asarray(x_BTKR)[0, :, 0] - exact_TR).max() <= 1e-6
@@ -125,7 +125,7 @@ def test_frequencies_above_a_cycle_wrap():
         def frequencies(self, rotary_dim: int) -> np.ndarray:
             return np.full(rotary_dim // 2, 100.0)
 
-    table = position_table(config(Fast(), head_dim=4), 512)
+    table = config(Fast(), head_dim=4).position_table(512)
     cos_BTKR, _ = cos_sin(table.cycles_hi[0], table.cycles_lo[0], np.array([[1, 2]], np.int32))
     expected = [0.8623188722876839, 0.4871876750070059]  # cos 100, cos 200
     np.testing.assert_allclose(cos_BTKR[0, :, 0, 0], expected, atol=1e-6)
@@ -147,7 +147,7 @@ def test_rotate_computes_in_float32():
 
 
 def test_the_table_has_a_row_a_layer_and_no_window():
-    table = position_table(config(Rope(base=1e4), head_dim=8, num_layers=3), 512)
+    table = config(Rope(base=1e4), head_dim=8, num_layers=3).position_table(512)
     assert table.cycles_hi.shape == table.cycles_lo.shape == (3, 1, 4)
     assert table.cycles_hi.dtype == table.cycles_lo.dtype == np.uint32
     np.testing.assert_array_equal(table.logit_scale, np.ones((3, 1), np.float32))
@@ -160,7 +160,7 @@ def test_the_table_has_a_row_a_layer_and_no_window():
 
 
 def test_the_window_reaches_every_layer():
-    table = position_table(config(Rope(base=1e4), num_layers=2, window=32), 512)
+    table = config(Rope(base=1e4), num_layers=2, window=32).position_table(512)
     np.testing.assert_array_equal(table.window, [32, 32])
 
 
@@ -171,7 +171,7 @@ def test_log_n_is_relative_to_the_trained_context():
         ("train", 0, 0.160299449),
         ("extrapolate", 1, 0.160299449),
     ):
-        table = position_table(config(Rope(base=1e4, log_n=log_n)), 512)
+        table = config(Rope(base=1e4, log_n=log_n)).position_table(512)
         np.testing.assert_allclose(table.query_floor, [[floor]])
         np.testing.assert_allclose(table.query_slope, [[slope]], rtol=1e-6)
 
@@ -185,5 +185,5 @@ def test_every_variant_field_reaches_the_table():
         def logit_scale(self) -> float:
             return 1.5
 
-    table = position_table(config(Warm(base=10.0), num_layers=2), 512)
+    table = config(Warm(base=10.0), num_layers=2).position_table(512)
     np.testing.assert_array_equal(table.logit_scale, np.full((2, 1), 1.5, np.float32))

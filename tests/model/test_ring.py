@@ -17,7 +17,6 @@ from model import kernels, loss, sharding, transformer
 from model.axes import MESH_AXES
 from model.config import MlaConfig, ModelConfig
 from model.kernels import blocks, choice, ring, splash, xla
-from model.positions import position_table
 from model.rotary.rope import Rope
 
 blocks.BLOCK_LENGTHS = (16,)
@@ -100,7 +99,7 @@ for name, config, sizes in (
     ("model, fsdp=2 sequence=2 tensor=2", plain, dict(fsdp=2, sequence=2, tensor=2)),
     ("mla, data=2 sequence=4", mla, dict(data=2, sequence=4)),
 ):
-    params, table = transformer.init(config, 0), position_table(config, T)
+    params, table = transformer.init(config, 0), config.position_table(T)
     expected = jax.jit(step(config))(params, table, *batch)
     with jax.set_mesh(devices := mesh(**sizes)):
         where = sharding.parameter_shardings(config, devices, members=False)
@@ -132,7 +131,7 @@ with jax.set_mesh(mesh(sweep=2, sequence=4)):
 # Memory of a step, compiled only. Small blocks, for what one block takes does not fall.
 blocks.BLOCK_LENGTHS = (64,)
 config = dataclasses.replace(plain, num_layers=4, window=None, shift_keys=False, loss_chunk=256)
-params, table = transformer.abstract_params(config), position_table(config, T)
+params, table = transformer.abstract_params(config), config.position_table(T)
 row = jax.ShapeDtypeStruct((1, 32768), jnp.int32)
 for num_devices in (1, 8):
     with jax.set_mesh(devices := mesh(sequence=num_devices)):

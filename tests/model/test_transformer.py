@@ -11,7 +11,7 @@ from flax import nnx
 from model import transformer
 from model.config import ModelConfig
 from model.loss import token_nll
-from model.positions import cos_sin, position_table
+from model.positions import cos_sin
 from model.rotary.nope import Nope
 from model.rotary.rope import Rope
 
@@ -47,7 +47,7 @@ def run(config, params, tokens_BT, positions_BT=None, segment_ids_BT=None, table
         positions_BT = jnp.tile(jnp.arange(T), (B, 1))
     if segment_ids_BT is None:
         segment_ids_BT = jnp.ones((B, T), jnp.int32)
-    table = position_table(config, CONTEXT) if table is None else table
+    table = config.position_table(CONTEXT) if table is None else table
     return hidden(config, params, table, tokens_BT, positions_BT, segment_ids_BT)
 
 
@@ -148,7 +148,7 @@ def test_the_scan_is_a_loop_over_layers():
     """Each layer with its own row of a table whose rows all differ."""
     config = dataclasses.replace(EVERY_OPTION, rotary=Nope())
     rows = [
-        position_table(dataclasses.replace(config, num_layers=1, **changes), CONTEXT)
+        dataclasses.replace(config, num_layers=1, **changes).position_table(CONTEXT)
         for changes in (
             {"rotary": Rope(base=10.0)},
             {"rotary": Rope(base=1e4, log_n="train"), "window": 4},

@@ -16,7 +16,6 @@ from experiment.run import RunDirectory
 from model import rotary as rotary_lib
 from model import transformer
 from model.config import MlaConfig
-from model.positions import position_table
 from probes import capture
 
 MLA = dict(
@@ -106,7 +105,7 @@ def hidden(run: LoadedRun) -> jax.Array:
     return transformer.hidden(
         config,
         run.params,
-        position_table(config, run.config.data.context_length, LENGTH),
+        config.position_table(run.config.data.context_length, LENGTH),
         batch["tokens"],
         batch["positions_BT"],
         batch["segment_ids_BT"],
@@ -147,7 +146,7 @@ def test_rows_longer_than_the_trained_context_warn():
 def test_capturing_does_not_change_the_program(model):
     """Without its extra outputs, the capturing program is the one that trains."""
     config = random_model(model, "rope(base=30)").config.model
-    table, tokens_BT = position_table(config, LENGTH), jnp.zeros((2, LENGTH), jnp.int32)
+    table, tokens_BT = config.position_table(LENGTH), jnp.zeros((2, LENGTH), jnp.int32)
     batch = transformer.abstract_params(config), table, tokens_BT, tokens_BT, tokens_BT
     plain, looked = (
         jax.make_jaxpr(functools.partial(function, config))(*batch).jaxpr

@@ -22,7 +22,7 @@ def members(tmp_path_factory):
         path = make_sweep(folder / f"T{length}", names)
         for name in names:
             config = experiment("nope" if name == "nope" else f"rope({name})", length=length)
-            theory = predict(config.model.rotary_table(length).inv_freq)
+            theory = predict(config.model.position_table(length).inv_freq)
             rows = answers(config, theory.quarter_period, documents=2)
             make_run(path / name, config, rows)
         paths.append(path)
@@ -55,7 +55,7 @@ def test_forecasts_end_at_the_capability_of_one_head_or_the_longest_distance(mem
     """A forecast ends where D_1 falls below 2.012; layers are not composed."""
     for comparison in predictors.compare(members):
         for member, predicted in zip(comparison.members, comparison.predicted, strict=True):
-            inv_freq_1R = member.config.model.rotary_table(128).inv_freq[0]
+            inv_freq_1R = member.config.model.position_table(128).inv_freq[0]
             length, longest = int(predicted["forecast"] or 0), member.trained_length - 1
             assert capability(inv_freq_1R, length).value >= 2.012
             ends = capability(inv_freq_1R, length + 1).value < 2.012

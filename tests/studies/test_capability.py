@@ -17,7 +17,7 @@ CARDS = studies.load_cards("capability")
 
 def inv_freq(card: str, member: str) -> np.ndarray:
     config = CARDS[card].configs()[member]
-    return config.model.rotary_table(config.data.context_length).inv_freq[0, 0]
+    return config.model.position_table(config.data.context_length).inv_freq[0, 0]
 
 
 def test_five_vectors_share_a_quarter_period_but_no_theory_length():
@@ -52,7 +52,7 @@ def test_members_of_c5_have_equal_rows():
 
 def test_c10_masks_its_slow_head():
     config = CARDS["C10"].configs()["one-slow"]
-    slow = config.model.rotary_table(256).inv_freq[0].min(axis=1)
+    slow = config.model.position_table(256).inv_freq[0].min(axis=1)
     masked, alone = (m.masked_heads for m in CARDS["C10"].measurements[1:])
     assert masked == ((0, int(slow.argmin())),)
     assert sorted((*masked, *alone)) == [(0, 0), (0, 1), (0, 2), (0, 3)]

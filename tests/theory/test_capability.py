@@ -173,7 +173,7 @@ def test_frequencies_of_grouped_heads_and_of_mla():
     inv_freq_LKR = np.arange(12.0).reshape(2, 2, 3)
     assert query_head_frequencies(inv_freq_LKR, 4)[:, :, 0].tolist() == [[0, 0, 3, 3], [6, 6, 9, 9]]
     config = apply(find_config("mla_tiny"), ["model.rotary.base=10"]).model
-    inv_freq_LNR = query_head_frequencies(config.rotary_table(64).inv_freq, config.num_heads)
+    inv_freq_LNR = query_head_frequencies(config.position_table(64).inv_freq, config.num_heads)
     assert inv_freq_LNR.shape == (config.num_layers, config.num_heads, config.head_dim // 2)
     num_unrotated = (config.head_dim - config.rope_head_dim) // 2
     value = capability(inv_freq_LNR[0, :1], 2000).value

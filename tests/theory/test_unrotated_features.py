@@ -23,7 +23,7 @@ def test_show_and_predictions_read_the_same_vector(monkeypatch, capsys, sizes):
     show.main()
     shown = json.loads(capsys.readouterr().out)
     (inv_freq,) = {
-        tuple(head) for layer in config.model.rotary_table(64).inv_freq for head in layer
+        tuple(head) for layer in config.model.position_table(64).inv_freq for head in layer
     }
     assert shown["inv_freq"] == list(inv_freq)
     assert shown["head_dim"] == 2 * len(inv_freq) == config.model.head_dim
@@ -33,11 +33,13 @@ def test_show_and_predictions_read_the_same_vector(monkeypatch, capsys, sizes):
     expected = decay.first_violation(inv_freq, 4096)
     assert (expected is None) == (not sizes)
     assert shown["first_negative"] == expected
-    assert predict(config.model.rotary_table(64).inv_freq).first_violation == expected
+    assert predict(config.model.position_table(64).inv_freq).first_violation == expected
 
 
 def test_the_limit_is_exclusive():
-    inv_freq = apply(find_config("tiny"), ["model.rotary.base=10"]).model.rotary_table(64).inv_freq
+    inv_freq = (
+        apply(find_config("tiny"), ["model.rotary.base=10"]).model.position_table(64).inv_freq
+    )
     first = predict(inv_freq).first_violation
     assert first == 5
     assert predict(inv_freq, first).first_violation is None

@@ -23,7 +23,6 @@ from experiment.checkpoint import restore_params
 from experiment.config import from_dict
 from experiment.mesh import make_mesh
 from experiment.run import RunDirectory
-from model.positions import position_table
 from training.loop import train
 from training.plan import make_plan
 from training.step import MemberArrays, State, init_state, over_members, train_step
@@ -70,7 +69,7 @@ def lone_cpu(tiny):
 
 
 def one_member(config) -> tuple[State, MemberArrays]:
-    table = position_table(config.model, config.data.context_length)
+    table = config.model.position_table(config.data.context_length)
     member = MemberArrays(table, np.float32(config.train.learning_rate))
     return init_state(config, jnp.uint32(config.seed)), member
 

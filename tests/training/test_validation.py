@@ -16,7 +16,6 @@ from experiment import load, overrides
 from experiment.run import RunDirectory
 from model import transformer
 from model.loss import token_nll
-from model.positions import position_table
 from training.loop import train
 from training.plan import make_plan
 from training.validation import NUM_BATCHES
@@ -58,7 +57,7 @@ def test_the_loss_is_that_of_held_out_rows(tiny, evaluated):
     by_step = {row["step"]: row for row in rows_of(evaluated)}
     assert [step for step, row in by_step.items() if "val_loss" in row] == [3, 6, 8]
     assert list(by_step) == [2, 3, 4, 6, 8]
-    table = position_table(tiny.model, tiny.data.context_length)
+    table = tiny.model.position_table(tiny.data.context_length)
     for step in (3, 6, 8):
         params, nats, targets = load(evaluated.path, step=step).params, 0.0, 0.0
         for batch in held_out:

@@ -11,7 +11,6 @@ from evals.score import Candidate
 from evals.tasks import perplexity
 from evals.tasks.perplexity import Perplexity
 from model import transformer
-from model.positions import position_table
 from reporting.task_view import view_of
 from tests.evals.helpers import experiment, make_documents, rows
 
@@ -144,7 +143,7 @@ def test_nll_by_position_is_that_of_a_bigram_model_in_float64():
     log_p = logits - np.log(np.exp(logits).sum(-1, keepdims=True))
 
     tokens = random.integers(0, 1024, 65)
-    table = position_table(config, 64)
+    table = config.position_table(64)
     candidate = Candidate(params, lambda row_length: table)
     result = score.score(config, [candidate], [perplexity.binned(tokens)], 64)
     per_token = -log_p[tokens[:-1], tokens[1:]]  # of positions 1, 2, ...

@@ -9,7 +9,6 @@ from evals import score
 from evals.estimate import summaries
 from evals.score import Candidate
 from evals.tasks.sliding_window import SlidingWindow, windows
-from model.positions import position_table
 from reporting.task_view import view_of
 from tests.evals.helpers import experiment, make_documents, rows
 from tests.model import test_llama_reference as llama
@@ -136,7 +135,7 @@ def ours() -> tuple[float, float]:
         tie_embeddings=False,
     )
     params = jax.device_get(llama.our_params(llama.huggingface_weights(False)))
-    table = position_table(config, LENGTH)
+    table = config.position_table(LENGTH)
     ids = np.array([1, *TEXT])
     documents = windows(ids, np.zeros((len(ids), 2), np.int32), LENGTH, STRIDE)
     scores = score.score(config, [Candidate(params, lambda _: table)], documents, LENGTH)

@@ -13,7 +13,6 @@ from evals.score import Candidate
 from evals.tasks import step1
 from evals.tasks.step1 import CHUNK, Step1
 from model import loss, transformer
-from model.positions import position_table
 from reporting.tasks.step1 import first_loss
 from tests.evals.helpers import experiment, make_documents, rows
 
@@ -82,7 +81,7 @@ def test_the_mean_is_the_loss_that_training_reports(result, first_batches, mixed
     """Shuffled positions or a leak between packed documents would show."""
     model = dataclasses.replace(mixed.model, embed_dim=16, head_dim=8, mlp_dim=16)
     params = jax.tree.map(lambda x: 3 * x, transformer.init(model, 0))
-    table = position_table(model, LENGTH)
+    table = model.position_table(LENGTH)
 
     @jax.jit
     def token_nll(tokens, targets, positions, segment_ids):

@@ -11,7 +11,7 @@ import pytest
 from configs import load_configs
 from experiment.config import from_dict, to_dict
 from model.config import ModelConfig
-from model.positions import cos_sin, position_table, rotate
+from model.positions import cos_sin, rotate
 from model.rotary import Rotary, expression, parse, variants
 from model.rotary.recorded import Recorded
 
@@ -151,7 +151,7 @@ def rotate_at(rotary, x_NH: np.ndarray, position: int) -> np.ndarray:
         mlp_dim=1,
         rotary=rotary,
     )
-    table = position_table(config, 512)
+    table = config.position_table(512)
     cos_BTR, sin_BTR = cos_sin(table.cycles_hi[0], table.cycles_lo[0], jnp.array([[position]]))
     return np.asarray(rotate(x_NH[None, None], cos_BTR, sin_BTR))[0, 0]
 
@@ -211,6 +211,6 @@ def test_log_n_reaches_the_table(name):
         mlp_dim=1,
         rotary=rotary,
     )
-    table = position_table(config, 1024)
+    table = config.position_table(1024)
     np.testing.assert_allclose(table.query_slope, np.full((3, 1), 0.14426950408889634), rtol=1e-6)
     np.testing.assert_array_equal(table.query_floor, np.ones((3, 1)))

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from model import rotary
+from model.config import ModelConfig
 
 ORIGINAL = 2048
 STATIC = {
@@ -25,7 +26,16 @@ def dynamic(name: str, **shared) -> rotary.Rotary:
     return dataclasses.replace(variant, **shared)
 
 
-SIZES = rotary.HeadSizes(num_layers=1, num_kv_heads=1, head_dim=64)
+def model(variant: rotary.Rotary) -> ModelConfig:
+    return ModelConfig(
+        vocab_size=32,
+        embed_dim=8,
+        num_layers=1,
+        num_heads=1,
+        head_dim=64,
+        mlp_dim=8,
+        rotary=variant,
+    )
 
 
 def test_every_dynamic_variant_is_tested_here():
@@ -35,8 +45,8 @@ def test_every_dynamic_variant_is_tested_here():
 @pytest.mark.parametrize("name", STATIC)
 @pytest.mark.parametrize("length", [1, 2047, 2048])
 def test_up_to_the_trained_length_nothing_changes_bit_for_bit(name, length):
-    plain = rotary.table(rotary.parse("rope(base=500)"), SIZES, ORIGINAL)
-    table = rotary.table(dynamic(name), SIZES, ORIGINAL, length)
+    plain = model(rotary.parse("rope(base=500)")).position_table(ORIGINAL)
+    table = model(dynamic(name)).position_table(ORIGINAL, length)
     for ours, expected in zip(vars(table).values(), vars(plain).values(), strict=True):
         np.testing.assert_array_equal(ours, expected)
 

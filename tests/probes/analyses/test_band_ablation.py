@@ -2,10 +2,11 @@
 
 import dataclasses
 
+import jax
 import numpy as np
 import pytest
 
-from model.positions import freeze_pairs, position_table
+from model.positions import freeze_pairs
 from model.transformer import without_pairs
 from probes import Subject, capture
 from probes.analyses.band_ablation import band_ablation, freeze_candidate
@@ -51,9 +52,9 @@ def test_freezing_slow_pairs_of_rope_gives_p_rope():
     )
     is_slow_R = np.arange(full.head_dim // 2) >= full.head_dim // 4
     table = freeze_pairs(
-        position_table(full, 40), np.broadcast_to(is_slow_R, (2, 1, len(is_slow_R)))
+        full.position_table(40), np.broadcast_to(is_slow_R, (2, 1, len(is_slow_R)))
     )
-    for leaf, expected in zip(table, position_table(half, 40), strict=True):
+    for leaf, expected in zip(*map(jax.tree.leaves, (table, half.position_table(40))), strict=True):
         np.testing.assert_array_equal(leaf, expected)
 
 
