@@ -14,9 +14,6 @@ from typing import NamedTuple
 from experiment.config import ExperimentConfig, TrainConfig
 from studies.card import Card
 
-# Shares of a card's budget. The last one is used only if the run has not converged before it.
-SHARES = (1 / 8, 1 / 4, 1 / 2, 1, 2)
-
 # A run has converged if its accuracy at short distances is at least CEILING and the last doubling
 # changed L50 by less than OCTAVES and mean accuracy by less than ACCURACY.
 OCTAVES, ACCURACY, CEILING = 0.1, 0.02, 0.9
@@ -35,12 +32,12 @@ def make_budgets(card: Card, config: ExperimentConfig) -> list[ExperimentConfig]
     if card.tokens is None:
         return [config]
     num_steps, warmup = config.train.num_steps, config.train.warmup_steps
-    if stable_steps(config.train) // 8 <= warmup:
+    if stable_steps(config.train) * card.shares[0] < warmup + 1:
         raise ValueError(
-            f"card {card.name}: its budget of {card.tokens} tokens is {num_steps} steps, an "
-            f"eighth of which does not pass train.warmup_steps={warmup}; change one of them"
+            f"card {card.name}: its budget of {card.tokens} tokens is {num_steps} steps, and the "
+            f"first share of it does not pass train.warmup_steps={warmup}; change one of them"
         )
-    return [_with_train(config, num_steps=round(share * num_steps)) for share in SHARES]
+    return [_with_train(config, num_steps=round(share * num_steps)) for share in card.shares]
 
 
 def stable_steps(train: TrainConfig) -> int:

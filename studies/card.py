@@ -107,9 +107,10 @@ class Card:
       question: one line.
       shared: config that all members share, without name, question and members.
       members: at least one.
-      tokens: first budget of each member. It trains with doublings that end at this budget, earlier
-        if it has converged, and at twice the budget if it has not; `train.schedule` must be "wsd".
-        None: train once, with the config's own steps.
+      tokens: budget of each member, which trains and is measured at each share of it, ascending, or
+        until a doubling changes little; `train.schedule` must be "wsd". None: train once, with the
+        config's own steps.
+      shares: of the budget; the minimal head forecasts those of a quarter and of 1.
       measurements: measurements of each member.
       claims: statements that the report marks.
       refuted_if: a result that would refute the card, in words.
@@ -120,6 +121,7 @@ class Card:
     shared: ExperimentConfig
     members: tuple[Member, ...]
     tokens: Count | None = None
+    shares: tuple[float, ...] = (1 / 8, 1 / 4, 1 / 2, 1, 2)
     measurements: tuple[Measurement, ...] = (Measurement(),)
     claims: tuple[Claim, ...] = ()
     refuted_if: str = ""

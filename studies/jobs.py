@@ -260,11 +260,12 @@ class Progress:
         """
         seconds = done_flops = flops_left = 0.0
         for run in self.runs:
-            finished, num_budgets = self.rows_of(run), len(run.budgets)
+            finished = self.rows_of(run)
             seconds += sum(row.core_seconds for row in finished)
             done_flops += sum(run.flops(level) for level in range(len(finished)))
             if not self.is_done(run):
-                # The last budget, twice the card's, counts only once it is the next one.
-                end = max(num_budgets - 1, len(finished) + 1) if num_budgets > 1 else 1
+                # A budget above the card's counts only once it is the next one.
+                end = sum(share <= 1 for share in run.card.shares) if run.card.tokens else 1
+                end = max(end, len(finished) + 1)
                 flops_left += sum(run.flops(level) for level in range(len(finished), end))
         return flops_left * (seconds / done_flops if seconds else 1 / _CORE_FLOPS)

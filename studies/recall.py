@@ -27,8 +27,7 @@ from theory.forecast import check, forecast
 from theory.predictions import predict
 from utils.files import write_atomically
 
-# A quarter of a card's budget, where every member is measured, and the budget.
-_LEVELS = 1, 3
+_SHARES = 1 / 4, 1  # of a card's budget
 _SEEDS = range(2)
 _FILE = "recall.json"
 
@@ -74,7 +73,7 @@ def _budgets(card: Card, config: ExperimentConfig) -> list[ExperimentConfig]:
     except ValueError:
         return []
     levels = budgets.make_budgets(card, config)
-    return [levels[level] for level in _LEVELS] if card.tokens else levels
+    return [levels[card.shares.index(share)] for share in _SHARES] if card.tokens else levels
 
 
 def _tokens(config: ExperimentConfig) -> int:
@@ -125,7 +124,7 @@ class Comparison(NamedTuple):
 
     Attributes:
       card, member, tokens: of the rows.
-      level: number of the budget.
+      level: share of the card's budget.
       measured: estimate over all seeds.
       record: forecast by the minimal head, from `recall.json`.
       rivals: other lengths in tokens, by name.
@@ -135,7 +134,7 @@ class Comparison(NamedTuple):
     card: str
     member: str
     tokens: int
-    level: int
+    level: float
     measured: Estimate
     record: dict[str, Any]
     rivals: dict[str, float]
@@ -168,7 +167,7 @@ def compare(
     for card in cards:
         first_measurement = card.measurements[0].name
         for member, config in card.configs().items():
-            for level, budget in zip(_LEVELS, _budgets(card, config), strict=False):
+            for level, budget in zip(_SHARES, _budgets(card, config), strict=False):
                 tokens = _tokens(budget)
                 record = recalls.get(card.name, {}).get(member, {}).get(str(tokens))
                 answers = {
@@ -270,7 +269,7 @@ def report(comparisons: Sequence[Comparison]) -> Iterator[str]:
         )
     for level in sorted({item.level for item in comparisons}):
         group = [item for item in comparisons if item.level == level and item.is_learned]
-        yield f"\n{budgets.SHARES[level]:g} of the budget, {len(group)} learned members"
+        yield f"\n{level:g} of the budget, {len(group)} learned members"
         differences = {
             "accuracy by distance": [item.rmse for item in group],
             "mean accuracy": [
