@@ -54,7 +54,7 @@ BUDGETS = {
     "data": 2360,
     "model": 2460,
     "probes": 2260,
-    "experiment": 2180,
+    "experiment": 2200,
     "studies": 2080,
     "benchmarks": 1990,
     "theory": 1720,

@@ -335,7 +335,7 @@ def show(
         fits = "fits" if report.fits(topology) else "does not fit"
         memory = amount(topology.chip.memory)
         console.print(f"{'peak':<12} {amount(report.peak or 0):>12} of {memory}: {fits}")
-    sizes = mesh_sizes(config, num_members, topology.num_chips)
+    sizes = mesh_sizes(config, num_members, topology.num_chips, topology.num_hosts)
     if not report.fits(topology):
         console.print(f"to make it fit: {advice(config, sizes)}")
     if report.problem is None:

@@ -215,7 +215,7 @@ def main() -> int:
     try:
         topology = topology_lib.find(arguments.topology)
         config = inherit(find_config(arguments.config), arguments.overrides)
-        sizes = mesh_sizes(config, arguments.members, topology.num_chips)
+        sizes = mesh_sizes(config, arguments.members, topology.num_chips, topology.num_hosts)
     except ValueError as error:
         parser.error(str(error))
     mesh = AbstractMesh(tuple(sizes.values()), tuple(sizes))

@@ -18,6 +18,7 @@ from data.config import DataConfig
 from experiment import distributed
 from experiment.config import EvalConfig, ExperimentConfig, MeshConfig
 from experiment.inherit import describe
+from experiment.mesh import describe_mesh
 from experiment.overrides import Job, SweepMember, sweep_job
 from experiment.records import SweepRecord, read_sweep
 from experiment.run import RunDirectory, is_operational
@@ -190,8 +191,9 @@ def train_job(job: Job, *, command: str = "", make_evaluate: MakeEvaluate = no_e
     num_diverged = 0
     for plan, evaluate in zip(plans, evaluators, strict=True):
         if job.record:
-            names, num_parts = ", ".join(run.name for run in plan.runs), plan.mesh.shape["sweep"]
-            spread = f" (over {num_parts} devices)" if num_parts > 1 else ""
+            names = ", ".join(run.name for run in plan.runs)
+            is_split = any(size > 1 for size in plan.mesh.shape.values())
+            spread = f" (over {describe_mesh(plan.mesh)})" if is_split else ""
             console.print(f"training {names}{spread}")
         try:
             if not loop.train(plan, command=command, evaluate=evaluate):

@@ -4,6 +4,7 @@ import dataclasses
 from types import SimpleNamespace
 
 import numpy as np
+import pytest
 from jax.sharding import Mesh
 
 from data.config import DataConfig
@@ -48,6 +49,42 @@ def test_sizes_in_order():
         2,
         2,
     ]
+
+
+def spread(num_members: int, num_devices: int, num_hosts: int = 1, **data: int) -> list[int]:
+    """Sizes (sweep, data) of the default mesh of a sweep; the other axes are 1."""
+    config = dataclasses.replace(CONFIG, data=dataclasses.replace(CONFIG.data, **data))
+    sweep, rows, *others = mesh_sizes(config, num_members, num_devices, num_hosts).values()
+    assert others == [1, 1, 1]
+    return [sweep, rows]
+
+
+def test_members_come_before_rows():
+    """8 rows of 48 tokens; no device waits for another where members divide among all."""
+    assert spread(8, 8) == [8, 1]
+    assert spread(64, 8) == [8, 1]
+    assert spread(2, 8, context_length=48_000) == [2, 4]
+    assert spread(4, 32, num_hosts=4) == [4, 8]
+
+
+def test_six_members_on_eight_devices():
+    """Two groups of four devices if a step has much to compute, else one device per member."""
+    assert spread(6, 8) == [6, 1]
+    assert spread(6, 8, context_length=48_000) == [2, 4]
+    assert spread(6, 8, num_hosts=2) == [2, 4]  # a host must not be left without work
+    assert spread(7, 8) == [7, 1]
+    assert spread(7, 8, context_length=48_000) == [1, 8]
+
+
+def test_rows_that_do_not_divide():
+    assert spread(6, 8, context_length=48_000, batch_size=2) == [6, 1]
+    with pytest.raises(ValueError, match=r"=8 does not divide rows of a microbatch=2; use 2"):
+        spread(7, 8, num_hosts=2, batch_size=2)
+
+
+def test_a_mesh_that_the_user_sets_stays():
+    assert sizes(num_members=8, data=1, fsdp=8) == [1, 1, 8, 1, 1]
+    assert sizes(num_members=8, sweep=2) == [2, 4, 1, 1, 1]
 
 
 class Chip(SimpleNamespace):

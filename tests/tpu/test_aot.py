@@ -282,6 +282,12 @@ def test_tensor_also_splits_the_residual_stream():
 
 
 @needs_libtpu
+def test_members_on_as_many_chips_exchange_nothing():
+    report = run_report(*("tiny", "--topology", "v5e:2x4", "--members", "8"))
+    assert report.collectives == []
+
+
+@needs_libtpu
 def test_kv_shards_are_permuted_round_the_ring():
     """Two devices a row: keys, values, positions move in two layers, and back as gradients."""
     lines = run_lines(
