@@ -57,19 +57,17 @@ class SeedResult(NamedTuple):
     Attributes:
       seed: seed of the run.
       tokens: tokens trained on.
-      converged: whether the last doubling changed little (`studies.budgets`).
       ceiling: accuracy at short distances.
       l50: tokens; inf: beyond all distances measured, nan: not learned.
       worst: accuracy of the worst bin of distances.
       mean_accuracy: over all distances.
       longest: longest distance measured, tokens.
-      forecast: of the member's L50 by the card's first measurement, tokens; inf: beyond all
+      forecast: D_H's bound on L50 by the card's first measurement, tokens; inf: beyond all
         distances measured, nan: none.
     """
 
     seed: int
     tokens: int
-    converged: bool
     ceiling: float
     l50: float
     worst: float
@@ -114,6 +112,7 @@ class Card:
       measurements: measurements of each member.
       claims: statements that the report marks.
       refuted_if: a result that would refute the card, in words.
+      is_blind: whether the minimal head's forecasts were committed before any row.
     """
 
     name: str
@@ -125,6 +124,7 @@ class Card:
     measurements: tuple[Measurement, ...] = (Measurement(),)
     claims: tuple[Claim, ...] = ()
     refuted_if: str = ""
+    is_blind: bool = False
 
     def __post_init__(self):
         check(self)

@@ -2,10 +2,15 @@
 
 `theory.forecast` simulates each member that trains on kv, at two of its budgets. Accuracy by
 distance, L50, mean accuracy and worst bin are stored in `studies/STUDY/recall.json`. Nothing is
-fitted. `compare` sets them beside the rows of the same budgets.
+fitted. `compare` sets them beside the rows of the same budgets, and marks them: with one head a
+forecast is held if L50 is within `OCTAVES` and accuracy by distance within `ACCURACY` (root mean
+square), with several heads, whose L50 jumps over holes, if accuracy by distance is. A member
+exceeds its forecast if its L50 passes a finite one by more than `OCTAVES`.
 """
 
+import collections
 import concurrent.futures
+import itertools
 import json
 import math
 import multiprocessing
@@ -15,13 +20,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from evals.estimate.bins import bin_number
-from evals.estimate.effective_context import MEASURED, Estimate, estimate_trials
+from evals.estimate.effective_context import Estimate, estimate_trials
 from experiment.config import ExperimentConfig
 from model import rotary as rotary_lib
 from studies import budgets, folder
 from studies.card import Card
 from studies.forecasts import Forecasts, read_forecasts
-from studies.results import make_trials
+from studies.results import count_answers, identity, make_trials
 from studies.rows import Row
 from theory.forecast import check, forecast
 from theory.predictions import predict
@@ -30,6 +35,12 @@ from utils.files import write_atomically
 _SHARES = 1 / 4, 1  # of a card's budget
 _SEEDS = range(2)
 _FILE = "recall.json"
+
+# The errors at which a forecast fails, and the bands of answers that errors are summarized in.
+OCTAVES, ACCURACY = 0.3, 0.15
+HELD, EXCEEDS, FAILED, NOT_LEARNED = "held", "exceeds", "failed", "not learned"
+_BANDS = (0, 100_000, 300_000, math.inf)
+_CONSTANTS = 2.0 ** np.arange(-4, 4, 0.02)
 
 # By card, member and tokens.
 Recalls = dict[str, dict[str, dict[str, dict[str, Any]]]]
@@ -120,24 +131,25 @@ def describe(record: dict[str, Any]) -> str:
 
 
 class Comparison(NamedTuple):
-    """One member at one budget: the rows of all seeds beside the forecast.
+    """One member at one budget: the rows of all seeds beside the forecasts.
 
     Attributes:
-      card, member, tokens: of the rows.
-      level: share of the card's budget.
+      card: the card.
+      member, tokens, answers: of the rows.
       measured: estimate over all seeds.
       record: forecast by the minimal head, from `recall.json`.
-      rivals: other lengths in tokens, by name.
+      lengths: forecasts of L50 in tokens by name, the minimal head's first; inf: beyond all
+        distances.
       rmse: root mean square difference of accuracy over the half octaves of distance.
     """
 
-    card: str
+    card: Card
     member: str
     tokens: int
-    level: float
+    answers: int
     measured: Estimate
     record: dict[str, Any]
-    rivals: dict[str, float]
+    lengths: dict[str, float]
     rmse: float
 
     @property
@@ -146,14 +158,60 @@ class Comparison(NamedTuple):
         return self.measured.ceiling >= budgets.CEILING
 
     @property
-    def is_censored(self) -> bool:
-        """Return whether measured L50 is missing, or beyond the longest distance tested."""
-        return self.measured.verdict != MEASURED
+    def has_one_head(self) -> bool:
+        """Return whether the model has one head, so that L50 describes it."""
+        return self.record["inputs"]["num_heads"] * self.record["inputs"]["num_layers"] == 1
 
     def octaves(self, tokens: float) -> float:
-        """Return log2 of a length over measured L50; both at most the longest distance."""
-        tokens = min(max(tokens, 1), self.measured.longest)
-        return math.log2(tokens / self.measured.l50)
+        """Return log2 of a length over measured L50; NaN if both are beyond all distances.
+
+        A length beyond the longest distance counts as that distance: the error is at least this.
+        """
+        measured = self.measured
+        is_beyond = tokens >= measured.longest
+        if is_beyond and measured.verdict.startswith(">"):
+            return math.nan
+        return math.log2(min(max(tokens, 1), measured.longest) / measured.l50)
+
+    def accuracy_error(self, tokens: float) -> float:
+        """Return the error of mean accuracy, if recall is perfect up to a length and then a guess.
+
+        Every distance counts equally.
+        """
+        measured = self.measured
+        share = np.clip(tokens / (measured.longest - measured.shortest + 1), 0, 1)
+        return float(share + (1 - share) * measured.chance) - measured.mean_accuracy
+
+    @property
+    def mark(self) -> str:
+        """Mark of the minimal head's forecast."""
+        if not self.is_learned:
+            return NOT_LEARNED
+        octaves = self.octaves(self.lengths[MINIMAL_HEAD]) if self.has_one_head else 0.0
+        if octaves < -OCTAVES:
+            return EXCEEDS
+        return FAILED if octaves > OCTAVES or self.rmse > ACCURACY else HELD
+
+    def __str__(self) -> str:
+        measured, record = self.measured, self.record
+        octaves = self.octaves(self.lengths[MINIMAL_HEAD])
+        text = f", {octaves:+.2f} octaves" if math.isfinite(octaves) else ""
+        rivals = ", ".join(
+            f"{name} {_text(length, measured)}"
+            for name, length in self.lengths.items()
+            if name != MINIMAL_HEAD
+        )
+        return (
+            f"{self.card.name} {self.member}, {self.answers / 1000:.3g}k answers, "
+            f"{measured.num_seeds} seed{'s' * (measured.num_seeds > 1)}: "
+            f"forecast {describe(record)}; measured L50 {measured}, mean {measured.mean_text}, "
+            f"worst {measured.worst.accuracy:.2f}; {self.mark}{text}, curve {self.rmse:.2f}; "
+            f"{rivals}"
+        )
+
+
+def _text(length: float, measured: Estimate) -> str:
+    return f"> {measured.longest}" if length >= measured.longest else f"{length:.3g}"
 
 
 def compare(
@@ -161,55 +219,61 @@ def compare(
 ) -> list[Comparison]:
     """Compare all stored forecasts with the rows of the same tokens.
 
-    Equal members of several cards count once, where they have most seeds.
+    Equal runs of several cards count once, with all seeds.
     """
-    best: dict[str, Comparison] = {}
+    by_run: dict[tuple[str, int], dict[int, Row]] = {}
+    for row in rows:
+        by_run.setdefault((identity(row.config), row.tokens), {})[row.seed] = row
+    comparisons = {}
     for card in cards:
-        first_measurement = card.measurements[0].name
+        measurement = card.measurements[0].name
         for member, config in card.configs().items():
-            for level, budget in zip(_SHARES, _budgets(card, config), strict=False):
+            for budget in _budgets(card, config):
                 tokens = _tokens(budget)
+                run = by_run.get((identity(budget), tokens), {})
                 record = recalls.get(card.name, {}).get(member, {}).get(str(tokens))
-                answers = {
-                    row.seed: answers
-                    for row in rows
-                    if (row.card, row.member, row.tokens) == (card.name, member, tokens)
-                    for answers in row.answers
-                    if answers.measurement == first_measurement and answers.task.startswith("kv")
-                }
-                if not record or not answers:
+                if not record or not run or (identity(budget), tokens) in comparisons:
                     continue
-                first, counts = next(iter(answers.values())), make_trials(answers)
-                lengths = (first.length, config.data.context_length)
-                comparison = Comparison(
-                    card=card.name,
+                answers = {
+                    seed: answers
+                    for seed, row in sorted(run.items())
+                    for answers in row.answers
+                    if answers.measurement == measurement and answers.task.startswith("kv")
+                }
+                first = next(iter(answers.values()))
+                measured = estimate_trials(
+                    make_trials(answers),
+                    task=first.task,
+                    lengths=(first.length, config.data.context_length),
+                )
+                comparisons[identity(budget), tokens] = Comparison(
+                    card=card,
                     member=member,
                     tokens=tokens,
-                    level=level,
-                    measured=(
-                        measured := estimate_trials(counts, task=first.task, lengths=lengths)
-                    ),
+                    answers=count_answers(next(iter(run.values()))),
+                    measured=measured,
                     record=record,
-                    rivals=_rivals(config, forecasts.get(card.name, {}).get(member, {})),
+                    lengths=_lengths(config, record, forecasts.get(card.name, {}).get(member, {})),
                     rmse=_rmse(measured, record),
                 )
-                key = json.dumps(record["inputs"])
-                if key not in best or best[key].measured.num_seeds < measured.num_seeds:
-                    best[key] = comparison
-    return list(best.values())
+    return list(comparisons.values())
 
 
-def _rivals(config: ExperimentConfig, forecasts: dict[str, dict[str, Any]]) -> dict[str, float]:
-    """Return lengths in tokens that depend on the frequencies alone, and D_H's forecast."""
-    lengths = predict(config.model.position_table(config.data.context_length).inv_freq)
-    first, record = lengths.first_violation, next(iter(forecasts.values()), None)
-    rivals = {
-        "quarter period": lengths.quarter_period,
-        "theory length (B_m < 0)": math.inf if first is None else float(first),
+MINIMAL_HEAD, D_H = "minimal head", "D_H"
+
+
+def _lengths(
+    config: ExperimentConfig, record: dict[str, Any], bounds: dict[str, dict[str, Any]]
+) -> dict[str, float]:
+    """Return the forecasts of L50 in tokens, by name."""
+    predicted = predict(config.model.rotary_table(config.data.context_length).inv_freq)
+    bound, first = next(iter(bounds.values())), predicted.first_violation
+    return {
+        MINIMAL_HEAD: math.inf if record["beyond"] else float(record["l50"] or 1),
+        D_H: math.inf if bound["beyond"] else float(bound["l50"]),
+        "quarter period": predicted.quarter_period,
+        "B_m < 0": math.inf if first is None else float(first),
     }
-    if record and record["l50"] is not None:
-        rivals["D_H"] = math.inf if record["beyond"] else float(record["l50"])
-    return rivals
 
 
 def _rmse(measured: Estimate, record: dict[str, Any]) -> float:
@@ -224,71 +288,82 @@ def _rmse(measured: Estimate, record: dict[str, Any]) -> float:
 
 
 class Error(NamedTuple):
-    """Errors of one predictor of L50 over members, in octaves.
+    """Errors of one predictor over some members.
 
     Attributes:
-      name: of the predictor.
-      rms, bias: root mean square and mean of the error, nothing fitted.
-      rms_fitted: root mean square error with one constant factor fitted to these members.
-      num_members: number of members.
+      rms: root mean square, nothing fitted.
+      constant: factor of the predicted length that fits these members best.
+      rms_fitted: root mean square with this factor.
+      num_members: members with an error: one that is censored on both sides has none.
     """
 
-    name: str
     rms: float
-    bias: float
+    constant: float
     rms_fitted: float
     num_members: int
 
 
-def errors(comparisons: Sequence[Comparison]) -> list[Error]:
-    """Return the errors of the minimal head and of its rivals, over learned uncensored members."""
-    octaves: dict[str, list[float]] = {}
-    for item in comparisons:
-        if item.is_learned and not item.is_censored:
-            lengths = {"minimal head": item.record["l50"] or math.nan, **item.rivals}
-            for name, tokens in lengths.items():
-                octaves.setdefault(name, []).append(item.octaves(tokens))
-    return [
-        Error(name, _rms(x), float(np.mean(x)), float(np.std(x)), len(x))
-        for name, x in octaves.items()
-    ]
+def errors(items: Sequence[Comparison], name: str, *, of_accuracy: bool = False) -> Error:
+    """Return the errors of a predictor in octaves of L50, or of the mean accuracy that it implies.
+
+    The minimal head forecasts mean accuracy itself, so it has no constant there.
+    """
+
+    def error(constant: float) -> np.ndarray:
+        if of_accuracy and name == MINIMAL_HEAD:
+            pairs = [(x.record["mean_accuracy"], x.measured.mean_accuracy) for x in items]
+            return np.subtract(*np.transpose(pairs))
+        lengths = [(item, constant * item.lengths[name]) for item in items]
+        if of_accuracy:
+            return np.array([item.accuracy_error(length) for item, length in lengths])
+        octaves = np.array([item.octaves(length) for item, length in lengths])
+        return octaves[~np.isnan(octaves)]
+
+    fitted = [_rms(error(constant)) for constant in _CONSTANTS]
+    best = int(np.argmin(fitted))
+    raw = error(1.0)
+    return Error(_rms(raw), float(_CONSTANTS[best]), fitted[best], len(raw))
 
 
 def report(comparisons: Sequence[Comparison]) -> Iterator[str]:
-    """Yield a line for each comparison, and the errors at each budget."""
-    for item in comparisons:
-        record, measured = item.record, item.measured
-        octaves = ""
-        if item.is_learned and not item.is_censored and record["l50"] is not None:
-            octaves = f", {item.octaves(record['l50']):+.2f} octaves"
-        yield (
-            f"{item.card} {item.member}, {item.tokens / 1e6:.2g}M, {measured.num_seeds} seeds: "
-            f"forecast {describe(record)}; measured L50 {measured}, "
-            f"mean {measured.mean_accuracy:.2f}, worst {measured.worst.accuracy:.2f}"
-            f"{octaves}, curve rmse {item.rmse:.2f}"
-        )
-    for level in sorted({item.level for item in comparisons}):
-        group = [item for item in comparisons if item.level == level and item.is_learned]
-        yield f"\n{level:g} of the budget, {len(group)} learned members"
-        differences = {
-            "accuracy by distance": [item.rmse for item in group],
-            "mean accuracy": [
-                item.record["mean_accuracy"] - item.measured.mean_accuracy for item in group
-            ],
-            "worst bin": [item.record["worst"] - item.measured.worst.accuracy for item in group],
-        }
-        for name, values in differences.items():
-            yield f"  {name}: root mean square difference {_rms(values):.3f}"
-        # L50 of several heads jumps over holes, so it says less than mean accuracy does.
-        single = [item for item in group if item.record["inputs"]["num_heads"] == 1]
-        for name, part in (("all uncensored", group), ("of one head", single)):
-            for error in errors(part):
-                yield (
-                    f"  L50, {error.num_members} members {name}, {error.name}: {error.rms:.2f} "
-                    f"octaves rms, bias {error.bias:+.2f}; {error.rms_fitted:.2f} with one fitted "
-                    "constant"
-                )
+    """Yield a line for each comparison, and the errors by number of answers."""
+    yield from map(str, comparisons)
+    learned = [item for item in comparisons if item.is_learned]
+    for low, high in itertools.pairwise(_BANDS):
+        for is_blind, text in ((True, "forecast before any row"), (False, "rows before forecast")):
+            group = [
+                item
+                for item in learned
+                if low <= item.answers < high and item.card.is_blind == is_blind
+            ]
+            if group:
+                counts = [item.answers / 1000 for item in group]
+                yield f"\n{text}, {min(counts):.0f}k to {max(counts):.0f}k answers"
+                yield from _summary(group)
+
+
+def _summary(group: Sequence[Comparison]) -> Iterator[str]:
+    """Yield lines with the errors of all predictors over a group."""
+    marks = collections.Counter(item.mark for item in group)
+    worst = [item.record["worst"] - item.measured.worst.accuracy for item in group]
+    yield (
+        f"  {len(group)} members: {', '.join(f'{n} {mark}' for mark, n in marks.items())}; rms of "
+        f"accuracy by distance {_rms([item.rmse for item in group]):.3f}, worst bin "
+        f"{_rms(worst):.3f}"
+    )
+    single = [item for item in group if item.has_one_head]
+    for name in group[0].lengths:
+        of_mean = errors(group, name, of_accuracy=True)
+        fitted = f", {of_mean.rms_fitted:.3f} with x{of_mean.constant:.2f}"
+        line = f"  {name}: mean accuracy {of_mean.rms:.3f}{fitted * (name != MINIMAL_HEAD)}"
+        if single:
+            of_l50 = errors(single, name)
+            line += (
+                f"; L50 of {of_l50.num_members} members with one head {of_l50.rms:.2f} octaves, "
+                f"{of_l50.rms_fitted:.2f} with x{of_l50.constant:.2f}"
+            )
+        yield line
 
 
 def _rms(values: Sequence[float] | np.ndarray) -> float:
-    return float(np.sqrt(np.mean(np.square(values))))
+    return float(np.sqrt(np.mean(np.square(values)))) if len(values) else math.nan

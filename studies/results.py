@@ -1,5 +1,7 @@
 """Results of a card: estimates of its members from their rows, beside their forecasts."""
 
+import functools
+import json
 import math
 from collections.abc import Sequence
 
@@ -7,6 +9,8 @@ import numpy as np
 
 from evals.estimate.effective_context import Estimate, Seed, estimate_trials
 from evals.estimate.trials import Trials
+from experiment.config import ExperimentConfig, to_dict
+from experiment.run import flatten, is_operational
 from studies.card import Card, SeedResult
 from studies.forecasts import Forecasts
 from studies.rows import Answers, Row
@@ -19,10 +23,11 @@ class CardResults:
 
     Attributes:
       card: the card.
-      forecasts: L50 in tokens by member and measurement; inf: beyond all distances.
-      rows: the card's rows after all budgets, ascending by tokens.
-      last_rows: row after the last budget, by member and seed. If any seed of a member is finished,
-        its unfinished seeds are left out.
+      forecasts: D_H's bound on L50 in tokens by member and measurement; inf: beyond all distances.
+      rows: the card's rows after all budgets.
+      last_rows: row after the last budget, by member and seed, whichever card has it: a run that
+        two cards share counts for both. If any seed of a member is finished, its unfinished seeds
+        are left out.
       trials, estimates: by member, measurement and task, over all seeds.
     """
 
@@ -36,10 +41,13 @@ class CardResults:
             if record["l50"] is not None
         }
         self.last_rows: dict[str, dict[int, Row]] = {member.name: {} for member in card.members}
-        card_rows = (row for row in rows if row.card == card.name and row.member in self.last_rows)
-        self.rows = sorted(card_rows, key=lambda row: row.tokens)
-        for row in self.rows:
-            self.last_rows[row.member][row.seed] = row
+        self.rows = [row for row in rows if row.card == card.name]
+        members = {identity(config): name for name, config in card.configs().items()}
+        self._rows: dict[str, list[Row]] = {name: [] for name in self.last_rows}
+        for row in sorted(rows, key=lambda row: (row.tokens, row.card == card.name)):
+            if member := members.get(identity(row.config)):
+                self._rows[member].append(row)
+                self.last_rows[member][row.seed] = row
         for member, by_seed in self.last_rows.items():
             finished = {seed: row for seed, row in by_seed.items() if row.final}
             self.last_rows[member] = finished or by_seed
@@ -65,6 +73,27 @@ class CardResults:
                         by_key.setdefault(key, {}).setdefault(seed, answers)
         return by_key
 
+    def trained_on(self, member: str) -> str:
+        """Return the answers that a member trained on, and what the last doubling of them added.
+
+        A document of training has as many answers as one of the evaluation.
+        """
+        rows, growth = self.last_rows[member].values(), []
+        for row in rows:
+            shorter = [
+                before
+                for before in self._rows[member]
+                if before.seed == row.seed and before.tokens < 0.6 * row.tokens
+            ]
+            growth += [_growth(before, row) for before in shorter[-1:]]
+        counts = sorted({count_answers(row) for row in rows})
+        text = " / ".join(f"{count / 1000:.3g}k" for count in counts) + " answers"
+        if not growth:
+            return text
+        octaves, accuracy = np.mean(growth, axis=0)
+        by_l50 = f"{octaves:+.2f} octaves, " if math.isfinite(octaves) else ""
+        return f"{text}; {by_l50}{accuracy:+.2f} a doubling"
+
     def seeds(self, member: str, measurement: str = "whole", task: str = "kv") -> list[SeedResult]:
         """Return the result of each seed, in order; `task` is a name without parameters."""
         key = member, measurement, task
@@ -75,7 +104,6 @@ class CardResults:
             SeedResult(
                 seed=seed.seed,
                 tokens=rows[seed.seed].tokens,
-                converged=rows[seed.seed].final != "not converged",
                 ceiling=seed.ceiling,
                 l50=math.inf if seed.beyond else self._l50(key, seed),
                 worst=seed.worst_accuracy,
@@ -99,20 +127,6 @@ class CardResults:
         keys = ((member, name, task) for name in names)
         return self.estimates[next((other for other in keys if other in self.estimates), key)]
 
-    def octaves_beyond(self, tokens: float, key: Key) -> float:
-        """Return log2 of measured L50 over `tokens`; both at most the longest distance measured."""
-        estimate = self.estimates[key]
-        tokens = min(tokens, estimate.longest)
-        return self.log_l50(key) - math.log2(max(tokens, estimate.shortest, 1))
-
-    def log_l50(self, key: Key) -> float:
-        """Return log2 of L50 in tokens, the mean over seeds."""
-        estimate = self.estimates[key]
-        values = [
-            estimate.longest if seed.beyond else self._l50(key, seed) for seed in estimate.seeds
-        ]
-        return float(np.mean(np.log2(values)))
-
     def _l50(self, key: Key, seed: Seed) -> float:
         """Return L50 in tokens of a seed with a finite one; nan: not learned.
 
@@ -121,6 +135,29 @@ class CardResults:
         """
         answers_nothing = key[1] in self._masked and not seed.learned
         return max(self.estimates[key].shortest, 1) if answers_nothing else seed.l50
+
+
+@functools.cache
+def identity(config: ExperimentConfig) -> str:
+    """Return a text that is equal for runs that differ at most in card, seed and budget."""
+    fields = flatten(to_dict(config))
+    seeds = "name", "question", "seed", "data.seed", "train.num_steps"
+    left_out = {name for name in fields if name in seeds or is_operational(name)}
+    return json.dumps({name: x for name, x in fields.items() if name not in left_out}, default=str)
+
+
+def count_answers(row: Row) -> int:
+    """Return the answers of the training of a row's run, as documents of the evaluation have."""
+    counts = next((item.counts for item in row.answers if item.counts is not None), None)
+    documents = row.tokens / row.config.data.context_length
+    return 0 if counts is None else round(documents * counts.asked.sum() / len(counts.asked))
+
+
+def _growth(before: Row, after: Row) -> tuple[float, float]:
+    """Return the growth of L50 in octaves, and of mean accuracy, for each doubling of tokens."""
+    doublings = math.log2(after.tokens / before.tokens)
+    octaves = math.log2(after.l50 / before.l50) if math.isfinite(before.l50) else math.nan
+    return octaves / doublings, (after.mean_accuracy - before.mean_accuracy) / doublings
 
 
 def make_trials(answers: dict[int, Answers]) -> Trials:

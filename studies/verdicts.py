@@ -1,8 +1,9 @@
-"""Verdicts on forecasts and claims.
+"""Marks of the bounds of a study, and verdicts on its claims.
 
-A forecast is held if measured L50, the mean over seeds of its logarithm, is within half an octave
-of it. A forecast or a measurement beyond all distances counts as the longest distance. A claim is
-held unless the results refute it. `_obstacle` lists what keeps results from deciding either.
+D_H bounds the L50 of heads whose other keys have random codes, so it is tested as a bound: a member
+exceeds it if the interval of its L50 lies above it. A claim is held unless the results refute it.
+`_obstacle` lists what keeps results from deciding either. The marks of the minimal head's
+forecasts are in `studies.recall`.
 """
 
 import dataclasses
@@ -11,18 +12,17 @@ from collections.abc import Sequence
 from studies.card import Claim
 from studies.results import CardResults, Key
 
-HALF_OCTAVE = 0.5
 _MIN_SEEDS = 3  # with fewer seeds a verdict is marked "seen"
 
-HELD, FAILED, REFUTED = "held", "failed", "refuted"
-NOT_CONVERGED, NOT_LEARNED, NOT_RUN = "not converged", "not learned", "not run"
-NOT_FINISHED, NO_FORECAST = "not finished", "no forecast"
-LABELS = HELD, FAILED, REFUTED, NOT_CONVERGED, NOT_LEARNED, NOT_FINISHED, NOT_RUN, NO_FORECAST
+HELD, REFUTED = "held", "refuted"
+EXCEEDS, NOT_EXCEEDED, NO_BOUND = "exceeds", "not exceeded", "no bound within the distances"
+NOT_LEARNED, NOT_RUN, NOT_FINISHED = "not learned", "not run", "not finished"
+LABELS = (HELD, REFUTED, EXCEEDS, NOT_EXCEEDED, NO_BOUND, NOT_LEARNED, NOT_FINISHED, NOT_RUN)
 
 
 @dataclasses.dataclass(frozen=True)
 class Verdict:
-    """Verdict on a forecast or a claim.
+    """Mark of a bound, or verdict on a claim.
 
     Attributes:
       label: one of `LABELS`.
@@ -33,24 +33,24 @@ class Verdict:
     num_seeds: int = 0
 
     def __str__(self) -> str:
-        if self.label in (NOT_RUN, NO_FORECAST):
+        if self.label in (NOT_RUN, NO_BOUND):
             return self.label
         is_seen = self.num_seeds < _MIN_SEEDS and self.label != NOT_FINISHED
         seeds = f"{self.num_seeds} seed{'s' * (self.num_seeds > 1)}"
         return f"{self.label} ({'seen, ' * is_seen}{seeds})"
 
 
-def judge_forecast(results: CardResults, member: str, measurement: str) -> Verdict:
-    """Judge the forecast of a member's L50 by one measurement."""
-    forecast = results.forecasts.get((member, measurement))
-    if forecast is None:
-        return Verdict(NO_FORECAST)
+def judge_bound(results: CardResults, member: str, measurement: str) -> Verdict:
+    """Judge D_H as a bound on a member's L50 by one measurement."""
     key = results.find_key(member, measurement)
     if obstacle := _obstacle(results, [key]):
         return obstacle
     assert key is not None  # `_obstacle` says so
-    is_near = abs(results.octaves_beyond(forecast, key)) <= HALF_OCTAVE
-    return _verdict(results, HELD if is_near else FAILED, [key])
+    estimate, bound = results.estimates[key], results.forecasts.get((member, measurement))
+    if bound is None or bound >= estimate.longest:
+        return Verdict(NO_BOUND)
+    is_passed = estimate.verdict.startswith(">") or estimate.ci_low > bound
+    return _verdict(results, EXCEEDS if is_passed else NOT_EXCEEDED, [key])
 
 
 def judge_claim(results: CardResults, claim: Claim) -> Verdict:
@@ -77,6 +77,4 @@ def _obstacle(results: CardResults, keys: Sequence[Key | None]) -> Verdict | Non
         return _verdict(results, NOT_FINISHED, measured)
     if not all(seed.learned for seed in seeds):
         return _verdict(results, NOT_LEARNED, measured)
-    if any(row.final == NOT_CONVERGED for row in rows):
-        return _verdict(results, NOT_CONVERGED, measured)
     return None

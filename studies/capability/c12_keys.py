@@ -42,6 +42,7 @@ cards = [
             )
             for base in BASES
         ),
+        is_blind=True,
         refuted_if="L50 is the same for all numbers of key ids, as D_H forecasts",
     )
 ]

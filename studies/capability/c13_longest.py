@@ -30,6 +30,7 @@ cards = [
                 lambda near, all_distances: octaves(near) <= octaves(all_distances),
             ),
         ),
+        is_blind=True,
         refuted_if="L50 is the same, as D_H forecasts",
     )
 ]

@@ -29,6 +29,7 @@ cards = [
             Member(name="random", overrides=(f"model.rotary=explicit(values=({RANDOM}))",)),
         ),
         tokens=4_000_000,
+        is_blind=True,
         refuted_if="the minimal head's L50 is wrong by more than 0.3 octaves rms, or its accuracy "
         "by more than 0.15",
     )

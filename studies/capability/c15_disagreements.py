@@ -64,6 +64,7 @@ cards = [
         ),
         tokens=1_000_000,
         shares=(1 / 4, 1),
+        is_blind=True,
         refuted_if="a rival with one constant has a smaller error of L50 or of mean accuracy than "
         "the minimal head, whose errors exceed 0.3 octaves or its curves 0.15",
     )
