@@ -4,7 +4,6 @@
     python -m studies run capability --only C1,C2 --seeds 0,1,2
     python -m studies status capability
     python -m studies report capability
-    python -m studies compare capability
     python -m studies run capability --part 3
 
 `run` uses a process for each CPU core. Stop it and start it again at any time: finished rows are in
@@ -23,8 +22,7 @@ _COMMANDS = {
     "run": "run what is missing",
     "status": "print what is done and what is missing",
     "forecast": "compute the forecasts that `run` needs",
-    "compare": "compare the minimal head's forecasts with the rows of the same budgets",
-    "report": "draw the rows, and mark every forecast and claim",
+    "report": "draw the rows, and print every forecast and claim with its mark",
     "parts": "list what machines can run independently, one part a line, counted from 0",
 }
 
@@ -55,7 +53,7 @@ def main() -> int:
     parser = make_parser()
     arguments = parser.parse_args()
     # Late imports: --help needs no JAX.
-    from studies import forecasts, load_cards, recall, report, rows, schedule
+    from studies import forecasts, load_cards, recall, report, schedule
     from studies.jobs import Progress, list_items, make_job, parse_seeds
 
     try:
@@ -80,14 +78,9 @@ def main() -> int:
                 print(line)
             for line in recall.write(job.study, cards, arguments.cores):
                 print(line, flush=True)
-        elif arguments.command == "compare":
-            all_rows = rows.read_all(job.rows)
-            stored = recall.read(job.study), forecasts.read_forecasts(job.study)
-            print(*recall.report(recall.compare(cards, all_rows, *stored)), sep="\n")
         else:
             out = as_path(arguments.out or job.workdir / "report" / "report.html")
-            report.write(job, out)
-            print(out)
+            print(*report.write(job, out), out, sep="\n")
     except (ValueError, OSError) as error:
         parser.refuse(error)
     return 0

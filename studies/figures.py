@@ -10,53 +10,82 @@ from matplotlib.figure import Figure
 
 from evals.estimate.trials import Trials
 from reporting.style import FAINT, INK, folded, grid, handle, token_axis
+from studies.recall import MINIMAL_HEAD, Comparison, errors
 from studies.results import CardResults, Key
-from studies.verdicts import FAILED, HALF_OCTAVE, HELD, Verdict, judge_forecast
+from studies.verdicts import judge_bound
 
 _COLORS = "#2563a8", "#c2570c", "#4d8c2b", "#8a3ea8"  # of measurements, in a card's order
-_VERDICT_COLORS = {HELD: "#2563a8", FAILED: "#c2570c"}
+_BLIND, _OLDER = "#c2570c", "#2563a8"  # forecast before any row, or after
 _MIN_TRIALS = 30  # bins are joined until each has this many in every seed
 _DASHES, _DOTS = (0, (4, 3)), (0, (1, 1.5))
 
 
-def draw_forecasts(cards: Sequence[CardResults]) -> Figure:
-    """Draw measured against forecast L50, a point per member; a triangle: beyond all distances."""
-    figure = Figure(figsize=(7.2, 5.6), layout="constrained")
-    ax = figure.subplots()
-    longest = 2.0
-    for card in cards:
-        for member, measurement in card.forecasts:
-            key, verdict = (
-                card.find_key(member, measurement),
-                judge_forecast(card, member, measurement),
-            )
-            if key and verdict.label in _VERDICT_COLORS:
-                _draw_point(ax, card, key, verdict)
-                longest = max(longest, card.estimates[key].longest)
-    ends = [1.0, 2 * longest]
-    for shift, dashes in ((0.0, "-"), (HALF_OCTAVE, _DASHES), (-HALF_OCTAVE, _DASHES)):
-        y = [end * 2**shift for end in ends]
-        ax.plot(ends, y, color=FAINT, lw=1, ls=dashes, zorder=1)
-    for axis in (ax.xaxis, ax.yaxis):
-        token_axis(axis)
-    ax.set(xlim=ends, ylim=ends)
-    ax.set_xlabel("forecast L50 (tokens)")
-    ax.set_ylabel("measured L50 (tokens)")
+def draw_forecasts(comparisons: Sequence[Comparison]) -> Figure:
+    """Draw measured against forecast L50 and mean accuracy: a column per theory, a mark per member.
+
+    L50 is that of members with one head; an arrow points to where an L50 is that is beyond all
+    distances. Rivals of the minimal head have the constant that fits these members best.
+    """
+    last = {(item.card.name, item.member): item for item in comparisons if item.is_learned}
+    items = [item for item in last.values() if not item.repeats]
+    single = [item for item in items if item.has_one_head]
+    names = list(items[0].lengths) if items else []
+    figure = Figure(figsize=(10, 5.6), layout="constrained")
+    rows = figure.subplots(2, max(1, len(names)), squeeze=False, sharey="row")
+    for name, above, below in zip(names, *rows, strict=False):
+        is_rival = name != MINIMAL_HEAD
+        of_l50, of_mean = errors(single, name), errors(items, name, of_accuracy=True)
+        constant = of_l50.constant if is_rival else 1.0
+        for item in single:
+            _draw_l50_point(above, item, constant * item.lengths[name])
+        for item in items:
+            error = item.record["mean_accuracy"] - item.measured.mean_accuracy
+            if is_rival:
+                error = item.accuracy_error(of_mean.constant * item.lengths[name])
+            y = item.measured.mean_accuracy
+            _draw_mark(below, item, y + error, y, "o" if item.has_one_head else "s")
+        rms = of_l50.rms_fitted if is_rival else of_l50.rms
+        above.set_title(
+            f"{name}{f' x {constant:.2f}' * is_rival}\nrms {rms:.2f} octaves", fontsize=9
+        )
+        rms = of_mean.rms_fitted if is_rival else of_mean.rms
+        times = f"x {of_mean.constant:.2f}: " if is_rival else ""
+        below.set_title(f"{times}rms {rms:.3f}", fontsize=9)
+        above.plot([1, 512], [1, 512], color=FAINT, lw=1, zorder=1)
+        below.plot([0, 1], [0, 1], color=FAINT, lw=1, zorder=1)
+        for axis in (above.xaxis, above.yaxis):
+            token_axis(axis, num_ticks=6)
+        above.set(xlim=(1.5, 400), ylim=(1.5, 400))
+    figure.supxlabel("forecast", fontsize=10)
+    rows[0, 0].set_ylabel("measured L50 (tokens)")
+    rows[1, 0].set_ylabel("measured mean accuracy")
+    figure.legend(
+        handles=[
+            handle("forecast before\nany row", marker="o", color=_BLIND, ls="none"),
+            handle("rows before\nforecast", marker="o", color=_OLDER, ls="none"),
+            handle("several heads", marker="s", color=INK, mfc="white", ls="none"),
+            handle("beyond all\ndistances", marker="^", color=INK, ls="none"),
+        ],
+        loc="outside right center",
+    )
     return figure
 
 
-def _draw_point(ax: Axes, card: CardResults, key: Key, verdict: Verdict) -> None:
-    member, measurement, _ = key
-    name, estimate = card.card.name, card.estimates[key]
-    x, y = min(card.forecasts[member, measurement], estimate.longest), 2 ** card.log_l50(key)
-    is_beyond = all(seed.beyond for seed in estimate.seeds)
-    color = _VERDICT_COLORS[verdict.label]
-    face = color if verdict.num_seeds > 1 else "white"
-    marker, size = ("^", 7) if is_beyond else ("o", 5)
-    (point,) = ax.plot(x, y, marker, ms=size, color=color, markerfacecolor=face)
+def _draw_l50_point(ax: Axes, item: Comparison, length: float) -> None:
+    """Draw L50, with an arrow up or right where it is beyond; nothing if both are."""
+    longest = item.measured.longest
+    is_beyond = item.measured.verdict.startswith(">")
+    if not (is_beyond and length >= longest):
+        marker = "^" if is_beyond else ">" if length >= longest else "o"
+        _draw_mark(ax, item, min(length, longest), item.measured.l50, marker)
+
+
+def _draw_mark(ax: Axes, item: Comparison, x: float, y: float, marker: str) -> None:
+    color = _BLIND if item.card.is_blind else _OLDER
+    face = "white" if item.measured.num_seeds < 3 else color
+    (point,) = ax.plot(x, y, marker, ms=5, color=color, markerfacecolor=face, alpha=0.8)
     # The page shows this text at the point (`reporting.style.tag`).
-    point.set_gid(f"{name} title:{name} {member}, {measurement}: {verdict}")
-    ax.annotate(name, (x, y), (5, -3), textcoords="offset points", fontsize=7, color=FAINT)
+    point.set_gid(f"{item.card.name} title:{item}")
 
 
 def draw_curves(card: CardResults, recalls: Mapping[str, Mapping[str, Any]]) -> Figure:
@@ -73,7 +102,7 @@ def draw_curves(card: CardResults, recalls: Mapping[str, Mapping[str, Any]]) -> 
         for (name, measurement, _), trials in card.trials.items():
             if name == member:
                 _draw_curve(ax, trials, _COLORS[names.index(measurement) % len(_COLORS)])
-        ax.set_title(f"{folded(member)}\n{judge_forecast(card, member, names[0])}", fontsize=9)
+        ax.set_title(f"{folded(member)}\nD_H: {judge_bound(card, member, names[0])}", fontsize=9)
         if key := card.find_key(member, names[0]):
             _draw_l50(ax, card, key)
             tokens = max(row.tokens for row in card.last_rows[member].values())
@@ -89,7 +118,7 @@ def draw_curves(card: CardResults, recalls: Mapping[str, Mapping[str, Any]]) -> 
     figure.legend(
         handles=[
             *(lines if len(lines) > 1 else ()),
-            handle("forecast L50", color=INK, lw=1.2, ls=_DASHES),
+            handle("D_H", color=INK, lw=1.2, ls=_DASHES),
             *([handle("minimal head", color=INK, lw=1.2, ls=_DOTS)] if recalls else ()),
             handle("measured L50", marker="D", mfc="white", mec=_COLORS[0], ls="none"),
         ],
@@ -99,13 +128,13 @@ def draw_curves(card: CardResults, recalls: Mapping[str, Mapping[str, Any]]) -> 
 
 
 def _draw_l50(ax: Axes, card: CardResults, key: Key) -> None:
-    """Draw forecast and measured L50, if they are within the distances measured."""
+    """Draw D_H's bound and measured L50, if they are within the distances measured."""
     estimate, forecast = card.estimates[key], card.forecasts.get(key[:2], math.nan)
     if forecast < estimate.longest:
         ax.axvline(forecast, color=INK, lw=1.2, ls=_DASHES, zorder=2)
     if all(seed.learned and not seed.beyond for seed in estimate.seeds):
         half = (estimate.ceiling + estimate.chance) / 2
-        ax.plot(2 ** card.log_l50(key), half, "D", mfc="white", mec=_COLORS[0], zorder=5)
+        ax.plot(estimate.l50, half, "D", mfc="white", mec=_COLORS[0], zorder=5)
 
 
 def _draw_recall(ax: Axes, records: Mapping[str, Any], tokens: int) -> None:

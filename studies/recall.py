@@ -14,7 +14,7 @@ import itertools
 import json
 import math
 import multiprocessing
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -141,6 +141,7 @@ class Comparison(NamedTuple):
       lengths: forecasts of L50 in tokens by name, the minimal head's first; inf: beyond all
         distances.
       rmse: root mean square difference of accuracy over the half octaves of distance.
+      repeats: another card and member with the same run; empty for the first.
     """
 
     card: Card
@@ -151,6 +152,7 @@ class Comparison(NamedTuple):
     record: dict[str, Any]
     lengths: dict[str, float]
     rmse: float
+    repeats: str = ""
 
     @property
     def is_learned(self) -> bool:
@@ -219,44 +221,50 @@ def compare(
 ) -> list[Comparison]:
     """Compare all stored forecasts with the rows of the same tokens.
 
-    Equal runs of several cards count once, with all seeds.
+    Equal runs of several cards have all seeds, and all but the first say which run they repeat.
     """
     by_run: dict[tuple[str, int], dict[int, Row]] = {}
     for row in rows:
         by_run.setdefault((identity(row.config), row.tokens), {})[row.seed] = row
-    comparisons = {}
+    firsts: dict[tuple[str, int], Comparison] = {}
+    comparisons = []
     for card in cards:
-        measurement = card.measurements[0].name
         for member, config in card.configs().items():
             for budget in _budgets(card, config):
-                tokens = _tokens(budget)
-                run = by_run.get((identity(budget), tokens), {})
-                record = recalls.get(card.name, {}).get(member, {}).get(str(tokens))
-                if not record or not run or (identity(budget), tokens) in comparisons:
-                    continue
-                answers = {
-                    seed: answers
-                    for seed, row in sorted(run.items())
-                    for answers in row.answers
-                    if answers.measurement == measurement and answers.task.startswith("kv")
-                }
-                first = next(iter(answers.values()))
-                measured = estimate_trials(
-                    make_trials(answers),
-                    task=first.task,
-                    lengths=(first.length, config.data.context_length),
-                )
-                comparisons[identity(budget), tokens] = Comparison(
-                    card=card,
-                    member=member,
-                    tokens=tokens,
-                    answers=count_answers(next(iter(run.values()))),
-                    measured=measured,
-                    record=record,
-                    lengths=_lengths(config, record, forecasts.get(card.name, {}).get(member, {})),
-                    rmse=_rmse(measured, record),
-                )
-    return list(comparisons.values())
+                key = identity(budget), _tokens(budget)
+                record = recalls.get(card.name, {}).get(member, {}).get(str(key[1]))
+                if first := firsts.get(key):
+                    repeats = f"{first.card.name} {first.member}"
+                    comparisons.append(first._replace(card=card, member=member, repeats=repeats))
+                elif record and key in by_run:
+                    measured = _estimate(card, by_run[key])
+                    bounds = forecasts.get(card.name, {}).get(member, {})
+                    firsts[key] = Comparison(
+                        card=card,
+                        member=member,
+                        tokens=key[1],
+                        answers=count_answers(next(iter(by_run[key].values()))),
+                        measured=measured,
+                        record=record,
+                        lengths=_lengths(config, record, bounds),
+                        rmse=_rmse(measured, record),
+                    )
+                    comparisons.append(firsts[key])
+    return comparisons
+
+
+def _estimate(card: Card, run: Mapping[int, Row]) -> Estimate:
+    """Estimate from the rows of all seeds at one budget, by the card's first measurement."""
+    answers = {
+        seed: answers
+        for seed, row in sorted(run.items())
+        for answers in row.answers
+        if answers.measurement == card.measurements[0].name and answers.task.startswith("kv")
+    }
+    first = next(iter(answers.values()))
+    trained_length = next(iter(run.values())).config.data.context_length
+    lengths = first.length, trained_length
+    return estimate_trials(make_trials(answers), task=first.task, lengths=lengths)
 
 
 MINIMAL_HEAD, D_H = "minimal head", "D_H"
@@ -266,7 +274,7 @@ def _lengths(
     config: ExperimentConfig, record: dict[str, Any], bounds: dict[str, dict[str, Any]]
 ) -> dict[str, float]:
     """Return the forecasts of L50 in tokens, by name."""
-    predicted = predict(config.model.rotary_table(config.data.context_length).inv_freq)
+    predicted = predict(config.model.position_table(config.data.context_length).inv_freq)
     bound, first = next(iter(bounds.values())), predicted.first_violation
     return {
         MINIMAL_HEAD: math.inf if record["beyond"] else float(record["l50"] or 1),
@@ -326,9 +334,14 @@ def errors(items: Sequence[Comparison], name: str, *, of_accuracy: bool = False)
 
 
 def report(comparisons: Sequence[Comparison]) -> Iterator[str]:
-    """Yield a line for each comparison, and the errors by number of answers."""
-    yield from map(str, comparisons)
-    learned = [item for item in comparisons if item.is_learned]
+    """Yield a line for each comparison, and the errors of all theories."""
+    yield from (str(item) for item in comparisons if not item.repeats)
+    yield from summaries(comparisons)
+
+
+def summaries(comparisons: Sequence[Comparison]) -> Iterator[str]:
+    """Yield lines with the errors of all theories, by number of answers."""
+    learned = [item for item in comparisons if item.is_learned and not item.repeats]
     for low, high in itertools.pairwise(_BANDS):
         for is_blind, text in ((True, "forecast before any row"), (False, "rows before forecast")):
             group = [

@@ -7,21 +7,19 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from evals.estimate.effective_context import Estimate
 from reporting import page
 from reporting.page import NONE, Commands, Drawing, Item, Table, format_captions
 from reporting.paths import check_page
 from studies import figures, folder, forecasts, load_cards, recall, rows
 from studies.jobs import Job
+from studies.recall import Comparison
 from studies.results import CardResults
-from studies.verdicts import FAILED, HELD, LABELS, Verdict, judge_claim, judge_forecast
-from theory.predictions import predict
+from studies.verdicts import Verdict, judge_bound, judge_claim
 
 
-def write(job: Job, out: Path) -> None:
-    """Write the page `out` and its figures, with all seeds that have rows.
+def write(job: Job, out: Path) -> list[str]:
+    """Write the page `out` and its figures, with all seeds that have rows; return them as text.
 
     Args:
       job: the study and its cards.
@@ -34,19 +32,35 @@ def write(job: Job, out: Path) -> None:
     cards_by_name, all_rows = load_cards(job.study), rows.read_all(job.rows)
     stored_forecasts, recalls = forecasts.read_forecasts(job.study), recall.read(job.study)
     cards = [CardResults(cards_by_name[name], all_rows, stored_forecasts) for name in job.cards]
+    comparisons = recall.compare([card.card for card in cards], all_rows, recalls, stored_forecasts)
     missing = [card.card.name for card in cards if not card.rows]
     command = f"python -m studies run {job.study} --only {','.join(missing)}"
-    forecast_labels, claim_labels = map(_count_labels, _verdicts(cards))
+    bound_labels, claim_labels = map(_count_labels, _verdicts(cards))
+    marks = _count([item.mark for item in comparisons if not item.repeats])
     page.write(
         out,
-        _items(cards, recalls),
+        _items(cards, comparisons, recalls),
         names=[job.study],
         facts=_facts(cards),
         questions=[_question(folder(job.study))],
-        summary=f"Forecasts: {forecast_labels}. Claims: {claim_labels}.",
+        summary=f"Minimal head: {marks}. D_H as a bound: {bound_labels}. Claims: {claim_labels}.",
         missing=Commands(lines=[("Cards without any rows:", command)] if missing else []),
         provenance=_provenance(cards),
     )
+    bounds = [
+        f"{card.card.name} {member}, {measurement}: D_H "
+        f"{_tokens(card.forecasts[member, measurement], estimate)}, measured "
+        f"{estimate or NONE}; {judge_bound(card, member, measurement)}"
+        for card in cards
+        for member, measurement in card.forecasts
+        for estimate in [card.estimates.get(card.find_key(member, measurement) or ("", "", ""))]
+    ]
+    claims = [
+        f"{card.card.name}: {claim.text} {judge_claim(card, claim)}"
+        for card in cards
+        for claim in card.card.claims
+    ]
+    return [*bounds, "", *claims, "", *recall.report(comparisons)]
 
 
 def _question(study: Path) -> str:
@@ -56,12 +70,24 @@ def _question(study: Path) -> str:
     return docstring.splitlines()[0] if docstring else study.name
 
 
-def _items(cards: Sequence[CardResults], recalls: Mapping[str, Any]) -> Iterator[Item]:
+def _items(
+    cards: Sequence[CardResults], comparisons: Sequence[Comparison], recalls: Mapping[str, Any]
+) -> Iterator[Item]:
     """Yield the parts of the page; `recalls` has the minimal head's curves by card."""
     captions = format_captions("study_forecasts")
-    yield "", "", Drawing("forecasts", figures.draw_forecasts(cards), captions)
-    for table in [_card_table(cards), *_rival_tables(cards)]:
-        yield "All cards", "", table
+    yield "", "", Drawing("forecasts", figures.draw_forecasts(comparisons), captions)
+    yield "All cards", "", _card_table(cards)
+    errors = [line for line in recall.summaries(comparisons) if line]
+    if errors:
+        yield (
+            "All cards",
+            "",
+            Table(
+                heads=("errors of the theories",),
+                lines=[(None, (line.strip(),)) for line in errors],
+                wraps=True,
+            ),
+        )
     for card in cards:
         title = f"{card.card.name}: {card.card.question}"
         if card.trials:
@@ -69,6 +95,8 @@ def _items(cards: Sequence[CardResults], recalls: Mapping[str, Any]) -> Iterator
             figure = figures.draw_curves(card, recalls.get(card.card.name, {}))
             yield title, "", Drawing(f"curves {card.card.name}", figure, captions)
         yield title, "", _member_table(card)
+        if table := _recall_table([item for item in comparisons if item.card is card.card]):
+            yield title, "", table
         claims = [(None, (claim.text, str(judge_claim(card, claim)))) for claim in card.card.claims]
         if claims:
             yield title, "", Table(heads=("claim", "verdict"), lines=claims, wraps=True)
@@ -86,8 +114,8 @@ def _member_table(card: CardResults) -> Table:
             key = card.find_key(member, measurement)
             estimate = card.estimates[key] if key else None
             cells = {"member": f"{member}, {measurement}" if measurements[1:] else member}
-            cells["forecast"] = _tokens(card.forecasts.get((member, measurement)), estimate)
-            cells["verdict"] = str(judge_forecast(card, member, measurement))
+            cells["D_H"] = _tokens(card.forecasts.get((member, measurement)), estimate)
+            cells["as a bound"] = str(judge_bound(card, member, measurement))
             if estimate:
                 cells["L50 [95% CI]"] = str(estimate)
                 l50s = (math.inf if seed.beyond else seed.l50 for seed in estimate.seeds)
@@ -95,8 +123,7 @@ def _member_table(card: CardResults) -> Table:
                 cells["worst bin"] = estimate.worst_text
                 cells["mean accuracy"] = estimate.mean_text
                 cells["ceiling"] = f"{estimate.ceiling:.2f}"
-                tokens = sorted({row.tokens for row in card.last_rows[member].values()})
-                cells["trained on"] = " / ".join(f"{count / 1e6:.3g}M" for count in tokens)
+                cells["trained on, growth"] = card.trained_on(member)
             lines.append((None, cells))
     return Table.from_cells(lines, caption=format_captions("study_numbers")["caption"])
 
@@ -112,15 +139,35 @@ def _tokens(tokens: float | None, estimate: Estimate | None) -> str:
     return "beyond" if math.isinf(tokens) else f"{tokens:.3g}"
 
 
+def _recall_table(comparisons: Sequence[Comparison]) -> Table | None:
+    """Return a table of the minimal head's forecasts of a card's members; None without rows."""
+    lines = []
+    for item in comparisons:
+        record, measured = item.record, item.measured
+        octaves = item.octaves(item.lengths[recall.MINIMAL_HEAD])
+        cells = {"member": item.member, "answers": f"{item.answers / 1000:.3g}k"}
+        cells |= {"minimal head": recall.describe(record), "L50 [95% CI]": str(measured)}
+        cells |= {"mean accuracy": measured.mean_text, "worst": f"{measured.worst.accuracy:.2f}"}
+        cells |= {"octaves": f"{octaves:+.2f}" if math.isfinite(octaves) else NONE}
+        cells |= {"curve": f"{item.rmse:.2f}", "mark": item.mark, "same run as": item.repeats}
+        lines.append((None, cells))
+    caption = format_captions("study_recall")["caption"]
+    return Table.from_cells(lines, caption=caption) if lines else None
+
+
 def _verdicts(cards: Sequence[CardResults]) -> tuple[list[Verdict], list[Verdict]]:
-    """Return the verdicts on all forecasts, and those on all claims."""
-    on_forecasts = [judge_forecast(card, *key) for card in cards for key in card.forecasts]
-    return on_forecasts, [judge_claim(card, claim) for card in cards for claim in card.card.claims]
+    """Return the marks of all bounds, and the verdicts on all claims."""
+    on_bounds = [judge_bound(card, *key) for card in cards for key in card.forecasts]
+    return on_bounds, [judge_claim(card, claim) for card in cards for claim in card.card.claims]
 
 
 def _count_labels(verdicts: Sequence[Verdict]) -> str:
-    count = collections.Counter(verdict.label for verdict in verdicts)
-    return ", ".join(f"{count[label]} {label}" for label in LABELS if count[label]) or NONE
+    return _count([verdict.label for verdict in verdicts])
+
+
+def _count(labels: Sequence[str]) -> str:
+    counts = collections.Counter(labels).most_common()
+    return ", ".join(f"{number} {label}" for label, number in counts) or NONE
 
 
 def _card_table(cards: Sequence[CardResults]) -> Table:
@@ -128,52 +175,13 @@ def _card_table(cards: Sequence[CardResults]) -> Table:
     lines = []
     for card in cards:
         cells = {"card": card.card.name, "question": card.card.question}
-        cells["forecasts"], cells["claims"] = map(_count_labels, _verdicts([card]))
+        cells["bounds"], cells["claims"] = map(_count_labels, _verdicts([card]))
         seeds = sorted({seed for by_seed in card.last_rows.values() for seed in by_seed})
         cells["seeds"] = ", ".join(map(str, seeds)) or NONE
         seconds = sum(row.core_seconds for row in card.rows)
         cells["core-hours"] = f"{seconds / 3600:.2f}" if seconds else NONE
         lines.append((None, cells))
     return Table.from_cells(lines, caption=format_captions("study_marks")["caption"], wraps=True)
-
-
-def _rival_tables(cards: Sequence[CardResults]) -> list[Table]:
-    """Return a table with the error of the forecast and of rival lengths; none without verdicts."""
-    errors: dict[str, list[float]] = collections.defaultdict(list)
-    for card in cards:
-        measurement = card.card.measurements[0].name
-        for member in card.last_rows:
-            key = card.find_key(member, measurement)
-            if key and judge_forecast(card, member, measurement).label in (HELD, FAILED):
-                for name, tokens in _rivals(card, member).items():
-                    errors[name].append(card.octaves_beyond(tokens, key))
-    lines = [
-        (
-            None,
-            {
-                "length": name,
-                "root mean square error": f"{np.sqrt(np.mean(np.square(octaves))):.2f} octaves",
-                "maximum error": f"{np.abs(octaves).max():.2f} octaves",
-                "mean error": f"{np.mean(octaves):+.2f} octaves",
-                "members": str(len(octaves)),
-            },
-        )
-        for name, octaves in errors.items()
-    ]
-    caption = format_captions("study_predictors")["caption"]
-    return [Table.from_cells(lines, caption=caption)] if lines else []
-
-
-def _rivals(card: CardResults, member: str) -> Mapping[str, float]:
-    """Return the forecast and rival lengths of a member, tokens, by name."""
-    config = card.card.configs()[member]
-    lengths = predict(config.model.position_table(config.data.context_length).inv_freq)
-    first = lengths.first_violation
-    return {
-        "the forecast": card.forecasts[member, card.card.measurements[0].name],
-        "quarter period": lengths.quarter_period,
-        "theory length (B_m < 0)": math.inf if first is None else first,
-    }
 
 
 def _facts(cards: Sequence[CardResults]) -> list[str]:
