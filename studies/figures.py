@@ -85,7 +85,7 @@ def _draw_mark(ax: Axes, item: Comparison, x: float, y: float, marker: str) -> N
     face = "white" if item.measured.num_seeds < 3 else color
     (point,) = ax.plot(x, y, marker, ms=5, color=color, markerfacecolor=face, alpha=0.8)
     # The page shows this text at the point (`reporting.style.tag`).
-    point.set_gid(f"{item.card.name} title:{item}")
+    point.set_gid(f"{item.card.name} title:{item.card.name} {item.member}: {item.error_text}")
 
 
 def draw_curves(card: CardResults, recalls: Mapping[str, Mapping[str, Any]]) -> Figure:

@@ -40,6 +40,7 @@ _FILE = "recall.json"
 OCTAVES, ACCURACY = 0.3, 0.15
 HELD, EXCEEDS, FAILED, NOT_LEARNED = "held", "exceeds", "failed", "not learned"
 _BANDS = (0, 100_000, 300_000, math.inf)
+_RESAMPLES = 500  # enough for the two digits of an interval
 _CONSTANTS = 2.0 ** np.arange(-4, 4, 0.02)
 
 # By card, member and tokens.
@@ -194,26 +195,12 @@ class Comparison(NamedTuple):
             return EXCEEDS
         return FAILED if octaves > OCTAVES or self.rmse > ACCURACY else HELD
 
-    def __str__(self) -> str:
-        measured, record = self.measured, self.record
+    @property
+    def error_text(self) -> str:
+        """Errors of the minimal head's L50, if it has one, and of its accuracy by distance."""
         octaves = self.octaves(self.lengths[MINIMAL_HEAD])
-        text = f", {octaves:+.2f} octaves" if math.isfinite(octaves) else ""
-        rivals = ", ".join(
-            f"{name} {_text(length, measured)}"
-            for name, length in self.lengths.items()
-            if name != MINIMAL_HEAD
-        )
-        return (
-            f"{self.card.name} {self.member}, {self.answers / 1000:.3g}k answers, "
-            f"{measured.num_seeds} seed{'s' * (measured.num_seeds > 1)}: "
-            f"forecast {describe(record)}; measured L50 {measured}, mean {measured.mean_text}, "
-            f"worst {measured.worst.accuracy:.2f}; {self.mark}{text}, curve {self.rmse:.2f}; "
-            f"{rivals}"
-        )
-
-
-def _text(length: float, measured: Estimate) -> str:
-    return f"> {measured.longest}" if length >= measured.longest else f"{length:.3g}"
+        text = f"{octaves:+.2f} octaves, " if math.isfinite(octaves) else ""
+        return f"{text}curve {self.rmse:.2f}"
 
 
 def compare(
@@ -264,7 +251,8 @@ def _estimate(card: Card, run: Mapping[int, Row]) -> Estimate:
     first = next(iter(answers.values()))
     trained_length = next(iter(run.values())).config.data.context_length
     lengths = first.length, trained_length
-    return estimate_trials(make_trials(answers), task=first.task, lengths=lengths)
+    trials = make_trials(answers)
+    return estimate_trials(trials, task=first.task, lengths=lengths, resamples=_RESAMPLES)
 
 
 MINIMAL_HEAD, D_H = "minimal head", "D_H"
@@ -333,12 +321,6 @@ def errors(items: Sequence[Comparison], name: str, *, of_accuracy: bool = False)
     return Error(_rms(raw), float(_CONSTANTS[best]), fitted[best], len(raw))
 
 
-def report(comparisons: Sequence[Comparison]) -> Iterator[str]:
-    """Yield a line for each comparison, and the errors of all theories."""
-    yield from (str(item) for item in comparisons if not item.repeats)
-    yield from summaries(comparisons)
-
-
 def summaries(comparisons: Sequence[Comparison]) -> Iterator[str]:
     """Yield lines with the errors of all theories, by number of answers."""
     learned = [item for item in comparisons if item.is_learned and not item.repeats]
@@ -351,7 +333,7 @@ def summaries(comparisons: Sequence[Comparison]) -> Iterator[str]:
             ]
             if group:
                 counts = [item.answers / 1000 for item in group]
-                yield f"\n{text}, {min(counts):.0f}k to {max(counts):.0f}k answers"
+                yield f"{text}, {min(counts):.0f}k to {max(counts):.0f}k answers"
                 yield from _summary(group)
 
 

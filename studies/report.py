@@ -2,6 +2,7 @@
 
 import ast
 import collections
+import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -36,10 +37,11 @@ def write(job: Job, out: Path) -> list[str]:
     missing = [card.card.name for card in cards if not card.rows]
     command = f"python -m studies run {job.study} --only {','.join(missing)}"
     bound_labels, claim_labels = map(_count_labels, _verdicts(cards))
+    items = list(_items(cards, comparisons, recalls))
     marks = _count([item.mark for item in comparisons if not item.repeats])
     page.write(
         out,
-        _items(cards, comparisons, recalls),
+        items,
         names=[job.study],
         facts=_facts(cards),
         questions=[_question(folder(job.study))],
@@ -47,20 +49,20 @@ def write(job: Job, out: Path) -> list[str]:
         missing=Commands(lines=[("Cards without any rows:", command)] if missing else []),
         provenance=_provenance(cards),
     )
-    bounds = [
-        f"{card.card.name} {member}, {measurement}: D_H "
-        f"{_tokens(card.forecasts[member, measurement], estimate)}, measured "
-        f"{estimate or NONE}; {judge_bound(card, member, measurement)}"
-        for card in cards
-        for member, measurement in card.forecasts
-        for estimate in [card.estimates.get(card.find_key(member, measurement) or ("", "", ""))]
-    ]
-    claims = [
-        f"{card.card.name}: {claim.text} {judge_claim(card, claim)}"
-        for card in cards
-        for claim in card.card.claims
-    ]
-    return [*bounds, "", *claims, "", *recall.report(comparisons)]
+    return list(_lines(items))
+
+
+def _lines(items: Sequence[Item]) -> Iterator[str]:
+    """Yield the tables of the page as text."""
+    last = ""
+    for title, _, item in items:
+        if isinstance(item, Table):
+            if title != last:
+                yield f"\n{title}"
+            last = title
+            for _, cells in item.lines:
+                named = itertools.zip_longest(item.heads, cells, fillvalue="")
+                yield "  " + ", ".join(f"{head} {cell}".strip() for head, cell in named)
 
 
 def _question(study: Path) -> str:
@@ -77,17 +79,8 @@ def _items(
     captions = format_captions("study_forecasts")
     yield "", "", Drawing("forecasts", figures.draw_forecasts(comparisons), captions)
     yield "All cards", "", _card_table(cards)
-    errors = [line for line in recall.summaries(comparisons) if line]
-    if errors:
-        yield (
-            "All cards",
-            "",
-            Table(
-                heads=("errors of the theories",),
-                lines=[(None, (line.strip(),)) for line in errors],
-                wraps=True,
-            ),
-        )
+    if summary := [(None, (line,)) for line in recall.summaries(comparisons)]:
+        yield "Errors of the theories", "", Table(heads=("",), lines=summary, wraps=True)
     for card in cards:
         title = f"{card.card.name}: {card.card.question}"
         if card.trials:
@@ -143,13 +136,11 @@ def _recall_table(comparisons: Sequence[Comparison]) -> Table | None:
     """Return a table of the minimal head's forecasts of a card's members; None without rows."""
     lines = []
     for item in comparisons:
-        record, measured = item.record, item.measured
-        octaves = item.octaves(item.lengths[recall.MINIMAL_HEAD])
-        cells = {"member": item.member, "answers": f"{item.answers / 1000:.3g}k"}
-        cells |= {"minimal head": recall.describe(record), "L50 [95% CI]": str(measured)}
+        measured, mark = item.measured, f"{item.mark}{f', as {item.repeats}' * bool(item.repeats)}"
+        cells = {"member": item.member, "after": f"{item.answers / 1000:.3g}k answers"}
+        cells |= {"minimal head": recall.describe(item.record), "L50 [95% CI]": str(measured)}
         cells |= {"mean accuracy": measured.mean_text, "worst": f"{measured.worst.accuracy:.2f}"}
-        cells |= {"octaves": f"{octaves:+.2f}" if math.isfinite(octaves) else NONE}
-        cells |= {"curve": f"{item.rmse:.2f}", "mark": item.mark, "same run as": item.repeats}
+        cells |= {"error": item.error_text, "mark": mark}
         lines.append((None, cells))
     caption = format_captions("study_recall")["caption"]
     return Table.from_cells(lines, caption=caption) if lines else None

@@ -55,7 +55,7 @@ BUDGETS = {
     "model": 2460,
     "probes": 2260,
     "experiment": 2200,
-    "studies": 2080,
+    "studies": 2140,
     "benchmarks": 1990,
     "theory": 1720,
     "training": 1280,

@@ -61,7 +61,7 @@ def test_c10_masks_its_slow_head():
 def make_seeds(l50: float, forecast: float = math.nan, longest: int = 253) -> list[SeedResult]:
     """Return one seed whose mean accuracy follows L50."""
     accuracy = math.log2(min(l50, longest)) / math.log2(longest)
-    return [SeedResult(0, 1, True, 1.0, l50, 0.0, accuracy, longest, forecast)]
+    return [SeedResult(0, 1, 1.0, l50, 0.0, accuracy, longest, forecast)]
 
 
 INF = math.inf
@@ -127,6 +127,7 @@ CASES = {
     ),
     "C13": ({"longest=40": 25, "all-distances": 20}, {"longest=40": 20, "all-distances": 20}),
     "C14": ({}, {}),
+    "C15": ({}, {}),
 }
 
 
