@@ -47,7 +47,7 @@ def test_few_parameters():
 # Lines of code per folder, without docstrings, comments and blank lines. A feature stays within its
 # folder's budget; a commit that raises one explains why.
 BUDGETS = {
-    "tests": 22100,
+    "tests": 22160,
     "reporting": 2930,
     "evals": 2780,
     "interop": 2230,
