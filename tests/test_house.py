@@ -47,7 +47,7 @@ def test_few_parameters():
 # Lines of code per folder, without docstrings, comments and blank lines. A feature stays within its
 # folder's budget; a commit that raises one explains why.
 BUDGETS = {
-    "tests": 22160,
+    "tests": 22500,
     "reporting": 2930,
     "evals": 2780,
     "interop": 2230,
@@ -57,7 +57,7 @@ BUDGETS = {
     "experiment": 2200,
     "studies": 2140,
     "benchmarks": 1990,
-    "theory": 1720,
+    "theory": 2330,
     "training": 1280,
     "tpu": 1040,
     "configs": 790,

@@ -9,20 +9,29 @@ import json
 import math
 import re
 import sys
-from collections.abc import Iterable, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from rich import box
 from rich.console import Console
-from rich.table import Column, Table
 
 from model import rotary
 from model.rotary.rope import Rope
-from theory import asymptotic, bound, capability, decay, family, figures, predictions, published
-from utils.command_line import Parser, expression, tokens
+from theory import (
+    asymptotic,
+    audit,
+    bound,
+    capability,
+    decay,
+    family,
+    figures,
+    predictions,
+    published,
+)
+from theory.misreadings import TOLERANCE
+from theory.tables import format_table
+from utils.command_line import Parser, expression, print_text, tokens
 from utils.messages import nearest
 
 FREE = "?"  # the number to compute, in a variant's expression
@@ -273,13 +282,13 @@ def forecast_command(args: argparse.Namespace) -> tuple[dict, str]:
     starts = [str(bin_start(number)) for number in numbers]
     text = "\n".join(
         [
-            _format_table(
+            format_table(
                 ["member", "L50 [95% CI]", "mean accuracy", "worst bin"],
                 [],
                 [[name, *texts] for name, texts, _ in lines],
                 title=f"Forecast by the minimal head, {args.seeds} simulated seeds",
             ),
-            _format_table(
+            format_table(
                 ["member"],
                 starts,
                 [[name, *(bins.get(i, "-") for i in numbers)] for name, _, bins in lines],
@@ -333,7 +342,7 @@ def table_command(args: argparse.Namespace) -> tuple[dict, str]:
         )
     if args.figure:
         figures.save(figures.base_against_length(rows), args.figure)
-    return {"head_dim": args.head_dim, "rows": rows}, _format_table(
+    return {"head_dim": args.head_dim, "rows": rows}, format_table(
         [],
         ["length", "certified", "m*", "intervals", "L/x0", "Su 2024", "Men et al.", "difference"],
         map(_table_line, rows),
@@ -356,49 +365,30 @@ def _table_line(row: dict) -> list[str]:
 
 
 def models_command(args: argparse.Namespace) -> tuple[dict, str]:
-    """Predict the context of published open models."""
-    names = list(dict.fromkeys(model.name for model in published.OPEN_MODELS))
+    """Audit the rotation of published open models; see `audit` for the columns."""
+    names = [model.name for model in published.OPEN_MODELS]
     for name in args.names:
         if name not in names:
             raise ValueError(f"unknown model {name!r}; {nearest(name, names)}")
-    rows = [_facts(m) for m in published.OPEN_MODELS if m.name in (args.names or names)]
-    return {"models": rows}, _format_table(
-        ["model", "layers", "rotary"],
-        ["context", "first\nB_m < 0", "covers", "quarter\nperiod"],
-        map(_model_line, rows),
-        title="Published settings of open models",
-        caption="first B_m < 0: none if unrotated pairs outweigh all others (proved).",
-    )
-
-
-def _facts(model: published.OpenModel) -> dict:
-    variant, length = rotary.parse(model.rotary), model.context_length
-    inv_freq, rotary_dim = variant.inv_freq(model.head_dim), variant.rotary_dim(model.head_dim)
-    first = decay.first_violation(inv_freq, decay.LONGEST)
-    base = getattr(variant, "base", None)
-    return {
-        "model": model.name,
-        "layers": model.layers,
-        "rotary": rotary.expression(variant),
-        "head_dim": model.head_dim,
-        "context_length": length,
-        "first_violation": first,
-        "covers": first is None or first >= length,
-        "quarter_period": _finite(decay.quarter_period(inv_freq)),
-        "critical_dimension": base and asymptotic.critical_dimension(base, rotary_dim, length),
-        "source": model.source,
-    }
-
-
-def _model_line(row: dict) -> list[str]:
-    first, quarter = row["first_violation"], row["quarter_period"]
-    return [
-        *(row[key] for key in ("model", "layers", "rotary")),
-        _short(row["context_length"]),
-        "none" if first is None else f"{first:,}",
-        "yes" if row["covers"] else "no",
-        "never" if quarter is None else f"{quarter:,.0f}",
+    models = [m for m in published.OPEN_MODELS if m.name in (args.names or names)]
+    rows = [
+        {"model": model.name, "source": model.source, **group}
+        for model in models
+        for group in audit.audit(model.config)["groups"]
     ]
+    return {"models": rows}, audit.as_rows(rows)
+
+
+def audit_command(args: argparse.Namespace) -> tuple[dict, str]:
+    """Audit a published model's rotary settings, from its config alone.
+
+    For each kind of layer: the frequencies as the model's code computes them, the first distance
+    with B_m < 0 next to the claimed context, the certified smallest base, and the pairs that never
+    complete a cycle. Then the known misreadings of such settings that would change this model, with
+    the first position at which each matters. Needs no weights.
+    """
+    facts = audit.audit(audit.read_config(args.path), args.tolerance)
+    return facts, audit.as_text(facts, args.path.name)
 
 
 def curve_command(args: argparse.Namespace) -> tuple[dict, str]:
@@ -424,22 +414,6 @@ def _short(length: int) -> str:
         if length % size == 0:
             return f"{length // size}{unit}"
     return f"{length:,}"
-
-
-def _format_table(
-    texts: Sequence[str], numbers: Sequence[str], lines: Iterable[Sequence[str]], **options: str
-) -> str:
-    """Return a table with columns of text, which may wrap, and then columns of numbers."""
-    columns = [Column(head, overflow="fold") for head in texts]
-    columns += [Column(head, justify="right", no_wrap=True) for head in numbers]
-    table = Table(*columns, box=box.SIMPLE_HEAD, **options)  # pyright: ignore[reportArgumentType]
-    for line in lines:
-        table.add_row(*line)
-    # Without a terminal, a fixed width, so that a pipe does not cut the table.
-    console = Console(width=None if sys.stdout.isatty() else 120)
-    with console.capture() as capture:
-        console.print(table)
-    return "\n".join(line.rstrip() for line in capture.get().splitlines())
 
 
 # --- the command line ----------------------------------------------------------------------------
@@ -506,6 +480,12 @@ def _parser() -> argparse.ArgumentParser:
     option("--lengths", type=tokens, nargs="+", default=published.LENGTHS, help=text)
     option("--figure", type=Path, help="also draw it: FILE.png, .svg or .pdf")
 
+    option = add(audit_command).add_argument
+    text = "a config.json, its folder, or a .gguf file"
+    option("path", type=Path, metavar="CONFIG_JSON|FOLDER|GGUF", help=text)
+    text = f"radians by which a rotation must be wrong to count (default: {TOLERANCE:g})"
+    option("--tolerance", type=float, default=TOLERANCE, metavar="RAD", help=text)
+
     option = add(models_command).add_argument
     option("names", nargs="*", metavar="NAME", help="default: all")
 
@@ -527,7 +507,7 @@ def main() -> None:
             result, text = args.function(args)
     except (ValueError, ArithmeticError, OSError) as error:
         parser.error(str(error))
-    print(json.dumps(result) if args.json else text)
+    print_text(json.dumps(result) if args.json else text)
 
 
 if __name__ == "__main__":

@@ -2,27 +2,21 @@
 
 import tomllib
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 
 class OpenModel(NamedTuple):
-    """Published settings of one kind of layer of an open model.
+    """Published settings of an open model.
 
     Attributes:
       name: name on the command line.
-      layers: layers that have these settings.
-      rotary: expression of `model.rotary`.
-      head_dim: features of queries and keys.
-      context_length: documented context, tokens; for layers with a sliding window, the window.
-      source: reference of the settings.
+      source: model or page that has the settings.
+      config: entries of its config.json that decide rotation.
     """
 
     name: str
-    layers: str
-    rotary: str
-    head_dim: int
-    context_length: int
     source: str
+    config: dict[str, Any]
 
 
 _SHEET = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))

@@ -15,8 +15,6 @@ examples:
 import argparse
 import itertools
 import json
-import os
-import sys
 
 from configs import load_configs
 from experiment import overrides
@@ -24,7 +22,7 @@ from model import rotary
 from model.rotary import Rotary
 from model.rotary.show import Head, as_json, as_text, cookbook, make_report, plot
 from theory import decay
-from utils.command_line import Parser, expression, tokens
+from utils.command_line import Parser, expression, print_text, tokens
 from utils.expressions import split_commas
 from utils.messages import nearest
 
@@ -102,10 +100,7 @@ def main() -> None:
         text = json.dumps(objects[0] if len(objects) == 1 else {"schedules": objects})
     else:
         text = "\n\n".join(map(as_text, reports))
-    try:
-        print(text, flush=True)
-    except BrokenPipeError:  # `| head` closed the pipe; Python must not flush to it at exit
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    print_text(text)
 
 
 if __name__ == "__main__":

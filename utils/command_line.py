@@ -1,6 +1,8 @@
 """Parts that command lines share."""
 
 import argparse
+import os
+import sys
 
 from utils.expressions import allow_files, split_commas
 from utils.messages import one_line, quoted
@@ -77,3 +79,11 @@ def expression_list(text: str) -> list[str]:
         return split_commas(expression(text))
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def print_text(text: str) -> None:
+    """Print the result of a command; do not fail if the reader has closed the pipe (`| head`)."""
+    try:
+        print(text, flush=True)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python flushes at exit

@@ -175,7 +175,8 @@ def _longrope(rope, head, length):
 def _llama3(rope, head, length):
     inv_freq, factor, original = _series(rope, head), rope["factor"], _original(rope, head)
     low, high = rope["low_freq_factor"], rope["high_freq_factor"]
-    share = np.clip((original * inv_freq / (2 * np.pi) - low) / (high - low), 0, 1)
+    with np.errstate(divide="ignore"):  # Llama 4 Scout has low = high: no pair is in between
+        share = np.clip((original * inv_freq / (2 * np.pi) - low) / (high - low), 0, 1)
     return inv_freq * (share + (1 - share) / factor), 1.0
 
 

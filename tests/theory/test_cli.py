@@ -152,15 +152,15 @@ def test_the_table_compares_with_the_papers(theory, tmp_path):
 
 def test_models(theory):
     models = json.loads(theory("models", "--json")[1])["models"]
-    result = {(model["model"], model["layers"]): model for model in models}
-    assert result["llama-2-7b", "all"]["first_violation"] == 1707
-    assert result["mistral-7b-v0.2", "all"]["first_violation"] == 27115
+    result = {(model["model"], model["kind"].removesuffix("_attention")): model for model in models}
+    assert result["llama-2-7b", "full"]["first_violation"] == 1707
+    assert result["mistral-7b-v0.2", "full"]["first_violation"] == 27115
     # Heads rotated by a quarter, and layers without rotation, have no violation.
-    for name in (("gpt-neox-20b", "all"), ("deepseek-v3", "all"), ("smollm3-3b", "every fourth")):
-        assert result[name]["first_violation"] is None and result[name]["covers"]
+    for name in ("gpt-neox-20b", "deepseek-v3", "smollm3-3b"):
+        assert result[name, "full"]["first_violation"] is None and result[name, "full"]["covers"]
     # Liu et al.: 92 of Llama 2's 128 features complete a turn within 4096 tokens.
-    assert result["llama-2-7b", "all"]["critical_dimension"] == 92
-    assert not result["llama-2-7b", "all"]["covers"] and result["llama-3-8b", "all"]["covers"]
+    assert result["llama-2-7b", "full"]["critical_dimension"] == 92
+    assert not result["llama-2-7b", "full"]["covers"] and result["llama-3-8b", "full"]["covers"]
     only = theory("models", "llama-3-8b")[1]
     assert "llama-3-8b" in only and "llama-2-7b" not in only
     code, _, err = theory("models", "lama-3-8b")

@@ -1,0 +1,200 @@
+"""Audit of a published model's rotary settings, from its config alone."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from theory import decay, gguf
+from theory.misreadings import TOLERANCE, find_misreadings
+from theory.published_layers import LayerGroup, PublishedModel, read_layers
+from theory.smallest_bases import smallest_base
+from theory.tables import format_table
+
+_SEARCHED = 2**21  # tokens, at least, in which a first violation is searched
+_MOST_BYTES = 2**24  # of a config.json
+
+
+def read_config(path: Path) -> dict[str, Any]:
+    """Return the config of a config.json, of a folder that has one, or of a GGUF file's header.
+
+    Raises:
+      ValueError: if there is none, or it is not a JSON object.
+    """
+    path = path / "config.json" if path.is_dir() else path
+    if path.suffix == ".gguf":
+        return gguf.read_config(path)
+    if not path.exists():
+        raise ValueError(f"{path} does not exist; name a config.json, its folder, or a .gguf file")
+    if path.stat().st_size > _MOST_BYTES:
+        raise ValueError(f"{path} is too large for a config.json")
+    try:
+        config = json.loads(path.read_text(encoding="utf-8"))
+    except (ValueError, RecursionError):
+        raise ValueError(
+            f"{path} is not JSON; name a config.json, its folder, or a .gguf file"
+        ) from None
+    if not isinstance(config, dict):
+        raise ValueError(f"{path} is not a JSON object")
+    return config
+
+
+def audit(config: dict[str, Any], tolerance: float = TOLERANCE) -> dict[str, Any]:
+    """Return all facts about a config's rotation as JSON values.
+
+    Args:
+      config: content of a config.json.
+      tolerance: error of a rotation from which a misreading counts; see `theory.misreadings`.
+
+    Raises:
+      ValueError: naming the entry that is missing or not allowed.
+    """
+    model = read_layers(config)
+    return {
+        "model_type": model.model_type,
+        "known_type": model.known,
+        "context": model.context,
+        "layers_without_heads": model.num_without,
+        "groups": [_group_facts(model, group) for group in model.groups],
+        "tolerance": tolerance,
+        "misreadings": [row._asdict() for row in find_misreadings(model, tolerance)],
+    }
+
+
+def _group_facts(model: PublishedModel, group: LayerGroup) -> dict[str, Any]:
+    # Positions beyond a layer's window never meet.
+    reach = min(model.context, group.window or model.context)
+    limit = max(2 * reach, _SEARCHED)
+    inv_freq = group.all_inv_freq
+    first = decay.first_violation(inv_freq, limit)
+    turning = group.inv_freq[group.inv_freq != 0]
+    periods = np.sort(2 * np.pi / turning)[::-1]
+    # With unrotated pairs the bound is smaller, and with half of them there is none.
+    all_turn = 2 * turning.size == group.head_dim
+    return {
+        "layers": list(group.layers),
+        "kind": group.kind,
+        "rope": group.rope,
+        "inv_freq": group.inv_freq.tolist(),
+        "head_dim": group.head_dim,
+        "rotated": 2 * turning.size,
+        "logit_scale": group.scales.rotated,
+        "unrotated_logit_scale": group.scales.unrotated,
+        "query_scale": group.query_scale,
+        "window": group.window,
+        "reach": reach,
+        "first_violation": first,
+        "checked_up_to": limit - 1 if first is None else first,
+        "covers": first is None or first >= reach,
+        "smallest_base": smallest_base(group.head_dim, reach) if all_turn else None,
+        "slowest_periods": periods[:3].tolist(),
+        "critical_dimension": 2 * int((periods <= reach).sum()),
+        "never_complete": float((periods > reach).mean()) if turning.size else None,
+    }
+
+
+def describe_rope(facts: dict[str, Any]) -> str:
+    """Describe the rope parameters of one group of layers in one line."""
+    rope = facts["rope"]
+    if not rope:
+        return "none (NoPE)"
+    text = f"base {rope['rope_theta']:,.10g}"
+    kind, factor = rope["rope_type"], rope.get("factor")
+    if kind != "default":
+        original = rope.get("original_max_position_embeddings")
+        text += f", {kind}" + (f" x{factor:g}" if factor else "")
+        text += f" from {original:,}" if original else ""
+    return text
+
+
+def describe_layers(facts: dict[str, Any]) -> str:
+    """Describe the layers of one group: their number and kind."""
+    return f"{len(facts['layers'])} {_short_kind(facts['kind'])}"
+
+
+def _short_kind(kind: str) -> str:
+    return kind.removesuffix("_attention")
+
+
+# Columns of numbers; a table of several models has the first six.
+_NUMBERS = ["rotated", "reach", "first\nB_m < 0", "covers", "smallest\nbase", "never\ncomplete"]
+_NUMBERS += ["slowest\nperiod", "critical\ndimension", "logits"]
+_CAPTION = (
+    "logits: factor of q·k. reach: the context or, with a window, the window. first B_m < 0: first "
+    "distance at which a random key beats a similar one (Men et al. 2024); none: not within "
+    "2 million tokens. smallest base: of plain RoPE, certified for the reach; -: not computed, or "
+    "unrotated pairs. critical dimension: features whose pairs complete a cycle within the reach. "
+    "never complete: share of the rotated pairs that do not."
+)
+
+
+def as_text(facts: dict[str, Any], name: str) -> str:
+    """Return an audit as two tables."""
+    groups, context = facts["groups"], facts["context"]
+    parts = [
+        format_table(
+            ["layers", "rotation"],
+            _NUMBERS,
+            [[describe_layers(group), describe_rope(group), *_cells(group)] for group in groups],
+            title=f"{name}: {facts['model_type']}, context {context:,} tokens",
+            caption=_CAPTION,
+        )
+    ]
+    parts += [f"{describe_layers(group)}: {_verdict(group)}" for group in groups]
+    scales = {group["query_scale"] for group in groups} - {""}
+    parts += [f"queries at position p are multiplied by {scale}" for scale in scales]
+    if facts["layers_without_heads"]:
+        parts.append(f"{facts['layers_without_heads']} layers have no attention heads")
+    if not facts["known_type"]:
+        parts.append(f"model_type {facts['model_type']} is unknown: read as if it were Llama")
+    rows = [
+        [row["name"], ", ".join(map(_short_kind, row["kinds"])), row["source"], f"{row['first']:,}"]
+        for row in facts["misreadings"]
+    ]
+    parts.append(
+        format_table(
+            ["wrong code", "layers", "seen in"],
+            ["first\nposition"],
+            rows,
+            title="Misreadings that would change this model",
+            caption=f"first position or distance at which a rotated pair is off by more than "
+            f"{facts['tolerance']:g} rad, or at which logits differ",
+        )
+    )
+    return "\n".join(parts)
+
+
+def as_rows(rows: list[dict[str, Any]]) -> str:
+    """Return one table of groups of layers of several models."""
+    return format_table(
+        ["model", "layers", "rotation"],
+        _NUMBERS[:6],
+        [[r["model"], describe_layers(r), describe_rope(r), *_cells(r)[:6]] for r in rows],
+        title="Rotation of published models",
+        caption=_CAPTION,
+    )
+
+
+def _verdict(group: dict[str, Any]) -> str:
+    first, reach = group["first_violation"], group["reach"]
+    if first is None:
+        return f"B_m >= 0 at every distance up to {group['checked_up_to']:,}"
+    word = "covers" if group["covers"] else "does NOT cover"
+    return f"B_m < 0 from {first:,} tokens on; it {word} the reach of {reach:,}"
+
+
+def _cells(group: dict[str, Any]) -> list[str]:
+    """Return the cells of numbers of one group."""
+    first, base, never = (group[k] for k in ("first_violation", "smallest_base", "never_complete"))
+    return [
+        f"{group['rotated']}/{group['head_dim']}",
+        f"{group['reach']:,}",
+        "none" if first is None else f"{first:,}",
+        "yes" if group["covers"] else "no",
+        "-" if base is None else f"{base:.9g}",
+        "-" if never is None else f"{never:.0%}",
+        f"{group['slowest_periods'][0]:,.0f}" if group["slowest_periods"] else "-",
+        str(group["critical_dimension"]),
+        f"x {group['logit_scale']:.4g}",
+    ]

@@ -1,0 +1,53 @@
+"""Certified smallest bases that take longer than a second, kept in `smallest_bases.toml`.
+
+`python -m theory.smallest_bases` computes the file again (half an hour).
+"""
+
+import functools
+import tomllib
+from pathlib import Path
+
+from theory import bound
+from theory.family import rope_base
+
+PATH = Path(__file__).with_suffix(".toml")
+QUICK = 2**12  # tokens; bounds up to here take less than half a second
+LENGTHS = tuple(2**k for k in range(13, 19))
+MORE = {
+    64: (40_960, 163_840),
+    128: (40_960, 163_840, 196_608, 200_000, 524_288, 1_048_576),
+}
+HEAD_DIMS = (64, 80, 96, 128, 256)
+
+
+def smallest_base(head_dim: int, length: int) -> float | None:
+    """Return the certified smallest base of plain RoPE for `length` tokens.
+
+    None if it would take longer than a second and is not in the file.
+    """
+    known = _table().get(str(head_dim), {}).get(str(length))
+    if known is None and length <= QUICK:
+        known = bound.smallest(rope_base(head_dim), [length])[0].high
+    return known
+
+
+@functools.cache
+def _table() -> dict[str, dict[str, float]]:
+    return tomllib.loads(PATH.read_text(encoding="utf-8"))
+
+
+def main() -> None:
+    """Compute the file."""
+    lines = ["# Smallest bases of plain RoPE by head_dim and length in tokens; written by"]
+    lines += ["# `python -m theory.smallest_bases`, with a proof for each (docs/theory.md)."]
+    for head_dim in HEAD_DIMS:
+        lines += ["", f"[{head_dim}]"]
+        lengths = sorted({*LENGTHS, *MORE.get(head_dim, ())})
+        for answer in bound.smallest(rope_base(head_dim), lengths):
+            lines.append(f"{answer.length} = {answer.high!r}")
+            print(head_dim, lines[-1], flush=True)
+    PATH.write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
