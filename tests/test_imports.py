@@ -18,7 +18,7 @@ ALLOWED = {
     "model.rotary.show": {"numpy", "matplotlib", "model.rotary"},
     "theory.show": {"model.rotary", "theory", "experiment", "configs"},
     "model": {"numpy", "jax", "flax"},
-    "theory": {"numpy", "matplotlib", "model.rotary"},
+    "theory": {"numpy", "matplotlib", "rich", "model.rotary"},
     "theory.__main__": {"numpy", "matplotlib", "rich", "theory", "model", "experiment"}
     | {"configs", "evals"},
     "theory.forecast": {"numpy", "theory", "model.rotary", "data", "evals", "experiment"},
