@@ -29,12 +29,7 @@ def parse(arguments: list[str]) -> tuple[Parser, argparse.Namespace]:
     add("name", choices=[*ENVIRONMENT, *BENCHMARKS], metavar="NAME", help="cpu, gpu or a benchmark")
     add("--device", choices=[*ENVIRONMENT], default="cpu", help="sizes and goals of NAME (cpu)")
     add("--rounds", type=_count, default=5, help="alternations (default 5)")
-    add(
-        "--scale",
-        type=_share,
-        default=1.0,
-        help="0.01: a dry run anywhere, with models of a hundredth of the size",
-    )
+    add("--dry", action="store_true", help="a dry run anywhere, with tiny models")
     add("--out", type=Path, metavar="DIR", help="folder of the records (benchmarks/results)")
     add("--resume", action="store_true", help="skip NAME if its record in --out is complete")
     add("--only", metavar="NAMES", help="cpu, gpu: these benchmarks, separated by commas")
@@ -55,15 +50,6 @@ def _count(text: str) -> int:
     return int(text)
 
 
-def _share(text: str) -> float:
-    try:
-        if 0 < (value := float(text)) <= 1:
-            return value
-    except ValueError:
-        pass
-    raise argparse.ArgumentTypeError(f"{text[:20]!r} is not a number above 0, up to 1")
-
-
 def run_set(parser: Parser, arguments: argparse.Namespace) -> int:
     """Run the benchmarks of a device, or write their tables; return how many failed."""
     device, known = arguments.name, suite.set_of(arguments.name)
@@ -71,7 +57,7 @@ def run_set(parser: Parser, arguments: argparse.Namespace) -> int:
     for name in names:
         if name not in known:
             parser.error(f"unknown benchmark {name!r} of {device}; {nearest(name, known)}")
-    out = (arguments.out or (DRY_RESULTS if arguments.scale < 1 else RESULTS)).absolute()
+    out = (arguments.out or (DRY_RESULTS if arguments.dry else RESULTS)).absolute()
     if arguments.into:
         text = suite.document(device, names, out)
         page = suite.insert(text, arguments.into.read_text("utf-8"), device)
@@ -94,11 +80,11 @@ def run_set(parser: Parser, arguments: argparse.Namespace) -> int:
 def _run_in_process(name: str, device: str, arguments: argparse.Namespace, out: Path) -> bool:
     """Run one benchmark in its own process; return True if it succeeded."""
     command = [sys.executable, "-m", "benchmarks", name, "--device", device, "--out", str(out)]
-    command += ["--rounds", str(arguments.rounds), "--scale", str(arguments.scale)]
+    command += ["--rounds", str(arguments.rounds), *["--dry"] * arguments.dry]
     # A GPU may be lent for minutes, so that a second run only adds what is missing.
     on_gpu = device == "gpu"
     command += ["--resume"] * (on_gpu and not arguments.again)
-    limit = BENCHMARKS[name].seconds[device] + 60 if on_gpu and arguments.scale == 1 else None
+    limit = BENCHMARKS[name].seconds[device] + 60 if on_gpu and not arguments.dry else None
     environment = ENVIRONMENT[device] | (suite.TORCH_ENVIRONMENT if name == "peer" else {})
     try:
         process = subprocess.run(
@@ -114,7 +100,7 @@ def main() -> int:
     parser, arguments = parse(sys.argv[1:])
     if arguments.name in ENVIRONMENT:
         return run_set(parser, arguments)
-    setting = Setting(arguments.device, arguments.rounds, arguments.scale)
+    setting = Setting(arguments.device, arguments.rounds, arguments.dry)
     try:
         suite.run(arguments.name, setting, arguments.out, resume=arguments.resume)
     except ValueError as error:

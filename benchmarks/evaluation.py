@@ -1,12 +1,7 @@
-"""Scoring beside a forward pass, and the evaluation of eight members."""
+"""Scoring beside a forward pass."""
 
-import contextlib
 import functools
-import io
-import tempfile
-import time
 from collections.abc import Iterator
-from pathlib import Path
 
 import jax
 import numpy as np
@@ -20,17 +15,15 @@ from data.task import Document
 from evals import runner, score
 from experiment.config import ExperimentConfig
 from model import transformer
-from training.sweep import train_sweep
 
-MEMBERS, TASKS, LENGTHS = 8, ("kv", "lagcopy", "lines", "perplexity"), (256, 512, 1024)
 SIZES = {
     "sizes of `small`": {},
     "10M parameters": dict(heads(5), vocab_size=8192, num_layers=6, mlp_dim=864),
 }
 
 
-def measure(setting: Setting) -> Iterator[Result | str]:
-    """Yield scoring over a forward pass for two sizes, and a note on the evaluation."""
+def measure(setting: Setting) -> Iterator[Result]:
+    """Yield the ratio for two sizes."""
     (config,) = small.configs
     for name, changes in SIZES.items():
         seconds = time_scoring(change(config, model=changes), setting.rounds)
@@ -40,7 +33,6 @@ def measure(setting: Setting) -> Iterator[Result | str]:
             seconds,
             at_most=1.3,
         )
-    yield evaluate_members(config)
 
 
 def time_scoring(config: ExperimentConfig, rounds: int) -> dict[str, list[float]]:
@@ -66,22 +58,3 @@ def time_scoring(config: ExperimentConfig, rounds: int) -> dict[str, list[float]
         "forward": lambda: forward(params, *inputs),
     }
     return alternate(functions, rounds)
-
-
-def evaluate_members(config: ExperimentConfig) -> str:
-    """Evaluate members trained for one step, from run directories to rows; return a note."""
-    seeds = ",".join(map(str, range(MEMBERS)))
-    overrides = [f"seed={seeds}", "data.seed=0", "train.num_steps=1", "train.warmup_steps=0"]
-    with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stderr(io.StringIO()):
-        train_sweep(config, Path(folder), overrides)
-        score.compiled_pass.cache_clear()
-        start = time.perf_counter()
-        results = runner.evaluate([Path(folder)], runner.Options(tasks=TASKS, lengths=LENGTHS))
-        seconds = time.perf_counter() - start
-    answers = sum(len(rows["task"]) for _, _, rows in results)
-    return (
-        f"{MEMBERS} members, {','.join(TASKS)} at {','.join(map(str, LENGTHS))}: "
-        f"{seconds:.0f} s with compilation, {answers:,} answers, "
-        f"{score.compiled_pass.cache_info().misses} compilations for "
-        f"{len(TASKS) * len(LENGTHS)} pairs of task and length"
-    )

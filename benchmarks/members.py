@@ -44,23 +44,23 @@ def measure(setting: Setting) -> Iterator[Result | str]:
 
 def _start(setting: Setting, name: str, count: int) -> contextlib.AbstractContextManager[Callable]:
     """Start a sweep: on CPUs in its own process, which has one device per core if count > 1."""
-    arguments = (setting.device, setting.scale, name, count)
+    arguments = (setting.device, setting.dry, name, count)
     if setting.device == "cpu":
         return processes.start("benchmarks.members:make_round", *arguments)
     return contextlib.nullcontext(make_round(*arguments))
 
 
-def make_round(device: str, scale: float, name: str, count: int) -> Callable[[], Any]:
+def make_round(device: str, dry: bool, name: str, count: int) -> Callable[[], Any]:
     """Return a function that makes the steps of a round with `count` members."""
     if device == "cpu" and count > 1:
         device_per_core()
-    config = shapes.sweep_shapes(device, scale)[name]
+    config = shapes.sweep_shapes(device, dry)[name]
     return repeat(TrainStep(*[config] * count).make_update(), STEPS[device][name])
 
 
 def _result(setting: Setting, name: str, count: int, seconds: dict[str, list[float]]) -> Result:
     device = setting.device
-    config = shapes.sweep_shapes(device, setting.scale)[name]
+    config = shapes.sweep_shapes(device, setting.dry)[name]
     tokens = STEPS[device][name] * shapes.tokens(config)
     return Result.from_seconds(
         f"{name}, {count} members",

@@ -53,7 +53,7 @@ def require_torch(benchmark: str) -> None:
 def measure(setting: Setting) -> Iterator[Result | str]:
     """Yield our speed over torch's for every shape."""
     require_torch("peer")
-    all_shapes = shapes.train_shapes(setting.device, setting.scale)
+    all_shapes = shapes.train_shapes(setting.device, setting.dry)
     if setting.device == "gpu":
         yield from _measure_gpu(setting, all_shapes)
         return
@@ -80,18 +80,18 @@ def _time_on_cpu(name: str, setting: Setting) -> dict[str, list[float]]:
     with contextlib.ExitStack() as stack:
         functions = {
             side: stack.enter_context(
-                processes.start("benchmarks.peer:make_cpu_step", side, name, setting.scale)
+                processes.start("benchmarks.peer:make_cpu_step", side, name, setting.dry)
             )
             for side in sides
         }
         return alternate(functions, setting.rounds)
 
 
-def make_cpu_step(side: str, name: str, scale: float) -> Callable[[], float]:
+def make_cpu_step(side: str, name: str, dry: bool) -> Callable[[], float]:
     """Return a function that makes one update and returns the loss; its loss has fallen before."""
     # Without the options that Llama lacks.
     plain = dict(shift_keys=False, align_query_key=False)
-    config = change(shapes.train_shapes("cpu", scale)[name].config, model=plain)
+    config = change(shapes.train_shapes("cpu", dry)[name].config, model=plain)
     if side == "ours":
         update = TrainStep(config).make_update()
         call = lambda: float(update()["loss"])  # noqa: E731

@@ -32,7 +32,7 @@ _CONTAINERS = ("while", "call", "conditional")
 
 def measure(setting: Setting) -> Iterator[Result | str]:
     """Yield the parts of each shape on a CPU, and the longest operations of `paper_2b` on a GPU."""
-    for name, shape in shapes.train_shapes(setting.device, setting.scale).items():
+    for name, shape in shapes.train_shapes(setting.device, setting.dry).items():
         if setting.device == "gpu" and name != "paper_2b":
             continue
         programs = (TrainStep(shape.fitted(fitting)) for fitting in shape.fittings)

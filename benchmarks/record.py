@@ -12,6 +12,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from utils.files import write_atomically
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Result:
@@ -134,9 +136,7 @@ class Record:
         """Write the record as JSON, atomically."""
         path.parent.mkdir(parents=True, exist_ok=True)
         fields = {**vars(self), "results": [result.to_dict() for result in self.results]}
-        part = path.with_name(path.name + ".part")
-        part.write_text(json.dumps(fields, indent=2) + "\n", encoding="utf-8")
-        part.replace(path)
+        write_atomically(path, json.dumps(fields, indent=2) + "\n")
 
     @classmethod
     def read(cls, path: Path) -> "Record":

@@ -1,6 +1,5 @@
 """Sizes of the models that are benchmarked, derived from the configs."""
 
-import math
 from typing import Literal, NamedTuple
 
 from configs import base_30m, base_125m, demo, paper_2b
@@ -44,8 +43,8 @@ class Shape(NamedTuple):
         )
 
 
-def train_shapes(device: str, scale: float = 1.0) -> dict[str, Shape]:
-    """Return the models of single runs, by name; `scale` as in `cut`.
+def train_shapes(device: str, dry: bool = False) -> dict[str, Shape]:
+    """Return the models of single runs, by name; tiny ones if `dry`.
 
     On a CPU: the demo's largest members, and 10M and 30M parameters on short rows.
     On a GPU: what one chip of 80 GB trains.
@@ -72,11 +71,11 @@ def train_shapes(device: str, scale: float = 1.0) -> dict[str, Shape]:
             "paper_2b": Shape(paper, (Fitting(4, "dots"), full, Fitting(2, "dots")), 0.6),
             "paper_2b at 32k": Shape(longer, (Fitting(1, "full"),), 0.5),
         }
-    return {name: shape._replace(config=cut(shape.config, scale)) for name, shape in shapes.items()}
+    return {name: shape._replace(config=cut(shape.config, dry)) for name, shape in shapes.items()}
 
 
-def sweep_shapes(device: str, scale: float = 1.0) -> dict[str, ExperimentConfig]:
-    """Return the models of sweeps, by name; `scale` as in `cut`."""
+def sweep_shapes(device: str, dry: bool = False) -> dict[str, ExperimentConfig]:
+    """Return the models of sweeps, by name; tiny ones if `dry`."""
     if device == "cpu":
         shapes = {name: _cpu_configs()[name] for name in ("demo", "10M")}
     else:
@@ -86,7 +85,7 @@ def sweep_shapes(device: str, scale: float = 1.0) -> dict[str, ExperimentConfig]
             thirty, model=dict(heads(5), num_layers=6, mlp_dim=896), data=dict(context_length=1024)
         )
         shapes = {"10M": ten, "demo": smallest, "30M": thirty}
-    return {name: cut(config, scale) for name, config in shapes.items()}
+    return {name: cut(config, dry) for name, config in shapes.items()}
 
 
 def _cpu_configs() -> dict[str, ExperimentConfig]:
@@ -101,32 +100,17 @@ def _cpu_configs() -> dict[str, ExperimentConfig]:
     return {"demo": smallest, "10M": ten, "30M": thirty}
 
 
-def cut(config: ExperimentConfig, scale: float) -> ExperimentConfig:
-    """Return a config for a dry run.
-
-    Row length, layers and vocabulary are multiplied by `scale`, widths by its square root.
-    """
-    if scale == 1:
+def cut(config: ExperimentConfig, dry: bool) -> ExperimentConfig:
+    """Return the config or, for a dry run, one with two layers of two heads, and short rows."""
+    if not dry:
         return config
-    model = config.model
-    divisor = max(1, round(1 / math.sqrt(scale)))
-    num_heads = max(2, model.num_heads // divisor)
-    head_dim = max(16, model.head_dim // divisor // 8 * 8)
-    sizes = dict(
-        vocab_size=max(256, int(model.vocab_size * scale)),
-        num_layers=max(2, int(model.num_layers * scale)),
-        num_heads=num_heads,
-        num_kv_heads=num_heads if model.kv_heads == model.num_heads else 1,
-        head_dim=head_dim,
-        embed_dim=num_heads * head_dim,
-        mlp_dim=max(64, model.mlp_dim // divisor // 8 * 8),
-    )
-    data = dict(
-        vocab_size=256,
-        context_length=max(32, int(config.data.context_length * scale)),
-        batch_size=min(2, config.data.batch_size),
-    )
-    return change(config, model=sizes, data=data, train=dict(accumulate=1))
+    model, data = config.model, config.data
+    shared = model.kv_heads != model.num_heads
+    sizes = dict(num_layers=2, num_heads=2, num_kv_heads=1 if shared else 2)
+    widths = dict(vocab_size=256, head_dim=16, embed_dim=32, mlp_dim=64)
+    length = max(32, data.context_length // 100)
+    rows = dict(vocab_size=256, context_length=length, batch_size=min(2, data.batch_size))
+    return change(config, model=sizes | widths, data=rows, train=dict(accumulate=1))
 
 
 def flops(config: ExperimentConfig) -> float:

@@ -2,7 +2,6 @@
 
 import functools
 import os
-import resource
 import subprocess
 import sys
 import tempfile
@@ -14,14 +13,6 @@ from benchmarks.suite import Setting
 from benchmarks.timing import alternate
 
 COMMAND = ("train.py", "demo", "train.num_steps=1", "train.warmup_steps=0")
-# Runs a command with JAX's own compilation cache, which does not verify its entries.
-UNVERIFIED = """
-import runpy, sys
-from experiment import compiled
-compiled._verify_reads = lambda: None
-del sys.argv[0]
-runpy.run_path("train.py", run_name="__main__")
-"""
 
 
 def measure(setting: Setting) -> Iterator[Result]:
@@ -46,24 +37,6 @@ def measure(setting: Setting) -> Iterator[Result]:
         {"warm": seconds["warm"], "import": seconds["import"]},
         measured={},
     )
-    with tempfile.TemporaryDirectory() as verified, tempfile.TemporaryDirectory() as unverified:
-        functions = {
-            "verified": functools.partial(train, verified),
-            "unverified": functools.partial(train, unverified, "-c", UNVERIFIED),
-        }
-        seconds = alternate(functions, setting.rounds, children_cpu_seconds)
-    yield Result.from_seconds(
-        "train.py demo, one step, cached, programs verified",
-        "its CPU time over that without verification",
-        seconds,
-        at_most=1.05,
-    )
-
-
-def children_cpu_seconds() -> float:
-    """Return the CPU time of all child processes that have ended."""
-    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return usage.ru_utime + usage.ru_stime
 
 
 def train_without_cache() -> None:
@@ -72,10 +45,10 @@ def train_without_cache() -> None:
         train(cache)
 
 
-def train(cache: str, *launcher: str) -> None:
+def train(cache: str) -> None:
     """Train for one step in a process that keeps its programs in the folder `cache`."""
     with tempfile.TemporaryDirectory() as folder:
-        run_python(*launcher, *COMMAND, "--workdir", f"{folder}/run", XDG_CACHE_HOME=cache)
+        run_python(*COMMAND, "--workdir", f"{folder}/run", XDG_CACHE_HOME=cache)
 
 
 def run_python(*arguments: str, **variables: str) -> None:

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import jax
 
-from benchmarks import machine, shapes
+from benchmarks import limits, shapes
 from benchmarks.record import Result
 from benchmarks.shapes import Shape
 from benchmarks.suite import Setting
@@ -41,11 +41,11 @@ class Products(NamedTuple):
 
     def make(self) -> Callable[[], Any]:
         """Return a function that computes the products of a round."""
-        return repeat(machine.matmul(self.size, self.dtype), self.count)
+        return repeat(limits.matmul(self.size, self.dtype), self.count)
 
 
 PRODUCTS = {
-    "cpu": Products("float32", machine.MATMUL_SIZES[-1], count=1, steps=1),
+    "cpu": Products("float32", limits.MATMUL_SIZES[-1], count=1, steps=1),
     "gpu": Products("bfloat16", 8192, count=10, steps=3),
 }
 
@@ -54,7 +54,7 @@ def measure(setting: Setting) -> Iterator[Result | str]:
     """Yield the results of every shape."""
     if setting.device != "cpu" and peak_of(kind := jax.devices()[0].device_kind) is None:
         yield f"{kind!r} has no known peak: no MFU, only shares of its matrix products"
-    for name, shape in shapes.train_shapes(setting.device, setting.scale).items():
+    for name, shape in shapes.train_shapes(setting.device, setting.dry).items():
         yield from measure_shape(name, shape, setting)
 
 

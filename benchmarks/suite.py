@@ -51,25 +51,16 @@ BENCHMARKS = {
     "members": Benchmark(
         "sweeps of up to 16 members beside as many single runs", {"cpu": 540, "gpu": 300}
     ),
-    "context": Benchmark("training steps on rows of 256 to 32k tokens", {"cpu": 120}),
-    "width": Benchmark("training steps of models 64 to 512 features wide", {"cpu": 540}),
     "loop": Benchmark("time that saves and input take from the training loop", {"cpu": 540}),
-    "compile": Benchmark("compilation time, and its growth with layers", {"cpu": 540}),
     "startup": Benchmark("a run of one step, with and without a compilation cache", {"cpu": 540}),
     "profile": Benchmark("parts of the time of a training step", {"cpu": 540, "gpu": 90}),
     "peer": Benchmark(
         "training step beside transformers' Llama with torch's AdamW (needs torch)",
         {"cpu": 150, "gpu": 420},
     ),
-    "vmap": Benchmark("four members in one program: batched, or one after another"),
-    "pipeline": Benchmark("tokens/s of the input pipeline beside those of a sweep of six"),
-    "evaluation": Benchmark("scoring beside a forward pass; evaluation of eight members"),
-    "checkpoints": Benchmark("digests when saving and restoring 30M and 125M parameters"),
-    "inside": Benchmark("capture of queries and keys beside a forward pass"),
-    "viewer": Benchmark("pointing at a token of the viewer (needs playwright)"),
+    "evaluation": Benchmark("scoring beside a forward pass"),
     "decode": Benchmark("greedy decoding beside transformers' generate (needs torch)"),
     "theory": Benchmark("certified bounds beside Su's published search"),
-    "phases": Benchmark("training step with exact phases beside float32 angles"),
 }
 # Every process gets these variables unless they are set.
 ENVIRONMENT = {
@@ -93,21 +84,16 @@ class Setting(NamedTuple):
     Attributes:
       device: "cpu" or "gpu": which sizes and goals.
       rounds: alternations.
-      scale: 1, or less for a dry run with smaller models (`shapes.cut`).
+      dry: tiny models (`shapes.cut`), whose numbers mean nothing.
       deadline: in time of `time.monotonic`.
       folder: records of this machine's other benchmarks; None if there are none.
     """
 
     device: str = "cpu"
     rounds: int = 5
-    scale: float = 1.0
+    dry: bool = False
     deadline: float = math.inf
     folder: Path | None = None
-
-    @property
-    def dry(self) -> bool:
-        """True if the numbers mean nothing."""
-        return self.scale < 1
 
     def has_time(self, seconds: float) -> bool:
         """Return True if this many seconds are left."""
@@ -145,10 +131,9 @@ def run(name: str, setting: Setting, out: Path | None = None, *, resume: bool = 
     console = Console(highlight=False, width=160)
     console.print(f"{name}: {BENCHMARKS[name].summary}")
     in_set = setting.device in BENCHMARKS[name].seconds
-    scale = f" --scale {setting.scale:g}" if setting.dry else ""
     where = device.get("accelerator", "cpu")
     empty = Record(
-        command=(f"{setting.device} --only {name}" if in_set else name) + scale,
+        command=(f"{setting.device} --only {name}" if in_set else name) + " --dry" * setting.dry,
         date=datetime.date.today().isoformat(),
         commit=current_commit() or "unknown",
         device=device,

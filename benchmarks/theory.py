@@ -14,6 +14,7 @@ from benchmarks.suite import Setting
 from theory import bound, published
 from theory.family import rope_base
 
+HEAD_DIM = 128
 LENGTHS = (1024, 2048, 4096)  # of Su's search, which takes minutes beyond
 
 
@@ -24,27 +25,25 @@ def timed(function: Callable, *arguments) -> tuple:
     return result, time.process_time() - cpu, time.perf_counter() - wall
 
 
-@partial(jax.jit, static_argnames=("length", "head_dim"))
-def _smallest_b(base, *, length, head_dim):
+@partial(jax.jit, static_argnames="length")
+def _smallest_b(base, *, length):
     """Return the smallest B_m over m < length, in float32 as in Su's post."""
-    exponents = jnp.arange(0, head_dim, 2) / head_dim
+    exponents = jnp.arange(0, HEAD_DIM, 2) / HEAD_DIM
     return jnp.cos(jnp.arange(length)[:, None] * base**-exponents).sum(axis=1).min()
 
 
-def su_search(length: int, head_dim: int = 128) -> tuple[float, float]:
+def su_search(length: int) -> tuple[float, float]:
     """Run Su's search: five grids, each ten times finer, up to the smallest feasible base so far.
 
     Returns:
       (the smallest feasible base, the spacing of the last grid relative to it).
     """
-    _smallest_b(2.0, length=length, head_dim=head_dim)  # compiles, which is not to be timed
+    _smallest_b(2.0, length=length)  # compiles, which is not to be timed
     best = spacing = 1000.0 * length
     for digits in range(1, 6):
         grid = best * np.arange(1, 10**digits + 1) / 10**digits
         spacing = best / 10**digits
-        feasible = [
-            float(_smallest_b(base, length=length, head_dim=head_dim)) >= 0 for base in grid
-        ]
+        feasible = [float(_smallest_b(base, length=length)) >= 0 for base in grid]
         best = float(grid[feasible.index(True)])
     return best, spacing / best
 
@@ -70,6 +69,6 @@ def measure(setting: Setting) -> Iterator[Result | str]:
         )
     _, cpu, wall = timed(bound.smallest_base, 2**17)
     yield f"b*(131,072): {cpu:.1f} s CPU, {wall:.1f} s"
-    _, cpu, wall = timed(bound.smallest, rope_base(128), published.LENGTHS)
+    _, cpu, wall = timed(bound.smallest, rope_base(HEAD_DIM), published.LENGTHS)
     yield f"all eleven lengths 1k to 1M: {cpu:.1f} s CPU, {wall:.1f} s"
     yield f"peak memory {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024:,.0f} MiB"

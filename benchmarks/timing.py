@@ -14,19 +14,17 @@ from experiment.config import ExperimentConfig
 from experiment.mesh import make_global_batch, make_mesh
 from experiment.stages import split
 from training.members import abstract_state, first_state, member_arrays, shardings_of
-from training.step import MemberArrays, State, compile_step, init_state
+from training.step import compile_step
 
 
 def alternate(
     functions: dict[str, Callable[[], Any]],
     rounds: int,
     clock: Callable[[], float] = time.perf_counter,
-    *,
-    warm_up: bool = True,
 ) -> dict[str, list[float]]:
     """Return the seconds of `rounds` calls of each function, alternating, after one warm-up."""
     seconds: dict[str, list[float]] = {name: [] for name in functions}
-    for index in range(0 if warm_up else 1, rounds + 1):
+    for index in range(rounds + 1):
         for name, function in functions.items():
             start = clock()
             jax.block_until_ready(function())
@@ -117,12 +115,6 @@ def random_batch(config: ExperimentConfig) -> dict[str, np.ndarray]:
     }
 
 
-def init_member(config: ExperimentConfig) -> tuple[State, MemberArrays]:
-    """Return the state of one member before its first update, and its arrays."""
-    state = jax.jit(functools.partial(init_state, config))(np.uint32(0))
-    return state, member_arrays(split(config)[:1])
-
-
 class TrainStep:
     """The program that the training loop compiles for one or more members.
 
@@ -162,13 +154,14 @@ class TrainStep:
     def make_update(self) -> Callable[[], dict[str, jax.Array]]:
         """Return a function that makes one more update, from a fresh state on."""
         state = first_state(self.members, shardings_of(self._state))
-        update = make_update(self.compiled, state, self._arrays, self._batch)
 
-        def update_on_mesh() -> dict[str, jax.Array]:
+        def update() -> dict[str, jax.Array]:
+            nonlocal state
             with jax.set_mesh(self.mesh):
-                return update()
+                state, scalars = self.compiled(state, self._arrays, self._batch, np.int32(100))
+            return scalars
 
-        return update_on_mesh
+        return update
 
 
 def planned_bytes(compiled: Any) -> int:
@@ -178,17 +171,6 @@ def planned_bytes(compiled: Any) -> int:
         return 0
     total = plan.argument_size_in_bytes + plan.output_size_in_bytes + plan.temp_size_in_bytes
     return int(total - plan.alias_size_in_bytes)
-
-
-def make_update(step: Callable, state: State, *arguments: Any) -> Callable[[], dict[str, Any]]:
-    """Return a function that updates the state that it holds and returns the step's scalars."""
-
-    def update() -> dict[str, jax.Array]:
-        nonlocal state
-        state, scalars = step(state, *arguments, np.int32(100))
-        return scalars
-
-    return update
 
 
 def repeat(function: Callable[[], Any], times: int) -> Callable[[], list]:

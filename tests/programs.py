@@ -30,12 +30,14 @@ from pathlib import Path
 import jax
 import numpy as np
 
-from benchmarks.timing import init_member, random_batch
+from benchmarks.timing import random_batch
 from configs import find_config
 from configs.changes import change
 from experiment.compiled import keep_programs
+from experiment.stages import split
 from tests import flips
-from training.step import train_step
+from training.members import member_arrays
+from training.step import init_state, train_step
 
 PAGE = 4096
 WORDS = "recompiled", "unnoticed", "silent", "error", "crash"
@@ -82,7 +84,9 @@ class Steps:
     def __init__(self, folder: Path):
         self._folder = folder
         tiny = find_config("tiny")
-        self._arguments = *init_member(tiny), random_batch(tiny), np.int32(0)
+        state = jax.jit(functools.partial(init_state, tiny))(np.uint32(0))
+        member = member_arrays(split(tiny)[:1])
+        self._arguments = state, member, random_batch(tiny), np.int32(0)
         self._lowered, self.paths = [], []
         for weight_decay in (tiny.train.weight_decay, 0.5):
             config = change(tiny, train=dict(weight_decay=weight_decay))

@@ -64,8 +64,8 @@ ALLOWED = {
     "report": {"reporting", "experiment"},
     "tpu": {"jax", "numpy", "rich", "training", "model", "data", "experiment", "configs"}
     | {"studies"},
-    "benchmarks": {"numpy", "jax", "rich", "torch", "transformers", "playwright", "training"}
-    | {"theory", "scipy", "evaluate", "evals", "probes", "inference", "interop"}
+    "benchmarks": {"numpy", "jax", "rich", "torch", "transformers", "training"}
+    | {"theory", "evals", "inference", "interop"}
     | {"model", "data", "experiment", "configs"},
 }
 

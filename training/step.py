@@ -137,7 +137,7 @@ def over_members(function: Callable, num_members: int, mesh: Mesh) -> Callable:
     if num_members == 1:
         return function
     if is_unsplit_cpu(mesh):
-        # XLA's batched matrix products are slower on a CPU than one after another (benchmarks/).
+        # XLA's batched matrix products are slower on a CPU than one after another.
         return _run_sequentially(function, mesh)
     # The name puts the members' axis into every sharding constraint inside `function`, which was
     # written for one member: without it each device would hold, and compute, all of them.

@@ -5,7 +5,6 @@ import math
 
 import pytest
 
-from benchmarks import record
 from benchmarks.record import Record, Result
 
 
@@ -41,14 +40,10 @@ def test_a_goal_applies_to_the_median(median, goal, met):
 
 def record_of(**fields):
     defaults = dict(
-        command="cpu --only step",
-        date="2026-01-02",
-        commit="0123456789",
-        device={"processor": "A CPU", "cores": 2},
-        versions={"python": "3.11.7", "jax": "0.10.2"},
-        load=0.1,
-        complete=True,
-    )
+        command="cpu --only step", date="2026-01-02", commit="0123456789",
+        device={"processor": "A CPU", "cores": 2}, versions={"python": "3.11.7", "jax": "0.10.2"},
+        load=0.1, complete=True,
+    )  # fmt: skip
     return Record(**defaults | fields)
 
 
@@ -62,37 +57,3 @@ def test_a_record_is_read_as_it_was_written(tmp_path):
     assert Record.read(path) == written
     assert [row["met"] for row in json.loads(path.read_text())["results"]] == [False, None]
     assert [file.name for file in path.parent.iterdir()] == ["cpu-step.json"]
-
-
-def test_nan_is_written_as_null_and_misses_its_goal(tmp_path):
-    path = tmp_path / "gpu-conformance.json"
-    record_of(results=(result(least=math.nan, median=math.nan, at_most=2.0),)).write(path)
-    assert "NaN" not in path.read_text()
-    (row,) = Record.read(path).results
-    assert math.isnan(row.least) and math.isnan(row.median) and row.met is False
-
-
-def test_markdown_shows_conditions_results_and_notes():
-    peer = result(name="30M", median=2, at_most=1, measured={"tokens/s": 12345.6})
-    text = record.markdown(
-        [
-            record_of(results=(result(least=0.612, median=0.6, at_least=0.5),), seconds=12.4),
-            record_of(
-                command="cpu --only peer",
-                load=1.5,
-                results=(peer,),
-                notes=("note",),
-                dry_run="no figure",
-            ),
-        ]
-    )
-    first, *lines = text.splitlines()
-    assert first == (
-        "A CPU, 2 cores. python 3.11.7, jax 0.10.2. 2026-01-02, commit 0123456789; other jobs at "
-        "the start: 1.5 at most."
-    )
-    assert "**no figure**" in lines
-    assert "`python -m benchmarks cpu --only step` (12 s)" in lines
-    assert "| a | 0.612 / 0.6 | b over c | at least 0.5: met |  |" in lines
-    assert "| 30M | 1 / 2 | b over c | at most 1: **missed** | 12,346 tokens/s |" in lines
-    assert lines[-1] == "- note"

@@ -292,7 +292,6 @@ def test_a_read_only_disk_is_noticed_before_any_work(command, refuse, monkeypatc
     ("module", "command", "expected"),
     [
         ("torch", "-m benchmarks peer", "peer needs torch: run `make test-hf` once"),
-        ("playwright", "-m benchmarks viewer", "viewer needs playwright: run `make test-browser`"),
         ("wandb", "train.py tiny --workdir new train.tracking=wandb", "train.tracking=wandb needs"),
         ("gcsfs", "train.py tiny --workdir gs://bucket/run", "gs://bucket/run needs gcsfs: pip"),
         ("gcsfs", "evaluate.py gs://bucket/run", "gs://bucket/run needs gcsfs: pip install"),
