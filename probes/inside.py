@@ -98,30 +98,14 @@ class Capture:
         """Return the attention weights, the softmax of `logits`."""
         return jax.nn.softmax(self.logits(layer, queries, rotary))
 
-    def chunks(
-        self, layer: int, rotary: Pattern | None = None
-    ) -> Iterator[tuple[slice, jax.Array]]:
+    def chunks(self, layer: int) -> Iterator[tuple[slice, jax.Array]]:
         """Yield all logits of a layer in chunks: a slice of queries, and their logits."""
-        q_BTNH, k_BSKH = self.rotated(layer, rotary)
+        q_BTNH, k_BSKH = self.rotated(layer)
         B, T, N, _ = q_BTNH.shape
         step = max(1, _CHUNK // (B * N * T))
         for start in range(0, T, step):
             queries = slice(start, min(start + step, T))
             yield queries, self._logits(layer, q_BTNH, k_BSKH, queries)
-
-    def head_outputs(self, layer: int, rotary: Pattern | None = None) -> jax.Array:
-        """Return each head's weighted sum of values, `[B, T, N, U]`."""
-        v_BSKU = self.activations.v_LBSKU[layer]
-        v_BSNU = jnp.repeat(v_BSKU, self.config.num_heads // v_BSKU.shape[2], axis=2)
-        return jnp.concatenate(
-            [
-                jnp.einsum(
-                    "BNTS,BSNU->BTNU", jax.nn.softmax(logits_BNTS), v_BSNU, precision="highest"
-                )
-                for _, logits_BNTS in self.chunks(layer, rotary)
-            ],
-            axis=1,
-        )
 
     def is_visible(self, layer: int, distances: np.ndarray) -> np.ndarray:
         """Return whether a query of the layer attends to keys at these distances, bool."""

@@ -4,6 +4,8 @@ Figures and tables show accuracy by bins. Estimates use fine bins, an eighth of 
 half an octave would blur sharper edges and hide narrower dips.
 """
 
+from collections.abc import Sequence
+
 import numpy as np
 
 BINS_PER_OCTAVE = 2
@@ -36,6 +38,22 @@ def widths(numbers: np.ndarray, shortest: int, longest: int) -> np.ndarray:
     """
     start = np.maximum(fine_bin_start(numbers), shortest)
     return np.diff(start, append=longest + 1)
+
+
+def group_bins(counts: Sequence[float] | np.ndarray, minimum: int) -> np.ndarray:
+    """Join neighboring bins up to a minimum of trials: the group of each bin, int `[bins]`.
+
+    Bins at the far end with too few trials join the last group that has enough.
+    """
+    group, number, so_far = [], 0, 0.0
+    for count in counts:
+        if so_far >= minimum:
+            number, so_far = number + 1, 0.0
+        group.append(number)
+        so_far += count
+    if so_far < minimum and number:
+        group = [min(bin_group, number - 1) for bin_group in group]
+    return np.array(group)
 
 
 def bin_start(number: int) -> int:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from evals.estimate.bins import fine_bin_number, fine_bin_start, widths
+from evals.estimate.bins import fine_bin_number, fine_bin_start, group_bins, widths
 from evals.rows import Rows
 
 
@@ -94,19 +94,8 @@ class Trials:
         return dataclasses.replace(joined, x=x, low=self.low[first], high=self.high[last])
 
     def with_min_trials(self, minimum: int) -> "Trials":
-        """Join neighboring bins of `[seeds, documents, bins]` up to a minimum of trials per seed.
-
-        Bins at the far end with too few trials join the last bin that has enough.
-        """
-        group, number, so_far = [], 0, 0.0
-        for count in self.questions.sum(1).min(0):
-            if so_far >= minimum:
-                number, so_far = number + 1, 0.0
-            group.append(number)
-            so_far += count
-        if so_far < minimum and number:
-            group = [min(bin_group, number - 1) for bin_group in group]
-        return self.joined(np.array(group))
+        """Join bins of `[seeds, documents, bins]` until each seed has a minimum of trials."""
+        return self.joined(group_bins(self.questions.sum(1).min(0), minimum))
 
     def mean_accuracy(self) -> np.ndarray:
         """Return the mean accuracy over distances, `[...]`, with equal weight for each distance.

@@ -67,9 +67,59 @@ class BandAblation(Probe):
     )
 
     @classmethod
-    def measure(cls, subject: Subject) -> "BandAblation":
-        """Ablate bands of all heads; see `band_ablation`."""
-        return band_ablation(subject)
+    def measure(
+        cls,
+        subject: Subject,
+        heads: Iterable[tuple[int, int]] | None = None,
+        *,
+        draws: int = _NUM_DRAWS,
+    ) -> "BandAblation":
+        """Remove bands of frequencies from some heads and evaluate the model.
+
+        Args:
+          subject: the run.
+          heads: (layer, query head) pairs, from 0; None: all.
+          draws: number of draws of random pairs, for every band.
+
+        Raises:
+          ValueError: for a head that does not exist, or one that shares its key, or the norm of
+            its query (qk_norm), with heads that are not in `heads`.
+        """
+        config, length = subject.run.config.model, subject.run.config.data.context_length
+        inv_freq_LNR = capability.query_head_frequencies(
+            subject.run.table.inv_freq, config.num_heads
+        )
+        is_selected_LN = _select_heads(inv_freq_LNR.shape[:2], heads)
+        with np.errstate(divide="ignore"):
+            octave_LNR = np.floor(np.log2(2 * np.pi / inv_freq_LNR / length))
+        octave_G = np.unique(octave_LNR[is_selected_LN])
+        bands_GLNR = (octave_LNR == octave_G[:, None, None, None]) & is_selected_LN[..., None]
+        random = np.random.default_rng(0)
+        pairs_GXLNR = np.stack([[band, *_shuffle(band, draws, random)] for band in bands_GLNR])
+        intact, W, G, X = subject.candidate(), len(METHODS), len(octave_G), 1 + draws
+        pairs_YLNR = pairs_GXLNR.reshape(G * X, *inv_freq_LNR.shape)
+        changed = (
+            change(config, intact, pairs)
+            for change in (zero_candidate, freeze_candidate)
+            for pairs in pairs_YLNR
+        )
+        effects = measure_effects(subject, itertools.chain([intact], changed))
+        l50_3WGX, loss_3WGX = (
+            x_3X[:, 1:].reshape(3, W, G, X) for x_3X in (effects.l50_3X, effects.loss_3X)
+        )
+        return cls(
+            start_G=length * 2.0**octave_G,
+            pairs_G=bands_GLNR.sum(axis=(1, 2, 3)) / is_selected_LN.sum(),
+            trained_length=length,
+            longest=subject.length or length,
+            intact_l50_3=effects.l50_3X[:, 0],
+            intact_loss_3=effects.loss_3X[:, 0],
+            l50_3WG=l50_3WGX[..., 0],
+            loss_3WG=loss_3WGX[..., 0],
+            l50_text_WG=effects.l50_text_X[1:].reshape(W, G, X)[..., 0],
+            random_l50_WGC=l50_3WGX[0, ..., 1:],
+            random_loss_WGC=loss_3WGX[0, ..., 1:],
+        )
 
     def numbers(self) -> dict[str, Number]:
         """Return the unchanged model's numbers, and each method's costliest band.
@@ -152,55 +202,6 @@ def _format_range(values: np.ndarray, spec: str) -> str:
     if np.isnan(values).all():
         return "not learned"
     return f"{np.nanmin(values):{spec}} to {np.nanmax(values):{spec}}"
-
-
-def band_ablation(
-    subject: Subject, heads: Iterable[tuple[int, int]] | None = None, *, draws: int = _NUM_DRAWS
-) -> BandAblation:
-    """Remove bands of frequencies from some heads and evaluate the model.
-
-    Args:
-      subject: the run.
-      heads: (layer, query head) pairs, from 0; None: all.
-      draws: number of draws of random pairs, for every band.
-
-    Raises:
-      ValueError: for a head that does not exist, or one that shares its key, or the norm of its
-        query (qk_norm), with heads that are not in `heads`.
-    """
-    config, length = subject.run.config.model, subject.run.config.data.context_length
-    inv_freq_LNR = capability.query_head_frequencies(subject.run.table.inv_freq, config.num_heads)
-    is_selected_LN = _select_heads(inv_freq_LNR.shape[:2], heads)
-    with np.errstate(divide="ignore"):
-        octave_LNR = np.floor(np.log2(2 * np.pi / inv_freq_LNR / length))
-    octave_G = np.unique(octave_LNR[is_selected_LN])
-    bands_GLNR = (octave_LNR == octave_G[:, None, None, None]) & is_selected_LN[..., None]
-    random = np.random.default_rng(0)
-    pairs_GXLNR = np.stack([[band, *_shuffle(band, draws, random)] for band in bands_GLNR])
-    intact, W, G, X = subject.candidate(), len(METHODS), len(octave_G), 1 + draws
-    pairs_YLNR = pairs_GXLNR.reshape(G * X, *inv_freq_LNR.shape)
-    changed = (
-        change(config, intact, pairs)
-        for change in (zero_candidate, freeze_candidate)
-        for pairs in pairs_YLNR
-    )
-    effects = measure_effects(subject, itertools.chain([intact], changed))
-    l50_3WGX, loss_3WGX = (
-        x_3X[:, 1:].reshape(3, W, G, X) for x_3X in (effects.l50_3X, effects.loss_3X)
-    )
-    return BandAblation(
-        start_G=length * 2.0**octave_G,
-        pairs_G=bands_GLNR.sum(axis=(1, 2, 3)) / is_selected_LN.sum(),
-        trained_length=length,
-        longest=subject.length or length,
-        intact_l50_3=effects.l50_3X[:, 0],
-        intact_loss_3=effects.loss_3X[:, 0],
-        l50_3WG=l50_3WGX[..., 0],
-        loss_3WG=loss_3WGX[..., 0],
-        l50_text_WG=effects.l50_text_X[1:].reshape(W, G, X)[..., 0],
-        random_l50_WGC=l50_3WGX[0, ..., 1:],
-        random_loss_WGC=loss_3WGX[0, ..., 1:],
-    )
 
 
 def _select_heads(shape: tuple[int, ...], heads: Iterable[tuple[int, int]] | None) -> np.ndarray:

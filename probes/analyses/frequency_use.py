@@ -16,9 +16,7 @@ from matplotlib.axes import Axes
 
 from probes.analyses.matching_keys import sum_by_document
 from probes.figures import draw_band, head_name
-from probes.inside import Capture
 from probes.probe import HeadProbe, Number, bootstrap_counts, complex_pairs, with_interval
-from probes.questions import Questions
 from probes.subject import Subject
 from reporting.style import DASHES, FAINT, INK, PAPER, handle, token_axis
 
@@ -62,8 +60,38 @@ class FrequencyUse(HeadProbe):
 
     @classmethod
     def measure(cls, subject: Subject) -> "FrequencyUse":
-        """Measure the captured questions; see `frequency_use`."""
-        return frequency_use(subject.capture, subject.questions)
+        """Measure the use of each frequency from the captured questions.
+
+        Raises:
+          ValueError: if there is no question with a distractor.
+        """
+        inside, questions = subject.capture, subject.questions
+        config = inside.config
+        inv_freq_LNR = inside.inv_freq
+        sums = [sum_by_document(inside, questions, *item) for item in enumerate(inv_freq_LNR)]
+        weights_CB = bootstrap_counts(len(inside.tokens_BT))
+        group = config.num_heads // inside.activations.k_LBSKH.shape[3]
+        query_CLNR, massive_query_LNH = _norms(inside.activations.q_LBTNH, weights_CB)
+        key_CLKR, massive_key_LKH = _norms(inside.activations.k_LBSKH, weights_CB)
+        key_CLNR = np.repeat(key_CLKR, group, axis=2)
+        gap_CLNR = np.stack([layer_sums.means(weights_CB)[1] for layer_sums in sums], axis=1)
+        amplitude_CLNR, distances_M = np.abs(gap_CLNR), np.arange(1, inside.length)
+        return cls(
+            inv_freq_LNR=inv_freq_LNR,
+            query_3LNR=with_interval(query_CLNR, "nearest"),
+            key_3LNR=with_interval(key_CLNR, "nearest"),
+            cosine_LNR=gap_CLNR[0].real,
+            sine_LNR=-gap_CLNR[0].imag,
+            amplitude_3LNR=with_interval(amplitude_CLNR, "nearest"),
+            massive_query_LNH=massive_query_LNH,
+            massive_key_LNH=np.repeat(massive_key_LKH, group, axis=1),
+            distances_M=distances_M,
+            visible_LM=np.stack(
+                [inside.is_visible(l, distances_M) for l in range(config.num_layers)]
+            ),
+            half_norm_3=with_interval(_half_period(inv_freq_LNR, query_CLNR * key_CLNR), "nearest"),
+            half_gain_3=with_interval(_half_period(inv_freq_LNR, amplitude_CLNR), "nearest"),
+        )
 
     def share(self, head: tuple[int, int]) -> np.ndarray:
         """Return each pair's signed share of a (layer, head)'s gap, `[R, M]`; NaN if masked."""
@@ -143,41 +171,6 @@ def _format_pair(pair: int, inv_freq_R: np.ndarray) -> str:
     if inv_freq_R[pair] == 0:
         return f"{pair} (unrotated)"
     return f"{pair} (period {_format_period(inv_freq_R[pair])})"
-
-
-def frequency_use(inside: Capture, questions: Questions) -> FrequencyUse:
-    """Measure the use of each frequency from the queries and keys of some questions.
-
-    Args:
-      inside, questions: the result of `probes.questions.capture_recall`.
-
-    Raises:
-      ValueError: if there is no question with a distractor.
-    """
-    config = inside.config
-    inv_freq_LNR = inside.inv_freq
-    sums = [sum_by_document(inside, questions, *item) for item in enumerate(inv_freq_LNR)]
-    weights_CB = bootstrap_counts(len(inside.tokens_BT))
-    group = config.num_heads // inside.activations.k_LBSKH.shape[3]
-    query_CLNR, massive_query_LNH = _norms(inside.activations.q_LBTNH, weights_CB)
-    key_CLKR, massive_key_LKH = _norms(inside.activations.k_LBSKH, weights_CB)
-    key_CLNR = np.repeat(key_CLKR, group, axis=2)
-    gap_CLNR = np.stack([layer_sums.means(weights_CB)[1] for layer_sums in sums], axis=1)
-    amplitude_CLNR, distances_M = np.abs(gap_CLNR), np.arange(1, inside.length)
-    return FrequencyUse(
-        inv_freq_LNR=inv_freq_LNR,
-        query_3LNR=with_interval(query_CLNR, "nearest"),
-        key_3LNR=with_interval(key_CLNR, "nearest"),
-        cosine_LNR=gap_CLNR[0].real,
-        sine_LNR=-gap_CLNR[0].imag,
-        amplitude_3LNR=with_interval(amplitude_CLNR, "nearest"),
-        massive_query_LNH=massive_query_LNH,
-        massive_key_LNH=np.repeat(massive_key_LKH, group, axis=1),
-        distances_M=distances_M,
-        visible_LM=np.stack([inside.is_visible(l, distances_M) for l in range(config.num_layers)]),
-        half_norm_3=with_interval(_half_period(inv_freq_LNR, query_CLNR * key_CLNR), "nearest"),
-        half_gain_3=with_interval(_half_period(inv_freq_LNR, amplitude_CLNR), "nearest"),
-    )
 
 
 def _norms(x_LBTNH, weights_CB: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 from matplotlib.axes import Axes
 
-from evals.estimate.bins import fine_bin_number
+from evals.estimate.bins import fine_bin_number, group_bins
 from evals.rows import Rows
 from evals.score import Candidate
 from model.transformer import without_heads
@@ -64,8 +64,48 @@ class KnockOut(HeadProbe):
 
     @classmethod
     def measure(cls, subject: Subject) -> "KnockOut":
-        """Mask heads and evaluate; see `knock_out`."""
-        return knock_out(subject)
+        """Mask heads and evaluate the model.
+
+        Raises:
+          ValueError: if key-value recall does not fit the run.
+        """
+        retrieval_LN = retrieval(subject.capture, subject.questions, subject.is_right)[0]
+        L, N = retrieval_LN.shape
+        heads, random = list(np.ndindex(L, N)), np.random.default_rng(0)
+        by_score = np.argsort(-np.nan_to_num(retrieval_LN.ravel()), kind="stable")
+        masked_C = np.unique(np.geomspace(1, max(1, L * N - 1), _MAX_COUNTS).round().astype(int))
+
+        single = [[head] for head in heads]
+        alone = [[other for other in heads if other != head] for head in heads]
+        orders = [by_score, *(random.permutation(L * N) for _ in range(_NUM_DRAWS))]
+        together = [[heads[i] for i in order[:count]] for order in orders for count in masked_C]
+        masks = [[], *single, *alone, *together]
+        effects = measure_effects(subject, (_mask(subject.candidate(), masked) for masked in masks))
+        bins_Q, low_X, high_X = _bin_distances(effects.rows[0]["distance"])
+        right_YX = np.stack([_accuracy(rows, bins_Q) for rows in effects.rows])
+        ends = 1 + np.cumsum([L * N, L * N])
+        (intact_l50, single_l50, _, l50), (intact_loss, single_loss, _, loss) = (
+            np.split(x_3Y, [1, *ends], axis=-1) for x_3Y in (effects.l50_3X, effects.loss_3X)
+        )
+        l50_3DC, loss_3DC = (x_3Y.reshape(3, len(orders), -1) for x_3Y in (l50, loss))
+        return cls(
+            retrieval_LN=retrieval_LN,
+            longest=int(high_X[-1]),
+            low_X=low_X,
+            high_X=high_X,
+            right_X=right_YX[0],
+            alone_LNX=right_YX[ends[0] : ends[1]].reshape(L, N, -1),
+            intact_l50_3=intact_l50[:, 0],
+            intact_loss_3=intact_loss[:, 0],
+            without_l50_3LN=single_l50.reshape(3, L, N),
+            without_loss_3LN=single_loss.reshape(3, L, N),
+            l50_text_LN=effects.l50_text_X[1 : ends[0]].reshape(L, N),
+            masked_C=masked_C,
+            by_score_l50_3C=l50_3DC[:, 0],
+            by_score_loss_3C=loss_3DC[:, 0],
+            random_l50_CD=l50_3DC[0, 1:].T,
+            random_loss_CD=loss_3DC[0, 1:].T,
+        )
 
     def window(self, layer: int, head: int) -> list[tuple[int, int]]:
         """Return the distances (first, last) at which the head alone has accuracy .5 or more."""
@@ -138,55 +178,6 @@ class KnockOut(HeadProbe):
         ax.set_xlabel("heads masked", fontsize=8)
 
 
-def knock_out(subject: Subject, *, draws: int = _NUM_DRAWS) -> KnockOut:
-    """Mask heads and evaluate the model.
-
-    Args:
-      subject: the run.
-      draws: number of random orders of masking.
-
-    Raises:
-      ValueError: if key-value recall does not fit the run.
-    """
-    retrieval_LN = retrieval(subject.capture, subject.questions, subject.is_right)[0]
-    L, N = retrieval_LN.shape
-    heads, random = list(np.ndindex(L, N)), np.random.default_rng(0)
-    by_score = np.argsort(-np.nan_to_num(retrieval_LN.ravel()), kind="stable")
-    masked_C = np.unique(np.geomspace(1, max(1, L * N - 1), _MAX_COUNTS).round().astype(int))
-
-    single = [[head] for head in heads]
-    alone = [[other for other in heads if other != head] for head in heads]
-    orders = [by_score, *(random.permutation(L * N) for _ in range(draws))]
-    together = [[heads[i] for i in order[:count]] for order in orders for count in masked_C]
-    masks = [[], *single, *alone, *together]
-    effects = measure_effects(subject, (_mask(subject.candidate(), masked) for masked in masks))
-    bins_Q, low_X, high_X = _bin_distances(effects.rows[0]["distance"])
-    right_YX = np.stack([_accuracy(rows, bins_Q) for rows in effects.rows])
-    ends = 1 + np.cumsum([L * N, L * N])
-    (intact_l50, single_l50, _, l50), (intact_loss, single_loss, _, loss) = (
-        np.split(x_3Y, [1, *ends], axis=-1) for x_3Y in (effects.l50_3X, effects.loss_3X)
-    )
-    l50_3DC, loss_3DC = (x_3Y.reshape(3, len(orders), -1) for x_3Y in (l50, loss))
-    return KnockOut(
-        retrieval_LN=retrieval_LN,
-        longest=int(high_X[-1]),
-        low_X=low_X,
-        high_X=high_X,
-        right_X=right_YX[0],
-        alone_LNX=right_YX[ends[0] : ends[1]].reshape(L, N, -1),
-        intact_l50_3=intact_l50[:, 0],
-        intact_loss_3=intact_loss[:, 0],
-        without_l50_3LN=single_l50.reshape(3, L, N),
-        without_loss_3LN=single_loss.reshape(3, L, N),
-        l50_text_LN=effects.l50_text_X[1 : ends[0]].reshape(L, N),
-        masked_C=masked_C,
-        by_score_l50_3C=l50_3DC[:, 0],
-        by_score_loss_3C=loss_3DC[:, 0],
-        random_l50_CD=l50_3DC[0, 1:].T,
-        random_loss_CD=loss_3DC[0, 1:].T,
-    )
-
-
 def _mask(candidate: Candidate, heads: Iterable[tuple[int, int]]) -> Candidate:
     return candidate._replace(params=without_heads(candidate.params, heads))
 
@@ -196,16 +187,11 @@ def _bin_distances(distance_Q: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.n
 
     A bin is an eighth of an octave, or wider until it has enough questions.
     """
-    fine, fine_Q, counts = np.unique(
+    _, fine_Q, counts = np.unique(
         fine_bin_number(distance_Q), return_inverse=True, return_counts=True
     )
-    bin_of_fine, number, size = np.zeros(len(fine), int), 0, 0
-    for index in range(len(fine)):
-        bin_of_fine[index], size = number, size + counts[index]
-        if size >= _MIN_QUESTIONS and counts[index + 1 :].sum() >= _MIN_QUESTIONS:
-            number, size = number + 1, 0
-    bins_Q = bin_of_fine[fine_Q]
-    distances = [distance_Q[bins_Q == index] for index in range(number + 1)]
+    bins_Q = group_bins(counts, _MIN_QUESTIONS)[fine_Q]
+    distances = [distance_Q[bins_Q == index] for index in range(bins_Q.max() + 1)]
     return bins_Q, np.array([d.min() for d in distances]), np.array([d.max() for d in distances])
 
 

@@ -51,8 +51,15 @@ class LogitByDistance(HeadProbe):
 
     @classmethod
     def measure(cls, subject: Subject) -> "LogitByDistance":
-        """Measure the captured documents; see `logit_by_distance`."""
-        return logit_by_distance(subject.capture)
+        """Measure all queries and their visible keys; rows weigh as much as they have of these."""
+        inside = subject.capture
+        inv_freq_LNR = inside.inv_freq
+        layers = [_layer_fields(inside, *item) for item in enumerate(inv_freq_LNR)]
+        return cls(
+            inv_freq_LNR=inv_freq_LNR,
+            distances_M=np.arange(inside.length),
+            **{name: np.stack([fields[name] for fields in layers]) for name in layers[0]},
+        )
 
     @property
     def explained(self) -> np.ndarray:
@@ -91,17 +98,6 @@ class LogitByDistance(HeadProbe):
                 ax.fill_between(distances_M, low_M, high_M, color=color, alpha=0.12, lw=0)
         ax.axhline(0, color=FAINT, lw=0.8)
         token_axis(ax.xaxis, num_ticks=8)
-
-
-def logit_by_distance(inside: Capture) -> LogitByDistance:
-    """Measure all queries and their visible keys; rows weigh as much as they have of these."""
-    inv_freq_LNR = inside.inv_freq
-    layers = [_layer_fields(inside, *item) for item in enumerate(inv_freq_LNR)]
-    return LogitByDistance(
-        inv_freq_LNR=inv_freq_LNR,
-        distances_M=np.arange(inside.length),
-        **{name: np.stack([fields[name] for fields in layers]) for name in layers[0]},
-    )
 
 
 def _layer_fields(inside: Capture, layer: int, inv_freq_NR: np.ndarray) -> dict[str, np.ndarray]:

@@ -77,8 +77,26 @@ class MatchingKeys(HeadProbe):
 
     @classmethod
     def measure(cls, subject: Subject) -> "MatchingKeys":
-        """Measure the captured questions; see `matching_keys`."""
-        return matching_keys(subject.capture, subject.questions, subject.is_right)
+        """Measure the gap of every head from the captured questions.
+
+        Raises:
+          ValueError: if there is no question with a distractor.
+        """
+        inside, questions = subject.capture, subject.questions
+        inv_freq_LNR = inside.inv_freq
+        distances_M = np.arange(1, inside.length)
+        layers = []
+        for layer, inv_freq_NR in enumerate(inv_freq_LNR):
+            sums = sum_by_document(inside, questions, layer, inv_freq_NR)
+            layers.append(_layer_fields(sums, inv_freq_NR, inside.is_visible(layer, distances_M)))
+        return cls(
+            inv_freq_LNR=inv_freq_LNR,
+            distances_M=distances_M,
+            num_others=float(questions.distractors().sum(axis=1).mean()),
+            distance_Q=questions.distances,
+            right_Q=subject.is_right,
+            **{name: np.stack([fields[name] for fields in layers]) for name in layers[0]},
+        )
 
     @property
     def d_prime(self) -> np.ndarray:
@@ -163,32 +181,6 @@ class MatchingKeys(HeadProbe):
                 middle = np.exp(np.log(self.distance_Q[selected]).mean())
                 ax.plot(middle, self.right_Q[selected].mean(), ".", color=INK, ms=5, zorder=4)
                 start = stop
-
-
-def matching_keys(inside: Capture, questions: Questions, right_Q: np.ndarray) -> MatchingKeys:
-    """Measure the gap of every head from the queries and keys of some questions.
-
-    Args:
-      inside, questions: the result of `probes.questions.capture_recall`.
-      right_Q: which questions the model answers correctly.
-
-    Raises:
-      ValueError: if there is no question with a distractor.
-    """
-    inv_freq_LNR = inside.inv_freq
-    distances_M = np.arange(1, inside.length)
-    layers = []
-    for layer, inv_freq_NR in enumerate(inv_freq_LNR):
-        sums = sum_by_document(inside, questions, layer, inv_freq_NR)
-        layers.append(_layer_fields(sums, inv_freq_NR, inside.is_visible(layer, distances_M)))
-    return MatchingKeys(
-        inv_freq_LNR=inv_freq_LNR,
-        distances_M=distances_M,
-        num_others=float(questions.distractors().sum(axis=1).mean()),
-        distance_Q=questions.distances,
-        right_Q=right_Q,
-        **{name: np.stack([fields[name] for fields in layers]) for name in layers[0]},
-    )
 
 
 class Sums(NamedTuple):

@@ -23,7 +23,6 @@ from model.transformer import Params
 from probes.figures import draw_band
 from probes.inside import Capture
 from probes.probe import Number, Probe, bootstrap_mean, quantile_distances
-from probes.questions import Questions
 from probes.subject import Subject
 from reporting.style import DASHES, INK, handle, token_axis
 
@@ -63,8 +62,40 @@ class ReceptiveField(Probe):
 
     @classmethod
     def measure(cls, subject: Subject) -> "ReceptiveField":
-        """Measure the captured questions; see `receptive_field`."""
-        return receptive_field(subject.capture, subject.questions)
+        """Measure the effect of each token on the last question of each row."""
+        inside, questions = subject.capture, subject.questions
+        rows, first = np.unique(questions.row_Q[::-1], return_index=True)
+        last = len(questions.row_Q) - 1 - first
+        query_B, key_B = questions.query_Q[last], questions.key_Q[last]
+        tokens_BT = inside.tokens_BT[rows]
+        answer_B = tokens_BT[np.arange(len(rows)), key_B]
+        norm_BT = _in_chunks(inside, _gradients, tokens_BT, query_B, answer_B)
+        norm_BM, exists_BM = _by_distance(norm_BT, query_B)
+        share_BM = norm_BM / norm_BM.sum(axis=1, keepdims=True)
+        # Bins of all distances from 1 on; at distance 0 is the query itself.
+        distances_M = np.arange(1, query_B.max() + 1)
+        starts_X = np.flatnonzero(np.diff(fine_bin_number(distances_M), prepend=-1))
+        gradient_BM = share_BM * (query_B + 1)[:, None]
+        gradient_BX, count_BX = (
+            np.add.reduceat(x_BM[:, distances_M], starts_X, axis=1)
+            for x_BM in (gradient_BM, exists_BM)
+        )
+        sizes_X = np.diff(np.append(starts_X, len(distances_M)))
+        context_K = np.unique((2 ** np.arange(0, math.log2(inside.length) + 0.5, 0.5)).astype(int))
+        context_K = np.append(context_K[context_K < inside.length], inside.length)
+        log_p_KBV = [
+            _in_chunks(inside, _log_probs, *_truncate(tokens_BT, query_B, context), query_B)
+            for context in context_K
+        ]
+        kl_BK = np.stack([_kl(log_p_KBV[-1], log_p_BV) for log_p_BV in log_p_KBV], axis=1)
+        return cls(
+            distance_X=np.add.reduceat(distances_M, starts_X) / sizes_X,
+            gradient_3X=bootstrap_mean(gradient_BX, count_BX),
+            within_3P=quantile_distances(share_BM, _SHARES),
+            context_K=context_K,
+            kl_3K=bootstrap_mean(kl_BK, np.ones(len(rows))),
+            limit=_limit(inside),
+        )
 
     @property
     def sufficient_context(self) -> float:
@@ -98,45 +129,6 @@ class ReceptiveField(Probe):
         if any(math.isfinite(member.limit) for member in members):
             return [handle("end of all windows", color=INK, lw=1, ls=DASHES)]
         return []
-
-
-def receptive_field(inside: Capture, questions: Questions) -> ReceptiveField:
-    """Measure the effect of each token on the last question of each row.
-
-    Args:
-      inside, questions: the result of `probes.questions.capture_recall`.
-    """
-    rows, first = np.unique(questions.row_Q[::-1], return_index=True)
-    last = len(questions.row_Q) - 1 - first
-    query_B, key_B = questions.query_Q[last], questions.key_Q[last]
-    tokens_BT = inside.tokens_BT[rows]
-    answer_B = tokens_BT[np.arange(len(rows)), key_B]
-    norm_BT = _in_chunks(inside, _gradients, tokens_BT, query_B, answer_B)
-    norm_BM, exists_BM = _by_distance(norm_BT, query_B)
-    share_BM = norm_BM / norm_BM.sum(axis=1, keepdims=True)
-    # Bins of all distances from 1 on; at distance 0 is the query itself.
-    distances_M = np.arange(1, query_B.max() + 1)
-    starts_X = np.flatnonzero(np.diff(fine_bin_number(distances_M), prepend=-1))
-    gradient_BM = share_BM * (query_B + 1)[:, None]
-    gradient_BX, count_BX = (
-        np.add.reduceat(x_BM[:, distances_M], starts_X, axis=1) for x_BM in (gradient_BM, exists_BM)
-    )
-    sizes_X = np.diff(np.append(starts_X, len(distances_M)))
-    context_K = np.unique((2 ** np.arange(0, math.log2(inside.length) + 0.5, 0.5)).astype(int))
-    context_K = np.append(context_K[context_K < inside.length], inside.length)
-    log_p_KBV = [
-        _in_chunks(inside, _log_probs, *_truncate(tokens_BT, query_B, context), query_B)
-        for context in context_K
-    ]
-    kl_BK = np.stack([_kl(log_p_KBV[-1], log_p_BV) for log_p_BV in log_p_KBV], axis=1)
-    return ReceptiveField(
-        distance_X=np.add.reduceat(distances_M, starts_X) / sizes_X,
-        gradient_3X=bootstrap_mean(gradient_BX, count_BX),
-        within_3P=quantile_distances(share_BM, _SHARES),
-        context_K=context_K,
-        kl_3K=bootstrap_mean(kl_BK, np.ones(len(rows))),
-        limit=_limit(inside),
-    )
 
 
 def _in_chunks(inside: Capture, program: Callable, *rows: np.ndarray) -> np.ndarray:

@@ -2,6 +2,8 @@
 
 import dataclasses
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 
@@ -37,6 +39,13 @@ def make_capture(
         hidden_BTD=None,  # pyright: ignore[reportArgumentType]
         params={},
     )
+
+
+def make_subject(
+    inside: Capture, questions: Questions | None = None, right_Q: np.ndarray | None = None
+) -> Any:
+    """Return those attributes of a `Subject` that probes of captured questions read."""
+    return SimpleNamespace(capture=inside, questions=questions, is_right=right_Q)
 
 
 def plant_keys(

@@ -81,9 +81,11 @@ def test_head_outputs_give_the_next_layers_stream(name):
     for layer in range(run.config.model.num_layers):
         x_BTD = inside.activations.stream_LBTD[layer]
         out_NUD = blocks["attention"]["out"][layer]
-        x_BTD += jnp.einsum(
-            "BTNU,NUD->BTD", inside.head_outputs(layer), out_NUD, precision="highest"
-        )
+        v_BSKU = inside.activations.v_LBSKU[layer]
+        v_BSNU = jnp.repeat(v_BSKU, len(out_NUD) // v_BSKU.shape[2], axis=2)
+        with jax.default_matmul_precision("highest"):
+            out_BTNU = jnp.einsum("BNTS,BSNU->BTNU", inside.weights(layer), v_BSNU)
+            x_BTD += jnp.einsum("BTNU,NUD->BTD", out_BTNU, out_NUD)
         gate, up, down = (blocks["mlp"][name][layer] for name in ("gate", "up", "down"))
         y_BTD = normalized(x_BTD, blocks["mlp_norm"]["scale"][layer], epsilon)
         x_BTD += (jax.nn.silu(y_BTD @ gate) * (y_BTD @ up)) @ down

@@ -9,7 +9,7 @@ import pytest
 from model.positions import freeze_pairs
 from model.transformer import without_pairs
 from probes import Subject, capture
-from probes.analyses.band_ablation import band_ablation, freeze_candidate
+from probes.analyses.band_ablation import BandAblation, freeze_candidate
 from probes.effects import measure_effects
 from probes.probe import complex_pairs
 from tests.probes.helpers import copying_run
@@ -62,7 +62,7 @@ def test_freezing_unrotated_pairs_changes_nothing(tokenizer_file):
     """Bit-equal. The copying head has a pair for each key, half of which do not rotate."""
     rotary = "p_rope(base=30,rotary_fraction=0.5)"
     subject = Subject(run=copying_run(tokenizer_file, rotary=rotary))
-    result = band_ablation(subject, draws=1)
+    result = BandAblation.measure(subject, draws=1)
     assert np.isinf(result.start_G[-1]) and result.pairs_G[-1] == 32
     assert (result.l50_3WG[:, 1, -1] == result.intact_l50_3).all()
     assert (result.loss_3WG[:, 1, -1] == result.intact_loss_3).all()
@@ -75,7 +75,7 @@ def test_freezing_unrotated_pairs_changes_nothing(tokenizer_file):
 
 
 def test_bands_are_octaves_of_the_trained_length(tokenizer_file):
-    result = band_ablation(
+    result = BandAblation.measure(
         Subject(run=copying_run(tokenizer_file, rotary="rope(base=10)")), draws=1
     )
     assert result.start_G.tolist() == [4, 8, 16, 32]
@@ -88,7 +88,7 @@ def test_bands_are_octaves_of_the_trained_length(tokenizer_file):
 
 def test_only_the_copying_head_needs_its_pairs(tokenizer_file):
     subject = Subject(run=copying_run(tokenizer_file, num_random_heads=1))
-    idle, copying = (band_ablation(subject, [(0, head)], draws=1) for head in (0, 1))
+    idle, copying = (BandAblation.measure(subject, [(0, head)], draws=1) for head in (0, 1))
     assert idle.loss_3WG[0].max() < 1e-2
     (zeroed,), (frozen,) = copying.loss_3WG[0]
     assert zeroed > 1 and frozen < 1e-2

@@ -5,8 +5,8 @@ import math
 import numpy as np
 import pytest
 
-from probes.analyses.frequency_use import FrequencyUse, frequency_use
-from tests.probes.helpers import plant_keys
+from probes.analyses.frequency_use import FrequencyUse
+from tests.probes.helpers import make_subject, plant_keys
 
 T, N, R = 48, 2, 4
 INV_FREQ_R = 10 ** (-np.arange(R) / R)
@@ -14,7 +14,7 @@ SCALE = 1 / math.sqrt(2 * R)
 
 
 def measure_planted(z_R, **options) -> FrequencyUse:
-    return frequency_use(*plant_keys((100, T, N, R), z_R, **options))
+    return FrequencyUse.measure(make_subject(*plant_keys((100, T, N, R), z_R, **options)))
 
 
 @pytest.mark.parametrize("pair", range(R))

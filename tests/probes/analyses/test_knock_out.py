@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from probes import Subject
-from probes.analyses.knock_out import KnockOut, _bin_distances, knock_out
+from probes.analyses.knock_out import KnockOut, _bin_distances
 from tests.probes.helpers import copying_run
 
 pytestmark = pytest.mark.usefixtures("unoptimized")
@@ -12,9 +12,8 @@ pytestmark = pytest.mark.usefixtures("unoptimized")
 
 @pytest.fixture(scope="module")
 def result(tokenizer_file) -> KnockOut:
-    return knock_out(
-        Subject(run=copying_run(tokenizer_file, num_random_heads=2), documents=24), draws=4
-    )
+    run = copying_run(tokenizer_file, num_random_heads=2)
+    return KnockOut.measure(Subject(run=run, documents=24))
 
 
 def test_only_the_copying_head_matters(result):

@@ -5,8 +5,8 @@ import math
 import numpy as np
 import pytest
 
-from probes.analyses.logit_by_distance import LogitByDistance, logit_by_distance
-from tests.probes.helpers import make_capture
+from probes.analyses.logit_by_distance import LogitByDistance
+from tests.probes.helpers import make_capture, make_subject
 
 B, T, N, R = 20, 48, 2, 4
 INV_FREQ_R = 10 ** (-np.arange(R) / R)
@@ -22,7 +22,8 @@ def measure(z_R: np.ndarray, spread: float = 0.0, **options) -> LogitByDistance:
     """Measure queries of 1 and keys of conj(z), with noise on both."""
     q_BTNR, k_BTNR = spread * noise()
     options = dict(rotary="rope(base=10)") | options
-    return logit_by_distance(make_capture(1 + q_BTNR, np.conj(z_R) + k_BTNR, **options))
+    inside = make_capture(1 + q_BTNR, np.conj(z_R) + k_BTNR, **options)
+    return LogitByDistance.measure(make_subject(inside))
 
 
 @pytest.mark.parametrize("r", [3, 17])
@@ -48,7 +49,8 @@ def test_the_means_of_constant_content_are_the_series():
 def test_noise_is_zero_at_every_distance():
     """The spread of R products of two complex normal numbers is sqrt(2 R), over sqrt(H)."""
     q_BTNR, k_BTNR = noise()
-    result = logit_by_distance(make_capture(q_BTNR, k_BTNR, "rope(base=10)"))
+    subject = make_subject(make_capture(q_BTNR, k_BTNR, "rope(base=10)"))
+    result = LogitByDistance.measure(subject)
     near = result.distances_M < T // 2  # where many positions are averaged
     covered = (result.mean_low_LNM <= 0) & (result.mean_high_LNM >= 0)
     assert covered[..., near].mean() > 0.85

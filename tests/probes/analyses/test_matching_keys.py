@@ -5,10 +5,10 @@ import math
 import numpy as np
 import pytest
 
-from probes.analyses.matching_keys import MatchingKeys, matching_keys
+from probes.analyses.matching_keys import MatchingKeys
 from probes.inside import Capture
 from probes.questions import Questions
-from tests.probes.helpers import plant_keys
+from tests.probes.helpers import make_subject, plant_keys
 from theory import capability
 
 B, R = 200, 8
@@ -16,7 +16,7 @@ SHAPE = B, 64, 2, R
 
 
 def measure(inside: Capture, questions: Questions) -> MatchingKeys:
-    return matching_keys(inside, questions, np.ones(B, bool))
+    return MatchingKeys.measure(make_subject(inside, questions, np.ones(B, bool)))
 
 
 def inv_freq(base: float = 10) -> np.ndarray:

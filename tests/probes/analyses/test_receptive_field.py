@@ -10,9 +10,10 @@ from experiment.loaded import LoadedRun
 from experiment.run import RunDirectory
 from model import transformer
 from probes import capture
-from probes.analyses.receptive_field import ReceptiveField, receptive_field
+from probes.analyses.receptive_field import ReceptiveField
 from probes.inside import Capture
 from probes.questions import Questions
+from tests.probes.helpers import make_subject
 
 LENGTH, ROWS = 40, 6
 pytestmark = pytest.mark.usefixtures("unoptimized")
@@ -51,7 +52,7 @@ def gradients(result: ReceptiveField) -> np.ndarray:
     ("model", "farthest"), [(dict(window=5), 8), (dict(window=5, shift_keys=True), 10)]
 )
 def test_gradients_end_at_the_limit_of_all_windows(model, farthest):
-    result = receptive_field(random_capture(**model), QUESTIONS)
+    result = ReceptiveField.measure(make_subject(random_capture(**model), QUESTIONS))
     assert result.limit == farthest
     gradient_12 = gradients(result)
     assert (gradient_12[:farthest] > 0).all()
@@ -63,7 +64,7 @@ def test_gradients_end_at_the_limit_of_all_windows(model, farthest):
 
 
 def test_without_windows_every_token_has_a_gradient():
-    result = receptive_field(random_capture(), QUESTIONS)
+    result = ReceptiveField.measure(make_subject(random_capture(), QUESTIONS))
     assert result.limit == np.inf
     assert (result.gradient_3X[0] > 0).all()
     assert result.kl_3K[0, -1] == 0 and (result.kl_3K[0, :-1] > 0).all()
@@ -72,7 +73,7 @@ def test_without_windows_every_token_has_a_gradient():
 def test_a_truncated_context_is_a_shorter_document():
     """With key smearing, a leak of the token before the cut would show."""
     run, inside = random_model(shift_keys=True), random_capture(shift_keys=True)
-    result = receptive_field(inside, QUESTIONS)
+    result = ReceptiveField.measure(make_subject(inside, QUESTIONS))
     kl = []
     for row, query in enumerate([38, 30] * (ROWS // 2)):
         tokens_1T = inside.tokens_BT[[row], : query + 1]
@@ -88,7 +89,7 @@ def test_without_attention_outputs_only_the_query_has_a_gradient():
     inside = random_capture()
     attention = inside.params["blocks"]["attention"]
     attention["out"] = np.zeros_like(attention["out"])
-    result = receptive_field(inside, QUESTIONS)
+    result = ReceptiveField.measure(make_subject(inside, QUESTIONS))
     assert (result.gradient_3X[0] == 0).all() and (result.within_3P == 0).all()
     np.testing.assert_allclose(result.kl_3K, 0, atol=1e-6)
     assert result.sufficient_context == 1
@@ -100,9 +101,9 @@ def test_the_gradient_of_a_certain_model_does_not_vanish():
     predicted_BT = run.logits(inside.tokens_BT).argmax(axis=-1)
     inside.tokens_BT[:, -1] = predicted_BT[np.arange(ROWS), [38, 30] * (ROWS // 2)]
     questions = QUESTIONS._replace(key_Q=np.full(2 * ROWS, LENGTH - 1))
-    unsure = receptive_field(inside, questions)
+    unsure = ReceptiveField.measure(make_subject(inside, questions))
     inside.params["final_norm"]["scale"] = 100 * inside.params["final_norm"]["scale"]
-    sure = receptive_field(inside, questions)
+    sure = ReceptiveField.measure(make_subject(inside, questions))
     assert unsure.kl_3K[0, 0] < 10 < 100 < sure.kl_3K[0, 0]
     assert (sure.gradient_3X[0] > 0).all()
     assert 0.5 < sure.within_3P[0, 0] / unsure.within_3P[0, 0] < 2
