@@ -45,10 +45,11 @@ from data import tokenizer as tokenizer_lib
 from data.config import DataConfig
 from data.source import Source
 from data.tokenizer import Tokenizer
-from data.verify import SPLITS, check_intact, read_report, verify
+from data.verify import SPLITS, check_intact, verify
 from utils.command_line import Parser
 from utils.files import check_writable
 from utils.locks import lock
+from utils.manifest import read_manifest
 from utils.messages import quoted
 from utils.paths import as_path, copy, in_bucket
 
@@ -96,7 +97,9 @@ def prepare(config: DataConfig, *, show_progress: bool = True) -> Path:
                         folder, settings, source, tokenizer, show_progress=show_progress
                     )
     check_intact(folder, show_progress=show_progress)
-    skipped = read_report(folder).get("skipped", {"count": 0})  # absent without text
+    skipped = read_manifest(folder / "prepare.json").get(
+        "skipped", {"count": 0}
+    )  # absent without text
     if skipped["count"] and config.on_bad_document == "error":
         raise ValueError(
             f"{skipped['first'][0]} (and {skipped['count'] - 1} more); "
@@ -197,7 +200,7 @@ def _subset_share(argument: str) -> tuple[str, float]:
 
 def _print_report(folder: Path) -> None:
     print(folder)
-    report = read_report(folder)
+    report = read_manifest(folder / "prepare.json")
     if "seconds" not in report:
         return  # no text, only a tokenizer
     for split in SPLITS:

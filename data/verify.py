@@ -11,7 +11,6 @@ import functools
 import json
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Any
 
 from data.source import OnBytes, ignore_bytes
 from data.tokenizer import Tokenizer, file_in
@@ -24,11 +23,6 @@ MANIFESTS = ("prepare.json", "progress.json")  # of a finished folder, and of an
 READ_ALWAYS = 1 << 28  # bytes; larger folders are read once
 
 Stamp = tuple[tuple[str, int, int], ...]  # name, bytes and modification time (ns) of each file
-
-
-def read_report(folder: Path) -> dict[str, Any]:
-    """Return `prepare.json` of a prepared folder; raise as `utils.manifest.read_manifest`."""
-    return read_manifest(folder / "prepare.json")
 
 
 def read_tokenizer(folder: Path) -> Tokenizer:

@@ -14,9 +14,8 @@ from typing import Any, NoReturn
 import numpy as np
 
 from experiment.identity import disagreement
-from experiment.records import parse_json
+from experiment.records import parse_json, row_problem
 from experiment.run import RunDirectory
-from utils.checks import problem
 from utils.files import write_atomically
 from utils.locks import lock
 from utils.messages import quoted
@@ -182,27 +181,9 @@ def _parse(lines: Sequence[bytes]) -> Rows | None:
 def _raise_first_error(lines: Sequence[bytes], path: Path, first: int) -> NoReturn:
     """Raise ValueError for the first line that is not a row; `first` is its line number."""
     index = next(i for i, line in enumerate(lines) if _parse([line]) is None)
+    kinds = {name: float | None if kind is float else kind for name, kind in SCHEMA.items()}
     try:
-        wrong = _problem_of(parse_json(lines[index]))
+        wrong = row_problem(parse_json(lines[index]), kinds) or "a row of another schema"
     except ValueError as error:
-        wrong = f"{error}; delete the file and evaluate again"
-    raise ValueError(f"{path}:{first + index}: {wrong}")
-
-
-def _problem_of(row: Any) -> str:
-    """Describe what is wrong with the JSON value of a line that is not a row."""
-    if not isinstance(row, dict):
-        return f"a result row must be a JSON object, got {quoted(row)}"
-    if row.keys() != SCHEMA.keys():
-        missing = [f"lacks {name!r}" for name in SCHEMA if name not in row]
-        extra = [f"has unknown {name!r}" for name in row if name not in SCHEMA]
-        return (
-            f"a row of another schema: {', '.join(missing + extra)}; "
-            "delete the file and evaluate again"
-        )
-    for name, kind in SCHEMA.items():
-        if type(row[name]) not in _JSON_TYPES[kind]:
-            return f"{name} must be {kind.__name__}, got {quoted(row[name])}"
-        if kind in (int, float) and row[name] is not None and (wrong := problem(row[name], kind)):
-            return f"{name} must be {wrong}"
-    return "not a result row"
+        wrong = str(error)
+    raise ValueError(f"{path}:{first + index}: {wrong}; delete the file and evaluate again")

@@ -49,14 +49,14 @@ def read_json_lines(path: Path, kinds: Mapping[str, Any]) -> list[dict[str, Any]
             if number > len(lines):
                 break
             raise ValueError(f"{path}:{number}: {error}; delete that line") from error
-        if wrong := _wrong(row, kinds):
+        if wrong := row_problem(row, kinds):
             raise ValueError(f"{path}:{number}: {wrong}; delete that line")
         rows.append(row)
     return rows
 
 
-def _wrong(row: Any, kinds: Mapping[str, Any]) -> str:
-    """Describe what is wrong with a row; empty if nothing is."""
+def row_problem(row: Any, kinds: Mapping[str, Any]) -> str:
+    """Describe what is wrong with the JSON value of a line; empty if nothing is."""
     if not isinstance(row, dict):
         return f"a row is a JSON object, got {quoted(row)}"
     for name, kind in kinds.items():

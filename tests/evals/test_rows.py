@@ -59,14 +59,14 @@ def test_no_rows_survive_the_file(tmp_path):
     ("line", "message"),
     [
         ("{", "results.jsonl:2: not JSON"),
-        ("[1]", "results.jsonl:2: a result row must be a JSON object"),
-        (json.dumps({k: v for k, v in ROW.items() if k != "rank"}), ":2: .* lacks 'rank'"),
-        (json.dumps(ROW | {"depth": 0.5}), ":2: .* has unknown 'depth'"),
-        (json.dumps(ROW | {"distance": "17"}), ":2: distance must be int, got '17'"),
-        (json.dumps(ROW | {"distance": 17.5}), ":2: distance must be int, got 17.5"),
-        (json.dumps(ROW | {"exact_match": 1}), ":2: exact_match must be bool, got 1"),
-        (json.dumps(ROW | {"step": True}), ":2: step must be int, got True"),
-        (json.dumps(ROW | {"run": None}), ":2: run must be str, got None"),
+        ("[1]", "results.jsonl:2: a row is a JSON object"),
+        (json.dumps({k: v for k, v in ROW.items() if k != "rank"}), ":2: lacks 'rank'"),
+        (json.dumps(ROW | {"depth": 0.5}), ":2: a row of another schema"),
+        (json.dumps(ROW | {"distance": "17"}), ":2: distance must be a whole number, got '17'"),
+        (json.dumps(ROW | {"distance": 17.5}), ":2: distance must be a whole number, got 17.5"),
+        (json.dumps(ROW | {"exact_match": 1}), ":2: exact_match must be True or False, got 1"),
+        (json.dumps(ROW | {"step": True}), ":2: step must be a whole number, got True"),
+        (json.dumps(ROW | {"run": None}), ":2: run must be a string, got None"),
     ],
 )
 def test_a_row_of_another_schema_is_refused_by_file_and_line(tmp_path, line, message):
