@@ -131,7 +131,8 @@ def _run_in_pool(items: Sequence[WorkItem], progress: Progress, num_workers: int
                 running[pool.submit(_run_in_worker, progress.job, item.runs[0].path)] = item
             if not running:
                 break
-            status_line.update("; ".join([*map(str, running.values()), progress.describe()]))
+            if _console().is_terminal:  # else nobody sees it, and it costs a tenth of a core
+                status_line.update("; ".join([*map(str, running.values()), progress.describe()]))
             for future in wait(running, timeout=1, return_when=FIRST_COMPLETED).done:
                 item = running.pop(future)
                 error = error or future.exception()

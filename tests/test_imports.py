@@ -22,6 +22,7 @@ ALLOWED = {
     "theory.__main__": {"numpy", "matplotlib", "rich", "theory", "model", "experiment"}
     | {"configs", "evals"},
     "theory.forecast": {"numpy", "theory", "model.rotary", "data", "evals", "experiment"},
+    "theory.design": {"numpy", "theory", "data", "experiment"},
     # grain's worker processes import it: no jax, so no accelerator.
     "data": {"numpy", "grain", "tensorflow_datasets", "array_record", "sentencepiece"}
     | {
@@ -167,7 +168,8 @@ def test_schedules_and_theory_reach_no_jax(name):
 def test_theory_reaches_no_jax():
     """But for forecasts of configs, which read tasks and estimates of `evals`."""
     for name in SOURCES:
-        if is_within(name, "theory") and name not in ("theory.forecast", "theory.__main__"):
+        forecasts = "theory.forecast", "theory.design", "theory.__main__"
+        if is_within(name, "theory") and name not in forecasts:
             assert not reaches(name, "jax"), name
 
 

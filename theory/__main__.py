@@ -315,6 +315,49 @@ def _recall_facts(config: Any, recall: Any) -> dict:
     return facts | {"worst": bins[0], "bins": bins[1:], "seeds": seeds, "notes": recall.notes}
 
 
+# --- design ---------------------------------------------------------------------------------------
+
+
+def design_command(args: argparse.Namespace) -> tuple[dict, str]:
+    """Search frequencies that maximize the forecast mean accuracy of key-value recall.
+
+    Each pair makes at least --cycles cycles within the length; 0 allows pairs that do not rotate,
+    which recall alone always prefers. The forecast is the minimal head's, after few updates; the
+    best single base is for comparison. See docs/theory.md.
+    """
+    from theory.design import design, make_objective
+
+    if args.length < 8 or args.heads < 1 or args.head_dim < 4 or args.head_dim % 2:
+        raise ValueError(
+            f"--length {args.length} --heads {args.heads} --head-dim {args.head_dim}: at least 8 "
+            "tokens, 1 head and 4 features, an even number"
+        )
+    distances = [int(line) for line in args.distances.read_text().split()] if args.distances else []
+    objective = make_objective(args.length, distances, num_updates=args.updates)
+    # Without a constraint, pairs slower than a 64th of a cycle do not rotate.
+    slowest = 2 * math.pi * (args.cycles or 1 / 64) / args.length
+    if not 0 <= slowest < 1:
+        raise ValueError(
+            f"--cycles {args.cycles} must be at least 0, below {args.length / 6.3:.0f}"
+        )
+    best, base, single = design(
+        args.heads, args.head_dim, objective, slowest=slowest, per_head=args.per_head
+    )
+    values = [f"explicit(values=({','.join(f'{x:.5g}' for x in row)}))" for row in best.inv_freq_NR]
+    expression_text = f"[[{','.join(values)}]]" if args.per_head else values[0]
+    result = {"length": args.length, "heads": args.heads, "head_dim": args.head_dim}
+    result |= {"cycles": args.cycles, "rotary": expression_text, "mean_accuracy": best.accuracy}
+    result |= {"inv_freq": best.inv_freq_NR.tolist()}
+    result |= {"single_base": base, "single_base_mean_accuracy": single.accuracy}
+    return result, "\n".join(
+        [
+            f"forecast mean accuracy {best.accuracy:.3f}; best single base {base:.4g}: "
+            f"{single.accuracy:.3f}",
+            f"model.rotary={expression_text}",
+        ]
+    )
+
+
 # --- table, models, curve ------------------------------------------------------------------------
 
 
@@ -474,6 +517,17 @@ def _parser() -> argparse.ArgumentParser:
     option("overrides", nargs="*", metavar="dotted.field=value", help="changes to the config")
     text = "simulated seeds, between which the interval is (default: 3)"
     option("--seeds", type=int, default=3, metavar="N", help=text)
+
+    option = add(design_command, head).add_argument
+    option("--length", type=tokens, required=True, help="tokens: 4096 or 4k")
+    option("--heads", type=int, default=1, help="heads of a layer (default: 1)")
+    text = "a sample of the distances of answers, tokens, one a line; default: all octaves alike"
+    option("--distances", type=Path, metavar="FILE", help=text)
+    text = "cycles that each pair makes within the length, at least (default: 1)"
+    option("--cycles", type=float, default=1.0, help=text)
+    option("--per-head", action="store_true", help="search other frequencies for each head")
+    text = "updates of the simulated training (default: 250)"
+    option("--updates", type=int, default=250, metavar="N", help=text)
 
     option = add(table_command, head).add_argument
     text = "default: 1k to 1M"

@@ -57,8 +57,8 @@ def forecast(config: ExperimentConfig, seeds: Sequence[int]) -> Recall:
     trained, tested, share = _tasks(config)
     length = config.data.context_length
     test_length, *_ = config.evals.lengths or (length,)
-    layouts = _make_layouts(trained, length, "train")
-    test = _make_layouts(tested, test_length, "test")
+    layouts = make_layouts(trained, length, "train")
+    test = make_layouts(tested, test_length, "test")
     training = Training(
         learning_rates=learning_rates(config.train),
         batch_size=config.data.batch_size * share,
@@ -71,7 +71,7 @@ def forecast(config: ExperimentConfig, seeds: Sequence[int]) -> Recall:
         aligned=config.model.align_query_key,
     )
     recalls = [
-        _count(simulate(positions, layouts, training, seeds, test=test), seeds)
+        count_trials(simulate(positions, layouts, training, seeds, test=test), seeds)
         for positions in _layers(config, max(length, test_length))
     ]
     estimates = [
@@ -127,7 +127,7 @@ def _tasks(config: ExperimentConfig) -> tuple[Kv, Kv, float]:
     return trained[0], (tested or trained)[0], fraction * len(trained) / len(tasks)
 
 
-def _make_layouts(task: Kv, length: int, split: str) -> Layouts:
+def make_layouts(task: Kv, length: int, split: str) -> Layouts:
     """Draw the positions of keys as documents of the task have them."""
     if length < 8:
         raise ValueError(f"length={length} is too short for a forecast (allowed: 8 or more)")
@@ -162,7 +162,7 @@ def _layers(config: ExperimentConfig, longest: int) -> list[Positions]:
     return list(layers.values())
 
 
-def _count(accuracy: Accuracy, seeds: Sequence[int]) -> Trials:
+def count_trials(accuracy: Accuracy, seeds: Sequence[int]) -> Trials:
     """Count the answers by seed, document and fine bin of distance."""
     num_seeds, num_answers = accuracy.is_correct_SA.shape
     counts = {

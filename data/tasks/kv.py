@@ -107,18 +107,18 @@ class Kv(Task):
         farthest = length - 3  # a pair at each end
         if self.longest is not None:
             farthest = min(self.longest, farthest)
-        num_answers = self._num_answers(length, farthest, random)
+        num_answers = self.num_answers(length, farthest, random)
         distances = evenly(random, num_answers, *possible(1, farthest, wanted))
         descending = np.sort(distances)[::-1].tolist()
-        return _place(descending, self.pairs, length, farthest, random)
+        return place(descending, self.pairs, length, farthest, random)
 
-    def _num_answers(self, length: int, farthest: int, random: np.random.Generator) -> int:
+    def num_answers(self, length: int, farthest: int, random: np.random.Generator) -> int:
         """Return a random integer whose mean over documents is the wanted number of answers."""
         wanted = self.answers or self.per_octave * np.log2(farthest + 1)
         return max(1, int(min(wanted, self.pairs, length / 6) + random.random()))
 
 
-def _place(
+def place(
     distances: list[int],
     num_pairs: int,
     length: int,

@@ -95,5 +95,13 @@ def test_accuracy_is_the_share_of_questions_whose_match_scores_highest():
 def test_a_window_filter_is_recognised():
     best_W = capability.nearest_point(capability.responses(inv_freq(), np.arange(1, 15)))
     result = measure_planted(3 * (best_W[:R] + 1j * best_W[R:]), noise=0)
-    length, cosine = result.window(0, 1)
+    length, cosine, null = result.window(0, 1)
     assert abs(length - 14) <= 1 and cosine > 0.999
+    assert 0.5 < null < cosine - 0.02
+
+
+def test_the_null_of_a_window_is_a_plain_mean_of_responses():
+    mean_W = capability.responses(inv_freq(), np.arange(1, 15)).mean(axis=0)
+    result = measure_planted(3 * (mean_W[:R] + 1j * mean_W[R:]), noise=0)
+    _, cosine, null = result.window(0, 1)
+    assert null > 0.999 > cosine
