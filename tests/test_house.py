@@ -55,7 +55,7 @@ BUDGETS = {
     "model": 2460,
     "probes": 2230,
     "experiment": 2200,
-    "studies": 2140,
+    "studies": 2180,
     "benchmarks": 1990,
     "theory": 2450,
     "training": 1280,

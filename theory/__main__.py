@@ -9,6 +9,7 @@ import json
 import math
 import re
 import sys
+from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -518,16 +519,7 @@ def _parser() -> argparse.ArgumentParser:
     text = "simulated seeds, between which the interval is (default: 3)"
     option("--seeds", type=int, default=3, metavar="N", help=text)
 
-    option = add(design_command, head).add_argument
-    option("--length", type=tokens, required=True, help="tokens: 4096 or 4k")
-    option("--heads", type=int, default=1, help="heads of a layer (default: 1)")
-    text = "a sample of the distances of answers, tokens, one a line; default: all octaves alike"
-    option("--distances", type=Path, metavar="FILE", help=text)
-    text = "cycles that each pair makes within the length, at least (default: 1)"
-    option("--cycles", type=float, default=1.0, help=text)
-    option("--per-head", action="store_true", help="search other frequencies for each head")
-    text = "updates of the simulated training (default: 250)"
-    option("--updates", type=int, default=250, metavar="N", help=text)
+    _add_design_options(add(design_command, head).add_argument)
 
     option = add(table_command, head).add_argument
     text = "default: 1k to 1M"
@@ -549,6 +541,18 @@ def _parser() -> argparse.ArgumentParser:
     option("--length", type=tokens, default=4096, help="tokens (default: 4096)")
     option("--out", type=Path, default=Path("curve.png"), help="FILE.png, .svg or .pdf")
     return parser
+
+
+def _add_design_options(option: Callable[..., Any]) -> None:
+    option("--length", type=tokens, required=True, help="tokens: 4096 or 4k")
+    option("--heads", type=int, default=1, help="heads of a layer (default: 1)")
+    text = "a sample of the distances of answers, tokens, one a line; default: all octaves alike"
+    option("--distances", type=Path, metavar="FILE", help=text)
+    text = "cycles that each pair makes within the length, at least (default: 1)"
+    option("--cycles", type=float, default=1.0, help=text)
+    option("--per-head", action="store_true", help="search other frequencies for each head")
+    text = "updates of the simulated training (default: 250)"
+    option("--updates", type=int, default=250, metavar="N", help=text)
 
 
 def main() -> None:

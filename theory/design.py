@@ -21,7 +21,6 @@ _KNOTS = 4  # quantiles of a head's log frequencies
 _BASES = 9  # single bases to compare with
 _SEEDS = range(2)
 _STILL = 1 / 16  # cycles within the length below which a pair does not rotate at all
-_TRAIN = TrainConfig(num_steps=1, learning_rate=5e-3, schedule="wsd", final_fraction=0.05)
 
 Objective = Callable[[np.ndarray], float]
 
@@ -109,7 +108,11 @@ def make_objective(
       ValueError: if no distance fits into the length.
     """
     train = TrainConfig(
-        **vars(_TRAIN) | {"num_steps": num_updates, "warmup_steps": num_updates // 10}
+        num_steps=num_updates,
+        learning_rate=5e-3,
+        schedule="wsd",
+        warmup_steps=min(40, num_updates - 1),
+        final_fraction=0.05,
     )
     training = Training(
         learning_rates=learning_rates(train),

@@ -128,6 +128,7 @@ CASES = {
     "C13": ({"longest=40": 25, "all-distances": 20}, {"longest=40": 20, "all-distances": 20}),
     "C14": ({}, {}),
     "C15": ({}, {}),
+    "C16": ({"design": 100, "base=22.45": 40}, {"design": 40, "base=22.45": 40}),
 }
 
 
