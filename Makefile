@@ -57,11 +57,11 @@ demo: setup  ## train eight small models, measure how far each sees, draw the fi
 test: setup  ## the whole suite
 	$(PY) -m pytest -n 2 --dist worksteal -m "not (long or $(APART))"
 
-test-fast: setup  ## what takes seconds; compiled quickly, not well
-	JAX_DISABLE_MOST_OPTIMIZATIONS=1 $(PY) -m pytest -n 2 --dist worksteal -m "not (slow or long or $(APART))"
+test-fast: setup  ## what takes seconds
+	$(PY) -m pytest -n 2 --dist worksteal -m "not (slow or long or $(APART))"
 
-test-all: setup  ## the suite, what samples for minutes, then the test-* below
-	$(PY) -m pytest -n 2 --dist worksteal -m "not ($(APART))"
+test-all: setup  ## the suite compiled as users do, what samples for minutes, then the test-* below
+	JAX_DISABLE_MOST_OPTIMIZATIONS=0 $(PY) -m pytest -n 2 --dist worksteal -m "not ($(APART))"
 	$(MAKE) test-hf test-bucket test-tpu test-browser test-notebooks test-colab test-slurm
 
 $(VENV)/.installed-hf: $(VENV)/.installed
@@ -126,12 +126,12 @@ $(COLAB)/.installed: notebooks/colab.lock
 	@touch $@
 
 test-colab: $(COLAB)/.installed  ## notebooks and fast tests with the versions that Colab has (installs them)
-	JAX_DISABLE_MOST_OPTIMIZATIONS=1 $(COLAB)/bin/python -m pytest -n 2 --dist worksteal \
+	$(COLAB)/bin/python -m pytest -n 2 --dist worksteal \
 	  -m "colab or notebook or not (slow or long or hf or browser)" $(COLAB_TESTS)
 
 # Debian's packages slurm-wlm and munge; the tests start the daemons on loopback, and end them.
 test-slurm: setup  ## what slurm/ submits, on a SLURM of two nodes here (skipped without Debian's slurm-wlm)
-	JAX_DISABLE_MOST_OPTIMIZATIONS=1 $(PY) -m pytest -m slurm tests/slurm
+	$(PY) -m pytest -m slurm tests/slurm
 
 compare: setup  ## train `tiny` with REV's code and with the tree's: bit-equal?
 	$(PY) tests/compare.py $(REV)

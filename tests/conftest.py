@@ -17,6 +17,7 @@ from training.plan import make_plan
 from utils.locks import lock
 
 ROOT = Path(__file__).parent.parent
+UNOPTIMIZED = "JAX_DISABLE_MOST_OPTIMIZATIONS"
 
 
 @pytest.fixture(scope="session")
@@ -52,10 +53,10 @@ def trained_run(shared_folder, tiny_data) -> Path:
 
 @pytest.fixture(scope="session")
 def environment(shared_folder) -> dict[str, str]:
-    """For subprocesses: compiled quickly, not well, and kept, so that the tenth start is quick."""
+    """Variables of subprocesses, which compile quickly, not well, and keep what they compiled."""
     return {
         **os.environ,
-        "JAX_DISABLE_MOST_OPTIMIZATIONS": "1",
+        UNOPTIMIZED: "1",
         "JAX_COMPILATION_CACHE_DIR": str(shared_folder / "compiled"),
         "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
         "PYTHONUNBUFFERED": "1",
@@ -64,19 +65,14 @@ def environment(shared_folder) -> dict[str, str]:
 
 @pytest.fixture(scope="session", autouse=True)
 def shared_programs(environment):
-    """Share compiled programs between workers and the processes they start."""
+    """Share compiled programs between workers and the processes they start.
+
+    Most tests spend most of their time compiling; `make test-all` sets UNOPTIMIZED to 0.
+    """
+    jax.config.update("jax_disable_most_optimizations", os.environ.get(UNOPTIMIZED, "1") == "1")
     jax.config.update("jax_compilation_cache_dir", environment["JAX_COMPILATION_CACHE_DIR"])
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
     keep_programs()  # under the names that the commands give them
-
-
-@pytest.fixture(scope="module")
-def unoptimized():
-    """Compile as in `environment`: for tests slow to compile, which depend on no pass of LLVM."""
-    before = jax.config.read("jax_disable_most_optimizations")
-    jax.config.update("jax_disable_most_optimizations", True)
-    yield
-    jax.config.update("jax_disable_most_optimizations", before)
 
 
 @pytest.fixture
@@ -96,13 +92,9 @@ def run_script(environment):
 
     def run(*arguments: object, check: bool = True) -> subprocess.CompletedProcess[str]:
         done = subprocess.run(
-            [sys.executable, *map(str, arguments)],
-            cwd=ROOT,
-            env=environment,
-            capture_output=True,
-            text=True,
-            timeout=600,
-        )
+            [sys.executable, *map(str, arguments)], cwd=ROOT, env=environment, capture_output=True,
+            text=True, timeout=600,
+        )  # fmt: skip
         if check and done.returncode:
             raise AssertionError(f"{arguments} exited {done.returncode}\n{done.stderr}")
         return done

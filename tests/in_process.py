@@ -1,14 +1,20 @@
 """Run a command in this process: starting Python and JAX takes seconds."""
 
+import contextlib
 import importlib
+import io
 import shlex
 import sys
 
+import jax
 import pytest
 
 
 def run_command(command: str, patch: pytest.MonkeyPatch) -> int:
     """Run `train.py ...` or `-m theory ...` through its `main`; return the exit status."""
+    jax.devices()  # from here on, no command changes their number
+    # A process that has computed cannot look for others.
+    patch.setattr(jax.distributed, "initialize", _find_nobody)
     first, *rest = shlex.split(command)
     if first == "-m":
         module = importlib.import_module(rest[0])
@@ -22,3 +28,20 @@ def run_command(command: str, patch: pytest.MonkeyPatch) -> int:
         return module.main() or 0
     except SystemExit as stop:
         return stop.code if isinstance(stop.code, int) else int(stop.code is not None)
+
+
+def call(*arguments: object, status: int = 0) -> str:
+    """Run `call("train.py", "tiny", ...)`, which must end with `status`; return what it printed."""
+    output = io.StringIO()
+    with (
+        pytest.MonkeyPatch.context() as patch,
+        contextlib.redirect_stdout(output),
+        contextlib.redirect_stderr(output),
+    ):
+        ended = run_command(shlex.join(map(str, arguments)), patch)
+    assert ended == status, output.getvalue()
+    return output.getvalue()
+
+
+def _find_nobody(*_):
+    raise ValueError("coordinator_address should be defined.")

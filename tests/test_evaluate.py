@@ -3,8 +3,6 @@ import json
 import shlex
 import shutil
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -18,26 +16,17 @@ from evals.estimate import effective_context
 from experiment.checkpoint import Checkpoints, DataState
 from experiment.config import EvalConfig, ExperimentConfig, TrainConfig
 from experiment.run import RunDirectory, find_runs
-from model import loss, transformer
-from model.config import ModelConfig
+from model import transformer
 from model.rotary.nope import Nope
 from model.rotary.rope import Rope
 from reporting.members import read as read_members
 from tests.evals import oracles
+from tests.models import small_model
 
 CONFIG = ExperimentConfig(
     name="test",
     question="?",
-    model=ModelConfig(
-        vocab_size=640,
-        embed_dim=16,
-        num_layers=1,
-        num_heads=1,
-        num_kv_heads=1,
-        head_dim=128,
-        mlp_dim=16,
-        rotary=Rope(base=10000.0),
-    ),
+    model=small_model(vocab_size=640, head_dim=128, rotary=Rope(base=10000.0)),
     data=DataConfig(
         source="retrieval",
         vocab_size=640,
@@ -306,49 +295,6 @@ def test_train_with_a_evaluate_with_b_is_a_matrix(sweep, capsys):
     assert shlex.split(typed) == ["python", "evaluate.py", *paths, *arguments]
 
 
-def test_precision_asks_on_near_the_fall_until_it_is_known(tmp_path, tokenizer_bytes, monkeypatch):
-    """A model that recalls up to 40 tokens with a chance that falls there."""
-
-    def hidden(config, params, table, tokens_BT, positions_BT, segment_ids_BT):
-        return tokens_BT
-
-    def token_scores(config, params, tokens_BT, targets_BT):
-        T = tokens_BT.shape[1]
-        earlier_TS = jnp.arange(T)[:, None] > jnp.arange(T)
-        same_BTS = (tokens_BT[:, :, None] == tokens_BT[:, None, :]) & earlier_TS
-        distance_BT = jnp.arange(T) - jnp.argmax(same_BTS, axis=-1) - 1
-        luck_BT = (tokens_BT * 7919 + targets_BT * 104729 + jnp.arange(T) * 31) % 1009 / 1009
-        correct_BT = luck_BT < jax.nn.sigmoid(2 * jnp.log2(40 / jnp.maximum(distance_BT, 1)))
-        return loss.TokenScores(9.0 * ~correct_BT, correct_BT, 99 * ~correct_BT)
-
-    monkeypatch.setattr(transformer, "hidden", hidden)
-    monkeypatch.setattr(loss, "token_scores", token_scores)
-    make_run(tmp_path / "run", with_model(norm_epsilon=0.75), tokenizer_bytes)
-    arguments = {"tasks": ["kv"], "lengths": [256], "documents": 8}
-    [(_, _, few)] = evaluate([tmp_path / "run"], **arguments)
-    [(_, _, many)] = evaluate([tmp_path / "run"], **arguments, precision=0.2)
-    wide, narrow = map(effective_context.estimate, (few, many))
-    assert wide.octaves > 0.2 >= narrow.octaves
-    assert abs(np.log2(narrow.l50 / 40)) < 0.2
-    # Every first question is there, and the new ones are mostly within an octave of the fall.
-    assert (
-        rows.select(many, document=3)["nll"].tolist()
-        == rows.select(few, document=3)["nll"].tolist()
-    )
-    new = many["distance"][many["document"] >= 8]
-    near = np.mean((new >= 20) & (new <= 80))
-    assert near > 1.5 * np.mean((few["distance"] >= 20) & (few["distance"] <= 80))
-
-
-def test_step1_lists_the_trained_variant_then_the_candidates():
-    assert runner.Options().with_step1("base=1e3,500,ntk_aware(factor=4)").variants == [
-        "trained",
-        "rope(base=1000)",
-        "rope(base=500)",
-        "ntk_aware(factor=4)",
-    ]
-
-
 def test_a_window_of_33_tokens_has_an_effective_context_of_32(
     tmp_path, tokenizer_bytes, monkeypatch, capsys
 ):
@@ -374,31 +320,6 @@ def test_a_window_of_33_tokens_has_an_effective_context_of_32(
     # Base 10000, head of 128: 1707 is Men et al.'s bound; 2 pi 10000^(126/128) = 54410.
     assert unlimited.split()[-3:] == ["1707", "13603", "54410"]
     assert f"python report.py {' '.join(paths)}" in out
-
-
-def test_what_cannot_be_asked_by_default_is_left_out_and_said(tmp_path, tokenizer_bytes, capsys):
-    make_run(tmp_path / "run", CONFIG, tokenizer_bytes)
-    assert cli.main([str(tmp_path / "run")]) == 0
-    captured = capsys.readouterr()
-    assert "skipped: perplexity needs text" in captured.err
-    assert "NOT_LEARNED" in captured.out
-    assert set(rows.read(tmp_path / "run" / "results.jsonl")["task"]) == {"kv"}
-
-
-def test_help_teaches(capsys):
-    with pytest.raises(SystemExit) as stop:
-        cli.main(["--help"])
-    assert stop.value.code == 0
-    out = capsys.readouterr().out
-    assert (
-        "  kv(pairs=32, per_octave=3.0, answers=None, keys=64, longest=None)\n" in out
-        and "      Key-value recall" in out
-        and "examples:" in out
-        and "NOT_LEARNED" in out
-    )
-    assert "  lagcopy(answers=16, text=random|natural|control, lag=None)\n" in out
-    options = cli._parser()._option_string_actions
-    assert len(options) >= 9 and all(f"{option}" in out for option in options)
 
 
 def test_help_lists_tasks_where_no_model_could_run(run_script):

@@ -3,6 +3,7 @@
 import argparse
 import json
 import py_compile
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +14,7 @@ from experiment import load, overrides
 from experiment.config import from_dict, to_dict
 from model import rotary
 from model.rotary.recorded import Recorded
-from tests.in_process import run_command
+from tests.in_process import call, run_command
 from utils import plugins
 
 BENT = '''
@@ -147,11 +148,11 @@ def test_a_stage_takes_nothing_from_a_file(mine):
 def test_it_trains_resumes_and_is_evaluated_without_the_file(mine, tmp_path, run_script, tiny_data):
     command = ["train.py", "tiny", "--workdir", tmp_path / "run", *tiny_data]
     command += [f"model.rotary={mine}:Bent(strength=2)", "train.num_steps=2"]
-    run_script(*command)
-    assert "finished" in run_script(*command).stderr  # the same command knows its run again
+    call(*command)
+    assert "finished" in call(*command)  # the same command knows its run again
     mine.write_text(BENT.replace("-self.strength", "-3 * self.strength"))
-    other = run_script(*command, check=False)
-    assert other.returncode == 2 and "model.rotary.values" in other.stderr
+    other = call(*command, status=2)
+    assert "model.rotary.values" in other
     mine.unlink()
     run = load(tmp_path / "run")
     np.testing.assert_array_equal(run.table.inv_freq[0, 0], np.exp(-2 * np.arange(8) ** 2 / 16))
@@ -159,16 +160,16 @@ def test_it_trains_resumes_and_is_evaluated_without_the_file(mine, tmp_path, run
     run_script("evaluate.py", tmp_path / "run", "--tasks", "perplexity", "--documents", "2")
     (line, *_) = (tmp_path / "run" / "results.jsonl").read_text().splitlines()
     assert rotary.parse(json.loads(line)["rotary"]) == run.config.model.rotary
-    run_script("report.py", tmp_path / "run")
+    call("report.py", tmp_path / "run")
     assert "Bent(strength=2)" in (tmp_path / "run" / "report.html").read_text()
 
 
 @pytest.mark.slow
-def test_a_checkpoint_is_evaluated_with_a_file(mine, tmp_path, run_script, tiny_data):
-    run_script("train.py", "tiny", "--workdir", tmp_path / "run", *tiny_data, "train.num_steps=2")
+def test_a_checkpoint_is_evaluated_with_a_file(mine, tmp_path, trained_run):
+    shutil.copytree(trained_run, tmp_path / "run")
     bent = f"{mine}:Bent(strength=2)"
     arguments = ("--tasks", "perplexity", "--documents", "2", "--rotary", bent)
-    run_script("evaluate.py", tmp_path / "run", *arguments)
+    call("evaluate.py", tmp_path / "run", *arguments)
     mine.unlink()
-    run_script("report.py", tmp_path / "run")
+    call("report.py", tmp_path / "run")
     assert "Bent(strength=2" in (tmp_path / "run" / "report.html").read_text()

@@ -1,20 +1,14 @@
 import collections
-import dataclasses
 import html.parser
-import json
 import re
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
-from matplotlib.colors import to_rgb
 
 import report
-from model.config import MlaConfig
 from reporting import style
 from reporting.effective_context import draw_effective_context
-from reporting.paths import page_of
 from tests.reporting.helpers import LENGTH, answers, experiment, make_run, make_sweep, read
 
 
@@ -96,10 +90,6 @@ def parsed(text) -> _Tables:
     return tables
 
 
-def headings(text) -> list[str]:
-    return re.findall(r"<h2[^>]*>([^<]*)", text)
-
-
 def section(text, title) -> str:
     """Return the section with this title."""
     start = text.index(f">{title}</h2>")
@@ -149,26 +139,6 @@ def test_the_table_shows_measurements(page):
     assert table["base=100"][5] == "0.00"
 
 
-def test_the_leading_task_is_kv_and_others_follow(page):
-    heads = parsed(page).rows
-    assert heads[0][1] == "measured: kv"
-    assert heads[1][-1] == "lines"
-    assert numbers(page)["base=10"][-1] == "> 127; mean 1.00, worst 1.00"
-    assert numbers(page)["rotary=nope"][-1] == "not evaluated"
-
-
-def test_members_stand_in_order_of_base_then_controls(page):
-    members = [row[0] for row in parsed(page).rows if row][2:8]
-    assert members == [
-        "base=10",
-        "base=30",
-        "base=100",
-        "base=10000",
-        "rotary=nope",
-        "base=10000,window=32",
-    ]
-
-
 def test_the_page_has_no_external_references(page):
     assert not re.search(r"https?:|//www|\bsrc=|<link|@import", page)
     assert set(re.findall(r"url\((.)", page)) <= {"#"}
@@ -181,53 +151,8 @@ def test_ids_are_unique_and_every_reference_has_its_target(page):
     assert set(re.findall(r'(?:url\(|href=")#([^")]+)', page)) <= set(ids)
 
 
-def test_every_section_is_linked_to(page):
-    contents = page[page.index("<nav") : page.index("</nav>")]
-    assert re.findall(r'<a href="#[^"]*">([^<]*)', contents) == headings(page)
-
-
-def test_figures_use_the_colors_of_light_and_dark_pages(page, members):
-    """No fixed color remains, each variable has two values, and members have enough contrast."""
-    css, _, body = page.partition("</style>")
-    assert not re.findall(f"{style.INK}|{style.FAINT}|#ffffff", body)
-    used = set(re.findall(r"var\((--[\w-]+)\)", body))
-    assert {"--ink", "--grid", "--member-0", "--member-3"} <= used
-    assert all(css.count(f"{name}: light-dark(") == 1 for name in used)
-
-    def luminance(color):
-        parts = np.array(to_rgb(color))
-        linear = np.where(parts > 0.04045, ((parts + 0.055) / 1.055) ** 2.4, parts / 12.92)
-        return linear @ (0.2126, 0.7152, 0.0722)
-
-    (paper,) = re.findall(r"--paper: light-dark\(#fff, (#\w{6})\);", css)
-    for look in [member.look for member in members[:4]]:
-        assert (luminance(look.dark) + 0.05) / (luminance(paper) + 0.05) > 3  # WCAG 1.4.11
-
-
-def test_wide_tables_are_scrolled_in_a_box_and_their_captions_are_not(page):
-    boxes = re.findall(r'<div class="scroll"[^>]*>(.*?)</div>', page, re.DOTALL)
-    assert len(boxes) == page.count("<table") > 3
-    assert all("<table" in box and "<caption" not in box for box in boxes)
-    assert "</div>\n<figcaption>Effective context: the distance in tokens" in page
-
-
-def test_choices_are_named_in_print_and_without_javascript(page):
-    """In print, or without JavaScript, all choices are listed."""
-    shown = section(page, "Effective context by other definitions")
-    buttons = re.findall(r"<button[^>]*>([^<]*)", shown)
-    assert re.findall(r'class="named">([^<]*)', shown) == buttons == ["kv", "lines"]
-    assert re.search(r"@media print {[^@]*\.named { display: block; }", page)
-    assert "<noscript><style>.tabs { display: none; } .named { display: block; }" in page
-
-
 def test_text_of_the_configuration_is_escaped(page):
     assert "<h1>Does &lt;b&gt;1 &lt; 2&lt;/b&gt; &amp; how far?</h1>" in page
-
-
-def test_figures_are_beside_the_page(sweep):
-    for name in ("effective_context", "accuracy_by_distance", "loss", "perplexity_by_position"):
-        assert (sweep / f"{name}.png").read_bytes().startswith(b"\x89PNG\r\n")
-        assert "</svg>" in (sweep / f"{name}.svg").read_text()
 
 
 def test_censored_members_have_arrows_and_unlearned_ones_hollow_marks(page):
@@ -297,23 +222,6 @@ def test_the_stable_base_is_a_line(members):
     assert not any(label.startswith("every larger base has") for label in labels)
 
 
-def test_bases_get_lighter_in_order_and_controls_are_grey(members):
-    look = [member.look for member in members]
-    for colors in ([look[i].color for i in range(4)], [look[i].dark for i in range(4)]):
-        luminance = [np.dot(to_rgb(color), (0.2126, 0.7152, 0.0722)) for color in colors]
-        assert np.all(np.diff(luminance) > 0.05)
-    assert {look[4].color, look[5].color} == {style.FAINT}
-    assert look[4].linestyle != look[5].linestyle
-
-
-def test_only_fields_that_differ_are_not_collapsed(page):
-    different = section(page, "Differences between members")
-    shown, folded = different.split("<details><summary>Configuration shared")
-    assert "model.rotary" in shown and "model.window" in shown
-    assert "train.learning_rate" not in shown
-    assert "train.learning_rate" in folded
-
-
 def test_commands_repeat_the_experiment(sweep, page):
     assert (
         f"<pre>python sweep.py tiny --workdir {sweep} model.rotary.base=10,30,100,1e4\n"
@@ -348,82 +256,11 @@ def test_without_results_the_page_shows_commands(tmp_path):
     assert not (tmp_path / "accuracy_by_distance.png").exists()
 
 
-def test_a_member_without_checkpoint_or_perplexity_is_named(tmp_path):
-    sweep = make_sweep(tmp_path, ["base=10", "base=30"], ["model.rotary.base=10,30"])
-    ten = experiment("rope(base=10)")
-    make_run(sweep / "base=10", ten, answers(ten, 20))
-    make_run(sweep / "base=30", experiment("rope(base=30)"), trained=False)
-    assert run_report(sweep) == 0
-    text = (sweep / "report.html").read_text()
-    assert "<p>No checkpoint yet: base=30. Run:</p>" in text
-    assert f"<pre>python sweep.py tiny --workdir {sweep} model.rotary.base=10,30</pre>" in text
-    assert "<p>No perplexity yet: base=10. Run:</p>" in text
-    assert numbers(text)["base=30"][0] == "not evaluated"
-
-
-def test_sections_depend_on_rows(sweep, page, tmp_path):
-    assert headings(page) == [
-        "Numbers",
-        "Effective context by other definitions",
-        "Predictions from the frequencies",
-        "Accuracy by distance",
-        "Likelihood of text",
-        "Perplexity and context",
-        "Training loss",
-        "Further measurements",
-        "Differences between members",
-        "Commands to reproduce",
-    ]
-    assert f"python evaluate.py {sweep} --lengths 128,256,512</pre>" in page
-    config = experiment("rope(base=10)")
-    rows = answers(config, 20, documents=2) + answers(config, 20, length=256, documents=2)
-    rows += answers(config, 40, variant="rope(base=500)", documents=2)
-    make_run(tmp_path, config, rows)
-    assert run_report(tmp_path) == 0
-    text = (tmp_path / "report.html").read_text()
-    assert headings(text)[1:-3] == [
-        "Effective context by other definitions",
-        "Accuracy by distance",
-        "By context length",
-        "By context length and depth or distance",
-        "Trained with, evaluated with",
-        "Training loss",
-    ]
-    assert "--lengths 128,256,512</pre>" not in text
-    for name in ("length_kv", "heat_map_kv", "matrix_kv_128"):
-        assert (tmp_path / f"{name}.png").exists() and (tmp_path / f"{name}.svg").exists()
-    assert (tmp_path / "results.csv").read_text().count("\n") == 4
-
-
-def test_cells_have_tooltips(tmp_path):
-    """In the cell of 16 to 22 tokens, 4 of 7 distances are below 20."""
-    config = experiment("rope(base=10)")
-    rows = answers(config, 20, documents=2) + answers(config, 20, length=256, documents=2)
-    run = make_run(tmp_path / "run", config, rows)
-    assert run_report(run.path) == 0
-    text = (run.path / "report.html").read_text()
-    assert '<g class="member-0"><title>base=10 at 256, 16 to 22 tokens: 0.57 of 14</title>' in text
-    assert " title:" not in text
-
-
 def test_a_task_of_the_config_without_rows_is_named(page, sweep):
     assert "<p>No lagcopy yet: all 6 members. Run:" in page
     assert f"<pre>python evaluate.py {sweep} --tasks lagcopy</pre>" in page
     assert "No kv yet" not in page
     assert "No lines yet: rotary=nope, base=10000,window=32." in page
-
-
-def test_seeds_of_a_setting_are_one_member(tmp_path):
-    names = ["base=10,seed=0", "base=10,seed=1", "base=30,seed=0"]
-    sweep = make_sweep(tmp_path, names)
-    for name in names:
-        base, seed = re.findall(r"\d+", name)
-        config = experiment(f"rope(base={base})", seed=int(seed))
-        make_run(sweep / name, config, answers(config, 20))
-    members = read(sweep)
-    assert [(m.label, len(m.runs)) for m in members] == [("base=10", 2), ("base=30", 1)]
-    assert members[0].estimates["kv"].num_seeds == 2
-    assert len(members[0].losses) == 2
 
 
 def test_only_the_last_checkpoint_under_the_trained_variant_counts(tmp_path):
@@ -433,25 +270,6 @@ def test_only_the_last_checkpoint_under_the_trained_variant_counts(tmp_path):
     make_run(tmp_path, config, rows + answers(config, 20))
     (member,) = read(tmp_path)
     assert 19 <= member.estimates["kv"].l50 <= 20
-
-
-def test_long_losses_are_averaged_in_blocks(tmp_path):
-    run = make_run(tmp_path, experiment("rope(base=10)"))
-    rows = [{"step": i, "tokens": i, "loss": float(i % 2)} for i in range(1500)]
-    run.metrics_path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    (member,) = read(tmp_path)
-    ((tokens, loss),) = member.losses
-    assert len(tokens) == 150
-    assert tokens[0] == 4.5 and tokens[-1] == 1494.5
-    np.testing.assert_allclose(loss, 0.5)
-
-
-def test_the_page_can_have_another_path(tmp_path):
-    make_run(tmp_path / "run", experiment("rope(base=10)"))
-    out = tmp_path / "site" / "index.html"
-    assert run_report(tmp_path / "run", "--out", out) == 0
-    assert out.exists() and (out.parent / "effective_context.png").exists()
-    assert f"python report.py {tmp_path / 'run'} --out {out}" in out.read_text()
 
 
 def test_a_page_of_several_directories_replaces_none_of_theirs(tmp_path, monkeypatch):
@@ -472,53 +290,3 @@ def test_a_page_of_several_directories_replaces_none_of_theirs(tmp_path, monkeyp
     assert [path.name for path in tmp_path.iterdir() if path.name.startswith("report")] == [
         "report-10+30"
     ]
-
-
-def test_default_paths_of_pages():
-    runs, paths = Path("runs"), [f"T{n}" for n in range(60)]
-    assert page_of([runs / "a"]) == runs / "a" / "report.html"
-    assert page_of([runs / "a", runs / "b" / "c"]) == runs / "report-a+b-c" / "report.html"
-    # A sweep and one of its members.
-    assert page_of([runs / "a", runs / "a" / "x"]) == runs / "report-a+a-x" / "report.html"
-    long, other = (page_of([runs / name for name in names]) for names in (paths, paths[:-1]))
-    assert re.fullmatch(r"runs/report-T0\+59-[0-9a-f]{8}/report.html", str(long))
-    assert long != other
-
-
-def test_errors_exit_2_with_one_line(tmp_path, capsys):
-    make_run(tmp_path / "run", experiment("rope(base=10)"))
-    (tmp_path / "run" / "results.jsonl").write_text("{]\n")
-    for arguments, reason in (
-        ([tmp_path / "nowhere"], "nowhere does not exist"),
-        ([tmp_path], "is neither a run"),
-        ([tmp_path / "run"], "results.jsonl:1: not JSON"),
-        ([tmp_path / "run", "--out", tmp_path], "is a folder; write --out"),
-        ([], "required: DIR"),
-    ):
-        assert run_report(*arguments) == 2
-        error = capsys.readouterr().err
-        assert error.startswith("report.py: error: ") and error.count("\n") == 1
-        assert reason in error
-
-
-def test_a_setting_that_one_member_lacks_leaves_its_cell_empty(tmp_path):
-    """MLA has sizes of its own, and an override may leave a list empty: no cell moves left."""
-    plain = experiment("rope(base=10)")
-    mla = MlaConfig(kv_lora_rank=8, qk_nope_head_dim=48, qk_rope_head_dim=16, v_head_dim=32)
-    latent = dataclasses.replace(plain, model=dataclasses.replace(plain.model, mla=mla))
-    listed = experiment("rope(base=30)")
-    listed = dataclasses.replace(listed, evals=dataclasses.replace(plain.evals, lengths=(64, 128)))
-    for name, config in (("plain", plain), ("latent", latent), ("listed", listed)):
-        make_run(tmp_path / name, config)
-    folders = [tmp_path / name for name in ("plain", "latent", "listed")]
-    assert run_report(*folders, "--out", tmp_path / "page.html") == 0
-    text = (tmp_path / "page.html").read_text()
-    rows = parsed(section(text, "Differences between members")).rows
-    heads, *members = rows[:4]
-    assert {len(row) for row in rows[:4]} == {len(heads)}
-    cells = {row[0]: dict(zip(heads, row, strict=True)) for row in members}
-    first, second, third = (cells[row[0]] for row in members)
-    assert third["evals.lengths"] == "64,128"
-    assert first["evals.lengths"] == second["evals.lengths"] == ""
-    assert second["model.mla.qk_rope_head_dim"] == "16"
-    assert first["model.mla.qk_rope_head_dim"] == third["model.mla.qk_rope_head_dim"] == ""

@@ -11,6 +11,7 @@ import pytest
 
 from experiment.checkpoint import restore_params
 from experiment.run import RunDirectory
+from tests.in_process import call
 
 WITNESS = Path(__file__).parent / "data/witness/witness.tar.xz"
 
@@ -63,13 +64,13 @@ def rows_of(path: Path) -> dict[tuple, dict]:
 
 
 @pytest.mark.slow
-def test_rows_are_the_same(witness, run_script):
+def test_rows_are_the_same(witness):
     """Tokens, distances and answers to the last bit; likelihoods as far as float32 carries."""
     before = {run: rows_of(witness / run / "results.jsonl") for run in RUNS}
     for run in RUNS:
         (witness / run / "results.jsonl").unlink()
-    run_script("evaluate.py", witness / "sweep", witness / "mla")
-    run_script("evaluate.py", witness / "stages", "--step", "6,10")
+    call("evaluate.py", witness / "sweep", witness / "mla")
+    call("evaluate.py", witness / "stages", "--step", "6,10")
     for run in RUNS:
         after = rows_of(witness / run / "results.jsonl")
         assert after.keys() == before[run].keys()
@@ -81,7 +82,7 @@ def test_rows_are_the_same(witness, run_script):
 
 
 @pytest.mark.slow
-def test_training_goes_on_as_it_did(witness, run_script, tiny_data):
+def test_training_goes_on_as_it_did(witness, tiny_data):
     """The last steps' checkpoints were removed; metrics.jsonl kept what their losses were."""
     before = {run: RunDirectory(witness / run).read_metrics() for run in RUNS}
     for folder in ("sweep", "mla", "stages"):
@@ -91,7 +92,7 @@ def test_training_goes_on_as_it_did(witness, run_script, tiny_data):
         else:
             record = json.loads((witness / folder / "config.json").read_text(encoding="utf-8"))
             command = ["train.py", record["config"]["name"], *record["overrides"]]
-        run_script(*command, *tiny_data, "--workdir", witness / folder)
+        call(*command, *tiny_data, "--workdir", witness / folder)
     for run in RUNS:
         after = RunDirectory(witness / run).read_metrics()
         assert [row["step"] for row in after] == [row["step"] for row in before[run]]

@@ -49,13 +49,9 @@ class Commands:
     def start(self, *arguments: str) -> subprocess.Popen:
         """A command, not waited for."""
         return subprocess.Popen(
-            [sys.executable, *map(str, arguments)],
-            cwd=self.folder,
-            env=self._environment,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
+            [sys.executable, *map(str, arguments)], cwd=self.folder, env=self._environment,
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        )  # fmt: skip
 
     def __call__(self, *arguments: str, code: int = 0) -> str:
         """Output of a command, which has to end with `code`."""

@@ -4,7 +4,7 @@ import dataclasses
 
 import pytest
 
-from configs.changes import change, heads, vary
+from configs.changes import change
 from configs.tiny import configs
 from model.rotary.nope import Nope
 
@@ -26,16 +26,3 @@ def test_a_change_is_checked():
         change(tiny, model=dict(num_layer=3))
     with pytest.raises(ValueError, match="num_steps"):
         change(tiny, train=dict(num_steps=0))
-
-
-def test_heads_fill_a_models_width():
-    model = change(tiny, model=heads(3, 16)).model
-    assert (model.embed_dim, model.num_heads, model.num_kv_heads, model.head_dim) == (48, 3, 3, 16)
-
-
-def test_members_of_one_field():
-    assert vary("seed", (0, "1e1"), "stages=[]", "data.batch_size=4") == (
-        ("stages=[]", "data.batch_size=4", "seed=0"),
-        ("stages=[]", "data.batch_size=4", "seed=1e1"),
-    )
-    assert vary("seed", (1,)) == (("seed=1",),)

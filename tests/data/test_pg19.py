@@ -2,8 +2,6 @@
 
 import json
 import os
-import subprocess
-import sys
 import types
 
 import pytest
@@ -67,22 +65,6 @@ def test_tensorflow_datasets(tfds_dir):
     assert books(tfds_dir("array_record")) == BOOKS
 
 
-def test_tensorflow_datasets_default_folder(tfds_dir, monkeypatch):
-    data_dir = tfds_dir("array_record")
-    builder = tfds.builder
-
-    def at_home(name, data_dir=None):
-        assert data_dir is None
-        return builder(name, data_dir=home)
-
-    monkeypatch.setattr(tfds, "builder", at_home)
-    home = data_dir
-    assert [(book.id, book.text) for book in read_books(None)] == BOOKS
-    home = data_dir.parent / "empty"
-    with pytest.raises(ValueError, match=r"empty/pg19/0\.1\.1: no PG-19 test split"):
-        read_books(None)
-
-
 @pytest.mark.parametrize("name", ["test.jsonl", "test.jsonl.zst", "other.jsonl"])
 def test_lines_of_json(name, tmp_path):
     """The URL is a field, as in Hugging Face's copies, or in meta."""
@@ -94,15 +76,3 @@ def test_lines_of_json(name, tmp_path):
     (tmp_path / name).write_bytes(zstandard.compress(data) if name.endswith("zst") else data)
     (tmp_path / "dev.jsonl").write_text('{"text": "another split"}\n')
     assert books(tmp_path / name if name.startswith("other") else tmp_path) == BOOKS
-
-
-@pytest.mark.slow
-def test_tensorflow_is_not_imported(tfds_dir):
-    code = f"""
-import sys
-from data.pg19 import test_books
-assert len(test_books({str(tfds_dir("array_record"))!r})) == 2
-assert "tensorflow" not in sys.modules
-"""
-    environment = os.environ | {"PYTHONPATH": os.getcwd()}
-    subprocess.run([sys.executable, "-c", code], env=environment, check=True, timeout=120)

@@ -10,16 +10,12 @@ import numpy as np
 import pytest
 import zstandard
 
-from configs import find_config
 from data import tokenizing
 from data.config import DataConfig
-from data.prepare import main, prepare
+from data.prepare import prepare
 from data.store import TokenStore
 from data.tokenizer import Tokenizer
-from experiment.dotted import apply
-from experiment.run import RunDirectory
 from tests.data.helpers import plain_text, write_jsonl
-from training.plan import make_plan
 
 
 def config(root, **changes):
@@ -91,16 +87,6 @@ def test_the_same_settings_find_the_same_folder(root):
     assert run(root) != folder
 
 
-def test_an_existing_tokenizer_is_used_and_stored(root, tmp_path):
-    first = run(root)
-    model = tmp_path / "mine.model"
-    model.write_bytes((first / "tokenizer.model").read_bytes())
-    folder = run(root, tokenizer=str(model), vocab_size=123)
-    assert (folder / "tokenizer.model").read_bytes() == model.read_bytes()
-    fingerprints = [TokenStore(f / "train").fingerprint for f in (first, folder)]
-    assert fingerprints[0] == fingerprints[1]
-
-
 def test_threads_change_nothing(root, tmp_path, monkeypatch):
     monkeypatch.setattr(tokenizing, "num_cpus", lambda: 1)
     alone = run(root)
@@ -121,39 +107,6 @@ def test_shards_close_at_their_size_and_read_as_one(root, tmp_path, monkeypatch)
     stores = [TokenStore(f / "train") for f in (single, folder)]
     streams = [store.read(0, store.num_tokens) for store in stores]
     np.testing.assert_array_equal(*streams)
-
-
-def test_a_stopped_run_continues_and_ends_with_the_same_bytes(root, tmp_path, monkeypatch):
-    monkeypatch.setattr(tokenizing, "SHARD_TOKENS", 5000)
-    expected = contents(run(root, prepared_root=str(tmp_path / "whole")))
-    encode = tokenizing._encode
-    monkeypatch.setattr(tokenizing, "num_cpus", lambda: 1)
-    monkeypatch.setattr(tokenizing, "BUNDLE", 3000)
-    attempts = 0
-    encoded = []
-    for limit in (4, 7, 3, 9, 1000):
-        calls = 0
-
-        def stop_after(tokenizer, unit, limit=limit):
-            nonlocal calls
-            calls += 1
-            if calls > limit:
-                raise KeyboardInterrupt
-            encoded.extend(piece.text for piece in unit)
-            return encode(tokenizer, unit)
-
-        monkeypatch.setattr(tokenizing, "_encode", stop_after)
-        attempts += 1
-        try:
-            folder = run(root)
-            break
-        except KeyboardInterrupt:
-            parts = [p for p in (root / "out").rglob("*") if p.name.endswith(".part")]
-            assert parts == []
-    assert attempts == 5
-    assert contents(folder) == expected
-    # Few documents were encoded twice, so it did not start again.
-    assert len(encoded) < 2 * 300
 
 
 def test_long_documents_are_encoded_in_slices_that_join(root, monkeypatch):
@@ -208,24 +161,6 @@ def test_skipped_documents_are_counted_and_listed(root):
         run(root)  # data with skipped documents is not used for "error"
 
 
-def test_skip_continues_where_error_stopped(root, monkeypatch):
-    monkeypatch.setattr(tokenizing, "SHARD_TOKENS", 5000)
-    monkeypatch.setattr(tokenizing, "BUNDLE", 3000)
-    monkeypatch.setattr(tokenizing, "num_cpus", lambda: 1)  # each thread reads ahead
-    # The bad line lies after the tokenizer's sample of the file.
-    monkeypatch.setattr(tokenizing, "SAMPLE", 30_000)
-    with (root / "in" / "b.jsonl").open("a") as file:
-        file.write("broken\n")
-    with pytest.raises(ValueError, match=r"b\.jsonl:151: not JSON"):
-        run(root)
-    (progress,) = (root / "out").rglob("progress.json")
-    before = len(json.loads(progress.read_text())["shards"]["train"])
-    assert before > 2
-    folder = run(root, on_bad_document="skip")
-    assert folder == progress.parent
-    assert len(texts(folder, "train")) + len(texts(folder, "validation")) == 300
-
-
 def test_a_truncated_zst_is_reported_by_file_and_line(root):
     data = zstandard.compress((root / "in" / "a.jsonl").read_bytes())
     (root / "in" / "c.jsonl.zst").write_bytes(data[:-1000])
@@ -254,22 +189,6 @@ def test_subset_shares_keep_their_part(root):
     assert run(root) != folder
 
 
-def test_shares_apply_to_the_labels_of_a_private_corpus(root):
-    write_jsonl(root / "in" / "a.jsonl", ["left out"], red_pajama_subset="notes")
-    folder = run(root, subset_shares=(("notes", 0.0),))
-    assert "left out" not in texts(folder, "train") + texts(folder, "validation")
-
-
-def test_all_names_of_a_subset_work(root, capfd):
-    """A subset without documents gives only a note."""
-    write_jsonl(
-        root / "in" / "a.jsonl", ["left out"], meta={"redpajama_set_name": "RedPajamaCommonCrawl"}
-    )
-    folder = run(root, subset_shares=(("common_crawl", 0.0), ("arxiv", 0.5)))
-    assert "left out" not in texts(folder, "train") + texts(folder, "validation")
-    assert "subset_shares names arxiv, and no document is of it" in capfd.readouterr().err
-
-
 BROKEN = "no document at all\n"  # reading it would raise another error
 
 
@@ -293,40 +212,6 @@ def test_wrong_arguments_are_refused_before_a_document_is_read(tmp_path, name, c
     with pytest.raises(ValueError, match=says):
         run(tmp_path, **changes)
     assert not (tmp_path / "out").exists()
-
-
-def test_training_checks_the_data_of_all_stages_first(tmp_path):
-    (tmp_path / "a.jsonl").write_text(BROKEN)
-    data = [f"data.prepared_root={tmp_path / 'out'}", f"data.path={tmp_path / 'a.jsonl'}"]
-    for stage, says in (
-        ("data.tokenizer=gone.model", "gone.model: no tokenizer there"),
-        (f"data.path={tmp_path / 'gone'}", "no such file or folder"),
-        ("data.retrieval_fraction=0.5,data.retrieval_tasks=[kv(bad=2)]", "has no parameter"),
-    ):
-        overrides = ["data.source=jsonl", *data, f"stages=[[{stage}]]"]
-        config = apply(find_config("tiny"), overrides)
-        with pytest.raises(ValueError, match=says):
-            make_plan([config], [RunDirectory(tmp_path / "run")])
-
-
-@pytest.mark.slow
-def test_local_and_retrieval_need_no_files(tmp_path):
-    fields = {"context_length": 8, "batch_size": 1, "prepared_root": str(tmp_path)}
-    local = prepare(DataConfig(source="local", **fields), show_progress=False)
-    for split, minimum in (("train", 1_000_000), ("validation", 1_000)):
-        assert TokenStore(local / split).num_tokens > minimum
-    retrieval = prepare(DataConfig(source="retrieval", **fields), show_progress=False)
-    assert Tokenizer(retrieval / "tokenizer.model").vocab_size == 1024
-    assert not (retrieval / "train").exists()
-
-
-def test_command_line_reports_counts_and_finds_the_folder_of_a_run(root, capsys):
-    arguments = ["--source", "jsonl", "--path", str(root / "in"), "--vocab-size", "600"]
-    assert main([*arguments, "--out", str(root / "out")]) == 0
-    out = capsys.readouterr().out
-    assert out.splitlines()[0] == str(run(root))
-    assert "documents/s" in out
-    assert "tokens/s" in out
 
 
 KILLED = """

@@ -100,13 +100,9 @@ def test_documented_commands(tree, tmp_path):
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     for command in (*BEAM[2:], *PREPARE):
         done = subprocess.run(
-            shlex.split(command),
-            cwd=tree,
-            env={**os.environ, "PATH": path},
-            capture_output=True,
-            text=True,
-            timeout=1000,
-        )
+            shlex.split(command), cwd=tree, env={**os.environ, "PATH": path}, capture_output=True,
+            text=True, timeout=1000,
+        )  # fmt: skip
         assert done.returncode == 0, done.stderr
     by_one = records(read(tree / "FILES", tmp_path / "one"))
     assert [len(split) for split in by_one] == [7 * 600, 2]

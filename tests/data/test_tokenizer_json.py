@@ -1,6 +1,5 @@
 """`tokenizer.json` as a run's tokenizer, compared with transformers (`make test-hf`)."""
 
-import json
 import pickle
 import subprocess
 import sys
@@ -143,26 +142,6 @@ def test_data_is_prepared_with_it(path, tmp_path):
     (folder / "tokenizer.json").write_bytes(tokenizer.model.replace(b"the", b"teh", 1))
     with pytest.raises(ValueError, match=r"tokenizer\.json: damaged"):
         open_data(config)
-
-
-def test_ids_above_65535_are_kept(tmp_path):
-    """The 128,256 ids of Llama 3 need more than two bytes."""
-    pytest.importorskip("tokenizers")
-    path = json_tokenizers.llama3(SOURCES[:3], tmp_path / "t")
-    file = json.loads(path.read_text())
-    file["model"]["vocab"] |= {f"<unused{i}>": i for i in range(1000, 100_000)}
-    for token in file["added_tokens"]:
-        token["id"] += 100_000 - 1000
-    file["post_processor"] = None
-    path.write_text(json.dumps(file))
-    write_jsonl(tmp_path / "a.jsonl", [plain_text(number) for number in range(300)])
-    config = DataConfig(
-        source="jsonl", path=str(tmp_path / "a.jsonl"), tokenizer=str(path), context_length=32,
-        batch_size=2, prepared_root=str(tmp_path / "out"),
-    )  # fmt: skip
-    rows = open_data(config).open_rows("train")
-    tokens = [rows[i]["tokens"] for i in range(99)]
-    assert np.max(tokens) == Tokenizer(path).eos_id > 100_000
 
 
 def test_nothing_imports_tokenizers_until_such_a_file_is_read():

@@ -112,34 +112,3 @@ def test_every_damaged_file_is_named(root, capsys):
     with pytest.raises(SystemExit, match="2"):
         main(["--verify", str(root / "in")])
     assert "in: no prepared data there" in capsys.readouterr().err
-
-
-def test_large_folders_are_read_once_for_sizes_and_times(root, monkeypatch):
-    (folder,) = (root / "out").glob("*")
-    monkeypatch.setattr(verify, "READ_ALWAYS", 0)
-    reads = []
-    damages = verify.damages
-    monkeypatch.setattr(verify, "damages", lambda *a: (reads.append(1), damages(*a))[1])
-
-    def run_in_new_process():
-        verify._check_intact.cache_clear()
-        return run(root)
-
-    for _ in range(2):
-        run_in_new_process()
-        run(root)
-    assert len(reads) == 1
-    path = folder / "train" / "00000.starts.npy"
-    flip(path, 8 * 129)
-    os.utime(path)
-    with pytest.raises(ValueError, match=r"starts\.npy: damaged: not the content"):
-        run_in_new_process()
-    with pytest.raises(ValueError, match=r"starts\.npy: damaged"):
-        run_in_new_process()
-
-
-def test_reading_needs_no_lock(root):
-    (folder,) = (root / "out").glob("*")
-    (folder / ".lock").unlink()
-    assert run(root) == folder
-    assert not (folder / ".lock").exists()

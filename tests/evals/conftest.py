@@ -44,13 +44,9 @@ def prose_config(prompt_tokenizer, tmp_path_factory):
                 text = " ".join(" ".join(sentence).capitalize() + "." for sentence in chosen)
                 file.write(json.dumps({"text": text}) + "\n")
     data = DataConfig(
-        source="jsonl",
-        path=str(folder),
-        tokenizer=str(folder / "tokenizer.model"),
-        context_length=64,
-        batch_size=2,
-        prepared_root=str(folder / "prepared"),
-    )
+        source="jsonl", path=str(folder), tokenizer=str(folder / "tokenizer.model"),
+        context_length=64, batch_size=2, prepared_root=str(folder / "prepared"),
+    )  # fmt: skip
     prepare(data, show_progress=False)
     return experiment(data)
 

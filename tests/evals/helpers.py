@@ -9,8 +9,8 @@ import evals
 from data.config import DataConfig
 from evals.rows import Rows
 from experiment.config import EvalConfig, ExperimentConfig, TrainConfig
-from model.config import ModelConfig
 from model.rotary.rope import Rope
+from tests.models import small_model
 
 # Of the prompts that retrieval tasks ask in words.
 PROMPT_WORDS = (
@@ -29,24 +29,13 @@ PROMPT_WORDS = (
 
 def experiment(data: DataConfig, **evals) -> ExperimentConfig:
     """A run of the smallest model on `data`."""
-    model = ModelConfig(
-        vocab_size=1024,
-        embed_dim=8,
-        num_layers=1,
-        num_heads=1,
-        num_kv_heads=1,
-        head_dim=4,
-        mlp_dim=8,
-        rotary=Rope(base=100.0),
+    model = small_model(
+        vocab_size=1024, embed_dim=8, head_dim=4, mlp_dim=8, rotary=Rope(base=100.0)
     )
     return ExperimentConfig(
-        name="test",
-        question="?",
-        model=model,
-        data=data,
-        train=TrainConfig(num_steps=1, learning_rate=1e-3),
-        evals=EvalConfig(**evals),
-    )
+        name="test", question="?", model=model, data=data,
+        train=TrainConfig(num_steps=1, learning_rate=1e-3), evals=EvalConfig(**evals),
+    )  # fmt: skip
 
 
 def write_texts(folder: Path, sizes: tuple[int, ...]) -> DataConfig:
@@ -58,13 +47,9 @@ def write_texts(folder: Path, sizes: tuple[int, ...]) -> DataConfig:
                 text = " ".join(f"{word:x}" for word in random.integers(0, 10**6, size))
                 file.write(json.dumps({"text": text, "meta": {}}) + "\n")
     return DataConfig(
-        source="jsonl",
-        path=str(folder),
-        vocab_size=600,
-        context_length=64,
-        batch_size=2,
+        source="jsonl", path=str(folder), vocab_size=600, context_length=64, batch_size=2,
         prepared_root=str(folder / "prepared"),
-    )
+    )  # fmt: skip
 
 
 def rows(**columns) -> Rows:

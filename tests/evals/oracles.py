@@ -9,6 +9,7 @@ from model import loss, transformer
 from model.config import ModelConfig
 from model.rotary.nope import Nope
 from model.rotary.rope import Rope
+from tests.models import small_model
 
 
 def copied(tokens: np.ndarray) -> np.ndarray:
@@ -57,19 +58,11 @@ def copying_model(used: np.ndarray, vocab_size: int, num_copies: int) -> tuple[M
     """
     E, S = len(used), 2**num_copies
     D, H, L = 1 + (S + 1) * E, S * E + S * E % 2, num_copies + 1
-    config = ModelConfig(
-        vocab_size=vocab_size,
-        embed_dim=D,
-        num_layers=L,
-        num_heads=1,
-        num_kv_heads=1,
-        head_dim=H,
-        mlp_dim=1,
+    config = small_model(
+        vocab_size=vocab_size, embed_dim=D, num_layers=L, head_dim=H, mlp_dim=1,
         rotary=(*[Rope(base=1e4)] * num_copies, Nope()) if num_copies else Nope(),
-        tie_embeddings=False,
-        norm_epsilon=1e-12,
-        shift_keys=True,
-    )
+        tie_embeddings=False, norm_epsilon=1e-12, shift_keys=True,
+    )  # fmt: skip
     codes = np.zeros((vocab_size, E), np.float32)
     codes[used] = np.eye(E)
 

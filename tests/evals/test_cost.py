@@ -10,7 +10,6 @@ import pytest
 
 import evaluate as cli
 from evals import cost, runner, score
-from evals.tasks.step1 import Step1
 from experiment import memory
 from model import transformer
 from model.positions import stack_tables
@@ -77,29 +76,6 @@ def test_nothing_is_generated_that_does_not_fit(run, monkeypatch, capsys, free, 
     with pytest.raises(SystemExit):
         cli.main([run, "--tasks=kv", options])
     assert re.search(message, capsys.readouterr().err) and set(generated) <= {0}
-
-
-def test_the_estimate_is_printed_first(run, capsys):
-    assert cli.main([run, "--tasks=kv", "--documents=5", "--rotary=trained,nope"]) == 0
-    line = r"scoring 10 documents: about \d+ s, \d+ MiB for the model and \d+ MiB for .* free"
-    assert re.match(line, capsys.readouterr().err)
-
-
-def test_lengths_that_do_not_fit_are_rejected_before_training(monkeypatch):
-    monkeypatch.setattr(cost, "free_device_memory", lambda: 2**24)
-    train = dataclasses.replace(CONFIG.train, eval_tasks=("kv",), eval_every=1)
-    config = dataclasses.replace(
-        CONFIG, train=train, evals=dataclasses.replace(CONFIG.evals, lengths=(2**17,))
-    )
-    with pytest.raises(ValueError, match="length 131072 does not fit"):
-        runner.evals.while_training(config)
-
-
-def test_step1_reads_as_many_tokens_at_every_length(text_config, text_tokenizer):
-    contexts = [
-        runner.evals.task_context(text_config, text_tokenizer, length) for length in (64, 2**19)
-    ]
-    assert [Step1().num_documents(context, 8) for context in contexts] == [4096, 1]
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from training.plan import make_plan
 LOW, HIGH = 12, 16
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_recall_fails_at_masked_distances_only(tmp_path):
     config = change(
         SHORT,

@@ -7,32 +7,12 @@ import pytest
 from evals import rows
 
 ROW = {
-    "task": "kv",
-    "split": "validation",
-    "run": "base=10",
-    "run_id": "0123456789ab-ba9876543210",
-    "step": 400,
-    "seed": 0,
-    "rotary": "rope(base=10)",
-    "base": 10.0,
-    "trained_length": 256,
-    "length": 256,
-    "distance": 17,
-    "document": 3,
-    "query": 5,
-    "num_tokens": 1,
-    "exact_match": True,
-    "first_token_correct": True,
-    "nll": 0.1234567890123456,
-    "rank": 0,
-    "chance": 0.015625,
-    "num_bytes": 9,
-    "num_words": 2,
-}
-
-
-def test_schema_is_the_documented_one():
-    assert list(rows.SCHEMA) == list(ROW)
+    "task": "kv", "split": "validation", "run": "base=10", "run_id": "0123456789ab-ba9876543210",
+    "step": 400, "seed": 0, "rotary": "rope(base=10)", "base": 10.0, "trained_length": 256,
+    "length": 256, "distance": 17, "document": 3, "query": 5, "num_tokens": 1, "exact_match": True,
+    "first_token_correct": True, "nll": 0.1234567890123456, "rank": 0, "chance": 0.015625,
+    "num_bytes": 9, "num_words": 2,
+}  # fmt: skip
 
 
 def test_rows_survive_the_file_exactly(tmp_path):
@@ -48,11 +28,6 @@ def test_rows_survive_the_file_exactly(tmp_path):
         for name, kind in rows.SCHEMA.items()
     }
     assert [p.name for p in tmp_path.iterdir()] == ["results.jsonl"]
-
-
-def test_no_rows_survive_the_file(tmp_path):
-    rows.write(tmp_path / "results.jsonl", rows.columns([]))
-    assert len(rows.read(tmp_path / "results.jsonl")["task"]) == 0
 
 
 @pytest.mark.parametrize(
@@ -89,12 +64,6 @@ def test_a_new_evaluation_replaces_its_own_rows_only():
     expected = rows.columns([*unrelated, ROW | {"distance": 99}])
     for name in rows.SCHEMA:
         assert merged[name].tolist() == expected[name].tolist(), name
-
-
-def test_select_finds_values_and_their_absence():
-    table = rows.columns([ROW, ROW | {"base": None, "distance": 3}, ROW | {"task": "lines"}])
-    assert rows.select(table, base=None)["distance"].tolist() == [3]
-    assert len(rows.select(table, task="kv", base=10)["task"]) == 1
 
 
 def test_of_two_that_add_at_once_neither_loses_a_row(tmp_path):

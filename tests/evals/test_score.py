@@ -10,22 +10,11 @@ from data.task import Document
 from evals import score as score_lib
 from evals.score import Candidate
 from model import transformer
-from model.config import ModelConfig
 from model.rotary.rope import Rope
 from tests.evals.helpers import experiment, make_documents
+from tests.models import small_model
 
-pytestmark = pytest.mark.usefixtures("unoptimized")
-
-CONFIG = ModelConfig(
-    vocab_size=5,
-    embed_dim=16,
-    num_layers=2,
-    num_heads=2,
-    num_kv_heads=1,
-    head_dim=8,
-    mlp_dim=32,
-    rotary=Rope(base=100.0),
-)
+CONFIG = small_model(vocab_size=5, num_layers=2, num_heads=2, mlp_dim=32, rotary=Rope(base=100.0))
 
 
 def candidates(configs, seeds):
@@ -48,13 +37,9 @@ def logits(params, tokens_BT):
     """Plain `[B, T, V]`, one member."""
     positions_BT = jnp.broadcast_to(jnp.arange(tokens_BT.shape[1]), tokens_BT.shape)
     hidden_BTD = transformer.hidden(
-        CONFIG,
-        params,
-        CONFIG.position_table(16),
-        tokens_BT,
-        positions_BT,
+        CONFIG, params, CONFIG.position_table(16), tokens_BT, positions_BT,
         jnp.ones_like(tokens_BT),
-    )
+    )  # fmt: skip
     return transformer.unembed(CONFIG, params, hidden_BTD)
 
 
@@ -123,18 +108,6 @@ def test_neighbours_padding_and_other_members_change_no_score():
     assert len({row.tobytes() for row in together.nll}) == 4
 
 
-def test_documents_are_scored_in_order_whatever_the_batch(monkeypatch):
-    random = np.random.default_rng(2)
-    documents = [document(random.integers(0, 5, 9), (4, 1, 1), (7, 2, 2)) for _ in range(7)]
-    members = candidates([CONFIG], [0])
-    expected = score_lib.score(CONFIG, members, documents, 8)
-    done = []
-    monkeypatch.setattr(score_lib, "_TOKENS_PER_PASS", {"cpu": 16})
-    pairs = score_lib.score(CONFIG, members, documents, 8, advance=done.append)
-    assert done == [2, 2, 2, 1]
-    np.testing.assert_allclose(pairs.nll, expected.nll, atol=1e-6)
-
-
 @pytest.mark.parametrize("task", ["kv", "lagcopy"])
 def test_a_copying_oracle_is_always_right_and_answers_off_by_one_are_not(
     task, tokenizer, copying_oracle
@@ -156,21 +129,6 @@ def test_a_copying_oracle_is_always_right_and_answers_off_by_one_are_not(
     if task == "kv":  # in lagcopy the answers' neighbours are answers too
         assert accuracy(1) < 0.1
         assert accuracy(-1) < 0.1
-
-
-def test_packed_rows_are_scored_as_each_document_alone():
-    """Positions restart and attention stops where the segment changes."""
-    random = np.random.default_rng(3)
-    parts = [random.integers(0, 5, size) for size in (6, 9)]
-    packed = dataclasses.replace(
-        document(np.concatenate(parts), (2, 3, 0), (8, 6, 0)),
-        segment_ids=np.repeat([1, 2], [6, 8]).astype(np.int32),
-    )
-    members = candidates([CONFIG], [0])
-    together = score_lib.score(CONFIG, members, [packed], 17)
-    alone = [document(parts[0], (2, 3, 0)), document(parts[1], (2, 6, 0))]
-    expected = score_lib.score(CONFIG, members, alone, 17)
-    np.testing.assert_allclose(together.nll, expected.nll, atol=1e-5)
 
 
 @pytest.mark.parametrize("num_together", [1, 2, 3])

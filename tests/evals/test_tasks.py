@@ -8,28 +8,15 @@ import pytest
 import sentencepiece
 
 import evals
-from data import word_lists
 from data.config import DataConfig
 from data.tokenizer import Tokenizer
-from evals.tasks import lines, needle, phonebook
 from tests.evals.helpers import PROMPT_WORDS, experiment, make_documents
 
 IN_WORDS = (
-    "lines",
-    "lines(template=official)",
-    "needle",
-    "needle(keys=4)",
-    "needle(haystack=text)",
-    "needle(haystack=text,keys=4)",
-    "needle(haystack=text,cue=gkamradt)",
-    "needle(haystack=text,cue=easy)",
-    "passkey",
-    "phonebook",
-    "vt",
-    "vt(hops=2)",
-    "cwe",
-    "fwe",
-)
+    "lines", "lines(template=official)", "needle", "needle(keys=4)", "needle(haystack=text)",
+    "needle(haystack=text,keys=4)", "needle(haystack=text,cue=gkamradt)",
+    "needle(haystack=text,cue=easy)", "passkey", "phonebook", "vt", "vt(hops=2)", "cwe", "fwe",
+)  # fmt: skip
 ALL = ("kv", "lagcopy", "lagcopy(lag=20)", "lagcopy(text=natural)", *IN_WORDS)
 
 
@@ -39,13 +26,6 @@ def floor(task, config, tokenizer) -> int:
         make_documents(evals.parse(task), config, tokenizer, 3, range(1))
     assert str(error.value).startswith(task.partition("(")[0])
     return int(str(error.value).rpartition(" ")[2])
-
-
-def test_a_file_with_a_task_in_it_is_a_task():
-    result = evals.all_tasks()
-    assert {name.partition("(")[0] for name in ALL} <= set(result)
-    assert "perplexity" in result
-    assert not {"prompts", "score", "task", "text"} & set(result)
 
 
 @pytest.mark.parametrize("task", ALL)
@@ -80,39 +60,6 @@ def test_the_shortest_length_always_works_and_the_next_never(task, prose_config,
     make_documents(evals.parse(task), config, prompt_tokenizer, shortest, range(200))
     with pytest.raises(ValueError, match=f"length={shortest - 1}; the shortest.* is {shortest}$"):
         make_documents(evals.parse(task), config, prompt_tokenizer, shortest - 1, range(1))
-
-
-def test_the_shortest_length_is_the_longest_documents(prose_config, prompt_tokenizer, monkeypatch):
-    """The shortest length is filled to the last id if all words take as many ids."""
-    same = [w for w in word_lists.HELD_OUT_NOUNS if len(prompt_tokenizer.encode("-" + w)) == 2]
-    same, red = tuple(same[:9]), ("red",)
-    assert [len(prompt_tokenizer.encode(text)) for text in ("red", " red")] == [1, 1]
-    for module, names in (
-        (needle, {"ADJECTIVES": red, "HELD_OUT_NOUNS": same}),
-        (lines, {"ADJECTIVES": red, "HELD_OUT_NOUNS": same}),
-        (phonebook, {"FIRST_NAMES": red, "LAST_NAMES": red * 9}),
-    ):
-        for name, value in names.items():
-            monkeypatch.setattr(module, name, value)
-    caches = (needle._wording, lines._parts, phonebook._parts)
-    for cache in caches:
-        cache.cache_clear()
-    for task in (
-        "needle",
-        "needle(keys=4)",
-        "needle(haystack=text)",
-        "needle(haystack=text,cue=easy)",
-        "lines(template=official)",
-        "passkey",
-        "phonebook",
-    ):
-        shortest = floor(task, prose_config, prompt_tokenizer)
-        result = make_documents(
-            evals.parse(task), prose_config, prompt_tokenizer, shortest, range(3)
-        )
-        assert {len(document.tokens) for document in result} == {shortest + 1}, task
-    for cache in caches:
-        cache.cache_clear()
 
 
 @pytest.mark.parametrize("task", ALL)
@@ -160,17 +107,11 @@ def sentencepiece_model(path, **options) -> Tokenizer:
     text = [PROMPT_WORDS] * 9 + [f"{i} {i**2} {i**3}" for i in range(900)]
     text += string.printable.strip()  # each by itself: before 0.2.3 all that is required must occur
     sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter(text),
-        model_writer=model,
-        model_type="bpe",
-        vocab_size=800,
-        byte_fallback=True,
-        required_chars=string.printable.strip(),
-        normalization_rule_name="identity",
-        remove_extra_whitespaces=False,
-        minloglevel=2,
+        sentence_iterator=iter(text), model_writer=model, model_type="bpe", vocab_size=800,
+        byte_fallback=True, required_chars=string.printable.strip(),
+        normalization_rule_name="identity", remove_extra_whitespaces=False, minloglevel=2,
         **options,
-    )
+    )  # fmt: skip
     path.write_bytes(model.getvalue())
     return Tokenizer(path)
 
@@ -196,11 +137,3 @@ def test_a_tokenizer_that_puts_a_space_before_texts_gives_the_same_texts(
             texts.append(tokenizer.decode(document.tokens))
         assert texts[0][:75] == texts[1][:75]
         assert not any("  " in text.replace("they are:  ", "") for text in texts)
-
-
-def test_depths_are_real_on_a_sentencepiece_tokenizer(prose_config, prompt_tokenizer):
-    """gkamradt's loop looks for the id of a full stop that nothing joins, and ends at depth 0."""
-    task = evals.parse("needle(haystack=text,cue=gkamradt)")
-    result = make_documents(task, prose_config, prompt_tokenizer, 700, range(1))
-    depths = [1 - document.answers[0, 2] / 700 for document in result]
-    np.testing.assert_allclose(depths, np.linspace(0, 1, 8), atol=0.08)

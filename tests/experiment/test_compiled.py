@@ -4,7 +4,6 @@ import os
 import random
 import subprocess
 import sys
-import time
 
 import jax
 import jax.numpy as jnp
@@ -65,14 +64,6 @@ def test_a_second_process_compiles_nothing(run, tmp_path):
     assert run() == (value, "True", folder)
 
 
-def test_a_damaged_program_is_compiled_again(run, tmp_path):
-    value, *_ = run()
-    (path,) = tmp_path.rglob("jit__lambda*-cache")
-    path.write_bytes(path.read_bytes()[:-10])
-    assert run(f"{path}: damaged compiled program")[:2] == (value, "False")
-    assert run()[:2] == (value, "True")
-
-
 @pytest.mark.parametrize("kind", DAMAGES)
 def test_no_damage_changes_a_number(kind, folder, capsys):
     expected = answers()
@@ -87,6 +78,7 @@ def test_no_damage_changes_a_number(kind, folder, capsys):
     assert answers() == expected and not capsys.readouterr().err
 
 
+@pytest.mark.long
 def test_programs_that_jax_stored_by_itself_are_not_read(run, tmp_path):
     cache = str(tmp_path / "own")
     unverified = PROGRAM.replace("keep_programs()\n", "")
@@ -105,12 +97,3 @@ def test_nothing_is_kept_where_nothing_can_be_written(run, tmp_path):
     assert run(XDG_CACHE_HOME=file)[1:] == ("False", "None")
     output = run("programs are not kept", JAX_COMPILATION_CACHE_DIR=file)
     assert output[1:] == ("False", "None")
-
-
-def test_what_was_long_unused_goes(tmp_path):
-    for name, days in (("old-cache", 31), ("dead.part", 31), ("new-cache", 29)):
-        path = tmp_path / name
-        path.touch()
-        os.utime(path, (time.time() - days * 86_400,) * 2)
-    compiled._remove_unused(tmp_path)
-    assert [path.name for path in tmp_path.iterdir()] == ["new-cache"]

@@ -14,12 +14,6 @@ def test_every_preset_survives_json(name):
     assert from_dict(json.loads(json.dumps(to_dict(config)))) == config
 
 
-def test_the_schedule_is_named_by_its_import_path():
-    record = to_dict(find_config("tiny"))["model"]["rotary"]
-    assert record["class"] == "model.rotary.rope.Rope"
-    assert record["base"] == 10000.0
-
-
 def test_a_field_that_was_renamed_is_read_under_its_old_name():
     record = to_dict(find_config("tiny"))["model"]
     del record["masked_distances"]

@@ -8,26 +8,15 @@ import pytest
 from jax.sharding import Mesh
 
 from data.config import DataConfig
-from experiment import mesh as mesh_lib
 from experiment.config import ExperimentConfig, MeshConfig, TrainConfig
-from experiment.mesh import host_rows, make_mesh, mesh_sizes
+from experiment.mesh import host_rows, mesh_sizes
 from model.axes import MESH_AXES
-from model.config import ModelConfig
-from model.rotary.nope import Nope
+from tests.models import small_model
 
 CONFIG = ExperimentConfig(
     name="test",
     question="?",
-    model=ModelConfig(
-        vocab_size=64,
-        embed_dim=24,
-        num_layers=1,
-        num_heads=12,
-        num_kv_heads=6,
-        head_dim=2,
-        mlp_dim=48,
-        rotary=Nope(),
-    ),
+    model=small_model(embed_dim=24, num_heads=12, num_kv_heads=6, head_dim=2, mlp_dim=48),
     data=DataConfig(context_length=48, batch_size=8, vocab_size=64),
     train=TrainConfig(num_steps=1, learning_rate=1e-3),
 )
@@ -43,12 +32,8 @@ def test_sizes_in_order():
     assert sizes() == [1, 8, 1, 1, 1]
     assert sizes(sequence=4) == [1, 2, 1, 4, 1]
     assert sizes(24, sweep=-1, data=1, fsdp=2, sequence=2, tensor=2, num_members=6) == [
-        3,
-        1,
-        2,
-        2,
-        2,
-    ]
+        3, 1, 2, 2, 2,
+    ]  # fmt: skip
 
 
 def spread(num_members: int, num_devices: int, num_hosts: int = 1, **data: int) -> list[int]:
@@ -117,10 +102,3 @@ def test_a_host_may_read_rows_that_do_not_follow_one_another():
     """Hosts as on a torus, where each has a square of the chips."""
     square = np.array([0, 0, 1, 1, 0, 0, 1, 1]).reshape(1, 1, 8, 1, 1)
     assert shares(square, 8) == [([0, 1, 4, 5], [0, 1, 4, 5]), ([2, 3, 6, 7], [2, 3, 6, 7])]
-
-
-def test_a_batch_becomes_global_unchanged():
-    mesh = make_mesh(CONFIG, 1)
-    rows = np.arange(12, dtype=np.int32).reshape(3, 4)
-    batch = mesh_lib.make_global_batch({"tokens": rows}, mesh, 3, range(3))["tokens"]
-    np.testing.assert_array_equal(batch, rows)

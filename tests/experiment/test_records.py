@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from experiment.records import METRICS, SweepRecord, read_json_lines, read_sweep
+from experiment.records import METRICS, SweepRecord, read_json_lines
 
 SWEEP = SweepRecord(
     config="demo", overrides=("a=1,2", "train.keep=2", "c=3"), members=("a=1", "a=2")
@@ -26,11 +26,6 @@ SWEEP = SweepRecord(
 def test_what_sets_sweeps_apart(other, expected):
     record = SweepRecord(**{**vars(SWEEP), **other})
     assert SWEEP.difference(record, lambda name: name.startswith("train.")) == expected
-
-
-def test_a_sweep_is_read_as_it_was_written(tmp_path):
-    (tmp_path / "sweep.json").write_text(SWEEP.to_json())
-    assert read_sweep(tmp_path) == SWEEP
 
 
 @pytest.mark.parametrize("half", ['{"step": 2, "tok', '{"step": 2, "name": "\\u00', b'{"a": "\xc3'])

@@ -6,7 +6,6 @@ import pytest
 
 from configs import find_config
 from experiment import overrides, stages
-from experiment.records import SweepRecord
 from experiment.run import RunDirectory
 from model import rotary
 
@@ -27,10 +26,6 @@ def staged(tiny):
     return dataclasses.replace(tiny, stages=STAGES)
 
 
-def test_a_config_without_stages_is_one_stage(tiny):
-    assert stages.split(tiny) == (stages.Stage(0, 0, 20, 0, 0, tiny),)
-
-
 def test_stages_pile_up(staged):
     zero, one, two, three = stages.split(staged)
     assert [(s.start, s.end) for s in (zero, one, two, three)] == [
@@ -47,25 +42,6 @@ def test_stages_pile_up(staged):
     assert two.config.train.learning_rate == 1e-4 and two.config.train.warmup_steps == 1
     assert three.config.data.context_length == 32
     assert all(s.config.stages == () for s in (zero, one, two, three))
-
-
-def test_data_that_comes_back_starts_again(tiny):
-    back = dataclasses.replace(tiny, stages=(("data.seed=1",), ("data.seed=0",)))
-    assert [stage.rows_from for stage in stages.split(back)] == [0, 20, 40]
-
-
-def test_the_command_line_gives_stages_and_members_come_before_them(tiny):
-    argument = "stages=[[train.learning_rate=1e-4,data.context_length=32],[model.rotary=nope]]"
-    config = overrides.apply(tiny, [argument, "model.rotary.base=7"])
-    assert config.stages == (
-        ("train.learning_rate=1e-4", "data.context_length=32"),
-        ("model.rotary=nope",),
-    )
-    assert [rotary.expression(s.config.model.rotary) for s in stages.split(config)] == [
-        "rope(base=7)",
-        "rope(base=7)",
-        "nope",
-    ]
 
 
 def test_a_run_directory_knows_each_step(staged, tmp_path):
@@ -121,20 +97,3 @@ def test_a_started_run_keeps_the_step_it_started_from(tiny, tmp_path):
     other = overrides.apply(tiny, [f"start_from={parent.path}@10"])
     with pytest.raises(ValueError, match=r"start_from=.*@5, and this one has start_from=.*@10"):
         child.check_resumable(child.pinned(other))
-
-
-def test_a_start_that_is_not_there_is_refused(tiny, tmp_path):
-    run = RunDirectory(tmp_path / "run")
-    with pytest.raises(ValueError, match="gone does not exist"):
-        run.pinned(overrides.apply(tiny, [f"start_from={tmp_path}/gone"]))
-    parent = RunDirectory(tmp_path / "parent")
-    parent.write_config(tiny, [])
-    with pytest.raises(ValueError, match="parent has no checkpoint; train it first"):
-        run.pinned(overrides.apply(tiny, [f"start_from={parent.path}"]))
-    checkpoint(parent, 5)
-    with pytest.raises(ValueError, match=r"no checkpoint of step 7; it has \[5\]"):
-        run.pinned(overrides.apply(tiny, [f"start_from={parent.path}@7"]))
-    sweep = SweepRecord(config="tiny", overrides=(), members=("base=10", "rotary=nope"))
-    (tmp_path / "sweep.json").write_text(sweep.to_json())
-    with pytest.raises(ValueError, match="one of its members: base=10, rotary=nope"):
-        run.pinned(overrides.apply(tiny, [f"start_from={tmp_path}"]))

@@ -12,7 +12,7 @@ from tests.data.helpers import plain_text, write_jsonl
 from training.loop import train
 from training.plan import make_plan
 
-pytestmark = [pytest.mark.hf, pytest.mark.usefixtures("unoptimized")]
+pytestmark = pytest.mark.hf
 
 
 def test_it_trains_is_asked_and_is_kept(tmp_path):

@@ -6,6 +6,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 from model import rotary, transformer
 from model.config import MlaConfig, ModelConfig
@@ -23,22 +24,22 @@ DYNAMIC = f"dynamic_yarn(base=500,original_context_length={TRAINED})"
 
 # Windows are smaller than the prompt and the new text, so that rings wrap many times.
 STATIC: dict[str, dict[str, Any]] = {
-    "gqa": {},
-    "partial": dict(rotary="rope(base=500,rotary_fraction=0.5)"),
+    "many at once": dict(
+        rotary="yarn(base=500,factor=4,original_context_length=64,rotary_fraction=0.5,log_n=train)",
+        window=(7, None), shift_keys=True, qk_norm=True, qkv_bias=True, tie_embeddings=False,
+    ),
+    "gqa": {}, "partial": dict(rotary="rope(base=500,rotary_fraction=0.5)"),
     "yarn": dict(rotary="yarn(base=500,factor=4,original_context_length=64)"),
     "log-n": dict(rotary="rope(base=500,log_n=train)"),
-    "nope mix": dict(rotary="[rope(base=500),nope]"),
-    "window": dict(window=(7, None)),
+    "nope mix": dict(rotary="[rope(base=500),nope]"), "window": dict(window=(7, None)),
     "window, smeared keys": dict(window=7, shift_keys=True),
-    "smeared keys": dict(shift_keys=True, tie_embeddings=False),
-    "qk-norm": dict(qk_norm=True),
+    "smeared keys": dict(shift_keys=True, tie_embeddings=False), "qk-norm": dict(qk_norm=True),
     "biases": dict(qkv_bias=True),
     "per head": dict(rotary="[[rope(base=10),rope(base=1e3)],rope(base=500)]"),
-    "hole": dict(num_layers=1, masked_distances=(3, 9)),
-    "latent": LATENT,
+    "hole": dict(num_layers=1, masked_distances=(3, 9)), "latent": LATENT,
     "latent, yarn": LATENT | dict(rotary="yarn(base=500,factor=4,original_context_length=64)"),
     "latent, window, smeared keys": LATENT | dict(window=(7, None), shift_keys=True),
-}
+}  # fmt: skip
 DYNAMICS: dict[str, dict[str, Any]] = {
     "one layer": dict(rotary=DYNAMIC, num_layers=1),
     "one layer, window, smeared keys": dict(
@@ -51,18 +52,23 @@ DYNAMICS: dict[str, dict[str, Any]] = {
 }
 
 
+# The others take a minute; each has an option of its own to be wrong about.
+QUICK = ("many at once", "per head", "hole", "latent, window, smeared keys")
+QUICK += ("two layers", "one layer, latent")
+
+
+def cases(models: dict[str, dict[str, Any]]) -> list:
+    """Return names of models for `parametrize`; those that are not quick are marked `long`."""
+    long = pytest.mark.long
+    return [pytest.param(name, marks=() if name in QUICK else long) for name in models]
+
+
 def config(**changes: Any) -> ModelConfig:
     """Return a small model; `rotary` is an expression."""
     sizes: dict[str, Any] = dict(
-        vocab_size=V,
-        embed_dim=32,
-        num_layers=2,
-        num_heads=4,
-        num_kv_heads=2,
-        head_dim=16,
-        mlp_dim=48,
-        rotary="rope(base=500)",
-    )
+        vocab_size=V, embed_dim=32, num_layers=2, num_heads=4, num_kv_heads=2, head_dim=16,
+        mlp_dim=48, rotary="rope(base=500)",
+    )  # fmt: skip
     fields = sizes | changes
     return ModelConfig(**(fields | {"rotary": rotary.parse_pattern(fields["rotary"])}))
 

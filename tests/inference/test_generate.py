@@ -11,7 +11,7 @@ import generate as command
 from experiment import load
 from inference import generate
 
-pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("unoptimized")]
+pytestmark = pytest.mark.slow
 
 RUN = Path(__file__).parent.parent.parent / "notebooks/runs/base=10000,num_heads=1"
 PROMPT = "import numpy as np\n\n\ndef "
@@ -86,13 +86,6 @@ def test_samples_depend_on_seed_and_prompt_only(run):
     assert [g.tokens for g in generate(run, ["b"], **options)] == [other]
     assert [g.tokens for g in generate(run, ["a", "a"], **options)] == [first, second]
     assert [g.tokens for g in generate(run, ["a"], seed=1, **options)] != [first]
-
-
-def test_more_prompts_than_fit_a_batch(run, monkeypatch):
-    prompts = ["a", "bcd" * 9, "", "x" * 50, "b"]
-    expected = generate(run, prompts, max_new_tokens=9)
-    monkeypatch.setattr("inference.generation._BATCH_TOKENS", 40)
-    assert generate(run, prompts, max_new_tokens=9) == expected
 
 
 def test_the_end_of_a_document(run):

@@ -7,7 +7,7 @@ from inference.engine import Engine, Prompts
 from inference.options import Options
 from tests.inference.models import LATENT, V, config, params
 
-pytestmark = [pytest.mark.hf, pytest.mark.usefixtures("unoptimized")]
+pytestmark = pytest.mark.hf
 
 PROMPT = (np.arange(23) * 37 % V).tolist()
 CONTEXT = 256  # of our run; where longrope would change, theirs too

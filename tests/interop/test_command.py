@@ -21,7 +21,7 @@ from training.loop import train
 from training.plan import make_plan
 
 ROOT = Path(__file__).parents[2]
-pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("unoptimized")]
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture

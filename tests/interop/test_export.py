@@ -36,7 +36,7 @@ from tests.interop.weights_helpers import (
 )
 
 # Slow: a program is compiled for every class.
-pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("unoptimized")]
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")

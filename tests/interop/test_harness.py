@@ -13,8 +13,6 @@ from interop.harness import Pair, Scorer
 from model import transformer
 from tests.data.helpers import plain_text
 
-pytestmark = pytest.mark.usefixtures("unoptimized")
-
 LENGTH = 48
 
 

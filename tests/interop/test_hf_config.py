@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from interop.hf_config import parse_config, shortest_pattern
+from interop.hf_config import parse_config
 from model.rotary import label
 from model.transformer import count_params
 
@@ -15,12 +15,9 @@ def config(sizes: tuple[int, ...], **more):
 
 
 SCALED = {
-    "factor": 8.0,
-    "low_freq_factor": 1.0,
-    "high_freq_factor": 4.0,
-    "original_max_position_embeddings": 8192,
-    "rope_type": "llama3",
-}
+    "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+    "original_max_position_embeddings": 8192, "rope_type": "llama3",
+}  # fmt: skip
 # As in the files that version 4 wrote; what decides nothing is left out.
 MODELS = {
     "Llama-2-7b-hf": (
@@ -110,14 +107,6 @@ def test_context_selects_the_list_of_phi_4_mini():
         assert result.model.rotary.logit_scale == pytest.approx(1 + 5 / 12)
         assert result.model.rotary.unrotated_logit_scale == 1
         assert (result.model.rotary.inv_freq(128) > 0).sum() == 48
-
-
-@pytest.mark.parametrize(
-    "values, expected",
-    [((3, 3, 3), 3), ((1, None) * 4, (1, None)), ((1, 2, 3), (1, 2, 3)), ((1, 1, 2, 1), (1, 1, 2))],
-)
-def test_shortest_pattern(values, expected):
-    assert shortest_pattern(values) == expected
 
 
 def test_ignored_keys_are_reported():

@@ -1,7 +1,6 @@
 """Imports of exported folders are exact; imports of transformers' models have its logits."""
 
 import dataclasses
-import json
 from pathlib import Path
 
 import ml_dtypes
@@ -10,13 +9,9 @@ import pytest
 from safetensors.numpy import save_file
 
 from experiment import load
-from experiment.checkpoint import keep_params
 from experiment.digest import named
-from experiment.items import copy_checkpoint
-from experiment.mesh import make_mesh
-from experiment.run import RunDirectory
 from interop.architectures import windows_by_layer
-from interop.check import RECORD, Comparison
+from interop.check import Comparison
 from interop.export import export
 from interop.importing import import_folder, looks_interleaved
 from interop.tensors import Tensors
@@ -32,9 +27,8 @@ from tests.interop.weights_helpers import (
     noise,
     plant,
 )
-from training.start import starting_params
 
-pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("unoptimized")]
+pytestmark = pytest.mark.slow
 
 
 def same_tensors(first: Path, other: Path) -> bool:
@@ -96,28 +90,6 @@ def test_dtype_is_kept(dtype, tmp_path):
     assert np.isfinite(load(run.path).logits(np.arange(8)[None])).all()
 
 
-def test_training_starts_in_float32(tmp_path):
-    run = make_run(tmp_path / "run", PLAIN, dtype=ml_dtypes.bfloat16)
-    config = dataclasses.replace(
-        run.config, model=changed(PLAIN, "rope(base=50)"), start_from=str(run.path)
-    )
-    params = starting_params([config], make_mesh(config, 1))
-    assert all(leaf.dtype == np.float32 for leaf in named(params).values())
-
-
-def test_imports_can_be_kept_and_copied(tmp_path):
-    """Other commands accept an import like any other run."""
-    export(make_run(tmp_path / "run", PLAIN).path, tmp_path / "hf", dtype="bfloat16")
-    came = import_folder(tmp_path / "hf", tmp_path / "came")
-    for name, make in (("kept", keep_params), ("copied", copy_checkpoint)):
-        target = RunDirectory(tmp_path / name)
-        target.write_config(came.config, ())
-        make(came, 0, target)
-        for leaf, array in named(load(target.path).params).items():
-            expected = named(load(came.path).params)[leaf]
-            np.testing.assert_array_equal(array.astype(np.float32), expected.astype(np.float32))
-
-
 SCALED = changed(PLAIN, SLOWED.format(12, ""), window=7)
 PLANTED = {
     "pairs": ({}, "tensors have changed"),
@@ -140,22 +112,6 @@ def test_changed_folders_are_refused(error, tmp_path):
     assert not list(tmp_path.glob("back*"))
 
 
-def test_identical_tensors_are_exported_without_logits(tmp_path):
-    export(make_run(tmp_path / "run", SCALED).path, tmp_path / "out")
-    run = import_folder(tmp_path / "out", tmp_path / "back")
-    assert export(run.path, tmp_path / "same") == []
-    assert "byte for byte" in (tmp_path / "same" / "README.md").read_text()
-    assert export(run.path, tmp_path / "rounded", dtype="bfloat16") != []
-    for error, (keys, _) in PLANTED.items():
-        if keys:
-            plant(run.path, keys)  # in the record of what was imported
-            with pytest.raises(ValueError, match="the model is another"):
-                export(RunDirectory(run.path).path, tmp_path / error)
-            record = json.loads((run.path / "config.json").read_text())
-            record["imported"]["config"] = json.loads((tmp_path / "out/config.json").read_text())
-            (run.path / "config.json").write_text(json.dumps(record))
-
-
 def test_weights_must_be_finite(tmp_path):
     export(make_run(tmp_path / "run", PLAIN).path, tmp_path / "out")
     tensors = Tensors(tmp_path / "out")
@@ -164,29 +120,6 @@ def test_weights_must_be_finite(tmp_path):
     save_file(values, tmp_path / "out" / "model.safetensors")
     with pytest.raises(ValueError, match=r"layers\.1\.mlp\.up_proj\.weight' has 1 values that are"):
         import_folder(tmp_path / "out", tmp_path / "back")
-
-
-def test_selected_list_of_factors_is_printed(tmp_path, capsys):
-    model = changed(PLAIN, "rope(base=500,rotary_fraction=0.5)", head_dim=8)
-    run = make_run(tmp_path / "run", model)
-    export(run.path, tmp_path / "out", architecture="phi3", rope_type="longrope")
-    (tmp_path / "out" / RECORD).unlink()
-    keys = {"original_max_position_embeddings": 16, "long_factor": [1.0, 2.5]}
-    plant(tmp_path / "out", keys)
-    for context, chosen in ((16, "short_factor"), (CONTEXT, "long_factor")):
-        import_folder(tmp_path / "out", tmp_path / chosen, context_length=context)
-        assert f"{chosen} is used" in capsys.readouterr().err
-
-
-def test_layout_option_reorders_pairs(tmp_path):
-    """A `llama` folder with queries and keys in Meta's order."""
-    export(make_run(tmp_path / "run", PLAIN).path, tmp_path / "out")
-    interleave(tmp_path / "out", PLAIN.head_dim)
-    (tmp_path / "out" / RECORD).unlink()
-    run = import_folder(tmp_path / "out", tmp_path / "back", layout="interleaved")
-    expected = named(noise(PLAIN))
-    for name, leaf in named(load(run.path).params).items():
-        np.testing.assert_array_equal(leaf, expected[name])
 
 
 RUNS = Path(__file__).parents[2] / "notebooks/runs"
@@ -251,17 +184,12 @@ def their_model(name: str):
     kind, changes, rope = PUBLISHED[name]
     config = getattr(transformers, f"{kind}Config")(
         **{
-            "vocab_size": 96,
-            "hidden_size": 32,
-            "intermediate_size": 40,
-            "num_hidden_layers": 3,
-            "num_attention_heads": 4,
-            "max_position_embeddings": CONTEXT,
-            "pad_token_id": None,
+            "vocab_size": 96, "hidden_size": 32, "intermediate_size": 40, "num_hidden_layers": 3,
+            "num_attention_heads": 4, "max_position_embeddings": CONTEXT, "pad_token_id": None,
             **changes,
         },
         rope_parameters={"rope_type": "default", "rope_theta": 500.0, **rope},
-    )
+    )  # fmt: skip
     model = getattr(transformers, f"{kind}ForCausalLM")(config).eval()
     with torch.no_grad():
         for leaf, tensor in model.named_parameters():

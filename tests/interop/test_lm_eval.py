@@ -17,7 +17,7 @@ from interop.lm_eval import register
 from training.loop import train
 from training.plan import make_plan
 
-pytestmark = [pytest.mark.hf, pytest.mark.usefixtures("unoptimized")]
+pytestmark = pytest.mark.hf
 
 LENGTH = 64
 QUESTION = """
@@ -147,14 +147,6 @@ def test_windows_equal_the_harness(run, count, monkeypatch):
     assert list(map(tuple, model.windows("text"))) == list(map(make_disjoint_window, theirs))
 
 
-def test_cut_inside_a_piece_leaves_a_continuation(run):
-    model = register()(str(run.path))
-    tokenizer = model.scorer.tokenizer
-    piece = next(p.decode() for p in tokenizer.piece_bytes if len(p) > 3 and p.isalpha())
-    context, continuation = model._encode_pair(piece[:-1], piece[-1])
-    assert continuation and context[0] == tokenizer.bos_id
-
-
 def test_local_tasks_need_no_network(run, tmp_path, monkeypatch):
     for name in ("HF_HUB_OFFLINE", "HF_DATASETS_OFFLINE"):
         monkeypatch.setenv(name, "1")
@@ -167,20 +159,6 @@ def test_local_tasks_need_no_network(run, tmp_path, monkeypatch):
     assert record["model"] | expected == record["model"]
     assert 0 < record["results"]["local_text"]["bits_per_byte,none"] < 20
     assert record["n-samples"]["local_next_line"]["effective"] == 6
-
-
-@pytest.mark.long  # it reads the names of all tasks of the harness
-def test_unknown_task(run, capsys):
-    with pytest.raises(SystemExit):
-        main(["lm_eval", str(run.path), "--tasks", "local_txt"])
-    message = capsys.readouterr().err.splitlines()[-1]
-    assert "unknown task 'local_txt'; did you mean 'local_text'?" in message and len(message) <= 300
-
-
-def test_default_path_of_results(run, tasks):
-    arguments = ["lm_eval", str(run.path), "--tasks", "code", "--include_path", str(tasks)]
-    assert main([*arguments, "--limit", "2"]) == 0
-    assert (run.path / "lm_eval" / "code,step=20.json").exists()
 
 
 def test_generated_texts_equal_transformers(run, exported):
@@ -197,14 +175,3 @@ def test_generated_texts_equal_transformers(run, exported):
     ]
     requests = [Instance("generate_until", {}, wish, i) for i, wish in enumerate(wishes)]
     assert ours.generate_until(requests) == theirs.generate_until(requests)
-
-
-def test_new_tokens_are_cut_to_fit(run, caplog):
-    """The harness's own class stops with an assertion here."""
-    from lm_eval.api.instance import Instance
-
-    model = register()(str(run.path))
-    wish = ("a long prompt " * 50, {"until": [], "max_gen_toks": 1000})
-    [text] = model.generate_until([Instance("generate_until", {}, wish, 0)])
-    assert 0 < len(model.scorer.tokenizer.encode(text, inside=True)) <= LENGTH // 2
-    assert f"cut to {LENGTH // 2}" in caplog.text

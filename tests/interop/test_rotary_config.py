@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from interop.architectures import ARCHITECTURES, choose_architecture, make_config
+from interop.architectures import choose_architecture, make_config
 from interop.rotary_config import make_rope_parameters, read_variant
 from model.rotary import parse
 from model.rotary.base import HfHead
 from model.rotary.recorded import Recorded
-from model.rotary.rope_parameters import compute_frequencies, read_rope
+from model.rotary.rope_parameters import compute_frequencies
 from tests.interop.weights_helpers import CASES, CONTEXT, PLAIN, changed
 
 
@@ -94,15 +94,6 @@ def test_version_4_reads_the_same_vector(name):
         assert everywhere == pytest.approx(rest, rel=1e-12)
 
 
-def test_vllm_keys_of_longrope():
-    """vLLM reads these instead of attention_factor."""
-    model = CASES["yarn of another length"][2]
-    scaling = make_config(ARCHITECTURES["llama"], model, CONTEXT)["rope_scaling"]
-    factor = math.sqrt(model.rotary.logit_scale)
-    assert scaling["short_mscale"] == scaling["long_mscale"] == pytest.approx(factor)
-    assert scaling["original_max_position_embeddings"] == CONTEXT
-
-
 def test_proportional_is_written_on_request():
     rotary, head = parse("rope(base=500,rotary_fraction=0.5)"), HfHead(16, CONTEXT)
     assert make_rope_parameters(rotary, head)["rope_type"] == "longrope"
@@ -144,23 +135,3 @@ def test_other_vectors_are_recorded():
     result = read_variant(rope, head, CONTEXT, "a model's config.json")
     assert isinstance(result, Recorded) and result.name == "a model's config.json"
     np.testing.assert_allclose(result.inv_freq(8), [1.5, 0.5, 0.1, 0.0], rtol=1e-12)
-
-
-def test_partial_vectors_round_trip():
-    """Phi-3's class, whose unrotated features have another scale."""
-    text = "longrope(base=500,pair_factors=(1.0,2.0),original_context_length=12,"
-    text += "target_context_length=48,rotary_fraction=0.5,cool_rest=True)"
-    head = HfHead(8, CONTEXT)
-    rope = make_rope_parameters(parse(text), head, partial=True)
-    recorded = read_variant(rope, head, CONTEXT, "x")
-    assert isinstance(recorded, Recorded) and recorded.rotary_fraction == 0.5
-    again = read_variant(make_rope_parameters(recorded, head, partial=True), head, CONTEXT, "x")
-    np.testing.assert_allclose(again.values, recorded.values, rtol=1e-12)
-
-
-def test_default_base():
-    """Its published config.json has no rope_theta."""
-    assert read_rope({"model_type": "llama", "rope_scaling": None}) == {
-        "rope_type": "default",
-        "rope_theta": 10_000.0,
-    }

@@ -23,17 +23,10 @@ def tokenizer(request, tmp_path_factory) -> Tokenizer:
         lines = [line for text in SOURCES for line in text.split("\n") if line and "\0" not in line]
         sentencepiece.SentencePieceTrainer.train(
             sentence_iterator=iter([*lines, *(chr(0x4E00 + i) * 9 for i in range(300))]),
-            model_prefix=str(path),
-            model_type="bpe",
-            vocab_size=2000,
-            character_coverage=1.0,
-            byte_fallback=True,
-            split_digits=True,
-            normalization_rule_name="identity",
-            remove_extra_whitespaces=False,
-            allow_whitespace_only_pieces=True,
-            minloglevel=2,
-        )
+            model_prefix=str(path), model_type="bpe", vocab_size=2000, character_coverage=1.0,
+            byte_fallback=True, split_digits=True, normalization_rule_name="identity",
+            remove_extra_whitespaces=False, allow_whitespace_only_pieces=True, minloglevel=2,
+        )  # fmt: skip
     return Tokenizer(path.with_suffix(".model"))
 
 

@@ -19,20 +19,14 @@ from interop.tensors import Tensors
 from model import transformer
 from model.config import MlaConfig, ModelConfig
 from model.rotary import parse_pattern
+from tests.models import small_model
 
 CONTEXT = 48
 SLOWED = "yarn(base=500,factor=4,original_context_length={},{})"
-PLAIN = ModelConfig(
-    vocab_size=96,
-    embed_dim=32,
-    num_layers=3,
-    num_heads=4,
-    num_kv_heads=2,
-    head_dim=16,
-    mlp_dim=40,
-    rotary=parse_pattern("rope(base=500)"),
-    tie_embeddings=False,
-)
+PLAIN = small_model(
+    vocab_size=96, embed_dim=32, num_layers=3, num_heads=4, num_kv_heads=2, head_dim=16,
+    mlp_dim=40, rotary=parse_pattern("rope(base=500)"), tie_embeddings=False,
+)  # fmt: skip
 MLA = dataclasses.replace(
     PLAIN,
     num_kv_heads=None,

@@ -9,26 +9,21 @@ import numpy as np
 import pytest
 from flax import nnx
 
-from model.attention import Attention, smear_keys
+from model.attention import Attention
 from model.config import ModelConfig
 from model.positions import cos_sin
 from model.rotary.nope import Nope
 from model.rotary.recorded import Recorded
 from model.rotary.rope import Rope
+from tests.models import small_model
 
 D, N, K, H, T = 24, 4, 2, 8, 12
 CONTEXT = 16  # trained on
 
-BASIC = ModelConfig(
-    vocab_size=1,
-    embed_dim=D,
-    num_layers=1,
-    num_heads=N,
-    num_kv_heads=K,
-    head_dim=H,
-    mlp_dim=1,
+BASIC = small_model(
+    vocab_size=1, embed_dim=D, num_heads=N, num_kv_heads=K, head_dim=H, mlp_dim=1,
     rotary=Rope(base=50.0),
-)
+)  # fmt: skip
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -190,24 +185,3 @@ def test_align_query_key_starts_keys_as_queries():
     # The option moves nothing else: members stay comparable with and without it.
     for name in ("query", "value", "out"):
         np.testing.assert_array_equal(getattr(layer, name)[...], getattr(plain, name)[...])
-
-
-def test_key_smearing_starts_at_half():
-    """sigmoid(0): each key is the mean of its token's and the one before."""
-    layer = Attention(dataclasses.replace(BASIC, shift_keys=True), rngs=nnx.Rngs(params=0))
-    k_BSKH = jnp.arange(4 * K * H, dtype=jnp.float32).reshape(1, 4, K, H)
-    shifted = smear_keys(k_BSKH, layer.shift, jnp.array([[0, 1, 0, 1]]))
-    np.testing.assert_allclose(shifted[0, 0], k_BSKH[0, 0] / 2)
-    np.testing.assert_allclose(shifted[0, 1], (k_BSKH[0, 0] + k_BSKH[0, 1]) / 2)
-    np.testing.assert_allclose(shifted[0, 2], k_BSKH[0, 2] / 2)  # a new document: nothing before
-    np.testing.assert_allclose(shifted[0, 3], (k_BSKH[0, 2] + k_BSKH[0, 3]) / 2)
-
-
-def test_grouped_heads_equal_repeated_heads():
-    """Two key heads for four queries are four key heads, each there twice."""
-    grouped = make_layer(BASIC)
-    full = make_layer(dataclasses.replace(BASIC, num_kv_heads=N))
-    full.query[...], full.out[...] = grouped.query[...], grouped.out[...]
-    full.key[...] = jnp.repeat(grouped.key[...], N // K, axis=1)
-    full.value[...] = jnp.repeat(grouped.value[...], N // K, axis=1)
-    np.testing.assert_allclose(run(full, X_TD, *PACKED), run(grouped, X_TD, *PACKED), atol=1e-6)

@@ -5,7 +5,6 @@ import pytest
 
 from configs import find_config
 from experiment import overrides
-from model import rotary
 from model.config import NO_WINDOW
 
 
@@ -33,10 +32,3 @@ def test_positions_do_not_change_the_architecture(four_layers):
     assert changed != four_layers.model and changed.architecture == four_layers.model.architecture
     deeper = overrides.apply(four_layers, ["model.num_layers=5"]).model
     assert deeper.architecture != four_layers.model.architecture
-
-
-def test_a_pattern_reads_back(four_layers):
-    text = "[ntk_aware(base=10000,factor=8),nope]"
-    pattern = rotary.parse_pattern(text)
-    assert [type(variant).__name__ for variant in pattern] == ["NtkAware", "Nope"]
-    assert rotary.expression(pattern) == text

@@ -1,7 +1,5 @@
 """Heads of a layer that rotate at frequencies of their own."""
 
-import dataclasses
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -18,8 +16,6 @@ from model.positions import cos_sin, stack_tables
 from theory import decay
 from theory.predictions import predict
 
-pytestmark = pytest.mark.usefixtures("unoptimized")
-
 BASES = (10.0, 10.0, 10.0, 1e4)
 ONE_SLOW = "[[rope(base=10),rope(base=10),rope(base=10),rope(base=1e4)]]"
 
@@ -28,14 +24,9 @@ init = jax.jit(transformer.init, static_argnums=0)
 
 def config(pattern: str, **changes) -> ModelConfig:
     sizes = {
-        "vocab_size": 64,
-        "embed_dim": 24,
-        "num_layers": 2,
-        "num_heads": 8,
-        "num_kv_heads": 4,
-        "head_dim": 16,
-        "mlp_dim": 32,
-    }
+        "vocab_size": 64, "embed_dim": 24, "num_layers": 2, "num_heads": 8, "num_kv_heads": 4,
+        "head_dim": 16, "mlp_dim": 32,
+    }  # fmt: skip
     return ModelConfig(**sizes | changes, rotary=rotary.parse_pattern(pattern))  # pyright: ignore
 
 
@@ -117,16 +108,6 @@ def test_members_of_a_sweep_stack_where_only_one_tells_heads_apart():
         np.testing.assert_allclose(hidden(model, row), hidden(model, tables[member]), atol=1e-5)
 
 
-def test_inner_lists_are_repeated_over_heads_and_outer_ones_over_layers():
-    model = config("[[rope(base=10),nope],rope(base=100)]", num_layers=3)
-    fast, other = (rotary.parse(f"rope(base={base})").inv_freq(16) for base in (10, 100))
-    still = np.zeros(8)
-    np.testing.assert_array_equal(
-        model.position_table(32).inv_freq,
-        [[fast, still, fast, still], [other] * 4, [fast, still, fast, still]],
-    )
-
-
 def test_theory_takes_the_head_that_reaches_farthest():
     predicted = predict(config(ONE_SLOW).position_table(32).inv_freq)
     slow = rotary.parse("rope(base=1e4)").inv_freq(16)
@@ -141,14 +122,6 @@ def test_overrides_expressions_and_json_keep_them():
     assert rotary.expression(changed.model.rotary) == pattern
     assert changed.model.rotary == rotary.parse_pattern(pattern)
     assert from_dict(to_dict(changed)) == changed
-
-
-def test_names_of_members_have_no_brackets_and_tell_layers_from_heads():
-    patterns = ("[[nope,rope(base=10)]]", "[nope,rope(base=10)]", "[[nope],rope(base=10)]")
-    names = [overrides.member_name([f"model.rotary={pattern}"]) for pattern in patterns]
-    assert names[1] == "rotary=nope+rope(base=10)"
-    assert len(set(names)) == 3
-    assert not set("[]*?/ ") & set("".join(names))
 
 
 def test_the_key_that_latent_heads_share_cannot_rotate_in_two_ways():
@@ -184,17 +157,3 @@ def test_without_heads_is_the_network_that_never_had_them():
     expected = hidden(smaller, table, smaller_params)
     np.testing.assert_allclose(hidden(full, table, masked), expected, atol=1e-5)
     assert np.abs(hidden(full, table, params) - expected).max() > 0.01
-
-
-@pytest.mark.slow
-def test_without_heads_of_latent_attention():
-    full = find_config("mla_tiny").model
-    smaller = dataclasses.replace(full, num_heads=1, num_kv_heads=1)
-    params = init(full, 0)
-    names = ("query_up", "key_up", "value_up", "out")
-    smaller_params = fewer_heads(params, {name: [[0], [1]] for name in names})
-    table = full.position_table(32)
-    masked = transformer.without_heads(params, [(0, 1), (1, 0)])
-    np.testing.assert_allclose(
-        hidden(full, table, masked), hidden(smaller, table, smaller_params), atol=1e-5
-    )

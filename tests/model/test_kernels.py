@@ -10,9 +10,9 @@ import pytest
 from jax.experimental.pallas.ops.tpu.splash_attention import splash_attention_kernel
 
 from model import kernels
-from model.config import NO_WINDOW, ModelConfig
+from model.config import NO_WINDOW
 from model.kernels import blocks, choice, cudnn, parts, splash, xla
-from model.rotary.nope import Nope
+from tests.models import small_model
 
 
 @jax.jit
@@ -35,18 +35,6 @@ def visible(segment_ids, window=NO_WINDOW) -> np.ndarray:
     return (weights_TS > 0).astype(int)
 
 
-def test_causal():
-    np.testing.assert_array_equal(
-        visible([1, 1, 1, 1]),
-        [
-            [1, 0, 0, 0],
-            [1, 1, 0, 0],
-            [1, 1, 1, 0],
-            [1, 1, 1, 1],
-        ],
-    )
-
-
 def test_packed_documents_and_padding():
     np.testing.assert_array_equal(
         visible([1, 1, 1, 2, 2, 0]),
@@ -57,19 +45,6 @@ def test_packed_documents_and_padding():
             [0, 0, 0, 1, 0, 0],
             [0, 0, 0, 1, 1, 0],
             [0, 0, 0, 0, 0, 1],
-        ],
-    )
-
-
-def test_a_window_counts_the_query_itself():
-    np.testing.assert_array_equal(
-        visible([1, 1, 1, 1, 1], window=2),
-        [
-            [1, 0, 0, 0, 0],
-            [1, 1, 0, 0, 0],
-            [0, 1, 1, 0, 0],
-            [0, 0, 1, 1, 0],
-            [0, 0, 0, 1, 1],
         ],
     )
 
@@ -87,10 +62,6 @@ def test_a_window_within_packed_documents():
             [0, 0, 0, 0, 1, 1, 1],
         ],
     )
-
-
-def test_a_window_of_one_sees_itself_only():
-    np.testing.assert_array_equal(visible([1, 1, 1], window=1), np.eye(3))
 
 
 def test_blind_distances_are_hidden():
@@ -136,42 +107,23 @@ def random_inputs(T: int, N: int = 4, K: int = 2, H: int = 8, B: int = 2):
     return q_BTNH, k_BSKH, v_BSKH, segment_ids_BT
 
 
-def output_and_gradients(function, q, k, v, *rest):
-    """The output, and gradients of a sum that weighs every entry differently."""
-    weights = jnp.cos(jnp.arange(q.size, dtype=jnp.float32)).reshape(q.shape)
-
-    def total(q, k, v):
-        out = function(q, k, v, *rest)
-        return (out * weights).sum(), out
-
-    gradients, out = jax.jit(jax.grad(total, argnums=(0, 1, 2), has_aux=True))(q, k, v)
-    return out, *gradients
-
-
-@pytest.mark.parametrize("window", [NO_WINDOW, 5])
 @pytest.mark.parametrize(
-    "T, unrolled",
+    "T, unrolled, window",
     [
-        (40, 512),  # one block
-        (300, 512),  # three unrolled blocks, the last one short
-        (64, 16),  # four blocks, one after another
-        (30, 16),  # longer than a block, and not a multiple
+        (40, 512, 5),  # one block
+        (300, 512, NO_WINDOW),  # three unrolled blocks, the last one short
+        (64, 16, 5),  # four blocks, one after another
+        (30, 16, NO_WINDOW),  # longer than a block, and not a multiple
     ],
 )
 def test_blocks_equal_one_softmax(monkeypatch, T, unrolled, window):
     monkeypatch.setattr(xla, "UNROLLED", unrolled)
     monkeypatch.setattr(blocks, "BLOCK_LENGTHS", (16,))
-    inputs = random_inputs(T)
 
-    def ours(q, k, v, segment_ids_BT):
+    def ours(q, k, v, segment_ids_BT, window):
         return kernels.attention(q, k, v, segment_ids_BT=segment_ids_BT, window=window)
 
-    def theirs(*inputs):
-        return plain(*inputs, window)
-
-    expected = output_and_gradients(theirs, *inputs)
-    for x, y in zip(output_and_gradients(ours, *inputs), expected, strict=True):
-        np.testing.assert_allclose(x, y, atol=2e-5)
+    assert_equal_to_plain(ours, random_inputs(T), window)
 
 
 def in_float64(q_BTNH, k_BSKH, v_BSKU, segment_ids_BT, window) -> np.ndarray:
@@ -186,9 +138,14 @@ def in_float64(q_BTNH, k_BSKH, v_BSKU, segment_ids_BT, window) -> np.ndarray:
     return np.einsum("BNTS,BSNU->BTNU", weights_BNTS, v_BSNU)
 
 
-@pytest.mark.parametrize("dtype, tolerance", [("float32", 1e-5), ("bfloat16", 0.02)])
-@pytest.mark.parametrize("window", [NO_WINDOW, 40])
-@pytest.mark.parametrize("T", [60, 300])  # one block of queries; three, the last one short
+@pytest.mark.parametrize(
+    "T, window, dtype, tolerance",
+    [  # one block of queries; three, the last one short
+        (60, NO_WINDOW, "float32", 1e-5),
+        (300, 40, "float32", 1e-5),
+        (300, NO_WINDOW, "bfloat16", 0.02),
+    ],
+)
 def test_gradients_against_differences_in_float64(T, window, dtype, tolerance):
     """Documents packed, two queries a key, values narrower than keys."""
     *inputs, segments = unequal_inputs(T)
@@ -221,30 +178,11 @@ def test_gradients_against_differences_in_float64(T, window, dtype, tolerance):
             assert directional == pytest.approx(slope(index, direction), abs=tolerance * size)
 
 
-def test_a_traced_window_is_the_same():
-    q, k, v, segments = random_inputs(20)
-
-    def run(window):
-        return kernels.attention(q, k, v, segment_ids_BT=segments, window=window)
-
-    np.testing.assert_allclose(jax.jit(run)(jnp.int32(3)), run(3), atol=1e-6)
-
-
 def test_large_logits_do_not_overflow():
     """exp(200) has no float32; the largest logit of a row must come off first."""
     q, k, v, segments = random_inputs(12)
     ours = attention(40 * q, k, v, segments, NO_WINDOW)
     np.testing.assert_allclose(ours, jax.jit(plain)(40 * q, k, v, segments, NO_WINDOW), atol=1e-4)
-
-
-def test_bfloat16_in_and_out_with_a_float32_softmax():
-    q, k, v, segments = (jnp.asarray(x) for x in random_inputs(200))
-    low = [x.astype(jnp.bfloat16) for x in (q, k, v)]
-    out = attention(*low, segments, NO_WINDOW)
-    assert out.dtype == jnp.bfloat16
-    # The inputs' own rounding taken out, what remains is one rounding of weights and of the output.
-    expected = jax.jit(plain)(*(x.astype(jnp.float32) for x in low), segments, NO_WINDOW)
-    np.testing.assert_allclose(out.astype(jnp.float32), expected, atol=0.02)
 
 
 def test_key_blocks_without_a_query_are_skipped():
@@ -327,11 +265,15 @@ def test_splash_attention_interpreted(monkeypatch, window):
 
 
 @pytest.mark.slow
-def test_splash_under_a_sweep(monkeypatch):
-    """Members with windows of their own take different blocks."""
-    monkeypatch.setattr(splash, "INTERPRET", True)
+@pytest.mark.parametrize(
+    "module, name, value, T",
+    [(splash, "INTERPRET", True, 260), (cudnn, "IMPLEMENTATION", "xla", 24)],
+)
+def test_members_of_a_sweep_have_windows_of_their_own(module, name, value, T, monkeypatch):
+    """Splash takes other blocks for each member, cuDNN a call for each, never merged with rows."""
+    monkeypatch.setattr(module, name, value)
     monkeypatch.setattr(splash, "BLOCK", 128)
-    inputs, windows = unequal_inputs(260), jnp.array([3, 260])
+    inputs, windows = unequal_inputs(T), jnp.array([3, T])
 
     def gradients(function):
         def total(q, window):
@@ -339,7 +281,7 @@ def test_splash_under_a_sweep(monkeypatch):
 
         return jax.jit(jax.vmap(jax.grad(total), in_axes=(None, 0)))(inputs[0], windows)
 
-    np.testing.assert_allclose(gradients(splash.attention), gradients(plain), atol=2e-5)
+    np.testing.assert_allclose(gradients(module.attention), gradients(plain), atol=2e-5)
 
 
 @pytest.mark.parametrize(
@@ -355,14 +297,6 @@ def test_what_splash_lets_a_query_see_of_keys_far_away(window, expected):
     codes_T = splash._codes(jnp.array([3, 4, 6, 50, 200_001, 1_000_000]), keys_S, window)
     near_TS = np.asarray(splash._near(codes_T[:, None], jnp.arange(8)))
     assert [np.flatnonzero(near_S).tolist() for near_S in near_TS] == expected
-
-
-def test_splash_up_to_its_longest_row():
-    indices_T = jnp.array([0, 32_768, 65_535])
-    codes_T = splash._codes(indices_T, jnp.arange(splash.MAX_LENGTH), 2)
-    near_TS = np.asarray(splash._near(codes_T[:, None], jnp.arange(splash.MAX_LENGTH)))
-    visible = [np.flatnonzero(near_S).tolist() for near_S in near_TS]
-    assert visible == [[0], [32_767, 32_768], [65_534, 65_535]]
 
 
 def test_splash_fetches_the_next_block_that_it_takes():
@@ -405,20 +339,6 @@ def test_cudnn_mask_and_padding(monkeypatch, T):
     """Mask, filled-up values and rows of odd length, answered by XLA in cuDNN's shard."""
     monkeypatch.setattr(cudnn, "IMPLEMENTATION", "xla")
     assert_equal_to_plain(cudnn.attention, unequal_inputs(T), 7)
-
-
-def test_cudnn_under_a_sweep(monkeypatch):
-    """Members with windows of their own: one call each, never merged with rows."""
-    monkeypatch.setattr(cudnn, "IMPLEMENTATION", "xla")
-    inputs, windows = unequal_inputs(24), jnp.array([3, 24])
-
-    def gradients(function):
-        def total(q, window):
-            return jnp.sin(function(q, *inputs[1:], window)).sum()
-
-        return jax.jit(jax.vmap(jax.grad(total), in_axes=(None, 0)))(inputs[0], windows)
-
-    np.testing.assert_allclose(gradients(cudnn.attention), gradients(plain), atol=2e-5)
 
 
 class Device(NamedTuple):
@@ -474,23 +394,7 @@ def test_rows_split_over_devices_take_the_ring(platform, T, kernel, expected, wh
     assert why in choice.why and bool(why) == bool(choice.why)
 
 
-@pytest.mark.parametrize("platform", ["tpu", "gpu"])
-def test_plain_xla_on_demand(platform):
-    with on(platform):
-        choice = kernels.choose(1, 4096, 64, 64, "bfloat16", "xla")
-    assert (choice.attend, choice.why) == (xla.attention, "model.attention=xla")
-
-
-CONFIG = ModelConfig(
-    vocab_size=8,
-    embed_dim=8,
-    num_layers=1,
-    num_heads=2,
-    num_kv_heads=1,
-    head_dim=8,
-    mlp_dim=8,
-    rotary=Nope(),
-)
+CONFIG = small_model(vocab_size=8, embed_dim=8, num_heads=2, mlp_dim=8)
 
 
 def test_the_check_names_the_kernel():
@@ -516,11 +420,6 @@ def test_the_check_refuses_a_wrong_kernel(monkeypatch, mistake, says):
 def test_the_check_announces_plain_xla():
     config = dataclasses.replace(CONFIG, attention="xla")
     assert kernels.check(config, 2, 32) == "attention: xla (model.attention=xla)"
-
-
-def test_the_control_with_a_hole_runs_the_reference():
-    config = dataclasses.replace(CONFIG, masked_distances=(5, 9))
-    assert kernels.check(config, 2, 32) == "attention: reference (model.masked_distances)"
 
 
 def test_a_kernel_that_jax_no_longer_has_is_refused(monkeypatch):

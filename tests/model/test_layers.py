@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 from flax import nnx
 
-from model.config import ModelConfig
 from model.layers import Mlp, RMSNorm, linear
-from model.rotary.nope import Nope
+from tests.models import small_model
 
 
 def gradients(function, x, weight, weights_out):
@@ -78,16 +77,7 @@ def test_rms_norm_is_float32_inside():
 
 
 def test_mlp_is_swiglu():
-    config = ModelConfig(
-        vocab_size=1,
-        embed_dim=6,
-        num_layers=1,
-        num_heads=1,
-        num_kv_heads=1,
-        head_dim=2,
-        mlp_dim=5,
-        rotary=Nope(),
-    )
+    config = small_model(vocab_size=1, embed_dim=6, head_dim=2, mlp_dim=5)
     mlp = Mlp(config, rngs=nnx.Rngs(params=0))
     x_BTD = np.random.default_rng(0).normal(size=(2, 3, 6))
     gate_DF, up_DF, down_FD = (np.asarray(w[...], np.float64) for w in (mlp.gate, mlp.up, mlp.down))

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from model import transformer
-from model.config import ModelConfig
 from model.rotary.rope import Rope
+from tests.models import small_model
 
 V, D, L, N, K, H, F = 96, 32, 2, 4, 2, 8, 48
 BASE, EPSILON = 500.0, 1e-5
@@ -86,30 +86,18 @@ def our_params(weights: dict[str, np.ndarray]) -> transformer.Params:
 
 
 def our_logits(tied: bool) -> np.ndarray:
-    config = ModelConfig(
-        vocab_size=V,
-        embed_dim=D,
-        num_layers=L,
-        num_heads=N,
-        num_kv_heads=K,
-        head_dim=H,
-        mlp_dim=F,
-        rotary=Rope(base=BASE),
-        norm_epsilon=EPSILON,
-        tie_embeddings=tied,
-    )
+    config = small_model(
+        vocab_size=V, embed_dim=D, num_layers=L, num_heads=N, num_kv_heads=K, head_dim=H,
+        mlp_dim=F, rotary=Rope(base=BASE), norm_epsilon=EPSILON, tie_embeddings=tied,
+    )  # fmt: skip
     params = our_params(huggingface_weights(tied))
     shapes = jax.tree.map(lambda x: x.shape, params)
     assert shapes == jax.tree.map(lambda x: x.shape, transformer.abstract_params(config))
     B, T = TOKENS.shape
     hidden_BTD = transformer.hidden(
-        config,
-        params,
-        config.position_table(T),
-        jnp.asarray(TOKENS),
-        jnp.tile(jnp.arange(T), (B, 1)),
-        jnp.ones((B, T), jnp.int32),
-    )
+        config, params, config.position_table(T), jnp.asarray(TOKENS),
+        jnp.tile(jnp.arange(T), (B, 1)), jnp.ones((B, T), jnp.int32),
+    )  # fmt: skip
     return np.asarray(transformer.unembed(config, params, hidden_BTD))
 
 
@@ -119,18 +107,11 @@ def transformers_model(tied: bool, length: int):
     from transformers import LlamaConfig, LlamaForCausalLM
 
     config = LlamaConfig(
-        vocab_size=V,
-        hidden_size=D,
-        intermediate_size=F,
-        num_hidden_layers=L,
-        num_attention_heads=N,
-        num_key_value_heads=K,
-        head_dim=H,
-        rms_norm_eps=EPSILON,
-        rope_parameters={"rope_type": "default", "rope_theta": BASE},
-        tie_word_embeddings=tied,
+        vocab_size=V, hidden_size=D, intermediate_size=F, num_hidden_layers=L,
+        num_attention_heads=N, num_key_value_heads=K, head_dim=H, rms_norm_eps=EPSILON,
+        rope_parameters={"rope_type": "default", "rope_theta": BASE}, tie_word_embeddings=tied,
         max_position_embeddings=length,
-    )
+    )  # fmt: skip
     model = LlamaForCausalLM(config).eval()
     weights = {name: torch.from_numpy(w) for name, w in huggingface_weights(tied).items()}
     if tied:

@@ -16,6 +16,7 @@ from model import rotary, transformer
 from model.config import MlaConfig, ModelConfig
 from model.mla import LatentAttention
 from model.positions import cos_sin
+from tests.models import small_model
 
 V, D, L, N, F = 96, 32, 2, 4, 48
 A, C, H, P, U = 12, 10, 8, 4, 6
@@ -45,25 +46,15 @@ LITERALS = {
 
 def config(case: str) -> ModelConfig:
     expression, latent_queries = CASES[case]
-    return ModelConfig(
-        vocab_size=V,
-        embed_dim=D,
-        num_layers=L,
-        num_heads=N,
-        num_kv_heads=N,
-        head_dim=H + P,
-        mlp_dim=F,
-        rotary=rotary.parse(expression),
+    return small_model(
+        vocab_size=V, embed_dim=D, num_layers=L, num_heads=N, num_kv_heads=N, head_dim=H + P,
+        mlp_dim=F, rotary=rotary.parse(expression),
         mla=MlaConfig(
-            kv_lora_rank=C,
-            q_lora_rank=A if latent_queries else None,
-            qk_nope_head_dim=H,
-            qk_rope_head_dim=P,
-            v_head_dim=U,
+            kv_lora_rank=C, q_lora_rank=A if latent_queries else None, qk_nope_head_dim=H,
+            qk_rope_head_dim=P, v_head_dim=U,
         ),
-        norm_epsilon=EPSILON,
-        tie_embeddings=False,
-    )
+        norm_epsilon=EPSILON, tie_embeddings=False,
+    )  # fmt: skip
 
 
 def huggingface_weights(case: str) -> dict[str, np.ndarray]:
@@ -157,13 +148,9 @@ def logits(model: ModelConfig, params: transformer.Params) -> np.ndarray:
     @jax.jit
     def run(params):
         hidden_BTD = transformer.hidden(
-            model,
-            params,
-            model.position_table(T),
-            jnp.asarray(TOKENS),
-            jnp.tile(jnp.arange(T), (B, 1)),
-            jnp.ones((B, T), jnp.int32),
-        )
+            model, params, model.position_table(T), jnp.asarray(TOKENS),
+            jnp.tile(jnp.arange(T), (B, 1)), jnp.ones((B, T), jnp.int32),
+        )  # fmt: skip
         return transformer.unembed(model, params, hidden_BTD)
 
     return np.asarray(run(params))
@@ -190,24 +177,12 @@ def transformers_logits(case: str) -> np.ndarray:
             "mscale_all_dim": 1.0,
         }
     reference = DeepseekV3Config(
-        vocab_size=V,
-        hidden_size=D,
-        intermediate_size=F,
-        num_hidden_layers=L,
-        num_attention_heads=N,
-        num_key_value_heads=N,
-        q_lora_rank=A if CASES[case][1] else None,
-        kv_lora_rank=C,
-        qk_nope_head_dim=H,
-        qk_rope_head_dim=P,
-        v_head_dim=U,
-        first_k_dense_replace=L,
-        rms_norm_eps=EPSILON,
-        rope_parameters=rope,
-        rope_interleave=True,
-        max_position_embeddings=64,
-        tie_word_embeddings=False,
-    )
+        vocab_size=V, hidden_size=D, intermediate_size=F, num_hidden_layers=L,
+        num_attention_heads=N, num_key_value_heads=N, q_lora_rank=A if CASES[case][1] else None,
+        kv_lora_rank=C, qk_nope_head_dim=H, qk_rope_head_dim=P, v_head_dim=U,
+        first_k_dense_replace=L, rms_norm_eps=EPSILON, rope_parameters=rope, rope_interleave=True,
+        max_position_embeddings=64, tie_word_embeddings=False,
+    )  # fmt: skip
     model = DeepseekV3ForCausalLM(reference).eval()
     model.load_state_dict({n: torch.from_numpy(w) for n, w in huggingface_weights(case).items()})
     with torch.no_grad():
@@ -228,37 +203,6 @@ def test_logits_are_those_of_transformers(case):
     pytest.importorskip("torch")
     pytest.importorskip("transformers")
     np.testing.assert_allclose(our_logits(case), transformers_logits(case), atol=1e-4)
-
-
-def test_without_the_rope_part_it_is_plain_attention():
-    """Keys and values written out from the latent, no position anywhere, in float64."""
-    model = config("direct queries")
-    params = transformer.init(dataclasses.replace(model, num_layers=1), 3)
-    one_layer = dataclasses.replace(model, num_layers=1)
-    attention = params["blocks"]["attention"]
-    attention["key_rope"] = jnp.zeros_like(attention["key_rope"])
-    got = logits(one_layer, params)
-
-    def norm(x, scale):
-        return x / np.sqrt((x * x).mean(-1, keepdims=True) + EPSILON) * scale
-
-    p = jax.tree.map(lambda x: np.asarray(x, np.float64), params)
-    a = {k: v[0] for k, v in p["blocks"]["attention"].items() if k != "latent_norm"}
-    x = p["embedding"][TOKENS]
-    y = norm(x, 1.0)
-    q = np.einsum("btd,dnh->btnh", y, a["query"])[..., :H]
-    latent = norm(np.einsum("btd,dc->btc", y, a["latent_down"]), 1.0)
-    k = np.einsum("bsc,cnh->bsnh", latent, a["key_up"])
-    v = np.einsum("bsc,cnu->bsnu", latent, a["value_up"])
-    scores = np.einsum("btnh,bsnh->bnts", q, k) / np.sqrt(H + P)
-    scores = np.where(np.tril(np.ones(scores.shape[-2:], bool)), scores, -np.inf)
-    weights = np.exp(scores - scores.max(-1, keepdims=True))
-    weights /= weights.sum(-1, keepdims=True)
-    x = x + np.einsum("bnts,bsnu,nud->btd", weights, v, a["out"])
-    y, mlp = norm(x, 1.0), {k: v[0] for k, v in p["blocks"]["mlp"].items()}
-    gate = y @ mlp["gate"]
-    x = x + (gate / (1 + np.exp(-gate)) * (y @ mlp["up"])) @ mlp["down"]
-    np.testing.assert_allclose(got, norm(x, 1.0) @ p["output"].T, atol=1e-4)
 
 
 def test_key_smearing_equals_formula():
@@ -328,17 +272,6 @@ def test_align_query_key_starts_queries_as_keys():
     for name in ("latent_down", "key_rope", "key_up", "value_up", "out"):
         np.testing.assert_array_equal(p[name], plain[name])
     assert np.abs(p["query"] - plain["query"]).max() > 0.1
-
-
-def test_sizes_are_counted_beside_plain_attention():
-    # Two layers. MLA caches 10 + 4 numbers, plain attention 2 x 4 heads x 6.
-    # Attention of a layer: 32*12 + 12 + 12*4*12 + 32*10 + 10 + 32*4 + 10*4*(8+6) + 4*6*32
-    # = 2758 against 4 * 32*4*6 = 3072; the rest is 2*96*32 + 32 + 2*(3*32*48 + 64) = 15520.
-    description = transformer.describe_size(config("plain"))
-    assert description == (
-        "21,036 parameters, 28 cached per token "
-        "(with plain attention: 21,664 parameters, 96 cached per token)"
-    )
 
 
 if __name__ == "__main__":

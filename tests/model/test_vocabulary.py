@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("unoptimized")]
+pytestmark = pytest.mark.slow
 
 SCRIPT = """
 import dataclasses, json, re, sys

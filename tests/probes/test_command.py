@@ -23,7 +23,7 @@ from probes.subject import Subject
 from training.step import init_state
 
 # Slow, because a run is trained first.
-pytestmark = [pytest.mark.usefixtures("unoptimized"), pytest.mark.slow]
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")

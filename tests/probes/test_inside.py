@@ -24,7 +24,6 @@ MLA = dict(
     mla=MlaConfig(kv_lora_rank=8, qk_nope_head_dim=12, qk_rope_head_dim=8, v_head_dim=6),
 )
 YARN = "yarn(base=50,factor=4,original_context_length=32)"
-pytestmark = pytest.mark.usefixtures("unoptimized")
 # Every option that affects the weights.
 MODELS = {
     "plain": ({}, "rope(base=30)"),
@@ -46,6 +45,7 @@ MODELS = {
     "shifted": (dict(shift_keys=True), "rope(base=30)"),
 }
 LENGTH = 40
+LONG = ("plain", "grouped", "partial", "layers", "log-n", "mla")
 
 
 def random_model(model: dict, rotary: str) -> LoadedRun:
@@ -72,7 +72,9 @@ def make_rows(run: LoadedRun) -> dict[str, np.ndarray]:
     return dict(tokens=tokens_BT, positions_BT=positions_BT, segment_ids_BT=segment_ids_BT)
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=[pytest.mark.long] * (n in LONG)) for n in MODELS]
+)
 def test_head_outputs_give_the_next_layers_stream(name):
     """x + W_o softmax(q k) v and the MLP give the model's residual stream."""
     run = random_model(*MODELS[name])
@@ -105,13 +107,9 @@ def hidden(run: LoadedRun) -> jax.Array:
     """Return the model's hidden states of `make_rows`."""
     batch, config = make_rows(run), run.config.model
     return transformer.hidden(
-        config,
-        run.params,
-        config.position_table(run.config.data.context_length, LENGTH),
-        batch["tokens"],
-        batch["positions_BT"],
-        batch["segment_ids_BT"],
-    )
+        config, run.params, config.position_table(run.config.data.context_length, LENGTH),
+        batch["tokens"], batch["positions_BT"], batch["segment_ids_BT"],
+    )  # fmt: skip
 
 
 def test_another_variant_needs_no_forward_pass():

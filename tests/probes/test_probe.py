@@ -4,7 +4,6 @@ import math
 
 import pytest
 
-from probes.figures import head_handles
 from probes.probe import Number, format_number
 
 
@@ -23,15 +22,3 @@ from probes.probe import Number, format_number
 )
 def test_intervals_are_over_documents_of_one_seed_or_over_seeds(seeds, expected):
     assert format_number(seeds) == expected
-
-
-@pytest.mark.parametrize(
-    ("shapes", "expected"),
-    [
-        ([(1, 2)], ["head 0", "head 1"]),
-        ([(1, 1), (2, 2)], ["head 0.0", "head 0.1", "head 1.0", "head 1.1"]),
-        ([(3, 3)], []),  # nine heads, eight colors
-    ],
-)
-def test_heads_are_named_unless_there_are_more_than_colors(shapes, expected):
-    assert [handle.get_label() for handle in head_handles(shapes)] == expected

@@ -9,8 +9,8 @@ from experiment.identity import config_digest, run_id
 from experiment.items import digest_item
 from experiment.run import RunDirectory, find_runs
 from model import rotary
-from model.config import ModelConfig
 from reporting import members as members_lib
+from tests.models import small_model
 
 LENGTH = 128
 QUESTION = "Does <b>1 < 2</b> & how far?"
@@ -21,47 +21,27 @@ def experiment(variant, *, seed=0, window=None, length=LENGTH) -> ExperimentConf
         name="tiny",
         question=QUESTION,
         seed=seed,
-        model=ModelConfig(
-            vocab_size=64,
-            embed_dim=64,
-            num_layers=2,
-            num_heads=1,
-            num_kv_heads=1,
-            head_dim=64,
-            mlp_dim=64,
-            rotary=rotary.parse(variant),
+        model=small_model(
+            embed_dim=64, num_layers=2, head_dim=64, mlp_dim=64, rotary=rotary.parse(variant),
             window=window,
         ),
         data=DataConfig(context_length=length, batch_size=8, vocab_size=64),
         train=TrainConfig(num_steps=10, learning_rate=1e-3),
-    )
+    )  # fmt: skip
 
 
 def row(config, task="kv", **columns) -> dict:
     """Return a correct answer under the trained variant at the trained length."""
     defaults = {
-        "task": task,
-        "split": "validation",
-        "run": "run",
-        "run_id": f"{config_digest(config, None)}-{config.data.path}",
-        "step": 10,
-        "seed": config.seed,
-        "rotary": rotary.expression(config.model.rotary),
+        "task": task, "split": "validation", "run": "run",
+        "run_id": f"{config_digest(config, None)}-{config.data.path}", "step": 10,
+        "seed": config.seed, "rotary": rotary.expression(config.model.rotary),
         "base": getattr(config.model.rotary, "base", float("nan")),
-        "trained_length": config.data.context_length,
-        "length": config.data.context_length,
-        "distance": 1,
-        "document": 0,
-        "query": 0,
-        "num_tokens": 1,
-        "exact_match": True,
-        "first_token_correct": True,
-        "nll": 2.0,
-        "rank": 0,
-        "chance": 1 / 64,
-        "num_bytes": 0,
+        "trained_length": config.data.context_length, "length": config.data.context_length,
+        "distance": 1, "document": 0, "query": 0, "num_tokens": 1, "exact_match": True,
+        "first_token_correct": True, "nll": 2.0, "rank": 0, "chance": 1 / 64, "num_bytes": 0,
         "num_words": 0,
-    }
+    }  # fmt: skip
     assert columns.keys() <= defaults.keys()
     return defaults | columns
 
@@ -72,20 +52,13 @@ def answers(config, reach, *, task="kv", variant=None, step=10, documents=8, len
     common = {"rotary": variant} if variant else {}
     return [
         row(
-            config,
-            task,
-            step=step,
-            length=length,
-            distance=distance,
-            document=document,
-            query=distance,
-            exact_match=distance < reach,
-            first_token_correct=distance < reach,
+            config, task, step=step, length=length, distance=distance, document=document,
+            query=distance, exact_match=distance < reach, first_token_correct=distance < reach,
             **common,
         )
         for document in range(documents)
         for distance in range(1, length)
-    ]
+    ]  # fmt: skip
 
 
 def make_run(path, config, rows=(), *, trained=True, overrides=(), digest=7):

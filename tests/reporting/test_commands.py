@@ -1,9 +1,7 @@
-import dataclasses
 import shlex
-from pathlib import Path
 
 from reporting import commands
-from tests.reporting.helpers import answers, experiment, make_run, make_sweep, read, row
+from tests.reporting.helpers import answers, experiment, make_run, make_sweep
 
 REPORT = "python report.py out"
 
@@ -47,22 +45,3 @@ def test_paths_in_expressions_keep_their_quotes(tmp_path):
     run = make_run(tmp_path, experiment("rope(base=10)"))
     run.record_command(shlex.join(["python", *arguments]))
     assert expected in commands.repeat([tmp_path], REPORT)
-
-
-def test_tasks_suggest_further_measurements(tmp_path):
-    config = experiment("rope(base=10)")
-    rows = answers(config, 20, documents=1)
-    rows += [row(config, "fixed_target(target=64)", distance=n, nll=9 - n / 32) for n in (32, 64)]
-    make_run(tmp_path / "text", config, rows)
-    data = dataclasses.replace(config.data, source="retrieval")
-    config = dataclasses.replace(config, data=data)
-    make_run(tmp_path / "none", config, answers(config, 20))
-
-    def list_tasks(name):
-        members = read(tmp_path / name)
-        lines = [shlex.split(line) for _, line in commands.suggest(members, [Path("run")])]
-        return [line[line.index("--tasks") + 1] for line in lines if "--tasks" in line]
-
-    # fixed_target has been measured; without a tokenizer the length of a needle is unknown.
-    assert list_tasks("text") == ["lagcopy(text=natural),lagcopy(text=control)", "repeated"]
-    assert list_tasks("none") == []

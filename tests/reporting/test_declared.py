@@ -1,6 +1,5 @@
 """Columns, figures and tables that tasks declare."""
 
-import numpy as np
 import pytest
 
 from reporting import curves, results
@@ -43,16 +42,6 @@ def test_first_losses_are_paired_and_averaged_over_seeds(tmp_path):
     assert points == pytest.approx({10.0: 0.0, 500.0: 1.5})
 
 
-def test_first_losses_are_compared_on_shared_documents(tmp_path):
-    config = experiment("rope(base=10)")
-    rows = [row(config, "step1", nll=1.0, document=document) for document in (0, 1, 2)]
-    rows += [row(config, "step1", rotary="nope", nll=1.25, document=i) for i in (1, 2, 3)]
-    make_run(tmp_path, config, rows)
-    (member,) = read(tmp_path)
-    columns = lines(member)["step1", "nope"]
-    assert (columns["first_loss"], columns["first_loss_error"]) == (0.25, 0)
-
-
 def test_su_columns(tmp_path):
     """Shares of correct tokens: 3/4 at 128; at 256: 2/4 repeated at T, 0 not repeated."""
     config = experiment("rope(base=10)")
@@ -72,23 +61,3 @@ def test_su_columns(tmp_path):
     assert index == 0 and cells_by_head["evaluated with"] == "trained"
     shares = [cells_by_head[n] for n in ("trained length", "repeated, lag T", "repeated, lag T/2")]
     assert shares == ["75.0", "50.0", "–"] and cells_by_head["not repeated"] == "0.0"
-
-
-def test_copy_gain_is_natural_text_against_its_control(tmp_path):
-    """Lag 16: a gain of 3 - 1 nats and of half of the tokens."""
-    config = experiment("rope(base=10)")
-    tasks = {"lagcopy(text=natural)": (1.0, True), "lagcopy(text=control)": (3.0, False)}
-    rows = [
-        row(config, task, nll=nll, exact_match=right or query > 0, distance=15, query=query)
-        for task, (nll, right) in tasks.items()
-        for query in (0, 1)
-    ]
-    make_run(tmp_path, config, [*rows, row(config, "lagcopy(text=natural)", length=256)])
-    members = read(tmp_path)
-    ((plot, panels),) = curves.task_plots(members)
-    assert [panel.length for panel in panels] == [128]  # at 256 there is no control
-    nats, share = curves.draw(members, plot, panels).axes
-    for ax, gain in ((nats, 2.0), (share, 0.5)):
-        (line,) = [line for line in ax.get_lines() if line.get_marker() == "o"]
-        points = np.column_stack([line.get_xdata(), line.get_ydata()])
-        np.testing.assert_allclose(points, [[16, gain]])

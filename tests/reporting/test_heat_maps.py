@@ -1,4 +1,3 @@
-import numpy as np
 import pytest
 from matplotlib.patches import Rectangle
 
@@ -52,18 +51,6 @@ def test_cells_of_the_matrix(members):
     assert l50[0, "dynamic_yarn"] == pytest.approx(39.5, abs=0.8)
     assert l50[1, "trained"] == pytest.approx(59.5, abs=1)
     assert heat_maps.cell_text(results[1, "dynamic_yarn"]) == "> 255"
-
-
-def test_the_matrix_shows_its_cells_in_rows_of_members_and_columns_of_variants(members):
-    ax = heat_maps.draw_matrix(members, "perplexity", 128).axes[0]
-    shown = {tuple(np.floor(text.get_position()).astype(int)): text.get_text() for text in ax.texts}
-    assert shown == {(0, 0): "2.100", (1, 0): "2.600", (0, 1): "2.300", (1, 1): "2.800"}
-    assert [label.get_text() for label in ax.get_yticklabels()] == ["base=10", "base=30"]
-    assert [label.get_text() for label in ax.get_xticklabels()] == ["trained", "dynamic_yarn"]
-    # Fewer nats are brighter.
-    colors = dict(zip(shown.values(), ax.patches, strict=True))
-    bright = {text: sum(patch.get_facecolor()[:3]) for text, patch in colors.items()}
-    assert sorted(bright, key=bright.get) == ["2.800", "2.600", "2.300", "2.100"]
 
 
 def test_needles_by_length_and_depth(members):

@@ -43,23 +43,3 @@ def test_zeros_are_shown_beside_effective_context(tmp_path):
 
 def test_zeros_of_other_checkpoints_are_ignored(tmp_path):
     assert inside.probed(sweep(tmp_path, step=5)) == []
-
-
-def test_gains_are_summed_by_octaves_of_periods(tmp_path):
-    """Periods 5, 6, 40, 300 and none: octaves from 4, from 32, and all beyond 128 as one."""
-    members = sweep(tmp_path)[:1]
-    inv_freq_LNR = 2 * np.pi / np.array([5.0, 6, 40, 300, math.inf]).reshape(1, 1, 5)
-    amplitude_3LNR = np.tile(np.array([1.0, 2, 4, 2, 1]), (3, 1, 1, 1))
-    arrays = dict(step=10, inv_freq_LNR=inv_freq_LNR, amplitude_3LNR=amplitude_3LNR)
-    np.savez(members[0].runs[0].path / "probes" / "frequency_use.npz", **arrays)
-    bars = [
-        bar
-        for bar in inside.draw_zeros(members).axes[0].patches
-        if bar.get_alpha() and bar.get_width()
-    ]
-    widths = {round(math.log2(bar.get_y() / 1.06)): bar.get_width() for bar in bars}
-    widest = max(widths.values())
-    assert {octave: width / widest for octave, width in widths.items()} == {2: 0.75, 5: 1, 7: 0.75}
-    (line,) = inside.zeros_table(members).lines
-    # Half of 10: 1 + 2 up to 6 tokens, 7 up to 40.
-    assert "40" in line[1]

@@ -3,8 +3,6 @@ import dataclasses
 import pytest
 
 from evals import rows as rows_lib
-from experiment.run import RunDirectory, find_runs
-from reporting import members as members_lib
 from reporting.commands import list_missing
 from reporting.overview import numbers_table
 from tests.reporting.helpers import answers, diverge, experiment, make_run, read, row, rows_of
@@ -26,26 +24,6 @@ def test_equal_settings_are_one_member_in_any_directory(tmp_path):
         ("context_length=256", 256, 2),
     ]
     assert [m.estimates["kv"].num_seeds for m in members] == [2, 2]
-
-
-def test_a_copy_of_a_run_is_shown_once(tmp_path):
-    """The copy has another name and more rows."""
-    config = experiment("rope(base=10)")
-    for name in ("a", "b"):
-        make_run(tmp_path / name, config, answers(config, 20, documents=2))
-    (alone,) = read(tmp_path / "a")
-    more = rows_lib.read(tmp_path / "b/results.jsonl")
-    lines = rows_of(RunDirectory(tmp_path / "b"), answers(config, 20, task="lines", documents=1))
-    lines = rows_lib.columns(lines)
-    rows_lib.add(tmp_path / "b/results.jsonl", lines)
-    notices: list[str] = []
-    (member,) = members_lib.read(find_runs([tmp_path / "a", tmp_path / "b"]), notices.append)
-    assert [run.name for run in member.runs] == ["a"] and len(member.losses) == 1
-    assert len(member.nearest("kv").rows["task"]) == len(more["task"])
-    assert member.estimates["kv"].worst_text == alone.estimates["kv"].worst_text
-    assert member.nearest("lines") is not None
-    (notice,) = notices
-    assert f"{tmp_path}/b is the same run as {tmp_path}/a" in notice
 
 
 def test_rows_of_another_member_are_refused(tmp_path):

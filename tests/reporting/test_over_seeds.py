@@ -14,7 +14,6 @@ from experiment.run import find_runs
 from reporting import members as members_lib
 from reporting import over_seeds, results
 from reporting.labels import describe_seeds, find_axes
-from reporting.writing import measured_items
 from tests.reporting.helpers import answers, experiment, make_run, make_sweep, read, row
 
 T_2 = 4.302652729911275  # of two degrees of freedom at 97.5%, from tables
@@ -66,28 +65,6 @@ def lines(members):
     return [(table.heads, cells) for _, cells in table.lines]
 
 
-def test_every_seed_is_a_dot_and_every_mean_a_bar(two_bases):
-    ((axis, figure),) = over_seeds.draw_seeds(two_bases).items()
-    assert axis == "model.rotary"
-    panels = {ax.get_title(): ax for ax in figure.axes}
-    l50 = panels["kv: L50 (tokens)"]
-    dots = [line for line in l50.get_lines() if line.get_alpha()]
-    counts = [(line.get_marker(), np.size(line.get_ydata())) for line in dots]
-    assert counts == [("o", 3), ("^", 0), ("o", 1), ("^", 2)]
-    assert len(l50.containers) == 1  # a censored mean is not drawn
-    assert len(panels["kv: mean"].containers) == 2
-    assert [text.get_text() for text in l50.get_xticklabels()] == ["base=10", "base=30"]
-
-
-def test_one_seed_shows_no_spread(tmp_path):
-    config = experiment("rope(base=10)")
-    run = make_run(tmp_path / "run", config, answers(config, 20))
-    members = members_lib.read([run])
-    assert over_seeds.list_measures(members) == []
-    titles = [title for title, *_ in measured_items(members)]
-    assert "Accuracy by distance" in titles and "Over seeds" not in titles
-
-
 def test_runs_that_differ_only_in_the_data_seed_are_seeds(tmp_path):
     """Rows of both record seed 0 and must not be counted as one seed."""
     for data_seed, reach in ((4, 20), (7, 40)):
@@ -101,15 +78,6 @@ def test_runs_that_differ_only_in_the_data_seed_are_seeds(tmp_path):
     assert [(line["seed"], line["data_seed"]) for line in seeds] == [("0", "4"), ("0", "7")]
     assert float(seeds[0]["l50"]) == pytest.approx(19.5, rel=0.1)
     assert describe_seeds([run.config for run in runs]) == "2 seeds, of rows only (seed=0)"
-
-
-def test_varied_seeds_are_described():
-    def describe(*pairs):
-        return describe_seeds([seeded("nope", *pair) for pair in pairs])
-
-    assert describe((3, 0), (3, 0)) == "1 seed"
-    assert describe((0, 0), (1, 1), (2, 2)) == "3 seeds, of initialisation and rows"
-    assert describe((0, 5), (1, 5)) == "2 seeds, of initialisation only (data.seed=5)"
 
 
 def test_axes_are_the_fields_that_differ():

@@ -1,6 +1,5 @@
 # pyright: reportAttributeAccessIssue=false
 # (matplotlib's stubs lack many attributes of artists)
-import numpy as np
 import pytest
 
 from reporting import predictors
@@ -72,28 +71,3 @@ def test_a_task_without_a_count_of_keys_has_no_forecast(tmp_path):
     assert [predicted["forecast"] for predicted in comparison.predicted] == [None] * 3
     assert "forecast" not in {line.predictor for line in comparison.regressions}
     assert predictors.draw_predictors(comparison).axes[0].get_title() == "forecast: none"
-
-
-def test_a_censored_base_is_an_arrow_beyond_the_line(members):
-    short, long = predictors.compare(members)
-    for comparison, last_fitted, num_arrows in ((short, 70, 1), (long, 136, 0)):
-        figure = predictors.draw_predictors(comparison)
-        quarter = figure.axes[2]
-        assert len([text for text in quarter.texts if text.arrow_patch]) == num_arrows
-        (line,) = [line for line in quarter.get_lines() if line.get_lw() == 1.3]
-        assert np.max(line.get_xdata()) == pytest.approx(last_fitted, abs=0.7)
-        (legend,) = figure.legends
-        names = [text.get_text() for text in legend.get_texts()]
-        assert ("beyond the longest distance\ntested: not fitted" in names) == bool(num_arrows)
-
-
-def test_a_seed_that_did_not_learn_leaves_its_base_in_the_fit(tmp_path):
-    reaches = {(10, 0): 15, (10, 1): 0, (30, 0): 40, (50, 0): 70}
-    names = [f"base={base},seed={seed}" for base, seed in reaches]
-    path = make_sweep(tmp_path, names)
-    for ((base, seed), reach), name in zip(reaches.items(), names, strict=True):
-        config = experiment(f"rope(base={base})", seed=seed)
-        make_run(path / name, config, answers(config, reach, documents=2))
-    (comparison,) = predictors.compare(read(path))
-    counts = {(line.num_bases, line.num_censored) for line in comparison.regressions}
-    assert counts == {(3, 0)}

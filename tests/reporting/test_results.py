@@ -13,12 +13,6 @@ def table(path) -> list[dict[str, str]]:
     return list(csv.DictReader(io.StringIO(results.to_csv(members))))
 
 
-def test_every_column_is_documented():
-    for name in results.COLUMNS:
-        assert f" {name}" in results.__doc__ or f", {name}" in results.__doc__, name
-    assert list(results.COLUMNS) == list(dict.fromkeys(results.COLUMNS))
-
-
 def test_a_retrieval_line_and_one_for_each_seed(tmp_path):
     """Seeds that recall 19 and 39 tokens: their geometric mean is 27.2."""
     folder = make_sweep(tmp_path, ["base=10,seed=0", "base=10,seed=1"])

@@ -3,29 +3,6 @@ from reporting import tables
 from tests.reporting.helpers import experiment, make_run, row
 
 
-def test_every_task_of_text_has_a_table_with_its_columns(tmp_path):
-    config = experiment("rope(base=10)")
-    run = make_run(tmp_path, config)
-    # 2 nats with 32 tokens of context, 1.5 with 64: a gain of 0.5 nats.
-    rows = [
-        row(config, "fixed_target", distance=context, query=query, nll=nll)
-        for query, (context, nll) in enumerate([(32, 2.0), (64, 1.5)])
-    ]
-    columns = rows_lib.columns([row(config, "perplexity"), *rows])
-    result = tables.tables([(run, config, columns)])
-    titles = [str(table.title) for table in result]
-    assert titles == [
-        "perplexity: likelihood of text, weighted by tokens",
-        "fixed_target: likelihood of text, weighted by tokens",
-    ]
-    assert [str(table.columns[-1].header) for table in result] == [
-        "perplexity",
-        "context\ngain length",
-    ]
-    assert [list(column.cells) for column in result[1].columns[-2:]] == [["0.5"], ["64"]]
-    assert {str(table.caption) for table in result} == {"1 seed, one per run"}
-
-
 def test_members_are_compared_with_the_best_on_the_same_text(tmp_path):
     """Nats of 1 and 3, and .1 and .2 more: .15 ± 1.96 x .05; other text is not compared."""
     results = []

@@ -3,9 +3,7 @@
 import dataclasses
 import json
 import os
-import shlex
 import signal
-import subprocess
 import sys
 import time
 from pathlib import Path
@@ -19,7 +17,6 @@ from studies.jobs import list_runs, make_job
 from studies.work import train_budget
 from tests.slurm.cluster import Cluster, missing, wait_for
 from tests.studies.test_run import CARD
-from tests.tpu.test_docs import SLURM
 
 pytestmark = [
     pytest.mark.slurm,
@@ -163,31 +160,6 @@ def test_the_limit_itself(cluster, arguments, tmp_path):
     assert 0 < RunDirectory(run).steps()[-1] < 1_000_000
 
 
-def test_a_signal_before_its_processes_start_requeues_a_job(
-    cluster, arguments, reference, tmp_path
-):
-    """scancel of a step that does not exist succeeds without effect."""
-    run = tmp_path / "run"
-    slow_srun = tmp_path / "srun"
-    slow_srun.write_text('#!/usr/bin/env bash\nsleep 5\nexec /usr/bin/srun "$@"\n')
-    slow_srun.chmod(0o755)
-    slow = tmp_path / "bin"
-    slow.mkdir()
-    slow_srun.rename(slow / "srun")
-    path = cluster.environment["PATH"]
-    try:
-        cluster.environment["PATH"] = f"{slow}:{path}"
-        job = cluster.submit("run", *ONE, "--workdir", run, *arguments)
-    finally:
-        cluster.environment["PATH"] = path
-    wait_for(lambda: cluster.state(job) == "RUNNING", 60, f"the start of job {job}")
-    time.sleep(2)
-    cluster.ask("scancel", "--batch", "--signal=USR1", job)
-    restart(cluster, job, 1)
-    assert cluster.wait(job) == "COMPLETED", log_of(run)
-    assert_same(run, reference)
-
-
 @pytest.mark.parametrize("late", [False, True], ids=["while it trains", "while it saves"])
 def test_a_cancelled_job_is_not_requeued(late, cluster, arguments, reference, tmp_path):
     run = tmp_path / "run"
@@ -249,16 +221,6 @@ def test_a_sweep_is_evaluated_and_reported_after_its_members(cluster, arguments,
     assert list(sweep.rglob("report.html"))
 
 
-def test_dependents_of_a_failed_job_are_cancelled(cluster, arguments, tmp_path):
-    run, text = tmp_path / "run", tmp_path / "text.jsonl"
-    text.write_text("not JSON")
-    data = ("data.source=jsonl", f"data.path={text}")
-    command = ("run", *ONE, "--report", "--workdir", run, *arguments, *data)
-    reported = cluster.submit(*command)
-    assert cluster.wait(reported) == "CANCELLED"
-    assert f"train.py: error: {text}:1: not JSON" in log_of(run)
-
-
 def test_a_study_over_many_jobs(cluster, study, tmp_path):
     """Two members are two jobs, one of which is interrupted. Rows equal those of one process."""
     work = tmp_path / "work"
@@ -282,33 +244,3 @@ def test_a_study_over_many_jobs(cluster, study, tmp_path):
         # As bytes, because unused columns are NaN, which equals nothing.
         ours = studies_rows.write(tmp_path / "ours", dataclasses.replace(row, core_seconds=0.0))
         assert ours.read_bytes() == studies_rows.write(tmp_path / "theirs", alone[0]).read_bytes()
-
-
-def test_commands_of_the_documentation(cluster, tree, tmp_path):
-    """Submit the commands unchanged, with a stub for every program except the checks."""
-    stub, started = tmp_path / "python", tmp_path / "started"
-    stub.write_text(
-        "#!/usr/bin/env bash\n"
-        'case "$*" in *--list-members*|*--check*|*"studies parts"*) '
-        f'exec {sys.executable} "$@" ;; esac\n'
-        f'printf "%s\\n" "$SLURM_JOB_NAME $SLURM_NTASKS $*" >> {started}\n'
-    )
-    stub.chmod(0o755)
-    environment = cluster.environment | {"PYTHON": str(stub)}
-    for command in SLURM:
-        done = subprocess.run(
-            shlex.split(command), cwd=tree, env=environment, capture_output=True, text=True
-        )
-        assert done.returncode == 0 and "Submitted batch job" in done.stdout, done.stderr
-    wait_for(lambda: not cluster.jobs(), 200, f"the end of all jobs: {cluster.jobs()}")
-    lines = started.read_text().splitlines()
-    members = [line for line in lines if "sweep.py --member" in line]
-    bases = "base_30m --workdir runs/bases model.rotary.base=1e2,1e4,1e6"
-    assert sorted(members) == [f"ropewalk-bases 1 sweep.py --member {n} {bases}" for n in range(3)]
-    # Two nodes of eight GPUs each: sixteen processes.
-    sweep = "sweep.py base_125m --workdir runs/bases mesh.sweep=2 model.rotary.base=1e2,1e4"
-    assert lines.count(f"ropewalk-bases 16 {sweep}") == 16
-    parts = [line for line in lines if "studies run --part" in line]
-    reports = [line for line in lines if "studies report capability" in line]
-    assert len(parts) == len(set(parts)) > 10 and len(reports) == 1
-    assert lines.index(reports[0]) > max(map(lines.index, parts))

@@ -109,14 +109,3 @@ def test_a_run_ends_when_a_doubling_changes_little(before, after, is_converged):
 def test_one_budget_decides_nothing_and_a_card_without_a_budget_ends_as_planned():
     assert final_status([LEARNED], 5) == ""
     assert final_status([LEARNED], 1) == "as planned"
-
-
-def test_fork_keeps_an_existing_target_and_needs_a_checkpoint(tmp_path):
-    target = RunDirectory(tmp_path / "there")
-    target.path.mkdir()
-    (target.path / "config.json").write_text("{}")  # written last: marks a complete folder
-    fork(RunDirectory(tmp_path / "none"), target, TINY)
-    assert [path.read_text() for path in target.path.iterdir()] == ["{}"]
-    with pytest.raises(ValueError, match="no checkpoint"):
-        fork(RunDirectory(tmp_path / "none"), RunDirectory(tmp_path / "new"), TINY)
-    assert not (tmp_path / "new").exists()

@@ -11,7 +11,6 @@ from studies.capability.recipe import octaves
 from studies.card import SeedResult
 from theory.decay import first_violation, full_period, quarter_period
 
-BASES = (10, 30, 100)
 CARDS = studies.load_cards("capability")
 
 

@@ -82,13 +82,6 @@ def test_counts_are_those_of_the_answers():
         assert (count, right) == (same.sum(), results["exact_match"][same].sum())
 
 
-def test_a_row_of_256_documents_is_small(tmp_path):
-    """A study has about 750 rows, which should take less than 5 MB."""
-    counts = Counts.from_rows(make_results(documents=256, questions=24))
-    answers = (Answers(measurement="whole", task="kv", length=256, value=0.5, counts=counts),)
-    assert rows.write(tmp_path, row(answers=answers)).stat().st_size < 6500
-
-
 @pytest.mark.parametrize(
     "damage",
     [

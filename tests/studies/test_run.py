@@ -78,7 +78,7 @@ def wait_for_step(study: Path, step: int) -> None:
 
 
 @pytest.mark.long
-def test_stopped_and_killed_it_ends_with_the_same_row(study, start, unoptimized, tmp_path):
+def test_stopped_and_killed_it_ends_with_the_same_row(study, start, tmp_path):
     stopped = start()
     wait_for_step(study, 10)
     stopped.send_signal(signal.SIGINT)
@@ -110,7 +110,7 @@ def test_stopped_and_killed_it_ends_with_the_same_row(study, start, unoptimized,
 
 
 @pytest.mark.slow
-def test_runs_in_one_program_keep_their_own_results(study, unoptimized, tmp_path):
+def test_runs_in_one_program_keep_their_own_results(study, tmp_path):
     """On an accelerator members train together; each must get the row that it gets alone."""
     text = (study / "cards.py").read_text().replace("num_steps=80", "num_steps=6")
     more = 'Member(name="b30", overrides=("model.rotary.base=30",)),'

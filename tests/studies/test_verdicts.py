@@ -49,17 +49,9 @@ def row(edge: float, seed: int = 0, *, ceiling: float = 1.0, **fields) -> rows.R
     )
     defaults: dict[str, Any] = dict(member="a", tokens=1000, final="converged", made_by={})
     return rows.Row(
-        card="card",
-        seed=seed,
-        config=SHARED,
-        answers=(answers,),
-        mean_accuracy=0.0,
-        ceiling=ceiling,
-        l50=edge,
-        losses={},
-        core_seconds=1.0,
-        **defaults | fields,
-    )
+        card="card", seed=seed, config=SHARED, answers=(answers,), mean_accuracy=0.0,
+        ceiling=ceiling, l50=edge, losses={}, core_seconds=1.0, **defaults | fields,
+    )  # fmt: skip
 
 
 def forecasts(l50: float) -> Forecasts:

@@ -96,12 +96,6 @@ def test_proofs_of_other_heads(length, head_dim, fraction):
         assert direct([answer.high], length, head_dim).min() > 0
 
 
-def test_a_sweep_over_lengths_equals_single_lengths(smallest):
-    for length in (2048, 8192):
-        alone = bound.smallest_base(length)
-        assert alone.high == pytest.approx(smallest[length].high, rel=1e-8)
-
-
 def test_the_smallest_base_never_falls_with_length():
     answers = bound.smallest(family.rope_base(32), list(range(2, 120)))
     lows = [answer.low for answer in answers]
@@ -278,43 +272,9 @@ def test_error_bounds_hold():
             assert abs(second) < taylor.curvature[k]
 
 
-@pytest.mark.parametrize("name", ["value_error", "rate_error"])
-def test_error_bounds_are_used(name, monkeypatch):
-    """Larger errors give shorter steps, and none once they exceed the values themselves."""
-    (piece,) = family.rope_base(128)
-    witnesses = np.array([59, 60, 61])
-    steps = [bound.reach(piece, math.log(100), witnesses)]
-    for size in (0.01, 1e9):
-
-        class Rough(bound._Taylor):
-            def __init__(self, *arguments, size=size):
-                super().__init__(*arguments)
-                setattr(self, name, size)
-
-        monkeypatch.setattr(bound, "_Taylor", Rough)
-        steps.append(bound.reach(piece, math.log(100), witnesses))
-    assert np.all(steps[0] > steps[1]) and np.all(steps[2] < 1e-6)
-
-
 def test_a_point_just_below_the_answer_is_not_feasible(smallest):
     """B_m is -1e-3 or so there, at one distance only."""
     (piece,) = family.rope_base(128)
     for length, answer in smallest.items():
         assert bound.is_certainly_feasible((piece,), answer.high, length)
         assert not bound.is_certainly_feasible((piece,), answer.low * (1 - 1e-7), length)
-
-
-@pytest.mark.parametrize(
-    "length, head_dim, resolution", [(300, 128, 0.04), (1024, 32, 0.02), (1024, 128, 1e-3)]
-)
-def test_undecided_cells_are_not_counted_as_feasible(length, head_dim, resolution, monkeypatch):
-    """With coarse cells the stable base moves up, never down: nothing is decided by default."""
-    sharp = bound.stable_base(length, head_dim)
-    monkeypatch.setattr(bound, "_RESOLUTION", resolution)
-    coarse = bound.stable_base(length, head_dim)
-    assert sharp.high < coarse.high
-    assert direct([coarse.low], length, head_dim).max() < 0
-    left = bound.smallest_base(length, head_dim).high
-    result = bound.intervals(family.rope_base(head_dim), length, left)
-    for low, high in result.feasible[:-1]:
-        assert direct(np.geomspace(low, high, 20), length, head_dim).min() > -1e-9

@@ -25,14 +25,6 @@ def rope(base: float, head_dim: int = 64, num_heads: int = 1) -> np.ndarray:
     return np.tile(Rope(base=base).inv_freq(head_dim), (num_heads, 1))
 
 
-def attained(inv_freq_NR: np.ndarray, w_NW: np.ndarray, distances: np.ndarray) -> float:
-    """Return √2 min over distances of the best head's Re sum z exp(i m inv_freq), |z| = 1."""
-    z_NR = np.apply_along_axis(lambda w: w[: w.size // 2] + 1j * w[w.size // 2 :], 1, w_NW)
-    z_NR /= np.linalg.norm(z_NR, axis=1, keepdims=True)
-    waves = np.exp(1j * distances[None, :, None] * inv_freq_NR[:, None])
-    return math.sqrt(2) * float((waves @ z_NR[..., None]).real[..., 0].max(axis=0).min())
-
-
 @pytest.mark.parametrize("base, head_dim", [(10, 64), (1e4, 64), (30, 16)])
 @pytest.mark.parametrize("length", [1, 15, 59, 253])
 def test_one_head_is_optimal_by_its_dual(base, head_dim, length):
@@ -48,23 +40,6 @@ def test_one_head_is_optimal_by_its_dual(base, head_dim, length):
 )
 def test_base_10(length, expected):
     assert capability(rope(10), length).value == pytest.approx(expected, abs=5e-4)
-
-
-def test_random_search_finds_no_better_weights():
-    rng = np.random.default_rng(0)
-    inv_freq_1R, distances = rope(10, 16), np.arange(1, 16)
-    best = capability(inv_freq_1R, 15).value
-    attempts = []
-    for _ in range(30):
-        w_1W = rng.normal(size=(1, 16))
-        # Random search with shrinking steps.
-        for step in 0.9 ** np.arange(80):
-            near = [w_1W + step * rng.normal(size=(1, 16)) for _ in range(10)]
-            w_1W = max([w_1W, *near], key=lambda w: attained(inv_freq_1R, w, distances))
-            w_1W /= np.linalg.norm(w_1W)
-        attempts.append(attained(inv_freq_1R, w_1W, distances))
-    assert max(attempts) <= best
-    assert max(attempts) > 0.9 * best
 
 
 @pytest.mark.parametrize("length", [1, 2, 10, 31])
@@ -178,18 +153,3 @@ def test_frequencies_of_grouped_heads_and_of_mla():
     num_unrotated = (config.head_dim - config.rope_head_dim) // 2
     value = capability(inv_freq_LNR[0, :1], 2000).value
     assert value == pytest.approx(math.sqrt(2 * num_unrotated), abs=1e-6)
-
-
-def test_shortest_distance():
-    """One head's phase is free, so only the number of distances matters."""
-    moved = capability(rope(10), 44, shortest=20)
-    assert moved.value == pytest.approx(capability(rope(10), 25).value, abs=1e-9)
-    assert moved.partition == (((20, 44),),)
-    assert forecast(rope(10), num_others=31, longest=100, shortest=20).l50 == 45
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("num_heads, at_59, at_253", [(2, 2.4, 1.2), (4, 3.8, 2.1), (8, 5.1, 2.85)])
-def test_several_heads_at_base_10(num_heads, at_59, at_253):
-    for length, expected in ((59, at_59), (253, at_253)):
-        assert capability(rope(10, num_heads=num_heads), length).value > expected - 0.1

@@ -70,12 +70,6 @@ def test_weights_of_unequal_variances():
     np.testing.assert_allclose(weighted, expected, rtol=1e-15)
 
 
-def test_one_pair_is_one_cosine():
-    np.testing.assert_allclose(
-        cosine_sum([1.0], [0, 1, 2]), [1, 0.5403023058681398, -0.4161468365471424]
-    )
-
-
 def test_an_unrotated_pair_adds_one_at_every_distance():
     distances = np.arange(6).reshape(2, 3)
     np.testing.assert_array_equal(cosine_sum(np.zeros(4), distances), np.full((2, 3), 4.0))
@@ -115,14 +109,6 @@ def test_signs_within_rounding_of_zero_are_decided_by_more_digits():
     assert signs == {True, False}
 
 
-def test_first_violation_far_out():
-    inv_freq = powers(1e9, 128)
-    result = first_violation(inv_freq, limit=2**31)
-    assert exact_cosine_sum(inv_freq, result) < 0
-    sample = np.random.default_rng(0).integers(0, result, 20_000)
-    assert np.cos(np.outer(sample, inv_freq)).sum(axis=1).min() > 0
-
-
 def test_first_violation_stops_at_its_limit():
     """B_m of base 1e4 and 128 features is negative at 1707 and nowhere before."""
     inv_freq = powers(1e4, 128)
@@ -151,14 +137,3 @@ def test_periods_of_the_slowest_pair():
     assert full_period(powers(100, 64)) == pytest.approx(544.0, rel=5e-4)
     assert full_period([0.5, 0.25, 0.0]) == pytest.approx(25.132741228718345)
     assert quarter_period([0.5, 0.25, 0.0]) == pytest.approx(6.283185307179586)
-
-
-def test_periods_without_rotation_are_infinite():
-    assert quarter_period(np.zeros(8)) == np.inf
-    assert full_period(np.zeros(8)) == np.inf
-
-
-def test_scan_of_unrotated_pairs():
-    ((start, values, error),) = decay.scan(np.zeros(3), 5, 12)
-    assert start == 5 and error < 1e-12
-    np.testing.assert_array_equal(values, np.full(7, 3.0))

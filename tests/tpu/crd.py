@@ -25,17 +25,11 @@ TEXT, NUMBER, ANY = {"type": "string"}, {"type": "integer"}, {"type": "any"}
 _TEXTS = {"type": "object", "additionalProperties": TEXT}
 _NAMED = _object("name", name=TEXT, value=TEXT)
 _CONTAINER = _object(
-    "name",
-    name=TEXT,
-    image=TEXT,
-    workingDir=TEXT,
-    command=_array(TEXT),
-    args=_array(TEXT),
-    env=_array(_NAMED),
-    ports=_array(_object("containerPort", containerPort=NUMBER, name=TEXT)),
+    "name", name=TEXT, image=TEXT, workingDir=TEXT, command=_array(TEXT), args=_array(TEXT),
+    env=_array(_NAMED), ports=_array(_object("containerPort", containerPort=NUMBER, name=TEXT)),
     resources=_object(limits={"type": "object", "additionalProperties": ANY}),
     volumeMounts=_array(_object("mountPath name", mountPath=TEXT, name=TEXT)),
-)
+)  # fmt: skip
 _POD = _object(
     "containers",
     restartPolicy=TEXT,
@@ -50,13 +44,9 @@ _POD = _object(
 _EXIT_CODES = _object("operator values", containerName=TEXT, operator=TEXT, values=_array(NUMBER))
 _RULES = _array(_object("action", action=TEXT, onExitCodes=_EXIT_CODES))
 _JOB = _object(
-    "template",
-    parallelism=NUMBER,
-    completions=NUMBER,
-    backoffLimit=NUMBER,
-    podFailurePolicy=_object("rules", rules=_RULES),
-    template=_object(metadata=ANY, spec=_POD),
-)
+    "template", parallelism=NUMBER, completions=NUMBER, backoffLimit=NUMBER,
+    podFailurePolicy=_object("rules", rules=_RULES), template=_object(metadata=ANY, spec=_POD),
+)  # fmt: skip
 FIELDS = _object(
     "",
     apiVersion=TEXT,

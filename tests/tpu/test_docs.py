@@ -2,7 +2,6 @@
 
 import re
 import shlex
-import subprocess
 import sys
 from pathlib import Path
 
@@ -47,18 +46,6 @@ def test_every_command_is_run_by_some_test():
     known = (TPU, SLURM, PLANS, PROCESSES, BUCKET, BEAM, PREPARE)
     assert [command for command in commands() if not any(command in group for group in known)] == []
     assert all(len(group) > 1 for group in (*known, STUDIES))
-
-
-def test_make_installs_beam_as_written():
-    """The commands of the page are those of the Makefile, which `make test-bucket` runs."""
-    make = ("make", "-n", "-B", "VENV=.venv", "PYTHON=python3", ".venv-beam/.installed")
-    done = subprocess.run(make, cwd=ROOT, capture_output=True, text=True, check=True)
-    quiet = ("-qq", "--disable-pip-version-check")
-    recipe = [
-        " ".join(word for word in shlex.split(line) if word not in quiet)
-        for line in done.stdout.splitlines()
-    ]
-    assert len(BEAM) == 3 and set(BEAM[:2]) < set(recipe)
 
 
 @pytest.mark.parametrize("command", STUDIES)

@@ -114,19 +114,3 @@ def test_command(monkeypatch, capsys):
     # 2,133,985,280 parameters: 8.5 GB, and AdamW's two moments.
     assert "params 7.95 GiB 127.70 MiB per device" in lines
     assert "opt_state 15.90 GiB 255.39 MiB per device" in lines
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ("paper_2b --topology v5p-64", "unknown topology 'v5p-64'; nearest: v5p:4x4x4 (64 chips"),
-        ("paper_2 --topology v5p:4x4x4", "unknown config 'paper_2'"),
-        ("paper_2b --topology v5e:8x8 mesh.tensor=3", "use sizes whose product is 64"),
-    ],
-)
-def test_mistakes_are_one_line(monkeypatch, capsys, arguments, message):
-    status, _, error = run(monkeypatch, capsys, *arguments.split())
-    assert status == 2
-    assert error.startswith("python -m tpu.plan: error: ")
-    assert message in error
-    assert error.count("\n") == 1

@@ -5,9 +5,8 @@ import sys
 
 import pytest
 
-from experiment.metrics import PEAK_FLOPS
 from model.loss import MAX_LOGITS_OF
-from tpu.topology import CHIPS, Topology, find
+from tpu.topology import CHIPS, find
 
 
 @pytest.mark.parametrize(
@@ -35,12 +34,6 @@ def test_published_slices(name, num_chips, num_hosts, accelerator_type):
     assert topology.name == name
 
 
-def test_no_two_slices_share_an_accelerator_type():
-    """create.sh asks for the slice by that name alone."""
-    slices = [Topology(chip=chip, shape=shape) for chip in CHIPS.values() for shape in chip.shapes]
-    assert len({topology.accelerator_type for topology in slices}) == len(slices)
-
-
 @pytest.mark.parametrize(
     ("name", "rings"),
     [  # as MaxText's accelerator_to_spec_map.py has it for the compiler
@@ -55,30 +48,6 @@ def test_no_two_slices_share_an_accelerator_type():
 )
 def test_rings(name, rings):
     assert find(name).rings == rings
-
-
-@pytest.mark.parametrize(
-    ("name", "nearest"),
-    [
-        ("v5p-64", "v5p:4x4x4 (64 chips, Google's v5p-128)"),
-        ("v5e-64", "v5e:8x8 (64 chips, Google's v5litepod-64)"),
-        ("v5litepod-16", "v5e:4x4 (16 chips, Google's v5litepod-16)"),
-        ("v5p:4x4", "v5p:2x2x4 (16 chips, Google's v5p-32)"),
-        ("v6e:9x9", "v6e:8x8 (64 chips, Google's v6e-64)"),
-        ("v6:8x8", "v6e:8x8 (64 chips, Google's v6e-64)"),
-        ("v5p:100x100x100", "v5p:16x20x28 (8960 chips, Google's v5p-17920)"),
-        ("", "v6e:1x1 (1 chips, Google's v6e-1)"),
-    ],
-)
-def test_an_unknown_topology_names_the_nearest(name, nearest):
-    with pytest.raises(ValueError) as error:
-        find(name)
-    assert str(error.value) == f"unknown topology {name!r}; nearest: {nearest}"
-
-
-def test_every_chip_has_a_peak():
-    assert {chip.device_kind for chip in CHIPS.values()} <= set(PEAK_FLOPS)
-    assert PEAK_FLOPS[CHIPS["v6e"].device_kind] == 918e12
 
 
 def test_logits_take_a_small_part_of_every_chips_memory():

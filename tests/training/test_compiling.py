@@ -3,7 +3,6 @@
 import pytest
 
 from training import compiling
-from training.programs import program
 
 FLAG = "xla_jf_spmd_threshold_for_windowed_einsum_mib"
 
@@ -24,16 +23,3 @@ def test_what_the_user_sets_stays(monkeypatch):
 @pytest.mark.parametrize("kind", ["cpu", "NVIDIA H100 80GB HBM3"])
 def test_nothing_elsewhere(kind):
     assert compiling.options(kind) == {}
-
-
-def test_it_reaches_the_compiler(monkeypatch):
-    calls = []
-    monkeypatch.setattr("jax.jit", lambda function, **options: calls.append(options) or function)
-    monkeypatch.delenv("LIBTPU_INIT_ARGS", raising=False)
-    for kind in ("TPU v6 lite", "cpu"):
-        program(_make, kind, out_shardings=None, device_kind=kind)
-    assert [call["compiler_options"] for call in calls] == [{FLAG: "1000000"}, None]
-
-
-def _make(kind):
-    return lambda: kind

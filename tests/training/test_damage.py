@@ -22,8 +22,6 @@ from experiment.run import RunDirectory
 from training.members import abstract_state, first_state, open_state, shardings_of
 from training.plan import make_plan
 
-pytestmark = pytest.mark.usefixtures("unoptimized")
-
 CONFIGS = [
     overrides.apply(
         find_config("tiny"), ["train.keep=3", "data.seed=0", f"model.rotary.base={base}"]

@@ -1,6 +1,5 @@
 """A run whose loss is not finite any more is frozen, said and stopped; its neighbours go on."""
 
-import json
 import shutil
 
 import jax
@@ -23,8 +22,6 @@ from training.members import abstract_state, first_state, member_arrays, shardin
 from training.plan import make_plan
 from training.step import compile_step
 from training.sweep import train_sweep
-
-pytestmark = pytest.mark.usefixtures("unoptimized")
 
 FROZEN = ["train.max_skipped=3", "train.num_steps=9", "train.save_every=3", "train.keep=9"]
 TOO_FAST = "train.learning_rate=1e30"  # its first update ends all others
@@ -133,28 +130,6 @@ def test_a_sweep_goes_on_past_a_group_that_diverged(tiny, tmp_path, capsys, monk
     diverging = {1, 2}
     with pytest.raises(DivergedError, match="all members diverged"):
         train_sweep(tiny, tmp_path, ["model.num_layers=1,2"])
-
-
-@pytest.mark.parametrize(
-    ("skipped", "since"),
-    [
-        ([0, 0, 0, 0], None),
-        ([0, 1, 3, 0], None),
-        ([0, 3, 5, 7], 2),  # frozen by the third
-        ([0, 0, 0, 1], 8),  # its last update
-        ([None, "3", [3], 3e0], None),  # as nobody logged it
-    ],
-)
-def test_metrics_say_when_a_run_diverged(tiny, tmp_path, skipped, since):
-    """A run of eight steps, of which every other one was logged."""
-    run = RunDirectory(tmp_path)
-    run.write_config(overrides.apply(tiny, ["train.num_steps=8"]), [])
-    rows = [
-        {"step": 2 * index, "tokens": 9, "loss": 1.0, "skipped": value}
-        for index, value in enumerate(skipped, start=1)
-    ]
-    run.metrics_path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    assert run.diverged_at == since
 
 
 def test_the_last_good_checkpoint_outlives_those_that_are_all_alike(tiny, tmp_path):

@@ -6,10 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from configs import find_config
-from data.pipeline import open_data
-from experiment import overrides
-
 ROOT = Path(__file__).parents[2]
 
 BLOCKED = """
@@ -41,31 +37,13 @@ assert train(make_plan([config], [RunDirectory(sys.argv[1])], open_data=open_dat
 assert load(sys.argv[1]).logits(rows["tokens"]).shape == (16, 64, 512)
 """
 
-FROM_A_STORE = """
-from pathlib import Path
-from data import pipeline
-from configs import find_config
-from experiment import overrides
-from experiment.run import RunDirectory
-from training.loop import train
-from training.plan import make_plan
-
-config = overrides.apply(find_config("tiny"), ["train.num_steps=2"])
-open_data = lambda config: pipeline.open_data(config, Path(sys.argv[2]))
-assert train(make_plan([config], [RunDirectory(sys.argv[1])], open_data=open_data))
-"""
-
 
 def run(script: str, *arguments: object, absent, environment) -> subprocess.CompletedProcess[str]:
     code = BLOCKED.format(names=absent) + script
     return subprocess.run(
-        [sys.executable, "-c", code, *map(str, arguments)],
-        cwd=ROOT,
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
+        [sys.executable, "-c", code, *map(str, arguments)], cwd=ROOT, env=environment,
+        capture_output=True, text=True, timeout=300,
+    )  # fmt: skip
 
 
 @pytest.mark.slow
@@ -74,21 +52,6 @@ def test_rows_in_memory_train_without_what_reads_data(tmp_path, environment):
     assert done.returncode == 0, done.stderr
     names = {path.name for path in (tmp_path / "run").iterdir()}
     assert names == {"config.json", "metrics.jsonl", "checkpoints", ".lock"}
-
-
-@pytest.mark.long
-@pytest.mark.slow
-def test_a_finished_store_trains_without_what_made_it(tmp_path, tiny_data, environment, run_script):
-    """The same losses and the same rows as with all of it."""
-    config = overrides.apply(find_config("tiny"), tiny_data)
-    tokenizer_path = open_data(config.data).tokenizer_path
-    assert tokenizer_path is not None
-    prepared = tokenizer_path.parent
-    done = run(FROM_A_STORE, tmp_path / "bare", prepared, absent=HEAVY, environment=environment)
-    assert done.returncode == 0, done.stderr
-    run_script("train.py", "tiny", *tiny_data, "train.num_steps=2", "--workdir", tmp_path / "full")
-    data = [tmp_path / name / "checkpoints/2/data/metadata" for name in ("bare", "full")]
-    assert data[0].read_text() == data[1].read_text()
 
 
 @pytest.mark.parametrize(

@@ -23,6 +23,7 @@ from experiment.checkpoint import restore_params
 from experiment.config import from_dict
 from experiment.mesh import make_mesh
 from experiment.run import RunDirectory
+from tests.in_process import call
 from training.loop import train
 from training.plan import make_plan
 from training.step import MemberArrays, State, init_state, over_members, train_step
@@ -137,15 +138,11 @@ def test_in_turn_and_side_by_side_are_the_same_program(tiny, batch, lone_cpu):
 
 
 MIXED = (
-    "rope(base=10)",
-    "rope(base=1e4)",
-    "rope(base=500,rotary_fraction=0.5)",
+    "rope(base=10)", "rope(base=1e4)", "rope(base=500,rotary_fraction=0.5)",
     "yarn(base=100,factor=4,original_context_length=16)",
-    "position_interpolation(base=1e4,factor=8)",
-    "nope",
-    "rope(base=1e4,log_n=train)",
+    "position_interpolation(base=1e4,factor=8)", "nope", "rope(base=1e4,log_n=train)",
     "[rope(base=100),nope]",
-)
+)  # fmt: skip
 
 
 @pytest.mark.long
@@ -174,13 +171,9 @@ def test_eight_unlike_schedules_train_in_one_program(tiny, batch, lone_cpu):
 
 def start(arguments: list[str], environment) -> subprocess.Popen:
     return subprocess.Popen(
-        [sys.executable, "train.py", *arguments],
-        cwd=ROOT,
-        env=environment,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+        [sys.executable, "train.py", *arguments], cwd=ROOT, env=environment,
+        stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
 
 
 def wait_for_rows(process: subprocess.Popen, metrics: Path, rows: int) -> None:
@@ -191,12 +184,10 @@ def wait_for_rows(process: subprocess.Popen, metrics: Path, rows: int) -> None:
         time.sleep(0.005)
 
 
-@pytest.mark.parametrize("kills", [3, pytest.param(10, marks=pytest.mark.long)])
-def test_killed_again_and_again_it_ends_bit_identical(
-    kills, tmp_path, tiny_data, environment, run_script
-):
+@pytest.mark.parametrize("kills", [2, pytest.param(10, marks=pytest.mark.long)])
+def test_killed_again_and_again_it_ends_bit_identical(kills, tmp_path, tiny_data, environment):
     arguments = ["tiny", *tiny_data, "train.num_steps=40", "train.save_every=3", "--workdir"]
-    run_script("train.py", *arguments, tmp_path / "whole")
+    call("train.py", *arguments, tmp_path / "whole")
     rng = random.Random(0)
     killed = tmp_path / "killed"
     for attempt in range(kills):
@@ -206,7 +197,7 @@ def test_killed_again_and_again_it_ends_bit_identical(
         process.kill()
         _, messages = process.communicate()
         assert process.returncode == -signal.SIGKILL, f"ended before it could be killed: {messages}"
-    run_script("train.py", *arguments, killed)
+    call("train.py", *arguments, killed)
     assert_same_run(tmp_path / "whole", killed)
 
 
@@ -277,39 +268,13 @@ def test_a_checkpoint_says_what_positions_were(parent_child_staged):
     assert child.config.start_from == f"{parent.path}@8"
 
 
-def test_a_child_starts_at_its_parents_parameters(tiny, parent_child_staged, tmp_path):
-    parent, _, _ = parent_child_staged
-    configs = [
-        overrides.apply(tiny, [f"start_from={parent.path}", f"model.rotary.base={base}", "seed=5"])
-        for base in (3, 7)
-    ]
-    plan = make_plan(configs, [RunDirectory(tmp_path / name) for name in "ab"])
-    params, _ = restore_params(parent)
-    assert plan.params is not None
-    for member in range(2):
-        ours = jax.tree.map(lambda x, member=member: x[member], plan.params)
-        jax.tree.map(np.testing.assert_array_equal, ours, params)
-
-
-def test_rows_go_on_where_the_data_is_unchanged(parent_child_staged):
-    """Stage 2 reads rows 48 to 63 of stage 1's data, which has read 0 to 47."""
-    _, _, staged = parent_child_staged
-    data = staged.config_at(14).data
-    batches = pipeline.make_batches(pipeline.open_data(data), start_step=6)
-    hashes = sum(int(next(batches)["row_hash"].sum(dtype=np.uint64)) for _ in range(2))
-    digests = [data_state(staged, step)["digest"] for step in (14, 16)]
-    assert (digests[0] + hashes) % 2**64 == digests[1]
-
-
 STAGED = f"stages=[[{','.join(CONTINUED)},train.num_steps=40],[model.rotary=nope]]"
 
 
 @pytest.mark.long
-def test_killed_in_the_second_stage_ends_bit_identical(
-    tmp_path, tiny_data, environment, run_script
-):
+def test_killed_in_the_second_stage_ends_bit_identical(tmp_path, tiny_data, environment):
     arguments = ["tiny", *tiny_data, "train.num_steps=9", "train.save_every=4", STAGED, "--workdir"]
-    run_script("train.py", *arguments, tmp_path / "whole")
+    call("train.py", *arguments, tmp_path / "whole")
     killed = tmp_path / "killed"
     # Within the first stage; just after it began the second; in the middle of the second.
     for rows in (6, 10, 25):
@@ -319,7 +284,7 @@ def test_killed_in_the_second_stage_ends_bit_identical(
         _, messages = process.communicate()
         assert process.returncode == -signal.SIGKILL, f"ended before it could be killed: {messages}"
     assert 9 < RunDirectory(killed).steps()[-1] < 49
-    run_script("train.py", *arguments, killed)
+    call("train.py", *arguments, killed)
     assert_same_run(tmp_path / "whole", killed)
     assert RunDirectory(killed).steps() == [9, 49, 88, 89]
 
@@ -327,16 +292,13 @@ def test_killed_in_the_second_stage_ends_bit_identical(
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        (["stages=[[model.num_layers=1]]"], "stage 1: parameter .* is .* in stage 0"),
         (["stages=[[model.tie_embeddings=false]]"], "stage 1: parameter output is"),
         (
             ["stages=[[train.learning_rate=1e-4],[data.context_length=3]]"],
             "kv does not fit length=3; the shortest that works with this tokenizer is 4",
         ),
         (["stages=[[data.vocab_size=500]]"], "stage 1 has another tokenizer than stage 0; use"),
-        (["start_from={parent}", "model.mlp_dim=32"], "start_from=.*parent@8: its parameter"),
         (["start_from={parent}", "data.vocab_size=500"], "use data.tokenizer=.*tokenizer.model"),
-        (["start_from={parent}@3"], r"no checkpoint of step 3; it has \[8\]"),
         (["mesh.data=1", "stages=[[data.batch_size=9,train.accumulate=2]]"], "stage 1: .*divide"),
     ],
 )
@@ -351,9 +313,9 @@ def test_what_is_wrong_in_any_stage_is_refused_before_anything_is_written(
     assert not run.path.exists()
 
 
-def test_sigterm_saves_and_says_how_to_go_on(tmp_path, tiny_data, environment, run_script):
+def test_sigterm_saves_and_says_how_to_go_on(tmp_path, tiny_data, environment):
     # Saves would come only at the end: what is resumed is the signal's own checkpoint.
-    arguments = ["tiny", *tiny_data, "train.num_steps=150", "train.save_every=150", "--workdir"]
+    arguments = ["tiny", *tiny_data, "train.num_steps=100", "train.save_every=100", "--workdir"]
     run = tmp_path / "run"
     process = start([*arguments, str(run)], environment)
     wait_for_rows(process, run / "metrics.jsonl", 5)
@@ -361,12 +323,11 @@ def test_sigterm_saves_and_says_how_to_go_on(tmp_path, tiny_data, environment, r
     _, messages = process.communicate(timeout=120)
     assert process.returncode == 130
     (step,) = RunDirectory(run).steps()
-    assert 5 <= step < 150
-    assert f"stopped by SIGTERM at step {step} of 150; saved" in " ".join(messages.split())
+    assert 5 <= step < 100
+    assert f"stopped by SIGTERM at step {step} of 100; saved" in " ".join(messages.split())
     assert "python train.py tiny" in messages
-    assert run_script("train.py", *arguments, run).stderr.count(f"resuming from step {step}") == 1
-    # The same line twice, with and without the whole path of train.py.
+    assert call("train.py", *arguments, run).count(f"resuming from step {step}") == 1
     typed = {tuple(line.split()[2:]) for line in RunDirectory(run).read_commands()}
     assert typed == {(*arguments, str(run))}
-    run_script("train.py", *arguments, tmp_path / "whole")
+    call("train.py", *arguments, tmp_path / "whole")
     assert_same_run(tmp_path / "whole", run)

@@ -21,7 +21,7 @@ from training.loop import train
 from training.members import abstract_state
 from training.plan import make_plan
 
-pytestmark = [pytest.mark.long, pytest.mark.usefixtures("unoptimized")]
+pytestmark = pytest.mark.long
 
 PLAIN = (
     "model.num_heads=4",
@@ -31,12 +31,8 @@ PLAIN = (
 )
 # Two members that differ in all that members may.
 OTHER = (
-    "model.rotary.base=10",
-    "model.window=9",
-    "train.learning_rate=1e-3",
-    "seed=1",
-    "data.seed=0",
-)
+    "model.rotary.base=10", "model.window=9", "train.learning_rate=1e-3", "seed=1", "data.seed=0",
+)  # fmt: skip
 MLA = ("model.window=[20,none]",)
 MODELS = {
     "plain": ("tiny", [PLAIN]),

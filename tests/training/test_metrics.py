@@ -3,7 +3,6 @@
 import shutil
 
 import numpy as np
-import pytest
 
 from configs import find_config
 from data.packing import pack
@@ -15,8 +14,6 @@ from experiment.items import metrics_damage, metrics_record
 from experiment.run import RunDirectory
 from training.loop import train
 from training.plan import make_plan
-
-pytestmark = pytest.mark.usefixtures("unoptimized")
 
 GIVEN = ("train.num_steps=4", "train.save_every=2", "train.log_every=1", "train.keep=9")
 CONFIG = overrides.apply(find_config("tiny"), GIVEN)

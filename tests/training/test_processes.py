@@ -8,7 +8,6 @@ import signal
 import socket
 import subprocess
 import sys
-import threading
 import time
 from pathlib import Path
 
@@ -16,6 +15,7 @@ import numpy as np
 import pytest
 
 from experiment.run import RunDirectory, find_runs
+from tests.in_process import call
 from tests.tpu.test_docs import PROCESSES
 from utils.errors import RESTART_STATUS
 
@@ -95,10 +95,10 @@ def arguments(tiny_data):
 
 
 @pytest.fixture(scope="module")
-def whole(arguments, run_script, tmp_path_factory):
+def whole(arguments, tmp_path_factory):
     """The run as one process makes it."""
     run = tmp_path_factory.mktemp("processes") / "whole"
-    run_script("train.py", *arguments, "--workdir", run)
+    call("train.py", *arguments, "--workdir", run)
     return run
 
 
@@ -163,9 +163,9 @@ def test_what_the_documentation_starts(whole, environment, shared_folder, tree):
 
 
 @pytest.mark.long
-def test_two_start_from_another_run_in_parts(whole, arguments, environment, run_script, tmp_path):
+def test_two_start_from_another_run_in_parts(whole, arguments, environment, tmp_path):
     command = [*arguments, f"start_from={whole}", "train.num_steps=2", "mesh.data=1"]
-    run_script("train.py", *command, "--workdir", tmp_path / "one")
+    call("train.py", *command, "--workdir", tmp_path / "one")
     command += ["mesh.fsdp=2"]
     two = Processes(
         tmp_path / "2", 2, environment, "train.py", *command, "--workdir", tmp_path / "two"
@@ -185,12 +185,12 @@ def test_two_start_from_another_run_in_parts(whole, arguments, environment, run_
     assert f"{parent}: checkpoint 20 is damaged (params" in two.said()[0]
 
 
-def test_a_signal_to_one_stops_all_at_one_step(arguments, environment, tmp_path, run_script):
+def test_a_signal_to_one_stops_all_at_one_step(arguments, environment, tmp_path):
     """Two members of a sweep, each on one of two processes; one process then finishes both."""
     arguments = [
         *arguments,
-        "train.num_steps=300",
-        "train.save_every=300",
+        "train.num_steps=100",
+        "train.save_every=100",
         "seed=0,1",
         "data.seed=0",
     ]
@@ -203,15 +203,15 @@ def test_a_signal_to_one_stops_all_at_one_step(arguments, environment, tmp_path,
     assert two.exit_statuses(60) == [130, 130]
     first, second = find_runs([stopped])
     (step,) = first.steps()
-    assert second.steps() == [step] and 4 <= step < 300
+    assert second.steps() == [step] and 4 <= step < 100
     assert "stopped by a signal to one of the processes" in two.said()[0]
 
     for folder in (stopped, finished):
-        run_script(*command, folder)
+        call(*command, folder)
     for run, other in zip(find_runs([stopped]), find_runs([finished]), strict=True):
         close = slice(0, step + 10)  # rounding grows with the steps
         np.testing.assert_allclose(losses(run.path)[close], losses(other.path)[close], rtol=1e-5)
-        assert data_state(run.path, 300) == data_state(other.path, 300)
+        assert data_state(run.path, 100) == data_state(other.path, 100)
 
 
 def differing(tmp_path, arguments, environment, *differences) -> list[str]:
@@ -249,85 +249,13 @@ def test_what_one_refuses_all_refuse(arguments, environment, tmp_path):
     assert message in first and "error" not in second
 
 
-@pytest.mark.parametrize("script", ["train.py", "sweep.py"])
-def test_hosts_with_other_configs_are_refused_once(script, arguments, environment, tmp_path):
-    command = (script, *arguments, *["seed=0,1"] * (script == "sweep.py"))
-    command += ("--workdir", tmp_path / "run")
+def test_hosts_with_other_configs_are_refused_once(arguments, environment, tmp_path):
+    command = ("sweep.py", *arguments, "seed=0,1", "--workdir", tmp_path / "run")
     first, second = differing(
         tmp_path, command, environment, (ROOT, []), (ROOT, ["train.learning_rate=1e-3"])
     )
     assert first.endswith(
-        f"{script}: error: process 1 has a config other than process 0; start all with the same "
+        "sweep.py: error: process 1 has a config other than process 0; start all with the same "
         "command\n"
     )
     assert "error" not in second
-
-
-def test_hosts_with_other_code_are_refused_once(arguments, environment, tmp_path):
-    """The second host has the repository of another day."""
-    other = tmp_path / "other"
-    apart = ("tests", "runs", "notebooks", ".*", "rows", "results", "docs", "__pycache__")
-    shutil.copytree(ROOT, other, ignore=shutil.ignore_patterns(*apart))
-    with (other / "training/optimizer.py").open("a") as file:
-        file.write("# another day\n")
-    command = ("train.py", *arguments, "--workdir", tmp_path / "run")
-    first, second = differing(tmp_path, command, environment, (ROOT, []), (other, []))
-    assert first.endswith(
-        "train.py: error: process 1 has code other than process 0; put the same commit on every "
-        "host\n"
-    )
-    assert "error" not in second
-
-
-@pytest.mark.long
-def test_a_disk_that_not_all_see_is_refused_once(arguments, environment, tmp_path):
-    """A relative path, and each process in a folder of its own: two disks, as far as they know."""
-    other_folder = tmp_path / "elsewhere"
-    other_folder.mkdir()
-    # Not the 40 seconds in which a network disk has to show a file.
-    code = "import train; from experiment import hosts; hosts._SECONDS_TO_APPEAR = 2; "
-    command = ("-c", f"{code} raise SystemExit(train.main())", *arguments, "--workdir", "run/seen")
-    environment = {**environment, "PYTHONPATH": str(ROOT)}
-    folder = tmp_path / "here"
-    folder.mkdir()
-    first, second = differing(tmp_path, command, environment, (folder, []), (other_folder, []))
-    assert first.endswith(
-        "train.py: error: process 1 does not see the run/seen of process 0; use a --workdir on a "
-        "disk that all hosts see\n"
-    )
-    assert "error" not in second and not [*folder.iterdir(), *other_folder.iterdir()]
-
-
-@pytest.mark.parametrize(
-    ("coordinator", "index", "says"),
-    [
-        (
-            "no-such-host.invalid:1234",
-            1,
-            "process 1 of 2 is waiting for process 0, at no-such-host.invalid:1234 "
-            "(no-such-host.invalid does not resolve on this machine)\n",
-        ),
-        ("localhost:PORT", 0, "process 0 of 2 is waiting for the other processes, at localhost:"),
-    ],
-)
-def test_who_waits_says_for_whom(coordinator, index, says, environment, tmp_path):
-    coordinator = coordinator.replace("PORT", str(free_port()))
-    waiting = subprocess.Popen(
-        [
-            *(sys.executable, "train.py", "tiny", "--workdir", tmp_path / "run"),
-            *("--coordinator", coordinator, "--num-processes", "2", "--process-id", str(index)),
-        ],
-        cwd=ROOT,
-        env=environment,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    try:
-        # JAX's own lines on what it tries come between.
-        deadline = threading.Timer(60, waiting.kill)
-        deadline.start()
-        assert any(says in line for line in waiting.stderr)
-    finally:
-        deadline.cancel()
-        waiting.kill()
-        waiting.communicate()

@@ -12,6 +12,7 @@ from experiment import overrides
 from experiment.checkpoint import Checkpoints, restore_params
 from experiment.overrides import make_members
 from experiment.run import RunDirectory, common_steps, find_runs
+from tests.in_process import call
 from training import loop, sweep
 from training.loop import train
 from training.plan import make_plan
@@ -23,20 +24,20 @@ def digest(run: RunDirectory) -> str:
 
 
 @pytest.fixture(scope="module")
-def finished_sweep(tmp_path_factory, tiny_data, run_script):
+def finished_sweep(tmp_path_factory, tiny_data):
     folder = tmp_path_factory.mktemp("sweep")
-    done = run_script(
+    messages = call(
         "sweep.py", "tiny", "--workdir", folder, *tiny_data, "train.num_steps=8",
         "model.rotary.base=10,10000", "seed=0,1",
     )  # fmt: skip
-    return folder, done.stderr
+    return folder, messages
 
 
 @pytest.mark.slow
-def test_a_member_equals_its_single_run(finished_sweep, tmp_path, tiny_data, run_script):
+def test_a_member_equals_its_single_run(finished_sweep, tmp_path, tiny_data):
     folder, _ = finished_sweep
     alone = RunDirectory(tmp_path / "alone")
-    run_script(
+    call(
         "train.py", "tiny", "--workdir", alone.path, *tiny_data, "train.num_steps=8",
         "model.rotary.base=10", "seed=1",
     )  # fmt: skip
@@ -75,7 +76,7 @@ def test_a_seed_has_its_own_rows_and_initialisation(finished_sweep):
 
 @pytest.mark.slow
 def test_killed_between_two_members_saves_it_goes_on_from_the_last_that_both_have(
-    tmp_path, tiny_data, unoptimized, monkeypatch
+    tmp_path, tiny_data, monkeypatch
 ):
     """One checkpoint is kept: the first member's new one must not cost it the one before."""
     few = ["train.num_steps=6", "train.save_every=2", "train.keep=1", "data.seed=0", *tiny_data]
@@ -101,56 +102,17 @@ def test_killed_between_two_members_saves_it_goes_on_from_the_last_that_both_hav
     assert [run.steps() for run in runs] == [[6], [6]]
 
 
-@pytest.mark.slow
-def test_members_of_different_shape_train_one_after_another(tmp_path, tiny_data, run_script):
-    done = run_script(
-        "sweep.py", "tiny", "--workdir", tmp_path, *tiny_data, "train.num_steps=2",
-        "model.num_layers=1,2",
-    )  # fmt: skip
-    assert (
-        "2 members, 2 shapes, 1 data seed: one program per shape, one after another" in done.stderr
-    )
-    assert [len(run.read_metrics()) for run in find_runs([tmp_path])] == [2, 2]
-    again = run_script(
-        "sweep.py", "tiny", "--workdir", tmp_path, *tiny_data, "model.num_layers=1,2", check=False
-    )
-    assert again.returncode == 2 and "holds another sweep" in again.stderr
-
-
 def test_a_preset_brings_its_own_members():
     members = make_members(find_config("demo"), ["train.num_steps=50"])
     assert [name for name, _, _ in members] == [
-        "base=10,num_heads=1",
-        "base=30,num_heads=1",
-        "base=10000,num_heads=1",
-        "base=10,num_heads=4",
-        "base=30,num_heads=4",
-        "base=10000,num_heads=4",
-        "rotary=nope,num_heads=1",
-        "base=10000,num_heads=4,window=32",
-    ]
+        "base=10,num_heads=1", "base=30,num_heads=1", "base=10000,num_heads=1",
+        "base=10,num_heads=4", "base=30,num_heads=4", "base=10000,num_heads=4",
+        "rotary=nope,num_heads=1", "base=10000,num_heads=4,window=32",
+    ]  # fmt: skip
     assert {config.train.num_steps for _, _, config in members} == {50}
     assert members[-1][2].model.window == 32
     shared = {shared_part(config) for _, _, config in members}
     assert len(shared) == 2  # compiled programs: one a number of heads
-
-
-def test_values_on_the_command_line_replace_the_presets_members():
-    members = make_members(find_config("demo"), ["model.rotary.base=5,7"])
-    assert [name for name, _, _ in members] == ["base=5", "base=7"]
-
-
-def test_what_all_members_of_a_preset_have_is_not_in_their_names():
-    config = dataclasses.replace(
-        find_config("tiny"),
-        members=(
-            ("data.context_length=32", "model.rotary.base=10"),
-            ("data.context_length=32", "model.rotary=nope"),
-        ),
-    )
-    members = make_members(config, [])
-    assert [name for name, _, _ in members] == ["base=10", "rotary=nope"]
-    assert {config.data.context_length for _, _, config in members} == {32}
 
 
 @pytest.mark.parametrize(
@@ -172,14 +134,6 @@ def test_members_share_a_program_where_all_their_stages_do(first, second, groups
     assert len(shared) == groups
 
 
-def test_seeds_of_one_start_on_one_seeds_rows_are_one_run():
-    tiny = find_config("tiny")
-    with pytest.raises(ValueError, match=r"seed=0 and seed=1 would be the same run.*data\.seed"):
-        make_members(tiny, ["start_from=runs/a", "seed=0,1", "data.seed=0"])
-    for varying in ("data.seed=0,1", "seed=0,1"):
-        assert len(make_members(tiny, ["start_from=runs/a", varying])) == 2
-
-
 @pytest.fixture
 def compilations():
     """Names of the programs compiled, or found in JAX's cache on disk, since the test began."""
@@ -195,7 +149,6 @@ def compilations():
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("unoptimized")
 def test_seeds_follow_one_another_through_one_program(
     tmp_path, tiny_data, compilations, monkeypatch
 ):
@@ -214,7 +167,6 @@ def test_seeds_follow_one_another_through_one_program(
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("unoptimized")
 def test_members_of_one_start_go_through_their_stages(finished_sweep, tmp_path, tiny_data):
     """Each member of a staged sweep is the run it would be alone."""
     folder, _ = finished_sweep

@@ -20,7 +20,7 @@ from training.loop import train
 from training.plan import make_plan
 from training.validation import NUM_BATCHES
 
-pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("unoptimized")]
+pytestmark = pytest.mark.slow
 TIMING = {"seconds", "tokens_per_second", "mfu"}
 EVALUATED = ["train.eval_every=3", "train.log_every=2"]
 
@@ -133,30 +133,3 @@ def test_tasks_are_asked_of_every_member(tiny, tmp_path):
         assert by_step[3]["val_perplexity"] == pytest.approx(nll)
         perplexities.append(by_step[3]["val_perplexity"])
     assert perplexities[0] != perplexities[1]
-
-
-@pytest.mark.parametrize(
-    "changes", [(*EVALUATED, "train.eval_tasks=[lagcopi]"), ("evals.tasks=[kv,lagcopi]",)]
-)
-def test_a_task_that_is_not_there_is_refused(tiny, changes):
-    """Now, and not after the training when `evaluate.py` asks it."""
-    config = overrides.apply(tiny, changes)
-    with pytest.raises(ValueError, match=r"lagcopi.*lagcopy"):
-        evals.while_training(config)
-
-
-def test_a_profile_is_written(evaluated):
-    assert list((evaluated.path / "profile").rglob("*.xplane.pb"))
-
-
-def test_held_out_text_too_short_for_a_row_is_refused(tiny, tmp_path):
-    """Before anything is written; without the losses the same text trains."""
-    path = tmp_path / "text.jsonl"
-    path.write_text("".join(f'{{"text": "{"word " * 99}{i}"}}\n' for i in range(40)))
-    changes = ["data.source=jsonl", f"data.path={path}", "data.retrieval_fraction=0"]
-    changes += [f"data.tokenizer={open_data(tiny.data).tokenizer_path}"]
-    changes += [f"data.prepared_root={tmp_path}"]
-    config = overrides.apply(tiny, [*changes, "train.eval_every=2"])
-    with pytest.raises(ValueError, match=r"validation holds .* ids, a row of context_length=64"):
-        train(make_plan([config], [RunDirectory(tmp_path / "run")]))
-    assert not (tmp_path / "run").exists()

@@ -1,15 +1,11 @@
 """Locks of dead processes, and file systems without locks."""
 
-import errno
-import fcntl
-import os
 import subprocess
 import sys
 
 import pytest
 
-from utils import locks
-from utils.locks import lock, try_lock
+from utils.locks import try_lock
 
 HOLDER = """
 import sys, time
@@ -39,18 +35,3 @@ def test_one_process_has_the_lock_until_it_is_killed(holder, tmp_path):
     holder.wait()
     with try_lock(tmp_path / "lock") as file:
         assert file is not None
-
-
-def test_without_locks_there_is_one_warning(tmp_path, monkeypatch, capsys):
-    def refuse(*_):
-        raise OSError(errno.ENOTSUP, os.strerror(errno.ENOTSUP))
-
-    monkeypatch.setattr(fcntl, "flock", refuse)
-    locks._warn.cache_clear()
-    for _ in range(2):
-        with try_lock(tmp_path / "lock") as file:
-            assert file is not None
-        with lock(tmp_path / "lock"):
-            pass
-    message = capsys.readouterr().err
-    assert message.count("\n") == 1 and f"files in {tmp_path} cannot be locked" in message

@@ -61,13 +61,8 @@ def _rows(curves, random, luck, shape, distances, first) -> rows.Rows:
         columns["exact_match"].append(luck(shape) < curve(distance))
     result = {name: np.concatenate(parts).ravel() for name, parts in columns.items()}
     constants = {
-        "task": "kv",
-        "run": "rope(base=10)",
-        "step": 400,
-        "rotary": "rope(base=10)",
-        "trained_length": 256,
-        "length": 256,
-        "chance": CHANCE,
-    }
+        "task": "kv", "run": "rope(base=10)", "step": 400, "rotary": "rope(base=10)",
+        "trained_length": 256, "length": 256, "chance": CHANCE,
+    }  # fmt: skip
     size = len(result["seed"])
     return result | {name: np.full(size, value) for name, value in constants.items()}

@@ -46,22 +46,15 @@ def floor(accuracy: float) -> Callable:
 
 
 CLEAN = {
-    "fall, slope 1.5": logistic(40, 1.5),
-    "fall, slope 3": logistic(40, 3),
-    "fall, slope 6": logistic(40, 6),
-    "fall, ceiling .9": logistic(40, 3, 0.9),
-    "fall, ceiling .7": logistic(40, 3, 0.7),
-    "fall at 12": logistic(12, 5),
-    "step at 32": lambda m: np.where(m < 32, 1.0, CHANCE),
-    "plateau .60, edge at 90": shelf(0.60),
-    "plateau .55, edge at 90": shelf(0.55),
-    "floor .05": floor(0.05),
-    "floor .10": floor(0.10),
-    "floor .20": floor(0.20),
-    "floor .30": floor(0.30),
+    "fall, slope 1.5": logistic(40, 1.5), "fall, slope 3": logistic(40, 3),
+    "fall, slope 6": logistic(40, 6), "fall, ceiling .9": logistic(40, 3, 0.9),
+    "fall, ceiling .7": logistic(40, 3, 0.7), "fall at 12": logistic(12, 5),
+    "step at 32": lambda m: np.where(m < 32, 1.0, CHANCE), "plateau .60, edge at 90": shelf(0.60),
+    "plateau .55, edge at 90": shelf(0.55), "floor .05": floor(0.05), "floor .10": floor(0.10),
+    "floor .20": floor(0.20), "floor .30": floor(0.30),
     "plateau .60 for ever": lambda m: np.where(m < 12, 1.0, 0.6),
     "never falls, .95": lambda m: np.full(np.shape(m), 0.95),
-}
+}  # fmt: skip
 HOLES = {
     "hole .10 at 28-33": hole(28, 33, 0.10),
     "hole .40 at 28-35": hole(28, 35, 0.40),

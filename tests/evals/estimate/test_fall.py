@@ -14,14 +14,9 @@ def trials(counts, right, x, *, chance=0.0):
     distance = np.round(2 ** np.asarray(x, float)).astype(int)
     counts, right = np.asarray(counts, float), np.asarray(right, float)
     return Trials(
-        questions=counts,
-        right=right,
-        x=np.asarray(x, float),
-        low=distance,
-        high=distance,
-        chance=chance,
-        seeds=np.arange(1),
-    )
+        questions=counts, right=right, x=np.asarray(x, float), low=distance, high=distance,
+        chance=chance, seeds=np.arange(1),
+    )  # fmt: skip
 
 
 def crossing(counts, right, x, level):

@@ -9,9 +9,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from evals.estimate import effective_context, regression
+from evals.estimate import regression
 from evals.estimate.regression import Point
-from tests.evals.estimate.simulated import logistic, simulate
 
 BASES = 2.0 ** np.array([3, 4, 5.5, 7, 9])
 NAN = float("nan")
@@ -92,57 +91,6 @@ def test_bases_beyond_what_was_asked_are_counted_and_not_fitted():
     half = points(BASES, y) + points(BASES, y, limit=y[4])
     again = dataclasses.astuple(regression.regress(half, "theory"))[1:]
     assert again == pytest.approx(dataclasses.astuple(result)[1:])
-
-
-def test_points_that_say_nothing_are_left_out():
-    y = noisy(np.random.default_rng(6))
-    good = points(BASES, y)
-    nothing = [
-        Point(base="nope", l50=NAN, predictors={"theory": None}),
-        Point(base="still", l50=300, predictors={"theory": np.inf}),
-        Point(base="other", l50=300, predictors={}),
-    ]
-    assert regression.regress(good + nothing, "theory") == regression.regress(good, "theory")
-
-
-def test_the_best_predictor_comes_first_and_unmeasured_ones_are_left_out():
-    random = np.random.default_rng(7)
-    y = noisy(random, offset=0, spread=0.1)
-    rows = [
-        Point(
-            base=f"{length:g}",
-            l50=l50,
-            predictors={"other": length * wrong, "right": length, "empirical_zero": None},
-        )
-        for length, l50, wrong in zip(BASES, y, [1, 5, 0.3, 4, 1], strict=True)
-    ]
-    rows.append(Point(base="one", l50=9, predictors={"right": 9.0}))
-    result = regression.compare(rows)
-    assert [fit.predictor for fit in result] == ["right", "other"]
-    assert [fit.num_bases for fit in result] == [5, 5]
-    assert result[0].error < 0.3 < result[1].error
-    assert result[0].slope_low < 1 < result[0].slope_high
-    assert result[0].offset_low < 0 < result[0].offset_high
-
-
-@pytest.mark.parametrize(
-    "curve",
-    [
-        pytest.param(np.ones_like, id="never falls"),
-        pytest.param(logistic(40, 3, 1 / 64), id="not learned"),
-        pytest.param(lambda m: np.where(m < 8, 0.0, 1.0), id="falls before the first"),
-    ],
-)
-def test_an_estimate_that_is_no_measurement_is_a_point_without_l50(curve):
-    result = effective_context.estimate(simulate([curve], np.random.default_rng(9)), resamples=50)
-    point = Point.from_estimate(result, base="rope(base=10)", predictors={"first_violation": 5})
-    assert np.isnan(point.l50)
-
-
-def test_the_point_of_a_measured_estimate_is_its_l50():
-    rows = simulate([logistic(40, 5)], np.random.default_rng(10))
-    result = effective_context.estimate(rows, resamples=50)
-    assert Point.from_estimate(result, base="rope(base=10)", predictors={}).l50 == result.l50
 
 
 def test_a_predictor_that_says_the_same_of_most_takes_no_line_from_the_others():

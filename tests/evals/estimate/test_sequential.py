@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from evals.estimate import effective_context, sequential
-from evals.estimate.sequential import DistanceRange
 from tests.evals.estimate.simulated import CHANCE, logistic, simulate
 
 
@@ -37,19 +36,6 @@ def test_narrow_enough_asks_for_nothing():
     assert ask(rounds(logistic(40, 6), documents=256), octaves=0.5) == []
 
 
-def test_documents_grow_with_the_cube_of_the_precision_within_bounds():
-    """The error of an isotonic crossing falls with the cube root of the questions near it."""
-    rows = rounds(logistic(40, 3), documents=64)
-    width = effective_context.estimate(rows).octaves
-    near = np.mean((rows["distance"] >= 20) & (rows["distance"] <= 80))
-    (target,) = ask(rows, octaves=width / np.cbrt(2))  # as many again
-    assert target.num_documents == pytest.approx(64 * near, rel=0.15)
-    (minimum,) = ask(rows, octaves=width * 0.999)
-    assert minimum.num_documents == 8  # an eighth of those there are
-    (maximum,) = ask(rows, octaves=0.13)
-    assert maximum.num_documents == 64  # as many as there are
-
-
 def test_members_that_need_nothing_do_not_ask():
     """Not learned; seeing to the end; a sharp edge that is known already."""
     flat, perfect = logistic(40, 3, CHANCE), np.ones_like
@@ -72,19 +58,6 @@ def test_ranges_that_overlap_merge_and_others_stay():
     merged = ask(rounds(near, logistic(16, 3), logistic(50, 3), far))
     assert len(merged) == 1
     assert merged[0].low <= 3 and merged[0].high > 200
-
-
-def test_merge_ranges_take_the_most_documents():
-    ranges = [
-        DistanceRange(low=40, high=90, num_documents=7),
-        DistanceRange(low=10, high=40, num_documents=9),
-        DistanceRange(low=50, high=60, num_documents=1),
-        DistanceRange(low=91, high=99, num_documents=5),
-    ]
-    assert sequential._merge(ranges) == [
-        DistanceRange(low=10, high=90, num_documents=9),
-        DistanceRange(low=91, high=99, num_documents=5),
-    ]
 
 
 def test_documents_are_used_up():

@@ -39,20 +39,6 @@ def test_a_paired_difference():
     assert by_answer == pytest.approx((0.75, error, 4))
 
 
-def test_a_difference_does_not_depend_on_the_order_of_rows_and_refuses_other_answers():
-    random = np.random.default_rng(0)
-    document, query = np.divmod(np.arange(12), 3)
-    first = rows(document=document, query=query, num_tokens=[4] * 12, nll=random.normal(size=12))
-    second = first | {"nll": first["nll"] - document / 10 - 1}
-    expected = summaries.difference(first, second)
-    assert expected.mean == pytest.approx(1.15)
-    shuffled = random.permutation(12)
-    second = {name: column[shuffled] for name, column in second.items()}
-    assert summaries.difference(first, second) == pytest.approx(expected)
-    with pytest.raises(ValueError, match="different answers"):
-        summaries.difference(first, {name: column[:9] for name, column in second.items()})
-
-
 def test_members_are_held_against_the_best_by_the_texts_they_share():
     document, query = np.divmod(np.arange(8), 2)
     best = rows(document=document, query=query, num_tokens=[3, 1] * 4, nll=np.arange(8.0))

@@ -55,11 +55,6 @@ def test_the_relative_threshold_is_085_of_the_shortest_length():
     assert (result.value, str(result)) == (256, "256")
 
 
-def test_what_passes_again_beyond_a_failure_does_not_count():
-    rows = by_length(L64=1.0, L128=0.5, L256=1.0)
-    assert thresholds.effective_length(rows, threshold=0.8).value == 64
-
-
 def test_an_accuracy_equal_to_the_threshold_does_not_exceed_it():
     rows = by_length(L64=1.0, L128=0.5)
     assert thresholds.effective_length(rows, threshold=0.5).value == 64
@@ -70,10 +65,6 @@ def test_limits_are_said_as_limits():
     assert str(thresholds.effective_length(rows, threshold=0.5)) == ">= 128"
     none = thresholds.effective_length(rows, threshold=thresholds.RULER_BASE)
     assert (none.value, str(none)) == (None, "< 64")
-
-
-def test_a_model_that_gets_nothing_right_has_no_effective_length():
-    assert thresholds.effective_length(by_length(L64=0, L128=0)).value is None
 
 
 def test_a_relative_threshold_needs_a_score_to_begin_with():
@@ -101,22 +92,12 @@ def test_distances_asked_more_often_do_not_count_more():
     assert thresholds.mean_accuracy(concatenate([even, crowd])) == pytest.approx(0.25, abs=0.01)
 
 
-def test_a_score_without_distances_is_the_mean_of_answers():
-    rows = table(lambda m: m <= 3, [64], task="vt", distances=[1, 2, 3, 40])
-    assert thresholds.mean_accuracy(rows) == 0.75
-
-
 def test_the_visual_edge_of_a_step_is_the_step():
     """Bins begin at 64 and 91: the step at 90 fills its bin; shorter lengths are all green."""
     rows = table(lambda m: m <= 90, [32, 128, 256, 512])
     assert thresholds.visual_edge(table(lambda m: m <= 90, [256])) == 90
     assert thresholds.visual_edge(rows) == 90  # median of 32, 90, 90, 90
     assert thresholds.visual_edge(table(lambda m: m <= 90, [32, 48])) == 40
-
-
-def test_the_eye_sees_revivals():
-    rows = table(lambda m: (m < 16) | (m >= 64) & (m < 91), [256])
-    assert thresholds.visual_edge(rows) == 90
 
 
 def test_nothing_green_is_an_edge_of_zero_and_luck_is_not_green():

@@ -64,9 +64,3 @@ def test_words_occur_as_often_as_officially(length, example, query, prose_config
         assert texts == halves[1][1]
     # The same shuffle for every document would put the common words at the same places.
     assert len(orders) == 6
-
-
-def test_long_lists_are_of_pairs_of_words(prose_config, prompt_tokenizer):
-    ((document, halves),) = decoded(prose_config, prompt_tokenizer, 12_000, range(1))
-    assert len(document.tokens) > 11_950
-    assert all(re.fullmatch("[a-z]+-[a-z]+", word) for word in halves[1][0])

@@ -75,16 +75,3 @@ def test_gain_and_its_paired_error():
     errors = [gain.standard_error for gain in result.gains]
     assert errors == pytest.approx([0, 0.0666667, 0.1763834, 0.1212893], abs=1e-6)
     assert result.length == 256  # 2.2 / 2.42 = .91
-
-
-def test_where_gain_ends():
-    assert context_gain(target_rows([[5.0, 4.5, 4.2, 4.2], [3.0, 2.7, 2.0, 1.98]])).length == 128
-    assert context_gain(target_rows([[5.0, 4.5, 4.5, 4.5], [3.0, 2.7, 2.7, 2.69]])).length == 64
-    # More context does harm: none is wanted.
-    assert context_gain(target_rows([[5.0, 5.5, 6.0, 8.0], [3.0, 3.7, 4.7, 5.69]])).length == 32
-
-
-def test_a_document_that_was_not_asked_everywhere_is_refused():
-    result = {name: column[:-1] for name, column in target_rows([[5.0, 4.5, 4.2, 4.2]] * 2).items()}
-    with pytest.raises(ValueError, match="different answers"):
-        context_gain(result)

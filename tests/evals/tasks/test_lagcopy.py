@@ -1,7 +1,6 @@
 import numpy as np
 import pytest
 
-import evals
 from evals.tasks.lagcopy import Lagcopy
 from reporting.tasks.lagcopy import copy_gain
 from tests.evals.helpers import make_documents, rows
@@ -54,43 +53,6 @@ def test_natural_and_control_differ_in_the_first_saying_only(lag, prose_config, 
     assert set(lags) == {41} if lag else (max(lags) > 75 and len(set(lags)) > 8)
 
 
-def test_natural_text_is_of_two_documents(prose_config, prompt_tokenizer, tmp_path):
-    """Otherwise what stands before could hold the targets."""
-    for natural, control in both(prose_config, prompt_tokenizer, 200, range(8), lag=60):
-        target = natural.tokens[-30:].tolist()
-        earlier = control.tokens[:-60].tolist()
-        assert all(earlier[i : i + 30] != target for i in range(len(earlier)))
-
-
-def test_lags_are_chosen_by_distance(prose_config, prompt_tokenizer):
-    task = evals.parse("lagcopy(text=natural)")
-    result = make_documents(
-        task, prose_config, prompt_tokenizer, 300, range(12), distances=(40, 60)
-    )
-    assert all(40 <= document.answers[0, 2] <= 60 for document in result)
-
-
-def test_what_cannot_be_asked_is_refused(prose_config, prompt_tokenizer):
-    for text, message in (
-        ("lagcopy(text=book)", "text must be one of its words, got 'book'"),
-        ("lagcopy(lag=1)", "lag must be a whole number of at least 2, got 1"),
-    ):
-        with pytest.raises(ValueError, match=message):
-            evals.parse(text)
-    for text, shortest in (("lagcopy(lag=20)", 22), ("lagcopy(lag=20,text='natural')", 40)):
-        with pytest.raises(ValueError, match=f"length=21; .* is {shortest}$"):
-            make_documents(evals.parse(text), prose_config, prompt_tokenizer, 21, range(1))
-    with pytest.raises(ValueError, match="needs more text in one piece"):
-        make_documents(
-            evals.parse("lagcopy(text=natural)"), prose_config, prompt_tokenizer, 50_000, range(1)
-        )
-
-
-def test_kinds():
-    kinds = {text: Lagcopy(text=text).kind for text in ("random", "natural", "control")}
-    assert kinds == {"random": "retrieval", "natural": "accuracy", "control": "accuracy"}
-
-
 def test_copy_gain_by_hand():
     """Two documents at lag 10, one at lag 100 (no partner for its second answer), and strangers."""
     natural = [
@@ -113,15 +75,10 @@ def test_copy_gain_by_hand():
     constant = {"run": ["r"], "seed": [0], "step": [7], "rotary": ["nope"], "length": [512]}
     gain = copy_gain(
         rows(
-            task=task,
-            document=document,
-            query=query,
-            distance=distance,
-            nll=nll,
-            exact_match=right,
-            **{name: value * 15 for name, value in constant.items()},
+            task=task, document=document, query=query, distance=distance, nll=nll,
+            exact_match=right, **{name: value * 15 for name, value in constant.items()},
         )
-    )
+    )  # fmt: skip
     np.testing.assert_allclose(gain.lag, [10, 100])
     # Document 0 gains (2 + 3) / 2 nats and half a token; document 1 half a nat and -1 token.
     np.testing.assert_allclose(gain.nats, [1.5, 0.5])

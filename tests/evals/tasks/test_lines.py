@@ -1,7 +1,5 @@
 import json
-import os
 import re
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -23,8 +21,6 @@ END = (
     "\nNow the record is over. Tell me what is the <REGISTER_CONTENT> in line {key}? I need the "
     "number. Line <{key}>: <REGISTER_CONTENT> is <{value}"
 )
-DATA = Path(os.environ.get("ROPEWALK_DATA", Path(__file__).parents[3] / "../shared/data"))
-OFFICIAL = DATA / "eval/longeval-lines/200_lines.jsonl.zst"
 
 
 def check(tokenizer, document, digits):
@@ -93,12 +89,3 @@ def test_official_cases_are_asked_as_they_are(cases, prose_config, prompt_tokeni
     make_documents(task, prose_config, prompt_tokenizer, longest - 1, range(9))
     with pytest.raises(ValueError, match=rf"do not fit length=\d+; .* --lengths {longest - 1} or"):
         make_documents(task, prose_config, prompt_tokenizer, longest - 2, range(9))
-
-
-@pytest.mark.skipif(not OFFICIAL.exists(), reason="LongEval's test cases are not here")
-def test_the_released_cases(prose_config, prompt_tokenizer):
-    task = Lines(template="official", cases=str(OFFICIAL))
-    result = make_documents(task, prose_config, prompt_tokenizer, 9000, range(99))
-    assert len(result) == 50
-    depths = [check(prompt_tokenizer, document, "{1,5}") for document in result]
-    assert 0.3 < np.mean(depths) < 0.6

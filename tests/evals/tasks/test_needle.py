@@ -44,24 +44,6 @@ def test_one_needle_in_noise_is_rulers_prompt(prose_config, prompt_tokenizer):
     assert list(values.values()) == [8] * 30
 
 
-def test_several_needles_have_keys_of_their_own(prose_config, prompt_tokenizer):
-    result = documents("needle(keys=4)", prose_config, prompt_tokenizer, 700, range(20))
-    asked_is_last = 0
-    for document in result:
-        text = prompt_tokenizer.decode(document.tokens)
-        needles = dict(re.findall(NEEDLE.format(r"([a-z-]+)", r"([1-9]\d{6})") + "\n", text))
-        assert len(needles) == 4
-        key = re.search(r"What is the special magic number for ([a-z-]+) mentioned", text)[1]
-        assert text.endswith(f"for {key} mentioned in the provided text is {needles[key]}")
-        assert re.fullmatch(
-            f"{START}({NOISE}|{NEEDLE.format('[a-z-]+', '[0-9]+')}\n)*"
-            + END.format(key).replace("(?P=value)", needles[key]),
-            text,
-        )
-        asked_is_last += list(needles)[-1] == key
-    assert 0.1 < asked_is_last / len(result) < 0.6
-
-
 def test_depths_differ_in_nothing_else(prose_config, prompt_tokenizer):
     for task in ("needle(keys=3)", "needle(haystack=text,keys=3)", "needle(haystack=text)"):
         result = documents(task, prose_config, prompt_tokenizer, 800, range(6))
@@ -127,17 +109,3 @@ def test_accuracy_by_depth_by_hand():
     assert grid.names == ["depth 0%", "depth 50%", "depth 100%"]
     assert grid.counts.tolist() == [2, 0, 1]
     np.testing.assert_equal(grid.accuracy, [0.5, np.nan, 1])
-
-
-def test_a_rows_depth_is_the_grids(prose_config, prompt_tokenizer):
-    """Distance and length tell depths apart where the context is longer than the question."""
-    result = documents("needle", prose_config, prompt_tokenizer, 3000, range(2))
-    grid = view_of("needle").grid(
-        rows(
-            length=np.full(len(result), 3000),
-            distance=[document.answers[0, 2] for document in result],
-            exact_match=[document.first_query < 3 for document in result],
-        )
-    )
-    assert grid.counts.tolist() == [2] * 8
-    assert grid.accuracy.tolist() == [1, 1, 1, 0, 0, 0, 0, 0]

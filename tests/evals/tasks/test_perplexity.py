@@ -14,8 +14,6 @@ from model import transformer
 from reporting.task_view import view_of
 from tests.evals.helpers import experiment, make_documents, rows
 
-TASK = Perplexity(tokens=1)  # one crop a document
-
 
 def test_half_octaves_of_position():
     tokens = np.arange(25)
@@ -41,52 +39,6 @@ def test_perplexity_by_position_against_numbers_made_by_hand():
     assert curve.x.tolist() == [4, 9]
     np.testing.assert_allclose(np.log(curve.y), [9 / 4, 7])
     np.testing.assert_allclose(np.log(curve.high[0]), 9 / 4 + 1.96 * (2 / 3) ** 0.5 / 3**0.5)
-
-
-def test_crops_are_stretches_of_one_document_from_all_over_it(text_config, text_tokenizer, store):
-    ids = [store.document(index).tolist() for index in range(store.num_documents)]
-    longest = max(map(len, ids))
-    starts = []
-    for seed in range(20):
-        again = experiment(text_config.data, seed=seed)
-        documents = make_documents(TASK, again, text_tokenizer, 200, range(99))
-        assert len(documents) == sum(len(document) >= 201 for document in ids)
-        for document in documents:
-            crop = document.tokens.tolist()
-            assert len(crop) == 201 and crop[0] == text_tokenizer.bos_id
-            places = [
-                (len(text), start)
-                for text in ids
-                for start in range(1, len(text) - 199)
-                if text[start : start + 200] == crop[1:]
-            ]
-            assert len(places) == 1
-            starts += [start for size, start in places if size == longest]
-    assert len(set(starts)) > 15
-    assert min(starts) < 0.2 * longest < 0.8 * longest < max(starts)
-
-
-def test_a_whole_document_may_be_a_crop(text_config, text_tokenizer, store):
-    size = max(len(store.document(index)) for index in range(store.num_documents))
-    documents = make_documents(TASK, text_config, text_tokenizer, size - 1, range(9))
-    assert [len(document.tokens) for document in documents] == [size]
-    assert documents[0].tokens[-1] == text_tokenizer.eos_id
-    with pytest.raises(ValueError, match=f"--lengths {size - 1} or less"):
-        make_documents(TASK, text_config, text_tokenizer, size, range(9))
-
-
-def test_the_same_crops_every_time_and_no_more_than_asked(text_config, text_tokenizer):
-    first, other = (
-        make_documents(TASK, text_config, text_tokenizer, 64, range(3)) for _ in range(2)
-    )
-    assert [document.tokens.tolist() for document in first] == [
-        document.tokens.tolist() for document in other
-    ]
-    assert [document.number for document in first] == [0, 1, 2]
-    later = make_documents(TASK, text_config, text_tokenizer, 64, range(1, 3))
-    assert [document.tokens.tolist() for document in later] == [
-        document.tokens.tolist() for document in first[1:]
-    ]
 
 
 @pytest.mark.parametrize("tokens", [1, 200, 400, 1500, 3000, 10**6])

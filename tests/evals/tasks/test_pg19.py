@@ -1,11 +1,7 @@
-import os
 from pathlib import Path
 
-import numpy as np
 import pytest
 
-from data import pg19 as pg19_lib
-from data.tokenizer import Tokenizer
 from evals.tasks.pg19 import Pg19
 from reporting.task_view import view_of
 from tests.data.helpers import plain_text
@@ -55,21 +51,3 @@ def test_three_means_of_two_books():
     assert view_of("pg19").columns(result, None) == {
         "book_perplexity": pytest.approx(3.0652052)
     }  # exp of the mean is 2.718
-
-
-REAL = Path(os.environ.get("ROPEWALK_DATA", Path(__file__).parents[3] / "../shared/data"))
-
-
-@pytest.mark.skipif(not (REAL / "pg19-test").is_dir(), reason="no PG-19 books here")
-def test_real_books(text_config, text_tokenizer: Tokenizer):
-    books = pg19_lib.test_books(str(REAL / "pg19-test"))
-    ids = [book.id for book in books]
-    assert ids == sorted(set(ids)) and {860, 10146, 2544} <= set(ids) and len(ids) <= 100
-    task = Pg19(path=str(REAL / "pg19-test"), tokens=200, stride=64)
-    result = make_documents(task, text_config, text_tokenizer, 128, range(2))
-    assert [int(document.answers[0, 1]) for document in result] == [128, 64, 8] * 2
-    for number in (0, 1):
-        mine = [document for document in result if document.number == number]
-        num_bytes = sum(int(n) for document in mine for n in document.num_bytes)
-        start = books[number].text.encode()[:num_bytes]
-        assert np.sum([document.num_words for document in mine]) == len(start.split())

@@ -1,6 +1,5 @@
 import pytest
 
-import evals
 from evals.tasks.repeated import Repeated
 from tests.evals.helpers import make_documents
 
@@ -36,16 +35,3 @@ def test_places_are_spread_over_the_length_and_fixed(text_config, text_tokenizer
     assert again.answers.tolist() == first.answers.tolist()
     every = documents(text_config, text_tokenizer, 80, tokens=80)[0]
     assert every.answers[:, 0].tolist() == list(range(1, 81))
-
-
-def test_what_does_not_fit_is_refused(text_config, text_tokenizer):
-    with pytest.raises(
-        ValueError, match=r"repeated\(lag=trained\) does not fit length=64; .* is 65$"
-    ):
-        documents(text_config, text_tokenizer, 64, lag="trained")
-    assert documents(text_config, text_tokenizer, 64, lag="half")
-    with pytest.raises(ValueError, match=r"repeated does not fit length=40; .* is 64$"):
-        documents(text_config, text_tokenizer, 40)
-    with pytest.raises(ValueError, match="lag must be one of its words, got 'quarter'"):
-        evals.parse("repeated(lag=quarter)")
-    assert Repeated(lag="half").expression == "repeated(lag=half)"

@@ -70,38 +70,6 @@ def test_bytes_and_words_are_those_of_the_held_out_text(text_config, text_tokeni
     assert num_tokens == store.num_tokens - 2 * store.num_documents
 
 
-def test_tokens_limit_and_truncation(text_config, text_tokenizer):
-    def counts(task, length=64):
-        result = make_documents(task, text_config, text_tokenizer, length, range(99))
-        return [
-            [int(document.answers[0, 1]) for document in result if document.number == n]
-            for n in range(5)
-        ]
-
-    assert counts(SlidingWindow(stride=32, tokens=130)) == [[64, 32, 32, 2]] * 5
-    beyond = make_documents(
-        SlidingWindow(truncate=True), text_config, text_tokenizer, 64, range(4, 99)
-    )
-    assert min(document.number for document in beyond) == 4
-    assert counts(SlidingWindow(truncate=True)) == [[64]] * 5
-    # A document of 40 words is shorter than a window and scored whole.
-    shortest, *_, longest = sorted(counts(SlidingWindow(stride=500), 500))
-    assert len(shortest) == 1 and shortest[0] < 500 and len(longest) > 10
-
-
-def test_windows_that_do_not_fit_are_refused(text_config, text_tokenizer):
-    def refusal(task, length):
-        with pytest.raises(ValueError) as error:
-            make_documents(task, text_config, text_tokenizer, length, range(3))
-        return str(error.value)
-
-    assert "write sliding_window(stride=64)" in refusal(SlidingWindow(), 128)
-    assert "ask for --lengths 256" in refusal(SlidingWindow(), 128)
-    assert "write sliding_window(tokens=512)" in refusal(SlidingWindow(tokens=300), 512)
-    with pytest.raises(ValueError, match="stride must be a whole number of at least 1, got 0"):
-        SlidingWindow(stride=0)
-
-
 def test_the_mean_over_tokens_is_not_the_mean_over_windows():
     """A first window of 6 tokens at 3 nats and two of 2 tokens at 1 nat: 2.2 and 1.667."""
     result = rows(nll=[3.0, 1.0, 1.0], num_tokens=[6, 2, 2])
@@ -122,18 +90,11 @@ LITERALS = (6.3194823, 6.1308734)
 
 def ours() -> tuple[float, float]:
     config = dataclasses.replace(
-        experiment(DataConfig(context_length=LENGTH, batch_size=1)).model,
-        vocab_size=llama.V,
-        embed_dim=llama.D,
-        num_layers=llama.L,
-        num_heads=llama.N,
-        num_kv_heads=llama.K,
-        head_dim=llama.H,
-        mlp_dim=llama.F,
-        rotary=llama.Rope(base=llama.BASE),
-        norm_epsilon=llama.EPSILON,
-        tie_embeddings=False,
-    )
+        experiment(DataConfig(context_length=LENGTH, batch_size=1)).model, vocab_size=llama.V,
+        embed_dim=llama.D, num_layers=llama.L, num_heads=llama.N, num_kv_heads=llama.K,
+        head_dim=llama.H, mlp_dim=llama.F, rotary=llama.Rope(base=llama.BASE),
+        norm_epsilon=llama.EPSILON, tie_embeddings=False,
+    )  # fmt: skip
     params = jax.device_get(llama.our_params(llama.huggingface_weights(False)))
     table = config.position_table(LENGTH)
     ids = np.array([1, *TEXT])

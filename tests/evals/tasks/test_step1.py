@@ -5,8 +5,6 @@ import numpy as np
 import pytest
 
 from data import pipeline
-from data.prepare import prepare
-from data.store import TokenStore
 from evals import score
 from evals.estimate import summaries
 from evals.score import Candidate
@@ -97,19 +95,6 @@ def test_the_mean_is_the_loss_that_training_reports(result, first_batches, mixed
     counts = np.concatenate([document.answers[:, 1] for document in result])
     mean = summaries.mean_nll(rows(nll=scores.nll[0], num_tokens=counts))
     assert mean == pytest.approx(expected, abs=1e-5)
-
-
-def test_too_little_text_is_said(text_config, text_tokenizer):
-    store = TokenStore(prepare(text_config.data) / "train")
-    usable = store.num_tokens - 1
-    with pytest.raises(ValueError, match=f"step1 at length .* ask for --lengths {usable} or less"):
-        make_documents(Step1(), text_config, text_tokenizer, usable + 1, range(1))
-    assert len(make_documents(Step1(), text_config, text_tokenizer, usable, range(1))) == 1
-
-
-def test_another_tokenizer_is_said(text_config, tokenizer):
-    with pytest.raises(ValueError, match=r"step1 needs the text .* another tokenizer"):
-        make_documents(Step1(), text_config, tokenizer, 64, range(1))
 
 
 def test_variants_are_compared_by_chunk():

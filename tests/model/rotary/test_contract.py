@@ -10,10 +10,10 @@ import pytest
 
 from configs import load_configs
 from experiment.config import from_dict, to_dict
-from model.config import ModelConfig
 from model.positions import cos_sin, rotate
 from model.rotary import Rotary, expression, parse, variants
 from model.rotary.recorded import Recorded
+from tests.models import small_model
 
 # One example of each variant, from the configs: a new variant brings a config, and this file
 # stays as it is.
@@ -141,15 +141,8 @@ def test_a_fraction_is_the_smaller_variant_and_zeros(name):
 
 def rotate_at(rotary, x_NH: np.ndarray, position: int) -> np.ndarray:
     """All of `x_NH` at one position."""
-    config = ModelConfig(
-        vocab_size=1,
-        embed_dim=1,
-        num_layers=1,
-        num_heads=1,
-        num_kv_heads=1,
-        head_dim=x_NH.shape[-1],
-        mlp_dim=1,
-        rotary=rotary,
+    config = small_model(
+        vocab_size=1, embed_dim=1, head_dim=x_NH.shape[-1], mlp_dim=1, rotary=rotary
     )
     table = config.position_table(512)
     cos_BTR, sin_BTR = cos_sin(table.cycles_hi[0], table.cycles_lo[0], jnp.array([[position]]))
@@ -201,16 +194,7 @@ def test_rotation_preserves_norms(name):
 
 def test_log_n_reaches_the_table(name):
     rotary = dataclasses.replace(example(name, 8), log_n="extrapolate")
-    config = ModelConfig(
-        vocab_size=1,
-        embed_dim=1,
-        num_layers=3,
-        num_heads=1,
-        num_kv_heads=1,
-        head_dim=8,
-        mlp_dim=1,
-        rotary=rotary,
-    )
+    config = small_model(vocab_size=1, embed_dim=1, num_layers=3, mlp_dim=1, rotary=rotary)
     table = config.position_table(1024)
     np.testing.assert_allclose(table.query_slope, np.full((3, 1), 0.14426950408889634), rtol=1e-6)
     np.testing.assert_array_equal(table.query_floor, np.ones((3, 1)))

@@ -63,13 +63,9 @@ def test_beyond_it_is_the_static_variant_of_that_factor(name, length):
 
 def test_dynamic_ntk_has_the_numbers_of_transformers():
     literals = {
-        0: 1.0,
-        1: 0.78747344,
-        8: 0.147872418,
-        16: 0.0218662526,
-        24: 0.00323341554,
+        0: 1.0, 1: 0.78747344, 8: 0.147872418, 16: 0.0218662526, 24: 0.00323341554,
         31: 0.000607173541,
-    }
+    }  # fmt: skip
     inv_freq = dynamic("dynamic_ntk_aware").at_length(8192).inv_freq(64)
     for pair, value in literals.items():
         assert inv_freq[pair] == pytest.approx(value, rel=1e-6)

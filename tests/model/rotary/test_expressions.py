@@ -35,14 +35,3 @@ def test_parse(text, rotary):
 def test_expression(rotary, text):
     assert expression(rotary) == text
     assert parse(text) == rotary
-
-
-def test_whole_numbers_and_floats_are_the_same_variant():
-    assert parse("rope(base=10)") == parse("rope(base=10.0)")
-    assert expression(parse("rope(base=10)")) == expression(parse("rope(base=10.0)"))
-
-
-@pytest.mark.parametrize("base", [10, 10.0, 1e4, 1e6, 500, 12_345.678])
-def test_expressions_survive(base):
-    rotary = parse(f"rope(base={base})")
-    assert parse(expression(rotary)) == rotary

@@ -2,7 +2,6 @@
 
 import numpy as np
 
-from model.rotary import parse
 from model.rotary.method1 import Method1
 from theory.decay import cosine_sum
 
@@ -19,7 +18,3 @@ def test_no_distance_below_30k_has_a_negative_sum():
     """Table 4: 0 below 15k and 0 below 30k."""
     negative = cosine_sum(Method1().inv_freq(128), np.arange(30 * 1024)) < 0
     assert (negative[: 15 * 1024].sum(), negative.sum()) == (0, 0)
-
-
-def test_the_base_is_the_papers_unless_given():
-    assert parse("method1") == Method1(base=5e6)

@@ -3,7 +3,6 @@
 import json
 import sys
 
-import matplotlib.image
 import numpy as np
 import pytest
 
@@ -93,30 +92,6 @@ def test_what_does_not_turn(show):
     assert (report["rotary_dim"], report["first_negative"], report["warnings"]) == (0, None, [])
 
 
-@pytest.mark.parametrize(
-    "text, head_dim, length, warning",
-    [
-        ("rope(base=10,rotary_fraction=0.3)", 10, 8, "of head_dim=10 is 3 features, not full pai"),
-        (
-            "rope(base=1e9)",
-            64,
-            2**20,
-            "precision: position times frequency in float32 is up to 0.06",
-        ),
-        ("explicit(values=(4.0,1.0))", 4, 8, "1 pairs rotate more than half a cycle per token"),
-    ],
-)
-def test_warnings(text, head_dim, length, warning):
-    assert any(warning in message for message in report_on(text, head_dim, length).warnings)
-
-
-def test_a_config_brings_its_head_and_context(show):
-    report = json.loads(show("tiny", "--json"))
-    assert (report["name"], report["head_dim"], report["length"]) == ("rope(base=10000)", 16, 64)
-    report = json.loads(show("tiny", "--length", "32", "--head-dim", "8", "--json"))
-    assert (report["head_dim"], report["length"]) == (8, 32)
-
-
 def test_pairs_that_a_variant_never_sees_count_as_ones():
     """MLA's: four unrotated pairs outweigh four rotated ones: the sum is never negative."""
     assert report_on("rope(base=10)", 8, 64).first_violation is not None
@@ -126,58 +101,9 @@ def test_pairs_that_a_variant_never_sees_count_as_ones():
     assert latent.bands == ["kept"] * 4 + ["unrotated"] * 4
 
 
-def test_a_dynamic_variant_is_shown_as_a_row_of_that_length_has_it(show):
-    text = "dynamic_position_interpolation(base=500,original_context_length=256)"
-    report = json.loads(show(text, "--length", "1024", "--head-dim", "8", "--json"))
-    assert report["name"] == text
-    assert report["stretch"] == [4.0] * 4
-    short = json.loads(show(text, "--length", "256", "--head-dim", "8", "--json"))
-    assert short["stretch"] == [1.0] * 4
-
-
-def test_every_member_of_a_sweep_is_shown(show):
-    report = json.loads(show("base_30m", "nope()", "--json"))["schedules"]
-    names = ["rope(base=30)", "rope(base=100)", "rope(base=300)", "rope(base=1000)"]
-    assert [member["name"] for member in report] == [
-        *names,
-        "rope(base=10000)",
-        "rope(base=1e+06)",
-        "nope",
-    ]
-
-
-@pytest.mark.parametrize(
-    "text", ["rope(base=10),nope", "[rope(base=10),nope,nope]", "[[rope(base=10),nope]]"]
-)
-def test_several_expressions_in_one(show, text):
-    report = json.loads(show(text, "--json"))["schedules"]
-    assert [member["name"] for member in report] == ["rope(base=10)", "nope"]
-
-
 def test_what_is_shown_can_be_trained_with(show, tmp_path):
     file = tmp_path / "shown.json"
     file.write_text(show("ntk_mixed(base=500,factor=4)", "--head-dim", "64", "--json"))
     explicit = parse(f"explicit(file={str(file)!r})")
     original = parse("ntk_mixed(base=500,factor=4)")
     np.testing.assert_array_equal(explicit.inv_freq(64), original.inv_freq(64))
-
-
-def test_the_table_for_people(show):
-    lines = show("rope(base=1e4,rotary_fraction=0.5)", "--head-dim", "4", "--length", "8").split(
-        "\n"
-    )
-    assert lines[0] == "rope(base=10000,rotary_fraction=0.5)"
-    assert lines[4].split() == ["0", "1", "6.2832", "1.273", "1", "kept"]
-    assert lines[5].split() == ["1", "0", "inf", "0", "unrotated"]
-
-
-def test_a_plot_is_drawn(show, tmp_path):
-    file = tmp_path / "wavelengths.png"
-    show("rope(base=1e4)", "p_rope(base=100,rotary_fraction=0.5)", "nope", "--plot", str(file))
-    pixels = matplotlib.image.imread(file)
-    assert pixels.shape[1] == 1200
-    colors = {
-        tuple(np.round(255 * pixel).astype(int)) for pixel in pixels[::2, ::2, :3].reshape(-1, 3)
-    }
-    # matplotlib's first three of `tab10`: blue, orange, green.
-    assert {(31, 119, 180), (255, 127, 14), (44, 160, 44)} <= colors

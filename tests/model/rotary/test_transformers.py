@@ -36,11 +36,7 @@ CASES = [
         YARN,
         "yarn",
         {
-            "factor": 8.0,
-            "original": 2048,
-            "beta_fast": 16.0,
-            "beta_slow": 2.0,
-            "part": 0.5,
+            "factor": 8.0, "original": 2048, "beta_fast": 16.0, "beta_slow": 2.0, "part": 0.5,
             "more": ",beta_fast=16,beta_slow=2,rotary_fraction=0.5",
         },
         None,
@@ -49,10 +45,7 @@ CASES = [
         YARN,
         "yarn",
         {
-            "factor": 8.0,
-            "original": 2048,
-            "mscale": 0.707,
-            "mscale_all_dim": 0.5,
+            "factor": 8.0, "original": 2048, "mscale": 0.707, "mscale_all_dim": 0.5,
             "more": ",mscale=0.707,mscale_all_dim=0.5",
         },
         None,
@@ -67,15 +60,12 @@ CASES = [
         LLAMA,
         "llama3",
         {
-            "factor": 8.0,
-            "original": 256,
-            "low_freq_factor": 2.0,
-            "high_freq_factor": 16.0,
+            "factor": 8.0, "original": 256, "low_freq_factor": 2.0, "high_freq_factor": 16.0,
             "more": ",low_freq_factor=2,high_freq_factor=16",
         },
         None,
     ),
-]
+]  # fmt: skip
 
 
 def theirs(rope_type, base, head_dim, length=None, **parameters):
@@ -122,15 +112,9 @@ def test_frequencies_and_attention_factor(text, rope_type, parameters, length, b
 def test_longrope(base):
     factors = [1 + i / 4 for i in range(16)]
     inv_freq, factor = theirs(
-        "longrope",
-        base,
-        32,
-        65_536,
-        original=2048,
-        factor=32.0,
-        short_factor=16 * [1.0],
+        "longrope", base, 32, 65_536, original=2048, factor=32.0, short_factor=16 * [1.0],
         long_factor=factors,
-    )
+    )  # fmt: skip
     variant = parse(
         f"longrope(base={base},pair_factors={factors},original_context_length=2048,"
         "target_context_length=65536)"

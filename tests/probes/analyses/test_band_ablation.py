@@ -15,8 +15,6 @@ from probes.probe import complex_pairs
 from tests.probes.helpers import copying_run
 from tests.probes.test_inside import MODELS, make_rows, random_model
 
-pytestmark = pytest.mark.usefixtures("unoptimized")
-
 
 def random_pairs(run, *, alike: bool) -> np.ndarray:
     """Return half of the pairs of each head, at random."""
@@ -72,18 +70,6 @@ def test_freezing_unrotated_pairs_changes_nothing(tokenizer_file):
         subject.run.config.model, subject.candidate(), np.ones((1, 1, 64), bool)
     )
     assert result.intact_loss_3[1] > 1 > 1e-3 > measure_effects(subject, [everything]).loss_3X[0]
-
-
-def test_bands_are_octaves_of_the_trained_length(tokenizer_file):
-    result = BandAblation.measure(
-        Subject(run=copying_run(tokenizer_file, rotary="rope(base=10)")), draws=1
-    )
-    assert result.start_G.tolist() == [4, 8, 16, 32]
-    periods_R = 2 * np.pi * 10 ** (np.arange(64) / 64)
-    counts = [((start <= periods_R) & (periods_R < 2 * start)).sum() for start in result.start_G]
-    assert result.pairs_G.tolist() == counts
-    assert result.random_l50_WGC.shape == (2, 4, 1)
-    assert len(result.lines()) == 8
 
 
 def test_only_the_copying_head_needs_its_pairs(tokenizer_file):

@@ -57,25 +57,6 @@ def test_norms_are_means_over_tokens():
     assert ((low_LNR < expected) & (expected < high_LNR)).mean() > 0.7
 
 
-def test_half_period_is_where_half_of_the_sum_is_reached():
-    """3 + 2 exceeds half of 3 + 2 + 3; the third norm exceeds the sum of the others."""
-    result = measure_planted(np.array([3, 2, 3, 0]))
-    np.testing.assert_allclose(result.half_gain_3, 2 * math.pi / INV_FREQ_R[1])
-    result = measure_planted(np.ones(R), noise=1.0, q_NR=[1, 1, 4, 1])
-    np.testing.assert_allclose(result.half_norm_3, 2 * math.pi / INV_FREQ_R[2])
-
-
-@pytest.mark.parametrize(("size", "is_massive"), [(11.6, False), (11.8, True)])
-def test_massive_features_are_above_five_times_the_mean(size, is_massive):
-    """Seven of 8 features are 1: a > 5 (a + 7) / 8 from a = 11.67 on."""
-    q_NR = np.full((N, R), 1 + 1j)
-    q_NR[1, 2] = 1 + 1j * size
-    result = measure_planted(np.ones(R), q_NR=q_NR)
-    assert result.massive_query_LNH.sum() == is_massive
-    assert result.massive_query_LNH[0, 1, R + 2] == is_massive
-    assert not result.massive_key_LNH.any()
-
-
 def test_shares_end_at_the_window():
     """With a window of 9 tokens, a query attends to the 8 tokens before it."""
     share_RM = measure_planted(np.ones(R), window=9).share((0, 0))

@@ -11,8 +11,6 @@ from tests.probes.helpers import make_capture
 
 T, N = 64, 50
 LARGE = 100.0  # a logit whose weight is 1
-pytestmark = pytest.mark.usefixtures("unoptimized")
-
 # One question a row, and its answer.
 QUESTIONS = Questions(
     np.arange(3), np.array([9, 20, 30]), np.array([4, 18, 2]), np.array([[4, 18, 2]])

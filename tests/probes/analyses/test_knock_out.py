@@ -7,8 +7,6 @@ from probes import Subject
 from probes.analyses.knock_out import KnockOut, _bin_distances
 from tests.probes.helpers import copying_run
 
-pytestmark = pytest.mark.usefixtures("unoptimized")
-
 
 @pytest.fixture(scope="module")
 def result(tokenizer_file) -> KnockOut:

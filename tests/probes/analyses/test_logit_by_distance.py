@@ -59,15 +59,6 @@ def test_noise_is_zero_at_every_distance():
     assert result.explained.max() < 0.02
 
 
-def test_distance_explains_what_varies_between_distances():
-    """One pair at 1 and noise: half of the squared cosine, beside what the noise spreads."""
-    result = measure(np.eye(R)[0] * 2, spread=0.5, rotary="rope(base=10)")
-    between = np.var(2 * np.cos(result.distances_M)) * SCALE**2
-    # q k = (1 + n) (z + n'): z n and n' in the pair that is 1, n' in the others, n n' in all.
-    within = (4 * 0.25 + R * 0.25 + R * 2 * 0.25**2) * SCALE**2
-    np.testing.assert_allclose(result.explained, between / (between + within), rtol=0.1)
-
-
 def test_masked_distances_are_nan():
     result = measure(np.ones(R), window=5)
     assert np.isfinite(result.mean_LNM[..., :5]).all() and np.isnan(result.mean_LNM[..., 5:]).all()

@@ -16,7 +16,6 @@ from probes.questions import Questions
 from tests.probes.helpers import make_subject
 
 LENGTH, ROWS = 40, 6
-pytestmark = pytest.mark.usefixtures("unoptimized")
 # The last question of a row is at 38 or 30.
 QUESTIONS = Questions(
     row_Q=np.repeat(np.arange(ROWS), 2),
@@ -83,27 +82,3 @@ def test_a_truncated_context_is_a_shorter_document():
         )
         kl.append((np.exp(full_V) * (full_V - cut_V)).sum())
     assert result.kl_3K[0, result.context_K == 8] == pytest.approx(np.mean(kl), rel=1e-3)
-
-
-def test_without_attention_outputs_only_the_query_has_a_gradient():
-    inside = random_capture()
-    attention = inside.params["blocks"]["attention"]
-    attention["out"] = np.zeros_like(attention["out"])
-    result = ReceptiveField.measure(make_subject(inside, QUESTIONS))
-    assert (result.gradient_3X[0] == 0).all() and (result.within_3P == 0).all()
-    np.testing.assert_allclose(result.kl_3K, 0, atol=1e-6)
-    assert result.sufficient_context == 1
-
-
-def test_the_gradient_of_a_certain_model_does_not_vanish():
-    run, inside = random_model(num_layers=1), random_capture(num_layers=1)
-    # The answer of each question is the model's prediction.
-    predicted_BT = run.logits(inside.tokens_BT).argmax(axis=-1)
-    inside.tokens_BT[:, -1] = predicted_BT[np.arange(ROWS), [38, 30] * (ROWS // 2)]
-    questions = QUESTIONS._replace(key_Q=np.full(2 * ROWS, LENGTH - 1))
-    unsure = ReceptiveField.measure(make_subject(inside, questions))
-    inside.params["final_norm"]["scale"] = 100 * inside.params["final_norm"]["scale"]
-    sure = ReceptiveField.measure(make_subject(inside, questions))
-    assert unsure.kl_3K[0, 0] < 10 < 100 < sure.kl_3K[0, 0]
-    assert (sure.gradient_3X[0] > 0).all()
-    assert 0.5 < sure.within_3P[0, 0] / unsure.within_3P[0, 0] < 2

@@ -1,15 +1,11 @@
 """The checkpoint at which a number is half-way, and the checkpoints of a run."""
 
 import math
-import types
 
 import numpy as np
 import pytest
 
-from configs import find_config
-from configs.changes import change
-from experiment.loaded import LoadedRun
-from probes.analyses.through_training import ThroughTraining, checkpoints
+from probes.analyses.through_training import ThroughTraining
 
 
 def make_result(*value_C: float) -> ThroughTraining:
@@ -37,10 +33,3 @@ def test_half_way_is_the_first_checkpoint_at_half(values, step):
 @pytest.mark.parametrize("values", [(3, 3), (3, 5, 2), (1, math.nan)])
 def test_numbers_that_did_not_rise_have_no_half_way(values):
     assert math.isnan(make_result(*values).halfway_step("it"))
-
-
-def test_a_run_that_started_from_another_has_no_step_0():
-    config = change(find_config("tiny"), start_from="elsewhere")
-    directory = types.SimpleNamespace(config=config, steps=lambda: [3])
-    run = LoadedRun(directory, 3, config, {})  # pyright: ignore
-    assert checkpoints(run) == [run]

@@ -8,8 +8,6 @@ from probes import capture
 from probes.viewer.arrays import find_recalls, from_bytes, pack_heads, predict_next, to_bytes
 from tests.probes.test_inside import LENGTH, make_rows, random_model
 
-pytestmark = pytest.mark.usefixtures("unoptimized")
-
 HEADS = [(1, 0), (0, 1), (1, 1)]
 GROUPED = dict(num_heads=4, num_kv_heads=2)
 

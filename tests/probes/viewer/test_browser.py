@@ -12,7 +12,6 @@ from tests.probes.test_inside import random_model
 from tests.probes.viewer.test_page import tokenizer
 
 pytestmark = [
-    pytest.mark.usefixtures("unoptimized"),
     pytest.mark.browser,
     pytest.mark.filterwarnings("ignore:.* the model was trained on rows of"),
 ]
@@ -126,45 +125,6 @@ def test_buttons_select_heads_texts_and_directions(page, inside):
     weights_TS = np.asarray(inside.weights(layer))[1, head]
     best = int(page.locator(".chip").first.get_attribute("data-other"))
     assert weights_TS[best, 500] == pytest.approx(weights_TS[:, 500].max(), rel=0.05)
-
-
-def test_keyboard_shortcuts(page):
-    token(page, 700).click()
-    page.keyboard.press("ArrowLeft")
-    assert " at 699 attends to" in readout(page)
-    before = head_shown(page)
-    page.keyboard.press("h")
-    assert head_shown(page) != before
-    page.keyboard.press("H")
-    assert head_shown(page) == before
-    for key, name in (
-        ("d", "by distance"),
-        ("x", "linear"),
-        ("f", "is attended by"),
-        ("t", "second"),
-    ):
-        page.keyboard.press(key)
-        button = page.get_by_role("button", name=name, exact=True)
-        assert button.get_attribute("aria-pressed") == "true"
-    page.keyboard.press("?")
-    assert page.locator("#keys").is_visible()
-
-
-def test_the_map_zooms_and_points(page):
-    canvas = page.locator('.map [data-member="0"] canvas').nth(1)
-    box = canvas.bounding_box()
-    canvas.hover(position=dict(x=60, y=box["height"] * 0.7))
-    position = int(re.search(r" at (\d+) attends to", readout(page))[1])
-    assert position == pytest.approx(LENGTH * 0.7, abs=40)
-    page.get_by_role("button", name="Zoom in").first.click()
-    for _ in range(5):
-        page.keyboard.press("+")
-    shown = []
-    for share in (0.3, 0.7):
-        canvas.hover(position=dict(x=box["width"] / 2, y=box["height"] * share))
-        shown.append(int(re.search(r" at (\d+) ", readout(page))[1]))
-    assert 4 <= shown[1] - shown[0] <= 8  # of the 16 visible queries
-    assert shown[0] < position < shown[1]
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

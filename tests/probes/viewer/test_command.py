@@ -12,7 +12,7 @@ from probes.viewer.arrays import find_recalls
 from tests.probes.viewer.test_page import script_text
 
 # Slow, because runs are trained first.
-pytestmark = [pytest.mark.usefixtures("unoptimized"), pytest.mark.slow]
+pytestmark = pytest.mark.slow
 
 
 def test_two_equal_runs_are_shown_by_path(trained_run, tmp_path, capsys):

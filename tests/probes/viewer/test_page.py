@@ -14,8 +14,6 @@ from probes import capture, view
 from probes.viewer.arrays import pack_heads
 from tests.probes.test_inside import make_rows, random_model
 
-pytestmark = pytest.mark.usefixtures("unoptimized")
-
 
 def tokenizer(vocab_size: int) -> types.SimpleNamespace:
     """Return a tokenizer with pieces of every kind that could break a page."""
