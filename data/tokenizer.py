@@ -51,13 +51,17 @@ class Tokenizer:
       model: bytes of the file. A `tokenizer.json` without BOS and EOS gets them from the files
         beside it (`data.tokenizer_json.complete`).
       bos_id, eos_id: ids that begin and end a document; if they are equal, the id only begins it.
+      chat_template: Jinja template of a chat model; see `data.chat`.
 
     Raises:
       DamagedError: if the file does not have the expected sha256.
       ValueError: if `path` is missing or not a tokenizer, or the tokenizer has no BOS or EOS.
     """
 
-    def __init__(self, path: str | Path, *, sha256: str | None = None):
+    def __init__(
+        self, path: str | Path, *, sha256: str | None = None, chat_template: str | None = None
+    ):
+        self.chat_template = chat_template
         try:
             path = as_path(path)
             self.model = path.read_bytes()
@@ -82,7 +86,8 @@ class Tokenizer:
             raise ValueError(f"{path}: tokenizer has no BOS or no EOS; documents need both")
 
     def __getstate__(self) -> dict:
-        return {"model": self.model, "bos_id": self.bos_id, "eos_id": self.eos_id}
+        names = ("model", "bos_id", "eos_id", "chat_template")
+        return {name: getattr(self, name) for name in names}
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Tokenizer) and self.model == other.model
@@ -115,15 +120,26 @@ class Tokenizer:
         """Number of ids."""
         return self._pieces.vocab_size
 
-    def encode(self, text: str, *, inside: bool = False) -> list[int]:
+    def encode(self, text: str, *, inside: bool = False, special: bool = False) -> list[int]:
         """Return the ids of `text`, without BOS and EOS; the text `</s>` is not EOS.
 
         Args:
           text: text of a document.
           inside: whether the text continues an earlier part. Llama's tokenizer adds a space before
             the start of a document, but must not add one in the middle.
+          special: whether names of special pieces of a `tokenizer.json`, such as `<|im_start|>`,
+            are those pieces, as in the prompts of chat models.
         """
-        return self._pieces.encode(text, inside=inside)
+        return self._pieces.encode(text, inside=inside, special=special)
+
+    def encode_prompt(self, text: str) -> list[int]:
+        """Return the ids of a prompt, which begin with one BOS; its special pieces are read."""
+        ids = self.encode(text, special=True)
+        return ids if ids[:1] == [self.bos_id] else [self.bos_id, *ids]
+
+    def name_of(self, i: int) -> str:
+        """Return the name of an id, such as `<|im_start|>`."""
+        return self._pieces.name_of(i)
 
     def decode(self, ids: Iterable[int]) -> str:
         """Return the text. Decoding inverts encoding exactly for tokenizers made by `train`."""
@@ -205,7 +221,8 @@ class _SentencePieces:
             self.processor.piece_to_id(f"<0x{byte:02X}>") for byte in _SPACE.encode()
         ]
 
-    def encode(self, text: str, *, inside: bool) -> list[int]:
+    def encode(self, text: str, *, inside: bool, special: bool = False) -> list[int]:
+        # The library has no option to read names of control pieces.
         processor = self._inner if inside else self.processor
         if _SPACE not in text:
             return processor.encode(text)
@@ -215,6 +232,9 @@ class _SentencePieces:
         for part in rest:
             ids += self._space_ids + self._inner.encode(part)
         return ids
+
+    def name_of(self, i: int) -> str:
+        return self.processor.id_to_piece(i)
 
     def decode(self, ids: list[int]) -> str:
         return self.processor.decode(ids)

@@ -61,7 +61,7 @@ class LoadedRun:
           ValueError: if that is no array of ids of this model.
         """
         if isinstance(tokens, str):
-            tokens = np.array([[self.tokenizer.bos_id, *self.tokenizer.encode(tokens)]])
+            tokens = np.array([self.tokenizer.encode_prompt(tokens)])
         tokens_BT = np.asarray(tokens)
         if tokens_BT.ndim != 2 or not np.issubdtype(tokens_BT.dtype, np.integer):
             raise ValueError(

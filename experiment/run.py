@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+from data import chat
 from data.config import DataConfig
 from data.tokenizer import Tokenizer, file_in
 from experiment import stages
@@ -18,6 +19,8 @@ from utils.files import write_atomically
 from utils.locks import lock
 from utils.manifest import DamagedError
 from utils.paths import as_path, in_bucket
+
+PUBLISHED = "published"  # folder of an imported run: tokenizer files, as published
 
 
 class RunDirectory:
@@ -131,6 +134,20 @@ class RunDirectory:
         """sha256 of the tokenizer's file as written; None if there is no tokenizer."""
         return self.record.get("tokenizer")
 
+    @property
+    def published_path(self) -> Path | None:
+        """Folder of published tokenizer files, of this run or of the import that it started from.
+
+        None if there is none, or the run has another tokenizer.
+        """
+        run = self
+        while not (run.path / PUBLISHED).is_dir():
+            parent = run.config.start_from and run.config.start_from.rpartition("@")[0]
+            if not parent or not (as_path(parent) / "config.json").exists():
+                return None
+            run = RunDirectory(parent)
+        return run.path / PUBLISHED if run.tokenizer_sha256 == self.tokenizer_sha256 else None
+
     @functools.cached_property
     def tokenizer(self) -> Tokenizer:
         """The tokenizer that the run was trained with.
@@ -138,8 +155,11 @@ class RunDirectory:
         Raises:
           ValueError: if it was trained on no text, or the file is not the one that was written.
         """
+        template = self.published_path and chat.read_template(self.published_path)
         try:
-            return Tokenizer(self.tokenizer_path, sha256=self.tokenizer_sha256)
+            return Tokenizer(
+                self.tokenizer_path, sha256=self.tokenizer_sha256, chat_template=template
+            )
         except DamagedError as error:
             raise ValueError(
                 f"{error.what}; delete it, and the command that trained the run writes it again"

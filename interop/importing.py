@@ -1,9 +1,10 @@
-"""Import a Hugging Face folder as a run directory: python -m interop import FOLDER RUN
+"""Import a Hugging Face folder or a GGUF file as a run: python -m interop import FOLDER RUN
 
 The run is at step 0: evaluate it, analyze its attention, or continue training with
 `start_from=RUN`. Its rotary variant and trained context (max_position_embeddings) come from
-config.json, and its parameters keep the dtype of the files. One tensor is read at a time, and one
-stacked array is written at a time. docs/interop.md lists the models that can be imported.
+config.json, and its parameters keep the dtype of the files (GGUF: float32). One tensor is read at a
+time, and one stacked array is written at a time. The published tokenizer files, chat template and
+generation config are kept in RUN/published. docs/interop.md lists the models that can be imported.
 """
 
 import argparse
@@ -19,15 +20,16 @@ from data.config import DataConfig
 from data.tokenizer import Tokenizer
 from experiment.config import EvalConfig, ExperimentConfig, TrainConfig
 from experiment.digest import named
-from experiment.run import RunDirectory
+from experiment.run import PUBLISHED, RunDirectory
 from experiment.streamed import write_params
 from interop import card, check
 from interop.architectures import choose_architecture, make_config
 from interop.check import FolderModel
 from interop.folders import new_folder
+from interop.gguf import SUFFIX, GgufTensors, UnreadTokenizerError
 from interop.hf_config import HfModel, parse_config, read_config
 from interop.tensors import Tensors, digest_tensors
-from interop.tokenizer_files import find_tokenizer
+from interop.tokenizer_files import find_tokenizer, read_published
 from interop.transformers_model import has_transformers
 from interop.weights import Entry, Layout, make_entries
 from model import rotary as rotary_lib
@@ -46,7 +48,9 @@ _MIN_PAIRS = 128
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments to a parser."""
-    parser.add_argument("folder", metavar="FOLDER", type=Path, help="config.json, *.safetensors")
+    parser.add_argument(
+        "folder", metavar="FOLDER", type=Path, help="config.json, *.safetensors; or a *.gguf file"
+    )
     parser.add_argument("run_path", metavar="RUN", help="new run directory")
     parser.add_argument(
         "--context-length",
@@ -98,7 +102,7 @@ def import_folder(
     """Import a Hugging Face folder as a run directory, which appears only when it is complete.
 
     Args:
-      folder: config.json, safetensors files and optionally tokenizer files.
+      folder: config.json, safetensors files and optionally tokenizer files; or a GGUF file.
       run_path: new run directory.
       context_length: trained context, tokens; None: max_position_embeddings.
       layout: "half" or "interleaved" overrides the format's rule; "auto" follows the rule, and
@@ -112,9 +116,9 @@ def import_folder(
     """
     folder, name = local(folder), Path(folder).resolve().name
     with new_folder(run_path) as part:
-        hf_config = read_config(folder)
+        tensors, hf_config, published = _open(folder)
         source = parse_config(hf_config, name, context_length)
-        tensors, model = Tensors(folder), source.model
+        model = source.model
         entries = _entries(source, layout)
         _check_tensors(model, entries, tensors)
         if layout == "auto" and model.mla is None and source.layout == "half":
@@ -122,8 +126,12 @@ def import_folder(
         _print_notes(source, hf_config)
         digest = digest_tensors(tensors, (n for e in entries for n in e.names(model.num_layers)))
         check.check_record(folder, model, source.context, digest)
-        tokenizer = _read_tokenizer(folder, model)
         run = RunDirectory(part)
+        (part / PUBLISHED).mkdir(parents=True)
+        for file, content in published.items():
+            (part / PUBLISHED / file).write_bytes(content)
+        # A folder's config.json may name BOS and EOS.
+        tokenizer = _read_tokenizer(folder if folder.is_dir() else part / PUBLISHED, model)
         tokenizer_path = str(local(run_path) / tokenizer.file_name) if tokenizer else None
         config = _run_config(source, name, tokenizer_path)
         run.write_config(config, (), tokenizer.fingerprint if tokenizer else None)
@@ -138,6 +146,18 @@ def import_folder(
         else:
             _compare(source, entries, tensors, hf_config)
     return RunDirectory(local(run_path))
+
+
+def _open(path: Path) -> tuple[Tensors, dict[str, Any], dict[str, bytes]]:
+    """Return the tensors, the config.json and the tokenizer files of a folder or a GGUF file."""
+    if path.suffix != SUFFIX:
+        return Tensors(path), read_config(path), read_published(path)
+    tensors = GgufTensors(path)
+    try:
+        return tensors, tensors.config, tensors.tokenizer_files()
+    except UnreadTokenizerError as error:
+        _print(str(error))
+        return tensors, tensors.config, {}
 
 
 def _entries(source: HfModel, layout: str) -> list[Entry]:
@@ -232,7 +252,7 @@ def _record_origin(run: RunDirectory, imported: dict[str, Any]) -> None:
 def _read_tokenizer(folder: Path, model: ModelConfig) -> Tokenizer | None:
     path = find_tokenizer(folder)
     if path is None:
-        _print(f"{folder} has no tokenizer; the run accepts token ids only")
+        _print("No tokenizer was imported; the run accepts token ids only")
         return None
     tokenizer = Tokenizer(path)
     if tokenizer.vocab_size > model.vocab_size:

@@ -20,6 +20,14 @@ _SPACE = "\u2581"  # SentencePiece's character for a space
 # that fit that class.
 _OWN_CLASS = {"qwen2": json.dumps(r"[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+")[1:-1]}
 _FILES = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json")
+# Files of a published folder that an import keeps and an export writes again.
+_PUBLISHED = (*FILE_NAMES, *_FILES[1:], "chat_template.jinja", "generation_config.json")
+
+
+def read_published(folder: Path) -> dict[str, bytes]:
+    """Return the tokenizer files, chat template and generation config of a folder by name."""
+    paths = [folder / name for name in dict.fromkeys(_PUBLISHED)]
+    return {path.name: path.read_bytes() for path in paths if path.exists()}
 
 
 def find_tokenizer(folder: str | Path) -> Path | None:

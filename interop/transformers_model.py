@@ -40,13 +40,15 @@ class TransformersModel:
 
         logging.disable_progress_bar()
         self.folder, self.hf_config, self.config = folder, hf_config, config
+        is_file = folder.is_file()  # a GGUF file
+        options = {"gguf_file": folder.name} if is_file else {"use_safetensors": True}
         try:
             self.model = AutoModelForCausalLM.from_pretrained(
-                folder,
+                folder.parent if is_file else folder,
                 dtype="float32",
                 attn_implementation="eager",
                 trust_remote_code=False,
-                use_safetensors=True,
+                **options,
             ).eval()
         except Exception as error:  # the library raises many classes
             raise ValueError(

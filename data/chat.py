@@ -1,0 +1,88 @@
+"""Chat templates: the Jinja templates of published chat models."""
+
+import contextlib
+import json
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from data.tokenizer import Tokenizer
+
+_CONTENT = "CONTENT OF THE MESSAGE"  # a text that no template contains
+
+
+def read_template(folder: Path) -> str | None:
+    """Return the chat template of a published folder; None if it has none."""
+    with contextlib.suppress(OSError):
+        return (folder / "chat_template.jinja").read_text(encoding="utf-8")
+    with contextlib.suppress(OSError, ValueError):
+        template = json.loads((folder / "tokenizer_config.json").read_text(encoding="utf-8"))
+        return template.get("chat_template")
+    return None
+
+
+def render(tokenizer: Tokenizer, messages: list[dict[str, str]]) -> str:
+    """Return the prompt of a chat, up to the start of the model's answer.
+
+    Args:
+      tokenizer: tokenizer with a chat template.
+      messages: `{"role": "user", "content": TEXT}` and so on, oldest first.
+
+    Raises:
+      ValueError: if there is no template, or it refuses these messages.
+    """
+    from jinja2 import TemplateError
+    from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+    if tokenizer.chat_template is None:
+        raise ValueError(
+            "the run has no chat template: import a chat model, or ask without chat=true"
+        )
+
+    def raise_exception(message: str) -> Any:
+        raise TemplateError(message)
+
+    # As transformers' `apply_chat_template`.
+    environment = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True)
+    names = {"bos_token": tokenizer.bos_id, "eos_token": tokenizer.eos_id}
+    special = {name: tokenizer.name_of(i) for name, i in names.items()}
+    try:
+        template = environment.from_string(tokenizer.chat_template)
+        return template.render(
+            messages=messages,
+            add_generation_prompt=True,
+            raise_exception=raise_exception,
+            **special,
+        )
+    except TemplateError as error:
+        raise ValueError(f"the run's chat template does not work: {error}") from error
+
+
+class Turns(NamedTuple):
+    """The ids between the contents of a chat's messages.
+
+    Attributes:
+      before: BOS up to the first message of the user, with a default system message if any.
+      to_answer: from the end of a user's message to the start of the answer.
+      to_question: from the end of an answer to the next message of the user.
+    """
+
+    before: list[int]
+    to_answer: list[int]
+    to_question: list[int]
+
+
+def turns(tokenizer: Tokenizer) -> Turns:
+    """Return the ids between the messages of a chat.
+
+    Raises:
+      ValueError: as `render`, or if the template has no place for a message.
+    """
+    roles = "user", "assistant", "user"
+    prompt = render(tokenizer, [{"role": role, "content": _CONTENT} for role in roles])
+    before, *parts = prompt.split(_CONTENT)
+    if len(parts) != len(roles):
+        raise ValueError("the run's chat template does not contain every message once")
+    to_answer, to_question = (
+        tokenizer.encode(part, inside=True, special=True) for part in parts[:2]
+    )
+    return Turns(tokenizer.encode_prompt(before), to_answer, to_question)

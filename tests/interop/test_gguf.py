@@ -1,0 +1,223 @@
+"""GGUF files, written with the package `gguf` as llama.cpp's converter does (`make test-hf`)."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from data.tokenizer import Tokenizer
+from experiment import load
+from interop.export import export
+from interop.gguf import GgufTensors, UnreadTokenizerError
+from interop.importing import import_folder
+from interop.tensors import Tensors
+from model.rotary import parse_pattern
+from tests.data import json_tokenizers
+from tests.data.hard_text import SOURCES, hard_text
+from tests.interop.weights_helpers import CONTEXT, PLAIN, changed, make_run
+
+pytestmark = [pytest.mark.hf, pytest.mark.slow, pytest.mark.usefixtures("unoptimized")]
+# The converter's names, from gguf-py's tensor_mapping.
+NAMES = {
+    "input_layernorm": "attn_norm",
+    "self_attn.q_proj": "attn_q",
+    "self_attn.k_proj": "attn_k",
+    "self_attn.v_proj": "attn_v",
+    "self_attn.q_norm": "attn_q_norm",
+    "self_attn.k_norm": "attn_k_norm",
+    "self_attn.o_proj": "attn_output",
+    "post_attention_layernorm": "ffn_norm",
+    "mlp.gate_proj": "ffn_gate",
+    "mlp.up_proj": "ffn_up",
+    "mlp.down_proj": "ffn_down",
+}
+OTHERS = {"model.embed_tokens": "token_embd", "model.norm": "output_norm", "lm_head": "output"}
+MODELS = {
+    "llama": PLAIN,
+    "qwen2": changed(PLAIN, qkv_bias=True, tie_embeddings=True),
+    "qwen3": changed(PLAIN, qk_norm=True),
+}
+
+
+def gguf_name(name: str) -> str:
+    body, kind = name.rsplit(".", 1)
+    if body in OTHERS:
+        return f"{OTHERS[body]}.{kind}"
+    _, _, layer, part = body.split(".", 3)
+    return f"blk.{layer}.{NAMES[part]}.{kind}"
+
+
+def permuted(weights: np.ndarray, num_heads: int) -> np.ndarray:
+    """`LlamaModel.permute` of llama.cpp's convert_hf_to_gguf.py."""
+    halves = weights.reshape(num_heads, 2, weights.shape[0] // num_heads // 2, *weights.shape[1:])
+    return halves.swapaxes(1, 2).reshape(weights.shape)
+
+
+def write_gguf(path: Path, folder: Path, kind: str, metadata=(), tokenizer: dict | None = None):
+    """Write the folder of an export as a GGUF file in float32."""
+    gguf = pytest.importorskip("gguf")
+    config, tensors = json.loads((folder / "config.json").read_text()), Tensors(folder)
+    writer = gguf.GGUFWriter(path, kind)
+    writer.add_block_count(config["num_hidden_layers"])
+    writer.add_context_length(config["max_position_embeddings"])
+    writer.add_embedding_length(config["hidden_size"])
+    writer.add_feed_forward_length(config["intermediate_size"])
+    writer.add_head_count(config["num_attention_heads"])
+    writer.add_head_count_kv(config["num_key_value_heads"])
+    writer.add_key_length(config["head_dim"])
+    writer.add_rope_freq_base(config["rope_parameters"]["rope_theta"])
+    writer.add_layer_norm_rms_eps(config["rms_norm_eps"])
+    writer.add_vocab_size(config["vocab_size"])
+    for name, value in metadata:
+        writer.add_key_value(f"{kind}.{name}", value, gguf.GGUFValueType.get_type(value))
+    if tokenizer:
+        writer.add_tokenizer_model("gpt2")
+        writer.add_tokenizer_pre(tokenizer["pre"])
+        writer.add_token_list(tokenizer["tokens"])
+        writer.add_token_types(tokenizer["types"])
+        writer.add_token_merges(tokenizer["merges"])
+        writer.add_bos_token_id(0)
+        writer.add_eos_token_id(1)
+        writer.add_chat_template("{{ messages[0]['content'] }}")
+    for name in tensors.known:
+        tensor = tensors.read(name)
+        if kind == "llama" and name.endswith("q_proj.weight"):
+            tensor = permuted(tensor, config["num_attention_heads"])
+        if kind == "llama" and name.endswith("k_proj.weight"):
+            tensor = permuted(tensor, config["num_key_value_heads"])
+        writer.add_tensor(gguf_name(name), np.ascontiguousarray(tensor))
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+
+
+@pytest.mark.parametrize("kind", MODELS)
+def test_tensors_are_restored_and_logits_are_transformers(kind, tmp_path, capsys):
+    """The import itself compares logits with the file as transformers reads it."""
+    export(make_run(tmp_path / "run", MODELS[kind]).path, tmp_path / "out", architecture=kind)
+    write_gguf(tmp_path / "m.gguf", tmp_path / "out", kind)
+    import_folder(tmp_path / "m.gguf", tmp_path / "back")
+    assert "tokens: difference" in capsys.readouterr().err
+    export(tmp_path / "back", tmp_path / "again", architecture=kind)
+    before, after = Tensors(tmp_path / "out"), Tensors(tmp_path / "again")
+    assert before.known == after.known
+    for name in before.known:
+        assert before.read(name).tobytes() == after.read(name).tobytes(), name
+
+
+def test_rows_in_another_order_are_refused(tmp_path, monkeypatch):
+    export(make_run(tmp_path / "run", PLAIN).path, tmp_path / "out")
+    write_gguf(tmp_path / "m.gguf", tmp_path / "out", "llama")
+    monkeypatch.setattr("interop.gguf._PERMUTED", set())
+    with pytest.raises(ValueError, match="transformers' logits differ"):
+        import_folder(tmp_path / "m.gguf", tmp_path / "back")
+
+
+@pytest.mark.parametrize(
+    ("metadata", "rotary"),
+    [
+        (
+            [("rope.scaling.type", "linear"), ("rope.scaling.factor", 4.0)],
+            "position_interpolation(base=500,factor=4)",
+        ),
+        (
+            [
+                ("rope.scaling.type", "yarn"),
+                ("rope.scaling.factor", 4.0),
+                ("rope.scaling.original_context_length", 12),
+            ],
+            "yarn(base=500,factor=4,original_context_length=12)",
+        ),
+    ],
+)
+def test_scaling_is_read(metadata, rotary, tmp_path):
+    export(make_run(tmp_path / "run", PLAIN).path, tmp_path / "out")
+    write_gguf(tmp_path / "m.gguf", tmp_path / "out", "llama", metadata)
+    run = import_folder(tmp_path / "m.gguf", tmp_path / "back", compare=False)
+    table = changed(PLAIN, rotary).rotary_table(CONTEXT)
+    np.testing.assert_allclose(load(run.path).table.inv_freq, table.inv_freq, rtol=1e-12)
+    np.testing.assert_allclose(load(run.path).table.logit_scale, table.logit_scale, rtol=1e-12)
+
+
+def test_unsupported_files_are_refused_by_name(tmp_path):
+    export(make_run(tmp_path / "run", PLAIN).path, tmp_path / "out")
+    cases = {
+        "attention.sliding_window=9": ("llama", [("attention.sliding_window", 9)]),
+        "partial rotation": ("llama", [("rope.dimension_count", 8)]),
+        "architecture 'gemma3'": ("gemma3", []),
+    }
+    for message, (kind, metadata) in cases.items():
+        path = tmp_path / "bad.gguf"
+        write_gguf(path, tmp_path / "out", kind, metadata)
+        with pytest.raises(ValueError, match=message):
+            import_folder(path, tmp_path / "back")
+        path.unlink()
+    (tmp_path / "text.gguf").write_text("not a model")
+    with pytest.raises(ValueError, match="not a GGUF file, or damaged"):
+        import_folder(tmp_path / "text.gguf", tmp_path / "back")
+
+
+PRE = {"gpt2": "gpt-2", "llama3": "llama-bpe", "qwen": "qwen2"}
+
+
+def converted(file: dict, pre: str) -> dict:
+    """Metadata of a byte-level tokenizer.json, as llama.cpp's converter writes it."""
+    added = {token["id"]: token for token in file["added_tokens"]}
+    pieces = {i: name for name, i in file["model"]["vocab"].items()}
+    pieces |= {i: token["content"] for i, token in added.items()}
+    kinds = [1 if i not in added else 3 if added[i]["special"] else 4 for i in sorted(pieces)]
+    merges = [" ".join(pair) for pair in file["model"]["merges"]]
+    tokens = [pieces[i] for i in sorted(pieces)]
+    return {"pre": pre, "tokens": tokens, "types": kinds, "merges": merges}
+
+
+@pytest.mark.parametrize("publisher", PRE)
+def test_ids_are_those_of_the_tokenizer_json(publisher, tmp_path):
+    tokenizers = pytest.importorskip("tokenizers")
+    path = json_tokenizers.MADE[publisher](SOURCES, tmp_path / "in")
+    metadata = converted(json.loads(path.read_text()), PRE[publisher])
+    export(make_run(tmp_path / "run", PLAIN).path, tmp_path / "out")
+    write_gguf(tmp_path / "m.gguf", tmp_path / "out", "llama", tokenizer=metadata)
+    files = GgufTensors(tmp_path / "m.gguf").tokenizer_files()
+    for name, content in files.items():
+        (tmp_path / name).write_bytes(content)
+    expected, text = tokenizers.Tokenizer.from_file(str(path)), hard_text(200_000)
+    special = " ".join(token["content"] for token in json.loads(path.read_text())["added_tokens"])
+    ours = Tokenizer(tmp_path / "tokenizer.json")
+    theirs = expected.encode(text + special, add_special_tokens=False).ids
+    assert ours.encode(text + special, special=True) == theirs
+    assert (ours.bos_id, ours.eos_id) == (0, 1)
+    assert files["chat_template.jinja"] == b"{{ messages[0]['content'] }}"
+
+
+def test_other_tokenizers_are_named(tmp_path):
+    export(make_run(tmp_path / "run", PLAIN).path, tmp_path / "out")
+    unread = {"pre": "tekken", "tokens": ["a"], "types": [1], "merges": []}
+    write_gguf(tmp_path / "m.gguf", tmp_path / "out", "llama", tokenizer=unread)
+    with pytest.raises(UnreadTokenizerError, match="tekken"):
+        GgufTensors(tmp_path / "m.gguf").tokenizer_files()
+
+
+def test_frequency_factors_are_read(tmp_path):
+    """Llama 3.1's converter divides the frequencies by `rope_freqs.weight`."""
+    gguf = pytest.importorskip("gguf")
+    variant = parse_pattern("llama3(base=500,factor=8,original_context_length=24)")
+    plain = parse_pattern("rope(base=500)")
+    factors = plain.inv_freq(16) / variant.inv_freq(16)  # pyright: ignore[reportAttributeAccessIssue]
+    export(make_run(tmp_path / "run", PLAIN).path, tmp_path / "out")
+    add = gguf.GGUFWriter.write_header_to_file
+
+    def with_factors(writer, *arguments):
+        writer.add_tensor("rope_freqs.weight", factors.astype(np.float32))
+        add(writer, *arguments)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(gguf.GGUFWriter, "write_header_to_file", with_factors)
+        write_gguf(tmp_path / "m.gguf", tmp_path / "out", "llama")
+    run = import_folder(tmp_path / "m.gguf", tmp_path / "back", compare=False)
+    expected = changed(PLAIN, "llama3(base=500,factor=8,original_context_length=24)")
+    np.testing.assert_allclose(
+        load(run.path).table.inv_freq, expected.rotary_table(CONTEXT).inv_freq, rtol=1e-6
+    )
