@@ -35,11 +35,13 @@ class Ceiling(NamedTuple):
       accuracy: `[1 + resamples]`, the data first.
       error: its standard error.
       low: lower limit; it decides whether the task is learned.
+      first: its first bin.
     """
 
     accuracy: np.ndarray
     error: float
     low: float
+    first: int = 0
 
 
 class Fall(NamedTuple):
@@ -116,7 +118,8 @@ def ceiling(trials: Trials, resampled: Trials) -> Ceiling:
     chosen = slice(*np.searchsorted(resampled.low, (ends[0], ends[1] + 1)))
     questions, right = resampled.questions[:, chosen].sum(1), resampled.right[:, chosen].sum(1)
     low = float(bounds.low[best])
-    return Ceiling(right / np.maximum(questions, 1), (float(bounds.accuracy[best]) - low) / z, low)
+    error = (float(bounds.accuracy[best]) - low) / z
+    return Ceiling(right / np.maximum(questions, 1), error, low, int(runs.first[best]))
 
 
 def first_fall(trials: Trials, resampled: Trials, ceiling: Ceiling, share: float) -> Fall:
@@ -124,7 +127,9 @@ def first_fall(trials: Trials, resampled: Trials, ceiling: Ceiling, share: float
 
     The interval is the bootstrap's over documents plus half a bin: a step between two bins has no
     spread and may lie anywhere between them. Where accuracy dips before the fall, or without one,
-    the interval begins at the first bin that is not significantly above the level.
+    the interval begins at the first bin that is not significantly above the level. Distances before
+    the ceiling's first bin count only if accuracy is not below the level there: models that have
+    learned from text only may fail at the shortest distances.
 
     Args:
       trials: `[documents, bins]`, each bin with enough trials for a test.
@@ -141,6 +146,10 @@ def first_fall(trials: Trials, resampled: Trials, ceiling: Ceiling, share: float
     z = quantile(_ERROR_RATE / 2)
     dips = (_rises(trials, ceiling, runs)[0] > 0).any(1)
     below |= dips & limits_of_runs(trials, runs, z).below(float(level[0]), error, z)
+    if (below & (runs.last < ceiling.first)).any():
+        later = (part.since(int(trials.low[ceiling.first])) for part in (trials, resampled))
+        fall = first_fall(*later, ceiling._replace(first=0), share)
+        return fall._replace(end=fall.end + ceiling.first)
     fallen = bool(below.any())
     end = int(runs.last[below].min()) if fallen else len(trials.x) - 1
     fine_end = np.searchsorted(resampled.high, trials.high[end])

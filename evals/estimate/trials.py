@@ -97,6 +97,12 @@ class Trials:
         """Join bins of `[seeds, documents, bins]` until each seed has a minimum of trials."""
         return self.joined(group_bins(self.questions.sum(1).min(0), minimum))
 
+    def since(self, distance: int) -> "Trials":
+        """Return the bins from `distance` on."""
+        first = int(np.searchsorted(self.low, distance))
+        bins = {name: getattr(self, name)[first:] for name in ("x", "low", "high")}
+        return dataclasses.replace(self._map(lambda n: n[..., first:]), **bins)
+
     def mean_accuracy(self) -> np.ndarray:
         """Return the mean accuracy over distances, `[...]`, with equal weight for each distance.
 

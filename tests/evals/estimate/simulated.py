@@ -18,6 +18,11 @@ def revived(m):
     return np.where(m < 45, logistic(12, 5)(m), 0.6)
 
 
+def weak_next_door(m):
+    """A steep fall at 60, and .1 at distances 2 to 5."""
+    return np.where(m < 6, 0.1, logistic(60, 6)(m))
+
+
 def simulate(
     curves, random, *, documents=64, queries=16, longest=256, shortest=2, together=0.0, first=0
 ) -> rows.Rows:

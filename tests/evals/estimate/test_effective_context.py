@@ -5,7 +5,7 @@ import pytest
 
 from evals import rows
 from evals.estimate import effective_context
-from tests.evals.estimate.simulated import CHANCE, logistic, revived, simulate
+from tests.evals.estimate.simulated import CHANCE, logistic, revived, simulate, weak_next_door
 
 
 def repeat(curve, *, times=60, **kwargs):
@@ -27,6 +27,7 @@ def repeat(curve, *, times=60, **kwargs):
         pytest.param(revived, 12, 0.1, {}, id="revival"),
         pytest.param(logistic(40, 3), 40, 0.2, {"together": 1.0}, id="documents of one luck"),
         pytest.param(logistic(80, 3), 80, 0.15, {"queries": 4, "shortest": 16}, id="as in lines"),
+        pytest.param(weak_next_door, 60, 0.1, {}, id="weak at 2 to 5, as published models"),
     ],
 )
 def test_known_contexts_are_found_and_their_intervals_cover(curve, truth, tolerance, kwargs):
