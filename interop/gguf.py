@@ -6,7 +6,7 @@ transformers' order.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,29 +18,16 @@ from utils.messages import one_line, quoted
 
 SUFFIX = ".gguf"
 _PERMUTED = {"llama"}  # architectures whose converter stores pairs side by side
-_ARCHITECTURES = ("llama", "qwen2", "qwen3")
-_CLASS_NAMES = {"llama": "Llama", "qwen2": "Qwen2", "qwen3": "Qwen3"}
-_LAYER_PARTS = {
-    "attn_norm": "input_layernorm",
-    "attn_q": "self_attn.q_proj",
-    "attn_k": "self_attn.k_proj",
-    "attn_v": "self_attn.v_proj",
-    "attn_q_norm": "self_attn.q_norm",
-    "attn_k_norm": "self_attn.k_norm",
-    "attn_output": "self_attn.o_proj",
-    "ffn_norm": "post_attention_layernorm",
-    "ffn_gate": "mlp.gate_proj",
-    "ffn_up": "mlp.up_proj",
-    "ffn_down": "mlp.down_proj",
-}
-_OTHER_PARTS = {
-    "token_embd": "model.embed_tokens",
-    "output_norm": "model.norm",
-    "output": "lm_head",
-}
-# Keys of the metadata under the architecture's name, and those of config.json; an unknown key may
-# change the logits. None: read elsewhere, or without effect on a dense model.
-_KEYS: dict[str, str | None] = {
+_CLASSES = {"llama": "LlamaForCausalLM", "qwen2": "Qwen2ForCausalLM", "qwen3": "Qwen3ForCausalLM"}
+# Names of tensors in GGUF files and in Hugging Face folders: outside of layers, and in a layer.
+_OUTSIDE = {"token_embd": "model.embed_tokens", "output_norm": "model.norm", "output": "lm_head"}
+_IN_LAYER = {f"attn_{x}": f"self_attn.{x}_proj" for x in "qkv"}
+_IN_LAYER |= {f"attn_{x}_norm": f"self_attn.{x}_norm" for x in "qk"}
+_IN_LAYER |= {f"ffn_{x}": f"mlp.{x}_proj" for x in ("gate", "up", "down")}
+_IN_LAYER |= {"attn_norm": "input_layernorm", "ffn_norm": "post_attention_layernorm"}
+_IN_LAYER |= {"attn_output": "self_attn.o_proj"}
+# Keys of the metadata under the architecture's name, and those of config.json.
+_KEYS = {
     "block_count": "num_hidden_layers",
     "context_length": "max_position_embeddings",
     "embedding_length": "hidden_size",
@@ -48,56 +35,37 @@ _KEYS: dict[str, str | None] = {
     "attention.head_count": "num_attention_heads",
     "attention.head_count_kv": "num_key_value_heads",
     "attention.layer_norm_rms_epsilon": "rms_norm_eps",
-    "vocab_size": "vocab_size",
-    **dict.fromkeys(
-        (
-            "attention.key_length",
-            "attention.value_length",
-            "rope.dimension_count",
-            "rope.freq_base",
-            "rope.scaling.type",
-            "rope.scaling.factor",
-            "rope.scaling.original_context_length",
-            "rope.scaling.finetuned",
-        )
-    ),
 }
-_NEUTRAL = {"expert_count": 0, "expert_used_count": 0}
+# Keys that are read elsewhere, or do not change the logits of a dense model if they are 0.
+_OTHER_KEYS = ("attention.key_length", "attention.value_length", "vocab_size", "rope.freq_base")
+_OTHER_KEYS += ("rope.dimension_count", "rope.scaling.type", "rope.scaling.factor")
+_OTHER_KEYS += ("rope.scaling.original_context_length", "rope.scaling.finetuned")
+_ZERO = ("expert_count", "expert_used_count")
 
-_DIGITS = {"type": "Digits", "individual_digits": True}
 _LLAMA3 = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*"
     r"|\s*[\r\n]+|\s+(?!\S)|\s+"
 )
-_QWEN2 = _LLAMA3.replace("{1,3}", "")
-_NORMAL, _UNKNOWN, _CONTROL, _USER_DEFINED = 1, 2, 3, 4  # llama.cpp's types of tokens
+_CONTROL, _USER_DEFINED = 3, 4  # llama.cpp's types of tokens
 
 
 def _byte_level(use_regex: bool) -> dict[str, Any]:
-    return {
-        "type": "ByteLevel",
-        "add_prefix_space": False,
-        "trim_offsets": True,
-        "use_regex": use_regex,
-    }
+    options = {"add_prefix_space": False, "trim_offsets": True, "use_regex": use_regex}
+    return {"type": "ByteLevel", **options}
 
 
-def _split(regex: str) -> dict[str, Any]:
-    return {
-        "type": "Split",
-        "pattern": {"Regex": regex},
-        "behavior": "Isolated",
-        "invert": False,
-    }
+def _split(regex: str) -> list[dict[str, Any]]:
+    split = {"type": "Split", "pattern": {"Regex": regex}, "behavior": "Isolated"}
+    return [{**split, "invert": False}, _byte_level(False)]
 
 
 # By `tokenizer.ggml.pre`: the pre-tokenizers, the normalizer, and whether a word that is a piece
 # is not merged from others. They are those of the models' own tokenizer.json.
 _PRE_TOKENIZERS: dict[str, tuple[list[dict[str, Any]], dict[str, Any] | None, bool]] = {
     "gpt-2": ([_byte_level(True)], None, False),
-    "smollm": ([_DIGITS, _byte_level(True)], None, False),
-    "llama-bpe": ([_split(_LLAMA3), _byte_level(False)], None, True),
-    "qwen2": ([_split(_QWEN2), _byte_level(False)], {"type": "NFC"}, False),
+    "smollm": ([{"type": "Digits", "individual_digits": True}, _byte_level(True)], None, False),
+    "llama-bpe": (_split(_LLAMA3), None, True),
+    "qwen2": (_split(_LLAMA3.replace("{1,3}", "")), {"type": "NFC"}, False),
 }
 
 
@@ -132,10 +100,10 @@ class GgufTensors(Tensors):
             ) from None
         self.folder, self._dequantize = path, gguf.quants.dequantize
         self.architecture = str(self.metadata.get("general.architecture"))
-        if self.architecture not in _ARCHITECTURES:
+        if self.architecture not in _CLASSES:
             raise ValueError(
                 f"{path}: GGUF files of architecture {quoted(self.architecture, 30)} are not "
-                f"imported (allowed: {', '.join(_ARCHITECTURES)}); import the model's Hugging "
+                f"imported (allowed: {', '.join(_CLASSES)}); import the model's Hugging "
                 "Face folder"
             )
         self._tensors: dict[str, Any] = {}
@@ -153,10 +121,10 @@ class GgufTensors(Tensors):
     def _hf_name(self, name: str) -> str:
         """Return the name of a tensor in a Hugging Face folder."""
         *prefix, part, kind = name.split(".")
-        if not prefix and part in _OTHER_PARTS:
-            return f"{_OTHER_PARTS[part]}.{kind}"
-        if len(prefix) == 2 and prefix[0] == "blk" and part in _LAYER_PARTS:
-            return f"model.layers.{prefix[1]}.{_LAYER_PARTS[part]}.{kind}"
+        if not prefix and part in _OUTSIDE:
+            return f"{_OUTSIDE[part]}.{kind}"
+        if len(prefix) == 2 and prefix[0] == "blk" and part in _IN_LAYER:
+            return f"model.layers.{prefix[1]}.{_IN_LAYER[part]}.{kind}"
         raise ValueError(f"{self.folder}: the tensor {quoted(name)} is not part of our models")
 
     def read(self, name: str) -> np.ndarray:
@@ -186,12 +154,12 @@ class GgufTensors(Tensors):
             if name.startswith(prefix)
         }
         for name, value in values.items():
-            if name not in _KEYS and (name not in _NEUTRAL or value != _NEUTRAL[name]):
+            if name not in (*_KEYS, *_OTHER_KEYS) and (name not in _ZERO or value):
                 raise ValueError(
                     f"{self.folder}: {prefix}{name}={quoted(value, 40)} is not supported; import "
                     "the model's Hugging Face folder"
                 )
-        config = {key: values[name] for name, key in _KEYS.items() if key and name in values}
+        config = {key: values[name] for name, key in _KEYS.items() if name in values}
         for name in ("num_hidden_layers", "hidden_size", "num_attention_heads"):
             if name not in config:
                 raise ValueError(f"{self.folder} lacks the metadata of {name}; download it again")
@@ -203,7 +171,7 @@ class GgufTensors(Tensors):
                 "features) is not supported; import the model's Hugging Face folder"
             )
         return {
-            "architectures": [f"{_CLASS_NAMES[self.architecture]}ForCausalLM"],
+            "architectures": [_CLASSES[self.architecture]],
             "model_type": self.architecture,
             "vocab_size": self.known["model.embed_tokens.weight"].shape[0],
             **config,
@@ -245,9 +213,11 @@ class GgufTensors(Tensors):
         Raises:
           UnreadTokenizerError: if the tokenizer is neither of the kinds that are read.
         """
-        get = self.metadata.get
+        get: Callable[..., Any] = self.metadata.get
         kind, pre = get("tokenizer.ggml.model"), get("tokenizer.ggml.pre", "gpt-2")
         pre = {"default": "gpt-2", "gpt2": "gpt-2"}.get(pre, pre)
+        if kind is None:
+            return {}
         if kind != "gpt2" or pre not in _PRE_TOKENIZERS:
             raise UnreadTokenizerError(
                 f"{self.folder}: a tokenizer of kind {quoted(kind)} ({quoted(pre)}) is not read "
@@ -299,19 +269,14 @@ def _tokenizer_json(
 ) -> dict[str, Any]:
     """Return the content of a tokenizer.json of byte-level BPE."""
     parts, normalizer, ignore_merges = _PRE_TOKENIZERS[pre]
+    flags = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
     added = [
-        {
-            "id": i,
-            "content": piece,
-            "single_word": False,
-            "lstrip": False,
-            "rstrip": False,
-            "normalized": False,
-            "special": kind == _CONTROL,
-        }
+        {"id": i, "content": piece, **flags, "special": kind == _CONTROL}
         for i, (piece, kind) in enumerate(zip(pieces, types, strict=True))
         if kind in (_CONTROL, _USER_DEFINED)
     ]
+    vocab = {piece: i for i, piece in enumerate(pieces)}
+    model = {"type": "BPE", "vocab": vocab, "merges": [merge.split(" ", 1) for merge in merges]}
     return {
         "version": "1.0",
         "truncation": None,
@@ -321,16 +286,5 @@ def _tokenizer_json(
         "pre_tokenizer": {"type": "Sequence", "pretokenizers": parts},
         "post_processor": None,
         "decoder": _byte_level(True),
-        "model": {
-            "type": "BPE",
-            "dropout": None,
-            "unk_token": None,
-            "continuing_subword_prefix": None,
-            "end_of_word_suffix": None,
-            "fuse_unk": False,
-            "byte_fallback": False,
-            "ignore_merges": ignore_merges,
-            "vocab": {piece: i for i, piece in enumerate(pieces)},
-            "merges": [merge.split(" ", 1) for merge in merges],
-        },
+        "model": {**model, "ignore_merges": ignore_merges},
     }

@@ -18,6 +18,24 @@ from utils.messages import nearest, quoted
 
 _ALIASES = {"deepseek_v2": "deepseek_v3"}  # it routes experts differently; dense layers are equal
 _LAYERS = "num_hidden_layers"
+# Types that users ask for, and what our block lacks for them.
+_MISSING = {
+    "cohere": "a parallel residual and a logit scale",
+    "gemma": "norms that multiply by 1 + weight, scaled embeddings and a GELU",
+    "glm4": "norms after attention and MLP",
+    "gpt2": "learned positions and LayerNorm",
+    "gpt_neox": "a parallel residual, LayerNorm and a GELU without gate",
+    "gpt_oss": "attention sinks and experts",
+    "granite": "multipliers of embeddings, residuals and logits",
+    "llama4": "experts and chunked attention",
+    "minimax": "linear attention and experts",
+    "mixtral": "experts",
+    "olmo2": "norms after attention and MLP, and q/k norms over all heads",
+    "olmo3": "norms after attention and MLP, and q/k norms over all heads",
+    "phi": "a parallel residual, LayerNorm and a GELU without gate",
+    "qwen3_5": "linear attention",
+    "qwen3_moe": "experts",
+}
 # Values of missing keys, where they differ from Llama's.
 _DEFAULTS: dict[str, dict[str, Any]] = {
     "mistral": {"sliding_window": 4096},
@@ -76,6 +94,11 @@ def read_config(folder: Path) -> dict[str, Any]:
     try:
         config = parse_json(path.read_bytes())
     except OSError as error:
+        if (folder / "adapter_config.json").exists():
+            raise ValueError(
+                f"{folder} is an adapter; merge it into its model (peft: merge_and_unload, then "
+                "save_pretrained) and import the result"
+            ) from None
         raise ValueError(f"{path}: {error.strerror}; give a folder with a config.json") from None
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from error
@@ -99,6 +122,12 @@ def parse_config(config: Mapping[str, Any], name: str, context: int | None = Non
     model_type = config.get("model_type")
     kind = _ALIASES.get(str(model_type), model_type)
     if kind not in ARCHITECTURES:
+        missing = [text for name, text in _MISSING.items() if str(kind).startswith(name)]
+        if missing:
+            raise ValueError(
+                f"config.json: model_type {quoted(model_type, 30)} is not supported: our block "
+                f"lacks {missing[-1]}"
+            )
         raise ValueError(
             f"config.json: model_type {quoted(model_type, 30)} is not supported; "
             f"{nearest(str(model_type), [*ARCHITECTURES, *_ALIASES])}"

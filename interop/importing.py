@@ -149,9 +149,20 @@ def import_folder(
 
 
 def _open(path: Path) -> tuple[Tensors, dict[str, Any], dict[str, bytes]]:
-    """Return the tensors, the config.json and the tokenizer files of a folder or a GGUF file."""
+    """Return the tensors, the config.json and the tokenizer files of a folder or a GGUF file.
+
+    Raises:
+      ValueError: if there is none of both; a hub's name is answered with the download command.
+    """
+    if not path.exists():
+        name = f"{path.parent.name}/{path.name}"
+        raise ValueError(
+            f"{path} does not exist; give a folder or a GGUF file. Download a model of the hub "
+            f"first: hf download {name} --local-dir {path.name}"
+        )
     if path.suffix != SUFFIX:
-        return Tensors(path), read_config(path), read_published(path)
+        hf_config = read_config(path)
+        return Tensors(path), hf_config, read_published(path)
     tensors = GgufTensors(path)
     try:
         return tensors, tensors.config, tensors.tokenizer_files()

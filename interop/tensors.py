@@ -121,7 +121,8 @@ class Tensors:
         if pickles:
             raise ValueError(
                 f"{pickles[0]} is a pickle, which can run code and is never loaded; use the "
-                "model's safetensors files, or convert the pickle in an environment you trust"
+                "model's safetensors files, or write them where you trust the file: transformers' "
+                "from_pretrained, then save_pretrained"
             )
         raise ValueError(f"{self.folder} has no *.safetensors")
 

@@ -47,14 +47,14 @@ def test_few_parameters():
 # Lines of code per folder, without docstrings, comments and blank lines. A feature stays within its
 # folder's budget; a commit that raises one explains why.
 BUDGETS = {
-    "tests": 19000,
+    "tests": 19330,
     "reporting": 2930,
-    "evals": 2760,
-    "interop": 2230,
-    "data": 2360,
+    "evals": 2855,
+    "interop": 2510,
+    "data": 2415,
     "model": 2460,
-    "probes": 2230,
-    "experiment": 2200,
+    "probes": 2250,
+    "experiment": 2210,
     "studies": 2180,
     "benchmarks": 1990,
     "theory": 2450,

@@ -147,8 +147,9 @@ def first_fall(trials: Trials, resampled: Trials, ceiling: Ceiling, share: float
     dips = (_rises(trials, ceiling, runs)[0] > 0).any(1)
     below |= dips & limits_of_runs(trials, runs, z).below(float(level[0]), error, z)
     if (below & (runs.last < ceiling.first)).any():
-        later = (part.since(int(trials.low[ceiling.first])) for part in (trials, resampled))
-        fall = first_fall(*later, ceiling._replace(first=0), share)
+        start = int(trials.low[ceiling.first])
+        later, resampled = trials.since(start), resampled.since(start)
+        fall = first_fall(later, resampled, ceiling._replace(first=0), share)
         return fall._replace(end=fall.end + ceiling.first)
     fallen = bool(below.any())
     end = int(runs.last[below].min()) if fallen else len(trials.x) - 1

@@ -72,12 +72,14 @@ class ChatNeedles(prompts.PromptTask):
 
     Attributes:
       needles: numbers in the text, and questions.
+      nearest: shortest distance, tokens, as far as the messages permit; None: their own.
     """
 
     kind = "retrieval"
     num_choices = 9 * 10**6
 
     needles: Count = 8
+    nearest: Count | None = None
 
     def least_length(self, context: TaskContext) -> int:
         """Return the length with one line of noise for each needle."""
@@ -109,14 +111,15 @@ class ChatNeedles(prompts.PromptTask):
         num_lines = room // len(line)
         text = num_lines * len(line) + size
 
-        nearest = ends[0] - 1
-        distances = evenly(random, count, *possible(nearest, nearest + text, context.distances))
+        farthest = ends[0] - 1 + text
+        nearest = min(max(ends[0] - 1, self.nearest or 0), farthest)
+        distances = evenly(random, count, *possible(nearest, farthest, context.distances))
         # The line before which each needle stands; needles before it shift it, so start with far.
         begins = text + np.array(ends) - _DIGITS - 1 - random.permutation(distances)
         tokens, lines, starts = list(wording.start), 0, [0] * count
         for index in np.argsort(begins, kind="stable").tolist():
             missing = begins[index] - (len(tokens) - len(wording.start))
-            added = int(np.clip(round(missing / len(line)), 0, num_lines - lines))
+            added = int(np.clip(np.rint(missing / len(line)), 0, num_lines - lines))
             tokens += line * added + needles[index][0]
             lines, starts[index] = lines + added, len(tokens)
             tokens += needles[index][1]

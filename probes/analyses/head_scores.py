@@ -32,6 +32,7 @@ from probes.subject import Subject, untrained
 from reporting.style import FAINT, INK, handle, token_axis
 
 _SINK = 0.3  # mean weight on the first token
+_MAX_LINES, _NUM_HIGHEST = 64, 6  # lines of the table, and heads per kind if there are more
 _REPEATED = 50  # distinct ids of a row of repeated ids
 _REPEATED_ROWS = 64
 
@@ -102,6 +103,17 @@ class HeadScores(HeadProbe):
             "sinks (share of heads)": Number(float((self.first_3LN[0] > _SINK).mean())),
             "entropy, mean over heads (nats)": Number(float(self.entropy_3LN[0].mean())),
         }
+
+    def lines(self) -> list[dict[str, str]]:
+        """Return a line per head; in large models the highest heads of each kind."""
+        lines = super().lines()
+        if len(lines) <= _MAX_LINES:
+            return lines
+        kinds = {
+            kind.replace("\n", " "): np.argsort(-np.nan_to_num(score_3LN[0]).ravel())[:_NUM_HIGHEST]
+            for kind, score_3LN in self.shares.items()
+        }
+        return [{"highest in": kind} | lines[i] for kind, heads in kinds.items() for i in heads]
 
     def line(self, head: tuple[int, int]) -> dict[str, str]:
         """Return the scores of a head."""

@@ -17,6 +17,8 @@ from rich.console import Console
 from utils.command_line import Parser, tokens
 from utils.paths import as_path
 
+_MAX_COMPRESSION = 4  # of a page's arrays
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return the exit status."""
@@ -72,6 +74,7 @@ def write_page(args: argparse.Namespace, console: Console) -> None:
     names = labels([run.config for run in runs])
     with console.status("capturing"):
         tokens_BT, titles = _texts(args, runs)
+        _check_size(args, runs, tokens_BT.shape)
         captures = {
             # Runs may have equal labels.
             name if names.count(name) == 1 else str(path): capture(run, tokens_BT)
@@ -107,15 +110,30 @@ def _texts(args: argparse.Namespace, runs: Sequence) -> tuple:
 
 
 def _default_length(args: argparse.Namespace, runs: Sequence) -> int:
-    """Return the trained context, or a length that fits the maximal size of the page."""
+    """Return the trained context, or a length of two texts that fits the maximal size."""
+    return max(1, min(_fitting(args, runs, 2), *(r.config.data.context_length for r in runs)))
+
+
+def _fitting(args: argparse.Namespace, runs: Sequence, num_texts: int, factor: float = 1.0) -> int:
+    """Return the longest texts whose arrays have `factor` times the maximal size, uncompressed."""
     models = [run.config.model for run in runs]
     layers, heads = args.layers or [], args.heads or []
     num_heads = sum((len(layers) or m.num_layers) * (len(heads) or m.num_heads) for m in models)
     # One byte per weight and per feature of a query or key; base64 has four for three.
-    bytes_per_head = args.max_size * 1e6 * 3 / 4 / (2 * num_heads)
+    bytes_per_head = factor * args.max_size * 1e6 * 3 / 4 / (num_texts * num_heads)
     width = 2 * max(model.head_dim for model in models)
-    max_length = int(math.sqrt(width**2 + 2 * bytes_per_head) - width)
-    return max(1, min(max_length, *(run.config.data.context_length for run in runs)))
+    return int(math.sqrt(width**2 + 2 * bytes_per_head) - width)
+
+
+def _check_size(args: argparse.Namespace, runs: Sequence, shape: tuple[int, int]) -> None:
+    """Raise ValueError before hours of work for a page that compression cannot make fit."""
+    num_texts, length = shape
+    if length > _fitting(args, runs, num_texts, _MAX_COMPRESSION):
+        raise ValueError(
+            f"a text of {length:,} tokens does not fit a page of {args.max_size:g} MB: show "
+            f"--length {_fitting(args, runs, num_texts)}, fewer --layers or --heads, or raise "
+            "--max-size"
+        )
 
 
 if __name__ == "__main__":

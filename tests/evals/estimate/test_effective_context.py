@@ -192,11 +192,11 @@ def test_never_falls():
     assert estimate.ceiling == pytest.approx(0.97, abs=0.02)
 
 
-def test_a_fall_before_the_first_distance():
-    """Blind nearby, right from 8 on: the first crossing lies before what was measured."""
+def test_a_failure_nearby_is_a_dip_and_no_fall():
+    """Blind nearby, right from 8 on."""
     random = np.random.default_rng(7)
     estimate = effective_context.estimate(simulate([lambda m: np.where(m < 8, 0.0, 1.0)], random))
-    assert estimate.verdict == "< 2" and estimate.ci_low == 0
+    assert str(estimate) == "> 256, dips" and estimate.dip_distance < 8
 
 
 @pytest.mark.parametrize(("accuracy", "verdict"), [(1.0, "> 9"), (0.0, "NOT_LEARNED")])

@@ -108,3 +108,16 @@ def test_retrieval_counts_only_correct_answers():
     right_Q = np.array([False, True, True])
     assert retrieval(attending_back(distance_BT), QUESTIONS, right_Q)[0] == 1
     assert np.isnan(retrieval(attending_back(distance_BT), QUESTIONS, ~ALL_RIGHT)).all()
+
+
+def test_large_models_have_lines_of_the_highest_heads():
+    """65 heads, of which the last alone attends to the token before the query."""
+    indices_BT = np.tile(np.arange(T), (3, 1))
+    q_BTNH, k_BSNH = np.zeros((2, 3, T, 65, T))
+    q_BTNH[:, :, 64:] = one_hot(np.maximum(indices_BT - 1, 0), T)
+    k_BSNH[:, :, 64:] = one_hot(indices_BT, T)
+    scores = score(make_capture(q_BTNH, k_BSNH, "nope"), uniform_heads(1, 2 * N, heads=65))
+    lines = scores.lines()
+    kinds = ["prefix matching", "previous token", "first token", "retrieval"]
+    assert [line["highest in"] for line in lines[::6]] == kinds and len(lines) == 24
+    assert next(line["head"] for line in lines if line["highest in"] == "previous token") == "64"

