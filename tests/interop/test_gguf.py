@@ -17,7 +17,7 @@ from tests.data import json_tokenizers
 from tests.data.hard_text import SOURCES, hard_text
 from tests.interop.weights_helpers import CONTEXT, PLAIN, changed, make_run
 
-pytestmark = [pytest.mark.hf, pytest.mark.slow, pytest.mark.usefixtures("unoptimized")]
+pytestmark = [pytest.mark.hf, pytest.mark.slow]
 # The converter's names, from gguf-py's tensor_mapping.
 NAMES = {
     "input_layernorm": "attn_norm",
