@@ -27,6 +27,7 @@ ALLOWED = {
     "data": {"numpy", "grain", "tensorflow_datasets", "array_record", "sentencepiece"}
     | {
         "tokenizers",
+        "jinja2",
         "zstandard",
         "rich",
         "absl",
@@ -52,7 +53,7 @@ ALLOWED = {
         "sentencepiece",
         "tokenizers",
     }
-    | {"transformers", "torch", "lm_eval", "datasets"}
+    | {"transformers", "torch", "lm_eval", "datasets", "gguf"}
     | {"model", "data", "experiment", "evals", "inference"},
     "reporting": {"numpy", "matplotlib", "rich", "jinja2", "markupsafe", "evals"}
     | {"theory", "experiment", "model", "data"},
