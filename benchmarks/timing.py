@@ -13,8 +13,8 @@ from benchmarks.suite import Setting
 from experiment.config import ExperimentConfig
 from experiment.mesh import make_global_batch, make_mesh
 from experiment.stages import split
-from training.members import abstract_state, first_state, member_arrays, shardings_of
-from training.step import compile_step
+from training.members import abstract_state, first_state, shardings_of
+from training.step import compile_step, member_arrays
 
 
 def alternate(

@@ -48,9 +48,9 @@ from tpu import topology as topology_lib
 from tpu.hlo import HBM, HOST, Collective, Program
 from tpu.plan import amount, command_line, make_table
 from tpu.topology import Chip, Topology
-from training import compiling
-from training.members import abstract_state, member_arrays, shardings_of
-from training.step import compile_step
+from training import programs
+from training.members import abstract_state, shardings_of
+from training.step import compile_step, member_arrays
 
 # Factors of the least compute time, and of the sum of the least memory, network and host times,
 # of which a part overlaps: fitted to published runs (`tpu.tables`).
@@ -323,7 +323,7 @@ def show(
 ) -> None:
     """Print a report."""
     console.print(f"compiled in {report.compile_seconds:.0f} s")
-    if options := compiling.describe(topology.chip.device_kind):
+    if options := programs.describe_compiler_options(topology.chip.device_kind):
         console.print(options, soft_wrap=True)
     console.print(report.attention, soft_wrap=True)
     if report.problem is not None:

@@ -1,7 +1,9 @@
-"""Logging during training: rows of metrics.jsonl, trackers, and the terminal."""
+"""Logging during training: rows of metrics.jsonl, trackers, the terminal, divergence, profiles."""
 
+import contextlib
 import time
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -9,9 +11,66 @@ import numpy as np
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from experiment.checkpoint import last_good
 from experiment.metrics import MetricsLog, flops_per_token, peak_flops
+from experiment.run import RunDirectory
 from experiment.stages import Stage
-from training.divergence import Divergence
+
+
+class DivergedError(ValueError):
+    """All members diverged; the message names the step and the last good checkpoint."""
+
+
+class Divergence:
+    """The members of a run whose loss or gradient is no longer finite.
+
+    On the devices, the state is frozen after `train.max_skipped` skipped updates in a row
+    (`training.step`). The host detects this when it fetches the scalars for logging.
+    """
+
+    def __init__(
+        self, runs: Sequence[RunDirectory], max_skipped: int, num_steps: int, console: Console
+    ):
+        """Count members as diverged after `max_skipped` skipped updates, or a skipped last one."""
+        self._runs, self._console = runs, console
+        self._max_skipped, self._num_steps = max_skipped, num_steps
+        self.num_members = len(runs)
+        self._since: dict[int, int] = {}  # first update skipped, by a member's index
+
+    def update(self, step: int, skipped_M: np.ndarray) -> None:
+        """Record the updates that each member has skipped in a row at `step`; print what is new."""
+        for index, count in enumerate(skipped_M.tolist()):
+            over = count >= self._max_skipped or (count and step == self._num_steps)
+            if over and index not in self._since:
+                self._since[index] = step - count + 1
+                if self.num_members > 1:
+                    self._console.print(
+                        f"{self._describe(index)} (frozen; the other members continue)",
+                        soft_wrap=True,
+                    )
+
+    @property
+    def everywhere(self) -> bool:
+        """True if all members have diverged."""
+        return len(self._since) == self.num_members
+
+    def __str__(self):
+        """Return the summary at the end of training; empty if no member diverged."""
+        if self.num_members == 1 or not self._since:
+            return "".join(map(self._describe, self._since))
+        since = (f"{self._runs[index].name} at step {step}" for index, step in self._since.items())
+        return f"{len(self._since)} of {self.num_members} members diverged: {', '.join(since)}"
+
+    def _describe(self, index: int) -> str:
+        run, step = self._runs[index], self._since[index]
+        good = last_good(run.steps(), step)
+        advice = "no checkpoint is older; start again in another --workdir"
+        if good is not None:
+            advice = f"its last good checkpoint is step {good}: start_from={run.path}@{good}"
+        return (
+            f"{run.path} diverged at step {step}: loss or gradient is not finite from there on "
+            f"and every update is skipped; {advice}, with a lower train.learning_rate"
+        )
 
 
 def _range(values_M: np.ndarray) -> str:
@@ -125,3 +184,25 @@ class StageLog:
             self._next_line = step + end / 20
             left = (end - step) * self._tokens_per_step / tokens_per_second
             self.announce(f"{self._label}: step {step}/{end}  {values}  {left / 60:.1f} min left")
+
+
+class Trace(contextlib.ExitStack):
+    """A profile of the updates from `first` to `last`, written once."""
+
+    def __init__(self, folder: Path, steps: tuple[int, ...]):
+        """Profile the updates `steps` = `(first, last)`, counted from 1; empty profiles nothing."""
+        super().__init__()
+        self._folder, self._steps = folder, steps
+
+    def before(self, step: int) -> None:
+        """Start the profile if update number `step` is the first one."""
+        if self._steps[:1] == (step,):
+            jax.profiler.start_trace(str(self._folder))
+            self.callback(jax.profiler.stop_trace)
+
+    def after(self, step: int, result: Any) -> None:
+        """End the profile if update number `step` was the last one; `result` is its output."""
+        if self._steps[1:] == (step,):
+            # The update is only queued so far; without waiting, the profile would end before it.
+            jax.block_until_ready(result)
+            self.close()

@@ -22,34 +22,29 @@ from experiment.mesh import host_rows, make_global_batch
 from experiment.metrics import MetricsLog
 from experiment.stages import Stage
 from model import kernels, transformer
-from training import compiling
-from training.divergence import DivergedError, Divergence
+from training.directories import open_directories
 from training.interrupts import Interrupts
-from training.log import StageLog
+from training.log import DivergedError, Divergence, StageLog, Trace
 from training.members import (
     abstract_state,
-    member_arrays,
     open_state,
     remove_old,
     shardings_of,
     unstack,
     with_fresh_moments,
 )
-from training.plan import Plan, write_records
-from training.run_lock import lock_runs
-from training.step import compile_step, is_unsplit_cpu
-from training.trace import Trace
-from training.validation import EvaluateMembers, Validation
+from training.plan import Plan
+from training.programs import describe_compiler_options
+from training.step import compile_step, is_unsplit_cpu, member_arrays
+from training.validation import Validation
 
 
-def train(plan: Plan, *, command: str = "", evaluate: EvaluateMembers | None = None) -> bool:
+def train(plan: Plan, *, command: str = "") -> bool:
     """Train members that differ in arrays only, each into its own run directory.
 
     Args:
       plan: the checked plan.
       command: the command line, recorded in each run and repeated after an interruption.
-      evaluate: computes the values of `train.eval_tasks`. The caller passes it
-        (`evals.while_training`), because `evals` must not be imported here.
 
     Returns:
       Whether training reached its last step; False if a signal stopped it.
@@ -59,9 +54,8 @@ def train(plan: Plan, *, command: str = "", evaluate: EvaluateMembers | None = N
         checkpoint is intact.
       DivergedError: if all members diverged; the state has been saved.
     """
-    with lock_runs(plan) as check_lock:
-        write_records(plan, command)
-        trainer = Trainer(plan, check_lock, evaluate)
+    with open_directories(plan, command) as check_lock:
+        trainer = Trainer(plan, check_lock)
         advice = "Start all of them again: the run resumes from its last checkpoint."
         with distributed.failing_together(advice), trainer.interrupts, jax.set_mesh(plan.mesh):
             for stages, data in zip(plan.stages, plan.data, strict=True):
@@ -89,7 +83,6 @@ class Trainer:
       label: name of the config and number of members, for messages.
       console: where progress is printed; quiet except on the primary host.
       check_lock: raises ValueError if another process trains these runs by now.
-      evaluate: see `train`.
       checkpoints: one per member.
       logs: one per member on the primary host, none on the others.
       divergence: which members have diverged.
@@ -100,12 +93,10 @@ class Trainer:
       step: number of updates done.
     """
 
-    def __init__(
-        self, plan: Plan, check_lock: Callable[[], None], evaluate: EvaluateMembers | None
-    ):
+    def __init__(self, plan: Plan, check_lock: Callable[[], None]):
         """Restore or initialize the state."""
         config, num_members = plan.configs[0], len(plan.runs)
-        self.plan, self.check_lock, self.evaluate = plan, check_lock, evaluate
+        self.plan, self.check_lock = plan, check_lock
         is_primary = distributed.is_primary_host()
         self.console = Console(stderr=True, quiet=not is_primary, highlight=False)
         self.print_line = functools.partial(self.console.print, markup=False, soft_wrap=True)
@@ -162,14 +153,14 @@ def train_stage(trainer: Trainer, stages: tuple[Stage, ...], data: pipeline.Trai
     step_fn = compile_step(config, num_members, mesh, trainer.shardings)
     validation = None
     if config.train.eval_every:
-        validation = Validation(stages, data, mesh, trainer.shardings, trainer.evaluate)
+        validation = Validation(stages, data, mesh, trainer.shardings)
     trace = Trace(plan.runs[0].path / "profile", config.train.profile_steps)
     name = trainer.label + (f", stage {stage.number}" if len(plan.stages) > 1 else "")
     with StageLog(trainer.console, name, stage, trainer.logs, trainer.divergence) as log, trace:
         if not is_unsplit_cpu(mesh):
             rows = config.data.batch_size // config.train.accumulate
             log.announce(kernels.check(config.model, rows, config.data.context_length))
-            if compiler_flags := compiling.describe(mesh.devices.flat[0].device_kind):
+            if compiler_flags := describe_compiler_options(mesh.devices.flat[0].device_kind):
                 log.announce(compiler_flags)
 
         first_step = saved_step = step = trainer.step

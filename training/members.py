@@ -16,27 +16,13 @@ from experiment.config import ExperimentConfig, TrainConfig
 from experiment.items import COULD_NOT_BE_READ, DamagedCheckpointError
 from experiment.mesh import put
 from experiment.run import common_steps
-from experiment.stages import Stage, at
+from experiment.stages import at
 from model import sharding
-from model.positions import stack_tables
 from model.transformer import Params
 from training import optimizer
 from training.plan import Plan
 from training.programs import StaticConfig, program, static_config
-from training.step import MemberArrays, State, init_state
-
-
-def stack(trees: Sequence[Any]) -> Any:
-    """Stack members along a new leading axis; a single member stays as it is."""
-    return trees[0] if len(trees) == 1 else jax.tree.map(lambda *x: np.stack(x), *trees)
-
-
-def member_arrays(stages: Sequence[Stage]) -> MemberArrays:
-    """Return the arrays in which members differ in a stage, stacked if there are several."""
-    configs = [stage.config for stage in stages]
-    tables = [config.model.position_table(config.data.context_length) for config in configs]
-    rates = [np.float32(config.train.learning_rate) for config in configs]
-    return MemberArrays(tables[0] if len(tables) == 1 else stack_tables(tables), stack(rates))
+from training.step import State, init_state, stack
 
 
 def abstract_state(config: ExperimentConfig, num_members: int, mesh: Mesh) -> State:
@@ -180,7 +166,7 @@ def first_state(
     Args:
       configs: one per member.
       shardings: shardings of the state.
-      params: parameters of other runs to start from, stacked (`training.start`); None: fresh ones.
+      params: parameters of other runs to start from, stacked (`training.plan`); None: fresh ones.
     """
     seeds = stack([np.uint32(config.seed) for config in configs])
     # Create the state in its shards: no host needs memory for all parameters.

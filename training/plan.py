@@ -5,23 +5,26 @@ from pathlib import Path
 from typing import NamedTuple, cast
 
 import jax
+import jax.numpy as jnp
+import numpy as np
 from jax.sharding import AbstractMesh, Mesh
 
+import evals
 from data import pipeline
 from data.config import DataConfig
 from data.pipeline import TrainingData
 from data.tokenizer import Tokenizer
-from experiment import distributed
-from experiment.checkpoint import shape_difference
-from experiment.config import ExperimentConfig
-from experiment.mesh import device_memory, make_mesh, mesh_sizes
-from experiment.run import RunDirectory, common_steps
+from experiment import checkpoint, distributed
+from experiment.checkpoint import naming_intact_checkpoint, restore_params, shape_difference
+from experiment.config import ExperimentConfig, to_dict
+from experiment.mesh import device_memory, make_mesh, mesh_sizes, put
+from experiment.run import RunDirectory, common_steps, find_start, flatten
 from experiment.stages import Stage, split
 from experiment.tracking import check_trackers
+from model import sharding
 from model.transformer import Params, abstract_params, describe_size
-from training.start import find_matching_start, starting_params
 from utils.files import check_writable
-from utils.paths import as_path, copy, in_bucket
+from utils.paths import as_path, in_bucket
 
 
 class Plan(NamedTuple):
@@ -140,6 +143,7 @@ def _check(
     num_devices: int | None = None,
 ) -> Plan:
     overrides = overrides or [()] * len(runs)
+    evals.while_training(configs[0])  # refuses unknown tasks
     check_trackers(configs[0].train.tracking)
     configs = [run.pinned(config) for run, config in zip(runs, configs, strict=True)]
     for run, config in zip(runs, configs, strict=True):
@@ -250,35 +254,68 @@ def _check_tokenizers(tokenizers: Tokenizers, num_ids: int) -> None:
             )
 
 
-def write_records(plan: Plan, command: str) -> None:
-    """Create the run directories with config and tokenizer; existing files stay.
+def starting_params(configs: Sequence[ExperimentConfig], mesh: Mesh) -> Params:
+    """Return the parameters of the runs that `start_from` names, float32, stacked over members.
 
-    Args:
-      plan: the checked plan.
-      command: the command line, recorded in each run; empty if there is none.
+    For a single run, each device reads only its own shard, in the saved dtype, because one host may
+    not have memory for all parameters. All processes must call this together.
+
+    Raises:
+      ValueError: in all processes, if there is no such checkpoint, it is damaged, or its model
+        has other shapes.
     """
-    if distributed.is_primary_host():
-        for run, config, member_overrides in zip(
-            plan.runs, plan.configs, plan.overrides, strict=True
-        ):
-            tokenizer_path = plan.data[0].tokenizer_path
-            if not run.is_started():
-                sha256 = Tokenizer(tokenizer_path).fingerprint if tokenizer_path else None
-                run.write_config(config, member_overrides, sha256)
-            if command:
-                run.record_command(command)
-            if tokenizer_path:
-                _copy(tokenizer_path, run.path / tokenizer_path.name)
-            # With several texts, none of them is the held-out text of the run.
-            held_out, *other_folders = {data.held_out for data in plan.data}
-            if held_out and not other_folders:
-                _copy(held_out, run.held_out_path)
-    # All hosts write checkpoints into directories that only one of them creates.
-    distributed.barrier("run directories are made")
+    with distributed.refusing_together():
+        parents = [find_matching_start(config) for config in configs]
+    where = sharding.parameter_shardings(configs[0].model, mesh, members=len(configs) > 1)
+    if len(configs) == 1:
+        return _restore_sharded(*parents[0], where)
+    # Members are small: the host stacks them.
+    with distributed.refusing_together():
+        members_params = [restore_params(*parent)[0] for parent in parents]
+    float32_params = [_in_float32(params, np.asarray) for params in members_params]
+    return put(jax.tree.map(lambda *members: np.stack(members), *float32_params), where)
 
 
-def _copy(source: Path, target: Path) -> None:
-    """Copy a file or a store, unless it is there: the index of a store is copied last."""
-    last = target / "store.json" if source.is_dir() else target
-    if not last.exists():
-        copy(source, target)
+def find_matching_start(config: ExperimentConfig) -> tuple[RunDirectory, int]:
+    """Return the run and the step that `config.start_from` names.
+
+    Raises:
+      ValueError: if there is no such checkpoint, or its parameters have other shapes.
+    """
+    parent, step = find_start(str(config.start_from))
+    theirs, ours = abstract_params(parent.config.model), abstract_params(config.model)
+    if difference := shape_difference(theirs, ours):
+        theirs, ours = flatten(to_dict(parent.config.model)), flatten(to_dict(config.model))
+        sizes = " ".join(
+            f"model.{name}={str(value).lower()}"
+            for name, value in theirs.items()
+            if isinstance(value, int) and value != ours.get(name)
+        )
+        raise ValueError(
+            f"start_from={config.start_from}: its {difference} in this config's model; "
+            f"set {sizes or 'the sizes that it was trained with'}"
+        )
+    return parent, step
+
+
+def _restore_sharded(run: RunDirectory, step: int, where: Params) -> Params:
+    with distributed.refusing_together(), naming_intact_checkpoint(run, step):
+        target = jax.tree.map(
+            lambda x, sharding_: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=sharding_),
+            checkpoint.stored_params(run, step),
+            where,
+        )
+        restored = checkpoint.restore(run, step, params=target)
+    # All processes verify together, so all of them must have read first.
+    with distributed.refusing_together(), naming_intact_checkpoint(run, step):
+        checkpoint.verify(run, step, restored)
+    return _in_float32(restored.arrays.pop("params"), jnp.asarray)
+
+
+def _in_float32(params: Params, array: Callable) -> Params:
+    """Convert the parameters to float32, one array at a time to bound the peak memory."""
+    leaves, tree = jax.tree.flatten(params)
+    del params
+    for i in range(len(leaves)):
+        leaves[i] = array(leaves[i], np.float32)
+    return jax.tree.unflatten(tree, leaves)

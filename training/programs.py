@@ -7,6 +7,7 @@ module caches the jitted function.
 
 import dataclasses
 import functools
+import os
 from collections.abc import Callable, Hashable
 from typing import Any, NamedTuple
 
@@ -14,7 +15,20 @@ import jax
 
 from experiment.config import ExperimentConfig, TrainConfig
 from model.config import Architecture
-from training import compiling
+
+# Compiler options per chip, for training and `tpu.aot`. They are passed with each program, so they
+# need no environment variable, and `tpu.aot` estimates the same step that training runs.
+#
+# XLA may turn a product with a gathered weight into a ring of smaller products ("windowed einsum").
+# On a slice without a torus this costs more than the gather that it hides, and on every slice
+# each part writes the full product to HBM. This threshold, in MiB, is larger than any product and
+# disables the transformation. Google's recipes for v6e set it
+# (github.com/AI-Hypercomputer/tpu-recipes, `no_collective_matmul`).
+_GATHER = {"xla_jf_spmd_threshold_for_windowed_einsum_mib": "1000000"}
+
+OPTIONS: dict[str, dict[str, str]] = dict.fromkeys(
+    ("TPU v4", "TPU v5 lite", "TPU v5", "TPU v6 lite"), _GATHER
+)
 
 
 class StaticConfig(NamedTuple):
@@ -55,11 +69,11 @@ def program(
       donate: index of the argument whose memory the program may reuse for its result.
       runs_once: whether the program runs only once. On a CPU it is then compiled with less
         optimization, with the same numbers.
-      device_kind: JAX's name of the chip, which selects `compiling.options`.
+      device_kind: JAX's name of the chip, which selects `compiler_options`.
     """
     # Shardings are trees of dicts, which are not hashable.
     leaves, structure = jax.tree.flatten(out_shardings)
-    options = compiling.options(device_kind)
+    options = compiler_options(device_kind)
     if runs_once and jax.default_backend() == "cpu":
         # With less LLVM optimization, initializing `demo` compiles in 2.2 s instead of 6.7 s.
         options = {"xla_backend_optimization_level": 1}
@@ -74,3 +88,16 @@ def _program(make, arguments, structure, leaves, donate, options) -> Callable:
         donate_argnums=donate,
         compiler_options=dict(options) or None,
     )
+
+
+def compiler_options(device_kind: str) -> dict[str, str]:
+    """Return the options for a chip, by its JAX device kind, except those in LIBTPU_INIT_ARGS."""
+    libtpu_args = os.environ.get("LIBTPU_INIT_ARGS", "")
+    return {k: v for k, v in OPTIONS.get(device_kind, {}).items() if f"--{k}" not in libtpu_args}
+
+
+def describe_compiler_options(device_kind: str) -> str | None:
+    """Return a line that describes the compiler options of a chip; None if there are none."""
+    flags_by_name = compiler_options(device_kind)
+    flags = " ".join(f"--{name}={value}" for name, value in flags_by_name.items())
+    return f"compiler: as with LIBTPU_INIT_ARGS={flags}" if flags_by_name else None

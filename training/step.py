@@ -1,7 +1,7 @@
 """One update: the loss, its gradient, AdamW. Written for one member; a sweep wraps it."""
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -11,9 +11,11 @@ import optax
 from jax.sharding import AbstractMesh, Mesh, NamedSharding, PartitionSpec
 
 from experiment.config import ExperimentConfig
+from experiment.stages import Stage
 from model import transformer
 from model.config import Architecture, PositionTable
 from model.loss import token_nll
+from model.positions import stack_tables
 from model.transformer import Params
 from training import optimizer
 from training.programs import StaticConfig, program, static_config
@@ -38,6 +40,19 @@ class MemberArrays(NamedTuple):
 
     table: PositionTable
     learning_rate: jax.Array | np.floating
+
+
+def stack(trees: Sequence[Any]) -> Any:
+    """Stack members along a new leading axis; a single member stays as it is."""
+    return trees[0] if len(trees) == 1 else jax.tree.map(lambda *x: np.stack(x), *trees)
+
+
+def member_arrays(stages: Sequence[Stage]) -> MemberArrays:
+    """Return the arrays in which members differ in a stage, stacked if there are several."""
+    configs = [stage.config for stage in stages]
+    tables = [config.model.position_table(config.data.context_length) for config in configs]
+    rates = [np.float32(config.train.learning_rate) for config in configs]
+    return MemberArrays(tables[0] if len(tables) == 1 else stack_tables(tables), stack(rates))
 
 
 def init_state(config: StaticConfig | ExperimentConfig, seed: jax.Array) -> State:

@@ -24,18 +24,10 @@ from experiment.records import SweepRecord, read_sweep
 from experiment.run import RunDirectory, is_operational
 from experiment.stages import split
 from training import loop
-from training.divergence import DivergedError
+from training.log import DivergedError
 from training.plan import check_plan, make_plan
 from training.programs import StaticConfig, static_config
-from training.validation import EvaluateMembers
 from utils.files import write_atomically
-
-# Returns the `evaluate` of `training.loop.train` for a config; raises ValueError for unknown tasks.
-MakeEvaluate = Callable[[ExperimentConfig], EvaluateMembers | None]
-
-
-def no_evaluation(config: ExperimentConfig) -> None:
-    """Evaluate no tasks during training."""
 
 
 class SharedStage(NamedTuple):
@@ -127,13 +119,11 @@ def _inherited(job: Job, groups: Sequence[Group]) -> list[str]:
     ]
 
 
-def check_job(
-    job: Job, *, num_devices: int | None = None, make_evaluate: MakeEvaluate = no_evaluation
-) -> list[str]:
+def check_job(job: Job, *, num_devices: int | None = None) -> list[str]:
     """Check a job as `training.plan.check_plan` checks a run, group by group; write nothing.
 
     Args:
-      job, make_evaluate: as in `train_job`.
+      job: what to check.
       num_devices: as in `check_plan`.
 
     Returns:
@@ -145,18 +135,16 @@ def check_job(
     groups = _make_groups(job)
     lines = _inherited(job, groups)
     for group in groups:
-        make_evaluate(group.members[0].config)
         lines += group.plan(check_plan, num_devices=num_devices)
     return lines
 
 
-def train_job(job: Job, *, command: str = "", make_evaluate: MakeEvaluate = no_evaluation) -> bool:
+def train_job(job: Job, *, command: str = "") -> bool:
     """Train all members; return whether all finished.
 
     Args:
       job: what to train.
       command: as in `training.loop.train`.
-      make_evaluate: returns the `evaluate` of `training.loop.train` for a config.
 
     Raises:
       ValueError: for any error of the user, before compute is spent.
@@ -165,7 +153,6 @@ def train_job(job: Job, *, command: str = "", make_evaluate: MakeEvaluate = no_e
     with distributed.refusing_together():
         groups = _make_groups(job)
         inherited = _inherited(job, groups)
-        evaluators = [make_evaluate(group.members[0].config) for group in groups]
         # Check all data before the text of the first group is prepared.
         for group in groups if len(groups) > 1 else ():
             for stage in group.shared:
@@ -189,14 +176,14 @@ def train_job(job: Job, *, command: str = "", make_evaluate: MakeEvaluate = no_e
             f"{_plural(len(seeds), 'data seed')}: one program per shape, one after another"
         )
     num_diverged = 0
-    for plan, evaluate in zip(plans, evaluators, strict=True):
+    for plan in plans:
         if job.record:
             names = ", ".join(run.name for run in plan.runs)
             is_split = any(size > 1 for size in plan.mesh.shape.values())
             spread = f" (over {describe_mesh(plan.mesh)})" if is_split else ""
             console.print(f"training {names}{spread}")
         try:
-            if not loop.train(plan, command=command, evaluate=evaluate):
+            if not loop.train(plan, command=command):
                 return False
         except DivergedError as error:
             if job.record is None:

@@ -9,10 +9,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
+import evals
 from data import pipeline
 from data.tokenizer import Tokenizer
 from experiment import distributed
-from experiment.config import ExperimentConfig
 from experiment.mesh import host_rows, make_global_batch, one_device_mesh
 from experiment.stages import Stage
 from model.transformer import Params
@@ -21,12 +21,6 @@ from training.programs import StaticConfig, program, static_config
 from training.step import MemberArrays, State, loss_fn, over_members
 
 NUM_BATCHES = 8  # of held-out rows: enough that losses of two steps differ by more than chance
-
-
-# Returns the values of each member by name, from configs, parameters, and the tokenizer.
-EvaluateMembers = Callable[
-    [Sequence[ExperimentConfig], Sequence[Params], Tokenizer], list[dict[str, float]]
-]
 
 
 class Validation:
@@ -43,13 +37,12 @@ class Validation:
         data: pipeline.TrainingData,
         mesh: Mesh,
         shardings: State,
-        evaluate: EvaluateMembers | None,
     ):
-        """Prepare the validation of one stage; `evaluate` computes additional values."""
+        """Prepare the validation of one stage."""
         config, num_members = stages[0].config, len(stages)
         self._data, self._mesh, self._batch_size = data, mesh, config.data.batch_size
         self._configs, self._shardings = [stage.config for stage in stages], shardings
-        self._evaluate = evaluate
+        self._evaluate = evals.while_training(config)
 
         everywhere = NamedSharding(mesh, PartitionSpec())
         self._nats_and_targets = program(
@@ -79,7 +72,7 @@ class Validation:
         return total[..., 0] / jnp.maximum(total[..., 1], 1)
 
     def _task_values(self, params: Params) -> dict[str, np.ndarray]:
-        """Return the values of `evaluate` as `val_NAME`. The devices are idle meanwhile."""
+        """Return the values of `train.eval_tasks`. The devices are idle meanwhile."""
         if self._evaluate is None or self._data.tokenizer_path is None:
             return {}
         members = unstack(params, len(self._configs), self._shardings.params)

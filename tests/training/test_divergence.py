@@ -16,11 +16,11 @@ from experiment.run import RunDirectory
 from experiment.stages import split
 from tests.training.test_loop import assert_same_run
 from training import loop
-from training.divergence import DivergedError
+from training.log import DivergedError
 from training.loop import train
-from training.members import abstract_state, first_state, member_arrays, shardings_of
+from training.members import abstract_state, first_state, shardings_of
 from training.plan import make_plan
-from training.step import compile_step
+from training.step import compile_step, member_arrays
 from training.sweep import train_sweep
 
 FROZEN = ["train.max_skipped=3", "train.num_steps=9", "train.save_every=3", "train.keep=9"]

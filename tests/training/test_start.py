@@ -22,7 +22,7 @@ jax.config.update("jax_num_cpu_devices", 4)
 from experiment.digest import digests
 from experiment.mesh import make_mesh
 from experiment.run import RunDirectory
-from training.start import starting_params
+from training.plan import starting_params
 parent = RunDirectory(sys.argv[1])
 mesh = dataclasses.replace(parent.config.mesh, data=1, fsdp=4)
 config = dataclasses.replace(parent.config, mesh=mesh, start_from=sys.argv[1])

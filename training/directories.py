@@ -1,5 +1,6 @@
-"""The run lock: one process trains a run at a time. The lock of a dead process is free.
+"""Run directories of a training: their locks, configs, and tokenizers.
 
+One process trains a run at a time. The lock of a dead process is free.
 A bucket has no locks. There the process that started last owns the run: each process writes its
 name into `.lock`, and a process that finds another name before a save ends without writing.
 """
@@ -11,17 +12,24 @@ import socket
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from data.tokenizer import Tokenizer
 from experiment import distributed
 from experiment.run import common_steps
 from training.plan import Plan
 from utils.files import write_atomically
 from utils.locks import try_lock
-from utils.paths import in_bucket
+from utils.paths import copy, in_bucket
 
 
 @contextlib.contextmanager
-def lock_runs(plan: Plan) -> Iterator[Callable[[], None]]:
-    """Lock the directories of all runs of `plan`; only the primary host takes the locks.
+def open_directories(plan: Plan, command: str) -> Iterator[Callable[[], None]]:
+    """Lock the directories of all runs of `plan`, and write config and tokenizer into them.
+
+    Only the primary host does this. Existing files stay.
+
+    Args:
+      plan: the checked plan.
+      command: the command line, recorded in each run; empty if there is none.
 
     Yields:
       A function that all processes must call together before each save. It raises ValueError in
@@ -48,6 +56,10 @@ def lock_runs(plan: Plan) -> Iterator[Callable[[], None]]:
         with distributed.refusing_together():
             if distributed.is_primary_host():
                 _take_locks(plan, name, locks)
+        if distributed.is_primary_host():
+            _write_records(plan, command)
+        # All hosts write checkpoints into directories that only one of them creates.
+        distributed.barrier("run directories are made")
         yield check
 
 
@@ -80,3 +92,26 @@ def _lock_directory(path: Path) -> Iterator[None]:
         file.write(f"process {os.getpid()} on {socket.gethostname()}\n")
         file.flush()
         yield
+
+
+def _write_records(plan: Plan, command: str) -> None:
+    for run, config, member_overrides in zip(plan.runs, plan.configs, plan.overrides, strict=True):
+        tokenizer_path = plan.data[0].tokenizer_path
+        if not run.is_started():
+            sha256 = Tokenizer(tokenizer_path).fingerprint if tokenizer_path else None
+            run.write_config(config, member_overrides, sha256)
+        if command:
+            run.record_command(command)
+        if tokenizer_path:
+            _copy(tokenizer_path, run.path / tokenizer_path.name)
+        # With several texts, none of them is the held-out text of the run.
+        held_out, *other_folders = {data.held_out for data in plan.data}
+        if held_out and not other_folders:
+            _copy(held_out, run.held_out_path)
+
+
+def _copy(source: Path, target: Path) -> None:
+    """Copy a file or a store, unless it is there: the index of a store is copied last."""
+    last = target / "store.json" if source.is_dir() else target
+    if not last.exists():
+        copy(source, target)

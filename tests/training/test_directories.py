@@ -5,9 +5,9 @@ import pytest
 from configs import find_config
 from experiment import overrides
 from experiment.run import RunDirectory
+from training.directories import open_directories
 from training.loop import train
 from training.plan import make_plan
-from training.run_lock import lock_runs
 
 
 @pytest.fixture
@@ -17,9 +17,9 @@ def plan(tiny_data, tmp_path):
 
 
 def test_a_run_can_be_locked_once_nobody_else_does(plan):
-    with lock_runs(plan), pytest.raises(ValueError, match="is being trained by process"):
+    with open_directories(plan, ""), pytest.raises(ValueError, match="is being trained by process"):
         train(plan)
-    with lock_runs(plan):
+    with open_directories(plan, ""):
         pass
 
 
@@ -28,6 +28,6 @@ def test_a_config_that_another_process_began_with_meanwhile_is_refused(plan):
     plan.runs[0].write_config(other, [])
     with (
         pytest.raises(ValueError, match=r"holds a run with model\.rotary\.base=7"),
-        lock_runs(plan),
+        open_directories(plan, ""),
     ):
         pass

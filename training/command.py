@@ -1,0 +1,119 @@
+"""The command line of train.py and sweep.py: parse, check or train, print."""
+
+import utils.environment  # noqa: F401 - first: it checks that packages are installed
+
+# isort: split
+import argparse
+import shlex
+import sys
+from typing import NoReturn
+
+from configs import argument_parser, find_config
+from experiment.overrides import SWEEP_HELP, Job, run_job, sweep_job
+from utils.command_line import Parser
+from utils.errors import UnreachableError
+
+
+def train(description: str | None) -> int:
+    """Run the command line of train.py; return the exit status."""
+    parser = _parser("train.py", description)
+    arguments = parser.parse_intermixed_args()
+    try:
+        job = run_job(find_config(arguments.config), arguments.workdir, arguments.overrides)
+    except (ValueError, UnreachableError) as error:
+        parser.refuse(error)
+    return _launch(parser, arguments, job)
+
+
+def sweep(description: str | None) -> int:
+    """Run the command line of sweep.py; return the exit status."""
+    parser = _parser("sweep.py", description, SWEEP_HELP)
+    parser.add_argument("--member", type=int, metavar="N", help="train only this one, from 0")
+    parser.add_argument("--list-members", action="store_true", help="print their names, in order")
+    arguments = parser.parse_intermixed_args()
+    try:
+        config = find_config(arguments.config)
+        job = sweep_job(config, arguments.workdir, arguments.overrides, only=arguments.member)
+    except (ValueError, UnreachableError) as error:
+        parser.refuse(error)
+    if arguments.list_members:
+        print(*(member.name for member in job.members), sep="\n")
+        return 0
+    return _launch(parser, arguments, job)
+
+
+def _parser(program: str, description: str | None, *more: str) -> Parser:
+    """Make the parser: `configs.argument_parser` with checks and processes."""
+    parser = argument_parser(program, description, *more)
+    group = parser.add_argument_group("checking")
+    group.add_argument(
+        "--check",
+        action="store_true",
+        help="check fields, run directory, start_from, data.path and mesh; list what was checked; "
+        "train nothing",
+    )
+    group.add_argument(
+        "--devices",
+        type=_device_count,
+        metavar="N",
+        help="with --check: how many the machine has that will train (default: this machine's)",
+    )
+    group = parser.add_argument_group(
+        "several processes",
+        "detected on TPU slices (also of GKE), under SLURM and Open MPI; "
+        "elsewhere start\nthe same command N times, each with",
+    )
+    group.add_argument(
+        "--coordinator", metavar="HOST:PORT", help="address of process 0, with a free port"
+    )
+    group.add_argument("--num-processes", type=int, metavar="N", help="number of processes")
+    group.add_argument("--process-id", type=int, metavar="I", help="number of this process, from 0")
+    return parser
+
+
+def _device_count(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of devices, like 8")
+    return int(text)
+
+
+def _launch(parser: Parser, arguments: argparse.Namespace, job: Job) -> int:
+    """Check or train `job`; return 0, or 130 after a signal."""
+    # After parsing: --help and invalid arguments need no JAX.
+    from experiment import distributed, hosts
+    from experiment.compiled import keep_programs
+    from experiment.devices import PlatformError
+    from training.log import DivergedError
+    from training.sweep import check_job, train_job
+
+    def refuse_once(error: ValueError, status: int) -> NoReturn:
+        """Exit all processes; only the primary host prints the error."""
+        if distributed.is_primary_host():
+            parser.error(str(error), status)
+        parser.exit(status)
+
+    try:
+        if not arguments.check:
+            keep_programs()
+        if arguments.devices is None:
+            distributed.initialize(arguments, many_members=len(job.members) > 1)
+            hosts.check_alike(job.workdir, job.members)
+        if arguments.check:
+            lines = check_job(job, num_devices=arguments.devices)
+            print(*lines if distributed.is_primary_host() else (), sep="\n")
+            return 0
+        finished = train_job(job, command=shlex.join(["python", *sys.argv]))
+    except PlatformError as error:  # in all processes, because without devices none is the first
+        parser.refuse(error)
+    except DivergedError as error:
+        refuse_once(error, 1)
+    except ValueError as error:
+        refuse_once(error, 2)
+    except UnreachableError as error:
+        distributed.refuse(parser, error)
+    except KeyboardInterrupt:  # before the first step there is nothing to save
+        return 130
+    if finished and job.is_whole and distributed.is_primary_host():
+        report = f" && python report.py {job.workdir}" if job.record else ""
+        print(f"finished. Next: python evaluate.py {job.workdir}{report}", file=sys.stderr)
+    return 0 if finished else 130
