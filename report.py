@@ -17,8 +17,7 @@ import argparse
 import shlex
 import sys
 
-from experiment.run import find_runs
-from reporting.paths import is_page, page_of
+from reporting.paths import find_dirs, page_of
 from utils.command_line import Parser
 from utils.paths import as_path
 
@@ -34,11 +33,8 @@ def main() -> None:
     parser.add_argument("--out", metavar="FILE.html", help="path of the page (default: see above)")
     args = parser.parse_args()
     try:
-        paths = [as_path(path) for path in args.dirs]
-        # A pattern like runs/* includes folders of pages of several directories.
-        dirs = [path for path in paths if not is_page(path)] or paths
+        dirs = find_dirs(args.dirs)
         out = as_path(args.out) if args.out else page_of(dirs)
-        find_runs(dirs)
         # Imported late: help and invalid arguments need neither matplotlib nor JAX.
         from reporting.writing import write
 

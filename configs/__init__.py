@@ -8,7 +8,7 @@ import argparse
 import importlib
 import pkgutil
 
-from experiment import fields, overrides
+from experiment import dotted, overrides
 from experiment.config import ExperimentConfig
 from utils.command_line import Parser
 from utils.messages import nearest
@@ -47,7 +47,7 @@ class _ShowFields(argparse.Action):
 
     def __call__(self, parser, namespace, values, option_string=None):
         try:
-            print(fields.listed(find_config(str(values))), end="")
+            print(dotted.listed(find_config(str(values))), end="")
         except ValueError as error:
             parser.error(str(error))
         parser.exit()

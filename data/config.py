@@ -67,3 +67,8 @@ class DataConfig:
             raise ValueError(f"retrieval_tasks must be some of {', '.join(tasks.names())}")
         for task in self.retrieval_tasks:
             tasks.check(task)
+
+    @property
+    def has_text(self) -> bool:
+        """Whether rows of text exist; else there are retrieval documents only."""
+        return sources.source_class(self.source).has_text

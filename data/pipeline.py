@@ -63,7 +63,7 @@ class TrainingData(NamedTuple):
 def check_data(config: DataConfig) -> None:
     """Raise the ValueErrors of `open_data` that need no document to be read."""
     tokenizer = check_arguments(config)
-    if source_class(config.source).has_text and not config.retrieval_fraction:
+    if config.has_text and not config.retrieval_fraction:
         return
     for text in config.retrieval_tasks:
         task = retrieval_task(text)

@@ -50,7 +50,7 @@ def validation(context: TaskContext, *, task: str) -> TokenStore:
       ValueError: if the run has no text, its text is missing on this machine, or its copy is
         damaged.
     """
-    if not source_class(context.data.source).has_text:
+    if not context.data.has_text:
         raise ValueError(f"{task} needs text, and data.source={context.data.source} has none")
     if context.held_out is None or not context.held_out.exists():
         return TokenStore(prepared(context, task=task) / "validation")

@@ -17,8 +17,7 @@ from collections.abc import Sequence
 
 from data.config import DataConfig
 from experiment.config import ExperimentConfig
-from experiment.dotted import apply
-from experiment.fields import fields
+from experiment.dotted import apply, fields
 from experiment.run import RunDirectory, find_start
 from utils.paths import as_path
 

@@ -7,7 +7,6 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import evals
-from data.sources import source_class
 from experiment.records import read_sweep
 from experiment.run import RunDirectory, find_runs
 from reporting import curves, heat_maps, inside
@@ -91,12 +90,8 @@ def _missing(member: Member, dirs: Sequence[Path]) -> Iterator[tuple[str, str]]:
     evaluated = {evals.parse(task) for task, _ in member.trained}
     for name in member.config.evals.tasks:
         task = evals.parse(name)
-        if task not in evaluated and (_reads_text(member) or task.kind == "retrieval"):
+        if task not in evaluated and (member.config.data.has_text or task.kind == "retrieval"):
             yield f"No {name} yet", format_command("evaluate.py", *dirs, "--tasks", name)
-
-
-def _reads_text(member: Member) -> bool:
-    return source_class(member.config.data.source).has_text
 
 
 def suggest(members: Sequence[Member], dirs: Sequence[Path]) -> list[tuple[str, str]]:
@@ -120,7 +115,7 @@ def suggest(members: Sequence[Member], dirs: Sequence[Path]) -> list[tuple[str, 
         lines.append(("Attention analysis: the empirical B(m) of each head, and more.", command))
     plots = {plot.name for plot, _ in curves.task_plots(members)}
     evaluated = {type(view_of(m.task)) for member in members for m in member.measurements}
-    has_text = all(map(_reads_text, members))
+    has_text = all(member.config.data.has_text for member in members)
     for name, view in all_views().items():
         is_shown = view.plot.name in plots if view.plot else view in evaluated
         if view.suggestion and not is_shown and (has_text or not view.needs_text):

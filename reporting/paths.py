@@ -5,6 +5,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
+from experiment.run import find_runs
 from utils.files import check_writable
 from utils.paths import as_path, in_bucket
 
@@ -43,6 +44,19 @@ def check_page(out: Path) -> Path:
     return out
 
 
-def is_page(path: Path) -> bool:
-    """Return whether a folder holds the page of several directories."""
+def find_dirs(dirs: Sequence[str]) -> list[Path]:
+    """Return run and sweep directories, without the folders of pages of several directories.
+
+    A pattern like `runs/*` includes those.
+
+    Raises:
+      ValueError: if a directory is neither a run nor a sweep.
+    """
+    paths = [as_path(path) for path in dirs]
+    runs = [path for path in paths if not _is_page(path)] or paths
+    find_runs(runs)
+    return runs
+
+
+def _is_page(path: Path) -> bool:
     return path.name.startswith("report-") and (path / "report.html").exists()

@@ -36,8 +36,7 @@ from configs.changes import change
 from experiment.compiled import keep_programs
 from experiment.stages import split
 from tests import flips
-from training.members import member_arrays
-from training.step import init_state, train_step
+from training.step import init_state, member_arrays, train_step
 
 PAGE = 4096
 WORDS = "recompiled", "unnoticed", "silent", "error", "crash"

@@ -10,7 +10,6 @@ from collections.abc import Sequence
 import numpy as np
 
 import evals
-from data.sources import source_class
 from data.tasks.kv import Kv
 from data.tokenizer import NUM_VALUES
 from evals.estimate.bins import fine_bin_number
@@ -111,7 +110,7 @@ def _tasks(config: ExperimentConfig) -> tuple[Kv, Kv, float]:
     trained = [task for task in tasks if isinstance(task, Kv)]
     tested = [task for task in map(evals.parse, config.evals.tasks) if isinstance(task, Kv)]
     fraction = config.data.retrieval_fraction
-    if not source_class(config.data.source).has_text:
+    if not config.data.has_text:
         fraction = 1.0
     if not trained or not fraction:
         raise ValueError(

@@ -18,9 +18,9 @@ from experiment import checkpoint, distributed
 from experiment.checkpoint import naming_intact_checkpoint, restore_params, shape_difference
 from experiment.config import ExperimentConfig, to_dict
 from experiment.mesh import device_memory, make_mesh, mesh_sizes, put
+from experiment.metrics import check_trackers
 from experiment.run import RunDirectory, common_steps, find_start, flatten
 from experiment.stages import Stage, split
-from experiment.tracking import check_trackers
 from model import sharding
 from model.transformer import Params, abstract_params, describe_size
 from utils.files import check_writable

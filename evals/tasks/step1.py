@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 
-from data.sources import source_class
 from data.store import TokenStore
 from data.task import Document, Sample, Task, TaskContext
 from evals import text
@@ -48,8 +47,7 @@ class Step1(Task):
 
         data = dataclasses.replace(context.data, context_length=context.length)
         prepared = text.prepared(context, task="step1")
-        has_text = source_class(data.source).has_text
-        store = TokenStore(prepared / "train") if has_text else None
+        store = TokenStore(prepared / "train") if data.has_text else None
         if store and store.num_tokens <= context.length:
             longest = store.num_tokens - 1
             raise text.too_short("step1", context.length, longest, what="stretch of training")

@@ -5,7 +5,7 @@ import pytest
 from configs import find_config
 from experiment import overrides
 from experiment.config import to_dict
-from experiment.fields import fields
+from experiment.dotted import fields
 from experiment.run import flatten
 
 

@@ -5,8 +5,8 @@ import types
 
 import pytest
 
+from experiment.metrics import open_tracker
 from experiment.run import RunDirectory
-from experiment.tracking import open_tracker
 
 
 @pytest.fixture
