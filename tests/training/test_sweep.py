@@ -202,7 +202,7 @@ def asked(monkeypatch):
     """Calls of `training.loop.train`: one (directory, config, overrides) a member."""
     calls = []
 
-    def record(plan, *, command, evaluate):
+    def record(plan, *, command):
         paths = [run.path for run in plan.runs]
         calls.extend(zip(paths, plan.configs, plan.overrides, strict=True))
         return True
