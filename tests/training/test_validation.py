@@ -8,7 +8,6 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-import evals
 from configs import find_config
 from data.pipeline import make_batches, open_data
 from evals import runner
