@@ -51,7 +51,7 @@ BUDGETS = {
     "reporting": 2930,
     "evals": 2855,
     "interop": 2510,
-    "data": 2415,
+    "data": 2420,
     "model": 2460,
     "probes": 2250,
     "experiment": 2210,
