@@ -12,8 +12,10 @@ GCS_PACKAGES ?= gcsfs==2026.10.1 google-cloud-storage==3.17.1
 # Of test-hf; `.ci/run` leaves out what takes minutes.
 HF_TESTS ?= hf
 PLAYWRIGHT ?= playwright==1.65.2
-# What JAX's version asks for. Apart from the rest: JAX would look for a TPU in every process.
-LIBTPU ?= libtpu==0.0.42.1
+# libtpu as the installed JAX requires it: another one crashes. It has a folder of its own, because
+# JAX looks for a TPU in every process that can import libtpu.
+LIBTPU ?= $$($(PY) -c "from importlib.metadata import requires as r; \
+  print(next(x for x in r('jax') if x.startswith('libtpu')).partition(';')[0])")
 # Colab has Python 3.13. What pyenv puts in its place, where it is not set, does not start.
 COLAB_PYTHON ?= $(shell for python in python3.13 $(HOME)/.pyenv/versions/3.13*/bin/python \
   python3.12 $(HOME)/.pyenv/versions/3.12*/bin/python $(PYTHON); do \
@@ -31,7 +33,7 @@ REV ?= HEAD
 # Tests that need more than the lock has: each has a target that installs it.
 APART := hf or published or browser or colab or notebook or slurm
 
-.PHONY: help setup demo test test-fast test-all test-hf test-published test-bucket test-tpu test-browser test-notebooks test-colab test-slurm notebooks compare lint format lock clean
+.PHONY: help setup demo test test-fast test-all test-hf test-published test-bucket test-tpu test-gpu test-browser test-notebooks test-colab test-slurm notebooks compare lint format lock clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/:.*##/\t/' | expand -t 16
@@ -62,7 +64,7 @@ test-fast: setup  ## what takes seconds
 
 test-all: setup  ## the suite compiled as users do, what samples for minutes, then the test-* below
 	JAX_DISABLE_MOST_OPTIMIZATIONS=0 $(PY) -m pytest -n 2 --dist worksteal -m "not ($(APART))"
-	$(MAKE) test-hf test-published test-bucket test-tpu test-browser test-notebooks test-colab test-slurm
+	$(MAKE) test-hf test-published test-bucket test-tpu test-gpu test-browser test-notebooks test-colab test-slurm
 
 $(VENV)/.installed-hf: $(VENV)/.installed
 	@echo "installing $(HF_PACKAGES)"
@@ -98,13 +100,27 @@ $(VENV)/.installed-gcs: $(VENV)/.installed
 test-bucket: $(VENV)/.installed-gcs $(VENV)-beam/.installed  ## gs:// on a bucket of its own, RedPajama by Beam (installs gcsfs, apache-beam)
 	BEAM_PYTHON=$(VENV)-beam/bin/python $(PY) -m pytest tests/bucket tests/data/test_redpajama_beam.py
 
-$(VENV)-libtpu/.installed:
+$(VENV)-libtpu/.installed: $(VENV)/.installed
 	@echo "installing $(LIBTPU) into $(VENV)-libtpu (0.7 GB)"
-	@$(PY) -m pip install -qq --disable-pip-version-check --no-deps --target $(VENV)-libtpu $(LIBTPU)
+	@rm -rf $(VENV)-libtpu
+	@$(PY) -m pip install -qq --disable-pip-version-check --no-deps --target $(VENV)-libtpu "$(LIBTPU)"
 	@touch $@
 
-test-tpu: setup $(VENV)-libtpu/.installed  ## compile for TPUs that are not here (installs libtpu)
+test-tpu: $(VENV)-libtpu/.installed  ## compile for TPUs that are not here (installs libtpu)
 	PYTHONPATH=$(VENV)-libtpu $(PY) -m pytest tests/tpu/test_aot.py
+
+# The lock's packages with XLA for NVIDIA GPUs, in an environment of its own: 5 GB.
+$(VENV)-cuda/.installed: requirements.lock
+	@echo "installing jax[cuda13] into $(VENV)-cuda (5 GB)"
+	@rm -rf $(VENV)-cuda
+	@$(PYTHON) -m venv $(VENV)-cuda
+	@$(VENV)-cuda/bin/python -m pip install -qq --disable-pip-version-check --no-deps --require-hashes -r $<
+	@$(VENV)-cuda/bin/python -m pip install -qq --disable-pip-version-check \
+	  "jax[cuda13]==$$($(VENV)-cuda/bin/python -c 'from importlib.metadata import version; print(version("jax"))')"
+	@touch $@
+
+test-gpu: $(VENV)-cuda/.installed  ## compile for GPUs that are not here (installs jax[cuda13], 5 GB)
+	$(VENV)-cuda/bin/python -m pytest tests/tpu/test_gpu.py
 
 $(VENV)/.installed-notebooks: $(VENV)/.installed notebooks/jupyter.lock
 	@echo "installing what runs notebooks"

@@ -47,7 +47,7 @@ def test_few_parameters():
 # Lines of code per folder, without docstrings, comments and blank lines. A feature stays within its
 # folder's budget; a commit that raises one explains why.
 BUDGETS = {
-    "tests": 19330,
+    "tests": 19480,
     "reporting": 2930,
     "evals": 2855,
     "interop": 2510,
@@ -59,7 +59,7 @@ BUDGETS = {
     "benchmarks": 1990,
     "theory": 2450,
     "training": 1300,
-    "tpu": 1040,
+    "tpu": 1370,
     "configs": 760,
     "utils": 760,
     "inference": 730,

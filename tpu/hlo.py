@@ -1,4 +1,4 @@
-"""Collectives and memory traffic of a compiled program, read from its text.
+"""Collectives, memory traffic, and kernels of a compiled program, read from its text.
 
 XLA's own cost analysis counts the body of a loop once; this module counts every iteration. The text
 is that of `jax.stages.Compiled.as_text()`, scheduled and with memory spaces.
@@ -10,6 +10,8 @@ import math
 import re
 from collections.abc import Iterator
 from typing import NamedTuple
+
+import numpy as np
 
 # An array's type, the first number in it, its sizes, its layout: bf16[8,16]{1,0:T(8,128)S(1)}.
 _SHAPE = re.compile(r"([a-z]+(\d*)[a-z0-9]*)\[([\d,]*)\](?:\{([^}]*)\})?")
@@ -30,12 +32,14 @@ class Collective:
       count: executions per step.
       num_bytes: of the full array: the result of an all-gather, the operand of a reduce-scatter.
       group: number of chips that take part together.
+      hosts: number of hosts that these chips belong to; always 1 on a TPU slice.
     """
 
     kind: str
     count: int
     num_bytes: int
     group: int
+    hosts: int = 1
 
     @property
     def wire_bytes(self) -> float:
@@ -46,8 +50,21 @@ class Collective:
         """
         if self.kind == "collective-permute":
             return self.count * self.num_bytes
+        return self._received(self.group)
+
+    @property
+    def network_bytes(self) -> float:
+        """Part of `wire_bytes` that comes from other hosts, if the chips of a host share it.
+
+        A host receives the array without its own part once, and each of its chips a share of that.
+        """
+        if self.kind == "collective-permute":  # in the worst case: the pairs may lie within hosts
+            return self.wire_bytes if self.hosts > 1 else 0.0
+        return self._received(self.hosts) * self.hosts / self.group
+
+    def _received(self, parts: int) -> float:
         passes = 2 if self.kind == "all-reduce" else 1
-        return self.count * passes * self.num_bytes * (self.group - 1) / self.group
+        return self.count * passes * self.num_bytes * (parts - 1) / parts
 
 
 class _Instruction(NamedTuple):
@@ -62,9 +79,15 @@ class _Instruction(NamedTuple):
 class Program:
     """A compiled program, parsed."""
 
-    def __init__(self, text: str, data_trips: int = 1):
-        """Parse the text; loops whose length depends on data count `data_trips` iterations."""
-        self._data_trips = data_trips
+    def __init__(self, text: str, data_trips: int = 1, chips_per_host: int | None = None):
+        """Parse the text.
+
+        Args:
+          text: of the compiled program.
+          data_trips: iterations of loops whose length depends on data.
+          chips_per_host: consecutive devices that are one host; None: all of them.
+        """
+        self._data_trips, self._chips_per_host = data_trips, chips_per_host
         self._computations: dict[str, list[_Instruction]] = {}
         self._entry = ""
         current: list[_Instruction] = []
@@ -95,12 +118,15 @@ class Program:
         for instruction in self._computations[name]:
             count = times
             if instruction.opcode == "while":
-                count = times * self._trips(*_called(instruction, "condition"))
+                count = times * self._trips(instruction)
             for called in _called(instruction):
                 self._visit(called, count)
 
-    def _trips(self, condition: str) -> int:
-        """Return the number with which a loop compares its counter."""
+    def _trips(self, loop: _Instruction) -> int:
+        """Return the iterations that XLA knows, or the number that the counter is compared with."""
+        if known := re.search(r'"known_trip_count":\{"n":"(\d+)"', loop.rest):
+            return int(known[1])
+        (condition,) = _called(loop, "condition")
         text = " ".join(i.rest for i in self._computations[condition] if i.opcode == "constant")
         return max(map(int, re.findall(r"constant\((\d+)\)", text)), default=self._data_trips)
 
@@ -120,7 +146,10 @@ class Program:
                     continue
                 if kind == "all-reduce" and scatters:
                     kind = "reduce-scatter"
-                group = _group(instruction.rest)
+                chips = _first_group(instruction.rest)
+                group = len(chips)
+                per_host = self._chips_per_host or math.inf
+                hosts = len({chip // per_host for chip in chips})
                 sizes = [size for size, _ in _sizes(instruction.type)]
                 num_bytes = sum(sizes)
                 if instruction.opcode == "all-gather-start":
@@ -131,8 +160,18 @@ class Program:
                     num_bytes *= group
                 channel = re.search(r"channel_id=(\d+)", instruction.rest)
                 key = channel[0] if channel and name in self._fused else instruction.name
-                result[key] = Collective(kind, times, num_bytes, group)
+                result[key] = Collective(kind, times, num_bytes, group, hosts)
         return [collective for collective in result.values() if collective.group > 1]
+
+    def launches(self) -> int:
+        """Return the number of kernels that a GPU runs in a step, with copies and collectives."""
+        return sum(
+            times
+            for name, times in self._runs.items()
+            if name not in self._fused
+            for instruction in self._computations[name]
+            if instruction.opcode not in _FREE and not instruction.opcode.endswith("-done")
+        )
 
     def memory_bytes(self, space: int = HBM) -> float:
         """Return the bytes read from and written to HBM, or the host's memory, in a step.
@@ -289,20 +328,37 @@ def _num_bytes(text: str, space: int | None = None) -> int:
     return sum(size for size, memory in _sizes(text) if space in (None, memory))
 
 
-def _group(text: str) -> int:
-    """Return the number of chips in a group, in any of XLA's three notations.
+def _first_group(text: str) -> list[int]:
+    """Return the chips of the first group, in any of XLA's notations.
 
-    {{0,1},{2,3}} | [2,4]<=[8] | mesh['a'=2,'b'=4] {'b'}
+    {{0,1},{2,3}} | [2,4]<=[8] | [2,4]<=[4,2]T(1,0) | mesh['a'=2,'b'=4] {'b'} | source_target_pairs
     """
-    if "source_target_pairs=" in text:
-        return 2
-    _, _, groups = text.partition("replica_groups=")
+    _, pairs, groups = text.partition("source_target_pairs=")
+    if not pairs:
+        _, _, groups = text.partition("replica_groups=")
     if not groups:
-        return 1
+        return [0]
     if groups.startswith("mesh["):
         sizes = dict(re.findall(r"'(\w+)'=(\d+)", groups.partition("]")[0]))
-        axes = re.findall(r"'(\w+)'(?::\(\d+\)(\d+))?", groups.partition("{")[2].partition("}")[0])
-        return math.prod(int(part or sizes[axis]) for axis, part in axes)
+        axes = re.findall(
+            r"'(\w+)'(?::\((\d+)\)(\d+))?", groups.partition("{")[2].partition("}")[0]
+        )
+        # A part of an axis: 'b':(2)8 are 8 of the chips along b, after an outer part of 2.
+        dims, chosen = [], []
+        for name, size in sizes.items():
+            before, part = next(((b or 1, p or size) for a, b, p in axes if a == name), (1, 1))
+            dims += [int(before), int(part), int(size) // (int(before) * int(part))]
+            chosen.append(len(dims) - 2)
+        grid = np.arange(math.prod(dims)).reshape(dims)
+        index = tuple(slice(None) if axis in chosen else 0 for axis in range(len(dims)))
+        return grid[index].ravel().tolist()
     if groups.startswith("["):
-        return int(groups[1:].partition("]")[0].split(",")[-1])
-    return len(groups.partition("}")[0].strip("{").split(","))
+        shape, grid, _, axes = re.findall(r"\[([\d,]+)\]<=\[([\d,]+)\](T\(([\d,]+)\))?", groups)[0]
+        chips = np.arange(math.prod(_integers(grid))).reshape(_integers(grid))
+        chips = chips.transpose(_integers(axes) if axes else None).ravel()
+        return chips[: _integers(shape)[-1]].tolist()
+    return _integers(groups.partition("}")[0].strip("{"))
+
+
+def _integers(text: str) -> list[int]:
+    return [int(number) for number in text.split(",")]

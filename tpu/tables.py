@@ -1,10 +1,11 @@
-"""Compile the rows of docs/scaling.md's tables, and write the tables.
+"""Compile the rows of the tables in docs/scaling.md and docs/gpu.md, and write the tables.
 
     PYTHONPATH=.venv-libtpu python -m tpu.tables [--only TEXT | --draw]
+    .venv-cuda/bin/python -m tpu.tables --only gpu
 
 `tpu.aot` compiles every row of `tables.toml`, some minutes each. Each result is saved in
-`compiled.json` at once, so that the program may be stopped. `--only` compiles the rows whose label
-or command contains TEXT.
+`compiled.json` at once, so that the program may be stopped. `--only` compiles the rows whose table,
+label or command contains TEXT.
 """
 
 import json
@@ -12,7 +13,7 @@ import shlex
 import subprocess
 import sys
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -21,23 +22,29 @@ import numpy as np
 
 from configs import find_config
 from experiment import metrics, overrides
-from tpu import topology as topology_lib
-from tpu.aot import expected
+from tpu.aot import expected, peak_flops, usable_memory
+from tpu.gpu import Machines
 from tpu.hlo import Collective
-from tpu.plan import amount
+from tpu.plan import amount, find_topology
+from tpu.topology import Topology
 from utils.command_line import Parser
 
 _HERE = Path(__file__).parent
 ROWS = tomllib.loads((_HERE / "tables.toml").read_text(encoding="utf-8"))
 COMPILED = _HERE / "compiled.json"
-DOCS = _HERE.parent / "docs" / "scaling.md"
+_DOCS = _HERE.parent / "docs"
+DOCS = {
+    "published": _DOCS / "scaling.md",
+    "compiled": _DOCS / "scaling.md",
+    "gpu": _DOCS / "gpu.md",
+}
 
 
 class Compiled(NamedTuple):
     """The numbers of a `tpu.aot.Report` that the tables show, per chip."""
 
     jax: str
-    libtpu: str
+    libtpu: str | None
     peak: int | None
     received: float
     least: float
@@ -46,6 +53,9 @@ class Compiled(NamedTuple):
     memory_traffic: float
     seconds: dict[str, float]
     compile_seconds: float
+    from_other_hosts: float = 0
+    launches: int = 1
+    attention: str = ""
 
 
 def load_compiled() -> dict[str, Compiled]:
@@ -66,19 +76,21 @@ def compile_row(command: str) -> Compiled:
         message = process.stderr.strip().splitlines()[-1]
         raise ValueError(message.partition(": error: ")[2] or message)
     report = json.loads(process.stdout.splitlines()[-1])
+    collectives = [Collective(**fields) for fields in report["collectives"]]
     return Compiled(
         jax=version("jax"),
-        libtpu=version("libtpu"),
-        received=sum(Collective(**fields).wire_bytes for fields in report["collectives"]),
+        libtpu=None if isinstance(topology_of(command), Machines) else version("libtpu"),
+        received=sum(collective.wire_bytes for collective in collectives),
+        from_other_hosts=sum(collective.network_bytes for collective in collectives),
         least=sum(report["bound"].values()),
         **{name: report[name] for name in Compiled._fields if name in report},
     )
 
 
-def chip_of(command: str) -> topology_lib.Chip:
-    """Return the chip of a command."""
+def topology_of(command: str) -> Topology | Machines:
+    """Return the chips of a command."""
     arguments = shlex.split(command)
-    return topology_lib.find(arguments[arguments.index("--topology") + 1]).chip
+    return find_topology(arguments[arguments.index("--topology") + 1])
 
 
 def published_mfu(row: dict[str, Any]) -> float:
@@ -86,13 +98,13 @@ def published_mfu(row: dict[str, Any]) -> float:
     name, *changes = shlex.split(row["command"])
     del changes[changes.index("--topology") : changes.index("--topology") + 2]
     config = overrides.apply(find_config(name), changes)
-    peak = metrics.PEAK_FLOPS[chip_of(row["command"]).device_kind]
-    return row["tokens_per_second"] * metrics.flops_per_token(config) / peak
+    rate = row["tokens_per_second"] * metrics.flops_per_token(config)
+    return rate / peak_flops(topology_of(row["command"]))
 
 
 def mfu(command: str, compiled: Compiled, seconds: float) -> float:
     """Return the MFU of a step of this duration."""
-    return compiled.model_flops / metrics.PEAK_FLOPS[chip_of(command).device_kind] / seconds
+    return compiled.model_flops / peak_flops(topology_of(command)) / seconds
 
 
 def mfu_bounds(command: str, compiled: Compiled) -> tuple[float, float]:
@@ -106,43 +118,63 @@ def expected_mfu(command: str, compiled: Compiled) -> float:
     return mfu(command, compiled, expected(compiled.seconds))
 
 
-def fit(results: dict[str, Compiled]) -> tuple[float, float]:
-    """Fit `tpu.aot.EXPECTED` to the published times of the rows marked `fitted`.
+def published_seconds(row: dict[str, Any], compiled: Compiled) -> float:
+    """Return the published time of a step."""
+    return mfu(row["command"], compiled, 1.0) / published_mfu(row)
 
-    The sum of squared relative errors is least.
-    """
+
+def fit(rows: Sequence[dict[str, Any]], results: dict[str, Compiled]) -> tuple[float, float]:
+    """Fit `tpu.aot.EXPECTED` to published times; the sum of squared relative errors is least."""
     shares = []
-    for row in ROWS["published"]:
-        if row["fitted"] and row["command"] in results:
-            compiled = results[row["command"]]
-            compute, total = compiled.seconds["compute"], sum(compiled.seconds.values())
-            measured = mfu(row["command"], compiled, 1.0) / published_mfu(row)
-            shares.append((compute / measured, (total - compute) / measured))
-    compute_factor, rest_factor = np.linalg.lstsq(np.array(shares), np.ones(len(shares)))[0]
-    return float(compute_factor), float(rest_factor)
+    for row in rows:
+        compiled = results[row["command"]]
+        compute, total = compiled.seconds["compute"], sum(compiled.seconds.values())
+        seconds = published_seconds(row, compiled)
+        shares.append((compute / seconds, (total - compute) / seconds))
+    factors = np.linalg.lstsq(np.array(shares), np.ones(len(shares)))[0]
+    return float(factors[0]), float(factors[1])
+
+
+def leave_one_out(results: dict[str, Compiled]) -> dict[str, float]:
+    """Return published time over the time that a fit to all other rows expects, by command."""
+    rows = [row for row in ROWS["published"] if row["command"] in results]
+    ratios = {}
+    for row in rows:
+        compiled = results[row["command"]]
+        factors = fit([other for other in rows if other is not row], results)
+        ratios[row["command"]] = published_seconds(row, compiled) / expected(
+            compiled.seconds, factors
+        )
+    return ratios
 
 
 def _memory(command: str, compiled: Compiled) -> str:
-    chip = chip_of(command)
-    if compiled.peak is None or compiled.peak > chip.memory:
-        return f"more than {chip.memory_gib} GiB, **does not fit**"
-    return f"{compiled.peak / 2**30:.1f} of {chip.memory_gib} GiB"
+    topology = topology_of(command)
+    memory = usable_memory(topology)
+    if compiled.peak is None:
+        return f"more than {memory / 2**30:.4g} GiB, **does not fit**"
+    limit = "≤ " if compiled.seconds["host"] else ""
+    text = f"{limit}{compiled.peak / 2**30:.1f} of {memory / 2**30:.4g} GiB"
+    is_refused = isinstance(topology, Machines) and compiled.peak > memory
+    return f"{text}, **does not fit**" if is_refused else text
 
 
 def published_table(results: dict[str, Compiled]) -> Iterator[str]:
     """Yield the lines of the Markdown table of published results."""
     yield (
-        "| published | command (`python -m tpu.aot ...`) | memory | bounds | expected | recounted |"
+        "| published | command (`python -m tpu.aot ...`) | memory | bounds | expected | recounted "
+        "| time, over that expected from the other rows |"
     )
-    yield "|---|---|---|---|---|---|"
+    yield "|---|---|---|---|---|---|---|"
+    errors = leave_one_out(results)
     for row in ROWS["published"]:
         command = row["command"]
         if compiled := results.get(command):
             best, worst = mfu_bounds(command, compiled)
-            label = f"{row['label']}{' †' if row['fitted'] else ''}"
-            cells = (label, f"`{command}`", _memory(command, compiled))
+            cells = (row["label"], f"`{command}`", _memory(command, compiled))
             mfus = f"{expected_mfu(command, compiled):.1%} | {published_mfu(row):.1%}"
-            yield f"| {' | '.join(cells)} | {best:.0%}–{worst:.0%} | {mfus} |"
+            error = f"{errors[command] - 1:+.0%}"
+            yield f"| {' | '.join(cells)} | {best:.0%}–{worst:.0%} | {mfus} | {error} |"
 
 
 def compiled_table(results: dict[str, Compiled]) -> Iterator[str]:
@@ -154,16 +186,42 @@ def compiled_table(results: dict[str, Compiled]) -> Iterator[str]:
         if compiled := results.get(command):
             best, worst = mfu_bounds(command, compiled)
             received = f"{amount(compiled.received)}, {compiled.received / compiled.least:.1f}x"
-            seconds = ", ".join(
-                f"{x:.0f}" if x > 99 else f"{x:.2g}" for x in compiled.seconds.values() if x
-            )
+            seconds = _seconds(compiled)
             cells = (row["label"], f"`{command}`", _memory(command, compiled), received, seconds)
             yield f"| {' | '.join(cells)} | {best:.0%}–{worst:.0%} |"
 
 
+def _seconds(compiled: Compiled) -> str:
+    return ", ".join(f"{x:.0f}" if x > 99 else f"{x:.2g}" for x in compiled.seconds.values() if x)
+
+
+def gpu_table(results: dict[str, Compiled]) -> Iterator[str]:
+    """Yield the lines of the Markdown table of steps compiled for GPUs."""
+    yield "| model | command | memory | attention | kernels | received | seconds | MFU |"
+    yield "|---|---|---|---|---|---|---|---|"
+    for row in ROWS["gpu"]:
+        command = row["command"]
+        if compiled := results.get(command):
+            best, worst = mfu_bounds(command, compiled)
+            received = amount(compiled.received)
+            if compiled.from_other_hosts:
+                received += f", {amount(compiled.from_other_hosts)} between hosts"
+            cells = (
+                *(row["label"], f"`{command}`", _memory(command, compiled)),
+                *(compiled.attention.removeprefix("attention: "), f"{compiled.launches:,}"),
+                *(received if compiled.received else "nothing", _seconds(compiled)),
+            )
+            yield f"| {' | '.join(cells)} | {best:.0%}–{worst:.0%} |"
+
+
+TABLES = {"published": published_table, "compiled": compiled_table, "gpu": gpu_table}
+
+
 def draw_tables(page: str, results: dict[str, Compiled]) -> str:
-    """Return the text of docs/scaling.md with new tables."""
-    for name, table in (("published", published_table), ("compiled", compiled_table)):
+    """Return the text of a page with new tables."""
+    for name, table in TABLES.items():
+        if f"<!-- python -m tpu.tables: {name} -->" not in page:
+            continue
         start, end = f"<!-- python -m tpu.tables: {name} -->\n", f"<!-- end of {name} -->"
         before, rest = page.split(start)
         page = before + start + "\n".join(table(results)) + "\n" + rest[rest.index(end) :]
@@ -176,10 +234,9 @@ def main() -> int:
     parser.add_argument("--only", metavar="TEXT", default="", help="compile rows that contain TEXT")
     parser.add_argument("--draw", action="store_true", help="compile nothing")
     arguments = parser.parse_args()
-    rows = (*ROWS["published"], *ROWS["compiled"])
-    for row in () if arguments.draw else rows:
-        command = row["command"]
-        if arguments.only not in f"{row['label']} {command}":
+    rows = {row["command"]: f"{table} {row['label']}" for table in TABLES for row in ROWS[table]}
+    for command, label in () if arguments.draw else rows.items():
+        if arguments.only not in f"{label} {command}":
             continue
         print(command, flush=True)
         try:
@@ -188,10 +245,10 @@ def main() -> int:
             parser.error(str(error))
         # Read again: another process may have saved a row in the meantime.
         results = load_compiled() | {command: compiled}
-        commands = [row["command"] for row in rows if row["command"] in results]
-        fields = {command: results[command]._asdict() for command in commands}
+        fields = {name: results[name]._asdict() for name in rows if name in results}
         COMPILED.write_text(json.dumps(fields, indent=1) + "\n", encoding="utf-8")
-    DOCS.write_text(draw_tables(DOCS.read_text(encoding="utf-8"), load_compiled()), "utf-8")
+    for page in set(DOCS.values()):
+        page.write_text(draw_tables(page.read_text(encoding="utf-8"), load_compiled()), "utf-8")
     return 0
 
 

@@ -3,7 +3,8 @@
 `python -m tpu.topology NAME FIELD...` prints fields of a slice for the shell scripts, one per line.
 It needs no JAX, so that it runs on a laptop with Python only.
 
-Sizes count chips. Google's accelerator type `v5p-128` counts cores: it is `v5p:4x4x4`, 64 chips.
+Sizes count chips. Google's accelerator types, which are accepted too, count cores: `v5p-128` is
+`v5p:4x4x4`, 64 chips. GKE's names of v5e have its prefix instead of `v5litepod`: `v5e-64`.
 """
 
 import dataclasses
@@ -27,7 +28,7 @@ class Chip(NamedTuple):
       accelerator: Google's accelerator type without its number.
       runtime: the software version for JAX.
       gke_accelerator: GKE's node label cloud.google.com/gke-tpu-accelerator.
-      memory_gib: GiB of HBM.
+      memory_gib: GiB of HBM that libtpu offers to programs.
       memory_bandwidth: bytes/s of HBM.
       link_bandwidth: bytes/s of one link to a neighbour, in each direction.
       host_bandwidth: bytes/s between a chip and its host's memory.
@@ -40,7 +41,7 @@ class Chip(NamedTuple):
     accelerator: str
     runtime: str
     gke_accelerator: str
-    memory_gib: int
+    memory_gib: float
     memory_bandwidth: float
     link_bandwidth: float
     host_bandwidth: float
@@ -50,7 +51,7 @@ class Chip(NamedTuple):
     @property
     def memory(self) -> int:
         """Bytes of HBM."""
-        return self.memory_gib * 2**30
+        return int(self.memory_gib * 2**30)
 
     @property
     def links(self) -> int:
@@ -125,11 +126,17 @@ def find(name: str) -> Topology:
     kind, _, shape = name.partition(":")
     if kind in CHIPS and shape in CHIPS[kind].shapes:
         return Topology(chip=CHIPS[kind], shape=shape)
-    # The chip with the nearest name, then its slice nearest in size (v5e-64, v5p:64, v5p:4x4).
+    # The chip with the nearest name, then its slice nearest in size (v5p-100, v5p:64, v5p:4x4).
+    google_name = name.replace("v5e-", "v5litepod-")
     chip_name = re.split("[:-]", name)[0].replace("v5litepod", "v5e")
     (match,) = difflib.get_close_matches(chip_name, CHIPS, n=1, cutoff=0.0)
     slices = [Topology(chip=CHIPS[match], shape=known) for known in CHIPS[match].shapes]
+    for topology in slices:
+        if topology.accelerator_type == google_name:
+            return topology
     num_chips = math.prod(map(int, re.findall(r"\d+", shape or name.partition("-")[2])))
+    if not shape:
+        num_chips /= CHIPS[match].cores
     nearest = min(slices, key=lambda s: abs(math.log(s.num_chips / max(1, num_chips))))
     raise ValueError(
         f"unknown topology {name!r}; nearest: {nearest.name} ({nearest.num_chips} chips, "

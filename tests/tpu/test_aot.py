@@ -4,6 +4,7 @@ import importlib.util
 import json
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
@@ -24,6 +25,13 @@ def needs_libtpu(test):
     """Mark a slow test that runs only where libtpu is installed (the `tpu` extra)."""
     skip = pytest.mark.skipif(not HAS_LIBTPU, reason="needs libtpu (`tpu` extra)")
     return pytest.mark.slow(skip(test))
+
+
+def test_libtpu_of_another_jax_is_refused(monkeypatch):
+    """It ends in a crash of its plug-in otherwise: libtpu 0.0.42 with JAX 0.12, on Python 3.12."""
+    monkeypatch.setattr(aot, "version", lambda name: "0.0.17")
+    with pytest.raises(ValueError, match=r"needs libtpu 0\.0\.\d+\.\*, and 0\.0\.17 is installed"):
+        aot._check_libtpu()
 
 
 def flops(function, *arguments, num_devices=1):
@@ -313,8 +321,7 @@ config = overrides.apply(find_config("tiny"), ["data.batch_size=256"])
 report = aot.analyze(config, slice)
 (stats,) = known
 together = stats.argument_size_in_bytes + stats.temp_size_in_bytes
-chip = slice.chip._replace(memory_gib=0.9 * together / 2**30)
-print(report.fits(topology.Topology(chip=chip, shape=slice.shape)))
+print(report.problem, report.peak < 0.9 * together)
 """
 
 
@@ -323,7 +330,7 @@ def test_temporaries_need_not_fit_together():
     """The published 32B on v5e has 19.2 GiB of them, a peak of 12.7, and 16 GiB of memory."""
     done = subprocess.run([sys.executable, "-c", TEMPORARIES], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    assert done.stdout == "True\n"
+    assert done.stdout == "None True\n"
 
 
 @needs_libtpu
@@ -337,19 +344,37 @@ def test_traffic_to_the_host():
     )
     assert report.host_traffic == 2 * inputs
     assert report.seconds["host"] == report.host_traffic / find("v5e:1x1").chip.host_bandwidth
+    # libtpu gives its temporaries there, and not when they are in use.
+    assert inputs <= report.host_peak < 1.01 * inputs
     assert report.arguments < report.peak < inputs
 
 
 def test_the_three_times_of_a_step():
     seconds = {"compute": 2.0, "memory": 1.0, "network": 0.5, "host": 0.5}
     numbers = {"flops": 2.0, "model_flops": 1.0, "memory_traffic": 1.0, "host_traffic": 1.0}
+    numbers |= {"tokens": 4000, "steps": 900}
     fields = dict.fromkeys(aot.Report._fields) | numbers | {"seconds": seconds, "collectives": []}
     report = aot.Report(**fields)  # pyright: ignore[reportArgumentType]
-    *_, times, rest, expected = aot._times(find("v5p:4x4x4").chip, report)
+    *_, times, rest, expected, rate, run = aot._times(find("v5p:4x4x4"), report)
     assert "2.000 s" in times and "with perfect overlap" in times
     assert "4.000 s" in times and times.endswith("without overlap")
     assert "input" in rest
-    assert f": {2 * sum(aot.EXPECTED):.3f} s" in expected
+    likely = 2 * sum(aot.EXPECTED)
+    low, high = (likely * factor for factor in aot.RANGE)
+    assert f": {likely:.3f} s" in expected and f"{low:.3f} to {high:.3f} s" in expected
+    assert rate.startswith(f"{4000 / high:,.0f} to {4000 / low:,.0f} tokens/s")
+    # A quarter of an hour per second of a step, on 64 chips.
+    assert run == (
+        f"900 steps: {low / 4:,.2f} to {high / 4:,.2f} hours, "
+        f"{16 * low:,.1f} to {16 * high:,.1f} chip-hours"
+    )
+
+
+def test_links_of_a_group_are_named():
+    collective = hlo.Collective(kind="all-gather", count=1, num_bytes=8 * 2**30, group=8)
+    report = SimpleNamespace(collectives=[collective], received=7 * 2**30)
+    line = aot._describe_network(find("v5p:4x4x4"), report)  # pyright: ignore
+    assert line == "7.00 GiB per chip, at 100 GB/s per link of 6 links (8 chips: 3)"
 
 
 def test_the_report_of_a_cpu(monkeypatch, capsys):
@@ -365,7 +390,5 @@ def test_the_report_of_a_cpu(monkeypatch, capsys):
     assert 0 <= report.arguments - state_and_batch < 1000  # frequencies, counters, learning rate
     assert report.seconds["compute"] == report.flops / 197e12
     assert report.collectives == [] and report.seconds["network"] == 0
-    assert report.fits(find("v5e:1x1"))
     assert report.peak >= report.arguments
-    assert not report._replace(peak=16 * 2**30 + 1).fits(find("v5e:1x1"))
-    assert not report._replace(peak=None, problem="Used 20G of 16G").fits(find("v5e:1x1"))
+    assert (report.tokens, report.steps) == (8 * 64, 20)

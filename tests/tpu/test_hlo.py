@@ -1,5 +1,7 @@
 """Collectives and traffic of small programs, written in XLA's syntax and counted by hand."""
 
+import dataclasses
+
 import pytest
 
 from tpu.hlo import HOST, Collective, Program
@@ -157,17 +159,42 @@ def test_asynchronous_instructions_count_once():
 
 
 @pytest.mark.parametrize(
-    ("groups", "size"),
-    [
-        ("{{0,1,2,3},{4,5,6,7}}", 4),
-        ("[8,16]<=[128]", 16),
-        ("[8,16]<=[16,8]T(1,0)", 16),
-        ("mesh['a'=4,'b'=16] {'b'}", 16),
-        ("mesh['a'=4,'b'=16] {'a','b'}", 64),
-        ("mesh['a'=4,'b'=16] {'b':(2)8}", 8),
+    ("groups", "size", "hosts"),
+    [  # of 8 chips each
+        ("{{0,1,2,3},{4,5,6,7}}", 4, 1),
+        ("{{0,8},{1,9}}", 2, 2),
+        ("[8,16]<=[128]", 16, 2),
+        ("[8,16]<=[16,8]T(1,0)", 16, 16),
+        ("mesh['a'=4,'b'=16] {'b'}", 16, 2),
+        ("mesh['a'=4,'b'=16] {'a'}", 4, 4),
+        ("mesh['a'=4,'b'=16] {'a','b'}", 64, 8),
+        ("mesh['a'=4,'b'=16] {'b':(2)8}", 8, 1),
+        ("mesh['a'=4,'b'=16] {'b':(1)2}", 2, 2),  # the outer half: chips 0 and 8
     ],
 )
-def test_group_sizes_in_each_notation(groups, size):
+def test_groups_in_each_notation(groups, size, hosts):
     text = TEXT.replace("{{0,1,2,3}}", groups)
-    scatters = [c for c in Program(text).collectives() if c.kind == "reduce-scatter"]
-    assert [c.group for c in scatters] == [size]
+    program = Program(text, chips_per_host=8)
+    scatters = [c for c in program.collectives() if c.kind == "reduce-scatter"]
+    assert [(c.group, c.hosts) for c in scatters] == [(size, hosts)]
+
+
+def test_bytes_between_hosts():
+    """32 chips on 4 hosts: a host receives 3 of 4 parts once, which its 8 chips share."""
+    gather = Collective(kind="all-gather", count=2, num_bytes=1024, group=32, hosts=4)
+    assert gather.network_bytes == 2 * 1024 * 3 / 4 / 8
+    assert gather.wire_bytes == 2 * 1024 * 31 / 32
+    assert dataclasses.replace(gather, kind="all-reduce").network_bytes == 2 * 2 * 1024 * 3 / 4 / 8
+    assert dataclasses.replace(gather, hosts=1).network_bytes == 0
+
+
+def test_kernels_of_a_step():
+    """Four fusions in a loop of 8; five collectives and a fusion outside."""
+    assert Program(TEXT).launches() == 8 * 4 + 5
+
+
+def test_xla_knows_the_iterations_of_a_loop():
+    """On GPUs the comparison is inside a fusion."""
+    loop = "condition=%condition, body=%body"
+    known = f'{loop}, backend_config={{"known_trip_count":{{"n":"3"}}}}'
+    assert Program(TEXT.replace(loop, known)).launches() == 3 * 4 + 5

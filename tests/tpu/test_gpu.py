@@ -1,0 +1,130 @@
+"""GPUs by name; with the wheels of CUDA, the real step for real chips."""
+
+import importlib.util
+import json
+import subprocess
+import sys
+
+import pytest
+
+from experiment.metrics import peak_of
+from tpu import aot, gpu, hlo
+
+HAS_CUDA = importlib.util.find_spec("jax_cuda13_plugin") is not None
+needs_cuda = pytest.mark.skipif(not HAS_CUDA, reason="needs jax[cuda13]: make test-gpu")
+
+
+@pytest.mark.parametrize(
+    ("name", "num_chips", "num_hosts"),
+    [("t4", 1, 1), ("h100:8", 8, 1), ("a100-40:4", 4, 1), ("h100:8x4", 32, 4), ("b200:4x2", 8, 2)],
+)
+def test_machines(name, num_chips, num_hosts):
+    machines = gpu.find(name)
+    assert (machines.num_chips, machines.num_hosts) == (num_chips, num_hosts)
+    assert machines.name == (name if ":" in name else f"{name}:1")
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("h100:16", "nearest: h100:8x2 (16 GPUs"),
+        ("h100:0", "nearest: h100:8 (8 GPUs"),
+        ("h1000:4", "nearest: h100:4 (4 GPUs"),
+        ("a100-80:8", "nearest: a100-40:8 (8 GPUs"),
+        ("l4:8x2", "l4 is known on one host only; use l4:8"),
+    ],
+)
+def test_unknown_machines_name_the_nearest(name, message):
+    with pytest.raises(ValueError) as error:
+        gpu.find(name)
+    assert message in str(error.value)
+
+
+@pytest.mark.parametrize("name", gpu.GPUS)
+def test_every_gpu_has_a_peak(name):
+    assert peak_of(gpu.GPUS[name].device_kind)
+
+
+def test_peaks_of_data_sheets():
+    """Dense bfloat16, with float32 sums: H100 SXM 989, A100 312, L4 121, RTX 4090 165 TFLOP/s."""
+    peaks = {name: peak_of(chip.device_kind) for name, chip in gpu.GPUS.items()}
+    assert peaks["h100"] == 989e12 and peaks["a100"] == peaks["a100-40"] == 312e12
+    assert peaks["l4"] == 121e12 and peaks["rtx4090"] == 165e12
+    assert peak_of("NVIDIA L40S") == 362e12
+
+
+def test_a_collective_takes_the_slower_of_both_networks():
+    """Of 32 GB among 4 x 8 GPUs, 28 come over NVLink at 450 GB/s and 3 over a card of 50 GB/s."""
+    gather = hlo.Collective(kind="all-gather", count=1, num_bytes=32 * 10**9, group=32, hosts=4)
+    assert aot.transfer_seconds(gpu.find("h100:8x4"), gather) == pytest.approx(28 / 450)
+    a_few = hlo.Collective(kind="all-gather", count=1, num_bytes=32 * 10**9, group=4, hosts=4)
+    assert aot.transfer_seconds(gpu.find("h100:8x4"), a_few) == pytest.approx(24 / 50)
+
+
+def run(*arguments):
+    command = [sys.executable, "-m", "tpu.aot", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=600)
+
+
+def run_report(*arguments):
+    done = run(*arguments, "--json")
+    assert done.returncode == 0, done.stderr
+    report = aot.Report(**json.loads(done.stdout))
+    return report._replace(collectives=[hlo.Collective(**c) for c in report.collectives])
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(HAS_CUDA, reason="jax[cuda13] is installed")
+def test_the_error_without_wheels_names_the_make_target():
+    done = run("tiny", "--topology", "h100")
+    assert done.returncode == 2
+    start = "python -m tpu.aot: error: XLA for NVIDIA GPUs cannot be loaded ("
+    assert done.stderr.startswith(start) and done.stderr.count("\n") == 1
+    assert "`make test-gpu`" in done.stderr
+
+
+@needs_cuda
+@pytest.mark.parametrize("name", ["t4", "a100", "h100"])
+def test_the_step_compiles_without_the_gpu(name):
+    report = run_report("tiny", "--topology", name, "model.compute_dtype=bfloat16")
+    assert report.problem is None and report.collectives == []
+    # 34,976 parameters and two moments of each in float32; 8 x 64 tokens' four integers and mask.
+    assert 0 <= report.arguments - (3 * 4 * 34_976 + 5 * 4 * 8 * 64) < 1000
+    assert report.launches > 100
+    assert "flash" in report.attention if name != "t4" else "xla" in report.attention
+
+
+@needs_cuda
+def test_members_on_as_many_gpus_exchange_nothing():
+    report = run_report(
+        *("tiny", "--topology", "h100:8", "--members", "8", "model.compute_dtype=bfloat16")
+    )
+    assert report.collectives == []
+
+
+@needs_cuda
+def test_a_sweep_launches_as_many_kernels_as_one_member():
+    options = ("--topology", "h100", "model.compute_dtype=bfloat16")
+    one, eight = (run_report("tiny", *options, "--members", n).launches for n in ("1", "8"))
+    assert eight < 1.1 * one
+
+
+@needs_cuda
+def test_parameters_are_gathered_once_between_hosts():
+    """FSDP over 2 x 8: each gather's and scatter's share from the other host is 1/2 of 1/8."""
+    report = run_report(
+        *("tiny", "--topology", "h100:8x2", "mesh.data=1", "mesh.fsdp=16", "data.batch_size=16"),
+        "model.compute_dtype=bfloat16",
+    )
+    assert {(c.group, c.hosts) for c in report.collectives} == {(16, 2)}
+    assert report.received < 1.3 * sum(report.bound.values())
+    assert report.from_other_hosts == pytest.approx(
+        report.received * (1 / 16) / (15 / 16), rel=0.05
+    )
+
+
+@needs_cuda
+def test_a_step_that_does_not_fit_comes_with_advice():
+    done = run("tiny", "--topology", "t4", "data.batch_size=1048576", "model.remat=full")
+    assert done.returncode == 1
+    assert "to make it fit: model.remat=offload, or train.accumulate=2" in done.stdout

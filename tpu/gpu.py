@@ -1,0 +1,172 @@
+"""NVIDIA GPUs by name: `h100:8` is a machine of 8, `h100:8x4` are four. `gpus.toml` has the chips.
+
+XLA compiles for an absent GPU from a description of the chip, with the wheels of `jax[cuda13]`,
+which `make test-gpu` installs. On a device, XLA also times variants of matrix products, fusions and
+plans of cuDNN (autotuning). Here it uses defaults, so that launches and temporaries may differ.
+"""
+
+import dataclasses
+import difflib
+import math
+import os
+import re
+import tomllib
+from pathlib import Path
+from typing import Any, NamedTuple
+
+# Share of a GPU's memory for JAX (XLA_PYTHON_CLIENT_MEM_FRACTION; 0.75 by default). The rest is for
+# CUDA, NCCL and cuDNN.
+MEMORY_FRACTION = 0.92
+_MAX_PER_HOST = 8
+
+
+class Gpu(NamedTuple):
+    """A GPU: an entry of `gpus.toml`.
+
+    Attributes:
+      name: prefix of the names of its machines.
+      device_kind: JAX's name of it.
+      compute_capability: major and minor.
+      cores: streaming multiprocessors.
+      shared_memory: bytes of a core, and the most that a block may use of them.
+      threads_per_core: the most that are resident.
+      l2_cache, memory: bytes.
+      clock_ghz: the highest clock.
+      memory_bandwidth: bytes/s.
+      link: what connects the GPUs of a host, "NVLink" or "PCIe".
+      link_bandwidth: bytes/s that a GPU receives over it.
+      network_bandwidth: bytes/s that a GPU receives from other hosts.
+      host_bandwidth: bytes/s between a GPU and its host's memory.
+    """
+
+    name: str
+    device_kind: str
+    compute_capability: list[int]
+    cores: int
+    shared_memory: list[int]
+    threads_per_core: int
+    l2_cache: int
+    clock_ghz: float
+    memory: int
+    memory_bandwidth: float
+    link: str
+    link_bandwidth: float
+    network_bandwidth: float
+    host_bandwidth: float
+
+
+_SHEET = tomllib.loads(Path(__file__).with_name("gpus.toml").read_text(encoding="utf-8"))
+GPUS = {name: Gpu(name=name, **row) for name, row in _SHEET.items()}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Machines:
+    """Hosts with GPUs of one kind; the attributes are those of `tpu.topology.Topology`."""
+
+    chip: Gpu
+    chips_per_host: int
+    num_hosts: int = 1
+
+    @property
+    def name(self) -> str:
+        """Name of the machines: `h100:8x4`."""
+        hosts = f"x{self.num_hosts}" if self.num_hosts > 1 else ""
+        return f"{self.chip.name}:{self.chips_per_host}{hosts}"
+
+    @property
+    def num_chips(self) -> int:
+        """Number of GPUs; each is one JAX device."""
+        return self.chips_per_host * self.num_hosts
+
+
+def find(name: str) -> Machines:
+    """Return the machines called `name`, such as "h100:8x4"; "t4" is one GPU.
+
+    Raises:
+      ValueError: if there are none; the message names the nearest.
+    """
+    kind, _, shape = name.partition(":")
+    chip = GPUS.get(kind)
+    sizes = re.fullmatch(r"([1-9]\d*)(?:x([1-9]\d*))?", shape or "1")
+    per_host, num_hosts = (int(sizes[1]), int(sizes[2] or 1)) if sizes else (_MAX_PER_HOST, 1)
+    if chip and sizes and per_host <= _MAX_PER_HOST:
+        if num_hosts > 1 and not chip.network_bandwidth:
+            raise ValueError(
+                f"topology {name!r}: {kind} is known on one host only; use {kind}:{per_host}"
+            )
+        return Machines(chip=chip, chips_per_host=per_host, num_hosts=num_hosts)
+    (match,) = difflib.get_close_matches(kind, GPUS, n=1, cutoff=0.0)
+    hosts = math.ceil(per_host / _MAX_PER_HOST) * num_hosts
+    nearest = Machines(
+        chip=GPUS[match], chips_per_host=min(per_host, _MAX_PER_HOST), num_hosts=hosts
+    )
+    raise ValueError(
+        f"unknown topology {name!r}; nearest: {nearest.name} ({nearest.num_chips} GPUs, at most 8 "
+        "of a host)"
+    )
+
+
+def target_config(gpu: Gpu) -> str:
+    """Return XLA's description of a GPU, a `GpuTargetConfigProto` as text."""
+    major, minor = gpu.compute_capability
+    per_core, per_block = gpu.shared_memory
+    extension = "ACCELERATED_FEATURES" if major >= 9 else "NONE"
+    return f"""
+gpu_device_info {{
+  name: "{gpu.device_kind}"
+  device_vendor: "NVIDIA Corporation"
+  cuda_compute_capability {{ major: {major} minor: {minor} feature_extension: {extension} }}
+  core_count: {gpu.cores}
+  fpus_per_core: {64 if (major, minor) in ((7, 5), (8, 0)) else 128}
+  clock_rate_ghz: {gpu.clock_ghz}
+  threads_per_block_limit: 1024
+  threads_per_warp: 32
+  threads_per_core_limit: {gpu.threads_per_core}
+  shared_memory_per_block: 49152
+  shared_memory_per_core: {per_core}
+  shared_memory_per_block_optin: {per_block}
+  registers_per_core_limit: 65536
+  registers_per_block_limit: 65536
+  l2_cache_size: {gpu.l2_cache}
+  block_dim_limit_x: 2147483647
+  block_dim_limit_y: 65535
+  block_dim_limit_z: 65535
+  device_memory_size: {gpu.memory}
+  memory_bandwidth: {gpu.memory_bandwidth:.0f}
+  driver_version: "13.0.0"
+  runtime_version: "13.0.0"
+  compile_time_toolkit_version: "13.0.0"
+}}
+platform_name: "CUDA"
+dnn_version_info {{ major: 9 minor: 10 patch: 0 }}
+runtime_version {{ major: 13 minor: 0 patch: 0 }}
+device_description_str: "{gpu.device_kind}"
+"""
+
+
+def compile_devices(machines: Machines) -> list[Any]:
+    """Return the GPUs as devices for compilation only.
+
+    Raises:
+      ValueError: if the wheels of CUDA are not installed.
+    """
+    # The plug-in must neither ask for a driver nor look for GPUs.
+    os.environ.setdefault("JAX_SKIP_CUDA_CONSTRAINTS_CHECK", "1")
+    os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")
+    import jax
+    from jax.experimental import topologies
+
+    jax.config.update("jax_platforms", "cpu")
+    shape = f"1x{machines.num_hosts}x{machines.chips_per_host}"
+    try:
+        return topologies.get_topology_desc(
+            machines.name,
+            platform="cuda",
+            target_config=target_config(machines.chip),
+            topology=shape,
+        ).devices
+    except (ImportError, OSError, RuntimeError, NotImplementedError) as error:
+        raise ValueError(
+            f"XLA for NVIDIA GPUs cannot be loaded ({str(error).splitlines()[0]}); `make test-gpu` "
+            "installs it into .venv-cuda: run .venv-cuda/bin/python -m tpu.aot"
+        ) from error
