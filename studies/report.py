@@ -8,10 +8,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import matplotlib
+
 from evals.estimate.effective_context import Estimate
 from reporting import page
 from reporting.page import NONE, Commands, Drawing, Item, Table, format_captions
 from reporting.paths import check_page
+from reporting.style import STYLE
 from studies import figures, folder, forecasts, load_cards, recall, rows
 from studies.jobs import Job
 from studies.recall import Comparison
@@ -37,7 +40,8 @@ def write(job: Job, out: Path) -> list[str]:
     missing = [card.card.name for card in cards if not card.rows]
     command = f"python -m studies run {job.study} --only {','.join(missing)}"
     bound_labels, claim_labels = map(_count_labels, _verdicts(cards))
-    items = list(_items(cards, comparisons, recalls))
+    with matplotlib.rc_context(STYLE):
+        items = list(_items(cards, comparisons, recalls))
     marks = _count([item.mark for item in comparisons if not item.repeats])
     page.write(
         out,
@@ -137,7 +141,7 @@ def _recall_table(comparisons: Sequence[Comparison]) -> Table | None:
     lines = []
     for item in comparisons:
         measured, mark = item.measured, f"{item.mark}{f', as {item.repeats}' * bool(item.repeats)}"
-        cells = {"member": item.member, "after": f"{item.answers / 1000:.3g}k answers"}
+        cells = {"member": item.member, "after": f"{item.answers / 1000:,.0f}k answers"}
         cells |= {"minimal head": recall.describe(item.record), "L50 [95% CI]": str(measured)}
         cells |= {"mean accuracy": measured.mean_text, "worst": f"{measured.worst.accuracy:.2f}"}
         cells |= {"error": item.error_text, "mark": mark}

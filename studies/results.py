@@ -87,7 +87,7 @@ class CardResults:
             ]
             growth += [_growth(before, row) for before in shorter[-1:]]
         counts = sorted({count_answers(row) for row in rows})
-        text = " / ".join(f"{count / 1000:.3g}k" for count in counts) + " answers"
+        text = " / ".join(f"{count / 1000:,.0f}k" for count in counts) + " answers"
         if not growth:
             return text
         octaves, accuracy = np.mean(growth, axis=0)

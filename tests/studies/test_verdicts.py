@@ -111,7 +111,7 @@ def test_growth_is_by_doubling_of_answers():
     num_doublings = math.log2(64 * 4 * 1024 / (SHARED.data.context_length * 64))
     text = CardResults(CARD, card_rows, {}).trained_on("a")
     assert text == (
-        f"{num_answers / 1000:.3g}k answers; {2 / num_doublings:+.2f} octaves, +0.00 a doubling"
+        f"{num_answers / 1000:,.0f}k answers; {2 / num_doublings:+.2f} octaves, +0.00 a doubling"
     )
 
 
