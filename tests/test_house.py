@@ -52,7 +52,7 @@ BUDGETS = {
     "evals": 2855,
     "interop": 2510,
     "data": 2420,
-    "model": 2460,
+    "model": 2640,
     "probes": 2250,
     "experiment": 2210,
     "studies": 2180,

@@ -183,10 +183,9 @@ def analyze(
     mesh = make_mesh(config, num_members, compile_devices(topology))
     arguments = step_arguments(config, mesh, num_members)
     step = compile_step(config, num_members, mesh, shardings_of(arguments[0]))
-    rows, length = config.data.batch_size // config.train.accumulate, config.data.context_length
     started = time.monotonic()
     with jax.set_mesh(mesh):
-        attention = kernels.choose_for_model(config.model, rows, length).describe()
+        attention = kernels.choose_for_model(config.model, config.data.context_length).describe()
         traced = step.trace(*arguments)
         with _progress(topology):
             compiled, problem = _compile(traced)
@@ -199,7 +198,7 @@ def analyze(
     program = Program((compiled and compiled.as_text()) or "", data_trips, per_host)
     collectives = program.collectives()
     memory_traffic, host_traffic = program.memory_bytes(HBM), program.memory_bytes(HOST)
-    tokens = num_members * config.data.batch_size * length
+    tokens = num_members * config.data.batch_size * config.data.context_length
     chip = topology.chip
     memory = _memory(compiled, is_gpu)
     # XLA for GPUs does not refuse a step.
@@ -332,6 +331,8 @@ def count_flops(jaxpr: Any, num_devices: int, data_trips: int = 1, shards: int =
             (contracted, _), _ = params["dimension_numbers"]
             depth = math.prod(equation.invars[0].aval.shape[axis] for axis in contracted)
             total += 2.0 * depth * equation.outvars[0].aval.size
+        elif name == "pallas_call" and params["cost_estimate"]:
+            total += params["cost_estimate"].flops
         elif name == "pallas_call":
             # Every block has the same products. Only blocks on and below the diagonal run.
             *_, num_blocks = grid = params["grid_mapping"].grid

@@ -158,8 +158,7 @@ def train_stage(trainer: Trainer, stages: tuple[Stage, ...], data: pipeline.Trai
     name = trainer.label + (f", stage {stage.number}" if len(plan.stages) > 1 else "")
     with StageLog(trainer.console, name, stage, trainer.logs, trainer.divergence) as log, trace:
         if not is_unsplit_cpu(mesh):
-            rows = config.data.batch_size // config.train.accumulate
-            log.announce(kernels.check(config.model, rows, config.data.context_length))
+            log.announce(kernels.check(config.model, config.data.context_length))
             if compiler_flags := describe_compiler_options(mesh.devices.flat[0].device_kind):
                 log.announce(compiler_flags)
 

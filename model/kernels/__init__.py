@@ -4,14 +4,13 @@
 with it before training. The others compute the same, faster:
 
 - `splash`: on a TPU, for up to 65,536 tokens of a row on a device.
-- `cudnn`: on an NVIDIA GPU, in bfloat16, where a mask `[B, 1, T, T]` fits. It skips keys after a
-  block of queries, and masks windows and documents.
-- `ring`: wherever `sequence` splits rows over devices; `splash` or `blocks` on each KV shard.
+- `flash`: on an NVIDIA GPU of compute capability 8.0 or more, for heads up to 256 wide.
+- `ring`: wherever `sequence` splits rows over devices; one of the others on each KV shard.
 - `xla`: on a CPU, and in all other cases; `blocks` in long rows.
 
-`splash` and `blocks` skip the key blocks that the block mask excludes: later blocks, blocks outside
-the window, and other documents. `matmul` is the layers' matrix product, with a custom backward pass
-for CPUs.
+`splash`, `flash`, and `blocks` skip the key blocks that the block mask excludes: later blocks,
+blocks outside the window, and other documents. `matmul` is the layers' matrix product, with a
+custom backward pass for CPUs.
 """
 
 from model.kernels.choice import Choice, attention, choose, choose_for_model

@@ -10,7 +10,16 @@ Additional shape letters: X query blocks, Y key blocks.
 import jax
 import jax.numpy as jnp
 
-from model.kernels.parts import FORBIDDEN, Parts, Shard, block_mask, cut, cut_keys, cut_queries
+from model.kernels.parts import (
+    FORBIDDEN,
+    Parts,
+    Shard,
+    block_mask,
+    block_ranges,
+    cut,
+    cut_keys,
+    cut_queries,
+)
 from model.mask import attention_mask
 
 # Tokens of a block: the largest of these for which a block's logits fit the cache of a CPU core.
@@ -143,10 +152,7 @@ def _logits(q_BKGTH, k_BKSH, queries: Shard, keys: Shard, window) -> jax.Array:
 
 def _key_ranges(queries_X: Shard, keys_Y: Shard, window) -> tuple[jax.Array, jax.Array]:
     """Return the first and the end of the range of key blocks of each query block, int32 `[X]`."""
-    block_mask_XY = block_mask(queries_X, keys_Y, window)
-    Y = block_mask_XY.shape[1]
-    end_X = jnp.max(jnp.where(block_mask_XY, jnp.arange(1, Y + 1), 0), axis=1)
-    return jnp.min(jnp.where(block_mask_XY, jnp.arange(Y), end_X[:, None]), axis=1), end_X
+    return block_ranges(block_mask(queries_X, keys_Y, window))
 
 
 def _block_length(q_BTNH) -> int:

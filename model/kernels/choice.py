@@ -1,6 +1,7 @@
 """Choose the kernel that computes attention, and map it over devices."""
 
 import functools
+import re
 from collections.abc import Callable
 from typing import Literal, NamedTuple
 
@@ -11,14 +12,17 @@ from jax.sharding import PartitionSpec
 from model import axes
 from model.axes import HEADS, TOKENS
 from model.config import Architecture
-from model.kernels import blocks, cudnn, ring, xla
+from model.kernels import blocks, ring, xla
+
+# GPUs below compute capability 8.0, and GPUs of another maker, in device kinds.
+WITHOUT_FLASH = re.compile(r"Tesla|Quadro|TITAN|GTX|RTX 20|\bT4\b|[PV]100|AMD|gfx")
 
 
 class Choice(NamedTuple):
     """A kernel for some shapes.
 
     Attributes:
-      name: "splash", "cudnn", "ring" or "xla".
+      name: "splash", "flash", "ring" or "xla".
       attend: function of q, k, v, segment ids, and window, on the shards of one device.
       platform: JAX's name of the platform that it was chosen for.
       why: reason that the platform's fast kernel does not apply; empty if it does.
@@ -34,60 +38,52 @@ class Choice(NamedTuple):
         return f"attention: {self.name}" + (f" ({self.why})" if self.why else "")
 
 
-def choose_for_model(config: Architecture, batch_size: int, context_length: int) -> Choice:
-    """Choose the kernel of a model, under the current mesh.
-
-    Args:
-      config: heads, dtype, and `attention` are read.
-      batch_size: rows of a microbatch, over all devices.
-      context_length: tokens of a row.
-    """
+def choose_for_model(config: Architecture, context_length: int) -> Choice:
+    """Choose the kernel of a model for rows of `context_length` tokens, under the current mesh."""
     if config.masked_distances is not None:
         return Choice("reference", xla.reference, axes.platform(), "model.masked_distances")
     H = config.head_dim
     U = H if config.mla is None else config.mla.v_head_dim
-    B, dtype = _rows_of_a_device(batch_size), config.compute_dtype
-    return choose(B, context_length, H, U, dtype, config.attention)
+    return choose(context_length, H, U, config.compute_dtype, config.attention)
 
 
 def choose(
-    B: int,
     T: int,
     H: int,
     U: int,
     dtype: jax.typing.DTypeLike,
     kernel: Literal["auto", "xla"] = "auto",
 ) -> Choice:
-    """Choose the kernel for rows `[B, T]` of one device, under the current mesh.
+    """Choose the kernel of one device, under the current mesh.
 
     Args:
-      B, T: rows and tokens of a device; T counts the full row where `sequence` splits it.
+      T: tokens of a row, also where `sequence` splits it.
       H, U: width of a head's keys and of its values.
       dtype: dtype of the inputs.
       kernel: "xla" for plain XLA on any platform.
     """
-    mesh = jax.sharding.get_abstract_mesh()
+    num_devices = jax.sharding.get_abstract_mesh().shape.get("sequence", 1)
     platform = axes.platform()
-    num_devices = mesh.shape.get("sequence", 1)
-    on_tpu, on_gpu = platform == "tpu", platform in ("gpu", "cuda")
+    on_gpu = platform in ("gpu", "cuda")
     if kernel == "xla":
         why = "model.attention=xla"
-    elif on_tpu:
+    elif platform == "tpu":
         why = _splash_cannot(T, num_devices)
-    elif on_gpu and num_devices > 1:
-        why = "ring attention on GPUs uses XLA's kernel"
     else:
-        why = _cudnn_cannot(B, T, H, U, dtype) if on_gpu else ""
-    if on_tpu:
-        from model.kernels import splash  # Pallas takes a while to import
+        why = _flash_cannot(H, U, dtype) if on_gpu else ""
+    # Pallas takes a while to import.
+    if platform == "tpu" and not why:
+        from model.kernels import splash as fast
+    elif on_gpu and not why:
+        from model.kernels import flash as fast
+    else:
+        fast = None
     if num_devices > 1:
-        parts = splash.PARTS if on_tpu and not why else blocks.PARTS
+        parts = fast.PARTS if fast else blocks.PARTS
         attend = functools.partial(ring.attention, parts=parts, axis="sequence")
         return Choice("ring", attend, platform, why)
-    if on_tpu and not why:
-        return Choice("splash", splash.attention, platform)
-    if on_gpu and not why:
-        return Choice("cudnn", cudnn.attention, platform)
+    if fast:
+        return Choice(fast.__name__.rpartition(".")[2], fast.attention, platform)
     return Choice("xla", xla.attention, platform, why)
 
 
@@ -102,13 +98,18 @@ def _splash_cannot(T: int, num_devices: int) -> str:
     )
 
 
-def _cudnn_cannot(B: int, T: int, H: int, U: int, dtype) -> str:
-    if jnp.dtype(dtype) not in (jnp.bfloat16, jnp.float16):
-        return f"cuDNN takes bfloat16, not {jnp.dtype(dtype)}"
-    if H % 8 or H > 256 or U > H:
-        return f"cuDNN takes heads of a multiple of 8 up to 256, values no wider, not {H} and {U}"
-    if B * T * T > cudnn.MAX_MASK:
-        return f"cuDNN's mask over {B} rows of {T} tokens has {B * T * T} entries"
+def _flash_cannot(H: int, U: int, dtype) -> str:
+    kind = axes.device_kind() or jax.devices()[0].device_kind
+    if WITHOUT_FLASH.search(kind):
+        return f"flash attention needs an NVIDIA GPU of compute capability 8.0 or more, not {kind}"
+    try:
+        from model.kernels import flash
+    except ImportError as error:
+        return f"flash attention needs a newer JAX than {jax.__version__}: {error}"
+    if jnp.dtype(dtype).name not in flash.DTYPES:
+        return f"flash attention takes {', '.join(flash.DTYPES)}, not {jnp.dtype(dtype)}"
+    if max(H, U) > flash.MAX_WIDTH:
+        return f"flash attention takes heads up to {flash.MAX_WIDTH} wide, not {max(H, U)}"
     return ""
 
 
@@ -138,14 +139,8 @@ def attention(
       `[B, T, N, U]` in the dtype of `v_BSKU`.
     """
     H, U = q_BTNH.shape[3], v_BSKU.shape[3]
-    B = _rows_of_a_device(q_BTNH.shape[0])
-    attend = map_devices(choose(B, q_BTNH.shape[1], H, U, q_BTNH.dtype, kernel))
+    attend = map_devices(choose(q_BTNH.shape[1], H, U, q_BTNH.dtype, kernel))
     return attend(q_BTNH, k_BSKH, v_BSKU, segment_ids_BT, jnp.asarray(window, jnp.int32))
-
-
-def _rows_of_a_device(batch_size: int) -> int:
-    mesh = jax.sharding.get_abstract_mesh()
-    return -(-batch_size // (mesh.shape.get("data", 1) * mesh.shape.get("fsdp", 1)))
 
 
 def map_devices(choice: Choice) -> Callable:

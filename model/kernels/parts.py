@@ -117,3 +117,10 @@ def block_mask(queries_X: Shard, keys_Y: Shard, window) -> jax.Array:
         key_ids_YBS.max(-1) >= ids_XBT.min(-1)[:, None]
     )
     return near_XY & same_XYB.any(axis=-1)
+
+
+def block_ranges(block_mask_XY: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Return the first and the end of the range of key blocks of each query block, int32 `[X]`."""
+    Y = block_mask_XY.shape[1]
+    end_X = jnp.max(jnp.where(block_mask_XY, jnp.arange(1, Y + 1), 0), axis=1)
+    return jnp.min(jnp.where(block_mask_XY, jnp.arange(Y), end_X[:, None]), axis=1), end_X

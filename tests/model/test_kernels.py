@@ -1,6 +1,7 @@
 """Masks against literal matrices; kernels against one softmax over full rows."""
 
 import dataclasses
+import sys
 from typing import NamedTuple
 
 import jax
@@ -11,7 +12,7 @@ from jax.experimental.pallas.ops.tpu.splash_attention import splash_attention_ke
 
 from model import kernels
 from model.config import NO_WINDOW
-from model.kernels import blocks, choice, cudnn, parts, splash, xla
+from model.kernels import blocks, choice, flash, parts, splash, xla
 from tests.models import small_model
 
 
@@ -334,13 +335,6 @@ def test_keys_that_no_query_sees_add_nothing(monkeypatch):
         assert all(np.all(np.isfinite(x)) for x in dkv)
 
 
-@pytest.mark.parametrize("T", [24, 33])
-def test_cudnn_mask_and_padding(monkeypatch, T):
-    """Mask, filled-up values and rows of odd length, answered by XLA in cuDNN's shard."""
-    monkeypatch.setattr(cudnn, "IMPLEMENTATION", "xla")
-    assert_equal_to_plain(cudnn.attention, unequal_inputs(T), 7)
-
-
 class Device(NamedTuple):
     """A stand-in for JAX's `AbstractDevice`, which in jax 0.7 has no platform."""
 
@@ -349,9 +343,9 @@ class Device(NamedTuple):
     platform: str
 
 
-def on(platform: str, **sizes: int):
+def on(platform: str, kind: str = "NVIDIA A100-SXM4-40GB", **sizes: int):
     """The mesh of a device that is not here."""
-    device = Device("test", 1, platform)
+    device = Device(kind, 1, platform)
     axes = ("sweep", "data", "fsdp", "sequence", "tensor")
     shape = tuple(sizes.get(axis, 1) for axis in axes)
     return jax.sharding.use_abstract_mesh(
@@ -365,16 +359,48 @@ def on(platform: str, **sizes: int):
         ("cpu", 4096, 64, 64, "float32", "xla", ""),
         ("tpu", 65_536, 192, 128, "bfloat16", "splash", ""),
         ("tpu", 131_072, 64, 64, "bfloat16", "xla", "mesh.sequence=2"),
-        ("gpu", 4096, 192, 128, "bfloat16", "cudnn", ""),
-        ("gpu", 4096, 64, 64, "float32", "xla", "bfloat16, not float32"),
-        ("gpu", 4096, 60, 60, "bfloat16", "xla", "multiple of 8"),
-        ("gpu", 65_536, 64, 64, "bfloat16", "xla", "4294967296 entries"),
+        ("gpu", 131_072, 192, 128, "bfloat16", "flash", ""),
+        ("cuda", 4095, 60, 256, "float32", "flash", ""),
+        ("gpu", 4096, 64, 64, "float64", "xla", "bfloat16, float16, float32, not float64"),
+        ("gpu", 4096, 320, 64, "bfloat16", "xla", "up to 256 wide, not 320"),
     ],
 )
 def test_the_kernel_for_a_platform(platform, T, H, U, dtype, expected, why):
     with on(platform):
-        choice = kernels.choose(1, T, H, U, dtype)
+        choice = kernels.choose(T, H, U, dtype)
     assert choice.name == expected and why in choice.why and bool(why) == bool(choice.why)
+
+
+@pytest.mark.parametrize(
+    "kind, expected",
+    [
+        ("Tesla T4", "xla"),
+        ("NVIDIA T4", "xla"),
+        ("Tesla V100-SXM2-16GB", "xla"),
+        ("NVIDIA GeForce RTX 2080 Ti", "xla"),
+        ("Quadro RTX 6000", "xla"),
+        ("AMD Instinct MI300X", "xla"),
+        ("NVIDIA A10G", "flash"),
+        ("NVIDIA L4", "flash"),
+        ("NVIDIA GeForce RTX 4090", "flash"),
+        ("NVIDIA RTX 6000 Ada Generation", "flash"),
+        ("NVIDIA H100 80GB HBM3", "flash"),
+        ("NVIDIA B200", "flash"),
+    ],
+)
+def test_flash_attention_from_ampere_on(kind, expected):
+    with on("gpu", kind):
+        choice = kernels.choose(4096, 64, 64, "bfloat16")
+    assert choice.name == expected
+    assert (f"compute capability 8.0 or more, not {kind}" in choice.why) == (expected == "xla")
+
+
+def test_a_jax_without_pallas_for_triton_takes_plain_xla(monkeypatch):
+    monkeypatch.delattr("model.kernels.flash")
+    monkeypatch.setitem(sys.modules, "model.kernels.flash", None)
+    with on("gpu"):
+        choice = kernels.choose(4096, 64, 64, "bfloat16")
+    assert choice.name == "xla" and f"newer JAX than {jax.__version__}" in choice.why
 
 
 @pytest.mark.parametrize(
@@ -383,13 +409,14 @@ def test_the_kernel_for_a_platform(platform, T, H, U, dtype, expected, why):
         ("tpu", 131_072, "auto", splash.PARTS, ""),
         ("tpu", 2**20, "auto", blocks.PARTS, "mesh.sequence=16"),
         ("tpu", 131_072, "xla", blocks.PARTS, "model.attention=xla"),
-        ("gpu", 131_072, "auto", blocks.PARTS, "XLA's kernel"),
+        ("gpu", 131_072, "auto", flash.PARTS, ""),
+        ("gpu", 131_072, "xla", blocks.PARTS, "model.attention=xla"),
         ("cpu", 131_072, "auto", blocks.PARTS, ""),
     ],
 )
 def test_rows_split_over_devices_take_the_ring(platform, T, kernel, expected, why):
     with on(platform, sequence=4):
-        choice = kernels.choose(1, T, 64, 64, "bfloat16", kernel)
+        choice = kernels.choose(T, 64, 64, "bfloat16", kernel)
     assert choice.name == "ring" and choice.attend.keywords["parts"] == expected
     assert why in choice.why and bool(why) == bool(choice.why)
 
@@ -398,14 +425,14 @@ CONFIG = small_model(vocab_size=8, embed_dim=8, num_heads=2, mlp_dim=8)
 
 
 def test_the_check_names_the_kernel():
-    assert kernels.check(CONFIG, 2, 32) == "attention: xla"
+    assert kernels.check(CONFIG, 32) == "attention: xla"
 
 
 @pytest.mark.parametrize(
     "mistake, says",
     [
         (lambda q, k, v, ids, window: plain(q, k, v, 0 * ids, window), "the output"),
-        (lambda q, k, v, ids, window: plain(q, k, v, ids, NO_WINDOW), "(window 10 of 32"),
+        (lambda q, k, v, ids, window: plain(q, k, v, ids, NO_WINDOW), "(window 4 of 32"),
         (lambda q, k, v, ids, window: plain(q, jax.lax.stop_gradient(k), v, ids, window), "of k"),
     ],
 )
@@ -413,13 +440,13 @@ def test_the_check_refuses_a_wrong_kernel(monkeypatch, mistake, says):
     """Documents leak; the window is ignored; a gradient is missing."""
     monkeypatch.setattr(xla, "attention", mistake)
     with pytest.raises(ValueError, match="attention kernel 'xla' is wrong on cpu") as error:
-        kernels.check(CONFIG, 2, 32)
+        kernels.check(CONFIG, 32)
     assert says in str(error.value) and "\n" not in str(error.value)
 
 
 def test_the_check_announces_plain_xla():
     config = dataclasses.replace(CONFIG, attention="xla")
-    assert kernels.check(config, 2, 32) == "attention: xla (model.attention=xla)"
+    assert kernels.check(config, 32) == "attention: xla (model.attention=xla)"
 
 
 def test_a_kernel_that_jax_no_longer_has_is_refused(monkeypatch):
@@ -429,4 +456,4 @@ def test_a_kernel_that_jax_no_longer_has_is_refused(monkeypatch):
     monkeypatch.setattr(choice, "choose", lambda *_: tpu)
     says = "'splash' refuses on tpu: AttributeError: .*_bwd_dq.*; set model.attention=xla, and rep"
     with pytest.raises(ValueError, match=says):
-        kernels.check(CONFIG, 2, 32)
+        kernels.check(CONFIG, 32)
