@@ -28,6 +28,10 @@ options:
   --out DIR                   write the rows to DIR, with copies of the files that a report reads,
                               instead of to the runs; for several paths, to DIR/NAME each
 
+several processes share the documents, as do all devices of a host. They find each other on TPU
+slices, under SLURM and Open MPI; elsewhere start the same command N times, each with
+  --coordinator HOST:PORT --num-processes N --process-id I
+
 examples:
   python evaluate.py runs/demo            every member, with the tasks and lengths of its config
   python evaluate.py runs/demo/base=10 --tasks kv,lines --lengths 128,256 --documents 256
@@ -64,6 +68,7 @@ from collections.abc import Sequence
 from rich.console import Console
 
 import evals
+from configs import add_process_flags
 from evals.options import Options
 from experiment.run import find_runs
 from model import rotary as rotary_lib
@@ -90,6 +95,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     # Imported late: JAX takes seconds and an accelerator, which help and errors do not need.
     from evals import runner
     from evals.copies import Copies
+    from experiment import distributed
     from experiment.compiled import keep_programs
     from experiment.devices import check_platform
     from reporting.tables import tables
@@ -98,15 +104,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
     console = Console(stderr=True)
     results: runner.Evaluated = []
     try:
-        check_platform()
+        # A call from Python is alone, and may come after JAX was used.
+        check_platform() if arguments is not None else distributed.initialize(args)
         copies = Copies(args.paths, args.out) if args.out else None
         for paths, step in runner.checkpoints(args.paths, args.step):
             at_step = dataclasses.replace(options, step=step)
             results += runner.evaluate(paths, at_step, console=console, copies=copies)
     except (ValueError, UnreachableError) as error:
+        if not distributed.is_primary_host():
+            return 2
         parser.refuse(error)
     except KeyboardInterrupt:
         return 130
+    if not distributed.is_primary_host():
+        return 0
     typed = sys.argv[1:] if arguments is None else arguments
     for run, *_ in results:
         target = copies.copy(run) if copies else run
@@ -140,6 +151,7 @@ def _parser() -> Parser:
     parser.add_argument("--precision", type=float)
     parser.add_argument("--step")
     parser.add_argument("--out")
+    add_process_flags(parser)
     return parser
 
 

@@ -22,8 +22,9 @@ from evals.options import Options
 from evals.progress import Progress
 from evals.rows import Rows
 from evals.score import AnswerScores, Candidate, check_fits, pass_shape, score
+from evals.spread import spread_score
 from evals.text import MissingTextError
-from experiment import stages
+from experiment import distributed, stages
 from experiment.checkpoint import restore_params
 from experiment.config import ExperimentConfig, chosen_rotary
 from experiment.identity import copy_notice, run_id
@@ -148,7 +149,10 @@ class Group:
         return needs
 
     def ask(
-        self, part: Questions, advance: Callable[[int], None] = lambda documents: None
+        self,
+        part: Questions,
+        advance: Callable[[int], None] = lambda documents: None,
+        score: Callable[..., AnswerScores] = score,
     ) -> list[Rows]:
         """Return the result rows of each of `owners`; `advance` gets the documents done."""
         documents = part.documents
@@ -186,6 +190,8 @@ def evaluate(
 ) -> Evaluated:
     """Evaluate runs and write their result rows.
 
+    All devices of all processes score; the first process writes.
+
     Args:
       run_paths: run directories and sweep directories.
       options: options of the evaluation.
@@ -200,7 +206,9 @@ def evaluate(
         does not support or that does not fit the memory, an unknown variant or step, or a results
         file of another schema.
     """
+    is_primary = distributed.is_primary_host()
     options, console = options or Options(), console or Console(quiet=True)
+    console.quiet |= not is_primary
     notice = functools.partial(
         console.print, style="yellow", markup=False, highlight=False, soft_wrap=True
     )
@@ -224,11 +232,15 @@ def evaluate(
         group.check_fits()
 
     runs = [member.run for member in members if member.run]
-    targets = {run.path: copies.copy(run) if copies else run for run in runs}
-    for run in runs if copies else ():  # --out may hold rows of an earlier run
-        rows.read_run(run, targets[run.path].results_path)
+    with distributed.refusing_together():
+        to_copy = runs if copies and is_primary else []
+        targets = {run.path: run for run in runs}
+        targets |= {run.path: copies.copy(run) for run in to_copy}
+        for run in to_copy:  # --out may hold rows of an earlier run
+            rows.read_run(run, targets[run.path].results_path)
     results = {run.path: rows.columns([]) for run in runs}
-    with Progress(console) as progress:
+    advice = "Start all processes again; the rows scored so far are kept."
+    with distributed.failing_together(advice), Progress(console) as progress:
         bar = progress.add_task("", total=needs.documents)
         progress.flops_left = needs.flops
         for group, questions in [(owner, part) for owner in groups for part in owner.questions]:
@@ -239,7 +251,7 @@ def evaluate(
                 flops = cost.flops_per_row(group.members[0].config, length)
                 progress.advance(bar, documents, documents * flops)
 
-            new = group.ask(questions, advance)
+            new = group.ask(questions, advance, spread_score)
             while options.precision and (
                 more := group.next_round(questions, new, options.precision)
             ):
@@ -247,7 +259,7 @@ def evaluate(
                 needs += added_needs
                 progress.flops_left += added_needs.flops
                 progress.update(bar, total=needs.documents)
-                added = group.ask(more, advance)
+                added = group.ask(more, advance, spread_score)
                 new = [rows.concatenate(pair) for pair in zip(new, added, strict=True)]
             # Write now, so that an interrupted evaluation keeps these rows.
             _write_rows(group, new, targets, results)
@@ -277,7 +289,8 @@ def _write_rows(
         member_rows = rows.concatenate([part for part, (owner, _) in pairs if owner is member])
         assert member.run
         path = member.run.path
-        rows.add(targets[path].results_path, member_rows)
+        if distributed.is_primary_host():
+            rows.add(targets[path].results_path, member_rows)
         results[path] = rows.concatenate([results[path], member_rows])
 
 

@@ -53,6 +53,11 @@ class AnswerScores(NamedTuple):
     nll: np.ndarray
     rank: np.ndarray
 
+    @staticmethod
+    def dtypes() -> dict[str, type]:
+        """Return the dtype of each field."""
+        return dict(exact_match=bool, first_token_correct=bool, nll=np.float64, rank=np.int32)
+
 
 class Batch(NamedTuple):
     """Documents padded to one length, `[B, T]` int32 each; segment 0 is padding."""
@@ -69,6 +74,7 @@ def score(
     documents: Sequence[Document],
     length: int,
     *,
+    shape: tuple[int, int] | None = None,
     advance: Callable[[int], None] = lambda documents_done: None,
 ) -> AnswerScores:
     """Score every answer of `documents`, in order, for every candidate.
@@ -81,12 +87,13 @@ def score(
       candidates: of that network.
       documents: at most length + 1 ids each.
       length: tokens to which documents are padded, so that one program serves all.
+      shape: numbers of candidates and documents of a pass; None: `pass_shape`.
       advance: called with the number of documents scored since the last call.
 
     Raises:
       ValueError: if a pass does not fit the memory, before it runs.
     """
-    per_pass, B = pass_shape(len(candidates), len(documents), length)
+    per_pass, B = shape or pass_shape(len(candidates), len(documents), length)
     starts = range(0, len(documents), B)
     scores = []
     for first in range(0, len(candidates), per_pass):
@@ -177,12 +184,17 @@ def _tables(
 def _program(config: Architecture, params: Params, tables: PositionTable, batch: Batch):
     """Return the program that scores arrays of these shapes; compiled once."""
     leaves, structure = jax.tree.flatten((params, tables, batch))
-    return compiled_pass(config, tuple((leaf.shape, leaf.dtype) for leaf in leaves), structure)
+    shapes = tuple((leaf.shape, leaf.dtype) for leaf in leaves)
+    jax_config: Any = jax.config  # its attributes have no types
+    return compiled_pass(config, shapes, structure, jax_config.jax_default_device)
 
 
 @functools.lru_cache(maxsize=32)
-def compiled_pass(config: Architecture, leaves, structure):
-    """Compile the scoring program for flattened shapes and types; see `jax.tree.flatten`."""
+def compiled_pass(config: Architecture, leaves, structure, device: Any):
+    """Compile the scoring program for flattened shapes and types; see `jax.tree.flatten`.
+
+    `device` is JAX's default device, for which it compiles; None is the first.
+    """
     abstract = [jax.ShapeDtypeStruct(shape, dtype) for shape, dtype in leaves]
     arguments = jax.tree.unflatten(structure, abstract)
     compiled = jax.jit(functools.partial(_token_scores, config)).lower(*arguments).compile()

@@ -161,6 +161,15 @@ def sum_over_hosts(value: int) -> int:
     return int(every.view(np.uint64).sum(dtype=np.uint64))
 
 
+def merge(array: np.ndarray) -> np.ndarray:
+    """Return an array of which each process has filled a part, and left 0 in the rest."""
+    if jax.process_count() == 1:
+        return array
+    # As bytes, because JAX rounds float64.
+    every = multihost_utils.process_allgather(np.ascontiguousarray(array).view(np.uint8))
+    return np.asarray(every).max(axis=0).view(array.dtype)
+
+
 def fetch(tree: Any) -> Any:
     """Return arrays that are sharded over all hosts as full numpy arrays, on every host."""
     return multihost_utils.process_allgather(tree, tiled=True)

@@ -103,6 +103,22 @@ def whole(arguments, tmp_path_factory):
 
 
 @pytest.mark.long
+def test_two_processes_with_two_devices_each_evaluate_as_one(whole, environment, tmp_path):
+    """Rows are equal to the byte; only the first process writes and prints."""
+    options = ("--tasks", "kv", "--lengths", "128", "--documents", "500")
+    outs = [tmp_path / "1", tmp_path / "2"]
+    devices = {**environment, "XLA_FLAGS": "--xla_force_host_platform_device_count=2"}
+    for out, number, variables in zip(outs, (1, 2), (environment, devices), strict=True):
+        command = ("evaluate.py", whole, *options, "--out", out)
+        processes = Processes(tmp_path / "logs", number, variables, *command, slurm=True)
+        assert processes.exit_statuses(300) == [0] * number, processes.said()
+        first, *others = processes.said()
+        assert "rows: results.jsonl" in first and not any("rows" in text for text in others)
+    one, two = ((out / "results.jsonl").read_bytes() for out in outs)
+    assert one == two and one.count(b"\n") > 500
+
+
+@pytest.mark.long
 def test_one_of_four_is_killed_and_two_go_on(whole, arguments, environment, tmp_path):
     """From shards of four over `fsdp` to copies on two, found as SLURM's, from what is whole."""
     run = tmp_path / "run"
