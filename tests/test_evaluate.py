@@ -10,7 +10,7 @@ import evaluate as cli
 from data import tokenizer as tokenizer_lib
 from data.config import DataConfig
 from data.task import Document
-from evals import rows, runner, text
+from evals import rows, runner, spread, text
 from evals import score as score_lib
 from evals.estimate import effective_context
 from experiment.checkpoint import Checkpoints, DataState
@@ -134,7 +134,7 @@ def test_every_member_gets_the_rows_it_gets_alone(sweep, monkeypatch):
         side_by_side.append(len(candidates))
         return score_lib.score(config, candidates, *args, **kwargs)
 
-    monkeypatch.setattr(runner, "score", score)
+    monkeypatch.setattr(spread, "score", score)
     results = evaluate([sweep, sweep / "base=10"], tasks=["kv", "lagcopy"])
     assert side_by_side == [3, 3, 1, 1]  # the wider one is another network
     assert [run.name for run, _, _ in results] == list(MEMBERS)
@@ -168,7 +168,7 @@ def test_rows_of_training_are_asked_of_each_data_seed(sweep, monkeypatch):
         calls.append((len(candidates), documents[0].tokens.tolist()))
         return score_lib.score(config, candidates, documents, *args, **kwargs)
 
-    monkeypatch.setattr(runner, "score", score)
+    monkeypatch.setattr(spread, "score", score)
     evaluate([sweep], tasks=["step1"], documents=1)
     # base=10 and nope, the other seed, the other network.
     (two, rows_of_0), (single, rows_of_1), (wider, rows_of_wider) = calls
