@@ -68,11 +68,16 @@ from collections.abc import Sequence
 from rich.console import Console
 
 import evals
-from configs import add_process_flags
 from evals.options import Options
 from experiment.run import find_runs
 from model import rotary as rotary_lib
-from utils.command_line import Parser, expression, expression_list, token_list
+from utils.command_line import (
+    Parser,
+    add_process_flags,
+    expression,
+    expression_list,
+    token_list,
+)
 from utils.errors import UnreachableError
 
 

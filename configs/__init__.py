@@ -42,49 +42,6 @@ def argument_parser(program: str, description: str | None, *more: str) -> Parser
     return parser
 
 
-<<<<<<< HEAD
-=======
-def training_parser(program: str, description: str | None, *more: str) -> Parser:
-    """Make the parser of train.py and sweep.py: `argument_parser` with checks and processes."""
-    parser = argument_parser(program, description, *more)
-    group = parser.add_argument_group("checking")
-    group.add_argument(
-        "--check",
-        action="store_true",
-        help="check fields, run directory, start_from, data.path and mesh; list what was checked; "
-        "train nothing",
-    )
-    group.add_argument(
-        "--devices",
-        type=_device_count,
-        metavar="N",
-        help="with --check: how many the machine has that will train (default: this machine's)",
-    )
-    add_process_flags(parser)
-    return parser
-
-
-def add_process_flags(parser: Parser) -> None:
-    """Add the flags of `experiment.distributed.initialize` to a parser."""
-    group = parser.add_argument_group(
-        "several processes",
-        "detected on TPU slices (also of GKE), under SLURM and Open MPI; "
-        "elsewhere start\nthe same command N times, each with",
-    )
-    group.add_argument(
-        "--coordinator", metavar="HOST:PORT", help="address of process 0, with a free port"
-    )
-    group.add_argument("--num-processes", type=int, metavar="N", help="number of processes")
-    group.add_argument("--process-id", type=int, metavar="I", help="number of this process, from 0")
-
-
-def _device_count(text: str) -> int:
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is no number of devices, like 8")
-    return int(text)
-
-
->>>>>>> 67a66de (evaluate.py shares documents among all devices of a host, and among processes)
 class _ShowFields(argparse.Action):
     """Print the fields and exit, as `--help` does."""
 

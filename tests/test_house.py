@@ -47,7 +47,7 @@ def test_few_parameters():
 # Lines of code per folder, without docstrings, comments and blank lines. A feature stays within its
 # folder's budget; a commit that raises one explains why.
 BUDGETS = {
-    "tests": 19480,
+    "tests": 19770,
     "reporting": 2930,
     "evals": 2925,
     "interop": 2510,
@@ -61,7 +61,7 @@ BUDGETS = {
     "training": 1300,
     "tpu": 1370,
     "configs": 760,
-    "utils": 760,
+    "utils": 780,
     "inference": 730,
     "notebooks": 260,
     "(commands)": 290,

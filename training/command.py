@@ -10,7 +10,7 @@ from typing import NoReturn
 
 from configs import argument_parser, find_config
 from experiment.overrides import SWEEP_HELP, Job, run_job, sweep_job
-from utils.command_line import Parser
+from utils.command_line import Parser, add_process_flags
 from utils.errors import UnreachableError
 
 
@@ -58,16 +58,7 @@ def _parser(program: str, description: str | None, *more: str) -> Parser:
         metavar="N",
         help="with --check: how many the machine has that will train (default: this machine's)",
     )
-    group = parser.add_argument_group(
-        "several processes",
-        "detected on TPU slices (also of GKE), under SLURM and Open MPI; "
-        "elsewhere start\nthe same command N times, each with",
-    )
-    group.add_argument(
-        "--coordinator", metavar="HOST:PORT", help="address of process 0, with a free port"
-    )
-    group.add_argument("--num-processes", type=int, metavar="N", help="number of processes")
-    group.add_argument("--process-id", type=int, metavar="I", help="number of this process, from 0")
+    add_process_flags(parser)
     return parser
 
 

@@ -87,3 +87,17 @@ def print_text(text: str) -> None:
         print(text, flush=True)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python flushes at exit
+
+
+def add_process_flags(parser: argparse.ArgumentParser) -> None:
+    """Add the flags of `experiment.distributed.initialize`."""
+    group = parser.add_argument_group(
+        "several processes",
+        "detected on TPU slices (also of GKE), under SLURM and Open MPI; "
+        "elsewhere start\nthe same command N times, each with",
+    )
+    group.add_argument(
+        "--coordinator", metavar="HOST:PORT", help="address of process 0, with a free port"
+    )
+    group.add_argument("--num-processes", type=int, metavar="N", help="number of processes")
+    group.add_argument("--process-id", type=int, metavar="I", help="number of this process, from 0")
