@@ -206,9 +206,8 @@ def evaluate(
         does not support or that does not fit the memory, an unknown variant or step, or a results
         file of another schema.
     """
-    is_primary = distributed.is_primary_host()
     options, console = options or Options(), console or Console(quiet=True)
-    console.quiet |= not is_primary
+    console.quiet |= not distributed.is_primary_host()
     notice = functools.partial(
         console.print, style="yellow", markup=False, highlight=False, soft_wrap=True
     )
@@ -233,11 +232,7 @@ def evaluate(
 
     runs = [member.run for member in members if member.run]
     with distributed.refusing_together():
-        to_copy = runs if copies and is_primary else []
-        targets = {run.path: run for run in runs}
-        targets |= {run.path: copies.copy(run) for run in to_copy}
-        for run in to_copy:  # --out may hold rows of an earlier run
-            rows.read_run(run, targets[run.path].results_path)
+        targets = _targets(runs, copies)
     results = {run.path: rows.columns([]) for run in runs}
     advice = "Start all processes again; the rows scored so far are kept."
     with distributed.failing_together(advice), Progress(console) as progress:
@@ -275,6 +270,16 @@ def check_lengths(config: ExperimentConfig) -> None:
     table = config.model.position_table(config.data.context_length)
     for length in config.evals.lengths or (config.data.context_length,):
         cost.check_length(static_config(config.model), table, length)
+
+
+def _targets(runs: Sequence[RunDirectory], copies: Copies | None) -> dict[Path, RunDirectory]:
+    """Return the run directory that gets the rows of each run; the first process makes copies."""
+    if copies is None or not distributed.is_primary_host():
+        return {run.path: run for run in runs}
+    targets = {run.path: copies.copy(run) for run in runs}
+    for run in runs:  # --out may hold rows of an earlier run
+        rows.read_run(run, targets[run.path].results_path)
+    return targets
 
 
 def _write_rows(

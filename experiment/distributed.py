@@ -34,7 +34,7 @@ def initialize(arguments: argparse.Namespace, *, many_members: bool = False) -> 
     """Find the other processes of the run; call it before JAX is used.
 
     Args:
-      arguments: arguments of the command line (`configs.training_parser`).
+      arguments: arguments of the command line (`utils.command_line.add_process_flags`).
       many_members: whether a lone process makes a device of each core (`experiment.mesh`).
 
     Raises:

@@ -338,16 +338,6 @@ def _launch(kernel, blocks: Blocks, by_query: Side, by_key: Side, window, shapes
         )
         for shape, dtype in shapes
     ]
-    num_pairs = B * N * T * (S + length) // 2  # on and below the diagonal of blocks
-    widths = [x.shape[3] for x in (*by_query.tensors, *out_shapes) if x.ndim == 4]
-    cost = pl.CostEstimate(
-        # Products of q with k, of the gradient with v, and one for each output.
-        flops=2 * num_pairs * sum(widths),
-        transcendentals=num_pairs,
-        bytes_accessed=sum(
-            x.size * x.dtype.itemsize for x in jax.tree.leaves((own, other, out_shapes))
-        ),
-    )
     return pl.pallas_call(
         functools.partial(kernel, length=length),
         grid=(T // own_length, heads, B),
@@ -360,10 +350,25 @@ def _launch(kernel, blocks: Blocks, by_query: Side, by_key: Side, window, shapes
         out_specs=[spec_of_block(x) for x in out_shapes],
         out_shape=out_shapes,
         compiler_params=CompilerParams(num_warps=blocks.warps, num_stages=blocks.stages),
-        cost_estimate=cost,
+        cost_estimate=_cost(by_query, own, other, out_shapes, length),
         interpret=INTERPRET,
         name=f"attention{kernel.__name__}",
     )(_ranges(queries_X, keys_Y, window, of_keys), jnp.reshape(window, 1), own, other)
+
+
+def _cost(by_query: Side, own: Side, other: Side, out_shapes, length: int) -> pl.CostEstimate:
+    """Return the cost of a launch if all blocks on and below the diagonal are visited."""
+    B, T, N, _ = by_query.tensors[0].shape
+    num_pairs = B * N * T * (other.shard.indices_T.shape[0] + length) // 2
+    # Products of q with k, of the gradient with v, and one for each output.
+    widths = [x.shape[3] for x in (*by_query.tensors, *out_shapes) if x.ndim == 4]
+    return pl.CostEstimate(
+        flops=2 * num_pairs * sum(widths),
+        transcendentals=num_pairs,
+        bytes_accessed=sum(
+            x.size * x.dtype.itemsize for x in jax.tree.leaves((own, other, out_shapes))
+        ),
+    )
 
 
 def _ranges(queries_X: Shard, keys_Y: Shard, window, of_keys: bool) -> jax.Array:
