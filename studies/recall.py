@@ -85,7 +85,9 @@ def _budgets(card: Card, config: ExperimentConfig) -> list[ExperimentConfig]:
     except ValueError:
         return []
     levels = budgets.make_budgets(card, config)
-    return [levels[card.shares.index(share)] for share in _SHARES] if card.tokens else levels
+    if card.tokens is None:
+        return levels
+    return [level for level, share in zip(levels, card.shares, strict=True) if share in _SHARES]
 
 
 def _tokens(config: ExperimentConfig) -> int:
@@ -321,43 +323,42 @@ def errors(items: Sequence[Comparison], name: str, *, of_accuracy: bool = False)
     return Error(_rms(raw), float(_CONSTANTS[best]), fitted[best], len(raw))
 
 
-def summaries(comparisons: Sequence[Comparison]) -> Iterator[str]:
-    """Yield lines with the errors of all theories, by number of answers."""
+def summaries(comparisons: Sequence[Comparison]) -> Iterator[dict[str, str]]:
+    """Yield cells with the errors of each theory, by number of answers; equal runs count once."""
     learned = [item for item in comparisons if item.is_learned and not item.repeats]
     for low, high in itertools.pairwise(_BANDS):
-        for is_blind, text in ((True, "forecast before any row"), (False, "rows before forecast")):
+        for is_blind in (True, False):
             group = [
                 item
                 for item in learned
                 if low <= item.answers < high and item.card.is_blind == is_blind
             ]
-            if group:
-                counts = [item.answers / 1000 for item in group]
-                yield f"{text}, {min(counts):.0f}k to {max(counts):.0f}k answers"
-                yield from _summary(group)
+            single = [item for item in group if item.has_one_head]
+            for name in group[0].lengths if group else ():
+                cells = _summary(group, is_blind) if name == MINIMAL_HEAD else {"members": ""}
+                cells["theory"] = name
+                of_mean, of_l50 = errors(group, name, of_accuracy=True), errors(single, name)
+                cells["mean accuracy"] = f"{of_mean.rms:.3f}"
+                if name != MINIMAL_HEAD:
+                    cells["fitted"] = f"{of_mean.rms_fitted:.3f} with x{of_mean.constant:.2f}"
+                if of_l50.num_members:
+                    cells["L50, one head"] = f"{of_l50.rms:.2f} octaves of {of_l50.num_members}"
+                    cells["L50 fitted"] = f"{of_l50.rms_fitted:.2f} with x{of_l50.constant:.2f}"
+                yield cells
 
 
-def _summary(group: Sequence[Comparison]) -> Iterator[str]:
-    """Yield lines with the errors of all predictors over a group."""
+def _summary(group: Sequence[Comparison], is_blind: bool) -> dict[str, str]:
+    """Return cells about the members of a group, and the minimal head's curves and marks."""
+    counts = [item.answers / 1000 for item in group]
+    order = "forecast before any row" if is_blind else "rows before forecast"
     marks = collections.Counter(item.mark for item in group)
     worst = [item.record["worst"] - item.measured.worst.accuracy for item in group]
-    yield (
-        f"  {len(group)} members: {', '.join(f'{n} {mark}' for mark, n in marks.items())}; rms of "
-        f"accuracy by distance {_rms([item.rmse for item in group]):.3f}, worst bin "
-        f"{_rms(worst):.3f}"
-    )
-    single = [item for item in group if item.has_one_head]
-    for name in group[0].lengths:
-        of_mean = errors(group, name, of_accuracy=True)
-        fitted = f", {of_mean.rms_fitted:.3f} with x{of_mean.constant:.2f}"
-        line = f"  {name}: mean accuracy {of_mean.rms:.3f}{fitted * (name != MINIMAL_HEAD)}"
-        if single:
-            of_l50 = errors(single, name)
-            line += (
-                f"; L50 of {of_l50.num_members} members with one head {of_l50.rms:.2f} octaves, "
-                f"{of_l50.rms_fitted:.2f} with x{of_l50.constant:.2f}"
-            )
-        yield line
+    return {
+        "members": f"{len(group)} {order}, {min(counts):,.0f}k to {max(counts):,.0f}k answers",
+        "marks": ", ".join(f"{number} {mark}" for mark, number in marks.items()),
+        "curve": f"{_rms([item.rmse for item in group]):.3f}",
+        "worst bin": f"{_rms(worst):.3f}",
+    }
 
 
 def _rms(values: Sequence[float] | np.ndarray) -> float:

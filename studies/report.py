@@ -83,8 +83,9 @@ def _items(
     captions = format_captions("study_forecasts")
     yield "", "", Drawing("forecasts", figures.draw_forecasts(comparisons), captions)
     yield "All cards", "", _card_table(cards)
-    if summary := [(None, (line,)) for line in recall.summaries(comparisons)]:
-        yield "Errors of the theories", "", Table(heads=("",), lines=summary, wraps=True)
+    if summary := [(None, cells) for cells in recall.summaries(comparisons)]:
+        caption = format_captions("study_errors")["caption"]
+        yield "Errors of the theories", "", Table.from_cells(summary, caption=caption)
     for card in cards:
         title = f"{card.card.name}: {card.card.question}"
         if card.trials:

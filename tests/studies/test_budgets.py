@@ -40,6 +40,10 @@ def test_budgets_double_up_to_twice_the_cards_budget():
     assert [config.train.num_steps for config in run.budgets] == [125, 250, 500, 1000, 2000]
     assert [run.tokens(n) for n in range(5)] == [tokens // 8 * 2**n for n in range(5)]
     assert {(config.seed, config.data.seed) for config in run.budgets} == {(3, 3)}
+    (short,) = card_runs(card(tokens=tokens, shares=(1 / 4, 1)), 3)
+    assert short.budgets == (run.budgets[1], run.budgets[3])
+    with pytest.raises(ValueError, match=r"first share of it does not pass train\.warmup_steps=2"):
+        card_runs(card(tokens=tokens, shares=(1 / 1000,)), 3)
     (planned,) = card_runs(card(), 0)
     assert planned.budgets == (planned.card.configs()["b"],)
 

@@ -138,4 +138,6 @@ def test_equal_runs_of_two_cards_are_compared_once(tmp_path, monkeypatch):
     first, second = recall.compare(cards, all_rows, *stored)
     assert (first.repeats, second.repeats) == ("", "one one-kv")
     assert first.measured is second.measured and first.measured.num_seeds == 2
-    assert "  1 members: 1 " in "\n".join(recall.summaries([first, second]))
+    head, *rivals = recall.summaries([first, second])
+    assert head["members"].startswith("1 rows before forecast")
+    assert [cells["theory"] for cells in rivals] == ["D_H", "quarter period", "B_m < 0"]
