@@ -19,7 +19,7 @@ from studies import figures, folder, forecasts, load_cards, recall, rows
 from studies.jobs import Job
 from studies.recall import Comparison
 from studies.results import CardResults
-from studies.verdicts import Verdict, judge_bound, judge_claim
+from studies.verdicts import judge_bound, judge_claim
 
 
 def write(job: Job, out: Path) -> list[str]:
@@ -39,7 +39,7 @@ def write(job: Job, out: Path) -> list[str]:
     comparisons = recall.compare([card.card for card in cards], all_rows, recalls, stored_forecasts)
     missing = [card.card.name for card in cards if not card.rows]
     command = f"python -m studies run {job.study} --only {','.join(missing)}"
-    bound_labels, claim_labels = map(_count_labels, _verdicts(cards))
+    bound_labels, claim_labels = _count_verdicts(cards)
     with matplotlib.rc_context(STYLE):
         items = list(_items(cards, comparisons, recalls))
     marks = _count([item.mark for item in comparisons if not item.repeats])
@@ -151,14 +151,11 @@ def _recall_table(comparisons: Sequence[Comparison]) -> Table | None:
     return Table.from_cells(lines, caption=caption) if lines else None
 
 
-def _verdicts(cards: Sequence[CardResults]) -> tuple[list[Verdict], list[Verdict]]:
-    """Return the marks of all bounds, and the verdicts on all claims."""
-    on_bounds = [judge_bound(card, *key) for card in cards for key in card.forecasts]
-    return on_bounds, [judge_claim(card, claim) for card in cards for claim in card.card.claims]
-
-
-def _count_labels(verdicts: Sequence[Verdict]) -> str:
-    return _count([verdict.label for verdict in verdicts])
+def _count_verdicts(cards: Sequence[CardResults]) -> tuple[str, str]:
+    """Count the marks of all bounds, and the verdicts on all claims."""
+    on_bounds = [judge_bound(card, *key).label for card in cards for key in card.forecasts]
+    claims = [(card, claim) for card in cards for claim in card.card.claims]
+    return _count(on_bounds), _count([judge_claim(*claim).label for claim in claims])
 
 
 def _count(labels: Sequence[str]) -> str:
@@ -171,7 +168,7 @@ def _card_table(cards: Sequence[CardResults]) -> Table:
     lines = []
     for card in cards:
         cells = {"card": card.card.name, "question": card.card.question}
-        cells["bounds"], cells["claims"] = map(_count_labels, _verdicts([card]))
+        cells["bounds"], cells["claims"] = _count_verdicts([card])
         seeds = sorted({seed for by_seed in card.last_rows.values() for seed in by_seed})
         cells["seeds"] = ", ".join(map(str, seeds)) or NONE
         seconds = sum(row.core_seconds for row in card.rows)

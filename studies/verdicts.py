@@ -17,7 +17,6 @@ _MIN_SEEDS = 3  # with fewer seeds a verdict is marked "seen"
 HELD, REFUTED = "held", "refuted"
 EXCEEDS, NOT_EXCEEDED, NO_BOUND = "exceeds", "not exceeded", "no bound within the distances"
 NOT_LEARNED, NOT_RUN, NOT_FINISHED = "not learned", "not run", "not finished"
-LABELS = (HELD, REFUTED, EXCEEDS, NOT_EXCEEDED, NO_BOUND, NOT_LEARNED, NOT_FINISHED, NOT_RUN)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -25,7 +24,7 @@ class Verdict:
     """Mark of a bound, or verdict on a claim.
 
     Attributes:
-      label: one of `LABELS`.
+      label: one of the constants above.
       num_seeds: the smallest number of seeds of any member that it depends on.
     """
 
