@@ -19,7 +19,6 @@ from experiment.run import RunDirectory, find_runs
 from model import transformer
 from model.rotary.nope import Nope
 from model.rotary.rope import Rope
-from reporting.members import read as read_members
 from tests.evals import oracles
 from tests.models import small_model
 
@@ -220,31 +219,6 @@ def test_rows_of_runs_that_stay_as_they_are(sweep, tmp_path_factory, capsys):
     assert all(tasks == {"lagcopy", "kv(answers=5)"} for tasks in result.values())
     commands = [copy.read_commands() for copy in copies]
     assert [len(typed) for typed in commands] == [2, 2, 2, 3]
-    members = read_members(copies)
-    assert {task for member in members for task, _ in member.trained} == {
-        "kv",
-        "lagcopy",
-        "kv(answers=5)",
-    }
-
-    two = [str(sweep / name) for name in ("base=10", "base=10000")]
-    assert cli.main([*two, "--tasks=kv", "--documents=1", f"--out={out.parent / 'two'}"]) == 0
-    for name in ("base=10", "base=10000"):
-        [reread] = find_runs([out.parent / "two" / name])
-        assert set(rows.read(reread.results_path)["task"].tolist()) == {"kv"}
-
-
-def test_a_copy_of_a_run_is_evaluated_once(sweep, tmp_path_factory, capsys):
-    """A copy of the directory; another seed and another config are other runs."""
-    copy = tmp_path_factory.mktemp("copy") / "renamed"
-    shutil.copytree(sweep / "base=10", copy)
-    names = ("base=10", "base=10000", "rotary=nope")
-    paths = [str(sweep / name) for name in names] + [str(copy)]
-    assert cli.main([*paths, "--tasks=kv"]) == 0
-    assert f"{copy} is the same run as {sweep}/base=10 " in capsys.readouterr().err
-    assert not (copy / "results.jsonl").exists()
-    result = [set(rows.read(sweep / name / "results.jsonl")["run_id"].tolist()) for name in names]
-    assert [len(ids) for ids in result] == [1, 1, 1] and len(set.union(*result)) == 3
 
 
 def test_rows_of_other_parameters_are_refused(sweep, tmp_path_factory, tokenizer_bytes, capsys):

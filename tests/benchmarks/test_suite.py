@@ -6,7 +6,6 @@ import types
 
 import pytest
 
-from benchmarks import __main__ as command
 from benchmarks import machine, suite
 from benchmarks.record import Record, Result
 
@@ -14,26 +13,6 @@ from benchmarks.record import Record, Result
 @pytest.mark.parametrize("name", suite.BENCHMARKS)
 def test_every_benchmark_has_a_module(name):
     assert callable(importlib.import_module(f"benchmarks.{name}").measure)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["gpu", "--only", "stpe"], "unknown benchmark 'stpe' of gpu; did you mean 'step'? (valid"),
-        (["cpu", "--only", "step,decode"], "unknown benchmark 'decode' of cpu; "),
-        (["cpu", "--rounds", "0"], "argument --rounds: '0' is not a number from 1 to 1000"),
-    ],
-)
-def test_a_mistake_is_one_line_and_creates_nothing(
-    arguments, message, capsys, monkeypatch, tmp_path
-):
-    out = tmp_path / "new"
-    monkeypatch.setattr(sys, "argv", ["benchmarks", *arguments, "--out", str(out)])
-    with pytest.raises(SystemExit) as stopped:
-        command.main()
-    (line,) = capsys.readouterr().err.splitlines()
-    assert stopped.value.code == 2 and line.partition(": error: ")[2].startswith(message)
-    assert not out.exists()
 
 
 @pytest.fixture

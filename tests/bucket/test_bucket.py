@@ -5,7 +5,6 @@ import json
 import random
 import shlex
 import signal
-import socket
 import time
 from pathlib import Path
 
@@ -126,34 +125,6 @@ def test_train_stop_resume_evaluate_report(bucket, run_it, text, on_disk):
     assert "run/probes/inside.html" in bucket.objects
     # Not a byte of all this went to a folder called `gs:`.
     assert not (Path(__file__).parents[2] / "gs:").exists()
-
-
-@pytest.mark.long
-def test_sweep(bucket, run_it, text, on_disk):
-    sweep = ("sweep.py", "tiny", "--workdir", "gs://bucket/sweep", *train(text)[4:])
-    run_it(*sweep, "model.rotary.base=100,1000")
-    data, _ = of_step(on_disk, STEPS)
-    for base in (100, 1000):
-        member_data, _ = of_step(InBucket(bucket, f"sweep/base={base}"), STEPS)
-        assert member_data == data
-    assert "finished" in run_it(*sweep, "model.rotary.base=100,1000")
-    run_it("evaluate.py", "gs://bucket/sweep", "--tasks", "kv", "--documents", "8")
-    assert "gs://bucket/sweep/report.html" in run_it("report.py", "gs://bucket/sweep")
-
-
-@pytest.mark.long
-def test_two_processes(bucket, run_it, text, on_disk):
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        address = f"127.0.0.1:{free.getsockname()[1]}"
-    flags = [f"--coordinator={address}", "--num-processes=2"]
-    both = [run_it.start(*train(text), *flags, f"--process-id={i}") for i in range(2)]
-    outputs = [process.communicate(timeout=300)[0] for process in both]
-    assert [process.returncode for process in both] == [0, 0], "\n".join(outputs)
-    data, _ = of_step(on_disk, STEPS)
-    assert of_step(InBucket(bucket, "run"), STEPS)[0] == data
-    # One process goes on where two left off, or finds that nothing is to be done.
-    assert "finished already" in run_it(*train(text))
 
 
 @pytest.mark.long

@@ -2,8 +2,6 @@
 
 import dataclasses
 
-import pytest
-
 from configs.changes import change
 from configs.tiny import configs
 from model.rotary.nope import Nope
@@ -19,10 +17,3 @@ def test_a_change_reaches_any_depth_and_nothing_beside():
     # An object takes the place of another one, whatever fields that had.
     assert change(tiny, model=dict(rotary=Nope())).model.rotary == Nope()
     assert tiny.model.num_layers == 2
-
-
-def test_a_change_is_checked():
-    with pytest.raises(TypeError, match="num_layer"):
-        change(tiny, model=dict(num_layer=3))
-    with pytest.raises(ValueError, match="num_steps"):
-        change(tiny, train=dict(num_steps=0))

@@ -80,17 +80,4 @@ def gpt2(texts, folder: Path, size: int = 1000) -> Path:
     return folder / "tokenizer.json"
 
 
-def llama2(model: Path, folder: Path) -> Path:
-    """A SentencePiece model like Llama 2's, converted by transformers."""
-    from transformers import LlamaTokenizer
-    from transformers.convert_slow_tokenizer import SentencePieceExtractor
-
-    folder.mkdir(parents=True, exist_ok=True)
-    model_fields = SentencePieceExtractor(str(model)).extract(LlamaTokenizer.model)
-    LlamaTokenizer(vocab=model_fields["vocab"], merges=model_fields["merges"]).save_pretrained(
-        folder
-    )
-    return folder / "tokenizer.json"
-
-
 MADE = {"llama3": llama3, "qwen": qwen, "gpt2": gpt2}

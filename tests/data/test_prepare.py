@@ -109,24 +109,6 @@ def test_shards_close_at_their_size_and_read_as_one(root, tmp_path, monkeypatch)
     np.testing.assert_array_equal(*streams)
 
 
-def test_long_documents_are_encoded_in_slices_that_join(root, monkeypatch):
-    long = "\n\n".join(plain_text(i) for i in range(40)) + " " * 30 + "x" * 700 + "  end"
-    write_jsonl(root / "in" / "long.jsonl", [long])
-    prepared = run(root, path=str(root / "in" / "long.jsonl"))
-    monkeypatch.setattr(tokenizing, "SLICE", 500)
-    slices = list(tokenizing._cut(long))
-    assert len(slices) > 20
-    assert max(map(len, slices)) <= 500
-    assert "".join(slices) == long
-    tokenizer = Tokenizer(prepared / "tokenizer.model")
-    ids = [i for n, s in enumerate(slices) for i in tokenizer.encode(s, inside=n > 0)]
-    # Only the run of 700 x cannot be cut well: it may cost an id or two.
-    together = tokenizer.encode(long)
-    assert abs(len(ids) - len(together)) <= 2
-    assert ids[: len(together) // 2] == together[: len(together) // 2]
-    assert tokenizer.decode(ids) == long
-
-
 def test_slices_get_no_extra_space(root, tmp_path, monkeypatch, llama_like):
     """Llama's tokenizer must add its space once per document, not once per slice."""
     (tmp_path / "llama.model").write_bytes(llama_like.model)
@@ -251,7 +233,8 @@ def test_killed_at_any_moment_it_ends_with_the_same_bytes(root, num_threads):
         process.send_signal(signal.SIGKILL)
         process.wait()
     (folder,) = (root / "killed").glob("jsonl-*")
-    (folder / "progress.json.0badcafe.part").write_text("{")  # as if killed while writing
+    if not (folder / "prepare.json").exists():  # on a busy machine the last kill comes too late
+        (folder / "progress.json.0badcafe.part").write_text("{")  # as if killed while writing
     assert start("killed").wait() == 0
     (uninterrupted,), (killed,) = ((root / out).glob("jsonl-*") for out in ("whole", "killed"))
     assert contents(killed) == contents(uninterrupted)

@@ -2,7 +2,6 @@
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 import tensorflow_datasets as tfds
@@ -11,7 +10,6 @@ import zstandard
 from data.config import DataConfig
 from data.prepare import prepare
 from data.redpajama.redpajama_dataset_builder import Builder, layout, published_files
-from data.sources.redpajama import RedPajama
 from data.store import TokenStore
 from tests.data.helpers import plain_text, write_jsonl
 
@@ -104,20 +102,6 @@ def test_every_published_sample_file_has_its_subset(tmp_path):
     assert layout(tmp_path) == "sample"
     subsets = {file.name: subset for file, subset in published_files("sample", tmp_path)}
     assert subsets == expected
-
-
-def test_bad_lines_stop_the_builder_or_are_counted(sample, tmp_path):
-    with (sample / "github_sample.jsonl").open("a") as file:
-        file.write('{"txt": 1}\n')
-    message = r'github_sample\.jsonl:3: no "text" in this JSON line'
-    with pytest.raises(ValueError, match=message):
-        built(sample, tmp_path / "out")
-    fields: Any = {"path": str(sample), "prepared_root": str(tmp_path), "on_bad_document": "skip"}
-    for source in (RedPajama(**fields), RedPajama(**fields)):
-        count, (problem,) = source.skipped
-        assert count == 1
-        assert problem.endswith('github_sample.jsonl:3: no "text" in this JSON line')
-        assert len(list(source.read())) == 5
 
 
 def test_prepare_reads_through_the_builder(tmp_path):

@@ -26,44 +26,6 @@ def documents(task, tokenizer, count, length=LENGTH, split="train", seed=0):
     ]
 
 
-@pytest.mark.parametrize("task", TASKS)
-def test_every_answer_occurred_at_its_distance(tokenizer, task):
-    """Equal ids lie `distance` before the position whose logits predict the answer."""
-    for document in documents(task, tokenizer, 30):
-        tokens = document.tokens
-        assert len(document.answers) > 0
-        for start, count, distance in document.answers:
-            first = start - 1 - distance
-            assert 0 < first < start
-            assert first + count <= len(tokens)
-            np.testing.assert_array_equal(
-                tokens[first : first + count], tokens[start : start + count]
-            )
-            assert start + count <= len(tokens)
-
-
-@pytest.mark.parametrize("task", TASKS)
-@pytest.mark.parametrize("length", [400, 401, 777])
-def test_documents_fill_the_length_and_begin_with_bos_alone(tokenizer, task, length):
-    for document in documents(task, tokenizer, 20, length):
-        assert document.tokens.dtype == document.answers.dtype == np.int32
-        assert length * 0.8 < len(document.tokens) <= length + 1
-        assert np.flatnonzero(document.tokens == tokenizer.bos_id).tolist() == [0]
-
-
-@pytest.mark.parametrize("task", TASKS)
-def test_documents_are_functions_of_their_arguments(tokenizer, task):
-    def make(**changes):
-        arguments = {"length": LENGTH, "seed": 0, "split": "train", "index": 3} | changes
-        return make_document(task, tokenizer, **arguments).tokens.tolist()
-
-    again = make()
-    make_document("kv", tokenizer, 64, seed=9, split="train", index=1)
-    assert make() == again
-    for change in ({"seed": 1}, {"split": "validation"}, {"index": 4}, {"length": LENGTH + 8}):
-        assert make(**change) != again
-
-
 @pytest.mark.parametrize("length", [64, 100, 128, 256, 512, 4096])
 def test_kv_asks_as_often_in_every_octave_at_every_length(tokenizer, length):
     """An octave has three answers, limited by 32 pairs and one answer per six tokens."""

@@ -7,7 +7,6 @@ import sys
 import pytest
 import zstandard
 
-from data.json_lines import jsonl_files
 from data.sources import source_class
 from tests.data.helpers import write_jsonl
 
@@ -89,19 +88,6 @@ def test_a_bad_line_is_named_and_the_rest_read(tmp_path, line, problem):
         (3, "", problem),
         (4, "after", None),
     ]
-
-
-def test_names_decide_which_files_are_validation(tmp_path):
-    names = ["b.jsonl", "a/c.jsonl.gz", "validation.jsonl.zst", "val-0.jsonl", "test_1.jsonl"]
-    for name in [*names, "valley.jsonl", "tests.jsonl", "notes.txt", "x.json"]:
-        (tmp_path / name).parent.mkdir(exist_ok=True)
-        (tmp_path / name).write_bytes(b"")
-    validation = {file.name: file.validation for file in jsonl_files(tmp_path)}
-    assert list(validation) == sorted(validation)
-    assert validation == {
-        "a/c.jsonl.gz": False, "b.jsonl": False, "test_1.jsonl": True, "tests.jsonl": False,
-        "val-0.jsonl": True, "validation.jsonl.zst": True, "valley.jsonl": False,
-    }  # fmt: skip
 
 
 @pytest.mark.parametrize(

@@ -88,40 +88,6 @@ def test_a_file_that_was_completed_stands_alone(path, tmp_path):
     assert (copy.bos_id, copy.eos_id) == (tokenizer.bos_id, tokenizer.eos_id)
 
 
-def test_ids_for_retrieval_are_pieces_of_text(path):
-    tokenizer = Tokenizer(path)
-    ids = np.concatenate([tokenizer.keys, tokenizer.values, tokenizer.fillers])
-    assert len(np.unique(ids)) == len(ids) > 600
-    assert tokenizer.keys.shape == tokenizer.values.shape == (64,)
-    for i in ids:
-        assert tokenizer.piece_bytes[i].decode() == tokenizer.decode([i]) != ""
-
-
-def test_digits_are_one_piece_each_or_refused(path):
-    if path.parent.name == "qwen":
-        tokenizer = Tokenizer(path)
-        np.testing.assert_array_equal(
-            tokenizer.encode("90210"), tokenizer.digit_ids[[9, 0, 2, 1, 0]]
-        )
-    else:
-        with pytest.raises(ValueError, match="joins digits"):
-            _ = Tokenizer(path).digit_ids
-
-
-def test_a_file_made_from_sentencepiece_is_read_too(llama_like, tmp_path):
-    """Llama 2's tokenizer, converted by transformers, adds a space before a text."""
-    pytest.importorskip("transformers")
-    (tmp_path / "m.model").write_bytes(llama_like.model)
-    path = json_tokenizers.llama2(tmp_path / "m.model", tmp_path / "llama2")
-    tokenizer, text = Tokenizer(path), plain_text(7) + "  漢字 é😀\n"
-    assert tokenizer.encode(text) == llama_like.encode(text)
-    assert tokenizer.encode(text, inside=True) == llama_like.encode(text, inside=True)
-    assert tokenizer.adds_space and tokenizer.decode(tokenizer.encode(text)) == text
-    assert tokenizer.piece_bytes == llama_like.piece_bytes
-    assert (tokenizer.bos_id, tokenizer.eos_id) == (llama_like.bos_id, llama_like.eos_id)
-    np.testing.assert_array_equal(tokenizer.fillers, llama_like.fillers)
-
-
 def test_data_is_prepared_with_it(path, tmp_path):
     """BOS occurs only at the start of documents, even if it is also EOS."""
     texts = [plain_text(number) for number in range(300)]

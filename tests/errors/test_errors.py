@@ -109,18 +109,6 @@ def test_one_line_names_the_error(command, expected, code, files, refuse):
     refuse(command, expected, code=code)
 
 
-@pytest.mark.parametrize(
-    ("command", "expected"),
-    [
-        ("train.py tiny --workdir " + 3000 * "x", "'…xx ... xx…' is no path: a name has 255"),
-        ("train.py tiny --workdir new train.num_steps=" + 3000 * "9", "train.num_steps=999"),
-        ("sweep.py tiny --workdir new seed=" + ",".join("0" * 1001), "the values listed make more"),
-    ],
-)
-def test_long_arguments_are_shortened(command, expected, refuse):
-    refuse(command, expected)
-
-
 def _edit(path: str, old: str, new: str) -> None:
     Path(path).write_text(Path(path).read_text().replace(old, new))
 

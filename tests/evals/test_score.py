@@ -144,18 +144,6 @@ def test_candidates_that_share_a_pass_get_the_scores_they_get_alone(monkeypatch,
     np.testing.assert_allclose(shared.nll, expected.nll, atol=1e-5)
 
 
-def test_a_length_that_does_not_fit_is_refused_with_one_that_would(monkeypatch):
-    monkeypatch.setattr(score_lib, "free_device_memory", lambda: 2**20)
-    config = dataclasses.replace(CONFIG, norm_epsilon=0.25)  # not compiled by others
-    with pytest.raises(
-        ValueError, match=r"length 4096 does not fit: .* try --lengths \d+$"
-    ) as error:
-        score_lib.check_fits(config, candidates([CONFIG], [0]), 1, 4096)
-    fitting = int(str(error.value).split()[-1])
-    assert 2 <= fitting < 4096
-    score_lib.check_fits(config, candidates([CONFIG], [0]), 1, fitting // 4)
-
-
 def test_a_model_that_diverged_is_right_about_nothing():
     nan = np.full((1, 4), np.nan)
     result = score_lib.score_answers(

@@ -10,11 +10,9 @@ import pytest
 
 from interop.architectures import ARCHITECTURES
 from interop.check import (
-    RECORD,
     FolderModel,
     check_comparisons,
     compare_logits,
-    spread_positions,
 )
 from interop.export import export
 from interop.reference import compute_logits
@@ -112,14 +110,6 @@ def test_transformers_logits_equal_ours(name, length, folders):
     )
 
 
-def test_comparison_is_recorded(folders):
-    record = json.loads((folders("gqa") / RECORD).read_text())
-    assert [row["length"] for row in record["rows"]] == [32, CONTEXT, 4 * CONTEXT]
-    assert all(row["difference"] < 1e-4 for row in record["rows"])
-    readme = (folders("gqa") / "README.md").read_text()
-    assert "rope(base=500)" in readme and "| 192 | 192 |" in readme
-
-
 def test_shards_have_the_same_tensors(tmp_path):
     run = make_run(tmp_path / "run", PLAIN)
     export(run.path, tmp_path / "one")
@@ -175,9 +165,3 @@ def test_planted_errors_are_detected(error, deep, tmp_path):
     model = FolderModel(Tensors(folder), config, DEEP, 8192, entries)
     with pytest.raises(ValueError, match=message) if message else contextlib.nullcontext():
         check_comparisons(compare_logits(model, [32_768]), "logits")
-
-
-def test_positions_cover_the_context():
-    positions = spread_positions(131_072, 1024)
-    assert len(positions) == 1024 and positions[0] == 0 and positions[-1] == 131_071
-    assert (np.diff(positions) > 0).all()

@@ -107,14 +107,3 @@ def test_context_selects_the_list_of_phi_4_mini():
         assert result.model.rotary.logit_scale == pytest.approx(1 + 5 / 12)
         assert result.model.rotary.unrotated_logit_scale == 1
         assert (result.model.rotary.inv_freq(128) > 0).sum() == 48
-
-
-def test_ignored_keys_are_reported():
-    sizes = config((32, 64, 2, 4, 2, 96, 48), model_type="llama", rope_theta=500.0)
-    keys = {"partial_rotary_factor": 0.5, "sliding_window": 7, "attn_logit_softcapping": 30.0}
-    result = parse_config(sizes | keys, "x")
-    assert result.model == parse_config(sizes, "x").model
-    assert sorted(result.ignored) == sorted(f"{name}={value}" for name, value in keys.items())
-    assert parse_config(sizes | dict.fromkeys(keys), "x").ignored == ()
-    with pytest.raises(ValueError, match="no class of transformers reads partial_rotary_factor"):
-        parse_config(sizes | keys | {"rope_scaling": {"type": "linear", "factor": 2.0}}, "x")

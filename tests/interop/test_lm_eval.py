@@ -8,11 +8,10 @@ import numpy as np
 import pytest
 
 from configs import find_config
-from experiment import load, overrides
+from experiment import overrides
 from experiment.run import RunDirectory
 from interop.__main__ import main
 from interop.export import export
-from interop.harness import Scorer
 from interop.lm_eval import register
 from training.loop import train
 from training.plan import make_plan
@@ -133,32 +132,6 @@ def test_log_likelihoods_equal_transformers(run, exported):
         ours.loglikelihood(requests), theirs.loglikelihood(requests), strict=True
     ):
         assert mine == (pytest.approx(other[0], abs=1e-3), other[1])
-
-
-@pytest.mark.parametrize("count", [1, 2, 63, 64, 65, 128, 129, 500])
-def test_windows_equal_the_harness(run, count, monkeypatch):
-    from lm_eval.utils import get_rolling_token_windows, make_disjoint_window
-
-    model, ids = Scorer(load(run.path)), list(range(5, 5 + count))
-    monkeypatch.setattr(type(model.tokenizer), "encode", lambda *_, **__: ids)
-    theirs = get_rolling_token_windows(
-        ids, prefix_token=model.tokenizer.bos_id, max_seq_len=LENGTH, context_len=1
-    )
-    assert list(map(tuple, model.windows("text"))) == list(map(make_disjoint_window, theirs))
-
-
-def test_local_tasks_need_no_network(run, tmp_path, monkeypatch):
-    for name in ("HF_HUB_OFFLINE", "HF_DATASETS_OFFLINE"):
-        monkeypatch.setenv(name, "1")
-    out = tmp_path / "out.json"
-    flags = f"--limit 6 --rotary position_interpolation(factor=2) --max_length 128 --out {out}"
-    arguments = ["lm_eval", str(run.path), "--tasks", "local_text,local_next_line", *flags.split()]
-    assert main(arguments) == 0
-    record = json.loads(out.read_text())
-    expected = {"rotary": "position_interpolation(base=10000,factor=2)", "max_length": 128}
-    assert record["model"] | expected == record["model"]
-    assert 0 < record["results"]["local_text"]["bits_per_byte,none"] < 20
-    assert record["n-samples"]["local_next_line"]["effective"] == 6
 
 
 def test_generated_texts_equal_transformers(run, exported):

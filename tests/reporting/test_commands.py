@@ -1,5 +1,3 @@
-import shlex
-
 from reporting import commands
 from tests.reporting.helpers import answers, experiment, make_run, make_sweep
 
@@ -36,12 +34,3 @@ def test_runs_without_recorded_commands_are_trained_from_their_config(tmp_path):
         f"python evaluate.py {run.path}",
         REPORT,
     ]
-
-
-def test_paths_in_expressions_keep_their_quotes(tmp_path):
-    arguments = ["evaluate.py", "a b", "--tasks", "pg19(path='x/y')"]
-    expected = """python evaluate.py 'a b' --tasks "pg19(path='x/y')\""""
-    assert commands.format_command(*arguments) == expected
-    run = make_run(tmp_path, experiment("rope(base=10)"))
-    run.record_command(shlex.join(["python", *arguments]))
-    assert expected in commands.repeat([tmp_path], REPORT)

@@ -3,7 +3,6 @@
 import pytest
 
 from reporting import curves, results
-from reporting.task_view import all_views
 from tests.reporting.helpers import experiment, make_run, make_sweep, read, row
 
 
@@ -40,24 +39,3 @@ def test_first_losses_are_paired_and_averaged_over_seeds(tmp_path):
         for x, y in zip(line.get_xdata(), line.get_ydata(), strict=True)
     }
     assert points == pytest.approx({10.0: 0.0, 500.0: 1.5})
-
-
-def test_su_columns(tmp_path):
-    """Shares of correct tokens: 3/4 at 128; at 256: 2/4 repeated at T, 0 not repeated."""
-    config = experiment("rope(base=10)")
-
-    def make_rows(task, length, right):
-        return [
-            row(config, task, length=length, document=i, first_token_correct=i < right)
-            for i in range(4)
-        ]
-
-    rows = make_rows("repeated", 128, 3) + make_rows("repeated", 256, 0)
-    make_run(tmp_path, config, rows + make_rows("repeated(lag=trained)", 256, 2))
-    ((section, name, table),) = all_views()["repeated"].tables(read(tmp_path))
-    assert (section, name) == ("Tokens guessed right", "at 256")
-    ((index, cells),) = table.lines
-    cells_by_head = {head: cell.split()[0] for head, cell in zip(table.heads, cells, strict=True)}
-    assert index == 0 and cells_by_head["evaluated with"] == "trained"
-    shares = [cells_by_head[n] for n in ("trained length", "repeated, lag T", "repeated, lag T/2")]
-    assert shares == ["75.0", "50.0", "–"] and cells_by_head["not repeated"] == "0.0"

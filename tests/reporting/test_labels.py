@@ -31,10 +31,6 @@ TEN = experiment("rope(base=10)")
             ["context_length=64", "context_length=128"],
         ),
         (
-            [experiment(f"rope(base={b},rotary_fraction=0.5)") for b in (10, 30)],
-            ["base=10", "base=30"],
-        ),
-        (
             [TEN, experiment("rope(base=30)"), experiment("p_rope(base=10,rotary_fraction=0.5)")],
             ["base=10", "base=30", "rotary=p_rope(base=10,rotary_fraction=0.5)"],
         ),

@@ -7,13 +7,11 @@ import io
 import numpy as np
 import pytest
 
-from configs import find_config
 from evals.estimate import summaries
-from experiment import overrides
 from experiment.run import find_runs
 from reporting import members as members_lib
 from reporting import over_seeds, results
-from reporting.labels import describe_seeds, find_axes
+from reporting.labels import describe_seeds
 from tests.reporting.helpers import answers, experiment, make_run, make_sweep, read, row
 
 T_2 = 4.302652729911275  # of two degrees of freedom at 97.5%, from tables
@@ -78,17 +76,3 @@ def test_runs_that_differ_only_in_the_data_seed_are_seeds(tmp_path):
     assert [(line["seed"], line["data_seed"]) for line in seeds] == [("0", "4"), ("0", "7")]
     assert float(seeds[0]["l50"]) == pytest.approx(19.5, rel=0.1)
     assert describe_seeds([run.config for run in runs]) == "2 seeds, of rows only (seed=0)"
-
-
-def test_axes_are_the_fields_that_differ():
-    changes = ["model.num_heads={0} model.num_kv_heads={0}", "model.rotary.base={1}", "seed={2}"]
-    grid = [(heads, base, seed) for heads in (1, 2) for base in (10, 30) for seed in (0, 1)]
-    configs = [
-        overrides.apply(find_config("tiny"), " ".join(changes).format(*values).split())
-        for values in grid
-    ]
-    # Key/value heads vary with heads, and seeds are not an axis.
-    assert find_axes(configs) == {
-        "model.rotary": [f"base={base}" for _, base, _ in grid],
-        "model.num_heads": [str(heads) for heads, _, _ in grid],
-    }

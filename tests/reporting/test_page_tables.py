@@ -28,13 +28,3 @@ def test_other_definitions_of_effective_context(tmp_path, config):
         assert cells_by_head[rule] == "128"
     # A single length has no comparison with a shorter one.
     assert tables["fwe"].lines[0][1][1:] == ["–", ">= 512", ">= 512"]
-
-
-def test_scores_of_whole_context_tasks(tmp_path, config):
-    """Three documents of four: a standard error of sqrt(4/3 * 12/16) / 4 = 1/4."""
-    rows = [row(config, "vt", document=n, exact_match=n > 0) for n in range(4)]
-    rows += [row(config, "fwe", length=512, exact_match=False, document=n) for n in (0, 1)]
-    table = page_tables.scores(measured(tmp_path, config, rows))
-    assert table is not None
-    assert table.heads == ["member", "fwe at 512", "vt at 128"]
-    assert table.lines[0][1][1:] == ["0.0 ± 0.0", "75.0 ± 49.0"]

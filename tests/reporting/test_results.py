@@ -54,28 +54,3 @@ def test_lines_of_text(tmp_path):
     assert float(line["word_perplexity"]) == pytest.approx(math.exp(60 / 12), rel=1e-5)
     assert line["documents"] == "2"
     assert line["l50"] == line["score"] == line["verdict"] == ""
-
-
-def test_lines_of_other_schedules_lengths_and_tasks(tmp_path):
-    config = experiment("rope(base=10)")
-    rows = answers(config, 1000) + answers(config, 1000, length=256)
-    rows += answers(config, 0, variant="rope(base=500)")
-    # 4 and 3.2 nats: a gain of 0.8, which 64 tokens of context attain.
-    for context, nll in ((32, 4.0), (64, 3.2), (128, 3.2)):
-        rows.append(row(config, "fixed_target(target=32)", distance=context, nll=nll))
-    for variant, nll in (("rope(base=10)", 2.0), ("rope(base=500)", 2.25)):
-        rows.append(row(config, "step1", rotary=variant, nll=nll))
-    make_run(tmp_path, config, rows)
-    lines = {(line["task"], line["length"], line["schedule"]): line for line in table(tmp_path)}
-    assert len(lines) == 6
-    kv = lines["kv", "128", "trained"]
-    assert (kv["verdict"], kv["l50"]) == ("> 127", "127")
-    assert (kv["effective_length"], kv["visual_edge"]) == ("256", "191")  # median of 127 and 255
-    other = lines["kv", "128", "rope(base=500)"]
-    assert (other["verdict"], other["l50"], other["score"]) == ("NOT_LEARNED", "", "0")
-    assert other["base"] == "10" and other["rotary"] == "rope(base=500)"
-    assert float(other["full_period"]) == pytest.approx(2 * math.pi * 500 ** (62 / 64), rel=1e-5)
-    gain = lines["fixed_target(target=32)", "128", "trained"]
-    assert (float(gain["context_gain"]), gain["context_gain_length"]) == (pytest.approx(0.8), "64")
-    assert lines["step1", "128", "rope(base=500)"]["first_loss"] == "0.25"
-    assert lines["step1", "128", "trained"]["first_loss"] == "0"

@@ -147,19 +147,6 @@ def restart(cluster: Cluster, job: str, restarts: int) -> None:
     cluster.ask("scontrol", "update", f"JobId={job}", "StartTime=now")
 
 
-def test_the_limit_itself(cluster, arguments, tmp_path):
-    """SLURM checks limits twice a minute, so a limit of five minutes is reduced to one."""
-    run = tmp_path / "run"
-    long = (*arguments, "train.num_steps=1000000", "train.save_every=1000000")
-    job = cluster.submit("run", *ONE, "--time", 5, "--workdir", run, *long)
-    wait_for_steps(cluster, run, job)
-    cluster.ask("scontrol", "update", f"JobId={job}", "TimeLimit=1")
-    wait_for(lambda: cluster.shown(job)["Restarts"] == "1", 120, f"another start: {log_of(run)}")
-    cluster.ask("scancel", job)
-    assert "stopped by SIGTERM at step" in log_of(run) and "back to the queue" in log_of(run)
-    assert 0 < RunDirectory(run).steps()[-1] < 1_000_000
-
-
 @pytest.mark.parametrize("late", [False, True], ids=["while it trains", "while it saves"])
 def test_a_cancelled_job_is_not_requeued(late, cluster, arguments, reference, tmp_path):
     run = tmp_path / "run"
@@ -203,22 +190,6 @@ def process_of(job: str, task: str) -> int:
         if wanted <= set(variables) and program[0] == sys.executable.encode():
             return int(folder.name)
     raise AssertionError(f"job {job} has no task {task}")
-
-
-def test_a_sweep_is_evaluated_and_reported_after_its_members(cluster, arguments, tmp_path):
-    """Dependent jobs also wait for a member that returns to the queue."""
-    sweep = tmp_path / "sweep"
-    overrides = (*arguments, "model.rotary.base=10000,100", "evals.tasks=[kv]")
-    number = int(cluster.submit("members", *ONE, "--report", "--workdir", sweep, *overrides))
-    members, evaluated, reported = (str(number + more) for more in range(-2, 1))
-    wait_for_steps(cluster, sweep / "base=10000", members)
-    cluster.ask("scancel", "--batch", "--signal=USR1", f"{members}_0")
-    restart(cluster, f"{members}_0", 1)
-    assert cluster.state(evaluated) == cluster.state(reported) == "PENDING"
-    assert cluster.wait(reported) == "COMPLETED", log_of(sweep)
-    assert cluster.state(evaluated) == "COMPLETED"
-    assert all((run / "results.jsonl").exists() for run in sweep.glob("base=*"))
-    assert list(sweep.rglob("report.html"))
 
 
 def test_a_study_over_many_jobs(cluster, study, tmp_path):

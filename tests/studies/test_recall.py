@@ -118,22 +118,14 @@ def test_equal_runs_of_two_cards_are_compared_once(tmp_path, monkeypatch):
     )
     all_rows = [
         rows.Row(
-            card=card.name,
-            member=card.members[0].name,
-            seed=seed,
-            tokens=recall._tokens(card.configs()[card.members[0].name]),
-            final="as planned",
+            card=card.name, member=card.members[0].name, seed=seed,
+            tokens=recall._tokens(card.configs()[card.members[0].name]), final="as planned",
             config=change(card.configs()[card.members[0].name], seed=seed, data=dict(seed=seed)),
-            answers=(answers,),
-            l50=math.inf,
-            mean_accuracy=1.0,
-            ceiling=1.0,
-            losses={},
-            made_by={},
-            core_seconds=1.0,
+            answers=(answers,), l50=math.inf, mean_accuracy=1.0, ceiling=1.0, losses={},
+            made_by={}, core_seconds=1.0,
         )
         for seed, card in enumerate(cards)
-    ]
+    ]  # fmt: skip
     stored = recall.read("study"), forecasts.read_forecasts("study")
     first, second = recall.compare(cards, all_rows, *stored)
     assert (first.repeats, second.repeats) == ("", "one one-kv")

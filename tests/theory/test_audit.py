@@ -198,15 +198,10 @@ def gguf_bytes(values, tensors=b"", num_tensors=0):
 
 
 HEADER = {
-    "general.architecture": "llama",
-    "tokenizer.ggml.tokens": ["a"] * 5000,
-    "llama.block_count": 2,
-    "llama.context_length": 8192,
-    "llama.embedding_length": 576,
-    "llama.attention.head_count": 9,
-    "llama.rope.freq_base": 100_000.0,
-    "llama.rope.dimension_count": 64,
-}
+    "general.architecture": "llama", "tokenizer.ggml.tokens": ["a"] * 5000, "llama.block_count": 2,
+    "llama.context_length": 8192, "llama.embedding_length": 576, "llama.attention.head_count": 9,
+    "llama.rope.freq_base": 100_000.0, "llama.rope.dimension_count": 64,
+}  # fmt: skip
 
 
 def test_a_gguf_header_equals_the_config_json(tmp_path):

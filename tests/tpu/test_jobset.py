@@ -1,8 +1,6 @@
 """Manifests, read by a YAML parser."""
 
 import re
-import subprocess
-import sys
 
 import pytest
 import yaml
@@ -144,33 +142,3 @@ def test_a_job_for_each_part_of_a_study():
     assert len(set(members)) == len(members) == len(load_cards("capability")["C1"].members) * 2
     (last,) = jobset.study_jobs("report", "capability", "/runs/c", "", "0")
     assert last.command == [*command, "report", *options[:-1], "0"]
-
-
-@pytest.mark.slow
-def test_apply_waits_evaluates_and_reports():
-    changes = ["tiny", "--workdir", "/runs/t", "--topology", "v5e:4x4", "--image", "repo/image:1"]
-    done = subprocess.run(
-        ["tpu/apply.sh", *changes, "--report", "--report-topology", "v5e:1x1", "seed=0,1", "-n"],
-        env={"PYTHON": sys.executable, "PATH": "/usr/bin:/bin"},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    lines = [line for line in done.stdout.splitlines() if line.startswith("kubectl")]
-    apply, ended = "kubectl apply -f -", "kubectl wait --timeout=-1s '--for=jsonpath="
-    ended += "{.status.terminalState}'"
-    well = "kubectl wait --timeout=0 --for=condition=Completed"
-    members, evaluate = "jobset/ropewalk-t-0 jobset/ropewalk-t-1", "jobset/ropewalk-t-evaluate"
-    assert lines == [
-        *(apply, f"{ended} {members}", f"{well} {members}"),
-        *(apply, f"{ended} {evaluate}", f"{well} {evaluate}", apply),
-    ]
-    manifests = "".join(f"{line}\n" for line in done.stdout.splitlines() if line not in lines)
-    jobs = [job for job in yaml.safe_load_all(manifests) if job]
-    pods = [
-        job["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"] for job in jobs
-    ]
-    commands = [pod["containers"][0]["command"] for pod in pods]
-    assert commands[2:] == [["python", f"{name}.py", "/runs/t"] for name in ("evaluate", "report")]
-    shapes = [pod["nodeSelector"]["cloud.google.com/gke-tpu-topology"] for pod in pods]
-    assert shapes == ["4x4", "4x4", "1x1", "1x1"]

@@ -59,17 +59,6 @@ def test_every_array_of_the_state():
     assert arrays_by_name["opt_state.1.count"].device_bytes == 4
 
 
-def test_members_of_a_sweep():
-    _, _, arrays = planned(["mesh.sweep=2", "mesh.data=2"], 4, num_members=6)
-    embedding = arrays["params.embedding"]
-    assert embedding.shape == (6, 512, 32)
-    assert embedding.axes == ("members", "vocab", "embed")
-    assert embedding.num_bytes == 6 * 512 * 32 * 4
-    assert embedding.device_bytes == 3 * 512 * 32 * 4  # three members on each half
-    assert arrays["opt_state.1.count"].shape == (6,)
-    assert arrays["opt_state.1.count"].device_bytes == 3 * 4
-
-
 @pytest.mark.parametrize("remat", ["full", "qkv", "dots", "none"])
 def test_activations_by_hand(remat):
     """512 tokens on a device; a layer's products: q 32, k 16, v 16, gate and up 64 each.
@@ -92,26 +81,3 @@ def test_activations_by_hand(remat):
     wide = dataclasses.replace(config, data=dataclasses.replace(config.data, batch_size=16))
     doubled = plan.activations(wide, sizes, 1)
     assert all(doubled[name] == 2 * estimate[name] for name in estimate)
-
-
-def run(monkeypatch, capsys, *arguments):
-    monkeypatch.setattr("sys.argv", ["plan", *arguments])
-    try:
-        status = plan.main()
-    except SystemExit as stop:
-        status = stop.code
-    return status, *capsys.readouterr()
-
-
-def test_command(monkeypatch, capsys):
-    status, out, _ = run(monkeypatch, capsys, "paper_2b", "--topology", "v5p:4x4x4")
-    assert status == 0
-    lines = [" ".join(line.split()) for line in out.splitlines()]
-    assert "mesh: sweep=1, data=1, fsdp=64, sequence=1, tensor=1" in out
-    assert "parameters: embed fsdp 64" in lines
-    assert "a batch: rows data x fsdp 64" in lines
-    # 125,696 x 2048 float32 over 64 chips.
-    assert "params.embedding 125696 2048 vocab embed tensor fsdp 982.00 MiB 15.34 MiB" in lines
-    # 2,133,985,280 parameters: 8.5 GB, and AdamW's two moments.
-    assert "params 7.95 GiB 127.70 MiB per device" in lines
-    assert "opt_state 15.90 GiB 255.39 MiB per device" in lines

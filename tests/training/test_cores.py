@@ -1,7 +1,6 @@
 """Members over the cores of one machine: the numbers of one core, whoever went on from whom."""
 
 import json
-import os
 import shutil
 import subprocess
 import sys
@@ -93,23 +92,6 @@ for members, given in ((8, []), (6, []), (5, []), (1, []), (4, ["mesh.data=2", "
 
 def test_each_core_has_as_many_members_and_a_given_mesh_has_all_devices(environment):
     assert asked(SIZES, environment | {"JAX_NUM_CPU_DEVICES": "4"}) == ["4", "3", "1", "1", "4"]
-
-
-COUNT = """
-import jax
-from experiment.mesh import device_per_core
-device_per_core()
-print(jax.device_count())
-"""
-
-
-def test_what_the_user_said_of_devices_stays(environment):
-    for variables, count in (
-        ({"XLA_FLAGS": "--xla_force_host_platform_device_count=3"}, "3"),
-        ({"JAX_NUM_CPU_DEVICES": "5"}, "5"),
-        ({}, str(len(os.sched_getaffinity(0)))),
-    ):
-        assert asked(COUNT, environment | variables) == [count]
 
 
 def asked(program: str, environment: dict[str, str]) -> list[str]:

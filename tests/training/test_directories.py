@@ -6,7 +6,6 @@ from configs import find_config
 from experiment import overrides
 from experiment.run import RunDirectory
 from training.directories import open_directories
-from training.loop import train
 from training.plan import make_plan
 
 
@@ -14,13 +13,6 @@ from training.plan import make_plan
 def plan(tiny_data, tmp_path):
     config = overrides.apply(find_config("tiny"), tiny_data)
     return make_plan([config], [RunDirectory(tmp_path / "run")])
-
-
-def test_a_run_can_be_locked_once_nobody_else_does(plan):
-    with open_directories(plan, ""), pytest.raises(ValueError, match="is being trained by process"):
-        train(plan)
-    with open_directories(plan, ""):
-        pass
 
 
 def test_a_config_that_another_process_began_with_meanwhile_is_refused(plan):

@@ -27,7 +27,6 @@ from tests.in_process import call
 from training.loop import train
 from training.plan import make_plan
 from training.step import MemberArrays, State, init_state, over_members, train_step
-from training.sweep import shared_part
 
 ROOT = Path(__file__).parents[2]
 pytestmark = pytest.mark.slow  # each compiles a train step, or starts processes that do
@@ -135,38 +134,6 @@ def test_in_turn_and_side_by_side_are_the_same_program(tiny, batch, lone_cpu):
         )
         np.testing.assert_allclose(alone["loss"], loss, rtol=1e-5)
     assert len({round(float(x), 6) for x in scalars["loss"]}) == 3  # the arrays do differ
-
-
-MIXED = (
-    "rope(base=10)", "rope(base=1e4)", "rope(base=500,rotary_fraction=0.5)",
-    "yarn(base=100,factor=4,original_context_length=16)",
-    "position_interpolation(base=1e4,factor=8)", "nope", "rope(base=1e4,log_n=train)",
-    "[rope(base=100),nope]",
-)  # fmt: skip
-
-
-@pytest.mark.long
-def test_eight_unlike_schedules_train_in_one_program(tiny, batch, lone_cpu):
-    """One compiled program for all; after three updates each is where it gets to alone."""
-    configs = [overrides.apply(tiny, [f"model.rotary={text}"]) for text in MIXED]
-    states, members = zip(*map(one_member, configs), strict=True)
-    state, member = (jax.tree.map(lambda *x: jnp.stack(x), *trees) for trees in (states, members))
-    function = functools.partial(train_step, tiny)
-    together = jax.jit(over_members(function, len(MIXED), lone_cpu))
-    losses = []
-    for step in range(3):
-        state, scalars = together(state, member, batch, np.int32(step))
-        losses.append(scalars["loss"])
-    assert together._cache_size() == 1
-    # The step reads nothing of a config that members may differ in: see `shared_part`.
-    assert len({shared_part(config) for config in configs}) == 1
-    alone = jax.jit(lambda *a: train_step(configs[-1], *a))
-    for index, config in enumerate(configs):
-        own_state, own_member = one_member(config)
-        for step in range(3):
-            own_state, scalars = alone(own_state, own_member, batch, np.int32(step))
-            np.testing.assert_allclose(losses[step][index], scalars["loss"], rtol=2e-5)
-    assert len({round(float(x), 6) for x in losses[2]}) == len(MIXED)
 
 
 def start(arguments: list[str], environment) -> subprocess.Popen:

@@ -97,19 +97,6 @@ def test_resumed_it_ends_as_if_it_had_never_stopped(tiny, evaluated, tmp_path):
         assert rows_of(run)[-3:] == rows_of(evaluated)[-3:]
 
 
-def test_every_member_of_a_sweep_has_its_own(tiny, evaluated, tmp_path):
-    configs = [
-        overrides.apply(tiny, [*EVALUATED, *changes])
-        for changes in ([], ["model.rotary.base=10", "train.learning_rate=1e-2"])
-    ]
-    runs = [RunDirectory(tmp_path / name) for name in "ab"]
-    assert train(make_plan(configs, runs))
-    losses = [[row["val_loss"] for row in rows_of(run) if "val_loss" in row] for run in runs]
-    alone = [row["val_loss"] for row in rows_of(evaluated) if "val_loss" in row]
-    np.testing.assert_allclose(losses[0], alone, rtol=1e-5)
-    assert np.abs(np.diff(losses, axis=0)).min() > 1e-3
-
-
 def test_tasks_are_asked_of_every_member(tiny, tmp_path):
     """The values are of evaluate.py's rows at that checkpoint, and none of these are written.
 

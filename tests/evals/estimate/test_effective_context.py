@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-from evals import rows
 from evals.estimate import effective_context
 from tests.evals.estimate.simulated import CHANCE, logistic, revived, simulate, weak_next_door
 
@@ -43,7 +42,7 @@ def test_known_contexts_are_found_and_their_intervals_cover(curve, truth, tolera
     assert np.median(widths) < 6 * octaves_off.std()
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("seeds", "slope", "kwargs", "times"),
     [
@@ -152,20 +151,6 @@ def test_mean_accuracy_counts_every_distance_the_same():
     assert result.mean_accuracy_high - result.mean_accuracy_low < 0.15
 
 
-def test_each_seed_keeps_its_own_numbers():
-    curves = [logistic(20, 6), logistic(80, 6), np.ones_like, logistic(40, 4, CHANCE)]
-    data = simulate(curves, np.random.default_rng(36))
-    result = effective_context.estimate(data, resamples=50)
-    for number, seed in enumerate(result.seeds):
-        alone = effective_context.estimate(rows.select(data, seed=number), resamples=50)
-        assert seed.seed == number
-        assert seed.learned == (alone.verdict != effective_context.NOT_LEARNED) == (number < 3)
-        np.testing.assert_allclose(seed.l50, alone.l50)
-        assert seed.mean_accuracy == pytest.approx(alone.mean_accuracy)
-        assert seed.worst_accuracy == pytest.approx(alone.worst.accuracy)
-    assert [seed.beyond for seed in result.seeds] == [False, False, True, False]
-
-
 def test_a_revival_is_reported_and_does_not_move_the_edge():
     random = np.random.default_rng(1)
     estimate = effective_context.estimate(simulate([revived], random, documents=256))
@@ -259,16 +244,6 @@ def test_bins_are_half_octaves_with_wilson_intervals():
     assert shown[2].distance == pytest.approx(np.sqrt(20))
     # Wilson's interval for 0 of 10: 0 to z^2 / (10 + z^2) with z = 1.959964.
     assert (shown[1].ci_low, shown[1].ci_high) == (0, pytest.approx(0.277533, abs=1e-6))
-
-
-@pytest.mark.filterwarnings("error")
-def test_a_bin_of_one_document_is_taken_as_independent_trials():
-    """One document in forty has its one question at 9 tokens: Wilson's interval for 1 of 1."""
-    data = simulate([np.ones_like], np.random.default_rng(12), documents=40, queries=1)
-    data["distance"][:] = np.repeat([2, 9], [39, 1])
-    last = effective_context.estimate(data, resamples=1, seed=2).bins[-1]
-    assert (last.trials, last.accuracy, last.ci_high) == (1, 1, 1)
-    assert last.ci_low == pytest.approx(0.206549, abs=1e-6)  # 1 / (1 + z^2)
 
 
 def test_the_same_rows_give_the_same_estimate():

@@ -61,13 +61,6 @@ def test_the_left_out_error_is_that_of_five_refits():
     assert result.error == pytest.approx(np.sqrt(np.mean(np.square(missed))))
 
 
-def test_an_exact_line_is_found_with_its_slope_and_no_width():
-    result = regression.regress(points(BASES, 3 * BASES**0.5), "theory")
-    assert result.slope == pytest.approx(0.5)
-    assert result.intercept == pytest.approx(np.log2(3))
-    assert result.slope_high - result.slope_low < 1e-9 and result.error < 1e-9
-
-
 def test_a_base_is_one_point_however_many_seeds_it_has():
     """The mean of its seeds' logarithms: 8 and 32 are 16; the interval has the bases' freedom."""
     seeds = np.array([[8, 30, 90, 200, 900], [32, 30, 40, 300, 700.0]])
@@ -91,18 +84,3 @@ def test_bases_beyond_what_was_asked_are_counted_and_not_fitted():
     half = points(BASES, y) + points(BASES, y, limit=y[4])
     again = dataclasses.astuple(regression.regress(half, "theory"))[1:]
     assert again == pytest.approx(dataclasses.astuple(result)[1:])
-
-
-def test_a_predictor_that_says_the_same_of_most_takes_no_line_from_the_others():
-    """Forecasts beyond what was asked are alike; as it is, one misses by its octaves."""
-    result = [
-        Point(base=str(length), l50=2 * length, predictors={"right": length, "alike": 8})
-        for length in (1, 2, 4, 8)
-    ]
-    (line,) = regression.compare(result)
-    assert line.predictor == "right"
-    assert line.as_is == pytest.approx(1)
-    with pytest.raises(ValueError, match="three bases that differ in it"):
-        regression.compare(
-            [dataclasses.replace(point, predictors={"alike": 8}) for point in result]
-        )

@@ -50,30 +50,12 @@ def test_a_member_that_may_or_may_not_fall_before_the_end_asks_at_the_end():
     assert target.low > 90 and target.high == rows["distance"].max()
 
 
-def test_ranges_that_overlap_merge_and_others_stay():
-    near, far = logistic(6, 3), logistic(128, 3)
-    ranges = ask(rounds(near, far))
-    assert len(ranges) == 2
-    assert ranges[0].low <= 3 and ranges[0].high < 16 and ranges[1].low > 48
-    merged = ask(rounds(near, logistic(16, 3), logistic(50, 3), far))
-    assert len(merged) == 1
-    assert merged[0].low <= 3 and merged[0].high > 200
-
-
 def test_documents_are_used_up():
     rows = rounds(logistic(6, 2), logistic(128, 2))
     ranges = ask(rows, max_documents=32 + 10)
     assert sum(target.num_documents for target in ranges) in (9, 10)
     assert ask(rows, max_documents=32) == []
     assert ask(rows, max_documents=20) == []
-
-
-def test_seeds_are_members_of_their_own():
-    """Seeds far apart make a wide interval together, which no document can narrow."""
-    random = np.random.default_rng(3)
-    rows = simulate([logistic(20, 20), logistic(100, 20)], random, documents=128)
-    assert effective_context.estimate(rows).octaves > 2
-    assert ask(rows, octaves=0.3) == []
 
 
 @pytest.mark.long

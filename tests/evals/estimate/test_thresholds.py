@@ -73,25 +73,6 @@ def test_a_relative_threshold_needs_a_score_to_begin_with():
     assert (result.value, str(result)) == (None, "< 64")
 
 
-def test_tasks_count_equally():
-    """One with 20 answers and one with 80; (1 + .5) / 2 and (.5 + .1) / 2."""
-    few = by_length(L64=1.0, L128=0.5)
-    many = concatenate([table(lambda m: 0.5, [64], task="kv", trials=80, distances=[10])])
-    more = table(lambda m: 0.1, [128], task="kv", trials=80, distances=[10])
-    result = thresholds.effective_length(concatenate([few, many, more]), threshold=0.5)
-    assert result.accuracy == pytest.approx((0.75, 0.3))
-    assert result.value == 64
-
-
-def test_distances_asked_more_often_do_not_count_more():
-    """Right up to 64 of 256: .25, though nearly all questions are asked at 1 to 64."""
-    even = table(step, [256])
-    crowd = table(step, [256], trials=200, distances=[1, 3, 9, 30, 60])
-    assert thresholds.mean_accuracy(even) == pytest.approx(0.25)
-    # The half-octave from 46 to 64 and the one from 64 on share the edge: within a bin's share.
-    assert thresholds.mean_accuracy(concatenate([even, crowd])) == pytest.approx(0.25, abs=0.01)
-
-
 def test_the_visual_edge_of_a_step_is_the_step():
     """Bins begin at 64 and 91: the step at 90 fills its bin; shorter lengths are all green."""
     rows = table(lambda m: m <= 90, [32, 128, 256, 512])

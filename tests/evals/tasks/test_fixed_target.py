@@ -1,7 +1,6 @@
 import numpy as np
 import pytest
 
-from evals.tasks import fixed_target
 from evals.tasks.fixed_target import FixedTarget
 from evals.tasks.perplexity import Perplexity
 from reporting.tasks.fixed_target import context_gain
@@ -34,14 +33,6 @@ def test_the_same_target_after_more_and_more_of_what_came_before(text_config, te
         )
     string = text_tokenizer.decode(longest[-10:])
     assert result[0].num_bytes is not None and result[0].num_bytes.tolist() == [len(string)]
-
-
-@pytest.mark.parametrize(
-    ("longest", "expected"),
-    [(32, [32]), (40, [32, 40]), (64, [32, 64]), (768, [32, 64, 128, 256, 512, 768])],
-)
-def test_contexts(longest, expected):
-    assert fixed_target.contexts(longest) == expected
 
 
 def test_a_length_without_room_for_context_is_refused(text_config, text_tokenizer):

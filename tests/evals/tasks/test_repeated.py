@@ -24,14 +24,3 @@ def test_the_text_is_said_again_and_again(name, lag, text_config, text_tokenizer
         assert (document.tokens[starts] == document.tokens[starts - distance]).all()
         # The same places in the text as it is, where nothing is repeated.
         assert other.answers[:, 0].tolist() == starts.tolist() and not other.answers[:, 2].any()
-
-
-def test_places_are_spread_over_the_length_and_fixed(text_config, text_tokenizer):
-    first, other = documents(text_config, text_tokenizer, 320)
-    for document in (first, other):
-        assert ((document.answers[:, 0] - 1) // 5).tolist() == list(range(64))
-    assert first.answers[:, 0].tolist() != other.answers[:, 0].tolist()
-    again = documents(text_config, text_tokenizer, 320)[0]
-    assert again.answers.tolist() == first.answers.tolist()
-    every = documents(text_config, text_tokenizer, 80, tokens=80)[0]
-    assert every.answers[:, 0].tolist() == list(range(1, 81))

@@ -28,14 +28,9 @@ def dynamic(name: str, **shared) -> rotary.Rotary:
 
 def model(variant: rotary.Rotary) -> ModelConfig:
     return ModelConfig(
-        vocab_size=32,
-        embed_dim=8,
-        num_layers=1,
-        num_heads=1,
-        head_dim=64,
-        mlp_dim=8,
+        vocab_size=32, embed_dim=8, num_layers=1, num_heads=1, head_dim=64, mlp_dim=8,
         rotary=variant,
-    )
+    )  # fmt: skip
 
 
 def test_every_dynamic_variant_is_tested_here():

@@ -47,16 +47,6 @@ def test_shares_of_unrotated_pairs_do_not_depend_on_distance():
     assert np.isinf(result.half_gain_3).all()
 
 
-def test_norms_are_means_over_tokens():
-    """A query of 1 has norm 1, a complex normal key the mean of Rayleigh's distribution."""
-    result = measure_planted(np.zeros(R), noise=2.0)
-    np.testing.assert_allclose(result.query_3LNR, 1, rtol=1e-6)
-    value_LNR, low_LNR, high_LNR = result.key_3LNR
-    expected = 2 * math.sqrt(math.pi / 2)
-    np.testing.assert_allclose(value_LNR, expected, rtol=0.05)
-    assert ((low_LNR < expected) & (expected < high_LNR)).mean() > 0.7
-
-
 def test_shares_end_at_the_window():
     """With a window of 9 tokens, a query attends to the 8 tokens before it."""
     share_RM = measure_planted(np.ones(R), window=9).share((0, 0))

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from probes import Subject
-from probes.analyses.knock_out import KnockOut, _bin_distances
+from probes.analyses.knock_out import KnockOut
 from tests.probes.helpers import copying_run
 
 
@@ -38,10 +38,3 @@ def test_heads_are_masked_by_their_retrieval_score(result):
     first_D, second_D = np.isnan(result.random_l50_CD)
     assert len(first_D) == 4 and (second_D >= first_D).all()
     assert first_D.any() and not first_D.all()
-
-
-def test_bins_have_enough_questions_and_omit_none():
-    distance_Q = np.random.default_rng(0).permutation(np.repeat([1, 2, 3, 9, 10, 60], 20))
-    bins_Q, low_X, high_X = _bin_distances(distance_Q)
-    assert list(zip(low_X, high_X, strict=True)) == [(1, 2), (3, 9), (10, 60)]
-    np.testing.assert_array_equal(bins_Q, np.digitize(distance_Q, [3, 10]))

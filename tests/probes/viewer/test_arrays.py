@@ -45,24 +45,6 @@ def test_tiles_are_the_weights_by_query(inside):
             assert start == len(ours_P)
 
 
-def test_profiles_are_the_means_of_diagonals(inside):
-    for row, by_name in enumerate(pack_heads(inside, HEADS)):
-        for index, (layer, head) in enumerate(HEADS):
-            logits_TS = logits(inside, row, layer, head)
-            weights_TS = np.asarray(jax.nn.softmax(logits_TS))
-            for distance in range(LENGTH):
-                visible = np.isfinite(np.diagonal(logits_TS, -distance))
-                values = [by_name[name][index, distance] for name in ("weight", "score", "spread")]
-                if not visible.any():
-                    assert np.isnan(values).all()
-                    continue
-                scores = np.diagonal(logits_TS, -distance)[visible]
-                weight = np.diagonal(weights_TS, -distance)[visible].mean()
-                np.testing.assert_allclose(
-                    values, [weight, scores.mean(), scores.std()], rtol=1e-4, atol=1e-5
-                )
-
-
 def test_products_of_the_pairs_add_up_to_the_logit(inside):
     """The error is bounded by the rounding of features to a 127th of the largest."""
     for row, by_name in enumerate(pack_heads(inside, HEADS)):

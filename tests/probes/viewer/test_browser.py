@@ -113,20 +113,6 @@ def test_a_click_holds_the_query(page, inside):
     assert " at 890 attends to" in readout(page)
 
 
-def test_buttons_select_heads_texts_and_directions(page, inside):
-    thumbs = page.locator('.heads [data-member="1"] .thumb')
-    thumbs.nth(2).click()
-    assert head_shown(page, 1) == (1, 0) and "layer 1, head 0" in readout(page, 1)
-    page.get_by_role("button", name="second").click()
-    page.get_by_role("button", name="is attended by").click()
-    token(page, 500).hover()
-    assert " at 500 is attended by" in readout(page)
-    layer, head = head_shown(page)
-    weights_TS = np.asarray(inside.weights(layer))[1, head]
-    best = int(page.locator(".chip").first.get_attribute("data-other"))
-    assert weights_TS[best, 500] == pytest.approx(weights_TS[:, 500].max(), rel=0.05)
-
-
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [390, 1200])
 def test_no_part_is_wider_than_the_screen(page, width, scheme):

@@ -25,17 +25,6 @@ def test_two_equal_runs_are_shown_by_path(trained_run, tmp_path, capsys):
     assert [len(row["tokens"]) for row in page["rows"]] == [64, 64]
 
 
-def test_a_text_longer_than_the_trained_context(trained_run, tmp_path):
-    out = tmp_path / "view.html"
-    (tmp_path / "text").write_text("def attend(query, key): " * 40, encoding="utf-8")
-    arguments = ["--file", str(tmp_path / "text"), "--length", "100", "--heads", "1"]
-    with pytest.warns(UserWarning, match="rows of 100 tokens: the model was trained on rows of 64"):
-        assert main([str(trained_run), *arguments, "--out", str(out)]) == 0
-    page = json.loads(script_text(out.read_text(encoding="utf-8"), "page"))
-    assert len(page["rows"][0]["tokens"]) == 100 and page["members"][0]["trained"] == 64
-    assert page["members"][0]["heads"] == [[0, 1], [1, 1]]
-
-
 def test_a_page_that_cannot_fit_is_refused_before_captures(trained_run, monkeypatch, capsys):
     monkeypatch.setattr("probes.inside.capture", lambda *arguments: pytest.fail("computed"))
     arguments = ["--text", "def attend(query, key): " * 40, "--max-size", "0.01"]

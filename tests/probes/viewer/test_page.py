@@ -1,7 +1,6 @@
 """The file is self-contained and small, and its packed arrays decode to the originals."""
 
 import base64
-import html
 import json
 import re
 import types
@@ -73,10 +72,3 @@ def test_the_page_fetches_nothing(run, inside):
     page = view(inside, tokenizer(run.config.model.vocab_size)).html
     for word in ("http", "src=", "@import", "url(", "fetch(", "XMLHttp"):
         assert word not in page.split('id="numbers"')[0] + page.split("</script>")[-2]
-
-
-def test_a_notebook_gets_a_frame_with_the_same_page(run, inside, tmp_path):
-    page = view(inside, tokenizer(run.config.model.vocab_size))
-    frame = re.fullmatch(r'<iframe srcdoc="([^"]*)" style="[^"]*"></iframe>', page._repr_html_())
-    assert html.unescape(frame[1]) == page.html
-    assert page.save(tmp_path / "view.html").read_text(encoding="utf-8") == page.html
