@@ -1,8 +1,8 @@
-"""Forecasts of a study, computed from frequencies, heads and keys before any run.
+"""Bounds on L50 under random codes, computed from frequencies, heads and keys before any run.
 
-All cards use one rule without fitted parameters. The forecast of L50 is the longest length up to
-which the heads of some layer, at their best, would get half of the answers right at every distance
-(`theory.capability.forecast`), among as many keys as a document of the task holds. A window or
+All cards use one rule without fitted parameters. The bound is the longest length up to which the
+heads of some layer, at their best, would get half of the answers right at every distance
+(`theory.capability.forecast`), among as many keys with random codes as a document of the task has. A window or
 masked distances end it where they start. Forecasts are stored in `studies/STUDY/forecasts.json`.
 """
 

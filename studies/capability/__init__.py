@@ -1,7 +1,7 @@
-"""Is effective context limited by what one head can resolve, times the number of heads?
+"""What limits effective context: heads, their frequencies, or the code of their keys?
 
-Each file defines a card. `theory.capability` forecasts the L50 of each model from its frequencies,
-its heads, the key-value pairs of its documents and their distances. One rule without fitted
-parameters serves all cards. The forecasts are stored in `forecasts.json` before the first run. The
-claims of a card go beyond these numbers.
+Each file defines a card. Two forecasts of each model, without fitted parameters, are stored before
+its first run. `theory.capability` bounds the L50 of heads whose keys have random codes
+(`forecasts.json`). `theory.forecast` simulates the recall that heads learn (`recall.json`; the rows
+of C1 to C11 are older than it). The claims of a card go beyond these numbers.
 """
