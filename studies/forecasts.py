@@ -2,8 +2,9 @@
 
 All cards use one rule without fitted parameters. The bound is the longest length up to which the
 heads of some layer, at their best, would get half of the answers right at every distance
-(`theory.capability.forecast`), among as many keys with random codes as a document of the task has. A window or
-masked distances end it where they start. Forecasts are stored in `studies/STUDY/forecasts.json`.
+(`theory.capability.forecast`), among as many keys with random codes as a document of the task has.
+A window or masked distances end it where they start. Bounds are stored in
+`studies/STUDY/forecasts.json`.
 """
 
 import json
