@@ -120,7 +120,7 @@ $(VENV)-cuda/.installed: requirements.lock
 	@touch $@
 
 test-gpu: $(VENV)-cuda/.installed  ## compile for GPUs that are not here (installs jax[cuda13], 5 GB)
-	$(VENV)-cuda/bin/python -m pytest tests/tpu/test_gpu.py
+	$(VENV)-cuda/bin/python -m pytest tests/tpu/test_gpu.py tests/model/test_flash_compiled.py
 
 $(VENV)/.installed-notebooks: $(VENV)/.installed notebooks/jupyter.lock
 	@echo "installing what runs notebooks"

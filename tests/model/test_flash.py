@@ -1,5 +1,8 @@
 """The GPU's attention kernel, run by Pallas' interpreter, against numpy in float64."""
 
+import math
+import re
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -109,6 +112,22 @@ def test_one_launch_for_all_members_and_no_copy_of_what_they_share():
     text, single = jaxpr(members, np.array([3, 40])), jaxpr(by_kernel, np.int32(3))
     assert text.count("pallas_call[") == single.count("pallas_call[") == 3
     assert "grid=(2, 3, 2, 2)" in text and "grid=(3, 2, 2)" in single
+
+
+def test_triton_kernels_for_a_long_row_without_a_matrix_of_it(monkeypatch):
+    """Lowered for CUDA, which needs no GPU, with all blocks of one; two members share launches."""
+    monkeypatch.undo()
+    T, members = 131_072, 2
+    shapes = [
+        (members, 1, T, heads, width) for heads, width in ((2, 96), (1, 96), (1, 64), (2, 64))
+    ]
+    arrays = [jax.ShapeDtypeStruct(shape, jnp.bfloat16) for shape in shapes]
+    ids, window = (jax.ShapeDtypeStruct((members, *x), jnp.int32) for x in ((1, T), ()))
+    traced = jax.jit(jax.vmap(by_kernel)).trace(*arrays, ids, window)
+    text = traced.lower(lowering_platforms=("cuda",)).as_text()
+    assert text.count("@__gpu$xla.gpu.triton") == 3
+    sizes = re.findall(r"tensor<((?:\d+x)+)", text)
+    assert max(math.prod(map(int, x[:-1].split("x"))) for x in sizes) == math.prod(shapes[0])
 
 
 def test_hidden_blocks_are_not_read():

@@ -1,5 +1,6 @@
 """FLOPs, bandwidths and bounds by hand; with libtpu, the real step for real chips."""
 
+import functools
 import importlib.util
 import json
 import subprocess
@@ -14,6 +15,7 @@ from jax.sharding import AbstractMesh, PartitionSpec
 
 from configs import find_config
 from experiment import overrides
+from model.kernels import flash
 from tpu import aot, hlo
 from tpu.topology import find
 from training.members import abstract_state
@@ -66,6 +68,13 @@ def test_a_loop_over_keys_runs_to_the_diagonal():
     jaxpr = jax.make_jaxpr(attend)(5).jaxpr
     assert aot.causal_trips(jaxpr) == 6
     assert aot.count_flops(jaxpr, 1, 6) == 6 * 2 * 4 * 4 * 8
+
+
+def test_flash_attention_counts_pairs_on_and_below_the_diagonal():
+    """Two heads of 64 over 256 tokens in blocks of 64 keys: 256 x 320 / 2 pairs, two products."""
+    q, k = jnp.zeros((1, 256, 2, 64), jnp.bfloat16), jnp.zeros((1, 256, 1, 64), jnp.bfloat16)
+    attend = functools.partial(flash.attention, segment_ids_BT=jnp.ones((1, 256)), window=9)
+    assert flops(attend, q, k, k) == 2 * (256 * 320 // 2) * 2 * 2 * 64
 
 
 def test_the_inside_of_a_shard_map_runs_on_every_device():
