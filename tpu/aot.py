@@ -202,8 +202,8 @@ def analyze(
     chip = topology.chip
     memory = _memory(compiled, is_gpu)
     # XLA for GPUs does not refuse a step.
-    if is_gpu and (memory["peak"] or 0) > usable_memory(topology):
-        problem = f"{amount(memory['peak'] or 0)} of {amount(usable_memory(topology))}"
+    if is_gpu and (memory["peak"] or 0) > topology.usable_memory:
+        problem = f"{amount(memory['peak'] or 0)} of {amount(topology.usable_memory)}"
     return Report(
         **memory,
         attention=attention,
@@ -273,12 +273,6 @@ def peak_flops(topology: Topology | Machines) -> float:
     peak = metrics.peak_of(topology.chip.device_kind)
     assert peak, f"experiment/chips.toml lacks {topology.chip.device_kind}"
     return peak
-
-
-def usable_memory(topology: Topology | Machines) -> float:
-    """Return the bytes of a chip's memory that a program may use."""
-    share = gpu.MEMORY_FRACTION if isinstance(topology, Machines) else 1
-    return share * topology.chip.memory
 
 
 def transfer_seconds(topology: Topology | Machines, collective: Collective) -> float:
@@ -393,9 +387,11 @@ def advice(config: ExperimentConfig, sizes: dict[str, int]) -> str:
     settings = [f"model.remat={remat}"] if remat else []
     if config.data.batch_size // config.train.accumulate > sizes["data"] * sizes["fsdp"]:
         settings.append(f"train.accumulate={2 * config.train.accumulate}")
-    else:
+    elif sizes["data"] * sizes["fsdp"] > 1:
         settings += [f"mesh.{axis}={2 * sizes[axis]}" for axis in ("sequence", "tensor")]
-    return ", or ".join([*settings, "a larger slice"])
+    else:  # one row of one chip
+        return ", or ".join([*settings, "more chips and mesh.sequence=2"])
+    return ", or ".join([*settings, "more chips"])
 
 
 def show(
@@ -416,7 +412,7 @@ def show(
         for name in ("arguments", "code"):
             console.print(f"{name:<12} {amount(getattr(report, name) or 0):>12} per chip")
         fits = "does not fit" if report.problem else "fits"
-        memory = amount(usable_memory(topology))
+        memory = amount(topology.usable_memory)
         if isinstance(topology, Machines):
             memory += f" (XLA_PYTHON_CLIENT_MEM_FRACTION={gpu.MEMORY_FRACTION})"
         limit = "at most" if report.host_peak else "peak"

@@ -74,6 +74,11 @@ class Machines:
         return f"{self.chip.name}:{self.chips_per_host}{hosts}"
 
     @property
+    def usable_memory(self) -> int:
+        """Bytes of a GPU's memory that a program may use."""
+        return int(MEMORY_FRACTION * self.chip.memory)
+
+    @property
     def num_chips(self) -> int:
         """Number of GPUs; each is one JAX device."""
         return self.chips_per_host * self.num_hosts

@@ -262,7 +262,7 @@ def main() -> int:
     estimate = {"gradients": gradients} | activations(config, sizes, arguments.members, kind)
     for name, num_bytes in estimate.items():
         console.print(f"{'estimate: ' + name:<57} {amount(num_bytes):>12} per device")
-    total, memory = state + sum(estimate.values()), chips.chip.memory
+    total, memory = state + sum(estimate.values()), chips.usable_memory
     console.print(f"{'estimate: total':<57} {amount(total):>12} of {amount(memory)}")
     return 0
 

@@ -22,7 +22,7 @@ import numpy as np
 
 from configs import find_config
 from experiment import metrics, overrides
-from tpu.aot import expected, peak_flops, usable_memory
+from tpu.aot import expected, peak_flops
 from tpu.gpu import Machines
 from tpu.hlo import Collective
 from tpu.plan import amount, find_topology
@@ -150,7 +150,7 @@ def leave_one_out(results: dict[str, Compiled]) -> dict[str, float]:
 
 def _memory(command: str, compiled: Compiled) -> str:
     topology = topology_of(command)
-    memory = usable_memory(topology)
+    memory = topology.usable_memory
     if compiled.peak is None:
         return f"more than {memory / 2**30:.4g} GiB, **does not fit**"
     limit = "≤ " if compiled.seconds["host"] else ""

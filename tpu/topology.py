@@ -76,6 +76,11 @@ class Topology:
         return f"{self.chip.name}:{self.shape}"
 
     @property
+    def usable_memory(self) -> int:
+        """Bytes of a chip's memory that a program may use."""
+        return self.chip.memory
+
+    @property
     def sides(self) -> tuple[int, ...]:
         """Chips along each dimension."""
         return tuple(map(int, self.shape.split("x")))

@@ -191,7 +191,7 @@ def test_a_step_that_does_not_fit_comes_with_advice():
     done = run("tiny", "--topology", "v5e:1x1", "data.batch_size=1048576")
     assert done.returncode == 1
     assert "does not fit: RESOURCE_EXHAUSTED" in done.stdout
-    assert "to make it fit: model.remat=full, or train.accumulate=2, or a larger" in done.stdout
+    assert "to make it fit: model.remat=full, or train.accumulate=2, or more chips" in done.stdout
 
 
 @needs_libtpu
