@@ -50,6 +50,7 @@ def test_export_and_import_commands(run, tmp_path, capsys):
     assert np.abs(np.asarray(theirs.logits("import numpy")) - logits).max() < 0.2  # rounded
 
 
+@pytest.mark.long
 def test_training_continues_from_an_import(tmp_path, tiny_data):
     """Train, export in bfloat16, import, and continue with another base."""
     arguments = [*tiny_data, "train.num_steps=2", "train.log_every=1"]

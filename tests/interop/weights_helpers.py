@@ -88,8 +88,7 @@ CASES: dict[str, tuple[str, str | None, ModelConfig]] = {
     for name, kind, rope, rotary, changes in _ROWS
 }
 # The other cases run with the tests that take minutes.
-QUICK = ("gqa", "partial", "yarn", "explicit", "window by layer", "biases", "qk-norm")
-QUICK += ("nope by layer", "mla with yarn", "two bases")
+QUICK = ("partial", "yarn", "window by layer", "biases", "nope by layer", "mla with yarn")
 EACH_CASE = [
     pytest.param(name, marks=[] if name in QUICK else [pytest.mark.long]) for name in CASES
 ]

@@ -109,7 +109,7 @@ def test_stopped_and_killed_it_ends_with_the_same_row(study, start, tmp_path):
     assert idle.returncode == 0 and "nothing is missing" in stderr
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_runs_in_one_program_keep_their_own_results(study, tmp_path):
     """On an accelerator members train together; each must get the row that it gets alone."""
     text = (study / "cards.py").read_text().replace("num_steps=80", "num_steps=6")
