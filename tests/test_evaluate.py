@@ -22,6 +22,8 @@ from model.rotary.rope import Rope
 from tests.evals import oracles
 from tests.models import small_model
 
+pytestmark = pytest.mark.slow
+
 CONFIG = ExperimentConfig(
     name="test",
     question="?",

@@ -8,9 +8,10 @@ from grain.experimental import index_shuffle
 
 from data.shuffle import interleaved, shuffled
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize("count", [1, 2, 3, 17, 1000, 2**16, 2**16 + 1, 2**17 + 2, 10**9, 2**40])
-@pytest.mark.slow
 def test_shuffled_is_grains(count):
     chosen = random.Random(count)
     for _ in range(50):

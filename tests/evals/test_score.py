@@ -14,6 +14,8 @@ from model.rotary.rope import Rope
 from tests.evals.helpers import experiment, make_documents
 from tests.models import small_model
 
+pytestmark = pytest.mark.slow
+
 CONFIG = small_model(vocab_size=5, num_layers=2, num_heads=2, mlp_dim=32, rotary=Rope(base=100.0))
 
 

@@ -13,6 +13,8 @@ from interop.harness import Pair, Scorer
 from model import transformer
 from tests.data.helpers import plain_text
 
+pytestmark = pytest.mark.slow
+
 LENGTH = 48
 
 

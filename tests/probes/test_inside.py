@@ -18,6 +18,8 @@ from model import transformer
 from model.config import MlaConfig
 from probes import capture
 
+pytestmark = pytest.mark.slow
+
 MLA = dict(
     num_kv_heads=2,
     head_dim=20,

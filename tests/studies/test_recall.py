@@ -15,6 +15,8 @@ from evals.estimate.trials import Trials
 from studies import forecasts, recall, rows
 from studies.card import Card, Member
 
+pytestmark = pytest.mark.slow
+
 KV = ("kv(pairs=4,keys=8)",)
 SHARED = change(
     find_config("tiny"),

@@ -3,6 +3,7 @@
 import shutil
 
 import numpy as np
+import pytest
 
 from configs import find_config
 from data.packing import pack
@@ -14,6 +15,8 @@ from experiment.items import metrics_damage, metrics_record
 from experiment.run import RunDirectory
 from training.loop import train
 from training.plan import make_plan
+
+pytestmark = pytest.mark.slow
 
 GIVEN = ("train.num_steps=4", "train.save_every=2", "train.log_every=1", "train.keep=9")
 CONFIG = overrides.apply(find_config("tiny"), GIVEN)

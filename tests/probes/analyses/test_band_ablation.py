@@ -15,6 +15,8 @@ from probes.probe import complex_pairs
 from tests.probes.helpers import copying_run
 from tests.probes.test_inside import MODELS, make_rows, random_model
 
+pytestmark = pytest.mark.slow
+
 
 def random_pairs(run, *, alike: bool) -> np.ndarray:
     """Return half of the pairs of each head, at random."""

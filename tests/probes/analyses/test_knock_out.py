@@ -7,6 +7,8 @@ from probes import Subject
 from probes.analyses.knock_out import KnockOut
 from tests.probes.helpers import copying_run
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def result(tokenizer_file) -> KnockOut:

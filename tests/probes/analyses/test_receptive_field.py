@@ -15,6 +15,8 @@ from probes.inside import Capture
 from probes.questions import Questions
 from tests.probes.helpers import make_subject
 
+pytestmark = pytest.mark.slow
+
 LENGTH, ROWS = 40, 6
 # The last question of a row is at 38 or 30.
 QUESTIONS = Questions(
