@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from interop.export import export
 from notebooks import setup
 
 ROOT = Path(__file__).parents[2]
@@ -19,6 +20,7 @@ SMALL = {
     "01_attention": {"DOCUMENTS": 8},
     "02_effective_context": {"SETTINGS": FEW},
     "03_own_frequencies": {"SETTINGS": FEW},
+    "04_published_model": {"TASK": "lagcopy", "LENGTHS": "64,128", "DOCUMENTS": 8},
 }
 
 
@@ -84,12 +86,17 @@ def test_notebooks_are_up_to_date(path):
 
 @pytest.mark.notebook
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
-def test_notebooks_run_and_continue(path, tmp_path, tiny_data, environment, monkeypatch):
+def test_notebooks_run_and_continue(
+    path, tmp_path, tiny_data, trained_run, environment, monkeypatch
+):
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
     parameters = SMALL[path.stem] | {"WORKDIR": str(tmp_path)}
     if "SETTINGS" in parameters:
         parameters["SETTINGS"] += f" {tiny_data[0]}"
+    if "TASK" in parameters:
+        export(trained_run, tmp_path / "model")
+        parameters["MODEL"] = str(tmp_path / "model")
     shown = run(path, parameters)
     assert shown["image/png"] >= 2
     if before := saved(tmp_path):

