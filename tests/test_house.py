@@ -63,7 +63,7 @@ BUDGETS = {
     "configs": 760,
     "utils": 780,
     "inference": 730,
-    "notebooks": 260,
+    "notebooks": 310,
     "(commands)": 290,
 }
 _NO_CODE = {
