@@ -9,6 +9,8 @@ import jax
 import jax.numpy as jnp
 import pytest
 
+from configs import find_config
+from experiment import overrides
 from model.kernels import flash
 from tpu import aot, gpu
 
@@ -56,7 +58,7 @@ def test_memory_grows_with_the_row_and_not_with_its_square():
     assert max(bytes_per_token) < 1.1 * min(bytes_per_token)
 
 
-@pytest.mark.parametrize("name", ["l4", "a100", "h100"])
+@pytest.mark.parametrize("name", ["l4", "a100", "h100", "b200"])
 @pytest.mark.parametrize(
     "H, U, dtype",
     [
@@ -75,14 +77,8 @@ def test_every_head_fits_the_shared_memory(name, H, U, dtype):
 
 
 def test_the_papers_model_fits_eight_gpus():
-    report = aot.analyze(*aot_arguments("paper_2b", "train.accumulate=4"))
+    config = overrides.apply(find_config("paper_2b"), ["train.accumulate=4"])
+    report = aot.analyze(config, gpu.find("h100:8"))
     assert report.problem is None and report.attention == "attention: flash"
     least = sum(report.bound.values())
     assert report.received < 1.05 * least
-
-
-def aot_arguments(name: str, *changes: str):
-    from configs import find_config
-    from experiment import overrides
-
-    return overrides.apply(find_config(name), list(changes)), gpu.find("h100:8")
