@@ -14,8 +14,8 @@ Rows are padded to a multiple of the block. In registers, a head consists of one
 widths are powers of two (192 = 128 + 64); other widths are padded. Under `vmap`, members of a sweep
 become a dimension of the grid, so that they share one launch.
 
-The kernels compile for GPUs of compute capability 8.0 to 10.0 and are tested by Pallas' interpreter;
-no GPU was available to run or tune them. `model.kernels.check` compares them before training.
+The kernels compile for GPUs of compute capability 8.0 to 10.0, and Pallas' interpreter tests them.
+No GPU was available to run or tune them. `model.kernels.check` compares them before training.
 
 Additional shape letters: X query blocks, Y key blocks, W width of a tile.
 """

@@ -41,7 +41,8 @@ def test_flops_by_hand():
         ("NVIDIA A100-SXM4-80GB", 312e12),
         ("TPU v5 lite", 197e12),
         ("cpu", None),
-        ("NVIDIA GeForce RTX 4090", None),
+        ("NVIDIA GeForce RTX 4090", 165e12),
+        ("NVIDIA GeForce RTX 3090", None),
     ],
 )
 def test_peaks_of_data_sheets(kind, peak):
