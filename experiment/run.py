@@ -142,7 +142,8 @@ class RunDirectory:
         """
         run = self
         while not (run.path / PUBLISHED).is_dir():
-            parent = run.config.start_from and run.config.start_from.rpartition("@")[0]
+            path, at, step = (run.config.start_from or "").rpartition("@")
+            parent = path if at and step.isdigit() else run.config.start_from
             if not parent or not (as_path(parent) / "config.json").exists():
                 return None
             run = RunDirectory(parent)

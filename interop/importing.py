@@ -116,9 +116,9 @@ def import_folder(
     """
     folder, name = local(folder), Path(folder).resolve().name
     with new_folder(run_path) as part:
-        tensors, hf_config, published = _open(folder)
+        gguf_tensors, hf_config, published = _open(folder)
         source = parse_config(hf_config, name, context_length)
-        model = source.model
+        tensors, model = gguf_tensors or Tensors(folder), source.model
         entries = _entries(source, layout)
         _check_tensors(model, entries, tensors)
         if layout == "auto" and model.mla is None and source.layout == "half":
@@ -148,8 +148,8 @@ def import_folder(
     return RunDirectory(local(run_path))
 
 
-def _open(path: Path) -> tuple[Tensors, dict[str, Any], dict[str, bytes]]:
-    """Return the tensors, the config.json and the tokenizer files of a folder or a GGUF file.
+def _open(path: Path) -> tuple[Tensors | None, dict[str, Any], dict[str, bytes]]:
+    """Return the tensors of a GGUF file, and the config.json and tokenizer files of any model.
 
     Raises:
       ValueError: if there is none of both; a hub's name is answered with the download command.
@@ -161,8 +161,7 @@ def _open(path: Path) -> tuple[Tensors, dict[str, Any], dict[str, bytes]]:
             f"first: hf download {name} --local-dir {path.name}"
         )
     if path.suffix != SUFFIX:
-        hf_config = read_config(path)
-        return Tensors(path), hf_config, read_published(path)
+        return None, read_config(path), read_published(path)
     tensors = GgufTensors(path)
     try:
         return tensors, tensors.config, tensors.tokenizer_files()

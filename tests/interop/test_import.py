@@ -10,6 +10,8 @@ from safetensors.numpy import save_file
 
 from experiment import load
 from experiment.digest import named
+from experiment.run import RunDirectory
+from experiment.streamed import write_params
 from interop.architectures import windows_by_layer
 from interop.check import Comparison
 from interop.export import export
@@ -120,6 +122,40 @@ def test_weights_must_be_finite(tmp_path):
     save_file(values, tmp_path / "out" / "model.safetensors")
     with pytest.raises(ValueError, match=r"layers\.1\.mlp\.up_proj\.weight' has 1 values that are"):
         import_folder(tmp_path / "out", tmp_path / "back")
+
+
+def test_published_files_are_exported_unchanged_also_by_children(tmp_path):
+    export(make_run(tmp_path / "run", PLAIN).path, tmp_path / "out")
+    files = {"generation_config.json": b'{"eos_token_id": 2}', "chat_template.jinja": b"{{ 1 }}\n"}
+    for name, content in files.items():
+        (tmp_path / "out" / name).write_bytes(content)
+    parent = import_folder(tmp_path / "out", tmp_path / "parent")
+    child = RunDirectory(tmp_path / "child")
+    child.write_config(dataclasses.replace(parent.config, start_from=str(parent.path)), ())
+    leaves = named(load(parent.path).params)
+    write_params(child, 0, iter(leaves.items()), list(leaves))
+    for run in (parent, child):
+        export(run.path, tmp_path / f"{run.name}-out")
+        for name, content in files.items():
+            assert (tmp_path / f"{run.name}-out" / name).read_bytes() == content
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "message"),
+    [
+        ("config.json", '{"model_type": "olmo2"}', "our block lacks norms after attention"),
+        ("config.json", '{"model_type": "gpt_neox"}', "our block lacks a parallel residual"),
+        ("adapter_config.json", "{}", "is an adapter; merge it"),
+        ("", "", "hf download some/model --local-dir model"),
+    ],
+)
+def test_what_is_no_folder_of_ours_is_answered_with_advice(file, content, message, tmp_path):
+    folder = tmp_path / "some" / "model"
+    if file:
+        folder.mkdir(parents=True)
+        (folder / file).write_text(content)
+    with pytest.raises(ValueError, match=message):
+        import_folder(folder, tmp_path / "run")
 
 
 RUNS = Path(__file__).parents[2] / "notebooks/runs"
