@@ -47,7 +47,7 @@ def test_few_parameters():
 # Lines of code per folder, without docstrings, comments and blank lines. A feature stays within its
 # folder's budget; a commit that raises one explains why.
 BUDGETS = {
-    "tests": 19000,
+    "tests": 19040,
     "reporting": 2930,
     "evals": 2925,
     "interop": 2510,
