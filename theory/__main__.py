@@ -323,7 +323,7 @@ def design_command(args: argparse.Namespace) -> tuple[dict, str]:
     """Search frequencies that maximize the forecast mean accuracy of key-value recall.
 
     Each pair makes at least --cycles cycles within the length; 0 allows pairs that do not rotate,
-    which recall alone always prefers. The forecast is the minimal head's, after few updates; the
+    and recall alone needs no rotation. The forecast is the minimal head's, after few updates; the
     best single base is for comparison. See docs/theory.md.
     """
     from theory.design import design, make_objective

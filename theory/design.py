@@ -1,8 +1,8 @@
 """Frequencies that maximize the forecast mean accuracy of key-value recall (the minimal head).
 
 A search over the quantiles of log frequency, of all heads together or of each head. Recall alone
-needs no rotation: without a constraint the best pairs do not rotate. So each pair must make some
-cycles within the length, by which other layers or tasks could tell positions apart.
+needs no rotation, so each pair must make some cycles within the length, by which other layers or
+tasks could tell positions apart.
 """
 
 import math
