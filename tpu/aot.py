@@ -474,7 +474,7 @@ def _times(topology: Topology | Machines, report: Report) -> Iterator[str]:
     if isinstance(topology, Machines):
         yield (
             f"{report.launches} kernels per step; no expected time: nothing was compared with runs "
-            "on GPUs, and only a device selects the variants of products and of cuDNN (autotuning)"
+            "on GPUs, and only a device selects the variants of products (autotuning)"
         )
         times, basis = (best, worst), "between these two times"
     else:

@@ -1,8 +1,8 @@
 """NVIDIA GPUs by name: `h100:8` is a machine of 8, `h100:8x4` are four. `gpus.toml` has the chips.
 
 XLA compiles for an absent GPU from a description of the chip, with the wheels of `jax[cuda13]`,
-which `make test-gpu` installs. On a device, XLA also times variants of matrix products, fusions and
-plans of cuDNN (autotuning). Here it uses defaults, so that launches and temporaries may differ.
+which `make test-gpu` installs. On a device, XLA also times variants of matrix products and fusions
+(autotuning). Here it uses defaults, so that launches and temporaries may differ.
 """
 
 import dataclasses
