@@ -32,6 +32,7 @@ from experiment.items import metrics_damage
 from experiment.run import RunDirectory, find_runs
 from model import rotary as rotary_lib
 from model.config import Architecture, ModelConfig
+from model.positions import record_learned
 from model.rotary import Pattern
 from model.transformer import Params
 from utils.files import check_writable
@@ -316,10 +317,11 @@ def evaluate_in_memory(
     Returns:
       Each member's `evals.kinds.Kind.value` by task, or by `task@length` for several lengths.
     """
-    members = [
-        Loaded("", config, tokenizer, member_params, 0, (config.model.rotary,))
-        for config, member_params in zip(configs, params, strict=True)
-    ]
+    members = []
+    for config, member_params in zip(configs, params, strict=True):
+        model, member_params = record_learned(config.model, member_params)
+        config = dataclasses.replace(config, model=model)
+        members.append(Loaded("", config, tokenizer, member_params, 0, (model.rotary,)))
     results = list(ask(members, options or Options()))
     several = len({part.length for part, _ in results}) > 1
     values: list[dict[str, float]] = [{} for _ in members]
@@ -387,7 +389,9 @@ def _load(
         if damage := metrics_damage(run):
             notice(damage)
         config, variants = run.config_at(step), {}
-        config = dataclasses.replace(config, data=run.with_own_tokenizer(config.data))
+        model, params = record_learned(config.model, params)
+        data = run.with_own_tokenizer(config.data)
+        config = dataclasses.replace(config, model=model, data=data)
         for text in options.variants:
             try:
                 variants[chosen_rotary(text, config)] = None
@@ -422,6 +426,8 @@ def to_rows(member: Loaded, rotary: Pattern, questions: Questions, scores: Answe
     """Return the result rows of one member's answers under one variant."""
     documents = questions.documents
     answers = np.concatenate([document.answers for document in documents])
+    if member.run and rotary == member.config.model.rotary:
+        rotary = member.run.config_at(member.step).model.rotary  # `learned`, not its numbers
 
     def per_answer(value_of: Callable[[Document], np.ndarray | int | None]) -> np.ndarray:
         values = ((len(document.answers), value_of(document)) for document in documents)

@@ -259,7 +259,13 @@ def keep_params(source: RunDirectory, step: int, target: RunDirectory) -> None:
     params, step = restore_params(source, step)
     items, _ = read_items(source, step)
     items["config"].pop("dtypes", None)  # read as float32, whatever the source came as
-    rounded = jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.bfloat16), params)
+
+    def rounded_leaf(path, leaf):
+        # Distant positions multiply the rounding of a frequency.
+        is_exact = path[-1].key == "frequency_offset"
+        return jnp.asarray(leaf, jnp.float32 if is_exact else jnp.bfloat16)
+
+    rounded = jax.tree_util.tree_map_with_path(rounded_leaf, params)
     # Of what is read: orbax makes float32 of it, as `abstract_params` asks.
     read = jax.tree.map(lambda leaf: leaf.astype(jnp.float32), rounded)
     path = folder_of(target, step).absolute() / "params"

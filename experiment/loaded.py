@@ -15,6 +15,7 @@ from experiment.run import RunDirectory, find_run
 from model import rotary as rotary_lib
 from model import transformer
 from model.config import ModelConfig, PositionTable
+from model.positions import record_learned
 from model.transformer import Params
 
 
@@ -41,7 +42,7 @@ class LoadedRun:
 
     @property
     def table(self) -> PositionTable:
-        """The frequencies of every layer, in float64, as the run was trained with."""
+        """The frequencies of every layer, in float64: those trained with, or learned."""
         return self.config.model.position_table(self.config.data.context_length)
 
     @property
@@ -127,4 +128,6 @@ def load(path: str | Path, step: int | None = None) -> LoadedRun:
     """
     directory = find_run(path)
     params, step = restore_params(directory, step)
-    return LoadedRun(directory, step, directory.config_at(step), params)
+    config = directory.config_at(step)
+    model, params = record_learned(config.model, params)
+    return LoadedRun(directory, step, dataclasses.replace(config, model=model), params)

@@ -29,6 +29,7 @@ from interop.folders import new_folder
 from interop.tensors import DTYPES, SHARD_BYTES, Tensors, digest_tensors, write_tensors
 from interop.tokenizer_files import read_published, write_tokenizer
 from interop.weights import Entry
+from model.positions import record_learned
 from utils.messages import one_line
 
 _DTYPES = {"float32": "F32", "bfloat16": "BF16", "float16": "F16"}
@@ -108,14 +109,19 @@ def export(
     with new_folder(folder) as part:
         run = find_run(run_path)
         step = run.find_step(step)
-        config = run.config_at(step)
-        model, context = config.model, config.data.context_length
+        config, stored = run.config_at(step), StoredParams(run, step)
+        name = "blocks.attention.frequency_offset"
+        offsets = stored.read(name) if name in stored.known else None
+        model, _ = record_learned(
+            config.model, {"blocks": {"attention": {"frequency_offset": offsets}}}
+        )
+        context = config.data.context_length
         chosen = choose_architecture(model, architecture or _imported_type(run, config))
         tokenizer = run.tokenizer if run.tokenizer_path.exists() else None
         hf_config = make_config(chosen, model, context, tokenizer, rope_type)
         part.mkdir(parents=True)
         entries = chosen.entries(model)
-        actual = _write_tensors(part, entries, StoredParams(run, step), dtype, shard_bytes)
+        actual = _write_tensors(part, entries, stored, dtype, shard_bytes)
         hf_config |= {"dtype": actual, "torch_dtype": actual}
         _write_json(part / "config.json", hf_config)
         tokenizer_note = _write_tokenizer(run, tokenizer, part)

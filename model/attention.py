@@ -106,6 +106,8 @@ class Attention(nnx.Module):
             self.key_norm = RMSNorm(H, config.norm_epsilon)
         if config.shift_keys:
             self.shift = nnx.Param(jnp.zeros(K), axes=("kv_heads",))
+        if config.learned_frequencies:
+            self.frequency_offset = nnx.Param(jnp.zeros((K, H // 2)), axes=(None, None))
         self.config = config
 
     def project_qkv(self, x_BTD: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:

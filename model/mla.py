@@ -51,6 +51,9 @@ class LatentAttention(nnx.Module):
         if config.shift_keys:
             self.shift = nnx.Param(jnp.zeros(N), axes=("heads",))
             self.shift_rope = nnx.Param(jnp.zeros(1), axes=(None,))
+        if config.learned_frequencies:  # one vector: all heads share the rotated key
+            offsets_1R = jnp.zeros((1, config.rope_head_dim // 2))
+            self.frequency_offset = nnx.Param(offsets_1R, axes=(None, None))
         self.config = config
 
     def project_qkv(self, x_BTD: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:

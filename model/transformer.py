@@ -28,7 +28,7 @@ from model.axes import (
 from model.config import Architecture, PositionTable
 from model.layers import Mlp, RMSNorm, normal_param
 from model.mla import LatentAttention
-from model.positions import cos_sin
+from model.positions import add_offsets, cos_sin
 
 Params = dict[str, Any]
 
@@ -127,7 +127,11 @@ class Transformer(nnx.Module):
             )
 
         x_BTD = shard_stream(vocabulary.map_shards(look_up)(self.embedding[...], tokens_BT))
-        layers_cos_sin = _cos_sin_of_layers(table, positions_BT)
+        tangent_LKR = None
+        if self.config.learned_frequencies:
+            offset_LKR = self.blocks.attention.frequency_offset[...]
+            table, tangent_LKR = add_offsets(table, offset_LKR)
+        layers_cos_sin = _cos_sin_of_layers(table, positions_BT, tangent_LKR)
         # `scan` cannot scan over NNX modules, only over their parameters: merge one block per step.
         block_graph, block_params = nnx.split(self.blocks)
 
@@ -150,17 +154,21 @@ class Transformer(nnx.Module):
         return self.final_norm(x_BTD), activations
 
 
-def _cos_sin_of_layers(table: PositionTable, positions_BT: jax.Array):
+def _cos_sin_of_layers(
+    table: PositionTable, positions_BT: jax.Array, tangent_LKR: jax.Array | None
+):
     """Return cosines and sines of all layers, `[L, B, T, K, R]`, before any layer reads them."""
     if not on_one_cpu():
-        return jax.vmap(cos_sin, in_axes=(0, 0, None))(
-            table.cycles_hi, table.cycles_lo, positions_BT
+        return jax.vmap(cos_sin, in_axes=(0, 0, None, 0))(
+            table.cycles_hi, table.cycles_lo, positions_BT, tangent_LKR
         )
     # XLA on a CPU would compute them again for every head that reads them, forward and backward.
     # It does not fuse into a loop. It unrolls a loop of one iteration, so loop over rows of layers.
     L, B = len(table.cycles_hi), len(positions_BT)
-    cycles = (jnp.repeat(words_LKR, B, axis=0) for words_LKR in (table.cycles_hi, table.cycles_lo))
-    rows = jax.lax.map(lambda row: cos_sin(*row), (*cycles, jnp.tile(positions_BT, (L, 1))))
+    frequencies = table.cycles_hi, table.cycles_lo, tangent_LKR
+    hi, lo, tangent = jax.tree.map(lambda x_LKR: jnp.repeat(x_LKR, B, axis=0), frequencies)
+    inputs = hi, lo, jnp.tile(positions_BT, (L, 1)), tangent
+    rows = jax.lax.map(lambda row: cos_sin(*row), inputs)
     return jax.tree.map(lambda x: x.reshape(L, B, *x.shape[1:]), rows)
 
 

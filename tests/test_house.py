@@ -47,18 +47,18 @@ def test_few_parameters():
 # Lines of code per folder, without docstrings, comments and blank lines. A feature stays within its
 # folder's budget; a commit that raises one explains why.
 BUDGETS = {
-    "tests": 19040,
+    "tests": 19220,
     "reporting": 2930,
     "evals": 2925,
-    "interop": 2510,
+    "interop": 2515,
     "data": 2420,
-    "model": 2640,
+    "model": 2735,
     "probes": 2250,
     "experiment": 2215,
     "studies": 2180,
     "benchmarks": 1990,
     "theory": 2450,
-    "training": 1300,
+    "training": 1330,
     "tpu": 1370,
     "configs": 760,
     "utils": 780,

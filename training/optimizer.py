@@ -15,20 +15,63 @@ from model.transformer import Params
 def make_optimizer(config: TrainConfig) -> optax.GradientTransformation:
     """Return clipped Adam with decoupled weight decay on matrices (1711.05101).
 
-    The caller multiplies its updates by -learning_rate.
+    The caller multiplies its updates by -learning_rate. Gradients of learned frequencies, which
+    grow with position, are clipped by their own norm: they must not scale down those of weights.
     """
     return optax.chain(
-        optax.clip_by_global_norm(config.clip_norm),
+        _clip_by_norms(config.clip_norm),
         optax.scale_by_adam(b1=config.beta1, b2=config.beta2, eps=config.epsilon),
         optax.add_decayed_weights(config.weight_decay, mask=_is_matrix),
     )
 
 
+def scale_updates(
+    updates: optax.Updates, rate: jax.Array, frequency_rate: jax.Array | None
+) -> optax.Updates:
+    """Multiply the updates of learned frequencies by `frequency_rate`, all others by `rate`."""
+
+    def scale(path, update):
+        return update * (frequency_rate if _is_frequency(path) else rate)
+
+    return jax.tree_util.tree_map_with_path(scale, updates)
+
+
+def _is_frequency(path) -> bool:
+    return path[-1].key == "frequency_offset"
+
+
+def _clip_by_norms(max_norm: float) -> optax.GradientTransformation:
+    """Clip the global norm of weights, and that of learned frequencies."""
+    clip = optax.clip_by_global_norm(max_norm)
+
+    def update(updates, state, params=None):
+        parts = [
+            clip.update(
+                jax.tree_util.tree_map_with_path(
+                    lambda path, x: x if _is_frequency(path) == learned else None,  # noqa: B023
+                    updates,
+                ),
+                state,
+            )[0]
+            for learned in (False, True)
+        ]
+        merged = jax.tree.map(
+            lambda weight, frequency: frequency if weight is None else weight,
+            *parts,
+            is_leaf=lambda x: x is None,
+        )
+        return merged, state
+
+    return optax.GradientTransformation(clip.init, update)
+
+
 def _is_matrix(params: Params) -> Params:
     # Norm scales and gates are vectors; those of blocks carry the layer axis in front. Biases are
-    # vectors too, written head by head.
+    # vectors too, written head by head. Decay would pull learned frequencies back to their start.
     def decayed(path, leaf):
-        return not path[-1].key.endswith("_bias") and leaf.ndim - (path[0].key == "blocks") >= 2
+        if path[-1].key.endswith("_bias") or _is_frequency(path):
+            return False
+        return leaf.ndim - (path[0].key == "blocks") >= 2
 
     return jax.tree_util.tree_map_with_path(decayed, params)
 

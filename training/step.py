@@ -36,10 +36,17 @@ class State(NamedTuple):
 
 
 class MemberArrays(NamedTuple):
-    """The arrays in which members of a sweep differ."""
+    """The arrays in which members of a sweep differ.
+
+    Attributes:
+      table: frequencies, scales and windows.
+      learning_rate: its peak, float32.
+      frequency_rate: peak learning rate of learned frequencies; None if there are none.
+    """
 
     table: PositionTable
     learning_rate: jax.Array | np.floating
+    frequency_rate: jax.Array | np.floating | None = None
 
 
 def stack(trees: Sequence[Any]) -> Any:
@@ -51,8 +58,13 @@ def member_arrays(stages: Sequence[Stage]) -> MemberArrays:
     """Return the arrays in which members differ in a stage, stacked if there are several."""
     configs = [stage.config for stage in stages]
     tables = [config.model.position_table(config.data.context_length) for config in configs]
-    rates = [np.float32(config.train.learning_rate) for config in configs]
-    return MemberArrays(tables[0] if len(tables) == 1 else stack_tables(tables), stack(rates))
+    rates = stack([np.float32(config.train.learning_rate) for config in configs])
+    frequency_rates = None
+    if configs[0].model.learned_frequencies:
+        variants = [config.model.learned_variants[0] for config in configs]
+        frequency_rates = stack([np.float32(variant.learning_rate) for variant in variants])
+    table = tables[0] if len(tables) == 1 else stack_tables(tables)
+    return MemberArrays(table, rates, frequency_rates)
 
 
 def init_state(config: StaticConfig | ExperimentConfig, seed: jax.Array) -> State:
@@ -118,11 +130,15 @@ def train_step(
         zero = (jnp.zeros(()), jax.tree.map(jnp.zeros_like, state.params))
         (loss, grads), _ = jax.lax.scan(add, zero, microbatches)
 
-    learning_rate = member.learning_rate * optimizer.learning_rate_fraction(config.train, step)
+    fraction = optimizer.learning_rate_fraction(config.train, step)
+    learning_rate = member.learning_rate * fraction
+    frequency_rate = None
+    if member.frequency_rate is not None:
+        frequency_rate = -member.frequency_rate * fraction
     updates, opt_state = optimizer.make_optimizer(config.train).update(
         grads, state.opt_state, state.params
     )
-    updates = jax.tree.map(lambda update: -learning_rate * update, updates)
+    updates = optimizer.scale_updates(updates, -learning_rate, frequency_rate)
     params = jax.tree.map(jnp.add, state.params, updates)
 
     grad_norm = optax.global_norm(grads)

@@ -1,36 +1,38 @@
-"""Frequencies of a variant from a user's file, as a run records them."""
+"""Frequencies as a run records them: of a variant from a user's file, or learned ones."""
 
 import dataclasses
 
 import numpy as np
 
 from model.rotary.base import Rotary, as_floats
-from utils.checks import NonNegative, Positive
+from utils.checks import Positive
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Recorded(Rotary):
-    """Pair i rotates `values[i]` radians per token, computed by the file when training started.
+    """Pair i rotates `values[i]` radians per token.
 
-    `model.rotary=path/to/mine.py:Bent(strength=2)` becomes this, so that a run can be loaded and
-    evaluated without executing a file that came with it.
+    `model.rotary=path/to/mine.py:Bent(strength=2)` becomes this when training starts, so that a run
+    can be loaded and evaluated without executing a file that came with it. `learned` becomes this
+    when a checkpoint is loaded.
 
     Attributes:
       name: expression of the original variant.
-      values: radians per token, at least 0, one number per pair of the head.
+      values: radians per token, one number per pair of the head. Training may turn a slow pair
+        around; its frequency is then negative.
       scale: `logit_scale` of the original variant.
       unrotated_scale: `unrotated_logit_scale` of the original variant.
 
     Cookbook:
-      frequency: values computed by the file when training started
+      frequency: values computed by the file when training started, or learned
       source: –
-      use: made from `path/to/mine.py:Name(...)`; not written by hand
+      use: made from `path/to/mine.py:Name(...)` and `learned`; not written by hand
       transformers: –
       write: `recorded(name='mine.py:Bent',values=(1.0,0.1,...))`
     """
 
     name: str
-    values: tuple[NonNegative, ...]
+    values: tuple[float, ...]
     scale: Positive = 1.0
     unrotated_scale: Positive = 1.0
 

@@ -91,7 +91,8 @@ PARAMETERS = [
     for name, cls in variants().items()
     for field in dataclasses.fields(cls)
     if field.name not in Rotary.__dataclass_fields__
-    and field.name not in ("file", "name")  # numbers by another way; a label
+    # Numbers by another way; a label; how training changes the vector (test_learned.py).
+    and field.name not in ("file", "name", "learning_rate")
 ]
 
 

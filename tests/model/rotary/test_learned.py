@@ -1,0 +1,229 @@
+"""Learned frequencies: exact phases, right gradients, and runs that keep what they learned."""
+
+import dataclasses
+import json
+import shutil
+from fractions import Fraction
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from configs import find_config
+from evals import runner
+from experiment import load, overrides
+from experiment.checkpoint import restore_params
+from experiment.run import RunDirectory
+from interop.architectures import choose_architecture
+from interop.export import export
+from model import rotary, transformer
+from model.positions import add_offsets, cos_sin, record_learned
+from training.loop import train
+from training.plan import make_plan
+from training.step import loss_fn
+
+LEARNED = "model.rotary=learned(base=100,learning_rate=0.02)"
+
+
+def model(base: float = 1e4, **changes):
+    config = overrides.apply(find_config("tiny"), [f"model.rotary=learned(base={base})"])
+    return dataclasses.replace(config.model, **changes)
+
+
+def random_offsets(table, seed: int = 0) -> np.ndarray:
+    """Offsets of either sign, of every size from 2^-30 to 3 times the frequency."""
+    random = np.random.default_rng(seed)
+    exponents = random.uniform(-30, 1.5, table.offset_unit.shape)
+    return (random.choice([-1, 1], exponents.shape) * 2.0**exponents).astype(np.float32)
+
+
+@pytest.mark.parametrize("base", [10.0, 1e4, 1e8])
+def test_phases_are_those_of_exact_fractions(base):
+    table = model(base).position_table(64)
+    offset_LKR = random_offsets(table)
+    moved, tangent_LKR = jax.jit(add_offsets)(table, offset_LKR)
+    assert not tangent_LKR.any()
+    positions_T = np.array([0, 1, 2, 1023, 65_537, 2**20 + 1, 2**24 - 1])
+    cos_TR, sin_TR = (
+        np.asarray(x[0, :, 0])
+        for x in cos_sin(moved.cycles_hi[0], moved.cycles_lo[0], jnp.asarray(positions_T)[None])
+    )
+    for r, (inv_freq, unit, offset) in enumerate(
+        zip(table.inv_freq[0, 0], table.offset_unit[0, 0], offset_LKR[0, 0], strict=True)
+    ):
+        cycles = Fraction(inv_freq / (2 * np.pi)) + Fraction(float(unit)) * Fraction(float(offset))
+        phases_T = [float(cycles * int(position) % 1) for position in positions_T]
+        angles_T = 2 * np.pi * np.array(phases_T)
+        np.testing.assert_allclose(cos_TR[:, r], np.cos(angles_T), atol=1e-6)
+        np.testing.assert_allclose(sin_TR[:, r], np.sin(angles_T), atol=1e-6)
+
+
+def test_no_offset_changes_no_bit():
+    table = model().position_table(64)
+    moved, _ = add_offsets(table, np.zeros_like(table.offset_unit, np.float32))
+    np.testing.assert_array_equal(moved.cycles_hi, table.cycles_hi)
+    np.testing.assert_array_equal(moved.cycles_lo, table.cycles_lo)
+
+
+def test_gradient_is_that_of_float64_differences():
+    table = model().position_table(64)
+    offset_LKR = random_offsets(table, 1)
+    random = np.random.default_rng(2)
+    positions_BT = np.arange(40)[None] * 25
+    weights_2BTR = random.normal(size=(2, 1, 40, offset_LKR.shape[-1]))
+
+    def loss(offset_LKR):
+        moved, tangent_LKR = add_offsets(table, offset_LKR)
+        cos_sin_BTKR = cos_sin(
+            moved.cycles_hi[0], moved.cycles_lo[0], jnp.asarray(positions_BT), tangent_LKR[0]
+        )
+        return sum((w * x[:, :, 0]).sum() for w, x in zip(weights_2BTR, cos_sin_BTKR, strict=True))
+
+    def loss64(offset_R):
+        inv_freq_R = table.inv_freq[0, 0] + 2 * np.pi * table.offset_unit[0, 0] * offset_R
+        angles_BTR = positions_BT[..., None] * inv_freq_R
+        return (weights_2BTR * [np.cos(angles_BTR), np.sin(angles_BTR)]).sum()
+
+    gradient_R = np.asarray(jax.grad(loss)(offset_LKR))[0, 0]
+    offset_R = offset_LKR[0, 0].astype(np.float64)
+    for r in range(len(offset_R)):
+        step_R = 1e-6 * (np.arange(len(offset_R)) == r)
+        difference = (loss64(offset_R + step_R) - loss64(offset_R - step_R)) / 2e-6
+        scale = 2 * np.pi * table.offset_unit[0, 0, r] * positions_BT.max()
+        assert abs(gradient_R[r] - difference) < 1e-4 * scale * len(positions_BT[0])
+
+
+@pytest.mark.parametrize("remat", ["none", "full"])
+def test_gradient_of_the_loss_is_its_slope(remat):
+    config = model(100.0, remat=remat)
+    table, params = config.position_table(64), transformer.init(config, 0)
+    random = np.random.default_rng(3)
+    tokens_BT = random.integers(0, 200, (2, 48))
+    batch = {
+        "tokens": jnp.asarray(tokens_BT[:, :-1]),
+        "targets": jnp.asarray(tokens_BT[:, 1:]),
+        "positions": jnp.tile(jnp.arange(47), (2, 1)),
+        "loss_mask": jnp.ones((2, 47)),
+        "segment_ids": jnp.ones((2, 47), jnp.int32),
+    }
+
+    @jax.jit
+    def loss(offset_LKR):
+        attention = params["blocks"]["attention"] | {"frequency_offset": offset_LKR}
+        moved = {**params, "blocks": params["blocks"] | {"attention": attention}}
+        return loss_fn(moved, config, table, batch, jnp.float32(1))
+
+    zero_LKR = params["blocks"]["attention"]["frequency_offset"]
+    # Along the gradient, so that the difference is large against the rounding of the loss.
+    gradient_LKR = jax.grad(loss)(zero_LKR)
+    norm = float(jnp.linalg.norm(gradient_LKR))
+    high, low = (loss(sign * 2e-3 / norm * gradient_LKR) for sign in (1, -1))
+    assert norm == pytest.approx(float(high - low) / 4e-3, rel=0.05)
+
+
+@pytest.fixture(scope="module")
+def learned_runs(tmp_path_factory, tiny_data):
+    """Two members of a sweep over bases, and the first of them alone, resumed once."""
+    folder = tmp_path_factory.mktemp("learned")
+    changes = [*tiny_data, LEARNED, "model.num_layers=1", "train.num_steps=6", "train.save_every=3"]
+    config = overrides.apply(find_config("tiny"), changes)
+    other = overrides.apply(config, ["model.rotary.base=10"])
+    members = [RunDirectory(folder / name) for name in ("a", "b")]
+    assert train(make_plan([config, other], members))
+    alone = RunDirectory(folder / "alone")
+    assert train(make_plan([config], [alone]))
+    return config, members, alone
+
+
+def offsets_of(run: RunDirectory, step: int | None = None) -> np.ndarray:
+    return restore_params(run, step)[0]["blocks"]["attention"]["frequency_offset"]
+
+
+@pytest.mark.slow
+def test_members_learn_as_they_do_alone(learned_runs):
+    _, members, alone = learned_runs
+    ours, others = offsets_of(members[0]), offsets_of(members[1])
+    assert ours.shape == (1, 1, 8) and ours.dtype == np.float32
+    # Six updates of at most the learning rate each, and no pair left out.
+    assert np.abs(ours).min() > 0 and np.abs(ours).max() <= 6 * 0.02 * 1.1
+    assert not np.array_equal(ours, others)
+    np.testing.assert_allclose(ours, offsets_of(alone), atol=1e-3)
+
+
+@pytest.mark.slow
+def test_a_resumed_run_is_bit_equal(learned_runs, tmp_path):
+    config, _, alone = learned_runs
+    shutil.copytree(alone.path, tmp_path / "run")
+    shutil.rmtree(tmp_path / "run/checkpoints/6")
+    run = RunDirectory(tmp_path / "run")
+    assert train(make_plan([config], [run]))
+    jax.tree.map(np.testing.assert_array_equal, restore_params(run)[0], restore_params(alone)[0])
+
+
+@pytest.mark.slow
+def test_a_loaded_run_has_the_learned_table(learned_runs):
+    config, _, alone = learned_runs
+    run, offset_LKR = load(alone.path), offsets_of(alone).astype(np.float64)
+    start = config.model.position_table(64)
+    expected = start.inv_freq + 2 * np.pi * start.offset_unit * offset_LKR
+    np.testing.assert_allclose(run.table.inv_freq, expected, rtol=1e-14)
+    assert np.abs(run.table.inv_freq / start.inv_freq - 1).min() > 1e-4
+    assert run.rotary_label == rotary.expression(config.model.rotary)
+    # The program that trained it computes the same.
+    params, _ = restore_params(alone)
+    tokens_BT = np.random.default_rng(0).integers(0, 200, (2, 64))
+    positions_BT = np.tile(np.arange(64), (2, 1))
+    with jax.default_matmul_precision("highest"):
+        hidden_BTD = jax.jit(transformer.hidden, static_argnums=0)(
+            config.model, params, start, tokens_BT, positions_BT, np.ones_like(tokens_BT)
+        )
+        expected_BTV = transformer.unembed(config.model, params, hidden_BTD)
+    np.testing.assert_allclose(run.logits(tokens_BT), expected_BTV, atol=1e-5)
+
+
+@pytest.mark.slow
+def test_evaluation_reads_the_learned_vector(learned_runs):
+    _, _, alone = learned_runs
+    options = runner.Options(tasks=["kv"], variants=["trained", "rope(base=100)"], documents=4)
+    ((_, config, rows),) = runner.evaluate([alone.path], options)
+    assert not config.model.learned_frequencies
+    labels, nll = np.asarray(rows["rotary"]), np.asarray(rows["nll"])
+    trained = "learned(base=100,learning_rate=0.02)"
+    assert set(labels) == {trained, "rope(base=100)"}
+    assert not np.allclose(nll[labels == trained], nll[labels != trained])
+
+
+def test_only_what_is_learned_moves():
+    config = overrides.apply(
+        find_config("tiny"), ["model.rotary=[[learned(base=100),nope]]", "model.num_kv_heads=2"]
+    ).model
+    table = config.position_table(64)
+    offset_LKR = np.ones((2, 2, 8), np.float32)
+    moved, _ = add_offsets(table, offset_LKR)
+    assert (moved.cycles_hi[0, 0] != table.cycles_hi[0, 0]).all()
+    assert not moved.cycles_hi[:, 1].any() and not moved.cycles_lo[:, 1].any()
+    params = {"blocks": {"attention": {"frequency_offset": offset_LKR}}}
+    recorded, rest = record_learned(config, params)
+    assert not recorded.learned_frequencies and rest == {"blocks": {"attention": {}}}
+    assert not recorded.position_table(64).inv_freq[:, 1].any()
+    with pytest.raises(ValueError, match="differ between heads"):
+        choose_architecture(recorded)
+
+
+def test_two_learning_rates_are_refused():
+    change = "model.rotary=[[learned(base=10),learned(base=10,learning_rate=1)]]"
+    with pytest.raises(ValueError, match="share one learning_rate"):
+        overrides.apply(find_config("tiny"), [change, "model.num_kv_heads=2"])
+
+
+@pytest.mark.slow
+def test_export_writes_longrope(learned_runs, tmp_path):
+    _, _, alone = learned_runs
+    export(alone.path, tmp_path / "hf")
+    rope = json.loads((tmp_path / "hf/config.json").read_text())["rope_parameters"]
+    assert rope["rope_type"] == "longrope"
+    series = 100.0 ** (-np.arange(8) / 8)
+    inv_freq = 1e4 ** (-np.arange(8) / 8) / np.array(rope["long_factor"])
+    np.testing.assert_allclose(inv_freq, load(alone.path).table.inv_freq[0, 0], rtol=1e-12)
+    assert not np.allclose(inv_freq, series, rtol=1e-3)
