@@ -21,6 +21,8 @@ options:
   --precision OCTAVES         add documents near the fall of accuracy until every interval is this
                               narrow: at 0.25 the upper end is 19% above the lower (default: only
                               --documents)
+  --format FORMAT             table, csv, json or markdown, on standard output (default: table; its
+                              columns fit the terminal, and the others have all columns)
   --step N[,N...]             steps of checkpoints, or `stages`: the last of every stage of a run
                               (default: the newest)
   --own FILE.py               permit a file of your code, named by tasks of the runs' configs or
@@ -68,7 +70,7 @@ from collections.abc import Sequence
 from rich.console import Console
 
 import evals
-from evals.options import Options
+from evals.options import FORMATS, Options
 from experiment.run import find_runs
 from model import rotary as rotary_lib
 from utils.command_line import (
@@ -103,7 +105,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     from experiment import distributed
     from experiment.compiled import keep_programs
     from experiment.devices import check_platform
-    from reporting.tables import tables
+    from reporting.formats import print_results
 
     keep_programs()
     console = Console(stderr=True)
@@ -127,11 +129,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for run, *_ in results:
         target = copies.copy(run) if copies else run
         target.record_command(shlex.join(["python", "evaluate.py", *typed]))
-    out = Console(width=max(Console().width, 120))  # a pipe's 80 columns would wrap rows
-    for table in tables(results):
-        out.print(table)
-    paths = " ".join(map(str, copies.roots if copies else args.paths))
-    out.print(f"rows: results.jsonl of each run; figures: python report.py {paths}", soft_wrap=True)
+    print_results(results, args.format)
+    paths = shlex.join(map(str, copies.roots if copies else args.paths))
+    console.print(
+        f"rows: results.jsonl of each run. Next: python report.py {paths}", soft_wrap=True
+    )
     return 0
 
 
@@ -154,6 +156,7 @@ def _parser() -> Parser:
     parser.add_argument("--rotary", type=expression_list, default=["trained"])
     parser.add_argument("--step1", type=_step1_variants)
     parser.add_argument("--precision", type=float)
+    parser.add_argument("--format", choices=FORMATS, default="table")
     parser.add_argument("--step")
     parser.add_argument("--out")
     add_process_flags(parser)

@@ -9,6 +9,8 @@ from experiment.config import TRAINED, NumDocuments
 from utils.checks import Positive, check
 from utils.expressions import split_commas
 
+FORMATS = "table", "csv", "json", "markdown"  # of printed results
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Options:

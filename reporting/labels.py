@@ -3,11 +3,12 @@
 import collections
 import dataclasses
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 from experiment.config import ExperimentConfig
-from experiment.run import is_operational
+from experiment.run import RunDirectory, is_operational
 from model import rotary as rotary_lib
 from model.rotary import Pattern, Rotary
 
@@ -69,6 +70,31 @@ def labels(configs: Sequence[ExperimentConfig]) -> list[str]:
         or values[_ROTARY]
         for values in settings
     ]
+
+
+def name_runs(runs: Sequence[RunDirectory]) -> list[str]:
+    """Return a name per run: the fields in which they differ, seeds included.
+
+    A single run has the name of its directory; runs of equal configs have their paths.
+    """
+    paths = list(dict.fromkeys(run.path for run in runs))
+    if len(paths) < 2:
+        return [run.name for run in runs]
+    configs = {run.path: run.config for run in runs}
+    names = dict(zip(paths, labels([configs[path] for path in paths]), strict=True))
+    fields: tuple[Callable[[Path], str], ...] = (
+        lambda path: f",seed={configs[path].seed}",
+        lambda path: f",data.seed={configs[path].data.seed}",
+        lambda path: f" ({path})",
+    )
+    for text in fields:
+        for name in [
+            name for name, count in collections.Counter(names.values()).items() if count > 1
+        ]:
+            equal = [path for path in paths if names[path] == name]
+            if len(set(map(text, equal))) > 1:
+                names |= {path: name + text(path) for path in equal}
+    return [names[run.path] for run in runs]
 
 
 def _settings(configs: Sequence[ExperimentConfig]) -> list[dict[str, str]]:

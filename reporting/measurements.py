@@ -14,7 +14,9 @@ from evals.rows import Rows
 from experiment.config import TRAINED, ExperimentConfig
 from experiment.run import RunDirectory
 from model import rotary as rotary_lib
+from reporting.forecasts import forecast
 from reporting.task_view import view_of
+from theory.capability import Forecast
 from theory.predictions import Predictions, predict
 
 
@@ -77,6 +79,18 @@ class Measurement:
     def estimate(self) -> Estimate:
         """Effective context (retrieval tasks only)."""
         return effective_context.estimate(self.rows)
+
+    @functools.cached_property
+    def forecast(self) -> Forecast | None:
+        """Forecast of effective context from the frequencies; None without a count of keys."""
+        config = self.config
+        num_others = evals.parse(self.task).num_others(config.data, self.length)
+        if num_others is None:
+            return None
+        longest = self.estimate.longest
+        return forecast(
+            config.model, config.data.context_length, num_others=num_others, longest=longest
+        )
 
     @functools.cached_property
     def by_seed(self) -> dict[int, Estimate]:

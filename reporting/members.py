@@ -15,7 +15,6 @@ from experiment.identity import copy_notice, find_copies
 from experiment.items import metrics_damage
 from experiment.run import RunDirectory
 from model.rotary.rope import Rope
-from reporting.forecasts import forecast
 from reporting.labels import labels, setting
 from reporting.measurements import Measurement, drop_diverged, measurements
 from reporting.style import Look, make_looks
@@ -123,15 +122,8 @@ class Member:
     @functools.cached_property
     def forecasts(self) -> dict[str, Forecast | None]:
         """Forecast of effective context by task of `estimates`; None without a count of keys."""
-        model, data = self.config.model, self.config.data
-        forecasts: dict[str, Forecast | None] = dict.fromkeys(self.estimates)
-        for task, estimate in self.estimates.items():
-            num_others = evals.parse(task).num_others(data, estimate.length)
-            if num_others is not None:
-                forecasts[task] = forecast(
-                    model, data.context_length, num_others=num_others, longest=estimate.longest
-                )
-        return forecasts
+        nearest = {task: self.nearest(task) for task in self.estimates}
+        return {task: m and m.forecast for task, m in nearest.items()}
 
 
 def read(
@@ -162,7 +154,7 @@ def read(
         if len(set(map(_seeds, group))) < len(group):
             paths = " and ".join(str(run.path) for run in group)
             notice(f"{paths}: some runs have equal seeds; their answers count as one seed")
-    members = [member for group in groups.values() for member in _make_members(group)]
+    members = [member for group in groups.values() for member in make_members(group)]
     members.sort(key=_page_order)
     names = labels([member.config for member in members])
     looks = make_looks([member.base for member in members])
@@ -182,7 +174,7 @@ def _page_order(member: Member) -> tuple:
     return *base, member.trained_length
 
 
-def _make_members(group: Mapping[RunDirectory, rows_lib.Rows]) -> Iterator[Member]:
+def make_members(group: Mapping[RunDirectory, rows_lib.Rows]) -> Iterator[Member]:
     """Yield a member for each evaluated stage and for the last trained stage."""
     runs = tuple(group)
     first, seeds = runs[0], tuple(sorted(set(map(_seeds, runs))))

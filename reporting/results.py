@@ -49,7 +49,7 @@ exist for a task are empty.
 import csv
 import io
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -88,7 +88,12 @@ COLUMNS = (
 
 def to_csv(members: Sequence[Member]) -> str:
     """Return the file's text, numbers with six significant digits."""
-    lines = [line for member in members for line in make_lines(member)]
+    return write_csv(line for member in members for line in make_lines(member))
+
+
+def write_csv(lines: Iterable[dict[str, Any]]) -> str:
+    """Return lines of `make_lines` as CSV, numbers with six significant digits."""
+    lines = list(lines)
     extra = dict.fromkeys(name for line in lines for name in line)  # columns of other tasks
     buffer = io.StringIO()
     writer = csv.DictWriter(buffer, dict.fromkeys([*COLUMNS, *extra]), lineterminator="\n")

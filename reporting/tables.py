@@ -1,109 +1,123 @@
 """Tables of results for a terminal: one for each kind of task, and matrices of variants."""
 
-from collections.abc import Callable, Sequence
+import dataclasses
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
-from rich import box
-from rich.table import Table
 
 from evals.estimate import summaries
 from evals.rows import Rows
+from experiment import stages
 from experiment.config import TRAINED, ExperimentConfig
 from experiment.run import RunDirectory
-from reporting.labels import describe_seeds
+from reporting.labels import describe_seeds, name_runs
 from reporting.measurements import Measurement, drop_diverged, measurements
 from reporting.page import NONE
-
-_CORNER = "trained as \\\nevaluated with"
-
+from reporting.text_table import TextTable
 
 Columns: TypeAlias = Callable[[Measurement], dict[str, str]]  # cells by head
+Results: TypeAlias = Sequence[tuple[RunDirectory, ExperimentConfig, Rows]]
 
 
 class Evaluation(NamedTuple):
-    """A measurement of one run."""
+    """A measurement of one run; `name` has the fields in which the runs differ."""
 
     run: RunDirectory
+    name: str
     measured: Measurement
 
-    @property
-    def name(self) -> str:
-        """Name of the run, with the step if it is not the last or the run has stages."""
-        step = int(self.measured.rows["step"][0])
-        with_step = self.run.config.stages or step != self.run.steps()[-1]
-        return f"{self.run.name}@{step}" if with_step else self.run.name
 
-
-def tables(results: Sequence[tuple[RunDirectory, ExperimentConfig, Rows]]) -> list[Table]:
-    """Return all results of runs as tables no wider than a terminal."""
+def tables(results: Results) -> list[TextTable]:
+    """Return all results of runs."""
     groups: dict[tuple[str, int], list[Evaluation]] = {}  # runs to be compared, side by side
-    for run, config, rows in results:
-        for measured in measurements(drop_diverged(run, rows), config):
-            key = measured.task, measured.length
-            groups.setdefault(key, []).append(Evaluation(run, measured))
+    for item in _evaluations(results):
+        groups.setdefault((item.measured.task, item.measured.length), []).append(item)
     result = []
-    for kind, (title, columns) in _TABLES.items():
+    for kind, (title, columns, optional) in _TABLES.items():
         same_kind = [group for group in groups.values() if group[0].measured.kind == kind]
-        compared = [group for group in same_kind if group[0].measured.compared]
-        if len({item.measured.variant for group in compared for item in group}) > 1:
-            result += map(_matrix, compared)
-            same_kind = [group for group in same_kind if not group[0].measured.compared]
+        matrices = [group for group in same_kind if _has_variants(group)]
+        result += map(_matrix, matrices)
         # Each task of text has its own title and columns.
         by_title: dict[str, list[Evaluation]] = {}
-        for group in same_kind:
+        for group in (group for group in same_kind if group not in matrices):
             by_title.setdefault(title.format(group[0].measured.task), []).extend(group)
-        result += [_table(title, _lines(group, columns)) for title, group in by_title.items()]
+        result += [_table(title, group, columns, optional) for title, group in by_title.items()]
     diverged = {run.name: f"{run.diverged_at:,}" for run, *_ in results if run.diverged_at}
     if diverged:
         lines = [{"run": name, "diverged at step": step} for name, step in diverged.items()]
-        result.append(_table("Diverged", lines))
-    for table in result:
-        table.caption = f"{describe_seeds([config for _, config, _ in results])}, one per run"
+        result.append(TextTable(title="Diverged", lines=lines))
+    if result:
+        seeds = describe_seeds([config for _, config, _ in results])
+        result[-1] = dataclasses.replace(result[-1], caption=f"{seeds}, one per run")
     return result
 
 
-def _lines(items: Sequence[Evaluation], columns: Columns) -> list[dict[str, str]]:
-    several = any(item.measured.variant != TRAINED for item in items)
+def _evaluations(results: Results) -> Iterator[Evaluation]:
+    """Yield the measurements of all runs; equal names are followed by the step or the path."""
+    names = name_runs([run for run, *_ in results])
+    for name, (run, config, rows) in zip(names, results, strict=True):
+        for measured in measurements(drop_diverged(run, rows), config):
+            step = int(measured.rows["step"][0])
+            with_step = run.config.stages or step != run.steps()[-1]
+            yield Evaluation(run, f"{name}@{step}" if with_step else name, measured)
+
+
+def _has_variants(group: Sequence[Evaluation]) -> bool:
+    return len({item.measured.variant for item in group}) > 1
+
+
+def _table(
+    title: str, items: Sequence[Evaluation], columns: Columns, optional: Sequence[str]
+) -> TextTable:
+    """Return a line per measurement; a task, length or variant that all share is in the title."""
+    shared = [
+        {"task": m.task, "length": f"{m.length:,}", "evaluated with": m.variant}
+        for m in (item.measured for item in items)
+    ]
+    differing = [head for head in shared[0] if len({line[head] for line in shared}) > 1]
     lines = []
     above = above_best([item.measured for item in items])
-    for item, cell in zip(items, above, strict=True):
-        measured = item.measured
-        # The title of a table of text names the task.
-        task = {} if measured.kind == "likelihood" else {"task": measured.task}
-        variant = {"evaluated with": measured.variant} if several else {}
-        common = {"run": item.name, **task, "length": str(measured.length), **variant}
-        cell = {head.replace(" [", "\n["): text for head, text in cell.items()}
-        lines.append(common | columns(measured) | cell)
-    return lines
+    for item, cells, cell in zip(items, shared, above, strict=True):
+        line = _first_cells(item)
+        line |= {head: cells[head] for head in differing}
+        lines.append(line | columns(item.measured) | cell)
+    if "task" not in differing and shared[0]["task"] not in title:
+        title += f", {shared[0]['task']}"
+    if "length" not in differing:
+        title += f", context of {shared[0]['length']} tokens"
+    if "evaluated with" not in differing and shared[0]["evaluated with"] != TRAINED:
+        title += f", evaluated with {shared[0]['evaluated with']}"
+    names = "run", "task", "evaluated with"
+    return TextTable(title=title, lines=lines, names=names, optional=optional)
 
 
-def _table(title: str, lines: Sequence[dict[str, str]]) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, title=title, collapse_padding=True, pad_edge=False)
-    table.title_justify = table.caption_justify = "left"
-    heads = list(dict.fromkeys(head for line in lines for head in line))
-    for head in heads:
-        # Names may wrap; numbers may not.
-        is_name = head in ("run", "task", "evaluated with", _CORNER)
-        no_wrap = not is_name and _CORNER not in heads
-        justify = "left" if is_name else "right"
-        table.add_column(head, justify=justify, overflow="fold", no_wrap=no_wrap)
-    for line in lines:
-        table.add_row(*(line.get(head, "") for head in heads))
-    return table
+def _first_cells(item: Evaluation) -> dict[str, str]:
+    steps = unfinished(item.run)
+    return {"run": item.name} | ({"trained for": steps} if steps else {})
+
+
+def unfinished(run: RunDirectory) -> str:
+    """Return `241 of 1,000 steps` for a run that has not reached its last step, else nothing."""
+    steps, end = run.steps(), stages.split(run.config)[-1].end
+    return f"{steps[-1]:,} of {end:,} steps" if steps and steps[-1] < end else ""
 
 
 def _context_cells(measured: Measurement) -> dict[str, str]:
     """Return effective context and predictions."""
+    estimate = measured.estimate
     return {
-        "effective\ncontext [95% CI]": measured.text.replace(" [", "\n["),
-        "worst bin": measured.estimate.worst_text.replace(" at ", "\nat "),
-        "mean": measured.estimate.mean_text.replace(" [", "\n["),
-        "ceiling": f"{measured.estimate.ceiling:.2f}",
-        "theory\nlength": str(measured.theory.first_violation or "none"),
-        "quarter\nperiod": f"{measured.theory.quarter_period:.0f}",
-        "full\nperiod": f"{measured.theory.full_period:.0f}",
+        "effective context [95% CI]": measured.text,
+        "forecast": str(measured.forecast or NONE),
+        "theory length": str(measured.theory.first_violation or "none"),
+        "worst bin": estimate.worst_text.partition(" [")[0]
+        + " at "
+        + estimate.worst_text.rpartition(" at ")[2],
+        "mean accuracy": estimate.mean_text,
+        "ceiling": f"{estimate.ceiling:.2f}",
+        "quarter period": f"{measured.theory.quarter_period:,.0f}",
+        "full period": f"{measured.theory.full_period:,.0f}",
     }
 
 
@@ -114,11 +128,6 @@ def _score_cells(measured: Measurement) -> dict[str, str]:
         "correct": measured.text,
         "chance": f"{measured.rows['chance'][0]:.3g}",
     }
-
-
-def _text_cells(measured: Measurement) -> dict[str, str]:
-    """Return the likelihood of text, with heads of two lines."""
-    return {head.replace(" ", "\n", 1): cell for head, cell in likelihood_cells(measured).items()}
 
 
 def likelihood_cells(measured: Measurement) -> dict[str, str]:
@@ -166,24 +175,29 @@ _LIKELIHOODS = {
     "bits_per_byte": ("bits per byte", ".4f"),
     "word_perplexity": ("word perplexity", ",.4g"),
 }
-_TABLES = {
-    "retrieval": ("Effective context, tokens; 95% intervals over documents", _context_cells),
-    "score": ("Share of correct answers", _score_cells),
-    "accuracy": ("Share of correct tokens", _score_cells),
-    "likelihood": ("{}: likelihood of text, weighted by tokens", _text_cells),
+_TABLES = {  # title, columns, and heads in the order in which a narrow terminal omits them
+    "retrieval": (
+        "Effective context in tokens",
+        _context_cells,
+        ("full period", "quarter period", "ceiling", "mean accuracy"),
+    ),
+    "score": ("Share of correct answers", _score_cells, ()),
+    "accuracy": ("Share of correct tokens", _score_cells, ()),
+    "likelihood": (
+        "{}: likelihood of text, weighted by tokens",
+        likelihood_cells,
+        ("documents", "word perplexity", "bits per byte"),
+    ),
 }
 
 
-def _matrix(items: Sequence[Evaluation]) -> Table:
+def _matrix(items: Sequence[Evaluation]) -> TextTable:
     """Return variants of training (rows) x evaluation (columns), for one task and length."""
     lines: dict[tuple[Path, str], dict[str, str]] = {}
+    first = items[0].measured
     for item in items:
         measured = item.measured
-        head = measured.variant.replace("(", "\n(").replace("dynamic_", "dynamic_\n")
-        line = lines.setdefault((item.run.path, item.name), {_CORNER: item.name})
-        line[head] = measured.text.replace(" [", "\n[")
-        if measured.kind == "retrieval":
-            line[head] += "\n" + measured.estimate.accuracies
-    first = items[0].measured
-    title = f"{first.task} at {first.length}: {first.kind_info.title}"
-    return _table(title, [*lines.values()])
+        line = lines.setdefault((item.run.path, item.name), _first_cells(item))
+        line[measured.variant] = measured.text
+    title = f"{first.task} at {first.length:,}: {first.kind_info.title}, by variant of evaluation"
+    return TextTable(title=title, lines=[*lines.values()])

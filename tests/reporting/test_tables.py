@@ -1,6 +1,88 @@
+import csv
+import dataclasses
+import io
+import json
+import re
+from pathlib import Path
+
+import pytest
+
 from evals import rows as rows_lib
-from reporting import tables
-from tests.reporting.helpers import experiment, make_run, row
+from reporting import formats, tables
+from reporting.labels import name_runs
+from reporting.text_table import TextTable
+from tests.reporting.helpers import answers, experiment, make_run, row
+
+GOLDEN = Path(__file__).with_name("golden")
+WIDTHS = 80, 100, 120, 200
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory):
+    """A window, a run without rotation, an unfinished run, several variants, and text."""
+    folder = tmp_path_factory.mktemp("runs")
+
+    def result(name, config, *reaches):
+        rows = [row(config, "perplexity", document=d, nll=1 + d, num_bytes=4) for d in range(3)]
+        for reach, variant in zip(
+            reaches, (None, "rope(base=500)", "ntk_aware(base=10,factor=4)"), strict=False
+        ):
+            rows += answers(config, reach, variant=variant, documents=40)
+            rows += answers(config, reach, variant=variant, documents=40, task="lines")
+        run = make_run(folder / name, config, rows)
+        return run, config, rows_lib.read_run(run)
+
+    longer = dataclasses.replace(experiment("rope(base=10)").train, num_steps=1000)
+    return [
+        result("a", experiment("rope(base=10)"), 20, 40, 60),
+        result("b", dataclasses.replace(experiment("rope(base=10000)"), train=longer), 200),
+        result("c", experiment("rope(base=10000)", window=32), 32),
+        result("d", experiment("rope(base=10000)", window=32, seed=1), 30),
+        result("e", experiment("nope"), 200),
+    ]
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_tables_fit_the_terminal(results, width):
+    several = tables.tables(results)
+    plain = [(run, config, rows_lib.select(rows, task="kv")) for run, config, rows in results[1:]]
+    several += tables.tables(plain)
+    text = "\n\n".join(table.text(width) for table in several) + "\n"
+    assert max(map(len, text.split("\n"))) <= width
+    assert text == (GOLDEN / f"tables_{width}.txt").read_text()
+    # A name is broken after punctuation only.
+    for name in name_runs([run for run, *_ in results]):
+        for part in re.split("(?<=,)", name):
+            assert part in text
+
+
+def test_names_have_the_fields_that_differ_and_the_seed(results):
+    runs = [run for run, *_ in results]
+    assert name_runs(runs)[2:4] == [
+        "base=10000,window=32,seed=0",
+        "base=10000,window=32,seed=1",
+    ]
+    assert name_runs(runs[:1]) == ["a"]
+
+
+def test_a_table_without_room_continues_below_and_never_exceeds_the_width():
+    line = {"run": "base=10,num_heads=4"} | {f"column {n}": "1.23 [0.99, 2.11]" for n in range(9)}
+    text = TextTable(title="A title of several words", lines=[line]).text(40)
+    assert max(map(len, text.split("\n"))) <= 40
+    assert text.count("[0.99, 2.11]") == 9
+
+
+def test_machine_readable_formats_have_every_column(results, capsys):
+    formats.print_results(results, "csv")
+    lines = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
+    kv = [line for line in lines if (line["task"], line["schedule"]) == ("kv", "trained")]
+    assert [line["member"] for line in kv] == name_runs([run for run, *_ in results])
+    assert float(kv[2]["l50"]) == pytest.approx(31.5, abs=1)
+    formats.print_results(results, "json")
+    assert len(json.loads(capsys.readouterr().out)) == len(lines)
+    formats.print_results(results[:1], "markdown")
+    head = next(s for s in capsys.readouterr().out.split("\n") if s.startswith("| run"))
+    assert head.count("|") == len(tables.tables(results[:1])[0].heads) + 1
 
 
 def test_members_are_compared_with_the_best_on_the_same_text(tmp_path):
@@ -15,7 +97,8 @@ def test_members_are_compared_with_the_best_on_the_same_text(tmp_path):
         run = make_run(tmp_path / str(base), config)
         results.append((run, config, rows_lib.columns(rows)))
     (table,) = tables.tables(results)
-    assert str(table.columns[-1].header) == "above the best\n[95% CI]"
-    assert list(table.columns[-1].cells) == ["+0.1500 ± 0.0980", "best", "other text"]
+    head = "above the best [95% CI]"
+    assert table.heads[-1] == head
+    assert [line[head] for line in table.lines] == ["+0.1500 ± 0.0980", "best", "other text"]
     (alone,) = tables.tables(results[:1])
-    assert "above the best\n[95% CI]" not in [str(column.header) for column in alone.columns]
+    assert head not in alone.heads
