@@ -33,7 +33,7 @@ REV ?= HEAD
 # Tests that need more than the lock has: each has a target that installs it.
 APART := hf or published or browser or colab or notebook or slurm
 
-.PHONY: help setup demo test test-fast test-all test-hf test-published test-bucket test-tpu test-gpu test-browser test-notebooks test-colab test-slurm notebooks compare lint format lock clean
+.PHONY: help setup demo test test-fast test-all test-hf test-published test-bucket test-tpu test-gpu test-browser test-notebooks test-colab test-slurm test-docs notebooks compare lint format lock clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/:.*##/\t/' | expand -t 16
@@ -64,7 +64,7 @@ test-fast: setup  ## what takes seconds
 
 test-all: setup  ## the suite compiled as users do, what samples for minutes, then the test-* below
 	JAX_DISABLE_MOST_OPTIMIZATIONS=0 $(PY) -m pytest -n 2 --dist worksteal -m "not ($(APART))"
-	$(MAKE) test-hf test-published test-bucket test-tpu test-gpu test-browser test-notebooks test-colab test-slurm
+	$(MAKE) test-hf test-published test-bucket test-tpu test-gpu test-browser test-notebooks test-colab test-slurm test-docs
 
 $(VENV)/.installed-hf: $(VENV)/.installed
 	@echo "installing $(HF_PACKAGES)"
@@ -129,6 +129,9 @@ $(VENV)/.installed-notebooks: $(VENV)/.installed notebooks/jupyter.lock
 
 test-notebooks: $(VENV)/.installed-notebooks  ## the notebooks from top to bottom, small (installs jupytext)
 	$(PY) -m pytest -m notebook -k "$(NOTEBOOK)" tests/notebooks
+
+test-docs: setup  ## the commands of README and docs in a fresh clone (half an hour)
+	$(PY) tests/run_docs.py
 
 notebooks: $(VENV)/.installed-notebooks  ## make notebooks/*.ipynb of the .py beside them
 	$(PY) notebooks/make.py

@@ -70,7 +70,7 @@ from collections.abc import Sequence
 from rich.console import Console
 
 import evals
-from evals.options import FORMATS, Options
+from evals.options import FORMATS, Options, checkpoints
 from experiment.run import find_runs
 from model import rotary as rotary_lib
 from utils.command_line import (
@@ -88,6 +88,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = _parser()
     args = parser.parse_args(arguments)
     try:
+        steps = checkpoints(args.paths, args.step)
         find_runs(args.paths)
         options = Options(
             tasks=args.tasks,
@@ -114,7 +115,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # A call from Python is alone, and may come after JAX was used.
         check_platform() if arguments is not None else distributed.initialize(args)
         copies = Copies(args.paths, args.out) if args.out else None
-        for paths, step in runner.checkpoints(args.paths, args.step):
+        for paths, step in steps:
             at_step = dataclasses.replace(options, step=step)
             results += runner.evaluate(paths, at_step, console=console, copies=copies)
     except (ValueError, UnreachableError) as error:
@@ -122,6 +123,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return 2
         parser.refuse(error)
     except KeyboardInterrupt:
+        console.print("stopped; finished tasks and lengths are kept in results.jsonl of each run")
         return 130
     if not distributed.is_primary_host():
         return 0

@@ -59,7 +59,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             field.name: getattr(args, field.name) for field in fields(Options)
         }
         options = Options(**values)
-        find_run(args.run)
+        find_run(args.run).find_step(args.step)
         prompts = _prompts(args)
     except (ValueError, UnreachableError) as error:
         parser.refuse(error)

@@ -42,6 +42,9 @@ def main() -> None:
             print(f"report.py: {notice}", file=sys.stderr)
     except (ValueError, OSError) as error:
         parser.error(str(error))
+    except KeyboardInterrupt:
+        print("report.py: stopped; no page was written, results are unchanged", file=sys.stderr)
+        sys.exit(130)
     print(out)
 
 

@@ -1,13 +1,19 @@
 """Options of an evaluation, checked before JAX is imported."""
 
 import dataclasses
+import itertools
 from collections.abc import Sequence
+from pathlib import Path
 
 import evals
 from data.config import MAX_CONTEXT
+from experiment import stages
 from experiment.config import TRAINED, NumDocuments
+from experiment.run import find_runs
+from model import rotary as rotary_lib
 from utils.checks import Positive, check
 from utils.expressions import split_commas
+from utils.messages import nearest, quoted
 
 FORMATS = "table", "csv", "json", "markdown"  # of printed results
 
@@ -40,6 +46,11 @@ class Options:
         check(self)
         for task in self.tasks or ():
             evals.parse(task)
+        known = [TRAINED, *rotary_lib.variants()]
+        for variant in self.variants:
+            name = variant.partition("(")[0]
+            if name.isidentifier() and name not in known:
+                raise ValueError(f"unknown rotary variant {quoted(name)}; {nearest(name, known)}")
         if any(length < 2 for length in self.lengths or ()):
             raise ValueError(f"lengths must be at least 2 tokens, got {min(self.lengths or ())}")
         if self.lengths and max(self.lengths) > MAX_CONTEXT:
@@ -63,3 +74,30 @@ class Options:
             except ValueError:
                 variants.append(part)
         return dataclasses.replace(self, tasks=["step1"], variants=variants)
+
+
+def checkpoints(
+    paths: Sequence[str], steps: str | None
+) -> list[tuple[Sequence[str | Path], int | None]]:
+    """Return the steps of `--step`, each with the paths to evaluate.
+
+    Raises:
+      ValueError: if `steps` is neither numbers nor `stages`, or a run lacks a step.
+    """
+    if steps == "stages":
+        ends = [
+            (run.path, stage.end) for run in find_runs(paths) for stage in stages.split(run.config)
+        ]
+        by_step = dict.fromkeys(end for _, end in ends)
+        return [([path for path, last in ends if last == end], end) for end in by_step]
+    if steps is None:
+        return [(paths, None)]
+    try:
+        numbers = [int(step) for step in steps.split(",")]
+    except ValueError:
+        raise ValueError(
+            f"--step {steps} is not allowed; write steps of checkpoints, such as 500,900, or stages"
+        ) from None
+    for run, step in itertools.product(find_runs(paths), numbers):
+        run.find_step(step)
+    return [(paths, number) for number in numbers]

@@ -6,6 +6,8 @@ from rich import progress
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TaskID, TextColumn
 
+from utils.messages import duration
+
 LINE_EVERY = 15.0  # seconds
 
 
@@ -45,12 +47,4 @@ class Progress(progress.Progress):
             task = self.tasks[task_id]
             counted = f"{task.completed:,.0f} of {task.total or 0:,.0f} documents"
             line = ", ".join(filter(None, [f"{task.description}: {counted}", left]))
-            self.console.print(line, highlight=False, markup=False)
-
-
-def duration(seconds: float) -> str:
-    """Return a time as text, in one unit."""
-    for unit, name in ((86400, "days"), (3600, "h"), (60, "min")):
-        if seconds >= 2 * unit:
-            return f"{seconds / unit:,.0f} {name}"
-    return f"{max(1, seconds):.0f} s"
+            self.console.print(line, highlight=False, markup=False, soft_wrap=True)

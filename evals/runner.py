@@ -24,7 +24,7 @@ from evals.rows import Rows
 from evals.score import AnswerScores, Candidate, check_fits, pass_shape, score
 from evals.spread import spread_score
 from evals.text import MissingTextError
-from experiment import distributed, stages
+from experiment import distributed
 from experiment.checkpoint import restore_params
 from experiment.config import ExperimentConfig, chosen_rotary
 from experiment.identity import copy_notice, run_id
@@ -337,28 +337,6 @@ def ask(members: Sequence[Loaded], options: Options) -> Iterator[tuple[Questions
     group = Group(members, options, lambda text: None)
     for part in group.questions:
         yield part, group.ask(part)
-
-
-def checkpoints(
-    paths: Sequence[str], steps: str | None
-) -> list[tuple[Sequence[str | Path], int | None]]:
-    """Return the steps of `--step`, each with the paths to evaluate.
-
-    Raises:
-      ValueError: if `steps` is neither numbers nor `stages`.
-    """
-    if steps == "stages":
-        ends = [
-            (run.path, stage.end) for run in find_runs(paths) for stage in stages.split(run.config)
-        ]
-        by_step = dict.fromkeys(end for _, end in ends)
-        return [([path for path, last in ends if last == end], end) for end in by_step]
-    try:
-        return [(paths, int(step)) for step in steps.split(",")] if steps else [(paths, None)]
-    except ValueError:
-        raise ValueError(
-            f"--step {steps} is not allowed; write steps of checkpoints, such as 500,900, or stages"
-        ) from None
 
 
 def static_config(config: ModelConfig) -> Architecture:

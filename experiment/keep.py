@@ -64,8 +64,9 @@ def keep(dirs: Sequence[Path], out: Path, step: int | None, *, command: str) -> 
         for path in (source.tokenizer_path, source.path / "config.json"):
             if path.exists():  # a run on no text has no tokenizer
                 copy(path, target.path / path.name)
-        for line in [*source.read_commands(), command]:
-            target.record_command(line)
+        if source.commands_path.exists():
+            copy(source.commands_path, target.commands_path)
+        target.record_command(command)
 
 
 if __name__ == "__main__":

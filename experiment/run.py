@@ -1,8 +1,11 @@
 """A run directory: the files of a run."""
 
 import dataclasses
+import datetime
 import functools
+import importlib.metadata
 import json
+import platform
 import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -16,6 +19,7 @@ from experiment.config import ExperimentConfig, from_dict, to_dict
 from experiment.records import METRICS, read_json_lines, read_sweep
 from utils.checks import problem
 from utils.files import write_atomically
+from utils.git import current_commit
 from utils.locks import lock
 from utils.manifest import DamagedError
 from utils.paths import as_path, in_bucket
@@ -199,11 +203,16 @@ class RunDirectory:
         write_atomically(self.path / "config.json", json.dumps(record, indent=2) + "\n")
 
     def record_command(self, command: str) -> None:
-        """Add a shell line to commands.jsonl unless it is there."""
+        """Add a shell line with date, commit and versions to commands.jsonl unless it is there."""
         with lock(self.path / f".{self.commands_path.name}.lock"):
-            commands = self.read_commands()
-            if command not in commands:
-                lines = [json.dumps({"command": entry}) + "\n" for entry in [*commands, command]]
+            rows = read_json_lines(self.commands_path, {"command": str})
+            if command not in [row["command"] for row in rows]:
+                names = "jax", "jaxlib", "flax", "optax", "numpy"
+                versions = {name: importlib.metadata.version(name) for name in names}
+                versions["python"] = platform.python_version()
+                date = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+                row = {"command": command, "date": date, "commit": current_commit()}
+                lines = [json.dumps(row) + "\n" for row in [*rows, row | {"versions": versions}]]
                 write_atomically(self.commands_path, "".join(lines))
 
     def read_commands(self) -> list[str]:

@@ -40,6 +40,16 @@ class Stage(NamedTuple):
     tokens_before: int
     config: ExperimentConfig
 
+    @property
+    def tokens_per_step(self) -> int:
+        """Tokens of an update."""
+        return self.config.data.batch_size * self.config.data.context_length
+
+    @property
+    def tokens(self) -> int:
+        """Tokens of all updates of the stage."""
+        return (self.end - self.start) * self.tokens_per_step
+
 
 def split(config: ExperimentConfig) -> tuple[Stage, ...]:
     """Return the stages of a run, the first one included.
@@ -62,7 +72,7 @@ def split(config: ExperimentConfig) -> tuple[Stage, ...]:
             rows_from = start
         end = start + current.train.num_steps
         stages.append(Stage(number, start, end, rows_from, tokens, current))
-        tokens += current.train.num_steps * current.data.batch_size * current.data.context_length
+        tokens += stages[-1].tokens
         start = end
     return tuple(stages)
 

@@ -1,5 +1,5 @@
 # %% [markdown]
-# [![Open in Colab](https://colab.research.google.com/assets/colab-badge.svg)](https://colab.research.google.com/github/YOUR_ACCOUNT/ropewalk/blob/main/notebooks/01_attention.ipynb)
+# To open this notebook in Jupyter or Colab, see `docs/installation.md`.
 
 # %% [markdown]
 # # Attention analysis
@@ -7,6 +7,8 @@
 # Three small models that differ in the base of their rotary frequencies or in their number of
 # heads. All were trained on 128 tokens of key-value recall. This notebook loads them and analyzes
 # their attention; it trains nothing. *Run all* takes about a minute on a CPU.
+#
+# ![Attention of two models on one document](../docs/viewer.png)
 
 # %%
 # In Colab this clones the code; elsewhere the code is already present.

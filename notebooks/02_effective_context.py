@@ -1,5 +1,5 @@
 # %% [markdown]
-# [![Open in Colab](https://colab.research.google.com/assets/colab-badge.svg)](https://colab.research.google.com/github/YOUR_ACCOUNT/ropewalk/blob/main/notebooks/02_effective_context.ipynb)
+# To open this notebook in Jupyter or Colab, see `docs/installation.md`.
 
 # %% [markdown]
 # # Effective context of models of three bases
@@ -8,6 +8,8 @@
 # frequencies. It measures how far each can recall, compares that with the theory, evaluates each
 # model with other frequencies, and analyzes its attention. Training takes about a minute on two
 # CPU cores.
+#
+# ![Effective context against RoPE base](../docs/effective_context.png)
 
 # %%
 # In Colab this clones the code; elsewhere the code is already present.

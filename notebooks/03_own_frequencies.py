@@ -1,5 +1,5 @@
 # %% [markdown]
-# [![Open in Colab](https://colab.research.google.com/assets/colab-badge.svg)](https://colab.research.google.com/github/YOUR_ACCOUNT/ropewalk/blob/main/notebooks/03_own_frequencies.ipynb)
+# To open this notebook in Jupyter or Colab, see `docs/installation.md`.
 
 # %% [markdown]
 # # Your own frequencies
@@ -8,6 +8,8 @@
 # notebook you define one, compare it with the theory, train a small model with it and one with
 # RoPE, measure the effective context of both, and analyze their attention. Training takes about a
 # minute on two CPU cores.
+#
+# ![B(m) by distance for several small bases](../docs/decay_small_bases.png)
 
 # %%
 # In Colab this clones the code; elsewhere the code is already present.

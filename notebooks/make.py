@@ -4,6 +4,7 @@
     NAME.ipynb   generated notebook for Colab and Jupyter, without outputs
 
 The badge and the first code cell are generated from `[project.urls] Repository` in pyproject.toml.
+While that address is a placeholder, a sentence replaces the badge.
 """
 
 import sys
@@ -18,6 +19,7 @@ BADGE = (
     "[![Open in Colab](https://colab.research.google.com/assets/colab-badge.svg)]"
     "(https://colab.research.google.com/github/{repository}/blob/main/notebooks/{name}.ipynb)"
 )
+NO_BADGE = "To open this notebook in Jupyter or Colab, see `docs/installation.md`."
 SETUP = """\
 # In Colab this clones the code; elsewhere the code is already present.
 import os
@@ -45,7 +47,9 @@ def generate(path: Path, url: str) -> dict[Path, str]:
     """Return the contents of a notebook's source `path` and of its notebook, by path."""
     notebook = jupytext.read(path)
     badge, setup = notebook.cells[0], notebook.cells[2]
-    badge.source = BADGE.format(repository=url.partition("github.com/")[2], name=path.stem)
+    repository = url.partition("github.com/")[2]
+    is_real = repository and "YOUR_ACCOUNT" not in repository
+    badge.source = BADGE.format(repository=repository, name=path.stem) if is_real else NO_BADGE
     setup.source = SETUP.format(url=url)
     text = jupytext.writes(notebook, fmt="py:percent")
     for number, cell in enumerate(notebook.cells):

@@ -1,8 +1,9 @@
 """Analyzes the attention of trained models: python -m probes RUN_OR_SWEEP_DIR ...
 
 Captures the queries and keys of key-value recall before rotation, and runs the probes on them.
-Writes arrays into each run (probes/NAME.npz), and one page with the figures (probes/inside.html in
-the first directory). Members that differ only in their seed share a column.
+Prints the findings: for each number, its range over runs and the heads that attain it. Writes
+arrays into each run (probes/NAME.npz), and one page with the figures (probes/inside.html in the
+first directory). Members that differ only in their seed share a column.
 
 probes:
 """
@@ -15,9 +16,9 @@ import sys
 from collections.abc import Sequence
 
 from rich.console import Console
-from rich.table import Table
 
-from utils.command_line import Parser
+from experiment.run import find_runs
+from utils.command_line import Parser, tokens
 from utils.messages import nearest, quoted
 from utils.paths import as_path
 
@@ -37,13 +38,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--documents", type=int, metavar="N", help="default: 256, or as many as fit one GiB"
     )
-    parser.add_argument("--length", type=int, metavar="TOKENS", help="default: the trained context")
+    parser.add_argument(
+        "--length", type=tokens, metavar="TOKENS", help="default: the trained context"
+    )
     parser.add_argument("--step", type=int, metavar="N", help="checkpoint (default: the newest)")
+    parser.add_argument("--heads", action="store_true", help="also print a line per run and head")
     parser.add_argument(
         "--out", metavar="FILE.html", help="default: probes/inside.html in the first DIR"
     )
     args = parser.parse_args(arguments)
     try:
+        find_runs(args.dirs)
+        for name in ("documents", "length"):
+            if (value := getattr(args, name)) is not None and value < 1:
+                raise ValueError(f"--{name} must be at least 1, got {value}")
         run_probes(args, shlex.join(["python", "-m", "probes", *arguments]))
     except (ValueError, OSError) as error:
         parser.error(str(error))
@@ -67,11 +75,12 @@ def run_probes(args: argparse.Namespace, command: str) -> None:
     from experiment import load
     from experiment.compiled import keep_programs
     from experiment.devices import check_platform
-    from experiment.run import find_runs
     from probes import all_probes, page
+    from probes.findings import list_findings
     from probes.subject import Subject
     from reporting import members as members_lib
     from reporting.paths import check_page
+    from reporting.text_table import TextTable, print_tables, terminal_width, wrap
 
     keep_programs()
     check_platform()
@@ -90,10 +99,13 @@ def run_probes(args: argparse.Namespace, command: str) -> None:
                     result = probe.measure(subject)
                 result.save(run.path, step=subject.run.step)
                 results[probe][member.label].append(result)
-                if lines := result.lines():
-                    Console().print(_table(f"{run.name}: {probe.title}", lines))
+                if args.heads and (lines := result.lines()):
+                    title, names = f"{run.name}: {probe.title}", list(lines[0])[:2]
+                    print_tables([TextTable(title=title, lines=lines, names=names)])
+    for finding in list_findings(results):
+        print("\n  ".join(wrap(finding, terminal_width() - 2)))
     page.write(results, members, out, command)
-    print(out)
+    notice(f"page: {out}")
 
 
 def _select(names: str | None, known: dict[str, type]) -> list[type]:
@@ -104,15 +116,6 @@ def _select(names: str | None, known: dict[str, type]) -> list[type]:
         if name not in known:
             raise ValueError(f"no probe {quoted(name)}: {nearest(name, known)}")
     return [known[name] for name in names.split(",")]
-
-
-def _table(title: str, lines: list[dict[str, str]]) -> Table:
-    table = Table(title=title, title_justify="left", box=None)
-    for column in lines[0]:
-        table.add_column(column, justify="right")
-    for line in lines:
-        table.add_row(*line.values())
-    return table
 
 
 if __name__ == "__main__":

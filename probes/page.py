@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+from probes.findings import list_findings
 from probes.probe import Number, Probe, format_number
 from reporting import overview, page
 from reporting.members import Member
@@ -27,7 +28,7 @@ def write(
         names=sorted({member.config.name for member in members}),
         facts=overview.facts(members),
         questions=["Attention analysis"],
-        summary=f"{next(iter(results)).title}.",
+        summary=page.format_list(list_findings(results)),
         provenance=provenance(members),
     )
 

@@ -80,6 +80,10 @@ class Probe(abc.ABC):
     def numbers(self) -> dict[str, Number]:
         """Return the numbers that compare runs, by name and unit."""
 
+    def heads_of(self) -> dict[str, str]:
+        """Return the names of the heads that have some of the numbers, by the number's name."""
+        return {}
+
     def lines(self) -> list[dict[str, str]]:
         """Return the lines of a table, for example one per head: cells by column heading."""
         return []

@@ -1,6 +1,5 @@
-"""Shell commands on the page: those that produced its rows, and those that would add results."""
+"""Shell commands on the page: those that produced its rows, and those for missing ones."""
 
-import contextlib
 import re
 import shlex
 from collections.abc import Iterator, Sequence
@@ -9,11 +8,7 @@ from pathlib import Path
 import evals
 from experiment.records import read_sweep
 from experiment.run import RunDirectory, find_runs
-from reporting import curves, heat_maps, inside
 from reporting.members import Member
-from reporting.task_view import all_views, view_of
-
-_VARIANTS = "trained,dynamic_yarn,dynamic_ntk_aware"
 
 
 def format_command(program: str, *arguments: object) -> str:
@@ -92,46 +87,3 @@ def _missing(member: Member, dirs: Sequence[Path]) -> Iterator[tuple[str, str]]:
         task = evals.parse(name)
         if task not in evaluated and (member.config.data.has_text or task.kind == "retrieval"):
             yield f"No {name} yet", format_command("evaluate.py", *dirs, "--tasks", name)
-
-
-def suggest(members: Sequence[Member], dirs: Sequence[Path]) -> list[tuple[str, str]]:
-    """Return further figures, each with the command that measures it."""
-    if not any(member.trained for member in members):
-        return []
-    length = max(member.trained_length for member in members)
-
-    def evaluate(*arguments: object) -> str:
-        return format_command("evaluate.py", *dirs, *arguments)
-
-    lines = []
-    if not curves.by_length_tasks(members):
-        command = evaluate("--lengths", f"{length},{2 * length},{4 * length}")
-        lines.append(("Contexts longer than the trained length.", command))
-    if not heat_maps.matrix_keys(members):
-        command = evaluate("--lengths", f"{length},{2 * length}", "--rotary", _VARIANTS)
-        lines.append(("A matrix of training and evaluation variants.", command))
-    if not any(map(inside.read_zeros, members)):
-        command = format_command("-m", "probes", *dirs)
-        lines.append(("Attention analysis: the empirical B(m) of each head, and more.", command))
-    plots = {plot.name for plot, _ in curves.task_plots(members)}
-    evaluated = {type(view_of(m.task)) for member in members for m in member.measurements}
-    has_text = all(member.config.data.has_text for member in members)
-    for name, view in all_views().items():
-        is_shown = view.plot.name in plots if view.plot else view in evaluated
-        if view.suggestion and not is_shown and (has_text or not view.needs_text):
-            n = length if view.needs_text else _fitting_length(members[0], name, length)
-            lengths = dict(half=n // 2, trained=n, double=2 * n, quadruple=4 * n)
-            text, *arguments = view.suggestion
-            commands = [evaluate(*line.format(**lengths).split()) for line in arguments]
-            lines += [(text, " && ".join(commands))] if n else []
-    return lines
-
-
-def _fitting_length(member: Member, name: str, length: int) -> int:
-    """Return the first of 1, 2, 4 ... 32 trained lengths that holds the task; 0 if unknown."""
-    run = member.runs[0]
-    for doubled in (length << octave for octave in range(6)) if run.tokenizer_path.exists() else ():
-        with contextlib.suppress(ValueError):
-            evals.parse(name).check(evals.task_context(member.config, run.tokenizer, doubled))
-            return doubled
-    return 0

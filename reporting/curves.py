@@ -19,6 +19,7 @@ from reporting.style import (
     DOTTED,
     FAINT,
     INK,
+    PAPER,
     folded,
     grid,
     handle,
@@ -237,7 +238,7 @@ def draw(members: Sequence[Member], plot: Plot, panels: Sequence[Panel]) -> Figu
         for row in rows:
             token_axis(row[0].yaxis)
     figure.supxlabel(plot.xlabel, fontsize=10)
-    mark = handle(plot.mark, marker="D", mfc="white", color=INK, ls="none")
+    mark = handle(plot.mark, marker="D", color=INK, ls="none")
     handles = [h for h in (mark, handle(plot.levels, **DOTTED)) if h.get_label()]
     member_legend(figure, shown, handles)
     return figure
@@ -264,6 +265,6 @@ def _draw_curve(ax: Axes, plot: Plot, member: Member, curve: Curve) -> None:
         band = ax.fill_between(curve.x, curve.low, curve.high, **options)
         tag([band, *ax.plot(curve.x, curve.y, lw=1.7, ms=3.2, **line)], member)
     if curve.mark:
-        style = {"mfc": "white", "mec": color, "mew": 1.6, "zorder": 5}
+        style = {"color": color, "mec": PAPER, "mew": 0.8, "zorder": 5}
         mark = ax.plot(curve.mark.x, curve.mark.y, "D", ms=6.5, **style)
         tag(mark, member, f"{member.label}: {curve.mark.text}")

@@ -56,7 +56,7 @@ def draw_effective_context(members: Sequence[Member]) -> Figure:
     figure = Figure(figsize=(9.2, 7.2), layout="constrained")
     names = _control_names(controls)
     letters = max((len(line) for name in names for line in name.split("\n")), default=0)
-    width = max(0.62, 0.105 * letters)  # of a control: names are side by side
+    width = max(0.62, 0.14 * letters)  # of a control: names are side by side
     widths = [6.0] * bool(based) + [0.5 + width * len(controls)] * bool(controls)
     ratios = {"width_ratios": widths, "height_ratios": [3, 1]}
     above, below = figure.subplots(
@@ -260,12 +260,12 @@ def _legend_columns(members: Sequence[Member]) -> list[list[Line2D]]:
     special = []
     if any(estimate.dips for estimate in estimates):
         label = "dips: one number does\nnot describe the curve"
-        special.append(_handle(label, marker="o", ms=7.5, mfc="white", mew=2.6))
-    special.append(_handle("worst bin (below)", marker="v", ms=6, mfc="white", mew=1.2))
+        special.append(_handle(label, marker="$\\ominus$", ms=10))
+    special.append(_handle("worst bin (below)", marker="v", ms=5))
     if any(estimate.verdict.startswith(">") for estimate in estimates):
         special.append(_handle("beyond the longest\ndistance tested", marker=ARROW, ms=9))
     if any(estimate.verdict == NOT_LEARNED for estimate in estimates):
-        special.append(_handle("task not learned", marker="o", ms=7.5, mfc="white", mew=1.4))
+        special.append(_handle("task not learned", marker="x", ms=7, mew=1.8))
     return [column for column in (measured, theory, special) if column]
 
 

@@ -1,4 +1,4 @@
-"""Heat maps: accuracy by context length and depth or distance, and matrices of variants."""
+"""Heat maps: accuracy by context length and depth, and matrices of variants."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -11,13 +11,12 @@ from matplotlib.colors import LogNorm, Normalize
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
-from evals.estimate.bins import BINS_PER_OCTAVE, bin_number
-from evals.estimate.effective_context import MEASURED, NOT_LEARNED, Estimate
+from evals.estimate.effective_context import NOT_LEARNED
 from experiment.config import TRAINED
 from reporting.measurements import Measurement
-from reporting.members import Member, sort_tasks, tasks, tasks_at_several_lengths
+from reporting.members import Member, sort_tasks, tasks
 from reporting.style import EMPTY, FAINT, INK, ON_BRIGHT, ON_DARK, folded, grid, tag
-from reporting.task_view import Grid, view_of
+from reporting.task_view import view_of
 
 # Lightness rises evenly from dark blue to yellow, so the order survives every kind of color
 # blindness; the papers' green to red does not.
@@ -50,56 +49,23 @@ def depth_tasks(members: Sequence[Member]) -> list[str]:
     ]
 
 
-def distance_tasks(members: Sequence[Member]) -> list[str]:
-    """Return the other retrieval tasks that a member was evaluated on at several lengths."""
-    several, by_depth = tasks_at_several_lengths(members), depth_tasks(members)
-    return [task for task in tasks(members) if task in several and task not in by_depth]
-
-
-def _distance_grid(estimate: Estimate) -> Grid:
-    """Return accuracy by half octaves of distance, tokens."""
-    bins = estimate.bins
-    number = np.array([bin_number(max(b.low, 1)) for b in bins])
-    low, high = (2 ** (n / BINS_PER_OCTAVE) for n in (number, number + 1))
-    names = [f"{b.low} to {b.high} tokens" for b in bins]
-    accuracy, trials = np.array([(b.accuracy, b.trials) for b in bins]).T
-    return Grid(names, low, high, accuracy, trials.astype(int))
-
-
 def draw_lengths(members: Sequence[Member], task: str) -> Figure:
-    """Draw accuracy by context length and depth, or distance with L50 as a line, per member."""
+    """Draw accuracy by context length and depth, a panel per member."""
     shown = [(member, results) for member in members if (results := member.select_task(task))]
-    lowest, longest = np.inf, 1.0
     figure, panels = grid(len(shown), height=2.9, columns=4, sharey=True)
-    by_distance = task not in depth_tasks(members)
     for ax, (member, results) in zip(panels, shown, strict=True):
         for x, measured in enumerate(results):
             column = f"{member.label} at {measured.length:,}"
-            cells = view_of(task).grid(measured.rows) or _distance_grid(measured.estimate)
-            for name, low, high, accuracy, count in zip(*cells, strict=True):
+            cells = view_of(task).grid(measured.rows)
+            for name, low, high, accuracy, count in zip(*(cells or ()), strict=True):
                 patch = _draw_cell(ax, x, low, 1, high - low, MAP(accuracy) if count else EMPTY)
                 text = f"{accuracy:.2f} of {count}" if count else "not tested"
                 tag([patch], member, f"{column}, {name}: {text}")
-            if by_distance:
-                estimate = measured.estimate
-                lowest = min(lowest, float(cells.low.min()))
-                longest = max(longest, estimate.longest)
-                if estimate.verdict == MEASURED:
-                    mark = ax.plot([x, x + 1], [estimate.l50] * 2, color="white", lw=3.2)
-                    mark += ax.plot([x, x + 1], [estimate.l50] * 2, color=INK, lw=1.4)
-                    tag(mark, member, f"{column}: L50 {estimate}")
         _set_lengths_axis(ax, member, [measured.length for measured in results])
-        if by_distance:
-            ax.set_facecolor(EMPTY)
-            ax.set_yscale("log", base=2)
-            ax.yaxis.set_major_formatter(lambda value, _: f"{value:,.5g}")
-            ax.yaxis.set_minor_formatter("")
-        else:
-            ax.set_yticks([0, 0.5, 1], ["start", "middle", "end"])
-    panels[0].set_ylim(*((lowest, longest * 1.1) if by_distance else (1, 0)))
+        ax.set_yticks([0, 0.5, 1], ["start", "middle", "end"])
+    panels[0].set_ylim(1, 0)
     figure.supxlabel("context length (tokens)", fontsize=10)
-    label = "distance to the answer (tokens)" if by_distance else "depth of the answer"
-    figure.supylabel(label, fontsize=10)
+    figure.supylabel("depth of the answer", fontsize=10)
     colors, label = ScalarMappable(Normalize(0, 1), MAP), "accuracy (exact match)"
     figure.colorbar(colors, ax=panels, label=label, shrink=0.8, aspect=30)
     return figure

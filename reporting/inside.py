@@ -13,7 +13,7 @@ from experiment.run import RunDirectory
 from reporting import l50
 from reporting.members import Member, tasks
 from reporting.page import NONE, Table, format_captions
-from reporting.style import FAINT, INK, PAPER, folded, handle, tag, token_axis
+from reporting.style import FAINT, INK, folded, handle, tag, token_axis
 from utils.errors import UnreachableError
 
 _TASK = "kv"  # task of the probe
@@ -117,9 +117,9 @@ def draw_zeros(members: Sequence[Member]) -> Figure:
     ax.set_xticks(range(len(members)), [folded(m.label, 14) for m in members], fontsize=8)
     ax.set_xlim(-0.6, len(members) - 0.4)
     ax.set_ylabel("tokens (log scale)")
-    zero = {"mfc": PAPER, "mec": INK, "ls": "none"}
+    zero = {"color": INK, "ls": "none"}
     handles = [
-        handle("zero of B(m),\none head", marker="o", **zero),
+        handle("zero of B(m),\none head", marker="P", **zero),
         handle("zero beyond the longest\ndistance tested", marker="^", **zero),
         handle("L50", marker="o", color=INK, ls="none"),
         handle("share of the gain by\noctave of periods", color=FAINT, lw=5, alpha=0.5),
@@ -161,12 +161,12 @@ def _draw_heads(ax: Axes, x: float, member: Member, zeros: Zeros) -> None:
         head_x = x + 0.05 * (number - (zeros.zero_LN.size - 1) / 2)
         text = f"zero of B(m) at {zero:.3g} tokens"
         if math.isinf(zero):
-            marks = ax.plot(head_x, 1.4 * zeros.longest, "^", mfc=PAPER, ms=5, **look)
+            marks = ax.plot(head_x, 1.4 * zeros.longest, "^", ms=5, **look)
             text = "zero of B(m) beyond the longest distance tested"
         elif zero == 0:  # no advantage at distance 1
             continue
         else:
-            marks = ax.plot(head_x, zero, "o", mfc=PAPER, ms=5, **look)
+            marks = ax.plot(head_x, zero, "P", ms=5, **look)
             interval = [max(low, 0.8), min(high, 2 * zeros.longest)]
             ax.plot([head_x, head_x], interval, lw=1, **look)
         tag(marks, member, f"{member.label}, head {number}: {text}")

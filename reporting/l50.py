@@ -35,15 +35,15 @@ def _arrow(ax: Axes, x: float, y: float, length: float, **style: Any) -> list[Ar
 def draw_l50(ax: Axes, x: float, member: Member, estimate: Estimate, shape: Shape = DOT) -> None:
     """Draw L50 with its 95% interval, or an arrow if it lies beyond the distances tested.
 
-    The mark is hollow and at the lowest tick if the task was not learned; it has a hole if the
-    curve dips.
+    The mark is a cross at the lowest tick if the task was not learned; a bar crosses it if the
+    curve dips. In all figures, only forecasts are hollow.
     """
     l50, size = estimate.l50, shape.size
     style = {"color": member.look.color, "alpha": shape.alpha}
     dot = {"marker": shape.marker, "ms": size, "ls": "none", "zorder": 4, **style}
     artists: list[Artist] = []
     if estimate.verdict == NOT_LEARNED:
-        artists += ax.plot(x, ax.get_yticks()[0], mfc="white", mew=1.4, **dot)
+        artists += ax.plot(x, ax.get_yticks()[0], mew=1.8, **(dot | {"marker": "x"}))
     elif estimate.verdict != MEASURED:
         artists += ax.plot(x, l50, **dot)
         length = 4 * size if estimate.verdict.startswith(">") else -4 * size
@@ -59,7 +59,7 @@ def draw_l50(ax: Axes, x: float, member: Member, estimate: Estimate, shape: Shap
             if is_open:  # the interval continues beyond the distances tested
                 artists += ax.plot(x, end, marker, ms=0.9 * size, **style)
     if estimate.dips:
-        artists += ax.plot(x, l50, marker="o", ms=0.45 * size, color=PAPER, ls="none", zorder=5)
+        artists += ax.plot(x, l50, marker="_", ms=0.6 * size, mew=1.6, color=PAPER, zorder=5)
     tag(artists, member, _tooltip(member, estimate, f"{estimate}; {estimate.accuracies}"))
 
 
@@ -70,7 +70,7 @@ def _tooltip(member: Member, estimate: Estimate, text: str) -> str:
 def draw_accuracies(
     ax: Axes, x: float, member: Member, estimate: Estimate, shape: Shape = DOT
 ) -> None:
-    """Draw mean accuracy with the mark of L50, and the worst bin as a hollow triangle."""
+    """Draw mean accuracy with the mark of L50, and the worst bin as a triangle."""
     worst, size = estimate.worst, shape.size
     style = {"color": member.look.color, "alpha": shape.alpha, "capsize": size / 2}
     style |= {"ls": "none", "zorder": 4}
@@ -78,7 +78,7 @@ def draw_accuracies(
     mean = {"marker": shape.marker, "ms": 0.8 * size, "elinewidth": shape.width}
     artists = error_bar(ax, x, estimate.mean_accuracy, ends, **mean, **style)
     ends = worst.ci_low, worst.ci_high
-    look = {"marker": "v", "mfc": PAPER, "ms": 0.7 * size, "elinewidth": 0.9}
+    look = {"marker": "v", "ms": 0.6 * size, "elinewidth": 0.9}
     artists += error_bar(ax, x, worst.accuracy, ends, **look, **style)
     text = f"worst bin {estimate.worst_text}, mean {estimate.mean_text}"
     tag(artists, member, _tooltip(member, estimate, text))

@@ -106,21 +106,6 @@ def _settings(configs: Sequence[ExperimentConfig]) -> list[dict[str, str]]:
     ]
 
 
-def find_axes(configs: Sequence[ExperimentConfig]) -> dict[str, list[str]]:
-    """Return the fields in which settings differ, with the value of each config.
-
-    If several fields distinguish the same configs (heads and key/value heads), the first is used.
-    """
-    settings = _settings(configs)
-    axes: dict[tuple[int, ...], tuple[str, list[str]]] = {}
-    for field in dict.fromkeys(field for values in settings for field in values):
-        column = [values.get(field, "") for values in settings]
-        partition = tuple(map(column.index, column))
-        if len(set(partition)) > 1:
-            axes.setdefault(partition, (field, column))
-    return dict(axes.values())
-
-
 def describe_seeds(configs: Sequence[ExperimentConfig]) -> str:
     """Return the number of seeds and what they vary: `3 seeds, of initialisation and rows`."""
     pairs = {(config.seed, config.data.seed) for config in configs}
@@ -145,9 +130,14 @@ def _short_variants(variants: Sequence[Pattern]) -> list[str]:
         for name, value in (parameters[0] if parameters else {}).items()
         if name != "base" and all(other[name] == value for other in parameters)
     }
+    names = [rotary_lib.label(rotary) for rotary in variants]
+    # The path of a user's file is needed only if two files define equal variants.
+    classes_only = [re.sub(r"[^\s,(\[]*\.py:", "", name) for name in names]
+    if len(set(classes_only)) == len(set(names)):
+        names = classes_only
     return [
         rotary_lib.expression(rotary, shared).partition("(")[2].removesuffix(")")
         if type(rotary) is leading
-        else f"rotary={rotary_lib.label(rotary)}"
-        for rotary in variants
+        else f"rotary={name}"
+        for rotary, name in zip(variants, names, strict=True)
     ]

@@ -157,7 +157,9 @@ def read(
     members = [member for group in groups.values() for member in make_members(group)]
     members.sort(key=_page_order)
     names = labels([member.config for member in members])
-    looks = make_looks([member.base for member in members])
+    looks = make_looks(
+        [member.base for member in members], [m.config.model.num_heads for m in members]
+    )
     return [
         dataclasses.replace(member, index=index, label=_full_label(name, member), look=look)
         for index, (member, name, look) in enumerate(zip(members, names, looks, strict=True))
@@ -192,7 +194,9 @@ def make_members(group: Mapping[RunDirectory, rows_lib.Rows]) -> Iterator[Member
         yield Member(
             index=0,
             label=f"@{max(steps)}" if len(numbers) > 1 else "",
-            look=make_looks([None])[0],  # `read` sets index and look, which depend on all members
+            look=make_looks([None], [1])[
+                0
+            ],  # `read` sets index and look, which depend on all members
             runs=runs,
             seeds=seeds,
             config=config,

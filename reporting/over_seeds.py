@@ -4,15 +4,11 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 
 from evals import rows as rows_lib
 from evals.estimate import summaries
-from reporting.labels import find_axes
 from reporting.members import Member, tasks
 from reporting.page import NONE, Table, format_captions
-from reporting.style import error_bar, folded, grid, member_legend, tag
 
 
 class Values(NamedTuple):
@@ -113,7 +109,7 @@ def _perplexities(member: Member, task: str) -> Values | None:
     return _uncensored(list(map(summaries.perplexity, seeds)))
 
 
-def seeds_table(members: Sequence[Member]) -> Table:
+def seeds_table(members: Sequence[Member], seeds: str) -> Table:
     """Return the mean over seeds with its interval, by member and measure."""
     lines = []
     for member in members:
@@ -122,53 +118,4 @@ def seeds_table(members: Sequence[Member]) -> Table:
             values = measure.values(member)
             cells[measure.name] = measure.text(values) if values else NONE
         lines.append((member.index, cells))
-    return Table.from_cells(lines, caption=format_captions("over_seeds_table")["caption"])
-
-
-def draw_seeds(members: Sequence[Member]) -> dict[str, Figure]:
-    """Return a figure for each field in which members differ, with this field along x."""
-    axes = find_axes([member.config for member in members]) or {"": [""] * len(members)}
-    return {name: _draw_axis(members, name, values) for name, values in axes.items()}
-
-
-def _draw_axis(members: Sequence[Member], axis: str, settings: Sequence[str]) -> Figure:
-    """Draw a panel per measure; members with equal settings are side by side."""
-    shown = list_measures(members)
-    figure, panels = grid(len(shown), height=3.1)
-    names = list(dict.fromkeys(settings))
-    positions = np.array([names.index(setting) for setting in settings], float)
-    for index, name in enumerate(names):
-        equal = np.flatnonzero([setting == name for setting in settings])
-        positions[equal] = index + 0.7 * ((np.arange(len(equal)) + 0.5) / len(equal) - 0.5)
-    for ax, measure in zip(panels, shown, strict=True):
-        for member, x in zip(members, positions, strict=True):
-            if values := measure.values(member):
-                _draw_values(ax, measure, member, x, values)
-        ax.set_title(folded(measure.name), fontsize=10)
-        tilted = {"rotation": 30, "ha": "right"} if sum(map(len, names)) > 18 else {}
-        ax.set_xticks(range(len(names)), names, **tilted)
-        ax.set_xlim(-0.6, len(names) - 0.4)
-        ax.grid(visible=False, axis="x")
-        if measure.share:
-            ax.set_ylim(-0.03, 1.03)
-        if measure.ratios:
-            ax.set_yscale("log", base=2)
-            ax.yaxis.set_major_formatter("{x:.4g}")
-            ax.yaxis.set_minor_formatter("")
-    figure.supxlabel(axis, fontsize=10)
-    member_legend(figure, members, marker="o")
-    return figure
-
-
-def _draw_values(ax: Axes, measure: Measure, member: Member, x: float, values: Values) -> None:
-    """Draw a dot per seed and, to the right, the mean with its interval."""
-    color, text = member.look.color, f"{member.label}, {measure.name}: {measure.text(values)}"
-    dots = {"ls": "none", "ms": 4, "alpha": 0.6, "color": color}
-    for marker, mask in (("o", ~values.beyond), ("^", values.beyond)):
-        known = values.known[mask]
-        tag(ax.plot([x] * len(known), known, marker=marker, **dots), member, text)
-    interval = measure.interval(values)
-    if interval and len(values.known) > 1:
-        look = {"marker": "_", "color": color, "elinewidth": 1.8, "capsize": 3, "ms": 8}
-        ends = interval.low, interval.high
-        tag(error_bar(ax, x + 0.08, interval.mean, ends, **look), member, text)
+    return Table.from_cells(lines, caption=format_captions("over_seeds", seeds=seeds)["caption"])

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from markupsafe import Markup
 
-from evals.estimate.effective_context import MEASURED, NOT_LEARNED, Estimate
+from evals.estimate.effective_context import NOT_LEARNED, Estimate
 from reporting.labels import describe_seeds, flatten
 from reporting.members import Member, describe_intervals, learned, tasks
 from reporting.page import NONE, Folded, Part, Table, format_captions
@@ -34,59 +34,72 @@ def summarize(members: Sequence[Member]) -> str:
         evaluated = any(member.trained for member in members)
         return "No retrieval task was evaluated." if evaluated else "Nothing has been measured yet."
     based = [member for member in measured if member.base is not None] or measured
-    ends = [based[0], based[-1]] if len(based) > 1 else based
+    # Two members that differ in the base only, if possible.
+    alike = [member for member in based if _without_base(member) == _without_base(based[0])]
+    ends = list(dict.fromkeys([based[0], (alike if len(alike) > 1 else based)[-1]]))
+    lengths = " and ".join(f"{n:,}" for n in sorted({member.trained_length for member in ends}))
     findings = Markup("; ").join(_finding(m.label, m.estimates[task]) for m in ends)
-    return Markup("On {}, {}.").format(task, findings)
+    return Markup("Trained on rows of {} tokens, {} (task {}).").format(lengths, findings, task)
+
+
+def _without_base(member: Member) -> list[str]:
+    return [part for part in member.label.split(",") if not part.startswith("base=")]
 
 
 def _finding(label: str, estimate: Estimate) -> Markup:
-    before, after = "recalls answers only", " tokens back"
+    text, note = "recalls text <strong>up to {} tokens back</strong>", ""
     if estimate.verdict == NOT_LEARNED:
-        before, after = "is", ""
-    elif estimate.verdict == MEASURED:
-        before = "recalls answers up to"
+        text = "does not learn the task"
     elif estimate.verdict.startswith(">"):
-        before, after = "recalls answers", " tokens back, beyond the longest distance tested"
-    text = Markup("<strong>{}</strong> {} <strong>{}</strong>{} (accuracy: {})")
-    return text.format(label, before, estimate, after, estimate.accuracies)
+        text = "recalls text at every distance tested, <strong>up to {} tokens back</strong>"
+    else:
+        note = f"95% interval {estimate.ci_low:.3g} to {estimate.ci_high:.3g}; "
+    note += f"mean accuracy {estimate.mean_accuracy:.2f}"
+    note += "; accuracy recovers farther away" if estimate.dips else ""
+    subject = Markup("a model with <strong>{}</strong> ").format(label)
+    return subject + Markup(text).format(f"{estimate.l50:.3g}") + f" ({note})"
 
 
-def numbers_table(members: Sequence[Member]) -> Table:
-    """Return the leading task's measurements, predictions and other tasks of every member."""
+def numbers_tables(members: Sequence[Member]) -> list[Part]:
+    """Return measurements of the leading task beside its predictions, and all else, collapsed."""
     names = tasks(members)
     secondary = [name for name in names[1:] if learned(members, name)]
-    lines, groups = [], {}
+    lines, more = [], []
     for member in members:
+        estimate = member.estimates.get(names[0]) if names else None
         theory = member.theory
-        groups = {f"measured: {name}": _estimate_cells(member, name) for name in names[:1]}
-        forecast = member.forecasts.get(names[0]) if names else None
-        groups["predicted (tokens)"] = {
-            "forecast": str(forecast or NONE),
+        effective = str(estimate or member.diverged or "not evaluated")
+        cells = {
+            "member": member.label,
+            f"measured: {names[0]} [95% CI]" if names else "measured": effective,
+            "forecast": str((names and member.forecasts.get(names[0])) or NONE),
             "theory length": _format_tokens(theory.first_violation),
-            "quarter period": _format_tokens(theory.quarter_period),
-            "full period": _format_tokens(theory.full_period),
+            "mean accuracy": estimate.mean_text if estimate else NONE,
+            "worst bin": estimate.worst_text if estimate else NONE,
         }
-        groups["effective context, other tasks"] = {
-            name: f"{estimate}; {estimate.accuracies}"
-            if (estimate := member.estimates.get(name))
-            else "not evaluated"
-            for name in secondary
-        }
-        cells = {"member": member.label}
-        for group in groups.values():
-            cells |= group
         lines.append((member.index, cells))
-    # All members have the same columns.
-    spans = [(name, len(group)) for name, group in groups.items() if group]
-    return Table.from_cells(lines, caption=_numbers_caption(members), groups=spans)
+        cells = {"member": member.label} | _more_cells(estimate)
+        cells["quarter period"] = _format_tokens(theory.quarter_period)
+        cells["full period"] = _format_tokens(theory.full_period)
+        for name in secondary:
+            other = member.estimates.get(name)
+            cells[name] = f"{other}; {other.accuracies}" if other else "not evaluated"
+        more.append((member.index, cells))
+    return [
+        Table.from_cells(lines, caption=_caption("numbers", members)),
+        Folded(
+            summary="More columns: dips, L85, ceiling, periods, other tasks",
+            part=Table.from_cells(more, caption=_caption("more_numbers", members)),
+        ),
+    ]
 
 
-def _numbers_caption(members: Sequence[Member]) -> str:
+def _caption(name: str, members: Sequence[Member]) -> str:
     estimates = [estimate for member in members for estimate in member.estimates.values()]
     unlearned = [name for name in tasks(members)[1:] if not learned(members, name)]
     documents = min((estimate.num_documents for estimate in estimates), default=0)
     captions = format_captions(
-        "numbers",
+        name,
         over=describe_intervals(members),
         documents=_plural(documents, "document") if estimates else "",
         tasks=", ".join(unlearned),
@@ -95,14 +108,11 @@ def _numbers_caption(members: Sequence[Member]) -> str:
     return captions["caption"]
 
 
-def _estimate_cells(member: Member, task: str) -> dict[str, str]:
-    estimate, dip = member.estimates.get(task), NONE
+def _more_cells(estimate: Estimate | None) -> dict[str, str]:
+    dip = NONE
     if estimate and estimate.dips:
         dip = f"{estimate.dip:.2f} at {estimate.dip_distance:.0f}, then {estimate.revival:.2f}"
     return {
-        "effective context [95% CI]": str(estimate or member.diverged or "not evaluated"),
-        "worst bin": estimate.worst_text if estimate else NONE,
-        "mean": estimate.mean_text if estimate else NONE,
         "dip": dip,
         "L85": estimate.l85_text if estimate else NONE,
         "ceiling": f"{estimate.ceiling:.2f}" if estimate else NONE,

@@ -71,7 +71,6 @@ class Table:
       heads: column heads; the first column names the row.
       lines: the index of the row's member (None: no single member) and the row's cells.
       caption: text under the table.
-      groups: heading and number of columns of each column group, from the second column on.
       wraps: whether cells are text, which may be broken into several lines.
     """
 
@@ -79,7 +78,6 @@ class Table:
     heads: Sequence[str]
     lines: Sequence[tuple[int | None, Sequence[str]]]
     caption: str = ""
-    groups: Sequence[tuple[str, int]] = ()
     wraps: bool = False
 
     @classmethod
@@ -88,11 +86,6 @@ class Table:
         heads = list(dict.fromkeys(head for _, cells in lines for head in cells))
         filled = [(index, [cells.get(head, NONE) for head in heads]) for index, cells in lines]
         return cls(heads=heads, lines=filled, **options)
-
-    @property
-    def edges(self) -> set[int]:
-        """Index of the first column of each group."""
-        return {1 + sum(span for _, span in self.groups[:n]) for n in range(len(self.groups))}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -138,6 +131,13 @@ def format_captions(name: str, /, **values: object) -> dict[str, str]:
         key: " ".join(jinja2.Template(text, **options).render(values).split())
         for key, text in _CAPTIONS[name].items()
     }
+
+
+def format_list(texts: Iterable[str]) -> Markup:
+    """Return texts as a list of a page's findings."""
+    return Markup('<ul class="findings">{}</ul>').format(
+        Markup("").join(Markup("<li>{}</li>").format(text) for text in texts)
+    )
 
 
 def write(out: Path, items: Iterable[Item], *, looks: Sequence[Look] = (), **page: Any) -> None:

@@ -47,8 +47,7 @@ def _rules_table(members: Sequence[Member], task: str) -> Table:
         lengths |= set(rows["length"].tolist())
         cells = {"member": member.label}
         if estimate := member.estimates.get(task):
-            cells |= {"L50 [95% CI]": str(estimate), "worst bin": estimate.worst_text}
-            cells |= {"mean": estimate.mean_text, "L85": estimate.l85_text}
+            cells |= {"L50 [95% CI]": str(estimate), "L85 [95% CI]": estimate.l85_text}
             cells["visual edge"] = f"{thresholds.visual_edge(rows):,.0f}"
         relative = thresholds.effective_length(rows)
         # With a single length, the comparison with the shortest length is trivial.

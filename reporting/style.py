@@ -1,8 +1,9 @@
 """Style of all figures: colors, line styles, axes, panels, legends and SVG tags.
 
-A member has the same color and line style in every figure. Members with a base have colors of
-increasing lightness in the order of their bases (plasma, without its palest end), so that the
-order survives color blindness and black-and-white prints. Controls are grey.
+A member has the same color and line style in every figure: the color of its base, and the line
+style of its number of heads. Colors are of increasing lightness in the order of the bases (plasma,
+without its palest end), so that the order survives color blindness and black-and-white prints.
+Controls are grey. Only forecasts have hollow marks.
 """
 
 import re
@@ -57,18 +58,25 @@ class Look(NamedTuple):
         return self.linestyle != "-"
 
 
-def make_looks(bases: Sequence[float | None]) -> list[Look]:
-    """Return the looks of members with these bases (None: a control)."""
+def make_looks(bases: Sequence[float | None], heads: Sequence[int]) -> list[Look]:
+    """Return the looks of members with these bases (None: a control) and numbers of heads.
+
+    The color is that of the base. The line style is that of the number of heads; members with
+    equal bases and heads have different ones.
+    """
+    counts = sorted({n for base, n in zip(bases, heads, strict=True) if base is not None})
     ordered = sorted({base for base in bases if base is not None})
     # On a dark page, the color range starts where colors are bright enough.
     light, dark = (_colors(len(ordered), *ends) for ends in ((0.02, 0.78), (0.4, 0.95)))
     looks = []
-    for index, base in enumerate(bases):
-        # Dashes distinguish members with the same base, and controls.
+    pairs = list(zip(bases, heads, strict=True))
+    for index, (base, num_heads) in enumerate(pairs):
         repetition = bases[:index].count(base)
         if base is None:
             color, dark_color, styles = FAINT, "var(--mark)", _CONTROL_DASHES
         else:
+            repetition = pairs[:index].count((base, num_heads)) * len(counts)
+            repetition += counts.index(num_heads)
             order = ordered.index(base)
             color, dark_color, styles = light[order], dark[order], ("-", *_CONTROL_DASHES)
         looks.append(Look(color, dark_color, styles[repetition % len(styles)]))
@@ -149,7 +157,7 @@ def grid(count: int, *, columns: int = 3, height: float = 3.4, **options) -> tup
 def folded(expression: str, width: int = 28) -> str:
     """Return an expression broken into lines after punctuation and prefixes of long names."""
     lines = [""]
-    for part in re.split(r"(?<=[(,=/])|(?<=dynamic_)|(?<=position_)", expression):
+    for part in re.split(r"(?<=[(,/])|(?<=dynamic_)|(?<=position_)", expression):
         if lines[-1] and len(lines[-1] + part) > width:
             lines.append("")
         lines[-1] += part

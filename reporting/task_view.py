@@ -1,4 +1,4 @@
-"""Presentation of tasks on a page: columns, figures, tables, and suggested measurements.
+"""Presentation of tasks on a page: columns, figures, and tables.
 
 `TaskView` has the defaults. A file in `reporting.tasks` with the task's name replaces some of them.
 """
@@ -105,17 +105,12 @@ class TaskView:
       compared: whether general figures and tables compare lengths and variants; a task whose
         documents differ by length has its own figures instead.
       plot: figure with the curves of `curves`.
-      suggestion: one sentence, and the arguments of evaluate.py for each command that a page
-        suggests if the task was not evaluated; {trained} is the longest trained length, tokens.
-      needs_text: whether these commands need a source of text.
       task: the task with its parameters (`data.task.Task`).
     """
 
     order: ClassVar[int] = 9
     compared: ClassVar[bool] = True
     plot: ClassVar[Plot | None] = None
-    suggestion: ClassVar[tuple[str, ...]] = ()
-    needs_text: ClassVar[bool] = True
 
     def __init__(self, task: Any):
         self.task = task

@@ -27,7 +27,7 @@ from reporting import members as members_lib
 from reporting.effective_context import draw_effective_context
 from reporting.labels import describe_seeds
 from reporting.members import Member, describe_intervals, tasks
-from reporting.page import Commands, Drawing, Folded, Item, format_captions
+from reporting.page import Commands, Drawing, Item, format_captions
 from reporting.paths import check_page
 from reporting.task_view import all_views
 from utils.paths import as_path
@@ -64,11 +64,9 @@ def write(dirs: Sequence[Path], out: Path, command: str) -> list[str]:
 def _items(members: Sequence[Member], dirs: Sequence[Path], command: str) -> Iterator[Item]:
     """Yield the parts of the page in order."""
     yield "Effective context", "", _lead(members)
-    yield "Numbers", "", overview.numbers_table(members)
+    for part in overview.numbers_tables(members):
+        yield "Numbers", "", part
     yield from measured_items(members)
-    if suggested := commands.suggest(members, dirs):
-        more = Folded(summary=f"{len(suggested)} commands", part=Commands(lines=suggested))
-        yield "Further measurements", "", more
     for part in overview.differences(members):
         yield "Differences between members", "", part
     lines = [("", "\n".join(commands.repeat(dirs, command)))]
@@ -98,7 +96,9 @@ def measured_items(members: Sequence[Member]) -> Iterator[Item]:
     """Yield the parts about measurements and training; parts without results are left out."""
     for task, table in page_tables.rules(members).items():
         yield "Effective context by other definitions", task, table
-    yield from _over_seeds(members)
+    if over_seeds.list_measures(members):
+        seeds = describe_seeds([run.config for member in members for run in member.runs])
+        yield "Over seeds", "", over_seeds.seeds_table(members, seeds)
     yield from _predictions(members)
     if probed := inside.probed(members):
         title, captions = "Empirical B(m) of each head", inside.zeros_captions(probed)
@@ -129,20 +129,6 @@ def measured_items(members: Sequence[Member]) -> Iterator[Item]:
         yield "Training loss", "", _drawing("loss", curves.draw_loss(members), "loss")
 
 
-def _over_seeds(members: Sequence[Member]) -> Iterator[Item]:
-    """Yield a figure for each field in which members differ, if members have several seeds."""
-    if not over_seeds.list_measures(members):
-        return
-    title = "Over seeds"
-    seeds = describe_seeds([run.config for member in members for run in member.runs])
-    figures = over_seeds.draw_seeds(members)
-    for axis, figure in figures.items():
-        values = {"seeds": seeds, "axis": axis or "the only setting"}
-        part = _drawing(f"over_seeds {axis}", figure, "over_seeds", **values)
-        yield title, axis if len(figures) > 1 else "", part
-    yield title, "", over_seeds.seeds_table(members)
-
-
 def _predictions(members: Sequence[Member]) -> Iterator[Item]:
     """Yield effective context against its possible bounds."""
     over = describe_intervals(members)
@@ -162,12 +148,10 @@ def _predictions(members: Sequence[Member]) -> Iterator[Item]:
 
 
 def _heat_maps(members: Sequence[Member]) -> Iterator[Item]:
-    by_depth = heat_maps.depth_tasks(members)
-    for task in [*by_depth, *heat_maps.distance_tasks(members)]:
-        captions = "places" if task in by_depth else "distances"
+    for task in heat_maps.depth_tasks(members):
         figure = heat_maps.draw_lengths(members, task)
-        part = _drawing(f"heat_map {task}", figure, captions, name=task)
-        yield "By context length and depth or distance", task, part
+        part = _drawing(f"heat_map {task}", figure, "places", name=task)
+        yield "By context length and depth", task, part
     over = describe_intervals(members)
     for task, length in heat_maps.matrix_keys(members):
         name, figure = f"{task} at {length:,}", heat_maps.draw_matrix(members, task, length)

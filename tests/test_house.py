@@ -47,18 +47,18 @@ def test_few_parameters():
 # Lines of code per folder, without docstrings, comments and blank lines. A feature stays within its
 # folder's budget; a commit that raises one explains why.
 BUDGETS = {
-    "tests": 19220,
-    "reporting": 2930,
-    "evals": 2925,
+    "tests": 19410,
+    "reporting": 2990,
+    "evals": 2940,
     "interop": 2515,
     "data": 2420,
     "model": 2735,
-    "probes": 2250,
+    "probes": 2300,
     "experiment": 2215,
     "studies": 2180,
     "benchmarks": 1990,
     "theory": 2450,
-    "training": 1330,
+    "training": 1340,
     "tpu": 1370,
     "configs": 760,
     "utils": 780,

@@ -105,6 +105,7 @@ def _launch(parser: Parser, arguments: argparse.Namespace, job: Job) -> int:
     except KeyboardInterrupt:  # before the first step there is nothing to save
         return 130
     if finished and job.is_whole and distributed.is_primary_host():
-        report = f" && python report.py {job.workdir}" if job.record else ""
-        print(f"finished. Next: python evaluate.py {job.workdir}{report}", file=sys.stderr)
+        path = shlex.quote(str(job.workdir))
+        report = f" && python report.py {path}" if job.record else ""
+        print(f"finished. Next: python evaluate.py {path}{report}", file=sys.stderr)
     return 0 if finished else 130

@@ -9,12 +9,13 @@ from typing import Any
 import jax
 import numpy as np
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 from experiment.checkpoint import last_good
 from experiment.metrics import MetricsLog, flops_per_token, peak_flops
 from experiment.run import RunDirectory
 from experiment.stages import Stage
+from utils.messages import duration
 
 
 class DivergedError(ValueError):
@@ -94,12 +95,16 @@ class StageLog:
         stage: Stage,
         logs: Sequence[MetricsLog],
         divergence: Divergence,
+        later_tokens: int = 0,
     ):
-        """Write rows to `logs`, one per member; empty on all but the primary host."""
+        """Write rows to `logs`, one per member; empty on all but the primary host.
+
+        `later_tokens` is the number of tokens that the job trains on after this stage.
+        """
+        self._later_tokens = later_tokens
         self._divergence = divergence
         self._console, self._label, self._stage, self._logs = console, label, stage, logs
-        data = stage.config.data
-        self._tokens_per_step = data.batch_size * data.context_length
+        self._tokens_per_step = stage.tokens_per_step
         self._flops_per_token = divergence.num_members * flops_per_token(stage.config)
         self._peak = peak_flops()
         self._pending: tuple[int, dict[str, jax.Array]] | None = None
@@ -108,12 +113,11 @@ class StageLog:
             BarColumn(),
             MofNCompleteColumn(),
             TextColumn("{task.fields[values]}"),
-            TimeRemainingColumn(),
             console=console,
             disable=not console.is_terminal,
         )
         self._task = self._bar.add_task(label, total=stage.end, values="compiling")
-        self._next_line, self._val_loss = 0.0, ""
+        self._next_line, self._val_loss, self.summary = 0.0, "", ""
 
     def __enter__(self) -> "StageLog":
         self._start = time.perf_counter()
@@ -127,11 +131,12 @@ class StageLog:
 
     def announce(self, line: str) -> None:
         """Print a line above the progress bar."""
-        self._console.print(line)
+        self._console.print(line, markup=False, soft_wrap=True)
 
     def start_clock(self, step: int) -> None:
         """Start measuring rates at `step`, the first update after compilation."""
         self._time, self._logged_step = time.perf_counter(), step
+        self._clock = self._time, step
 
     def advance(self, step: int) -> None:
         """Show that `step` updates are done or queued."""
@@ -176,14 +181,18 @@ class StageLog:
         if "val_loss" in values_M:
             self._val_loss = f"  val {_range(values_M['val_loss'])}"
         values += self._val_loss
+        (start, first), end = self._clock, self._stage.end
+        mean = (step - first) * self._tokens_per_step / max(time.perf_counter() - start, 1e-9)
+        self.summary = f"loss {_range(values_M['loss'])}, {mean or tokens_per_second:,.0f} tok/s"
+        tokens_left = (end - step) * self._tokens_per_step + self._later_tokens
+        if tokens_left:
+            values += f"  {duration(tokens_left / (mean or tokens_per_second))} left"
         self._bar.update(self._task, values=values)
         due = step >= self._next_line or "val_loss" in values_M
         if not self._console.is_terminal and due:
-            end = self._stage.end
             # About twenty lines a run, however long it is.
             self._next_line = step + end / 20
-            left = (end - step) * self._tokens_per_step / tokens_per_second
-            self.announce(f"{self._label}: step {step}/{end}  {values}  {left / 60:.1f} min left")
+            self.announce(f"{self._label}: step {step}/{end}  {values}")
 
 
 class Trace(contextlib.ExitStack):

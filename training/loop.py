@@ -39,12 +39,13 @@ from training.step import compile_step, is_unsplit_cpu, member_arrays
 from training.validation import Validation
 
 
-def train(plan: Plan, *, command: str = "") -> bool:
+def train(plan: Plan, *, command: str = "", later_tokens: int = 0) -> bool:
     """Train members that differ in arrays only, each into its own run directory.
 
     Args:
       plan: the checked plan.
       command: the command line, recorded in each run and repeated after an interruption.
+      later_tokens: tokens that the job trains on after this plan, for the remaining time.
 
     Returns:
       Whether training reached its last step; False if a signal stopped it.
@@ -60,7 +61,8 @@ def train(plan: Plan, *, command: str = "") -> bool:
         with distributed.failing_together(advice), trainer.interrupts, jax.set_mesh(plan.mesh):
             for stages, data in zip(plan.stages, plan.data, strict=True):
                 if trainer.step < stages[0].end and not trainer.is_stopped():
-                    train_stage(trainer, stages, data)
+                    later = sum(s.tokens for s, *_ in plan.stages if s.start >= stages[0].end)
+                    train_stage(trainer, stages, data, later_tokens + later)
             trainer.close()
     if trainer.divergence.everywhere:
         raise DivergedError(str(trainer.divergence))
@@ -72,6 +74,10 @@ def train(plan: Plan, *, command: str = "") -> bool:
             f"stopped by {trainer.interrupts.received} at step {trainer.step} of {num_steps}; "
             f"saved. {distributed.how_to_go_on(command)}"
         )
+    elif trainer.summary:
+        path = plan.runs[0].path if len(plan.runs) == 1 else plan.runs[0].path.parent
+        text = f"{trainer.label}: trained {num_steps:,} steps, {trainer.summary}: {path}"
+        trainer.print_line(text)
     return trainer.step == num_steps
 
 
@@ -91,6 +97,7 @@ class Trainer:
       state: parameters, optimizer state, and skipped updates of all members.
       data_state: rows consumed up to the last save.
       step: number of updates done.
+      summary: loss and tokens per second of the last stage trained; empty before.
     """
 
     def __init__(self, plan: Plan, check_lock: Callable[[], None]):
@@ -124,6 +131,7 @@ class Trainer:
             for run in (plan.runs if is_primary else ())
         ]
         self.interrupts = Interrupts()
+        self.summary = ""
 
     def is_stopped(self) -> bool:
         """Return whether a signal was received or all members have diverged."""
@@ -136,13 +144,16 @@ class Trainer:
         remove_old(self.plan, self.step)
 
 
-def train_stage(trainer: Trainer, stages: tuple[Stage, ...], data: pipeline.TrainingData) -> None:
+def train_stage(
+    trainer: Trainer, stages: tuple[Stage, ...], data: pipeline.TrainingData, later_tokens: int
+) -> None:
     """Train one stage of all members, to its end or until the trainer is stopped.
 
     Args:
       trainer: updated in place.
       stages: the stage of each member. Members share everything but arrays.
       data: rows of the stage.
+      later_tokens: tokens that the job trains on after the stage.
     """
     plan, stage, config = trainer.plan, stages[0], stages[0].config
     num_members, mesh = len(plan.runs), plan.mesh
@@ -156,7 +167,8 @@ def train_stage(trainer: Trainer, stages: tuple[Stage, ...], data: pipeline.Trai
         validation = Validation(stages, data, mesh, trainer.shardings)
     trace = Trace(plan.runs[0].path / "profile", config.train.profile_steps)
     name = trainer.label + (f", stage {stage.number}" if len(plan.stages) > 1 else "")
-    with StageLog(trainer.console, name, stage, trainer.logs, trainer.divergence) as log, trace:
+    log = StageLog(trainer.console, name, stage, trainer.logs, trainer.divergence, later_tokens)
+    with log, trace:
         if not is_unsplit_cpu(mesh):
             log.announce(kernels.check(config.model, config.data.context_length))
             if compiler_flags := describe_compiler_options(mesh.devices.flat[0].device_kind):
@@ -172,6 +184,7 @@ def train_stage(trainer: Trainer, stages: tuple[Stage, ...], data: pipeline.Trai
                 saved_step = step
             log.advance(step)
             if stops:
+                trainer.summary = log.summary
                 return
 
             # Train. This only queues the step: the devices compute while the host continues.

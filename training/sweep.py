@@ -176,14 +176,16 @@ def train_job(job: Job, *, command: str = "") -> bool:
             f"{_plural(len(seeds), 'data seed')}: one program per shape, one after another"
         )
     num_diverged = 0
-    for plan in plans:
+    tokens = [sum(stage.tokens for stage, *_ in plan.stages) for plan in plans]
+    for number, plan in enumerate(plans):
         if job.record:
             names = ", ".join(run.name for run in plan.runs)
             is_split = any(size > 1 for size in plan.mesh.shape.values())
             spread = f" (over {describe_mesh(plan.mesh)})" if is_split else ""
             console.print(f"training {names}{spread}")
         try:
-            if not loop.train(plan, command=command):
+            later = sum(tokens[number + 1 :])
+            if not loop.train(plan, command=command, later_tokens=later):
                 return False
         except DivergedError as error:
             if job.record is None:

@@ -29,6 +29,14 @@ def quoted(value: object, limit: int = 60) -> str:
         return f"a value of the type {type(value).__name__}"
 
 
+def duration(seconds: float) -> str:
+    """Return a time as text, in one unit."""
+    for unit, name in ((86400, "days"), (3600, "h"), (60, "min")):
+        if seconds >= 2 * unit:
+            return f"{seconds / unit:,.0f} {name}"
+    return f"{max(1, seconds):.0f} s"
+
+
 def nearest(name: str, valid: Iterable[str]) -> str:
     """Return `did you mean X? (valid: ...)`; a long list shows only the most similar names."""
     valid, name = sorted(map(str, valid)), name[:_LISTED]

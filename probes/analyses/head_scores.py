@@ -25,6 +25,7 @@ from jax.scipy.special import entr
 from matplotlib.axes import Axes
 
 from data.tokenizer import Tokenizer
+from probes.figures import head_name
 from probes.inside import Capture, capture
 from probes.probe import HeadProbe, Number, bootstrap_mean, format_number
 from probes.questions import Questions
@@ -90,14 +91,7 @@ class HeadScores(HeadProbe):
 
     def numbers(self) -> dict[str, Number]:
         """Return the highest scores, and the share of sinks."""
-        highest = {
-            f"{name}, highest of heads": _highest(score_3LN)
-            for name, score_3LN in (
-                ("retrieval", self.retrieval_3LN),
-                ("prefix matching", self.prefix_3LN),
-                ("previous token", self.previous_3LN),
-            )
-        }
+        highest = {name: _highest(score_3LN) for name, score_3LN in self._scores.items()}
         return highest | {
             "retrieval, highest of random heads": Number(float(self.random_LN.max())),
             "sinks (share of heads)": Number(float((self.first_3LN[0] > _SINK).mean())),
@@ -114,6 +108,20 @@ class HeadScores(HeadProbe):
             for kind, score_3LN in self.shares.items()
         }
         return [{"highest in": kind} | lines[i] for kind, heads in kinds.items() for i in heads]
+
+    @property
+    def _scores(self) -> dict[str, np.ndarray]:
+        return {
+            "retrieval, highest of heads": self.retrieval_3LN,
+            "prefix matching, highest of heads": self.prefix_3LN,
+            "previous token, highest of heads": self.previous_3LN,
+        }
+
+    def heads_of(self) -> dict[str, str]:
+        """Return the head with the highest of each score."""
+        scores = {name: np.nan_to_num(score_3LN[0]) for name, score_3LN in self._scores.items()}
+        heads = {name: np.unravel_index(x.argmax(), x.shape) for name, x in scores.items()}
+        return {name: head_name(self.shape, tuple(map(int, head))) for name, head in heads.items()}
 
     def line(self, head: tuple[int, int]) -> dict[str, str]:
         """Return the scores of a head."""

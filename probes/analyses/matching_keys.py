@@ -19,6 +19,7 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from evals.estimate.bins import fine_bin_number
+from probes.figures import head_name
 from probes.inside import Capture
 from probes.probe import (
     HeadProbe,
@@ -60,7 +61,7 @@ class MatchingKeys(HeadProbe):
     title = "Logit gap of the matching key, by distance"
     caption = """
     Above: d′ of each head, the number of standard deviations by which a matching key scores above
-    the other keys; dashed: d′ needed for accuracy .5; circles: zeros of the empirical B(m), where
+    the other keys; dashed: d′ needed for accuracy .5; crosses: zeros of the empirical B(m), where
     the gap vanishes. Below: accuracy of each head alone, computed from d′ (lines), and of the model
     (dots)."""
     by_default = True
@@ -71,7 +72,7 @@ class MatchingKeys(HeadProbe):
     per_head = "zero_LN"
     references = (
         handle("d′ needed for\naccuracy .5", color=INK, lw=1, ls=DASHES),
-        handle("zero of B(m)", marker="o", mfc="white", mec=INK, ls="none"),
+        handle("zero of B(m)", marker="P", color=INK, ls="none"),
         handle("model", marker=".", color=INK, ls="none"),
     )
 
@@ -144,6 +145,11 @@ class MatchingKeys(HeadProbe):
             "answered correctly": Number(float(self.right_Q.mean())),
         }
 
+    def heads_of(self) -> dict[str, str]:
+        """Return the head with the largest zero."""
+        head = np.unravel_index(self.zero_LN.argmax(), self.zero_LN.shape)
+        return {ZERO: head_name(self.shape, tuple(map(int, head)))}
+
     def line(self, head: tuple[int, int]) -> dict[str, str]:
         """Return the zero, the most similar window, and the distances that the head answers."""
         zeros = self.zero_LN[head], self.zero_low_LN[head], self.zero_high_LN[head]
@@ -165,7 +171,7 @@ class MatchingKeys(HeadProbe):
             above.plot(self.distances_M, self.d_prime[head], color=color, lw=1.4)
             zero = self.zero_LN[head]
             if 0 < zero < math.inf:
-                above.plot(zero, 0, "o", mfc="white", mec=color, zorder=5)
+                above.plot(zero, 0, "P", color=color, zorder=5)
             below.plot(self.distances_M, self.accuracy[head], color=color, lw=1.2)
         required = capability.required_capability(max(1, round(self.num_others)))
         above.axhline(required, color=INK, lw=1, ls=DASHES)

@@ -14,10 +14,6 @@ ENOUGH = 0.95  # share of the longest context's gain
 class FixedTarget(TaskView):
     """View of `evals.tasks.fixed_target`."""
 
-    suggestion = (
-        "The gain of the same tokens from more context.",
-        "--tasks fixed_target(target={half}) --lengths {trained}",
-    )
     plot = Plot(
         name="context_gain",
         alternative="Nats per token gained by context, against the length of the context.",

@@ -14,10 +14,6 @@ from reporting.task_view import Curve, Plot, TaskView
 class Lagcopy(TaskView):
     """View of `evals.tasks.lagcopy`; only natural text and its control have a figure."""
 
-    suggestion = (
-        "The gain of a text from an earlier copy, by lag.",
-        "--tasks lagcopy(text=natural),lagcopy(text=control) --lengths {trained}",
-    )
     order = 1
     plot = Plot(
         name="copy_gain",

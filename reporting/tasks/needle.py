@@ -9,9 +9,6 @@ from reporting.task_view import Grid, TaskView
 class Needle(TaskView):
     """View of `evals.tasks.needle`."""
 
-    suggestion = "Needles by length and depth.", "--tasks needle --lengths {trained},{double}"
-    needs_text = False
-
     def grid(self, rows: Rows) -> Grid:
         """Return accuracy by depth, 1 - distance / length: 0 is the start of the context."""
         depths = self.task.depths

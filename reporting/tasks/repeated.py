@@ -21,12 +21,6 @@ CAPTION = (
 class Repeated(TaskView):
     """View of `evals.tasks.repeated`."""
 
-    suggestion = (
-        "Tokens guessed right in repeated text.",
-        "--tasks repeated --lengths {trained}",
-        "--tasks repeated,repeated(lag=trained),repeated(lag=half) --lengths {quadruple}",
-    )
-
     @classmethod
     def tables(cls, members: Sequence[Member]) -> Iterator[tuple[str, str, Table]]:
         """Yield a table for each length beyond the trained length.

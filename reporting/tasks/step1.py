@@ -10,10 +10,6 @@ from reporting.task_view import Curve, Mark, Plot, TaskView
 class Step1(TaskView):
     """View of `evals.tasks.step1`."""
 
-    suggestion = (
-        "The first loss under other bases, before any update.",
-        "--step1 base=1e2,1e3,1e4,1e5,1e6 --lengths {double}",
-    )
     compared = False  # the first training rows are others at another length
     plot = Plot(
         name="step1",

@@ -85,7 +85,7 @@ def test_the_untrained_model_is_that_of_the_first_update(run):
 
 
 def test_the_command_writes_arrays_figures_and_a_page(run, capsys):
-    arguments = ["--documents", "8", "--step", "1", "--probes", "matching_keys"]
+    arguments = ["--documents", "8", "--step", "1", "--probes", "matching_keys", "--heads"]
     assert main([str(run.path), *arguments]) == 0
     with np.load(run.path / "probes" / "matching_keys.npz") as arrays:
         assert arrays["step"] == 1
@@ -93,4 +93,7 @@ def test_the_command_writes_arrays_figures_and_a_page(run, capsys):
         assert arrays["gap_LNM"].shape == (2, 2, 63)
     assert (run.path / "probes" / "matching_keys.png").read_bytes()[1:4] == b"PNG"
     assert "<svg" in (run.path / "probes" / "inside.html").read_text()
-    assert "most similar window" in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert "most similar" in out
+    page = (run.path / "probes" / "inside.html").read_text()
+    assert "answered correctly: " in out and "answered correctly: " in page

@@ -53,10 +53,12 @@ def test_cells_of_the_matrix(members):
     assert heat_maps.cell_text(results[1, "dynamic_yarn"]) == "> 255"
 
 
-def test_accuracy_by_length_and_distance(members):
-    """Base 10 recalls 19 tokens: 4 of 7 distances in the cell of 16 to 22 tokens."""
-    assert heat_maps.distance_tasks(members) == ["kv"]
-    results = tooltips(heat_maps.draw_lengths(members, "kv"))
-    assert "base=10 at 256, 16 to 22 tokens: 0.57 of 14" in results
-    assert "base=30 at 128, 16 to 22 tokens: 1.00 of 14" in results
-    assert "base=30 at 128, 64 to 90 tokens: 0.00 of 54" in results
+def test_needles_by_length_and_depth(members):
+    """Depths are rounded to a grid of 0, 1/4, ... 1: 0.9 is 1, 0.1 is 0."""
+    assert heat_maps.depth_tasks(members) == ["needle(depths=5)"]
+    results = tooltips(heat_maps.draw_lengths(members, "needle(depths=5)"))
+    assert "base=10 at 128, depth 100%: 1.00 of 4" in results
+    assert "base=10 at 256, depth 100%: 0.00 of 4" in results
+    assert "base=10 at 256, depth 0%: 0.25 of 4" in results
+    assert sum(tooltip.endswith("not tested") for tooltip in results) == 10 - 3
+    assert not any(tooltip.startswith("base=30") for tooltip in results)

@@ -37,8 +37,8 @@ def test_zeros_are_shown_beside_effective_context(tmp_path):
         "full period": f"{2 * math.pi * 10 ** (31 / 32):.3g}",
     }
     lines = inside.draw_zeros(members).axes[0].get_lines()
-    circles = [float(np.ravel(line.get_ydata())[0]) for line in lines if line.get_marker() == "o"]
-    assert {21.5, 7.0} < set(circles)
+    zeros = [float(np.ravel(line.get_ydata())[0]) for line in lines if line.get_marker() == "P"]
+    assert {21.5, 7.0} == set(zeros)
 
 
 def test_zeros_of_other_checkpoints_are_ignored(tmp_path):

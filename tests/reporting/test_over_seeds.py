@@ -59,7 +59,7 @@ def test_means_over_seeds_and_censored_values(two_bases):
 
 
 def lines(members):
-    table = over_seeds.seeds_table(members)
+    table = over_seeds.seeds_table(members, "3 seeds")
     return [(table.heads, cells) for _, cells in table.lines]
 
 

@@ -22,7 +22,7 @@ def test_other_definitions_of_effective_context(tmp_path, config):
     assert list(tables) == ["kv", "fwe"]  # no answer of vt is correct
     ((index, cells),) = tables["kv"].lines
     cells_by_head = dict(zip(tables["kv"].heads, cells, strict=True))
-    assert index == 0 and cells_by_head["L50 [95% CI]"] == cells_by_head["L85"] == "> 127"
+    assert index == 0 and cells_by_head["L50 [95% CI]"] == cells_by_head["L85 [95% CI]"] == "> 127"
     assert cells_by_head["visual edge"] == "127"
     for rule in ("0.85 of the shortest", "above 0.794", "above 0.856"):
         assert cells_by_head[rule] == "128"
