@@ -1,5 +1,5 @@
 # %% [markdown]
-# [![Open in Colab](https://colab.research.google.com/assets/colab-badge.svg)](https://colab.research.google.com/github/YOUR_ACCOUNT/ropewalk/blob/main/notebooks/04_published_model.ipynb)
+# To open this notebook in Jupyter or Colab, see `docs/installation.md`.
 
 # %% [markdown]
 # # A published model

@@ -43,7 +43,7 @@ def draw_l50(ax: Axes, x: float, member: Member, estimate: Estimate, shape: Shap
     dot = {"marker": shape.marker, "ms": size, "ls": "none", "zorder": 4, **style}
     artists: list[Artist] = []
     if estimate.verdict == NOT_LEARNED:
-        artists += ax.plot(x, ax.get_yticks()[0], mew=1.8, **(dot | {"marker": "x"}))
+        artists += ax.plot(x, ax.get_yticks()[0], "x", ms=size, mew=1.8, zorder=4, **style)
     elif estimate.verdict != MEASURED:
         artists += ax.plot(x, l50, **dot)
         length = 4 * size if estimate.verdict.startswith(">") else -4 * size
