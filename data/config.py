@@ -70,5 +70,5 @@ class DataConfig:
 
     @property
     def has_text(self) -> bool:
-        """Whether rows of text exist; else there are retrieval documents only."""
+        """Return whether rows of text exist; otherwise there are retrieval documents only."""
         return sources.source_class(self.source).has_text

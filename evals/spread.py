@@ -44,13 +44,13 @@ def spread_score(
             return score(config, candidates, share, length, shape=shape, advance=advance_all)
 
     first = jax.process_index() * len(devices)
-    own_shares = shares[first : first + len(devices)]
-    if len(own_shares) <= 1:
-        own = [on_device(share, devices[0]) for share in own_shares]
+    local_shares = shares[first : first + len(devices)]
+    if len(local_shares) <= 1:
+        local_scores = [on_device(share, devices[0]) for share in local_shares]
     else:
         with ThreadPoolExecutor(len(devices)) as pool:
             try:
-                own = list(pool.map(on_device, own_shares, devices))
+                local_scores = list(pool.map(on_device, local_shares, devices))
             except BaseException:
                 stopped.set()
                 raise
@@ -58,7 +58,7 @@ def spread_score(
     fields = []
     for name, dtype in AnswerScores.dtypes().items():
         field = np.zeros((len(candidates), ends[-1]), dtype)
-        for number, scores in enumerate(own, first):
+        for number, scores in enumerate(local_scores, first):
             field[:, ends[number] : ends[number + 1]] = getattr(scores, name)
         fields.append(distributed.merge(field))
     return AnswerScores(*fields)

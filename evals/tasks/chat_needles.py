@@ -102,10 +102,10 @@ class ChatNeedles(prompts.PromptTask):
             (before + name + between, value + after)
             for name, value in zip(names, values, strict=True)
         ]
-        asked = [wording.ask(name) for name in names]
-        asked[1:] = [wording.turns.to_question + part for part in asked[1:]]
+        questions = [wording.ask(name) for name in names]
+        questions[1:] = [wording.turns.to_question + part for part in questions[1:]]
         # From the end of the text to each answer, and the size of all messages.
-        ends = list(itertools.accumulate(len(part) + _DIGITS for part in asked))
+        ends = list(itertools.accumulate(len(part) + _DIGITS for part in questions))
         size = sum(len(start) + len(end) for start, end in needles)
         room = context.length + 1 - len(wording.start) - size - ends[-1]
         num_lines = room // len(line)
@@ -124,4 +124,4 @@ class ChatNeedles(prompts.PromptTask):
             lines, starts[index] = lines + added, len(tokens)
             tokens += needles[index][1]
         tokens += line * (num_lines - lines)
-        return prompts.ask(tokens, list(zip(asked, values, starts, strict=True)))
+        return prompts.ask(tokens, list(zip(questions, values, starts, strict=True)))

@@ -244,9 +244,9 @@ def _zeros(rows: int, width: int) -> list[jax.Array]:
     return [jnp.zeros((rows, tile_width), F32) for _, tile_width in _tiles(width)]
 
 
-def _dot(tiles, others) -> jax.Array:
+def _dot(tiles, other_tiles) -> jax.Array:
     """Return the products of all pairs of rows, `[rows, other rows]`."""
-    products = [_contract(x, y, 1) for x, y in zip(tiles, others, strict=True)]
+    products = [_contract(x, y, 1) for x, y in zip(tiles, other_tiles, strict=True)]
     return functools.reduce(jnp.add, products)
 
 
@@ -274,14 +274,14 @@ def _choose_blocks(q_BTNH, v_BSKU) -> tuple[Blocks, Blocks, Blocks]:
 
     def largest(own_width: int, total_width: int) -> tuple[int, int, int, int]:
         """Return a program's own tokens, those of a step of its loop, and Triton's parameters."""
-        for own, step, stages in BLOCKS:
-            memory = own * own_width + stages * step * (H + U) + own * step
+        for fixed, step, stages in BLOCKS:
+            memory = fixed * own_width + stages * step * (H + U) + fixed * step
             if memory * itemsize <= MAX_BLOCK_MEMORY:
                 break
-        return own, step, 8 if own * total_width > MAX_TOTALS else 4, stages
+        return fixed, step, 8 if fixed * total_width > MAX_TOTALS else 4, stages
 
-    own, step, *rest = largest(H + U, H + U)
-    dkv_blocks = Blocks(step, own, *rest)
+    fixed, step, *rest = largest(H + U, H + U)
+    dkv_blocks = Blocks(step, fixed, *rest)
     return Blocks(*largest(H, U)), Blocks(*largest(H + U, H)), dkv_blocks
 
 
@@ -301,28 +301,28 @@ def _launch(kernel, blocks: Blocks, by_query: Side, by_key: Side, window, shapes
     queries_X = parts.cut_queries(by_query.shard, blocks.queries)
     keys_Y = parts.cut_keys(by_key.shard, blocks.keys)
     # A large log-sum-exp makes weights of padding 0.
-    own, other = _pad(by_query, queries_X, -FORBIDDEN), _pad(by_key, keys_Y)
-    own_length, length = blocks.queries, blocks.keys
+    fixed, other = _pad(by_query, queries_X, -FORBIDDEN), _pad(by_key, keys_Y)
+    fixed_length, length = blocks.queries, blocks.keys
     B, _, N, _ = by_query.tensors[0].shape
     heads, G = N, N // by_key.tensors[0].shape[2]
     of_keys = kernel is _dkv_kernel
     if of_keys:
-        own, other, own_length, length, heads = other, own, length, own_length, heads // G
-    T, S = (side.shard.indices_T.shape[0] for side in (own, other))
+        fixed, other, fixed_length, length, heads = other, fixed, length, fixed_length, heads // G
+    T, S = (side.shard.indices_T.shape[0] for side in (fixed, other))
     # Either all heads that share a key, or that key.
     size, first = (G, lambda n: n) if of_keys else (None, lambda n: n // G)
 
     # The blocks with the most work start first: the last queries, the first keys.
     def block(x):
-        return x if of_keys else T // own_length - 1 - x
+        return x if of_keys else T // fixed_length - 1 - x
 
     # Indices are `[T]`, segment ids `[B, T]`, numbers `[B, N, T]`, and tensors `[B, T, N, H]`.
     def spec_of_block(array) -> pl.BlockSpec:
         shape, index = {
-            1: ((own_length,), lambda x, n, b: (block(x),)),
-            2: ((None, own_length), lambda x, n, b: (b, block(x))),
-            3: ((None, None, own_length), lambda x, n, b: (b, n, block(x))),
-            4: ((None, own_length, None, array.shape[-1]), lambda x, n, b: (b, block(x), n, 0)),
+            1: ((fixed_length,), lambda x, n, b: (block(x),)),
+            2: ((None, fixed_length), lambda x, n, b: (b, block(x))),
+            3: ((None, None, fixed_length), lambda x, n, b: (b, n, block(x))),
+            4: ((None, fixed_length, None, array.shape[-1]), lambda x, n, b: (b, block(x), n, 0)),
         }[array.ndim]
         return pl.BlockSpec(shape, index)
 
@@ -343,23 +343,23 @@ def _launch(kernel, blocks: Blocks, by_query: Side, by_key: Side, window, shapes
     ]
     return pl.pallas_call(
         functools.partial(kernel, length=length),
-        grid=(T // own_length, heads, B),
+        grid=(T // fixed_length, heads, B),
         in_specs=[
             pl.BlockSpec((None, None, 2), lambda x, n, b: (b, block(x), 0)),
             pl.BlockSpec((1,), lambda x, n, b: (0,)),
-            jax.tree.map(spec_of_block, own),
+            jax.tree.map(spec_of_block, fixed),
             jax.tree.map(spec_of_row, other),
         ],
         out_specs=[spec_of_block(x) for x in out_shapes],
         out_shape=out_shapes,
         compiler_params=CompilerParams(num_warps=blocks.warps, num_stages=blocks.stages),
-        cost_estimate=_cost(by_query, own, other, out_shapes, length),
+        cost_estimate=_cost(by_query, fixed, other, out_shapes, length),
         interpret=INTERPRET,
         name=f"attention{kernel.__name__}",
-    )(_ranges(queries_X, keys_Y, window, of_keys), jnp.reshape(window, 1), own, other)
+    )(_ranges(queries_X, keys_Y, window, of_keys), jnp.reshape(window, 1), fixed, other)
 
 
-def _cost(by_query: Side, own: Side, other: Side, out_shapes, length: int) -> pl.CostEstimate:
+def _cost(by_query: Side, fixed: Side, other: Side, out_shapes, length: int) -> pl.CostEstimate:
     """Return the cost of a launch if all blocks on and below the diagonal are visited."""
     B, T, N, _ = by_query.tensors[0].shape
     num_pairs = B * N * T * (other.shard.indices_T.shape[0] + length) // 2
@@ -369,7 +369,7 @@ def _cost(by_query: Side, own: Side, other: Side, out_shapes, length: int) -> pl
         flops=2 * num_pairs * sum(widths),
         transcendentals=num_pairs,
         bytes_accessed=sum(
-            x.size * x.dtype.itemsize for x in jax.tree.leaves((own, other, out_shapes))
+            x.size * x.dtype.itemsize for x in jax.tree.leaves((fixed, other, out_shapes))
         ),
     )
 

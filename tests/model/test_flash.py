@@ -162,7 +162,7 @@ def test_the_blocks_that_each_block_visits():
 
 @pytest.mark.long
 def test_keys_that_no_query_sees_add_nothing():
-    """As parts of a ring: a document between two others, and keys beyond a window."""
+    """Parts of a ring agree: a document between two others, and keys beyond a window."""
     q, k, v, g, _ = (jnp.asarray(x, jnp.float32) for x in make_inputs(64, 2, 1, 16, 16, B=1))
     indices_T = jnp.arange(64)
 

@@ -64,7 +64,7 @@ def loaded(run):
 
 @pytest.mark.parametrize("length", [64, 512, 2048])
 def test_logits_are_those_of_transformers(loaded, length):
-    """Of the same file, dequantized by transformers: the order of rows, base and epsilon."""
+    """Logits equal those of the file dequantized by transformers: row order, base, epsilon."""
     torch = pytest.importorskip("torch")
     transformers = pytest.importorskip("transformers")
     model = transformers.AutoModelForCausalLM.from_pretrained(

@@ -54,7 +54,7 @@ def test_peaks_of_data_sheets():
 
 
 def test_a_collective_takes_the_slower_of_both_networks():
-    """Of 32 GB among 4 x 8 GPUs, 28 come over NVLink at 450 GB/s and 3 over a card of 50 GB/s."""
+    """Among 4 x 8 GPUs, 28 of 32 GB come over NVLink at 450 GB/s, and 3 over a card of 50 GB/s."""
     gather = hlo.Collective(kind="all-gather", count=1, num_bytes=32 * 10**9, group=32, hosts=4)
     assert aot.transfer_seconds(gpu.find("h100:8x4"), gather) == pytest.approx(28 / 450)
     a_few = hlo.Collective(kind="all-gather", count=1, num_bytes=32 * 10**9, group=4, hosts=4)
