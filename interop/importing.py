@@ -155,7 +155,7 @@ def _open(path: Path) -> tuple[Tensors | None, dict[str, Any], dict[str, bytes]]
       ValueError: if there is none of both; a hub's name is answered with the download command.
     """
     if not path.exists():
-        name = f"{path.parent.name}/{path.name}"
+        name = "/".join(path.parts[-2:])
         raise ValueError(
             f"{path} does not exist; give a folder or a GGUF file. Download a model of the hub "
             f"first: hf download {name} --local-dir {path.name}"

@@ -198,40 +198,41 @@ GRID = ["model.rotary.base=10,1e4", "seed=0,1", "train.num_steps=3"]
 
 
 @pytest.fixture
-def asked(monkeypatch):
+def calls(monkeypatch):
     """Calls of `training.loop.train`: one (directory, config, overrides) a member."""
-    calls = []
+    recorded = []
 
-    def record(plan, *, command):
+    def record(plan, *, command, later_tokens):
         paths = [run.path for run in plan.runs]
-        calls.extend(zip(paths, plan.configs, plan.overrides, strict=True))
+        recorded.extend(zip(paths, plan.configs, plan.overrides, strict=True))
         return True
 
     def unchecked(configs, runs, overrides):
         mesh = types.SimpleNamespace(shape={"sweep": 1})
-        return types.SimpleNamespace(configs=configs, runs=runs, overrides=overrides, mesh=mesh)
+        plan = {"configs": configs, "runs": runs, "overrides": overrides, "mesh": mesh}
+        return types.SimpleNamespace(**plan, stages=())
 
     monkeypatch.setattr(loop, "train", record)
     monkeypatch.setattr(sweep, "make_plan", unchecked)
-    return calls
+    return recorded
 
 
-def test_members_one_by_one_are_the_sweep(asked, tmp_path):
+def test_members_one_by_one_are_the_sweep(calls, tmp_path):
     """Train members as array jobs and Kubernetes do, in any order."""
     assert train_sweep(find_config("tiny"), tmp_path, GRID)
-    expected, text = list(asked), (tmp_path / "sweep.json").read_text()
+    expected, text = list(calls), (tmp_path / "sweep.json").read_text()
     assert [path.name for path, _, _ in expected] == [
         *("base=10,seed=0", "base=1e4,seed=0", "base=10,seed=1", "base=1e4,seed=1")
     ]
-    asked.clear()
+    calls.clear()
     (tmp_path / "sweep.json").unlink()
     for number in (3, 0, 2, 1):
         assert train_sweep(find_config("tiny"), tmp_path, GRID, only=number)
         assert (tmp_path / "sweep.json").read_text() == text
-    assert sorted(asked, key=lambda call: call[0]) == sorted(expected, key=lambda call: call[0])
+    assert sorted(calls, key=lambda call: call[0]) == sorted(expected, key=lambda call: call[0])
 
 
-def test_another_sweep_is_not_mixed_in(asked, tmp_path):
+def test_another_sweep_is_not_mixed_in(calls, tmp_path):
     train_sweep(find_config("tiny"), tmp_path, GRID, only=0)
     with pytest.raises(ValueError, match=r"another sweep, with model\.rotary\.base=10,1e4"):
         train_sweep(find_config("tiny"), tmp_path, ["seed=0,1"], only=0)
