@@ -430,7 +430,8 @@ def show(
 
 
 def _collectives_table(report: Report) -> Table:
-    right = ("count", "arrays", "received", "from other hosts", "FSDP: 2 gathers, 1 scatter")
+    # FSDP needs two gathers of each weight and one scatter of its gradient.
+    right = ("count", "arrays", "received", "from other hosts", "FSDP needs")
     table = make_table("a step's collectives, per chip", ("kind",), right)
     for kind in sorted({c.kind for c in report.collectives} | set(report.bound)):
         of_kind = [c for c in report.collectives if c.kind == kind]
