@@ -21,12 +21,12 @@ from model.config import ModelConfig, PositionTable
 from model.rotary.learned import Learned
 from model.rotary.recorded import Recorded
 
-_HOST_ONLY = ["inv_freq"]
-jax.tree_util.register_dataclass(
+# The exact frequencies stay on the host. (In JAX 0.7, `register_dataclass` cannot leave one out.)
+_ARRAYS = [x.name for x in dataclasses.fields(PositionTable) if x.name != "inv_freq"]
+jax.tree_util.register_pytree_with_keys(
     PositionTable,
-    data_fields=[x.name for x in dataclasses.fields(PositionTable) if x.name not in _HOST_ONLY],
-    meta_fields=[],
-    drop_fields=_HOST_ONLY,
+    lambda table: ([(jax.tree_util.GetAttrKey(x), getattr(table, x)) for x in _ARRAYS], None),
+    lambda _, arrays: PositionTable(**dict(zip(_ARRAYS, arrays, strict=True))),
 )
 
 
