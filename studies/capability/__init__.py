@@ -1,4 +1,4 @@
-"""What limits effective context: heads, their frequencies, or the code of their keys?
+"""The study of what limits effective context: heads, frequencies, or the code of keys?
 
 Each file defines a card. Two forecasts of each model, without fitted parameters, are stored before
 its first run. `theory.capability` bounds the L50 of heads whose keys have random codes
