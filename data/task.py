@@ -115,11 +115,13 @@ class Task(abc.ABC):
         "likelihood": nats per token of text; "accuracy": share of the tokens of text with the
         highest probability (`first_token_correct` of answers of one token).
       of_training: whether documents are rows of training, which the data's seed decides.
+      needs_training: whether the documents are ids without text, which only training explains.
       num_choices: number of equally likely answers for a model that knows only the format.
     """
 
     kind: ClassVar[Literal["retrieval", "score", "likelihood", "accuracy"]]
     of_training: ClassVar[bool] = False
+    needs_training: ClassVar[bool] = False
     num_choices: ClassVar[float] = math.inf
 
     def __post_init__(self):

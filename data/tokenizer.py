@@ -177,10 +177,14 @@ class Tokenizer:
         return np.array([i for i in self._pieces.ordinary() if i not in symbols], np.int32)
 
     @functools.cached_property
+    def reserves_symbols(self) -> bool:
+        """Whether keys and values have ids that occur in no text."""
+        return None not in map(self._pieces.find, _SYMBOLS)
+
+    @functools.cached_property
     def _symbols(self) -> np.ndarray:
-        ids = list(map(self._pieces.find, _SYMBOLS))
-        if None not in ids:
-            return np.array(ids, np.int32)
+        if self.reserves_symbols:
+            return np.array(list(map(self._pieces.find, _SYMBOLS)), np.int32)
         ordinary = self._ordinary
         if len(ordinary) < 2 * len(_SYMBOLS):
             raise ValueError(

@@ -107,6 +107,7 @@ class Group:
         for name, length in itertools.product(options.tasks or config.evals.tasks, lengths):
             task = evals.parse(name)
             try:
+                _check_trained(task, member)
                 context = evals.task_context(config, member.tokenizer, length, held_out=held_out)
                 count = options.documents or task.num_documents(context, config.evals.documents)
                 cost.check_documents(task, context, count, self._readers, notice)
@@ -180,6 +181,17 @@ class Group:
             documents += part.task.documents(context, range(first, first + count))
             first += count
         return part._replace(documents=documents) if documents else None
+
+
+def _check_trained(task: Task, member: Loaded) -> None:
+    """Raise ValueError if a published model has never read documents like those of the task."""
+    imported = member.run is not None and "imported" in member.run.record
+    if task.needs_training and imported and not member.tokenizer.reserves_symbols:
+        raise ValueError(
+            f"{task.expression}: {member.name} was imported and has never read such documents, "
+            "which are ids without text; use chat_needles, passkey, needle or lagcopy, or train it "
+            f"on them first: start_from={member.name} data.retrieval_fraction=0.5"
+        )
 
 
 def evaluate(

@@ -204,6 +204,19 @@ def test_a_new_evaluation_replaces_the_same_and_keeps_the_rest(tmp_path, tokeniz
     }
 
 
+def test_a_published_model_is_not_asked_for_ids_without_text(
+    tmp_path, tokenizer_bytes, monkeypatch
+):
+    """Not in a tokenizer without ids for them; what was trained here and came back knows them."""
+    make_run(tmp_path / "run", CONFIG, tokenizer_bytes)
+    record = json.loads((tmp_path / "run" / "config.json").read_text())
+    (tmp_path / "run" / "config.json").write_text(json.dumps({"imported": {}, **record}))
+    evaluate([tmp_path / "run"], tasks=["kv"], documents=1)
+    monkeypatch.setattr(tokenizer_lib, "_SYMBOLS", ["<absent>"] * 128)
+    with pytest.raises(ValueError, match=r"run was imported and has never read .*chat_needles"):
+        evaluate([tmp_path / "run"], tasks=["kv"], documents=1)
+
+
 def test_rows_of_runs_that_stay_as_they_are(sweep, tmp_path_factory, capsys):
     """Results under --out are read as the runs themselves would be, and grow."""
     [*_, (run, _, _)] = evaluate([sweep / "wider"], tasks=["kv"])

@@ -47,9 +47,9 @@ def test_few_parameters():
 # Lines of code per folder, without docstrings, comments and blank lines. A feature stays within its
 # folder's budget; a commit that raises one explains why.
 BUDGETS = {
-    "tests": 19410,
+    "tests": 19430,
     "reporting": 2990,
-    "evals": 2940,
+    "evals": 2950,
     "interop": 2515,
     "data": 2420,
     "model": 2735,
@@ -60,7 +60,7 @@ BUDGETS = {
     "theory": 2450,
     "training": 1340,
     "tpu": 1370,
-    "configs": 760,
+    "configs": 780,
     "utils": 780,
     "inference": 730,
     "notebooks": 310,

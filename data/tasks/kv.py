@@ -33,6 +33,7 @@ class Kv(Task):
     """
 
     kind = "retrieval"
+    needs_training = True
     num_choices = NUM_VALUES
 
     pairs: Count = 32
