@@ -5,7 +5,7 @@ A forward pass of B rows of T tokens is estimated, for each candidate that share
     parameters + 4 bytes x max(tokens, logits) + attention
 
     tokens     B T (2 L K R + 2 D + max(3 F, 2 N H + 3 K H + N U)): cosines and sines of all
-               layers, the residual stream, and the widest part of one layer
+               layers, the residual stream, and the widest part of one layer (2 F without a gate)
     logits     2 V C + V D + 2 B T D, where C tokens have their logits at once (`model.loss`)
     attention  3 x 4 B N T^2 with `model.masked_distances`; all other kernels avoid T x T
 
@@ -104,7 +104,8 @@ def pass_bytes(config: Architecture, table: PositionTable, B: int, T: int) -> in
     U = H if config.mla is None else config.mla.v_head_dim
     pairs = table.cycles_hi.shape[-2] * table.cycles_hi.shape[-1]
     attention = 2 * N * H + 3 * config.kv_heads * H + N * U
-    tokens = B * T * (2 * L * pairs + 2 * D + max(3 * config.mlp_dim, attention))
+    widest = max((2 + config.mlp_gate) * config.mlp_dim, attention)
+    tokens = B * T * (2 * L * pairs + 2 * D + widest)
     at_once = config.loss_chunk or loss.tokens_at_once(V, axes.device_kind()) // B
     logits = 2 * V * B * min(T, max(1, at_once)) + V * D + 2 * B * T * D
     weights = 3 * B * N * T * T if config.masked_distances else 0

@@ -6,7 +6,6 @@ a stack. See `inference.cache` for S and E, and `model.mla` for A, C, P, and U.
 """
 
 import dataclasses
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -17,11 +16,10 @@ from inference.cache import Caches, LayerCache, Layout, append, fill_cache
 from model.attention import Attention, project, smear_keys
 from model.axes import shard_tokens
 from model.config import Architecture, ModelConfig, PositionTable
-from model.layers import RMSNorm
 from model.mask import is_visible
 from model.mla import LatentAttention
 from model.positions import cos_sin, rotate
-from model.transformer import Block, Params
+from model.transformer import Block, Params, normalize, scale_embedding
 
 Weights = dict[str, Any]
 
@@ -60,7 +58,7 @@ def unstack(config: Architecture, params: Params) -> Weights:
     blocks = params["blocks"]
     output = params["embedding" if config.tie_embeddings else "output"]
     return {
-        "embedding": convert(params["embedding"]),
+        "embedding": scale_embedding(config, convert(params["embedding"])),
         "output": convert(output).T,
         "final_norm": jax.tree.map(jnp.asarray, params["final_norm"]),
         "blocks": tuple(
@@ -137,8 +135,7 @@ def decode_step(
         step = _Step(layer_table, layer_cos_sin, token, unrotated)
         normed_B1D = block.attention_norm(x_B1D)
         out_B1D, new = _attend(block.attention, normed_B1D, (cache, new), step)
-        x_B1D = x_B1D + out_B1D
-        x_B1D = x_B1D + block.mlp(block.mlp_norm(x_B1D))
+        x_B1D = block.add_outputs(x_B1D, out_B1D)
         new_caches.append(new)
     return _logits(config, weights, x_B1D), tuple(new_caches)
 
@@ -199,20 +196,15 @@ def _layer_tables(table: PositionTable, positions_BT: jax.Array) -> list[tuple[P
     return [jax.tree.map(lambda x, i=i: x[i], rows) for i in range(table.window.shape[0])]
 
 
-def _merge_module(make: Callable[[], Any], params: Params) -> Any:
-    graph, state = nnx.split(nnx.eval_shape(make))
+def _block(config: Architecture, params: Params) -> Block:
+    graph, state = nnx.split(nnx.eval_shape(lambda: Block(config, rngs=nnx.Rngs(params=0))))
     nnx.replace_by_pure_dict(state, params)
     return nnx.merge(graph, state)
 
 
-def _block(config: Architecture, params: Params) -> Block:
-    return _merge_module(lambda: Block(config, rngs=nnx.Rngs(params=0)), params)
-
-
 def _logits(config: Architecture, weights: Weights, x_B1D: jax.Array) -> jax.Array:
     """Return `transformer.logits` of one token per row, `[B, V]`."""
-    make = lambda: RMSNorm(config.embed_dim, config.norm_epsilon)  # noqa: E731
-    x_BD = _merge_module(make, weights["final_norm"])(x_B1D)[:, 0]
+    x_BD = normalize(config, weights["final_norm"], x_B1D)[:, 0]
     return jnp.einsum("BD,DV->BV", x_BD, weights["output"], preferred_element_type=jnp.float32)
 
 
@@ -294,7 +286,7 @@ def _attend(
     out_BNU = out_BKGU.reshape(B, -1, out_BKGU.shape[-1])
     if isinstance(attention, LatentAttention):
         out_BNU = jnp.einsum("BNC,CNU->BNU", out_BNU, attention.value_up[...].astype(dtype))
-    return project(out_BNU[:, None], attention.out), new
+    return project(out_BNU[:, None], attention), new
 
 
 def _latent_logits(

@@ -4,7 +4,9 @@
 all of its features. A feature that no class supports is an error, never omitted.
 """
 
-from collections.abc import Iterator
+import dataclasses
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
 
 from data.tokenizer import Tokenizer
@@ -19,6 +21,12 @@ from utils.messages import nearest
 LATENT_EPSILON = 1e-6  # of DeepSeek's norms of latents, whatever rms_norm_eps is
 
 
+# Fields of a model that a class has or lacks, with Llama's values.
+_NAMES = ("qk_norm", "qk_norm_across_heads", "qkv_bias", "out_bias", "mlp_bias", "mlp_gate", "norm")
+_NAMES += ("activation", "norm_position", "parallel_residual", "scale_embedding", "scale_dim")
+FEATURES = {x.name: x.default for x in dataclasses.fields(ModelConfig) if x.name in _NAMES}
+
+
 class Architecture(NamedTuple):
     """One class of transformers.
 
@@ -27,7 +35,8 @@ class Architecture(NamedTuple):
       class_name: name of the causal language model.
       windows: layers that may have a window: none, all alike, or any.
       ropes: how rotation may differ between layers: not at all, on or off, or by type of window.
-      qk_norm, qkv_bias, mla: whether it has them; a model must agree.
+      mla: whether it has it; a model must agree.
+      features: values of `FEATURES` that differ from Llama's; a model must agree.
       layout: which features of a head form a pair.
       fused: whether queries, keys and values are one tensor, and gate and up.
     """
@@ -36,9 +45,8 @@ class Architecture(NamedTuple):
     class_name: str
     windows: Literal["none", "all", "by layer"] = "none"
     ropes: Literal["one", "or none", "by window"] = "one"
-    qk_norm: bool = False
-    qkv_bias: bool = False
     mla: bool = False
+    features: Mapping[str, Any] = MappingProxyType({})
     layout: Layout = "half"
     fused: bool = False
 
@@ -47,16 +55,20 @@ class Architecture(NamedTuple):
         return make_entries(config, self.layout, fused=self.fused)
 
 
+_OLMO: dict[str, Any] = dict(norm_position="after", qk_norm=True, qk_norm_across_heads=True)
 _CLASSES = (
     Architecture("llama", "LlamaForCausalLM"),
     Architecture("mistral", "MistralForCausalLM", windows="all"),
     Architecture("ministral", "MinistralForCausalLM", windows="by layer"),
-    Architecture("qwen2", "Qwen2ForCausalLM", windows="by layer", qkv_bias=True),
-    Architecture("qwen3", "Qwen3ForCausalLM", windows="by layer", qk_norm=True),
+    Architecture("qwen2", "Qwen2ForCausalLM", windows="by layer", features=dict(qkv_bias=True)),
+    Architecture("qwen3", "Qwen3ForCausalLM", windows="by layer", features=dict(qk_norm=True)),
     Architecture("smollm3", "SmolLM3ForCausalLM", windows="by layer", ropes="or none"),
     Architecture("deepseek_v3", "DeepseekV3ForCausalLM", mla=True, layout="interleaved"),
-    Architecture("mellum", "MellumForCausalLM", "by layer", ropes="by window", qk_norm=True),
+    Architecture(
+        "mellum", "MellumForCausalLM", "by layer", "by window", features=dict(qk_norm=True)
+    ),
     Architecture("phi3", "Phi3ForCausalLM", windows="all", layout="partial", fused=True),
+    Architecture("olmo2", "Olmo2ForCausalLM", features=_OLMO),
 )
 ARCHITECTURES = {architecture.model_type: architecture for architecture in _CLASSES}
 
@@ -127,13 +139,11 @@ def windows_by_layer(config: ModelConfig) -> tuple[int | None, ...]:
 
 def _mismatches(architecture: Architecture, config: ModelConfig) -> Iterator[str]:
     """Describe each difference between a model and what a class supports."""
-    for name, has in (
-        ("mla", config.mla is not None),
-        ("qk_norm", config.qk_norm),
-        ("qkv_bias", config.qkv_bias),
-    ):
-        if has != getattr(architecture, name):
-            yield f"it {'has' if has else 'lacks'} model.{name}"
+    if architecture.mla != (config.mla is not None):
+        yield f"it {'lacks' if architecture.mla else 'has'} model.mla"
+    for name, value in (FEATURES | dict(architecture.features)).items():
+        if getattr(config, name) != value:
+            yield f"model.{name}={getattr(config, name)} (the class has {value})"
     windows, variants = windows_by_layer(config), variants_by_layer(config)
     sizes = {window for window in windows if window is not None}
     if len(sizes) > 1:

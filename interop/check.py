@@ -37,7 +37,7 @@ from flax import nnx
 from experiment.records import parse_json
 from experiment.streamed import put
 from interop import reference
-from interop.architectures import windows_by_layer
+from interop.architectures import FEATURES, windows_by_layer
 from interop.hf_config import parse_config
 from interop.tensors import Tensors
 from interop.transformers_model import TransformersModel, has_transformers
@@ -57,7 +57,7 @@ RECORD = "logit_check.json"  # in an exported folder
 _MAX_BYTES = 2**32  # float32 parameters of models that are compared with transformers
 # Fields of a model that change its logits. Windows and rotation are compared separately.
 _FIELDS = ("vocab_size", "embed_dim", "num_layers", "num_heads", "kv_heads", "head_dim", "mlp_dim")
-_FIELDS += ("mla", "tie_embeddings", "qk_norm", "qkv_bias", "norm_epsilon")
+_FIELDS += ("mla", "tie_embeddings", "norm_epsilon", *FEATURES)
 
 
 class Comparison(NamedTuple):
@@ -251,14 +251,15 @@ def compute_our_logits(model: FolderModel, tokens_T, positions_T) -> np.ndarray:
     leaves = _read_leaves(model, None)
     with jax.default_matmul_precision("highest"):
         x_BTD = jnp.asarray(leaves["embedding"][np.asarray(tokens_T)])[None]
+        x_BTD = transformer.scale_embedding(config, x_BTD)
         for layer in range(config.num_layers):
             row = jax.tree.map(lambda leaf, layer=layer: leaf[layer], table)
             params: Params = {}
             for name, leaf in _read_leaves(model, layer).items():
                 put(params, name.removeprefix("blocks."), leaf)
             x_BTD = _apply_layer(config, params, row, x_BTD, positions_BT)
-        mean_square = jnp.mean(x_BTD * x_BTD, axis=-1, keepdims=True)
-        x_BTD *= jax.lax.rsqrt(mean_square + config.norm_epsilon) * leaves["final_norm.scale"]
+        norm = {x.removeprefix("final_norm."): leaves[x] for x in leaves if "final_norm." in x}
+        x_BTD = transformer.normalize(config, norm, x_BTD)
         output = jnp.asarray(leaves["embedding" if config.tie_embeddings else "output"])
         return np.asarray(transformer.logits(output, x_BTD)[0])
 

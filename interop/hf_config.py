@@ -30,7 +30,6 @@ _MISSING = {
     "llama4": "experts and chunked attention",
     "minimax": "linear attention and experts",
     "mixtral": "experts",
-    "olmo2": "norms after attention and MLP, and q/k norms over all heads",
     "olmo3": "norms after attention and MLP, and q/k norms over all heads",
     "phi": "a parallel residual, LayerNorm and a GELU without gate",
     "qwen3_5": "linear attention",
@@ -43,6 +42,7 @@ _DEFAULTS: dict[str, dict[str, Any]] = {
     "qwen3": {"head_dim": 128},
     "smollm3": {"tie_word_embeddings": True},
     "phi3": {"rms_norm_eps": 1e-5},
+    "olmo2": {"rms_norm_eps": 1e-5},
 }
 # Keys that would change the logits and that no model of ours has, with their neutral values.
 _UNSUPPORTED: dict[str, Any] = {
@@ -55,7 +55,15 @@ _UNSUPPORTED: dict[str, Any] = {
 # Keys that change the logits of some class of transformers, and the types that read them. Other
 # classes ignore them, and so does the import, with a note.
 _READ_BY: dict[str, tuple[str, ...]] = {
-    "attention_bias": ("llama", "qwen3", "smollm3", "deepseek_v2", "deepseek_v3", "mellum"),
+    "attention_bias": (
+        "llama",
+        "qwen3",
+        "smollm3",
+        "deepseek_v2",
+        "deepseek_v3",
+        "mellum",
+        "olmo2",
+    ),
     "mlp_bias": ("llama", "smollm3", "deepseek_v2"),
     "partial_rotary_factor": ("phi3",),
     "sliding_window": ("mistral", "ministral", "qwen2", "qwen3", "smollm3", "mellum", "phi3"),
@@ -170,8 +178,7 @@ def parse_config(config: Mapping[str, Any], name: str, context: int | None = Non
         window=shortest_pattern(windows),
         mla=mla,
         tie_embeddings=reader.value("tie_word_embeddings", False, bool),
-        qk_norm=architecture.qk_norm,
-        qkv_bias=architecture.qkv_bias,
+        **architecture.features,
         norm_epsilon=float(reader.value("rms_norm_eps", 1e-6, float)),
     )
     if architecture.mla and model.norm_epsilon != LATENT_EPSILON:

@@ -80,6 +80,12 @@ class _Layer:
         bias = self.tensors.get(f"{name}.bias")
         return out if bias is None else out + bias
 
+    def norm_heads(self, name: str, x_TNH: np.ndarray) -> np.ndarray:
+        """Normalize queries or keys, over as many features as the norm has weights."""
+        weight = self.tensors[f"self_attn.{name}_norm"]
+        x = x_TNH.reshape(len(x_TNH), -1, weight.size)
+        return _rms_norm(x, weight, self.config["rms_norm_eps"]).reshape(x_TNH.shape)
+
     def frequencies(self, length: int = 0) -> tuple[np.ndarray, Scales]:
         """Return frequencies and scales for rows of `length` tokens."""
         mla = "kv_lora_rank" in self.config
@@ -102,17 +108,26 @@ def _rms_norm(x, weight, epsilon: float) -> np.ndarray:
 
 def _layer(layer: _Layer, x_TD: np.ndarray, positions_T: np.ndarray) -> np.ndarray:
     epsilon = layer.config["rms_norm_eps"]
-    normed = _rms_norm(x_TD, layer.tensors["input_layernorm"], epsilon)
     attend = _latent_attention if "kv_lora_rank" in layer.config else _attention
-    x_TD = x_TD + attend(layer, normed, positions_T)
-    normed = _rms_norm(x_TD, layer.tensors["post_attention_layernorm"], epsilon)
+
+    def norm(name: str, x: np.ndarray) -> np.ndarray:
+        return _rms_norm(x, layer.tensors[f"{name}_layernorm"], epsilon)
+
+    if "post_feedforward_layernorm" in layer.tensors:  # norms after attention and MLP
+        x_TD = x_TD + norm("post_attention", attend(layer, x_TD, positions_T))
+        return x_TD + norm("post_feedforward", _mlp(layer, x_TD))
+    x_TD = x_TD + attend(layer, norm("input", x_TD), positions_T)
+    return x_TD + _mlp(layer, norm("post_attention", x_TD))
+
+
+def _mlp(layer: _Layer, x_TD: np.ndarray) -> np.ndarray:
     if "mlp.gate_up_proj" in layer.tensors:
-        gate, up = np.split(layer.linear("mlp.gate_up_proj", normed), 2, axis=-1)
+        gate, up = np.split(layer.linear("mlp.gate_up_proj", x_TD), 2, axis=-1)
     else:
-        gate, up = (layer.linear(f"mlp.{name}_proj", normed) for name in ("gate", "up"))
+        gate, up = (layer.linear(f"mlp.{name}_proj", x_TD) for name in ("gate", "up"))
     with np.errstate(over="ignore"):  # exp overflows for a very negative gate; the result is 0
         silu = gate / (1 + np.exp(-gate))
-    return x_TD + layer.linear("mlp.down_proj", silu * up)
+    return layer.linear("mlp.down_proj", silu * up)
 
 
 def _rotate_half(x: np.ndarray, cos: np.ndarray, sin: np.ndarray) -> np.ndarray:
@@ -133,8 +148,7 @@ def _attention(layer: _Layer, x_TD: np.ndarray, positions_T: np.ndarray) -> np.n
         q_k_v = [layer.linear(f"self_attn.{name}_proj", x_TD) for name in "qkv"]
     q_TNH, k_SKH, v_SKH = (x.reshape(len(x_TD), -1, H) for x in q_k_v)
     if "self_attn.q_norm" in layer.tensors:
-        q_TNH = _rms_norm(q_TNH, layer.tensors["self_attn.q_norm"], config["rms_norm_eps"])
-        k_SKH = _rms_norm(k_SKH, layer.tensors["self_attn.k_norm"], config["rms_norm_eps"])
+        q_TNH, k_SKH = layer.norm_heads("q", q_TNH), layer.norm_heads("k", k_SKH)
     if layer.rotates:
         cos, sin = layer.cos_sin(positions_T)
         q_TNH, k_SKH = _rotate_half(q_TNH, cos, sin), _rotate_half(k_SKH, cos, sin)

@@ -74,8 +74,9 @@ def _transposed(hf_name: str, ours: str) -> Entry:
     return Entry(hf_name, (ours,), lambda x: x.T, lambda x: (x.T,))
 
 
-def _norm(hf_name: str, ours: str, order: np.ndarray) -> Entry:
-    """Return the entry of a norm over the features of a head."""
+def _norm(hf_name: str, ours: str, order: np.ndarray, heads: int) -> Entry:
+    """Return the entry of a norm over the features of some heads, each in the same order."""
+    order = (np.arange(heads)[:, None] * len(order) + order).ravel()
     back = np.argsort(order)
     return Entry(hf_name, (ours,), lambda x: x[order], lambda x: (x[back],))
 
@@ -122,6 +123,13 @@ def _joined(hf_name: str, parts: Sequence[Entry], sizes: Sequence[int]) -> Entry
     return Entry(hf_name, tuple(part.ours[0] for part in parts), to_hf, from_hf)
 
 
+# Their names and ours, by position of the norms.
+_NORMS = {
+    "before": (("input_", "attention_"), ("post_attention_", "mlp_")),
+    "after": (("post_attention_", "attention_out_"), ("post_feedforward_", "mlp_out_")),
+}
+
+
 def make_entries(config: ModelConfig, layout: Layout, *, fused: bool = False) -> list[Entry]:
     """Return the entries of all tensors of a model, in the order of the files.
 
@@ -135,12 +143,15 @@ def make_entries(config: ModelConfig, layout: Layout, *, fused: bool = False) ->
     gate = _transposed(f"{mlp}gate_proj.weight", f"{ours}gate")
     up = _transposed(f"{mlp}up_proj.weight", f"{ours}up")
     both = _joined(f"{mlp}gate_up_proj.weight", [gate, up], [config.mlp_dim] * 2)
-    layer = "model.layers.{layer}."
+    first, *others = (
+        _same(f"model.layers.{{layer}}.{name}layernorm.weight", f"blocks.{ours}norm.scale")
+        for name, ours in _NORMS[config.norm_position]
+    )
     table = [
         _same("model.embed_tokens.weight", "embedding"),
-        _same(f"{layer}input_layernorm.weight", "blocks.attention_norm.scale"),
+        first,
         *attention,
-        _same(f"{layer}post_attention_layernorm.weight", "blocks.mlp_norm.scale"),
+        *others,
         *([both] if fused else [gate, up]),
         _transposed(f"{mlp}down_proj.weight", f"{ours}down"),
         _same("model.norm.weight", "final_norm.scale"),
@@ -171,9 +182,11 @@ def _attention(config: ModelConfig, layout: Layout, fused: bool) -> list[Entry]:
             for x, name, features in rotated
         ]
     if config.qk_norm:
+        # A norm across heads scales the features of one head after another.
+        counts = (N, K) if config.qk_norm_across_heads else (1, 1)
         q_k_v += [
-            _norm(f"{prefix}{x}_norm.weight", f"{ours}{name}_norm.scale", order)
-            for x, name, _ in rotated[:2]
+            _norm(f"{prefix}{x}_norm.weight", f"{ours}{name}_norm.scale", order, count)
+            for (x, name, _), count in zip(rotated, counts, strict=False)
         ]
     return [*q_k_v, _out(f"{prefix}o_proj.weight", f"{ours}out", H)]
 

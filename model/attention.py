@@ -1,6 +1,6 @@
 """Grouped-query attention. It reads a layer's position table, never the name of a variant."""
 
-import math
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -9,7 +9,7 @@ from jax.ad_checkpoint import checkpoint_name
 
 from model import kernels
 from model.config import Architecture, PositionTable
-from model.layers import RMSNorm, linear, normal_param
+from model.layers import linear, make_norm, normal_param, zeros_param
 from model.positions import repeat_heads, rotate
 
 
@@ -77,10 +77,11 @@ def attend(
         )
 
 
-def project(out_BTNU: jax.Array, weight: nnx.Param) -> jax.Array:
-    """Project the heads' outputs to the residual stream, `[B, T, D]`; `weight` is `[N, U, D]`."""
-    N, U, D = weight.shape
-    return linear(out_BTNU.reshape(*out_BTNU.shape[:2], N * U), weight[...].reshape(N * U, D))
+def project(out_BTNU: jax.Array, attention: Any) -> jax.Array:
+    """Project the heads' outputs to the residual stream, `[B, T, D]`, by `attention.out`."""
+    N, U, D = attention.out.shape
+    weight, bias = attention.out[...].reshape(N * U, D), getattr(attention, "out_bias", None)
+    return linear(out_BTNU.reshape(*out_BTNU.shape[:2], N * U), weight, bias)
 
 
 class Attention(nnx.Module):
@@ -98,30 +99,36 @@ class Attention(nnx.Module):
             # Start from the first of the queries that share a key: k = q + noise needs one query.
             self.key = nnx.Param(self.query[:, :: N // K], axes=("embed", "kv_heads", None))
         if config.qkv_bias:
-            self.query_bias = nnx.Param(jnp.zeros((N, H)), axes=("heads", None))
-            self.key_bias = nnx.Param(jnp.zeros((K, H)), axes=("kv_heads", None))
-            self.value_bias = nnx.Param(jnp.zeros((K, H)), axes=("kv_heads", None))
+            self.query_bias = zeros_param((N, H), ("heads", None))
+            self.key_bias = zeros_param((K, H), ("kv_heads", None))
+            self.value_bias = zeros_param((K, H), ("kv_heads", None))
+        if config.out_bias:
+            self.out_bias = zeros_param((D,), (None,))
         if config.qk_norm:
-            self.query_norm = RMSNorm(H, config.norm_epsilon)
-            self.key_norm = RMSNorm(H, config.norm_epsilon)
+            across = config.qk_norm_across_heads
+            self.query_norm = make_norm(config, N * H if across else H)
+            self.key_norm = make_norm(config, K * H if across else H)
         if config.shift_keys:
-            self.shift = nnx.Param(jnp.zeros(K), axes=("kv_heads",))
+            self.shift = zeros_param((K,), ("kv_heads",))
         if config.learned_frequencies:
-            self.frequency_offset = nnx.Param(jnp.zeros((K, H // 2)), axes=(None, None))
+            self.frequency_offset = zeros_param((K, H // 2), (None, None))
         self.config = config
 
     def project_qkv(self, x_BTD: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
         """Return queries, keys, and values before key smearing, each a function of one token."""
-        q_BTNH = linear(x_BTD, self.query[...])
-        k_BSKH = linear(x_BTD, self.key[...])
-        v_BSKH = linear(x_BTD, self.value[...])
-        if self.config.qkv_bias:
-            q_BTNH += self.query_bias[...].astype(q_BTNH.dtype)
-            k_BSKH += self.key_bias[...].astype(k_BSKH.dtype)
-            v_BSKH += self.value_bias[...].astype(v_BSKH.dtype)
+        q_BTNH, k_BSKH, v_BSKH = (
+            linear(x_BTD, getattr(self, name)[...], getattr(self, f"{name}_bias", None))
+            for name in ("query", "key", "value")
+        )
         if self.config.qk_norm:
-            q_BTNH, k_BSKH = self.query_norm(q_BTNH), self.key_norm(k_BSKH)
+            q_BTNH, k_BSKH = self._norm(self.query_norm, q_BTNH), self._norm(self.key_norm, k_BSKH)
         return q_BTNH, k_BSKH, v_BSKH
+
+    def _norm(self, norm: Any, x_BTNH: jax.Array) -> jax.Array:
+        """Normalize the features of every head, or of all heads at once."""
+        if not self.config.qk_norm_across_heads:
+            return norm(x_BTNH)
+        return norm(x_BTNH.reshape(*x_BTNH.shape[:2], -1)).reshape(x_BTNH.shape)
 
     def compute_qkv(
         self, x_BTD: jax.Array, positions_BT: jax.Array
@@ -137,7 +144,7 @@ class Attention(nnx.Module):
     ) -> jax.Array:
         """Return rotated float32 queries, times all logit scales, so that kernels need no scale."""
         scale_BTKH = query_scale(table, positions_BT)[..., None] * feature_scale(table)
-        scale_BTKH /= math.sqrt(self.config.head_dim)
+        scale_BTKH /= self.config.logit_divisor
         return rotate(q_BTNH, *cos_sin) * repeat_heads(scale_BTKH, q_BTNH.shape[2])
 
     def __call__(
@@ -168,4 +175,4 @@ class Attention(nnx.Module):
 
         q_BTNH, k_BSKH = q_BTNH.astype(dtype), k_BSKH.astype(dtype)
         out_BTNH = attend(self.config, q_BTNH, k_BSKH, v_BSKH, table, segment_ids_BT)
-        return project(out_BTNH, self.out)
+        return project(out_BTNH, self)

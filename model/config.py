@@ -50,7 +50,7 @@ class Architecture:
       num_kv_heads: key/value heads, a divisor of num_heads (grouped-query attention); None means
         num_heads. `kv_heads` is their number.
       head_dim: features of a head. Keep it the same across sizes: the bound depends on it.
-      mlp_dim: hidden width of the gated MLP.
+      mlp_dim: hidden width of the MLP.
       masked_distances: first and last of the distances, in tokens back from a query, that attention
         masks: a control whose hole is known. It needs num_layers=1, since two layers could relay
         masked tokens. It runs as plain float32 XLA over full rows on every device, whatever
@@ -58,9 +58,20 @@ class Architecture:
       mla: sizes of multi-head latent attention, which replaces grouped-query attention. Then
         head_dim must be qk_nope_head_dim + qk_rope_head_dim, and num_kv_heads num_heads.
       tie_embeddings: use the embedding matrix for the output too.
-      qk_norm: RMSNorm on queries and keys, per head, before rotation.
+      qk_norm: normalize queries and keys before rotation, per head.
+      qk_norm_across_heads: with qk_norm, normalize the features of all heads at once (OLMo 2).
       qkv_bias: add a learned bias to queries, keys and values, as Qwen 2 does; it starts at 0.
-      norm_epsilon: added to the mean square in RMSNorm.
+      out_bias, mlp_bias: the same for attention's output, and for each product of the MLP.
+      mlp_gate: down(activation(gate(x)) * up(x)); False: down(activation(up(x))), without a gate.
+      activation: of the MLP: "silu" (SwiGLU with a gate), "gelu" or its approximation "gelu_tanh".
+      norm: kind of all norms: "rms"; "zero_centered_rms", whose parameter is added to 1 (Gemma); or
+        "layer", LayerNorm with a bias (GPT-NeoX).
+      norm_epsilon: added to the mean square in norms.
+      norm_position: what attention and MLP normalize: their input ("before", Llama), their output
+        ("after", OLMo 2), or "both" (Gemma 3).
+      parallel_residual: attention and MLP of a block read the same residual stream (GPT-NeoX).
+      scale_embedding: multiply embeddings by sqrt(embed_dim) (Gemma).
+      scale_dim: q·k is divided by sqrt(scale_dim); None: head_dim.
       shift_keys: key smearing: mix into each key the previous token's key, by a learned share per
         head that starts at half (Olsson et al. 2022). An induction head then fits in one layer, and
         small models learn retrieval in minutes. With mla both parts of a key are mixed, the part
@@ -93,8 +104,18 @@ class Architecture:
     mla: MlaConfig | None = None
     tie_embeddings: bool = True
     qk_norm: bool = False
+    qk_norm_across_heads: bool = False
     qkv_bias: bool = False
+    out_bias: bool = False
+    mlp_bias: bool = False
+    mlp_gate: bool = True
+    activation: Literal["silu", "gelu", "gelu_tanh"] = "silu"
+    norm: Literal["rms", "zero_centered_rms", "layer"] = "rms"
     norm_epsilon: SinglePositive = 1e-5
+    norm_position: Literal["before", "after", "both"] = "before"
+    parallel_residual: bool = False
+    scale_embedding: bool = False
+    scale_dim: Count | None = None
     shift_keys: bool = False
     align_query_key: bool = False
     attention: Literal["auto", "xla"] = "auto"
@@ -121,6 +142,8 @@ class Architecture:
                     f"masked_distances needs num_layers=1, got {self.num_layers}: two layers could "
                     "relay masked tokens"
                 )
+        if self.qk_norm_across_heads and not self.qk_norm:
+            raise ValueError("qk_norm_across_heads needs qk_norm; set model.qk_norm=true")
         if self.mla is not None:
             query_key = self.mla.qk_nope_head_dim + self.mla.qk_rope_head_dim
             sizes = (
@@ -130,10 +153,9 @@ class Architecture:
             for name, size, expected in sizes:
                 if size != expected:
                     raise ValueError(f"with mla, {name} must be {expected}, got {size}")
-            if self.qk_norm:
-                raise ValueError("mla has no qk_norm; set model.qk_norm=false")
-            if self.qkv_bias:
-                raise ValueError("mla has no qkv_bias; set model.qkv_bias=false")
+            for name in ("qk_norm", "qkv_bias", "out_bias"):
+                if getattr(self, name):
+                    raise ValueError(f"mla has no {name}; set model.{name}=false")
             if self.align_query_key and self.mla.q_lora_rank is not None:
                 raise ValueError(
                     "with mla, align_query_key needs queries without a latent of their own; "
@@ -144,6 +166,11 @@ class Architecture:
     def kv_heads(self) -> int:
         """Number of key/value heads."""
         return self.num_heads if self.num_kv_heads is None else self.num_kv_heads
+
+    @property
+    def logit_divisor(self) -> float:
+        """What q·k is divided by."""
+        return math.sqrt(self.scale_dim or self.head_dim)
 
     @property
     def rope_head_dim(self) -> int:

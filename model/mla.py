@@ -4,15 +4,13 @@ Keys and values are projections of one narrow latent. Only a part of each head i
 share the key of that part.
 """
 
-import math
-
 import jax
 import jax.numpy as jnp
 from flax import nnx
 
 from model.attention import attend, project, query_scale, smear_keys
 from model.config import Architecture, PositionTable
-from model.layers import RMSNorm, linear, normal_param
+from model.layers import linear, make_norm, normal_param, zeros_param
 from model.positions import rotate
 
 
@@ -32,10 +30,10 @@ class LatentAttention(nnx.Module):
             self.query = normal_param(rngs, (D, N, H + P), ("embed", "heads", None), fan_in=D)
         else:
             self.query_down = normal_param(rngs, (D, A), ("embed", None), fan_in=D)
-            self.query_latent_norm = RMSNorm(A, config.norm_epsilon)
+            self.query_latent_norm = make_norm(config, A)
             self.query_up = normal_param(rngs, (A, N, H + P), (None, "heads", None), fan_in=A)
         self.latent_down = normal_param(rngs, (D, C), ("embed", None), fan_in=D)
-        self.latent_norm = RMSNorm(C, config.norm_epsilon)
+        self.latent_norm = make_norm(config, C)
         self.key_rope = normal_param(rngs, (D, P), ("embed", None), fan_in=D)
         self.key_up = normal_param(rngs, (C, N, H), (None, "heads", None), fan_in=C)
         self.value_up = normal_param(rngs, (C, N, U), (None, "heads", None), fan_in=C)
@@ -49,11 +47,10 @@ class LatentAttention(nnx.Module):
             query_DNX = jnp.concatenate([nope_DNH, rope_DNP], axis=-1)
             self.query = nnx.Param(query_DNX, axes=("embed", "heads", None))
         if config.shift_keys:
-            self.shift = nnx.Param(jnp.zeros(N), axes=("heads",))
-            self.shift_rope = nnx.Param(jnp.zeros(1), axes=(None,))
+            self.shift = zeros_param((N,), ("heads",))
+            self.shift_rope = zeros_param((1,), (None,))
         if config.learned_frequencies:  # one vector: all heads share the rotated key
-            offsets_1R = jnp.zeros((1, config.rope_head_dim // 2))
-            self.frequency_offset = nnx.Param(offsets_1R, axes=(None, None))
+            self.frequency_offset = zeros_param((1, config.rope_head_dim // 2), (None, None))
         self.config = config
 
     def project_qkv(self, x_BTD: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
@@ -115,7 +112,7 @@ class LatentAttention(nnx.Module):
         # temperature on rotated features only), so multiply the query by both.
         # All heads share the rotated key, so the table has one row for them (K = 1).
         scale_BT11 = query_scale(table, positions_BT)[..., None]
-        scale_BT11 /= math.sqrt(H + mla.qk_rope_head_dim)
+        scale_BT11 /= self.config.logit_divisor
         q_rope_BTNP = rotate(q_BTNX[..., H:], *cos_sin) * table.logit_scale
         q_nope_BTNH = q_BTNX[..., :H].astype(jnp.float32) * table.unrotated_logit_scale
         return scale_BT11 * jnp.concatenate([q_nope_BTNH, q_rope_BTNP], axis=-1)
@@ -139,4 +136,4 @@ class LatentAttention(nnx.Module):
 
         q_BTNX = q_BTNX.astype(dtype)
         out_BTNU = attend(self.config, q_BTNX, k_BSNX, v_BSNU, table, segment_ids_BT)
-        return project(out_BTNU, self.out)
+        return project(out_BTNU, self)

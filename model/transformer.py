@@ -6,6 +6,7 @@ compile time does not grow with depth and a sweep can `vmap` over members.
 
 import dataclasses
 import functools
+import math
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
@@ -26,7 +27,7 @@ from model.axes import (
     weights_are_gathered,
 )
 from model.config import Architecture, PositionTable
-from model.layers import Mlp, RMSNorm, normal_param
+from model.layers import Mlp, make_norm, normal_param
 from model.mla import LatentAttention
 from model.positions import add_offsets, cos_sin
 
@@ -55,15 +56,24 @@ REMAT_POLICIES = {
 }
 
 
+def _keep(x_BTD: jax.Array) -> jax.Array:
+    return x_BTD
+
+
 class Block(nnx.Module):
-    """x + attention(norm(x)), then x + mlp(norm(x))."""
+    """x + attention(norm(x)), then x + mlp(norm(x)); `norm_position` moves the norms."""
 
     def __init__(self, config: Architecture, *, rngs: nnx.Rngs):
-        self.attention_norm = RMSNorm(config.embed_dim, config.norm_epsilon)
+        def norm(*positions: str):
+            is_used = config.norm_position in positions
+            return make_norm(config, config.embed_dim) if is_used else _keep
+
+        self.attention_norm, self.mlp_norm = norm("before", "both"), norm("before", "both")
+        self.attention_out_norm, self.mlp_out_norm = norm("after", "both"), norm("after", "both")
         attention = Attention if config.mla is None else LatentAttention
         self.attention = attention(config, rngs=rngs)
-        self.mlp_norm = RMSNorm(config.embed_dim, config.norm_epsilon)
         self.mlp = Mlp(config, rngs=rngs)
+        self.config = config
 
     def __call__(
         self, x_BTD, table: PositionTable, cos_sin, positions_BT, segment_ids_BT
@@ -71,8 +81,14 @@ class Block(nnx.Module):
         """Apply one layer; see `Attention` for `table` and `cos_sin`."""
         normed_BTD = gather_stream(self.attention_norm(x_BTD))
         out_BTD = self.attention(normed_BTD, table, cos_sin, positions_BT, segment_ids_BT)
-        x_BTD = x_BTD + checkpoint_name(scatter_stream(out_BTD), "attention_out")
-        return x_BTD + scatter_stream(self.mlp(gather_stream(self.mlp_norm(x_BTD))))
+        return self.add_outputs(x_BTD, checkpoint_name(scatter_stream(out_BTD), "attention_out"))
+
+    def add_outputs(self, x_BTD: jax.Array, out_BTD: jax.Array) -> jax.Array:
+        """Add attention's output, and the MLP's, to the residual stream."""
+        sum_BTD = x_BTD + self.attention_out_norm(out_BTD)
+        mlp_input_BTD = self.mlp_norm(x_BTD if self.config.parallel_residual else sum_BTD)
+        mlp_BTD = scatter_stream(self.mlp(gather_stream(mlp_input_BTD)))
+        return sum_BTD + self.mlp_out_norm(mlp_BTD)
 
 
 class Activations(NamedTuple):
@@ -104,7 +120,7 @@ class Transformer(nnx.Module):
             return Block(config, rngs=rngs)
 
         self.blocks = stack_blocks(rngs)
-        self.final_norm = RMSNorm(D, config.norm_epsilon)
+        self.final_norm = make_norm(config, D)
         if not config.tie_embeddings:
             self.output = normal_param(rngs, (V, D), ("vocab", "embed"), fan_in=D)
         self.config = config
@@ -127,6 +143,7 @@ class Transformer(nnx.Module):
             )
 
         x_BTD = shard_stream(vocabulary.map_shards(look_up)(self.embedding[...], tokens_BT))
+        x_BTD = scale_embedding(self.config, x_BTD)
         tangent_LKR = None
         if self.config.learned_frequencies:
             offset_LKR = self.blocks.attention.frequency_offset[...]
@@ -290,13 +307,20 @@ def without_pairs(config: Architecture, params: Params, pairs_LNR: np.ndarray) -
     attention = params["blocks"]["attention"]
     if config.qk_norm:
         # Remove features after the norm: before it, a zero would change the other features.
-        if (pairs_LNR != pairs_LNR[:, :1]).any():
+        features_LNH = np.tile(pairs_LNR, 2)
+        if config.qk_norm_across_heads:
+            features_LX = features_LNH.reshape(len(features_LNH), -1)
+        elif (pairs_LNR != pairs_LNR[:, :1]).any():
             raise ValueError(
                 "qk_norm scales the queries of all heads alike: remove the same pairs from every "
                 "head of a layer"
             )
-        scale_LH = jnp.where(np.tile(pairs_LNR[:, 0], 2), 0, attention["query_norm"]["scale"])
-        attention = {**attention, "query_norm": {"scale": scale_LH}}
+        else:
+            features_LX = features_LNH[:, 0]
+        zero = {"scale": -1 if config.norm == "zero_centered_rms" else 0, "bias": 0}
+        norm = attention["query_norm"].items()
+        norm = {name: jnp.where(features_LX, zero[name], x_LX) for name, x_LX in norm}
+        attention = {**attention, "query_norm": norm}
     else:
         name, halves = "query", [pairs_LNR, pairs_LNR]
         if config.mla is not None:
@@ -309,6 +333,18 @@ def without_pairs(config: Architecture, params: Params, pairs_LNR: np.ndarray) -
         if config.qkv_bias:
             attention["query_bias"] = jnp.where(features_LNH, 0, attention["query_bias"])
     return {**params, "blocks": {**params["blocks"], "attention": attention}}
+
+
+def scale_embedding(config: Architecture, embedding: jax.Array) -> jax.Array:
+    """Return embeddings `[..., D]` as the first layer reads them."""
+    return embedding * math.sqrt(config.embed_dim) if config.scale_embedding else embedding
+
+
+def normalize(config: Architecture, final_norm: Params, x_BTD: jax.Array) -> jax.Array:
+    """Apply the last norm to the residual stream; `final_norm` are its parameters."""
+    graph, state = nnx.split(nnx.eval_shape(lambda: make_norm(config, config.embed_dim)))
+    nnx.replace_by_pure_dict(state, final_norm)
+    return nnx.merge(graph, state)(x_BTD)
 
 
 def output_matrix(config: Architecture, params: Params) -> jax.Array:

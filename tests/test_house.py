@@ -47,12 +47,12 @@ def test_few_parameters():
 # Lines of code per folder, without docstrings, comments and blank lines. A feature stays within its
 # folder's budget; a commit that raises one explains why.
 BUDGETS = {
-    "tests": 19430,
+    "tests": 19470,
     "reporting": 2990,
     "evals": 2950,
-    "interop": 2515,
+    "interop": 2550,
     "data": 2420,
-    "model": 2735,
+    "model": 2815,
     "probes": 2300,
     "experiment": 2215,
     "studies": 2180,

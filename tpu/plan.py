@@ -110,7 +110,7 @@ def activations(
     projections, between = _layer_features(model)
     products = model.embed_dim + projections // tensor
     everything = 2 * model.embed_dim + (projections + between) // tensor
-    mlp = 3 * model.mlp_dim // tensor
+    mlp = (2 + model.mlp_gate) * model.mlp_dim // tensor
     inputs = 0 if model.remat.startswith("offload") else model.embed_dim
     saved = {"dots": products, "none": products + everything}.get(model.remat, 0)
     if model.remat == "qkv":  # queries, keys, values, and attention's output
@@ -140,7 +140,7 @@ def _layer_features(model: ModelConfig) -> tuple[int, int]:
     N, K, H, F = model.num_heads, model.kv_heads, model.head_dim, model.mlp_dim
     value_dim = H if model.mla is None else model.mla.v_head_dim
     queries_keys = (N + K) * H
-    products = queries_keys + K * value_dim + 2 * F
+    products = queries_keys + K * value_dim + (1 + model.mlp_gate) * F
     if model.mla is not None:
         products += model.mla.kv_lora_rank + (model.mla.q_lora_rank or 0)
     # Rotated queries and keys, attention's output, the MLP's gated product.

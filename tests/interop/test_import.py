@@ -143,7 +143,7 @@ def test_published_files_are_exported_unchanged_also_by_children(tmp_path):
 @pytest.mark.parametrize(
     ("file", "content", "message"),
     [
-        ("config.json", '{"model_type": "olmo2"}', "our block lacks norms after attention"),
+        ("config.json", '{"model_type": "gpt_oss"}', "our block lacks attention sinks"),
         ("config.json", '{"model_type": "gpt_neox"}', "our block lacks a parallel residual"),
         ("adapter_config.json", "{}", "is an adapter; merge it"),
         ("", "", "hf download some/model --local-dir model"),
@@ -207,6 +207,7 @@ PUBLISHED = {
         MLA | {"q_lora_rank": 12, "num_mtp_layers": 0},
         YARN | {"mscale": 1.0, "mscale_all_dim": 0.7},
     ),
+    "olmo 2": ("Olmo2", GQA, {"rope_theta": 5e5}),
     "deepseek v2": ("DeepseekV2", MLA | {"q_lora_rank": None}, {}),
 }
 
@@ -234,7 +235,14 @@ def their_model(name: str):
     return model
 
 
-QUICK = ("llama with a key that it ignores", "llama 3.2", "qwen 2", "phi 4 mini", "deepseek v3")
+QUICK = (
+    "olmo 2",
+    "llama with a key that it ignores",
+    "llama 3.2",
+    "qwen 2",
+    "phi 4 mini",
+    "deepseek v3",
+)
 
 
 @pytest.mark.hf

@@ -55,6 +55,7 @@ MSCALES = "mscale=0.9,mscale_all_dim=0.5"
 NO_QUERY_LATENT = dataclasses.replace(MLA.mla, q_lora_rank=None)
 LLAMA3 = "llama3(base=500,factor=8,original_context_length=24)"
 MIXED = "[rope(base=500),nope]"
+OLMO = dict(norm_position="after", qk_norm=True, qk_norm_across_heads=True)
 # Name, model_type, rope_type (None if it differs between layers), rotary (None: plain), changes.
 _ROWS: list[tuple[str, str, str | None, str | None, dict]] = [
     ("plain", "llama", "default", None, dict(num_kv_heads=None)),
@@ -81,6 +82,7 @@ _ROWS: list[tuple[str, str, str | None, str | None, dict]] = [
     ("mla without a latent of queries", "deepseek_v3", "default", None, dict(mla=NO_QUERY_LATENT)),
     ("mla with yarn", "deepseek_v3", "yarn", yarn(12, MSCALES), {}),
     ("mla with a vector", "deepseek_v3", "longrope", yarn(20, MSCALES), {}),
+    ("olmo 2", "olmo2", "default", None, OLMO),
     ("two bases", "mellum", None, TWO_KINDS, dict(qk_norm=True, window=(6, 6, None))),
 ]
 CASES: dict[str, tuple[str, str | None, ModelConfig]] = {
@@ -88,7 +90,7 @@ CASES: dict[str, tuple[str, str | None, ModelConfig]] = {
     for name, kind, rope, rotary, changes in _ROWS
 }
 # The other cases run with the tests that take minutes.
-QUICK = ("partial", "yarn", "window by layer", "biases", "nope by layer", "mla with yarn")
+QUICK = ("partial", "yarn", "window by layer", "biases", "nope by layer", "mla with yarn", "olmo 2")
 EACH_CASE = [
     pytest.param(name, marks=[] if name in QUICK else [pytest.mark.long]) for name in CASES
 ]

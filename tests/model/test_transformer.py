@@ -20,6 +20,9 @@ pytestmark = pytest.mark.slow
 CONFIG = small_model(num_layers=3, num_heads=4, num_kv_heads=2, mlp_dim=24, rotary=Rope(base=100.0))
 EVERY_OPTION = dataclasses.replace(
     CONFIG, qk_norm=True, shift_keys=True, align_query_key=True, tie_embeddings=False,
+    qk_norm_across_heads=True, qkv_bias=True, out_bias=True, mlp_bias=True, mlp_gate=False,
+    activation="gelu", norm="layer", norm_position="both", parallel_residual=True,
+    scale_embedding=True, scale_dim=5,
     rotary=Rope(base=100.0, log_n="train", rotary_fraction=0.5),
 )  # fmt: skip
 CONTEXT = 24
@@ -147,7 +150,7 @@ def test_the_scan_is_a_loop_over_layers():
         rotation = cos_sin(row.cycles_hi, row.cycles_lo, positions_BT)
         return nnx.merge(graph, state)(x_BTD, row, rotation, positions_BT, segments_BT)
 
-    x_BTD = params["embedding"][tokens_BT]
+    x_BTD = 4 * params["embedding"][tokens_BT]  # sqrt(D)
     for index in range(config.num_layers):
         x_BTD = layer(x_BTD, *jax.tree.map(lambda x, i=index: x[i], (blocks, table)))
     expected = model.final_norm(x_BTD)
