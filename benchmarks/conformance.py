@@ -61,23 +61,28 @@ def measure(setting: Setting) -> Iterator[Result | str]:
     if dry_on_cpu:
         flash.INTERPRET = True
         yield "flash attention by Pallas' interpreter"
+    attend, partial = flash.attention if dry_on_cpu else None, functools.partial
+    parts: dict[str, Callable[[], Iterator[Result | str]]] = {}
     for name, case in CASES.items():
-        if not setting.has_time(15):
-            yield f"{name}: no time was left"
-            continue
         if setting.dry:
             case = case._replace(T=case.T // 8 - 1 + case.T % 2, window=case.window and 16)
+        parts[name] = partial(_measure_case, name, case, attend)
+    for name, config in _configs().items():
+        parts[name] = partial(_measure_model, name, config, 64 if setting.dry else 1024)
+    for length, rows in ((4096, 4), (32_768, 1)):
+        if setting.dry or kernels.choose(length, 128, 128, jnp.bfloat16).name == "flash":
+            length = 64 if setting.dry else length
+            part = partial(_measure_mask_cost, length, rows, setting.rounds)
+            parts[f"{rows} rows of {length:,} tokens"] = part
+    for name, part in parts.items():
+        if not setting.has_time(20):
+            yield f"{name}: no time was left"
+            continue
         try:
-            yield from _measure_case(name, case, flash.attention if dry_on_cpu else None)
-        except Exception as error:  # of a compiler or a library: the other cases still run
+            yield from part()
+        except Exception as error:  # of a compiler or a library: the other parts still run
             yield f"{name}: failed, {describe(error)}"
             yield Result.from_ratio(name, RATIO, math.nan, at_most=FACTOR)
-    for name, config in _configs().items():
-        yield _measure_model(name, config, 64 if setting.dry else 1024)
-    for length, rows in ((4096, 4), (32_768, 1)):
-        is_flash = kernels.choose(length, 128, 128, jnp.bfloat16).name == "flash"
-        if setting.has_time(20) and (setting.dry or is_flash):
-            yield _measure_mask_cost(64 if setting.dry else length, rows, setting.rounds)
 
 
 def make_inputs(case: Case, B: int = 2) -> dict[str, Any]:
@@ -167,8 +172,8 @@ def _configs() -> dict[str, ExperimentConfig]:
     return {"frequencies by head and layer": eight, "latent attention": latent}
 
 
-def _measure_model(name: str, config: ExperimentConfig, length: int) -> Result:
-    """Return the error of the gradient of a loss through two layers."""
+def _measure_model(name: str, config: ExperimentConfig, length: int) -> Iterator[Result]:
+    """Yield the error of the gradient of a loss through two layers."""
     config = change(config, data=dict(context_length=length, batch_size=2))
     params = jax.jit(functools.partial(transformer.init, config.model))(0)
     table = config.model.position_table(length)
@@ -184,13 +189,13 @@ def _measure_model(name: str, config: ExperimentConfig, length: int) -> Result:
     with jax.default_matmul_precision("highest"):
         exact = gradient(compute_dtype="float32", attention="xla")
     gradients = [gradient(compute_dtype="bfloat16", attention=kernel) for kernel in ("auto", "xla")]
-    return _error_result(
+    yield _error_result(
         f"{name}: gradient of two layers", *relative_errors(gradients, [exact, exact])
     )
 
 
-def _measure_mask_cost(length: int, rows: int, rounds: int) -> Result:
-    """Return the time with documents and a traced window, over cuDNN's time without them."""
+def _measure_mask_cost(length: int, rows: int, rounds: int) -> Iterator[Result]:
+    """Yield the time with documents and a traced window, over cuDNN's time without them."""
     case = Case(T=length, N=16, K=16, H=128, U=128)
     inputs = make_inputs(case, rows)
     kernel = kernels.choose(length, case.H, case.U, jnp.bfloat16)
@@ -212,7 +217,7 @@ def _measure_mask_cost(length: int, rows: int, rounds: int) -> Result:
         return lambda: gradient(inputs["q_BTNH"], inputs["k_BSKH"], inputs["v_BSKU"])
 
     functions = {"documents": forward_and_backward(masked), "causal": forward_and_backward(causal)}
-    return Result.from_seconds(
+    yield Result.from_seconds(
         f"{kernel.name} on rows of {length:,} tokens",
         "time with documents and windows over time of cuDNN's causal attention",
         alternate(functions, rounds),

@@ -4,6 +4,9 @@ Question: does base 100 limit a 2B model at context 4096 to about 500 tokens (Fi
 
 Cost: the paper trained on 1T tokens: 1.3e22 FLOP, some 470 days of one H200 at 40% MFU.
 
+Memory: 128 rows of a step do not fit a GPU of 80 GB; 8 of them need `train.accumulate=4`, which
+divides the step (docs/gpu.md).
+
 Reading of Table 5: it prints the learning rate as "2e4", which must be 2e-4, while the text says
 1e-4; this config uses the table's. "Baichuan2-7B structure, hidden 2048, 32 layers": Baichuan2-7B
 has heads of 128, and the same width gives 16 heads (its 32 heads would be 64 wide, and the bound

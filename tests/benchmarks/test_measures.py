@@ -5,6 +5,8 @@ import types
 import pytest
 
 from benchmarks import conformance, processes, profile, shapes
+from benchmarks.record import Result
+from benchmarks.suite import Setting
 from experiment.metrics import flops_per_token, peak_of
 from model.kernels import xla
 
@@ -87,6 +89,23 @@ def test_conformance_detects_attention_across_documents():
         for attend in (xla.attention, leaking)
     )
     assert max(plain) < 0.02 and min(wrong) > conformance.FACTOR * max(plain)
+
+
+def test_conformance_continues_after_a_case_that_fails(monkeypatch):
+    """A GPU may be lent for minutes: what one library refuses must not cost the other results."""
+
+    def fail(name, *arguments):
+        raise RuntimeError(f"{name} is not supported")
+
+    measured = Result.from_ratio("measured", "ratio", 1.0)
+    monkeypatch.setattr(conformance, "CASES", {"MLA": conformance.Case()})
+    monkeypatch.setattr(conformance, "_configs", dict)
+    monkeypatch.setattr(conformance, "_measure_case", fail)
+    monkeypatch.setattr(conformance, "_measure_mask_cost", lambda *_: iter([measured]))
+    monkeypatch.setattr(conformance.flash, "INTERPRET", False)  # restored afterwards
+    _, note, failed, *others = conformance.measure(Setting("gpu", dry=True))
+    assert note == "MLA: failed, RuntimeError: MLA is not supported"
+    assert isinstance(failed, Result) and not failed.met and others == [measured] * 2
 
 
 @pytest.mark.slow
