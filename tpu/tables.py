@@ -123,6 +123,12 @@ def published_seconds(row: dict[str, Any], compiled: Compiled) -> float:
     return mfu(row["command"], compiled, 1.0) / published_mfu(row)
 
 
+def accepted_rows(results: dict[str, Compiled]) -> list[dict[str, Any]]:
+    """Return the published rows whose steps libtpu accepts; of others no traffic is known."""
+    rows = ((row, results.get(row["command"])) for row in ROWS["published"])
+    return [row for row, compiled in rows if compiled and compiled.peak is not None]
+
+
 def fit(rows: Sequence[dict[str, Any]], results: dict[str, Compiled]) -> tuple[float, float]:
     """Fit `tpu.aot.EXPECTED` to published times; the sum of squared relative errors is least."""
     shares = []
@@ -137,8 +143,7 @@ def fit(rows: Sequence[dict[str, Any]], results: dict[str, Compiled]) -> tuple[f
 
 def leave_one_out(results: dict[str, Compiled]) -> dict[str, float]:
     """Return published time over the time that a fit to all other rows expects, by command."""
-    rows = [row for row in ROWS["published"] if row["command"] in results]
-    ratios = {}
+    rows, ratios = accepted_rows(results), {}
     for row in rows:
         compiled = results[row["command"]]
         factors = fit([other for other in rows if other is not row], results)
@@ -170,11 +175,13 @@ def published_table(results: dict[str, Compiled]) -> Iterator[str]:
     for row in ROWS["published"]:
         command = row["command"]
         if compiled := results.get(command):
-            best, worst = mfu_bounds(command, compiled)
-            cells = (row["label"], f"`{command}`", _memory(command, compiled))
-            mfus = f"{expected_mfu(command, compiled):.1%} | {published_mfu(row):.1%}"
-            error = f"{errors[command] - 1:+.0%}"
-            yield f"| {' | '.join(cells)} | {best:.0%}–{worst:.0%} | {mfus} | {error} |"
+            bounds, likely, error = "-", "-", "-"
+            if command in errors:
+                best, worst = mfu_bounds(command, compiled)
+                bounds, likely = f"{best:.0%}–{worst:.0%}", f"{expected_mfu(command, compiled):.1%}"
+                error = f"{errors[command] - 1:+.0%}"
+            cells = (row["label"], f"`{command}`", _memory(command, compiled), bounds, likely)
+            yield f"| {' | '.join(cells)} | {published_mfu(row):.1%} | {error} |"
 
 
 def compiled_table(results: dict[str, Compiled]) -> Iterator[str]:

@@ -185,13 +185,29 @@ def test_the_error_without_libtpu_names_the_extra():
     )
 
 
+@pytest.mark.parametrize(
+    ("changes", "excess", "expected"),
+    [  # 8 rows of a microbatch, on one chip or four
+        ([], 0.0, "train.accumulate=2, or model.remat=full, or more chips"),
+        ([], 2.1, "train.accumulate=4, or model.remat=full, or more chips"),
+        (["train.accumulate=2", "model.remat=full"], 9.0, "train.accumulate=8, or model.remat=of"),
+        (["train.accumulate=8"], 2.0, "model.remat=full, or more chips and mesh.sequence=2"),
+        (["mesh.fsdp=4", "train.accumulate=2"], 2.0, "model.remat=full, or mesh.sequence=2, or m"),
+    ],
+)
+def test_advice_divides_rows_before_it_recomputes(changes, excess, expected):
+    config = overrides.apply(find_config("tiny"), changes)
+    sizes = dict(sweep=1, data=1, fsdp=max(1, config.mesh.fsdp), sequence=1, tensor=1)
+    assert aot.advice(config, sizes, excess).startswith(expected)
+
+
 @needs_libtpu
 def test_a_step_that_does_not_fit_comes_with_advice():
     """4 billion activations a layer of 67 million tokens, on a chip of 16 GB."""
     done = run("tiny", "--topology", "v5e:1x1", "data.batch_size=1048576")
     assert done.returncode == 1
     assert "does not fit: RESOURCE_EXHAUSTED" in done.stdout
-    assert "to make it fit: model.remat=full, or train.accumulate=2, or more chips" in done.stdout
+    assert "to make it fit: train.accumulate=2, or model.remat=full, or more chips" in done.stdout
 
 
 @needs_libtpu

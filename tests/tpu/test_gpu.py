@@ -2,6 +2,7 @@
 
 import importlib.util
 import json
+import re
 import subprocess
 import sys
 
@@ -127,4 +128,6 @@ def test_parameters_are_gathered_once_between_hosts():
 def test_a_step_that_does_not_fit_comes_with_advice():
     done = run("tiny", "--topology", "t4", "data.batch_size=1048576", "model.remat=full")
     assert done.returncode == 1
-    assert "to make it fit: model.remat=offload, or train.accumulate=2" in done.stdout
+    assert re.search(
+        r"to make it fit: train.accumulate=\d+, or model.remat=offload, or more", done.stdout
+    )

@@ -6,6 +6,7 @@ from tpu import aot, tables
 
 PUBLISHED = tables.ROWS["published"]
 COMPILED = tables.load_compiled()
+ACCEPTED = tables.accepted_rows(COMPILED)
 
 
 def test_the_document_shows_every_compiled_row():
@@ -26,6 +27,8 @@ def test_the_document_shows_every_compiled_row():
         ("Llama 3.1 8B, 8k, 64 v6e", 7247.111 * (45_029_548_032 + 6_442_450_944) / 918e12),
         ("32B, 2k, 256 v5e", 132 / 197 * (1 - 0.01653)),
         ("32B, 2k, 64 v5p", 328 / 459 * (1 - 0.01653)),
+        # 6 x 69,503,033,344 and 3 x 80 x 64 x 256 x 8192
+        ("Llama 3.1 70B, 8k, 64 v6e", 876.736 * (417_018_200_064 + 32_212_254_720) / 918e12),
         # 6 x 68,714,504,192 and 3 x 80 x 64 x 256 x 4096
         ("Llama 2 70B, 4k, 512 v5p", 692 * (412_287_025_152 + 16_106_127_360) / 459e12),
     ],
@@ -35,17 +38,21 @@ def test_published_rates_by_our_flops(label, mfu):
     assert tables.published_mfu(row) == pytest.approx(mfu, rel=1e-3)
 
 
-@pytest.mark.parametrize("row", PUBLISHED, ids=[row["label"] for row in PUBLISHED])
-def test_published_runs_fit_and_are_below_perfect_overlap(row):
+def test_libtpu_accepts_all_published_runs_but_one():
+    """MaxText's step ran with as many rows per chip; of a refused step no traffic is known."""
+    refused = [row["label"] for row in PUBLISHED if row not in ACCEPTED]
+    assert refused == ["Llama 3.1 70B, 8k, 256 v6e, 5 rows a chip"]
+
+
+@pytest.mark.parametrize("row", ACCEPTED, ids=[row["label"] for row in ACCEPTED])
+def test_published_runs_are_below_perfect_overlap(row):
     """Some of them took longer than the sum of all least times."""
-    compiled = COMPILED[row["command"]]
-    best, worst = tables.mfu_bounds(row["command"], compiled)
-    assert compiled.peak is not None  # else libtpu has refused it
+    best, worst = tables.mfu_bounds(row["command"], COMPILED[row["command"]])
     assert worst < best and tables.published_mfu(row) < best
 
 
 def test_factors_and_range_are_those_of_the_published_runs():
-    assert tables.fit(PUBLISHED, COMPILED) == pytest.approx(aot.EXPECTED, abs=0.005)
+    assert tables.fit(ACCEPTED, COMPILED) == pytest.approx(aot.EXPECTED, abs=0.005)
     ratios = tables.leave_one_out(COMPILED).values()
     assert (min(ratios), max(ratios)) == pytest.approx(aot.RANGE, abs=0.005)
 
