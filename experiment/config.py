@@ -43,6 +43,8 @@ class TrainConfig:
       weight_decay: decoupled (AdamW), on matrices only: not on norms.
       beta1, beta2, epsilon: AdamW's.
       clip_norm: global gradient norm above which gradients are scaled down.
+      frozen: parameters that keep their values: parts of their dotted paths, for example
+        "embedding", "attention.key", or "blocks".
       max_skipped: updates in a row skipped because loss or gradient was not finite, from which on
         the state holds still: a lone run stops, a member of a sweep is frozen.
       accumulate: microbatches per step; divides the batch size.
@@ -70,6 +72,7 @@ class TrainConfig:
     beta2: Momentum = 0.95
     epsilon: SinglePositive = 1e-8
     clip_norm: SinglePositive = 1.0
+    frozen: tuple[str, ...] = ()
     max_skipped: Steps = 100
     accumulate: Count = 1
     log_every: Count = 10
@@ -91,6 +94,11 @@ class TrainConfig:
             raise ValueError(
                 f"warmup_steps={self.warmup_steps} must lie in [0, num_steps={self.num_steps}]"
             )
+
+
+def is_frozen(path: str, train: TrainConfig) -> bool:
+    """Return whether the parameter with this dotted path keeps its value."""
+    return any(f".{name}." in f".{path}." for name in train.frozen)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -107,21 +107,30 @@ def _inputs(config: ExperimentConfig) -> dict[str, Any]:
     names = ("num_steps", "learning_rate", "schedule", "warmup_steps", "final_fraction")
     names += ("decay_fraction", "weight_decay", "beta1", "beta2")
     inputs |= {name: getattr(train, name) for name in names}
+    if train.frozen:
+        inputs["frozen"] = train.frozen
     return json.loads(json.dumps(inputs))  # lists, as the file has them
 
 
 def _forecast(config: ExperimentConfig) -> dict[str, Any]:
-    estimate = forecast(config, _SEEDS).estimate
+    recall = forecast(config, _SEEDS)
+    estimate, learned = recall.estimate, {}
+    if config.model.learned_frequencies:
+        learned["inv_freq"] = recall.inv_freq_SNR.round(4).tolist()
     numbers = ("l50", "ci_low", "ci_high", "mean_accuracy")
     values = {name: getattr(estimate, name) for name in numbers}
     numbers = {n: round(value, 4) if math.isfinite(value) else None for n, value in values.items()}
-    return numbers | {
-        "beyond": estimate.verdict == f"> {estimate.longest}",
-        "worst": round(estimate.worst.accuracy, 4),
-        "worst_distances": [estimate.worst.low, estimate.worst.high],
-        # The first distance of each half octave, and accuracy from there to the next.
-        "bins": [[item.low, round(item.accuracy, 4)] for item in estimate.bins],
-    }
+    return (
+        learned
+        | numbers
+        | {
+            "beyond": estimate.verdict == f"> {estimate.longest}",
+            "worst": round(estimate.worst.accuracy, 4),
+            "worst_distances": [estimate.worst.low, estimate.worst.high],
+            # The first distance of each half octave, and accuracy from there to the next.
+            "bins": [[item.low, round(item.accuracy, 4)] for item in estimate.bins],
+        }
+    )
 
 
 def describe(record: dict[str, Any]) -> str:

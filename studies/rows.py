@@ -110,6 +110,8 @@ class Row:
       losses: the last losses in nats, by their names in metrics.jsonl.
       made_by: commit, estimator, versions of jax and python, and device.
       core_seconds: cost of this budget: training, decay and measurement.
+      inv_freq: learned frequencies by layer, head and pair, radians per token; empty if there are
+        none.
     """
 
     card: str
@@ -125,6 +127,7 @@ class Row:
     losses: dict[str, float]
     made_by: dict[str, Any]
     core_seconds: float
+    inv_freq: tuple[tuple[tuple[float, ...], ...], ...] = ()
 
     @property
     def name(self) -> str:

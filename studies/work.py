@@ -36,6 +36,7 @@ from experiment.inherit import inherit
 from experiment.items import copy_checkpoint
 from experiment.run import RunDirectory
 from model import transformer
+from model.positions import record_learned
 from studies import budgets, rows
 from studies.budgets import Outcome
 from studies.jobs import Progress, Run, WorkItem
@@ -263,7 +264,19 @@ def _make_row(run: Run, level: int, directory: RunDirectory, earlier: Sequence[R
         losses={name: metrics[name] for name in ("loss", "val_loss") if metrics[name] is not None},
         made_by=_provenance(),
         core_seconds=0.0,
+        inv_freq=_learned_frequencies(directory),
     )
+
+
+def _learned_frequencies(directory: RunDirectory) -> tuple:
+    """Return the field `inv_freq` of the row of a finished run."""
+    params, step = restore_params(directory)
+    config = directory.config_at(step).model
+    if not config.learned_frequencies:
+        return ()
+    recorded, _ = record_learned(config, params)
+    inv_freq_LKR = recorded.position_table(2).inv_freq
+    return tuple(tuple(tuple(head) for head in layer) for layer in inv_freq_LKR.round(6).tolist())
 
 
 def _provenance() -> dict[str, Any]:

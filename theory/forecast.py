@@ -4,8 +4,8 @@ The forecast uses the frequencies, heads, windows and masked distances of the mo
 optimizer with its learning rates, and the distances and keys of the task `kv`. It runs no model.
 """
 
-import dataclasses
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -15,17 +15,21 @@ from data.tokenizer import NUM_VALUES
 from evals.estimate.bins import fine_bin_number
 from evals.estimate.effective_context import Estimate, estimate_trials
 from evals.estimate.trials import Trials
-from experiment.config import ExperimentConfig, TrainConfig
+from experiment.config import ExperimentConfig, TrainConfig, is_frozen
 from model.rotary import repeat_pattern
 from theory.capability import query_head_frequencies
 from theory.minimal_head import Accuracy, Layouts, Positions, Training, simulate
 
 _DOCUMENTS = {"train": 1024, "test": 256}  # layouts; training draws new keys for them
 _MAX_PHASES = 2**26  # positions x heads x pairs
+_PARAMETERS = {
+    "embedding": "embedding",
+    "query": "blocks.attention.query",
+    "key": "blocks.attention.key",
+}
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Recall:
+class Recall(NamedTuple):
     """Forecast of one config.
 
     Attributes:
@@ -33,11 +37,14 @@ class Recall:
       estimate: effective context, mean accuracy and worst bin, as measured models have them; its
         intervals are over simulated seeds.
       notes: what the model has and the simulation leaves out.
+      inv_freq_SNR: frequencies of the layer that counts, which differ from those of the config if
+        they are learned.
     """
 
     trials: Trials
     estimate: Estimate
     notes: tuple[str, ...]
+    inv_freq_SNR: np.ndarray
 
 
 def forecast(config: ExperimentConfig, seeds: Sequence[int]) -> Recall:
@@ -58,6 +65,9 @@ def forecast(config: ExperimentConfig, seeds: Sequence[int]) -> Recall:
     test_length, *_ = config.evals.lengths or (length,)
     layouts = make_layouts(trained, length, "train")
     test = make_layouts(tested, test_length, "test")
+    learned, frequency_rate = config.model.learned_variants, 0.0
+    if learned:
+        frequency_rate = learned[0].learning_rate / config.train.learning_rate
     training = Training(
         learning_rates=learning_rates(config.train),
         batch_size=config.data.batch_size * share,
@@ -68,17 +78,17 @@ def forecast(config: ExperimentConfig, seeds: Sequence[int]) -> Recall:
         num_keys=trained.keys,
         num_values=NUM_VALUES,
         aligned=config.model.align_query_key,
+        fixed=tuple(n for n, path in _PARAMETERS.items() if is_frozen(path, config.train)),
+        frequency_rate=frequency_rate,
     )
-    recalls = [
-        count_trials(simulate(positions, layouts, training, seeds, test=test), seeds)
-        for positions in _layers(config, max(length, test_length))
-    ]
-    estimates = [
-        estimate_trials(trials, task=tested.expression, lengths=(test_length, length))
-        for trials in recalls
-    ]
-    best = int(np.argmax([estimate.mean_accuracy for estimate in estimates]))
-    return Recall(trials=recalls[best], estimate=estimates[best], notes=_notes(config))
+    recalls = []
+    for positions in _layers(config, max(length, test_length)):
+        accuracy = simulate(positions, layouts, training, seeds, test=test)
+        trials = count_trials(accuracy, seeds)
+        lengths = test_length, length
+        estimate = estimate_trials(trials, task=tested.expression, lengths=lengths)
+        recalls.append(Recall(trials, estimate, _notes(config), accuracy.inv_freq_SNR))
+    return max(recalls, key=lambda recall: recall.estimate.mean_accuracy)
 
 
 def check(config: ExperimentConfig) -> None:
@@ -149,6 +159,9 @@ def _layers(config: ExperimentConfig, longest: int) -> list[Positions]:
         table.inv_freq == 0, table.unrotated_logit_scale[..., None], table.logit_scale[..., None]
     )
     log_position_T11 = np.log(np.arange(longest + 2) + 1)[:, None, None]
+    unit_LNR = None
+    if table.offset_unit is not None:
+        unit_LNR = 2 * np.pi * query_head_frequencies(table.offset_unit, model.num_heads)
     windows = repeat_pattern(model.window, model.num_layers, "num_layers")
     layers = {}
     for layer, window in enumerate(windows):
@@ -156,7 +169,8 @@ def _layers(config: ExperimentConfig, longest: int) -> list[Positions]:
         scale_TKR = scale_LKR[layer] * np.maximum(floor_K1, slope_K1 * log_position_T11)
         repeats = model.num_heads // scale_TKR.shape[1]
         arrays = inv_freq_LNR[layer], np.repeat(scale_TKR, repeats, axis=1)
-        positions = Positions(*arrays, window, model.masked_distances)
+        unit_NR = None if unit_LNR is None else unit_LNR[layer]
+        positions = Positions(*arrays, window, model.masked_distances, unit_NR)
         layers[arrays[0].tobytes(), arrays[1].tobytes(), window] = positions
     return list(layers.values())
 

@@ -96,6 +96,8 @@ class Training:
       aligned: whether key projections start equal to query projections.
       frozen: replace x W by random codes of unit modulus, k(b) = c_b and q(a) = z c_a, of which
         only the diagonal z trains, so that the other keys are independent noise.
+      fixed: parameters that do not train, of "embedding", "query" and "key".
+      frequency_rate: learning rate of learned frequencies as a multiple of `learning_rates`.
     """
 
     learning_rates: np.ndarray
@@ -108,6 +110,8 @@ class Training:
     num_values: int = 64
     aligned: bool = True
     frozen: bool = False
+    fixed: tuple[str, ...] = ()
+    frequency_rate: float = 0.0
 
 
 class Positions(NamedTuple):
@@ -118,12 +122,15 @@ class Positions(NamedTuple):
       logit_scale: factor of the scores; broadcast to `[positions, N, R]`, by the query's position.
       window: number of tokens that a query attends to, itself included; None: all before it.
       masked_distances: first and last of the distances that are hidden.
+      offset_unit_NR: what one unit of a trained offset adds to a frequency, radians per token;
+        None: frequencies do not train.
     """
 
     inv_freq_NR: np.ndarray
     logit_scale: np.ndarray | float = 1.0
     window: int | None = None
     masked_distances: tuple[int, int] | None = None
+    offset_unit_NR: np.ndarray | None = None
 
     def is_visible(self, distance: np.ndarray) -> np.ndarray:
         """Return whether queries attend to keys at these distances, bool."""
@@ -143,11 +150,13 @@ class Accuracy(NamedTuple):
       distance_A: int, tokens.
       document_A: int, number of the document.
       is_correct_SA: bool.
+      inv_freq_SNR: radians per token, after training.
     """
 
     distance_A: np.ndarray
     document_A: np.ndarray
     is_correct_SA: np.ndarray
+    inv_freq_SNR: np.ndarray
 
 
 def simulate(
@@ -184,6 +193,8 @@ def simulate(
                 part = slice(ends[step] - ends[first], ends[step + 1] - ends[first])
                 _, gradients = heads.loss_and_gradients(documents.batch(part, positions))
                 adam.update(heads.params, gradients, rates[step])
+                if "frequency" in gradients:
+                    heads.set_phases()
 
     index_SB = np.tile(np.arange(len(test)), (len(seeds), 1))
     documents = _Documents.draw(test, index_SB, training, randoms)
@@ -197,6 +208,7 @@ def simulate(
         test.distance_DQ[is_asked_DQ],
         np.nonzero(is_asked_DQ)[0],
         np.concatenate(is_correct, axis=1)[:, is_asked_DQ],
+        heads.inv_freq(),
     )
 
 
@@ -270,7 +282,8 @@ class Heads:
 
     Attributes:
       params: with F = 2 N R features, "embedding" `[S, V, E]` and "projection" `[S, 2, E, F]`
-        (queries, keys), or for frozen codes "weight" `[S, F]`; "gain" `[S, N]`.
+        (queries, keys), or for frozen codes "weight" `[S, F]`; "gain" `[S, N]`; "frequency"
+        `[S, N, R]`, in units of `Positions.offset_unit_NR`, if frequencies train.
     """
 
     def __init__(
@@ -287,13 +300,7 @@ class Heads:
         V, E, F = training.num_keys, training.embed_dim, 2 * N * R
         self.num_keys, self.num_values, self.num_heads = V, training.num_values, N
         self.dtype, self.complex = dtype, np.result_type(dtype, np.complex64)
-        # A key's position is at most one above the last query's.
-        position_T11 = np.arange(longest + 2)[:, None, None]
-        phase_TNR = np.exp(1j * position_T11 * positions.inv_freq_NR)
-        self.key_phase_TNR = phase_TNR.astype(self.complex)
-        self.query_phase_TNR = (phase_TNR * positions.logit_scale / np.sqrt(2 * R)).astype(
-            self.complex
-        )
+        self.positions, self.longest = positions, longest
 
         def normal(*shape):
             return np.stack([random.normal(size=shape) for random in randoms]) / np.sqrt(E)
@@ -309,7 +316,30 @@ class Heads:
             key_SEF = query_SEF if training.aligned else normal(E, F)
             params["projection"] = np.stack([query_SEF, key_SEF], axis=1)
         params["gain"] = np.full((len(randoms), N), _GAIN / N)
+        if positions.offset_unit_NR is not None:
+            params["frequency"] = np.zeros((len(randoms), N, R))
         self.params: Params = {name: value.astype(dtype) for name, value in params.items()}
+        self.set_phases()
+
+    def inv_freq(self) -> np.ndarray:
+        """Return the frequencies of all seeds, float64 `[S, N, R]`, radians per token."""
+        start_NR, unit_NR = self.positions.inv_freq_NR, self.positions.offset_unit_NR
+        num_seeds = len(self.params["gain"])
+        if unit_NR is None:
+            return np.broadcast_to(start_NR, (num_seeds, *start_NR.shape))
+        return start_NR + unit_NR * self.params["frequency"]
+
+    def set_phases(self) -> None:
+        """Compute the rotation of every position; seeds share it unless frequencies train."""
+        inv_freq_SNR = self.inv_freq()
+        if "frequency" not in self.params:
+            inv_freq_SNR = inv_freq_SNR[:1]
+        # A key's position is at most one above the last query's.
+        position_T11 = np.arange(self.longest + 2)[:, None, None]
+        phase_STNR = np.exp(1j * position_T11 * inv_freq_SNR[:, None])
+        scaled_STNR = phase_STNR * self.positions.logit_scale / np.sqrt(2 * phase_STNR.shape[-1])
+        self.query_phase_STNR = scaled_STNR.astype(self.complex)
+        self.key_phase_STNR = phase_STNR.astype(self.complex)
 
     def logits(self, batch: Batch) -> np.ndarray:
         """Return the logits of all values for each question, `[B, Q, U]`."""
@@ -342,20 +372,22 @@ class Heads:
         grad_BNQP -= (attention_BNQP * grad_BNQP).sum(axis=-1, keepdims=True)
         grad_BNQP *= attention_BNQP
         query_BNQW, key_BNPW = rotated
-        gradients |= self._codes_gradients(
-            self._unrotate(grad_BNQP @ key_BNPW, self.query_phase_TNR[batch.query_BQ]),
-            self._unrotate(grad_BNQP.swapaxes(2, 3) @ query_BNQW, self.key_phase_TNR[batch.key_BP]),
-            batch,
+        query_BQNR = self._unrotate(grad_BNQP @ key_BNPW, self.query_phase_STNR, batch.query_BQ)
+        key_BPNR = self._unrotate(
+            grad_BNQP.swapaxes(2, 3) @ query_BNQW, self.key_phase_STNR, batch.key_BP
         )
+        gradients |= self._codes_gradients(query_BQNR, key_BPNR, batch)
+        if "frequency" in self.params:
+            gradients["frequency"] = self._frequency_gradients(query_BQNR, key_BPNR, batch)
         return loss_BQ.reshape(num_seeds, -1).sum(axis=1), gradients
 
     def _forward(self, batch: Batch):
         """Return logits, attention, gains, votes `[B, P, U]`, and rotated queries and keys."""
         query_XNR, key_XNR = self._codes()
         query_BNQW = self._rotate(
-            query_XNR[batch.query_id_BQ], self.query_phase_TNR, batch.query_BQ
+            query_XNR[batch.query_id_BQ], self.query_phase_STNR, batch.query_BQ
         )
-        key_BNPW = self._rotate(key_XNR[batch.key_id_BP], self.key_phase_TNR, batch.key_BP)
+        key_BNPW = self._rotate(key_XNR[batch.key_id_BP], self.key_phase_STNR, batch.key_BP)
         attention_BNQP = query_BNQW @ key_BNPW.swapaxes(2, 3)
         is_visible_B1QP = batch.is_visible_BQP[:, None]
         attention_BNQP = np.where(is_visible_B1QP, attention_BNQP, self.dtype(_HIDDEN))
@@ -370,15 +402,34 @@ class Heads:
         rotated = query_BNQW, key_BNPW
         return mixed_BQP @ votes_BPU, attention_BNQP, gain_BN, votes_BPU, rotated
 
-    def _rotate(self, codes_BKNR: np.ndarray, phase_TNR: np.ndarray, position_BK: np.ndarray):
+    def _rotate(self, codes_BKNR: np.ndarray, phase_STNR: np.ndarray, position_BK: np.ndarray):
         """Rotate codes by their positions: real `[B, N, K, 2R]`, K queries or keys."""
-        rotated_BKNR = codes_BKNR * phase_TNR[position_BK]
+        rotated_BKNR = codes_BKNR * _look_up(phase_STNR, position_BK)
         return rotated_BKNR.view(self.dtype).swapaxes(1, 2)
 
-    def _unrotate(self, grad_BNKW: np.ndarray, phase_BKNR: np.ndarray) -> np.ndarray:
+    def _unrotate(
+        self, grad_BNKW: np.ndarray, phase_STNR: np.ndarray, position_BK: np.ndarray
+    ) -> np.ndarray:
         """Return the gradient of codes, complex `[B, K, N, R]`, from that of rotated ones."""
         grad_BKNR = np.ascontiguousarray(grad_BNKW.swapaxes(1, 2)).view(self.complex)
-        return grad_BKNR * phase_BKNR.conj()
+        return grad_BKNR * _look_up(phase_STNR, position_BK).conj()
+
+    def _frequency_gradients(
+        self, query_BQNR: np.ndarray, key_BPNR: np.ndarray, batch: Batch
+    ) -> np.ndarray:
+        """Return the gradient of "frequency", from those of all queries and keys.
+
+        The phase is position times frequency, and its gradient that of the code across the code.
+        """
+        parts, num_seeds = [], len(self.params["gain"])
+        gradients = (query_BQNR, key_BPNR), (batch.query_id_BQ, batch.key_id_BP)
+        positions = batch.query_BQ, batch.key_BP
+        for code_XNR, grad_BKNR, ids_BK, position_BK in zip(
+            self._codes(), *gradients, positions, strict=True
+        ):
+            angle_BKNR = (grad_BKNR * code_XNR[ids_BK].conj()).imag * position_BK[..., None, None]
+            parts.append(angle_BKNR.reshape(num_seeds, -1, *angle_BKNR.shape[2:]).sum(axis=1))
+        return (sum(parts) * self.positions.offset_unit_NR).astype(self.dtype)
 
     def _codes(self) -> tuple[np.ndarray, np.ndarray]:
         """Return the codes of queries and keys, complex `[S V, N, R]`, before rotation."""
@@ -389,7 +440,7 @@ class Heads:
             x_S1VE = self._normalize()[0][:, None]
             codes_2SVF = (x_S1VE @ self.params["projection"]).swapaxes(0, 1)
             codes_2SVF = np.ascontiguousarray(codes_2SVF).view(self.complex)
-        query, key = codes_2SVF.reshape(2, -1, self.num_heads, self.key_phase_TNR.shape[-1])
+        query, key = codes_2SVF.reshape(2, -1, self.num_heads, self.key_phase_STNR.shape[-1])
         return query, key
 
     def _codes_gradients(
@@ -424,6 +475,14 @@ class Heads:
         return embedding_SVE * scale_SV1, scale_SV1
 
 
+def _look_up(phase_STNR: np.ndarray, position_BK: np.ndarray) -> np.ndarray:
+    """Return the rotations at the positions of all seeds' documents, `[B, K, N, R]`."""
+    if len(phase_STNR) == 1:
+        return phase_STNR[0, position_BK]
+    seed_B = np.repeat(np.arange(len(phase_STNR)), len(position_BK) // len(phase_STNR))
+    return phase_STNR[seed_B[:, None], position_BK]
+
+
 def _sum_by(ids: np.ndarray, rows: np.ndarray, count: int) -> np.ndarray:
     """Return the sum of the rows of each id, `[count, ...]`; faster than `np.add.at`."""
     order = np.argsort(ids, kind="stable")
@@ -448,11 +507,17 @@ class _Adam:
         self.count += 1
         beta1, beta2 = self.training.beta1, self.training.beta2
         for name, gradient in gradients.items():
+            if name in self.training.fixed:
+                continue
             mean, square = self.mean[name], self.square[name]
             mean += (1 - beta1) * (gradient - mean)
             square += (1 - beta2) * (gradient * gradient - square)
             change = mean / (1 - beta1**self.count)
             change /= np.sqrt(square / (1 - beta2**self.count)) + _EPSILON
-            if name != "gain":
+            if name == "frequency":
+                change *= self.training.frequency_rate
+            elif name != "gain":
                 change += self.training.weight_decay * params[name]
+            if name == "projection":
+                change[:, [part in self.training.fixed for part in ("query", "key")]] = 0
             params[name] -= learning_rate * change

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from experiment.config import TrainConfig
+from experiment.config import TrainConfig, is_frozen
 from model.transformer import Params
 
 
@@ -18,11 +18,22 @@ def make_optimizer(config: TrainConfig) -> optax.GradientTransformation:
     The caller multiplies its updates by -learning_rate. Gradients of learned frequencies, which
     grow with position, are clipped by their own norm: they must not scale down those of weights.
     """
-    return optax.chain(
+    adamw = optax.chain(
         _clip_by_norms(config.clip_norm),
         optax.scale_by_adam(b1=config.beta1, b2=config.beta2, eps=config.epsilon),
         optax.add_decayed_weights(config.weight_decay, mask=_is_matrix),
     )
+    if not config.frozen:
+        return adamw
+
+    def frozen(params: Params) -> Params:
+        return jax.tree_util.tree_map_with_path(
+            lambda path, _: is_frozen(".".join(key.key for key in path), config), params
+        )
+
+    # Before the norm, which frozen parameters have no part in, and after the decay.
+    stop = optax.masked(optax.set_to_zero(), frozen)
+    return optax.chain(stop, adamw, stop)
 
 
 def scale_updates(

@@ -24,6 +24,7 @@ from experiment.stages import Stage, split
 from model import sharding
 from model.transformer import Params, abstract_params, describe_size
 from utils.files import check_writable
+from utils.messages import nearest
 from utils.paths import as_path, in_bucket
 
 
@@ -158,6 +159,7 @@ def _check(
         )
     stages = list(zip(*map(split, configs), strict=True))
     shapes = abstract_params(configs[0].model)
+    _check_frozen(shapes, stages)
     if num_devices is None:
         _check_memory(shapes, len(configs))
     for stage, *other_stages in stages:
@@ -176,6 +178,15 @@ def _check(
     start_step = max(common_steps(runs), default=0)
     mesh = _make_mesh(configs[0], len(configs), num_devices)
     return Plan(configs, runs, overrides, stages, [], mesh, start_step, None)
+
+
+def _check_frozen(shapes: Params, stages: Sequence[tuple[Stage, ...]]) -> None:
+    """Raise ValueError if `train.frozen` names no parameter."""
+    paths = list(flatten(shapes))
+    for stage, *_ in stages:
+        for name in stage.config.train.frozen:
+            if not any(f".{name}." in f".{path}." for path in paths):
+                raise ValueError(f"train.frozen: no parameter {name!r}; {nearest(name, paths)}")
 
 
 def _make_mesh(config: ExperimentConfig, num_members: int, num_devices: int | None) -> Mesh:

@@ -23,7 +23,7 @@ def one_question(num_others: int, distances: range | list[int]) -> Layouts:
     return Layouts.from_positions(documents, length)
 
 
-def batch_and_heads(dtype, **options):
+def batch_and_heads(dtype, *, is_learned=False, **options):
     training = Training(learning_rates=np.ones(1), batch_size=3, embed_dim=6, num_keys=5, **options)
     layouts = Layouts.from_positions(
         [
@@ -37,6 +37,7 @@ def batch_and_heads(dtype, **options):
         np.stack([BASE_10[:2], BASE_10[2:4]]),
         logit_scale=np.linspace(1, 2, 17)[:, None, None],
         masked_distances=(3, 4),
+        offset_unit_NR=np.array([[0.5, 0.25], [0.125, 0.0]]) if is_learned else None,
     )
     randoms = [np.random.default_rng(seed) for seed in (0, 1)]
     heads = Heads(
@@ -51,12 +52,15 @@ def batch_and_heads(dtype, **options):
 
 
 @pytest.mark.parametrize("frozen", [False, True])
-def test_gradients_are_those_of_the_loss(frozen):
+@pytest.mark.parametrize("is_learned", [False, True])
+def test_gradients_are_those_of_the_loss(frozen, is_learned):
     """Central differences of the loss, float64, at random parameters of all kinds."""
-    heads, batch = batch_and_heads(np.float64, frozen=frozen, aligned=False, num_values=4)
+    options = dict(frozen=frozen, is_learned=is_learned)
+    heads, batch = batch_and_heads(np.float64, aligned=False, num_values=4, **options)
     random = np.random.default_rng(2)
     for value in heads.params.values():
         value += 0.3 * random.normal(size=value.shape)
+    heads.set_phases()
     _, gradients = heads.loss_and_gradients(batch)
     assert gradients.keys() == heads.params.keys()
     for name, value in heads.params.items():
@@ -65,8 +69,10 @@ def test_gradients_are_those_of_the_loss(frozen):
             losses = []
             for change in (1e-5, -2e-5):
                 value.reshape(-1)[index] += change
+                heads.set_phases()
                 losses.append(heads.loss_and_gradients(batch)[0][seed])
             value.reshape(-1)[index] += 1e-5
+            heads.set_phases()
             slope = (losses[0] - losses[1]) / 2e-5
             assert gradients[name].reshape(-1)[index] == pytest.approx(slope, rel=1e-5, abs=1e-9)
 

@@ -28,6 +28,25 @@ def test_one_member_update_equals_adamw_written_out():
     np.testing.assert_allclose(update["embedding"], embedding_update, rtol=1e-5)
 
 
+def test_frozen_parameters_neither_change_nor_count_in_the_norm():
+    config = TrainConfig(
+        num_steps=10, learning_rate=0.1, clip_norm=1.0, epsilon=1.0, frozen=("attention.key",)
+    )
+    params = {"blocks": {"attention": {"key": jnp.ones((1, 2, 1)), "query": jnp.ones((1, 2, 1))}}}
+    gradient = {
+        "blocks": {
+            "attention": {"key": jnp.full((1, 2, 1), 4e3), "query": jnp.full((1, 2, 1), 3.0)}
+        }
+    }
+    direction = optimizer.make_optimizer(config)
+    update, _ = direction.update(gradient, direction.init(params), params)
+    np.testing.assert_array_equal(update["blocks"]["attention"]["key"], 0)
+    # The norm is that of the query alone, 3 sqrt(2); epsilon is too large to hide it.
+    clipped = 1 / np.sqrt(2)
+    expected = clipped / (clipped + 1) + config.weight_decay
+    np.testing.assert_allclose(update["blocks"]["attention"]["query"], expected, rtol=1e-5)
+
+
 def test_biases_do_not_decay():
     """Those of queries, keys and values stand head by head, and are vectors all the same."""
     config = TrainConfig(num_steps=10, learning_rate=0.1, weight_decay=0.1)

@@ -1,0 +1,69 @@
+"""C17: do learned frequencies recall farther than fixed ones, and what do they become?
+
+Training changes the frequency of every pair of every head (`learned`), at the learning rate of the
+weights, 5e-3, or at its default. The minimal head trains its frequencies too, so its forecast is
+one of accuracy and of frequencies. It forecasts for one head that starts at base 10:
+
+    - Pairs meet at multiples of one frequency, 0.115 to 0.125 radians per token: a code with a
+      period of 50 to 55 tokens. The slowest eight pairs lie within 5% of each other there.
+    - So the slowest pair gets faster: it starts at 0.107. Gradients do not stop the rotation,
+      though p-RoPE, which has two pairs without any, recalls far more (C16).
+    - Mean accuracy is 0.61, where the forecast of fixed frequencies is 0.45 and that of the
+      design of C16 0.63.
+
+Fixed frequencies at as many tokens are those of C11 (base 10, one and four heads of 64), C16 (the
+best single base under a constraint, the design, and p-RoPE) and C5 (base 100, 256 tokens).
+
+Cost: 1M tokens take 35 to 90 seconds of one core for each member and seed (an estimate).
+"""
+
+from studies.capability.recipe import LONG, SHORT, accuracy, heads
+from studies.card import Card, Claim, Member
+
+AT_256 = (
+    f"data.context_length={LONG.data.context_length}",
+    f"data.batch_size={LONG.data.batch_size}",
+)
+
+
+def member(base: int, number: int, rate: float = 5e-3, *more: str) -> Member:
+    """Return a member with `number` heads whose frequencies start as those of a base."""
+    rotary = f"model.rotary=learned(base={base},learning_rate={rate:g})"
+    name = f"base={base},heads={number}" + (f",rate={rate:g}" if rate != 5e-3 else "")
+    return Member(name=name, overrides=(*heads(number), rotary, *more))
+
+
+cards = [
+    Card(
+        name="C17",
+        question="Do learned frequencies recall farther than fixed ones?",
+        shared=SHORT,
+        members=(
+            member(10, 1),
+            member(10, 4),
+            member(100, 1, 5e-3, *AT_256),
+            Member(name="fixed,base=100", overrides=("model.rotary.base=100", *AT_256)),
+            member(10, 1, 1e-3),
+            member(100, 4, 5e-3, *AT_256),
+        ),
+        tokens=1_000_000,
+        shares=(1 / 4, 1),
+        claims=(
+            Claim(
+                "From base 10, mean accuracy of one head is 0.42 or more, where fixed frequencies "
+                "have 0.37 (C11).",
+                ("base=10,heads=1",),
+                lambda learned: accuracy(learned) < 0.42,
+            ),
+            Claim(
+                "It is below 0.75: training does not stop the rotation, which gives 0.91 (C16).",
+                ("base=10,heads=1",),
+                lambda learned: accuracy(learned) >= 0.75,
+            ),
+        ),
+        is_blind=True,
+        refuted_if="mean accuracy with learned frequencies is not higher than with those at the "
+        "start, or the median of the eight slowest pairs is below the 0.107 of the slowest at the "
+        "start, or 10% or more apart from the slowest",
+    )
+]
