@@ -104,6 +104,7 @@ def _caption(name: str, members: Sequence[Member]) -> str:
         documents=_plural(documents, "document") if estimates else "",
         tasks=", ".join(unlearned),
         horizon=f"{HORIZON:,}",
+        learned=any(member.config.model.learned_frequencies for member in members),
     )
     return captions["caption"]
 

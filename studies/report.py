@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import matplotlib
+import numpy as np
 
 from evals.estimate.effective_context import Estimate
 from reporting import page
@@ -95,6 +96,8 @@ def _items(
         yield title, "", _member_table(card)
         if table := _recall_table([item for item in comparisons if item.card is card.card]):
             yield title, "", table
+        if table := _frequency_table(card, recalls.get(card.card.name, {})):
+            yield title, "", table
         claims = [(None, (claim.text, str(judge_claim(card, claim)))) for claim in card.card.claims]
         if claims:
             yield title, "", Table(heads=("claim", "verdict"), lines=claims, wraps=True)
@@ -149,6 +152,26 @@ def _recall_table(comparisons: Sequence[Comparison]) -> Table | None:
         lines.append((None, cells))
     caption = format_captions("study_recall")["caption"]
     return Table.from_cells(lines, caption=caption) if lines else None
+
+
+def _frequency_table(card: CardResults, recalls: Mapping[str, Any]) -> Table | None:
+    """Return a table of the learned frequencies of a card's members; None if none learned any."""
+    lines = []
+    for member, by_seed in card.last_rows.items():
+        for seed, row in sorted(by_seed.items()):
+            record = recalls.get(member, {}).get(str(row.tokens), {})
+            heads = [(f"seed {seed}", head) for layer in row.inv_freq for head in layer]
+            simulated = [head for layer in record.get("inv_freq", ()) for head in layer]
+            heads += [("forecast", head) for head in simulated if seed == min(by_seed)]
+            for source, head in heads:
+                ascending = np.sort(head)
+                slow = ascending[:8]
+                cells = {"member": member, "": source, "slowest eight": f"{np.median(slow):.3f}"}
+                cells["ratio"] = f"{slow[-1] / slow[0]:.2f}" if slow[0] > 0 else NONE
+                cells["all"] = " ".join(f"{value:.3f}" for value in ascending)
+                lines.append((None, cells))
+    caption = format_captions("study_frequencies")["caption"]
+    return Table.from_cells(lines, caption=caption, wraps=True) if lines else None
 
 
 def _count_verdicts(cards: Sequence[CardResults]) -> tuple[str, str]:

@@ -4,6 +4,7 @@ The forecast uses the frequencies, heads, windows and masked distances of the mo
 optimizer with its learning rates, and the distances and keys of the task `kv`. It runs no model.
 """
 
+import functools
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -136,6 +137,7 @@ def _tasks(config: ExperimentConfig) -> tuple[Kv, Kv, float]:
     return trained[0], (tested or trained)[0], fraction * len(trained) / len(tasks)
 
 
+@functools.cache  # members of a study share them; they take as long as 1,000 updates
 def make_layouts(task: Kv, length: int, split: str) -> Layouts:
     """Draw the positions of keys as documents of the task have them."""
     if length < 8:
