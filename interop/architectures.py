@@ -11,14 +11,25 @@ from typing import Any, Literal, NamedTuple
 
 from data.tokenizer import Tokenizer
 from interop.rotary_config import add_version_4_keys, make_rope_parameters
-from interop.weights import Entry, Layout, make_entries
+from interop.weights import Entry, Fused, Layout, make_entries
 from model.config import ModelConfig
 from model.rotary import repeat_pattern
 from model.rotary.base import HfHead, Rotary
 from model.rotary.nope import Nope
+from model.rotary.rope_parameters import LOCAL_BASES
 from utils.messages import nearest
 
 LATENT_EPSILON = 1e-6  # of DeepSeek's norms of latents, whatever rms_norm_eps is
+# Names of keys of config.json, where they differ from Llama's.
+RENAMED = {
+    "gpt_neox": {
+        "rms_norm_eps": "layer_norm_eps",
+        "rope_theta": "rotary_emb_base",
+        "partial_rotary_factor": "rotary_pct",
+    },
+    "gemma3_text": {"hidden_act": "hidden_activation"},
+}
+_HF_ACTIVATIONS = {"silu": "silu", "gelu": "gelu", "gelu_tanh": "gelu_pytorch_tanh"}
 
 
 # Fields of a model that a class has or lacks, with Llama's values.
@@ -37,8 +48,9 @@ class Architecture(NamedTuple):
       ropes: how rotation may differ between layers: not at all, on or off, or by type of window.
       mla: whether it has it; a model must agree.
       features: values of `FEATURES` that differ from Llama's; a model must agree.
+      free: names of `FEATURES` that config.json decides.
       layout: which features of a head form a pair.
-      fused: whether queries, keys and values are one tensor, and gate and up.
+      fused: which arrays are one tensor; see `make_entries`.
     """
 
     model_type: str
@@ -47,15 +59,19 @@ class Architecture(NamedTuple):
     ropes: Literal["one", "or none", "by window"] = "one"
     mla: bool = False
     features: Mapping[str, Any] = MappingProxyType({})
+    free: tuple[str, ...] = ()
     layout: Layout = "half"
-    fused: bool = False
+    fused: Fused = "no"
 
     def entries(self, config: ModelConfig) -> list[Entry]:
         """Return the entries of all tensors of a model."""
-        return make_entries(config, self.layout, fused=self.fused)
+        return make_entries(config, self.layout, self.fused)
 
 
 _OLMO: dict[str, Any] = dict(norm_position="after", qk_norm=True, qk_norm_across_heads=True)
+_GEMMA: dict[str, Any] = dict(norm="zero_centered_rms", norm_position="both", qk_norm=True)
+_GEMMA |= dict(activation="gelu_tanh", scale_embedding=True)
+_DIVISOR = ("scale_dim",)
 _CLASSES = (
     Architecture("llama", "LlamaForCausalLM"),
     Architecture("mistral", "MistralForCausalLM", windows="all"),
@@ -67,8 +83,20 @@ _CLASSES = (
     Architecture(
         "mellum", "MellumForCausalLM", "by layer", "by window", features=dict(qk_norm=True)
     ),
-    Architecture("phi3", "Phi3ForCausalLM", windows="all", layout="partial", fused=True),
+    Architecture("phi3", "Phi3ForCausalLM", windows="all", layout="partial", fused="rows"),
     Architecture("olmo2", "Olmo2ForCausalLM", features=_OLMO),
+    Architecture("olmo3", "Olmo3ForCausalLM", "by layer", "by window", features=_OLMO),
+    Architecture(
+        "gpt_neox",
+        "GPTNeoXForCausalLM",
+        features=dict(norm="layer", qkv_bias=True, out_bias=True, mlp_bias=True, mlp_gate=False),
+        free=("activation", "parallel_residual"),
+        layout="partial",
+        fused="heads",
+    ),
+    Architecture(
+        "gemma3_text", "Gemma3ForCausalLM", "by layer", "by window", features=_GEMMA, free=_DIVISOR
+    ),
 )
 ARCHITECTURES = {architecture.model_type: architecture for architecture in _CLASSES}
 
@@ -142,7 +170,7 @@ def _mismatches(architecture: Architecture, config: ModelConfig) -> Iterator[str
     if architecture.mla != (config.mla is not None):
         yield f"it {'lacks' if architecture.mla else 'has'} model.mla"
     for name, value in (FEATURES | dict(architecture.features)).items():
-        if getattr(config, name) != value:
+        if getattr(config, name) != value and name not in architecture.free:
             yield f"model.{name}={getattr(config, name)} (the class has {value})"
     windows, variants = windows_by_layer(config), variants_by_layer(config)
     sizes = {window for window in windows if window is not None}
@@ -156,9 +184,14 @@ def _mismatches(architecture: Architecture, config: ModelConfig) -> Iterator[str
         yield "a separate logit scale of unrotated features (Phi-4-mini)"
     if problem := _rope_mismatch(architecture, variants, windows):
         yield problem
-    if architecture.model_type == "llama" and config.embed_dim % config.num_heads:
+    if architecture.fused == "heads":
+        if config.kv_heads != config.num_heads:
+            yield f"num_kv_heads={config.kv_heads} is not num_heads={config.num_heads}"
+        if config.activation == "silu":
+            yield "model.activation=silu (the class has gelu and gelu_tanh)"
+    if architecture.model_type in ("llama", "gemma3_text") and config.embed_dim % config.num_heads:
         yield f"embed_dim={config.embed_dim} is not a multiple of num_heads={config.num_heads}"
-    if architecture.fused and config.head_dim * config.num_heads != config.embed_dim:
+    if architecture.fused != "no" and config.head_dim * config.num_heads != config.embed_dim:
         yield f"head_dim={config.head_dim} is not embed_dim / num_heads"
     if architecture.mla and config.norm_epsilon != LATENT_EPSILON:
         yield (
@@ -216,11 +249,11 @@ def make_config(
         "num_attention_heads": config.num_heads,
         "num_key_value_heads": config.kv_heads,
         "head_dim": config.head_dim,
-        "hidden_act": "silu",
+        "hidden_act": _HF_ACTIVATIONS[config.activation],
         "max_position_embeddings": context,
         "rms_norm_eps": config.norm_epsilon,
         "tie_word_embeddings": config.tie_embeddings,
-        "attention_bias": False,
+        "attention_bias": config.out_bias,
         "attention_dropout": 0.0,
         "mlp_bias": False,
         "bos_token_id": tokenizer and tokenizer.bos_id,
@@ -249,7 +282,12 @@ def make_config(
         }
     if architecture.model_type == "mellum":  # likewise
         hf_config["mlp_layer_types"] = ["dense"] * config.num_layers
-    return hf_config
+    if "parallel_residual" in architecture.free:
+        hf_config["use_parallel_residual"] = config.parallel_residual
+    if "scale_dim" in architecture.free:
+        hf_config["query_pre_attn_scalar"] = config.scale_dim or config.head_dim
+    names = RENAMED.get(architecture.model_type, {})
+    return {names.get(name, name): value for name, value in hf_config.items()}
 
 
 def _rope_keys(
@@ -262,15 +300,22 @@ def _rope_keys(
         return make_rope_parameters(variant, head, rope_type=rope_type, partial=partial)
 
     if architecture.ropes == "by window":
-        # Version 4 has no such class, so only the new style is written.
         windows = map(_layer_type, windows_by_layer(config))
         kinds = {kind: parameters(v) for kind, v in zip(windows, variants, strict=True)}
-        return {"rope_parameters": kinds}
+        full = kinds.get("full_attention")
+        local = kinds.get("sliding_attention", {"rope_type": "default", **(full or {})})
+        name, _ = LOCAL_BASES.get(architecture.model_type, (None, None))
+        same = name != "rope_theta" or full is None or local["rope_theta"] == full["rope_theta"]
+        keys: dict[str, Any] = {}
+        if name and full and same and local["rope_type"] == "default":
+            # Version 4 scales full attention only. What it cannot read is in the new style only.
+            keys = add_version_4_keys(full) | {name: local["rope_theta"]}
+        return keys | {"rope_parameters": kinds}
     rotating = [variant for variant in variants if not isinstance(variant, Nope)] or variants
     keys = add_version_4_keys(parameters(rotating[0]))
     if architecture.ropes == "or none":
         keys["no_rope_layers"] = [int(not isinstance(variant, Nope)) for variant in variants]
-    if partial:
+    if architecture.model_type == "phi3":
         # Version 4 reads Phi-3's from here.
         original = keys["rope_parameters"].get("original_max_position_embeddings", context)
         keys["original_max_position_embeddings"] = original

@@ -5,7 +5,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from experiment.records import parse_json
-from interop.architectures import ARCHITECTURES, LATENT_EPSILON, Architecture
+from interop.architectures import (
+    ARCHITECTURES,
+    LATENT_EPSILON,
+    RENAMED,
+    Architecture,
+)
 from interop.rotary_config import read_variant
 from interop.weights import Layout
 from model.config import MlaConfig, ModelConfig
@@ -20,18 +25,18 @@ _ALIASES = {"deepseek_v2": "deepseek_v3"}  # it routes experts differently; dens
 _LAYERS = "num_hidden_layers"
 # Types that users ask for, and what our block lacks for them.
 _MISSING = {
-    "cohere": "a parallel residual and a logit scale",
-    "gemma": "norms that multiply by 1 + weight, scaled embeddings and a GELU",
-    "glm4": "norms after attention and MLP",
+    "cohere": "attention and MLP that share a norm, and a logit scale",
+    "gemma2": "soft caps on logits",
+    "gemma3n": "embeddings of every layer",
+    "gemma4": "heads whose size differs between layers",
+    "glm4": "a partial rotation of neighboring features",
     "gpt2": "learned positions and LayerNorm",
-    "gpt_neox": "a parallel residual, LayerNorm and a GELU without gate",
     "gpt_oss": "attention sinks and experts",
     "granite": "multipliers of embeddings, residuals and logits",
     "llama4": "experts and chunked attention",
     "minimax": "linear attention and experts",
     "mixtral": "experts",
-    "olmo3": "norms after attention and MLP, and q/k norms over all heads",
-    "phi": "a parallel residual, LayerNorm and a GELU without gate",
+    "phi": "attention and MLP that share a norm, and a bias of the logits",
     "qwen3_5": "linear attention",
     "qwen3_moe": "experts",
 }
@@ -43,7 +48,15 @@ _DEFAULTS: dict[str, dict[str, Any]] = {
     "smollm3": {"tie_word_embeddings": True},
     "phi3": {"rms_norm_eps": 1e-5},
     "olmo2": {"rms_norm_eps": 1e-5},
+    "olmo3": {"rms_norm_eps": 1e-5, "sliding_window": 4096},
+    "gpt_neox": {"rms_norm_eps": 1e-5, "hidden_act": "gelu"},
+    "gemma3_text": {"head_dim": 256, "sliding_window": 4096, "tie_word_embeddings": True}
+    | {"hidden_act": "gelu_pytorch_tanh", "query_pre_attn_scalar": 256},
 }
+# Layers with a window, then one without: their number, where config.json has no layer_types.
+_PATTERNS = {"olmo3": 4, "gemma3_text": 6}
+_ACTIVATIONS = {"silu": "silu", "swish": "silu", "gelu": "gelu", "gelu_pytorch_tanh": "gelu_tanh"}
+_ACTIVATIONS |= {"gelu_new": "gelu_tanh", "gelu_fast": "gelu_tanh"}
 # Keys that would change the logits and that no model of ours has, with their neutral values.
 _UNSUPPORTED: dict[str, Any] = {
     "attention_bias": False,
@@ -52,30 +65,34 @@ _UNSUPPORTED: dict[str, Any] = {
     "num_local_experts": None,
     "num_mtp_layers": None,
 }
+_UNSUPPORTED_BY: dict[str, dict[str, Any]] = {
+    "gpt_neox": {"attention_bias": True},
+    "gemma3_text": dict.fromkeys(
+        ("use_bidirectional_attention", "final_logit_softcapping", "attn_logit_softcapping")
+    ),
+}
 # Keys that change the logits of some class of transformers, and the types that read them. Other
 # classes ignore them, and so does the import, with a note.
+_BY_LAYER = ("ministral", "qwen2", "qwen3", "smollm3", "mellum", "olmo3", "gemma3_text")
+_NEW = ("olmo2", "olmo3", "gpt_neox", "gemma3_text")
 _READ_BY: dict[str, tuple[str, ...]] = {
-    "attention_bias": (
-        "llama",
-        "qwen3",
-        "smollm3",
-        "deepseek_v2",
-        "deepseek_v3",
-        "mellum",
-        "olmo2",
-    ),
+    "attention_bias": ("llama", "qwen3", "smollm3", "deepseek_v2", "deepseek_v3", "mellum", *_NEW),
     "mlp_bias": ("llama", "smollm3", "deepseek_v2"),
-    "partial_rotary_factor": ("phi3",),
-    "sliding_window": ("mistral", "ministral", "qwen2", "qwen3", "smollm3", "mellum", "phi3"),
-    "layer_types": ("ministral", "qwen2", "qwen3", "smollm3", "mellum"),
+    "partial_rotary_factor": ("phi3", "gpt_neox"),
+    "sliding_window": ("mistral", "phi3", *_BY_LAYER),
+    "layer_types": _BY_LAYER,
+    "query_pre_attn_scalar": ("gemma3_text",),
+    "attn_logit_softcapping": ("gemma3_text",),
+    "final_logit_softcapping": ("gemma3_text",),
     "no_rope_layers": ("smollm3",),
 }
 # Read by classes that are not imported: Cohere, Gemma, Granite, MiniCPM, OLMo and others.
 _OTHERS = ("logit_scale", "logits_scaling", "scale_emb", "scale_depth", "dim_model_base")
 _OTHERS += ("attention_multiplier", "embedding_multiplier", "residual_multiplier", "clip_qkv")
-_OTHERS += ("attn_logit_softcapping", "final_logit_softcapping", "query_pre_attn_scalar")
 _OTHERS += ("attention_chunk_size", "use_qk_norm", "qk_layernorm")
 _READ_BY |= dict.fromkeys(_OTHERS, ())
+# The text model of a multimodal folder is another folder.
+_TEXT_MODELS = {"gemma3": "Gemma3ForCausalLM"}
 
 
 class HfModel(NamedTuple):
@@ -129,6 +146,11 @@ def parse_config(config: Mapping[str, Any], name: str, context: int | None = Non
     """
     model_type = config.get("model_type")
     kind = _ALIASES.get(str(model_type), model_type)
+    if kind in _TEXT_MODELS:
+        raise ValueError(
+            f"config.json: model_type {kind} is multimodal; write its text model with "
+            f"transformers: {_TEXT_MODELS[kind]}.from_pretrained(FOLDER).save_pretrained(TEXT)"
+        )
     if kind not in ARCHITECTURES:
         missing = [text for name, text in _MISSING.items() if str(kind).startswith(name)]
         if missing:
@@ -140,7 +162,7 @@ def parse_config(config: Mapping[str, Any], name: str, context: int | None = Non
             f"config.json: model_type {quoted(model_type, 30)} is not supported; "
             f"{nearest(str(model_type), [*ARCHITECTURES, *_ALIASES])}"
         )
-    architecture = ARCHITECTURES[kind]
+    architecture, config = ARCHITECTURES[kind], _with_llama_names(config)
     reader, ignored = _Reader(config, _DEFAULTS.get(kind, {})), _ignored(config)
     _refuse_unsupported(reader, architecture)
     longest, layers = reader.count("max_position_embeddings"), reader.count(_LAYERS)
@@ -178,7 +200,7 @@ def parse_config(config: Mapping[str, Any], name: str, context: int | None = Non
         window=shortest_pattern(windows),
         mla=mla,
         tie_embeddings=reader.value("tie_word_embeddings", False, bool),
-        **architecture.features,
+        **_read_features(reader, architecture, head_dim),
         norm_epsilon=float(reader.value("rms_norm_eps", 1e-6, float)),
     )
     if architecture.mla and model.norm_epsilon != LATENT_EPSILON:
@@ -191,6 +213,30 @@ def parse_config(config: Mapping[str, Any], name: str, context: int | None = Non
         layout = "half"
     texts = tuple(f"{key}={quoted(value, 40)}" for key, value in ignored.items())
     return HfModel(architecture, model, context or longest, layout, texts)
+
+
+def _with_llama_names(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the config.json with Llama's names of keys."""
+    names = RENAMED.get(config["model_type"], {})
+    renamed = {ours: config[theirs] for ours, theirs in names.items() if theirs in config}
+    config = {**config, **renamed}
+    is_nested = "partial_rotary_factor" in (config.get("rope_parameters") or {})
+    if config["model_type"] == "gpt_neox" and not is_nested:
+        config.setdefault("partial_rotary_factor", 0.25)
+    return config
+
+
+def _read_features(reader: "_Reader", architecture: Architecture, head_dim: int) -> dict[str, Any]:
+    """Return the fields of a model that are not sizes."""
+    features = dict(architecture.features)
+    if "activation" in architecture.free:
+        features["activation"] = _ACTIVATIONS[reader.value("hidden_act", "gelu", str)]
+    if "parallel_residual" in architecture.free:
+        features["parallel_residual"] = reader.value("use_parallel_residual", True, bool)
+    if "scale_dim" in architecture.free:
+        scale_dim = reader.count("query_pre_attn_scalar")
+        features["scale_dim"] = None if scale_dim == head_dim else scale_dim
+    return features
 
 
 def _ignored(config: Mapping[str, Any]) -> dict[str, Any]:
@@ -253,20 +299,26 @@ class _Reader:
 def _refuse_unsupported(reader: _Reader, architecture: Architecture) -> None:
     """Refuse features that no model of ours has."""
     config = reader.config
-    activation = config.get("hidden_act", "silu")
-    if activation not in ("silu", "swish"):
+    activation = reader.value("hidden_act", "silu", str)
+    expected = (architecture.features.get("activation", "silu"),)
+    if "activation" in architecture.free:
+        expected = ("gelu", "gelu_tanh")
+    if _ACTIVATIONS.get(activation) not in expected:
+        allowed = ", ".join(name for name, ours in _ACTIVATIONS.items() if ours in expected)
         raise ValueError(
-            f"config.json: hidden_act {quoted(activation, 30)} is not supported (allowed: silu)"
+            f"config.json: hidden_act {quoted(activation, 30)} is not supported "
+            f"(allowed: {allowed})"
         )
     if _has_experts(reader, architecture):
         raise ValueError(
             "config.json: a mixture of experts is not supported; all layers must be dense"
         )
-    for name, neutral in _UNSUPPORTED.items():
+    neutral_values = _UNSUPPORTED | _UNSUPPORTED_BY.get(architecture.model_type, {})
+    for name, neutral in neutral_values.items():
         if name in _READ_BY and config["model_type"] not in _READ_BY[name]:
             continue  # ignored, as the class does: Qwen 2 always has attention_bias
         value = config.get(name, neutral)
-        if value != neutral and value not in (0, None):
+        if value != neutral and (neutral or value):
             raise ValueError(
                 f"config.json: {name}={quoted(value, 40)} is not supported (allowed: {neutral})"
             )
@@ -312,7 +364,7 @@ def _read_windows(
         if types is None
         else [layer_type == "sliding_attention" for layer_type in types]
     )
-    if kind == "mellum" and size is None and any(slides):
+    if architecture.ropes == "by window" and size is None and any(slides):
         raise ValueError("config.json lacks 'sliding_window', which layer_types requires")
     return tuple(size if slide else None for slide in slides)
 
@@ -324,6 +376,9 @@ def _default_sliding(reader: _Reader, kind: str, layers: int) -> list[bool]:
         return [layer >= first for layer in range(layers)]
     if kind == "smollm3":
         return [not rotates for rotates in _rotating_layers(reader, layers)]
+    if kind in _PATTERNS:
+        period = reader.count("sliding_window_pattern", _PATTERNS[kind])
+        return [(layer + 1) % period != 0 for layer in range(layers)]
     return [kind != "mellum"] * layers
 
 

@@ -158,7 +158,8 @@ def _open(path: Path) -> tuple[Tensors | None, dict[str, Any], dict[str, bytes]]
         name = "/".join(path.parts[-2:])
         raise ValueError(
             f"{path} does not exist; give a folder or a GGUF file. Download a model of the hub "
-            f"first: hf download {name} --local-dir {path.name}"
+            f"first: hf download {name} --local-dir {path.name} (--revision step1000 or another "
+            "branch, if it has checkpoints of its training)"
         )
     if path.suffix != SUFFIX:
         return None, read_config(path), read_published(path)
@@ -175,7 +176,7 @@ def _entries(source: HfModel, layout: str) -> list[Entry]:
     chosen: Layout = source.layout
     if layout != "auto" and chosen != "partial":
         chosen = "interleaved" if layout == "interleaved" else "half"
-    return make_entries(source.model, chosen, fused=source.architecture.fused)
+    return make_entries(source.model, chosen, source.architecture.fused)
 
 
 def _print_notes(source: HfModel, hf_config: Mapping[str, Any]) -> None:
@@ -276,7 +277,7 @@ def _read_tokenizer(folder: Path, model: ModelConfig) -> Tokenizer | None:
 def _check_tensors(model: ModelConfig, entries: list[Entry], tensors: Tensors) -> None:
     """Raise ValueError for a tensor that is missing, unknown, or has another shape or dtype."""
     leaves, folder = named(abstract_params(model)), tensors.folder
-    unknown = {name for name in tensors.known if not name.endswith("rotary_emb.inv_freq")}
+    unknown = set(tensors.known)
     for entry in entries:
         shapes = [leaves[name].shape[entry.is_stacked :] for name in entry.ours]
         # The functions only move numbers, so arrays of one byte give the shape.

@@ -10,7 +10,7 @@ are in memory at a time.
 
 import math
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import DTypeLike
@@ -43,20 +43,43 @@ def compute_logits(
     def read(name: str) -> np.ndarray:
         return tensors.read(name).astype(dtype)
 
-    embedding = tensors.read("model.embed_tokens.weight")
+    names = _NEOX if config["model_type"] == "gpt_neox" else _LLAMA
+    embedding = tensors.read(f"{names.embedding}.weight")
     x_TD = embedding[tokens_T].astype(dtype)
+    if _is_gemma(config):
+        x_TD *= x_TD.dtype.type(math.sqrt(config["hidden_size"]))
     for layer in range(config["num_hidden_layers"]):
-        prefix = f"model.layers.{layer}."
-        names = [name for name in tensors.known if name.startswith(prefix)]
-        weights = {name.removeprefix(prefix).removesuffix(".weight"): read(name) for name in names}
+        prefix = f"{names.layers}.{layer}."
+        known = [name for name in tensors.known if name.startswith(prefix)]
+        weights = {name.removeprefix(prefix).removesuffix(".weight"): read(name) for name in known}
         x_TD = _layer(_Layer(config, layer, weights), x_TD, positions_T)
-    final = _rms_norm(x_TD, read("model.norm.weight"), config["rms_norm_eps"])
-    output = embedding if config["tie_word_embeddings"] else tensors.read("lm_head.weight")
+    bias = read(f"{names.norm}.bias") if f"{names.norm}.bias" in tensors.known else 0
+    final = _norm(config, x_TD, read(f"{names.norm}.weight"), bias)
+    output = embedding
+    if not config["tie_word_embeddings"]:
+        output = tensors.read(f"{names.output}.weight")
     logits_TV = np.empty((len(final), len(output)), dtype)
     for start in range(0, len(output), _VOCABULARY):
         rows = slice(start, start + _VOCABULARY)
         logits_TV[:, rows] = final @ output[rows].astype(dtype).T
     return logits_TV
+
+
+class _Names(NamedTuple):
+    """Names of the tensors outside of layers, and the prefix of layers."""
+
+    embedding: str
+    layers: str
+    norm: str
+    output: str
+
+
+_LLAMA = _Names("model.embed_tokens", "model.layers", "model.norm", "lm_head")
+_NEOX = _Names("gpt_neox.embed_in", "gpt_neox.layers", "gpt_neox.final_layer_norm", "embed_out")
+
+
+def _is_gemma(config: Mapping[str, Any]) -> bool:
+    return config["model_type"] == "gemma3_text"
 
 
 class _Layer:
@@ -84,7 +107,13 @@ class _Layer:
         """Normalize queries or keys, over as many features as the norm has weights."""
         weight = self.tensors[f"self_attn.{name}_norm"]
         x = x_TNH.reshape(len(x_TNH), -1, weight.size)
-        return _rms_norm(x, weight, self.config["rms_norm_eps"]).reshape(x_TNH.shape)
+        return _norm(self.config, x, weight).reshape(x_TNH.shape)
+
+    def norm(self, name: str, x: np.ndarray) -> np.ndarray:
+        """Normalize, if the layer has this norm."""
+        if name not in self.tensors:
+            return x
+        return _norm(self.config, x, self.tensors[name], self.tensors.get(f"{name}.bias", 0))
 
     def frequencies(self, length: int = 0) -> tuple[np.ndarray, Scales]:
         """Return frequencies and scales for rows of `length` tokens."""
@@ -106,28 +135,48 @@ def _rms_norm(x, weight, epsilon: float) -> np.ndarray:
     return weight * (x / np.sqrt((x * x).mean(-1, keepdims=True) + x.dtype.type(epsilon)))
 
 
+def _norm(config: Mapping[str, Any], x, weight, bias: Any = 0) -> np.ndarray:
+    """Apply the class's kind of norm."""
+    if "layer_norm_eps" in config:
+        return _rms_norm(x - x.mean(-1, keepdims=True), weight, config["layer_norm_eps"]) + bias
+    return _rms_norm(x, 1 + weight if _is_gemma(config) else weight, config["rms_norm_eps"])
+
+
 def _layer(layer: _Layer, x_TD: np.ndarray, positions_T: np.ndarray) -> np.ndarray:
-    epsilon = layer.config["rms_norm_eps"]
     attend = _latent_attention if "kv_lora_rank" in layer.config else _attention
-
-    def norm(name: str, x: np.ndarray) -> np.ndarray:
-        return _rms_norm(x, layer.tensors[f"{name}_layernorm"], epsilon)
-
+    out_TD = attend(layer, layer.norm("input_layernorm", x_TD), positions_T)
+    mlp_norm = "post_attention_layernorm"
     if "post_feedforward_layernorm" in layer.tensors:  # norms after attention and MLP
-        x_TD = x_TD + norm("post_attention", attend(layer, x_TD, positions_T))
-        return x_TD + norm("post_feedforward", _mlp(layer, x_TD))
-    x_TD = x_TD + attend(layer, norm("input", x_TD), positions_T)
-    return x_TD + _mlp(layer, norm("post_attention", x_TD))
+        out_TD = layer.norm(mlp_norm, out_TD)
+        mlp_norm = "pre_feedforward_layernorm"
+    sum_TD = x_TD + out_TD
+    mlp_TD = _mlp(
+        layer,
+        layer.norm(mlp_norm, x_TD if layer.config.get("use_parallel_residual") else sum_TD),
+    )
+    return sum_TD + layer.norm("post_feedforward_layernorm", mlp_TD)
+
+
+def _gelu(x: np.ndarray, *, tanh: bool) -> np.ndarray:
+    if tanh:
+        share = np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x * x * x))
+    else:
+        share = np.vectorize(math.erf, otypes=[x.dtype])(x / math.sqrt(2))
+    return (x * (1 + share) / 2).astype(x.dtype)
 
 
 def _mlp(layer: _Layer, x_TD: np.ndarray) -> np.ndarray:
+    if "mlp.dense_h_to_4h" in layer.tensors:
+        tanh = layer.config["hidden_act"] != "gelu"
+        hidden = _gelu(layer.linear("mlp.dense_h_to_4h", x_TD), tanh=tanh)
+        return layer.linear("mlp.dense_4h_to_h", hidden)
     if "mlp.gate_up_proj" in layer.tensors:
         gate, up = np.split(layer.linear("mlp.gate_up_proj", x_TD), 2, axis=-1)
     else:
         gate, up = (layer.linear(f"mlp.{name}_proj", x_TD) for name in ("gate", "up"))
     with np.errstate(over="ignore"):  # exp overflows for a very negative gate; the result is 0
-        silu = gate / (1 + np.exp(-gate))
-    return layer.linear("mlp.down_proj", silu * up)
+        gate = _gelu(gate, tanh=True) if _is_gemma(layer.config) else gate / (1 + np.exp(-gate))
+    return layer.linear("mlp.down_proj", gate * up)
 
 
 def _rotate_half(x: np.ndarray, cos: np.ndarray, sin: np.ndarray) -> np.ndarray:
@@ -140,7 +189,10 @@ def _rotate_half(x: np.ndarray, cos: np.ndarray, sin: np.ndarray) -> np.ndarray:
 
 def _attention(layer: _Layer, x_TD: np.ndarray, positions_T: np.ndarray) -> np.ndarray:
     config, H = layer.config, layer.config["head_dim"]
-    if "self_attn.qkv_proj" in layer.tensors:
+    if "attention.query_key_value" in layer.tensors:
+        fused = layer.linear("attention.query_key_value", x_TD)
+        q_k_v = np.split(fused.reshape(len(x_TD), -1, 3 * H), 3, axis=-1)
+    elif "self_attn.qkv_proj" in layer.tensors:
         query_size = config["num_attention_heads"] * H
         ends = [query_size, query_size + config["num_key_value_heads"] * H]
         q_k_v = np.split(layer.linear("self_attn.qkv_proj", x_TD), ends, axis=-1)
@@ -152,8 +204,10 @@ def _attention(layer: _Layer, x_TD: np.ndarray, positions_T: np.ndarray) -> np.n
     if layer.rotates:
         cos, sin = layer.cos_sin(positions_T)
         q_TNH, k_SKH = _rotate_half(q_TNH, cos, sin), _rotate_half(k_SKH, cos, sin)
-    out = _attend(q_TNH * x_TD.dtype.type(1 / math.sqrt(H)), k_SKH, v_SKH, layer.window)
-    return layer.linear("self_attn.o_proj", out)
+    scale = 1 / math.sqrt(config.get("query_pre_attn_scalar", H))
+    out = _attend(q_TNH * x_TD.dtype.type(scale), k_SKH, v_SKH, layer.window)
+    is_neox = "attention.dense" in layer.tensors
+    return layer.linear("attention.dense" if is_neox else "self_attn.o_proj", out)
 
 
 def _latent_attention(layer: _Layer, x_TD: np.ndarray, positions_T: np.ndarray) -> np.ndarray:

@@ -27,6 +27,8 @@ DTYPES: dict[str, np.dtype] = {
     "F16": np.dtype(np.float16),
     "BF16": np.dtype(ml_dtypes.bfloat16),
 }
+# Constants that older files store. They are ignored.
+_CONSTANTS = ("rotary_emb.inv_freq", ".attention.bias", ".attention.masked_bias")
 _PICKLES = ("*.bin", "*.pt", "*.pth", "*.ckpt", "*.pkl")
 
 
@@ -97,7 +99,7 @@ class Tensors:
         for file in sorted({self.folder / name for name in index.values()}) or [self._find_file()]:
             header = _read_header(file)
             names = [n for n in index if self.folder / index[n] == file] or list(header)
-            for name in names:
+            for name in (name for name in names if not name.endswith(_CONSTANTS)):
                 if name not in header:
                     raise ValueError(f"{file} lacks {quoted(name)}, which {INDEX} lists")
                 self._files[name], self.known[name] = file, header[name]
@@ -174,6 +176,8 @@ def _read_header(file: Path) -> dict[str, Tensor]:
     header = {}
     with _open(file) as stream:
         for name in stream.keys():  # noqa: SIM118 - not a mapping
+            if name.endswith(_CONSTANTS):
+                continue
             entry = stream.get_slice(name)
             if entry.get_dtype() not in DTYPES:
                 raise ValueError(

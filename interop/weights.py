@@ -19,6 +19,7 @@ import numpy as np
 from model.config import ModelConfig
 
 Layout = Literal["half", "partial", "interleaved"]
+Fused = Literal["no", "rows", "heads"]
 
 
 class Entry(NamedTuple):
@@ -127,18 +128,30 @@ def _joined(hf_name: str, parts: Sequence[Entry], sizes: Sequence[int]) -> Entry
 _NORMS = {
     "before": (("input_", "attention_"), ("post_attention_", "mlp_")),
     "after": (("post_attention_", "attention_out_"), ("post_feedforward_", "mlp_out_")),
+    "both": (
+        *(("input_", "attention_"), ("post_attention_", "attention_out_")),
+        *(("pre_feedforward_", "mlp_"), ("post_feedforward_", "mlp_out_")),
+    ),
 }
 
 
-def make_entries(config: ModelConfig, layout: Layout, *, fused: bool = False) -> list[Entry]:
+def make_entries(config: ModelConfig, layout: Layout, fused: Fused = "no") -> list[Entry]:
     """Return the entries of all tensors of a model, in the order of the files.
 
     Args:
       config: the model. Of its rotary pattern only the number of rotated pairs matters.
       layout: layout of the features of a rotated head in the files.
-      fused: whether queries, keys and values are one tensor, and gate and up (Phi-3).
+      fused: which arrays are one tensor: queries, keys and values, and gate and up ("rows", Phi-3);
+        or the query, key and value of one head after another ("heads", GPT-NeoX, whose other names
+        differ too).
     """
-    attention = _attention(config, layout, fused) if config.mla is None else _latent(config, layout)
+    if fused == "heads":
+        return _neox_entries(config, feature_order(layout, config.head_dim, rotary_dim(config)))
+    attention = (
+        _attention(config, layout, fused == "rows")
+        if config.mla is None
+        else _latent(config, layout)
+    )
     mlp, ours = "model.layers.{layer}.mlp.", "blocks.mlp."
     gate = _transposed(f"{mlp}gate_proj.weight", f"{ours}gate")
     up = _transposed(f"{mlp}up_proj.weight", f"{ours}up")
@@ -152,7 +165,7 @@ def make_entries(config: ModelConfig, layout: Layout, *, fused: bool = False) ->
         first,
         *attention,
         *others,
-        *([both] if fused else [gate, up]),
+        *([both] if fused == "rows" else [gate, up]),
         _transposed(f"{mlp}down_proj.weight", f"{ours}down"),
         _same("model.norm.weight", "final_norm.scale"),
     ]
@@ -189,6 +202,53 @@ def _attention(config: ModelConfig, layout: Layout, fused: bool) -> list[Entry]:
             for (x, name, _), count in zip(rotated, counts, strict=False)
         ]
     return [*q_k_v, _out(f"{prefix}o_proj.weight", f"{ours}out", H)]
+
+
+def _neox_entries(config: ModelConfig, order: np.ndarray) -> list[Entry]:
+    """Return the entries of all tensors of a GPT-NeoX; `order` is the `feature_order` of a head."""
+    layer, ours = "gpt_neox.layers.{layer}.", "blocks."
+
+    def norm(hf_name: str, name: str) -> list[Entry]:
+        return [_same(f"{hf_name}.{x}", f"{name}.{y}") for x, y in _SCALE_BIAS]
+
+    def product(hf_name: str, name: str, weight: Callable[..., Entry], *more) -> list[Entry]:
+        bias = _same(f"{layer}{hf_name}.bias", f"{ours}{name}_bias")
+        return [weight(f"{layer}{hf_name}.weight", ours + name, *more), bias]
+
+    table = [
+        _same("gpt_neox.embed_in.weight", "embedding"),
+        *norm(f"{layer}input_layernorm", f"{ours}attention_norm"),
+        *(_by_head(f"{layer}attention.query_key_value.{x}", y, order) for x, y in _SUFFIXES),
+        *product("attention.dense", "attention.out", _out, config.head_dim),
+        *norm(f"{layer}post_attention_layernorm", f"{ours}mlp_norm"),
+        *product("mlp.dense_h_to_4h", "mlp.up", _transposed),
+        *product("mlp.dense_4h_to_h", "mlp.down", _transposed),
+        *norm("gpt_neox.final_layer_norm", "final_norm"),
+    ]
+    return table if config.tie_embeddings else [*table, _same("embed_out.weight", "output")]
+
+
+_SCALE_BIAS = (("weight", "scale"), ("bias", "bias"))
+_SUFFIXES = (("weight", ""), ("bias", "_bias"))
+
+
+def _by_head(hf_name: str, suffix: str, order: np.ndarray) -> Entry:
+    """Return the entry of `[N 3 H, ...]`: query, key and value of one head after another."""
+    orders, H = (order, order, np.arange(len(order))), len(order)
+    names = (f"blocks.attention.{name}{suffix}" for name in ("query", "key", "value"))
+    parts = [_heads("", name, features) for name, features in zip(names, orders, strict=True)]
+
+    def to_hf(*ours: np.ndarray) -> np.ndarray:
+        rows = [part.to_hf(x) for part, x in zip(parts, ours, strict=True)]
+        by_head = np.stack([x.reshape(-1, H, *x.shape[1:]) for x in rows], axis=1)
+        return by_head.reshape(-1, *by_head.shape[3:])
+
+    def from_hf(x: np.ndarray) -> tuple[np.ndarray, ...]:
+        by_head = np.moveaxis(x.reshape(-1, 3, H, *x.shape[1:]), 1, 0)
+        rows = by_head.reshape(3, -1, *x.shape[1:])
+        return tuple(part.from_hf(x)[0] for part, x in zip(parts, rows, strict=True))
+
+    return Entry(hf_name, tuple(part.ours[0] for part in parts), to_hf, from_hf)
 
 
 def _latent(config: ModelConfig, layout: Layout) -> list[Entry]:

@@ -47,12 +47,12 @@ def test_few_parameters():
 # Lines of code per folder, without docstrings, comments and blank lines. A feature stays within its
 # folder's budget; a commit that raises one explains why.
 BUDGETS = {
-    "tests": 19550,
+    "tests": 19720,
     "reporting": 2995,
     "evals": 2950,
-    "interop": 2550,
+    "interop": 2730,
     "data": 2420,
-    "model": 2815,
+    "model": 2825,
     "probes": 2300,
     "experiment": 2225,
     "studies": 2330,

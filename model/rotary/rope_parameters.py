@@ -13,7 +13,14 @@ import numpy as np
 from model.rotary.base import HfHead, geometric_inv_freq
 from utils.messages import nearest, quoted
 
-_DEFAULT_THETA = {"smollm3": 2_000_000.0}  # where config.json has none; 10,000 for other types
+# Where config.json has none; 10,000 for other types.
+_DEFAULT_THETA = {"smollm3": 2_000_000.0, "olmo3": 500_000.0, "gemma3_text": 1_000_000.0}
+
+# Where version 4 of classes with two bases keeps that of layers with a window, and its default.
+LOCAL_BASES = {
+    "olmo3": ("rope_theta", 500_000.0),
+    "gemma3_text": ("rope_local_base_freq", 10_000.0),
+}
 
 
 class Scales(NamedTuple):
@@ -35,6 +42,8 @@ def read_rope(config: Mapping[str, Any], layer_type: str | None = None) -> dict[
     Raises:
       ValueError: if the two styles disagree, or a value has the wrong type.
     """
+    if layer_type == "sliding_attention" and config.get("model_type") in LOCAL_BASES:
+        config = _local_keys(config, layer_type)
     parameters, scaling = config.get("rope_parameters"), config.get("rope_scaling")
     if isinstance(parameters, dict) and layer_type in parameters:
         parameters = parameters[layer_type]
@@ -63,6 +72,21 @@ def read_rope(config: Mapping[str, Any], layer_type: str | None = None) -> dict[
     if rope["rope_type"] == "su":  # its name in Phi-3's first files
         rope["rope_type"] = "longrope"
     return {name: value for name, value in rope.items() if value is not None}
+
+
+def _local_keys(config: Mapping[str, Any], layer_type: str) -> dict[str, Any]:
+    """Return a config.json with two bases as one of its layers with a window reads it.
+
+    `rope_scaling` applies to layers without a window only.
+    """
+    name, default = LOCAL_BASES[config["model_type"]]
+    parameters = config.get("rope_parameters")
+    nested = parameters.get(layer_type) if isinstance(parameters, dict) else None
+    base = config.get(name)
+    if base is None and not (isinstance(nested, dict) and "rope_theta" in nested):
+        base = default
+    keys = {"rope_theta": base, "rope_scaling": None}
+    return {**config, **keys, "rope_parameters": nested and {layer_type: nested}}
 
 
 def compute_frequencies(

@@ -4,8 +4,10 @@ import numpy as np
 import pytest
 
 from interop.hf_config import parse_config
+from model.config import NO_WINDOW
 from model.rotary import label
 from model.transformer import count_params
+from theory.published_layers import read_layers
 
 
 def config(sizes: tuple[int, ...], **more):
@@ -17,6 +19,10 @@ def config(sizes: tuple[int, ...], **more):
 SCALED = {
     "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
     "original_max_position_embeddings": 8192, "rope_type": "llama3",
+}  # fmt: skip
+OLMO3 = {
+    "rope_type": "yarn", "factor": 8.0, "attention_factor": 1.2079441541679836, "beta_fast": 32,
+    "beta_slow": 1, "original_max_position_embeddings": 8192,
 }  # fmt: skip
 # As in the files that version 4 wrote; what decides nothing is left out.
 MODELS = {
@@ -74,7 +80,42 @@ MODELS = {
         3_075_098_624,
         "[rope(base=5e+06),rope(base=5e+06),rope(base=5e+06),nope]",
     ),
+    "OLMo-2-1124-7B": (
+        config((100352, 4096, 32, 32, 32, 11008, 4096), model_type="olmo2", rms_norm_eps=1e-6)
+        | {"rope_theta": 500000, "rope_scaling": None, "attention_bias": False},
+        7_298_617_344,
+        "rope(base=500000)",
+    ),
+    "Olmo-3-1025-7B": (
+        config((100278, 4096, 32, 32, 32, 11008, 65536), model_type="olmo3", rms_norm_eps=1e-6)
+        | {"rope_theta": 500000, "rope_scaling": OLMO3, "sliding_window": 4096},
+        7_298_011_136,
+        f"[{','.join(3 * ['rope(base=500000)'])},"
+        "yarn(base=500000,factor=8,original_context_length=8192)]",
+    ),
+    "pythia-1.4b": (
+        config((50304, 2048, 24, 16, 16, 8192, 2048), model_type="gpt_neox", layer_norm_eps=1e-5)
+        | {"hidden_act": "gelu", "rotary_pct": 0.25, "rotary_emb_base": 10000}
+        | {"use_parallel_residual": True, "tie_word_embeddings": False},
+        1_414_647_808,  # the paper's Table 1: 1,208,602,624 without the embeddings
+        "rope(base=10000,rotary_fraction=0.25)",
+    ),
+    "gemma-3-1b-pt": (
+        config((262144, 1152, 26, 4, 1, 6912, 32768), model_type="gemma3_text", head_dim=256)
+        | {"hidden_activation": "gelu_pytorch_tanh", "query_pre_attn_scalar": 256}
+        | {"rope_theta": 1000000, "rope_local_base_freq": 10000, "sliding_window": 512}
+        | {"rms_norm_eps": 1e-6, "sliding_window_pattern": 6, "rope_scaling": None},
+        999_885_952,
+        f"[{','.join(5 * ['rope(base=10000)'])},rope(base=1000000)]",
+    ),
 }
+# The language model of gemma-3-27b: linear scaling of layers without a window, and another divisor.
+GEMMA_27B = config((262208, 5376, 62, 32, 16, 21504, 131072), model_type="gemma3_text")
+GEMMA_27B |= {"head_dim": 128, "query_pre_attn_scalar": 168, "sliding_window": 1024}
+GEMMA_27B |= {"rope_scaling": {"factor": 8.0, "rope_type": "linear"}}
+GEMMA_27B["hidden_act"] = None
+WINDOWS = {"Mistral-7B-v0.1": 4096, "Olmo-3-1025-7B": (4096, 4096, 4096, None)}
+WINDOWS["gemma-3-1b-pt"] = (*5 * (512,), None)
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -84,7 +125,62 @@ def test_published_configs(name):
     assert count_params(result.model)["total"] == parameters
     assert label(result.model.rotary) == rotary
     assert result.context == hf_config["max_position_embeddings"]
-    assert result.model.window == (4096 if "Mistral" in name else None)
+    assert result.model.window == WINDOWS.get(name)
+
+
+@pytest.mark.parametrize(
+    "hf_config",
+    [*(hf_config for hf_config, *_ in MODELS.values()), GEMMA_27B],
+    ids=[*MODELS, "gemma-3-27b"],
+)
+def test_audit_reads_the_same_rotation(hf_config):
+    """`theory audit` has a reader of its own, which needs no sizes of the model."""
+    model = parse_config(hf_config, "model").model
+    table = model.position_table(hf_config["max_position_embeddings"])
+    covered = set()
+    for group in read_layers(hf_config).groups:
+        for layer in group.layers:
+            covered.add(layer)
+            expected = group.all_inv_freq if group.rope else np.zeros(model.head_dim // 2)
+            np.testing.assert_allclose(table.inv_freq[layer, 0], expected, rtol=1e-14)
+            assert table.logit_scale[layer, 0] == pytest.approx(group.scales.rotated, rel=1e-14)
+            assert table.window[layer] == (group.window or NO_WINDOW)
+    assert covered == set(range(model.num_layers))
+
+
+def test_gemma_27b():
+    """Its divisor of q·k is hidden_size / heads, not head_dim; only full layers are slower."""
+    model = parse_config(GEMMA_27B, "gemma").model
+    assert model.logit_divisor == 168**0.5
+    slowed = "position_interpolation(base=1e+06,factor=8)"
+    assert label(model.rotary) == f"[{','.join(5 * ['rope(base=10000)'])},{slowed}]"
+
+
+@pytest.mark.parametrize(
+    "model_type, key, value, message",
+    [
+        ("gpt_neox", "attention_bias", False, "attention_bias=False is not supported"),
+        ("gpt_neox", "hidden_act", "relu", "hidden_act 'relu' is not supported .allowed: gelu"),
+        ("olmo2", "attention_bias", True, "attention_bias=True is not supported"),
+        ("olmo3", "sliding_window", 0, "sliding_window must be a whole number of at least 1"),
+        ("gemma3_text", "final_logit_softcapping", 30.0, "final_logit_softcapping=30"),
+        ("gemma3_text", "use_bidirectional_attention", True, "use_bidirectional_attention=True"),
+        ("gemma3", "text_config", {}, "is multimodal; write its text model"),
+        ("gemma2", "attn_logit_softcapping", 50.0, "our block lacks soft caps on logits"),
+        (
+            "phi",
+            "partial_rotary_factor",
+            0.5,
+            "our block lacks attention and MLP that share a norm",
+        ),
+    ],
+)
+def test_features_that_no_model_of_ours_has_are_refused(model_type, key, value, message):
+    hf_config = config((96, 64, 2, 4, 4, 96, 64), model_type=model_type) | {key: value}
+    if model_type in ("gpt_neox", "gemma3_text") and key != "hidden_act":
+        hf_config |= {"hidden_act": "gelu", "hidden_activation": "gelu_pytorch_tanh"}
+    with pytest.raises(ValueError, match=message):
+        parse_config(hf_config, "model")
 
 
 def test_context_selects_the_list_of_phi_4_mini():

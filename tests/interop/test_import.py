@@ -184,6 +184,12 @@ PHI4 |= {"short_factor": [1.0, 1.1, 1.3], "long_factor": [1.0, 1.9, 4.2]}
 MLA = {"first_k_dense_replace": 3, "kv_lora_rank": 20, "qk_nope_head_dim": 16}
 MLA |= {"qk_rope_head_dim": 8, "v_head_dim": 10, "num_key_value_heads": 4}
 QWEN2 = {"use_sliding_window": True, "max_window_layers": 1, "sliding_window": 9}
+OLMO3 = {kind: {"rope_theta": 500.0} for kind in ("sliding_attention", "full_attention")}
+OLMO3["full_attention"] |= YARN
+GEMMA3 = {
+    "sliding_attention": {"rope_type": "default", "rope_theta": 100.0},
+    "full_attention": {"rope_type": "linear", "rope_theta": 5000.0, "factor": 8.0},
+}
 # Class, changes of config.json, and rope parameters.
 PUBLISHED = {
     "llama 2": ("Llama", {}, {}),
@@ -208,6 +214,20 @@ PUBLISHED = {
         YARN | {"mscale": 1.0, "mscale_all_dim": 0.7},
     ),
     "olmo 2": ("Olmo2", GQA, {"rope_theta": 5e5}),
+    "olmo 3": ("Olmo3", GQA | {"num_hidden_layers": 4, "sliding_window": 11}, OLMO3),
+    "pythia": ("GPTNeoX", {"hidden_size": 64}, {"partial_rotary_factor": 0.25}),
+    "gpt-neox in sequence": (
+        "GPTNeoX",
+        {"use_parallel_residual": False, "hidden_act": "gelu_fast", "hidden_size": 64},
+        YARN | {"partial_rotary_factor": 0.5},
+    ),
+    "gemma 3": (
+        "Gemma3Text",
+        GQA
+        | {"num_hidden_layers": 7, "head_dim": 16, "sliding_window": 11}
+        | {"query_pre_attn_scalar": 24},
+        GEMMA3,
+    ),
     "deepseek v2": ("DeepseekV2", MLA | {"q_lora_rank": None}, {}),
 }
 
@@ -225,24 +245,22 @@ def their_model(name: str):
             "num_attention_heads": 4, "max_position_embeddings": CONTEXT, "pad_token_id": None,
             **changes,
         },
-        rope_parameters={"rope_type": "default", "rope_theta": 500.0, **rope},
+        rope_parameters=rope
+        if "full_attention" in rope
+        else {"rope_type": "default", "rope_theta": 500.0, **rope},
     )  # fmt: skip
+    kind = kind.removesuffix("Text")
     model = getattr(transformers, f"{kind}ForCausalLM")(config).eval()
     with torch.no_grad():
         for leaf, tensor in model.named_parameters():
             spread = 1.4 / tensor.shape[-1] ** 0.5 if tensor.ndim > 1 else 0.3
-            tensor.copy_(torch.randn(tensor.shape) * spread + ("norm" in leaf))
+            start = "norm" in leaf and "bias" not in leaf and kind != "Gemma3"
+            tensor.copy_(torch.randn(tensor.shape) * spread + start)
     return model
 
 
-QUICK = (
-    "olmo 2",
-    "llama with a key that it ignores",
-    "llama 3.2",
-    "qwen 2",
-    "phi 4 mini",
-    "deepseek v3",
-)
+QUICK = ("llama with a key that it ignores", "llama 3.2", "qwen 2", "phi 4 mini", "deepseek v3")
+QUICK += ("olmo 3", "pythia", "gemma 3")
 
 
 @pytest.mark.hf

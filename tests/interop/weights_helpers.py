@@ -55,6 +55,14 @@ MSCALES = "mscale=0.9,mscale_all_dim=0.5"
 NO_QUERY_LATENT = dataclasses.replace(MLA.mla, q_lora_rank=None)
 LLAMA3 = "llama3(base=500,factor=8,original_context_length=24)"
 MIXED = "[rope(base=500),nope]"
+BASE, HALF = "rope(base=500)", "rotary_fraction=0.5"
+SLOW_HALF = f"position_interpolation(base=500,factor=4,{HALF})"
+OLMO3 = "yarn(base=500,factor=4,original_context_length=12)"
+NEOX = dict(norm="layer", qkv_bias=True, out_bias=True, mlp_bias=True, mlp_gate=False)
+NEOX |= dict(activation="gelu", parallel_residual=True, num_kv_heads=None, embed_dim=64)
+GEMMA3 = "[rope(base=100),rope(base=100),position_interpolation(base=5000,factor=8)]"
+GEMMA = dict(norm="zero_centered_rms", norm_position="both", qk_norm=True, window=(6, 6, None))
+GEMMA |= dict(activation="gelu_tanh", scale_embedding=True, scale_dim=24, tie_embeddings=True)
 OLMO = dict(norm_position="after", qk_norm=True, qk_norm_across_heads=True)
 # Name, model_type, rope_type (None if it differs between layers), rotary (None: plain), changes.
 _ROWS: list[tuple[str, str, str | None, str | None, dict]] = [
@@ -83,6 +91,16 @@ _ROWS: list[tuple[str, str, str | None, str | None, dict]] = [
     ("mla with yarn", "deepseek_v3", "yarn", yarn(12, MSCALES), {}),
     ("mla with a vector", "deepseek_v3", "longrope", yarn(20, MSCALES), {}),
     ("olmo 2", "olmo2", "default", None, OLMO),
+    ("olmo 3", "olmo3", None, f"[{BASE},{BASE},{OLMO3}]", OLMO | dict(window=(6, 6, None))),
+    ("gpt-neox", "gpt_neox", "default", f"rope(base=500,{HALF})", NEOX),
+    (
+        "gpt-neox in sequence",
+        "gpt_neox",
+        "linear",
+        SLOW_HALF,
+        NEOX | dict(parallel_residual=False, activation="gelu_tanh"),
+    ),
+    ("gemma 3", "gemma3_text", None, GEMMA3, GEMMA),
     ("two bases", "mellum", None, TWO_KINDS, dict(qk_norm=True, window=(6, 6, None))),
 ]
 CASES: dict[str, tuple[str, str | None, ModelConfig]] = {
