@@ -25,7 +25,7 @@ _ALIASES = {"deepseek_v2": "deepseek_v3"}  # it routes experts differently; dens
 _LAYERS = "num_hidden_layers"
 # Types that users ask for, and what our block lacks for them.
 _MISSING = {
-    "cohere": "attention and MLP that share a norm, and a logit scale",
+    "cohere": "a norm that attention and MLP share, and a logit scale",
     "gemma2": "soft caps on logits",
     "gemma3n": "embeddings of every layer",
     "gemma4": "heads whose size differs between layers",
@@ -36,7 +36,7 @@ _MISSING = {
     "llama4": "experts and chunked attention",
     "minimax": "linear attention and experts",
     "mixtral": "experts",
-    "phi": "attention and MLP that share a norm, and a bias of the logits",
+    "phi": "a norm that attention and MLP share, and a bias of the logits",
     "qwen3_5": "linear attention",
     "qwen3_moe": "experts",
 }
@@ -144,25 +144,8 @@ def parse_config(config: Mapping[str, Any], name: str, context: int | None = Non
     Raises:
       ValueError: naming a key that is missing, or that no model of ours has.
     """
-    model_type = config.get("model_type")
-    kind = _ALIASES.get(str(model_type), model_type)
-    if kind in _TEXT_MODELS:
-        raise ValueError(
-            f"config.json: model_type {kind} is multimodal; write its text model with "
-            f"transformers: {_TEXT_MODELS[kind]}.from_pretrained(FOLDER).save_pretrained(TEXT)"
-        )
-    if kind not in ARCHITECTURES:
-        missing = [text for name, text in _MISSING.items() if str(kind).startswith(name)]
-        if missing:
-            raise ValueError(
-                f"config.json: model_type {quoted(model_type, 30)} is not supported: our block "
-                f"lacks {missing[-1]}"
-            )
-        raise ValueError(
-            f"config.json: model_type {quoted(model_type, 30)} is not supported; "
-            f"{nearest(str(model_type), [*ARCHITECTURES, *_ALIASES])}"
-        )
-    architecture, config = ARCHITECTURES[kind], _with_llama_names(config)
+    architecture, config = _find_architecture(config), _with_llama_names(config)
+    kind = architecture.model_type
     reader, ignored = _Reader(config, _DEFAULTS.get(kind, {})), _ignored(config)
     _refuse_unsupported(reader, architecture)
     longest, layers = reader.count("max_position_embeddings"), reader.count(_LAYERS)
@@ -213,6 +196,29 @@ def parse_config(config: Mapping[str, Any], name: str, context: int | None = Non
         layout = "half"
     texts = tuple(f"{key}={quoted(value, 40)}" for key, value in ignored.items())
     return HfModel(architecture, model, context or longest, layout, texts)
+
+
+def _find_architecture(config: Mapping[str, Any]) -> Architecture:
+    """Return the class of a config.json; raise ValueError naming what our block lacks for it."""
+    model_type = config.get("model_type")
+    kind = _ALIASES.get(str(model_type), model_type)
+    if kind in _TEXT_MODELS:
+        raise ValueError(
+            f"config.json: model_type {kind} is multimodal; write its text model with "
+            f"transformers: {_TEXT_MODELS[kind]}.from_pretrained(FOLDER).save_pretrained(TEXT)"
+        )
+    if kind not in ARCHITECTURES:
+        missing = [text for name, text in _MISSING.items() if str(kind).startswith(name)]
+        if missing:
+            raise ValueError(
+                f"config.json: model_type {quoted(model_type, 30)} is not supported: our block "
+                f"lacks {missing[-1]}"
+            )
+        raise ValueError(
+            f"config.json: model_type {quoted(model_type, 30)} is not supported; "
+            f"{nearest(str(model_type), [*ARCHITECTURES, *_ALIASES])}"
+        )
+    return ARCHITECTURES[kind]
 
 
 def _with_llama_names(config: Mapping[str, Any]) -> dict[str, Any]:

@@ -50,7 +50,7 @@ BUDGETS = {
     "tests": 19720,
     "reporting": 2995,
     "evals": 2950,
-    "interop": 2730,
+    "interop": 2740,
     "data": 2420,
     "model": 2825,
     "probes": 2300,

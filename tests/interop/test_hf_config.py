@@ -171,7 +171,7 @@ def test_gemma_27b():
             "phi",
             "partial_rotary_factor",
             0.5,
-            "our block lacks attention and MLP that share a norm",
+            "our block lacks a norm that attention and MLP share",
         ),
     ],
 )
