@@ -156,8 +156,8 @@ def leave_one_out(results: dict[str, Compiled]) -> dict[str, float]:
 def _memory(command: str, compiled: Compiled) -> str:
     topology = topology_of(command)
     memory = topology.usable_memory
-    if compiled.peak is None:
-        return f"more than {memory / 2**30:.4g} GiB, **does not fit**"
+    if compiled.peak is None:  # of the chip, or of its host
+        return "**does not fit**"
     limit = "≤ " if compiled.seconds["host"] else ""
     text = f"{limit}{compiled.peak / 2**30:.1f} of {memory / 2**30:.4g} GiB"
     is_refused = isinstance(topology, Machines) and compiled.peak > memory
