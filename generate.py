@@ -48,6 +48,7 @@ from experiment.run import find_run
 from inference.options import Options
 from utils.command_line import Parser, expression
 from utils.errors import UnreachableError
+from utils.messages import printable
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -112,7 +113,7 @@ class _Printer:
     def __call__(self, index: int, text: str) -> None:
         """Add new text of a prompt; an empty string ends it."""
         if text and index == self._current:
-            print(text, end="", flush=True)
+            print(printable(text), end="", flush=True)
         elif text:
             self._buffers[index] += text
         else:
@@ -125,8 +126,8 @@ class _Printer:
     def _print_prompt(self) -> None:
         if self._current < len(self._prompts):
             if len(self._prompts) > 1:
-                print(f"> {self._prompts[self._current]}")
-            print(self._buffers[self._current], end="", flush=True)
+                print(printable(f"> {self._prompts[self._current]}"))
+            print(printable(self._buffers[self._current]), end="", flush=True)
 
 
 def _prompts(args: argparse.Namespace) -> list[str]:

@@ -19,6 +19,7 @@ import sys
 
 from reporting.paths import find_dirs, page_of
 from utils.command_line import Parser
+from utils.messages import printable
 from utils.paths import as_path
 
 
@@ -39,7 +40,7 @@ def main() -> None:
         from reporting.writing import write
 
         for notice in write(dirs, out, shlex.join(["python", *sys.argv])):
-            print(f"report.py: {notice}", file=sys.stderr)
+            print(printable(f"report.py: {notice}"), file=sys.stderr)
     except (ValueError, OSError) as error:
         parser.error(str(error))
     except KeyboardInterrupt:

@@ -10,19 +10,8 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from utils.checks import SINGLE_MAX, Bounds, check, problem
+from utils.limits import parse_json, read_json, read_lines
 from utils.messages import one_line, quoted
-
-
-def parse_json(content: bytes) -> Any:
-    """Parse JSON text; raise ValueError for any error in it."""
-    try:
-        return json.loads(content.decode())
-    except UnicodeDecodeError as error:
-        raise ValueError("not JSON (bytes that are no UTF-8)") from error
-    except json.JSONDecodeError as error:
-        raise ValueError(f"not JSON ({error.msg})") from error
-    except (ValueError, RecursionError) as error:  # an integer of thousands of digits; nesting
-        raise ValueError(f"not JSON ({one_line(str(error), 60)})") from error
 
 
 def read_json_lines(path: Path, kinds: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -39,14 +28,13 @@ def read_json_lines(path: Path, kinds: Mapping[str, Any]) -> list[dict[str, Any]
     """
     if not path.exists():
         return []
-    *lines, rest = path.read_bytes().split(b"\n")
     rows = []
-    for number, line in enumerate([*lines, rest] if rest else lines, start=1):
+    for number, line in enumerate(read_lines(path), start=1):
         try:
             row = parse_json(line)
         except ValueError as error:
             # A writer that was killed leaves half a line, and only at the end.
-            if number > len(lines):
+            if not line.endswith(b"\n"):
                 break
             raise ValueError(f"{path}:{number}: {error}; delete that line") from error
         if wrong := row_problem(row, kinds):
@@ -172,7 +160,7 @@ def read_sweep(path: Path) -> SweepRecord:
     file = path / "sweep.json"
     names = [field.name for field in dataclasses.fields(SweepRecord)]
     try:
-        record = parse_json(file.read_bytes())
+        record = read_json(file)
         if not isinstance(record, dict) or not all(name in record for name in names):
             raise ValueError(f"no JSON object with {', '.join(names)}")
         lists = {name: tuple(value) for name, value in record.items() if isinstance(value, list)}

@@ -18,8 +18,10 @@ from experiment import stages
 from experiment.config import ExperimentConfig, from_dict, to_dict
 from experiment.records import METRICS, read_json_lines, read_sweep
 from utils.checks import problem
+from utils.command_line import requote
 from utils.files import write_atomically
 from utils.git import current_commit
+from utils.limits import read_json
 from utils.locks import lock
 from utils.manifest import DamagedError
 from utils.paths import as_path, in_bucket
@@ -106,14 +108,14 @@ class RunDirectory:
             raise ValueError(f"{self.path} is not a run directory: it has no config.json")
         path = self.path / "config.json"
         try:
-            record = json.loads(path.read_text(encoding="utf-8"))
+            record = read_json(path)
             # config.json may be a copy of a checkpoint's item `config`.
             record = record.get("run", record)
             overrides = tuple(record.setdefault("overrides", []))
             if not isinstance(record["config"], dict) or problem(overrides, tuple[str, ...]):
                 raise TypeError
             return record
-        except (AttributeError, KeyError, TypeError, ValueError, RecursionError) as error:
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise ValueError(
                 f"{path} is damaged (no JSON object with a config); {self._config_advice()}"
             ) from error
@@ -216,8 +218,9 @@ class RunDirectory:
                 write_atomically(self.commands_path, "".join(lines))
 
     def read_commands(self) -> list[str]:
-        """Return the shell lines that trained and evaluated the run, as typed, oldest first."""
-        return [row["command"] for row in read_json_lines(self.commands_path, {"command": str})]
+        """Return the shell lines that trained and evaluated the run, oldest first."""
+        rows = read_json_lines(self.commands_path, {"command": str})
+        return [line for row in rows if (line := requote(row["command"]))]
 
     def pinned(self, config: ExperimentConfig) -> ExperimentConfig:
         """Return `config` with the step in its `start_from`, wherever the parent is by now.

@@ -19,7 +19,7 @@ from rich.console import Console
 
 from experiment.run import find_runs
 from utils.command_line import Parser, tokens
-from utils.messages import nearest, quoted
+from utils.messages import nearest, printable, quoted
 from utils.paths import as_path
 
 
@@ -103,7 +103,7 @@ def run_probes(args: argparse.Namespace, command: str) -> None:
                     title, names = f"{run.name}: {probe.title}", list(lines[0])[:2]
                     print_tables([TextTable(title=title, lines=lines, names=names)])
     for finding in list_findings(results):
-        print("\n  ".join(wrap(finding, terminal_width() - 2)))
+        print(printable("\n  ".join(wrap(finding, terminal_width() - 2))))
     page.write(results, members, out, command)
     notice(f"page: {out}")
 

@@ -1,7 +1,5 @@
 """Shell commands on the page: those that produced its rows, and those for missing ones."""
 
-import re
-import shlex
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -9,17 +7,7 @@ import evals
 from experiment.records import read_sweep
 from experiment.run import RunDirectory, find_runs
 from reporting.members import Member
-
-
-def format_command(program: str, *arguments: object) -> str:
-    """Return a shell command line."""
-    return " ".join(["python", program, *map(_quote, map(str, arguments))])
-
-
-def _quote(argument: str) -> str:
-    """Quote for a shell; in double quotes, which are easier to read, around single quotes."""
-    plain = not re.search(r'["$`\\!]', argument)
-    return f'"{argument}"' if "'" in argument and plain else shlex.quote(argument)
+from utils.command_line import format_command, requote
 
 
 def train_command(path: Path) -> str:
@@ -37,22 +25,14 @@ def repeat(dirs: Sequence[Path], report: str) -> list[str]:
     training, evaluation = [], []
     for path in dirs:
         runs = find_runs([path])
-        recorded = [_requote(line) for run in runs for line in run.read_commands()]
+        recorded = [line for run in runs for line in run.read_commands()]
         evaluated = [line for line in recorded if line.startswith("python evaluate.py ")]
         training += [line for line in recorded if line not in evaluated] or [train_command(path)]
         if not evaluated and any(run.results_path.exists() for run in runs):
             evaluated = [format_command("evaluate.py", path)]
         evaluation += evaluated
     evaluation = evaluation or [format_command("evaluate.py", *dirs)]
-    return list(dict.fromkeys([*training, *evaluation, _requote(report)]))
-
-
-def _requote(line: str) -> str:
-    try:
-        _, program, *arguments = shlex.split(line)
-    except ValueError:  # the file was edited: show the line unchanged
-        return line
-    return format_command(Path(program).name, *arguments)
+    return list(dict.fromkeys([*training, *evaluation, requote(report)]))
 
 
 def list_missing(members: Sequence[Member], dirs: Sequence[Path]) -> list[tuple[str, str]]:

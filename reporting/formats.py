@@ -10,6 +10,7 @@ from reporting.members import make_members
 from reporting.results import make_lines, write_csv
 from reporting.tables import Results, tables
 from reporting.text_table import print_tables
+from utils.messages import printable
 
 
 def print_results(results: Results, form: str) -> None:
@@ -17,9 +18,9 @@ def print_results(results: Results, form: str) -> None:
     if form == "table":
         print_tables(tables(results))
     elif form == "markdown":
-        print("\n\n".join(table.markdown() for table in tables(results)))
+        print(printable("\n\n".join(table.markdown() for table in tables(results))))
     elif form == "csv":
-        sys.stdout.write(write_csv(_lines(results)))
+        sys.stdout.write(printable(write_csv(_lines(results))))
     else:
         lines = [
             {name: _json_value(value) for name, value in line.items()} for line in _lines(results)

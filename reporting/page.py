@@ -18,6 +18,7 @@ from markupsafe import Markup
 from matplotlib.figure import Figure
 
 from reporting.style import NAMED, STYLE, Look
+from utils.messages import printable
 
 _FOLDER = Path(__file__).with_name("templates")
 
@@ -165,7 +166,7 @@ def write(out: Path, items: Iterable[Item], *, looks: Sequence[Look] = (), **pag
     variables = {"missing": Commands(lines=[])} | page
     variables |= {"lead": lead.parts[0], "sections": rest, "looks": looks}
     text = _TEMPLATES.get_template("page.html").render(variables)
-    out.write_text(text, encoding="utf-8", errors="replace")
+    out.write_text(printable(text), encoding="utf-8")
 
 
 _PAGE_WIDTH = 10  # inches
@@ -183,7 +184,7 @@ def _save(drawing: Drawing, page: Path, looks: Sequence[Look]) -> Picture:
     # `reporting.style.tag` put tooltips into ids: move them into title elements.
     hidden, shown = r'<g id="([\w-]+) title:([^"]*)">', r'<g class="\1"><title>\2</title>'
     svg = re.sub(hidden, shown, buffer.getvalue())
-    page.with_name(f"{name}.svg").write_text(svg, encoding="utf-8", errors="replace")
+    page.with_name(f"{name}.svg").write_text(printable(svg), encoding="utf-8")
     names = {look.color: f"member-{index}" for index, look in enumerate(looks)} | NAMED
     colors = "|".join(names)  # each has a value for light and one for dark pages
     svg = re.sub(colors, lambda match: f"var(--{names[match[0]]})", _inline(svg, name))

@@ -9,6 +9,8 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from rich.cells import cell_len
 
+from utils.messages import printable
+
 _GAP = "  "
 _LEVELS = (False, False), (True, False), (True, True)  # whether names and numbers are broken
 _NO_TERMINAL = 120  # columns of a pipe or a file, unless COLUMNS is set
@@ -176,4 +178,4 @@ def _join(parts: Iterable[str], width: int) -> list[str]:
 def print_tables(tables: Iterable[TextTable]) -> None:
     """Print tables on standard output, at the width of the terminal."""
     for table in tables:
-        sys.stdout.write(table.text(terminal_width()) + "\n\n")
+        sys.stdout.write(printable(table.text(terminal_width())) + "\n\n")

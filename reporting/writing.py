@@ -30,6 +30,7 @@ from reporting.members import Member, describe_intervals, tasks
 from reporting.page import Commands, Drawing, Item, format_captions
 from reporting.paths import check_page
 from reporting.task_view import all_views
+from utils.messages import printable
 from utils.paths import as_path
 
 
@@ -57,7 +58,7 @@ def write(dirs: Sequence[Path], out: Path, command: str) -> list[str]:
         provenance=[*provenance(members), *(f"{notice}." for notice in notices)],
     )
     csv = results.to_csv(members)
-    out.with_name("results.csv").write_text(csv, encoding="utf-8", errors="replace")
+    out.with_name("results.csv").write_text(printable(csv), encoding="utf-8")
     return notices
 
 

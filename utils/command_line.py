@@ -2,7 +2,10 @@
 
 import argparse
 import os
+import re
+import shlex
 import sys
+from pathlib import Path
 
 from utils.expressions import allow_files, split_commas
 from utils.messages import one_line, quoted
@@ -79,6 +82,40 @@ def expression_list(text: str) -> list[str]:
         return split_commas(expression(text))
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def format_command(program: str, *arguments: object) -> str:
+    """Return a shell command line."""
+    return " ".join(["python", program, *map(_quote, map(str, arguments))])
+
+
+def _quote(argument: str) -> str:
+    """Quote for a shell; in double quotes, which are easier to read, around single quotes."""
+    plain = not re.search(r'["$`\\!]', argument)
+    return f'"{argument}"' if "'" in argument and plain else shlex.quote(argument)
+
+
+def requote(line: str) -> str:
+    """Return a recorded shell line, its arguments quoted again; empty for other programs' lines.
+
+    The line may come from somebody else's file, and readers copy it into a shell.
+    """
+    try:
+        python, program, *arguments = shlex.split(line)
+    except ValueError:
+        return ""
+    path = Path(program)
+    if path.name == "__main__.py":  # as `python -m` passes it
+        path, arguments = Path("-m"), [path.parent.name, *arguments]
+    folder = arguments[0].partition(".")[0] if path.name == "-m" and arguments else ""
+    is_ours = python == "python" and (path.name in _SCRIPTS or folder in _MODULES)
+    # A backtick would end a block of code in Markdown.
+    is_plain = line.isprintable() and "`" not in line
+    return format_command(path.name, *arguments) if is_ours and is_plain else ""
+
+
+_SCRIPTS = ("train.py", "sweep.py", "evaluate.py", "generate.py", "report.py")
+_MODULES = ("data", "experiment", "interop", "probes", "studies", "theory")
 
 
 def print_text(text: str) -> None:

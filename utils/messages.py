@@ -1,6 +1,7 @@
 """Error messages of one line; long values in them are cut in the middle."""
 
 import difflib
+import re
 from collections.abc import Iterable
 
 LONGEST = 300  # characters of an error
@@ -19,6 +20,16 @@ def one_line(text: str, limit: int = LONGEST) -> str:
     # Keep the end, which says what to do.
     end = (limit - 5) * 2 // 5
     return f"{line[: limit - 5 - end]} ... {line[-end:]}"
+
+
+# Characters that a terminal or browser obeys, but newlines and tabs: control characters, those that
+# reverse the order of text, and surrogates, which cannot be encoded.
+_OBEYED = re.compile("[\0-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+
+
+def printable(text: str) -> str:
+    """Return text for a terminal or a page: control characters become escapes such as `\\x1b`."""
+    return _OBEYED.sub(lambda match: ascii(match[0])[1:-1], text)
 
 
 def quoted(value: object, limit: int = 60) -> str:

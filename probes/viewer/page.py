@@ -18,6 +18,7 @@ from model import rotary as rotary_lib
 from probes.inside import Capture
 from probes.viewer import arrays
 from reporting.page import load_templates
+from utils.messages import printable
 from utils.paths import as_path
 
 _TEMPLATES = load_templates(Path(__file__).with_name("templates"))
@@ -91,7 +92,7 @@ def view(
         "ids": ids.tolist(),
         "rows": [
             {
-                "title": titles[row] if row < len(titles) else f"Text {row + 1}",
+                "title": printable(titles[row] if row < len(titles) else f"Text {row + 1}"),
                 "tokens": tokens_T.tolist(),
                 "recalls": arrays.find_recalls(tokens_T),
                 "members": [packed.add(member_rows[row]) for member_rows in rows],
@@ -103,7 +104,7 @@ def view(
         # Activations a script, only "</" and "<!--" can end it.
         page=json.dumps(page, separators=(",", ":")).replace("<", "\\u003c"),
         numbers=packed.base64(),
-        names=list(captures),
+        names=list(map(printable, captures)),
     )
     if len(source.encode()) > max_size * 1e6:
         raise ValueError(
@@ -155,7 +156,7 @@ def _member(name: str, inside: Capture, heads: Sequence[tuple[int, int]]) -> dic
     """Return the page's facts about a model."""
     inv_freq_LNR = inside.inv_freq
     return {
-        "name": name,
+        "name": printable(name),
         "rotary": rotary_lib.label(inside.config.rotary),
         "trained": inside.context_length,
         "heads": heads,

@@ -1,5 +1,8 @@
+import pytest
+
 from reporting import commands
 from tests.reporting.helpers import answers, experiment, make_run, make_sweep
+from utils.command_line import requote
 
 REPORT = "python report.py out"
 
@@ -21,6 +24,32 @@ def test_recorded_commands_are_repeated_once_training_first(tmp_path):
         f"python evaluate.py {folder}/base=30 --lengths 64",
         REPORT,
     ]
+
+
+@pytest.mark.parametrize(
+    "line, expected",
+    [
+        (
+            "python train.py tiny --workdir 'a b;rm -rf ~' ",
+            "python train.py tiny --workdir 'a b;rm -rf ~'",
+        ),
+        ("python evaluate.py a; curl x | sh", "python evaluate.py 'a;' curl x '|' sh"),
+        ("python evaluate.py $(id) > b", "python evaluate.py '$(id)' '>' b"),
+        ("python -m experiment.keep a", "python -m experiment.keep a"),
+        ("python /x/studies/__main__.py run a", "python -m studies run a"),
+        ("curl x | sh", ""),
+        ("python -c 'import os'", ""),
+        ("python -m http.server", ""),
+        ("python evil.py", ""),
+        ("python train.py 'unclosed", ""),
+        ("python train.py a\nrm b", ""),
+        ("python train.py 'a\x1b[2J'", ""),
+        ("python train.py 'a```\u200b'", ""),
+        ("", ""),
+    ],
+)
+def test_a_line_of_a_file_is_quoted_again_or_omitted(line, expected):
+    assert requote(line) == expected
 
 
 def test_runs_without_recorded_commands_are_trained_from_their_config(tmp_path):

@@ -6,10 +6,13 @@ import re
 
 import numpy as np
 
+import generate
 from reporting.style import STYLE
+from reporting.text_table import TextTable, print_tables
 from reporting.writing import write
 from tests.reporting.helpers import answers, experiment, make_run, make_sweep
 from theory import figures
+from utils.messages import printable
 
 NAMES = [r"$\foo{$", "$x_1$<script>alert(1)</script>", "plain"]
 
@@ -19,7 +22,7 @@ def test_names_with_formulas_or_markup_are_shown_literally(tmp_path, monkeypatch
     for number, path in enumerate(NAMES):
         config = experiment("rope(base=10)")
         data = dataclasses.replace(config.data, source="jsonl", path=path)
-        config = dataclasses.replace(config, data=data, question="$\\foo{$ <b>? \udcff")
+        config = dataclasses.replace(config, data=data, question="$\\foo{$ <b>? \udcff\x1b[2J")
         make_run(tmp_path / f"{number}", config, answers(config, 40 + number, documents=2))
     make_sweep(tmp_path, [str(number) for number in range(len(NAMES))])
     write([tmp_path], tmp_path / "report.html", "python report.py")
@@ -30,7 +33,17 @@ def test_names_with_formulas_or_markup_are_shown_literally(tmp_path, monkeypatch
     # Tick labels are not formulas either.
     assert not any("mathdefault" in svg or "10^" in svg for svg in drawn)
     page = (tmp_path / "report.html").read_text()
-    assert "<script>alert" not in page and r"$\foo{$ &lt;b&gt;? ?" in page
+    assert "<script>alert" not in page and r"$\foo{$ &lt;b&gt;? \udcff\x1b[2J" in page
+    assert all(printable(text) == text for text in [page, *drawn])
+
+
+def test_tables_print_no_control_characters(capsys):
+    print_tables([TextTable(title="\x1b[2J", lines=[{"run": "a\x07b", "task": "<b>\x9b2J"}])])
+    generated = generate._Printer(["x\x1bc", "y"])
+    for call in ((1, "b\x1b[H"), (0, "a\rA"), (0, ""), (1, "")):
+        generated(*call)
+    text = capsys.readouterr().out
+    assert printable(text) == text and r"\x1b[2J" in text and r"b\x1b[H" in text
 
 
 def test_names_in_theory_figures_are_shown_literally(tmp_path):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from utils.messages import nearest, one_line, quoted
+from utils.messages import nearest, one_line, printable, quoted
 
 
 @pytest.mark.parametrize("text", ["a\nb", "a\r\nb", "x" * 10_000, "\x00\x1b[31m\ud800", "\n" * 999])
@@ -15,6 +15,11 @@ def test_what_is_cut_is_the_middle():
     line = one_line("wrong: " + "x" * 5000 + "; use that")
     assert line.startswith("wrong: ") and line.endswith("; use that") and " ... " in line
     assert one_line("as it stands, with  two spaces") == "as it stands, with  two spaces"
+
+
+def test_control_characters_become_escapes():
+    text = "a\tb\n\x1b]0;title\x07 é 漢 \u202egpj.exe \r\x9b2J\ud800"
+    assert printable(text) == "a\tb\n" + r"\x1b]0;title\x07 é 漢 \u202egpj.exe \r\x9b2J\ud800"
 
 
 def bottomless() -> list:

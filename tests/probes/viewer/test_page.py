@@ -12,6 +12,7 @@ import pytest
 from probes import capture, view
 from probes.viewer.arrays import pack_heads
 from tests.probes.test_inside import make_rows, random_model
+from utils.messages import printable
 
 
 def tokenizer(vocab_size: int) -> types.SimpleNamespace:
@@ -66,6 +67,17 @@ def test_token_texts_do_not_end_the_script(run, inside):
         "⟨0⟩", "⟨s⟩", "⟨/s⟩", "</script>", "<!--", "⟨E2⟩", "⟨07⟩", "\n", " a", "ä",
     ]  # fmt: skip
     assert page.html.count("</script>") == 3 and "<!--" not in page.html
+
+
+HOSTILE = "</script><img src=x onerror=alert(1)>\x1b[2J\x07\u202e"
+
+
+def test_names_and_titles_are_neither_markup_nor_control_characters(run, inside):
+    page = view({HOSTILE: inside}, tokenizer(run.config.model.vocab_size), titles=[HOSTILE]).html
+    assert "<img" not in page and page.count("</script>") == 3 and printable(page) == page
+    data = json.loads(script_text(page, "page"))
+    shown = r"</script><img src=x onerror=alert(1)>\x1b[2J\x07\u202e"
+    assert data["members"][0]["name"] == data["rows"][0]["title"] == shown
 
 
 def test_the_page_fetches_nothing(run, inside):

@@ -1,0 +1,170 @@
+"""Limits on files that others may have written, and the readers of JSON, arrays and gzip.
+
+A file beyond a limit raises ValueError before it takes memory or time. docs/reliability.md has the
+table of the limits. The readers raise OSError for a file that is missing or cannot be opened.
+"""
+
+import io
+import itertools
+import json
+import math
+import os
+import stat
+import zipfile
+import zlib
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import IO, Any
+
+from utils.messages import one_line
+from utils.paths import in_bucket
+
+# Bytes of a JSON file, and of one line of others. A tokenizer.json of 262,144 pieces has 33 MB, and
+# parsed JSON takes up to 24 times its bytes.
+MOST_JSON = 2**26
+MOST_NESTING = 100  # brackets that are open at once
+MOST_ARRAYS = 2**30  # bytes of an .npz, decompressed
+MOST_EXPRESSION = 100_000  # characters; Python's parser has no bound
+MOST_FEATURES = 2**16  # of a head
+MOST_FREQUENCIES = 2**26  # features of all key heads of a model
+# A compressed file may have MOST_DECOMPRESSED bytes, and beyond that MOST_RATIO times its own.
+MOST_DECOMPRESSED, MOST_RATIO = 2**28, 1000
+PIECE = 4096  # bytes to decompress at a time: zstd makes up to 128 KiB from 4
+
+
+def check_file(path: Path, most: float = math.inf) -> None:
+    """Raise ValueError for a pipe, device or folder, or a file of more than `most` bytes.
+
+    Opening a pipe would wait forever for a writer.
+    """
+    if not in_bucket(path):
+        status = os.stat(path)
+        if not stat.S_ISREG(status.st_mode):
+            raise ValueError(f"{path} is not a regular file; put the file itself there")
+        if status.st_size > most:
+            raise ValueError(f"{path} has {status.st_size:,} bytes (allowed: {most:,})")
+
+
+def read_bytes(path: Path, most: float = MOST_JSON) -> bytes:
+    """Return the content of a regular file of at most `most` bytes."""
+    check_file(path, most)
+    return path.read_bytes()
+
+
+def read_json(path: Path) -> Any:
+    """Return the value of a JSON file; raise ValueError, without the path, if it is not JSON."""
+    return parse_json(read_bytes(path))
+
+
+def parse_json(content: bytes | str) -> Any:
+    """Parse JSON text; raise ValueError for any error in it."""
+    try:
+        text = content.decode() if isinstance(content, bytes) else content
+        value = json.loads(text)
+    except UnicodeDecodeError as error:
+        raise ValueError("not JSON (bytes that are no UTF-8)") from error
+    except json.JSONDecodeError as error:
+        raise ValueError(f"not JSON ({error})") from error
+    except RecursionError as error:
+        raise ValueError(_TOO_DEEP) from error
+    except ValueError as error:  # an integer of thousands of digits
+        raise ValueError(f"not JSON ({one_line(str(error), 60)})") from error
+    if text.count("[") + text.count("{") > MOST_NESTING:
+        _check_nesting(value)
+    return value
+
+
+_TOO_DEEP = f"not JSON that can be read (nested more than {MOST_NESTING} deep)"
+
+
+def _check_nesting(value: Any) -> None:
+    """Raise ValueError if later recursion, such as `repr` or `json.dumps`, could fail."""
+    level = [value]
+    for _ in range(MOST_NESTING):
+        children = (x.values() if isinstance(x, dict) else x for x in level)
+        level = [child for x in children for child in x if isinstance(child, dict | list)]
+        if not level:
+            return
+    raise ValueError(_TOO_DEEP)
+
+
+def read_lines(path: Path) -> Iterator[bytes]:
+    """Yield the lines of a file; raise ValueError for one of more than MOST_JSON bytes."""
+    check_file(path)
+    with path.open("rb") as file:
+        for number in itertools.count(1):
+            line = file.readline(MOST_JSON + 1)
+            if len(line) > MOST_JSON:
+                raise ValueError(f"{path}:{number}: a line of more than {MOST_JSON:,} bytes")
+            if not line:
+                return
+            yield line
+
+
+def gunzip(content: bytes, most: int = MOST_JSON) -> bytes:
+    """Decompress one gzip member; raise ValueError for damage, or beyond `most` bytes."""
+    decompressor = zlib.decompressobj(wbits=31)
+    try:
+        result = decompressor.decompress(content, most)
+    except zlib.error as error:
+        raise ValueError(f"damaged gzip ({error})") from error
+    if not decompressor.eof:
+        beyond = decompressor.unconsumed_tail
+        raise ValueError(f"more than {most:,} bytes of content" if beyond else "cut short")
+    return result
+
+
+def open_array(path: Path) -> Any:
+    """Return the numbers of a .npy file, memory-mapped on a disk; ValueError for damage."""
+    import numpy as np  # late: most importers read no arrays
+
+    check_file(path)
+    with io.BytesIO(path.read_bytes()) if in_bucket(path) else path.open("rb") as stream:
+        size = stream.seek(0, os.SEEK_END)
+        stream.seek(0)
+        _check_header(stream, size)
+        stream.seek(0)
+        return np.load(stream) if in_bucket(path) else np.load(path, mmap_mode="r")
+
+
+def read_arrays(path: Path, names: Sequence[str]) -> list[Any]:
+    """Return arrays of an .npz file; raise KeyError for a name that it lacks."""
+    import numpy as np
+
+    check_file(path, MOST_ARRAYS)
+    arrays = []
+    with path.open("rb") as file:
+        try:
+            archive = zipfile.ZipFile(file)
+            entries = [archive.getinfo(f"{name}.npy") for name in names]
+            if sum(entry.file_size for entry in entries) > MOST_ARRAYS:
+                raise ValueError(f"arrays of more than {MOST_ARRAYS:,} bytes")
+            for entry in entries:
+                # Other methods of compression allocate memory as the file says.
+                if entry.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+                    raise ValueError("compressed by a method that numpy does not write")
+                with archive.open(entry) as stream:
+                    _check_header(stream, entry.file_size)
+                with archive.open(entry) as stream:
+                    arrays.append(np.lib.format.read_array(stream, allow_pickle=False))
+        except (KeyError, MemoryError):
+            raise
+        except Exception as error:  # zipfile and numpy raise many kinds for damage
+            raise ValueError(f"not arrays ({one_line(str(error), 80)})") from error
+    return arrays
+
+
+def _check_header(stream: IO[bytes], size: int) -> None:
+    """Check the header of a .npy file of `size` bytes before numpy allocates what it says."""
+    from numpy.lib import format as npy
+
+    try:
+        version = npy.read_magic(stream)
+        read = npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0
+        shape, _, dtype = read(stream)
+        is_number = dtype.kind in "biuf" and all(0 <= n <= size for n in shape)
+        fits = is_number and stream.tell() + math.prod(shape) * dtype.itemsize == size
+    except Exception as error:  # numpy parses the header as Python: damage raises any exception
+        raise ValueError(f"not an array ({one_line(str(error), 80)})") from error
+    if not fits:
+        raise ValueError("not an array of numbers of the file's size")
