@@ -1,11 +1,12 @@
 """Chat templates: the Jinja templates of published chat models."""
 
 import contextlib
-import json
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from data.tokenizer import Tokenizer
+from utils.limits import read_bytes, read_json
+from utils.messages import one_line
 
 _CONTENT = "CONTENT OF THE MESSAGE"  # a text that no template contains
 
@@ -13,10 +14,10 @@ _CONTENT = "CONTENT OF THE MESSAGE"  # a text that no template contains
 def read_template(folder: Path) -> str | None:
     """Return the chat template of a published folder; None if it has none."""
     with contextlib.suppress(OSError):
-        return (folder / "chat_template.jinja").read_text(encoding="utf-8")
-    with contextlib.suppress(OSError, ValueError):
-        template = json.loads((folder / "tokenizer_config.json").read_text(encoding="utf-8"))
-        return template.get("chat_template")
+        return read_bytes(folder / "chat_template.jinja").decode()
+    with contextlib.suppress(OSError, ValueError, AttributeError):
+        template = read_json(folder / "tokenizer_config.json").get("chat_template")
+        return template if isinstance(template, str) else None
     return None
 
 
@@ -53,8 +54,9 @@ def render(tokenizer: Tokenizer, messages: list[dict[str, str]]) -> str:
             raise_exception=raise_exception,
             **special,
         )
-    except TemplateError as error:
-        raise ValueError(f"the run's chat template does not work: {error}") from error
+    except Exception as error:  # a template is a program, which can fail in any way
+        reason = one_line(f"{type(error).__name__}: {error}", 200)
+        raise ValueError(f"the run's chat template does not work: {reason}") from error
 
 
 class Turns(NamedTuple):

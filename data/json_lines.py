@@ -4,7 +4,6 @@ A bad line is returned as a problem, so that the caller may continue after it.
 """
 
 import functools
-import json
 import re
 import zlib
 from collections.abc import Callable, Iterator
@@ -12,6 +11,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from data.source import InputFile, OnBytes, ignore_bytes
+from utils import limits
 from utils.paths import as_path
 
 JSONL_SUFFIXES = (".jsonl", ".jsonl.gz", ".jsonl.zst")
@@ -74,13 +74,11 @@ def json_records(
 
 def _json_record(data: bytes) -> tuple[dict, str | None]:
     try:
-        record = json.loads(data.decode("utf-8-sig"))
+        record = limits.parse_json(data.decode("utf-8-sig"))
     except UnicodeDecodeError as error:
         return {}, f"broken UTF-8 at byte {error.start + 1} of the line"
     except ValueError as error:
-        return {}, f"not JSON ({error})"
-    except RecursionError:
-        return {}, "not JSON that can be read (nested too deep)"
+        return {}, str(error)
     if not isinstance(record, dict) or "text" not in record:
         return {}, 'no "text" in this JSON line'
     if not isinstance(record["text"], str):
@@ -114,6 +112,7 @@ class _DamagedError(Exception):
 
 def _chunks(path: Path, on_bytes: OnBytes) -> Iterator[bytes]:
     """Yield the decompressed bytes of a file in chunks of bounded size."""
+    limits.check_file(path)
     with path.open("rb") as file:
         counted = _counted(file, on_bytes)
         if path.suffix == ".zst":
@@ -138,13 +137,20 @@ def _decompressed(
     chunks: Iterator[bytes], make: Callable, damage: type[Exception]
 ) -> Iterator[bytes]:
     """Decompress chunks that hold one or more zstd frames or gzip members."""
-    decompressor, is_complete = make(), True
-    for data in chunks:
+    decompressor, is_complete, room = make(), True, limits.MOST_DECOMPRESSED
+    pieces = (c[i : i + limits.PIECE] for c in chunks for i in range(0, len(c), limits.PIECE))
+    for data in pieces:
+        room += limits.MOST_RATIO * len(data)
         while data:
             try:
                 decompressed = decompressor.decompress(data)
             except damage as error:
                 raise _DamagedError(f"compressed data is damaged ({error})") from None
+            room -= len(decompressed)
+            if room < 0:
+                raise _DamagedError(
+                    f"decompresses to more than {limits.MOST_RATIO:,} times its bytes"
+                )
             yield decompressed
             is_complete, data = decompressor.eof, decompressor.unused_data
             if is_complete:
@@ -155,8 +161,12 @@ def _decompressed(
 
 def _lines(chunks: Iterator[bytes]) -> Iterator[bytes]:
     rest: list[bytes] = []
+    size = 0
     for chunk in chunks:
         *lines, last = chunk.split(b"\n")
+        size = len(last) + (0 if lines else size)
+        if size > limits.MOST_JSON:
+            raise _DamagedError(f"a line of more than {limits.MOST_JSON:,} bytes")
         for line in lines:
             yield b"".join([*rest, line]) if rest else line
             rest = []

@@ -11,10 +11,10 @@ the start of every document and nowhere else.
 
 import bisect
 import hashlib
-import io
 import itertools
 import json
 import os
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -22,8 +22,9 @@ from typing import Any
 import numpy as np
 
 from data.tokenizer import Tokenizer
+from utils.limits import open_array
 from utils.manifest import DamagedError, file_entries, read_manifest, write_manifest
-from utils.paths import as_path, in_bucket, raise_outages
+from utils.paths import as_path, raise_outages
 
 FORMAT = 1
 BLOCK = 2048  # ids per record
@@ -55,6 +56,10 @@ class TokenStore:
                 f"{self.path}: store format {index.get('format')}, this version reads {FORMAT}; "
                 "prepare the data again"
             )
+        try:
+            _check_index(index)
+        except (AssertionError, KeyError, TypeError) as error:
+            raise DamagedError(f"{path}: damaged: it is not the index of a store") from error
         self._shards = index["shards"]
         self.fingerprint, self.bos_id = index["fingerprint"], index["bos_id"]
         self._dtype = np.dtype(index["dtype"])
@@ -115,9 +120,12 @@ class TokenStore:
         within = document - self._document_bounds[shard]
         if shard not in self._starts:
             _, path = _shard_files(self.path, self._shards[shard]["name"])
-            self._starts[shard] = _open_starts(path)
+            self._starts[shard] = _open_starts(path, self._shards[shard]["documents"])
         starts = self._starts[shard][within : within + 2].tolist()
-        return before + starts[0], before + starts[1] if len(starts) == 2 else shard_end
+        start, end = before + starts[0], before + starts[1] if len(starts) == 2 else shard_end
+        if not before <= start < end <= shard_end:
+            raise DamagedError(f"{self.path}: damaged: starts of documents outside of their shard")
+        return start, end
 
     def document(self, document: int) -> np.ndarray:
         """Return the ids of one document, BOS to EOS, int32."""
@@ -130,14 +138,23 @@ def _shard_files(folder: Path, name: str) -> tuple[Path, Path]:
     return folder / f"{name}.array_record", folder / f"{name}.starts.npy"
 
 
-def _open_starts(path: Path) -> np.ndarray:
+def _check_index(index: dict[str, Any]) -> None:
+    """Raise one of several errors unless an index has all values, and names files in its folder."""
+    assert type(index["fingerprint"]) is str and type(index["bos_id"]) is int
+    assert index["dtype"] in ("<u2", "<u4")
+    for shard in index["shards"]:
+        assert re.fullmatch(r"\w+", shard["name"])
+        for name in ("tokens", "documents"):
+            assert type(shard[name]) is int and 0 <= shard[name] < 2**48
+
+
+def _open_starts(path: Path, documents: int) -> np.ndarray:
     try:
-        if in_bucket(path):
-            return np.load(io.BytesIO(path.read_bytes()))
-        return np.load(path, mmap_mode="r")
-    except OSError:
-        raise
-    except Exception:  # numpy parses the header as Python: damage can raise any exception
+        array = open_array(path)
+        if array.shape != (documents,) or array.dtype.kind not in "iu":
+            raise ValueError
+        return array
+    except ValueError:
         raise DamagedError(f"{path}: damaged: not an array that can be read") from None
 
 

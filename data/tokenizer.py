@@ -20,7 +20,9 @@ from sentencepiece import sentencepiece_model_pb2
 
 from data import tokenizer_json
 from utils.errors import UnreachableError
+from utils.limits import read_bytes
 from utils.manifest import DamagedError
+from utils.messages import one_line
 from utils.paths import as_path
 
 NUM_KEYS = NUM_VALUES = 64  # symbols of retrieval documents
@@ -64,7 +66,7 @@ class Tokenizer:
         self.chat_template = chat_template
         try:
             path = as_path(path)
-            self.model = path.read_bytes()
+            self.model = read_bytes(path)
         except UnreachableError:
             raise
         except OSError as error:
@@ -77,9 +79,11 @@ class Tokenizer:
             self.model, self.bos_id, self.eos_id = tokenizer_json.complete(self.model, path)
         try:
             pieces = self._pieces
-        except (RuntimeError, ValueError) as error:
-            reason = error if isinstance(error, ValueError) else "not a SentencePiece model"
-            raise ValueError(f"{path}: {reason}") from None
+        except ValueError as error:
+            raise ValueError(f"{path}: {one_line(str(error), 160)}") from None
+        except (RuntimeError, AttributeError, IndexError, KeyError, TypeError) as error:
+            kind = "tokenizer.json" if self._is_json else "SentencePiece model"
+            raise ValueError(f"{path}: not a {kind}") from error
         if isinstance(pieces, _SentencePieces):
             self.bos_id, self.eos_id = pieces.processor.bos_id(), pieces.processor.eos_id()
         if self.bos_id < 0 or self.eos_id < 0:

@@ -14,6 +14,8 @@ import re
 from pathlib import Path
 from typing import Any
 
+from utils.limits import parse_json, read_json
+
 _SPACE = "\u2581"
 _BYTE = re.compile("<0x([0-9A-F]{2})>")
 # Decoders of SentencePiece's pieces; the decoder of byte-level pieces is `ByteLevel`.
@@ -35,9 +37,11 @@ def complete(content: bytes, path: Path) -> tuple[bytes, int, int]:
       ValueError: if it is not a tokenizer.json, or no file names EOS.
     """
     try:
-        file = json.loads(content)
+        file = parse_json(content)
         vocabulary = vocabulary_of(file)
-    except (AttributeError, KeyError, TypeError, ValueError, RecursionError):
+        if not all(isinstance(i, int) for i in vocabulary.values()):
+            raise TypeError
+    except (AttributeError, KeyError, TypeError, ValueError):
         raise ValueError(f"{path}: not a tokenizer.json") from None
     if ids := _ends(file.get("post_processor")):
         return content, *ids
@@ -77,7 +81,7 @@ def _ends(post_processor: Any) -> tuple[int, int] | None:
         special, names = post_processor["special_tokens"], (first, last)
         bos, eos = (special[name["SpecialToken"]["id"]]["ids"] for name in names)
         return int(bos[0]), int(eos[0])
-    except (KeyError, TypeError, ValueError):
+    except (KeyError, IndexError, TypeError, ValueError):
         return None
 
 
@@ -95,14 +99,14 @@ def _read_ends(folder: Path, pieces: dict[int, str]) -> dict[str, str]:
     for name in ("tokenizer_config.json", "special_tokens_map.json", "config.json"):
         settings: Any = None
         with contextlib.suppress(OSError, ValueError):
-            settings = json.loads((folder / name).read_text(encoding="utf-8"))
+            settings = read_json(folder / name)
         for end in ("bos", "eos") if isinstance(settings, dict) else ():
             token, ids = settings.get(f"{end}_token"), settings.get(f"{end}_token_id")
             if isinstance(token, dict):
                 token = token.get("content")
             if token is None:  # a list if a model stops at several ids
                 ids = ids if isinstance(ids, list) else [ids]
-                token = next((pieces[i] for i in ids if i in pieces), None)
+                token = next((pieces[i] for i in ids if isinstance(i, int) and i in pieces), None)
             if isinstance(token, str):
                 ends.setdefault(end, token)
     return ends
@@ -117,7 +121,7 @@ class JsonPieces:
     """
 
     def __init__(self, model: bytes):
-        self._file = json.loads(model)
+        self._file = parse_json(model)
         decoders = _types(self._file.get("decoder"))
         self._is_byte_level = "ByteLevel" in decoders
         if not self._is_byte_level and (not decoders or decoders - _SENTENCEPIECE):

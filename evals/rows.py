@@ -14,9 +14,10 @@ from typing import Any, NoReturn
 import numpy as np
 
 from experiment.identity import disagreement
-from experiment.records import parse_json, row_problem
+from experiment.records import row_problem
 from experiment.run import RunDirectory
 from utils.files import write_atomically
+from utils.limits import parse_json, read_lines
 from utils.locks import lock
 from utils.messages import quoted
 
@@ -141,14 +142,14 @@ def read(path: Path) -> Rows:
       ValueError: for the first line that is not a row of this schema, as file:line.
     """
     parts, number = [], 1
-    with path.open("rb") as file:
-        # Blocks, because the objects of all lines would take twenty times the file's size.
-        while lines := list(itertools.islice(file, _BLOCK)):
-            part = _parse(lines)
-            if part is None:
-                _raise_first_error(lines, path, number)
-            parts.append(part)
-            number += len(lines)
+    file = read_lines(path)
+    # Blocks, because the objects of all lines would take twenty times the file's size.
+    while lines := list(itertools.islice(file, _BLOCK)):
+        part = _parse(lines)
+        if part is None:
+            _raise_first_error(lines, path, number)
+        parts.append(part)
+        number += len(lines)
     return concatenate(parts)
 
 

@@ -21,6 +21,7 @@ from experiment.config import ExperimentConfig, from_dict, to_dict
 from experiment.records import MetricsDigest
 from experiment.run import RunDirectory, first_difference
 from utils import messages
+from utils.limits import read_json
 from utils.manifest import digest, seal, unseal
 from utils.messages import quoted
 from utils.paths import copy, is_outage
@@ -170,8 +171,7 @@ def metrics_damage(run: RunDirectory) -> str:
 
 def _json_item(run: RunDirectory, step: int, name: str) -> dict[str, Any]:
     with one_line(run, step, name):
-        text = _item_path(folder_of(run, step), name).read_text(encoding="utf-8")
-        item = json.loads(text)
+        item = read_json(_item_path(folder_of(run, step), name))
         if not isinstance(item, dict):
             raise ValueError("not a JSON object")
         return item

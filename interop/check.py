@@ -34,7 +34,6 @@ import jax.numpy as jnp
 import numpy as np
 from flax import nnx
 
-from experiment.records import parse_json
 from experiment.streamed import put
 from interop import reference
 from interop.architectures import FEATURES, windows_by_layer
@@ -46,6 +45,7 @@ from model import rotary, transformer
 from model.config import ModelConfig
 from model.positions import cos_sin
 from model.transformer import Block, Params
+from utils.limits import read_json
 
 # Largest difference, in roundings of float32. Rounding is chaotic in a real model: correct exports
 # differ by up to 5 (cosines within 1e-6 count too), planted errors by more than 1,000.
@@ -160,7 +160,7 @@ def check_record(folder: Path, config: ModelConfig, context: int, digest: str) -
         return
     advice = f"download the folder again, or delete {RECORD} to import it as it is"
     try:
-        record = parse_json(path.read_bytes())
+        record = read_json(path)
         expected, written = record["tensors"], dict(record["config"])
     except (TypeError, KeyError, ValueError) as error:
         raise ValueError(f"{path} is damaged; {advice}") from error

@@ -119,7 +119,6 @@ def export(
         chosen = choose_architecture(model, architecture or _imported_type(run, config))
         tokenizer = run.tokenizer if run.tokenizer_path.exists() else None
         hf_config = make_config(chosen, model, context, tokenizer, rope_type)
-        part.mkdir(parents=True)
         entries = chosen.entries(model)
         actual = _write_tensors(part, entries, stored, dtype, shard_bytes)
         hf_config |= {"dtype": actual, "torch_dtype": actual}

@@ -6,24 +6,44 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
+from utils.locks import try_lock
 from utils.paths import local
+
+_MARK = ".incomplete"  # a locked file in a folder that is being written
 
 
 @contextlib.contextmanager
 def new_folder(path: str | Path) -> Iterator[Path]:
-    """Yield `PATH.part`, for the caller to create; rename it to `path`, or delete it on an error.
+    """Yield the new folder `PATH.part`; rename it to `path`, or delete it on an error.
+
+    A folder that a killed process left is emptied.
 
     Raises:
-      ValueError: if `path` exists or is in a bucket.
+      ValueError: if `path` exists or is in a bucket, or `PATH.part` is another process's or a
+        user's folder.
     """
     path = local(path)
     if path.exists():
         raise ValueError(f"{path} already exists; delete it, or choose another name")
     part = path.with_name(f"{path.name}.part")
-    shutil.rmtree(part, ignore_errors=True)
-    try:
-        yield part
-        os.rename(part, path)
-    except BaseException:
-        shutil.rmtree(part, ignore_errors=True)
-        raise
+    mark = part / _MARK
+    if part.exists() and not mark.is_file():
+        raise ValueError(f"{part} exists and is not an unfinished import or export; rename it")
+    created = [parent for parent in part.parents if not parent.exists()]
+    part.mkdir(parents=True, exist_ok=True)
+    with try_lock(mark) as file:
+        if file is None:
+            raise ValueError(f"another process is writing {part}; choose another name")
+        try:
+            for old in part.iterdir():
+                if old != mark:
+                    shutil.rmtree(old) if old.is_dir() else old.unlink()
+            yield part
+            mark.unlink()
+            os.rename(part, path)
+        except BaseException:
+            shutil.rmtree(part, ignore_errors=True)
+            with contextlib.suppress(OSError):
+                for parent in created:
+                    parent.rmdir()
+            raise

@@ -14,6 +14,7 @@ import numpy as np
 
 from interop.tensors import Tensor, Tensors
 from interop.weights import feature_order
+from utils.limits import check_file
 from utils.messages import one_line, quoted
 
 SUFFIX = ".gguf"
@@ -89,6 +90,7 @@ class GgufTensors(Tensors):
     def __init__(self, path: Path):  # pyright: ignore[reportMissingSuperCall] - another format
         gguf = _import_gguf()
         try:
+            check_file(path)
             reader = gguf.GGUFReader(path)
             self.metadata = {name: field.contents() for name, field in reader.fields.items()}
         except OSError as error:

@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from experiment.records import parse_json
 from interop.architectures import (
     ARCHITECTURES,
     LATENT_EPSILON,
@@ -18,8 +17,9 @@ from model.rotary import Pattern
 from model.rotary.base import HfHead, Rotary
 from model.rotary.nope import Nope
 from model.rotary.rope_parameters import read_rope
-from utils.checks import Count, problem
-from utils.messages import nearest, quoted
+from utils.checks import Count, Layers, problem
+from utils.limits import read_json
+from utils.messages import nearest, one_line, quoted
 
 _ALIASES = {"deepseek_v2": "deepseek_v3"}  # it routes experts differently; dense layers are equal
 _LAYERS = "num_hidden_layers"
@@ -117,7 +117,7 @@ def read_config(folder: Path) -> dict[str, Any]:
     """Read a folder's config.json; raise ValueError if it is missing or not a JSON object."""
     path = folder / "config.json"
     try:
-        config = parse_json(path.read_bytes())
+        config = read_json(path)
     except OSError as error:
         if (folder / "adapter_config.json").exists():
             raise ValueError(
@@ -144,11 +144,21 @@ def parse_config(config: Mapping[str, Any], name: str, context: int | None = Non
     Raises:
       ValueError: naming a key that is missing, or that no model of ours has.
     """
+    try:
+        return _parse(config, name, context)
+    except (TypeError, AttributeError, LookupError, ArithmeticError) as error:
+        raise ValueError(
+            f"config.json: a value has the wrong type ({one_line(str(error), 100)})"
+        ) from error
+
+
+def _parse(config: Mapping[str, Any], name: str, context: int | None) -> HfModel:
     architecture, config = _find_architecture(config), _with_llama_names(config)
     kind = architecture.model_type
     reader, ignored = _Reader(config, _DEFAULTS.get(kind, {})), _ignored(config)
+    layers = reader.value(_LAYERS, None, Layers)
     _refuse_unsupported(reader, architecture)
-    longest, layers = reader.count("max_position_embeddings"), reader.count(_LAYERS)
+    longest = reader.count("max_position_embeddings")
     N, D = reader.count("num_attention_heads"), reader.count("hidden_size")
     mla = _read_mla(reader) if architecture.mla else None
     if mla is None:
@@ -201,7 +211,7 @@ def parse_config(config: Mapping[str, Any], name: str, context: int | None = Non
 def _find_architecture(config: Mapping[str, Any]) -> Architecture:
     """Return the class of a config.json; raise ValueError naming what our block lacks for it."""
     model_type = config.get("model_type")
-    kind = _ALIASES.get(str(model_type), model_type)
+    kind = _ALIASES.get(str(model_type), str(model_type))
     if kind in _TEXT_MODELS:
         raise ValueError(
             f"config.json: model_type {kind} is multimodal; write its text model with "

@@ -37,7 +37,8 @@ from model.config import ModelConfig
 from model.rotary.base import HfHead
 from model.rotary.rope_parameters import read_rope, selected_factors
 from model.transformer import abstract_params, describe_size
-from utils.messages import quoted
+from utils.limits import read_json
+from utils.messages import printable, quoted
 from utils.paths import local
 
 # Pairs look interleaved if neighbors are this many times more alike than features half a head
@@ -88,7 +89,7 @@ def main(arguments: argparse.Namespace) -> int:
 
 
 def _print(text: str) -> None:
-    print(text, file=sys.stderr)
+    print(printable(text), file=sys.stderr)
 
 
 def import_folder(
@@ -256,7 +257,7 @@ def _run_config(source: HfModel, name: str, tokenizer: str | None) -> Experiment
 def _record_origin(run: RunDirectory, imported: dict[str, Any]) -> None:
     """Add to the run's config.json where it was imported from."""
     path = run.path / "config.json"
-    record = json.loads(path.read_text(encoding="utf-8"))
+    record = read_json(path)
     path.write_text(json.dumps({"imported": imported, **record}, indent=2) + "\n", encoding="utf-8")
 
 

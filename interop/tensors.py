@@ -16,7 +16,7 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
-from experiment.records import parse_json
+from utils.limits import check_file, read_json
 from utils.messages import one_line, quoted
 
 INDEX, SINGLE = "model.safetensors.index.json", "model.safetensors"
@@ -134,9 +134,11 @@ class Tensors:
         if not path.exists():
             return {}
         try:
-            index = parse_json(path.read_bytes())["weight_map"]
+            index = read_json(path)["weight_map"]
             # A file that came with a model must not lead out of its folder.
-            assert index and all(Path(file).name == file for file in index.values())
+            files = {*index.values()}
+            assert files and all(Path(file).name == file and len(file) < 100 for file in files)
+            assert all(map(str.isprintable, files))
         except (AssertionError, AttributeError, KeyError, TypeError, ValueError) as error:
             raise ValueError(
                 f"{path} is damaged (its weight_map must map names to files in the same folder)"
@@ -192,6 +194,7 @@ def _read_header(file: Path) -> dict[str, Tensor]:
 def _open(file: Path) -> Iterator[Any]:
     """Open a file; raise ValueError if it is damaged or cannot be read."""
     try:
+        check_file(file)
         with safe_open(str(file), framework="np") as stream:
             yield stream
     except OSError as error:

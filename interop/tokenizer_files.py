@@ -13,6 +13,7 @@ from typing import Any
 from data.tokenizer import FILE_NAMES, Tokenizer
 from data.tokenizer_json import template, vocabulary_of
 from utils.files import write_atomically
+from utils.limits import parse_json, read_bytes, read_json
 
 _SPACE = "\u2581"  # SentencePiece's character for a space
 # Types of models for which transformers 5 loads a tokenizer class of its own, whatever
@@ -27,7 +28,7 @@ _PUBLISHED = (*FILE_NAMES, *_FILES[1:], "chat_template.jinja", "generation_confi
 def read_published(folder: Path) -> dict[str, bytes]:
     """Return the tokenizer files, chat template and generation config of a folder by name."""
     paths = [folder / name for name in dict.fromkeys(_PUBLISHED)]
-    return {path.name: path.read_bytes() for path in paths if path.exists()}
+    return {path.name: read_bytes(path) for path in paths if path.exists()}
 
 
 def find_tokenizer(folder: str | Path) -> Path | None:
@@ -42,7 +43,7 @@ def find_tokenizer(folder: str | Path) -> Path | None:
     if not json_file.exists():
         return model if model.exists() else None
     try:
-        file = json.loads(json_file.read_text(encoding="utf-8"))
+        file = read_json(json_file)
         if Tokenizer(model).vocab_size > max(vocabulary_of(file).values()):
             return model
     except (ValueError, KeyError, TypeError, AttributeError):
@@ -68,7 +69,7 @@ def write_tokenizer(tokenizer: Tokenizer, folder: str | Path) -> None:
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     if tokenizer.file_name == "tokenizer.json":
-        file = json.loads(tokenizer.model)
+        file = parse_json(tokenizer.model)
         vocabulary = vocabulary_of(file)
     else:
         proto = _read_model(tokenizer)
@@ -98,7 +99,7 @@ def write_tokenizer(tokenizer: Tokenizer, folder: str | Path) -> None:
 
 def _check_class(folder: Path, file: dict[str, Any]) -> None:
     if (folder / "config.json").exists():
-        config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+        config = read_json(folder / "config.json")
         kind = config.get("model_type")
         if kind in _OWN_CLASS and _OWN_CLASS[kind] not in json.dumps(file["pre_tokenizer"]):
             raise ValueError(

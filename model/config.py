@@ -13,7 +13,8 @@ import numpy as np
 from model import rotary as rotary_lib
 from model.rotary import Pattern, Rotary
 from model.rotary.learned import Learned
-from utils.checks import Bounds, Count, SinglePositive, check
+from utils.checks import Bounds, Count, Layers, SinglePositive, check
+from utils.limits import MOST_FREQUENCIES
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -93,9 +94,9 @@ class Architecture:
         a device to 256 MiB of float32, on a TPU to about 1/32 of its memory.
     """
 
-    vocab_size: Count
+    vocab_size: Annotated[int, Bounds(at_least=1, at_most=2**31 - 1)]
     embed_dim: Count
-    num_layers: Annotated[int, Bounds(at_least=1, at_most=10_000)]
+    num_layers: Layers
     num_heads: Count
     num_kv_heads: Count | None = None
     head_dim: Count
@@ -129,6 +130,12 @@ class Architecture:
         if self.num_heads % self.kv_heads:
             raise ValueError(
                 f"num_heads={self.num_heads} must be a multiple of num_kv_heads={self.num_kv_heads}"
+            )
+        frequencies = self.num_layers * self.kv_heads * self.head_dim
+        if frequencies > MOST_FREQUENCIES:
+            raise ValueError(
+                f"num_layers * num_kv_heads * head_dim must be at most {MOST_FREQUENCIES:,}, "
+                f"got {frequencies:,}"
             )
         if self.masked_distances is not None:
             low, high = self.masked_distances

@@ -1,7 +1,6 @@
 """Figure and table of the zeros of each head's empirical B(m), written by `python -m probes`."""
 
 import math
-import zipfile
 from collections.abc import Container, Sequence
 from typing import NamedTuple
 
@@ -15,6 +14,7 @@ from reporting.members import Member, tasks
 from reporting.page import NONE, Table, format_captions
 from reporting.style import FAINT, INK, folded, handle, tag, token_axis
 from utils.errors import UnreachableError
+from utils.limits import read_arrays
 
 _TASK = "kv"  # task of the probe
 _QUARTER = (0, (2, 1.5))  # dashes of a quarter period
@@ -77,12 +77,11 @@ def _read(
     if not path.exists():
         return []
     try:
-        with np.load(path, allow_pickle=False) as file:
-            is_shown = int(file["step"]) in steps
-            return [np.asarray(file[name], float) for name in names] if is_shown else []
+        step, *arrays = read_arrays(path, ("step", *names))
+        return [np.asarray(array, float) for array in arrays] if int(step) in steps else []
     except UnreachableError:
         raise
-    except (KeyError, TypeError, ValueError, OSError, EOFError, zipfile.BadZipFile) as error:
+    except (KeyError, TypeError, ValueError, OSError) as error:
         raise ValueError(
             f"{path} is damaged; write it again: python -m probes {run.path}"
         ) from error

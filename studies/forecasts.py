@@ -19,6 +19,7 @@ from studies import folder
 from studies.card import Card, Measurement
 from studies.jobs import Run
 from utils.files import write_atomically
+from utils.limits import read_json
 
 # By card, member and measurement.
 Forecasts = dict[str, dict[str, dict[str, dict[str, Any]]]]
@@ -32,9 +33,9 @@ def read_forecasts(study: str, file: str = "forecasts.json") -> Forecasts:
     """
     path = folder(study) / file
     try:
-        return json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
-    except json.JSONDecodeError as error:
-        raise ValueError(f"{path} is not JSON ({error.msg}); restore it") from error
+        return read_json(path) if path.exists() else {}
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}; restore it") from error
 
 
 def write(study: str, cards: Sequence[Card]) -> Iterator[str]:

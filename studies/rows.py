@@ -11,7 +11,6 @@ import dataclasses
 import gzip
 import json
 import math
-import zlib
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -24,6 +23,8 @@ from experiment.config import ExperimentConfig, from_dict, to_dict
 from experiment.run import flatten, is_operational
 from utils.errors import UnreachableError
 from utils.files import write_atomically
+from utils.limits import gunzip, parse_json, read_bytes
+from utils.messages import one_line, quoted
 
 # Version of the files. Rows of another version must be measured again.
 VERSION = 1
@@ -181,10 +182,9 @@ def read(path: Path) -> Row:
     """
     advice = "delete it, and `run` measures it anew"
     try:
-        record = json.loads(gzip.decompress(path.read_bytes()))
-        version = record.pop("version")
-        if version != VERSION:
-            raise ValueError(f"{path}: rows of version {version}, not {VERSION}; {advice}")
+        record = parse_json(gunzip(read_bytes(path)))
+        if (version := record.pop("version")) != VERSION:
+            raise ValueError(f"rows of version {quoted(version)}, not {VERSION}")
         for name in ("l50", "mean_accuracy", "ceiling"):
             record[name] = float(record[name])
         record["losses"] = {name: float(loss) for name, loss in record["losses"].items()}
@@ -193,10 +193,9 @@ def read(path: Path) -> Row:
         return Row(**record)
     except UnreachableError:
         raise
-    except (OSError, EOFError, zlib.error, KeyError, TypeError, AttributeError) as error:
-        raise ValueError(f"{path} is damaged ({error}); {advice}") from error
-    except json.JSONDecodeError as error:
-        raise ValueError(f"{path} is damaged ({error.msg}); {advice}") from error
+    except (OSError, KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
+        reason = one_line(str(error), 120)
+        raise ValueError(f"{path} is damaged ({reason}); {advice}") from error
 
 
 def _read_answers(*, value: Any, counts: dict[str, Any] | None, **fields: Any) -> Answers:

@@ -14,6 +14,7 @@ STANDARD = set(sys.stdlib_module_names)
 ALLOWED = {
     "utils": {"rich"},
     "utils.buckets": {"etils", "fsspec"},
+    "utils.limits": {"numpy"},
     "model.rotary": {"numpy"},
     "model.rotary.show": {"numpy", "matplotlib", "model.rotary"},
     "theory.show": {"model.rotary", "theory", "experiment", "configs"},

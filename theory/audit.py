@@ -1,6 +1,5 @@
 """Audit of a published model's rotary settings, from its config alone."""
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +10,9 @@ from theory.misreadings import TOLERANCE, find_misreadings
 from theory.published_layers import LayerGroup, PublishedModel, read_layers
 from theory.smallest_bases import smallest_base
 from theory.tables import format_table
+from utils.limits import read_json
 
 _SEARCHED = 2**21  # tokens, at least, in which a first violation is searched
-_MOST_BYTES = 2**24  # of a config.json
 
 
 def read_config(path: Path) -> dict[str, Any]:
@@ -27,13 +26,11 @@ def read_config(path: Path) -> dict[str, Any]:
         return gguf.read_config(path)
     if not path.exists():
         raise ValueError(f"{path} does not exist; name a config.json, its folder, or a .gguf file")
-    if path.stat().st_size > _MOST_BYTES:
-        raise ValueError(f"{path} is too large for a config.json")
     try:
-        config = json.loads(path.read_text(encoding="utf-8"))
-    except (ValueError, RecursionError):
+        config = read_json(path)
+    except ValueError as error:
         raise ValueError(
-            f"{path} is not JSON; name a config.json, its folder, or a .gguf file"
+            f"{path}: {error}; name a config.json, its folder, or a .gguf file"
         ) from None
     if not isinstance(config, dict):
         raise ValueError(f"{path} is not a JSON object")

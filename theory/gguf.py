@@ -9,6 +9,8 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
+from utils.limits import check_file
+
 _SCALARS = ("B", "b", "H", "h", "I", "i", "f", "?", "", "", "Q", "q", "d")
 _STRING, _ARRAY = 8, 9
 _FACTORS = ("rope_freqs.weight", "rope_factors_long.weight")
@@ -36,6 +38,7 @@ def read_config(path: Path) -> dict[str, Any]:
     Raises:
       ValueError: if it is not a GGUF file, or ends early.
     """
+    check_file(path)
     with path.open("rb") as file:
         try:
             values, factors = _read_header(file)

@@ -7,12 +7,15 @@ type. Rules that a config.json leaves to the code of its model type are in `mode
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
 from model.rotary.base import HfHead
 from model.rotary.rope_parameters import Scales, compute_frequencies, read_rope
+from utils.checks import Bounds, Count, Layers, problem
+from utils.limits import MOST_FEATURES
+from utils.messages import one_line
 
 TYPES = tomllib.loads(Path(__file__).with_name("model_types.toml").read_text(encoding="utf-8"))
 
@@ -81,6 +84,13 @@ class PublishedModel(NamedTuple):
     known: bool
 
 
+_BOUNDS = {
+    "num_hidden_layers": Layers,
+    # Twice as far, and 64 times, positions are still compared.
+    "max_position_embeddings": Annotated[int, Bounds(at_least=1, at_most=2**24)],
+}
+
+
 class _Config:
     """A config.json with the rules of its model type."""
 
@@ -89,7 +99,7 @@ class _Config:
             if isinstance(values.get(name), Mapping):
                 values = values[name]
         self.values = dict(values)
-        self.model_type = str(values.get("model_type"))
+        self.model_type = one_line(str(values.get("model_type")), 40)
         for name in (self.model_type, f"{self.model_type}_text"):
             self.rules: dict[str, Any] = TYPES.get(_ALIASES.get(name, name), {})
             if self.rules:
@@ -102,9 +112,9 @@ class _Config:
         value = next((v for v in map(self.values.get, names) if v is not None), default)
         if value is None:
             raise ValueError(f"config.json lacks {name!r}")
-        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-            raise ValueError(f"config.json: {name} must be a positive whole number, got {value!r}")
-        return value
+        if wrong := problem(value, _BOUNDS.get(name, Count)):
+            raise ValueError(f"config.json: {name} must be {wrong}")
+        return int(value)
 
 
 def read_layers(config: Mapping[str, Any]) -> PublishedModel:
@@ -113,7 +123,14 @@ def read_layers(config: Mapping[str, Any]) -> PublishedModel:
     Raises:
       ValueError: naming the key that is missing or not allowed.
     """
-    source = _Config(config)
+    try:
+        return _read_layers(_Config(config))
+    except (TypeError, AttributeError, LookupError, ArithmeticError) as error:
+        reason = one_line(str(error), 100)
+        raise ValueError(f"config.json: a value has the wrong type ({reason})") from error
+
+
+def _read_layers(source: _Config) -> PublishedModel:
     context = source.size("max_position_embeddings", 2048)
     kinds = _read_kinds(source)
     numbers: dict[tuple[str, bool], list[int]] = {}
@@ -132,11 +149,12 @@ def _read_kinds(source: _Config) -> list[str]:
     """Return the kind of each layer."""
     values, rules = source.values, source.rules
     count = source.size("num_hidden_layers")
-    names = {"attention": "full_attention", 0: "linear_attention", 1: "full_attention"}
+    names = {"attention": "full_attention", "0": "linear_attention", "1": "full_attention"}
     for name in ("layer_types", "layers_block_type", "attn_type_list"):
         kinds = values.get(name)
         if isinstance(kinds, list) and len(kinds) >= count:
-            return [str(names.get(kind, kind)) for kind in kinds[:count]]
+            texts = [one_line(str(kind), 40) for kind in kinds[:count]]
+            return [names.get(text, text) for text in texts]
     ratios = values.get("compress_ratios")  # DeepSeek V4: 0 is a layer with a window only
     if isinstance(ratios, list):
         return ["full_attention" if ratio else "sliding_attention" for ratio in ratios[:count]]
@@ -152,7 +170,7 @@ def _read_kinds(source: _Config) -> list[str]:
     if isinstance(every, str):  # EXAONE 4: "LLLG"
         every = len(every)
     if every:
-        pattern = pattern[:1] * (int(every) - 1) + pattern[-1:]
+        pattern = pattern[:1] * min(int(every) - 1, count) + pattern[-1:]
     if len(set(pattern)) == 1 and "sliding_attention" in pattern and not _window(source):
         pattern = ["full_attention"]
     return [pattern[n % len(pattern)] for n in range(count)]
@@ -174,7 +192,10 @@ def _rotating(source: _Config, kinds: list[str]) -> list[bool]:
 
 def _window(source: _Config) -> int | None:
     name = "sliding_window" if "sliding_window" in source.values else "sliding_window_size"
-    return source.values.get(name, source.rules.get("window"))
+    window = source.values.get(name, source.rules.get("window")) or None
+    if wrong := problem(window, Count | None):
+        raise ValueError(f"config.json: {name} must be {wrong}")
+    return window
 
 
 def _read_group(
@@ -186,6 +207,8 @@ def _read_group(
     if "kv_lora_rank" in source.values or mla:
         sizes = [source.size(name, (mla or {}).get(name)) for name in _MLA_SIZES]
         head_dim, rope_dim = sum(sizes), sizes[1]
+    if head_dim > MOST_FEATURES:
+        raise ValueError(f"config.json: a head has {head_dim:,} features ({MOST_FEATURES:,} fit)")
     head = HfHead(rope_dim, context, mla is not None)
     window = {
         "sliding_attention": _window(source),

@@ -41,6 +41,7 @@ class Bounds:
 Count = Annotated[int, Bounds(at_least=1)]
 NonNegative = Annotated[float, Bounds(at_least=0)]
 Positive = Annotated[float, Bounds(above=0)]
+Layers = Annotated[int, Bounds(at_least=1, at_most=10_000)]
 Seed = Annotated[int, Bounds(at_least=0, at_most=2**32 - 1)]
 Share = Annotated[float, Bounds(at_least=0, at_most=1)]
 

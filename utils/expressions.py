@@ -13,11 +13,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from utils.limits import MOST_EXPRESSION, MOST_NESTING
 from utils.messages import nearest, one_line, quoted
 from utils.plugins import allow, class_in_file
 
 # A class in a file of code outside the repository: path, class, and what follows.
-_OWN_FILE = re.compile(r"\s*([^()]+\.py):(\w+)(.*)", re.DOTALL)
+_OWN_FILE = re.compile(r"([^()]+\.py):(\w+)(.*)", re.DOTALL)
 
 
 def build(
@@ -46,7 +47,7 @@ def build(
         f"{kind} {quoted(text)} is not of the form name(parameter=value,...); "
         "a value that is no number or plain word goes in quotes: path='a/b'"
     )
-    if own_file := _OWN_FILE.match(text):
+    if own_file := _OWN_FILE.match(text.strip()):
         path, name, rest = own_file.groups()
         text, classes = name + rest, {name: class_in_file(Path(path), name, base)}
     try:
@@ -130,17 +131,16 @@ def split_commas(text: str) -> list[str]:
     """Split at the commas outside brackets: `a,f(b,c)` is `a` and `f(b,c)`.
 
     Raises:
-      ValueError: if a bracket that contains a comma is not closed.
+      ValueError: if a bracket that contains a comma is not closed, or too many are open.
     """
-    parts = [""]
-    for character, is_open in _brackets(text):
+    parts, start = [], 0
+    for end, (character, is_open) in enumerate(_brackets(text)):
         if character == "," and not is_open:
-            parts.append("")
-        else:
-            parts[-1] += character
-    if "," in parts[-1] and (wrong := unbalanced(text)):
+            parts.append(text[start:end])
+            start = end + 1
+    if "," in text[start:] and (wrong := unbalanced(text)):
         raise ValueError(wrong)
-    return parts
+    return [*parts, text[start:]]
 
 
 def unbalanced(text: str) -> str:
@@ -169,6 +169,8 @@ def _brackets(text: str) -> Iterator[tuple[str, str]]:
             quote = character
         elif character in _CLOSING:
             is_open += character
+            if len(is_open) > MOST_NESTING:
+                raise ValueError(f"{quoted(text)} has more than {MOST_NESTING} open brackets")
         elif character in _CLOSING.values():
             if not is_open or _CLOSING[is_open[-1]] != character:
                 yield character, is_open + _STRAY
@@ -184,17 +186,14 @@ def literal(text: str) -> Any:
 
 def _tree(text: str) -> ast.expr:
     """Return the syntax tree of an expression; raise ValueError if Python cannot parse it."""
-    if len(text) > _LONGEST:
-        raise ValueError(f"{quoted(text)} has more than {_LONGEST} characters")
+    if len(text) > MOST_EXPRESSION:
+        raise ValueError(f"{quoted(text)} has more than {MOST_EXPRESSION} characters")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # about escapes in strings
         try:
             return ast.parse(text.strip(), mode="eval").body
         except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
             raise ValueError(f"{quoted(text)} is no expression") from error
-
-
-_LONGEST = 100_000  # characters of an expression; Python's parser has no bound
 
 
 def _value(node: ast.expr) -> Any:

@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from utils.files import write_atomically
+from utils.limits import read_json
+from utils.messages import quoted
 from utils.paths import in_bucket, raise_outages
 from utils.threads import map_ahead, num_cpus
 
@@ -63,10 +65,10 @@ def read_manifest(path: Path) -> dict[str, Any]:
       DamagedError: if it is not a JSON object, or its sha256 differs.
     """
     try:
-        record = json.loads(path.read_bytes())
+        record = read_json(path)
         if unseal(record):
             return record
-    except (AttributeError, TypeError, ValueError, RecursionError):
+    except (AttributeError, TypeError, ValueError):
         raise DamagedError(f"{path}: damaged: it is not a JSON object") from None
     raise DamagedError(f"{path}: damaged: its sha256 is not that of its content")
 
@@ -80,12 +82,24 @@ def find_damages(path: Path, on_bytes: Callable[[int], None] = lambda count: Non
     """
     try:
         files = read_manifest(path).get("files", {})
+        if problem := next(filter(None, map(_entry_problem, files.items())), ""):
+            raise DamagedError(f"{path}: damaged: {problem}")
     except DamagedError as error:
         yield error.what
         return
     check = functools.partial(_find_damage, path.parent, on_bytes)
     threads = num_cpus()
     yield from filter(None, map_ahead(check, files.items(), num_threads=threads, ahead=2 * threads))
+
+
+def _entry_problem(item: tuple[str, Any]) -> str:
+    """Describe what is wrong with an entry of `files`: a file that came with it names no others."""
+    name, entry = item
+    parts = Path(name).parts
+    has_values = isinstance(entry, dict) and {"bytes", "sha256"} <= entry.keys()
+    if not has_values or not parts or ".." in parts or Path(name).is_absolute():
+        return f"{quoted(name)} is no file of its folder with bytes and sha256"
+    return ""
 
 
 def _find_damage(

@@ -14,6 +14,7 @@ from tensorflow_datasets.core import registered
 
 from data.redpajama import redpajama_dataset_builder as builder_lib
 from data.source import LISTED
+from utils.limits import read_json
 
 # TFDS registers one builder per name, and both have the same name.
 with registered.skip_registration():
@@ -48,7 +49,7 @@ with registered.skip_registration():
             return generators
 
         def _process_pipeline_result(self, pipeline_result) -> None:
-            report = json.loads(self._report.read_text("utf-8"))
+            report = read_json(self._report)
             self._report.unlink()
             if report["skipped"]:
                 self.info.metadata.update(report)  # pyright: ignore[reportOptionalMemberAccess]

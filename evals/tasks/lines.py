@@ -17,7 +17,6 @@ ids after the cue must be the number's.
 
 import dataclasses
 import functools
-import json
 from collections.abc import Iterable
 from typing import Any, Literal, NamedTuple
 
@@ -29,6 +28,7 @@ from data.tasks import lines
 from data.tokenizer import Tokenizer
 from data.word_lists import ADJECTIVES, HELD_OUT_NOUNS
 from evals import prompts
+from utils.limits import parse_json
 from utils.paths import as_path
 
 _INTRO = (
@@ -168,9 +168,9 @@ def _read_cases(path: str) -> list[dict]:
     records = []
     for line, data in enumerate(json_lines.lines(as_path(path)), start=1):
         try:
-            record = json.loads(data)
+            record = parse_json(data)
         except ValueError as error:
-            raise ValueError(f"{path}:{line}: not JSON ({error})") from None
+            raise ValueError(f"{path}:{line}: {error}") from None
         for name in ("prompt", "correct_line", "expected_number", "random_idx"):
             if not isinstance(record, dict) or name not in record:
                 raise ValueError(f"{path}:{line}: a case without {name!r}")

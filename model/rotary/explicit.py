@@ -1,12 +1,13 @@
 """Explicit frequencies: the vector itself, inline or from a file."""
 
 import dataclasses
-import json
+from pathlib import Path
 
 import numpy as np
 
 from model.rotary.base import Rotary, as_floats
 from utils.checks import NonNegative
+from utils.limits import open_array, read_json
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -57,10 +58,9 @@ class Explicit(Rotary):
 def _read(file: str):
     try:
         if file.endswith(".npy"):
-            return np.load(file, allow_pickle=False).tolist()
+            return open_array(Path(file)).tolist()
         if file.endswith(".json"):
-            with open(file, encoding="utf-8") as stream:
-                content = json.load(stream)
+            content = read_json(Path(file))
             return content["inv_freq"] if isinstance(content, dict) else content
     except (OSError, ValueError, KeyError) as error:
         raise ValueError(f"file={file!r} cannot be read: {error!r}") from error

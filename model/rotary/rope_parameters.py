@@ -11,7 +11,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from model.rotary.base import HfHead, geometric_inv_freq
-from utils.messages import nearest, quoted
+from utils.limits import MOST_FEATURES
+from utils.messages import nearest, one_line, quoted
 
 # Where config.json has none; 10,000 for other types.
 _DEFAULT_THETA = {"smollm3": 2_000_000.0, "olmo3": 500_000.0, "gemma3_text": 1_000_000.0}
@@ -105,6 +106,10 @@ def compute_frequencies(
     Raises:
       ValueError: if the type is unknown, or a parameter is missing or not allowed.
     """
+    if head.head_dim > MOST_FEATURES:
+        raise ValueError(
+            f"config.json: a head has {head.head_dim:,} features (allowed: {MOST_FEATURES:,})"
+        )
     kind = rope["rope_type"]
     function = _FUNCTIONS.get(str(kind))
     if function is None:
@@ -122,6 +127,8 @@ def compute_frequencies(
         raise ValueError(
             f"config.json: parameters of rope_type {kind} are invalid: {quoted(error)}"
         ) from error
+    except ValueError as error:  # float("a")
+        raise ValueError(one_line(str(error))) from error
     return inv_freq, Scales(rotated=all_logits * factor**2, unrotated=all_logits)
 
 
@@ -132,6 +139,8 @@ def _temperature(mscale: float, factor: float) -> float:
 def _series(rope: Mapping[str, Any], head: HfHead, stretch: float = 1.0) -> np.ndarray:
     """Return the geometric series of the base times stretch ** (d / (d - 2))."""
     dim = int(head.head_dim * rope.get("partial_rotary_factor", 1.0))
+    if dim > head.head_dim:
+        raise ValueError("config.json: partial_rotary_factor must be at most 1")
     base = rope["rope_theta"]
     if stretch != 1:
         base *= stretch ** (dim / (dim - 2))

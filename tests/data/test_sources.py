@@ -76,7 +76,7 @@ def test_a_truncated_file_is_reported_at_its_line(tmp_path, suffix, lost):
         (b"hello", "not JSON (Expecting value: line 1 column 1 (char 0))"),
         (b'{"text": "\xff"}', "broken UTF-8 at byte 11 of the line"),
         (b'{"text": "a\\ud800"}', "text is not Unicode: lone surrogate at character 2"),
-        (b"[" * 100_000, "not JSON that can be read (nested too deep)"),
+        (b"[" * 100_000, "not JSON that can be read (nested more than 100 deep)"),
     ],
 )
 def test_a_bad_line_is_named_and_the_rest_read(tmp_path, line, problem):

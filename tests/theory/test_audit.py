@@ -10,10 +10,11 @@ import struct
 import numpy as np
 import pytest
 
-from theory.audit import audit, read_config
+from theory.audit import as_text, audit, read_config
 from theory.misreadings import first_rounding
 from theory.published import OPEN_MODELS
 from theory.published_layers import read_layers
+from utils.messages import printable
 
 MODELS = {model.name: model.config for model in OPEN_MODELS}
 TOLERANCE = 0.05
@@ -179,6 +180,13 @@ def test_vectors_are_those_of_transformers(name):
         assert not full or full == [n for n, kind in enumerate(kinds) if kind == "full_attention"]
 
 
+def test_names_of_a_config_are_neither_markup_nor_control_characters():
+    kinds = ["[/red]\x1b[2J", "full_attention"]
+    config = MODELS["llama-2-7b"] | {"model_type": "[/x]:x:\x1b", "num_hidden_layers": 2}
+    text = as_text(audit(config | {"layer_types": kinds}), "\x07name")
+    assert printable(text) == text and "[/x]:x:" in text and "[/red]" in text
+
+
 def gguf_bytes(values, tensors=b"", num_tensors=0):
     def text(string):
         return struct.pack("<Q", len(string)) + string.encode()
@@ -244,7 +252,7 @@ def test_damaged_gguf_files_are_refused(tmp_path, content, message):
     ("changes", "message"),
     [
         ({"num_hidden_layers": None}, "lacks 'num_hidden_layers'"),
-        ({"num_hidden_layers": -1}, "num_hidden_layers must be a positive whole number"),
+        ({"num_hidden_layers": -1}, r"num_hidden_layers must be a whole number in \[1, 10000\]"),
         ({"rope_scaling": {"rope_type": "yern"}}, "rope_type 'yern' is not supported"),
         ({"rope_scaling": {"rope_type": "yarn"}}, "lacks 'factor'"),
         ({"rope_scaling": 3}, "rope_scaling must be an object"),

@@ -1,0 +1,137 @@
+"""Inputs that once made a reader fail, and the seeds of `python -m tests.fuzz`."""
+
+import gzip
+import io
+import json
+import zipfile
+
+import numpy as np
+import pytest
+import zstandard
+
+from data import json_lines
+from tests.fuzz import outcome
+from tests.fuzz.targets import _HF as HF
+from tests.fuzz.targets import FIFO, targets
+from utils import limits
+
+
+def npy(shape, data=bytes(8), descr="<f8") -> bytes:
+    """Return an array whose header says another shape than its data has."""
+    buffer = io.BytesIO()
+    header = {"descr": descr, "fortran_order": False, "shape": shape}
+    np.lib.format.write_array_header_1_0(buffer, header)
+    return buffer.getvalue() + data
+
+
+def npz(**arrays: bytes) -> bytes:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in arrays.items():
+            archive.writestr(f"{name}.npy", content)
+    return buffer.getvalue()
+
+
+def hf(**changes) -> bytes:
+    return json.dumps(HF | changes).encode()
+
+
+PIB8 = (2**50,)
+ZEROS = ("zero_LN", "zero_low_LN", "zero_high_LN", "distances_M")
+NESTED = [b"[" * n + b"]" * n for n in (101, 500, 5_000, 100_000)]
+NESTED += [b'{"a":' * n + b"1" + b"}" * n for n in (500, 100_000)]
+SWEEP = '{{"config": "tiny", "overrides": ["{}"], "members": ["a"]}}'
+JSON_FILES = ("config", "sweep", "metrics", "commands", "results", "study_row", "token_store")
+JSON_FILES += ("digests", "tokenizer_json", "safetensors_index", "hf_import", "hf_audit", "cases")
+JSON_FILES += ("logit_check", "frequencies_json")
+NO_FILE = ("override", "expression", "study_row", "token_store", "digests", "jsonl")
+
+INPUTS = {
+    **{name: list(NESTED) for name in JSON_FILES},
+    "override": [
+        b"evals.lengths=[1152921504606846976]",
+        b"model.rotary=" + b" " * 90_000 + b"x",
+        b"evals.tasks=" + b"[" * 90_000,
+    ],
+    "expression": [b" " * 90_000 + b"x", b"x" + b"," * 99_000, b"(" * 99_000],
+    "starts": [npy(PIB8), npy((-1, -1)), npy((2**62, 0)), b"\x93NUMPY"],
+    "frequencies": [npy(PIB8), npy((2**40, 0), b""), npy((2,), bytes(16), "V8")],
+    "probe": [npz(step=npy((), bytes(8), "<i8"), **dict.fromkeys(ZEROS, npy(PIB8)))],
+}
+INPUTS["hf_import"] += [hf(num_hidden_layers=10**9), hf(model_type=["x"])]
+INPUTS["hf_audit"] += [hf(num_hidden_layers=10**9), hf(head_dim=2**62)]
+
+
+@pytest.fixture(scope="module")
+def known(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("fuzz")
+    with outcome.guarded(folder):
+        yield targets(folder)
+
+
+NAMES = sorted({*INPUTS, *JSON_FILES} | {"tokenizer_model", "tokenizer_config", "safetensors"})
+NAMES = sorted({*NAMES, "gguf", "jsonl"})
+
+
+def test_every_target_is_tested(known):
+    assert sorted(known) == NAMES
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_seeds_are_accepted(name, known, tmp_path):
+    for number, seed in enumerate(known[name].seeds):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        known[name].read(folder, seed)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_known_inputs(name, known):
+    inputs = INPUTS.get(name, [])
+    inputs = [*inputs, *([] if name in NO_FILE else [FIFO])]
+    problems = {data[:60]: outcome.problem(known[name], data) for data in inputs}
+    assert {data: text for data, text in problems.items() if text} == {}
+
+
+def test_a_line_of_a_bomb_is_not_kept(tmp_path):
+    """80 MiB of zeros in 80 KB: the reader stops at the limit of a line."""
+    path = tmp_path / "x.jsonl.gz"
+    path.write_bytes(gzip.compress(bytes(limits.MOST_JSON + 2**24), 1))
+    (_, _, problem), *rest = json_lines.json_records(path)
+    assert "a line of more than" in problem and not rest
+
+
+@pytest.mark.parametrize("suffix", [".gz", ".zst"])
+def test_a_bomb_of_many_lines_stops(suffix, tmp_path, monkeypatch):
+    monkeypatch.setattr(limits, "MOST_DECOMPRESSED", 2**20)
+    monkeypatch.setattr(limits, "MOST_RATIO", 10)
+    path = tmp_path / f"x.jsonl{suffix}"
+    compress = {".gz": gzip.compress, ".zst": zstandard.ZstdCompressor().compress}[suffix]
+    text = b'{"text": "a b"}\n'
+    path.write_bytes(compress(text * 10_000))
+    assert len(list(json_lines.json_records(path))) == 10_000
+    path.write_bytes(compress(text * 100_000))
+    *records, (_, _, problem) = json_lines.json_records(path)
+    assert "more than 10 times" in problem and len(records) < 80_000
+
+
+def test_an_array_bomb_is_refused_before_it_is_decompressed(tmp_path, monkeypatch):
+    monkeypatch.setattr(limits, "MOST_ARRAYS", 2**20)
+    path = tmp_path / "x.npz"
+    path.write_bytes(npz(a=npy((2**18,), bytes(2**21))))
+    assert path.stat().st_size < 2**14
+    with pytest.raises(ValueError, match="arrays of more than 1,048,576 bytes"):
+        limits.read_arrays(path, ["a"])
+
+
+def test_limits_admit_real_files(tmp_path):
+    assert limits.parse_json(b"[" * 100 + b"]" * 100)
+    np.savez_compressed(tmp_path / "x.npz", a=np.arange(6).reshape(2, 3), b=np.float32(2))
+    a, b = limits.read_arrays(tmp_path / "x.npz", ["a", "b"])
+    assert a.tolist() == [[0, 1, 2], [3, 4, 5]] and b == 2
+    np.save(tmp_path / "x.npy", np.asfortranarray(a))
+    assert limits.open_array(tmp_path / "x.npy").tolist() == a.tolist()
+    with pytest.raises(ValueError, match="content"):
+        limits.gunzip(gzip.compress(bytes(100)), most=99)
+    with pytest.raises(ValueError, match="cut short"):
+        limits.gunzip(gzip.compress(b"abc")[:-9])

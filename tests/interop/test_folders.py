@@ -1,0 +1,36 @@
+"""A folder that is being written belongs to one process; other folders are left alone."""
+
+import pytest
+
+from interop.folders import new_folder
+
+
+def test_a_folder_of_the_user_is_kept(tmp_path):
+    mine = tmp_path / "run.part" / "mine"
+    mine.parent.mkdir()
+    mine.write_text("precious")
+    with pytest.raises(ValueError, match="rename it"), new_folder(tmp_path / "run"):
+        pass
+    assert mine.read_text() == "precious"
+
+
+def test_what_a_killed_process_left_is_replaced(tmp_path):
+    with new_folder(tmp_path / "a") as part:
+        (part / "x").write_text("new")
+        left = [path.name for path in part.iterdir()]
+    assert [path.name for path in (tmp_path / "a").iterdir()] == ["x"]
+    (tmp_path / "b.part" / "old").mkdir(parents=True)
+    for name in set(left) - {"x"}:
+        (tmp_path / "b.part" / name).touch()
+    with new_folder(tmp_path / "b") as part:
+        (part / "x").write_text("new")
+        with pytest.raises(ValueError, match="another process"), new_folder(tmp_path / "b"):
+            pass
+    assert [path.name for path in (tmp_path / "b").iterdir()] == ["x"]
+
+
+def test_an_error_leaves_nothing(tmp_path):
+    with pytest.raises(KeyError), new_folder(tmp_path / "c" / "d") as part:
+        (part / "x").touch()
+        raise KeyError
+    assert not list(tmp_path.iterdir())
