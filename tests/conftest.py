@@ -12,12 +12,16 @@ from configs import find_config
 from experiment import overrides
 from experiment.compiled import keep_programs
 from experiment.run import RunDirectory
+from tests.offline import sitecustomize  # noqa: F401 - it blocks connections
 from training.loop import train
 from training.plan import make_plan
 from utils.locks import lock
 
 ROOT = Path(__file__).parent.parent
 UNOPTIMIZED = "JAX_DISABLE_MOST_OPTIMIZATIONS"
+# Processes that tests start import `sitecustomize` too.
+OFFLINE = [str(Path(__file__).with_name("offline")), os.environ.get("PYTHONPATH")]
+os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, OFFLINE))
 
 
 @pytest.fixture(scope="session")
