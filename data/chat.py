@@ -36,7 +36,7 @@ def render(tokenizer: Tokenizer, messages: list[dict[str, str]]) -> str:
 
     if tokenizer.chat_template is None:
         raise ValueError(
-            "the run has no chat template: import a chat model, or ask without chat=true"
+            "the run has no chat template: import a chat model, or use tasks without a chat"
         )
 
     def raise_exception(message: str) -> Any:

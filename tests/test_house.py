@@ -49,7 +49,7 @@ def test_few_parameters():
 BUDGETS = {
     "tests": 20480,
     "reporting": 2995,
-    "evals": 2950,
+    "evals": 2960,
     "interop": 2760,
     "data": 2460,
     "model": 2840,
@@ -63,7 +63,7 @@ BUDGETS = {
     "configs": 780,
     "utils": 935,
     "inference": 730,
-    "notebooks": 310,
+    "notebooks": 315,
     "(commands)": 290,
 }
 _NO_CODE = {

@@ -1,5 +1,10 @@
+import copy
 import re
 
+import numpy as np
+import pytest
+
+from evals.tasks.chat_needles import ChatNeedles
 from evals.tasks.passkey import Passkey
 from tests.evals.helpers import make_documents
 
@@ -30,3 +35,43 @@ def test_the_prompt_is_landmark_attentions(prose_config, prompt_tokenizer):
         between = prompt_tokenizer.decode(document.tokens[start - 1 - distance : start])
         assert between.startswith(f"{match['key']} is the pass key.\n")
     assert len(keys) == 40 and len(befores) > 25
+
+
+TEMPLATE = (
+    "{% for message in messages %}[{{ message.role }}] {{ message.content }} [end]\n{% endfor %}"
+    "[assistant] "
+)
+
+
+@pytest.fixture
+def chat_tokenizer(prompt_tokenizer):
+    tokenizer = copy.copy(prompt_tokenizer)
+    tokenizer.chat_template = TEMPLATE
+    return tokenizer
+
+
+def test_in_a_chat_the_cue_begins_the_answer(prose_config, prompt_tokenizer, chat_tokenizer):
+    intro, rest = PATTERN.split("\n", 1)
+    head, cue = rest.split(r"\? ")
+    pattern = rf"\[user\] {intro}\n{head}\? \[end\]\n\[assistant\] {cue}"
+    for document in make_documents(Passkey(chat=True), prose_config, chat_tokenizer, 500, range(9)):
+        assert len(document.tokens) == 501
+        assert re.fullmatch(pattern, chat_tokenizer.decode(document.tokens))
+    with pytest.raises(ValueError, match="no chat template"):
+        make_documents(Passkey(chat=True), prose_config, prompt_tokenizer, 500, range(1))
+
+
+def test_needles_are_asked_for_in_a_chat(prose_config, chat_tokenizer):
+    task = ChatNeedles(needles=3, nearest=300)
+    for document in make_documents(task, prose_config, chat_tokenizer, 1500, range(9)):
+        text = chat_tokenizer.decode(document.tokens)
+        needles = re.findall(r"magic numbers for (\S+) is: (\d{7})\.\n", text)
+        question = r"What is the special magic number for (\S+) mentioned in the provided text\?"
+        answer = r"The special magic number for \1 mentioned in the provided text is (\d+)"
+        turns = re.findall(rf"{question} \[end\]\n\[assistant\] {answer}", text)
+        assert sorted(turns) == sorted(needles) and len(dict(turns)) == 3
+        for start, count, distance in document.answers.tolist():
+            source = start - 1 - distance
+            number = document.tokens[start : start + count]
+            np.testing.assert_array_equal(document.tokens[source : source + count], number)
+            assert distance >= 250 and chat_tokenizer.decode(number) in dict(turns).values()
