@@ -153,7 +153,9 @@ class StageLog:
         (step, scalars), self._pending = self._pending, None
         values_M = {name: np.atleast_1d(np.asarray(x)) for name, x in scalars.items()}
         now, steps = time.perf_counter(), max(1, step - self._logged_step)
-        tokens_per_second = steps * self._tokens_per_step / (now - self._time)
+        # The first update's own time is not known: its rate includes the compilation.
+        since = self._time if step > self._clock[1] else self._start
+        tokens_per_second = steps * self._tokens_per_step / (now - since)
         self._time, self._logged_step = now, step
         flops_per_second = tokens_per_second * self._flops_per_token
         rates = {
