@@ -95,10 +95,8 @@ def our_generate(config: ModelConfig, params: Params) -> Generate:
     return generate
 
 
-def transformers_generate(
-    config: ModelConfig, params: Params, context: int = 2 * max(PROMPTS)
-) -> Generate:
-    """Return a function that decodes with the transformers class of an export of `params`."""
+def load_transformers(config: ModelConfig, params: Params, context: int) -> Any:
+    """Return the transformers model of an export of `params`."""
     import torch
 
     torch.set_num_threads(len(os.sched_getaffinity(0)))
@@ -117,6 +115,16 @@ def transformers_generate(
     keys = model.load_state_dict(tensors, strict=False)
     assert not keys.unexpected_keys and set(keys.missing_keys) <= {"lm_head.weight"}
     model.tie_weights()
+    return model
+
+
+def transformers_generate(
+    config: ModelConfig, params: Params, context: int = 2 * max(PROMPTS)
+) -> Generate:
+    """Return a function that decodes with the transformers class of an export of `params`."""
+    import torch
+
+    model = load_transformers(config, params, context)
 
     def generate(prompt: Sequence[int], count: int) -> list[int]:
         ids = torch.tensor([list(prompt)])

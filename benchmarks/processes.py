@@ -3,6 +3,7 @@
 import contextlib
 import importlib
 import multiprocessing
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from typing import Any
@@ -13,8 +14,10 @@ _functions: list[Callable[[], Any]] = []  # of a child process
 
 
 @contextlib.contextmanager
-def start(function: str, *arguments: object) -> Iterator[Callable[[], None]]:
+def start(function: str, *arguments: object) -> Iterator[Callable[[], float]]:
     """Start a process that calls `function`; yield a function that calls its result there.
+
+    The yielded function returns the CPU seconds of the call.
 
     Args:
       function: `module:name`; it returns the function to be timed.
@@ -34,5 +37,7 @@ def _make(function: str, arguments: tuple) -> None:
     _functions.append(getattr(importlib.import_module(module), name)(*arguments))
 
 
-def _call() -> None:
+def _call() -> float:
+    start = time.process_time()
     jax.block_until_ready(_functions[-1]())
+    return time.process_time() - start

@@ -60,6 +60,9 @@ BENCHMARKS = {
     ),
     "evaluation": Benchmark("scoring beside a forward pass"),
     "decode": Benchmark("greedy decoding beside transformers' generate (needs torch)"),
+    "published": Benchmark(
+        "logits and greedy text at the sizes of SmolLM2-135M beside transformers (needs torch)"
+    ),
     "theory": Benchmark("certified bounds beside Su's published search"),
 }
 # Every process gets these variables unless they are set.

@@ -18,6 +18,7 @@ from experiment import load
 from interop.export import export
 from interop.importing import import_folder
 from interop.tensors import Tensors
+from theory import audit
 
 pytestmark = pytest.mark.published
 
@@ -109,9 +110,23 @@ def test_an_export_is_the_published_model(run, loaded, tmp_path):
     assert Tokenizer(tmp_path / "again" / "tokenizer.json") == loaded.tokenizer
 
 
+def test_the_audit_reads_the_file_and_the_import(run):
+    """B_m < 0 from 3,616 tokens on, and 323,744 as the smallest base for 8,192 tokens."""
+    (group,) = audit.audit(audit.read_config(FILE))["groups"]
+    assert group["first_violation"] == 3616 and not group["covers"]
+    assert group["smallest_base"] == pytest.approx(323_744, abs=1)
+    assert group["inv_freq"] == pytest.approx(load(run.path).table.inv_freq[0, 0], rel=1e-12)
+
+
 def test_retrieval_at_short_distances(run):
-    """Recall within 1,024 tokens, in the chat template: far above a guess of 7 digits."""
-    options = Options(tasks=["chat_needles(needles=4)"], lengths=[1024], documents=2)
-    ((_, _, rows),) = evaluate([run.path], options)
-    assert len(rows["distance"]) == 8
-    assert rows["exact_match"].mean() > 0.5
+    """Recall within 1,024 tokens, in the chat template: far above a guess of 5 or 7 digits."""
+    tasks = ["chat_needles(needles=4)", "passkey(chat=True)"]
+    ((_, _, rows),) = evaluate([run.path], Options(tasks=tasks, lengths=[1024], documents=2))
+    for task, count in zip(tasks, (8, 2), strict=True):
+        right = rows["exact_match"][rows["task"] == task]
+        assert len(right) == count and right.mean() > 0.5
+
+
+def test_ids_without_text_are_not_asked_for(run):
+    with pytest.raises(ValueError, match="chat_needles"):
+        evaluate([run.path], Options(tasks=["kv"], lengths=[1024], documents=1))
