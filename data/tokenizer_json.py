@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from utils.limits import parse_json, read_json
+from utils.messages import quoted
 
 _SPACE = "\u2581"
 _BYTE = re.compile("<0x([0-9A-F]{2})>")
@@ -54,7 +55,9 @@ def complete(content: bytes, path: Path) -> tuple[bytes, int, int]:
         )
     for name in (bos, eos):
         if name not in vocabulary:
-            raise ValueError(f"{path}: it has no piece {name!r}, which should begin or end texts")
+            raise ValueError(
+                f"{path}: it has no piece {quoted(name)}, which should begin or end texts"
+            )
     file["post_processor"] = template([bos], [eos], vocabulary)
     written = json.dumps(file, ensure_ascii=False).encode()
     return written, vocabulary[bos], vocabulary[eos]

@@ -72,8 +72,8 @@ def problem(target: Target, data: bytes) -> str:
     try:
         target.read(folder, data)
     except ValueError as error:
-        message = str(error)
-        if len(message) > 300 + len(str(folder)):
+        message = str(error).replace(str(folder), "")
+        if len(message) > 300:
             return f"an error of {len(message)} characters: {message[:80]}"
         return "" if message.isprintable() else f"an error with control characters: {message!r:.80}"
     except BaseException as error:
