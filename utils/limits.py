@@ -91,7 +91,7 @@ def _check_nesting(value: Any) -> None:
 def read_lines(path: Path) -> Iterator[bytes]:
     """Yield the lines of a file; raise ValueError for one of more than MOST_JSON bytes."""
     check_file(path)
-    with path.open("rb") as file:
+    with _open(path) as file:
         for number in itertools.count(1):
             line = file.readline(MOST_JSON + 1)
             if len(line) > MOST_JSON:
@@ -119,7 +119,7 @@ def open_array(path: Path) -> Any:
     import numpy as np  # late: most importers read no arrays
 
     check_file(path)
-    with io.BytesIO(path.read_bytes()) if in_bucket(path) else path.open("rb") as stream:
+    with _open(path) as stream:
         size = stream.seek(0, os.SEEK_END)
         stream.seek(0)
         _check_header(stream, size)
@@ -133,7 +133,7 @@ def read_arrays(path: Path, names: Sequence[str]) -> list[Any]:
 
     check_file(path, MOST_ARRAYS)
     arrays = []
-    with path.open("rb") as file:
+    with _open(path) as file:
         try:
             archive = zipfile.ZipFile(file)
             entries = [archive.getinfo(f"{name}.npy") for name in names]
@@ -152,6 +152,11 @@ def read_arrays(path: Path, names: Sequence[str]) -> list[Any]:
         except Exception as error:  # zipfile and numpy raise many kinds for damage
             raise ValueError(f"not arrays ({one_line(str(error), 80)})") from error
     return arrays
+
+
+def _open(path: Path) -> IO[bytes]:
+    # One request for an object of a bucket; fsspec's files have no readline(size).
+    return io.BytesIO(path.read_bytes()) if in_bucket(path) else path.open("rb")
 
 
 def _check_header(stream: IO[bytes], size: int) -> None:

@@ -1,5 +1,6 @@
 """A path of a bucket does what one of a disk does, and what only a bucket needs."""
 
+import io
 import json
 import threading
 import time
@@ -11,9 +12,10 @@ from data.config import DataConfig
 from data.pipeline import open_data
 from data.prepare import prepare
 from data.store import TokenStore
+from experiment.records import read_json_lines
 from tests.bucket.server import PAGE
 from tests.data.helpers import plain_text, write_jsonl
-from utils import locks
+from utils import limits, locks
 from utils.files import write_atomically
 from utils.paths import as_path, copy, in_bucket, remove
 
@@ -135,3 +137,15 @@ def test_what_cannot_be_reached_is_not_damaged(root, bucket):
         (root / "checkpoints").is_dir()
     with pytest.raises(UnreachableError):
         (root / "checkpoints").exists()
+
+
+def test_readers_with_limits_read_objects(root, bucket):
+    (root / "a.jsonl").write_bytes(b'{"a": 1}\n{"a": [')
+    assert list(limits.read_lines(root / "a.jsonl")) == [b'{"a": 1}\n', b'{"a": [']
+    assert read_json_lines(root / "a.jsonl", {"a": int}) == [{"a": 1}]
+    buffer = io.BytesIO()
+    np.savez(buffer, a=np.arange(3))
+    (root / "a.npz").write_bytes(buffer.getvalue())
+    assert limits.read_arrays(root / "a.npz", ["a"])[0].tolist() == [0, 1, 2]
+    with pytest.raises(FileNotFoundError):
+        limits.read_json(root / "b.json")
