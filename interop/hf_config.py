@@ -91,8 +91,7 @@ _OTHERS = ("logit_scale", "logits_scaling", "scale_emb", "scale_depth", "dim_mod
 _OTHERS += ("attention_multiplier", "embedding_multiplier", "residual_multiplier", "clip_qkv")
 _OTHERS += ("attention_chunk_size", "use_qk_norm", "qk_layernorm")
 _READ_BY |= dict.fromkeys(_OTHERS, ())
-# The text model of a multimodal folder is another folder.
-_TEXT_MODELS = {"gemma3": "Gemma3ForCausalLM"}
+_MULTIMODAL = ("gemma3",)
 
 
 class HfModel(NamedTuple):
@@ -212,10 +211,10 @@ def _find_architecture(config: Mapping[str, Any]) -> Architecture:
     """Return the class of a config.json; raise ValueError naming what our block lacks for it."""
     model_type = config.get("model_type")
     kind = _ALIASES.get(str(model_type), str(model_type))
-    if kind in _TEXT_MODELS:
+    if kind in _MULTIMODAL:
         raise ValueError(
-            f"config.json: model_type {kind} is multimodal; write its text model with "
-            f"transformers: {_TEXT_MODELS[kind]}.from_pretrained(FOLDER).save_pretrained(TEXT)"
+            f"config.json: model_type {kind} is multimodal; write its text model first "
+            "(docs/interop.md has the four lines)"
         )
     if kind not in ARCHITECTURES:
         missing = [text for name, text in _MISSING.items() if str(kind).startswith(name)]

@@ -4,7 +4,6 @@ Nothing of size T x S is stored: logits and weights are computed for the request
 """
 
 import dataclasses
-import math
 import warnings
 from collections.abc import Iterator
 
@@ -80,6 +79,7 @@ class Capture:
         table = config.position_table(self.context_length, self.length)
         layer_table = jax.tree.map(lambda leaf: leaf[layer], table)
         q_BTNH, k_BSKH = self.activations.q_LBTNH[layer], self.activations.k_LBSKH[layer]
+        q_BTNH = q_BTNH / self.config.logit_divisor
         return _rotate(layer_table, q_BTNH, k_BSKH, self.positions_BT)
 
     def logits(
@@ -224,7 +224,10 @@ def _replace_rotary(config: ModelConfig, rotary: Pattern | None) -> ModelConfig:
 
 @jax.jit
 def _rotate(table: PositionTable, q_BTNH, k_BSKH, positions_BT) -> tuple[jax.Array, jax.Array]:
-    """Rotate and scale like the layers; MLA's unrotated pairs come last."""
+    """Rotate and scale queries that are divided by `logit_divisor`, and rotate keys.
+
+    MLA's unrotated pairs come last.
+    """
     cos_BTKR, sin_BTKR = cos_sin(table.cycles_hi, table.cycles_lo, positions_BT)
     R, rotated = q_BTNH.shape[-1] // 2, cos_BTKR.shape[-1]
     padding = [(0, 0)] * 3 + [(0, R - rotated)]
@@ -235,7 +238,7 @@ def _rotate(table: PositionTable, q_BTNH, k_BSKH, positions_BT) -> tuple[jax.Arr
     scale_KR = jnp.where(
         is_rotated_KR, table.logit_scale[:, None], table.unrotated_logit_scale[:, None]
     )
-    scale_BTKR = query_scale(table, positions_BT)[..., None] * scale_KR / math.sqrt(2 * R)
+    scale_BTKR = query_scale(table, positions_BT)[..., None] * scale_KR
     scale_BTKH = jnp.tile(scale_BTKR, 2)
     q_BTNH = rotate(q_BTNH, cos_BTKR, sin_BTKR) * repeat_heads(scale_BTKH, q_BTNH.shape[2])
     return q_BTNH, rotate(k_BSKH, cos_BTKR, sin_BTKR)

@@ -27,6 +27,9 @@ STATIC: dict[str, dict[str, Any]] = {
     "many at once": dict(
         rotary="yarn(base=500,factor=4,original_context_length=64,rotary_fraction=0.5,log_n=train)",
         window=(7, None), shift_keys=True, qk_norm=True, qkv_bias=True, tie_embeddings=False,
+        qk_norm_across_heads=True, out_bias=True, mlp_bias=True, mlp_gate=False, activation="gelu",
+        norm="layer", norm_position="both", parallel_residual=True, scale_embedding=True,
+        scale_dim=5,
     ),
     "gqa": {}, "partial": dict(rotary="rope(base=500,rotary_fraction=0.5)"),
     "yarn": dict(rotary="yarn(base=500,factor=4,original_context_length=64)"),

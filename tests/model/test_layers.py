@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from flax import nnx
 
-from model.layers import Mlp, RMSNorm, linear
+from model.layers import LayerNorm, Mlp, RMSNorm, linear
 from tests.models import small_model
 
 
@@ -74,6 +74,30 @@ def test_rms_norm_is_float32_inside():
     out = RMSNorm(8, epsilon=1e-5)(x)
     assert out.dtype == jnp.bfloat16
     np.testing.assert_array_equal(out.astype(jnp.float32), np.ones(8))
+
+
+def test_zero_centered_norm_by_hand():
+    """As above, with parameters that are added to 1."""
+    norm = RMSNorm(2, epsilon=3.5, zero_centered=True)
+    norm.scale[...] = jnp.array([0.0, 1.0])
+    np.testing.assert_allclose(norm(jnp.array([3.0, 4.0])), [0.75, 2.0])
+
+
+def test_layer_norm_by_hand():
+    """The variance of (3, 7) is 4; with 12 added its root is 4."""
+    norm = LayerNorm(2, epsilon=12.0)
+    norm.scale[...], norm.bias[...] = jnp.array([1.0, 2.0]), jnp.array([0.0, 3.0])
+    np.testing.assert_allclose(norm(jnp.array([3.0, 7.0])), [-0.5, 4.0])
+
+
+@pytest.mark.parametrize("activation, at_1", [("gelu", 0.8413447), ("gelu_tanh", 0.8411920)])
+def test_mlp_without_a_gate(activation, at_1):
+    """At 1 GELU is the normal distribution function, and its approximation 1.5e-4 below it."""
+    config = small_model(mlp_gate=False, mlp_bias=True, activation=activation, mlp_dim=2)
+    mlp = Mlp(config, rngs=nnx.Rngs(params=0))
+    mlp.up[...], mlp.up_bias[...] = jnp.zeros((16, 2)), jnp.ones(2)
+    mlp.down[...], mlp.down_bias[...] = jnp.ones((2, 16)), jnp.full(16, 5.0)
+    np.testing.assert_allclose(mlp(jnp.ones((1, 1, 16))), np.full((1, 1, 16), 2 * at_1 + 5), 1e-6)
 
 
 def test_mlp_is_swiglu():

@@ -37,7 +37,7 @@ MODELS = {
     "window": (dict(window=5), "rope(base=30)"),
     "masked distances": (dict(num_layers=1, masked_distances=(3, 6)), "rope(base=30)"),
     "log-n": ({}, "rope(base=30,log_n='train')"),
-    "norm": (dict(qk_norm=True), "rope(base=30)"),
+    "norm": (dict(qk_norm=True, scale_dim=5), "rope(base=30)"),
     "mla": (MLA, YARN),
     "mla, query latent": (
         MLA | dict(mla=dataclasses.replace(MLA["mla"], q_lora_rank=8)),
