@@ -47,7 +47,7 @@ def test_few_parameters():
 # Lines of code per folder, without docstrings, comments and blank lines. A feature stays within its
 # folder's budget; a commit that raises one explains why.
 BUDGETS = {
-    "tests": 20480,
+    "tests": 20530,
     "reporting": 2995,
     "evals": 2960,
     "interop": 2760,

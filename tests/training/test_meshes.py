@@ -34,7 +34,14 @@ OTHER = (
     "model.rotary.base=10", "model.window=9", "train.learning_rate=1e-3", "seed=1", "data.seed=0",
 )  # fmt: skip
 MLA = ("model.window=[20,none]",)
+OTHER_BLOCK = (
+    "model.norm=layer", "model.norm_position=both", "model.qk_norm=true", "model.out_bias=true",
+    "model.qk_norm_across_heads=true", "model.qkv_bias=true", "model.mlp_bias=true",
+    "model.mlp_gate=false", "model.activation=gelu", "model.parallel_residual=true",
+    "model.scale_embedding=true", "model.scale_dim=5",
+)  # fmt: skip
 MODELS = {
+    "other block": ("tiny", [PLAIN + OTHER_BLOCK]),
     "plain": ("tiny", [PLAIN]),
     "members": ("tiny", [PLAIN, PLAIN + OTHER]),
     "mla": ("mla_tiny", [MLA]),
@@ -43,6 +50,7 @@ MESHES = [
     ("plain", "fsdp=8"),
     ("members", "sweep=2 fsdp=2 tensor=2"),
     ("mla", "fsdp=2 sequence=2 tensor=2"),
+    ("other block", "fsdp=2 sequence=2 tensor=2"),
     *(
         pytest.param("plain", mesh, marks=pytest.mark.long)
         for mesh in ("data=8", "data=4 tensor=2", "sequence=8", "data=2 fsdp=2 sequence=2")
@@ -132,7 +140,7 @@ def on_one(data, tmp_path_factory) -> dict[str, list[RunDirectory]]:
     """The runs of each model, on this process's one device."""
     assert jax.device_count() == 1
     runs = {}
-    for model in ("members", "mla"):
+    for model in ("members", "mla", "other block"):
         configs = configs_of(model, *data)
         folder = tmp_path_factory.mktemp(model)
         runs[model] = [RunDirectory(folder / str(index)) for index in range(len(configs))]
