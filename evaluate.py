@@ -70,12 +70,13 @@ from collections.abc import Sequence
 from rich.console import Console
 
 import evals
-from evals.options import FORMATS, Options, checkpoints
-from experiment.run import find_runs
+from evals.options import FORMATS, Options, check_variants, checkpoints
+from experiment.run import find_trained
 from model import rotary as rotary_lib
 from utils.command_line import (
     Parser,
     add_process_flags,
+    exit_with,
     expression,
     expression_list,
     token_list,
@@ -87,9 +88,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; return the exit status."""
     parser = _parser()
     args = parser.parse_args(arguments)
+    notices: list[str] = []
     try:
-        steps = checkpoints(args.paths, args.step)
-        find_runs(args.paths)
+        runs = find_trained(args.paths, notices.append)
+        steps = checkpoints(runs, args.step)
         options = Options(
             tasks=args.tasks,
             lengths=args.lengths,
@@ -98,6 +100,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             precision=args.precision,
         )
         options = options.with_step1(args.step1) if args.step1 else options
+        check_variants(options.variants, runs)
     except (ValueError, UnreachableError) as error:
         parser.refuse(error)
     # Imported late: JAX takes seconds and an accelerator, which help and errors do not need.
@@ -115,6 +118,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # A call from Python is alone, and may come after JAX was used.
         check_platform() if arguments is not None else distributed.initialize(args)
         copies = Copies(args.paths, args.out) if args.out else None
+        if distributed.is_primary_host():
+            print(*notices, sep="\n", end="\n" if notices else "", file=sys.stderr)
         for paths, step in steps:
             at_step = dataclasses.replace(options, step=step)
             results += runner.evaluate(paths, at_step, console=console, copies=copies)
@@ -122,9 +127,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if not distributed.is_primary_host():
             return 2
         parser.refuse(error)
-    except KeyboardInterrupt:
-        console.print("stopped; finished tasks and lengths are kept in results.jsonl of each run")
-        return 130
     if not distributed.is_primary_host():
         return 0
     typed = sys.argv[1:] if arguments is None else arguments
@@ -189,4 +191,4 @@ def _list_tasks() -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    exit_with(main, "finished tasks and lengths are kept in results.jsonl of each run")

@@ -44,9 +44,10 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
+from experiment.config import chosen_rotary
 from experiment.run import find_run
 from inference.options import Options
-from utils.command_line import Parser, expression
+from utils.command_line import Parser, exit_with, expression, tokens
 from utils.errors import UnreachableError
 from utils.messages import printable
 
@@ -60,7 +61,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
             field.name: getattr(args, field.name) for field in fields(Options)
         }
         options = Options(**values)
-        find_run(args.run).find_step(args.step)
+        run = find_run(args.run)
+        config = run.config_at(run.find_step(args.step))
+        if args.rotary is not None:
+            chosen_rotary(args.rotary, config)
         prompts = _prompts(args)
     except (ValueError, UnreachableError) as error:
         parser.refuse(error)
@@ -68,8 +72,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         _generate(args, prompts, options)
     except (ValueError, UnreachableError) as error:
         parser.refuse(error)
-    except KeyboardInterrupt:
-        return 130
     return 0
 
 
@@ -168,7 +170,7 @@ def _parser() -> Parser:
     parser.add_argument("run", metavar="RUN")
     parser.add_argument("--prompt", action="append", default=[])
     parser.add_argument("--prompts")
-    parser.add_argument("--max-new-tokens", type=int, default=defaults.max_new_tokens)
+    parser.add_argument("--max-new-tokens", type=tokens, default=defaults.max_new_tokens)
     parser.add_argument("--temperature", type=float, default=defaults.temperature)
     parser.add_argument("--top-k", type=int)
     parser.add_argument("--top-p", type=float)
@@ -182,4 +184,4 @@ def _parser() -> Parser:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    exit_with(main)

@@ -18,7 +18,7 @@ import shlex
 import sys
 
 from reporting.paths import find_dirs, page_of
-from utils.command_line import Parser
+from utils.command_line import Parser, exit_with
 from utils.messages import printable
 from utils.paths import as_path
 
@@ -43,11 +43,8 @@ def main() -> None:
             print(printable(f"report.py: {notice}"), file=sys.stderr)
     except (ValueError, OSError) as error:
         parser.error(str(error))
-    except KeyboardInterrupt:
-        print("report.py: stopped; no page was written, results are unchanged", file=sys.stderr)
-        sys.exit(130)
     print(out)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    exit_with(main, "no page was written, results are unchanged")

@@ -7,9 +7,8 @@ own; with data.seed=0 given they read the same rows, and train together. Members
 train one group after another. Each member's directory is what `train.py` would have made.
 """
 
-import sys
-
 from training import command
+from utils.command_line import exit_with
 
 
 def main() -> int:
@@ -18,4 +17,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    exit_with(main, "checkpoints are kept, and the same command continues")

@@ -3,9 +3,8 @@
 A run is resumed by starting the same command again, and ends as if it had never stopped.
 """
 
-import sys
-
 from training import command
+from utils.command_line import exit_with
 
 
 def main() -> int:
@@ -14,4 +13,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    exit_with(main, "checkpoints are kept, and the same command continues")

@@ -5,6 +5,9 @@ python -m benchmarks gpu        all benchmarks of one GPU, 24 minutes; writes re
 python -m benchmarks NAME       one benchmark; prints its results
 """
 
+import utils.environment  # noqa: F401 - first: it checks that packages are installed
+
+# isort: split
 import argparse
 import os
 import subprocess
@@ -13,7 +16,7 @@ from pathlib import Path
 
 from benchmarks import machine, suite
 from benchmarks.suite import BENCHMARKS, DRY_RESULTS, ENVIRONMENT, RESULTS, Setting
-from utils.command_line import Parser
+from utils.command_line import Parser, exit_with
 from utils.messages import nearest
 
 
@@ -60,6 +63,8 @@ def run_set(parser: Parser, arguments: argparse.Namespace) -> int:
     out = (arguments.out or (DRY_RESULTS if arguments.dry else RESULTS)).absolute()
     if arguments.into:
         text = suite.document(device, names, out)
+        if not arguments.into.is_file():
+            parser.error(f"--into {arguments.into}: no such file")
         page = suite.insert(text, arguments.into.read_text("utf-8"), device)
         if page is None:
             parser.error(f"{arguments.into} has no marks for {device}; see --help")
@@ -109,4 +114,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    exit_with(main)

@@ -43,10 +43,10 @@ from typing import Any
 from data import sources, tokenizing
 from data import tokenizer as tokenizer_lib
 from data.config import DataConfig
-from data.source import Source
+from data.source import SKIP_ADVICE, Source
 from data.tokenizer import Tokenizer
 from data.verify import SPLITS, check_intact, verify
-from utils.command_line import Parser
+from utils.command_line import Parser, exit_with
 from utils.files import check_writable
 from utils.locks import lock
 from utils.manifest import read_manifest
@@ -101,10 +101,7 @@ def prepare(config: DataConfig, *, show_progress: bool = True) -> Path:
         "skipped", {"count": 0}
     )  # absent without text
     if skipped["count"] and config.on_bad_document == "error":
-        raise ValueError(
-            f"{skipped['first'][0]} (and {skipped['count'] - 1} more); "
-            "on_bad_document=skip leaves such documents out"
-        )
+        raise ValueError(f"{skipped['first'][0]} (and {skipped['count'] - 1} more); {SKIP_ADVICE}")
     return folder
 
 
@@ -148,9 +145,6 @@ def main(arguments: list[str] | None = None) -> int:
         _print_report(prepare(DataConfig(**options)))
     except (ValueError, OSError) as error:
         parser.error(str(error))
-    except KeyboardInterrupt:
-        print("stopped; the same command continues after the last finished shard", file=sys.stderr)
-        return 130
     return 0
 
 
@@ -221,4 +215,4 @@ def _print_report(folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    exit_with(main, "the same command continues after the last finished shard")

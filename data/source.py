@@ -33,6 +33,9 @@ def subset_name(name: str) -> str:
     return SUBSET_NAMES.get(name, name)
 
 
+SKIP_ADVICE = (
+    "data.on_bad_document=skip (data.prepare: --on-bad-document skip) leaves such documents out"
+)
 LISTED = 100  # skipped documents whose problems are listed; the others are only counted
 
 

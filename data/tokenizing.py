@@ -14,7 +14,7 @@ import numpy as np
 
 from data import store as store_lib
 from data import tokenizer as tokenizer_lib
-from data.source import LISTED, Document, Source, subset_name
+from data.source import LISTED, SKIP_ADVICE, Document, Source, subset_name
 from data.tokenizer import Tokenizer, file_in
 from data.verify import SPLITS, read_tokenizer
 from utils.manifest import file_entries, read_manifest, write_manifest
@@ -88,7 +88,7 @@ def _check_skipped(document: Document, source: Source) -> str:
     """Return the problem of a document; raise ValueError if it must not be skipped."""
     problem = f"{source.files[document.file].path}:{document.line}: {document.problem}"
     if source.on_bad_document == "error":
-        raise ValueError(problem)
+        raise ValueError(f"{problem}; {SKIP_ADVICE}")
     return problem
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import evals
 from data.config import MAX_CONTEXT
 from experiment import stages
-from experiment.config import TRAINED, NumDocuments
-from experiment.run import find_runs
+from experiment.config import TRAINED, NumDocuments, chosen_rotary
+from experiment.run import RunDirectory
 from model import rotary as rotary_lib
 from utils.checks import Positive, check
 from utils.expressions import split_commas
@@ -77,17 +77,16 @@ class Options:
 
 
 def checkpoints(
-    paths: Sequence[str], steps: str | None
+    runs: Sequence[RunDirectory], steps: str | None
 ) -> list[tuple[Sequence[str | Path], int | None]]:
-    """Return the steps of `--step`, each with the paths to evaluate.
+    """Return the steps of `--step`, each with the paths of the runs to evaluate.
 
     Raises:
       ValueError: if `steps` is neither numbers nor `stages`, or a run lacks a step.
     """
+    paths = [run.path for run in runs]
     if steps == "stages":
-        ends = [
-            (run.path, stage.end) for run in find_runs(paths) for stage in stages.split(run.config)
-        ]
+        ends = [(run.path, stage.end) for run in runs for stage in stages.split(run.config)]
         by_step = dict.fromkeys(end for _, end in ends)
         return [([path for path, last in ends if last == end], end) for end in by_step]
     if steps is None:
@@ -98,6 +97,19 @@ def checkpoints(
         raise ValueError(
             f"--step {steps} is not allowed; write steps of checkpoints, such as 500,900, or stages"
         ) from None
-    for run, step in itertools.product(find_runs(paths), numbers):
+    for run, step in itertools.product(runs, numbers):
         run.find_step(step)
     return [(paths, number) for number in numbers]
+
+
+def check_variants(variants: Sequence[str], runs: Sequence[RunDirectory]) -> None:
+    """Raise ValueError for a variant that applies to none of the runs."""
+    for text in variants:
+        errors = []
+        for run in runs:
+            try:
+                chosen_rotary(text, run.config)
+            except ValueError as error:
+                errors.append(error)
+        if len(errors) == len(runs):
+            raise errors[0]

@@ -23,6 +23,17 @@ from utils.command_line import tokens
 from utils.expressions import literal, split_commas, unbalanced
 from utils.messages import nearest, one_line, quoted
 
+# Names that other codebases have for fields.
+_OTHER_NAMES = {
+    "theta": "model.rotary.base",
+    "rope_theta": "model.rotary.base",
+    "lr": "train.learning_rate",
+    "seq_len": "data.context_length",
+    "max_seq_len": "data.context_length",
+    "block_size": "data.context_length",
+    "hidden_size": "model.embed_dim",
+    "d_model": "model.embed_dim",
+}
 _LENGTHS = ("context_length", "lengths", "window")  # fields that also accept 4k
 
 
@@ -82,7 +93,7 @@ def _hint_elsewhere(name: str, all_names: Sequence[str]) -> str:
     """Return `did you mean X?` for a field of another object, or "" if none is called like it."""
     same = [other for other in all_names if other.rpartition(".")[2] == name]
     alike = [other for other in all_names if len(name) > 3 and name in other.rpartition(".")[2]]
-    matches = same or alike
+    matches = [_OTHER_NAMES[name]] if name in _OTHER_NAMES else same or alike
     return f"did you mean {' or '.join(map(repr, matches[:2]))}?" if matches else ""
 
 

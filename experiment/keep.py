@@ -5,14 +5,19 @@ loaded, evaluated, probed and started from (`start_from`), but not resumed. Its 
 rounded to 8 bits of precision and read as float32.
 """
 
+import utils.environment  # noqa: F401 - first: it checks that packages are installed
+
+# isort: split
 import argparse
+import functools
 import shlex
 import sys
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
-from utils.command_line import Parser
+from experiment.run import RunDirectory, find_trained
+from utils.command_line import Parser, exit_with
 from utils.paths import copy, local
 
 
@@ -46,20 +51,19 @@ def keep(dirs: Sequence[Path], out: Path, step: int | None, *, command: str) -> 
     Raises:
       ValueError: if two have the same name, one is there already, or cannot be read.
     """
-    # After parsing: --help needs none of JAX.
-    from experiment.checkpoint import keep_params
-    from experiment.run import RunDirectory, find_runs
-
     out = local(out)
-    sources = find_runs(dirs)
+    sources = find_trained(dirs, functools.partial(print, file=sys.stderr))
     targets = [RunDirectory(out / source.name) for source in sources]
     for path, count in Counter(target.path for target in targets).items():
         if count > 1:
             raise ValueError(f"two runs are called {path.name}; give each another --out")
         if path.exists():
             raise ValueError(f"{path} is there already; delete it, or give another --out")
-    for source, target in zip(sources, targets, strict=True):
-        keep_params(source, source.find_step(step), target)
+    steps = [source.find_step(step) for source in sources]
+    from experiment.checkpoint import keep_params  # late: wrong arguments need no JAX
+
+    for source, target, source_step in zip(sources, targets, steps, strict=True):
+        keep_params(source, source_step, target)
         # With config.json, which makes it a run, last.
         for path in (source.tokenizer_path, source.path / "config.json"):
             if path.exists():  # a run on no text has no tokenizer
@@ -70,4 +74,4 @@ def keep(dirs: Sequence[Path], out: Path, step: int | None, *, command: str) -> 
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    exit_with(main)

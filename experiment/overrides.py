@@ -43,8 +43,8 @@ from typing import NamedTuple
 from experiment.config import ExperimentConfig
 from experiment.dotted import apply as apply  # part of the command line, for its callers
 from experiment.inherit import inherit
-from experiment.records import SweepRecord
-from experiment.run import RunDirectory
+from experiment.records import SweepRecord, read_sweep
+from experiment.run import RunDirectory, is_operational
 from utils.expressions import allow_files, split_commas
 from utils.messages import one_line
 from utils.paths import as_path
@@ -114,6 +114,8 @@ def grid(overrides: Sequence[str]) -> list[tuple[str, list[str]]]:
             values = split_commas(text)
         except ValueError as error:
             raise ValueError(f"{one_line(path, 60)}: {error}") from error
+        if len(values) > 1 and not all(map(str.strip, values)):
+            raise ValueError(f"{one_line(override, 60)}: a value is missing beside a comma")
         choices.append([f"{path}={value.strip()}" for value in values])
     if math.prod(map(len, choices)) > _MOST_MEMBERS:
         raise ValueError(f"the values listed make more than {_MOST_MEMBERS:,} members; list fewer")
@@ -151,6 +153,25 @@ class Job(NamedTuple):
     def is_whole(self) -> bool:
         """True if all members of the sweep are trained."""
         return self.record is None or len(self.members) == len(self.record.members)
+
+    def check_directories(self) -> None:
+        """Raise ValueError if a directory holds another run or sweep than that of this job."""
+        if self.record is not None:
+            exists = (self.workdir / "sweep.json").exists()
+            if exists and (
+                other := read_sweep(self.workdir).difference(self.record, is_operational)
+            ):
+                raise ValueError(
+                    f"{self.workdir} holds another sweep, {other}; use another --workdir, or "
+                    "delete that directory"
+                )
+            if RunDirectory(self.workdir).is_started():
+                raise ValueError(
+                    f"{self.workdir} holds a run; use another --workdir, or train.py to continue it"
+                )
+        for member in self.members:
+            run = RunDirectory(self.workdir / member.name)
+            run.check_resumable(run.pinned(member.config))
 
 
 def run_job(config: ExperimentConfig, workdir: str | Path, overrides: Sequence[str]) -> Job:

@@ -140,15 +140,18 @@ class SweepRecord:
         if self.config != other.config:
             return f"of {self.config}, and this one is of {other.config}"
         if set(old) != set(new):
-            gone, added = (o for o in old if o not in new), (o for o in new if o not in old)
-            return f"with {_listed(gone)}, and this one has {_listed(added)} in its place"
+            gone, added = [o for o in old if o not in new], [o for o in new if o not in old]
+            if not gone:
+                return f"without {_listed(added)}"
+            replaced = f"and this one has {_listed(added)} in its place"
+            return f"with {_listed(gone)}, {replaced if added else 'which this one lacks'}"
         if self.members != other.members:
             return f"of {_listed(self.members)}, and this one is of {_listed(other.members)}"
         return "" if old == new else "with the same overrides in another order"
 
 
 def _listed(names: Iterable[str]) -> str:
-    return one_line(" ".join(map(shlex.quote, names)), 60) or "nothing"
+    return one_line(" ".join(map(shlex.quote, names)), 60)
 
 
 def read_sweep(path: Path) -> SweepRecord:

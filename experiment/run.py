@@ -7,7 +7,7 @@ import importlib.metadata
 import json
 import platform
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -291,6 +291,12 @@ class RunDirectory:
             raise ValueError(f"{self.path} has no checkpoint of step {step}; it has {steps}")
         return steps[-1] if step is None else step
 
+    @property
+    def unfinished(self) -> str:
+        """`241 of 1,000 steps` for a run that has not reached its last step; else empty."""
+        steps, end = self.steps(), stages.split(self.config)[-1].end
+        return f"{steps[-1]:,} of {end:,} steps" if steps and steps[-1] < end else ""
+
     def read_metrics(self) -> list[dict[str, Any]]:
         """Return the rows of metrics.jsonl."""
         return read_json_lines(self.metrics_path, METRICS)
@@ -346,11 +352,20 @@ def flatten(tree: dict[str, Any], prefix: str = "") -> dict[str, Any]:
     return flat
 
 
-def find_runs(paths: Iterable[str | Path]) -> list[RunDirectory]:
-    """Return run directories; each path is a run or a sweep.
+Notice = Callable[[str], None]
+
+
+def find_runs(
+    paths: Iterable[str | Path], notice: Notice = lambda line: None
+) -> list[RunDirectory]:
+    """Return run directories.
+
+    Args:
+      paths: each is a run or a sweep.
+      notice: called with one line for each sweep that lacks members, which are left out.
 
     Raises:
-      ValueError: if a path is neither, or a sweep names a member that is not there.
+      ValueError: if a path is neither, or a sweep lacks all members.
     """
     runs = []
     for path in map(as_path, paths):
@@ -366,14 +381,36 @@ def find_runs(paths: Iterable[str | Path]) -> list[RunDirectory]:
         if not is_sweep:
             missing = "is neither a run (config.json) nor a sweep directory (sweep.json)"
             raise ValueError(f"{path} {missing if path.exists() else 'does not exist'}")
-        for member in read_sweep(path).members:
-            if not RunDirectory(path / member).is_started():
-                raise ValueError(
-                    f"{path}/sweep.json names the member {member}, which is not there; "
-                    "run the same sweep.py command again to make it"
-                )
-            runs.append(RunDirectory(path / member))
+        members = [RunDirectory(path / name) for name in read_sweep(path).members]
+        started = [run for run in members if run.is_started()]
+        absent = ", ".join(run.path.name for run in members if run not in started)
+        if not started:
+            raise ValueError(
+                f"{path}/sweep.json names the member {members[0].path.name}, which is not there; "
+                "run the same sweep.py command again to make it"
+            )
+        if absent:
+            notice(f"{path}: left out, because not there: {absent}; sweep.py would train it again")
+        runs += started
     return runs
+
+
+def find_trained(
+    paths: Iterable[str | Path], notice: Notice = lambda line: None
+) -> list[RunDirectory]:
+    """Return `find_runs` without runs that have no checkpoint, for each of which it calls `notice`.
+
+    Raises:
+      ValueError: as `find_runs`, or if no run has a checkpoint.
+    """
+    runs = find_runs(paths, notice)
+    trained = [run for run in runs if run.steps()]
+    if not trained:
+        runs[0].find_step()
+    for run in runs:
+        if run not in trained:
+            notice(f"{run.path}: left out, because it has no checkpoint")
+    return trained
 
 
 def find_run(path: str | Path) -> RunDirectory:

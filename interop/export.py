@@ -1,12 +1,4 @@
-"""Export a run as a Hugging Face folder: python -m interop export RUN FOLDER
-
-The folder has safetensors files, a config.json for transformers 5 and 4, tokenizer files, and a
-README.md about the training. It appears under its name only after its logits were compared with
-the run's, at a short row, at the trained context and at four times that. Logits of the folder are
-computed by transformers if it is installed, otherwise by its functions restated in numpy.
-
-docs/interop.md lists the classes of transformers and the features that none of them has.
-"""
+"""Exports of runs as Hugging Face folders; `interop.__main__` has the command."""
 
 import argparse
 import json
@@ -33,32 +25,6 @@ from model.positions import record_learned
 from utils.messages import one_line
 
 _DTYPES = {"float32": "F32", "bfloat16": "BF16", "float16": "F16"}
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the command's arguments to a parser."""
-    parser.add_argument("run_path", metavar="RUN", help="run directory")
-    parser.add_argument("folder", metavar="FOLDER", type=Path, help="new folder")
-    parser.add_argument("--step", type=int, metavar="N", help="checkpoint (default: the newest)")
-    parser.add_argument(
-        "--dtype", choices=_DTYPES, help="dtype of the tensors (default: the checkpoint's)"
-    )
-    parser.add_argument(
-        "--architecture", metavar="TYPE", help="model_type (default: the first that fits)"
-    )
-    parser.add_argument(
-        "--rope-type",
-        metavar="TYPE",
-        help="rope_type (default: the variant's own, or else longrope; `proportional` is written "
-        "on request only)",
-    )
-    parser.add_argument(
-        "--shard-gib",
-        type=float,
-        default=SHARD_BYTES / 2**30,
-        metavar="GIB",
-        help="size of a file (default: %(default)g)",
-    )
 
 
 def main(arguments: argparse.Namespace) -> int:

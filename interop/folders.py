@@ -12,6 +12,31 @@ from utils.paths import local
 _MARK = ".incomplete"  # a locked file in a folder that is being written
 
 
+def check_new(path: str | Path) -> Path:
+    """Return the path of a new folder; raise ValueError if it exists or is in a bucket."""
+    path = local(path)
+    if path.exists():
+        raise ValueError(f"{path} already exists; delete it, or choose another name")
+    return path
+
+
+def find_source(path: str | Path) -> Path:
+    """Return the path of a model to import.
+
+    Raises:
+      ValueError: if it does not exist; a hub's name is answered with the download command.
+    """
+    path = local(path)
+    if not path.exists():
+        name = "/".join(path.parts[-2:])
+        raise ValueError(
+            f"{path} does not exist; give a folder or a GGUF file. Download a model of the hub "
+            f"first: hf download {name} --local-dir {path.name} (--revision step1000 or another "
+            "branch, if it has checkpoints of its training)"
+        )
+    return path
+
+
 @contextlib.contextmanager
 def new_folder(path: str | Path) -> Iterator[Path]:
     """Yield the new folder `PATH.part`; rename it to `path`, or delete it on an error.
@@ -22,9 +47,7 @@ def new_folder(path: str | Path) -> Iterator[Path]:
       ValueError: if `path` exists or is in a bucket, or `PATH.part` is another process's or a
         user's folder.
     """
-    path = local(path)
-    if path.exists():
-        raise ValueError(f"{path} already exists; delete it, or choose another name")
+    path = check_new(path)
     part = path.with_name(f"{path.name}.part")
     mark = part / _MARK
     if part.exists() and not mark.is_file():

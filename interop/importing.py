@@ -1,11 +1,4 @@
-"""Import a Hugging Face folder or a GGUF file as a run: python -m interop import FOLDER RUN
-
-The run is at step 0: evaluate it, analyze its attention, or continue training with
-`start_from=RUN`. Its rotary variant and trained context (max_position_embeddings) come from
-config.json, and its parameters keep the dtype of the files (GGUF: float32). One tensor is read at a
-time, and one stacked array is written at a time. The published tokenizer files, chat template and
-generation config are kept in RUN/published. docs/interop.md lists the models that can be imported.
-"""
+"""Imports of Hugging Face folders and GGUF files as runs; `interop.__main__` has the command."""
 
 import argparse
 import json
@@ -25,7 +18,7 @@ from experiment.streamed import write_params
 from interop import card, check
 from interop.architectures import choose_architecture, make_config
 from interop.check import FolderModel
-from interop.folders import new_folder
+from interop.folders import find_source, new_folder
 from interop.gguf import SUFFIX, GgufTensors, UnreadTokenizerError
 from interop.hf_config import HfModel, parse_config, read_config
 from interop.tensors import Tensors, digest_tensors
@@ -45,32 +38,6 @@ from utils.paths import local
 # apart. With fewer pairs than this, noise could look so too.
 _INTERLEAVED_RATIO = 1.6
 _MIN_PAIRS = 128
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the command's arguments to a parser."""
-    parser.add_argument(
-        "folder", metavar="FOLDER", type=Path, help="config.json, *.safetensors; or a *.gguf file"
-    )
-    parser.add_argument("run_path", metavar="RUN", help="new run directory")
-    parser.add_argument(
-        "--context-length",
-        type=int,
-        metavar="TOKENS",
-        help="trained context (default: max_position_embeddings); for Phi-3 it selects one of two "
-        "lists of frequencies",
-    )
-    parser.add_argument(
-        "--layout",
-        choices=("auto", "half", "interleaved"),
-        default="auto",
-        help="features of queries and keys that form a pair (default: the format's rule)",
-    )
-    parser.add_argument(
-        "--no-compare",
-        action="store_true",
-        help="do not compare logits with transformers; needs less memory and time",
-    )
 
 
 def main(arguments: argparse.Namespace) -> int:
@@ -115,7 +82,7 @@ def import_folder(
         finite, the folder has changed since its `logit_check.json` was written, or transformers
         computes other logits.
     """
-    folder, name = local(folder), Path(folder).resolve().name
+    folder, name = find_source(folder), Path(folder).resolve().name
     with new_folder(run_path) as part:
         gguf_tensors, hf_config, published = _open(folder)
         source = parse_config(hf_config, name, context_length)
@@ -153,15 +120,8 @@ def _open(path: Path) -> tuple[Tensors | None, dict[str, Any], dict[str, bytes]]
     """Return the tensors of a GGUF file, and the config.json and tokenizer files of any model.
 
     Raises:
-      ValueError: if there is none of both; a hub's name is answered with the download command.
+      ValueError: if they cannot be read.
     """
-    if not path.exists():
-        name = "/".join(path.parts[-2:])
-        raise ValueError(
-            f"{path} does not exist; give a folder or a GGUF file. Download a model of the hub "
-            f"first: hf download {name} --local-dir {path.name} (--revision step1000 or another "
-            "branch, if it has checkpoints of its training)"
-        )
     if path.suffix != SUFFIX:
         return None, read_config(path), read_published(path)
     tensors = GgufTensors(path)

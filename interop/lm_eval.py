@@ -1,12 +1,4 @@
-"""Evaluate a run with lm-evaluation-harness: python -m interop lm_eval RUN --tasks NAME[,NAME...]
-
-Tasks are those of the harness, those in the folder of `--include_path`, and three that need no
-network: local_text (bits per byte of held-out text), local_next_line (which of four lines comes
-next) and local_passkey. In Python, `register()` adds runs to the harness as the model `ropewalk`.
-
-Every text begins with BOS. With `--bos every`, so does each window of a long text. Results are
-written to lm_eval/ in the run directory, or to --out.
-"""
+"""Evaluation with lm-evaluation-harness; `interop.__main__` has the command."""
 
 import argparse
 import functools
@@ -17,11 +9,10 @@ import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import utils.files
 from interop.harness import TRAINED, Bos, Generation, Pair, Scorer
-from utils.command_line import expression, tokens
 from utils.messages import nearest
 from utils.paths import as_path
 
@@ -29,29 +20,9 @@ TASKS = Path(__file__).parent / "tasks"
 _SAMPLING = {"temperature": 1.0, "top_k": None, "top_p": None, "seed": 0}
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the command's arguments to a parser."""
-    add = parser.add_argument
-    add("run_path", metavar="RUN", help="run directory")
-    add("--tasks", required=True, metavar="NAME[,NAME...]", help="tasks, groups or .yaml files")
-    add("--include_path", metavar="DIR", help="folder with your own tasks")
-    add("--limit", type=float, metavar="N", help="documents per task; below 1, their share")
-    add("--num_fewshot", type=int, metavar="N", help="examples per prompt (default: the task's)")
-    add("--max_length", type=tokens, metavar="TOKENS", help="default: the trained context")
-    text = "another rotary variant (see evaluate.py)"
-    add("--rotary", default=TRAINED, type=expression, metavar="EXPR", help=text)
-    add("--bos", choices=get_args(Bos), default="first", help="windows that begin with BOS")
-    add("--step", type=int, metavar="N", help="checkpoint (default: the newest)")
-    add("--metadata", type=json.loads, metavar="JSON", help="arguments of the tasks")
-    add("--out", type=Path, metavar="FILE", help="default: RUN/lm_eval/TASKS,step=N.json")
-
-
 def main(arguments: argparse.Namespace) -> int:
     """Run the command."""
     include = [str(TASKS), *([arguments.include_path] if arguments.include_path else [])]
-    for folder in include:
-        if not Path(folder).is_dir():
-            raise ValueError(f"--include_path {folder}: the folder does not exist")
     language_model = register()
     os.environ.setdefault("DISABLE_MULTIPROC", "1")  # compute standard errors in this process
     # Its warnings do not apply here; problems with tasks are errors.

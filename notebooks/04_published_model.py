@@ -124,8 +124,7 @@ with rc_context(STYLE):
 # head.
 
 # %%
-from probes.inside import capture
-from probes.viewer import view
+from probes import capture, view
 
 layer = int(scores.prefix_3LN[0].argmax()) // scores.shape[1]
 TEXT = "The key of the red house is under the stone. Where is the key of the red house? It is"

@@ -13,19 +13,42 @@ import utils.environment  # noqa: F401 - first: it checks that packages are inst
 
 # isort: split
 import functools
+import importlib
+import pkgutil
+from typing import TYPE_CHECKING, Any
 
 import probes.analyses
-from probes.inside import Capture, capture
-from probes.probe import Probe
-from probes.subject import Subject
-from probes.viewer import View, view
 from utils.plugins import classes_in
 
-__all__ = ["Capture", "Probe", "Subject", "View", "all_probes", "capture", "view"]
+if TYPE_CHECKING:
+    from probes.probe import Probe
+
+_MODULES = {
+    "Capture": "inside",
+    "capture": "inside",
+    "Probe": "probe",
+    "Subject": "subject",
+    "View": "viewer.page",
+    "view": "viewer.page",
+}
+
+
+def __getattr__(name: str) -> Any:
+    # Import late: invalid arguments need neither JAX nor matplotlib.
+    if name in _MODULES:
+        return getattr(importlib.import_module(f"probes.{_MODULES[name]}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def names() -> list[str]:
+    """List all probes without importing them: the names of the files of `probes.analyses`."""
+    return [info.name for info in pkgutil.iter_modules(probes.analyses.__path__)]
 
 
 @functools.cache
-def all_probes() -> dict[str, type[Probe]]:
+def all_probes() -> "dict[str, type[Probe]]":
     """Return all probes of `probes.analyses` by file name, in the order of the page."""
+    from probes.probe import Probe
+
     classes = classes_in(probes.analyses, Probe)
     return dict(sorted(classes.items(), key=lambda item: item[1].order))

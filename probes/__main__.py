@@ -14,11 +14,15 @@ import functools
 import shlex
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 from rich.console import Console
 
-from experiment.run import find_runs
-from utils.command_line import Parser, tokens
+import probes
+from data.config import MAX_CONTEXT
+from experiment.run import find_trained
+from reporting.paths import check_page
+from utils.command_line import Parser, exit_with, tokens
 from utils.messages import nearest, printable, quoted
 from utils.paths import as_path
 
@@ -48,53 +52,62 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     args = parser.parse_args(arguments)
     try:
-        find_runs(args.dirs)
-        for name in ("documents", "length"):
-            if (value := getattr(args, name)) is not None and value < 1:
-                raise ValueError(f"--{name} must be at least 1, got {value}")
-        run_probes(args, shlex.join(["python", "-m", "probes", *arguments]))
+        out = _check(args)
+        run_probes(args, out, shlex.join(["python", "-m", "probes", *arguments]))
     except (ValueError, OSError) as error:
         parser.error(str(error))
-    except KeyboardInterrupt:
-        return 130
     return 0
 
 
-def _list_probes() -> str:
-    from probes import all_probes
+def _check(args: argparse.Namespace) -> Path:
+    """Check the arguments without JAX, and return the path of the page.
 
+    Raises:
+      ValueError: for an argument that is wrong.
+    """
+    for run in find_trained(args.dirs):
+        run.find_step(args.step)
+    for name in args.probes.split(",") if args.probes is not None else ():
+        if name not in probes.names():
+            raise ValueError(f"no probe {quoted(name)}: {nearest(name, probes.names())}")
+    if args.documents is not None and args.documents < 1:
+        raise ValueError(f"--documents must be at least 1, got {args.documents}")
+    if args.length is not None and not 2 <= args.length <= MAX_CONTEXT:
+        raise ValueError(f"--length must be from 2 to {MAX_CONTEXT} tokens, got {args.length}")
+    return check_page(as_path(args.out or f"{args.dirs[0]}/probes/inside.html"))
+
+
+def _list_probes() -> str:
     return "".join(
         f"  {name:18}{'*' if probe.by_default else ' '} {(probe.__doc__ or '').splitlines()[0]}\n"
-        for name, probe in all_probes().items()
+        for name, probe in probes.all_probes().items()
     )
 
 
-def run_probes(args: argparse.Namespace, command: str) -> None:
-    """Run the probes, and write the arrays and the page."""
+def run_probes(args: argparse.Namespace, out: Path, command: str) -> None:
+    """Run the probes; write the arrays, and the page `out`, which shows `command`."""
     # Imported after parsing, because --help does not need JAX.
     from experiment import load
     from experiment.compiled import keep_programs
     from experiment.devices import check_platform
-    from probes import all_probes, page
+    from probes import page
     from probes.findings import list_findings
     from probes.subject import Subject
     from reporting import members as members_lib
-    from reporting.paths import check_page
     from reporting.text_table import TextTable, print_tables, terminal_width, wrap
 
     keep_programs()
     check_platform()
-    probes = _select(args.probes, all_probes())
+    selected = _select(args.probes)
     console = Console(stderr=True)
     notice = functools.partial(console.print, markup=False, highlight=False, soft_wrap=True)
-    members = members_lib.read(find_runs(args.dirs), notice)
-    out = check_page(as_path(args.out or f"{args.dirs[0]}/probes/inside.html"))
-    results = {probe: collections.defaultdict(list) for probe in probes}
+    members = members_lib.read(find_trained(args.dirs, notice), notice)
+    results = {probe: collections.defaultdict(list) for probe in selected}
     for member in members:
         for run in member.runs:
             options = dict(length=args.length, documents=args.documents)
             subject = Subject(run=load(run.path, args.step), **options)
-            for probe in probes:
+            for probe in selected:
                 with console.status(f"{run.name}: {probe.name()}"):
                     result = probe.measure(subject)
                 result.save(run.path, step=subject.run.step)
@@ -108,15 +121,13 @@ def run_probes(args: argparse.Namespace, command: str) -> None:
     notice(f"page: {out}")
 
 
-def _select(names: str | None, known: dict[str, type]) -> list[type]:
-    """Return the probes that a command line names. Raises ValueError for an unknown name."""
+def _select(names: str | None) -> list[type]:
+    """Return the probes that a command line names; None: those that run by default."""
+    known = probes.all_probes()
     if names is None:
         return [probe for probe in known.values() if probe.by_default]
-    for name in names.split(","):
-        if name not in known:
-            raise ValueError(f"no probe {quoted(name)}: {nearest(name, known)}")
     return [known[name] for name in names.split(",")]
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    exit_with(main, "no page was written; arrays of finished runs are kept")

@@ -74,6 +74,15 @@ class Member:
         return f"diverged at step {min(steps):,}"
 
     @property
+    def unfinished(self) -> str:
+        """How far the seeds are trained that have not reached their last step; else empty."""
+        steps = list(filter(None, (run.unfinished for run in self.runs)))
+        if not steps or self.superseded:
+            return ""
+        seeds = f"{len(steps)} of {len(self.runs)} seeds " if self.runs[1:] else ""
+        return f"{seeds}trained {steps[0]}"
+
+    @property
     def base(self) -> float | None:
         """Base of the rotary variant; None for a control: no base, a window or masked distances."""
         model = self.config.model
@@ -167,7 +176,8 @@ def read(
 
 
 def _full_label(name: str, member: Member) -> str:
-    return name + member.label + (f" ({member.diverged})" if member.diverged else "")
+    state = member.diverged or member.unfinished
+    return name + member.label + (f" ({state})" if state else "")
 
 
 def _page_order(member: Member) -> tuple:

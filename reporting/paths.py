@@ -36,10 +36,12 @@ def check_page(out: Path) -> Path:
     """Return the path of a page.
 
     Raises:
-      ValueError: if it is a folder, or its folder cannot be written to.
+      ValueError: if it is a folder or no .html file, or its folder cannot be written to.
     """
     if out.is_dir():
         raise ValueError(f"--out {out} is a folder; write --out {out / 'report.html'}")
+    if out.suffix not in (".html", ".htm"):
+        raise ValueError(f"--out {out} is no name of a page; write --out {out}.html")
     check_writable(out.parent, "put the page elsewhere: --out FILE.html")
     return out
 

@@ -9,7 +9,6 @@ import numpy as np
 
 from evals.estimate import summaries
 from evals.rows import Rows
-from experiment import stages
 from experiment.config import TRAINED, ExperimentConfig
 from experiment.run import RunDirectory
 from reporting.labels import describe_seeds, name_runs
@@ -94,14 +93,8 @@ def _table(
 
 
 def _first_cells(item: Evaluation) -> dict[str, str]:
-    steps = unfinished(item.run)
+    steps = item.run.unfinished
     return {"run": item.name} | ({"trained for": steps} if steps else {})
-
-
-def unfinished(run: RunDirectory) -> str:
-    """Return `241 of 1,000 steps` for a run that has not reached its last step, else nothing."""
-    steps, end = run.steps(), stages.split(run.config)[-1].end
-    return f"{steps[-1]:,} of {end:,} steps" if steps and steps[-1] < end else ""
 
 
 def _context_cells(measured: Measurement) -> dict[str, str]:

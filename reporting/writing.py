@@ -45,7 +45,7 @@ def write(dirs: Sequence[Path], out: Path, command: str) -> list[str]:
     """
     dirs, out = [as_path(path) for path in dirs], check_page(as_path(out))
     notices: list[str] = []
-    members = members_lib.read(find_runs(dirs), notices.append)
+    members = members_lib.read(find_runs(dirs, notices.append), notices.append)
     page.write(
         out,
         _items(members, dirs, command),

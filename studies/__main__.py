@@ -13,9 +13,11 @@ a job of a cluster does (slurm/submit.sh study, tpu/apply.sh --mode study).
 """
 
 import argparse
-import sys
 
-from utils.command_line import Parser
+from reporting.paths import check_page
+from studies import load_cards
+from studies.jobs import Progress, list_items, make_job, parse_seeds
+from utils.command_line import Parser, exit_with
 from utils.paths import as_path
 
 _COMMANDS = {
@@ -52,15 +54,22 @@ def main() -> int:
     """Run the command line; return the exit status, 130 if a signal stopped it."""
     parser = make_parser()
     arguments = parser.parse_args()
-    # Late imports: --help needs no JAX.
-    from studies import forecasts, load_cards, recall, report, schedule
-    from studies.jobs import Progress, list_items, make_job, parse_seeds
-
     try:
         only = [name for name in arguments.only.split(",") if name]
         workdir = as_path(arguments.workdir) if arguments.workdir else None
         rows_folder = as_path(arguments.rows) if arguments.rows else None
         job = make_job(arguments.study, only, parse_seeds(arguments.seeds), workdir, rows_folder)
+        out = as_path(arguments.out or job.workdir / "report" / "report.html")
+        if arguments.cores is not None and arguments.cores < 1:
+            raise ValueError(f"--cores must be at least 1, got {arguments.cores}")
+        if arguments.command == "report":
+            check_page(out)
+    except (ValueError, OSError) as error:
+        parser.refuse(error)
+    # Late imports: they need JAX, and help and invalid arguments do not.
+    from studies import forecasts, recall, report, schedule
+
+    try:
         cards = [load_cards(job.study)[name] for name in job.cards]
         if arguments.command == "run":
             if arguments.part is None:
@@ -79,7 +88,6 @@ def main() -> int:
             for line in recall.write(job.study, cards, arguments.cores):
                 print(line, flush=True)
         else:
-            out = as_path(arguments.out or job.workdir / "report" / "report.html")
             print(*report.write(job, out), out, sep="\n")
     except (ValueError, OSError) as error:
         parser.refuse(error)
@@ -87,4 +95,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    exit_with(main, "finished rows are kept, and the same command continues")

@@ -9,12 +9,10 @@ from typing import Any, NamedTuple
 from configs.changes import change
 from evals.estimate.effective_context import ESTIMATOR
 from experiment.config import ExperimentConfig
-from experiment.metrics import flops_per_token
 from experiment.stages import split
 from studies import budgets, folder, load_cards, rows
 from studies.card import Card
 from studies.rows import Row
-from training.sweep import shared_part
 from utils.messages import nearest
 from utils.paths import in_bucket
 
@@ -99,7 +97,11 @@ def _flops_per_token(config: ExperimentConfig) -> float:
     )
 
 
-_flops_of_shape = functools.cache(flops_per_token)
+@functools.cache
+def _flops_of_shape(config: ExperimentConfig) -> float:
+    from experiment.metrics import flops_per_token  # late: wrong names need no JAX
+
+    return flops_per_token(config)
 
 
 def parse_seeds(text: str) -> list[int]:
@@ -170,6 +172,8 @@ def list_items(job: Job, *, apart: bool) -> list[WorkItem]:
       apart: make an item of every run. Otherwise an item holds all runs of one card, shape and
         seed, which a GPU or a TPU trains in the time of one.
     """
+    from training.sweep import shared_part  # late: wrong names need no JAX
+
     groups: dict[Any, list[Run]] = {}
     for run in list_runs(job):
         shape = run.card.name, run.seed, shared_part(run.budgets[0])

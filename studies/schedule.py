@@ -45,8 +45,6 @@ def run(job: Job, *, num_workers: int | None = None) -> bool:
     Raises:
       ValueError: for anything that the user has to change.
     """
-    if num_workers is not None and num_workers < 1:
-        raise ValueError(f"--cores {num_workers} must be at least 1")
     progress = _open(job)
     job.local_dir.mkdir(parents=True, exist_ok=True)
     with try_lock(job.local_dir / "lock") as lock:

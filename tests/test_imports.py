@@ -61,7 +61,7 @@ ALLOWED = {
     "studies": {"numpy", "jax", "rich", "matplotlib", "jinja2", "markupsafe", "configs", "evals"}
     | {"training", "experiment", "theory", "reporting", "model", "data"},
     "training": {"numpy", "jax", "optax", "rich", "model", "data", "experiment", "evals"},
-    "training.command": {"configs", "experiment", "training"},
+    "training.command": {"configs", "data", "evals", "experiment", "training"},
     "train": {"training"},
     "sweep": {"training"},
     "evaluate": {"numpy", "rich", "evals", "reporting", "model", "data", "experiment"},

@@ -26,13 +26,12 @@ from theory import (
     capability,
     decay,
     family,
-    figures,
     predictions,
     published,
 )
 from theory.misreadings import TOLERANCE
 from theory.tables import format_table
-from utils.command_line import Parser, expression, print_text, tokens
+from utils.command_line import Parser, exit_with, expression, print_text, tokens
 from utils.messages import nearest
 
 FREE = "?"  # the number to compute, in a variant's expression
@@ -205,6 +204,8 @@ def capability_command(args: argparse.Namespace) -> tuple[dict, str]:
             f"L50 {forecast} tokens"
         )
     if args.out:
+        from theory import figures  # late: matplotlib is slow to import
+
         figures.save(figures.capabilities(inv_freq_LNR[best], args.length, args.others), args.out)
         result["figure"] = str(args.out)
         lines.append(f"figure: {args.out}")
@@ -319,6 +320,15 @@ def _recall_facts(config: Any, recall: Any) -> dict:
 # --- design ---------------------------------------------------------------------------------------
 
 
+def _read_distances(path: Path) -> list[int]:
+    try:
+        return [int(line) for line in path.read_text().split()]
+    except (OSError, ValueError):
+        raise ValueError(
+            f"--distances {path}: must be a file of distances in tokens, one a line"
+        ) from None
+
+
 def design_command(args: argparse.Namespace) -> tuple[dict, str]:
     """Search frequencies that maximize the forecast mean accuracy of key-value recall.
 
@@ -333,7 +343,7 @@ def design_command(args: argparse.Namespace) -> tuple[dict, str]:
             f"--length {args.length} --heads {args.heads} --head-dim {args.head_dim}: at least 8 "
             "tokens, 1 head and 4 features, an even number"
         )
-    distances = [int(line) for line in args.distances.read_text().split()] if args.distances else []
+    distances = _read_distances(args.distances) if args.distances else []
     objective = make_objective(args.length, distances, num_updates=args.updates)
     # Without a constraint, pairs slower than a 64th of a cycle do not rotate.
     slowest = 2 * math.pi * (args.cycles or 1 / 64) / args.length
@@ -385,6 +395,8 @@ def table_command(args: argparse.Namespace) -> tuple[dict, str]:
             }
         )
     if args.figure:
+        from theory import figures  # late: matplotlib is slow to import
+
         figures.save(figures.base_against_length(rows), args.figure)
     return {"head_dim": args.head_dim, "rows": rows}, format_table(
         [],
@@ -442,6 +454,8 @@ def curve_command(args: argparse.Namespace) -> tuple[dict, str]:
         raise ValueError("no curve to draw: give --base 1e4,1e6 or --rotary EXPR (repeatable)")
     bound.check_length(args.length)
     curves = {rotary.expression(v): v.inv_freq(args.head_dim) for v in variants}
+    from theory import figures  # late: matplotlib is slow to import
+
     figures.save(figures.decay_curves(curves, args.length), args.out)
     firsts = {name: decay.first_violation(vector, args.length) for name, vector in curves.items()}
     result = {"figure": str(args.out), "length": args.length, "first_violation": firsts}
@@ -569,4 +583,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    exit_with(main)

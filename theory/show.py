@@ -10,6 +10,9 @@ examples:
   python -m model.rotary show demo --plot wavelengths.png     # every member of a config's sweep
 """
 
+import utils.environment  # noqa: F401 - first: it checks that packages are installed
+
+# isort: split
 # This file is a command, so unlike the other files of the folder it may import configs.
 
 import argparse
@@ -22,7 +25,7 @@ from model import rotary
 from model.rotary import Rotary
 from model.rotary.show import Head, as_json, as_text, cookbook, make_report, plot
 from theory import decay
-from utils.command_line import Parser, expression, print_text, tokens
+from utils.command_line import Parser, exit_with, expression, print_text, tokens
 from utils.expressions import split_commas
 from utils.messages import nearest
 
@@ -104,4 +107,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    exit_with(main)

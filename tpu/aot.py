@@ -23,13 +23,15 @@ sum is no upper bound: published runs have taken longer. For TPUs, a third, expe
 to them.
 """
 
+import utils.environment  # noqa: F401 - first: it checks that packages are installed
+
+# isort: split
 import contextlib
 import dataclasses
 import fnmatch
 import json
 import math
 import os
-import sys
 import time
 from collections.abc import Iterator
 from importlib.metadata import PackageNotFoundError, requires, version
@@ -60,6 +62,7 @@ from tpu.topology import Topology
 from training import programs
 from training.members import abstract_state, shardings_of
 from training.step import compile_step, member_arrays
+from utils.command_line import exit_with
 
 # Factors of the least compute time, and of the sum of the least memory, network and host times,
 # of which a part overlaps: fitted to published runs on TPUs (`tpu.tables`).
@@ -553,4 +556,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    exit_with(main)

@@ -9,12 +9,14 @@ The manifests go to standard output; tpu/apply.sh passes them to kubectl. --work
 gs://BUCKET/DIR. With a bucket nothing is mounted, and the image needs the extra `gcs`.
 """
 
+import utils.environment  # noqa: F401 - first: it checks that packages are installed
+
+# isort: split
 import argparse
 import dataclasses
 import json
 import re
 import string
-import sys
 from pathlib import Path
 from typing import NamedTuple
 
@@ -24,6 +26,7 @@ from experiment import overrides
 from experiment.overrides import make_members
 from tpu import topology as topology_lib
 from tpu.topology import Topology
+from utils.command_line import exit_with
 from utils.paths import check_path, in_bucket
 
 TEMPLATE = Path(__file__).with_name("jobset.yaml")
@@ -208,4 +211,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    exit_with(main)

@@ -7,6 +7,9 @@ an estimate, which differs by 10% from the compiled programs of docs/scaling.md 
 to 43%. tpu.aot compiles the step for exact numbers.
 """
 
+import utils.environment  # noqa: F401 - first: it checks that packages are installed
+
+# isort: split
 import argparse
 import difflib
 import math
@@ -34,7 +37,7 @@ from tpu import gpu, topology
 from tpu.gpu import GPUS, Machines
 from tpu.topology import CHIPS, Topology
 from training.members import abstract_state
-from utils.command_line import Parser
+from utils.command_line import Parser, exit_with
 
 
 class Leaf(NamedTuple):
@@ -268,4 +271,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    exit_with(main)

@@ -27,7 +27,7 @@ from tpu.gpu import Machines
 from tpu.hlo import Collective
 from tpu.plan import amount, find_topology
 from tpu.topology import Topology
-from utils.command_line import Parser
+from utils.command_line import Parser, exit_with
 
 _HERE = Path(__file__).parent
 ROWS = tomllib.loads((_HERE / "tables.toml").read_text(encoding="utf-8"))
@@ -260,4 +260,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    exit_with(main)

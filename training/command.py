@@ -8,8 +8,13 @@ import shlex
 import sys
 from typing import NoReturn
 
+import evals
 from configs import argument_parser, find_config
+from data import pipeline
+from data.sources import source_class
+from experiment import stages
 from experiment.overrides import SWEEP_HELP, Job, run_job, sweep_job
+from experiment.run import RunDirectory
 from utils.command_line import Parser, add_process_flags
 from utils.errors import UnreachableError
 
@@ -20,6 +25,7 @@ def train(description: str | None) -> int:
     arguments = parser.parse_intermixed_args()
     try:
         job = run_job(find_config(arguments.config), arguments.workdir, arguments.overrides)
+        _check(job)
     except (ValueError, UnreachableError) as error:
         parser.refuse(error)
     return _launch(parser, arguments, job)
@@ -34,11 +40,12 @@ def sweep(description: str | None) -> int:
     try:
         config = find_config(arguments.config)
         job = sweep_job(config, arguments.workdir, arguments.overrides, only=arguments.member)
+        if arguments.list_members:
+            print(*(member.name for member in job.members), sep="\n")
+            return 0
+        _check(job)
     except (ValueError, UnreachableError) as error:
         parser.refuse(error)
-    if arguments.list_members:
-        print(*(member.name for member in job.members), sep="\n")
-        return 0
     return _launch(parser, arguments, job)
 
 
@@ -66,6 +73,27 @@ def _device_count(text: str) -> int:
     if not text.isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"{text!r} is no number of devices, like 8")
     return int(text)
+
+
+def _check(job: Job) -> None:
+    """Raise ValueError for mistakes that are seen without JAX, which takes seconds to start."""
+    job.check_directories()
+    text = {}
+    for member in job.members:
+        run = RunDirectory(job.workdir / member.name)
+        for stage in stages.split(member.config):
+            text.setdefault(run.with_own_tokenizer(stage.config.data))
+            for task in stage.config.train.eval_tasks + stage.config.evals.tasks:
+                evals.parse(task)
+    for data in text:
+        pipeline.check_data(data)
+    read = any(source_class(data.source).needs_path for data in text)
+    for data in text if not read else ():
+        if data.path is not None:
+            raise ValueError(
+                f"data.source={data.source} does not read data.path={data.path}; set "
+                "data.source=jsonl or redpajama, or leave data.path out"
+            )
 
 
 def _launch(parser: Parser, arguments: argparse.Namespace, job: Job) -> int:
@@ -102,8 +130,6 @@ def _launch(parser: Parser, arguments: argparse.Namespace, job: Job) -> int:
         refuse_once(error, 2)
     except UnreachableError as error:
         distributed.refuse(parser, error)
-    except KeyboardInterrupt:  # before the first step there is nothing to save
-        return 130
     if finished and job.is_whole and distributed.is_primary_host():
         path = shlex.quote(str(job.workdir))
         report = f" && python report.py {path}" if job.record else ""

@@ -20,8 +20,7 @@ from experiment.config import EvalConfig, ExperimentConfig, MeshConfig
 from experiment.inherit import describe
 from experiment.mesh import describe_mesh
 from experiment.overrides import Job, SweepMember, sweep_job
-from experiment.records import SweepRecord, read_sweep
-from experiment.run import RunDirectory, is_operational
+from experiment.run import RunDirectory
 from experiment.stages import split
 from training import loop
 from training.log import DivergedError
@@ -81,8 +80,7 @@ class Group(NamedTuple):
 
 
 def _make_groups(job: Job) -> list[Group]:
-    if job.record:
-        _check_directory(job.workdir, job.record)
+    job.check_directories()
     groups: dict[tuple[SharedStage, ...], Group] = {}
     for member in job.members:
         shared = shared_part(member.config)
@@ -90,20 +88,6 @@ def _make_groups(job: Job) -> list[Group]:
         group.members.append(member)
         group.runs.append(RunDirectory(job.workdir / member.name))
     return list(groups.values())
-
-
-def _check_directory(workdir: Path, record: SweepRecord) -> None:
-    """Raise ValueError if the directory holds a run, or another sweep than the one of `record`."""
-    exists = (workdir / "sweep.json").exists()
-    if exists and (other := read_sweep(workdir).difference(record, is_operational)):
-        raise ValueError(
-            f"{workdir} holds another sweep, {other}; use another --workdir, or delete that "
-            "directory"
-        )
-    if RunDirectory(workdir).is_started():
-        raise ValueError(
-            f"{workdir} holds a run; use another --workdir, or train.py to continue it"
-        )
 
 
 def _inherited(job: Job, groups: Sequence[Group]) -> list[str]:

@@ -85,7 +85,7 @@ def problem(value: Any, hint: Any) -> str:
             if isinstance(value, str)
             else f"(valid: {str(arguments)[1:-1]})"
         )
-        return f"one of its words, got {quoted(value)}; {hint_text}"
+        return f"one of the allowed values, got {quoted(value)}; {hint_text}"
     if origin is tuple:
         if not isinstance(value, tuple):
             return f"a tuple, got {quoted(value)}"

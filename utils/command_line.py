@@ -5,7 +5,9 @@ import os
 import re
 import shlex
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import NoReturn
 
 from utils.expressions import allow_files, split_commas
 from utils.messages import one_line, quoted
@@ -124,6 +126,18 @@ def print_text(text: str) -> None:
         print(text, flush=True)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python flushes at exit
+
+
+def exit_with(main: Callable[[], int | None], kept: str = "") -> NoReturn:
+    """Run a command and exit with its status.
+
+    Ctrl-C exits with 130 after one line, which says what is `kept`.
+    """
+    try:
+        sys.exit(main())
+    except KeyboardInterrupt:
+        print(f"stopped; {kept}" if kept else "stopped", file=sys.stderr)
+        sys.exit(130)
 
 
 def add_process_flags(parser: argparse.ArgumentParser) -> None:

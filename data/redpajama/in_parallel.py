@@ -13,7 +13,7 @@ import tensorflow_datasets as tfds
 from tensorflow_datasets.core import registered
 
 from data.redpajama import redpajama_dataset_builder as builder_lib
-from data.source import LISTED
+from data.source import LISTED, SKIP_ADVICE
 from utils.limits import read_json
 
 # TFDS registers one builder per name, and both have the same name.
@@ -62,7 +62,7 @@ def _read(published: builder_lib.PublishedFile, *, skip: bool) -> Iterator:
         elif skip:
             yield beam.pvalue.TaggedOutput("problem", problem)
         else:
-            raise ValueError(problem)
+            raise ValueError(f"{problem}; {SKIP_ADVICE}")
 
 
 def _write_report(count: int, first: list[str], path: Path) -> None:

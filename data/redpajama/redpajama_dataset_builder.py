@@ -27,7 +27,7 @@ from pathlib import Path
 import tensorflow_datasets as tfds
 
 from data.json_lines import json_records, jsonl_files
-from data.source import LISTED, SUBSET_NAMES, SUBSETS, InputFile
+from data.source import LISTED, SKIP_ADVICE, SUBSET_NAMES, SUBSETS, InputFile
 
 _SAMPLE_FILE = re.compile(r"([a-z0-9]+)(_\d{4}-\d{2})?_sample\.jsonl(\.gz|\.zst)?")
 
@@ -132,7 +132,7 @@ class Builder(tfds.core.GeneratorBasedBuilder):
                 elif self._skip_bad_documents:
                     self._skipped.append(problem)
                 else:
-                    raise ValueError(problem)
+                    raise ValueError(f"{problem}; {SKIP_ADVICE}")
         if self._skipped:
             metadata = {"skipped": len(self._skipped), "first_skipped": self._skipped[:LISTED]}
             self.info.metadata.update(metadata)  # pyright: ignore[reportOptionalMemberAccess]

@@ -7,7 +7,3 @@ view({run.directory.name: capture(run, text) for run in runs}, runs[0].tokenizer
 
 As the last expression of a notebook cell, `view(...)` displays the page.
 """
-
-from probes.viewer.page import View, view
-
-__all__ = ["View", "view"]

@@ -8,13 +8,14 @@ shows two: a key-value document as in training, and some code.
 import argparse
 import inspect
 import math
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from rich.console import Console
 
-from utils.command_line import Parser, tokens
+from experiment.run import find_run
+from reporting.paths import check_page
+from utils.command_line import Parser, exit_with, tokens
 from utils.paths import as_path
 
 _MAX_COMPRESSION = 4  # of a page's arrays
@@ -46,24 +47,43 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     args = parser.parse_args(arguments)
     try:
-        write_page(args, Console(stderr=True))
+        write_page(args, _check(args), Console(stderr=True))
     except (ValueError, OSError) as error:
         parser.error(str(error))
-    except KeyboardInterrupt:
-        return 130
     return 0
 
 
-def write_page(args: argparse.Namespace, console: Console) -> None:
-    """Capture the runs and write the page."""
+def _check(args: argparse.Namespace) -> Path:
+    """Check the arguments without JAX, and return the path of the page.
+
+    Raises:
+      ValueError: for an argument that is wrong.
+    """
+    for path in args.runs:
+        run = find_run(path)
+        run.find_step(args.step)
+        model = run.config.model
+        for flag, count in (("layers", model.num_layers), ("heads", model.num_heads)):
+            for number in getattr(args, flag) or ():
+                if not 0 <= number < count:
+                    raise ValueError(
+                        f"{path} has no {flag[:-1]} {number}: {flag} are 0 to {count - 1}"
+                    )
+    if args.length is not None and args.length < 1:
+        raise ValueError(f"--length must be at least 1, got {args.length}")
+    if args.file and not as_path(args.file).is_file():
+        raise ValueError(f"--file {args.file}: no such file")
+    return check_page(as_path(args.out or args.runs[0] / "view.html"))
+
+
+def write_page(args: argparse.Namespace, out: Path, console: Console) -> None:
+    """Capture the runs and write the page `out`."""
     # Imported after parsing, because --help needs neither JAX nor matplotlib.
     from experiment import load
     from probes.inside import capture
-    from probes.viewer import view
+    from probes.viewer.page import view
     from reporting.labels import labels
-    from reporting.paths import check_page
 
-    out = check_page(as_path(args.out or args.runs[0] / "view.html"))
     runs = [load(path, args.step) for path in args.runs]
     for run in runs[1:]:
         if run.tokenizer != runs[0].tokenizer:
@@ -71,7 +91,10 @@ def write_page(args: argparse.Namespace, console: Console) -> None:
                 f"{runs[0].directory.path} and {run.directory.path} have different tokenizers: "
                 "write a page for each"
             )
-    names = labels([run.config for run in runs])
+    names = [
+        f"{name} (trained {steps})" if (steps := run.directory.unfinished) else name
+        for name, run in zip(labels([run.config for run in runs]), runs, strict=True)
+    ]
     with console.status("capturing"):
         tokens_BT, titles = _texts(args, runs)
         _check_size(args, runs, tokens_BT.shape)
@@ -137,4 +160,4 @@ def _check_size(args: argparse.Namespace, runs: Sequence, shape: tuple[int, int]
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    exit_with(main)

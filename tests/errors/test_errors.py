@@ -231,7 +231,7 @@ def test_a_missing_package_is_named(module, command, expected, refuse, monkeypat
     [
         *("train.py", "sweep.py", "evaluate.py", "generate.py", "report.py"),
         *("-m theory", "-m probes", "-m studies", "-m interop", "-m data.prepare"),
-        "-m model.rotary show",
+        *("-m model.rotary show", "-m tpu.plan", "-m tpu.jobset", "-m benchmarks"),
     ],
 )
 def test_a_python_without_packages_names_the_environment(command):
