@@ -17,7 +17,7 @@ import argparse
 import shlex
 import sys
 
-from reporting.paths import find_dirs, page_of
+from reporting.paths import check_page, find_dirs, page_of
 from utils.command_line import Parser, exit_with
 from utils.messages import printable
 from utils.paths import as_path
@@ -35,7 +35,7 @@ def main() -> None:
     args = parser.parse_args()
     try:
         dirs = find_dirs(args.dirs)
-        out = as_path(args.out) if args.out else page_of(dirs)
+        out = check_page(as_path(args.out) if args.out else page_of(dirs))
         # Imported late: help and invalid arguments need neither matplotlib nor JAX.
         from reporting.writing import write
 

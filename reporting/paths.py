@@ -41,7 +41,9 @@ def check_page(out: Path) -> Path:
     if out.is_dir():
         raise ValueError(f"--out {out} is a folder; write --out {out / 'report.html'}")
     if out.suffix not in (".html", ".htm"):
-        raise ValueError(f"--out {out} is no name of a page; write --out {out}.html")
+        raise ValueError(
+            f"--out {out} is no name of a page; write --out {out.with_suffix('.html')}"
+        )
     check_writable(out.parent, "put the page elsewhere: --out FILE.html")
     return out
 
