@@ -49,7 +49,7 @@ def test_few_parameters():
 BUDGETS = {
     "tests": 20530,
     "reporting": 2995,
-    "evals": 2960,
+    "evals": 2965,
     "interop": 2785,
     "data": 2460,
     "model": 2840,
