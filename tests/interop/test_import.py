@@ -144,9 +144,9 @@ def test_published_files_are_exported_unchanged_also_by_children(tmp_path):
     ("file", "content", "message"),
     [
         ("config.json", '{"model_type": "gpt_oss"}', "our block lacks attention sinks"),
-        ("config.json", '{"model_type": "gpt_neox"}', "our block lacks a parallel residual"),
+        ("config.json", '{"model_type": "gemma2"}', "our block lacks soft caps on logits"),
         ("adapter_config.json", "{}", "is an adapter; merge it"),
-        ("", "", "hf download some/model --local-dir model"),
+        ("", "", "hf download some/model --local-dir model .--revision"),
     ],
 )
 def test_what_is_no_folder_of_ours_is_answered_with_advice(file, content, message, tmp_path):
