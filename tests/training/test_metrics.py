@@ -34,6 +34,9 @@ def test_lost_rows_are_said_when_a_run_is_resumed_and_ever_after(tmp_path, capfd
     intact = run_to_its_end(tmp_path / "whole")
     lines = intact.metrics_path.read_text().splitlines(keepends=True)
     assert len(lines) == 4 and not metrics_damage(intact)
+    first = intact.read_metrics()[0]  # its rate includes the compilation, as its seconds do
+    rate = first["tokens"] / first["seconds"]
+    assert first["tokens_per_second"] == pytest.approx(rate, rel=0.01)
     record = metrics_record(intact, 4)
     assert record["rows"] == 4
     for name, left in (("as it was", 4), ("later rows gone", 2), ("cut", 1), ("emptied", 0)):
