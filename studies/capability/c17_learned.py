@@ -44,7 +44,6 @@ cards = [
         members=(
             member(10, 1),
             member(100, 1, 5e-3, *AT_256),
-            Member(name="fixed,base=100", overrides=("model.rotary.base=100", *AT_256)),
             member(10, 4),
             member(10, 1, 1e-3),
             member(100, 4, 5e-3, *AT_256),
@@ -64,9 +63,10 @@ cards = [
                 lambda learned: accuracy(learned) >= 0.75,
             ),
             Claim(
-                "From base 100, learned frequencies gain 0.2 in mean accuracy at 256 tokens.",
-                ("base=100,heads=1", "fixed,base=100"),
-                lambda learned, fixed: accuracy(learned) < accuracy(fixed) + 0.2,
+                "From base 100 at 256 tokens, mean accuracy of one head is 0.68 or more, where "
+                "fixed frequencies have 0.48 (C5).",
+                ("base=100,heads=1",),
+                lambda learned: accuracy(learned) < 0.68,
             ),
         ),
         is_blind=True,
