@@ -121,6 +121,7 @@ def _member_table(card: CardResults) -> Table:
                 cells["L50 [95% CI]"] = str(estimate)
                 l50s = (math.inf if seed.beyond else seed.l50 for seed in estimate.seeds)
                 cells["each seed"] = " / ".join(_tokens(tokens, estimate) for tokens in l50s)
+                cells["budgets"] = card.budgets(member)
                 cells["worst bin"] = estimate.worst_text
                 cells["mean accuracy"] = estimate.mean_text
                 cells["ceiling"] = f"{estimate.ceiling:.2f}"

@@ -94,6 +94,12 @@ class CardResults:
         by_l50 = f"{octaves:+.2f} octaves, " if math.isfinite(octaves) else ""
         return f"{text}; {by_l50}{accuracy:+.2f} a doubling"
 
+    def budgets(self, member: str) -> str:
+        """Return L50 of the first seed after each budget, as text."""
+        first = min(self.last_rows[member], default=None)
+        by_tokens = {row.tokens: row.l50 for row in self._rows[member] if row.seed == first}
+        return " / ".join(f"{l50:.3g}" for l50 in by_tokens.values())
+
     def seeds(self, member: str, measurement: str = "whole", task: str = "kv") -> list[SeedResult]:
         """Return the result of each seed, in order; `task` is a name without parameters."""
         key = member, measurement, task
