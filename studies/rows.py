@@ -189,6 +189,8 @@ def read(path: Path) -> Row:
             record[name] = float(record[name])
         record["losses"] = {name: float(loss) for name, loss in record["losses"].items()}
         record["config"] = from_dict(record["config"])
+        learned = record.get("inv_freq", ())
+        record["inv_freq"] = tuple(tuple(map(tuple, layer)) for layer in learned)
         record["answers"] = tuple(_read_answers(**item) for item in record["answers"])
         return Row(**record)
     except UnreachableError:

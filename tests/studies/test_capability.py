@@ -128,6 +128,14 @@ CASES = {
     "C14": ({}, {}),
     "C15": ({}, {}),
     "C16": ({"design": 100, "base=22.45": 40}, {"design": 40, "base=22.45": 40}),
+    "C17": (
+        {"base=10,heads=1": 16, "base=100,heads=1": INF},
+        {"base=10,heads=1": 100, "base=100,heads=1": 20},
+    ),
+    "C18": (
+        {"two-still,keys-frozen": 5, "base=10,keys-frozen": 17, "base=10,all-frozen": 3},
+        {"two-still,keys-frozen": 125, "base=10,keys-frozen": 30, "base=10,all-frozen": 9},
+    ),
 }
 
 

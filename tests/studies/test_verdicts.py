@@ -186,12 +186,15 @@ def test_a_report_needs_only_the_rows(tmp_path):
         "cards = [Card(name='card', question='Does it?', shared=shared, members=members,"
         " tokens=100_000, claims=(claim,))]\n"
     )
-    rows.write(tmp_path / "rows", row(16))
+    rows.write(tmp_path / "rows", row(8, tokens=500, final=""))
+    rows.write(tmp_path / "rows", row(16, inv_freq=(((0.3, 0.1, 0.2),),)))
     (tmp_path / "forecasts.json").write_text(json.dumps(forecasts(20.0)))
     out = tmp_path / "report" / "page.html"
     lines = report.write(make_job(f"{tmp_path}/"), out)
-    (line,) = (line for line in lines if line.startswith("  member a"))
+    line, frequencies = (line for line in lines if line.startswith("  member a"))
     assert "D_H 20, as a bound not exceeded (seen, 1 seed), L50 [95% CI] 16" in line
+    assert "budgets 8 / 16, " in line
+    assert frequencies.endswith("seed 0, slowest eight 0.200, ratio 3.00, all 0.100 0.200 0.300")
     page = out.read_text()
     for text in (
         "Which L50 is ten tokens?",
