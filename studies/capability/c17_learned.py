@@ -17,7 +17,7 @@ below 0.006 (the slowest starts at 0.012), mean accuracy is 1.00, that of fixed 
 Fixed frequencies at as many tokens are those of C11 (base 10, one and four heads of 64), C16 (the
 best single base under a constraint, the design, and p-RoPE) and C5 (base 100, 256 tokens).
 
-Cost: 1M tokens take 35 to 90 seconds of one core for each member and seed (an estimate).
+Cost: 50 seconds of one busy core for each member with one head and seed.
 """
 
 from studies.capability.recipe import LONG, SHORT, accuracy, heads

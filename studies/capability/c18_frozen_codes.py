@@ -15,7 +15,7 @@ The minimal head forecasts after 1M tokens L50 and mean accuracy:
     two-still,keys-frozen     4.8 (.56)
     base=10,all-frozen        3.2 (.07)
 
-Cost: 1M tokens take 35 seconds of one core for each member and seed (an estimate).
+Cost: 50 seconds of one busy core for each member and seed.
 """
 
 from configs.changes import change
