@@ -169,6 +169,9 @@ def _frequency_table(card: CardResults, recalls: Mapping[str, Any]) -> Table | N
                 slow = ascending[:8]
                 cells = {"member": member, "": source, "slowest eight": f"{np.median(slow):.3f}"}
                 cells["ratio"] = f"{slow[-1] / slow[0]:.2f}" if slow[0] > 0 else NONE
+                multiples = ascending[ascending < 4.5 * np.median(slow)] / np.median(slow)
+                is_near = np.abs(multiples / np.maximum(np.round(multiples), 1) - 1) < 0.03
+                cells["near multiples"] = f"{is_near.sum()} of {len(multiples)}"
                 cells["all"] = " ".join(f"{value:.3f}" for value in ascending)
                 lines.append((None, cells))
     caption = format_captions("study_frequencies")["caption"]

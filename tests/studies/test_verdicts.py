@@ -194,7 +194,9 @@ def test_a_report_needs_only_the_rows(tmp_path):
     line, frequencies = (line for line in lines if line.startswith("  member a"))
     assert "D_H 20, as a bound not exceeded (seen, 1 seed), L50 [95% CI] 16" in line
     assert "budgets 8 / 16, " in line
-    assert frequencies.endswith("seed 0, slowest eight 0.200, ratio 3.00, all 0.100 0.200 0.300")
+    assert frequencies.endswith(
+        "seed 0, slowest eight 0.200, ratio 3.00, near multiples 1 of 3, all 0.100 0.200 0.300"
+    )
     page = out.read_text()
     for text in (
         "Which L50 is ten tokens?",
