@@ -47,7 +47,7 @@ def test_few_parameters():
 # Lines of code per folder, without docstrings, comments and blank lines. A feature stays within its
 # folder's budget; a commit that raises one explains why.
 BUDGETS = {
-    "tests": 20530,
+    "tests": 20570,
     "reporting": 2995,
     "evals": 2965,
     "interop": 2785,
