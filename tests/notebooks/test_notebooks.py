@@ -108,7 +108,8 @@ def test_notebooks_run_and_continue(
 # Colab and the hub, of which only the download is replaced: it is a folder in the hub's format.
 IN_COLAB = """
 import sys, types
-sys.modules["google.colab"] = types.ModuleType("google.colab")
+colab = sys.modules["google.colab"] = types.ModuleType("google.colab")
+colab.output = None  # JAX imports it
 hub = sys.modules["huggingface_hub"] = types.ModuleType("huggingface_hub")
 hub.snapshot_download = lambda name, allow_patterns: FOLDER
 """
