@@ -123,7 +123,7 @@ def test_a_model_of_the_hub_is_imported_in_colab(tmp_path, trained_run, environm
     folders = {"WORKDIR": str(tmp_path), "FOLDER": str(tmp_path / "model")}
     parameters = SMALL["04_published_model"] | folders
     assert run(ROOT / "notebooks/04_published_model.ipynb", parameters, IN_COLAB)["image/png"] >= 2
-    assert (tmp_path / "run" / "results.jsonl").exists()
+    assert (tmp_path / "run" / "config.json").exists()
 
 
 def run(path: Path, parameters: dict, more: str = "") -> dict[str, int]:
