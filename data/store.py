@@ -65,7 +65,7 @@ class TokenStore:
         self._dtype = np.dtype(index["dtype"])
         for shard in self._shards:
             for file in _shard_files(self.path, shard["name"]):
-                if not file.exists():
+                if not file.is_file():
                     raise DamagedError(f"{file}: missing")
         # Indices in the stream: the start of each shard, and the end of the stream.
         self._token_bounds = [0, *itertools.accumulate(s["tokens"] for s in self._shards)]

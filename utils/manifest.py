@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from utils.files import write_atomically
-from utils.limits import read_json
+from utils.limits import check_file, read_json
 from utils.messages import quoted
 from utils.paths import in_bucket, raise_outages
 from utils.threads import map_ahead, num_cpus
@@ -122,5 +122,6 @@ def _sha256(path: Path) -> str:
     with raise_outages(path):
         if in_bucket(path):
             return hashlib.sha256(path.read_bytes()).hexdigest()
+        check_file(path)
         with path.open("rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()

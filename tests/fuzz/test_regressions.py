@@ -1,8 +1,10 @@
 """Inputs that once made a reader fail, and the seeds of `python -m tests.fuzz`."""
 
 import gzip
+import hashlib
 import io
 import json
+import os
 import zipfile
 
 import numpy as np
@@ -10,10 +12,11 @@ import pytest
 import zstandard
 
 from data import json_lines
+from data.store import TokenStore
 from tests.fuzz import outcome
 from tests.fuzz.targets import _HF as HF
 from tests.fuzz.targets import FIFO, targets
-from utils import limits
+from utils import limits, manifest
 
 
 def npy(shape, data=bytes(8), descr="<f8") -> bytes:
@@ -122,6 +125,20 @@ def test_an_array_bomb_is_refused_before_it_is_decompressed(tmp_path, monkeypatc
     assert path.stat().st_size < 2**14
     with pytest.raises(ValueError, match="arrays of more than 1,048,576 bytes"):
         limits.read_arrays(path, ["a"])
+
+
+def test_pipes_in_a_store_are_not_waited_for(known, tmp_path):
+    name = "00000.array_record"
+    path = tmp_path / "store.json"
+    entry = {"bytes": 0, "sha256": hashlib.sha256().hexdigest()}
+    path.write_text(json.dumps(manifest.seal({"files": {name: entry}})))
+    os.mkfifo(tmp_path / name)
+    with pytest.raises(ValueError, match="is not a regular file"):
+        list(manifest.find_damages(path))
+    seed = json.loads(known["token_store"].seeds[0])
+    path.write_text(json.dumps(manifest.seal({k: v for k, v in seed.items() if k != "sha256"})))
+    with pytest.raises(ValueError, match=f"{name}: missing"):
+        TokenStore(tmp_path)
 
 
 def test_limits_admit_real_files(tmp_path):
