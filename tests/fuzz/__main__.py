@@ -111,10 +111,10 @@ def fuzz(target: targets.Target, folder: Path, state: dict[str, Any], arguments)
                 os._exit(0)
 
     start = time.monotonic()
-    options = ["-verbosity=0", "-max_len=16384", "-timeout=20", f"-artifact_prefix={folder}/"]
+    options = ["-verbosity=0", "-max_len=16384", "-handle_alrm=0", f"-artifact_prefix={folder}/"]
     devnull = os.open(os.devnull, os.O_WRONLY)
     os.dup2(devnull, 2)
-    with outcome.guarded(folder):
+    with outcome.guarded(folder.parent):  # where targets share files
         atheris.Setup([sys.argv[0], str(corpus), *options], one, custom_mutator=mutate)
         atheris.Fuzz()
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from tests.fuzz.targets import ROOT, Target
 
-SECONDS = 10  # of computing; a reader that waits, on a pipe for example, is stopped after a minute
+SECONDS = 10  # of computing; a reader that waits, on a pipe for example, is stopped after 5 min
 # Audit events of Python that change files or leave the process, and where their paths are.
 _CHANGES = ("os.mkdir", "os.remove", "os.rename", "os.rmdir", "shutil.rmtree", "os.link")
 _FORBIDDEN = ("subprocess.Popen", "os.system", "os.exec", "os.fork", "socket.connect")
@@ -61,7 +61,7 @@ def _stop(*_) -> None:
 
 def _limit_time(seconds: float) -> None:
     signal.setitimer(signal.ITIMER_PROF, seconds)
-    signal.setitimer(signal.ITIMER_REAL, 6 * seconds)
+    signal.setitimer(signal.ITIMER_REAL, 30 * seconds)
 
 
 def problem(target: Target, data: bytes) -> str:
