@@ -82,6 +82,8 @@ def find_damages(path: Path, on_bytes: Callable[[int], None] = lambda count: Non
     """
     try:
         files = read_manifest(path).get("files", {})
+        if not isinstance(files, dict):
+            raise DamagedError(f"{path}: damaged: its list of files is not an object")
         if problem := next(filter(None, map(_entry_problem, files.items())), ""):
             raise DamagedError(f"{path}: damaged: {problem}")
     except DamagedError as error:

@@ -13,6 +13,7 @@ import zstandard
 
 from data import json_lines
 from data.store import TokenStore
+from data.tokenizer_json import template
 from tests.fuzz import outcome
 from tests.fuzz.targets import _HF as HF
 from tests.fuzz.targets import FIFO, targets
@@ -61,6 +62,33 @@ INPUTS = {
     "frequencies": [npy(PIB8), npy((2**40, 0), b""), npy((2,), bytes(16), "V8")],
     "probe": [npz(step=npy((), bytes(8), "<i8"), **dict.fromkeys(ZEROS, npy(PIB8)))],
 }
+STORE = {"format": 1, "fingerprint": "x", "bos_id": 1, "dtype": "<u2", "shards": [], "files": {}}
+for change in (
+    *({"shards": [{"name": "../x", "tokens": 1, "documents": 1}]}, {"shards": [{"name": "x"}]}),
+    *({"dtype": "<u3"}, {"bos_id": []}, {"files": {"x": {}}}, {"files": {"/etc/passwd": 1}}),
+    *({"files": [1]},),
+    *({name: None} for name in STORE),
+):
+    INPUTS["token_store"].append(json.dumps(STORE | change).encode())
+for values in ([0, 99], [5, 0], [0, 0], [-1, 2]):
+    INPUTS["starts"].append(npy((2,), np.array(values).tobytes(), "<i8"))
+DECODER = {"type": "Sequence", "decoders": [{"type": "ByteFallback"}]}
+for part in ({"decoders": [1]}, {"type": ["x"]}, {"type": "\x1b[2J" * 99}, {"decoders": 1}):
+    file = {"decoder": DECODER | part, "model": {"type": "BPE", "vocab": {"a": 0}, "merges": []}}
+    ends = template(["a"], ["a"], {"a": 0})
+    INPUTS["tokenizer_json"].append(json.dumps(file | {"post_processor": ends}).encode())
+INPUTS["tokenizer_json"] += [b'{"model": {"vocab": {"a": []}}}', b'{"model": {"vocab": [1]}}']
+INPUTS["tokenizer_config"] = [
+    *(b'{"eos_token_id": [[]]}', json.dumps({"eos_token": "a" * 400}).encode()),
+]
+for name in ("a" * 400, "\x1b[2J", "\ud800", "../x", ["x"]):
+    INPUTS["safetensors_index"].append(json.dumps({"weight_map": {"a": name}}).encode())
+INPUTS["hf_import"] += [hf(hidden_size=2**62), hf(rope_parameters=1), hf(vocab_size=2**62)]
+INPUTS["hf_audit"] += [
+    hf(rope_scaling={"rope_type": "yarn", "factor": 2, "attention_factor": "a" * 400}),
+    hf(partial_rotary_factor=1e12),
+    hf(layer_types=[["x"], {}]),
+]
 INPUTS["hf_import"] += [hf(num_hidden_layers=10**9), hf(model_type=["x"])]
 INPUTS["hf_audit"] += [hf(num_hidden_layers=10**9), hf(head_dim=2**62)]
 
