@@ -74,8 +74,7 @@ for name, subject in subjects.items():
 # %%
 from matplotlib import pyplot as plt
 
-from probes.figures import COLORS
-from reporting.style import STYLE
+from utils.figures import HEADS, STYLE
 
 plt.rcParams.update(STYLE)
 
@@ -91,7 +90,7 @@ figure, axes = plt.subplots(len(runs), figsize=(9, 5), sharey=True, layout="cons
 for ax, (name, subject) in zip(axes, subjects.items(), strict=True):
     weights_NS = subject.capture.weights(0, slice(query, query + 1))[row, :, 0]
     for head, weight_S in enumerate(weights_NS):
-        ax.plot(weight_S[: query + 1], color=COLORS[head], lw=1.4, label=f"head {head}")
+        ax.plot(weight_S[: query + 1], color=HEADS[head], lw=1.4, label=f"head {head}")
     ax.axvline(key, ls=":", color="0.4")
     ax.set(title=name, ylabel="weight")
     ax.legend(loc="upper left")

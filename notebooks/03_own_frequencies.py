@@ -134,7 +134,7 @@ from matplotlib import rc_context
 from experiment import load
 from experiment.run import find_runs
 from probes import Subject, all_probes
-from reporting.style import STYLE
+from utils.figures import STYLE
 
 runs = find_runs([f"{WORKDIR}/runs"])
 subjects = {name: Subject(run=load(run.path)) for name, run in zip(VARIANTS, runs, strict=True)}

@@ -107,7 +107,7 @@ display(Image(figure, width=800) if figure.exists() else absent)
 from matplotlib import rc_context
 
 from probes import Subject, all_probes
-from reporting.style import STYLE
+from utils.figures import STYLE
 
 length = min(256, trained)
 probe = all_probes()["head_scores"]

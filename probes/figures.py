@@ -1,53 +1,14 @@
-"""Panels, colors, and legends of the probes' figures: one column per member, one color per head."""
+"""Colors and legend entries of heads, and lines with bands, in the probes' figures."""
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from reporting.style import folded, handle
-
-# Colors of heads, which color-blind readers can distinguish (Okabe and Ito).
-COLORS = "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000", "#999999"
-
-_MAX_COLUMNS = 4
-
-
-def panels(
-    labels: Sequence[str], *, rows: int = 1, legend: bool = True, **options: Any
-) -> tuple[Figure, np.ndarray]:
-    """Return a figure with a column of panels per member; many members fill several blocks.
-
-    Args:
-      labels: titles of the columns, one per member.
-      rows: number of panels of a member, one below the other.
-      legend: whether to leave space for a legend at the right.
-      **options: options of `Figure.subplots`.
-
-    Returns:
-      The figure, and the panels `[members, rows]`.
-    """
-    blocks = -(-len(labels) // _MAX_COLUMNS)
-    columns = -(-len(labels) // blocks)
-    size = (1.0 + legend * 1.2 + 2.1 * columns, 0.8 + (0.3 + 2.0 * rows) * blocks)
-    figure = Figure(figsize=size, layout="constrained")
-    axes = figure.subplots(rows * blocks, columns, squeeze=False, **options)
-    axes = axes.reshape(blocks, rows, columns).swapaxes(1, 2).reshape(-1, rows)
-    for ax in axes[len(labels) :].ravel():
-        ax.remove()
-    for (top, *_), label in zip(axes, labels, strict=False):
-        top.set_title(folded(label, 20), fontsize=9)
-    return figure, axes[: len(labels)]
-
-
-def first_column(axes: np.ndarray) -> np.ndarray:
-    """Return the leftmost panels of each block, `[blocks, rows]`; only these have y labels."""
-    blocks = -(-len(axes) // _MAX_COLUMNS)
-    return axes[:: -(-len(axes) // blocks)]
+from utils.figures import HEADS, handle
 
 
 def head_handles(shapes: Iterable[tuple[int, int]]) -> list[Line2D]:
@@ -60,9 +21,9 @@ def head_handles(shapes: Iterable[tuple[int, int]]) -> list[Line2D]:
       shapes: numbers of layers and heads of each member.
     """
     largest = max(shapes, key=math.prod)
-    if math.prod(largest) > len(COLORS):
+    if math.prod(largest) > len(HEADS):
         return []
-    heads = zip(np.ndindex(largest), COLORS, strict=False)
+    heads = zip(np.ndindex(largest), HEADS, strict=False)
     return [
         handle(f"head {head_name(largest, head)}", color=color, lw=1.8) for head, color in heads
     ]

@@ -1,6 +1,7 @@
 """The page of the probes' results: figures, numbers over seeds, and tables of heads."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 from probes.findings import list_findings
@@ -36,19 +37,25 @@ def write(
 def _items(
     results: Mapping[type[Probe], ByLabel], members: Sequence[Member], command: str
 ) -> Iterator[Item]:
-    index = {member.label: member.index for member in members}
+    series = {member.label: member for member in members}
     for order, (probe, by_label) in enumerate(results.items()):
         captions = {"alternative": probe.title, "caption": " ".join(probe.caption.split())}
-        drawing = Drawing(probe.name(), probe.plot(by_label), captions)
+        drawing = Drawing(probe.name(), partial(probe.plot, by_label, series), captions)
         yield ("" if order == 0 else probe.title), "", drawing
         title = probe.title if order else "Numbers"
         numbers = [
-            (index[label], {"member": label} | _format_numbers([seed.numbers() for seed in seeds]))
+            (
+                series[label].index,
+                {"member": label} | _format_numbers([seed.numbers() for seed in seeds]),
+            )
             for label, seeds in by_label.items()
         ]
         yield title, "", Table.from_cells(numbers)
         lines = [
-            (index[label], {"member": label} | ({"seed": str(number)} if seeds[1:] else {}) | line)
+            (
+                series[label].index,
+                {"member": label} | ({"seed": str(number)} if seeds[1:] else {}) | line,
+            )
             for label, seeds in by_label.items()
             for number, seed in enumerate(seeds)
             for line in seed.lines()

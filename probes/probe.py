@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, TypeVar
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.cm import ScalarMappable
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from evals.estimate.summaries import over_seeds
-from probes.figures import COLORS, first_column, head_handles, panels
+from probes.figures import head_handles
 from probes.subject import Subject
+from utils.figures import HEADS, INK, Series, add_legend, grid, label_rows, label_x, set_title, tag
 from utils.files import write_atomically
 from utils.plugins import name_of
 
@@ -47,6 +49,7 @@ class Probe(abc.ABC):
       x_label: label below the figure; "" if the panels have labels of their own.
       sharex, sharey: options of `Figure.subplots`.
       references: entries of the legend.
+      color_scale: colors of cells and their label, for a color bar.
       draws_all_seeds: whether the figure shows all seeds. Probes of heads show the first only,
         because heads of different seeds have no common order.
       arrays: the measurements by name.
@@ -61,6 +64,7 @@ class Probe(abc.ABC):
     sharex: ClassVar[bool] = False
     sharey: ClassVar[bool | str] = False
     references: ClassVar[Sequence[Line2D]] = ()
+    color_scale: ClassVar[tuple[ScalarMappable, str] | None] = None
     draws_all_seeds: ClassVar[bool] = False
 
     def __init__(self, **arrays: Any):
@@ -90,7 +94,7 @@ class Probe(abc.ABC):
 
     @abc.abstractmethod
     def draw(self, axes: Sequence[Axes], color: str) -> None:
-        """Draw the measurements into the panels of a member; `color` is the seed's."""
+        """Draw the measurements into the panels of a member, whose color is `color`."""
 
     @classmethod
     def legend(cls: type[P], members: Sequence[P]) -> list[Line2D]:
@@ -98,26 +102,33 @@ class Probe(abc.ABC):
         return list(cls.references)
 
     @classmethod
-    def plot(cls: type[P], results: Mapping[str, Sequence[P]]) -> Figure:
+    def plot(
+        cls: type[P], results: Mapping[str, Sequence[P]], series: Mapping[str, Series] | None = None
+    ) -> Figure:
         """Return a figure with a column of panels for each member.
 
         Args:
           results: measurements of the seeds of each member, by the member's label.
+          series: members of a page by label, whose colors and line styles mark the columns.
         """
-        handles, rows = cls.legend([seeds[0] for seeds in results.values()]), len(cls.y_labels)
-        options = {"legend": bool(handles), "sharex": cls.sharex, "sharey": cls.sharey}
-        figure, axes = panels(list(results), rows=rows, **options)
-        for member_axes, seeds in zip(axes, results.values(), strict=True):
-            drawn = seeds if cls.draws_all_seeds else seeds[:1]
-            for seed, color in zip(drawn, itertools.cycle(COLORS), strict=False):
-                seed.draw(member_axes, color)
-        for column in first_column(axes):
-            for ax, label in zip(column, cls.y_labels, strict=True):
-                ax.set_ylabel(label)
+        options = {"sharex": cls.sharex, "sharey": cls.sharey}
+        figure, axes = grid(len(results), rows=len(cls.y_labels), columns=4, height=2.1, **options)
+        for panels, (label, seeds) in zip(axes, results.items(), strict=True):
+            member = (series or {}).get(label)
+            for seed in seeds if cls.draws_all_seeds else seeds[:1]:
+                seed.draw(panels, member.look.color if member else INK)
+            set_title(panels[0], label)
+            if member:
+                # The member's line, above the title's left end.
+                mark = {"transform": panels[0].transAxes, "clip_on": False, "lw": 2.2}
+                tag(panels[0].plot([0, 0.16], [1.02, 1.02], **member.look.line, **mark), member)
+        label_rows(axes, cls.y_labels)
         if cls.x_label:
-            figure.supxlabel(cls.x_label, fontsize=10)
-        if handles:
-            figure.legend(handles=handles, loc="outside right center")
+            label_x(figure, axes, cls.x_label)
+        if cls.color_scale:
+            cells, label = cls.color_scale
+            figure.colorbar(cells, ax=axes[:, -1].tolist(), label=label, extend="both", aspect=30)
+        add_legend(figure, cls.legend([seeds[0] for seeds in results.values()]))
         return figure
 
     @classmethod
@@ -157,7 +168,7 @@ class HeadProbe(Probe):
     @property
     def colors(self) -> list[tuple[tuple[int, int], str]]:
         """((layer, head), color) of all heads."""
-        return list(zip(self.heads, itertools.cycle(COLORS), strict=False))
+        return list(zip(self.heads, itertools.cycle(HEADS), strict=False))
 
     @abc.abstractmethod
     def line(self, head: tuple[int, int]) -> dict[str, str]:

@@ -15,22 +15,27 @@ from evals.kinds import KINDS
 from experiment.config import TRAINED
 from reporting import l50
 from reporting.members import Member, tasks, tasks_at_several_lengths
-from reporting.style import (
-    DOTTED,
+from reporting.task_view import Curve, Mark, Plot, view_of
+from utils.figures import (
     FAINT,
     INK,
     PAPER,
-    folded,
+    REFERENCE,
     grid,
     handle,
+    is_phone,
     label_lengths,
+    label_rows,
     label_values,
-    member_legend,
+    label_x,
+    mark_handle,
+    new_figure,
     note,
+    series_legend,
+    set_title,
     tag,
     token_axis,
 )
-from reporting.task_view import Curve, Mark, Plot, view_of
 
 MIN_TRIALS = 10  # bins with fewer questions are not drawn
 
@@ -76,7 +81,7 @@ def accuracy_panels(members: Sequence[Member]) -> list[Panel]:
             estimate = member.estimates.get(task)
             if estimate and any(b.trials >= MIN_TRIALS for b in estimate.bins):
                 trained = f"\ntrained on {member.trained_length:,}" if several else ""
-                title = f"{folded(task)}{trained}"
+                title = f"{task}{trained}"
                 panel = panels.setdefault(title, Panel(title, {}, set()))
                 panel.curves[member.index] = [_accuracy_curve(estimate)]
                 panel.levels.add(estimate.chance)
@@ -94,18 +99,17 @@ def _accuracy_curve(estimate: Estimate) -> Curve:
 
 def draw_loss(members: Sequence[Member]) -> Figure:
     """Draw training loss against training tokens, one curve per seed."""
-    figure = Figure(figsize=(9.2, 4.3), layout="constrained")
+    figure = new_figure(9.2, 3 if is_phone() else 4.3)
     ax = figure.subplots()
     for member in members:
         for tokens, nats in member.losses:
-            color, dashes = member.look.color, member.look.linestyle
-            tag(ax.plot(tokens, nats, lw=1.6, color=color, ls=dashes), member)
+            tag(ax.plot(tokens, nats, lw=1.6, **member.look.line), member)
     ax.set_xlim(left=0)
     ax.xaxis.set_major_formatter(FuncFormatter(format_count))
     ax.set_xlabel("training tokens")
     ax.set_ylabel("training loss (nats per token)")
     ax.set_title("Training loss")
-    member_legend(figure, members)
+    series_legend(figure, members)
     return figure
 
 
@@ -136,12 +140,12 @@ def draw_by_length(members: Sequence[Member], task: str) -> Figure:
     """Draw a task's number against evaluated length; for retrieval also L50 and the worst bin."""
     kind = evals.parse(task).kind
     retrieval = kind == "retrieval"
-    figure, panels = grid(1 + 2 * retrieval, height=4)
+    figure, axes = grid(1 + 2 * retrieval, height=4)
+    panels = axes[:, 0]
     shown = [member for member in members if member.select_task(task)]
     for index, member in enumerate(shown):
         results = member.select_task(task)
-        style = member.look
-        options = {"color": style.color, "ls": style.linestyle, "lw": 1.7, "marker": "o", "ms": 4}
+        options = {"lw": 1.7, "marker": "o", "ms": 4, **member.look.line}
         lengths = [m.length for m in results]
         tag(panels[0].plot(lengths, [m.value for m in results], **options), member)
         if retrieval:
@@ -159,21 +163,21 @@ def draw_by_length(members: Sequence[Member], task: str) -> Figure:
         for length in trained:
             ax.axvline(length, color=INK, linewidth=0.9, zorder=1)
         label_lengths(ax.xaxis, {*lengths, *trained}, dict.fromkeys(trained, "trained"))
-        ax.set_xlabel("context length evaluated (tokens)")
-    panels[0].set_title(f"{folded(task)}:\n{KINDS[kind].name}", fontsize=10)
+    set_title(panels[0], f"{task}:\n{KINDS[kind].name}")
     if kind != "likelihood":
         panels[0].set_ylim(-0.03, 1.03)
     if retrieval:
-        panels[2].set_title("accuracy of the worst bin", fontsize=10)
+        set_title(panels[2], "accuracy of the worst bin")
         panels[2].set_ylim(-0.03, 1.03)
-        panels[1].set_title("effective context (tokens)", fontsize=10)
+        set_title(panels[1], "effective context (tokens)")
         if all(measured.estimate.verdict == NOT_LEARNED for measured in results):
             box = {"fc": "white", "ec": "none", "pad": 2}
             middle = {"xycoords": "axes fraction", "ha": "center", "color": FAINT, "bbox": box}
             panels[1].annotate("not learned by any member", (0.5, 0.5), **middle)
-        panels[1].plot(lengths, lengths, zorder=1, **DOTTED)  # L50 cannot exceed the context
+        panels[1].plot(lengths, lengths, zorder=1, **REFERENCE)  # L50 cannot exceed the context
         token_axis(panels[1].yaxis)
-    member_legend(figure, members)
+    label_x(figure, axes, "context length evaluated (tokens)")
+    series_legend(figure, members)
     return figure
 
 
@@ -186,7 +190,7 @@ def task_plots(members: Sequence[Member]) -> list[tuple[Plot, list[Panel]]]:
     ):
         if plot := view_of(name).plot:
             # Tasks without parameters need no title.
-            title = "" if plot.together or name.isidentifier() else f"{folded(name)}\n"
+            title = "" if plot.together or name.isidentifier() else f"{name}\n"
             names.setdefault((plot, title, length), []).append(name)
     panels: dict[Plot, list[Panel]] = {}
     for (plot, title, length), group in names.items():
@@ -206,19 +210,16 @@ def task_plots(members: Sequence[Member]) -> list[tuple[Plot, list[Panel]]]:
 
 def draw(members: Sequence[Member], plot: Plot, panels: Sequence[Panel]) -> Figure:
     """Draw panels of curves side by side, with one row of axes per y label."""
-    num_rows = len(plot.ylabels)
-    if num_rows == 1:
-        figure, axes = grid(len(panels), height=3.9, sharey=True)
-        rows = [axes]
-        figure.supylabel(plot.ylabels[0], fontsize=10)
+    several = len(plot.ylabels) > 1
+    options: dict[str, Any] = {"sharex": "col"} if several else {}
+    options |= {"height": 2.8 if several else 3.9, "sharey": "row" if several else True}
+    figure, axes = grid(len(panels), rows=len(plot.ylabels), **options)
+    if several:
+        label_rows(axes, plot.ylabels)
     else:
-        size = min(10, 5.6 + 2.2 * len(panels)), 2.8 * num_rows
-        figure = Figure(figsize=size, layout="constrained")
-        rows = figure.subplots(num_rows, len(panels), sharex="col", sharey="row", squeeze=False)
-        for row, label in zip(rows, plot.ylabels, strict=True):
-            row[0].set_ylabel(label)
+        figure.supylabel(plot.ylabels[0])
     shown = [m for m in members if any(m.index in panel.curves for panel in panels)]
-    for panel, *column in zip(panels, *rows, strict=True):
+    for panel, column in zip(panels, axes, strict=True):
         in_panel = [member for member in shown if member.index in panel.curves]
         for member in in_panel:
             for ax, curve in zip(column, panel.curves[member.index], strict=True):
@@ -226,27 +227,26 @@ def draw(members: Sequence[Member], plot: Plot, panels: Sequence[Panel]) -> Figu
         for ax in column:
             if plot.y_scale == "symlog":
                 ax.set_yscale("symlog", linthresh=0.01)
+            elif plot.y_scale == "log2":
+                token_axis(ax.yaxis)
             for level in panel.levels:
-                ax.axhline(level, zorder=1, **DOTTED)
+                ax.axhline(level, zorder=1, **REFERENCE)
             if plot.share:
                 ax.set_ylim(-0.03, 1.03)
             if plot.trained:
                 _draw_trained_lengths(ax, in_panel, below=panel.length)
-        column[0].set_title(panel.title, fontsize=10)
+        set_title(column[0], panel.title)
         _set_x_axis(column[-1], plot, panel)
-    if plot.y_scale == "log2":
-        for row in rows:
-            token_axis(row[0].yaxis)
-    figure.supxlabel(plot.xlabel, fontsize=10)
-    mark = handle(plot.mark, marker="D", color=INK, ls="none")
-    handles = [h for h in (mark, handle(plot.levels, **DOTTED)) if h.get_label()]
-    member_legend(figure, shown, handles)
+    label_x(figure, axes, plot.xlabel)
+    marks = [mark_handle(plot.mark, "D")] if plot.mark else []
+    levels = [handle(plot.levels, **REFERENCE)] if plot.levels else []
+    series_legend(figure, shown, [*marks, *levels])
     return figure
 
 
 def _set_x_axis(ax: Axes, plot: Plot, panel: Panel) -> None:
     if plot.x_scale == "log2":
-        token_axis(ax.xaxis, num_ticks=8)
+        token_axis(ax.xaxis)
     else:
         values = {float(x) for curves in panel.curves.values() for c in curves for x in c.x}
         ax.set_xscale("log")
@@ -255,7 +255,7 @@ def _set_x_axis(ax: Axes, plot: Plot, panel: Panel) -> None:
 
 def _draw_curve(ax: Axes, plot: Plot, member: Member, curve: Curve) -> None:
     color = member.look.color
-    line: dict[str, Any] = {"color": color, "ls": member.look.linestyle, "marker": "o"}
+    line: dict[str, Any] = {"marker": "o", **member.look.line}
     if plot.bars:
         spread = curve.y - curve.low, curve.high - curve.y
         bars = ax.errorbar(curve.x, curve.y, np.abs(spread), lw=1.5, ms=4, **line)

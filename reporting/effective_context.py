@@ -1,9 +1,11 @@
 """The leading figure: effective context against RoPE base, beside the predictions of theory."""
 
 import dataclasses
+import functools
 import math
 import re
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -12,19 +14,39 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, NullLocator
 
 from evals.estimate.effective_context import NOT_LEARNED, Estimate
+from model.config import ModelConfig
 from model.rotary import Rotary
 from reporting import l50
 from reporting.l50 import Shape
 from reporting.members import Member, learned, tasks
-from reporting.style import ARROW, FAINT, INK, PAPER, WASH, handle, label_values, note, tag
-from theory.predictions import predict
-
-_DASHED, _DOTTED, _DASH_DOTTED = (0, (5, 2)), (0, (1.2, 1.8)), (0, (6, 2, 1, 2))
+from theory.predictions import Predictions, predict
+from utils.figures import (
+    ARROW,
+    CROSSED,
+    DASH_DOTTED,
+    DASHED,
+    DOTTED,
+    FAINT,
+    INK,
+    PAPER,
+    WASH,
+    add_legend,
+    format_value,
+    handle,
+    is_phone,
+    label_rows,
+    label_values,
+    mark_handle,
+    new_figure,
+    note,
+    set_title,
+    tag,
+)
 
 _THEORY = {  # field of Predictions: (legend, color, linestyle)
     "first_violation": ("theory: first distance with Bₘ < 0", INK, "-"),
-    "quarter_period": ("quarter period of the slowest pair", FAINT, _DASHED),
-    "full_period": ("full period of the slowest pair", FAINT, _DOTTED),
+    "quarter_period": ("quarter period of the slowest pair", FAINT, DASHED),
+    "full_period": ("full period of the slowest pair", FAINT, DOTTED),
 }
 
 # Shifts along x, as a share of the distance to the next base: between members with the same base,
@@ -53,33 +75,55 @@ def draw_effective_context(members: Sequence[Member]) -> Figure:
     """Draw effective context of every member; controls, which have no base, in a second panel."""
     based = [member for member in members if member.base is not None]
     controls = [member for member in members if member.base is None]
-    figure = Figure(figsize=(9.2, 7.2), layout="constrained")
-    names = _control_names(controls)
-    letters = max((len(line) for name in names for line in name.split("\n")), default=0)
-    width = max(0.62, 0.14 * letters)  # of a control: names are side by side
-    widths = [6.0] * bool(based) + [0.5 + width * len(controls)] * bool(controls)
-    ratios = {"width_ratios": widths, "height_ratios": [3, 1]}
-    above, below = figure.subplots(
-        2, len(widths), sharex="col", sharey="row", squeeze=False, **ratios
-    )
-    panels = list(zip(above, below, strict=True))
-    first = above[0]
+    figure, panels = _panels(len(based), controls)
+    first = panels[0][0]
     _set_vertical_axis(first, members)
-    below[0].set_ylim(-0.03, 1.03)
-    below[0].set_ylabel("accuracy")
     task = f" on {names[0]}" if (names := tasks(members)) else ""
-    first.set_title(f"Effective context{task}{' against RoPE base' if based else ''}")
-    for ax in above:
-        _draw_trained_lengths(ax, members, label=ax is above[-1])
+    text = f"Effective context{task}{' against RoPE base' if based else ''}"
+    set_title(first, text) if is_phone() else first.set_title(text)  # across all panels
+    label_rows(np.array(panels), ("distance (tokens, log scale)", "accuracy"))
+    for above, below in panels:
+        below.set_ylim(-0.03, 1.03)
+        _draw_trained_lengths(above, members, label=is_phone() or above is panels[-1][0])
     if based:
         _draw_based(*panels.pop(0), based, members)
     if controls:
         _draw_controls(*panels.pop(0), controls, members)
     columns = _legend_columns(members)
+    if is_phone():
+        add_legend(figure, [h for column in columns for h in column])
+        return figure
     rows = max(map(len, columns))  # matplotlib fills column by column: pad with invisible entries
-    handles = [h for column in columns for h in column + [_handle("")] * (rows - len(column))]
+    handles = [
+        h for column in columns for h in column + [handle("", ls="none")] * (rows - len(column))
+    ]
     figure.legend(handles=handles, loc="outside lower center", ncols=len(columns))
     return figure
+
+
+def _panels(num_based: int, controls: Sequence[Member]) -> tuple[Figure, list[tuple[Axes, Axes]]]:
+    """Return the panels of bases and of controls: (effective context, accuracy) of each.
+
+    Controls are beside the bases, on a phone below them.
+    """
+    letters = [len(line) for name in _control_names(controls) for line in name.split("\n")]
+    width = max(0.62, 0.155 * max(letters, default=0))  # of a control: names are side by side
+    widths = [6.0] * bool(num_based) + [0.5 + width * len(controls)] * bool(controls)
+    if is_phone():
+        figure = new_figure(9.2, 3.9 * len(widths))
+        axes = figure.subplots(2 * len(widths), 1, height_ratios=[2.6, 1] * len(widths))
+        panels = list(zip(axes[::2], axes[1::2], strict=True))
+    else:
+        figure = new_figure(9.2, 7.2)
+        ratios = {"width_ratios": widths, "height_ratios": [3, 1]}
+        axes = figure.subplots(2, len(widths), squeeze=False, sharey="row", **ratios)
+        panels = list(zip(*axes, strict=True))
+    for above, below in panels:
+        above.sharex(below)
+        above.tick_params(labelbottom=False)
+        if above is not panels[0][0] and is_phone():
+            above.sharey(panels[0][0])
+    return figure, panels
 
 
 def _drawn_estimates(members: Sequence[Member]) -> list[Estimate]:
@@ -103,7 +147,6 @@ def _set_vertical_axis(ax: Axes, members: Sequence[Member]) -> None:
     ax.yaxis.set_major_locator(FixedLocator(ticks))
     ax.yaxis.set_minor_locator(NullLocator())
     ax.set_yticklabels(labels)
-    ax.set_ylabel("distance (tokens, log scale)")
 
 
 def _bases(members: Sequence[Member]) -> list[float]:
@@ -129,7 +172,7 @@ def _draw_based(ax: Axes, below: Axes, based: Sequence[Member], members: Sequenc
     low, high = low - margin, high + margin
     ax.set_xscale("log")
     ax.set_xlim(10**low, 10**high)
-    label_values(ax.xaxis, {base: _format_base(base) for base in bases}, columns=1)
+    label_values(ax.xaxis, {base: format_value(base) for base in bases})
     below.set_xlabel("RoPE base (log scale)")
     _draw_theory(ax, based)
     step = np.diff(np.log10(bases)).min(initial=0.2 * (high - low))
@@ -143,20 +186,10 @@ def _draw_based(ax: Axes, below: Axes, based: Sequence[Member], members: Sequenc
         if len(same) > 1 and differs:
             style = {"rotation": 90, "fontsize": 8, "ha": "center", "va": "bottom"}
             end = {"xycoords": ("data", "axes fraction"), "fc": PAPER, "pad": 0.5}
-            tag([note(ax, differs, (x, 0), (0, 4), **end, **style)], member)
+            # On a phone there is no room side by side.
+            height = 4 + is_phone() * 5.5 * len(differs) * same.index(member.index)
+            tag([note(ax, differs, (x, 0), (0, height), **end, **style)], member)
         _draw_member((ax, below), member, members, lambda shift, x=x: x * 10 ** (shift * step))
-
-
-def _format_base(base: float) -> str:
-    if base < 1e5:
-        return f"{base:,.7g}"
-    exponent = math.floor(math.log10(base))
-    factor = f"{base / 10**exponent:.3g}"
-    power = "10" + str(exponent).translate(_SUPERSCRIPT)
-    return power if factor == "1" else f"{factor}×{power}"
-
-
-_SUPERSCRIPT = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
 def _draw_theory(ax: Axes, based: Sequence[Member]) -> None:
@@ -172,7 +205,7 @@ def _draw_theory(ax: Axes, based: Sequence[Member]) -> None:
             if member.base is not None and value < top:
                 tag(ax.plot(member.base, value, "_", color=color, ms=13, mew=1.8), member)
     for stable in _stable_bases(based):
-        ax.axvline(stable, color=FAINT, linestyle=_DASH_DOTTED, linewidth=1.1, zorder=1.5)
+        ax.axvline(stable, color=FAINT, linestyle=DASH_DOTTED, linewidth=1.1, zorder=1.5)
     families = {
         (dataclasses.replace(rotary, base=2.0), model.rope_head_dim, model.head_dim)
         for member in based
@@ -183,15 +216,26 @@ def _draw_theory(ax: Axes, based: Sequence[Member]) -> None:
     ((family, *_),) = families
     model, length = based[0].config.model, based[0].trained_length
     left, right = ax.get_xlim()
-    bases = np.geomspace(max(left, 1.01), right, 401)
-    predictions = []
-    for base in bases:
-        rotary = dataclasses.replace(family, base=float(base))
-        inv_freq = dataclasses.replace(model, rotary=rotary).position_table(length).inv_freq
-        predictions.append(predict(inv_freq, int(4 * top)))
+    bases, predictions = _predict_bases(
+        dataclasses.replace(model, rotary=family), length, (max(left, 1.01), right), int(4 * top)
+    )
     for name, (_, color, linestyle) in _THEORY.items():
         curve = [getattr(prediction, name) or math.nan for prediction in predictions]
         ax.plot(bases, curve, color=color, linestyle=linestyle, linewidth=1.1, zorder=1.5)
+
+
+@functools.lru_cache(maxsize=1)  # of a page, then of a phone
+def _predict_bases(
+    model: ModelConfig, length: int, ends: tuple[float, float], horizon: int
+) -> tuple[np.ndarray, list[Predictions]]:
+    """Return 401 bases between two, and the predictions for this model with each."""
+    bases, predictions = np.geomspace(*ends, 401), []
+    for base in bases.tolist():
+        assert isinstance(model.rotary, Rotary)
+        rotary: Any = dataclasses.replace(model.rotary, base=base)
+        inv_freq = dataclasses.replace(model, rotary=rotary).position_table(length).inv_freq
+        predictions.append(predict(inv_freq, horizon))
+    return bases, predictions
 
 
 def _stable_bases(members: Sequence[Member]) -> list[float]:
@@ -211,6 +255,8 @@ def _draw_controls(
 ) -> None:
     ax.set_xlim(-0.6, len(controls) - 0.4)
     ax.set_xticks(range(len(controls)), _control_names(controls))
+    if is_phone() and len(controls) > 2:
+        below.tick_params(axis="x", rotation=90)
     below.set_xlabel("controls")
     for panel in (ax, below):
         panel.grid(visible=False, axis="x")
@@ -242,32 +288,28 @@ def _legend_columns(members: Sequence[Member]) -> list[list[Line2D]]:
     """Return columns of handles: measurements, theory, and special marks."""
     estimates = _drawn_estimates(members)
     measured = [
-        _handle(f"measured: {task}", marker=shape.marker, ms=shape.size, alpha=shape.alpha)
+        mark_handle(f"measured: {task}", shape.marker, ms=shape.size, alpha=shape.alpha)
         for task, (_, shape) in _shapes(members).items()
     ]
     theory = [
-        _handle(label, color=color, ls=linestyle, lw=1.4)
+        handle(label, color=color, ls=linestyle, lw=1.4)
         for label, color, linestyle in _THEORY.values()
         if any(member.base is not None for member in members)
     ]
     if _stable_bases(members):
         label = "every larger base has Bₘ ≥ 0\nat all m below the trained length"
-        theory.append(_handle(label, color=FAINT, ls=_DASH_DOTTED, lw=1.4))
+        theory.append(handle(label, color=FAINT, ls=DASH_DOTTED, lw=1.4))
     leading = tasks(members)[:1]
     if any(member.forecasts.get(task) for member in members for task in leading):
         label = "forecast from the\nfrequencies and heads"
-        measured.append(_handle(label, marker="D", ms=6, mfc="none", mew=1.3))
+        measured.append(mark_handle(label, "D", ms=6, mfc="none", mew=1.3))
     special = []
     if any(estimate.dips for estimate in estimates):
         label = "dips: one number does\nnot describe the curve"
-        special.append(_handle(label, marker="$\\ominus$", ms=10))
-    special.append(_handle("worst bin (below)", marker="v", ms=5))
+        special.append(mark_handle(label, CROSSED, ms=7))
+    special.append(mark_handle("worst bin (below)", "v", ms=5))
     if any(estimate.verdict.startswith(">") for estimate in estimates):
-        special.append(_handle("beyond the longest\ndistance tested", marker=ARROW, ms=9))
+        special.append(mark_handle("beyond the longest\ndistance tested", ARROW, ms=9))
     if any(estimate.verdict == NOT_LEARNED for estimate in estimates):
-        special.append(_handle("task not learned", marker="x", ms=7, mew=1.8))
+        special.append(mark_handle("task not learned", "x", ms=7, mew=1.8))
     return [column for column in (measured, theory, special) if column]
-
-
-def _handle(label: str, **options) -> Line2D:
-    return handle(label, **{"color": INK, "ls": "none", **options})

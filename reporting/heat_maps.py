@@ -15,8 +15,20 @@ from evals.estimate.effective_context import NOT_LEARNED
 from experiment.config import TRAINED
 from reporting.measurements import Measurement
 from reporting.members import Member, sort_tasks, tasks
-from reporting.style import EMPTY, FAINT, INK, ON_BRIGHT, ON_DARK, folded, grid, tag
 from reporting.task_view import view_of
+from utils.figures import (
+    EMPTY,
+    FAINT,
+    INK,
+    ON_BRIGHT,
+    ON_DARK,
+    folded,
+    grid,
+    is_phone,
+    label_x,
+    new_figure,
+    tag,
+)
 
 # Lightness rises evenly from dark blue to yellow, so the order survives every kind of color
 # blindness; the papers' green to red does not.
@@ -52,7 +64,8 @@ def depth_tasks(members: Sequence[Member]) -> list[str]:
 def draw_lengths(members: Sequence[Member], task: str) -> Figure:
     """Draw accuracy by context length and depth, a panel per member."""
     shown = [(member, results) for member in members if (results := member.select_task(task))]
-    figure, panels = grid(len(shown), height=2.9, columns=4, sharey=True)
+    figure, axes = grid(len(shown), height=2.9, columns=4, sharey=True)
+    panels = axes[:, 0].tolist()
     for ax, (member, results) in zip(panels, shown, strict=True):
         for x, measured in enumerate(results):
             column = f"{member.label} at {measured.length:,}"
@@ -64,8 +77,8 @@ def draw_lengths(members: Sequence[Member], task: str) -> Figure:
         _set_lengths_axis(ax, member, [measured.length for measured in results])
         ax.set_yticks([0, 0.5, 1], ["start", "middle", "end"])
     panels[0].set_ylim(1, 0)
-    figure.supxlabel("context length (tokens)", fontsize=10)
-    figure.supylabel("depth of the answer", fontsize=10)
+    label_x(figure, axes, "context length (tokens)")
+    figure.supylabel("depth of the answer")
     colors, label = ScalarMappable(Normalize(0, 1), MAP), "accuracy (exact match)"
     figure.colorbar(colors, ax=panels, label=label, shrink=0.8, aspect=30)
     return figure
@@ -102,43 +115,59 @@ def cell_text(measured: Measurement) -> str:
 
 
 def draw_matrix(members: Sequence[Member], task: str, length: int) -> Figure:
-    """Draw variants of training (rows) x variants of evaluation (columns); brighter is better."""
+    """Draw variants of training (rows) x variants of evaluation (columns); brighter is better.
+
+    On a phone, the columns are in blocks, one below the other.
+    """
     results = cells(members, task, length)
     shown = [member for member in members if any(index == member.index for index, _ in results)]
     variants = sorted(dict.fromkeys(name for _, name in results), key=lambda name: name != TRAINED)
-    is_wide = len(variants) < 5
-    names = [folded(variant, 22 if is_wide else 12) for variant in variants]
-    lines = max(name.count("\n") for name in names)
-    width, height = 2.8 + 1.5 * len(variants), 1.1 + 0.14 * lines + 0.52 * len(shown)
-    figure = Figure(figsize=(min(10, width), height), layout="constrained")
-    ax = figure.subplots()
-    brightness = _brightness(list(results.values()))
-    for ((index, variant), measured), fill in zip(results.items(), MAP(brightness), strict=True):
-        member = members[index]
-        x, y = variants.index(variant), shown.index(member)
-        patch = _draw_cell(ax, x, y, 1, 1, fill)
-        dark = np.dot(fill[:3], (0.2126, 0.7152, 0.0722)) < 0.5
-        value, _, interval = cell_text(measured).partition("\n")
-        style: Any = {"color": ON_DARK if dark else ON_BRIGHT, "ha": "center", "va": "center"}
-        middle = y + (0.36 if interval else 0.5)
-        texts = [ax.text(x + 0.5, middle, value, fontsize=10, **style)]
-        if interval:
-            texts.append(ax.text(x + 0.5, y + 0.72, interval, fontsize=7.5, **style))
-        text = str(measured.estimate) if measured.kind == "retrieval" else f"{measured.value:.4f}"
-        tag([patch, *texts], member, f"trained {member.label}, evaluated {variant}: {text}")
-    ax.set_xlim(0, len(variants))
-    ax.set_ylim(len(shown), 0)
-    ax.set_xticks(np.arange(len(variants)) + 0.5, names, fontsize=8.5 if is_wide else 7.5)
-    ax.set_yticks(np.arange(len(shown)) + 0.5, [member.label for member in shown], fontsize=9)
-    ax.xaxis.tick_top()
-    ax.tick_params(length=0)
-    ax.grid(visible=False)
-    for spine in ax.spines.values():
-        spine.set_visible(False)
-    ax.set_facecolor(EMPTY)
-    ax.set_ylabel("trained with")
-    ax.set_xlabel(f"evaluated with ({task} at {length:,})", color=FAINT)
+    per_block = 2 if is_phone() else len(variants)
+    blocks = [variants[start : start + per_block] for start in range(0, len(variants), per_block)]
+    is_wide = per_block < 5
+    names = {variant: folded(variant, 22 if is_wide else 12) for variant in variants}
+    lines = max(name.count("\n") for name in names.values())
+    height = 1.1 + 0.14 * lines + 0.52 * len(shown)
+    figure = new_figure(2.8 + 1.5 * len(variants), height * len(blocks))
+    axes = figure.subplots(len(blocks), 1, squeeze=False)[:, 0]
+    fills = dict(zip(results, MAP(_brightness(list(results.values()))), strict=True))
+    for ax, block in zip(axes, blocks, strict=True):
+        for (index, variant), fill in fills.items():
+            if variant in block:
+                at = block.index(variant), shown.index(members[index])
+                _draw_number(ax, at, members[index], results[index, variant], fill)
+        ax.set_xlim(0, per_block)
+        ax.set_ylim(len(shown), 0)
+        ticks, size = np.arange(len(block)) + 0.5, 8.5 if is_wide else 7.5
+        ax.set_xticks(ticks, [names[variant] for variant in block], fontsize=size)
+        labels = [folded(member.label, 14) if is_phone() else member.label for member in shown]
+        ax.set_yticks(np.arange(len(shown)) + 0.5, labels, fontsize=9)
+        ax.xaxis.tick_top()
+        ax.tick_params(length=0)
+        ax.grid(visible=False)
+        ax.spines[:].set_visible(False)
+        ax.set_facecolor(EMPTY)
+    figure.supylabel("trained with")
+    figure.supxlabel(f"evaluated with ({task} at {length:,})", color=FAINT)
     return figure
+
+
+def _draw_number(
+    ax: Axes, at: tuple[int, int], member: Member, measured: Measurement, fill: np.ndarray
+) -> None:
+    """Draw a cell of the matrix: its number, and small, its interval."""
+    x, y = at
+    patch = _draw_cell(ax, x, y, 1, 1, fill)
+    dark = np.dot(fill[:3], (0.2126, 0.7152, 0.0722)) < 0.5
+    value, _, interval = cell_text(measured).partition("\n")
+    style: Any = {"color": ON_DARK if dark else ON_BRIGHT, "ha": "center", "va": "center"}
+    middle = y + (0.36 if interval else 0.5)
+    texts = [ax.text(x + 0.5, middle, value, fontsize=10, **style)]
+    if interval:
+        texts.append(ax.text(x + 0.5, y + 0.72, interval, fontsize=7.5, **style))
+    text = str(measured.estimate) if measured.kind == "retrieval" else f"{measured.value:.4f}"
+    caption = f"trained {member.label}, evaluated {measured.variant}: {text}"
+    tag([patch, *texts], member, caption)
 
 
 def describe_matrix(members: Sequence[Member], task: str, length: int) -> str:

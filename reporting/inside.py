@@ -12,12 +12,22 @@ from experiment.run import RunDirectory
 from reporting import l50
 from reporting.members import Member, tasks
 from reporting.page import NONE, Table, format_captions
-from reporting.style import FAINT, INK, folded, handle, tag, token_axis
 from utils.errors import UnreachableError
+from utils.figures import (
+    DASHED,
+    FAINT,
+    add_legend,
+    folded,
+    handle,
+    is_phone,
+    mark_handle,
+    new_figure,
+    tag,
+    token_axis,
+)
 from utils.limits import read_arrays
 
 _TASK = "kv"  # task of the probe
-_QUARTER = (0, (2, 1.5))  # dashes of a quarter period
 
 
 class Zeros(NamedTuple):
@@ -99,33 +109,35 @@ def _task(member: Member) -> str | None:
 
 def draw_zeros(members: Sequence[Member]) -> Figure:
     """Draw the zeros of every head beside L50 and the periods of the slowest pair."""
-    figure = Figure(figsize=(min(10, 3 + 1.1 * len(members)), 4.6), layout="constrained")
-    ax = figure.subplots()
-    zeros = [(member, read_zeros(member)) for member in members]
-    top = max(seed.longest for _, seeds in zeros for seed in seeds)
-    token_axis(ax.yaxis)
-    ax.set_ylim(0.8, 2.2 * top)
-    for x, (member, seeds) in enumerate(zeros):
-        _draw_periods(ax, x, member)
-        for seed in seeds:
-            _draw_heads(ax, x - 0.2, member, seed)
-            _draw_gains(ax, x + 0.22, member, seed)
-        task = _task(member)
-        assert task  # holds for `probed` members
-        l50.draw_l50(ax, x + 0.06, member, member.estimates[task])
-    ax.set_xticks(range(len(members)), [folded(m.label, 14) for m in members], fontsize=8)
-    ax.set_xlim(-0.6, len(members) - 0.4)
-    ax.set_ylabel("tokens (log scale)")
-    zero = {"color": INK, "ls": "none"}
+    per_row = 3 if is_phone() else len(members)
+    blocks = [members[start : start + per_row] for start in range(0, len(members), per_row)]
+    figure = new_figure(3 + 1.1 * len(members), (3 if is_phone() else 4.6) * len(blocks))
+    axes = figure.subplots(len(blocks), 1, squeeze=False)[:, 0]
+    zeros = {member: read_zeros(member) for member in members}
+    top = max(seed.longest for seeds in zeros.values() for seed in seeds)
+    for ax, block in zip(axes, blocks, strict=True):
+        token_axis(ax.yaxis)
+        ax.set_ylim(0.8, 2.2 * top)
+        for x, member in enumerate(block):
+            _draw_periods(ax, x, member)
+            for seed in zeros[member]:
+                _draw_heads(ax, x - 0.2, member, seed)
+                _draw_gains(ax, x + 0.22, member, seed)
+            task = _task(member)
+            assert task  # holds for `probed` members
+            l50.draw_l50(ax, x + 0.06, member, member.estimates[task])
+        ax.set_xticks(range(len(block)), [folded(m.label, 14) for m in block], fontsize=8)
+        ax.set_xlim(-0.6, per_row - 0.4)
+    figure.supylabel("tokens (log scale)")
     handles = [
-        handle("zero of B(m),\none head", marker="P", **zero),
-        handle("zero beyond the longest\ndistance tested", marker="^", **zero),
-        handle("L50", marker="o", color=INK, ls="none"),
+        mark_handle("zero of B(m),\none head", "P"),
+        mark_handle("zero beyond the longest\ndistance tested", "^"),
+        mark_handle("L50 with its\n95% interval", "o"),
         handle("share of the gain by\noctave of periods", color=FAINT, lw=5, alpha=0.5),
-        handle("full period", color=FAINT, lw=1.4),
-        handle("quarter period", color=FAINT, lw=1.4, ls=_QUARTER),
+        handle("full period of the\nslowest pair", color=FAINT, lw=1.4),
+        handle("its quarter", color=FAINT, lw=1.4, ls=DASHED),
     ]
-    figure.legend(handles=handles, loc="outside right center")
+    add_legend(figure, handles)
     return figure
 
 
@@ -148,7 +160,7 @@ def zeros_captions(members: Sequence[Member]) -> dict[str, str]:
 
 def _draw_periods(ax: Axes, x: float, member: Member) -> None:
     low, high = ax.get_ylim()
-    for period, style in (member.theory.full_period, "-"), (member.theory.quarter_period, _QUARTER):
+    for period, style in (member.theory.full_period, "-"), (member.theory.quarter_period, DASHED):
         if low < period < high:
             ax.plot([x - 0.4, x + 0.4], [period, period], color=FAINT, lw=1.4, ls=style)
 

@@ -10,8 +10,8 @@ from matplotlib.lines import Line2D
 
 from evals.estimate.effective_context import MEASURED, NOT_LEARNED, Estimate
 from reporting.members import Member
-from reporting.style import PAPER, error_bar, note, tag
 from theory.capability import Forecast
+from utils.figures import PAPER, error_bar, note, tag
 
 
 class Shape(NamedTuple):
@@ -107,5 +107,4 @@ def draw_line(
     for x, member, estimate in known:
         draw_l50(ax, x, member, estimate)
     line = [x for x, *_ in known], [estimate.l50 for *_, estimate in known]
-    look = estimates[0][0].look
-    return ax.plot(*line, color=look.color, ls=look.linestyle, lw=1.3)
+    return ax.plot(*line, lw=1.3, **estimates[0][0].look.line)

@@ -43,8 +43,9 @@ def setting(config: ExperimentConfig) -> dict[str, str]:
 def labels(configs: Sequence[ExperimentConfig]) -> list[str]:
     """Return one label per config, such as `base=10`, `rotary=nope` or `base=10000,window=32`.
 
-    Labels have the fewest fields that distinguish all configs, the rotary variant first. A value
-    that most configs share is omitted.
+    Labels have the fewest fields that distinguish all configs, the rotary variant first, and the
+    fields of the model in which a few differ from most, such as a window. A value that most configs
+    share is omitted.
     """
     settings = _settings(configs)
 
@@ -56,11 +57,13 @@ def labels(configs: Sequence[ExperimentConfig]) -> list[str]:
     while count_distinct(chosen) < count_distinct(fields):
         chosen.append(max(fields, key=lambda field: count_distinct([*chosen, field])))
     omitted = {}
-    for field in chosen:
+    for field in fields:
         counts = collections.Counter(values.get(field) for values in settings)
         value, count = counts.most_common(1)[0]
-        if field != _ROTARY and count > len(settings) / 2:
+        if field != _ROTARY and len(settings) / 2 < count < len(settings):
             omitted[field] = value
+            if field.startswith("model.") and field not in chosen:
+                chosen.append(field)
     return [
         ",".join(
             values[field] if field == _ROTARY else f"{field.rpartition('.')[2]}={values.get(field)}"

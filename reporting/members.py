@@ -17,11 +17,11 @@ from experiment.run import RunDirectory
 from model.rotary.rope import Rope
 from reporting.labels import labels, setting
 from reporting.measurements import Measurement, drop_diverged, measurements
-from reporting.style import Look, make_looks
 from reporting.task_view import view_of
 from theory import bound
 from theory.capability import Forecast
 from theory.predictions import Predictions, predict
+from utils.figures import Look, make_looks
 
 LOSS_POINTS = 150
 LONGEST_STABLE = 2**13  # tokens; the proof of a stable base takes seconds up to this length

@@ -8,7 +8,7 @@ import dataclasses
 import io
 import re
 import tomllib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, TypeAlias
 
@@ -17,7 +17,7 @@ import matplotlib
 from markupsafe import Markup
 from matplotlib.figure import Figure
 
-from reporting.style import NAMED, STYLE, Look
+from utils.figures import NAMED, PAGE_WIDTH, STYLE, Look, phone_page
 from utils.messages import printable
 
 _FOLDER = Path(__file__).with_name("templates")
@@ -45,20 +45,25 @@ class Drawing(NamedTuple):
 
     Attributes:
       name: the names of its files are made of its words.
+      draw: draws it; called twice, for the page and for a phone (`utils.figures.phone_page`).
       captions: `alternative`, text for screen readers, and `caption`, text under the figure.
     """
 
     name: str
-    figure: Figure
+    draw: Callable[[], Figure]
     captions: Mapping[str, str]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Picture:
-    """A saved figure: an `<svg>` element, its width as a share of the page's, and its texts."""
+    """A saved figure: `<svg>` elements for the page and for a phone, and its texts.
+
+    `width` is that of the first as a share of the page's.
+    """
 
     template: ClassVar = "picture.html"
     svg: Markup
+    phone: Markup
     width: float
     alternative: str
     caption: str
@@ -156,7 +161,7 @@ def write(out: Path, items: Iterable[Item], *, looks: Sequence[Look] = (), **pag
     sections: dict[str, Section] = {}
     with matplotlib.rc_context(STYLE):
         for title, name, part in items:
-            part = _save(part, out, looks) if isinstance(part, Drawing) else part
+            part = _save(part, out) if isinstance(part, Drawing) else part
             section = sections.setdefault(title, Section(title=title))
             if name:
                 section.choices[name] = part
@@ -169,33 +174,45 @@ def write(out: Path, items: Iterable[Item], *, looks: Sequence[Look] = (), **pag
     out.write_text(printable(text), encoding="utf-8")
 
 
-_PAGE_WIDTH = 10  # inches
-
-
-def _save(drawing: Drawing, page: Path, looks: Sequence[Look]) -> Picture:
+def _save(drawing: Drawing, page: Path) -> Picture:
     """Save a figure as PNG and SVG beside `page`, and return it as inline SVG."""
-    name, figure = "_".join(re.findall(r"\w+", drawing.name)), drawing.figure
+    name, figure = "_".join(re.findall(r"\w+", drawing.name)), drawing.draw()
     png = io.BytesIO()
     figure.savefig(png, format="png")
     page.with_name(f"{name}.png").write_bytes(png.getvalue())
     figure.set_layout_engine("none")  # saving the PNG fixed the layout
+    svg = _as_svg(figure)
+    page.with_name(f"{name}.svg").write_text(printable(svg), encoding="utf-8")
+    with phone_page():
+        phone = _as_svg(drawing.draw())
+    svg, phone = (_inline(text, id) for text, id in ((svg, name), (phone, f"{name}-phone")))
+    return Picture(
+        svg=svg, phone=phone, width=figure.get_figwidth() / PAGE_WIDTH, **drawing.captions
+    )
+
+
+def _as_svg(figure: Figure) -> str:
+    """Return a figure as an SVG file."""
     buffer = io.StringIO()
     figure.savefig(buffer, format="svg", metadata={"Date": None})
-    # `reporting.style.tag` put tooltips into ids: move them into title elements.
+    # `utils.figures.tag` put tooltips into ids: move them into title elements.
     hidden, shown = r'<g id="([\w-]+) title:([^"]*)">', r'<g class="\1"><title>\2</title>'
-    svg = re.sub(hidden, shown, buffer.getvalue())
-    page.with_name(f"{name}.svg").write_text(printable(svg), encoding="utf-8")
-    names = {look.color: f"member-{index}" for index, look in enumerate(looks)} | NAMED
-    colors = "|".join(names)  # each has a value for light and one for dark pages
-    svg = re.sub(colors, lambda match: f"var(--{names[match[0]]})", _inline(svg, name))
-    return Picture(svg=Markup(svg), width=figure.get_figwidth() / _PAGE_WIDTH, **drawing.captions)
+    return re.sub(hidden, shown, buffer.getvalue())
 
 
-def _inline(svg: str, name: str) -> str:
-    """Return an SVG file as a page element: scalable, no prolog or metadata, ids prefixed."""
+def _inline(svg: str, name: str) -> Markup:
+    """Return an SVG file as a page element: scalable, with the page's colors and unique ids."""
     svg = svg[svg.index("<svg") :]
     svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
     svg = re.sub(r' (?:width|height)="[\d.]+pt"| xmlns(?::xlink)?="[^"]+"', "", svg)
     svg = re.sub(r'\bid="(member-\d+)( [\w-]+)?"', r'class="\1\2"', svg)
     svg = re.sub(r'\bid="', f'id="{name}-', svg)
-    return re.sub(r'(url\(|href=")#', rf"\1#{name}-", svg)
+    svg = re.sub(r'(url\(|href=")#', rf"\1#{name}-", svg)
+    # Hundredths of a point are enough for paths; glyphs are defined in smaller units.
+    svg = re.sub(
+        r'(?<= d=")[^"]*(?=" (?:clip-path|style))',
+        lambda path: re.sub(r"(\.\d\d)\d+", r"\1", path[0]),
+        svg,
+    )
+    # Each of these colors has a value for light and one for dark pages.
+    return Markup(re.sub("|".join(NAMED), lambda match: f"var(--{NAMED[match[0]]})", svg))

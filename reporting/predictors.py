@@ -13,15 +13,21 @@ from evals.estimate.regression import Point, Regression
 from model import rotary as rotary_lib
 from reporting import l50
 from reporting.members import Member, learned, tasks
-from reporting.style import (
+from utils.figures import (
     ARROW,
-    DOTTED,
     INK,
+    REFERENCE,
+    add_legend,
     grid,
     handle,
+    is_phone,
     label_lengths,
-    member_legend,
+    label_x,
+    mark_handle,
+    new_figure,
     note,
+    series_legend,
+    set_title,
     token_axis,
 )
 
@@ -104,15 +110,15 @@ def draw_predictors(comparison: Comparison) -> Figure:
     Bases beyond the longest distance tested are arrows and excluded from the fit.
     """
     figure, panels = grid(len(NAMES), height=4.3, sharey=True)
-    for ax, predictor in zip(panels, NAMES, strict=True):
+    for (ax,), predictor in zip(panels, NAMES, strict=True):
         _draw_predictor(ax, comparison, predictor)
-    figure.supxlabel("predicted length (tokens, log scale), or base", fontsize=10)
-    figure.supylabel("effective context (tokens, log scale)", fontsize=10)
-    handles = [handle("y = x", **DOTTED), handle("regression", color=INK, lw=1.3)]
+    label_x(figure, panels, "predicted length (tokens, log scale), or base")
+    figure.supylabel("effective context (tokens, log scale)")
+    handles = [handle("y = x", **REFERENCE), handle("regression", color=INK, lw=1.3)]
     if any(m.estimates[comparison.task].verdict != MEASURED for m in comparison.members):
-        style = {"color": INK, "ls": "none", "marker": ARROW, "ms": 9}
-        handles.append(handle("beyond the longest distance\ntested: not fitted", **style))
-    member_legend(figure, comparison.members, handles, marker="o")
+        label = "beyond the longest distance\ntested: not fitted"
+        handles.append(mark_handle(label, ARROW, ms=9))
+    series_legend(figure, comparison.members, handles, marker="o")
     return figure
 
 
@@ -134,14 +140,15 @@ def _draw_predictor(ax: Axes, comparison: Comparison, predictor: str) -> None:
     if predictor != BASE:
         _draw_diagonal(ax)
     label_lengths(ax.xaxis, map(round, lengths))
-    text = "no line: fewer than\nthree bases measured"
+    text = ""
     for line in comparison.regressions:
         if line.predictor == predictor:
             ends = np.array([min(fitted), max(fitted)])
             ax.plot(ends, 2**line.intercept * ends**line.slope, color=INK, lw=1.3, zorder=2)
             text = _describe_line(line)
-    ax.set_title(NAMES[predictor], pad=58)
-    note(ax, text, (0, 1), (0, 4), xycoords="axes fraction", fontsize=8.5)
+    ax.set_title(NAMES[predictor], pad=6 + 12 * (1 + text.count("\n")) * bool(text))
+    if text:
+        note(ax, text, (0, 1), (0, 4), xycoords="axes fraction", fontsize=8.5)
 
 
 def _set_log_axes(ax: Axes, x: tuple[float, float], y: tuple[float, float]) -> None:
@@ -154,7 +161,7 @@ def _set_log_axes(ax: Axes, x: tuple[float, float], y: tuple[float, float]) -> N
 def _draw_diagonal(ax: Axes) -> None:
     """Draw the line y = x without changing the limits of y."""
     x, y = ax.get_xlim(), ax.get_ylim()
-    ax.plot(x, x, zorder=1, **DOTTED)
+    ax.plot(x, x, zorder=1, **REFERENCE)
     ax.set_ylim(*y)
 
 
@@ -223,14 +230,13 @@ def series_name(series: Sequence[Member]) -> str:
 
 def draw_trained_lengths(members: Sequence[Member], task: str) -> Figure:
     """Draw L50 against trained length, a line per model."""
-    figure = Figure(figsize=(9.2, 5), layout="constrained")
+    figure = new_figure(9.2, 4 if is_phone() else 5)
     ax = figure.subplots()
     lengths = sorted({member.trained_length for member in members})
     handles, values = [], list(lengths)
     groups = group_trained_lengths(members, task)
     for index, series in enumerate(groups):
-        look = series[0].look
-        handles.append(handle(series_name(series), color=look.color, ls=look.linestyle, lw=2.2))
+        handles.append(handle(series_name(series), lw=2.2, **series[0].look.line))
         # Marks beyond the longest distance have equal heights: shift them sideways.
         shift = 2 ** (0.07 * (index - (len(groups) - 1) / 2))
         positions = [shift * member.trained_length for member in series]
@@ -241,7 +247,7 @@ def draw_trained_lengths(members: Sequence[Member], task: str) -> Figure:
     label_lengths(ax.xaxis, lengths)
     ax.set_xlabel("trained length T (tokens, log scale)")
     ax.set_ylabel("effective context (tokens, log scale)")
-    ax.set_title(f"Effective context on {task} against trained length")
-    handles.append(handle("trained length", **DOTTED))
-    figure.legend(handles=handles, loc="outside right center")
+    set_title(ax, f"Effective context on {task} against trained length")
+    handles.append(handle("trained length", **REFERENCE))
+    add_legend(figure, handles)
     return figure

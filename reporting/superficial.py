@@ -8,8 +8,17 @@ from matplotlib.figure import Figure
 
 from reporting.labels import setting
 from reporting.members import Member, learned, tasks
-from reporting.style import FAINT, INK, handle, label_values, tag
 from reporting.task_view import view_of
+from utils.figures import (
+    FAINT,
+    grid,
+    label_rows,
+    label_values,
+    label_x,
+    mark_handle,
+    series_legend,
+    tag,
+)
 
 
 def superficial_lengths(members: Sequence[Member]) -> list[int]:
@@ -39,12 +48,11 @@ def _select(members: Sequence[Member], length: int) -> list[Member]:
 def draw_superficial(members: Sequence[Member]) -> Figure:
     """Draw perplexity relative to the best (top) and retrieval (bottom) against base, by length."""
     lengths = superficial_lengths(members)
-    figure = Figure(figsize=(min(10, 3 + 3.2 * len(lengths)), 5.4), layout="constrained")
-    above, below = figure.subplots(2, len(lengths), sharex=True, sharey="row", squeeze=False)
+    figure, axes = grid(len(lengths), rows=2, height=2.7, sharex=True, sharey="row")
     names = [task for task in tasks(members) if learned(members, task)] or tasks(members)
     marks = dict(zip(names, "os^DvPX*<>" * len(names), strict=False))
     text = _text_task(members)
-    for top, bottom, length in zip(above, below, lengths, strict=True):
+    for (top, bottom), length in zip(axes, lengths, strict=True):
         shown = _select(members, length)
         nats = {member: member.trained[text, length].value for member in shown}
         best = min(nats.values())
@@ -64,15 +72,19 @@ def draw_superficial(members: Sequence[Member]) -> Figure:
         top.set_title(f"context of {length:,}")
         for ax in (top, bottom):
             ax.set_xscale("log")
-            label_values(ax.xaxis, {base: f"{base:,.5g}" for base in bases}, columns=len(lengths))
-        bottom.set_xlabel("RoPE base (log scale)")
-    above[0].set_ylabel("perplexity / best")
-    # A limit of at least 2 keeps differences of a few per cent small.
-    above[0].set_ylim(0.9, max(2.0, 1.1 * above[0].get_ylim()[1]))
-    below[0].set_ylabel("accuracy, mean\nover distances")
-    below[0].set_ylim(-0.03, 1.05)
-    handles = [handle(task, marker=marks[task], color=INK, ls="none", ms=6) for task in names]
-    figure.legend(handles=handles, loc="outside right center")
+            label_values(ax.xaxis, {base: f"{base:,.5g}" for base in bases})
+    for top, bottom in axes:
+        # A limit of at least 2 keeps differences of a few per cent small.
+        top.set_ylim(0.9, max(2.0, 1.1 * top.get_ylim()[1]))
+        bottom.set_ylim(-0.03, 1.05)
+    label_rows(axes, ("perplexity / best", "accuracy, mean\nover distances"))
+    label_x(figure, axes, "RoPE base (log scale)")
+    series_legend(
+        figure,
+        [member for member in members if any(member in _select(members, n) for n in lengths)],
+        [mark_handle(task, marks[task], ms=6) for task in names],
+        marker="o",
+    )
     return figure
 
 

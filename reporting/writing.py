@@ -3,7 +3,8 @@
 import importlib.metadata
 import platform
 import tomllib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 
 from matplotlib.figure import Figure
@@ -85,12 +86,12 @@ def _lead(members: Sequence[Member]) -> Drawing:
         over=describe_intervals(members),
         several=len({m.trained_length for m in members}) > 1,
     )
-    return Drawing("effective_context", draw_effective_context(members), captions)
+    return Drawing("effective_context", partial(draw_effective_context, members), captions)
 
 
-def _drawing(name: str, figure: Figure, captions: str, /, **values: object) -> Drawing:
+def _drawing(name: str, draw: Callable[[], Figure], captions: str, /, **values) -> Drawing:
     """Return a drawing with the captions of this name in captions.toml."""
-    return Drawing(name, figure, format_captions(captions, **values))
+    return Drawing(name, draw, format_captions(captions, **values))
 
 
 def measured_items(members: Sequence[Member]) -> Iterator[Item]:
@@ -103,15 +104,15 @@ def measured_items(members: Sequence[Member]) -> Iterator[Item]:
     yield from _predictions(members)
     if probed := inside.probed(members):
         title, captions = "Empirical B(m) of each head", inside.zeros_captions(probed)
-        yield title, "", Drawing("inside", inside.draw_zeros(probed), captions)
+        yield title, "", Drawing("inside", partial(inside.draw_zeros, probed), captions)
         yield title, "", inside.zeros_table(probed)
     if curves.accuracy_panels(members):
-        figure, name = curves.draw_accuracy_by_distance(members), "accuracy_by_distance"
-        yield "Accuracy by distance", "", _drawing(name, figure, name, trials=curves.MIN_TRIALS)
+        draw, name = partial(curves.draw_accuracy_by_distance, members), "accuracy_by_distance"
+        yield "Accuracy by distance", "", _drawing(name, draw, name, trials=curves.MIN_TRIALS)
     over = describe_intervals(members)
     for task in curves.by_length_tasks(members):
-        figure = curves.draw_by_length(members, task)
-        part = _drawing(f"length {task}", figure, "length", name=task, over=over)
+        draw = partial(curves.draw_by_length, members, task)
+        part = _drawing(f"length {task}", draw, "length", name=task, over=over)
         yield "By context length", task, part
     yield from _heat_maps(members)
     if table := page_tables.scores(members):
@@ -119,15 +120,19 @@ def measured_items(members: Sequence[Member]) -> Iterator[Item]:
     for task, table in page_tables.texts(members).items():
         yield "Likelihood of text", task, table
     if superficial.superficial_lengths(members):
-        figure = superficial.draw_superficial(members)
-        yield "Perplexity and context", "", _drawing("superficial", figure, "superficial")
+        draw = partial(superficial.draw_superficial, members)
+        yield "Perplexity and context", "", _drawing("superficial", draw, "superficial")
     for plot, panels in curves.task_plots(members):
         captions = {"alternative": plot.alternative, "caption": plot.caption}
-        yield plot.section, "", Drawing(plot.name, curves.draw(members, plot, panels), captions)
+        yield (
+            plot.section,
+            "",
+            Drawing(plot.name, partial(curves.draw, members, plot, panels), captions),
+        )
     for view in all_views().values():
         yield from view.tables(members)
     if any(member.losses for member in members):
-        yield "Training loss", "", _drawing("loss", curves.draw_loss(members), "loss")
+        yield "Training loss", "", _drawing("loss", partial(curves.draw_loss, members), "loss")
 
 
 def _predictions(members: Sequence[Member]) -> Iterator[Item]:
@@ -135,30 +140,30 @@ def _predictions(members: Sequence[Member]) -> Iterator[Item]:
     over = describe_intervals(members)
     for task in tasks(members)[:1]:
         if predictors.group_trained_lengths(members, task):
-            title, figure = "Trained length", predictors.draw_trained_lengths(members, task)
-            yield title, "", _drawing("trained_length", figure, "trained_length", over=over)
+            title, draw = "Trained length", partial(predictors.draw_trained_lengths, members, task)
+            yield title, "", _drawing("trained_length", draw, "trained_length", over=over)
             yield title, "", page_tables.trained_lengths(members, task)
     comparisons = predictors.compare(members)
     several = len({comparison.trained_length for comparison in comparisons}) > 1
     for comparison in comparisons:
         length = f", trained on {comparison.trained_length:,}" if several else ""
-        name, figure = f"{comparison.task}{length}", predictors.draw_predictors(comparison)
+        name, draw = f"{comparison.task}{length}", partial(predictors.draw_predictors, comparison)
         values = {"name": name, "reading": predictors.describe(comparison), "over": over}
-        part = _drawing(f"predictors {name}", figure, "predictors", **values)
+        part = _drawing(f"predictors {name}", draw, "predictors", **values)
         yield "Predictions from the frequencies", name, part
 
 
 def _heat_maps(members: Sequence[Member]) -> Iterator[Item]:
     for task in heat_maps.depth_tasks(members):
-        figure = heat_maps.draw_lengths(members, task)
-        part = _drawing(f"heat_map {task}", figure, "places", name=task)
+        draw = partial(heat_maps.draw_lengths, members, task)
+        part = _drawing(f"heat_map {task}", draw, "places", name=task)
         yield "By context length and depth", task, part
     over = describe_intervals(members)
     for task, length in heat_maps.matrix_keys(members):
-        name, figure = f"{task} at {length:,}", heat_maps.draw_matrix(members, task, length)
+        name, draw = f"{task} at {length:,}", partial(heat_maps.draw_matrix, members, task, length)
         cells = heat_maps.describe_matrix(members, task, length)
         part = _drawing(
-            f"matrix {task} {length}", figure, "matrix", name=name, cells=cells, over=over
+            f"matrix {task} {length}", draw, "matrix", name=name, cells=cells, over=over
         )
         yield "Trained with, evaluated with", name, part
 

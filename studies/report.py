@@ -5,17 +5,16 @@ import collections
 import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-import matplotlib
 import numpy as np
 
 from evals.estimate.effective_context import Estimate
 from reporting import page
 from reporting.page import NONE, Commands, Drawing, Item, Table, format_captions
 from reporting.paths import check_page
-from reporting.style import STYLE
 from studies import figures, folder, forecasts, load_cards, recall, rows
 from studies.jobs import Job
 from studies.recall import Comparison
@@ -41,12 +40,13 @@ def write(job: Job, out: Path) -> list[str]:
     missing = [card.card.name for card in cards if not card.rows]
     command = f"python -m studies run {job.study} --only {','.join(missing)}"
     bound_labels, claim_labels = _count_verdicts(cards)
-    with matplotlib.rc_context(STYLE):
-        items = list(_items(cards, comparisons, recalls))
+    models = figures.make_models(cards)
+    items = list(_items(cards, comparisons, recalls, models))
     marks = _count([item.mark for item in comparisons if not item.repeats])
     page.write(
         out,
         items,
+        looks=[model.look for model in models.values()],
         names=[job.study],
         facts=_facts(cards),
         questions=[_question(folder(job.study))],
@@ -78,11 +78,14 @@ def _question(study: Path) -> str:
 
 
 def _items(
-    cards: Sequence[CardResults], comparisons: Sequence[Comparison], recalls: Mapping[str, Any]
+    cards: Sequence[CardResults],
+    comparisons: Sequence[Comparison],
+    recalls: Mapping[str, Any],
+    models: figures.Models,
 ) -> Iterator[Item]:
     """Yield the parts of the page; `recalls` has the minimal head's curves by card."""
-    captions = format_captions("study_forecasts")
-    yield "", "", Drawing("forecasts", figures.draw_forecasts(comparisons), captions)
+    draw = partial(figures.draw_forecasts, comparisons, models)
+    yield "", "", Drawing("forecasts", draw, format_captions("study_forecasts"))
     yield "All cards", "", _card_table(cards)
     if summary := [(None, cells) for cells in recall.summaries(comparisons)]:
         caption = format_captions("study_errors")["caption"]
@@ -91,10 +94,11 @@ def _items(
         title = f"{card.card.name}: {card.card.question}"
         if card.trials:
             captions = format_captions("study_curves", card=card.card.name)
-            figure = figures.draw_curves(card, recalls.get(card.card.name, {}))
-            yield title, "", Drawing(f"curves {card.card.name}", figure, captions)
-        yield title, "", _member_table(card)
-        if table := _recall_table([item for item in comparisons if item.card is card.card]):
+            draw = partial(figures.draw_curves, card, recalls.get(card.card.name, {}), models)
+            yield title, "", Drawing(f"curves {card.card.name}", draw, captions)
+        yield title, "", _member_table(card, models)
+        compared = [item for item in comparisons if item.card is card.card]
+        if table := _recall_table(compared, models):
             yield title, "", table
         if table := _frequency_table(card, recalls.get(card.card.name, {})):
             yield title, "", table
@@ -106,7 +110,7 @@ def _items(
             yield title, "", Table(heads=(), lines=lines, wraps=True)
 
 
-def _member_table(card: CardResults) -> Table:
+def _member_table(card: CardResults, models: figures.Models) -> Table:
     """Return a table with a line for each member and measurement."""
     lines = []
     measurements = [measurement.name for measurement in card.card.measurements]
@@ -126,7 +130,7 @@ def _member_table(card: CardResults) -> Table:
                 cells["mean accuracy"] = estimate.mean_text
                 cells["ceiling"] = f"{estimate.ceiling:.2f}"
                 cells["trained on, growth"] = card.trained_on(member)
-            lines.append((None, cells))
+            lines.append((models[card.card.name, member].index, cells))
     return Table.from_cells(lines, caption=format_captions("study_numbers")["caption"])
 
 
@@ -141,7 +145,7 @@ def _tokens(tokens: float | None, estimate: Estimate | None) -> str:
     return "beyond" if math.isinf(tokens) else f"{tokens:.3g}"
 
 
-def _recall_table(comparisons: Sequence[Comparison]) -> Table | None:
+def _recall_table(comparisons: Sequence[Comparison], models: figures.Models) -> Table | None:
     """Return a table of the minimal head's forecasts of a card's members; None without rows."""
     lines = []
     for item in comparisons:
@@ -150,7 +154,7 @@ def _recall_table(comparisons: Sequence[Comparison]) -> Table | None:
         cells |= {"minimal head": recall.describe(item.record), "L50 [95% CI]": str(measured)}
         cells |= {"mean accuracy": measured.mean_text, "worst": f"{measured.worst.accuracy:.2f}"}
         cells |= {"error": item.error_text, "mark": mark}
-        lines.append((None, cells))
+        lines.append((models[item.card.name, item.member].index, cells))
     caption = format_captions("study_recall")["caption"]
     return Table.from_cells(lines, caption=caption) if lines else None
 

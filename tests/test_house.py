@@ -47,7 +47,7 @@ def test_few_parameters():
 # Lines of code per folder, without docstrings, comments and blank lines. A feature stays within its
 # folder's budget; a commit that raises one explains why.
 BUDGETS = {
-    "tests": 20620,
+    "tests": 20645,
     "reporting": 2995,
     "evals": 2965,
     "interop": 2785,
@@ -55,13 +55,13 @@ BUDGETS = {
     "model": 2840,
     "probes": 2330,
     "experiment": 2270,
-    "studies": 2330,
+    "studies": 2385,
     "benchmarks": 1990,
-    "theory": 2535,
+    "theory": 2565,
     "training": 1370,
     "tpu": 1375,
     "configs": 780,
-    "utils": 950,
+    "utils": 1160,
     "inference": 730,
     "notebooks": 315,
     "(commands)": 290,

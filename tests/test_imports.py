@@ -15,6 +15,7 @@ ALLOWED = {
     "utils": {"rich"},
     "utils.buckets": {"etils", "fsspec"},
     "utils.limits": {"numpy"},
+    "utils.figures": {"numpy", "matplotlib"},
     "model.rotary": {"numpy"},
     "model.rotary.show": {"numpy", "matplotlib", "model.rotary"},
     "theory.show": {"model.rotary", "theory", "experiment", "configs"},

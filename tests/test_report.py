@@ -6,9 +6,9 @@ import sys
 import pytest
 
 import report
-from reporting import style
 from reporting.effective_context import draw_effective_context
 from tests.reporting.helpers import LENGTH, answers, experiment, make_run, make_sweep, read
+from utils import figures as style
 
 
 @pytest.fixture(autouse=True, scope="module")

@@ -1,78 +1,104 @@
 """Figures of docs/theory.md, computed when they are drawn."""
 
-import itertools
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+import matplotlib
 import numpy as np
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from theory import decay
 from theory.capability import capability, required_capability
+from utils.figures import (
+    DASHED,
+    FAINT,
+    INK,
+    REFERENCE,
+    STYLE,
+    add_legend,
+    handle,
+    make_looks,
+    mark_handle,
+    new_figure,
+    power_axis,
+    set_title,
+    token_axis,
+)
 from utils.paths import local
 
-# Colors that color-blind readers can distinguish (Okabe and Ito).
-_COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 _MAX_POINTS = 20_000  # of a curve
 
 
+@matplotlib.rc_context(STYLE)
 def base_against_length(rows: Sequence[Mapping]) -> Figure:
     """Draw the smallest base by length: certified, published, asymptotic.
 
     Args:
       rows: rows of `python -m theory table --json`.
     """
-    figure = Figure(figsize=(7.5, 5), layout="constrained")
+    figure = new_figure(9.2, 4.6)
     ax = figure.subplots()
     lengths = [row["length"] for row in rows]
-    ax.plot(lengths, [row["high"] for row in rows], "o-", color=_COLORS[0], label="certified")
-    for key, marker, color, label in (
-        ("men_2024", "s", _COLORS[1], "Men et al. 2024, Table 2"),
-        ("su_2024", "x", _COLORS[2], "Su 2024"),
-    ):
+    ax.plot(lengths, [row["asymptotic"] for row in rows], color=FAINT, lw=1.4, ls=DASHED)
+    handles = [
+        handle("certified", marker="o", color=INK, lw=1.4, ms=5),
+        handle("infinitely many pairs:\nL / x₀ (docs/theory.md)", color=FAINT, lw=1.4, ls=DASHED),
+    ]
+    published = ("men_2024", "D", 9, "Men et al. 2024, Table 2"), ("su_2024", "x", 8, "Su 2024")
+    for key, marker, size, label in published:
         points = [(row["length"], row[key]) for row in rows if row[key] is not None]
         if points:
-            ax.plot(*zip(*points, strict=True), marker, color=color, mfc="none", ms=9, label=label)
-    estimate = [row["asymptotic"] for row in rows]
-    ax.plot(lengths, estimate, "--", color=_COLORS[6], label="$L/x_0$: infinitely many pairs")
-    ax.set_xscale("log", base=2)
-    ylabel = "smallest base with $B_m \\geq 0$ for all m < L"
-    ax.set(yscale="log", xlabel="context length L (tokens)", ylabel=ylabel)
-    ax.grid(alpha=0.3)
-    ax.legend()
+            ax.plot(*zip(*points, strict=True), marker, color=FAINT, ms=size, mew=1.8)
+            handles.append(mark_handle(label, marker, color=FAINT, ms=size, mew=1.8))
+    ax.plot(lengths, [row["high"] for row in rows], "o-", color=INK, lw=1.4, ms=5)
+    token_axis(ax.xaxis)
+    power_axis(ax.yaxis)
+    ax.set_xlabel("context length L (tokens, log scale)")
+    ax.set_ylabel("smallest base with Bₘ ≥ 0\nfor all m < L (log scale)")
+    add_legend(figure, handles)
     return figure
 
 
+@matplotlib.rc_context(STYLE)
 def decay_curves(curves: Mapping[str, np.ndarray], length: int) -> Figure:
-    """Draw B_m for 0 <= m < length, with the first negative distance of each curve.
+    """Draw B_m for 0 <= m < length, a panel per curve, with its first negative distance.
 
     Args:
       curves: names and inverse frequencies, float64 `[R]`, radians per token.
       length: tokens.
     """
-    figure = Figure(figsize=(8.5, 4.5), layout="constrained")
-    ax = figure.subplots()
+    figure = new_figure(9.2, 0.8 + 1.7 * len(curves))
+    axes = figure.subplots(len(curves), 1, sharex=True, sharey=True, squeeze=False)
     distances = np.unique(np.linspace(0, length - 1, min(length, _MAX_POINTS)).astype(np.int64))
-    colors = itertools.cycle(_COLORS)
-    for (name, inv_freq), color in zip(curves.items(), colors, strict=False):
+    looks = make_looks([_base(inv_freq) for inv_freq in curves.values()], [1] * len(curves))
+    for ax, (name, inv_freq), look in zip(axes[:, 0], curves.items(), looks, strict=True):
         values = decay.cosine_sum(inv_freq, distances)
+        ax.plot(distances, values, color=look.color, lw=0.8)
+        ax.axhline(0, color=INK, lw=0.8)
         first = decay.first_violation(inv_freq, length)
-        text = "no violation" if first is None else f"first violation at {first:,}"
-        # Escaped, because matplotlib reads text between dollars as a formula.
-        label = f"{name}: {text}".replace("$", r"\$")
-        ax.plot(distances, values, color=color, lw=0.8, label=label)
+        text = "no distance with Bₘ < 0"
         if first is not None:
-            ax.plot(first, decay.cosine_sum(inv_freq, np.array([first])), "v", color=color, ms=9)
-    ax.axhline(0, color="black", lw=1)
-    ylabel = "$B_m=\\sum_i\\cos(m\\,\\omega_i)$"
-    ax.set(xlabel="distance m (tokens)", ylabel=ylabel, xlim=(0, length))
-    ax.grid(alpha=0.3)
-    ax.legend(loc="upper right", fontsize=8.5)
+            ax.axvline(first, color=INK, lw=1, ls=DASHED)
+            text = f"first Bₘ < 0 at {first:,} tokens"
+        set_title(ax, f"{name}: {text}")
+    axes[-1, 0].set(xlabel="distance m (tokens)", xlim=(0, length))
+    axes[-1, 0].xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
+    figure.supylabel("Bₘ = Σ cos(m ωᵢ)")
     return figure
 
 
+def _base(inv_freq: np.ndarray) -> float | None:
+    """Return the base if the pairs that rotate are a geometric series, else None."""
+    rotated = inv_freq[inv_freq > 0]
+    ratios = rotated[:-1] / rotated[1:]
+    if len(ratios) and np.allclose(ratios, ratios[0], rtol=1e-9):
+        return float(f"{ratios[0] ** len(rotated):.6g}")
+    return None
+
+
+@matplotlib.rc_context(STYLE)
 def capabilities(inv_freq_NR: np.ndarray, length: int, num_others: int | None = None) -> Figure:
     """Draw D_H against the length, for the first 1, 2, 4, ... heads and for all of them.
 
@@ -81,26 +107,29 @@ def capabilities(inv_freq_NR: np.ndarray, length: int, num_others: int | None = 
       length: tokens, at least 2.
       num_others: number of keys that do not match; the D_H needed for accuracy .5 is drawn.
     """
-    figure = Figure(figsize=(7.5, 5), layout="constrained")
+    figure = new_figure(9.2, 4.6)
     ax = figure.subplots()
     num_points = round(2 * math.log2(length)) + 1  # one per half octave
     lengths = np.unique(np.geomspace(1, length, num_points).round().astype(int))
     counts = {2**power for power in range(len(inv_freq_NR).bit_length())} | {len(inv_freq_NR)}
-    for count, color in zip(sorted(counts), itertools.cycle(_COLORS), strict=False):
+    handles = []
+    looks = make_looks([1.0] * len(counts), sorted(counts))
+    for count, look in zip(sorted(counts), looks, strict=True):
         values = [capability(inv_freq_NR[:count], m).value for m in lengths.tolist()]
         # Heads attain at least this value at every shorter length.
         values = np.maximum.accumulate(values[::-1])[::-1]
+        ax.plot(lengths, values, marker="o", ms=4, lw=1.7, **look.line)
         label = "1 head" if count == 1 else f"{count} heads (at least)"
-        ax.plot(lengths, values, "o-", color=color, ms=4, label=label)
+        handles.append(handle(label, lw=2.2, **look.line))
     if num_others is not None:
-        label = f"accuracy .5\namong {num_others} other keys"
-        ax.axhline(required_capability(num_others), color=_COLORS[-1], lw=1, ls="--", label=label)
-    ax.set_xscale("log", base=2)
-    ax.xaxis.set_major_formatter(lambda value, _: f"{value:,.5g}")
-    ax.set(xlabel="length M (tokens)", ylabel="capability $D_H$ (standard deviations)")
+        ax.axhline(required_capability(num_others), **REFERENCE)
+        label = f"needed for accuracy .5\namong {num_others} other keys"
+        handles.append(handle(label, **REFERENCE))
+    token_axis(ax.xaxis)
+    ax.set_xlabel("length M (tokens, log scale)")
+    ax.set_ylabel("capability D_H\n(standard deviations)")
     ax.set_ylim(bottom=0)
-    ax.grid(alpha=0.3)
-    ax.legend()
+    add_legend(figure, handles)
     return figure
 
 
@@ -115,4 +144,5 @@ def save(figure: Figure, path: Path) -> None:
     if path.suffix[1:] not in canvas.get_supported_filetypes():
         raise ValueError(f"--out and --figure take a .png, .svg or .pdf file, got {path}")
     path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=110)
+    with matplotlib.rc_context(STYLE):
+        figure.savefig(path)

@@ -18,13 +18,14 @@ import utils.environment  # noqa: F401 - first: it checks that packages are inst
 import argparse
 import itertools
 import json
+from pathlib import Path
 
 from configs import load_configs
 from experiment import overrides
 from model import rotary
 from model.rotary import Rotary
 from model.rotary.show import Head, as_json, as_text, cookbook, make_report, plot
-from theory import decay
+from theory import decay, figures
 from utils.command_line import Parser, exit_with, expression, print_text, tokens
 from utils.expressions import split_commas
 from utils.messages import nearest
@@ -95,7 +96,7 @@ def main() -> None:
             sizes = {"dim": args.head_dim or head.dim, "length": args.length or head.length}
             reports.append(make_report(variant, head._replace(**sizes), decay.first_violation))
         if args.plot:
-            plot(reports, args.plot)
+            figures.save(plot(reports), Path(args.plot))
     except (ValueError, OSError) as error:
         parser.error(str(error))
     if args.json:

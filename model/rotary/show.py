@@ -4,13 +4,16 @@ import inspect
 import math
 import re
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from model import rotary
 from model.rotary.base import Rotary, geometric_inv_freq
 from model.rotary.p_rope import PRope
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 
 class Head(NamedTuple):
@@ -32,6 +35,7 @@ class Report(NamedTuple):
 
     Attributes:
       name: its expression.
+      base: None if it has none.
       inv_freq: float64 `[head_dim // 2]`, radians per token, zeros for unrotated pairs.
       bands: for each pair "kept", "ramp" or "interpolated" relative to the variant's base
         unstretched, "unrotated", or "" if the variant has no base.
@@ -40,6 +44,7 @@ class Report(NamedTuple):
     """
 
     name: str
+    base: float | None
     head_dim: int
     length: int
     rotary_dim: int
@@ -82,6 +87,7 @@ def make_report(
     stretch = _stretch(variant, head.dim, inv_freq)
     return Report(
         name=name,
+        base=getattr(variant, "base", None),
         head_dim=2 * len(inv_freq),
         length=head.length,
         rotary_dim=variant.rotary_dim(head.dim) if inv_freq.any() else 0,
@@ -203,50 +209,47 @@ def as_json(report: Report) -> dict:
         return [float(value) if math.isfinite(value) else None for value in values]
 
     plain = report._asdict()
+    del plain["base"]  # part of the name
     plain["first_negative"] = plain.pop("first_violation")
     arrays = {"inv_freq": report.inv_freq, "stretch": report.stretch}
     arrays |= {"wavelength": report.wavelength, "turns": report.cycles}
     return plain | {name: to_json(values) for name, values in arrays.items()}
 
 
-def plot(reports: list[Report], file: str) -> None:
-    """Plot wavelength against pair, one line per variant, and a line at each context."""
+def plot(reports: list[Report]) -> "Figure":
+    """Plot wavelength against pair, a panel per variant, with the others in gray."""
     import matplotlib as mpl
-    from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(8, 5), layout="constrained")
-    axes = figure.subplots()
-    if len({report.name.partition("(")[0] for report in reports}) == 1:  # one variant, many bases
-        colors = mpl.colormaps["viridis"](np.linspace(0, 0.9, len(reports)))
-    else:
-        colors = mpl.colormaps["tab10" if len(reports) <= 10 else "tab20"](range(len(reports)))
-    highest = max(max(report.wavelength[report.inv_freq > 0], default=1) for report in reports)
-    top = 3 * max(highest, *(report.length for report in reports))
-    # Later lines are thinner, so that covered lines remain visible.
-    widths = np.linspace(3.5, 1, len(reports))
-    for report, color, width in zip(reports, colors, widths, strict=True):
-        # Plot the pair as a share of the head, so that heads of different sizes are comparable.
-        depth = np.arange(len(report.inv_freq)) / len(report.inv_freq)
-        label = report.name if len(report.name) <= 60 else report.name[:57] + "..."
-        label = label.replace("$", r"\$")  # no formula
-        rotated = report.inv_freq > 0
-        if rotated.any():
-            axes.plot(
-                depth[rotated], report.wavelength[rotated], ".-", color=color, lw=width, label=label
-            )
-            label = None
-        if not rotated.all():
-            unrotated = depth[~rotated]
-            height = np.full(len(unrotated), top)
-            axes.plot(unrotated, height, "^", color=color, fillstyle="none", ms=4, label=label)
-    for length in sorted({report.length for report in reports}):
-        axes.axhline(length, color="0.4", lw=1, ls="--")
-        axes.annotate(f"context, {length} tokens", (0, length), (0, 3), textcoords="offset points")
-    if any((report.inv_freq == 0).any() for report in reports):
-        axes.annotate("△ unrotated", (0, top), (0, -12), textcoords="offset points")
-    xlabel = "pair, as a share of the head (fastest at 0)"
-    axes.set(yscale="log", xlabel=xlabel, ylabel="wavelength (tokens per cycle)")
-    axes.spines[["top", "right"]].set_visible(False)
-    ncols = 2 if len(reports) > 3 else 1
-    figure.legend(loc="outside lower center", fontsize=8, frameon=False, ncols=ncols)
-    figure.savefig(file, dpi=150)
+    from utils import figures
+
+    with mpl.rc_context(figures.STYLE):
+        figure, axes = figures.grid(len(reports), height=2.3, sharex=True, sharey=True)
+        lengths = sorted({report.length for report in reports})
+        highest = max(max(report.wavelength[report.inv_freq > 0], default=1) for report in reports)
+        top = 3 * max(highest, *lengths)
+        looks = figures.make_looks([report.base for report in reports], [1] * len(reports))
+        for (ax,), report, look in zip(axes, reports, looks, strict=True):
+            for other in (*reports, report):
+                # The pair as a share of the head, so that heads of different sizes compare.
+                depth = np.arange(len(other.inv_freq)) / len(other.inv_freq)
+                is_rotated = other.inv_freq > 0
+                style = {"color": figures.GRID, "lw": 1, "zorder": 1}
+                if other is report:
+                    style = {"color": look.color, "lw": 2}
+                    ax.plot(depth[~is_rotated], [top] * (~is_rotated).sum(), "^", ms=4, **style)
+                ax.plot(depth[is_rotated], other.wavelength[is_rotated], **style)
+            for length in lengths:
+                ax.axhline(length, **figures.REFERENCE)
+            figures.power_axis(ax.yaxis)
+            ax.set_title(figures.folded(report.name), fontsize=7.5)
+        label = "pair, as a share of the head (fastest at 0)"
+        figures.label_x(figure, axes, label)
+        figure.supylabel("wavelength (tokens per cycle, log scale)")
+        names = ", ".join(f"{length:,}" for length in lengths)
+        handles = [figures.handle(f"context of {names} tokens", **figures.REFERENCE)]
+        if len(reports) > 1:
+            handles.append(figures.handle("the other variants", color=figures.GRID, lw=2))
+        if any((report.inv_freq == 0).any() for report in reports):
+            handles.append(figures.mark_handle("unrotated pair", "^", ms=5))
+        figures.add_legend(figure, handles)
+        return figure

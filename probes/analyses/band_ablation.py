@@ -19,12 +19,12 @@ from model.transformer import without_pairs
 from probes.effects import measure_effects
 from probes.probe import Number, Probe
 from probes.subject import Subject
-from reporting.style import DASHES, FAINT, INK, handle, token_axis
 from theory import capability
+from utils.figures import DASHED, FAINT, INK, REFERENCE, handle, mark_handle, token_axis
 
 METHODS = "zeroed", "frozen"
 
-_COLORS = "#d55e00", "#0072b2"
+_MARKERS = "os"
 _NUM_DRAWS = 4
 
 
@@ -49,21 +49,19 @@ class BandAblation(Probe):
 
     title = "Effect of each frequency band"
     caption = """
-    L50 and the loss of the answers when the pairs of one octave of periods are zeroed or frozen
-    (not rotated) in all heads: large dots with 95% intervals over documents. Small dots: the same
-    number of random pairs, four draws. Dashed: the unchanged model; gray: trained length. A cross
+    L50 and the loss of the answers when the pairs of one octave of periods are zeroed (dots) or
+    frozen (not rotated; squares) in all heads, with 95% intervals over documents. Gray: the same
+    number of random pairs, four draws. Dashed: the unchanged model; dotted: trained length. A cross
     at the bottom: not learned."""
     y_labels = "L50 (tokens)", "loss of answers (nats)"
     x_label = "period of the band's pairs (tokens, log scale)"
     sharex = True
     sharey = "row"
     references = (
-        *(
-            handle(name, marker="o", color=color, ls="none")
-            for name, color in zip(METHODS, _COLORS, strict=True)
-        ),
-        handle("random pairs", marker="o", color=FAINT, ms=3, ls="none"),
-        handle("unchanged", color=INK, lw=1, ls=DASHES),
+        *(mark_handle(name, marker) for name, marker in zip(METHODS, _MARKERS, strict=True)),
+        mark_handle("random pairs", "o", color=FAINT, ms=3),
+        handle("unchanged model", color=INK, lw=1, ls=DASHED),
+        handle("trained length", **REFERENCE),
     )
 
     @classmethod
@@ -161,31 +159,33 @@ class BandAblation(Probe):
         # An interval may be open: the axis ends above the longest distance tested.
         top = 1.3 * self.longest
         l50_3WG = np.clip(self.l50_3WG, 1, top)
-        self._draw_bands(above, self.intact_l50_3, l50_3WG, self.random_l50_WGC)
-        self._draw_bands(below, self.intact_loss_3, self.loss_3WG, self.random_loss_WGC)
+        l50 = self.intact_l50_3, l50_3WG, self.random_l50_WGC
+        loss = self.intact_loss_3, self.loss_3WG, self.random_loss_WGC
+        for ax, values in ((above, l50), (below, loss)):
+            self._draw_bands(ax, *values, color)
         token_axis(above.yaxis)
         above.set_ylim(0.9, top)
-        token_axis(below.xaxis, num_ticks=5)
+        token_axis(below.xaxis)
         if math.isinf(self.start_G[-1]):
             x, transform = self._x_of_bands()[-1] * 2**0.5, above.get_xaxis_transform()
             above.text(x, 0.5, "unrotated", rotation=90, va="center", fontsize=7,
                        ha="center", transform=transform)  # fmt: skip
 
     def _draw_bands(
-        self, ax: Axes, intact_3: np.ndarray, value_3WG: np.ndarray, random_WGC: np.ndarray
+        self, ax: Axes, intact_3: np.ndarray, value_3WG, random_WGC: np.ndarray, color: str
     ) -> None:
-        ax.axhline(intact_3[0], color=INK, lw=1, ls=DASHES)
-        ax.axvline(self.trained_length, color=FAINT, lw=1)
+        ax.axhline(intact_3[0], color=INK, lw=1, ls=DASHED)
+        ax.axvline(self.trained_length, **REFERENCE)
         for band, start in enumerate(self._x_of_bands()):
-            for method, color in enumerate(_COLORS):
+            for method, marker in enumerate(_MARKERS):
                 x = start * 2 ** (0.3 + 0.4 * method)
                 value, low, high = value_3WG[:, method, band]
                 if math.isnan(value):
                     ax.plot(x, 0.02, "x", color=color, transform=ax.get_xaxis_transform())
-                ax.plot(x, value, "o", color=color, ms=5, zorder=4)
+                ax.plot(x, value, marker, color=color, ms=5, zorder=4)
                 ax.vlines(x, low, high, color=color, lw=1.2)
                 random_C = random_WGC[method, band]
-                ax.plot([x] * len(random_C), random_C, "o", color=color, ms=2.5, alpha=0.5)
+                ax.plot([x] * len(random_C), random_C, marker, color=FAINT, ms=2.5)
 
     def _x_of_bands(self) -> np.ndarray:
         """Return where bands begin on the x axis; unrotated pairs are right of all others."""

@@ -13,15 +13,18 @@ from collections.abc import Sequence
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.cm import ScalarMappable
+from matplotlib.colors import Normalize
 
 from probes.analyses.matching_keys import sum_by_document
 from probes.figures import draw_band, head_name
 from probes.probe import HeadProbe, Number, bootstrap_counts, complex_pairs, with_interval
 from probes.subject import Subject
-from reporting.style import DASHES, FAINT, INK, PAPER, handle, token_axis
+from utils.figures import DASHED, FAINT, INK, PAPER, handle, is_phone, token_axis
 
 _MASSIVE = 5  # times the mean
 _MAX_HEADS = 8  # heads in the lower panel
+_COLORS, _SCALE = "RdBu_r", Normalize(-0.2, 0.2)
 
 
 class FrequencyUse(HeadProbe):
@@ -45,18 +48,17 @@ class FrequencyUse(HeadProbe):
     caption = """
     Above: mean 2-norm of queries (solid) and keys (dashed) in each pair of a head's features, from
     the fastest to the slowest, with 95% intervals over documents. Below: each pair's contribution
-    to the matching key's logit gap at a distance, positive (red) or negative (blue), as a share of
-    the sum of all pairs' absolute terms; one block per head, its fastest pair on top. With more
-    than eight heads, those of the largest amplitudes."""
+    to the matching key's logit gap at a distance, as a share of the sum of all pairs' absolute
+    terms; one block per head, its fastest pair on top. With more than eight heads, those of the
+    largest amplitudes."""
     by_default = True
     y_labels = "2-norm of a pair", "pairs of each head"
     per_head = "inv_freq_LNR"
     references = (
         handle("queries", color=INK, lw=1.4),
-        handle("keys", color=INK, lw=1.4, ls=DASHES),
-        handle("positive", marker="s", color="#b2182b", ls="none"),
-        handle("negative", marker="s", color="#2166ac", ls="none"),
+        handle("keys", color=INK, lw=1.4, ls=DASHED),
     )
+    color_scale = ScalarMappable(_SCALE, _COLORS), "share of the logit gap"
 
     @classmethod
     def measure(cls, subject: Subject) -> "FrequencyUse":
@@ -132,12 +134,13 @@ class FrequencyUse(HeadProbe):
     def _draw_norms(self, ax: Axes) -> None:
         pairs_R = np.arange(self.inv_freq_LNR.shape[-1])
         for head, color in self.colors:
-            for norms_3LNR, style in ((self.query_3LNR, "-"), (self.key_3LNR, DASHES)):
+            for norms_3LNR, style in ((self.query_3LNR, "-"), (self.key_3LNR, DASHED)):
                 draw_band(ax, pairs_R, norms_3LNR[:, *head], color, lw=1.2, ls=style)
-        ticks = np.unique(np.linspace(0, pairs_R[-1], 4).round().astype(int))
+        num_ticks = 3 if is_phone() else 4
+        ticks = np.unique(np.linspace(0, pairs_R[-1], num_ticks).round().astype(int))
         labels = [f"{t}\n{_format_period(self.inv_freq_LNR[0, 0, t])}" for t in ticks]
         ax.set_xticks(ticks, labels, fontsize=7)
-        ax.set_xlabel("pair and its period (tokens)", fontsize=8)
+        ax.set_xlabel("pair\nperiod (tokens)")
         ax.set_ylim(bottom=0)
 
     def _draw_shares(self, ax: Axes) -> None:
@@ -147,9 +150,8 @@ class FrequencyUse(HeadProbe):
         R = self.inv_freq_LNR.shape[-1]
         shares = np.concatenate([self.share(head) for head in drawn])
         edges_M = np.append(self.distances_M, self.distances_M[-1] + 1) - 0.5
-        limit = np.nanmax(np.abs(shares))
-        cells = ax.pcolormesh(edges_M, np.arange(len(shares) + 1), shares, cmap="RdBu_r")
-        cells.set_clim(-limit, limit)
+        edges_R = np.arange(len(shares) + 1)
+        cells = ax.pcolormesh(edges_M, edges_R, shares, cmap=_COLORS, norm=_SCALE)
         cells.set_rasterized(True)
         for line in range(R, len(shares), R):
             ax.axhline(line, color=PAPER, lw=1.5)
@@ -158,9 +160,9 @@ class FrequencyUse(HeadProbe):
         names = [prefix + head_name(self.shape, head) for head in drawn]
         ax.set_yticks(R * (np.arange(len(drawn)) + 0.5), names, fontsize=7)
         ax.invert_yaxis()
-        token_axis(ax.xaxis, num_ticks=8)
+        token_axis(ax.xaxis)
         ax.set_xlim(left=1)
-        ax.set_xlabel("distance to the matching key (tokens)", fontsize=8)
+        ax.set_xlabel("distance (tokens)")
 
 
 def _format_period(inv_freq: float) -> str:

@@ -30,7 +30,7 @@ from probes.inside import Capture, capture
 from probes.probe import HeadProbe, Number, bootstrap_mean, format_number
 from probes.questions import Questions
 from probes.subject import Subject, untrained
-from reporting.style import FAINT, INK, handle, token_axis
+from utils.figures import DOTTED, FAINT, INK, handle, is_phone, mark_handle, token_axis
 
 _SINK = 0.3  # mean weight on the first token
 _MAX_LINES, _NUM_HIGHEST = 64, 6  # lines of the table, and heads per kind if there are more
@@ -66,8 +66,8 @@ class HeadScores(HeadProbe):
     per_head = "random_LN"
     references = (
         handle("equal weights", color=FAINT, lw=1.5),
-        handle("random weights", marker="^", color=FAINT, ls="none"),
-        handle("threshold of sinks", color=INK, lw=0.8, ls=":"),
+        mark_handle("random weights", "^", color=FAINT),
+        handle("threshold of sinks", color=INK, lw=1, ls=DOTTED),
     )
 
     @classmethod
@@ -150,8 +150,10 @@ class HeadScores(HeadProbe):
         for column, uniform in enumerate(self.uniform_LX.mean(axis=0)[: len(shares)]):
             ax.hlines(uniform, column - 0.42, column + 0.42, color=FAINT, lw=1.5)
         ax.plot(len(shares) - 1, self.random_LN.max(), "^", color=FAINT, ms=5)
-        ax.axhline(_SINK, 2 / 4, 3 / 4, color=INK, lw=0.8, ls=":")
-        ax.set_xticks(range(len(shares)), shares, fontsize=7)
+        ax.axhline(_SINK, 2 / 4, 3 / 4, color=INK, lw=1, ls=DOTTED)
+        # Side by side, the names do not fit a phone.
+        names = [name.replace("\n", " ") if is_phone() else name for name in shares]
+        ax.set_xticks(range(len(shares)), names, fontsize=7, rotation=90 * is_phone())
         ax.set_xlim(-0.5, len(shares) - 0.5)
         ax.set_ylim(-0.03, 1.03)
 
@@ -161,7 +163,7 @@ class HeadScores(HeadProbe):
             ax.plot(self.distance_3LN[0][head], spread, "o", color=color, ms=5, zorder=3)
         *_, entropy, distance = self.uniform_LX.mean(axis=0)
         ax.plot(distance, math.exp(entropy), "_", color=FAINT, ms=12, mew=1.5)
-        ax.set_xlabel("mean distance (tokens)", fontsize=9)
+        ax.set_xlabel("mean distance (tokens)")
         ax.set_xlim(0, 1.15 * max(distance, self.distance_3LN[0].max()))
         token_axis(ax.yaxis)
 

@@ -18,8 +18,8 @@ from probes.analyses.head_scores import retrieval
 from probes.effects import measure_effects
 from probes.probe import HeadProbe, Number, format_number, format_runs
 from probes.subject import Subject
-from reporting.style import DASHES, FAINT, INK, handle, token_axis
 from theory import capability
+from utils.figures import DASHED, FAINT, INK, REFERENCE, handle, mark_handle, token_axis
 
 _NUM_DRAWS = 4  # random orders of heads
 _MAX_COUNTS = 6  # numbers of heads that are masked together
@@ -56,10 +56,10 @@ class KnockOut(HeadProbe):
     y_labels = "answered correctly", "L50 (tokens)"
     per_head = "retrieval_LN"
     references = (
-        handle("all heads", marker=".", color=INK, ls="none"),
-        handle("masked by score", marker="o", color=INK, lw=1.2),
-        handle("random heads", marker="o", color=FAINT, ms=3, ls="none"),
-        handle("unchanged", color=INK, lw=1, ls=DASHES),
+        mark_handle("all heads", "."),
+        handle("masked by score,\n95% interval", marker="o", color=INK, lw=1.2),
+        mark_handle("random heads masked", "o", color=FAINT, ms=3),
+        handle("unchanged model", color=INK, lw=1, ls=DASHED),
     )
 
     @classmethod
@@ -151,31 +151,32 @@ class KnockOut(HeadProbe):
         for head, color in self.colors:
             ax.plot(middle_X, self.alone_LNX[head], color=color, lw=1.4)
         ax.plot(middle_X, self.right_X, ".", color=INK, ms=4, zorder=4)
-        ax.axhline(0.5, color=FAINT, lw=0.8, ls=DASHES)
+        ax.axhline(0.5, **REFERENCE)
         ax.set_ylim(-0.03, 1.03)
-        token_axis(ax.xaxis, num_ticks=8)
-        ax.set_xlabel("distance (tokens)", fontsize=8)
+        token_axis(ax.xaxis)
+        ax.set_xlabel("distance (tokens)")
 
     def _draw_masked(self, ax: Axes) -> None:
         top = 1.3 * self.longest
-        ax.axhline(self.intact_l50_3[0], color=INK, lw=1, ls=DASHES)
+        ax.axhline(self.intact_l50_3[0], color=INK, lw=1, ls=DASHED)
         value_C, low_C, high_C = np.clip(self.by_score_l50_3C, 1, top)
-        ax.plot(self.masked_C, value_C, "o-", color=INK, ms=5, lw=1.2)
-        ax.vlines(self.masked_C, low_C, high_C, color=INK, lw=1.2)
+        ticks = range(len(self.masked_C))
+        ax.plot(ticks, value_C, "o-", color=INK, ms=5, lw=1.2)
+        ax.vlines(ticks, low_C, high_C, color=INK, lw=1.2)
         bottom = ax.get_xaxis_transform()
-        for masked, value, random_D in zip(self.masked_C, value_C, self.random_l50_CD, strict=True):
+        for tick, value, random_D in zip(ticks, value_C, self.random_l50_CD, strict=True):
             is_lost_D = np.isnan(random_D)
-            x_D = masked + 0.12 + 0.05 * np.arange(len(random_D))
+            x_D = tick + 0.12 + 0.05 * np.arange(len(random_D))
             ax.plot(x_D, random_D, "o", color=FAINT, ms=3)
             lost_x = x_D[is_lost_D]
             ax.plot(lost_x, np.full_like(lost_x, 0.03), "x", color=FAINT, ms=3, transform=bottom)
             if np.isnan(value):
-                ax.plot(masked, 0.03, "x", color=INK, transform=bottom)
+                ax.plot(tick, 0.03, "x", color=INK, transform=bottom)
         token_axis(ax.yaxis)
         ax.set_ylim(0.9, top)
-        ax.set_xticks(self.masked_C)
-        ax.set_xlim(0.5, self.masked_C[-1] + 0.5)
-        ax.set_xlabel("heads masked", fontsize=8)
+        ax.set_xticks(ticks, [f"{masked:.0f}" for masked in self.masked_C])
+        ax.set_xlim(-0.5, len(ticks) - 0.5)
+        ax.set_xlabel("heads masked")
 
 
 def _mask(candidate: Candidate, heads: Iterable[tuple[int, int]]) -> Candidate:

@@ -19,7 +19,7 @@ from matplotlib.axes import Axes
 from probes.inside import Capture
 from probes.probe import HeadProbe, Number, bootstrap_counts, complex_pairs, with_interval
 from probes.subject import Subject
-from reporting.style import FAINT, INK, handle, token_axis
+from utils.figures import FAINT, mark_handle, token_axis
 
 
 class LogitByDistance(HeadProbe):
@@ -47,7 +47,7 @@ class LogitByDistance(HeadProbe):
     x_label = "distance (tokens, log scale)"
     sharex = True
     per_head = "mean_LNM"
-    references = (handle("measured", marker=".", color=INK, ls="none"),)
+    references = (mark_handle("measured", "."),)
 
     @classmethod
     def measure(cls, subject: Subject) -> "LogitByDistance":
@@ -97,7 +97,7 @@ class LogitByDistance(HeadProbe):
                 low_M, high_M = mean_M - spread_M, mean_M + spread_M
                 ax.fill_between(distances_M, low_M, high_M, color=color, alpha=0.12, lw=0)
         ax.axhline(0, color=FAINT, lw=0.8)
-        token_axis(ax.xaxis, num_ticks=8)
+        token_axis(ax.xaxis)
 
 
 def _layer_fields(inside: Capture, layer: int, inv_freq_NR: np.ndarray) -> dict[str, np.ndarray]:

@@ -31,8 +31,8 @@ from probes.probe import (
 )
 from probes.questions import Questions
 from probes.subject import Subject
-from reporting.style import DASHES, FAINT, INK, handle, token_axis
 from theory import capability
+from utils.figures import DASHED, FAINT, INK, handle, mark_handle, token_axis
 
 ZERO = "zero of the empirical B(m), largest over heads (tokens)"
 _MIN_QUESTIONS = 30  # of a dot
@@ -71,9 +71,9 @@ class MatchingKeys(HeadProbe):
     sharex = True
     per_head = "zero_LN"
     references = (
-        handle("d′ needed for\naccuracy .5", color=INK, lw=1, ls=DASHES),
-        handle("zero of B(m)", marker="P", color=INK, ls="none"),
-        handle("model", marker=".", color=INK, ls="none"),
+        handle("d′ needed for\naccuracy .5", color=INK, lw=1, ls=DASHED),
+        mark_handle("zero of B(m)", "P"),
+        mark_handle("model", "."),
     )
 
     @classmethod
@@ -174,10 +174,10 @@ class MatchingKeys(HeadProbe):
                 above.plot(zero, 0, "P", color=color, zorder=5)
             below.plot(self.distances_M, self.accuracy[head], color=color, lw=1.2)
         required = capability.required_capability(max(1, round(self.num_others)))
-        above.axhline(required, color=INK, lw=1, ls=DASHES)
+        above.axhline(required, color=INK, lw=1, ls=DASHED)
         above.axhline(0, color=FAINT, lw=0.8)
         self._draw_model(below)
-        token_axis(below.xaxis, num_ticks=8)
+        token_axis(below.xaxis)
         below.set_ylim(-0.03, 1.03)
 
     def _draw_model(self, ax: Axes) -> None:

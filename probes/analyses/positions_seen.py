@@ -18,7 +18,7 @@ from experiment.loaded import LoadedRun
 from probes.figures import draw_band
 from probes.probe import Number, Probe, bootstrap_mean, quantile_distances
 from probes.subject import Subject
-from reporting.style import DASHES, INK, handle, token_axis
+from utils.figures import DASHED, INK, handle, token_axis
 
 # Limits of the sample of training rows; it is large enough for an interval.
 _MAX_TOKENS = 2**21
@@ -49,7 +49,7 @@ class PositionsSeen(Probe):
     sharex = True
     sharey = "row"
     draws_all_seeds = True
-    references = (handle("L50", color=INK, lw=1, ls=DASHES),)
+    references = (handle("L50", color=INK, lw=1, ls=DASHED),)
 
     @classmethod
     def measure(cls, subject: Subject) -> "PositionsSeen":
@@ -87,8 +87,8 @@ class PositionsSeen(Probe):
         distances_M = np.arange(1, self.seen_3M.shape[1])  # a log axis has no 0
         draw_band(ax, distances_M, self.seen_3M[:, 1:], color)
         if math.isfinite(self.l50_3[0]):
-            ax.axvline(self.l50_3[0], color=color, lw=1, ls=DASHES)
-        token_axis(ax.xaxis, num_ticks=6)
+            ax.axvline(self.l50_3[0], color=color, lw=1, ls=DASHED)
+        token_axis(ax.xaxis)
         ax.set_ylim(0)
 
 

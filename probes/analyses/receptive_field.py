@@ -24,7 +24,7 @@ from probes.figures import draw_band
 from probes.inside import Capture
 from probes.probe import Number, Probe, bootstrap_mean, quantile_distances
 from probes.subject import Subject
-from reporting.style import DASHES, INK, handle, token_axis
+from utils.figures import DASHED, INK, handle, token_axis
 
 # Maximal number of attention weights in memory: a quarter of a GiB in float32.
 _MAX_WEIGHTS = 2**26
@@ -119,15 +119,15 @@ class ReceptiveField(Probe):
         draw_band(above, self.distance_X, self.gradient_3X, color)
         draw_band(below, self.context_K, self.kl_3K, color)
         if math.isfinite(self.limit):
-            above.axvline(self.limit, color=INK, lw=1, ls=DASHES)
-        token_axis(above.yaxis, num_ticks=8)
-        token_axis(below.xaxis, num_ticks=5)
+            above.axvline(self.limit, color=INK, lw=1, ls=DASHED)
+        token_axis(above.yaxis)
+        token_axis(below.xaxis)
 
     @classmethod
     def legend(cls, members: Sequence["ReceptiveField"]) -> list[Line2D]:
         """Return the entry of the windows, if any member has windows in all layers."""
         if any(math.isfinite(member.limit) for member in members):
-            return [handle("end of all windows", color=INK, lw=1, ls=DASHES)]
+            return [handle("end of all windows", color=INK, lw=1, ls=DASHED)]
         return []
 
 

@@ -14,16 +14,16 @@ from experiment import load
 from experiment.loaded import LoadedRun
 from probes import all_probes
 from probes.analyses import matching_keys
-from probes.figures import COLORS, draw_band
+from probes.figures import draw_band
 from probes.probe import Number, Probe, format_number
 from probes.subject import Subject, untrained
-from reporting.style import handle, token_axis
+from utils.figures import mark_handle, token_axis
 
 _L50 = "L50 (tokens)"
 # The numbers that are drawn: shares in the upper panel, distances in the lower one.
 _SHARES = "answered correctly", "retrieval, highest of heads", "prefix matching, highest of heads"
 _TOKENS = _L50, matching_keys.ZERO
-_COLORS = dict(zip((*_SHARES, *_TOKENS), COLORS, strict=False))
+_MARKERS = dict(zip((*_SHARES, *_TOKENS), "os^DP", strict=True))
 
 
 class ThroughTraining(Probe):
@@ -47,8 +47,8 @@ class ThroughTraining(Probe):
     sharex = True
     sharey = "row"
     references = tuple(
-        handle(name.removesuffix(" (tokens)").partition(",")[0], color=color, lw=1.8)
-        for name, color in _COLORS.items()
+        mark_handle(name.removesuffix(" (tokens)").partition(",")[0], marker)
+        for name, marker in _MARKERS.items()
     )
 
     @classmethod
@@ -83,26 +83,26 @@ class ThroughTraining(Probe):
             f"{name.removesuffix(' (tokens)')}: half-way after (updates)": Number(
                 self.halfway_step(name)
             )
-            for name in _COLORS
+            for name in _MARKERS
         }
 
     def lines(self) -> list[dict[str, str]]:
         """Return a line per checkpoint."""
         return [
             {"updates": str(step)}
-            | {name: format_number([Number(*self.values(name)[:, index])]) for name in _COLORS}
+            | {name: format_number([Number(*self.values(name)[:, index])]) for name in _MARKERS}
             for index, step in enumerate(self.step_C)
         ]
 
     def draw(self, axes: Sequence[Axes], color: str) -> None:
         """Draw shares above and distances below."""
         above, below = axes
-        for name, color in _COLORS.items():
+        for name, marker in _MARKERS.items():
             value_3C = np.where(np.isfinite(self.values(name)), self.values(name), np.nan)
             ax = above if name in _SHARES else below
-            draw_band(ax, self.step_C, value_3C, color, marker=".")
+            draw_band(ax, self.step_C, value_3C, color, marker=marker, ms=4)
         above.set_ylim(-0.03, 1.03)
-        token_axis(below.yaxis, num_ticks=8)
+        token_axis(below.yaxis)
 
 
 def checkpoints(run: LoadedRun) -> list[LoadedRun]:

@@ -4,9 +4,7 @@ import json
 
 import pytest
 
-from configs import find_config
 from experiment.records import METRICS, SweepRecord, read_json_lines
-from experiment.run import RunDirectory, find_runs, find_trained
 
 SWEEP = SweepRecord(
     config="demo", overrides=("a=1,2", "train.keep=2", "c=3"), members=("a=1", "a=2")
@@ -40,19 +38,3 @@ def test_half_a_line_at_the_end_is_left_out(tmp_path, half):
     assert read_json_lines(path, METRICS) == [row]
     path.write_bytes(line + line.strip())
     assert read_json_lines(path, METRICS) == [row, row]
-
-
-def test_a_sweep_without_a_member_has_the_others(tmp_path):
-    (tmp_path / "sweep.json").write_text(SWEEP.to_json())
-    with pytest.raises(ValueError, match="names the member a=1, which is not there"):
-        find_runs([tmp_path])
-    for name in SWEEP.members:
-        RunDirectory(tmp_path / name).write_config(find_config("tiny"), ())
-    with pytest.raises(ValueError, match="a=1 has no checkpoint"):
-        find_trained([tmp_path])
-    (tmp_path / "a=2" / "checkpoints" / "7").mkdir(parents=True)
-    notices = []
-    assert [run.name for run in find_trained([tmp_path], notices.append)] == ["a=2"]
-    (tmp_path / "a=1" / "config.json").unlink()
-    assert [run.name for run in find_runs([tmp_path], notices.append)] == ["a=2"]
-    assert ["a=1" in notice for notice in notices] == [True, True]

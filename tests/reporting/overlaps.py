@@ -1,19 +1,19 @@
-"""Overlaps of text in matplotlib figures, measured on the drawn figure."""
+"""Overlaps of text in figures, and text outside of them, measured on the drawn figure."""
 
 import itertools
 
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.text import Text
+from matplotlib.transforms import Bbox
 
 _TOLERANCE = 1.0  # pixels at 100 dpi
 
 
-def text_boxes(figure: Figure) -> list[tuple[str, object]]:
+def text_boxes(figure: Figure) -> list[tuple[str, Bbox]]:
     """Return the text and the box in pixels of every visible text of a figure."""
-    canvas = FigureCanvasAgg(figure)
-    canvas.draw()
-    renderer = canvas.get_renderer()
+    renderer = FigureCanvasAgg(figure).get_renderer()
+    figure.draw_without_rendering()
     hidden = hidden_tick_labels(figure)
     return [
         (text.get_text(), text.get_window_extent(renderer))
@@ -35,9 +35,11 @@ def hidden_tick_labels(figure: Figure) -> set[Text]:
 
 
 def overlaps(figure: Figure) -> list[tuple[str, str]]:
-    """Return the pairs of texts whose boxes overlap."""
-    pairs = []
-    for (one, box), (two, other) in itertools.combinations(text_boxes(figure), 2):
+    """Return the pairs of texts whose boxes overlap; a text outside is paired with "page"."""
+    boxes, page = text_boxes(figure), figure.bbox.padded(_TOLERANCE)
+    pairs = [(text, "page") for text, box in boxes if not page.containsx(box.x0)]
+    pairs += [(text, "page") for text, box in boxes if not page.containsx(box.x1)]
+    for (one, box), (two, other) in itertools.combinations(boxes, 2):
         width = min(box.x1, other.x1) - max(box.x0, other.x0)
         height = min(box.y1, other.y1) - max(box.y0, other.y0)
         if width > _TOLERANCE and height > _TOLERANCE:

@@ -24,6 +24,11 @@ TEN = experiment("rope(base=10)")
             [TEN, experiment("rope(base=1e4)"), experiment("rope(base=1e4)", window=32)],
             ["base=10", "base=10000", "base=10000,window=32"],
         ),
+        (
+            # The base suffices, but the window is not that of the others.
+            [TEN, experiment("rope(base=30)"), experiment("rope(base=1e4)", window=32)],
+            ["base=10", "base=30", "base=10000,window=32"],
+        ),
         ([rate(TEN, 1e-3), rate(TEN, 3e-3)], ["learning_rate=0.001", "learning_rate=0.003"]),
         (
             # The length suffices, so the rate is omitted.

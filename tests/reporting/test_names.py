@@ -7,11 +7,11 @@ import re
 import numpy as np
 
 import generate
-from reporting.style import STYLE
 from reporting.text_table import TextTable, print_tables
 from reporting.writing import write
 from tests.reporting.helpers import answers, experiment, make_run, make_sweep
 from theory import figures
+from utils.figures import STYLE
 from utils.messages import printable
 
 NAMES = [r"$\foo{$", "$x_1$<script>alert(1)</script>", "plain"]

@@ -1,16 +1,40 @@
-"""No text of a figure overlaps other text."""
+"""No text of a figure overlaps other text, on the page and on a phone."""
 
+import contextlib
 import dataclasses
+import re
+import shutil
 
 import matplotlib
+import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
-from reporting.page import Drawing
-from reporting.style import STYLE
+from model import rotary
+from model.rotary import show
+from probes import all_probes
+from probes.analyses.through_training import _MARKERS
+from reporting import page
 from reporting.writing import write
+from studies import figures as study_figures
+from studies import folder, forecasts, load_cards, recall
+from studies import rows as rows_lib
+from studies.results import CardResults
 from tests.reporting.helpers import answers, experiment, make_run, row
 from tests.reporting.overlaps import overlaps
+from theory import decay
+from theory import figures as theory_figures
+from utils.figures import STYLE, phone_page
+
+# The shortest and the longest labels of members that docs has.
+LABELS = "base=10", "base=10000,num_heads=4,window=32", "base=30,num_heads=4", "rotary=nope"
+
+
+@pytest.fixture(autouse=True, params=["page", "phone"])
+def width(request):
+    on_phone = phone_page() if request.param == "phone" else contextlib.nullcontext()
+    with matplotlib.rc_context(STYLE), on_phone:
+        yield request.param
 
 
 def test_overlaps_are_measured_on_the_drawn_figure():
@@ -19,12 +43,75 @@ def test_overlaps_are_measured_on_the_drawn_figure():
     ax.text(0.5, 0.5, "one label")
     ax.text(0.52, 0.5, "another")
     ax.text(0.5, 0.9, "apart")
-    assert overlaps(figure) == [("one label", "another")]
+    ax.text(1.1, 0.1, "beyond the right edge")
+    assert overlaps(figure) == [("beyond the right edge", "page"), ("one label", "another")]
+
+
+def make_probe(cls, seed: int):
+    """Return a probe with random arrays of the names and shapes that its docstring lists."""
+    sizes = dict(zip("3LNRMXGWCDQKHP", (3, 1, 4, 8, 127, 6, 6, 2, 4, 4, 99, 8, 16, 2), strict=True))
+    arrays, random = {}, np.random.default_rng(seed)
+    for name in re.findall(r"\b[a-z][a-z_0-9]*_[3A-Z]+\b", cls.__doc__):
+        shape = [sizes[letter] for letter in name.rpartition("_")[2]]
+        is_sorted = len(shape) == 1 and "right" not in name
+        arrays[name] = np.geomspace(1, 125, shape[0]) if is_sorted else random.random(shape)
+    scalars = {"trained_length": 128, "longest": 125, "limit": 32.0, "num_others": 31}
+    if "name_X" in arrays:
+        arrays |= {"name_X": np.array(list(_MARKERS)), "value_3CX": random.random((3, 4, 5))}
+    return cls(**arrays, **scalars)
+
+
+@pytest.mark.parametrize("cls", all_probes().values(), ids=list(all_probes()))
+def test_probes(cls):
+    results = {label: [make_probe(cls, seed)] for seed, label in enumerate(LABELS)}
+    assert overlaps(cls.plot(results)) == []
+
+
+def test_theory():
+    lengths = [2**power for power in range(10, 21)]
+    table = [
+        dict(length=n, high=4.0 * n, asymptotic=2.0 * n, men_2024=5.0 * n, su_2024=4.0 * n)
+        for n in lengths
+    ]
+    slow, fast = (rotary.parse(f"rope(base={base})").inv_freq(64) for base in ("1e4", "10"))
+    curves = {"rope(base=10000,rotary_fraction=0.75)": slow, "rope(base=10)": fast}
+    for figure in (
+        theory_figures.base_against_length(table),
+        theory_figures.decay_curves(curves, 2048),
+        theory_figures.capabilities(np.stack([slow[::8], fast[::8]]), 64, 31),
+    ):
+        assert overlaps(figure) == []
+
+
+def test_wavelengths():
+    stretched = "original_context_length=2048,target_context_length=16384"
+    texts = "rope(base=1e4)", "p_rope(base=1e4,rotary_fraction=0.75)", "method1", "method2"
+    texts += f"scaled_base(base=1e4,{stretched})", "position_interpolation(base=1e4,factor=8)"
+    reports = [
+        show.make_report(rotary.parse(text), show.Head(), decay.first_violation) for text in texts
+    ]
+    assert overlaps(show.plot(reports)) == []
 
 
 @pytest.mark.slow
-def test_figures_of_a_page_have_no_overlapping_text(tmp_path, monkeypatch):
+def test_studies(tmp_path):
+    """The figures of the committed rows of one card, which has members of many kinds."""
+    study = folder("capability")
+    shutil.copytree(study / "rows" / "C15", tmp_path / "C15")
+    card, all_rows = load_cards("capability")["C15"], rows_lib.read_all(tmp_path)
+    stored, recalls = forecasts.read_forecasts("capability"), recall.read("capability")
+    results = CardResults(card, all_rows, stored)
+    models = study_figures.make_models([results])
+    comparisons = recall.compare([card], all_rows, recalls, stored)
+    assert overlaps(study_figures.draw_curves(results, recalls["C15"], models)) == []
+    assert overlaps(study_figures.draw_forecasts(comparisons, models)) == []
+
+
+@pytest.mark.slow
+def test_figures_of_a_page_have_no_overlapping_text(tmp_path, monkeypatch, width):
     """Side by side: equal bases with several heads, controls with long names, a distant base."""
+    if width == "phone":
+        pytest.skip("a page has the figures of both widths")
     for base in ("rope(base=10)", "rope(base=30)", "rope(base=10000)", "nope"):
         for heads in (1, 4):
             config = experiment(
@@ -35,17 +122,9 @@ def test_figures_of_a_page_have_no_overlapping_text(tmp_path, monkeypatch):
             rows = [row(config, "perplexity"), *answers(config, 20 * heads, documents=2)]
             rows += answers(config, 20 * heads, length=256, documents=2)
             make_run(tmp_path / f"{base}{heads}", config, rows)
-    figures = {}
-    create = Drawing.__new__
-
-    def record(cls, name, figure, captions):
-        figures[name] = figure
-        return create(cls, name, figure, captions)
-
-    monkeypatch.setattr(Drawing, "__new__", record)
-    with matplotlib.rc_context(STYLE):
-        write(sorted(tmp_path.iterdir()), tmp_path / "page" / "report.html", "python report.py")
-        assert len(figures) > 3
-        assert {
-            name: pairs for name, figure in figures.items() if (pairs := overlaps(figure))
-        } == {}
+    drawn = []
+    monkeypatch.setattr(page, "_as_svg", lambda figure: drawn.append(figure) or "<svg></svg>")
+    monkeypatch.setitem(STYLE, "savefig.dpi", 40)
+    write(sorted(tmp_path.iterdir()), tmp_path / "page" / "report.html", "python report.py")
+    assert len(drawn) > 6
+    assert [pairs for figure in drawn if (pairs := overlaps(figure))] == []

@@ -1,0 +1,339 @@
+"""Kit of all figures: style, colors, line styles, panels, axes, legends, and page widths.
+
+One code holds in all figures, on light and on dark pages:
+
+- A series (a member of a report, a model of a study, a variant) has the color of its base and the
+  line style of its number of heads. Colors become lighter in the order of the bases, so that the
+  order survives color blindness and black-and-white prints; all have a contrast of 3 or more on
+  white and on dark pages. A series without a base, such as a control, is gray.
+- Heads of one model have `HEADS`, colors that no base has.
+- Theory and reference lines are black or gray.
+- Only forecasts have hollow marks.
+
+Figures are drawn for a page of `PAGE_WIDTH`, or for a phone inside `phone_page`.
+"""
+
+import contextlib
+import contextvars
+import math
+import pathlib
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol
+
+import matplotlib
+import numpy as np
+from matplotlib.artist import Artist
+from matplotlib.axes import Axes
+from matplotlib.axis import Axis
+from matplotlib.colors import LinearSegmentedColormap, to_hex
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.markers import MarkerStyle
+from matplotlib.path import Path
+from matplotlib.text import Annotation
+from matplotlib.ticker import FixedFormatter, FixedLocator, FuncFormatter, LogLocator, NullLocator
+
+STYLE = matplotlib.rc_params_from_file(
+    pathlib.Path(__file__).with_name("figures.mplstyle"), use_default_template=False
+)
+# Colors of figures, and their names in reporting/templates/page.css, which defines other values for
+# a dark page. Other colors, such as those of heat map cells, are the same on both pages.
+INK, FAINT, GRID = STYLE["text.color"], STYLE["axes.edgecolor"], STYLE["grid.color"]
+PAPER, WASH, EMPTY = "#ffffff", "#f4f5f7", "#eceef1"
+NAMED = {INK: "ink", FAINT: "mark", PAPER: "paper", WASH: "wash", EMPTY: "empty", GRID: "grid"}
+_BASES = LinearSegmentedColormap.from_list(
+    "bases", ("#4b5bd6", "#8f4fd6", "#cf3f9a", "#e25a33", "#cb8500")
+)
+HEADS = "#0072b2", "#a08900", "#1f9fd0", "#9a6230", "#00a36c", "#0f7a66", "#6fa35a", "#6a7a88"
+# Text in a dark or bright cell of a heat map, on both pages.
+ON_DARK, ON_BRIGHT = "#fefefe", "#1c2027"
+
+DASHED, DOTTED, DASH_DOTTED = (0, (5, 2)), (0, (1.2, 1.8)), (0, (6, 2, 1, 2))  # line styles
+REFERENCE: dict[str, Any] = {"color": FAINT, "lw": 1, "ls": (0, (1, 2))}  # reference lines
+_CONTROL_DASHES = ((0, (5, 2)), (0, (1.5, 1.5)), (0, (6, 2, 1.5, 2)), (0, (9, 3)))
+
+PAGE_WIDTH, _PHONE_WIDTH = 10.0, 3.75  # inches
+_page_width = contextvars.ContextVar("page width", default=PAGE_WIDTH)
+
+
+@contextlib.contextmanager
+def phone_page() -> Iterator[None]:
+    """Draw figures for a phone: as wide as its screen, with fewer columns, and the legend below."""
+    token = _page_width.set(_PHONE_WIDTH)
+    try:
+        with matplotlib.rc_context({"font.size": 9, "legend.fontsize": 8.5}):
+            yield
+    finally:
+        _page_width.reset(token)
+
+
+def is_phone() -> bool:
+    """Return whether figures are drawn for a phone."""
+    return _page_width.get() < PAGE_WIDTH
+
+
+class Look(NamedTuple):
+    """Color and line style of a series, as of matplotlib."""
+
+    color: str
+    linestyle: tuple | str
+
+    @property
+    def dash_array(self) -> str:
+        """The line style as SVG's `stroke-dasharray`, for lines three units wide."""
+        dashes = () if isinstance(self.linestyle, str) else self.linestyle[1]
+        return " ".join(f"{3 * length:g}" for length in dashes) or "none"
+
+    @property
+    def line(self) -> dict[str, Any]:
+        """Options of a line."""
+        return {"color": self.color, "ls": self.linestyle}
+
+
+class Series(Protocol):
+    """A member, model or variant: the same `index`, `label` and `look` in all figures of a page."""
+
+    @property
+    def index(self) -> int: ...  # noqa: D102
+    @property
+    def label(self) -> str: ...  # noqa: D102
+    @property
+    def look(self) -> Look: ...  # noqa: D102
+
+
+def make_looks(bases: Sequence[float | None], heads: Sequence[int]) -> list[Look]:
+    """Return the looks of series with these bases (None: a control) and numbers of heads.
+
+    The color is that of the base. The line style is that of the number of heads; series with equal
+    bases and heads have different ones.
+    """
+    counts = sorted({n for base, n in zip(bases, heads, strict=True) if base is not None})
+    ordered = sorted({base for base in bases if base is not None})
+    colors = _BASES(np.linspace(0, 1, max(len(ordered), 2)))
+    looks = []
+    pairs = list(zip(bases, heads, strict=True))
+    for index, (base, num_heads) in enumerate(pairs):
+        repetition = bases[:index].count(base)
+        if base is None:
+            color, styles = FAINT, _CONTROL_DASHES
+        else:
+            repetition = pairs[:index].count((base, num_heads)) * len(counts)
+            repetition += counts.index(num_heads)
+            color, styles = to_hex(colors[ordered.index(base)]), ("-", *_CONTROL_DASHES)
+        looks.append(Look(color, styles[repetition % len(styles)]))
+    return looks
+
+
+def tag(artists: Iterable[Artist], series: Series, text: str = "") -> None:
+    """Mark artists as a series', so that the page can highlight the series in every figure.
+
+    `text` is the tooltip of the artists.
+    """
+    for artist in artists:
+        artist.set_gid(f"member-{series.index}" + (f" title:{text}" if text else ""))
+
+
+def note(ax: Axes, text: str, xy: tuple, offset: tuple, **options: Any) -> Annotation:
+    """Write text at an offset in points from `xy`; `pad` and `fc` give it an opaque background."""
+    if "fc" in options:
+        options["bbox"] = {"fc": options.pop("fc"), "ec": "none", "pad": options.pop("pad")}
+    return ax.annotate(text, xy, offset, textcoords="offset points", **options)
+
+
+def new_figure(width: float, height: float) -> Figure:
+    """Return an empty figure of this size in inches, but no wider than the page."""
+    return Figure(figsize=(min(width, _page_width.get()), height), layout="constrained")
+
+
+def grid(
+    count: int, *, rows: int = 1, columns: int = 3, height: float = 3.4, **options
+) -> tuple[Figure, np.ndarray]:
+    """Return a figure no wider than the page, and its panels `[count, rows]`.
+
+    A panel per item, or several of them one below the other; items fill blocks of equal length.
+
+    Args:
+      count: number of items.
+      rows: number of panels of an item.
+      columns: maximal number of items side by side; a phone has half as many.
+      height: of a panel, inches.
+      **options: of `Figure.subplots`.
+    """
+    columns = max(1, columns // 2) if is_phone() else columns
+    blocks = -(-count // columns)
+    columns = -(-count // blocks)
+    if is_phone() and columns == 1:
+        height = min(height, 2.6)
+    figure = new_figure(5.6 + 2.2 * columns, height * rows * blocks)
+    axes = figure.subplots(rows * blocks, columns, squeeze=False, **options)
+    axes = axes.reshape(blocks, rows, columns).swapaxes(1, 2).reshape(-1, rows)
+    for ax in axes[count:].ravel():
+        ax.remove()
+    for ax in axes[max(count - columns, 0) : count, -1]:  # a panel may be missing below
+        ax.xaxis.set_tick_params(labelbottom=True)
+    return figure, axes[:count]
+
+
+def label_rows(axes: np.ndarray, labels: Sequence[str]) -> None:
+    """Label the y axes at the left of a `grid`: one label per row of panels."""
+    for panels in axes:
+        for ax, label in zip(panels, labels, strict=True):
+            spec = ax.get_subplotspec()
+            if spec is None or spec.is_first_col():
+                ax.set_ylabel(label)
+
+
+def label_x(figure: Figure, axes: np.ndarray, label: str) -> None:
+    """Label the x axes of a `grid`, once; on a phone below each column."""
+    if not is_phone():
+        figure.supxlabel(label)
+        return
+    columns = axes[0, 0].get_gridspec().ncols
+    for ax in axes[-columns:, -1]:  # a legend below would cover the figure's label
+        ax.set_xlabel(folded(label, 40 // columns))
+
+
+def _size(axis: Axis) -> float:
+    """Return the approximate length of an axis in inches, before the layout."""
+    ax = axis.axes
+    figure, box = ax.get_figure(root=True), ax.get_position()
+    assert figure
+    if axis is ax.xaxis:
+        return box.width * figure.get_figwidth()
+    return box.height * figure.get_figheight()
+
+
+def token_axis(axis: Axis) -> None:
+    """Give an axis a log2 scale, with labels in tokens at powers of two, of four, ... that fit."""
+    (axis.axes.set_xscale if axis is axis.axes.xaxis else axis.axes.set_yscale)("log", base=2)
+    axis.set_major_locator(_TokenLocator(axis))
+    axis.set_minor_locator(NullLocator())
+    axis.set_major_formatter(FuncFormatter(lambda value, _: _format_tokens(value)))
+
+
+def _format_tokens(value: float) -> str:
+    return f"{value:,.0f}" if value >= 1 else f"{value:.5g}"
+
+
+class _TokenLocator(LogLocator):
+    """Ticks at powers of two, as many as have labels that fit."""
+
+    def __init__(self, axis: Axis):
+        super().__init__(base=2)
+        self._is_x, self._length = axis is axis.axes.xaxis, _size(axis)
+
+    def tick_values(self, vmin: float, vmax: float):
+        """Return the ticks between two ends."""
+        label = 0.12 + 0.085 * len(_format_tokens(vmax)) if self._is_x else 0.25  # inches
+        self.numticks = min(max(int(self._length / label), 2), 14)
+        return super().tick_values(vmin, vmax)
+
+
+def power_axis(axis: Axis) -> None:
+    """Give an axis a log scale, with labels at powers of ten."""
+    (axis.axes.set_xscale if axis is axis.axes.xaxis else axis.axes.set_yscale)("log")
+    axis.set_minor_locator(NullLocator())
+    axis.set_major_formatter(FuncFormatter(lambda value, _: format_value(value)))
+
+
+def format_value(value: float) -> str:
+    """Return 10000 as 10,000, and 2e6 as 2×10⁶."""
+    if 1e-3 < value < 1e5:
+        return f"{value:,.7g}"
+    exponent = math.floor(math.log10(value))
+    factor = f"{value / 10**exponent:.3g}"
+    power = "10" + str(exponent).translate(_SUPERSCRIPT)
+    return power if factor == "1" else f"{factor}×{power}"
+
+
+_SUPERSCRIPT = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+
+
+def label_lengths(
+    axis: Axis, lengths: Iterable[float], notes: Mapping[float, str] | None = None
+) -> None:
+    """Label a log axis at these lengths, with `notes` below them; crowded labels are omitted."""
+    notes = notes or {}
+    label_values(axis, {n: f"{n:,.5g}" + (f"\n{notes[n]}" if n in notes else "") for n in lengths})
+
+
+def label_values(axis: Axis, names: Mapping[float, str]) -> None:
+    """Label a log axis at these values; crowded labels are omitted."""
+    values = sorted(names)
+    axis.set_major_locator(FixedLocator(values))
+    axis.set_minor_locator(NullLocator())
+    positions, texts, free = np.log2(values), [], -np.inf
+    span = max(positions[-1] - positions[0], 1e-9)
+    for position, value in zip(positions, values, strict=True):
+        letters = max(map(len, names[value].split("\n")))
+        half = span * (0.05 + 0.048 * letters) / _size(axis)
+        texts.append(names[value] if position - half >= free else "")
+        free = position + half if texts[-1] else free
+    axis.set_major_formatter(FixedFormatter(texts))
+
+
+def folded(text: str, width: int = 28) -> str:
+    """Return text in lines: broken after spaces, punctuation, and prefixes of long names."""
+    lines = [""]
+    for part in re.split(r"(?<=[,/ ])|(?<=[^ ]\()|(?<=dynamic_)|(?<=position_)", text):
+        if lines[-1] and len(lines[-1] + part.rstrip()) > width:
+            lines.append("")
+        lines[-1] += part
+    return "\n".join(line.rstrip() for line in lines)
+
+
+def set_title(ax: Axes, text: str) -> None:
+    """Set the title of a panel, in lines that fit its width."""
+    width = max(12, int(10.5 * _size(ax.xaxis)))
+    ax.set_title("\n".join(folded(line, width) for line in text.split("\n")))
+
+
+def error_bar(
+    ax: Axes, x: float, y: float, ends: tuple[float, float], **style: Any
+) -> list[Artist]:
+    """Draw a mark at (x, y) with the interval `ends`; `style` as of `Axes.errorbar`."""
+    lengths = [[max(y - ends[0], 0)], [max(ends[1] - y, 0)]]
+    return ax.errorbar(x, y, lengths, **style).get_children()
+
+
+_UP = MarkerStyle(r"$\uparrow$")
+ARROW = _UP.get_path().transformed(_UP.get_transform())  # markers of a legend
+_BAR = Path([(-0.7, -0.2), (-0.7, 0.2), (0.7, 0.2), (0.7, -0.2), (-0.7, -0.2)], closed=True)
+CROSSED = Path.make_compound_path(Path.unit_circle(), _BAR)
+
+
+def handle(label: str, **style: Any) -> Line2D:
+    """Return an entry of a legend."""
+    return Line2D([], [], label=label, **style)
+
+
+def mark_handle(label: str, marker: Any, **style: Any) -> Line2D:
+    """Return an entry of a legend for marks that no line joins."""
+    return handle(label, **{"marker": marker, "color": INK, "ls": "none", **style})
+
+
+def add_legend(figure: Figure, handles: Sequence[Line2D]) -> None:
+    """Add a legend at the right, or on a phone below; none without handles."""
+    if handles and is_phone():
+        texts = [str(h.get_label()).split("\n") for h in handles]
+        columns = 1 + (max(len(line) for lines in texts for line in lines) <= 19)
+        figure.legend(handles=handles, loc="outside lower left", ncols=columns)
+        lines = sum(map(len, texts)) / columns + 1
+        figure.set_figheight(figure.get_figheight() + 0.19 * lines)
+    elif handles:
+        figure.legend(handles=handles, loc="outside right center")
+
+
+def series_legend(
+    figure: Figure, series: Sequence[Series], more: Sequence[Line2D] = (), marker: str = ""
+) -> None:
+    """Add a legend of the series, then `more`; `marker` replaces the lines."""
+    handles = []
+    for item in series:
+        line = {"ls": "none", "marker": marker} if marker else {}
+        handles.append(handle(item.label, **{**item.look.line, "lw": 2.2, **line}))
+    add_legend(figure, [*handles, *more])
+    for legend in figure.legends:
+        for item, *parts in zip(series, legend.get_lines(), legend.get_texts(), strict=False):
+            tag(parts, item)
