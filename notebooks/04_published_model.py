@@ -91,7 +91,10 @@ display(figures.decay_curves({run.rotary_label: run.table.inv_freq[0, 0]}, train
 # Numbers are hidden in a long text, and the chat asks for one after another.
 
 # %%
-# %run evaluate.py {RUN} --tasks "{TASK}" --lengths {LENGTHS} --documents {DOCUMENTS}
+import evaluate
+
+options = ["--tasks", TASK, "--lengths", LENGTHS, "--documents", str(DOCUMENTS)]
+evaluate.main([RUN, *options])  # `%run` would look for other processes, after JAX was used
 # %run report.py {RUN}
 figure = Path(f"{RUN}/accuracy_by_distance.png")
 absent = "no figure: it needs ten questions at similar distances; raise DOCUMENTS"
