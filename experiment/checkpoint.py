@@ -129,7 +129,7 @@ class Checkpoints:
         self._last_good.diverged = step - skipped + 1 if skipped else None
         # Made of what lies on the devices, before anything is written.
         record = digest_item(digests(arrays), items, metrics)
-        with raise_outages(self._run.path):
+        with raise_outages(self._run.path, writes=True):
             self._manager.save(
                 step,
                 # One item each: evaluation restores `params` alone, whatever the optimizer was.
@@ -142,7 +142,7 @@ class Checkpoints:
 
     def close(self) -> None:
         """Wait until all saves are on disk."""
-        with raise_outages(self._run.path):
+        with raise_outages(self._run.path, writes=True):
             self._manager.wait_until_finished()
             self._manager.close()
 

@@ -23,6 +23,7 @@ from experiment.devices import check_platform
 from experiment.mesh import device_per_core
 from utils.command_line import Parser
 from utils.errors import RESTART_STATUS, UnreachableError
+from utils.messages import one_line
 
 # Bytes of a message from one process to the others.
 _MESSAGE = 1024
@@ -188,14 +189,15 @@ def failing_together(advice: str) -> Iterator[None]:
     except BaseException as error:
         if jax.process_count() == 1:
             raise
-        traceback.print_exc()
+        # A restart does not help against too little memory.
+        lost = isinstance(error, jax.errors.JaxRuntimeError) and "RESOURCE_EXH" not in str(error)
+        if not lost and not isinstance(error, UnreachableError):
+            traceback.print_exc()
         print(
-            f"process {jax.process_index()} of {jax.process_count()} stops: of the error above, "
-            f"or because another process is gone. {advice}",
+            f"process {jax.process_index()} of {jax.process_count()} stops, because of an error or "
+            f"because another process is gone ({one_line(str(error), 120)}). {advice}",
             file=sys.stderr,
             flush=True,
         )
-        # A restart does not help against too little memory.
-        lost = isinstance(error, jax.errors.JaxRuntimeError) and "RESOURCE_EXH" not in str(error)
         status = error.status if isinstance(error, UnreachableError) else RESTART_STATUS * lost or 1
         os._exit(status)  # an orderly exit would wait for the others

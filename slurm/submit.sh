@@ -59,15 +59,21 @@ find_margin() { # TIME
   margin=$((seconds / 4 < 600 ? seconds / 4 : 600))
 }
 
+number() { # LEAST --OPTION VALUE
+  value "${@:2}"
+  [[ $3 =~ ^(0|[1-9][0-9]{0,5})$ ]] || fail "$2 $3 is not a whole number"
+  (($3 >= $1)) || fail "$2 $3 is below $1"
+}
+
 nodes=1 gpus='' cpus=8 at_once='' time=24:00:00 workdir='' flags=() report=false cards=()
 while (($#)); do
   case $1 in
-    --nodes) value "$@" && nodes=$2 && shift 2 ;;
-    --gpus) value "$@" && gpus=$2 && shift 2 ;;
-    --cpus) value "$@" && cpus=$2 && shift 2 ;;
+    --nodes) number 1 "$@" && nodes=$2 && shift 2 ;;
+    --gpus) number 0 "$@" && gpus=$2 && shift 2 ;;
+    --cpus) number 1 "$@" && cpus=$2 && shift 2 ;;
     --report) report=true && shift ;;
     --only | --seeds) value "$@" && cards+=("$1" "$2") && shift 2 ;;
-    --at-once) value "$@" && at_once=%$2 && shift 2 ;;
+    --at-once) number 1 "$@" && at_once=%$2 && shift 2 ;;
     --time) value "$@" && time=$2 && shift 2 ;;
     --partition | --account) value "$@" && flags+=("$1=$2") && shift 2 ;;
     --sbatch) value "$@" && flags+=("$2") && shift 2 ;;
@@ -83,18 +89,21 @@ arguments=("$name" --workdir "$workdir" "${@:3}")
 cd "$folder/.."
 export PYTHON=${PYTHON:-.venv/bin/python}
 
-# Check the command line now, not when the job starts.
+# Check the command line now, not when the job starts. The machine that submits has other devices than
+# the job: one per process.
+devices=$((nodes * (${gpus:-8} ? ${gpus:-8} : 1)))
 [[ $mode == study ]] || ((${#cards[@]} == 0)) || fail "$mode takes no ${cards[0]}; see --help"
 tasks='' # one name per line
 case $mode in
   members | sweep)
     tasks=$("$PYTHON" sweep.py --list-members "${arguments[@]}") || exit 2
     program=(sweep.py "${arguments[@]}")
-    [[ $mode == sweep ]] || program=(sweep.py --member @ "${arguments[@]}")
+    first=()
+    [[ $mode == sweep ]] || first=(--member 0) program=(sweep.py --member @ "${arguments[@]}")
+    "$PYTHON" sweep.py --check --devices "$devices" ${first[@]+"${first[@]}"} "${arguments[@]}" >&2 ||
+      exit 2
     ;;
   run)
-    # The machine that submits has other devices than the job.
-    devices=$((nodes * (${gpus:-8} ? ${gpus:-8} : 1)))
     "$PYTHON" train.py --check --devices "$devices" "${arguments[@]}" >&2 || exit 2
     program=(train.py "${arguments[@]}")
     ;;

@@ -13,28 +13,32 @@ import utils.environment  # noqa: F401 - first: it checks that packages are inst
 
 # isort: split
 import argparse
+import collections
 import dataclasses
 import json
 import re
 import string
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 import studies
 from configs import argument_parser, find_config
 from experiment import overrides
+from experiment.config import ExperimentConfig
 from experiment.overrides import make_members
 from tpu import topology as topology_lib
 from tpu.topology import Topology
-from utils.command_line import exit_with
+from utils.command_line import at_least, exit_with
+from utils.errors import HANG_STATUS, RESTART_STATUS
 from utils.paths import check_path, in_bucket
 
 TEMPLATE = Path(__file__).with_name("jobset.yaml")
 
 # Exit statuses after which a restart may help: another process, a device or a bucket was lost
-# (utils.command_line.RESTART_STATUS), or a signal ended the process. Not 1 (an error, or a diverged
-# run) and not 2 (a user's mistake).
-RESTART_ON = [42, *range(127, 256)]
+# (RESTART_STATUS), an update hung (HANG_STATUS), or a signal ended the process. Not 1 (an error, or
+# a diverged run) and not 2 (a user's mistake).
+RESTART_ON = [RESTART_STATUS, HANG_STATUS, *range(127, 256)]
 
 
 class Job(NamedTuple):
@@ -88,33 +92,53 @@ def manifest(
     return string.Template(text).substitute({key: json.dumps(x) for key, x in values.items()})
 
 
-def job_name(workdir: str, number: int | None = None) -> str:
-    """Return a DNS label from the last part of a path, short enough for the names of pods."""
-    slug = re.sub(r"[^a-z0-9]+", "-", Path(workdir).name.lower())[:30].strip("-")
-    return "-".join(filter(None, ["ropewalk", slug, "" if number is None else str(number)]))
+def job_name(workdir: str, suffix: str = "") -> str:
+    """Return a DNS label from the last part of a path, short enough for the names of pods.
+
+    A pod is named NAME-slice-0-999-abcde, 63 characters at most; `suffix` has 8 at most.
+    """
+    slug = re.sub(r"[^a-z0-9]+", "-", Path(workdir).name.lower())[:28].strip("-")
+    return "-".join(filter(None, ["ropewalk", slug, suffix]))
 
 
-def make_jobs(mode: str, config_name: str, workdir: str, changes: list[str]) -> list[Job]:
+def make_jobs(
+    mode: str, config_name: str, workdir: str, changes: list[str], topology: Topology
+) -> list[Job]:
     """Return the jobs of a run or a sweep, or the evaluation or report that follows them.
 
     Raises:
-      ValueError: if `train.py` or `sweep.py` would refuse the config or its overrides `changes`.
+      ValueError: if `train.py` or `sweep.py` would refuse the config, its overrides `changes`, or
+        its mesh on the slice.
     """
     if mode in ("evaluate", "report"):
-        return [Job(f"{job_name(workdir)}-{mode}", config_name, ["python", f"{mode}.py", workdir])]
+        return [Job(job_name(workdir, mode), config_name, ["python", f"{mode}.py", workdir])]
     config = find_config(config_name)
     arguments = [config_name, "--workdir", workdir, *changes]
     if mode == "run":
-        overrides.apply(config, changes)
+        _check_meshes([overrides.apply(config, changes)], topology)
         return [Job(job_name(workdir), config_name, ["python", "train.py", *arguments])]
-    names = [name for name, _, _ in make_members(config, changes)]
+    members = make_members(config, changes)
+    names, configs = [m.name for m in members], [m.config for m in members]
     program = ["python", "sweep.py"]
     if mode == "sweep":
+        _check_meshes(configs, topology)
         return [Job(job_name(workdir), "; ".join(names), [*program, *arguments])]
+    for member_config in configs:
+        _check_meshes([member_config], topology)
     return [
-        Job(job_name(workdir, number), name, [*program, "--member", str(number), *arguments])
+        Job(job_name(workdir, str(number)), name, [*program, "--member", str(number), *arguments])
         for number, name in enumerate(names)
     ]
+
+
+def _check_meshes(configs: Sequence[ExperimentConfig], topology: Topology) -> None:
+    """Raise ValueError if the mesh of members that train together does not fit the slice."""
+    from experiment.mesh import mesh_sizes  # late: it imports JAX
+
+    together = collections.Counter((config.model.architecture, config.data) for config in configs)
+    for config in configs:
+        count = together[config.model.architecture, config.data]
+        mesh_sizes(config, count, topology.num_chips, topology.num_hosts)
 
 
 def study_jobs(mode: str, study: str, workdir: str, only: str, seeds: str) -> list[Job]:
@@ -129,7 +153,7 @@ def study_jobs(mode: str, study: str, workdir: str, only: str, seeds: str) -> li
     arguments += ["--only", only] if only else []
     program = ["python", "-m", "studies"]
     if mode == "report":
-        return [Job(f"{job_name(workdir)}-report", study, [*program, "report", *arguments])]
+        return [Job(job_name(workdir, "report"), study, [*program, "report", *arguments])]
     # Imported here, because --help and invalid arguments need no JAX.
     from studies import jobs, schedule
 
@@ -138,7 +162,7 @@ def study_jobs(mode: str, study: str, workdir: str, only: str, seeds: str) -> li
     schedule.check(job)
     return [
         Job(
-            job_name(workdir, number),
+            job_name(workdir, str(number)),
             str(item),
             [*program, "run", "--part", str(number), *arguments],
         )
@@ -146,7 +170,7 @@ def study_jobs(mode: str, study: str, workdir: str, only: str, seeds: str) -> li
     ]
 
 
-def _jobs(arguments: argparse.Namespace) -> list[Job]:
+def _jobs(arguments: argparse.Namespace, topology: Topology) -> list[Job]:
     """Return the jobs of the command line."""
     mode, config, workdir = arguments.mode, arguments.config, arguments.workdir
     check_path(workdir)
@@ -157,7 +181,7 @@ def _jobs(arguments: argparse.Namespace) -> list[Job]:
         )
     if mode == "study" or (mode == "report" and config in studies.names()):
         return study_jobs(mode, config, workdir, arguments.only, arguments.seeds)
-    return make_jobs(mode, config, workdir, arguments.overrides)
+    return make_jobs(mode, config, workdir, arguments.overrides, topology)
 
 
 def check_alone(mode: str, topology: Topology) -> None:
@@ -194,12 +218,14 @@ def main() -> int:
     add("--image", required=True, help="container image, repository in /ropewalk")
     add("--claim", default="runs", help="persistentVolumeClaim of /runs (%(default)s)")
     add("--spot", action="store_true", help="use spot nodes")
-    add("--restarts", type=int, default=100, help="maximum number of restarts (%(default)s)")
+    add(
+        "--restarts", type=at_least(0), default=100, help="maximum number of restarts (%(default)s)"
+    )
     arguments = parser.parse_intermixed_args()
     try:
         topology = topology_lib.find(arguments.topology)
         check_alone(arguments.mode, topology)
-        jobs = _jobs(arguments)
+        jobs = _jobs(arguments, topology)
     except ValueError as error:
         parser.error(str(error))
     cluster = {name: getattr(arguments, name) for name in ("image", "claim", "spot", "restarts")}

@@ -37,7 +37,7 @@ from tpu import gpu, topology
 from tpu.gpu import GPUS, Machines
 from tpu.topology import CHIPS, Topology
 from training.members import abstract_state
-from utils.command_line import Parser, exit_with
+from utils.command_line import Parser, at_least, exit_with
 
 
 class Leaf(NamedTuple):
@@ -209,12 +209,6 @@ def find_topology(name: str) -> Topology | Machines:
     return gpu.find(name) if match in GPUS else topology.find(name)
 
 
-def _num_members(text: str) -> int:
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is no number of members, like 8")
-    return int(text)
-
-
 def command_line(program: str, description: str | None) -> Parser:
     """Return the parser of tpu.plan and tpu.aot."""
     parser = Parser(
@@ -229,7 +223,7 @@ def command_line(program: str, description: str | None) -> Parser:
     chips = "TPUs: v5e:8x8, v5p-128 ...; GPUs: t4, h100:8, h100:8x4 (4 hosts) ..."
     parser.add_argument("--topology", required=True, metavar="T", help=chips)
     members = "number of members of a sweep in one program (%(default)s)"
-    parser.add_argument("--members", type=_num_members, default=1, metavar="N", help=members)
+    parser.add_argument("--members", type=at_least(1), default=1, metavar="N", help=members)
     typed = overrides.typed
     parser.add_argument("overrides", nargs="*", type=typed, metavar="dotted.field=value")
     return parser

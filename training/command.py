@@ -15,7 +15,7 @@ from data.sources import source_class
 from experiment import stages
 from experiment.overrides import SWEEP_HELP, Job, run_job, sweep_job
 from experiment.run import RunDirectory
-from utils.command_line import Parser, add_process_flags
+from utils.command_line import Parser, add_process_flags, at_least
 from utils.errors import UnreachableError
 
 
@@ -61,18 +61,12 @@ def _parser(program: str, description: str | None, *more: str) -> Parser:
     )
     group.add_argument(
         "--devices",
-        type=_device_count,
+        type=at_least(1),
         metavar="N",
         help="with --check: how many the machine has that will train (default: this machine's)",
     )
     add_process_flags(parser)
     return parser
-
-
-def _device_count(text: str) -> int:
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is no number of devices, like 8")
-    return int(text)
 
 
 def _check(job: Job) -> None:

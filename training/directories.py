@@ -18,7 +18,7 @@ from experiment.run import common_steps
 from training.plan import Plan
 from utils.files import write_atomically
 from utils.locks import try_lock
-from utils.paths import copy, in_bucket
+from utils.paths import copy, in_bucket, raise_outages
 
 
 @contextlib.contextmanager
@@ -46,7 +46,9 @@ def open_directories(plan: Plan, command: str) -> Iterator[Callable[[], None]]:
             return
         with distributed.refusing_together():
             for path in in_buckets if distributed.is_primary_host() else ():
-                if (theirs := (path / ".lock").read_text()) != name:
+                with raise_outages(path, writes=True):
+                    theirs = (path / ".lock").read_text()
+                if theirs != name:
                     raise ValueError(
                         f"{path} is being trained by {theirs.strip()}, which started later; this "
                         "process ends, and its unsaved updates are lost"

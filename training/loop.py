@@ -36,7 +36,8 @@ from training.members import (
 from training.plan import Plan
 from training.programs import describe_compiler_options
 from training.step import compile_step, is_unsplit_cpu, member_arrays
-from training.validation import Validation
+from training.validation import Validation, compile_forward
+from training.watchdog import Watchdog, check_first_loss
 
 
 def train(plan: Plan, *, command: str = "", later_tokens: int = 0) -> bool:
@@ -162,13 +163,14 @@ def train_stage(
         trainer.state = with_fresh_moments(trainer.state, config, num_members, trainer.shardings)
     member = member_arrays(stages)
     step_fn = compile_step(config, num_members, mesh, trainer.shardings)
+    forward = compile_forward(config, num_members, mesh)
     validation = None
     if config.train.eval_every:
         validation = Validation(stages, data, mesh, trainer.shardings)
     trace = Trace(plan.runs[0].path / "profile", config.train.profile_steps)
     name = trainer.label + (f", stage {stage.number}" if len(plan.stages) > 1 else "")
     log = StageLog(trainer.console, name, stage, trainer.logs, trainer.divergence, later_tokens)
-    with log, trace:
+    with log, trace, Watchdog() as watchdog:
         if not is_unsplit_cpu(mesh):
             log.announce(kernels.check(config.model, config.data.context_length))
             if compiler_flags := describe_compiler_options(mesh.devices.flat[0].device_kind):
@@ -180,7 +182,8 @@ def train_stage(
             stops = step == stage.end or trainer.interrupts.stops_at(step)
             stops = stops or trainer.divergence.everywhere
             if step > saved_step and (stops or step % config.train.save_every == 0):
-                _save(trainer, stages, batches, log)
+                with watchdog.pause():
+                    _save(trainer, stages, batches, log)
                 saved_step = step
             log.advance(step)
             if stops:
@@ -190,14 +193,18 @@ def train_stage(
             # Train. This only queues the step: the devices compute while the host continues.
             batch = batches.read_next()
             trace.before(step + 1)
+            if step == first_step:
+                plain = forward(trainer.state.params, member, batch)
             trainer.state, scalars = step_fn(
                 trainer.state, member, batch, np.int32(step - stage.start)
             )
             step = trainer.step = step + 1
             trace.after(step, scalars)
+            watchdog.add(scalars["loss"])
             if step == first_step + 1:
-                jax.block_until_ready(scalars)
+                check_first_loss(scalars["loss"], plain, plan.runs, config.model.compute_dtype)
                 log.start_clock(step)
+                watchdog.start()
 
             # Log the scalars of an earlier step while this one runs. The validation loss is queued
             # behind the step, and is fetched as late as its scalars.
@@ -205,7 +212,8 @@ def train_stage(
             is_end = step == stage.end
             evaluates = validation and (is_end or step % config.train.eval_every == 0)
             if validation and evaluates:
-                scalars |= validation(trainer.state.params, member)
+                with watchdog.pause():
+                    scalars |= validation(trainer.state.params, member)
             if evaluates or is_end or step % config.train.log_every == 0:
                 log.put(step, scalars)
 

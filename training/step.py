@@ -90,6 +90,11 @@ def loss_fn(
     return jnp.sum(nll_BT * batch["loss_mask"]) / num_targets
 
 
+def split_batch(batch: dict[str, jax.Array], accumulate: int) -> dict[str, jax.Array]:
+    """Return the microbatches of a batch `[B, T]`, `[accumulate, B / accumulate, T]`."""
+    return jax.tree.map(lambda x: x.reshape(accumulate, -1, *x.shape[1:]), batch)
+
+
 def train_step(
     config: StaticConfig | ExperimentConfig,
     state: State,
@@ -118,8 +123,6 @@ def train_step(
             lambda params: loss_fn(params, config.model, member.table, batch, num_targets)
         )(state.params)
     else:
-        split = (config.train.accumulate, -1)
-        microbatches = jax.tree.map(lambda x: x.reshape(*split, *x.shape[1:]), batch)
 
         def add(total, rows):
             part = jax.value_and_grad(
@@ -128,7 +131,7 @@ def train_step(
             return jax.tree.map(jnp.add, total, part), None
 
         zero = (jnp.zeros(()), jax.tree.map(jnp.zeros_like, state.params))
-        (loss, grads), _ = jax.lax.scan(add, zero, microbatches)
+        (loss, grads), _ = jax.lax.scan(add, zero, split_batch(batch, config.train.accumulate))
 
     fraction = optimizer.learning_rate_fraction(config.train, step)
     learning_rate = member.learning_rate * fraction

@@ -13,12 +13,13 @@ import evals
 from data import pipeline
 from data.tokenizer import Tokenizer
 from experiment import distributed
+from experiment.config import ExperimentConfig
 from experiment.mesh import host_rows, make_global_batch, one_device_mesh
 from experiment.stages import Stage
 from model.transformer import Params
 from training.members import unstack
 from training.programs import StaticConfig, program, static_config
-from training.step import MemberArrays, State, loss_fn, over_members
+from training.step import MemberArrays, State, loss_fn, over_members, split_batch
 
 NUM_BATCHES = 8  # of held-out rows: enough that losses of two steps differ by more than chance
 
@@ -44,15 +45,7 @@ class Validation:
         self._configs, self._shardings = [stage.config for stage in stages], shardings
         self._evaluate = evals.while_training(config)
 
-        everywhere = NamedSharding(mesh, PartitionSpec())
-        self._nats_and_targets = program(
-            _nats_and_targets,
-            static_config(config),
-            num_members,
-            mesh,
-            out_shardings=everywhere,
-            device_kind=mesh.devices.flat[0].device_kind,
-        )
+        self._nats_and_targets = compile_forward(config, num_members, mesh)
 
     def __call__(self, params: Params, member: MemberArrays) -> dict[str, Any]:
         """Return scalars by name, each one number or one per member."""
@@ -88,11 +81,33 @@ class Validation:
         }
 
 
+def compile_forward(config: ExperimentConfig, num_members: int, mesh: Mesh) -> Callable:
+    """Return the program `f(params, member, batch)` of the sums of nats and of counted targets.
+
+    Its result is `[2]`, or `[M, 2]` for several members.
+    """
+    return program(
+        _nats_and_targets,
+        static_config(config),
+        num_members,
+        mesh,
+        out_shardings=NamedSharding(mesh, PartitionSpec()),
+        runs_once=not config.train.eval_every,
+        device_kind=mesh.devices.flat[0].device_kind,
+    )
+
+
 def _nats_and_targets(config: StaticConfig, num_members: int, mesh: Mesh) -> Callable:
     """Return a function from a batch to its sums of nats and of counted targets, `[2]`."""
 
     def sums(params: Params, member: MemberArrays, batch) -> jax.Array:
-        nats = loss_fn(params, config.model, member.table, batch, jnp.ones(()))
-        return jnp.stack([nats, batch["loss_mask"].sum()])
+        def sums_of(rows) -> jax.Array:
+            nats = loss_fn(params, config.model, member.table, rows, jnp.ones(()))
+            return jnp.stack([nats, rows["loss_mask"].sum()])
+
+        # No more rows at once than the train step has.
+        if config.train.accumulate == 1:
+            return sums_of(batch)
+        return jax.lax.map(sums_of, split_batch(batch, config.train.accumulate)).sum(axis=0)
 
     return over_members(sums, num_members, mesh)

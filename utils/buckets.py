@@ -18,6 +18,7 @@ from etils.epath import backend, gpath
 
 from utils.errors import UnreachableError
 from utils.messages import one_line
+from utils.paths import raise_outages
 
 # A cached listing would miss objects that TensorStore and other processes write.
 fsspec.config.conf.setdefault("gcs", {})["use_listings_cache"] = False
@@ -93,7 +94,8 @@ class BucketPath(gpath.PosixGPath):
 
     def write_bytes(self, data: bytes) -> int:
         """Replace the object by one request: readers see the old or the new content."""
-        self._backend.pipe_file(str(self), data)
+        with raise_outages(self, writes=True):  # pyright: ignore[reportArgumentType]
+            self._backend.pipe_file(str(self), data)
         return len(data)
 
     def write_text(self, data: str, encoding: str | None = None, errors: str | None = None) -> int:

@@ -67,6 +67,17 @@ def tokens(text: str) -> int:
 _MOST_TOKENS = 2**53  # the last integer that a float64 distinguishes from the next
 
 
+def at_least(lowest: int) -> Callable[[str], int]:
+    """Return a parser of integers from `lowest`, for argparse."""
+
+    def parse(text: str) -> int:
+        if not text.isdecimal() or len(text) > 18 or int(text) < lowest:
+            raise argparse.ArgumentTypeError(f"{quoted(text)} is not an integer from {lowest}")
+        return int(text)
+
+    return parse
+
+
 def token_list(text: str) -> list[int]:
     """Parse a comma list of `tokens`."""
     return [tokens(part) for part in text.split(",")]

@@ -1,8 +1,10 @@
-"""Errors that several folders raise, and the exit status of a command that may be started again."""
+"""Errors that several folders raise, and exit statuses of commands that may be started again."""
 
 # Another process, a device or a bucket failed, so a restart may succeed. A JobSet of xpk restarts
 # on this status and on those above 127, which signals leave behind.
 RESTART_STATUS = 42
+# No update ended for ten times as long as usual (`training.watchdog`).
+HANG_STATUS = 43
 
 
 class UnreachableError(OSError):

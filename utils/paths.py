@@ -69,14 +69,18 @@ def is_outage(path: Path, error: Exception) -> bool:
 
 
 @contextlib.contextmanager
-def raise_outages(path: Path) -> Iterator[None]:
-    """Turn a failed request for `path` into an UnreachableError, whichever library made it."""
+def raise_outages(path: Path, *, writes: bool = False) -> Iterator[None]:
+    """Turn a failed request for `path` into an UnreachableError, whichever library made it.
+
+    With `writes`, an object or a bucket that is not found is a failed request too.
+    """
     try:
         yield
     except UnreachableError:
         raise
     except Exception as error:
-        if not is_outage(path, error):
+        is_gone = isinstance(error, FileNotFoundError) or "NOT_FOUND" in str(error)
+        if not (is_outage(path, error) or (writes and in_bucket(path) and is_gone)):
             raise
         from utils import buckets
 

@@ -9,7 +9,7 @@ from studies import load_cards
 from tests.tpu import crd
 from tpu import jobset
 from tpu.topology import find
-from utils.errors import RESTART_STATUS
+from utils.errors import HANG_STATUS, RESTART_STATUS
 
 VARIANT = "model.rotary=yarn(base=1e4,factor=8,original_context_length=64)"
 
@@ -44,7 +44,7 @@ def test_a_slice_has_a_pod_on_every_host():
 
 
 def test_restarts_only_where_they_may_help():
-    """Exit statuses 42 and 127 to 255 restart, as in xpk's JobSets; others end the JobSet.
+    """Exit statuses 42, 43 and 127 to 255 restart, as in xpk's JobSets; others end the JobSet.
 
     2 is a user's mistake, 1 a diverged run.
     """
@@ -59,8 +59,12 @@ def test_restarts_only_where_they_may_help():
     assert rule["onExitCodes"]["containerName"] == container["name"]
     assert rule["onExitCodes"]["operator"] == "NotIn"
     restarting = rule["onExitCodes"]["values"]
-    assert restarting == [42, *range(127, 256)]
-    assert RESTART_STATUS in restarting and 128 + 15 in restarting and 130 in restarting
+    assert restarting == [42, 43, *range(127, 256)]
+    assert (
+        {HANG_STATUS, RESTART_STATUS} < set(restarting)
+        and 128 + 15 in restarting
+        and 130 in restarting
+    )
     assert spec["template"]["spec"]["restartPolicy"] == "Never"  # which Kubernetes requires here
 
 
@@ -93,15 +97,17 @@ def test_any_word_stays_one_word(word):
 def test_a_job_for_each_member_or_one_for_all():
     changes = [f"{VARIANT},nope", "train.num_steps=7"]
     arguments = ["tiny", "--workdir", "/runs/My Sweep", *changes]
-    first, second = jobset.make_jobs("members", "tiny", "/runs/My Sweep", changes)
+    first, second = jobset.make_jobs("members", "tiny", "/runs/My Sweep", changes, find("v5e:2x4"))
     member = ["python", "sweep.py", "--member"]
     assert first[0] == "ropewalk-my-sweep-0"
     assert first[1] == "rotary=yarn(base=1e4,factor=8,original_context_length=64)"
     assert first[2] == [*member, "0", *arguments]
     assert second == ("ropewalk-my-sweep-1", "rotary=nope", [*member, "1", *arguments])
-    ((name, _, command),) = jobset.make_jobs("sweep", "tiny", "/runs/My Sweep", changes)
+    ((name, _, command),) = jobset.make_jobs(
+        "sweep", "tiny", "/runs/My Sweep", changes, find("v5e:2x4")
+    )
     assert (name, command) == ("ropewalk-my-sweep", ["python", "sweep.py", *arguments])
-    ((name, _, command),) = jobset.make_jobs("run", "tiny", "/runs/a", ["seed=1"])
+    ((name, _, command),) = jobset.make_jobs("run", "tiny", "/runs/a", ["seed=1"], find("v5e:2x4"))
     expected = ["python", "train.py", "tiny", "--workdir", "/runs/a", "seed=1"]
     assert (name, command) == ("ropewalk-a", expected)
 
@@ -110,9 +116,19 @@ def test_a_job_for_each_member_or_one_for_all():
     "workdir", ["/runs/a", "/runs/base=10,seed=(1)", "/runs/" + "X_" * 99, "/"]
 )
 def test_names_are_dns_labels_with_room_for_the_pods(workdir):
-    name = jobset.job_name(workdir, 1234)
-    assert re.fullmatch(r"[a-z]([-a-z0-9]*[a-z0-9])?", name)
-    assert len(name) <= 63 - len("-slice-0-999-abcde")
+    for suffix in ("1234", "evaluate"):
+        name = jobset.job_name(workdir, suffix)
+        assert re.fullmatch(r"[a-z]([-a-z0-9]*[a-z0-9])?", name)
+        assert len(name) <= 63 - len("-slice-0-999-abcde")
+
+
+@pytest.mark.parametrize("mode", ["run", "members", "sweep"])
+def test_a_mesh_that_does_not_fit_the_slice_is_refused(mode):
+    """Eight rows do not divide among 16 chips, three members not among two."""
+    changes = ["mesh.sweep=2" if mode == "sweep" else "mesh.data=16", "model.rotary.base=10,99,1e4"]
+    changes = changes[:1] if mode == "run" else changes
+    with pytest.raises(ValueError, match="does not divide"):
+        jobset.make_jobs(mode, "tiny", "/runs/a", changes, find("v5e:4x4"))
 
 
 @pytest.mark.parametrize("schema", crd.schemas(), ids=["fields", "full CRD"][: len(crd.schemas())])

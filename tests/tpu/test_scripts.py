@@ -64,12 +64,12 @@ PRINTED = {
     "--ntasks-per-node=4 --cpus-per-task=8 --time=1:00:00 --requeue "
     "--open-mode=append --signal=B:USR1@600 "
     "--partition=p slurm/job.sh train.py tiny --workdir runs/x\n" ),
-    "slurm/submit.sh sweep base_30m --workdir runs/x --nodes 2 --cpus 4 model.rotary.base=10,1e4": (
+    "slurm/submit.sh sweep tiny --workdir runs/x --nodes 2 --cpus 4 model.rotary.base=10,1e4": (
     "mkdir -p runs/x\n"
     "sbatch --job-name=ropewalk-x --output=runs/x/slurm-%j.log --nodes=2 --gpus-per-node=8 "
     "--ntasks-per-node=8 --cpus-per-task=4 --time=24:00:00 --requeue "
     "--open-mode=append --signal=B:USR1@600 "
-    "slurm/job.sh sweep.py base_30m --workdir runs/x 'model.rotary.base=10,1e4'\n" ),
+    "slurm/job.sh sweep.py tiny --workdir runs/x 'model.rotary.base=10,1e4'\n" ),
 }  # fmt: skip
 
 
@@ -108,6 +108,11 @@ def test_a_program_reaches_the_hosts_unchanged():
         ),
         ("slurm/submit.sh study capabilty --workdir d", "unknown study 'capabilty'; did you mean"),
         ("slurm/submit.sh run tiny --workdir d --time 00:04:59", "--time is shorter than 5 min"),
+        ("slurm/submit.sh run tiny --workdir d --gpus x", "--gpus x is not a whole number"),
+        (
+            "slurm/submit.sh sweep tiny --workdir d mesh.sweep=2 seed=1,2,3",
+            "mesh.sweep=2 does not divide members",
+        ),
         ("slurm/submit.sh run tiny --workdir d --time 1h", "--time 1h is not a time limit"),
     ],
 )

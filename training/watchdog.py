@@ -1,0 +1,120 @@
+"""Checks of a running program: its first loss, and that updates keep coming."""
+
+import contextlib
+import faulthandler
+import math
+import os
+import statistics
+import sys
+import threading
+import time
+from collections import deque
+from collections.abc import Iterator, Sequence
+from typing import NoReturn
+
+import jax
+import numpy as np
+
+from experiment import distributed
+from experiment.run import RunDirectory
+from utils.errors import HANG_STATUS
+from utils.messages import duration
+
+_TIMES = 10  # the median time of an update
+_LEAST = 120.0  # seconds: requests to a bucket are repeated for half a minute
+_EVERY = 1.0  # seconds between two looks
+_TOLERANCE = {"float32": 1e-3, "bfloat16": 1e-2}  # relative, between two compiled programs
+
+
+def check_first_loss(
+    loss_M: jax.Array, sums_M2: jax.Array, runs: Sequence[RunDirectory], dtype: str
+) -> None:
+    """Compare the loss of the first update with that of a forward pass, another program.
+
+    Args:
+      loss_M: loss that the train step returned, nats per counted target; a scalar for one member.
+      sums_M2: nats and counted targets of a forward pass with the same parameters and rows.
+      runs: the members.
+      dtype: `model.compute_dtype`, which decides the tolerance.
+
+    Raises:
+      ValueError: naming the first member whose losses differ.
+    """
+    nats_M, targets_M = np.atleast_2d(distributed.fetch(sums_M2)).T
+    plain_M, loss_M = nats_M / np.maximum(targets_M, 1), np.atleast_1d(distributed.fetch(loss_M))
+    alike_M = np.isclose(loss_M, plain_M, rtol=_TOLERANCE[dtype], atol=1e-6, equal_nan=True)
+    if not alike_M.all():
+        index = int(np.argmin(alike_M))
+        raise ValueError(
+            f"{runs[index].path}: the train step computes a loss of {loss_M[index]:.6g} on its "
+            f"first batch, and a forward pass {plain_M[index]:.6g}: a device or a compiled program "
+            "is defective; nothing was saved. Try another machine, or delete the compiled programs"
+        )
+
+
+class Watchdog:
+    """End the process if no update ends for ten times as long as usual.
+
+    A device, a collective or a disk that hangs raises no error, and a job would wait until its time
+    limit. The process prints the stacks of all threads and exits with `HANG_STATUS`; the run
+    resumes from its last checkpoint. Compilation, saves and validation are not timed.
+    """
+
+    def __init__(self):
+        """Watch nothing yet; `start` begins."""
+        self._queued: deque[jax.Array] = deque()
+        self._times: deque[float] = deque(maxlen=20)  # seconds per update
+        self._last, self._timed = 0.0, False
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._watch, name="watchdog", daemon=True)
+
+    def __enter__(self) -> "Watchdog":
+        self._thread.start()
+        return self
+
+    def __exit__(self, *exception) -> None:
+        self._ended.set()
+        self._thread.join()
+
+    def start(self) -> None:
+        """Start timing, after the first update, which includes compilation."""
+        self._queued.clear()
+        self._last, self._timed = time.monotonic(), True
+
+    def add(self, scalar: jax.Array) -> None:
+        """Add an update that was queued, by one of its results."""
+        self._queued.append(scalar)
+
+    @contextlib.contextmanager
+    def pause(self) -> Iterator[None]:
+        """Do not time the block."""
+        timed, self._timed = self._timed, False
+        try:
+            yield
+        finally:
+            self._last, self._timed = time.monotonic(), timed
+
+    def _watch(self) -> None:
+        while not self._ended.wait(_EVERY):
+            ended = 0
+            while self._queued and self._queued[0].is_ready():
+                self._queued.popleft()
+                ended += 1
+            now = time.monotonic()
+            if ended:
+                self._times.append((now - self._last) / ended)
+                self._last = now
+            limit = max(_LEAST, _TIMES * statistics.median(self._times or [math.inf]))
+            if self._timed and now - self._last > limit:
+                _end_process(now - self._last)
+
+
+def _end_process(silence: float) -> NoReturn:
+    faulthandler.dump_traceback(all_threads=True)
+    print(
+        f"no update ended for {duration(silence)}: the stacks of all threads are above. This "
+        "process ends; the same command resumes from the last checkpoint",
+        file=sys.stderr,
+        flush=True,
+    )
+    os._exit(HANG_STATUS)
