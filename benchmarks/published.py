@@ -30,7 +30,7 @@ from experiment.run import RunDirectory
 from model import rotary, transformer
 from model.config import ModelConfig
 
-SIZES = dict(
+SIZES: dict[str, Any] = dict(
     vocab_size=49_152, embed_dim=576, num_layers=30, num_heads=9, num_kv_heads=3, mlp_dim=1536
 )
 TOKENS, PROMPT, NEW_TOKENS = 2048, 256, 96
@@ -66,8 +66,8 @@ def measure(setting: Setting) -> Iterator[Result | str]:
 
 def make(side: str, work: str, dry: bool) -> Callable[[], Any]:
     """Return a function that computes logits or text with one library."""
-    changes = dict(num_layers=1, vocab_size=512) if dry else {}
-    config = ModelConfig(**SIZES | changes, head_dim=64, rotary=rotary.parse("rope(base=1e5)"))
+    changes: dict[str, Any] = dict(num_layers=1, vocab_size=512) if dry else {}
+    config = ModelConfig(**(SIZES | changes), head_dim=64, rotary=rotary.parse("rope(base=1e5)"))
     params = jax.tree.map(np.asarray, transformer.init(config, 0))
     random = np.random.default_rng(0)
     tokens_T = random.integers(0, config.vocab_size, TOKENS if work == "logits" else PROMPT)

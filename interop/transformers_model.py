@@ -54,13 +54,14 @@ class TransformersModel:
             raise ValueError(
                 f"transformers cannot load {folder} ({one_line(str(error), 200)})"
             ) from error
-        self._plain = self.model.base_model.rotary_emb.forward
+        self._rotary: Any = self.model.base_model.rotary_emb
+        self._plain = self._rotary.forward
 
     def logits(self, tokens_T, positions_T, exact: bool = False) -> np.ndarray:
         """Return the logits `[T, V]` of one row, with transformers' angles or with exact ones."""
         import torch  # pyright: ignore[reportMissingImports]
 
-        self.model.base_model.rotary_emb.forward = self._exact if exact else self._plain
+        self._rotary.forward = self._exact if exact else self._plain
         ids, positions = (torch.from_numpy(np.asarray(x))[None] for x in (tokens_T, positions_T))
         # Without a mask, a gap in positions would begin another document.
         mask = torch.ones_like(ids)

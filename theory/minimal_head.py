@@ -427,9 +427,10 @@ class Heads:
         for code_XNR, grad_BKNR, ids_BK, position_BK in zip(
             self._codes(), *gradients, positions, strict=True
         ):
-            angle_BKNR = (grad_BKNR * code_XNR[ids_BK].conj()).imag * position_BK[..., None, None]
+            angle_BKNR = np.imag(grad_BKNR * code_XNR[ids_BK].conj()) * position_BK[..., None, None]
             parts.append(angle_BKNR.reshape(num_seeds, -1, *angle_BKNR.shape[2:]).sum(axis=1))
-        return (sum(parts) * self.positions.offset_unit_NR).astype(self.dtype)
+        assert self.positions.offset_unit_NR is not None
+        return ((parts[0] + parts[1]) * self.positions.offset_unit_NR).astype(self.dtype)
 
     def _codes(self) -> tuple[np.ndarray, np.ndarray]:
         """Return the codes of queries and keys, complex `[S V, N, R]`, before rotation."""

@@ -41,12 +41,12 @@ def check_first_loss(
       ValueError: naming the first member whose losses differ.
     """
     nats_M, targets_M = np.atleast_2d(distributed.fetch(sums_M2)).T
-    plain_M, loss_M = nats_M / np.maximum(targets_M, 1), np.atleast_1d(distributed.fetch(loss_M))
-    alike_M = np.isclose(loss_M, plain_M, rtol=_TOLERANCE[dtype], atol=1e-6, equal_nan=True)
+    plain_M, step_M = nats_M / np.maximum(targets_M, 1), np.atleast_1d(distributed.fetch(loss_M))
+    alike_M = np.isclose(step_M, plain_M, rtol=_TOLERANCE[dtype], atol=1e-6, equal_nan=True)
     if not alike_M.all():
         index = int(np.argmin(alike_M))
         raise ValueError(
-            f"{runs[index].path}: the train step computes a loss of {loss_M[index]:.6g} on its "
+            f"{runs[index].path}: the train step computes a loss of {step_M[index]:.6g} on its "
             f"first batch, and a forward pass {plain_M[index]:.6g}: a device or a compiled program "
             "is defective; nothing was saved. Try another machine, or delete the compiled programs"
         )
@@ -97,7 +97,7 @@ class Watchdog:
     def _watch(self) -> None:
         while not self._ended.wait(_EVERY):
             ended = 0
-            while self._queued and self._queued[0].is_ready():
+            while self._queued and self._queued[0].is_ready():  # pyright: ignore
                 self._queued.popleft()
                 ended += 1
             now = time.monotonic()
