@@ -89,21 +89,18 @@ arguments=("$name" --workdir "$workdir" "${@:3}")
 cd "$folder/.."
 export PYTHON=${PYTHON:-.venv/bin/python}
 
-# Check the command line now, not when the job starts. The machine that submits has other devices than
-# the job: one per process.
-devices=$((nodes * (${gpus:-8} ? ${gpus:-8} : 1)))
+# Check the command line now, not when the job starts.
 [[ $mode == study ]] || ((${#cards[@]} == 0)) || fail "$mode takes no ${cards[0]}; see --help"
 tasks='' # one name per line
 case $mode in
   members | sweep)
     tasks=$("$PYTHON" sweep.py --list-members "${arguments[@]}") || exit 2
     program=(sweep.py "${arguments[@]}")
-    first=()
-    [[ $mode == sweep ]] || first=(--member 0) program=(sweep.py --member @ "${arguments[@]}")
-    "$PYTHON" sweep.py --check --devices "$devices" ${first[@]+"${first[@]}"} "${arguments[@]}" >&2 ||
-      exit 2
+    [[ $mode == sweep ]] || program=(sweep.py --member @ "${arguments[@]}")
     ;;
   run)
+    # The machine that submits has other devices than the job.
+    devices=$((nodes * (${gpus:-8} ? ${gpus:-8} : 1)))
     "$PYTHON" train.py --check --devices "$devices" "${arguments[@]}" >&2 || exit 2
     program=(train.py "${arguments[@]}")
     ;;

@@ -4,6 +4,7 @@ import utils.environment  # noqa: F401 - first: it checks that packages are inst
 
 # isort: split
 import argparse
+import os
 import shlex
 import sys
 from typing import NoReturn
@@ -25,7 +26,8 @@ def train(description: str | None) -> int:
     arguments = parser.parse_intermixed_args()
     try:
         job = run_job(find_config(arguments.config), arguments.workdir, arguments.overrides)
-        _check(job)
+        if _is_alone(arguments):
+            _check(job)
     except (ValueError, UnreachableError) as error:
         parser.refuse(error)
     return _launch(parser, arguments, job)
@@ -43,7 +45,8 @@ def sweep(description: str | None) -> int:
         if arguments.list_members:
             print(*(member.name for member in job.members), sep="\n")
             return 0
-        _check(job)
+        if _is_alone(arguments):
+            _check(job)
     except (ValueError, UnreachableError) as error:
         parser.refuse(error)
     return _launch(parser, arguments, job)
@@ -67,6 +70,15 @@ def _parser(program: str, description: str | None, *more: str) -> Parser:
     )
     add_process_flags(parser)
     return parser
+
+
+# Variables of launchers that JAX knows: several processes may run the same command.
+_LAUNCHERS = {"SLURM_JOB_ID", "OMPI_COMM_WORLD_SIZE", "TPU_WORKER_HOSTNAMES", "TPU_WORKER_ID"}
+
+
+def _is_alone(arguments: argparse.Namespace) -> bool:
+    """Return whether this process may exit without the others, which would wait for it."""
+    return arguments.num_processes is None and not _LAUNCHERS & os.environ.keys()
 
 
 def _check(job: Job) -> None:
@@ -111,6 +123,9 @@ def _launch(parser: Parser, arguments: argparse.Namespace, job: Job) -> int:
         if arguments.devices is None:
             distributed.initialize(arguments, many_members=len(job.members) > 1)
             hosts.check_alike(job.workdir, job.members)
+            if not _is_alone(arguments):
+                with distributed.refusing_together():
+                    _check(job)
         if arguments.check:
             lines = check_job(job, num_devices=arguments.devices)
             print(*lines if distributed.is_primary_host() else (), sep="\n")

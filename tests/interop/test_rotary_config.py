@@ -69,7 +69,9 @@ def version_4(config: dict[str, Any]) -> tuple[list[float], float, float]:
     return scaled, attention, everywhere
 
 
-OLD = [name for name in CASES if CASES[name][0] != "mellum"]  # which version 4 does not have
+# Version 4 does not have mellum, and has other names for two bases, or reads GPT-NeoX's own.
+_OTHER_NAMES = {"mellum", "olmo3", "gpt_neox", "gemma3_text"}
+OLD = [name for name in CASES if CASES[name][0] not in _OTHER_NAMES]
 MORE = {
     "p-rope": changed(PLAIN, "p_rope(base=500,rotary_fraction=0.5)"),
     "ntk by parts": changed(PLAIN, "ntk_by_parts(base=500,factor=4,original_context_length=24)"),

@@ -109,10 +109,6 @@ def test_a_program_reaches_the_hosts_unchanged():
         ("slurm/submit.sh study capabilty --workdir d", "unknown study 'capabilty'; did you mean"),
         ("slurm/submit.sh run tiny --workdir d --time 00:04:59", "--time is shorter than 5 min"),
         ("slurm/submit.sh run tiny --workdir d --gpus x", "--gpus x is not a whole number"),
-        (
-            "slurm/submit.sh sweep tiny --workdir d mesh.sweep=2 seed=1,2,3",
-            "mesh.sweep=2 does not divide members",
-        ),
         ("slurm/submit.sh run tiny --workdir d --time 1h", "--time 1h is not a time limit"),
     ],
 )
