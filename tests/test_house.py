@@ -58,7 +58,7 @@ BUDGETS = {
     "studies": 2385,
     "benchmarks": 1990,
     "theory": 2565,
-    "training": 1465,
+    "training": 1470,
     "tpu": 1391,
     "configs": 780,
     "utils": 1168,
