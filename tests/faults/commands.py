@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).parent.parent.parent
+_JSON = "metadata", "config.json"
+_TIMED = "prepare.json", "progress.json"
 _CLOCK = ("seconds", "tokens_per_second", "mfu", "date", "time", "git", "version")
 
 
@@ -92,11 +94,12 @@ def contents(folder: Path) -> dict[str, str]:
 
 def _digest(path: Path, folder: Path) -> str:
     content = path.read_bytes()
-    if path.suffix == ".jsonl" or path.name in ("metadata", "config.json"):
+    if path.suffix == ".jsonl" or path.name in _JSON:
         parts = content.splitlines() if path.suffix == ".jsonl" else [content]
         values = [_without_clock(json.loads(part)) for part in parts]
         content = json.dumps(values, sort_keys=True).encode()
-    if path.suffix in (".html", ".npz", ".gz"):  # pages and archives have dates
+    # Pages and archives have dates; the others times and their digest.
+    if path.suffix in (".html", ".npz", ".gz") or path.name in _TIMED:
         return ""
     return hashlib.sha256(content.replace(str(folder).encode(), b"FOLDER")).hexdigest()
 
