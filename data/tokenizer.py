@@ -182,7 +182,7 @@ class Tokenizer:
 
     @functools.cached_property
     def reserves_symbols(self) -> bool:
-        """Whether keys and values have ids that occur in no text."""
+        """True if keys and values have ids that occur in no text."""
         return None not in map(self._pieces.find, _SYMBOLS)
 
     @functools.cached_property

@@ -176,7 +176,7 @@ class Architecture:
 
     @property
     def logit_divisor(self) -> float:
-        """What q·k is divided by."""
+        """Divisor of q·k: sqrt(scale_dim), or sqrt(head_dim)."""
         return math.sqrt(self.scale_dim or self.head_dim)
 
     @property

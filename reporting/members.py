@@ -75,7 +75,7 @@ class Member:
 
     @property
     def unfinished(self) -> str:
-        """How far the seeds are trained that have not reached their last step; else empty."""
+        """Steps of the seeds that are not fully trained, as text; empty if all are."""
         steps = list(filter(None, (run.unfinished for run in self.runs)))
         if not steps or self.superseded:
             return ""

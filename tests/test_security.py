@@ -1,4 +1,4 @@
-"""What SECURITY.md promises of the code: no code from files, no connections, hashes of packages."""
+"""Promises of SECURITY.md: no code from files, no connections, hashes of packages."""
 
 import ast
 import re

@@ -1,4 +1,4 @@
-"""What one execution of a target may do: succeed, or raise a ValueError of one line."""
+"""Judge one execution of a target: it may succeed, or raise a ValueError of one line."""
 
 import contextlib
 import shutil

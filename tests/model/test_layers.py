@@ -77,7 +77,7 @@ def test_rms_norm_is_float32_inside():
 
 
 def test_zero_centered_norm_by_hand():
-    """As above, with parameters that are added to 1."""
+    """RMSNorm with parameters that are added to 1."""
     norm = RMSNorm(2, epsilon=3.5, zero_centered=True)
     norm.scale[...] = jnp.array([0.0, 1.0])
     np.testing.assert_allclose(norm(jnp.array([3.0, 4.0])), [0.75, 2.0])
