@@ -88,7 +88,7 @@ class Architecture:
       remat: what the backward pass recomputes: "none", "dots" (store matrix products only), "qkv"
         (store queries, keys, values, and each block's input and attention output), "full" (store
         the inputs only). "offload_qkv" and "offload" equal "qkv" and "full", but store in host
-        memory.
+        memory; "offload_qkv_only" does not store the attention output.
       learned_frequencies: whether frequencies are parameters. `rotary` decides this; do not set it.
       loss_chunk: tokens of a row whose logits exist at once. None limits the logits of all rows of
         a device to 256 MiB of float32, on a TPU to about 1/32 of its memory.
@@ -121,7 +121,9 @@ class Architecture:
     align_query_key: bool = False
     attention: Literal["auto", "xla"] = "auto"
     compute_dtype: Literal["float32", "bfloat16"] = "float32"
-    remat: Literal["none", "dots", "qkv", "full", "offload_qkv", "offload"] = "none"
+    remat: Literal["none", "dots", "qkv", "full", "offload_qkv", "offload_qkv_only", "offload"] = (
+        "none"
+    )
     learned_frequencies: bool = False
     loss_chunk: Count | None = None
 

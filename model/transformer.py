@@ -52,6 +52,7 @@ REMAT_POLICIES = {
     "qkv": jax.checkpoint_policies.save_only_these_names(*_ATTENTION),
     "full": jax.checkpoint_policies.nothing_saveable,
     "offload_qkv": _offload("block_input", *_ATTENTION),
+    "offload_qkv_only": _offload("block_input", "query", "key", "value"),
     "offload": _offload("block_input"),
 }
 
