@@ -165,9 +165,13 @@ def _frequency_table(card: CardResults, recalls: Mapping[str, Any]) -> Table | N
     for member, by_seed in card.last_rows.items():
         for seed, row in sorted(by_seed.items()):
             record = recalls.get(member, {}).get(str(row.tokens), {})
+            at_start_LKR = row.config.model.position_table(2).inv_freq
             heads = [(f"seed {seed}", head) for layer in row.inv_freq for head in layer]
             simulated = [head for layer in record.get("inv_freq", ()) for head in layer]
-            heads += [("forecast", head) for head in simulated if seed == min(by_seed)]
+            if heads and seed == min(by_seed):
+                distinct = np.unique(at_start_LKR.reshape(-1, at_start_LKR.shape[-1]), axis=0)
+                heads = [*(("start", head) for head in distinct), *heads]
+                heads += [("forecast", head) for head in simulated]
             for source, head in heads:
                 ascending = np.sort(head)
                 slow = ascending[:8]

@@ -191,9 +191,14 @@ def test_a_report_needs_only_the_rows(tmp_path):
     (tmp_path / "forecasts.json").write_text(json.dumps(forecasts(20.0)))
     out = tmp_path / "report" / "page.html"
     lines = report.write(make_job(f"{tmp_path}/"), out)
-    line, frequencies = (line for line in lines if line.startswith("  member a"))
+    line, start, frequencies = (line for line in lines if line.startswith("  member a"))
     assert "D_H 20, as a bound not exceeded (seen, 1 seed), L50 [95% CI] 16" in line
     assert "budgets 8 / 16, " in line
+    # `tiny` has 8 pairs and base 1e4: a pair is slower than the one before by 10^(1/2).
+    assert start.endswith(
+        "start, slowest eight 0.021, ratio 3162.28, near multiples 0 of 5, "
+        "all 0.000 0.001 0.003 0.010 0.032 0.100 0.316 1.000"
+    )
     assert frequencies.endswith(
         "seed 0, slowest eight 0.200, ratio 3.00, near multiples 1 of 3, all 0.100 0.200 0.300"
     )
