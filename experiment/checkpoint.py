@@ -44,6 +44,21 @@ _absl = logging.getLogger("absl")
 _absl.setLevel(logging.ERROR)
 _absl.addFilter(lambda record: "/orbax/" not in record.pathname)
 
+_other_unraisable = sys.unraisablehook
+
+
+def _ignore_stragglers(unraisable: Any) -> None:
+    """Suppress the tracebacks of reads and writes that end after another one failed.
+
+    Orbax handles all arrays in one event loop and closes it when one fails; the others find it
+    closed at any later time.
+    """
+    if str(unraisable.exc_value) != "Event loop is closed":
+        _other_unraisable(unraisable)
+
+
+sys.unraisablehook = _ignore_stragglers
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class DataState:
@@ -315,26 +330,7 @@ def _read_arrays(run: RunDirectory, step: int, item: str, target: Any) -> Any:
     # Too little memory on a device says nothing about a file.
     check_platform()
     damage = one_line(run, step, item, names=named(target), but=jax.errors.JaxRuntimeError)
-    with damage, _quiet_stragglers():
+    with damage:
         # The handler itself: a checkpointer would wait for hosts that failed to read.
         restore = ocp.StandardCheckpointHandler().restore
         return restore(path, args=ocp.args.StandardRestore(target))  # pyright: ignore
-
-
-@contextlib.contextmanager
-def _quiet_stragglers() -> Iterator[None]:
-    """Suppress the tracebacks of reads that end after another read failed.
-
-    Orbax reads all arrays in one event loop and closes it when one fails; the other reads find it
-    closed at any later time.
-    """
-    before = sys.unraisablehook
-
-    def quiet(unraisable: Any) -> None:
-        if str(unraisable.exc_value) != "Event loop is closed":
-            before(unraisable)
-
-    sys.unraisablehook = quiet
-    yield
-    # Not after an error: other reads are still to end.
-    sys.unraisablehook = before

@@ -21,6 +21,7 @@ from experiment.config import ExperimentConfig, from_dict, to_dict
 from experiment.records import MetricsDigest
 from experiment.run import RunDirectory, first_difference
 from utils import messages
+from utils.errors import machine_error
 from utils.limits import read_json
 from utils.manifest import digest, seal, unseal
 from utils.messages import quoted
@@ -205,8 +206,9 @@ def one_line(
     except Exception as error:
         text = str(error) or type(error).__name__
         if is_outage(run.path, error) or _is_unread(error):
+            text = machine_error(error) or text
             raise ValueError(
-                f"{folder_of(run, step)} {COULD_NOT_BE_READ} ({messages.one_line(text, 120)}); run "
+                f"{folder_of(run, step)} {COULD_NOT_BE_READ} ({messages.one_line(text, 180)}); run "
                 "the same command again"
             ) from error
         array_name = max((name for name in names if name in text), key=len, default="")
@@ -228,6 +230,7 @@ def _is_unread(error: Exception) -> bool:
         isinstance(error, OSError)
         or type(error) is RuntimeError
         or str(error).startswith(_UNREAD_CODES)
+        or bool(machine_error(error))
     )
 
 

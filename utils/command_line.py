@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NoReturn
 
+from utils.errors import machine_error
 from utils.expressions import allow_files, split_commas
 from utils.messages import one_line, quoted
 from utils.plugins import allow
@@ -142,13 +143,22 @@ def print_text(text: str) -> None:
 def exit_with(main: Callable[[], int | None], kept: str = "") -> NoReturn:
     """Run a command and exit with its status.
 
-    Ctrl-C exits with 130 after one line, which says what is `kept`.
+    Ctrl-C exits with 130, and an error of the machine with 1, after one line, which says what is
+    `kept`. Other errors are defects of the program and keep their tracebacks.
     """
     try:
         sys.exit(main())
     except KeyboardInterrupt:
         print(f"stopped; {kept}" if kept else "stopped", file=sys.stderr)
         sys.exit(130)
+    except Exception as error:
+        if not (reason := machine_error(error)):
+            raise
+        spec = sys.modules["__main__"].__spec__
+        program = f"python -m {spec.name}" if spec else Path(sys.argv[0]).name
+        line = f"{program.removesuffix('.__main__')}: error: {reason}"
+        print(one_line(f"{line}; {kept}" if kept else line), file=sys.stderr)
+        sys.exit(1)
 
 
 def add_process_flags(parser: argparse.ArgumentParser) -> None:

@@ -1,5 +1,10 @@
 """Errors that several folders raise, and exit statuses of commands that may be started again."""
 
+import errno
+import os
+
+from utils.messages import one_line
+
 # Another process, a device or a bucket failed, so a restart may succeed. A JobSet of xpk restarts
 # on this status and on those above 127, which signals leave behind.
 RESTART_STATUS = 42
@@ -17,3 +22,25 @@ class UnreachableError(OSError):
     def __init__(self, message: str, *, refused: bool = False):
         super().__init__(message)
         self.status = 2 if refused else RESTART_STATUS
+
+
+# A full or failing disk, permissions, too few descriptors: no defect of the program or of a file.
+_MACHINE = {
+    *(errno.EIO, errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.ESTALE),
+    *(errno.EMFILE, errno.ENFILE, errno.EINTR, errno.ENOMEM, errno.EFBIG, errno.EBUSY),
+}
+
+
+def machine_error(error: BaseException | None) -> str:
+    """Describe an error of the machine, or one that it caused; empty for another error."""
+    for _ in range(20):  # an error may be its own cause
+        if isinstance(error, MemoryError):
+            return "not enough memory"
+        if isinstance(error, OSError) and error.errno in _MACHINE:
+            return f"{error.filename}: {error.strerror}" if error.filename else str(error.strerror)
+        # Libraries in C++ raise other classes, with texts of many lines.
+        for reason in map(os.strerror, _MACHINE):
+            if (start := str(error).find(reason)) >= 0:
+                return one_line(str(error)[max(0, start - 80) : start + len(reason) + 60], 180)
+        error = error and (error.__cause__ or error.__context__)
+    return ""

@@ -1,5 +1,8 @@
 """Atomic writes."""
 
+import contextlib
+import fcntl
+import glob
 import os
 import secrets
 import tempfile
@@ -31,18 +34,36 @@ def check_writable(folder: Path, otherwise: str) -> None:
 
 
 def write_atomically(path: Path, content: str | bytes) -> None:
-    """Replace a file at once, so that a crash leaves the old or the new content."""
+    """Replace a file at once, so that a crash leaves the old or the new content.
+
+    Removes the unfinished files that killed writers of `path` left.
+    """
     content = content.encode() if isinstance(content, str) else content
     if in_bucket(path):
         path.write_bytes(content)
         return
+    _remove_leftovers(path)
     # A random name: the jobs of an array start one sweep in the same second.
     part = path.with_name(f"{path.name}.{secrets.token_hex(4)}.part")
     try:
         with part.open("wb") as file:
+            with contextlib.suppress(OSError):  # a file system without locks
+                fcntl.flock(file, fcntl.LOCK_EX)
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
-        os.replace(part, path)
+            if os.fstat(file.fileno()).st_nlink:
+                os.replace(part, path)
+                return
     finally:
         part.unlink(missing_ok=True)
+    write_atomically(path, content)  # another process removed the file before it was locked
+
+
+def _remove_leftovers(path: Path) -> None:
+    """Remove unfinished files of `path` that no process has locked, so that their writers ended."""
+    digits = "[0-9a-f]" * 8
+    for part in path.parent.glob(f"{glob.escape(path.name)}.{digits}.part"):
+        with contextlib.suppress(OSError), part.open("r+b") as file:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            part.unlink()

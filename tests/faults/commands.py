@@ -2,9 +2,10 @@
 
 import hashlib
 import json
+import os
 import re
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -19,34 +20,50 @@ class Case(NamedTuple):
 
     Attributes:
       arguments: of the command; FOLDER, SHARED and RUN are replaced.
-      needs: whether the folder begins with a copy of the trained run, as FOLDER/run.
+      modules: imported before the command is forked.
+      needs: name of a shared run; the folder begins with a copy of it, as FOLDER/run.
     """
 
     arguments: str
-    needs: bool = False
+    modules: tuple[str, ...]
+    needs: str = ""
 
 
 _TINY = "tiny data.prepared_root=SHARED/data train.num_steps=4 train.save_every=2 train.keep=9"
 _TINY += " evals.tasks=[kv] evals.documents=4"
+_SAVES = f"train.py {_TINY} train.num_steps=3 train.save_every=1"
+_TRAIN = ("training.sweep",)
+_EXPORT = (
+    *("interop.export", "transformers.models.llama.modeling_llama", "transformers.generation"),
+    "transformers.models.auto.modeling_auto",
+)
 CASES = {
-    "train": Case(f"train.py {_TINY} --workdir FOLDER/run"),
-    "sweep": Case(f"sweep.py {_TINY} --workdir FOLDER/sweep model.rotary.base=10,99"),
+    "save": Case("-m tests.faults.save FOLDER/run 3", ("experiment.checkpoint",), "unfinished"),
+    "resume": Case(f"{_SAVES} --workdir FOLDER/run", _TRAIN, "unfinished"),
+    "train": Case(f"train.py {_TINY} --workdir FOLDER/run", _TRAIN),
+    "sweep": Case(f"sweep.py {_TINY} --workdir FOLDER/sweep model.rotary.base=10,99", _TRAIN),
     "prepare": Case(
-        "-m data.prepare --source jsonl --path SHARED/text.jsonl --vocab-size 1000 --out FOLDER/d"
+        "-m data.prepare --source jsonl --path SHARED/text.jsonl --vocab-size 1000 --out FOLDER/d",
+        ("data.prepare",),
     ),
-    "evaluate": Case("evaluate.py FOLDER/run", needs=True),
-    "report": Case("report.py RUN --out FOLDER/page", needs=False),
-    "probes": Case("-m probes FOLDER/run --probes head_scores --documents 2", needs=True),
-    "export": Case("-m interop export RUN FOLDER/exported"),
-    "import": Case("-m interop import SHARED/exported FOLDER/imported --no-compare"),
+    "evaluate": Case("evaluate.py FOLDER/run", ("evals.runner",), "run"),
+    "report": Case("report.py RUN --out FOLDER/page.html", ("reporting.page",)),
+    "probes": Case(
+        "-m probes FOLDER/run --probes head_scores --documents 2", ("probes.__main__",), "run"
+    ),
+    "export": Case("-m interop export RUN FOLDER/exported", _EXPORT),
+    "import": Case(
+        "-m interop import SHARED/exported FOLDER/imported --no-compare", ("interop.importing",)
+    ),
     "studies": Case(
-        "-m studies run SHARED/study --workdir FOLDER/work --rows FOLDER/rows --cores 1"
+        "-m studies run SHARED/study --workdir FOLDER/work --rows FOLDER/rows --cores 1",
+        ("studies.__main__",),
     ),
 }
 
 
-def prepare_shared(shared: Path, run: Callable[[str], None]) -> None:
-    """Make the run, text, exported folder and study that the cases start from."""
+def prepare_shared(shared: Path, names: Sequence[str], run: Callable[[str], None]) -> None:
+    """Make the run, text, exported folder and study that the named cases start from."""
     from tests.data.helpers import plain_text, write_jsonl
     from tests.studies.test_run import CARD
 
@@ -54,9 +71,14 @@ def prepare_shared(shared: Path, run: Callable[[str], None]) -> None:
     (shared / "study").mkdir()
     card = CARD.format(data=shared / "data", steps=4)
     (shared / "study/c1.py").write_text(card, encoding="utf-8")
-    run(f"train.py {_TINY} --workdir SHARED/run")
-    run("evaluate.py SHARED/run")
-    run("-m interop export SHARED/run SHARED/exported")
+    if {*names} & {"save", "resume"}:  # its last step is still to be made: one save
+        run(f"{_SAVES} --workdir SHARED/unfinished")
+        shutil.rmtree(shared / "unfinished/checkpoints/3")
+    if {*names} & {"evaluate", "report", "probes", "export", "import"}:
+        run(f"train.py {_TINY} --workdir SHARED/run")
+        run("evaluate.py SHARED/run")
+    if "import" in names:
+        run("-m interop export SHARED/run SHARED/exported")
 
 
 def fill(text: str, shared: Path, folder: Path) -> str:
@@ -66,11 +88,12 @@ def fill(text: str, shared: Path, folder: Path) -> str:
 
 
 def start(case: Case, shared: Path, folder: Path) -> None:
-    """Make the folder as it is before the command."""
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir()
+    """Make the folder as it is before the command; a mounted folder is kept."""
+    if not os.path.ismount(folder):
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir()
     if case.needs:
-        shutil.copytree(shared / "run", folder / "run")
+        shutil.copytree(shared / case.needs, folder / "run")
 
 
 def contents(folder: Path) -> dict[str, str]:

@@ -1,5 +1,6 @@
 // Make the n-th call of the file system below a folder fail, or kill the process there; log all calls.
-// Loaded by LD_PRELOAD; `arm` is called through ctypes. Built by tests/faults/library.py.
+// Loaded by LD_PRELOAD; `arm` is called through ctypes. Built by tests/faults/runner.py.
+// INJECT_CLOCK=SECONDS moves the clock, and INJECT_LOCKS=no makes a file system without locks.
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -9,9 +10,12 @@
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/time.h>
 #include <sys/uio.h>
+#include <time.h>
 #include <unistd.h>
 
 enum { OPEN, WRITE, FSYNC, RENAME, MKDIR, UNLINK };
@@ -175,4 +179,33 @@ int rmdir(const char *path) {
 int unlinkat(int dir, const char *path, int flags) {
   REAL(int, "unlinkat", int, const char *, int);
   GUARD(UNLINK, dir, path, real(dir, path, flags), !result, "", 0L, "", 0);
+}
+
+int flock(int fd, int operation) {
+  REAL(int, "flock", int, int);
+  if (!getenv("INJECT_LOCKS")) return real(fd, operation);
+  errno = ENOLCK;
+  return -1;
+}
+static long moved(void) {
+  const char *seconds = getenv("INJECT_CLOCK");
+  return seconds ? atol(seconds) : 0;
+}
+int clock_gettime(clockid_t clock, struct timespec *t) {
+  REAL(int, "clock_gettime", clockid_t, struct timespec *);
+  int result = real(clock, t);
+  if (!result && clock == CLOCK_REALTIME) t->tv_sec += moved();
+  return result;
+}
+int gettimeofday(struct timeval *t, void *zone) {
+  REAL(int, "gettimeofday", struct timeval *, void *);
+  int result = real(t, zone);
+  if (!result) t->tv_sec += moved();
+  return result;
+}
+time_t time(time_t *t) {
+  struct timespec now;
+  clock_gettime(CLOCK_REALTIME, &now);
+  if (t) *t = now.tv_sec;
+  return now.tv_sec;
 }

@@ -2,13 +2,16 @@
 
 import contextlib
 import dataclasses
+import errno
 import json
+import os
 import shutil
 import time
 from pathlib import Path
 
 import jax
 import numpy as np
+import orbax.checkpoint as ocp
 import pytest
 
 from configs import find_config
@@ -163,6 +166,21 @@ def test_what_the_system_does_not_read_is_no_damage(pattern, runs):
         with pytest.raises(ValueError, match=r"could not be read .*; run the same command again"):
             read(run)
     assert run.steps() == STEPS
+
+
+@pytest.mark.parametrize("number", [errno.EIO, errno.EMFILE, errno.EINTR])
+def test_an_error_of_the_disk_while_arrays_are_read_is_no_damage(number, runs, monkeypatch):
+    """TensorStore raises ValueError, with the system's reason somewhere in a long text."""
+    text = f"Encountered error while reading array: {'x' * 500} [OS error: {os.strerror(number)}]"
+
+    def fail(*_, **__):
+        raise ValueError(f"{text} {'y' * 500}")
+
+    monkeypatch.setattr(ocp.StandardCheckpointHandler, "restore", fail)
+    for read in (restore_params, lambda run: resume([run])):
+        with pytest.raises(ValueError, match=f"could not be read .*{os.strerror(number)}"):
+            read(runs[0])
+    assert runs[0].steps() == STEPS
 
 
 def test_members_go_on_together_from_what_is_whole_in_all(runs):
