@@ -21,6 +21,7 @@ from utils.figures import (
     INK,
     PAPER,
     REFERENCE,
+    format_value,
     grid,
     handle,
     is_phone,
@@ -227,6 +228,7 @@ def draw(members: Sequence[Member], plot: Plot, panels: Sequence[Panel]) -> Figu
         for ax in column:
             if plot.y_scale == "symlog":
                 ax.set_yscale("symlog", linthresh=0.01)
+                ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
             elif plot.y_scale == "log2":
                 token_axis(ax.yaxis)
             for level in panel.levels:
@@ -250,7 +252,7 @@ def _set_x_axis(ax: Axes, plot: Plot, panel: Panel) -> None:
     else:
         values = {float(x) for curves in panel.curves.values() for c in curves for x in c.x}
         ax.set_xscale("log")
-        label_values(ax.xaxis, {x: f"{x:,.5g}" if x < 1e5 else f"{x:.0e}" for x in values})
+        label_values(ax.xaxis, {x: format_value(x) for x in values})
 
 
 def _draw_curve(ax: Axes, plot: Plot, member: Member, curve: Curve) -> None:

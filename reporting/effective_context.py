@@ -162,7 +162,8 @@ def _draw_trained_lengths(ax: Axes, members: Sequence[Member], *, label: bool) -
         ax.axhline(length, color=INK, linewidth=0.9, zorder=1)
         if label:
             style = {"xycoords": ("axes fraction", "data"), "va": "center", "fontsize": 8.5}
-            note(ax, f"trained\nlength {length:,}", (1, length), (4, 0), **style)
+            text = f"trained {length:,}" if lengths[1:] else f"trained\nlength {length:,}"
+            note(ax, text, (1, length), (4, 0), **style)
 
 
 def _draw_based(ax: Axes, below: Axes, based: Sequence[Member], members: Sequence[Member]) -> None:
@@ -183,11 +184,11 @@ def _draw_based(ax: Axes, below: Axes, based: Sequence[Member], members: Sequenc
         shift = _MEMBER_SHIFT * (same.index(member.index) - (len(same) - 1) / 2)
         x = member.base * 10 ** (shift * step)
         differs = ",".join(part for part in member.label.split(",") if "base=" not in part)
-        if len(same) > 1 and differs:
+        # On a phone there is no room side by side, and above each other for two.
+        height = 4 + is_phone() * 5.5 * len(differs) * same.index(member.index)
+        if len(same) > 1 and differs and not (is_phone() and same[2:]):
             style = {"rotation": 90, "fontsize": 8, "ha": "center", "va": "bottom"}
             end = {"xycoords": ("data", "axes fraction"), "fc": PAPER, "pad": 0.5}
-            # On a phone there is no room side by side.
-            height = 4 + is_phone() * 5.5 * len(differs) * same.index(member.index)
             tag([note(ax, differs, (x, 0), (0, height), **end, **style)], member)
         _draw_member((ax, below), member, members, lambda shift, x=x: x * 10 ** (shift * step))
 
@@ -254,9 +255,14 @@ def _draw_controls(
     ax: Axes, below: Axes, controls: Sequence[Member], members: Sequence[Member]
 ) -> None:
     ax.set_xlim(-0.6, len(controls) - 0.4)
-    ax.set_xticks(range(len(controls)), _control_names(controls))
-    if is_phone() and len(controls) > 2:
+    names = _control_names(controls)
+    ax.set_xticks(range(len(controls)), names)
+    letters = max(len(line) for name in names for line in name.split("\n"))
+    if letters * len(controls) > (30 if is_phone() else 50):  # no room side by side
         below.tick_params(axis="x", rotation=90)
+        figure = ax.get_figure(root=True)
+        assert figure
+        figure.set_figheight(figure.get_figheight() + 0.08 * letters)
     below.set_xlabel("controls")
     for panel in (ax, below):
         panel.grid(visible=False, axis="x")

@@ -125,7 +125,8 @@ def draw_matrix(members: Sequence[Member], task: str, length: int) -> Figure:
     per_block = 2 if is_phone() else len(variants)
     blocks = [variants[start : start + per_block] for start in range(0, len(variants), per_block)]
     is_wide = per_block < 5
-    names = {variant: folded(variant, 22 if is_wide else 12) for variant in variants}
+    letters = 15 if is_phone() else 22 if is_wide else 12
+    names = {variant: folded(variant, letters) for variant in variants}
     lines = max(name.count("\n") for name in names.values())
     height = 1.1 + 0.14 * lines + 0.52 * len(shown)
     figure = new_figure(2.8 + 1.5 * len(variants), height * len(blocks))

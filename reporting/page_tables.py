@@ -17,9 +17,9 @@ def trained_lengths(members: Sequence[Member], task: str) -> Table:
     series = predictors.group_trained_lengths(members, task)
     lengths = sorted({member.trained_length for group in series for member in group})
     lines: list[Line] = []
-    for group in series:
+    for group, name in zip(series, predictors.series_names(series), strict=True):
         estimates = {m.trained_length: m.estimates[task] for m in group}
-        cells = {"variant": predictors.series_name(group)}
+        cells = {"variant": name}
         for length in lengths:
             estimate = estimates.get(length)
             text = f"{estimate}; {estimate.accuracies}" if estimate else NONE

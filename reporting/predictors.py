@@ -10,8 +10,8 @@ from matplotlib.figure import Figure
 from evals.estimate import regression
 from evals.estimate.effective_context import MEASURED, NOT_LEARNED
 from evals.estimate.regression import Point, Regression
-from model import rotary as rotary_lib
 from reporting import l50
+from reporting.labels import labels
 from reporting.members import Member, learned, tasks
 from utils.figures import (
     ARROW,
@@ -221,11 +221,9 @@ def group_trained_lengths(members: Sequence[Member], task: str) -> list[list[Mem
     return [group for group in groups if len({member.trained_length for member in group}) > 1]
 
 
-def series_name(series: Sequence[Member]) -> str:
-    """Return the variant of a group of `group_trained_lengths`, and its window if it has one."""
-    model = series[0].config.model
-    variant = rotary_lib.label(model.rotary)
-    return f"{variant}, window {model.window}" if model.window else variant
+def series_names(groups: Sequence[Sequence[Member]]) -> list[str]:
+    """Return the label of each group of `group_trained_lengths`."""
+    return labels([group[0].config for group in groups])
 
 
 def draw_trained_lengths(members: Sequence[Member], task: str) -> Figure:
@@ -235,8 +233,8 @@ def draw_trained_lengths(members: Sequence[Member], task: str) -> Figure:
     lengths = sorted({member.trained_length for member in members})
     handles, values = [], list(lengths)
     groups = group_trained_lengths(members, task)
-    for index, series in enumerate(groups):
-        handles.append(handle(series_name(series), lw=2.2, **series[0].look.line))
+    for index, (series, name) in enumerate(zip(groups, series_names(groups), strict=True)):
+        handles.append(handle(name, lw=2.2, **series[0].look.line))
         # Marks beyond the longest distance have equal heights: shift them sideways.
         shift = 2 ** (0.07 * (index - (len(groups) - 1) / 2))
         positions = [shift * member.trained_length for member in series]

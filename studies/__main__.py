@@ -16,7 +16,7 @@ import argparse
 
 from reporting.paths import check_page
 from studies import load_cards
-from studies.jobs import Progress, list_items, make_job, parse_seeds
+from studies.jobs import Progress, list_items, list_runs, make_job, parse_seeds
 from utils.command_line import Parser, exit_with
 from utils.paths import as_path
 
@@ -64,6 +64,11 @@ def main() -> int:
             raise ValueError(f"--cores must be at least 1, got {arguments.cores}")
         if arguments.command == "report":
             check_page(out)
+        # There are at most as many parts as runs; to count the parts takes JAX.
+        if arguments.part is not None and not 0 <= arguments.part < len(list_runs(job)):
+            raise ValueError(
+                f"no part {arguments.part}: `python -m studies parts {job.study}` lists them"
+            )
     except (ValueError, OSError) as error:
         parser.refuse(error)
     # Late imports: they need JAX, and help and invalid arguments do not.

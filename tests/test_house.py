@@ -47,7 +47,7 @@ def test_few_parameters():
 # Lines of code per folder, without docstrings, comments and blank lines. A feature stays within its
 # folder's budget; a commit that raises one explains why.
 BUDGETS = {
-    "tests": 21420,
+    "tests": 21480,
     "reporting": 2995,
     "evals": 2965,
     "interop": 2785,
@@ -55,13 +55,13 @@ BUDGETS = {
     "model": 2841,
     "probes": 2330,
     "experiment": 2276,
-    "studies": 2387,
+    "studies": 2391,
     "benchmarks": 1990,
     "theory": 2565,
     "training": 1470,
     "tpu": 1391,
     "configs": 780,
-    "utils": 1206,
+    "utils": 1212,
     "inference": 730,
     "notebooks": 315,
     "(commands)": 290,

@@ -1,12 +1,24 @@
 """Importing this module ends a command in one line if the Python lacks the packages of ropewalk.
 
-Commands import it first: otherwise the first package that is missing would print a traceback.
+Commands import it first: otherwise the first package that is missing would print a traceback, and
+so would Ctrl-C during the seconds of other imports.
 """
 
 import importlib.util
 import os
 import sys
 from pathlib import Path
+
+
+def _print_one_line(kind, error, trace) -> None:
+    """Report an error that ends the program; Ctrl-C in one line."""
+    if issubclass(kind, KeyboardInterrupt):
+        print("stopped", file=sys.stderr)
+    else:
+        sys.__excepthook__(kind, error, trace)
+
+
+sys.excepthook = _print_one_line
 
 if importlib.util.find_spec("sentencepiece") is None:  # required, and rarely anywhere else
     activate = Path(__file__).parents[1] / ".venv/bin/activate"

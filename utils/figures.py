@@ -332,7 +332,8 @@ def series_legend(
     handles = []
     for item in series:
         line = {"ls": "none", "marker": marker} if marker else {}
-        handles.append(handle(item.label, **{**item.look.line, "lw": 2.2, **line}))
+        label = folded(item.label, 40)
+        handles.append(handle(label, **{**item.look.line, "lw": 2.2, **line}))
     add_legend(figure, [*handles, *more])
     for legend in figure.legends:
         for item, *parts in zip(series, legend.get_lines(), legend.get_texts(), strict=False):

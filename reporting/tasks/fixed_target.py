@@ -22,7 +22,7 @@ class FixedTarget(TaskView):
         "context's gain. If it lies far below the effective context, perplexity does not measure "
         "retrieval.",
         xlabel="context before the target (tokens, log scale)",
-        ylabels=("nats per token less than with the shortest context",),
+        ylabels=("nats per token less than\nwith the shortest context",),
         mark="95% of the gain",
         levels="no gain",
     )

@@ -2,6 +2,7 @@
 
 import itertools
 
+import matplotlib
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.text import Text
@@ -35,10 +36,15 @@ def hidden_tick_labels(figure: Figure) -> set[Text]:
 
 
 def overlaps(figure: Figure) -> list[tuple[str, str]]:
-    """Return the pairs of texts whose boxes overlap; a text outside is paired with "page"."""
+    """Return the pairs of texts whose boxes overlap.
+
+    A text outside is paired with "page", and TeX that is drawn as it stands with "markup".
+    """
     boxes, page = text_boxes(figure), figure.bbox.padded(_TOLERANCE)
-    pairs = [(text, "page") for text, box in boxes if not page.containsx(box.x0)]
-    pairs += [(text, "page") for text, box in boxes if not page.containsx(box.x1)]
+    corners = [(text, corner) for text, box in boxes for corner in (box.min, box.max)]
+    pairs = [(text, "page") for text, corner in corners if not page.contains(*corner)]
+    if not matplotlib.rcParams["text.parse_math"]:
+        pairs += [(text, "markup") for text, _ in boxes if r"\math" in text]
     for (one, box), (two, other) in itertools.combinations(boxes, 2):
         width = min(box.x1, other.x1) - max(box.x0, other.x0)
         height = min(box.y1, other.y1) - max(box.y0, other.y0)

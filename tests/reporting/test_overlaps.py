@@ -107,11 +107,8 @@ def test_studies(tmp_path):
     assert overlaps(study_figures.draw_forecasts(comparisons, models)) == []
 
 
-@pytest.mark.slow
-def test_figures_of_a_page_have_no_overlapping_text(tmp_path, monkeypatch, width):
-    """Side by side: equal bases with several heads, controls with long names, a distant base."""
-    if width == "phone":
-        pytest.skip("a page has the figures of both widths")
+def page_of_heads(folder):
+    """Make runs of equal bases with several heads, controls with long names, a distant base."""
     for base in ("rope(base=10)", "rope(base=30)", "rope(base=10000)", "nope"):
         for heads in (1, 4):
             config = experiment(
@@ -121,10 +118,74 @@ def test_figures_of_a_page_have_no_overlapping_text(tmp_path, monkeypatch, width
             config = dataclasses.replace(config, model=model)
             rows = [row(config, "perplexity"), *answers(config, 20 * heads, documents=2)]
             rows += answers(config, 20 * heads, length=256, documents=2)
-            make_run(tmp_path / f"{base}{heads}", config, rows)
+            make_run(folder / f"{base}{heads}", config, rows)
+
+
+def page_of_tasks(folder):
+    """Make runs with rows of every task that has a figure, and with the files of two probes."""
+    others = [
+        f"dynamic_{name}(base=10,original_context_length=128)" for name in ("yarn", "ntk_aware")
+    ]
+    for base in (10, 30, 100, 10000):
+        config = experiment(f"rope(base={base})")
+        rows = []
+        for length in (128, 256):
+            rows += answers(config, base, length=length, documents=2)
+            for depth in range(5):
+                distance = 1 + (length - 2) * depth // 4
+                rows.append(row(config, "needle(depths=5)", length=length, distance=distance))
+            for nats, variant in enumerate((f"rope(base={base})", *others)):
+                numbers = dict(rotary=variant, length=length, nll=2 + nats / 9)
+                rows += [row(config, "perplexity", document=n, **numbers) for n in range(3)]
+                rows += [row(config, "kv(keys=64)", distance=d, **numbers) for d in range(1, 128)]
+        for candidate in (10, 500, 1e4, 1e6):
+            numbers = dict(rotary=f"rope(base={candidate:g})", base=candidate, nll=candidate**0.1)
+            rows += [row(config, "step1", document=n, **numbers) for n in range(2)]
+        for distance in (8, 16, 32, 64):
+            numbers = dict(distance=distance, nll=4 / distance)
+            rows += [row(config, "fixed_target", document=n, **numbers) for n in range(2)]
+            for text, nats in (("natural", 0.0), ("control", 1.0)):
+                task = f"lagcopy(text={text})"
+                rows.append(row(config, task, distance=distance, document=distance, nll=nats))
+        run = make_run(folder / f"base={base}", config, rows)
+        (run.path / "probes").mkdir()
+        names = "zero_LN", "zero_low_LN", "zero_high_LN"
+        zeros = {name: [[3.0, np.inf, 20.0]] for name in names}
+        use = {"inv_freq_LNR": np.geomspace(0.01, 1, 32), "amplitude_3LNR": np.ones((3, 32))}
+        for probe, file in ("matching_keys", zeros), ("frequency_use", use):
+            file = dict(step=10, distances_M=np.arange(1, 128)) | file
+            np.savez(run.path / "probes" / f"{probe}.npz", **file)
+
+
+def page_of_trained_lengths(folder):
+    """Make runs of several bases and numbers of heads at three trained lengths."""
+    for length in (32, 64, 128):
+        for base, heads in (("rope(base=10)", 1), ("rope(base=10)", 4), ("nope", 4)):
+            config = experiment(base, length=length)
+            model = dataclasses.replace(config.model, num_heads=heads, num_kv_heads=heads)
+            config = dataclasses.replace(config, model=model)
+            rows = answers(config, 20 * heads, documents=4)
+            make_run(folder / f"{base}{heads}-{length}", config, rows)
+
+
+PAGES = {
+    page_of_heads: "loss length_kv superficial",
+    page_of_tasks: "predictors_kv inside heat_map_needle_depths_5 matrix_perplexity_128 step1 "
+    "copy_gain context_gain perplexity_by_position",
+    page_of_trained_lengths: "trained_length effective_context accuracy_by_distance",
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("make_runs", PAGES)
+def test_figures_of_a_page_have_no_overlapping_text(make_runs, tmp_path, monkeypatch, width):
+    if width == "phone":
+        pytest.skip("a page has the figures of both widths")
+    make_runs(tmp_path)
     drawn = []
     monkeypatch.setattr(page, "_as_svg", lambda figure: drawn.append(figure) or "<svg></svg>")
     monkeypatch.setitem(STYLE, "savefig.dpi", 40)
     write(sorted(tmp_path.iterdir()), tmp_path / "page" / "report.html", "python report.py")
-    assert len(drawn) > 6
+    names = {path.stem for path in (tmp_path / "page").glob("*.png")}
+    assert names >= set(PAGES[make_runs].split()) and len(drawn) == 2 * len(names)
     assert [pairs for figure in drawn if (pairs := overlaps(figure))] == []

@@ -46,19 +46,22 @@ function drawProfile(member) {
   const grid = (y, text) => `
     <line x1="${LEFT}" x2="${width - 8}" y1="${y}" y2="${y}" stroke="var(--rule)"/>
     <text x="${LEFT - 4}" y="${y + 3.5}" text-anchor="end">${text}</text>`;
-  const weights = { 0: "0", 0.01: "1%", 0.1: "10%", 0.5: "50%", 1: "100%" };
+  const weights = { 0: "", 0.01: "1%", 0.1: "10%", 0.5: "50%", 1: "100%" };
   const step = rounded((high - low) / 4.5, 0.1);
   const scores = [];
   for (let s = Math.ceil(low / step); s * step <= high; s++) scores.push(+(s * step).toFixed(6));
   const ticks = [];
   if (state.log) for (let m = 1; m <= far; m *= 2) ticks.push(m);
   else for (let m = 0; m <= far; m += rounded((44 * far) / side, 1)) ticks.push(m);
-  const dot = ({ m, right, score }) => `
-    <circle cx="${x(m).toFixed(1)}" cy="${lower(score).toFixed(1)}" r="${recalls.length > 80 ? 2.2 : 3.4}"
-      fill="var(--${right ? "right" : "paper"})" stroke="var(--${right ? "paper" : "wrong"})" stroke-width="1.4"/>`;
+  const size = recalls.length > 80 ? 2.2 : 3.4;
+  const cross = `m${-size} ${-size}l${2 * size} ${2 * size}m0 ${-2 * size}l${-2 * size} ${2 * size}`;
+  const dot = ({ m, right, score }) =>
+    right
+      ? `<circle cx="${x(m).toFixed(1)}" cy="${lower(score).toFixed(1)}" r="${size}" fill="var(--right)" stroke="var(--paper)" stroke-width="1.4"/>`
+      : `<path d="M${point(m, lower(score))}${cross}" stroke="var(--wrong)" stroke-width="1.8"/>`;
   const words = (y, text) => `<text x="${LEFT}" y="${y + 13}" class="label">${text}</text>`;
   const colored = (name, text) => `<tspan fill="var(--${name})">${text}</tspan>`;
-  const said = `; recall: ${colored("right", "● correct")} ${colored("wrong", "○ wrong")}`;
+  const said = `; recall: ${colored("right", "● correct")} ${colored("wrong", "✕ wrong")}`;
   member.svg.setAttribute("viewBox", `0 0 ${width} ${FLOOR + 30}`);
   member.svg.innerHTML = `
     ${periods(member, head)}
@@ -136,7 +139,7 @@ function drawCursor(member) {
     `<path d="${bars}" stroke="var(--query)" stroke-width="2.2" fill="none"/>`;
   if (query !== null && query - key >= from) {
     const at = x(query - key).toFixed(1);
-    cursor = `<line x1="${at}" x2="${at}" y1="${TOP}" y2="${FLOOR}" stroke="var(--ink)" stroke-dasharray="3 2"/><circle cx="${at}" cy="${lower(head.scored(query, key)).toFixed(1)}" r="5.5" fill="none" stroke="var(--ink)" stroke-width="1.6"/>`;
+    cursor = `<line x1="${at}" x2="${at}" y1="${TOP}" y2="${FLOOR}" stroke="var(--ink)" stroke-dasharray="3 2"/><circle cx="${at}" cy="${lower(head.scored(query, key)).toFixed(1)}" r="4" fill="var(--ink)"/>`;
   }
   $(".cursor", member.svg).innerHTML = cursor;
 }
