@@ -47,7 +47,7 @@ def test_few_parameters():
 # Lines of code per folder, without docstrings, comments and blank lines. A feature stays within its
 # folder's budget; a commit that raises one explains why.
 BUDGETS = {
-    "tests": 21480,
+    "tests": 21535,
     "reporting": 2995,
     "evals": 2965,
     "interop": 2785,
@@ -61,7 +61,7 @@ BUDGETS = {
     "training": 1470,
     "tpu": 1391,
     "configs": 780,
-    "utils": 1212,
+    "utils": 1216,
     "inference": 730,
     "notebooks": 315,
     "(commands)": 290,

@@ -5,6 +5,7 @@ import os
 import re
 import shlex
 import sys
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import NoReturn
@@ -158,6 +159,9 @@ def exit_with(main: Callable[[], int | None], kept: str = "") -> NoReturn:
         program = f"python -m {spec.name}" if spec else Path(sys.argv[0]).name
         line = f"{program.removesuffix('.__main__')}: error: {reason}"
         print(one_line(f"{line}; {kept}" if kept else line), file=sys.stderr)
+        # Whatever else fails at the exit, fails for the same reason.
+        sys.unraisablehook = lambda unraisable: None
+        warnings.simplefilter("ignore")
         sys.exit(1)
 
 

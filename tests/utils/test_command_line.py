@@ -1,11 +1,23 @@
 """Errors of the machine end a command in one line; those of the program keep their traceback."""
 
+import asyncio
 import errno
+import gc
 import os
+import sys
+import warnings
 
 import pytest
 
 from utils.command_line import exit_with
+
+
+@pytest.fixture(autouse=True)
+def same_hooks(monkeypatch):
+    """A command that ends in an error of the machine changes hooks of its process."""
+    monkeypatch.setattr(sys, "unraisablehook", sys.__unraisablehook__)
+    with warnings.catch_warnings():
+        yield
 
 
 def message(capsys, error: Exception, *around: Exception) -> str:
@@ -36,6 +48,21 @@ def test_a_failing_disk_is_a_line(capsys, number, around):
 def test_errors_of_libraries_in_other_languages_are_lines(capsys):
     reason = "write() failed: No space left on device; writing /data/x.array_record"
     assert message(capsys, RuntimeError(reason)) == f"error: {reason}; rows are kept\n"
+
+
+def test_nothing_follows_the_line(capsys):
+    """Of orbax's coroutines and loops, which too few descriptors stop anywhere."""
+
+    class Loop(asyncio.SelectorEventLoop):
+        def _make_self_pipe(self):
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    message(capsys, OSError(errno.EMFILE, os.strerror(errno.EMFILE)))
+    with pytest.raises(OSError):
+        Loop()
+    asyncio.sleep(0)
+    gc.collect()
+    assert capsys.readouterr().err == ""
 
 
 def test_no_memory_is_a_line(capsys):
