@@ -17,7 +17,18 @@ from matplotlib.lines import Line2D
 from evals.estimate.summaries import over_seeds
 from probes.figures import head_handles
 from probes.subject import Subject
-from utils.figures import HEADS, INK, Series, add_legend, grid, label_rows, label_x, set_title, tag
+from utils.figures import (
+    HEADS,
+    INK,
+    Series,
+    add_legend,
+    grid,
+    is_phone,
+    label_rows,
+    label_x,
+    set_title,
+    tag,
+)
 from utils.files import write_atomically
 from utils.plugins import name_of
 
@@ -127,7 +138,9 @@ class Probe(abc.ABC):
             label_x(figure, axes, cls.x_label)
         if cls.color_scale:
             cells, label = cls.color_scale
-            figure.colorbar(cells, ax=axes[:, -1].tolist(), label=label, extend="both", aspect=30)
+            beside = axes.ravel() if is_phone() else axes[:, -1]
+            side: Any = {"location": "bottom" if is_phone() else "right", "aspect": 30}
+            figure.colorbar(cells, ax=beside.tolist(), label=label, extend="both", **side)
         add_legend(figure, cls.legend([seeds[0] for seeds in results.values()]))
         return figure
 

@@ -21,6 +21,7 @@ from utils.figures import (
     INK,
     PAPER,
     REFERENCE,
+    folded,
     format_value,
     grid,
     handle,
@@ -215,8 +216,8 @@ def draw(members: Sequence[Member], plot: Plot, panels: Sequence[Panel]) -> Figu
     options: dict[str, Any] = {"sharex": "col"} if several else {}
     options |= {"height": 2.8 if several else 3.9, "sharey": "row" if several else True}
     figure, axes = grid(len(panels), rows=len(plot.ylabels), **options)
-    if several:
-        label_rows(axes, plot.ylabels)
+    if several or is_phone():  # a legend below would cover the figure's label
+        label_rows(axes, [label if "\n" in label else folded(label, 30) for label in plot.ylabels])
     else:
         figure.supylabel(plot.ylabels[0])
     shown = [m for m in members if any(m.index in panel.curves for panel in panels)]

@@ -80,7 +80,8 @@ def draw_lengths(members: Sequence[Member], task: str) -> Figure:
     label_x(figure, axes, "context length (tokens)")
     figure.supylabel("depth of the answer")
     colors, label = ScalarMappable(Normalize(0, 1), MAP), "accuracy (exact match)"
-    figure.colorbar(colors, ax=panels, label=label, shrink=0.8, aspect=30)
+    side = "bottom" if is_phone() else "right"
+    figure.colorbar(colors, ax=panels, label=label, shrink=0.8, aspect=30, location=side)
     return figure
 
 

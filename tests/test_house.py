@@ -53,7 +53,7 @@ BUDGETS = {
     "interop": 2785,
     "data": 2460,
     "model": 2841,
-    "probes": 2330,
+    "probes": 2341,
     "experiment": 2276,
     "studies": 2391,
     "benchmarks": 1990,

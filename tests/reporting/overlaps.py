@@ -43,6 +43,12 @@ def overlaps(figure: Figure) -> list[tuple[str, str]]:
     boxes, page = text_boxes(figure), figure.bbox.padded(_TOLERANCE)
     corners = [(text, corner) for text, box in boxes for corner in (box.min, box.max)]
     pairs = [(text, "page") for text, corner in corners if not page.contains(*corner)]
+    for bar in (ax for ax in figure.axes if ax.get_label() == "<colorbar>"):
+        others = [text for ax in figure.axes if ax is not bar for text in ax.findobj(Text)]
+        for text in {*others} - hidden_tick_labels(figure):
+            box = text.get_window_extent()
+            if text.get_text().strip() and box.width and box.overlaps(bar.bbox):
+                pairs.append((text.get_text(), "color scale"))
     if not matplotlib.rcParams["text.parse_math"]:
         pairs += [(text, "markup") for text, _ in boxes if r"\math" in text]
     for (one, box), (two, other) in itertools.combinations(boxes, 2):
