@@ -11,6 +11,7 @@ the start of every document and nowhere else.
 
 import bisect
 import hashlib
+import io
 import itertools
 import json
 import os
@@ -22,6 +23,7 @@ from typing import Any
 import numpy as np
 
 from data.tokenizer import Tokenizer
+from utils.files import sync, write_atomically
 from utils.limits import open_array
 from utils.manifest import DamagedError, file_entries, read_manifest, write_manifest
 from utils.paths import as_path, raise_outages
@@ -249,10 +251,10 @@ class ShardWriter:
         if not self.num_tokens:
             self._part.unlink()
             return None
-        part = self._start_file.with_suffix(".part")
-        with part.open("wb") as file:
-            np.save(file, np.array(self._starts, np.int64))
-        os.replace(part, self._start_file)
+        starts = io.BytesIO()
+        np.save(starts, np.array(self._starts, np.int64))
+        write_atomically(self._start_file, starts.getvalue())
+        sync(self._part)
         os.replace(self._part, self._records)
         return {
             "name": self._name,

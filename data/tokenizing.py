@@ -17,6 +17,7 @@ from data import tokenizer as tokenizer_lib
 from data.source import LISTED, SKIP_ADVICE, Document, Source, subset_name
 from data.tokenizer import Tokenizer, file_in
 from data.verify import SPLITS, read_tokenizer
+from utils.files import sync
 from utils.manifest import file_entries, read_manifest, write_manifest
 from utils.plugins import name_of
 from utils.progress import byte_progress
@@ -58,6 +59,7 @@ def write_prepared(
             part.write_bytes(tokenizer.model)
         else:
             tokenizer_lib.train(_sample(source), part, settings["vocab_size"])
+        sync(part)
         os.replace(part, path)
     tokenizer = read_tokenizer(folder)
     report = {"settings": settings, "path": source.path, "tokenizer": tokenizer.fingerprint}

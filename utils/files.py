@@ -60,6 +60,12 @@ def write_atomically(path: Path, content: str | bytes) -> None:
     write_atomically(path, content)  # another process removed the file before it was locked
 
 
+def sync(path: Path) -> None:
+    """Write a file to the disk, so that a loss of power after a rename does not empty it."""
+    with path.open("rb") as file:
+        os.fsync(file.fileno())
+
+
 def _remove_leftovers(path: Path) -> None:
     """Remove unfinished files of `path` that no process has locked, so that their writers ended."""
     digits = "[0-9a-f]" * 8

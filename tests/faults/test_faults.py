@@ -19,6 +19,7 @@ def test_a_preparation_survives_faults(mode, environment):
     rows = [line for line in result.stdout.splitlines() if line.startswith("| prepare")]
     counts = [int(row.split("|")[-2]) for row in rows]
     assert sum(counts) == (15 if "--power" in mode else 5), result.stdout
+    assert not any("refused" in row for row in rows), rows
 
 
 def test_a_disk_without_power_keeps_what_was_synced(tmp_path):
