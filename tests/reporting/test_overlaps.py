@@ -4,6 +4,7 @@ import contextlib
 import dataclasses
 import re
 import shutil
+from typing import Any
 
 import matplotlib
 import numpy as np
@@ -150,11 +151,12 @@ def page_of_tasks(folder):
         run = make_run(folder / f"base={base}", config, rows)
         (run.path / "probes").mkdir()
         names = "zero_LN", "zero_low_LN", "zero_high_LN"
-        zeros = {name: [[3.0, np.inf, 20.0]] for name in names}
+        zeros = {name: np.array([[3.0, np.inf, 20.0]]) for name in names}
         use = {"inv_freq_LNR": np.geomspace(0.01, 1, 32), "amplitude_3LNR": np.ones((3, 32))}
-        for probe, file in ("matching_keys", zeros), ("frequency_use", use):
-            file = dict(step=10, distances_M=np.arange(1, 128)) | file
-            np.savez(run.path / "probes" / f"{probe}.npz", **file)
+        files: dict[str, Any] = {"matching_keys": zeros, "frequency_use": use}
+        for probe, file in files.items():
+            path = run.path / "probes" / f"{probe}.npz"
+            np.savez(path, step=10, distances_M=np.arange(1, 128), **file)
 
 
 def page_of_trained_lengths(folder):
