@@ -26,7 +26,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from tests.faults import commands, conditions, power, processes
-from tests.faults.runner import Runner, judge
+from tests.faults.runner import Runner, judge, run_undisturbed
 
 ERRORS = (-1, errno.EIO, errno.ENOSPC, errno.EMFILE, errno.EINTR)
 _CORRECT = "same", "refused", "not reached"
@@ -41,13 +41,8 @@ def _choose(count: int, wanted: int) -> list[int]:
 
 def inject(runner: Runner, name: str, wanted: int, offset: int) -> collections.Counter:
     """Inject faults into one command; return counts of (kind, outcome)."""
-    case, folder = commands.CASES[name], runner.shared.parent / name
-    command = commands.fill(case.arguments, runner.shared, folder)
-    commands.start(case, runner.shared, folder)
-    status, output, count = runner.run(command, folder)
-    if status:
-        raise SystemExit(f"{name}: {command} fails without a fault:\n{output}")
-    expected, counts = commands.contents(folder), collections.Counter()
+    case, folder, command, expected, count = run_undisturbed(runner, name)
+    counts = collections.Counter()
     for index, n in enumerate(_choose(count, wanted)):
         error = ERRORS[(index + offset) % len(ERRORS)]
         kind = "SIGKILL" if error == -1 else errno.errorcode[error]
@@ -78,16 +73,11 @@ def _short(outcome: str) -> str:
 
 def lose_power(runner: Runner, name: str, wanted: int) -> collections.Counter:
     """Replay a command up to some calls as a disk that lost what was not synced."""
-    case, folder = commands.CASES[name], runner.shared.parent / name
-    command = commands.fill(case.arguments, runner.shared, folder)
-    log = folder.with_suffix(".log")
+    log = runner.shared.parent / f"{name}.log"
+    case, folder, command, expected, _ = run_undisturbed(runner, name, log)
+    calls, counts = power.read_log(log), collections.Counter()
     commands.start(case, runner.shared, folder)
     before = power.read_folder(folder)
-    status, output, _ = runner.run(command, folder, log=log)
-    if status:
-        raise SystemExit(f"{name}: {command} fails:\n{output}")
-    expected, counts = commands.contents(folder), collections.Counter()
-    calls = power.read_log(log)
     known: dict[int, str] = {}  # outcomes by state: many calls change nothing
     for n in _choose(len(calls), wanted):
         for policy in power.POLICIES:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from tests.faults import commands
-from tests.faults.runner import ROOT, Runner, judge
+from tests.faults.runner import ROOT, Runner, judge, run_undisturbed
 
 _MOUNT = "unshare -m sh -c 'mount {} && exec \"$@\"' sh"
 # Each is a prefix of the command; FOLDER is where the command writes.
@@ -35,13 +35,7 @@ _SECONDS = 150
 
 def run_all(runner: Runner, name: str) -> Iterator[tuple[str, str]]:
     """Run a command under each condition, then without it; yield condition and both outcomes."""
-    case, folder = commands.CASES[name], runner.shared.parent / name
-    command = commands.fill(case.arguments, runner.shared, folder)
-    commands.start(case, runner.shared, folder)
-    status, output, _ = runner.run(command, folder)
-    if status:
-        raise SystemExit(f"{name}: {command} fails:\n{output}")
-    expected = commands.contents(folder)
+    case, folder, command, expected, _ = run_undisturbed(runner, name)
     for condition, prefix in CONDITIONS.items():
         commands.start(case, runner.shared, folder)
         with _small_disk(case, runner, folder) if not prefix else contextlib.nullcontext():

@@ -7,26 +7,19 @@ import time
 from collections.abc import Iterator
 
 from tests.faults import commands
-from tests.faults.runner import Runner, judge
+from tests.faults.runner import Runner, judge, run_undisturbed
 
 
 def kill(runner: Runner, name: str, number: int, seed: int) -> collections.Counter:
     """Kill a command at random moments; after each kill it must end as an undisturbed one."""
-    case, folder = commands.CASES[name], runner.shared.parent / name
-    command = commands.fill(case.arguments, runner.shared, folder)
-    times = []
-    for _ in range(2):  # the first one compiles
-        commands.start(case, runner.shared, folder)
-        began = time.monotonic()
-        status, output, _ = runner.run(command, folder)
-        times.append(time.monotonic() - began)
-        if status:
-            raise SystemExit(f"{name}: {command} fails:\n{output}")
-    expected, counts = commands.contents(folder), collections.Counter()
+    run_undisturbed(runner, name)  # the first one compiles
+    began = time.monotonic()
+    case, folder, command, expected, _ = run_undisturbed(runner, name)
+    duration, counts = time.monotonic() - began, collections.Counter()
     rng = random.Random(f"{name} {seed}")
     for _ in range(number):
         commands.start(case, runner.shared, folder)
-        moment = rng.uniform(0, times[-1])
+        moment = rng.uniform(0, duration)
         status, *_ = runner.wait(runner.start(command, folder), moment)
         outcome = judge(runner, command, folder, expected)
         if "WRONG" in outcome:

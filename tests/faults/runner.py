@@ -105,6 +105,27 @@ class Runner:
             os._exit(status)
 
 
+class Undisturbed(NamedTuple):
+    """An execution without a fault: digests that it leaves, and its calls of the file system."""
+
+    case: commands.Case
+    folder: Path
+    command: str
+    expected: dict[str, str]
+    num_calls: int
+
+
+def run_undisturbed(runner: Runner, name: str, log: Path | None = None) -> Undisturbed:
+    """Run a case without a fault; end this program if it fails. `log` gets its calls."""
+    case, folder = commands.CASES[name], runner.shared.parent / name
+    command = commands.fill(case.arguments, runner.shared, folder)
+    commands.start(case, runner.shared, folder)
+    status, output, num_calls = runner.run(command, folder, log=log)
+    if status:
+        raise SystemExit(f"{name}: {command} fails without a fault:\n{output}")
+    return Undisturbed(case, folder, command, commands.contents(folder), num_calls)
+
+
 def judge(runner: Runner, command: str, folder: Path, expected: dict[str, str]) -> str:
     """Run the command again and describe the outcome."""
     status, output, _ = runner.run(command, folder)

@@ -21,7 +21,7 @@ def same_hooks(monkeypatch):
 
 
 def message(capsys, error: Exception, *around: Exception) -> str:
-    """What a command says that ends with `error`, in other errors; its status must be 1."""
+    """Return the message of a command that ends with status 1 by `error`, wrapped in others."""
 
     def main():
         try:
@@ -51,7 +51,7 @@ def test_errors_of_libraries_in_other_languages_are_lines(capsys):
 
 
 def test_nothing_follows_the_line(capsys):
-    """Of orbax's coroutines and loops, which too few descriptors stop anywhere."""
+    """Too few descriptors stop orbax's coroutines and event loops, whose ends Python reports."""
 
     class Loop(asyncio.SelectorEventLoop):
         def _make_self_pipe(self):
