@@ -5,6 +5,7 @@ inputs that are findings are written to --findings, and belong into tests/fuzz/t
 """
 
 import argparse
+import copy
 import json
 import os
 import random
@@ -80,7 +81,7 @@ def mutate_value(value: Any, rng: random.Random) -> Any:
         return value
     if isinstance(value, int | float) and rng.random() < 0.3:
         return rng.choice((-value, 2 * value, value + 1, value - 1))
-    return rng.choice(HOSTILE)
+    return copy.deepcopy(rng.choice(HOSTILE))
 
 
 def fuzz(target: targets.Target, folder: Path, state: dict[str, Any], arguments) -> None:
@@ -133,8 +134,12 @@ def main() -> None:
             folder = Path(tempfile.mkdtemp(dir=shared))
             state = {"target": name, "executions": 0, "seconds": 0.0, "findings": []}
             if (pid := os.fork()) == 0:
-                fuzz(known[name], folder, state, arguments)
-                os._exit(0)
+                try:
+                    fuzz(known[name], folder, state, arguments)
+                except BaseException as error:  # stderr is closed, and atheris hangs in exit
+                    state["error"] = f"{type(error).__name__}: {error}"
+                    (folder / "state.json").write_text(json.dumps(state))
+                os._exit(1)
             _, status = os.waitpid(pid, 0)
             if (folder / "state.json").exists():
                 state = json.loads((folder / "state.json").read_text())

@@ -91,6 +91,7 @@ INPUTS["hf_audit"] += [
 ]
 INPUTS["hf_import"] += [hf(num_hidden_layers=10**9), hf(model_type=["x"])]
 INPUTS["hf_audit"] += [hf(num_hidden_layers=10**9), hf(head_dim=2**62)]
+INPUTS["hf_audit"] += [hf(head_dim=2**16, rope_theta=1e308)]  # computed for 20 s
 
 
 @pytest.fixture(scope="module")
