@@ -254,5 +254,6 @@ def from_dict(value: Any) -> Any:
             )
     unknown = set(fields) - {field.name for field in dataclasses.fields(cls)}
     if unknown:
-        raise ValueError(f"{path} has no field {sorted(unknown)[0]!r} (a newer ropewalk's config?)")
+        name = quoted(min(unknown))
+        raise ValueError(f"{path} has no field {name} (a newer ropewalk's config?)")
     return typing.cast(type, cls)(**fields)

@@ -91,6 +91,8 @@ INPUTS["hf_audit"] += [
 ]
 INPUTS["hf_import"] += [hf(num_hidden_layers=10**9), hf(model_type=["x"])]
 INPUTS["hf_audit"] += [hf(num_hidden_layers=10**9), hf(head_dim=2**62)]
+LONG_FIELD = {"class": "experiment.config.TrainConfig", "a" * 400: 1}
+INPUTS["config"].append(json.dumps({"config": LONG_FIELD}).encode())
 INPUTS["hf_audit"] += [hf(head_dim=2**16, rope_theta=1e308)]  # computed for 20 s
 
 
