@@ -22,10 +22,11 @@ import numpy as np
 
 from configs import find_config
 from experiment import metrics, overrides
-from tpu.aot import expected, peak_flops
+from tpu.command import find_topology
+from tpu.cost import expected, peak_flops
 from tpu.gpu import Machines
 from tpu.hlo import Collective
-from tpu.plan import amount, find_topology
+from tpu.memory import amount
 from tpu.topology import Topology
 from utils.command_line import Parser, exit_with
 
@@ -41,7 +42,7 @@ DOCS = {
 
 
 class Compiled(NamedTuple):
-    """The numbers of a `tpu.aot.Report` that the tables show, per chip."""
+    """The numbers of a `tpu.cost.Report` that the tables show, per chip."""
 
     jax: str
     libtpu: str | None
@@ -130,7 +131,7 @@ def accepted_rows(results: dict[str, Compiled]) -> list[dict[str, Any]]:
 
 
 def fit(rows: Sequence[dict[str, Any]], results: dict[str, Compiled]) -> tuple[float, float]:
-    """Fit `tpu.aot.EXPECTED` to published times; the sum of squared relative errors is least."""
+    """Fit `tpu.cost.EXPECTED` to published times; the sum of squared relative errors is least."""
     shares = []
     for row in rows:
         compiled = results[row["command"]]

@@ -242,6 +242,23 @@ def test_a_python_without_packages_names_the_environment(command):
     assert "lacks the packages of ropewalk. Run: " in done.stderr and "activate" in done.stderr
 
 
+@pytest.mark.parametrize(
+    ("command", "expected"),
+    [
+        ("tpu.plan tiny --topology h10:8", "unknown topology 'h10:8'; nearest: h100:8"),
+        ("tpu.aot tinny --topology t4", "unknown config 'tinny'; did you mean 'tiny'?"),
+        ("tpu.plan tiny --topology t4 modl.num_layers=2", "unknown field 'modl'; did you mean"),
+        ("tpu.aot tiny --topology t4 --members 0", "argument --members: '0' is not an integer"),
+    ],
+)
+def test_invalid_arguments_are_refused_without_jax(command, expected):
+    module, *arguments = command.split()
+    code = f"import runpy, sys; sys.modules['jax'] = None; runpy.run_module({module!r}, None, "
+    arguments = [sys.executable, "-c", code + "'__main__', True)", *arguments]
+    done = subprocess.run(arguments, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 2 and done.stderr.startswith(f"python -m {module}: error: {expected}")
+
+
 class _ForbiddenBucket:
     """File system of a bucket that may not be written, nor read if `may_list` is false."""
 

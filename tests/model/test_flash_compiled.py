@@ -12,7 +12,7 @@ import pytest
 from configs import find_config
 from experiment import overrides
 from model.kernels import flash
-from tpu import aot, gpu
+from tpu import cost, gpu
 
 HAS_CUDA = importlib.util.find_spec("jax_cuda13_plugin") is not None
 pytestmark = [
@@ -78,7 +78,7 @@ def test_every_head_fits_the_shared_memory(name, H, U, dtype):
 
 def test_the_papers_model_fits_eight_gpus():
     config = overrides.apply(find_config("paper_2b"), ["train.accumulate=4"])
-    report = aot.analyze(config, gpu.find("h100:8"))
+    report = cost.analyze(config, gpu.find("h100:8"))
     assert report.problem is None and report.attention == "attention: flash"
     least = sum(report.bound.values())
     assert report.received < 1.05 * least

@@ -16,7 +16,7 @@ from jax.sharding import AbstractMesh, PartitionSpec
 from configs import find_config
 from experiment import overrides
 from model.kernels import flash
-from tpu import aot, hlo
+from tpu import aot, cost, hlo
 from tpu.topology import find
 from training.members import abstract_state
 
@@ -31,13 +31,13 @@ def needs_libtpu(test):
 
 def test_libtpu_of_another_jax_is_refused(monkeypatch):
     """It ends in a crash of its plug-in otherwise: libtpu 0.0.42 with JAX 0.12, on Python 3.12."""
-    monkeypatch.setattr(aot, "version", lambda name: "0.0.17")
+    monkeypatch.setattr(cost, "version", lambda name: "0.0.17")
     with pytest.raises(ValueError, match=r"needs libtpu 0\.0\.\d+\.\*, and 0\.0\.17 is installed"):
-        aot._check_libtpu()
+        cost._check_libtpu()
 
 
 def flops(function, *arguments, num_devices=1):
-    return aot.count_flops(jax.make_jaxpr(function)(*arguments).jaxpr, num_devices)
+    return cost.count_flops(jax.make_jaxpr(function)(*arguments).jaxpr, num_devices)
 
 
 def test_products_count_once_per_execution():
@@ -66,8 +66,8 @@ def test_a_loop_over_keys_runs_to_the_diagonal():
         return jax.lax.fori_loop(0, end, add, jnp.zeros((4, 4)))
 
     jaxpr = jax.make_jaxpr(attend)(5).jaxpr
-    assert aot.causal_trips(jaxpr) == 6
-    assert aot.count_flops(jaxpr, 1, 6) == 6 * 2 * 4 * 4 * 8
+    assert cost.causal_trips(jaxpr) == 6
+    assert cost.count_flops(jaxpr, 1, 6) == 6 * 2 * 4 * 4 * 8
 
 
 def test_flash_attention_counts_pairs_on_and_below_the_diagonal():
@@ -113,7 +113,7 @@ def test_splash_attention_takes_the_blocks_up_to_the_diagonal(shape, shards, blo
     )
     q, k = jnp.zeros((shape[0], 128)), jnp.zeros((shape[1], 128))
     jaxpr = jax.make_jaxpr(product)(q, k).jaxpr
-    assert aot.count_flops(jaxpr, 1, shards=shards) == blocks * 2 * 512 * 512 * 128
+    assert cost.count_flops(jaxpr, 1, shards=shards) == blocks * 2 * 512 * 512 * 128
 
 
 @pytest.mark.parametrize(
@@ -136,7 +136,7 @@ def test_splash_attention_takes_the_blocks_up_to_the_diagonal(shape, shards, blo
 )
 def test_bandwidth_of_a_group(name, group, links):
     topology = find(name)
-    assert aot.bandwidth(topology, group) == links * topology.chip.link_bandwidth
+    assert cost.bandwidth(topology, group) == links * topology.chip.link_bandwidth
 
 
 def test_least_traffic_of_fsdp():
@@ -151,7 +151,7 @@ def test_least_traffic_of_fsdp():
     mesh = AbstractMesh((1, 1, 4, 1, 1), ("sweep", "data", "fsdp", "sequence", "tensor"))
     params = abstract_state(config, 1, mesh).params  # pyright: ignore[reportArgumentType]
     received = 2 * (512 * 32 + 2 * 9216) * 2 * 3 / 4
-    bound = aot.least_traffic(config, mesh, params)  # pyright: ignore[reportArgumentType]
+    bound = cost.least_traffic(config, mesh, params)  # pyright: ignore[reportArgumentType]
     assert bound == {"all-gather": 2 * received, "reduce-scatter": received}
 
 
@@ -170,8 +170,8 @@ def run_lines(*arguments):
 def run_report(*arguments):
     done = run(*arguments, "--json")
     assert done.returncode == 0, done.stderr
-    report = aot.Report(**json.loads(done.stdout))
-    return report._replace(collectives=[aot.Collective(**c) for c in report.collectives])
+    report = cost.Report(**json.loads(done.stdout))
+    return report._replace(collectives=[cost.Collective(**c) for c in report.collectives])
 
 
 @pytest.mark.slow
@@ -198,7 +198,7 @@ def test_the_error_without_libtpu_names_the_extra():
 def test_advice_divides_rows_before_it_recomputes(changes, excess, expected):
     config = overrides.apply(find_config("tiny"), changes)
     sizes = dict(sweep=1, data=1, fsdp=max(1, config.mesh.fsdp), sequence=1, tensor=1)
-    assert aot.advice(config, sizes, excess).startswith(expected)
+    assert cost.advice(config, sizes, excess).startswith(expected)
 
 
 @needs_libtpu
@@ -227,7 +227,7 @@ def test_the_step_compiles_without_the_chips():
 @pytest.mark.parametrize("name", ["v4:2x2x1", "v5e:2x2", "v5p:2x2x1", "v6e:2x2"])
 def test_a_chip_is_one_device(name):
     code = (
-        f"from tpu import aot, topology; print(len(aot.compile_devices(topology.find({name!r}))))"
+        f"from tpu import cost, topology; print(len(cost.compile_devices(topology.find({name!r}))))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.stdout == "4\n", done.stderr
@@ -266,9 +266,9 @@ def test_no_array_is_gathered_twice():
 PRODUCT = """
 import jax, jax.numpy as jnp, re
 from jax.sharding import NamedSharding, PartitionSpec
-from tpu import aot, topology
+from tpu import cost, topology
 from training.programs import program
-devices = aot.compile_devices(topology.find("v5e:4x4"))
+devices = cost.compile_devices(topology.find("v5e:4x4"))
 split = NamedSharding(jax.make_mesh((16,), ("x",), devices=devices), PartitionSpec("x"))
 x, w = (jax.ShapeDtypeStruct((n, 4096), jnp.bfloat16, sharding=split) for n in (8192, 4096))
 product = program(lambda: jnp.matmul, out_shardings=split, device_kind=KIND)
@@ -335,7 +335,7 @@ TEMPORARIES = """
 import jax
 from configs import find_config
 from experiment import overrides
-from tpu import aot, topology
+from tpu import cost, topology
 memory_analysis_of, known = jax.stages.Compiled.memory_analysis, []
 def memory_analysis(compiled):
     known.append(memory_analysis_of(compiled))
@@ -343,7 +343,7 @@ def memory_analysis(compiled):
 jax.stages.Compiled.memory_analysis = memory_analysis
 slice = topology.find("v5e:1x1")
 config = overrides.apply(find_config("tiny"), ["data.batch_size=256"])
-report = aot.analyze(config, slice)
+report = cost.analyze(config, slice)
 (stats,) = known
 together = stats.argument_size_in_bytes + stats.temp_size_in_bytes
 print(report.problem, report.peak < 0.9 * together)
@@ -378,14 +378,14 @@ def test_the_three_times_of_a_step():
     seconds = {"compute": 2.0, "memory": 1.0, "network": 0.5, "host": 0.5}
     numbers = {"flops": 2.0, "model_flops": 1.0, "memory_traffic": 1.0, "host_traffic": 1.0}
     numbers |= {"tokens": 4000, "steps": 900}
-    fields = dict.fromkeys(aot.Report._fields) | numbers | {"seconds": seconds, "collectives": []}
-    report = aot.Report(**fields)  # pyright: ignore[reportArgumentType]
-    *_, times, rest, expected, rate, run = aot._times(find("v5p:4x4x4"), report)
+    fields = dict.fromkeys(cost.Report._fields) | numbers | {"seconds": seconds, "collectives": []}
+    report = cost.Report(**fields)  # pyright: ignore[reportArgumentType]
+    *_, times, rest, expected, rate, run = cost._times(find("v5p:4x4x4"), report)
     assert "2.000 s" in times and "with perfect overlap" in times
     assert "4.000 s" in times and times.endswith("without overlap")
     assert "input" in rest
-    likely = 2 * sum(aot.EXPECTED)
-    low, high = (likely * factor for factor in aot.RANGE)
+    likely = 2 * sum(cost.EXPECTED)
+    low, high = (likely * factor for factor in cost.RANGE)
     assert f": {likely:.3f} s" in expected and f"{low:.3f} to {high:.3f} s" in expected
     assert rate.startswith(f"{4000 / high:,.0f} to {4000 / low:,.0f} tokens/s")
     # A quarter of an hour per second of a step, on 64 chips.
@@ -398,16 +398,16 @@ def test_the_three_times_of_a_step():
 def test_links_of_a_group_are_named():
     collective = hlo.Collective(kind="all-gather", count=1, num_bytes=8 * 2**30, group=8)
     report = SimpleNamespace(collectives=[collective], received=7 * 2**30)
-    line = aot._describe_network(find("v5p:4x4x4"), report)  # pyright: ignore
+    line = cost._describe_network(find("v5p:4x4x4"), report)  # pyright: ignore
     assert line == "7.00 GiB per chip, at 100 GB/s per link of 6 links (8 chips: 3)"
 
 
 def test_the_report_of_a_cpu(monkeypatch, capsys):
     """The step is traced, compiled and read as with libtpu, here for this machine's CPU."""
-    monkeypatch.setattr(aot, "compile_devices", lambda topology: jax.devices("cpu")[:1])
+    monkeypatch.setattr(cost, "compile_devices", lambda topology: jax.devices("cpu")[:1])
     monkeypatch.setattr("sys.argv", ["aot", "tiny", "--topology", "v5e:1x1", "--json"])
     assert aot.main() == 0
-    report = aot.Report(**json.loads(capsys.readouterr().out))
+    report = cost.Report(**json.loads(capsys.readouterr().out))
     assert report.problem is None
     assert report.attention == "attention: xla"
     # 34,976 parameters and two moments of each in float32; 8 x 64 tokens' four integers and mask.

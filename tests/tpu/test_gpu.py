@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from experiment.metrics import peak_of
-from tpu import aot, gpu, hlo
+from tpu import cost, gpu, hlo
 
 HAS_CUDA = importlib.util.find_spec("jax_cuda13_plugin") is not None
 needs_cuda = pytest.mark.skipif(not HAS_CUDA, reason="needs jax[cuda13]: make test-gpu")
@@ -57,9 +57,9 @@ def test_peaks_of_data_sheets():
 def test_a_collective_takes_the_slower_of_both_networks():
     """Among 4 x 8 GPUs, 28 of 32 GB come over NVLink at 450 GB/s, and 3 over a card of 50 GB/s."""
     gather = hlo.Collective(kind="all-gather", count=1, num_bytes=32 * 10**9, group=32, hosts=4)
-    assert aot.transfer_seconds(gpu.find("h100:8x4"), gather) == pytest.approx(28 / 450)
+    assert cost.transfer_seconds(gpu.find("h100:8x4"), gather) == pytest.approx(28 / 450)
     a_few = hlo.Collective(kind="all-gather", count=1, num_bytes=32 * 10**9, group=4, hosts=4)
-    assert aot.transfer_seconds(gpu.find("h100:8x4"), a_few) == pytest.approx(24 / 50)
+    assert cost.transfer_seconds(gpu.find("h100:8x4"), a_few) == pytest.approx(24 / 50)
 
 
 def run(*arguments):
@@ -70,7 +70,7 @@ def run(*arguments):
 def run_report(*arguments):
     done = run(*arguments, "--json")
     assert done.returncode == 0, done.stderr
-    report = aot.Report(**json.loads(done.stdout))
+    report = cost.Report(**json.loads(done.stdout))
     return report._replace(collectives=[hlo.Collective(**c) for c in report.collectives])
 
 

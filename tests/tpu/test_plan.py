@@ -8,14 +8,14 @@ from jax.sharding import AbstractMesh, PartitionSpec
 from configs import find_config
 from experiment import overrides
 from experiment.mesh import mesh_sizes
-from tpu import plan
+from tpu import memory
 
 
 def planned(changes, num_devices, num_members=1, config="tiny"):
     config = overrides.apply(find_config(config), changes)
     sizes = mesh_sizes(config, num_members, num_devices)
     mesh = AbstractMesh(tuple(sizes.values()), tuple(sizes))
-    return config, sizes, {leaf.name: leaf for leaf in plan.leaves(config, mesh, num_members)}
+    return config, sizes, {leaf.name: leaf for leaf in memory.leaves(config, mesh, num_members)}
 
 
 def test_every_array_of_the_state():
@@ -67,7 +67,7 @@ def test_activations_by_hand(remat):
     """
     changes = ["mesh.data=2", "mesh.fsdp=1", f"model.remat={remat}", "data.context_length=128"]
     config, sizes, _ = planned(changes, 2)
-    estimate = plan.activations(config, sizes, 1)
+    estimate = memory.activations(config, sizes, 1)
     dots = 32 + (32 + 16 + 16 + 2 * 64)
     rest = 2 * 32 + (32 + 16 + 16 + 2 * 64) + (48 + 32 + 64)
     saved = {"full": 0, "qkv": 32 + (32 + 16 + 16), "dots": dots, "none": dots + rest}
@@ -79,5 +79,5 @@ def test_activations_by_hand(remat):
     }
     assert 512 * (dots + rest + 3 * 64) * 4 < 2 * 4 * 512 * 512
     wide = dataclasses.replace(config, data=dataclasses.replace(config.data, batch_size=16))
-    doubled = plan.activations(wide, sizes, 1)
+    doubled = memory.activations(wide, sizes, 1)
     assert all(doubled[name] == 2 * estimate[name] for name in estimate)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tpu import aot, tables
+from tpu import cost, tables
 
 PUBLISHED = tables.ROWS["published"]
 COMPILED = tables.load_compiled()
@@ -49,9 +49,9 @@ def test_published_runs_are_below_perfect_overlap(row):
 
 
 def test_factors_and_range_are_those_of_the_published_runs():
-    assert tables.fit(PUBLISHED, COMPILED) == pytest.approx(aot.EXPECTED, abs=0.005)
+    assert tables.fit(PUBLISHED, COMPILED) == pytest.approx(cost.EXPECTED, abs=0.005)
     ratios = tables.leave_one_out(COMPILED).values()
-    assert (min(ratios), max(ratios)) == pytest.approx(aot.RANGE, abs=0.005)
+    assert (min(ratios), max(ratios)) == pytest.approx(cost.RANGE, abs=0.005)
 
 
 def test_leave_one_out_does_not_use_the_row(monkeypatch):

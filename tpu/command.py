@@ -1,0 +1,55 @@
+"""Arguments of tpu.plan and tpu.aot, checked without JAX, which takes seconds to start."""
+
+import argparse
+import difflib
+import re
+
+from configs import find_config
+from experiment import overrides
+from experiment.config import ExperimentConfig
+from experiment.inherit import inherit
+from tpu import gpu, topology
+from tpu.gpu import GPUS, Machines
+from tpu.topology import CHIPS, Topology
+from utils.command_line import Parser, at_least
+
+
+def find_topology(name: str) -> Topology | Machines:
+    """Return the TPU slice or the machines with GPUs called `name`.
+
+    Raises:
+      ValueError: if there are none; the message names the nearest.
+    """
+    kind = re.split("[:-]", name)[0]
+    (match,) = difflib.get_close_matches(kind, [*CHIPS, "v5litepod", *GPUS], n=1, cutoff=0.0)
+    return gpu.find(name) if match in GPUS else topology.find(name)
+
+
+def command_line(program: str, description: str | None) -> Parser:
+    """Return the parser of tpu.plan and tpu.aot."""
+    parser = Parser(
+        prog=program,
+        description=description,
+        epilog=overrides.OVERRIDES_HELP,
+        formatter_class=argparse.RawTextHelpFormatter,
+    )
+    parser.add_argument(
+        "config", metavar="CONFIG", help="name of a config; train.py --help lists them"
+    )
+    chips = "TPUs: v5e:8x8, v5p-128 ...; GPUs: t4, h100:8, h100:8x4 (4 hosts) ..."
+    parser.add_argument("--topology", required=True, metavar="T", help=chips)
+    members = "number of members of a sweep in one program (%(default)s)"
+    parser.add_argument("--members", type=at_least(1), default=1, metavar="N", help=members)
+    typed = overrides.typed
+    parser.add_argument("overrides", nargs="*", type=typed, metavar="dotted.field=value")
+    return parser
+
+
+def parse(parser: Parser) -> tuple[argparse.Namespace, Topology | Machines, ExperimentConfig]:
+    """Return the arguments, their chips and their config; exit with 2 for a mistake in them."""
+    arguments = parser.parse_intermixed_args()
+    try:
+        chips = find_topology(arguments.topology)
+        return arguments, chips, inherit(find_config(arguments.config), arguments.overrides)
+    except ValueError as error:
+        parser.error(str(error))
