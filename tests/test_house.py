@@ -47,7 +47,7 @@ def test_few_parameters():
 # Lines of code per folder, without docstrings, comments and blank lines. A feature stays within its
 # folder's budget; a commit that raises one explains why.
 BUDGETS = {
-    "tests": 21535,
+    "tests": 21605,
     "reporting": 2995,
     "evals": 2965,
     "interop": 2785,
@@ -57,9 +57,9 @@ BUDGETS = {
     "experiment": 2276,
     "studies": 2391,
     "benchmarks": 1990,
-    "theory": 2565,
+    "theory": 2567,
     "training": 1470,
-    "tpu": 1391,
+    "tpu": 1397,
     "configs": 780,
     "utils": 1220,
     "inference": 730,
