@@ -42,7 +42,7 @@ def main() -> None:
         for notice in write(dirs, out, shlex.join(["python", *sys.argv])):
             print(printable(f"report.py: {notice}"), file=sys.stderr)
     except (ValueError, OSError) as error:
-        parser.error(str(error))
+        parser.refuse(error)
     print(out)
 
 

@@ -109,7 +109,7 @@ def main() -> int:
     try:
         suite.run(arguments.name, setting, arguments.out, resume=arguments.resume)
     except ValueError as error:
-        parser.error(str(error))
+        parser.refuse(error)
     return 0
 
 

@@ -144,7 +144,7 @@ def main(arguments: list[str] | None = None) -> int:
             return 2 if messages else 0
         _print_report(prepare(DataConfig(**options)))
     except (ValueError, OSError) as error:
-        parser.error(str(error))
+        parser.refuse(error)
     return 0
 
 

@@ -18,6 +18,7 @@ from pathlib import Path
 
 from experiment.run import RunDirectory, find_trained
 from utils.command_line import Parser, exit_with
+from utils.files import check_writable
 from utils.paths import copy, local
 
 
@@ -41,7 +42,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             command=shlex.join(["python", "-m", "experiment.keep", *arguments]),
         )
     except (ValueError, OSError) as error:
-        parser.error(str(error))
+        parser.refuse(error)
     return 0
 
 
@@ -60,6 +61,7 @@ def keep(dirs: Sequence[Path], out: Path, step: int | None, *, command: str) -> 
         if path.exists():
             raise ValueError(f"{path} is there already; delete it, or give another --out")
     steps = [source.find_step(step) for source in sources]
+    check_writable(out, "give another --out")
     from experiment.checkpoint import keep_params  # late: wrong arguments need no JAX
 
     for source, target, source_step in zip(sources, targets, steps, strict=True):

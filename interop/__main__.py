@@ -16,6 +16,8 @@ from experiment.run import find_run
 from interop.folders import check_new, find_source
 from interop.tensors import SHARD_BYTES
 from utils.command_line import Parser, exit_with, expression, tokens
+from utils.files import check_writable
+from utils.paths import as_path
 
 _EXPORT = """Export a run as a Hugging Face folder: python -m interop export RUN FOLDER
 
@@ -71,7 +73,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         check_platform()
         return importlib.import_module(f"interop.{options.module}").main(options)
     except (ValueError, OSError) as error:
-        parser.error(str(error))
+        parser.refuse(error)
 
 
 def _add_export(parser: Parser) -> None:
@@ -148,6 +150,8 @@ def _check_lm_eval(options: argparse.Namespace) -> None:
     for name, value in (("limit", options.limit), ("max_length", options.max_length)):
         if value is not None and value <= 0:
             raise ValueError(f"--{name} must be above 0, got {value:g}")
+    out = as_path(options.out).parent if options.out else run.path
+    check_writable(out, "give another --out FILE")
 
 
 if __name__ == "__main__":

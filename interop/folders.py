@@ -6,6 +6,7 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
+from utils.files import check_writable
 from utils.locks import try_lock
 from utils.paths import local
 
@@ -13,10 +14,15 @@ _MARK = ".incomplete"  # a locked file in a folder that is being written
 
 
 def check_new(path: str | Path) -> Path:
-    """Return the path of a new folder; raise ValueError if it exists or is in a bucket."""
+    """Return the path of a new folder.
+
+    Raises:
+      ValueError: if it exists, is in a bucket, or cannot be written.
+    """
     path = local(path)
     if path.exists():
         raise ValueError(f"{path} already exists; delete it, or choose another name")
+    check_writable(path.parent, "choose another folder")
     return path
 
 

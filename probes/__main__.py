@@ -55,7 +55,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         out = _check(args)
         run_probes(args, out, shlex.join(["python", "-m", "probes", *arguments]))
     except (ValueError, OSError) as error:
-        parser.error(str(error))
+        parser.refuse(error)
     return 0
 
 

@@ -47,10 +47,10 @@ def test_few_parameters():
 # Lines of code per folder, without docstrings, comments and blank lines. A feature stays within its
 # folder's budget; a commit that raises one explains why.
 BUDGETS = {
-    "tests": 21605,
+    "tests": 21625,
     "reporting": 2995,
     "evals": 2965,
-    "interop": 2785,
+    "interop": 2791,
     "data": 2461,
     "model": 2841,
     "probes": 2341,
@@ -61,7 +61,7 @@ BUDGETS = {
     "training": 1470,
     "tpu": 1397,
     "configs": 780,
-    "utils": 1220,
+    "utils": 1226,
     "inference": 730,
     "notebooks": 315,
     "(commands)": 290,

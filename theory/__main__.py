@@ -578,7 +578,7 @@ def main() -> None:
         with status:
             result, text = args.function(args)
     except (ValueError, ArithmeticError, OSError) as error:
-        parser.error(str(error))
+        parser.refuse(error)
     print_text(json.dumps(result) if args.json else text)
 
 

@@ -98,7 +98,7 @@ def main() -> None:
         if args.plot:
             figures.save(plot(reports), Path(args.plot))
     except (ValueError, OSError) as error:
-        parser.error(str(error))
+        parser.refuse(error)
     if args.json:
         objects = list(map(as_json, reports))
         text = json.dumps(objects[0] if len(objects) == 1 else {"schedules": objects})

@@ -46,7 +46,7 @@ def main() -> int:
     try:
         report = analyze(config, topology, arguments.members)
     except ValueError as error:
-        parser.error(str(error))
+        parser.refuse(error)
     if arguments.json:
         collectives = [dataclasses.asdict(collective) for collective in report.collectives]
         print(json.dumps(report._asdict() | {"collectives": collectives}))

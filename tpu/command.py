@@ -52,4 +52,4 @@ def parse(parser: Parser) -> tuple[argparse.Namespace, Topology | Machines, Expe
         chips = find_topology(arguments.topology)
         return arguments, chips, inherit(find_config(arguments.config), arguments.overrides)
     except ValueError as error:
-        parser.error(str(error))
+        parser.refuse(error)

@@ -227,7 +227,7 @@ def main() -> int:
         check_alone(arguments.mode, topology)
         jobs = _jobs(arguments, topology)
     except ValueError as error:
-        parser.error(str(error))
+        parser.refuse(error)
     cluster = {name: getattr(arguments, name) for name in ("image", "claim", "spot", "restarts")}
     if in_bucket(arguments.workdir):
         cluster["claim"] = ""

@@ -32,7 +32,7 @@ def main() -> int:
     try:
         sizes = mesh_sizes(config, arguments.members, chips.num_chips, chips.num_hosts)
     except ValueError as error:
-        parser.error(str(error))
+        parser.refuse(error)
     mesh = AbstractMesh(tuple(sizes.values()), tuple(sizes))
     arrays = leaves(config, mesh, arguments.members)
     # Wide if there is no terminal, so that a file has one line per array.

@@ -250,7 +250,7 @@ def main() -> int:
         try:
             compiled = compile_row(command)
         except ValueError as error:
-            parser.error(str(error))
+            parser.refuse(error)
         # Read again: another process may have saved a row in the meantime.
         results = load_compiled() | {command: compiled}
         fields = {name: results[name]._asdict() for name in rows if name in results}

@@ -159,7 +159,7 @@ def main() -> int:
     try:
         topology = find(arguments.name)
     except ValueError as error:
-        parser.error(str(error))
+        parser.refuse(error)
     for field in arguments.fields or fields:
         print(getattr(topology, field))
     return 0

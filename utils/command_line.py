@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NoReturn
 
-from utils.errors import machine_error
+from utils.errors import describe, machine_error
 from utils.expressions import allow_files, split_commas
 from utils.messages import one_line, quoted
 from utils.plugins import allow
@@ -35,7 +35,7 @@ class Parser(argparse.ArgumentParser):
 
     def refuse(self, error: Exception):
         """Exit with the message of `error`, and its `status` if it has one."""
-        self.error(str(error), getattr(error, "status", 2))
+        self.error(describe(error), getattr(error, "status", 2))
 
 
 class _AllowFile(argparse.Action):

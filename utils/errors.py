@@ -31,6 +31,19 @@ _MACHINE = {
 }
 
 
+_ADVICE = {
+    **dict.fromkeys((errno.EROFS, errno.EACCES, errno.EPERM), "; choose a path that you may use"),
+    **dict.fromkeys((errno.ENOSPC, errno.EDQUOT), "; free space, or choose another disk"),
+}
+
+
+def describe(error: Exception) -> str:
+    """Return the message of an error; for one of the system: path, reason, and what to do."""
+    if not (isinstance(error, OSError) and error.filename and error.strerror):
+        return str(error)
+    return f"{error.filename}: {error.strerror}{_ADVICE.get(error.errno, '')}"
+
+
 def machine_error(error: BaseException | None) -> str:
     """Describe an error of the machine, or one that it caused; empty for another error."""
     for _ in range(20):  # an error may be its own cause

@@ -67,7 +67,7 @@ def main(arguments: list[str] | None = None) -> int:
             beam_options=pipeline_options.PipelineOptions(beam_options),
         )
     except (ValueError, OSError) as error:
-        parser.error(str(error))
+        parser.refuse(error)
     print(builder.data_dir)
     for split, info in sorted((builder.info.splits or {}).items()):
         print(f"  {split}: {info.num_examples:,} documents in {info.num_shards} shards")

@@ -49,7 +49,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         write_page(args, _check(args), Console(stderr=True))
     except (ValueError, OSError) as error:
-        parser.error(str(error))
+        parser.refuse(error)
     return 0
 
 

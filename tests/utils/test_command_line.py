@@ -9,7 +9,7 @@ import warnings
 
 import pytest
 
-from utils.command_line import exit_with
+from utils.command_line import Parser, exit_with
 
 
 @pytest.fixture(autouse=True)
@@ -48,6 +48,22 @@ def test_a_failing_disk_is_a_line(capsys, number, around):
 def test_errors_of_libraries_in_other_languages_are_lines(capsys):
     reason = "write() failed: No space left on device; writing /data/x.array_record"
     assert message(capsys, RuntimeError(reason)) == f"error: {reason}; rows are kept\n"
+
+
+@pytest.mark.parametrize(
+    ("number", "advice"),
+    [
+        (errno.EROFS, "; choose a path that you may use"),
+        (errno.EACCES, "; choose a path that you may use"),
+        (errno.ENOSPC, "; free space, or choose another disk"),
+        (errno.ENOENT, ""),
+    ],
+)
+def test_a_refused_path_is_named_with_advice(capsys, number, advice):
+    with pytest.raises(SystemExit):
+        Parser(prog="program").refuse(OSError(number, os.strerror(number), "/data/x.png"))
+    line = f"program: error: /data/x.png: {os.strerror(number)}{advice}\n"
+    assert capsys.readouterr().err == line
 
 
 def test_nothing_follows_the_line(capsys):
