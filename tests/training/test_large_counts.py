@@ -1,0 +1,65 @@
+"""Counts beyond 32 bits: a run that resumes after 2^30 updates, 2^34 rows, 2^40 tokens."""
+
+import dataclasses
+import json
+
+import numpy as np
+import pytest
+
+from configs import find_config
+from data import pipeline
+from experiment import overrides
+from experiment.checkpoint import Checkpoints, restore
+from experiment.mesh import make_mesh
+from experiment.run import RunDirectory
+from training.interrupts import Interrupts
+from training.loop import train
+from training.members import abstract_state
+from training.plan import make_plan
+
+STEP = 2**30
+pytestmark = pytest.mark.slow  # compiles a train step
+
+
+def test_a_run_goes_on_after_a_trillion_tokens(tmp_path, tiny_data, monkeypatch):
+    changes = [
+        "train.save_every=1",
+        "train.log_every=1",
+        "train.schedule=constant",
+        "train.warmup_steps=0",
+    ]
+    changes += ["train.eval_every=1", "data.retrieval_fraction=0.5"]
+    config = overrides.apply(
+        find_config("tiny"), [*changes, *tiny_data, f"train.num_steps={STEP + 2}"]
+    )
+    run = RunDirectory(tmp_path / "run")
+    with monkeypatch.context() as patch:
+        patch.setattr(Interrupts, "stops_at", lambda self, step: step == 1)
+        assert not train(make_plan([config], [run]))
+
+    # The state after one update becomes that after 2^30.
+    target = abstract_state(config, 1, make_mesh(config, 1))
+    saved = restore(run, 1, params=target.params, opt_state=target.opt_state)
+    checkpoints = Checkpoints(run, keep=9)
+    batch_size = config.data.batch_size
+    data = dataclasses.replace(saved.data, rows=STEP * batch_size)
+    arrays = saved.arrays
+    checkpoints.save(STEP, arrays["params"], arrays["opt_state"], data, config)
+    checkpoints.close()
+
+    assert train(make_plan([config], [run]))
+
+    tokens_per_step = batch_size * config.data.context_length
+    rows = run.read_metrics()
+    assert [(row["step"], row["tokens"]) for row in rows[-2:]] == [
+        (step, step * tokens_per_step) for step in (STEP + 1, STEP + 2)
+    ]
+    assert all(np.isfinite(row["loss"]) for row in rows[-2:])
+    stored = json.loads((run.checkpoints_path / f"{STEP + 2}/data/metadata").read_text())
+    assert stored["rows"] == (STEP + 2) * batch_size > 2**33
+
+    # Rows are those of their number, and the digest counts them: Python's integers have no bound.
+    trained = pipeline.open_data(config.data)
+    batches = pipeline.make_batches(trained, start_step=STEP)
+    hashes = [int(value) for _ in range(2) for value in next(batches)["row_hash"]]
+    assert (saved.data.digest + sum(hashes)) % 2**64 == stored["digest"]
