@@ -92,16 +92,18 @@ export PYTHON=${PYTHON:-.venv/bin/python}
 # Check the command line now, not when the job starts.
 [[ $mode == study ]] || ((${#cards[@]} == 0)) || fail "$mode takes no ${cards[0]}; see --help"
 tasks='' # one name per line
+# The machine that submits has other devices than the job, whose processes have one each.
+devices=$((nodes * (${gpus:-8} ? ${gpus:-8} : 1)))
+check=(--check --devices "$devices" --num-processes "$devices")
 case $mode in
   members | sweep)
     tasks=$("$PYTHON" sweep.py --list-members "${arguments[@]}") || exit 2
     program=(sweep.py "${arguments[@]}")
-    [[ $mode == sweep ]] || program=(sweep.py --member @ "${arguments[@]}")
+    [[ $mode == sweep ]] || program=(sweep.py --member @ "${arguments[@]}") check+=(--apart)
+    "$PYTHON" sweep.py "${check[@]}" "${arguments[@]}" >&2 || exit 2
     ;;
   run)
-    # The machine that submits has other devices than the job.
-    devices=$((nodes * (${gpus:-8} ? ${gpus:-8} : 1)))
-    "$PYTHON" train.py --check --devices "$devices" "${arguments[@]}" >&2 || exit 2
+    "$PYTHON" train.py "${check[@]}" "${arguments[@]}" >&2 || exit 2
     program=(train.py "${arguments[@]}")
     ;;
   study)

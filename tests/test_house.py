@@ -47,7 +47,7 @@ def test_few_parameters():
 # Lines of code per folder, without docstrings, comments and blank lines. A feature stays within its
 # folder's budget; a commit that raises one explains why.
 BUDGETS = {
-    "tests": 21625,
+    "tests": 21700,
     "reporting": 2995,
     "evals": 2965,
     "interop": 2791,
@@ -58,7 +58,7 @@ BUDGETS = {
     "studies": 2391,
     "benchmarks": 1990,
     "theory": 2567,
-    "training": 1470,
+    "training": 1486,
     "tpu": 1397,
     "configs": 780,
     "utils": 1226,

@@ -13,19 +13,17 @@ import utils.environment  # noqa: F401 - first: it checks that packages are inst
 
 # isort: split
 import argparse
-import collections
 import dataclasses
+import functools
 import json
 import re
 import string
-from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 import studies
 from configs import argument_parser, find_config
 from experiment import overrides
-from experiment.config import ExperimentConfig
 from experiment.overrides import make_members
 from tpu import topology as topology_lib
 from tpu.topology import Topology
@@ -112,33 +110,27 @@ def make_jobs(
     """
     if mode in ("evaluate", "report"):
         return [Job(job_name(workdir, mode), config_name, ["python", f"{mode}.py", workdir])]
+    from training.sweep import check_meshes  # late: it imports JAX
+
+    sizes = {"num_devices": topology.num_chips, "num_processes": topology.num_hosts}
+    check = functools.partial(check_meshes, **sizes)
     config = find_config(config_name)
     arguments = [config_name, "--workdir", workdir, *changes]
     if mode == "run":
-        _check_meshes([overrides.apply(config, changes)], topology)
+        check([overrides.apply(config, changes)])
         return [Job(job_name(workdir), config_name, ["python", "train.py", *arguments])]
     members = make_members(config, changes)
     names, configs = [m.name for m in members], [m.config for m in members]
     program = ["python", "sweep.py"]
     if mode == "sweep":
-        _check_meshes(configs, topology)
+        check(configs)
         return [Job(job_name(workdir), "; ".join(names), [*program, *arguments])]
     for member_config in configs:
-        _check_meshes([member_config], topology)
+        check([member_config])
     return [
         Job(job_name(workdir, str(number)), name, [*program, "--member", str(number), *arguments])
         for number, name in enumerate(names)
     ]
-
-
-def _check_meshes(configs: Sequence[ExperimentConfig], topology: Topology) -> None:
-    """Raise ValueError if the mesh of members that train together does not fit the slice."""
-    from experiment.mesh import mesh_sizes  # late: it imports JAX
-
-    together = collections.Counter((config.model.architecture, config.data) for config in configs)
-    for config in configs:
-        count = together[config.model.architecture, config.data]
-        mesh_sizes(config, count, topology.num_chips, topology.num_hosts)
 
 
 def study_jobs(mode: str, study: str, workdir: str, only: str, seeds: str) -> list[Job]:

@@ -38,6 +38,8 @@ def sweep(description: str | None) -> int:
     parser = _parser("sweep.py", description, SWEEP_HELP)
     parser.add_argument("--member", type=int, metavar="N", help="train only this one, from 0")
     parser.add_argument("--list-members", action="store_true", help="print their names, in order")
+    text = "with --check: each member will train in a job with --devices of its own"
+    parser.add_argument("--apart", action="store_true", help=text)
     arguments = parser.parse_intermixed_args()
     try:
         config = find_config(arguments.config)
@@ -66,7 +68,8 @@ def _parser(program: str, description: str | None, *more: str) -> Parser:
         "--devices",
         type=at_least(1),
         metavar="N",
-        help="with --check: how many the machine has that will train (default: this machine's)",
+        help="with --check: how many the --num-processes have that will train (default: this "
+        "machine's)",
     )
     add_process_flags(parser)
     return parser
@@ -78,7 +81,8 @@ _LAUNCHERS = {"SLURM_JOB_ID", "OMPI_COMM_WORLD_SIZE", "TPU_WORKER_HOSTNAMES", "T
 
 def _is_alone(arguments: argparse.Namespace) -> bool:
     """Return whether this process may exit without the others, which would wait for it."""
-    return arguments.num_processes is None and not _LAUNCHERS & os.environ.keys()
+    is_started_once = arguments.num_processes is None and not _LAUNCHERS & os.environ.keys()
+    return is_started_once or arguments.devices is not None
 
 
 def _check(job: Job) -> None:
@@ -127,7 +131,10 @@ def _launch(parser: Parser, arguments: argparse.Namespace, job: Job) -> int:
                 with distributed.refusing_together():
                     _check(job)
         if arguments.check:
-            lines = check_job(job, num_devices=arguments.devices)
+            sizes = dict(num_devices=arguments.devices, num_processes=arguments.num_processes or 1)
+            is_apart = getattr(arguments, "apart", False)  # train.py lacks it
+            jobs = [job._replace(members=[m]) for m in job.members] if is_apart else [job]
+            lines = dict.fromkeys(line for part in jobs for line in check_job(part, **sizes))
             print(*lines if distributed.is_primary_host() else (), sep="\n")
             return 0
         finished = train_job(job, command=shlex.join(["python", *sys.argv]))

@@ -97,12 +97,14 @@ def check_plan(
     *,
     overrides: Sequence[Sequence[str]] = (),
     num_devices: int | None = None,
+    num_processes: int = 1,
 ) -> list[str]:
     """Check what `make_plan` checks before it reads arrays and prepares text; write nothing.
 
     Args:
       configs, runs, overrides: as in `make_plan`.
-      num_devices: of the machine that will train; None: those of this process.
+      num_devices: of the machines that will train; None: those of this process.
+      num_processes: that share `num_devices`.
 
     Returns:
       Lines that say what was checked.
@@ -110,7 +112,7 @@ def check_plan(
     Raises:
       ValueError: as `make_plan`; also if `data.path` holds no files.
     """
-    plan = _check(configs, runs, overrides, num_devices)
+    plan = _check(configs, runs, overrides, num_devices, num_processes)
     config, num_members = plan.configs[0], len(runs)
     members = f", {num_members} members in one program" if num_members > 1 else ""
     num_steps, num_stages = plan.stages[-1][0].end, len(plan.stages)
@@ -142,6 +144,7 @@ def _check(
     runs: Sequence[RunDirectory],
     overrides: Sequence[Sequence[str]],
     num_devices: int | None = None,
+    num_processes: int = 1,
 ) -> Plan:
     overrides = overrides or [()] * len(runs)
     evals.while_training(configs[0])  # refuses unknown tasks
@@ -170,13 +173,14 @@ def _check(
                 "program, and these differ in data, or in more of their models than rotary and "
                 "window; train them apart"
             )
-        _make_mesh(stage.config, len(configs), num_devices)  # refuses one that does not fit
+        # Refuses one that does not fit.
+        _make_mesh(stage.config, len(configs), num_devices, num_processes)
         if difference := shape_difference(abstract_params(stage.config.model), shapes):
             raise ValueError(
                 f"stage {stage.number}: {difference} in stage 0; stages share one set of parameters"
             )
     start_step = max(common_steps(runs), default=0)
-    mesh = _make_mesh(configs[0], len(configs), num_devices)
+    mesh = _make_mesh(configs[0], len(configs), num_devices, num_processes)
     return Plan(configs, runs, overrides, stages, [], mesh, start_step, None)
 
 
@@ -189,11 +193,13 @@ def _check_frozen(shapes: Params, stages: Sequence[tuple[Stage, ...]]) -> None:
                 raise ValueError(f"train.frozen: no parameter {name!r}; {nearest(name, paths)}")
 
 
-def _make_mesh(config: ExperimentConfig, num_members: int, num_devices: int | None) -> Mesh:
+def _make_mesh(
+    config: ExperimentConfig, num_members: int, num_devices: int | None, num_processes: int
+) -> Mesh:
     """Return the mesh of this process's devices, or one of `num_devices` that has a shape only."""
     if num_devices is None:
         return make_mesh(config, num_members)
-    sizes = mesh_sizes(config, num_members, num_devices)
+    sizes = mesh_sizes(config, num_members, num_devices, num_processes)
     return cast(Mesh, AbstractMesh(tuple(sizes.values()), tuple(sizes)))
 
 

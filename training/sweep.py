@@ -7,6 +7,7 @@ own; with `data.seed` given they read the same rows, and train together. Members
 train one group after another.
 """
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -18,7 +19,7 @@ from data.config import DataConfig
 from experiment import distributed
 from experiment.config import EvalConfig, ExperimentConfig, MeshConfig
 from experiment.inherit import describe
-from experiment.mesh import describe_mesh
+from experiment.mesh import describe_mesh, mesh_sizes
 from experiment.overrides import Job, SweepMember, sweep_job
 from experiment.run import RunDirectory
 from experiment.stages import split
@@ -90,6 +91,18 @@ def _make_groups(job: Job) -> list[Group]:
     return list(groups.values())
 
 
+def check_meshes(configs: Sequence[ExperimentConfig], num_devices: int, num_processes: int) -> None:
+    """Check the meshes of members that one command trains, on other devices than this machine's.
+
+    Raises:
+      ValueError: as `mesh_sizes`.
+    """
+    for shared, count in Counter(map(shared_part, configs)).items():
+        config = next(config for config in configs if shared_part(config) == shared)
+        for stage in split(config):
+            mesh_sizes(stage.config, count, num_devices, num_processes)
+
+
 def _inherited(job: Job, groups: Sequence[Group]) -> list[str]:
     """Return the lines of `experiment.inherit.describe`, each once with its members' names."""
     names: dict[str, list[str]] = {}
@@ -103,12 +116,12 @@ def _inherited(job: Job, groups: Sequence[Group]) -> list[str]:
     ]
 
 
-def check_job(job: Job, *, num_devices: int | None = None) -> list[str]:
+def check_job(job: Job, *, num_devices: int | None = None, num_processes: int = 1) -> list[str]:
     """Check a job as `training.plan.check_plan` checks a run, group by group; write nothing.
 
     Args:
       job: what to check.
-      num_devices: as in `check_plan`.
+      num_devices, num_processes: as in `check_plan`.
 
     Returns:
       Lines that say what members inherit, and what was checked.
@@ -119,7 +132,7 @@ def check_job(job: Job, *, num_devices: int | None = None) -> list[str]:
     groups = _make_groups(job)
     lines = _inherited(job, groups)
     for group in groups:
-        lines += group.plan(check_plan, num_devices=num_devices)
+        lines += group.plan(check_plan, num_devices=num_devices, num_processes=num_processes)
     return lines
 
 

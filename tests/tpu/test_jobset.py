@@ -131,6 +131,19 @@ def test_a_mesh_that_does_not_fit_the_slice_is_refused(mode):
         jobset.make_jobs(mode, "tiny", "/runs/a", changes, find("v5e:4x4"))
 
 
+@pytest.mark.parametrize(
+    "changes",
+    [
+        # Members of other lengths train one after the other.
+        ["mesh.sweep=2", "train.num_steps=2,3"],
+        ["model.rotary.base=10,99", "mesh.sweep=2", "stages=[[data.batch_size=3]]"],
+    ],
+)
+def test_meshes_are_those_of_the_groups_and_stages(changes):
+    with pytest.raises(ValueError, match="does not divide"):
+        jobset.make_jobs("sweep", "tiny", "/runs/a", changes, find("v5e:2x2"))
+
+
 @pytest.mark.parametrize("schema", crd.schemas(), ids=["fields", "full CRD"][: len(crd.schemas())])
 @pytest.mark.parametrize("changes", [{}, {"spot": True}], ids=["", "spot"])
 def test_kubernetes_knows_every_field(schema, changes):

@@ -106,6 +106,19 @@ def test_a_program_reaches_the_hosts_unchanged():
             "slurm/submit.sh run tiny --workdir d model.rotary.base=1,2",
             "model.rotary.base=1,2 lists several values",
         ),
+        # Meshes that do not fit the devices of the job, or of each member's.
+        (
+            "slurm/submit.sh sweep tiny --workdir d --gpus 2 mesh.sweep=2 model.rotary.base=2,3,4",
+            "mesh.sweep=2 does not divide members of the sweep=3; use 1",
+        ),
+        (
+            "slurm/submit.sh members tiny --workdir d --gpus 3 model.rotary.base=2,3,4",
+            "mesh.data x mesh.fsdp=3 does not divide rows of a microbatch=8; use 2",
+        ),
+        (
+            "slurm/submit.sh run tiny --workdir d --nodes 2 --gpus 2 mesh.data=2",
+            "does not cover the 4 devices; use sizes whose product is 4",
+        ),
         ("slurm/submit.sh study capabilty --workdir d", "unknown study 'capabilty'; did you mean"),
         ("slurm/submit.sh run tiny --workdir d --time 00:04:59", "--time is shorter than 5 min"),
         ("slurm/submit.sh run tiny --workdir d --gpus x", "--gpus x is not a whole number"),
