@@ -23,7 +23,7 @@ from data.config import MAX_CONTEXT
 from experiment.run import find_trained
 from reporting.paths import check_page
 from utils.command_line import Parser, exit_with, tokens
-from utils.messages import nearest, printable, quoted
+from utils.messages import nearest, quoted
 from utils.paths import as_path
 
 
@@ -91,10 +91,10 @@ def run_probes(args: argparse.Namespace, out: Path, command: str) -> None:
     from experiment.compiled import keep_programs
     from experiment.devices import check_platform
     from probes import page
-    from probes.findings import list_findings
+    from probes.findings import format_findings, list_findings
     from probes.subject import Subject
     from reporting import members as members_lib
-    from reporting.text_table import TextTable, print_tables, terminal_width, wrap
+    from utils.text_table import TextTable, print_tables, terminal_width
 
     keep_programs()
     check_platform()
@@ -115,8 +115,7 @@ def run_probes(args: argparse.Namespace, out: Path, command: str) -> None:
                 if args.heads and (lines := result.lines()):
                     title, names = f"{run.name}: {probe.title}", list(lines[0])[:2]
                     print_tables([TextTable(title=title, lines=lines, names=names)])
-    for finding in list_findings(results):
-        print(printable("\n  ".join(wrap(finding, terminal_width() - 2))))
+    print(format_findings(list_findings(results), terminal_width()))
     page.write(results, members, out, command)
     notice(f"page: {out}")
 

@@ -5,6 +5,8 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 
 from probes.probe import Probe, format_number
+from utils.messages import printable
+from utils.text_table import wrap
 
 ByLabel = Mapping[str, Sequence[Probe]]  # results of seeds, by the member's label
 
@@ -12,6 +14,11 @@ ByLabel = Mapping[str, Sequence[Probe]]  # results of seeds, by the member's lab
 def list_findings(results: Mapping[type[Probe], ByLabel]) -> list[str]:
     """Return one line per number: its range over members, and the heads that attain it."""
     return [line for by_label in results.values() for line in _findings(by_label)]
+
+
+def format_findings(findings: Sequence[str], width: int) -> str:
+    """Return findings for a terminal; further lines of one are indented."""
+    return printable("\n".join("\n  ".join(wrap(line, width - 2)) for line in findings))
 
 
 def _findings(by_label: ByLabel) -> Iterator[str]:

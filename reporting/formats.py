@@ -9,8 +9,8 @@ from reporting.labels import name_runs
 from reporting.members import make_members
 from reporting.results import make_lines, write_csv
 from reporting.tables import Results, tables
-from reporting.text_table import print_tables
 from utils.messages import printable
+from utils.text_table import print_tables
 
 
 def print_results(results: Results, form: str) -> None:

@@ -14,7 +14,7 @@ from experiment.run import RunDirectory
 from reporting.labels import describe_seeds, name_runs
 from reporting.measurements import Measurement, drop_diverged, measurements
 from reporting.page import NONE
-from reporting.text_table import TextTable
+from utils.text_table import TextTable
 
 Columns: TypeAlias = Callable[[Measurement], dict[str, str]]  # cells by head
 Results: TypeAlias = Sequence[tuple[RunDirectory, ExperimentConfig, Rows]]

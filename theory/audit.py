@@ -115,15 +115,15 @@ def _short_kind(kind: str) -> str:
 
 
 # Columns of numbers; a table of several models has the first six.
-_NUMBERS = ["rotated", "reach", "first\nB_m < 0", "covers", "smallest\nbase", "never\ncomplete"]
-_NUMBERS += ["slowest\nperiod", "critical\ndimension", "logits"]
+_NUMBERS = ["rotated", "reach", "first B_m<0", "covers", "smallest base", "never complete"]
+_NUMBERS += ["slowest period", "critical dimension", "logits"]
 _CAPTION = (
-    "logits: factor of q·k. reach: the context or, with a window, the window. first B_m < 0: first "
-    "distance at which a random key beats a similar one (Men et al. 2024); none: not within "
-    "2 million tokens. smallest base: of plain RoPE, certified for the reach; -: not computed, or "
-    "unrotated pairs. critical dimension: features whose pairs complete a cycle within the reach. "
-    "never complete: share of the rotated pairs that do not."
+    "reach: the context or, with a window, the window. first B_m<0: first distance at which a "
+    "random key beats a similar one (Men et al. 2024); none: not within 2 million tokens. smallest "
+    "base: of plain RoPE, certified for the reach; -: not computed, or unrotated pairs. never "
+    "complete: share of the rotated pairs that complete no cycle within the reach"
 )
+_MORE = "critical dimension: features of the pairs that do. logits: factor of q·k."
 
 
 def as_text(facts: dict[str, Any], name: str) -> str:
@@ -135,7 +135,7 @@ def as_text(facts: dict[str, Any], name: str) -> str:
             _NUMBERS,
             [[describe_layers(group), describe_rope(group), *_cells(group)] for group in groups],
             title=f"{name}: {facts['model_type']}, context {context:,} tokens",
-            caption=_CAPTION,
+            caption=f"{_CAPTION}. {_MORE}",
         )
     ]
     parts += [f"{describe_layers(group)}: {_verdict(group)}" for group in groups]
@@ -152,7 +152,7 @@ def as_text(facts: dict[str, Any], name: str) -> str:
     parts.append(
         format_table(
             ["wrong code", "layers", "seen in"],
-            ["first\nposition"],
+            ["first position"],
             rows,
             title="Misreadings that would change this model",
             caption=f"first position or distance at which a rotated pair is off by more than "
@@ -170,6 +170,7 @@ def as_rows(rows: list[dict[str, Any]]) -> str:
         [[r["model"], describe_layers(r), describe_rope(r), *_cells(r)[:6]] for r in rows],
         title="Rotation of published models",
         caption=_CAPTION,
+        optional=["never complete", "rotated"],
     )
 
 

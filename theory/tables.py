@@ -1,29 +1,22 @@
 """Tables on a terminal."""
 
-import sys
 from collections.abc import Iterable, Sequence
-
-from rich import box
-from rich.console import Console
-from rich.table import Column, Table
+from typing import Any
 
 from utils.messages import printable
+from utils.text_table import TextTable, terminal_width
 
 
 def format_table(
-    texts: Sequence[str], numbers: Sequence[str], lines: Iterable[Sequence[str]], **options: str
+    texts: Sequence[str], numbers: Sequence[str], rows: Iterable[Sequence[str]], **options: Any
 ) -> str:
-    """Return a table with columns of text, which may wrap, and then columns of numbers."""
-    columns = [Column(head, overflow="fold") for head in texts]
-    columns += [Column(head, justify="right", no_wrap=True) for head in numbers]
-    options = {name: printable(text) for name, text in options.items()}
-    table = Table(*columns, box=box.SIMPLE_HEAD, **options)  # pyright: ignore[reportArgumentType]
-    for line in lines:
-        table.add_row(*map(printable, line))
-    # Without a terminal, a fixed width, so that a pipe does not cut the table.
-    width = None if sys.stdout.isatty() else 120
-    # Text of a file is not markup.
-    console = Console(width=width, markup=False, emoji=False)
-    with console.capture() as capture:
-        console.print(table)
-    return "\n".join(line.rstrip() for line in capture.get().splitlines())
+    """Return a table that fits the terminal: columns of text, then columns of numbers.
+
+    Args:
+      texts, numbers: heads of the columns.
+      rows: cells.
+      **options: `title`, `caption` and `optional` of TextTable.
+    """
+    heads = [*texts, *numbers]
+    lines = [dict(zip(heads, row, strict=True)) for row in rows]
+    return printable(TextTable(lines=lines, names=texts, **options).text(terminal_width())) + "\n"

@@ -7,12 +7,12 @@ import re
 import numpy as np
 
 import generate
-from reporting.text_table import TextTable, print_tables
 from reporting.writing import write
 from tests.reporting.helpers import answers, experiment, make_run, make_sweep
 from theory import figures
 from utils.figures import STYLE
 from utils.messages import printable
+from utils.text_table import TextTable, print_tables
 
 NAMES = [r"$\foo{$", "$x_1$<script>alert(1)</script>", "plain"]
 

@@ -2,16 +2,22 @@ import csv
 import dataclasses
 import io
 import json
+import math
 import re
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from evals import rows as rows_lib
+from probes.findings import format_findings, list_findings
+from probes.probe import Number
 from reporting import formats, tables
 from reporting.labels import name_runs
-from reporting.text_table import TextTable
+from tests.in_process import call
 from tests.reporting.helpers import answers, experiment, make_run, row
+from theory.published import OPEN_MODELS
+from utils.text_table import TextTable, terminal_width
 
 GOLDEN = Path(__file__).with_name("golden")
 WIDTHS = 80, 100, 120, 200
@@ -54,6 +60,57 @@ def test_tables_fit_the_terminal(results, width):
     for name in name_runs([run for run, *_ in results]):
         for part in re.split("(?<=,)", name):
             assert part in text
+
+
+def _findings(folder):
+    """A range over members, one of which has two seeds; a number that all share."""
+    numbers = {"zero of the empirical B(m), largest over heads (tokens)": "1.0", "correct": ""}
+
+    def measure(value):
+        values = Number(value, value / 2, math.inf), Number(0.5)
+        named = dict(zip(numbers, values, strict=True))
+        return SimpleNamespace(numbers=lambda: named, heads_of=lambda: numbers)
+
+    label = "model.rotary.base={},model.num_heads=4,model.window=32"
+    by_label = {label.format(base): [measure(base)] * (base // 10) for base in (10, 20)}
+    return format_findings(list_findings({"probe": by_label}), terminal_width())  # pyright: ignore
+
+
+def _step1(folder):
+    """Two runs under bases and under a variant with a long name."""
+    results = []
+    for base in (10, 10000):
+        config, rows = experiment(f"rope(base={base})"), []
+        variants = f"rope(base={base})", "ntk_aware(base=10,factor=4)"
+        for nll, variant in enumerate((*variants, *(f"rope(base=1e{n})" for n in range(1, 7)))):
+            rows += [row(config, "step1", query=q, rotary=variant, nll=nll + q) for q in (0, 1)]
+        run = make_run(folder / f"base={base}", config, rows)
+        results.append((run, config, rows_lib.read_run(run)))
+    return "\n\n".join(table.text(terminal_width()) for table in tables.tables(results))
+
+
+def _audit(folder):
+    (config,) = (model.config for model in OPEN_MODELS if model.name == "gpt-oss-20b")
+    (folder / "config.json").write_text(json.dumps(config))
+    return call("-m", "theory", "audit", folder / "config.json")
+
+
+TABLES = {
+    "findings": _findings,
+    "step1": _step1,
+    "models": lambda _: call("-m", "theory", "models", "llama-4-scout", "gpt-oss-20b"),
+    "audit": _audit,
+    "lengths": lambda _: call("-m", "theory", "table", "--lengths", "1k", "4k"),
+}
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("name", TABLES)
+def test_other_tables_fit_the_terminal(name, width, tmp_path, monkeypatch):
+    monkeypatch.setenv("COLUMNS", str(width))
+    text = TABLES[name](tmp_path).rstrip() + "\n"
+    assert max(map(len, text.split("\n"))) <= width
+    assert text == (GOLDEN / f"{name}_{width}.txt").read_text()
 
 
 def test_names_have_the_fields_that_differ_and_the_seed(results):

@@ -87,18 +87,32 @@ class TextTable:
                 for head in heads
                 if head not in names
             )
-            room = (width - rest) // max(len(names), 1) if breaks_names else sys.maxsize
+            gaps = len(_GAP) * (len(names) - 1)
+            room = self._divide(width - rest - gaps, names, breaks_names)
             columns = [
-                self._names(head, room) if head in names else self._column(head, breaks_numbers)
+                self._names(head, room[head])
+                if head in names
+                else self._column(head, breaks_numbers)
                 for head in heads
             ]
             if _width(columns) <= width:
                 break
         return columns
 
+    def _divide(self, width: int, names: Sequence[str], breaks: bool) -> dict[str, int]:
+        """Divide a width among columns of names; a narrow one leaves its rest to the others."""
+        widths = {head: _column_width(self._names(head, sys.maxsize)) for head in names}
+        for number, head in enumerate(sorted(names, key=widths.__getitem__) if breaks else ()):
+            fair = max(width // (len(names) - number), _column_width(self._names(head, 0)))
+            widths[head] = min(widths[head], fair)
+            width -= widths[head]
+        return widths
+
     def _names(self, head: str, room: int) -> list[list[str]]:
         cells = [line.get(head, "") for line in self.lines]
-        longest = max((cell_len(part) for cell in cells for part in _parts(cell)), default=0)
+        longest = max(
+            (cell_len(part.rstrip()) for cell in cells for part in _parts(cell)), default=0
+        )
         return [[head], *(_join(_parts(cell), max(room, longest, len(head))) for cell in cells)]
 
     def _column(self, head: str, breaks: bool) -> list[list[str]]:
@@ -138,9 +152,14 @@ class TextTable:
         return "\n".join(part for line in lines for part in _chop(line, width))
 
 
+# Spaces, but not those within `[95% CI]`; in names also punctuation.
+_SPACE = r"(?<= )(?![^\[]*\])"
+_PUNCTUATION = r"(?<=\w\()(?!\d)|(?<=[,/])(?![\d ])|(?<=dynamic_)"
+
+
 def _parts(name: str) -> list[str]:
     """Return the parts between which a name may be broken."""
-    return re.split(r"(?<=[(,/])(?!\d)|(?<=dynamic_)", name)
+    return re.split(f"{_SPACE}|{_PUNCTUATION}", name)
 
 
 def _column_width(column: Sequence[Sequence[str]]) -> int:
@@ -156,23 +175,23 @@ def _chop(line: str, width: int) -> list[str]:
 
 
 def wrap(text: str, width: int) -> list[str]:
-    """Return `text` in lines of at most `width`, if no part between possible breaks is wider."""
-    lines = (
-        _join(re.split(r"(?<= )(?![^\[]*\])|(?<=[(,/])(?!\d)|(?<=dynamic_)", text), width + 1)
-        if text
-        else []
-    )
-    return [line.rstrip() for line in lines]
+    """Return `text` in lines of at most `width`, if no part between possible breaks is wider.
+
+    It is broken at spaces; words wider than a line are broken as names are.
+    """
+    words = re.split(_SPACE, text) if text else []
+    parts = ([word] if cell_len(word.rstrip()) <= width else _parts(word) for word in words)
+    return _join(itertools.chain(*parts), width) if text else []
 
 
 def _join(parts: Iterable[str], width: int) -> list[str]:
     """Return parts in lines of at most `width`, if no part is wider."""
     lines = [""]
     for part in parts:
-        if lines[-1] and cell_len(lines[-1] + part) > width:
+        if lines[-1] and cell_len((lines[-1] + part).rstrip()) > width:
             lines.append("")
         lines[-1] += part
-    return lines
+    return [line.rstrip() for line in lines]
 
 
 def print_tables(tables: Iterable[TextTable]) -> None:
