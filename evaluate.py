@@ -112,7 +112,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     from reporting.formats import print_results
 
     keep_programs()
-    console = Console(stderr=True)
+    console = Console(stderr=True, markup=False)
     results: runner.Evaluated = []
     try:
         # A call from Python is alone, and may come after JAX was used.

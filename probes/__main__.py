@@ -99,8 +99,8 @@ def run_probes(args: argparse.Namespace, out: Path, command: str) -> None:
     keep_programs()
     check_platform()
     selected = _select(args.probes)
-    console = Console(stderr=True)
-    notice = functools.partial(console.print, markup=False, highlight=False, soft_wrap=True)
+    console = Console(stderr=True, markup=False)
+    notice = functools.partial(console.print, highlight=False, soft_wrap=True)
     members = members_lib.read(find_trained(args.dirs, notice), notice)
     results = {probe: collections.defaultdict(list) for probe in selected}
     for member in members:

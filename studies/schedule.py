@@ -205,11 +205,11 @@ def _catch_signals() -> Iterator[threading.Event]:
 
 @functools.cache
 def _console() -> Console:
-    return Console(stderr=True)
+    return Console(stderr=True, markup=False)
 
 
 def _print(text: str) -> None:
-    _console().print(text, highlight=False, markup=False, soft_wrap=True)
+    _console().print(text, highlight=False, soft_wrap=True)
 
 
 def _print_results(item: WorkItem, progress: Progress) -> None:

@@ -3,7 +3,8 @@
     python -m tests.soak --minutes 120 --out runs/soak
 
 A run of `tiny` takes its validation loss, evaluates a task and saves every 100 updates. Every ten
-seconds, a line of samples.jsonl gets the process's resident memory, threads and open files.
+seconds, a line of samples.jsonl gets the process's memory, threads and open files. Memory is
+anonymous resident memory: the kernel drops and rereads pages of files as it likes.
 --minutes 0 reads the samples of an earlier execution. Prints the means of ten parts of the time
 and draws them in soak.png.
 """
@@ -24,7 +25,7 @@ ROOT = Path(__file__).parent.parent
 EVERY = 100  # updates
 OVERRIDES = ["train.num_steps=100000000", "train.keep=3", "train.eval_tasks=[kv]"]
 OVERRIDES += [f"train.{name}_every={EVERY}" for name in ("save", "log", "eval")]
-FIELDS = {"memory": "resident memory (MiB)", "threads": "threads", "files": "open files"}
+FIELDS = {"memory": "anonymous memory (MiB)", "threads": "threads", "files": "open files"}
 
 
 def sample(pid: int, workdir: Path) -> dict[str, float]:
@@ -33,7 +34,7 @@ def sample(pid: int, workdir: Path) -> dict[str, float]:
     values = dict(line.split(":", 1) for line in status.splitlines())
     steps = [int(path.name) for path in workdir.glob("checkpoints/*") if path.name.isdigit()]
     return {
-        "memory": int(values["VmRSS"].split()[0]) / 1024,
+        "memory": int(values["RssAnon"].split()[0]) / 1024,
         "threads": int(values["Threads"]),
         "files": len(os.listdir(f"/proc/{pid}/fd")),
         "step": max(steps, default=0),

@@ -131,7 +131,7 @@ class StageLog:
 
     def announce(self, line: str) -> None:
         """Print a line above the progress bar."""
-        self._console.print(line, markup=False, soft_wrap=True)
+        self._console.print(line, soft_wrap=True)
 
     def start_clock(self, step: int) -> None:
         """Start measuring rates at `step`, the first update after compilation."""

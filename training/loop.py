@@ -71,7 +71,7 @@ def train(plan: Plan, *, command: str = "", later_tokens: int = 0) -> bool:
         trainer.print_line(str(trainer.divergence))
     num_steps = plan.stages[-1][0].end
     if trainer.step < num_steps:
-        trainer.console.print(
+        trainer.print_line(
             f"stopped by {trainer.interrupts.received} at step {trainer.step} of {num_steps}; "
             f"saved. {distributed.how_to_go_on(command)}"
         )
@@ -106,8 +106,9 @@ class Trainer:
         config, num_members = plan.configs[0], len(plan.runs)
         self.plan, self.check_lock = plan, check_lock
         is_primary = distributed.is_primary_host()
-        self.console = Console(stderr=True, quiet=not is_primary, highlight=False)
-        self.print_line = functools.partial(self.console.print, markup=False, soft_wrap=True)
+        quiet = not is_primary
+        self.console = Console(stderr=True, quiet=quiet, highlight=False, markup=False)
+        self.print_line = functools.partial(self.console.print, soft_wrap=True)
         members = f" x {num_members} members" if num_members > 1 else ""
         per_member = " in each member" if num_members > 1 else ""
         self.label = config.name + members

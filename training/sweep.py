@@ -160,11 +160,10 @@ def train_job(job: Job, *, command: str = "") -> bool:
         job.workdir.mkdir(parents=True, exist_ok=True)
         write_atomically(job.workdir / "sweep.json", job.record.to_json())
 
-    console = Console(
-        stderr=True, quiet=not distributed.is_primary_host(), highlight=False, soft_wrap=True
-    )
+    quiet = not distributed.is_primary_host()
+    console = Console(stderr=True, quiet=quiet, highlight=False, markup=False, soft_wrap=True)
     for line in inherited:
-        console.print(line, markup=False)
+        console.print(line)
     if job.record and len(groups) > 1:
         shapes = {tuple(stage.program for stage in group.shared) for group in groups}
         seeds = {group.shared[0].data.seed for group in groups}

@@ -47,7 +47,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     args = parser.parse_args(arguments)
     try:
-        write_page(args, _check(args), Console(stderr=True))
+        write_page(args, _check(args), Console(stderr=True, markup=False))
     except (ValueError, OSError) as error:
         parser.refuse(error)
     return 0
