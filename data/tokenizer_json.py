@@ -14,7 +14,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from utils.limits import parse_json, read_json
+from utils.limits import MOST_PIECES, parse_json, read_json
 from utils.messages import quoted
 
 _SPACE = "\u2581"
@@ -84,7 +84,7 @@ def _ends(post_processor: Any) -> tuple[int, int] | None:
         special, names = post_processor["special_tokens"], (first, last)
         bos, eos = (special[name["SpecialToken"]["id"]]["ids"] for name in names)
         return int(bos[0]), int(eos[0])
-    except (KeyError, IndexError, TypeError, ValueError):
+    except (KeyError, IndexError, TypeError, ValueError, OverflowError):
         return None
 
 
@@ -135,6 +135,11 @@ class JsonPieces:
         self._outer = self._inner = _load(self._file)
         vocabulary = self._outer.get_vocab(with_added_tokens=True)
         self.vocab_size = max(vocabulary.values()) + 1
+        if self.vocab_size > MOST_PIECES:
+            raise ValueError(
+                f"this tokenizer.json has the id {self.vocab_size - 1:,} (allowed: below "
+                f"{MOST_PIECES:,})"
+            )
         self._added = {token["id"]: token for token in self._file.get("added_tokens") or []}
         if wrong := [t for i, t in self._added.items() if vocabulary[t["content"]] != i]:
             raise ValueError(

@@ -4,6 +4,7 @@ import gzip
 import hashlib
 import io
 import json
+import math
 import os
 import zipfile
 
@@ -13,7 +14,7 @@ import zstandard
 
 from data import json_lines
 from data.store import TokenStore
-from data.tokenizer_json import template
+from data.tokenizer_json import JsonPieces, template
 from tests.fuzz import outcome
 from tests.fuzz.targets import _HF as HF
 from tests.fuzz.targets import FIFO, targets
@@ -77,6 +78,8 @@ for part in ({"decoders": [1]}, {"type": ["x"]}, {"type": "\x1b[2J" * 99}, {"dec
     file = {"decoder": DECODER | part, "model": {"type": "BPE", "vocab": {"a": 0}, "merges": []}}
     ends = template(["a"], ["a"], {"a": 0})
     INPUTS["tokenizer_json"].append(json.dumps(file | {"post_processor": ends}).encode())
+ends["special_tokens"]["a"]["ids"] = [math.inf]
+INPUTS["tokenizer_json"].append(json.dumps(file | {"post_processor": ends}).encode())
 INPUTS["tokenizer_json"] += [b'{"model": {"vocab": {"a": []}}}', b'{"model": {"vocab": [1]}}']
 INPUTS["tokenizer_config"] = [
     *(b'{"eos_token_id": [[]]}', json.dumps({"eos_token": "a" * 400}).encode()),
@@ -183,3 +186,10 @@ def test_limits_admit_real_files(tmp_path):
         limits.gunzip(gzip.compress(bytes(100)), most=99)
     with pytest.raises(ValueError, match="cut short"):
         limits.gunzip(gzip.compress(b"abc")[:-9])
+
+
+def test_large_ids_are_refused():
+    """A list with a name for each id below 2^31 takes 16 GiB."""
+    file = {"decoder": DECODER, "model": {"type": "BPE", "vocab": {"a": 2**24}, "merges": []}}
+    with pytest.raises(ValueError, match="16,777,216"):
+        JsonPieces(json.dumps(file).encode())
