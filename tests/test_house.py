@@ -47,11 +47,11 @@ def test_few_parameters():
 # Lines of code per folder, without docstrings, comments and blank lines. A feature stays within its
 # folder's budget; a commit that raises one explains why.
 BUDGETS = {
-    "tests": 21740,
+    "tests": 21790,
     "reporting": 2870,
     "evals": 2965,
     "interop": 2791,
-    "data": 2461,
+    "data": 2463,
     "model": 2841,
     "probes": 2344,
     "experiment": 2276,
@@ -61,7 +61,7 @@ BUDGETS = {
     "training": 1486,
     "tpu": 1397,
     "configs": 780,
-    "utils": 1359,
+    "utils": 1360,
     "inference": 730,
     "notebooks": 315,
     "(commands)": 290,

@@ -35,7 +35,16 @@ ALLOWED = {
         "absl",
         "apache_beam",
     },  # absl: flags that grain's workers want parsed
-    "experiment": {"numpy", "jax", "orbax", "rich", "tensorboardX", "wandb", "zstandard"}
+    "experiment": {
+        "numpy",
+        "jax",
+        "orbax",
+        "tensorstore",
+        "rich",
+        "tensorboardX",
+        "wandb",
+        "zstandard",
+    }
     | {"model", "data"},
     "evals": {"numpy", "jax", "scipy", "rich", "model", "data", "experiment"},
     "inference": {"numpy", "jax", "flax", "model", "data", "experiment"},
