@@ -59,6 +59,9 @@ def initialize(arguments: argparse.Namespace, *, many_members: bool = False) -> 
             raise
         # No flags, and no launcher that JAX knows: this process is alone.
     except RuntimeError as error:
+        # `%run` of a notebook, after another command: no flags, and JAX is already in use.
+        if options == (None, None, None) and "must be called before" in str(error):
+            return
         reason = str(error).splitlines()[0]
         raise ValueError(f"the other processes of this run were not found ({reason})") from error
     finally:

@@ -176,6 +176,10 @@ def _draw_based(ax: Axes, below: Axes, based: Sequence[Member], members: Sequenc
     label_values(ax.xaxis, {base: format_value(base) for base in bases})
     below.set_xlabel("RoPE base (log scale)")
     _draw_theory(ax, based)
+    fields = {part.partition("=")[0] for member in based for part in _differing(member)}
+    is_short = is_phone() and len(fields) == 1
+    if is_short:
+        below.set_xlabel(f"RoPE base (log scale); above it: {fields.pop()}")
     step = np.diff(np.log10(bases)).min(initial=0.2 * (high - low))
     for member in based:
         assert member.base is not None
@@ -183,14 +187,23 @@ def _draw_based(ax: Axes, below: Axes, based: Sequence[Member], members: Sequenc
         same = [other.index for other in based if other.base == member.base]
         shift = _MEMBER_SHIFT * (same.index(member.index) - (len(same) - 1) / 2)
         x = member.base * 10 ** (shift * step)
-        differs = ",".join(part for part in member.label.split(",") if "base=" not in part)
+        differs = ",".join(_differing(member))
         # On a phone there is no room side by side, and above each other for two.
         height = 4 + is_phone() * 5.5 * len(differs) * same.index(member.index)
+        rotation = 90
+        if is_short:
+            differs = differs.partition("=")[2]
+            height, rotation = 4 + 9 * same.index(member.index), 0
         if len(same) > 1 and differs and not (is_phone() and same[2:]):
-            style = {"rotation": 90, "fontsize": 8, "ha": "center", "va": "bottom"}
+            style = {"rotation": rotation, "fontsize": 8, "ha": "center", "va": "bottom"}
             end = {"xycoords": ("data", "axes fraction"), "fc": PAPER, "pad": 0.5}
             tag([note(ax, differs, (x, 0), (0, height), **end, **style)], member)
         _draw_member((ax, below), member, members, lambda shift, x=x: x * 10 ** (shift * step))
+
+
+def _differing(member: Member) -> list[str]:
+    """Return the fields in a member's label besides its base."""
+    return [part for part in member.label.split(",") if "base=" not in part]
 
 
 def _draw_theory(ax: Axes, based: Sequence[Member]) -> None:

@@ -18,6 +18,7 @@ from utils.figures import (
     INK,
     REFERENCE,
     add_legend,
+    folded,
     grid,
     handle,
     is_phone,
@@ -26,7 +27,6 @@ from utils.figures import (
     mark_handle,
     new_figure,
     note,
-    series_legend,
     set_title,
     token_axis,
 )
@@ -114,11 +114,17 @@ def draw_predictors(comparison: Comparison) -> Figure:
         _draw_predictor(ax, comparison, predictor)
     label_x(figure, panels, "predicted length (tokens, log scale), or base")
     figure.supylabel("effective context (tokens, log scale)")
-    handles = [handle("y = x", **REFERENCE), handle("regression", color=INK, lw=1.3)]
+    names: dict[str, list[str]] = {}  # by color: points of one base look alike
+    for member in comparison.members:
+        names.setdefault(member.look.color, []).append(folded(member.label, 40))
+    handles = [mark_handle("\n".join(n), "o", color=color) for color, n in names.items()]
+    handles.append(handle("y = x", **REFERENCE))
+    if comparison.regressions:
+        handles.append(handle("regression", color=INK, lw=1.3))
     if any(m.estimates[comparison.task].verdict != MEASURED for m in comparison.members):
         label = "beyond the longest distance\ntested: not fitted"
         handles.append(mark_handle(label, ARROW, ms=9))
-    series_legend(figure, comparison.members, handles, marker="o")
+    add_legend(figure, handles)
     return figure
 
 

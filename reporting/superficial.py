@@ -82,7 +82,7 @@ def draw_superficial(members: Sequence[Member]) -> Figure:
     series_legend(
         figure,
         [member for member in members if any(member in _select(members, n) for n in lengths)],
-        [mark_handle(task, marks[task], ms=6) for task in names],
+        [mark_handle(task, marks[task], ms=6) for task in names if names[1:]],
         marker="o",
     )
     return figure

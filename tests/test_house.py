@@ -48,7 +48,7 @@ def test_few_parameters():
 # folder's budget; a commit that raises one explains why.
 BUDGETS = {
     "tests": 21790,
-    "reporting": 2870,
+    "reporting": 2880,
     "evals": 2965,
     "interop": 2791,
     "data": 2463,

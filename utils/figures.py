@@ -328,12 +328,11 @@ def add_legend(figure: Figure, handles: Sequence[Line2D]) -> None:
 def series_legend(
     figure: Figure, series: Sequence[Series], more: Sequence[Line2D] = (), marker: str = ""
 ) -> None:
-    """Add a legend of the series, then `more`; `marker` replaces the lines."""
+    """Add a legend of the series, then `more`; their points have a `marker`."""
     handles = []
     for item in series:
-        line = {"ls": "none", "marker": marker} if marker else {}
-        label = folded(item.label, 40)
-        handles.append(handle(label, **{**item.look.line, "lw": 2.2, **line}))
+        style = {**item.look.line, "lw": 2.2, "marker": marker}
+        handles.append(handle(folded(item.label, 40), **style))
     add_legend(figure, [*handles, *more])
     for legend in figure.legends:
         for item, *parts in zip(series, legend.get_lines(), legend.get_texts(), strict=False):

@@ -4,6 +4,7 @@
 have those that need a damaged checkpoint, a bucket, a second process or a missing package.
 """
 
+import argparse
 import errno
 import fcntl
 import json
@@ -261,6 +262,16 @@ def test_invalid_arguments_are_refused_without_jax(command, expected):
     arguments = [sys.executable, "-c", code + "'__main__', True)", *arguments]
     done = subprocess.run(arguments, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 2 and done.stderr.startswith(f"python -m {module}: error: {expected}")
+
+
+def test_a_second_command_of_a_notebook_is_alone():
+    """JAX, which the first has used, refuses to look for others; with flags that is an error."""
+    jax.devices()
+    flags = dict(coordinator=None, num_processes=None, process_id=None)
+    distributed.initialize(argparse.Namespace(**flags))
+    flags = dict(coordinator="localhost:1", num_processes=2, process_id=0)
+    with pytest.raises(ValueError, match="the other processes of this run were not found"):
+        distributed.initialize(argparse.Namespace(**flags))
 
 
 class _ForbiddenBucket:

@@ -142,6 +142,8 @@ def run(path: Path, parameters: dict, more: str = "") -> dict[str, int]:
     where = {"metadata": {"path": str(path.parent)}}
     NotebookClient(notebook, timeout=600, kernel_name="python3", resources=where).execute()
     outputs = [output for cell in notebook.cells for output in cell.get("outputs", [])]
+    # An error of `%run` or of a display does not end the notebook.
+    assert not [output for output in outputs if output["output_type"] == "error"]
     kinds = [kind for output in outputs for kind in output.get("data", {})]
     return {kind: kinds.count(kind) for kind in set(kinds)}
 
