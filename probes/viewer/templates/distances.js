@@ -61,7 +61,9 @@ function drawProfile(member) {
       : `<path d="M${point(m, lower(score))}${cross}" stroke="var(--wrong)" stroke-width="1.8"/>`;
   const words = (y, text) => `<text x="${LEFT}" y="${y + 13}" class="label">${text}</text>`;
   const colored = (name, text) => `<tspan fill="var(--${name})">${text}</tspan>`;
-  const said = `; recall: ${colored("right", "● correct")} ${colored("wrong", "✕ wrong")}`;
+  // Three models side by side in a notebook leave no room for all words.
+  const [all, recall] = width < 350 ? ["", ""] : ["all keys, ", "recall: "];
+  const said = `; ${recall}${colored("right", "● correct")} ${colored("wrong", "✕ wrong")}`;
   member.svg.setAttribute("viewBox", `0 0 ${width} ${FLOOR + 30}`);
   member.svg.innerHTML = `
     ${periods(member, head)}
@@ -75,7 +77,7 @@ function drawProfile(member) {
     <path d="${path((m) => lower(head.score[m]))}" fill="none" stroke="var(--look)" stroke-width="1.6"/>
     ${recalls.map(dot).join("")}
     ${words(TOP, `weight: ${colored("look", "mean")}, ${colored("query", "this token")}`)}
-    ${words(MIDDLE, `score: ${colored("look", "all keys, mean ± sd")}${recalls.length ? said : ""}`)}
+    ${words(MIDDLE, `score: ${colored("look", `${all}mean ± sd`)}${recalls.length ? said : ""}`)}
     ${ticks.map((m) => `<text x="${x(m)}" y="${FLOOR + 13}" text-anchor="middle">${m}</text>`).join("")}
     <text x="${width - 8}" y="${FLOOR + 26}" text-anchor="end">distance back, tokens</text>
     <g class="cursor"></g>`;
