@@ -54,7 +54,7 @@ BUDGETS = {
     "data": 2463,
     "model": 2841,
     "probes": 2344,
-    "experiment": 2276,
+    "experiment": 2277,
     "studies": 2391,
     "benchmarks": 1990,
     "theory": 2560,
