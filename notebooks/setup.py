@@ -11,6 +11,7 @@ import importlib.metadata
 import subprocess
 import sys
 import tomllib
+import warnings
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
@@ -60,3 +61,5 @@ if __name__ == "__main__":
         subprocess.run(command, check=True)
         importlib.invalidate_caches()
     check(requirements, installed(requirements))
+    # rich also prints progress without ipywidgets, which only animate it.
+    warnings.filterwarnings("ignore", 'install "ipywidgets"')
