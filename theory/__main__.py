@@ -477,7 +477,7 @@ def _short(length: int) -> str:
 # --- the command line ----------------------------------------------------------------------------
 
 
-def _parser() -> argparse.ArgumentParser:
+def _parser() -> Parser:
     parser = Parser(prog="python -m theory", description=__doc__)
     commands = parser.add_subparsers(required=True, metavar="COMMAND", dest="command")
     head = Parser(add_help=False)

@@ -115,7 +115,7 @@ def _product(rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
     inner = max(1, 2**18 // columns.shape[1])
     if len(columns) > inner:  # of a head of more than 1,024 features
         parts = range(0, len(columns), inner)
-        return sum(_product(rows[:, i : i + inner], columns[i : i + inner]) for i in parts)
+        return np.sum([_product(rows[:, i : i + inner], columns[i : i + inner]) for i in parts], 0)
     height = max(1, 2**18 // max(1, columns.size))
     end = len(rows) - len(rows) % height
     slices = rows[:end].reshape(end // height, height, rows.shape[1]) @ columns

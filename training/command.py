@@ -4,6 +4,7 @@ import utils.environment  # noqa: F401 - first: it checks that packages are inst
 
 # isort: split
 import argparse
+import itertools
 import os
 import shlex
 import sys
@@ -131,10 +132,13 @@ def _launch(parser: Parser, arguments: argparse.Namespace, job: Job) -> int:
                 with distributed.refusing_together():
                     _check(job)
         if arguments.check:
-            sizes = dict(num_devices=arguments.devices, num_processes=arguments.num_processes or 1)
+            devices, processes = arguments.devices, arguments.num_processes or 1
             is_apart = getattr(arguments, "apart", False)  # train.py lacks it
             jobs = [job._replace(members=[m]) for m in job.members] if is_apart else [job]
-            lines = dict.fromkeys(line for part in jobs for line in check_job(part, **sizes))
+            checks = (
+                check_job(part, num_devices=devices, num_processes=processes) for part in jobs
+            )
+            lines = dict.fromkeys(itertools.chain.from_iterable(checks))
             print(*lines if distributed.is_primary_host() else (), sep="\n")
             return 0
         finished = train_job(job, command=shlex.join(["python", *sys.argv]))

@@ -41,7 +41,7 @@ def describe(error: Exception) -> str:
     """Return the message of an error; for one of the system: path, reason, and what to do."""
     if not (isinstance(error, OSError) and error.filename and error.strerror):
         return str(error)
-    return f"{error.filename}: {error.strerror}{_ADVICE.get(error.errno, '')}"
+    return f"{error.filename}: {error.strerror}{_ADVICE.get(error.errno or 0, '')}"
 
 
 def machine_error(error: BaseException | None) -> str:
