@@ -10,6 +10,7 @@ import fcntl
 import json
 import os
 import re
+import resource
 import shutil
 import subprocess
 import sys
@@ -215,6 +216,20 @@ def test_a_read_only_disk_is_noticed_before_any_work(command, refuse, monkeypatc
 
     monkeypatch.setattr("tempfile.TemporaryFile", fail)
     refuse(command, "… cannot be written to (Read-only file system); ")
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        *("train.py tiny --workdir new", "evaluate.py run", "generate.py run --prompt a"),
+        *("-m probes run", "-m interop export run new", "-m studies run study --workdir new"),
+    ],
+)
+def test_too_small_an_address_space_is_a_line(command, refuse, monkeypatch):
+    """With less than 2 GiB (`ulimit -v 1300000`), C++ would end the process."""
+    limits = {resource.RLIMIT_AS: (1300000 * 1024,) * 2}
+    monkeypatch.setattr("resource.getrlimit", lambda name: limits.get(name, (-1, -1)))
+    refuse(command, "the address space is limited to 1.2 GiB (ulimit -v), and XLA needs 2 GiB at")
 
 
 @pytest.mark.parametrize(
