@@ -21,6 +21,7 @@ import tensorstore
 from orbax.checkpoint import options
 from orbax.checkpoint.checkpoint_managers import preservation_policy
 
+from experiment import distributed
 from experiment.config import ExperimentConfig
 from experiment.devices import check_platform
 from experiment.digest import digests, named
@@ -108,11 +109,14 @@ class Checkpoints:
         """Keep the newest `keep` checkpoints, those of the steps `always`, and, while updates are
         skipped, the last good one."""
         self._run, self._last_good = run, _LastGood()
+        if in_bucket(run.path) and distributed.is_primary_host():
+            _remove_unfinished(run)
         policies = [preservation_policy.LatestN(keep), preservation_policy.CustomSteps(always)]
         self._manager = ocp.CheckpointManager(
             str(run.checkpoints_path.absolute()),
             options=ocp.CheckpointManagerOptions(
-                cleanup_tmp_directories=True,  # of saves that were stopped
+                # Of saves that were stopped. In a bucket, orbax fails if a listing is out of date.
+                cleanup_tmp_directories=not in_bucket(run.path),
                 lightweight_initialize=True,  # reads nothing of checkpoints that are there
                 preservation_policy=preservation_policy.AnyPreservationPolicy(
                     [*policies, self._last_good]
@@ -143,6 +147,8 @@ class Checkpoints:
           config: config at `step`; saved with the positional settings of every stage so far.
           metrics: digest of the rows logged up to `step` (`MetricsDigest.record`).
         """
+        if self._run.is_complete(step):
+            return  # a listing lacked it when this run was resumed; Orbax would remove it first
         arrays = {"params": params, "opt_state": opt_state}
         items = {"data": dataclasses.asdict(data), "config": config_item(self._run, step, config)}
         skipped = data.skipped_in_row
@@ -165,6 +171,16 @@ class Checkpoints:
         with raise_outages(self._run.path, writes=True):
             self._manager.wait_until_finished()
             self._manager.close()
+
+
+def _remove_unfinished(run: RunDirectory) -> None:
+    """Remove checkpoints in a bucket whose saves were stopped.
+
+    A listing may be out of date; the file that marks a checkpoint as complete is read by name.
+    """
+    for path in run.checkpoints_path.iterdir() if run.checkpoints_path.is_dir() else ():
+        if path.name.isdigit() and not run.is_complete(int(path.name)):
+            remove(path)
 
 
 class Restored(NamedTuple):

@@ -276,11 +276,21 @@ class RunDirectory:
         """Return the steps of the finished checkpoints, ascending."""
         if not self.checkpoints_path.is_dir():
             return []
-        # Orbax renames a finished checkpoint; names of unfinished ones are no numbers. In a bucket,
-        # which has no rename, orbax writes this file last.
-        last = "commit_success.txt" if in_bucket(self.path) else ""
-        folders = [p for p in self.checkpoints_path.iterdir() if p.name.isdigit()]
-        return sorted(int(p.name) for p in folders if not last or (p / last).exists())
+        # Orbax renames a finished checkpoint; names of unfinished ones are no numbers.
+        steps = [int(p.name) for p in self.checkpoints_path.iterdir() if p.name.isdigit()]
+        return sorted(s for s in steps if not in_bucket(self.path) or self.is_complete(s))
+
+    def is_complete(self, step: int, item: str = "") -> bool:
+        """Return whether a checkpoint in a bucket, or an item of it, was written to its end.
+
+        In a bucket, which has no rename, Orbax writes a file last. It is read by its name, because
+        listings may lack new objects, and show removed ones.
+        """
+        path = self.checkpoints_path / str(step) / item / "commit_success.txt"
+        try:
+            return in_bucket(path) and bool(path.read_bytes())
+        except FileNotFoundError:
+            return False
 
     def find_step(self, step: int | None = None) -> int:
         """Return `step`, or the newest for None; raise ValueError if it has no checkpoint."""

@@ -79,7 +79,8 @@ def raise_outages(path: Path, *, writes: bool = False) -> Iterator[None]:
     except UnreachableError:
         raise
     except Exception as error:
-        is_gone = isinstance(error, FileNotFoundError) or "NOT_FOUND" in str(error)
+        texts = ("NOT_FOUND", "does not exist")
+        is_gone = isinstance(error, FileNotFoundError) or any(text in str(error) for text in texts)
         if not (is_outage(path, error) or (writes and in_bucket(path) and is_gone)):
             raise
         from utils import buckets

@@ -9,6 +9,9 @@ array_record ask for is answered; other requests get 501, so that a new one is f
         bucket.objects["run/config.json"].content
         bucket.fail(one_in=10, seed=0)      some requests now get 500 or 503, or are cut
         bucket.forbidden = {"POST"}         these methods get 403
+        bucket.stale = 20                   listings still show what the last 20 changes removed
+        bucket.hides = True                 they also lack what those changes wrote
+        bucket.seconds = .1                 answers come late
 """
 
 import base64
@@ -21,7 +24,7 @@ import random
 import re
 import threading
 import time
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, NamedTuple
@@ -62,12 +65,17 @@ class FakeBucket:
       objects: by their names.
       environment: by which a process finds the bucket in place of Google's.
       forbidden: methods that this user may not use.
+      stale: number of writes and removals after which listings do not show what was removed.
+      hides: whether listings also lack what these wrote.
+      seconds: before each answer.
       counts: answers so far, by what was asked and their status; -1: the connection was cut.
     """
 
     def __init__(self, name: str = "bucket"):
         self.name, self.objects = name, dict[str, Object]()
         self.forbidden: set[str] = set()
+        self.stale, self.hides, self.seconds = 0, False, 0.0
+        self._replaced = deque[tuple[str, Object | None]](maxlen=1000)
         self.counts: Counter[tuple[str, int]] = Counter()
         self._generations = itertools.count(time.time_ns() // 1000)
         self._uploads: dict[str, tuple[str, dict, bytearray]] = {}
@@ -104,8 +112,22 @@ class FakeBucket:
 
     def put(self, name: str, content: bytes) -> Object:
         """Writes an object, whatever lay under its name."""
+        self._replaced.append((name, self.objects.get(name)))
         stored = self.objects[name] = Object(content, next(self._generations))
         return stored
+
+    def _remove(self, name: str) -> None:
+        self._replaced.append((name, self.objects.pop(name)))
+
+    def _listed(self) -> dict[str, Object]:
+        """The objects of a listing, which may be out of date."""
+        objects = dict(self.objects)
+        for name, before in list(self._replaced)[::-1][: self.stale]:
+            if before is not None:
+                objects[name] = before
+            elif self.hides:
+                objects.pop(name, None)
+        return objects
 
     # Requests
 
@@ -146,10 +168,10 @@ class FakeBucket:
         if wrong := self._condition(stored, query):
             return Answer(wrong) if wrong == 304 else refusal(wrong, "conditionNotMet")
         if method == "DELETE":
-            del self.objects[name]
+            self._remove(name)
             return Answer(204)
         if query.get("alt") != "media":
-            return as_json(self._resource(name))
+            return as_json(self._resource(name, stored))
         answer_headers = {
             "x-goog-generation": str(stored.generation),
             "Content-Type": "application/octet-stream",
@@ -176,8 +198,7 @@ class FakeBucket:
             return 412
         return 304 if query.get("ifGenerationNotMatch") == generation else 0
 
-    def _resource(self, name: str) -> dict[str, str]:
-        stored = self.objects[name]
+    def _resource(self, name: str, stored: Object) -> dict[str, str]:
         stamp = "2026-01-01T00:00:00.000Z"
         return {
             "kind": "storage#object",
@@ -201,7 +222,8 @@ class FakeBucket:
         end, limit = query.get("endOffset"), min(PAGE, int(query.get("maxResults", PAGE)))
         items, prefixes = [], []
         listing = {"kind": "storage#objects", "items": items, "prefixes": prefixes}
-        for name in self.names(prefix):
+        objects = self._listed()
+        for name in sorted(name for name in objects if name.startswith(prefix)):
             folder = (
                 prefix + name[len(prefix) :].partition(delimiter or "\0")[0] + (delimiter or "")
             )
@@ -214,7 +236,7 @@ class FakeBucket:
             if is_folder:
                 prefixes.append(folder)
             else:
-                items.append(self._resource(name))
+                items.append(self._resource(name, objects[name]))
         return as_json(listing)
 
     def _upload(self, query: Mapping[str, str], headers: Mapping[str, str], body: bytes) -> Answer:
@@ -239,8 +261,7 @@ class FakeBucket:
     def _store(self, name: str, query: Mapping[str, str], body: bytes) -> Answer:
         if wrong := self._condition(self.objects.get(name), query):
             return refusal(wrong, "conditionNotMet")
-        self.put(name, bytes(body))
-        return as_json(self._resource(name))
+        return as_json(self._resource(name, self.put(name, bytes(body))))
 
     def _chunk(self, key: str, headers: Mapping[str, str], body: bytes) -> Answer:
         with self._lock:
@@ -261,10 +282,10 @@ class FakeBucket:
         source, kind, _, target = (unquote(part or "") for part in match.groups())
         if source not in self.objects:
             return refusal(404, f"No such object: {self.name}/{source}")
-        self.put(target, self.objects[source].content)
+        stored = self.put(target, self.objects[source].content)
         if kind == "moveTo":
-            del self.objects[source]
-        resource = self._resource(target)
+            self._remove(source)
+        resource = self._resource(target, stored)
         return as_json({"done": True, "resource": resource} if kind == "rewriteTo" else resource)
 
     def _batch(self, headers: Mapping[str, str], body: bytes) -> Answer:
@@ -303,6 +324,7 @@ class FakeBucket:
                 if len(body) < length:  # whoever sent it was killed
                     self.close_connection = True
                     return
+                time.sleep(bucket.seconds)
                 fault = bucket._fault()
                 if fault == "cut before":
                     return self._cut()
