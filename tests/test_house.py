@@ -47,18 +47,18 @@ def test_few_parameters():
 # Lines of code per folder, without docstrings, comments and blank lines. A feature stays within its
 # folder's budget; a commit that raises one explains why.
 BUDGETS = {
-    "tests": 21790,
+    "tests": 21840,
     "reporting": 2880,
     "evals": 2965,
     "interop": 2791,
     "data": 2463,
     "model": 2841,
     "probes": 2344,
-    "experiment": 2277,
+    "experiment": 2300,
     "studies": 2391,
     "benchmarks": 1990,
     "theory": 2560,
-    "training": 1486,
+    "training": 1490,
     "tpu": 1397,
     "configs": 780,
     "utils": 1360,

@@ -226,10 +226,10 @@ def test_a_read_only_disk_is_noticed_before_any_work(command, refuse, monkeypatc
     ],
 )
 def test_too_small_an_address_space_is_a_line(command, refuse, monkeypatch):
-    """With less than 2 GiB (`ulimit -v 1300000`), C++ would end the process."""
+    """With `ulimit -v 1300000`, C++ would end the process, or training would wait forever."""
     limits = {resource.RLIMIT_AS: (1300000 * 1024,) * 2}
     monkeypatch.setattr("resource.getrlimit", lambda name: limits.get(name, (-1, -1)))
-    refuse(command, "the address space is limited to 1.2 GiB (ulimit -v), and XLA needs 2 GiB at")
+    refuse(command, "the address space is limited to 1.2 GiB (ulimit -v), and XLA needs 2.8 GiB at")
 
 
 @pytest.mark.parametrize(
