@@ -165,8 +165,11 @@ def _parse(lines: Sequence[bytes]) -> Rows | None:
     except (ValueError, KeyError, TypeError, IndexError, RecursionError):
         return None
     full = len(rows) == len(lines) and set(map(len, rows)) == {len(SCHEMA)}
-    typed = zip(values, SCHEMA.values(), strict=True)
+    typed = list(zip(values, SCHEMA.values(), strict=True))
     if not full or any(not set(map(type, column)) <= _JSON_TYPES[kind] for column, kind in typed):
+        return None
+    texts = {text for column, kind in typed if kind is str for text in column}
+    if not all(map(str.isprintable, texts)):
         return None
     try:
         columns = {

@@ -99,9 +99,7 @@ def _read_value(file: BinaryIO, kind: int | None = None) -> Any:
     if kind == _STRING:
         return _read_string(file)
     if kind != _ARRAY:
-        if not 0 <= kind < len(_SCALARS):
-            raise struct.error(f"unknown type {kind}")
-        code = f"<{_SCALARS[kind]}"
+        code = _code(kind)
         return struct.unpack(code, file.read(struct.calcsize(code)))[0]
     element, count = struct.unpack("<IQ", file.read(12))
     if count <= 2**12 or element in (_STRING, _ARRAY):
@@ -111,5 +109,11 @@ def _read_value(file: BinaryIO, kind: int | None = None) -> Any:
             if count <= 2**12:
                 values.append(value)
         return values
-    file.seek(count * struct.calcsize(f"<{_SCALARS[element]}"), 1)
+    file.seek(count * struct.calcsize(_code(element)), 1)
     return []
+
+
+def _code(kind: int) -> str:
+    if kind >= len(_SCALARS):
+        raise struct.error(f"unknown type {kind}")
+    return f"<{_SCALARS[kind]}"

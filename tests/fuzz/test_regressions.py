@@ -6,6 +6,7 @@ import io
 import json
 import math
 import os
+import struct
 import zipfile
 
 import numpy as np
@@ -17,6 +18,7 @@ from data.store import TokenStore
 from data.tokenizer_json import JsonPieces, template
 from tests.fuzz import outcome
 from tests.fuzz.targets import _HF as HF
+from tests.fuzz.targets import _ROW as ROW
 from tests.fuzz.targets import FIFO, targets
 from utils import limits, manifest
 
@@ -94,6 +96,9 @@ INPUTS["hf_audit"] += [
 ]
 INPUTS["hf_import"] += [hf(num_hidden_layers=10**9), hf(model_type=["x"])]
 INPUTS["hf_audit"] += [hf(num_hidden_layers=10**9), hf(head_dim=2**62)]
+INPUTS["results"].append(json.dumps(ROW | {"rotary": "\x1b[2J"}).encode() + b"\n")
+# A field without a name: a long array of an unknown type.
+INPUTS["gguf"] = [struct.pack("<4sIQQQIIQ", b"GGUF", 3, 0, 1, 0, 9, 99, 2**13)]
 LONG_FIELD = {"class": "experiment.config.TrainConfig", "a" * 400: 1}
 INPUTS["config"].append(json.dumps({"config": LONG_FIELD}).encode())
 INPUTS["hf_audit"] += [hf(head_dim=2**16, rope_theta=1e308)]  # computed for 20 s
