@@ -25,7 +25,7 @@ ROOT = Path(__file__).parent.parent
 EVERY = 100  # updates
 OVERRIDES = ["train.num_steps=100000000", "train.keep=3", "train.eval_tasks=[kv]"]
 OVERRIDES += [f"train.{name}_every={EVERY}" for name in ("save", "log", "eval")]
-FIELDS = {"memory": "anonymous memory (MiB)", "threads": "threads", "files": "open files"}
+FIELDS = {"memory": "memory (MiB)", "threads": "threads", "files": "open files"}
 
 
 def sample(pid: int, workdir: Path) -> dict[str, float]:
