@@ -47,9 +47,9 @@ def test_few_parameters():
 # Lines of code per folder, without docstrings, comments and blank lines. A feature stays within its
 # folder's budget; a commit that raises one explains why.
 BUDGETS = {
-    "tests": 21840,
+    "tests": 21870,
     "reporting": 2880,
-    "evals": 2965,
+    "evals": 2968,
     "interop": 2791,
     "data": 2463,
     "model": 2841,
@@ -57,7 +57,7 @@ BUDGETS = {
     "experiment": 2300,
     "studies": 2391,
     "benchmarks": 1990,
-    "theory": 2560,
+    "theory": 2563,
     "training": 1490,
     "tpu": 1397,
     "configs": 780,
