@@ -87,7 +87,9 @@ class TrainConfig:
         check(self)
         steps = self.profile_steps
         if steps and (len(steps) != 2 or steps[0] > steps[1]):
-            raise ValueError(f"profile_steps={steps} must be the first and the last step, or none")
+            raise ValueError(
+                f"profile_steps={quoted(steps)} must be the first and the last step, or none"
+            )
         if self.eval_tasks and not self.eval_every:
             raise ValueError(f"eval_tasks={self.eval_tasks} need eval_every=STEPS")
         if not 0 <= self.warmup_steps <= self.num_steps:

@@ -189,6 +189,7 @@ class Architecture:
 
 # Wider than any context: this window masks nothing.
 NO_WINDOW = np.iinfo(np.int32).max
+Window = Annotated[int, Bounds(at_least=1, at_most=NO_WINDOW)]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
@@ -239,7 +240,7 @@ class ModelConfig(Architecture):
     """
 
     rotary: Pattern
-    window: Count | tuple[Count | None, ...] | None = None
+    window: Window | tuple[Window | None, ...] | None = None
 
     def __post_init__(self):
         super().__post_init__()

@@ -45,13 +45,14 @@ class TextTable:
         return list(dict.fromkeys(head for line in self.lines for head in line))
 
     def text(self, width: int) -> str:
-        """Return the table with lines of at most `width` columns."""
+        """Return the table with lines of at most `width` columns; `none` if it is empty."""
         heads = self._select_heads(width)
         omitted = [head for head in self.heads if head not in heads]
         caption = self.caption
         if omitted:
             caption += f"{'; ' if caption else ''}omitted here: {', '.join(omitted)}"
-        blocks = [self._block(heads, width) for heads in self._blocks(heads, width)]
+        blocks = [self._block(heads, width) for heads in self._blocks(heads, width) if heads]
+        blocks = blocks or ["none"]
         texts = [*wrap(self.title, width), *"\n\n".join(blocks).split("\n"), *wrap(caption, width)]
         return "\n".join(line.rstrip() for line in texts)
 

@@ -16,10 +16,11 @@ import zstandard
 from data import json_lines
 from data.store import TokenStore
 from data.tokenizer_json import JsonPieces, template
+from experiment.config import to_dict
 from tests.fuzz import outcome
 from tests.fuzz.targets import _HF as HF
 from tests.fuzz.targets import _ROW as ROW
-from tests.fuzz.targets import FIFO, targets
+from tests.fuzz.targets import FIFO, TINY, targets
 from utils import limits, manifest
 
 
@@ -99,6 +100,13 @@ INPUTS["hf_audit"] += [hf(num_hidden_layers=10**9), hf(head_dim=2**62)]
 INPUTS["results"].append(json.dumps(ROW | {"rotary": "\x1b[2J"}).encode() + b"\n")
 # A field without a name: a long array of an unknown type.
 INPUTS["gguf"] = [struct.pack("<4sIQQQIIQ", b"GGUF", 3, 0, 1, 0, 9, 99, 2**13)]
+for part, values in (
+    *(("model", {"window": size}) for size in (2**31, [2**60])),
+    *(("data", {"context_length": 1}), ("train", {"profile_steps": [1] * 400})),
+):
+    config = to_dict(TINY)
+    config[part] |= values
+    INPUTS["config"].append(json.dumps({"config": config}).encode())
 LONG_FIELD = {"class": "experiment.config.TrainConfig", "a" * 400: 1}
 INPUTS["config"].append(json.dumps({"config": LONG_FIELD}).encode())
 INPUTS["hf_audit"] += [hf(head_dim=2**16, rope_theta=1e308)]  # computed for 20 s

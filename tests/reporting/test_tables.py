@@ -159,3 +159,9 @@ def test_members_are_compared_with_the_best_on_the_same_text(tmp_path):
     assert [line[head] for line in table.lines] == ["+0.1500 ± 0.0980", "best", "other text"]
     (alone,) = tables.tables(results[:1])
     assert head not in alone.heads
+
+
+def test_a_table_without_rows_says_none():
+    """`theory audit` of a model that no known code misreads."""
+    text = TextTable(title="Misreadings", lines=[]).text(80)
+    assert text.split() == ["Misreadings", "none"]
