@@ -24,4 +24,5 @@ def test_saves_keep_no_memory(tmp_path):
         if step % 20 == 19:
             gc.collect()
             blocks.append(sys.getallocatedblocks())
+    checkpoints.close()
     assert blocks[1] - blocks[0] < 20 * 100
