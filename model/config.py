@@ -284,7 +284,8 @@ class ModelConfig(Architecture):
             [head.at_length(row_length or context_length) for head in heads]
             for heads in rotary_lib.expand_pattern(self.rotary, self.num_layers, self.kv_heads)
         ]
-        slopes = {"off": 0.0, "train": 1 / math.log(context_length)}
+        # Rows of one token have no distances, and ln 1 is 0.
+        slopes = {"off": 0.0, "train": 1 / math.log(max(context_length, 2))}
         slopes["extrapolate"] = slopes["train"]
 
         def compute(value: Callable[[Rotary], Any]) -> np.ndarray:
