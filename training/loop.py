@@ -141,8 +141,9 @@ class Trainer:
 
     def close(self) -> None:
         """Finish all saves, and remove checkpoints that the config does not keep."""
-        for resource in (*self.checkpoints, *self.logs):
-            resource.close()
+        with Watchdog() as watchdog, watchdog.time_save():
+            for resource in (*self.checkpoints, *self.logs):
+                resource.close()
         remove_old(self.plan, self.step)
 
 
@@ -183,7 +184,7 @@ def train_stage(
             stops = step == stage.end or trainer.interrupts.stops_at(step)
             stops = stops or trainer.divergence.everywhere
             if step > saved_step and (stops or step % config.train.save_every == 0):
-                with watchdog.pause():
+                with watchdog.time_save():
                     _save(trainer, stages, batches, log)
                 saved_step = step
             log.advance(step)

@@ -22,6 +22,7 @@ from utils.messages import duration
 
 _TIMES = 10  # the median time of an update
 _LEAST = 120.0  # seconds: requests to a bucket are repeated for half a minute
+_LONGEST_SAVE = 1800.0  # seconds that the host may wait for a save
 _EVERY = 1.0  # seconds between two looks
 _TOLERANCE = {"float32": 1e-3, "bfloat16": 1e-2}  # relative, between two compiled programs
 
@@ -53,18 +54,18 @@ def check_first_loss(
 
 
 class Watchdog:
-    """End the process if no update ends for ten times as long as usual.
+    """End the process if no update ends for ten times as long as usual, or a save hangs.
 
     A device, a collective or a disk that hangs raises no error, and a job would wait until its time
     limit. The process prints the stacks of all threads and exits with `HANG_STATUS`; the run
-    resumes from its last checkpoint. Compilation, saves and validation are not timed.
+    resumes from its last checkpoint. Compilation and validation are not timed.
     """
 
     def __init__(self):
         """Watch nothing yet; `start` begins."""
         self._queued: deque[jax.Array] = deque()
         self._times: deque[float] = deque(maxlen=20)  # seconds per update
-        self._last, self._timed = 0.0, False
+        self._event, self._last, self._limit = "update", 0.0, math.inf
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="watchdog", daemon=True)
 
@@ -79,20 +80,29 @@ class Watchdog:
     def start(self) -> None:
         """Start timing, after the first update, which includes compilation."""
         self._queued.clear()
-        self._last, self._timed = time.monotonic(), True
+        self._last, self._limit = time.monotonic(), None
 
     def add(self, scalar: jax.Array) -> None:
         """Add an update that was queued, by one of its results."""
         self._queued.append(scalar)
 
-    @contextlib.contextmanager
-    def pause(self) -> Iterator[None]:
+    def pause(self) -> contextlib.AbstractContextManager[None]:
         """Do not time the block."""
-        timed, self._timed = self._timed, False
+        return self._replace_limit("update", math.inf)
+
+    def time_save(self) -> contextlib.AbstractContextManager[None]:
+        """Time the block, in which the host waits for saves, instead of updates."""
+        return self._replace_limit("save", _LONGEST_SAVE)
+
+    @contextlib.contextmanager
+    def _replace_limit(self, event: str, limit: float) -> Iterator[None]:
+        before = self._event, self._limit
+        self._event, self._last, self._limit = event, time.monotonic(), limit
         try:
             yield
         finally:
-            self._last, self._timed = time.monotonic(), timed
+            self._last = time.monotonic()
+            self._event, self._limit = before
 
     def _watch(self) -> None:
         while not self._ended.wait(_EVERY):
@@ -104,15 +114,17 @@ class Watchdog:
             if ended:
                 self._times.append((now - self._last) / ended)
                 self._last = now
-            limit = max(_LEAST, _TIMES * statistics.median(self._times or [math.inf]))
-            if self._timed and now - self._last > limit:
-                _end_process(now - self._last)
+            limit = self._limit
+            if limit is None:
+                limit = max(_LEAST, _TIMES * statistics.median(self._times or [math.inf]))
+            if now - self._last > limit:
+                _end_process(self._event, now - self._last)
 
 
-def _end_process(silence: float) -> NoReturn:
+def _end_process(event: str, silence: float) -> NoReturn:
     faulthandler.dump_traceback(all_threads=True)
     print(
-        f"no update ended for {duration(silence)}: the stacks of all threads are above. This "
+        f"no {event} ended for {duration(silence)}: the stacks of all threads are above. This "
         "process ends; the same command resumes from the last checkpoint",
         file=sys.stderr,
         flush=True,

@@ -61,28 +61,38 @@ def test_only_a_difference_is_an_error():
 
 HANG = """
 import sys, time
+from experiment import checkpoint
 from training import loop, watchdog
 from training.command import train
-watchdog._LEAST, watchdog._EVERY = 1.0, 0.05
+watchdog._LEAST = watchdog._LONGEST_SAVE = 1.0
+watchdog._EVERY = 0.05
 read = loop._Batches.read_next
 def hang(self):
     if self._data_state.rows >= 12 * self._batch_size:
         time.sleep(60)
     time.sleep(0.06)
     return read(self)
-loop._Batches.read_next = hang
+def hang_closing(self):
+    self._manager.wait_until_finished()
+    time.sleep(60)
+if sys.argv.pop(1) == "update":
+    loop._Batches.read_next = hang
+else:
+    checkpoint.Checkpoints.close = hang_closing
 sys.exit(train("test"))
 """
 
 
 @pytest.mark.slow
-def test_an_update_that_never_ends_ends_the_process(tiny_data, tmp_path, environment):
-    command = ["tiny", "--workdir", tmp_path / "run", *tiny_data, "train.save_every=5"]
+@pytest.mark.parametrize(("event", "saved"), [("update", 10), ("save", 2)])
+def test_what_never_ends_ends_the_process(tiny_data, tmp_path, environment, event, saved):
+    command = [event, "tiny", "--workdir", tmp_path / "run", *tiny_data, "train.save_every=5"]
+    command += ["train.num_steps=2"] if event == "save" else []
     done = subprocess.run(
         [sys.executable, "-c", HANG, *map(str, command)],
         cwd=ROOT, env=environment, capture_output=True, text=True, timeout=300,
     )  # fmt: skip
     assert done.returncode == HANG_STATUS, done.stderr
     assert "in hang" in done.stderr  # where the main thread waits
-    assert "no update ended for" in done.stderr.splitlines()[-1]
-    assert RunDirectory(tmp_path / "run").steps()[-1] == 10
+    assert f"no {event} ended for" in done.stderr.splitlines()[-1]
+    assert RunDirectory(tmp_path / "run").steps()[-1] == saved
