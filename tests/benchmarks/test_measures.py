@@ -108,7 +108,7 @@ def test_conformance_continues_after_a_case_that_fails(monkeypatch):
     assert isinstance(failed, Result) and not failed.met and others == [measured] * 2
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_functions_in_a_process_return_their_cpu_seconds_and_errors_are_raised():
     with processes.start("benchmarks.limits:matmul", 8) as call:
         assert 0 < call() < 60 and 0 < call() < 60

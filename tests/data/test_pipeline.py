@@ -179,7 +179,7 @@ if __name__ == "__main__":
 """
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_worker_processes_give_the_same_stream(config, prepared, tmp_path):
     """Workers must also run the task of a file that only their parent's command line named."""
     (tmp_path / "workers.py").write_text(WORKERS)

@@ -76,7 +76,7 @@ def test_a_started_run_keeps_what_it_inherited(tmp_path):
             again.check_resumable(other)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_child_is_resumed_bit_identically_without_its_parent(
     tmp_path, tiny_data, monkeypatch, capsys
 ):

@@ -51,6 +51,7 @@ def by_hand(run: LoadedRun, pair: Pair) -> tuple[float, bool]:
     return total, all(log_probs_TV[index].argmax() == ids[index + 1] for index in indices)
 
 
+@pytest.mark.long
 def test_scores_do_not_depend_on_the_batch(run):
     """Rows of several lengths in one call: padding and other rows change nothing."""
     model, random = Scorer(run), np.random.default_rng(0)
@@ -100,6 +101,7 @@ def test_long_contexts_lose_their_oldest_ids(run):
     assert result[0] == pytest.approx(by_hand(run, Pair(short, ids[70:]))[0], abs=2e-4)
 
 
+@pytest.mark.long
 def test_dynamic_variants_depend_on_each_row(run):
     """Beyond the trained context, a batch gives the same scores as each row alone."""
     model = Scorer(run, rotary="dynamic_ntk_aware", max_length=3 * LENGTH)

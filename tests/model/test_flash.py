@@ -68,6 +68,7 @@ def assert_equal(ours, exact, tolerance: float):
         assert np.linalg.norm(np.asarray(x, np.float64) - y) < tolerance * max(np.linalg.norm(y), 1)
 
 
+@pytest.mark.long
 def test_members_with_windows_of_their_own_in_float64():
     """Packed documents, shared keys, values narrower than keys, two tiles a head, odd length."""
     *inputs, ids = make_inputs(T=77, N=4, K=2, H=40, U=24)

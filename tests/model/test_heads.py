@@ -66,7 +66,7 @@ def test_one_slow_head_among_fast_ones_equals_the_reference(pattern, log_n):
     x_TD = 3 * random.normal(size=(40, 24))
     positions_BT = jnp.arange(40)[None]
     with jax.default_matmul_precision("highest"):
-        ours = layer(
+        ours = nnx.jit(layer)(
             jnp.asarray(x_TD, jnp.float32)[None],
             table,
             cos_sin(table.cycles_hi, table.cycles_lo, positions_BT),
@@ -89,6 +89,7 @@ def hidden(model: ModelConfig, table, params=None) -> np.ndarray:
     return np.asarray(jax.jit(transformer.hidden, static_argnums=0)(model, params, table, *inputs))
 
 
+@pytest.mark.slow
 def test_four_equal_heads_are_one_variant_to_the_bit():
     single, pattern = config("rope(base=10)"), config("[[rope(base=10),rope(base=10)]]")
     assert single != pattern

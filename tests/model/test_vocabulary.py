@@ -66,6 +66,7 @@ print(json.dumps(report))
 """
 
 
+@pytest.mark.long
 def test_eight_devices_compute_what_one_does(run_script):
     """Gradients, losses and ranks; and the matrices travel in the compute dtype, in parts."""
     report = json.loads(run_script("-c", SCRIPT).stdout)

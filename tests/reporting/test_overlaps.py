@@ -178,7 +178,7 @@ PAGES = {
 }
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("make_runs", PAGES)
 def test_figures_of_a_page_have_no_overlapping_text(make_runs, tmp_path, monkeypatch, width):
     if width == "phone":

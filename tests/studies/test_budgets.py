@@ -60,7 +60,7 @@ def test_the_stable_part_ends_before_the_learning_rate_falls(num_steps, share):
     assert learning_rate_fraction(config.train, stable.num_steps + 1) < 1
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_decayed_copy_equals_the_run_from_scratch(tmp_path, tiny_data):
     """Bit for bit, through two stable parts: `train.py` reproduces each measured run."""
     config = overrides.apply(TINY, [*tiny_data, "train.num_steps=20", "train.save_every=7"])

@@ -106,6 +106,7 @@ def test_a_config_is_refused_with_the_reason():
             check(apply(SMALL, overrides))
 
 
+@pytest.mark.long
 def test_the_command_prints_the_forecast_of_every_member(monkeypatch, capsys):
     command = "-m theory forecast demo train.num_steps=45 --seeds 2 --json"
     assert run_command(command, monkeypatch) == 0

@@ -60,10 +60,10 @@ def test_parts_and_reports_of_a_study(command, monkeypatch, capsys, tmp_path):
     assert len(lines) > 10 if arguments[0] == "parts" else Path(lines[-1]).exists()
 
 
-# Those of studies start Python several times.
+# Those of studies start Python several times, for seconds each.
 @pytest.mark.parametrize(
     "command",
-    [pytest.param(c, marks=[pytest.mark.slow] * ("capability" in c)) for c in TPU + SLURM],
+    [pytest.param(c, marks=[pytest.mark.long] * ("capability" in c)) for c in TPU + SLURM],
 )
 def test_scripts(command):
     """Run with --dry-run; test_scripts.py checks the exact output, tests/slurm submits jobs."""

@@ -64,7 +64,8 @@ def outcome(workdir: Path) -> dict[str, tuple]:
     return outcomes
 
 
-@pytest.mark.parametrize("cores", [2, pytest.param(4, marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize("cores", [2, 4])
 def test_any_number_of_cores_trains_and_resumes_to_the_same_bits(
     sweep, on_one_core, tmp_path, cores
 ):

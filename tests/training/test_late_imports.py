@@ -46,7 +46,7 @@ def run(script: str, *arguments: object, absent, environment) -> subprocess.Comp
     )  # fmt: skip
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_rows_in_memory_train_without_what_reads_data(tmp_path, environment):
     done = run(IN_MEMORY, tmp_path / "run", absent=HEAVY, environment=environment)
     assert done.returncode == 0, done.stderr

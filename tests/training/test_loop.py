@@ -97,6 +97,7 @@ def test_microbatches_add_up_to_the_whole_batch(tiny, batch):
     np.testing.assert_allclose(scalars["grad_norm"], part_scalars["grad_norm"], rtol=1e-4)
 
 
+@pytest.mark.long
 def test_a_nan_in_one_member_touches_nothing(tiny, batch, lone_cpu):
     members = [one_member(tiny), one_member(dataclasses.replace(tiny, seed=1))]
     states, arrays = zip(*members, strict=True)
@@ -114,6 +115,7 @@ def test_a_nan_in_one_member_touches_nothing(tiny, batch, lone_cpu):
     assert not np.array_equal(new.params["embedding"][0], stacked.params["embedding"][0])
 
 
+@pytest.mark.long
 def test_in_turn_and_side_by_side_are_the_same_program(tiny, batch, lone_cpu):
     configs = [
         overrides.apply(tiny, changes)
@@ -198,6 +200,7 @@ def parent_child_staged(tiny, tmp_path_factory):
     return parent, child, staged
 
 
+@pytest.mark.long
 def test_a_stage_is_a_run_that_starts_from_the_one_before(parent_child_staged):
     parent, child, staged = parent_child_staged
     # Stages' ends are kept beside the newest one that keep=1 asks for.

@@ -264,6 +264,7 @@ def test_what_one_refuses_all_refuse(arguments, environment, tmp_path):
     assert message in first and "error" not in second
 
 
+@pytest.mark.long
 def test_hosts_with_other_configs_are_refused_once(arguments, environment, tmp_path):
     command = ("sweep.py", *arguments, "seed=0,1", "--workdir", tmp_path / "run")
     first, second = differing(

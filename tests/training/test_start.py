@@ -35,6 +35,7 @@ print(json.dumps({"digests": digests(params), "held": held}))
 """
 
 
+@pytest.mark.long
 def test_each_device_holds_its_part_of_bfloat16_parameters(tmp_path, environment):
     make_run(tmp_path / "run", PLAIN, dtype=ml_dtypes.bfloat16)
     done = subprocess.run(

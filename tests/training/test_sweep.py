@@ -166,7 +166,7 @@ def test_seeds_follow_one_another_through_one_program(
     assert counts[0] > 0 and counts[1] == counts[0]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_members_of_one_start_go_through_their_stages(finished_sweep, tmp_path, tiny_data):
     """Each member of a staged sweep is the run it would be alone."""
     folder, _ = finished_sweep

@@ -140,7 +140,7 @@ def offsets_of(run: RunDirectory, step: int | None = None) -> np.ndarray:
     return restore_params(run, step)[0]["blocks"]["attention"]["frequency_offset"]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_members_learn_as_they_do_alone(learned_runs):
     _, members, alone = learned_runs
     ours, others = offsets_of(members[0]), offsets_of(members[1])
