@@ -3,6 +3,11 @@
 import utils.environment  # noqa: F401 - first: it checks that packages are installed
 
 # isort: split
+import os
+
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # products are small: more threads only wait
+
+# isort: split
 import argparse
 import dataclasses
 import json
