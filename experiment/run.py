@@ -303,9 +303,12 @@ class RunDirectory:
 
     @property
     def unfinished(self) -> str:
-        """`241 of 1,000 steps` for a run that has not reached its last step; else empty."""
+        """`241 of 1,000 steps` for a run that has not reached its last step; else empty.
+
+        An imported run, whose only step is 0, is as it was published.
+        """
         steps, end = self.steps(), stages.split(self.config)[-1].end
-        return f"{steps[-1]:,} of {end:,} steps" if steps and steps[-1] < end else ""
+        return f"{steps[-1]:,} of {end:,} steps" if steps and 0 < steps[-1] < end else ""
 
     def read_metrics(self) -> list[dict[str, Any]]:
         """Return the rows of metrics.jsonl."""

@@ -46,6 +46,7 @@ def test_export_and_import_commands(run, tmp_path, capsys):
     ours, theirs = load(run), load(back)
     assert theirs.config.data.context_length == 32
     assert theirs.tokenizer == ours.tokenizer
+    assert not RunDirectory(tmp_path / "back").unfinished  # as pages would mark it
     logits = ours.logits("import numpy")
     assert np.abs(np.asarray(theirs.logits("import numpy")) - logits).max() < 0.2  # rounded
 
