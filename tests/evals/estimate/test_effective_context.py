@@ -184,6 +184,16 @@ def test_a_failure_nearby_is_a_dip_and_no_fall():
     assert str(estimate) == "> 256, dips" and estimate.dip_distance < 8
 
 
+def test_three_right_answers_do_not_show_that_nothing_was_learned():
+    rows = simulate([logistic(40, 3, 1.0)], np.random.default_rng(3), documents=1)
+    three = {name: column[rows["distance"] < 16][:3] for name, column in rows.items()}
+    three["exact_match"][:] = True
+    estimate = effective_context.estimate(three)
+    assert (estimate.verdict, str(estimate)) == ("NOT_LEARNED", "TOO_FEW_ANSWERS")
+    three["exact_match"][:2] = False
+    assert str(effective_context.estimate(three)) == "NOT_LEARNED"
+
+
 @pytest.mark.parametrize(("accuracy", "verdict"), [(1.0, "> 9"), (0.0, "NOT_LEARNED")])
 def test_one_distance_only(accuracy, verdict):
     """Questions of a single document of lagcopy."""
