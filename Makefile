@@ -76,7 +76,7 @@ $(VENV)/.installed-hf: $(VENV)/.installed
 	@touch $@
 
 test-hf: $(VENV)/.installed-hf  ## compare with transformers itself (installs torch)
-	$(PY) -m pytest -m "$(HF_TESTS)"
+	$(PY) -m pytest -n 2 --dist worksteal -m "$(HF_TESTS)"
 
 $(VENV)-published/.installed: tests/published/requirements.txt
 	@echo "downloading a published model (0.1 GB)"
@@ -110,7 +110,7 @@ $(VENV)-libtpu/.installed: $(VENV)/.installed
 	@touch $@
 
 test-tpu: $(VENV)-libtpu/.installed  ## compile for TPUs that are not here (installs libtpu)
-	PYTHONPATH=$(VENV)-libtpu $(PY) -m pytest tests/tpu/test_aot.py
+	PYTHONPATH=$(VENV)-libtpu $(PY) -m pytest -n 2 --dist worksteal tests/tpu/test_aot.py
 
 # The lock's packages with XLA for NVIDIA GPUs, in an environment of its own: 5 GB.
 $(VENV)-cuda/.installed: requirements.lock
