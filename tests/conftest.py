@@ -60,7 +60,7 @@ def environment(shared_folder) -> dict[str, str]:
     """Variables of subprocesses, which compile quickly, not well, and keep what they compiled."""
     return {
         **os.environ,
-        UNOPTIMIZED: "1",
+        UNOPTIMIZED: os.environ.get(UNOPTIMIZED, "1"),
         "JAX_COMPILATION_CACHE_DIR": str(shared_folder / "compiled"),
         "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
         "PYTHONUNBUFFERED": "1",
