@@ -47,9 +47,9 @@ def test_few_parameters():
 # Lines of code per folder, without docstrings, comments and blank lines. A feature stays within its
 # folder's budget; a commit that raises one explains why.
 BUDGETS = {
-    "tests": 21870,
+    "tests": 21900,
     "reporting": 2880,
-    "evals": 2968,
+    "evals": 2970,
     "interop": 2791,
     "data": 2463,
     "model": 2842,
@@ -58,7 +58,7 @@ BUDGETS = {
     "studies": 2391,
     "benchmarks": 1990,
     "theory": 2563,
-    "training": 1490,
+    "training": 1497,
     "tpu": 1397,
     "configs": 780,
     "utils": 1361,

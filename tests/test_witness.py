@@ -81,7 +81,7 @@ def test_rows_are_the_same(witness):
             assert row == old
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_training_goes_on_as_it_did(witness, tiny_data):
     """The last steps' checkpoints were removed; metrics.jsonl kept what their losses were."""
     before = {run: RunDirectory(witness / run).read_metrics() for run in RUNS}

@@ -141,7 +141,7 @@ class Trainer:
 
     def close(self) -> None:
         """Finish all saves, and remove checkpoints that the config does not keep."""
-        with Watchdog() as watchdog, watchdog.time_save():
+        with Watchdog() as watchdog, watchdog.pause(saves=True):
             for resource in (*self.checkpoints, *self.logs):
                 resource.close()
         remove_old(self.plan, self.step)
@@ -184,7 +184,7 @@ def train_stage(
             stops = step == stage.end or trainer.interrupts.stops_at(step)
             stops = stops or trainer.divergence.everywhere
             if step > saved_step and (stops or step % config.train.save_every == 0):
-                with watchdog.time_save():
+                with watchdog.pause(saves=True):
                     _save(trainer, stages, batches, log)
                 saved_step = step
             log.advance(step)

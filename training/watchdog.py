@@ -86,18 +86,12 @@ class Watchdog:
         """Add an update that was queued, by one of its results."""
         self._queued.append(scalar)
 
-    def pause(self) -> contextlib.AbstractContextManager[None]:
-        """Do not time the block."""
-        return self._replace_limit("update", math.inf)
-
-    def time_save(self) -> contextlib.AbstractContextManager[None]:
-        """Time the block, in which the host waits for saves, instead of updates."""
-        return self._replace_limit("save", _LONGEST_SAVE)
-
     @contextlib.contextmanager
-    def _replace_limit(self, event: str, limit: float) -> Iterator[None]:
+    def pause(self, *, saves: bool = False) -> Iterator[None]:
+        """Do not time updates in the block, but the wait for a save if it `saves`."""
         before = self._event, self._limit
-        self._event, self._last, self._limit = event, time.monotonic(), limit
+        self._event, self._last = "save" if saves else "update", time.monotonic()
+        self._limit = _LONGEST_SAVE if saves else math.inf
         try:
             yield
         finally:

@@ -15,6 +15,7 @@ from training.plan import make_plan
 pytestmark = pytest.mark.hf
 
 
+@pytest.mark.long
 def test_it_trains_is_asked_and_is_kept(tmp_path):
     pytest.importorskip("tokenizers")
     texts = [plain_text(number) for number in range(400)]

@@ -89,6 +89,7 @@ def ask(run: RunDirectory, tasks: Path, names: str, *options: str) -> dict:
     return json.loads(out.read_text())
 
 
+@pytest.mark.long
 def test_scores_equal_transformers(run, tasks, exported):
     import lm_eval
     from lm_eval.models.huggingface import HFLM

@@ -139,6 +139,7 @@ def test_perplexity_is_the_recorded_one_of_transformers():
 
 
 @pytest.mark.hf
+@pytest.mark.long
 def test_perplexity_is_that_of_transformers():
     pytest.importorskip("torch")
     pytest.importorskip("transformers")
