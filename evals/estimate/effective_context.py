@@ -160,7 +160,7 @@ class Estimate:
         text = self.verdict
         if self.verdict == MEASURED:
             text = self._interval(self.l50, self.ci_low, self.ci_high)
-        elif self.num_learned == 0 and self.ceiling >= self.chance + _LEARNED_MARGIN:
+        elif self.num_learned == 0 and self.ceiling == 1:
             text = "TOO_FEW_ANSWERS"
         return f"{text}, dips" if self.dips else text
 
