@@ -261,6 +261,7 @@ def test_another_variant_at_evaluation_is_that_schedule(sweep):
     assert set(as_nope["rotary"]) == {"nope"} and np.isnan(as_nope["base"]).all()
 
 
+@pytest.mark.long
 def test_train_with_a_evaluate_with_b_is_a_matrix(sweep, capsys):
     """Each member keeps its own value of what a schedule's expression leaves out."""
     paths = [str(sweep / name) for name in ("base=10", "rotary=nope")]

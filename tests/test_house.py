@@ -47,7 +47,7 @@ def test_few_parameters():
 # Lines of code per folder, without docstrings, comments and blank lines. A feature stays within its
 # folder's budget; a commit that raises one explains why.
 BUDGETS = {
-    "tests": 21900,
+    "tests": 21905,
     "reporting": 2880,
     "evals": 2970,
     "interop": 2791,

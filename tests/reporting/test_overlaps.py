@@ -94,7 +94,7 @@ def test_wavelengths():
     assert overlaps(show.plot(reports)) == []
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_studies(tmp_path):
     """The figures of the committed rows of one card, which has members of many kinds."""
     study = folder("capability")

@@ -49,6 +49,7 @@ def test_every_command_is_run_by_some_test():
 
 
 @pytest.mark.parametrize("command", STUDIES)
+@pytest.mark.long
 def test_parts_and_reports_of_a_study(command, monkeypatch, capsys, tmp_path):
     _, *arguments = shlex.split(
         command.replace("STUDY", "capability").replace("DIR", str(tmp_path))

@@ -125,6 +125,7 @@ def test_a_program_reaches_the_hosts_unchanged():
         ("slurm/submit.sh run tiny --workdir d --time 1h", "--time 1h is not a time limit"),
     ],
 )
+@pytest.mark.long
 def test_mistakes_are_one_line(command, message):
     script, *arguments = command.split(" ")
     command_line = [ROOT / script, "-n", *arguments]

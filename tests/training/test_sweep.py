@@ -148,7 +148,7 @@ def compilations():
     jax.monitoring.clear_event_listeners()
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_seeds_follow_one_another_through_one_program(
     tmp_path, tiny_data, compilations, monkeypatch
 ):

@@ -97,6 +97,7 @@ def test_resumed_it_ends_as_if_it_had_never_stopped(tiny, evaluated, tmp_path):
         assert rows_of(run)[-3:] == rows_of(evaluated)[-3:]
 
 
+@pytest.mark.long
 def test_tasks_are_asked_of_every_member(tiny, tmp_path):
     """The values are of evaluate.py's rows at that checkpoint, and none of these are written.
 
