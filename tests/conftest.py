@@ -57,7 +57,7 @@ def trained_run(shared_folder, tiny_data) -> Path:
 
 @pytest.fixture(scope="session")
 def environment(shared_folder) -> dict[str, str]:
-    """Variables of subprocesses, which compile quickly, not well, and keep what they compiled."""
+    """Variables of subprocesses, which compile as the tests do and keep what they compiled."""
     return {
         **os.environ,
         UNOPTIMIZED: os.environ.get(UNOPTIMIZED, "1"),

@@ -88,7 +88,7 @@ class Watchdog:
 
     @contextlib.contextmanager
     def pause(self, *, saves: bool = False) -> Iterator[None]:
-        """Do not time updates in the block, but the wait for a save if it `saves`."""
+        """Do not time updates in the block; if it `saves`, time it as the wait for a save."""
         before = self._event, self._limit
         self._event, self._last = "save" if saves else "update", time.monotonic()
         self._limit = _LONGEST_SAVE if saves else math.inf
