@@ -14,6 +14,7 @@ import itertools
 import json
 import math
 import multiprocessing
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -67,6 +68,8 @@ def write(study: str, cards: Sequence[Card], num_workers: int | None = None) -> 
                     wanted.append((key, inputs, budget))
     wanted.sort(key=lambda item: item[2].train.num_steps)
     unique = {json.dumps(inputs): budget for _, inputs, budget in wanted}
+    # Workers inherit this: products are small, and threads of two workers wait for each other.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     context = multiprocessing.get_context("spawn")
     with concurrent.futures.ProcessPoolExecutor(num_workers, context) as pool:
         for text, record in zip(unique, pool.map(_forecast, unique.values()), strict=True):

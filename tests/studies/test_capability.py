@@ -136,6 +136,7 @@ CASES = {
         {"two-still,keys-frozen": 5, "base=10,keys-frozen": 17, "base=10,all-frozen": 3},
         {"two-still,keys-frozen": 125, "base=10,keys-frozen": 30, "base=10,all-frozen": 9},
     ),
+    "C19": ({"base=10": 27, "base=30": 80}, {"base=10": 25, "base=30": 60}),
 }
 
 
