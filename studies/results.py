@@ -95,10 +95,12 @@ class CardResults:
         return f"{text}; {by_l50}{accuracy:+.2f} a doubling"
 
     def budgets(self, member: str) -> str:
-        """Return L50 of the first seed after each budget, as text."""
-        first = min(self.last_rows[member], default=None)
-        by_tokens = {row.tokens: row.l50 for row in self._rows[member] if row.seed == first}
-        return " / ".join(f"{l50:.3g}" for l50 in by_tokens.values())
+        """Return L50 after each budget as text, the geometric mean over the seeds that have it."""
+        by_tokens: dict[int, dict[int, float]] = {}
+        for row in self._rows[member]:
+            by_tokens.setdefault(row.tokens, {})[row.seed] = row.l50
+        means = (np.exp(np.mean(np.log([*l50s.values()]))) for l50s in by_tokens.values())
+        return " / ".join(f"{l50:.3g}" for l50 in means)
 
     def seeds(self, member: str, measurement: str = "whole", task: str = "kv") -> list[SeedResult]:
         """Return the result of each seed, in order; `task` is a name without parameters."""

@@ -153,6 +153,11 @@ def test_the_last_budget_of_finished_seeds_counts():
     assert verdict([row(32, 0), row(4, 1, final=""), row(4, 2, final="")], 16.0) == exceeds
 
 
+def test_budgets_have_the_geometric_mean_of_their_seeds():
+    card_rows = [row(8, 0, tokens=500), row(32, 1, tokens=500), row(16, 0), row(math.inf, 1)]
+    assert CardResults(CARD, card_rows, {}).budgets("a") == "16 / inf"
+
+
 def test_a_claim_is_judged_by_the_members_it_reads():
     def claimed(*card_rows: rows.Row) -> str:
         return str(judge_claim(CardResults(CARD, card_rows, {}), CARD.claims[0]))
