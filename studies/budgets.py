@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from experiment.config import ExperimentConfig, TrainConfig
+from experiment.stages import split
 from studies.card import Card
 
 # A run has converged if its accuracy at short distances is at least CEILING and the last doubling
@@ -52,6 +53,13 @@ def make_stable(config: ExperimentConfig) -> ExperimentConfig:
 
 def _with_train(config: ExperimentConfig, **changes) -> ExperimentConfig:
     return dataclasses.replace(config, train=dataclasses.replace(config.train, **changes))
+
+
+def count_tokens(config: ExperimentConfig) -> int:
+    """Return the number of tokens that a run of a config trains on, in all of its stages."""
+    stage = split(config)[-1]
+    data, steps = stage.config.data, stage.end - stage.start
+    return stage.tokens_before + steps * data.batch_size * data.context_length
 
 
 class Outcome(NamedTuple):

@@ -66,9 +66,7 @@ class Run(NamedTuple):
 
     def tokens(self, level: int) -> int:
         """Return the number of tokens trained on at the end of budget `level`."""
-        stage = split(self.budgets[level])[-1]
-        data, steps = stage.config.data, stage.end - stage.start
-        return stage.tokens_before + steps * data.batch_size * data.context_length
+        return budgets.count_tokens(self.budgets[level])
 
     def flops(self, level: int) -> float:
         """Return the FLOPs of training from budget `level - 1` to budget `level`."""

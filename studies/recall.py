@@ -63,8 +63,10 @@ def write(study: str, cards: Sequence[Card], num_workers: int | None = None) -> 
     for card in cards:
         for member, config in card.configs().items():
             for budget in _budgets(card, config):
-                key, inputs = (card.name, member, str(_tokens(budget))), _inputs(budget)
-                if stored.get(key[0], {}).get(key[1], {}).get(key[2], {}).get("inputs") != inputs:
+                tokens, inputs = str(budgets.count_tokens(budget)), _inputs(budget)
+                key = card.name, member, tokens
+                record = stored.get(card.name, {}).get(member, {}).get(tokens, {})
+                if record.get("inputs") != inputs:
                     wanted.append((key, inputs, budget))
     wanted.sort(key=lambda item: item[2].train.num_steps)
     unique = {json.dumps(inputs): budget for _, inputs, budget in wanted}
@@ -91,10 +93,6 @@ def _budgets(card: Card, config: ExperimentConfig) -> list[ExperimentConfig]:
     if card.tokens is None:
         return levels
     return [level for level, share in zip(levels, card.shares, strict=True) if share in _SHARES]
-
-
-def _tokens(config: ExperimentConfig) -> int:
-    return config.train.num_steps * config.data.batch_size * config.data.context_length
 
 
 def _inputs(config: ExperimentConfig) -> dict[str, Any]:
@@ -232,7 +230,7 @@ def compare(
     for card in cards:
         for member, config in card.configs().items():
             for budget in _budgets(card, config):
-                key = identity(budget), _tokens(budget)
+                key = identity(budget), budgets.count_tokens(budget)
                 record = recalls.get(card.name, {}).get(member, {}).get(str(key[1]))
                 if first := firsts.get(key):
                     repeats = f"{first.card.name} {first.member}"

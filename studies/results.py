@@ -11,6 +11,7 @@ from evals.estimate.effective_context import Estimate, Seed, estimate_trials
 from evals.estimate.trials import Trials
 from experiment.config import ExperimentConfig, to_dict
 from experiment.run import flatten, is_operational
+from studies import budgets
 from studies.card import Card, SeedResult
 from studies.forecasts import Forecasts
 from studies.rows import Answers, Row
@@ -26,8 +27,8 @@ class CardResults:
       forecasts: D_H's bound on L50 in tokens by member and measurement; inf: beyond all distances.
       rows: the card's rows after all budgets.
       last_rows: row after the last budget, by member and seed, whichever card has it: a run that
-        two cards share counts for both. If any seed of a member is finished, its unfinished seeds
-        are left out.
+        two cards share counts for both, up to the largest budget of each card. If any seed of a
+        member is finished, its unfinished seeds are left out.
       trials, estimates: by member, measurement and task, over all seeds.
     """
 
@@ -42,10 +43,17 @@ class CardResults:
         }
         self.last_rows: dict[str, dict[int, Row]] = {member.name: {} for member in card.members}
         self.rows = [row for row in rows if row.card == card.name]
-        members = {identity(config): name for name, config in card.configs().items()}
+        configs = card.configs()
+        members = {identity(config): name for name, config in configs.items()}
+        largest = max(
+            budgets.count_tokens(budget)
+            for config in configs.values()
+            for budget in budgets.make_budgets(card, config)
+        )
         self._rows: dict[str, list[Row]] = {name: [] for name in self.last_rows}
         for row in sorted(rows, key=lambda row: (row.tokens, row.card == card.name)):
-            if member := members.get(identity(row.config)):
+            member = members.get(identity(row.config))
+            if member and (row.card == card.name or row.tokens <= largest):
                 self._rows[member].append(row)
                 self.last_rows[member][row.seed] = row
         for member, by_seed in self.last_rows.items():

@@ -12,7 +12,7 @@ from configs.changes import change
 from evals.estimate.bins import fine_bin_number
 from evals.estimate.effective_context import estimate_trials
 from evals.estimate.trials import Trials
-from studies import forecasts, recall, rows
+from studies import budgets, forecasts, recall, rows
 from studies.card import Card, Member
 
 pytestmark = pytest.mark.slow
@@ -121,7 +121,7 @@ def test_equal_runs_of_two_cards_are_compared_once(tmp_path, monkeypatch):
     all_rows = [
         rows.Row(
             card=card.name, member=card.members[0].name, seed=seed,
-            tokens=recall._tokens(card.configs()[card.members[0].name]), final="as planned",
+            tokens=budgets.count_tokens(card.configs()[card.members[0].name]), final="as planned",
             config=change(card.configs()[card.members[0].name], seed=seed, data=dict(seed=seed)),
             answers=(answers,), l50=math.inf, mean_accuracy=1.0, ceiling=1.0, losses={},
             made_by={}, core_seconds=1.0,

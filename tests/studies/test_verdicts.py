@@ -47,10 +47,10 @@ def row(edge: float, seed: int = 0, *, ceiling: float = 1.0, **fields) -> rows.R
     answers = rows.Answers(
         measurement="whole", task="kv(pairs=8)", length=128, value=0.0, counts=counts(edge, ceiling)
     )
-    defaults: dict[str, Any] = dict(member="a", tokens=1000, final="converged", made_by={})
+    defaults: dict[str, Any] = dict(card="card", member="a", tokens=1000, final="converged")
     return rows.Row(
-        card="card", seed=seed, config=SHARED, answers=(answers,), mean_accuracy=0.0,
-        ceiling=ceiling, l50=edge, losses={}, core_seconds=1.0, **defaults | fields,
+        seed=seed, config=SHARED, answers=(answers,), mean_accuracy=0.0,
+        ceiling=ceiling, l50=edge, losses={}, core_seconds=1.0, made_by={}, **defaults | fields,
     )  # fmt: skip
 
 
@@ -156,6 +156,15 @@ def test_the_last_budget_of_finished_seeds_counts():
 def test_budgets_have_the_geometric_mean_of_their_seeds():
     card_rows = [row(8, 0, tokens=500), row(32, 1, tokens=500), row(16, 0), row(math.inf, 1)]
     assert CardResults(CARD, card_rows, {}).budgets("a") == "16 / inf"
+
+
+def test_rows_of_another_card_count_up_to_the_largest_budget():
+    """Else one member of a card would be compared after more training than the others."""
+    rows_of_other = [
+        row(edge, card="other", tokens=tokens) for edge, tokens in ((8, 200_192), (32, 400_384))
+    ]
+    assert CardResults(CARD, rows_of_other, {}).last_rows["a"][0].l50 == 8
+    assert CardResults(CARD, [row(64, tokens=400_384)], {}).last_rows["a"][0].l50 == 64
 
 
 def test_a_claim_is_judged_by_the_members_it_reads():
