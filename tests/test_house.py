@@ -47,7 +47,7 @@ def test_few_parameters():
 # Lines of code per folder, without docstrings, comments and blank lines. A feature stays within its
 # folder's budget; a commit that raises one explains why.
 BUDGETS = {
-    "tests": 21905,
+    "tests": 21913,
     "reporting": 2880,
     "evals": 2970,
     "interop": 2791,
@@ -55,7 +55,7 @@ BUDGETS = {
     "model": 2842,
     "probes": 2344,
     "experiment": 2302,
-    "studies": 2391,
+    "studies": 2431,
     "benchmarks": 1990,
     "theory": 2563,
     "training": 1497,
