@@ -43,7 +43,7 @@ def study(tmp_path, shared_folder):
     """A folder with one card that trains once."""
     folder = tmp_path / "study"
     folder.mkdir()
-    (folder / "cards.py").write_text(CARD.format(data=shared_folder / "data", steps=80))
+    (folder / "cards.py").write_text(CARD.format(data=shared_folder / "data", steps=400))
     return folder
 
 
@@ -112,7 +112,7 @@ def test_stopped_and_killed_it_ends_with_the_same_row(study, start, tmp_path):
 @pytest.mark.long
 def test_runs_in_one_program_keep_their_own_results(study, tmp_path):
     """On an accelerator members train together; each must get the row that it gets alone."""
-    text = (study / "cards.py").read_text().replace("num_steps=80", "num_steps=6")
+    text = (study / "cards.py").read_text().replace("num_steps=400", "num_steps=6")
     more = 'Member(name="b30", overrides=("model.rotary.base=30",)),'
     (study / "cards.py").write_text(text.replace("members=(", f"members=({more}"))
     (item,) = list_items(make_job(str(study), seeds=(1,)), apart=False)
