@@ -45,8 +45,8 @@ configs = [
         evals=EvalConfig(
             tasks=(
                 "perplexity",
-                "lagcopy(text=natural)",
-                "lagcopy(text=control)",
+                "lagcopy(text=natural,passage=32,crops=16)",
+                "lagcopy(text=control,passage=32,crops=16)",
                 "fixed_target",
                 "repeated",
             ),

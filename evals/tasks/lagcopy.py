@@ -7,6 +7,9 @@
     text=control  the same answers without the first copy, which is replaced by a continuation of
                   the other text: o o o o o o o o a b [c d]
 
+With `passage=P` the repeated text has P tokens at every lag, and the other text also lies between
+the copies, so that lags differ in nothing else: o o a b o o o o a [b].
+
 Natural and control are the two halves of the Forgetting Curve (arXiv 2410.04727). Answers are the
 ids of the second half of the second copy. Documents of equal number differ only in the first copy,
 so a model's gain from copying is a paired difference (`reporting.tasks.lagcopy`).
@@ -22,7 +25,7 @@ from data.task import Document, Sample, TaskContext
 from data.tasks import lagcopy
 from data.tokenizer import Tokenizer
 from evals import prompts, text
-from utils.checks import Bounds
+from utils.checks import Bounds, Count
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -31,12 +34,18 @@ class Lagcopy(lagcopy.Lagcopy):
 
     Attributes:
       text: "random", "natural" or "control".
-      lag: tokens of the repeated text, one more than the distance; None: drawn for each document
-        up to the length, half of the lags log-uniformly and half uniformly.
+      lag: tokens from the first copy to the second, one more than the distance; None: drawn for
+        each document up to the length, half of the lags log-uniformly and half uniformly.
+      passage: tokens of the repeated text; a shorter lag repeats `lag` tokens. None: the lag. Only
+        for natural text and its control.
+      crops: natural text and control: texts that a pair of long documents gives, without overlap,
+        at most. They are one document of the statistics.
     """
 
     text: Literal["random", "natural", "control"] = "random"
     lag: Annotated[int, Bounds(at_least=2)] | None = None
+    passage: Annotated[int, Bounds(at_least=2)] | None = None
+    crops: Count = 1
 
     def __post_init__(self):
         super().__post_init__()
@@ -44,6 +53,8 @@ class Lagcopy(lagcopy.Lagcopy):
             raise ValueError(
                 "lagcopy(answers=...) needs text=random: other texts have fixed answers"
             )
+        if self.text == "random" and (self.passage or self.crops > 1):
+            raise ValueError("lagcopy(passage=..., crops=...) need text=natural or text=control")
 
     @property
     def kind(self) -> Literal["retrieval", "accuracy"]:
@@ -53,7 +64,8 @@ class Lagcopy(lagcopy.Lagcopy):
     def least_length(self, context: TaskContext) -> int:
         """Return two copies, for random ids plus the id that is the answer."""
         if self.text != "random":
-            return 2 * (self.lag or 2)
+            lag = self.lag or 2
+            return lag + self._copied(lag)
         return self.lag + 2 if self.lag else super().least_length(context)
 
     def key(self, context: TaskContext, number: int) -> tuple:
@@ -69,31 +81,48 @@ class Lagcopy(lagcopy.Lagcopy):
         if self.text == "random":
             return super().sources(context, numbers)
         pairs = range(2 * numbers.start, 2 * numbers.stop)
-        room = context.length - (self.lag or 2)
-        crops = text.crops(context, pairs, task=self.expression, length=room)
+        room = context.length - self._copied(self.lag or 2)
+        cropped = text.several_crops(
+            context, pairs, task=self.expression, length=room, most=self.crops
+        )
         return (
-            (number // 2, (other.tokens, crop.tokens))
-            for (number, other), (_, crop) in zip(crops, crops, strict=False)
+            (number // 2, list(zip(others, crops, strict=False)))
+            for (number, others), (_, crops) in zip(cropped, cropped, strict=False)
         )
 
-    def document(self, context: TaskContext, sample: Sample) -> Document:
+    def document(self, context: TaskContext, sample: Sample) -> Document | list[Document]:
         """Make the other text, the first copy unless this is the control, and the second."""
         if self.text == "random":
             return super().document(context, sample)
-        other, repeated = sample.source
-        length, lag = context.length, self._lag(context, sample)
-        copy = repeated[1 : lag + 1]
-        before = other[1 : length - lag + 1].copy()
+        rows, first_query = [], 0
+        for other, repeated in sample.source:
+            row = self._row(context, self._lag(context, sample), other.tokens, repeated.tokens)
+            rows.append(dataclasses.replace(row, first_query=first_query))
+            first_query += len(row.answers)
+        return rows
+
+    def _row(
+        self, context: TaskContext, lag: int, other: np.ndarray, repeated: np.ndarray
+    ) -> Document:
+        length, size = context.length, self._copied(lag)
+        copy = repeated[1 : size + 1]
+        before = other[1 : length - size + 1].copy()
         if self.text == "natural":
-            before[-lag:] = copy
+            first = len(before) - lag
+            before[first : first + size] = copy
         tokens = np.concatenate([[context.tokenizer.bos_id], before, copy])
-        return lagcopy.copied(tokens, np.arange(length + 1 - (lag + 1) // 2, length + 1), lag)
+        return lagcopy.copied(tokens, np.arange(length + 1 - (size + 1) // 2, length + 1), lag)
+
+    def _copied(self, lag: int) -> int:
+        """Return the tokens that are repeated at a lag."""
+        return min(self.passage or lag, lag)
 
     def _lag(self, context: TaskContext, sample: Sample) -> int:
         if self.lag or self.text == "random":
             return self.lag or super()._lag(context, sample)
         wanted = context.distances and (context.distances[0] + 1, context.distances[1] + 1)
-        return prompts.distance(sample.random, 2, context.length // 2, wanted)
+        longest = context.length - min(self.passage or context.length, context.length // 2)
+        return prompts.distance(sample.random, 2, longest, wanted)
 
     def chance(self, tokenizer: Tokenizer) -> float:
         """Return the accuracy of a guess, 0 for natural text, whose baseline is the control."""

@@ -67,14 +67,15 @@ _PAIRED_BY = ("run", "seed", "step", "rotary", "length", "document", "query")
 def copy_gain(rows: Rows) -> CopyGain:
     """Return the gain from copying by lag: rows of `text=natural` against `text=control`.
 
-    All answers of a document have one lag, so their mean is the document's gain; the gain of a bin
-    is the mean over its documents. Answers without a counterpart are left out.
+    The mean over the answers of one lag is the document's gain at this lag; the gain of a bin is
+    the mean over its documents. Answers without a counterpart are left out.
     """
     natural, control = _by_answer(rows, "natural"), _by_answer(rows, "control")
-    pairs: dict[tuple, list[tuple[int, int]]] = {}  # row indices, by document
+    pairs: dict[tuple, list[tuple[int, int]]] = {}  # row indices, by document and lag
     for (*document, query), index in natural.items():
         if (*document, query) in control:
-            pairs.setdefault(tuple(document), []).append((index, control[*document, query]))
+            at_lag = (*document, rows["distance"][index])
+            pairs.setdefault(at_lag, []).append((index, control[*document, query]))
     right = rows["exact_match"].astype(float)
     lags, gains = [], []
     for first, second in (np.array(indices).T for indices in pairs.values()):
@@ -98,7 +99,7 @@ def _by_answer(rows: Rows, name: str) -> dict[tuple, int]:
     tasks = map(evals.parse, rows["task"].tolist())
     common = zip(tasks, *(rows[column].tolist() for column in _PAIRED_BY), strict=True)
     return {
-        (task.lag, *key): index
+        (task.lag, task.passage, task.crops, *key): index
         for index, (task, *key) in enumerate(common)
         if isinstance(task, lagcopy.Lagcopy) and task.text == name
     }

@@ -53,6 +53,50 @@ def test_natural_and_control_differ_in_the_first_saying_only(lag, prose_config, 
     assert set(lags) == {41} if lag else (max(lags) > 75 and len(set(lags)) > 8)
 
 
+def test_a_passage_has_its_size_at_every_lag(prose_config, prompt_tokenizer):
+    """At 300 tokens a passage of 16 lies up to 284 back; at shorter lags the lag repeats."""
+    lags = []
+    texts = "natural", "control"
+    tasks = [Lagcopy(text=text, passage=16) for text in texts]
+    documents = (
+        make_documents(task, prose_config, prompt_tokenizer, 300, range(40)) for task in tasks
+    )
+    for natural, control in zip(*documents, strict=True):
+        lag = int(natural.answers[0, 2]) + 1
+        size = min(lag, 16)
+        first = slice(301 - size - lag, 301 - lag)
+        np.testing.assert_array_equal(natural.tokens[first], natural.tokens[-size:])
+        others = np.ones(301, bool)
+        others[first] = False
+        np.testing.assert_array_equal(natural.tokens[others], control.tokens[others])
+        assert lag < 6 or (natural.tokens[first] != control.tokens[first]).any()
+        assert natural.answers[:, 0].tolist() == list(range(301 - (size + 1) // 2, 301))
+        np.testing.assert_array_equal(natural.answers, control.answers)
+        lags.append(lag)
+    assert min(lags) < 16 and 150 < max(lags) <= 284
+
+
+def test_long_documents_give_several_texts(prose_config, prompt_tokenizer):
+    task = Lagcopy(text="natural", passage=8, crops=3)
+    documents = make_documents(task, prose_config, prompt_tokenizer, 60, range(6))
+    queries = [
+        (document.number, document.first_query + query)
+        for document in documents
+        for query in range(len(document.answers))
+    ]
+    assert len(set(queries)) == len(queries)
+    numbers = [document.number for document in documents]
+    assert max(map(numbers.count, numbers)) == 3
+    assert len({document.tokens.tobytes() for document in documents}) == len(documents)
+
+
+def test_a_passage_is_refused_where_nothing_else_fills_the_context():
+    with pytest.raises(ValueError, match="passage"):
+        Lagcopy(passage=16)
+    with pytest.raises(ValueError, match="crops"):
+        Lagcopy(crops=2)
+
+
 def test_copy_gain_by_hand():
     """Two documents at lag 10, one at lag 100 (no partner for its second answer), and strangers."""
     natural = [
