@@ -55,14 +55,22 @@ def _byte_level(use_regex: bool) -> dict[str, Any]:
     return {"type": "ByteLevel", **options}
 
 
-def _split(regex: str) -> list[dict[str, Any]]:
-    split = {"type": "Split", "pattern": {"Regex": regex}, "behavior": "Isolated"}
-    return [{**split, "invert": False}, _byte_level(False)]
+def _split(*regexes: str) -> list[dict[str, Any]]:
+    split = {"type": "Split", "behavior": "Isolated", "invert": False}
+    return [*({**split, "pattern": {"Regex": x}} for x in regexes), _byte_level(False)]
 
 
+# llama.cpp's for a file that does not name one (src/llama-vocab.cpp).
+_DEFAULT = (
+    r"[\p{P}\$\+<=>\^~\|]+",
+    r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)",
+    r"\p{N}+",
+    r"[0-9][0-9][0-9]",
+)
 # By `tokenizer.ggml.pre`: the pre-tokenizers, the normalizer, and whether a word that is a piece
 # is not merged from others. They are those of the models' own tokenizer.json.
 _PRE_TOKENIZERS: dict[str, tuple[list[dict[str, Any]], dict[str, Any] | None, bool]] = {
+    "default": (_split(*_DEFAULT), None, False),
     "gpt-2": ([_byte_level(True)], None, False),
     "smollm": ([{"type": "Digits", "individual_digits": True}, _byte_level(True)], None, False),
     "llama-bpe": (_split(_LLAMA3), None, True),
@@ -216,8 +224,7 @@ class GgufTensors(Tensors):
           UnreadTokenizerError: if the tokenizer is neither of the kinds that are read.
         """
         get: Callable[..., Any] = self.metadata.get
-        kind, pre = get("tokenizer.ggml.model"), get("tokenizer.ggml.pre", "gpt-2")
-        pre = {"default": "gpt-2", "gpt2": "gpt-2"}.get(pre, pre)
+        kind, pre = get("tokenizer.ggml.model"), get("tokenizer.ggml.pre", "default")
         if kind is None:
             return {}
         if kind != "gpt2" or pre not in _PRE_TOKENIZERS:
@@ -235,7 +242,12 @@ class GgufTensors(Tensors):
             "clean_up_tokenization_spaces": False,
             "model_max_length": get(f"{self.architecture}.context_length"),
         }
-        generation = {f"{n}_token_id": i for n, i in self._special_ids().items() if n != "unk"}
+        generation: dict[str, Any] = {
+            f"{name}_token_id": i for name, i in self._special_ids().items() if name != "unk"
+        }
+        turn_end = get("tokenizer.ggml.eot_token_id")
+        if turn_end is not None and turn_end != generation.get("eos_token_id", turn_end):
+            generation["eos_token_id"] = [generation["eos_token_id"], turn_end]
         contents = {
             "tokenizer.json": _tokenizer_json(pieces, types, get("tokenizer.ggml.merges"), pre),
             "tokenizer_config.json": tokenizer_config,

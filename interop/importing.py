@@ -126,7 +126,13 @@ def _open(path: Path) -> tuple[Tensors | None, dict[str, Any], dict[str, bytes]]
         return None, read_config(path), read_published(path)
     tensors = GgufTensors(path)
     try:
-        return tensors, tensors.config, tensors.tokenizer_files()
+        files = tensors.tokenizer_files()
+        if files and tensors.metadata.get("tokenizer.ggml.pre", "default") == "default":
+            _print(
+                f"{path} names no rule that splits a text into words (tokenizer.ggml.pre); "
+                "llama.cpp's default is used, which may not be the model's"
+            )
+        return tensors, tensors.config, files
     except UnreadTokenizerError as error:
         _print(str(error))
         return tensors, tensors.config, {}

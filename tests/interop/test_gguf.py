@@ -8,6 +8,7 @@ import pytest
 
 from data.tokenizer import Tokenizer
 from experiment import load
+from experiment.run import PUBLISHED
 from interop.export import export
 from interop.gguf import GgufTensors, UnreadTokenizerError
 from interop.importing import import_folder
@@ -71,12 +72,15 @@ def write_gguf(path: Path, folder: Path, kind: str, metadata=(), tokenizer: dict
         writer.add_key_value(f"{kind}.{name}", value, gguf.GGUFValueType.get_type(value))
     if tokenizer:
         writer.add_tokenizer_model("gpt2")
-        writer.add_tokenizer_pre(tokenizer["pre"])
+        if tokenizer["pre"]:
+            writer.add_tokenizer_pre(tokenizer["pre"])
         writer.add_token_list(tokenizer["tokens"])
         writer.add_token_types(tokenizer["types"])
         writer.add_token_merges(tokenizer["merges"])
         writer.add_bos_token_id(0)
         writer.add_eos_token_id(1)
+        if "eot" in tokenizer:
+            writer.add_eot_token_id(tokenizer["eot"])
         writer.add_chat_template("{{ messages[0]['content'] }}")
     for name in tensors.known:
         tensor = tensors.read(name)
@@ -189,6 +193,25 @@ def test_ids_are_those_of_the_tokenizer_json(publisher, tmp_path):
     assert ours.encode(text + special, special=True) == theirs
     assert (ours.bos_id, ours.eos_id) == (0, 1)
     assert files["chat_template.jinja"] == b"{{ messages[0]['content'] }}"
+
+
+@pytest.mark.parametrize("pre", [None, "default"])
+def test_a_file_that_names_no_rule_for_words_is_read_as_by_llama_cpp(pre, tmp_path, capsys):
+    """Ids of /tokenize of llama.cpp's server (xllamacpp 2026.10) for a file with these pieces."""
+    tokenizers = pytest.importorskip("tokenizers")
+    merges = ["Ġ 1", "1 2", "12 3", "Ġ x", "Ġ $", "Ġ Ġ", "ĠĠ Ġ", "! !", "' s", "Ġx +"]
+    tokens = ["<s>", "</s>", *sorted(tokenizers.pre_tokenizers.ByteLevel.alphabet())]
+    tokens += [merge.replace(" ", "") for merge in merges]
+    metadata = {"pre": pre, "tokens": tokens, "types": [3, 3, *[1] * (len(tokens) - 2)]}
+    metadata |= {"merges": merges, "eot": 20}
+    export(make_run(tmp_path / "run", changed(PLAIN, vocab_size=300)).path, tmp_path / "out")
+    write_gguf(tmp_path / "m.gguf", tmp_path / "out", "llama", tokenizer=metadata)
+    run = import_folder(tmp_path / "m.gguf", tmp_path / "back", compare=False)
+    ids = "74 85 8 84 222 260 21 22 222 5 20 265 222 261 12 259 200 263 261"
+    assert run.tokenizer.encode("it's 12345 $3!!  x+12\n   x") == list(map(int, ids.split()))
+    assert "llama.cpp's default is used" in capsys.readouterr().err
+    generation = json.loads((run.path / PUBLISHED / "generation_config.json").read_text())
+    assert generation["eos_token_id"] == [1, 20]
 
 
 def test_other_tokenizers_are_named(tmp_path):
