@@ -79,7 +79,10 @@ def _time(config: ModelConfig, length: int, rounds: int) -> dict[str, list[float
         texts.append(generate(prompt, NEW_TOKENS + 1))
         functions[f"{side}, first"] = lambda generate=generate: generate(prompt, 1)
         functions[side] = lambda generate=generate: generate(prompt, NEW_TOKENS + 1)
-    assert texts[0] == texts[1]
+    if texts[0] != texts[1]:
+        raise ValueError(
+            f"{' and '.join(SIDES)} generate different tokens; their times say nothing"
+        )
     is_shared = len(os.sched_getaffinity(0)) > 1
     return alternate(functions, rounds, time.perf_counter if is_shared else time.process_time)
 
@@ -113,7 +116,8 @@ def load_transformers(config: ModelConfig, params: Params, context: int) -> Any:
             tensor = np.array(entry.to_hf(*arrays))  # a copy: torch needs writable memory
             tensors[name] = torch.from_numpy(tensor)
     keys = model.load_state_dict(tensors, strict=False)
-    assert not keys.unexpected_keys and set(keys.missing_keys) <= {"lm_head.weight"}
+    if keys.unexpected_keys or {*keys.missing_keys} - {"lm_head.weight"}:
+        raise ValueError(f"transformers' model has other tensors than the export: {keys}")
     model.tie_weights()
     return model
 

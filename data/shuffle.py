@@ -74,4 +74,4 @@ def interleaved(index: int, weights: Sequence[float]) -> tuple[int, int]:
         if count - later != count_after - later_after:
             return sequence, count - later
         left, count, count_after = left - weight, later, later_after
-    raise AssertionError("every element comes from a sequence")
+    raise ValueError(f"weights {weights} have no element {index}")

@@ -60,7 +60,7 @@ class TokenStore:
             )
         try:
             _check_index(index)
-        except (AssertionError, KeyError, TypeError) as error:
+        except (KeyError, TypeError) as error:
             raise DamagedError(f"{path}: damaged: it is not the index of a store") from error
         self._shards = index["shards"]
         self.fingerprint, self.bos_id = index["fingerprint"], index["bos_id"]
@@ -142,12 +142,14 @@ def _shard_files(folder: Path, name: str) -> tuple[Path, Path]:
 
 def _check_index(index: dict[str, Any]) -> None:
     """Raise one of several errors unless an index has all values, and names files in its folder."""
-    assert type(index["fingerprint"]) is str and type(index["bos_id"]) is int
-    assert index["dtype"] in ("<u2", "<u4")
+    is_valid = type(index["fingerprint"]) is str and type(index["bos_id"]) is int
+    is_valid = is_valid and index["dtype"] in ("<u2", "<u4")
     for shard in index["shards"]:
-        assert re.fullmatch(r"\w+", shard["name"])
-        for name in ("tokens", "documents"):
-            assert type(shard[name]) is int and 0 <= shard[name] < 2**48
+        counts = [shard["tokens"], shard["documents"]]
+        is_valid = is_valid and bool(re.fullmatch(r"\w+", shard["name"]))
+        is_valid = is_valid and all(type(n) is int and 0 <= n < 2**48 for n in counts)
+    if not is_valid:
+        raise TypeError("values of another type or range")
 
 
 def _open_starts(path: Path, documents: int) -> np.ndarray:

@@ -104,7 +104,10 @@ def write_params(
         dtypes[name] = array.dtype.name
         partial.save(str(path), nested(name, array))
         del array
-    assert sorted(dtypes) == sorted(names)
+    if sorted(dtypes) != sorted(names):
+        raise ValueError(
+            f"parameters that differ from the model's: {sorted(dtypes.keys() ^ {*names})}"
+        )
     partial.finalize(str(path))
     # This API of orbax adds a folder; its content is the item as orbax usually writes it.
     state = path.with_name("params.whole")

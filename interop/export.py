@@ -130,7 +130,8 @@ def _write_tensors(
                 tensor = entry.to_hf(*arrays)
                 # The comparison of logits reads our parameters from the files.
                 back = entry.from_hf(tensor)
-                assert [x.tobytes() for x in back] == [x.tobytes() for x in arrays], name
+                if [x.tobytes() for x in back] != [x.tobytes() for x in arrays]:
+                    raise ValueError(f"{name} is not read back as it is in the run; report this")
                 yield name, tensor
 
     sizes = {}

@@ -67,13 +67,19 @@ def write_tensors(
             name: np.ascontiguousarray(tensor)
             for name, tensor in itertools.islice(tensors, len(shard))
         }
-        assert {name: tensor.nbytes for name, tensor in contents.items()} == shard
+        if {name: tensor.nbytes for name, tensor in contents.items()} != shard:
+            raise ValueError(f"{file}: other tensors, or of other sizes, than were announced")
         save_file(contents, folder / file, metadata={"format": "pt"})
         weight_map |= dict.fromkeys(contents, file)
         del contents
     if len(shards) > 1:
         index = {"metadata": {"total_size": sum(sizes.values())}, "weight_map": weight_map}
         (folder / INDEX).write_text(json.dumps(index, indent=2) + "\n", encoding="utf-8")
+
+
+def _is_file_name(name: str) -> bool:
+    """Return whether a name is a file's in a folder: it does not lead out of the folder."""
+    return Path(name).name == name and len(name) < 100 and name.isprintable()
 
 
 class Tensors:
@@ -137,9 +143,9 @@ class Tensors:
             index = read_json(path)["weight_map"]
             # A file that came with a model must not lead out of its folder.
             files = {*index.values()}
-            assert files and all(Path(file).name == file and len(file) < 100 for file in files)
-            assert all(map(str.isprintable, files))
-        except (AssertionError, AttributeError, KeyError, TypeError, ValueError) as error:
+            if not files or not all(map(_is_file_name, files)):
+                raise ValueError("a name that is not a file's")
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise ValueError(
                 f"{path} is damaged (its weight_map must map names to files in the same folder)"
             ) from error

@@ -243,7 +243,8 @@ def _memory(compiled: Any, is_gpu: bool) -> dict[str, int | None]:
 def peak_flops(topology: Topology | Machines) -> float:
     """Return the dense bfloat16 FLOP/s of a chip."""
     peak = metrics.peak_of(topology.chip.device_kind)
-    assert peak, f"experiment/chips.toml lacks {topology.chip.device_kind}"
+    if not peak:
+        raise ValueError(f"experiment/chips.toml lacks {topology.chip.device_kind}; add its FLOP/s")
     return peak
 
 
