@@ -6,7 +6,7 @@
 The program is that of train.py (`training.step`, the same shardings and kernels), compiled by
 libtpu (the `tpu` extra) or XLA for NVIDIA GPUs (the `gpu` extra) for these chips. The report shows
 memory per chip and whether it fits, collectives beside the least traffic of FSDP, FLOPs, on GPUs
-the number of kernels, and an estimate of a step's time:
+the number of kernels, and the least times of a step:
 
     compute      FLOPs of the step over the chips' dense bfloat16 peak: matrix products of the
                  traced program with recomputation, and of kernels the blocks on and below the
@@ -18,9 +18,8 @@ the number of kernels, and an estimate of a step's time:
                  of GPUs, NVLink or PCIe within a host, and between hosts each GPU's network card
 
 With perfect overlap a step takes the longest of these times, and without overlap their sum; the
-report gives MFU for both. Both ignore input, stragglers and partly filled matrix units, so that the
-sum is no upper bound: published runs have taken longer. For TPUs, a third, expected time is fitted
-to them.
+report gives MFU, tokens per second and the run's chip-hours for both. Both ignore input, stragglers
+and partly filled matrix units, so that the sum is no upper bound: published runs have taken longer.
 """
 
 import utils.environment  # noqa: F401 - first: it checks that packages are installed
@@ -41,7 +40,8 @@ def main() -> int:
     parser.add_argument("--json", action="store_true", help="one JSON object instead of tables")
     arguments, topology, config = parse(parser)
     # Imported late: JAX takes seconds, which help and invalid arguments do not need.
-    from tpu.cost import analyze, show
+    from tpu.cost import analyze
+    from tpu.report import show
 
     try:
         report = analyze(config, topology, arguments.members)

@@ -10,9 +10,14 @@ import difflib
 import math
 import os
 import re
+import string
 import tomllib
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from tpu.hlo import Collective
 
 # Share of a GPU's memory for JAX (XLA_PYTHON_CLIENT_MEM_FRACTION; 0.75 by default). The rest is for
 # CUDA, NCCL and cuDNN.
@@ -83,6 +88,46 @@ class Machines:
         """Number of GPUs; each is one JAX device."""
         return self.chips_per_host * self.num_hosts
 
+    def transfer_seconds(self, collective: "Collective") -> float:
+        """Return the least time of a collective: the slower of both networks."""
+        within = (collective.wire_bytes - collective.network_bytes) / self.chip.link_bandwidth
+        if not collective.network_bytes:
+            return within
+        return max(within, collective.network_bytes / self.chip.network_bandwidth)
+
+    def describe_links(self, collectives: "Sequence[Collective]") -> str:
+        """Return what connects the GPUs; `collectives` are part of a slice's description only."""
+        within = f"over {self.chip.link} at {self.chip.link_bandwidth / 1e9:.0f} GB/s"
+        between = f", between hosts at {self.chip.network_bandwidth / 1e9:.0f} GB/s"
+        return within + between * (self.num_hosts > 1)
+
+    def compile_devices(self) -> list[Any]:
+        """Return the GPUs as devices for compilation only.
+
+        Raises:
+          ValueError: if the wheels of CUDA are not installed.
+        """
+        # The plug-in must neither ask for a driver nor look for GPUs.
+        os.environ.setdefault("JAX_SKIP_CUDA_CONSTRAINTS_CHECK", "1")
+        os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")
+        import jax
+        from jax.experimental import topologies
+
+        jax.config.update("jax_platforms", "cpu")
+        shape = f"1x{self.num_hosts}x{self.chips_per_host}"
+        try:
+            return topologies.get_topology_desc(
+                self.name,
+                platform="cuda",
+                target_config=target_config(self.chip),
+                topology=shape,
+            ).devices
+        except (ImportError, OSError, RuntimeError, NotImplementedError) as error:
+            raise ValueError(
+                f"XLA for NVIDIA GPUs cannot be loaded ({str(error).splitlines()[0]}); "
+                "`make test-gpu` installs it into .venv-cuda: run .venv-cuda/bin/python -m tpu.aot"
+            ) from error
+
 
 def find(name: str) -> Machines:
     """Return the machines called `name`, such as "h100:8x4"; "t4" is one GPU.
@@ -116,62 +161,12 @@ def target_config(gpu: Gpu) -> str:
     major, minor = gpu.compute_capability
     per_core, per_block = gpu.shared_memory
     extension = "ACCELERATED_FEATURES" if major >= 9 else "NONE"
-    return f"""
-gpu_device_info {{
-  name: "{gpu.device_kind}"
-  device_vendor: "NVIDIA Corporation"
-  cuda_compute_capability {{ major: {major} minor: {minor} feature_extension: {extension} }}
-  core_count: {gpu.cores}
-  fpus_per_core: {64 if (major, minor) in ((7, 5), (8, 0)) else 128}
-  clock_rate_ghz: {gpu.clock_ghz}
-  threads_per_block_limit: 1024
-  threads_per_warp: 32
-  threads_per_core_limit: {gpu.threads_per_core}
-  shared_memory_per_block: 49152
-  shared_memory_per_core: {per_core}
-  shared_memory_per_block_optin: {per_block}
-  registers_per_core_limit: 65536
-  registers_per_block_limit: 65536
-  l2_cache_size: {gpu.l2_cache}
-  block_dim_limit_x: 2147483647
-  block_dim_limit_y: 65535
-  block_dim_limit_z: 65535
-  device_memory_size: {gpu.memory}
-  memory_bandwidth: {gpu.memory_bandwidth:.0f}
-  driver_version: "13.0.0"
-  runtime_version: "13.0.0"
-  compile_time_toolkit_version: "13.0.0"
-}}
-platform_name: "CUDA"
-dnn_version_info {{ major: 9 minor: 10 patch: 0 }}
-runtime_version {{ major: 13 minor: 0 patch: 0 }}
-device_description_str: "{gpu.device_kind}"
-"""
-
-
-def compile_devices(machines: Machines) -> list[Any]:
-    """Return the GPUs as devices for compilation only.
-
-    Raises:
-      ValueError: if the wheels of CUDA are not installed.
-    """
-    # The plug-in must neither ask for a driver nor look for GPUs.
-    os.environ.setdefault("JAX_SKIP_CUDA_CONSTRAINTS_CHECK", "1")
-    os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")
-    import jax
-    from jax.experimental import topologies
-
-    jax.config.update("jax_platforms", "cpu")
-    shape = f"1x{machines.num_hosts}x{machines.chips_per_host}"
-    try:
-        return topologies.get_topology_desc(
-            machines.name,
-            platform="cuda",
-            target_config=target_config(machines.chip),
-            topology=shape,
-        ).devices
-    except (ImportError, OSError, RuntimeError, NotImplementedError) as error:
-        raise ValueError(
-            f"XLA for NVIDIA GPUs cannot be loaded ({str(error).splitlines()[0]}); `make test-gpu` "
-            "installs it into .venv-cuda: run .venv-cuda/bin/python -m tpu.aot"
-        ) from error
+    values = gpu._asdict() | {
+        "capability": f"major: {major} minor: {minor} feature_extension: {extension}",
+        "fpus_per_core": 64 if (major, minor) in ((7, 5), (8, 0)) else 128,
+        "per_core": per_core,
+        "per_block": per_block,
+        "bandwidth": round(gpu.memory_bandwidth),
+    }
+    text = Path(__file__).with_name("gpu.txtpb").read_text(encoding="utf-8")
+    return string.Template(text).substitute(values)

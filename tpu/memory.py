@@ -1,18 +1,15 @@
-"""Sharding and memory of the training state, and an estimate of activations, without compiling."""
+"""Sharding and memory of the training state, without compiling."""
 
 import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-import jax.numpy as jnp
 from jax.sharding import PartitionSpec
 from jax.tree_util import keystr, tree_leaves_with_path
 from rich.table import Table
 
 from experiment.config import ExperimentConfig
 from model.axes import RULES, TOKENS
-from model.config import ModelConfig
-from model.loss import tokens_at_once
 from model.transformer import parameter_axes
 from training.members import abstract_state
 
@@ -64,67 +61,6 @@ def leaves(config: ExperimentConfig, mesh: Any, num_members: int) -> list[Leaf]:
 
 def _name(path) -> str:
     return keystr(path, simple=True, separator=".")
-
-
-def activations(
-    config: ExperimentConfig, sizes: dict[str, int], num_members: int, device_kind: str = ""
-) -> dict[str, int]:
-    """Estimate the bytes of activations on a device while it trains on one microbatch.
-
-    The estimate counts the arrays of the model's equations in the compute dtype. XLA may fuse some
-    of them away, or copy others.
-
-    Args:
-      config: `model.remat` decides which arrays a layer saves.
-      sizes: number of devices along each axis of the mesh.
-      num_members: of a sweep; the members of one device add up.
-      device_kind: of the chip; its memory limits the logits that exist at once.
-
-    Returns:
-      Bytes by purpose.
-    """
-    model, tensor = config.model, sizes["tensor"]
-    rows = config.data.batch_size // config.train.accumulate // (sizes["data"] * sizes["fsdp"])
-    tokens = rows * config.data.context_length // sizes["sequence"]
-    width = jnp.dtype(model.compute_dtype).itemsize
-    projections, between = _layer_features(model)
-    products = model.embed_dim + projections // tensor
-    everything = 2 * model.embed_dim + (projections + between) // tensor
-    mlp = (2 + model.mlp_gate) * model.mlp_dim // tensor
-    inputs = 0 if model.remat.startswith("offload") else model.embed_dim
-    saved = {"dots": products, "none": products + everything}.get(model.remat, 0)
-    if model.remat == "qkv":  # queries, keys, values, and attention's output
-        value_dim = model.head_dim if model.mla is None else model.mla.v_head_dim
-        heads = model.num_heads * model.head_dim + model.kv_heads * (model.head_dim + value_dim)
-        saved = model.embed_dim + heads // tensor
-    vocab_size = model.vocab_size // tensor
-    chunk = rows * model.loss_chunk if model.loss_chunk else tokens_at_once(vocab_size, device_kind)
-    logits = min(tokens, chunk) * vocab_size
-    # Heads with the same frequencies share their cosines.
-    rotated = model.position_table(2).logit_scale.size * (model.rope_head_dim // 2)
-    members_here = num_members // sizes["sweep"]
-    estimate = {
-        f"saved by {model.num_layers} layers (remat={model.remat})": (
-            model.num_layers * tokens * (inputs + saved) * width
-        ),
-        "cosines and sines": 2 * 4 * tokens * rotated,
-        # The recomputed forward pass, and gradients of the MLP's arrays, of which XLA has most at
-        # once. The logits are gone when the first layer begins.
-        "one layer, or logits": max(tokens * (products + everything + mlp) * width, 2 * 4 * logits),
-    }
-    return {name: members_here * num_bytes for name, num_bytes in estimate.items()}
-
-
-def _layer_features(model: ModelConfig) -> tuple[int, int]:
-    """Return features per token of a layer's split products, and of the arrays between them."""
-    N, K, H, F = model.num_heads, model.kv_heads, model.head_dim, model.mlp_dim
-    value_dim = H if model.mla is None else model.mla.v_head_dim
-    queries_keys = (N + K) * H
-    products = queries_keys + K * value_dim + (1 + model.mlp_gate) * F
-    if model.mla is not None:
-        products += model.mla.kv_lora_rank + (model.mla.q_lora_rank or 0)
-    # Rotated queries and keys, attention's output, the MLP's gated product.
-    return products, queries_keys + N * value_dim + F
 
 
 def make_table(title: str, left: Sequence[str], right: Sequence[str] = ()) -> Table:

@@ -1,10 +1,9 @@
 """Sharding and memory: `python -m tpu.plan CONFIG --topology v5p:4x4x4 [dotted.field=value ...]`.
 
 Prints each parameter and each part of the optimizer state with its shape, its logical axes, the
-mesh axes that split them (`model.axes.RULES`) and its bytes on a device, then the total of a
-device. It compiles nothing and needs no TPU. Parameters and optimizer state are exact; the total is
-an estimate, which differs by 10% from the compiled programs of docs/scaling.md on average and by up
-to 43%. tpu.aot compiles the step for exact numbers.
+mesh axes that split them (`model.axes.RULES`) and its bytes on a device, then the bytes of
+parameters, optimizer state and gradients. It compiles nothing, needs no TPU and no libtpu, and does
+not know activations: tpu.aot compiles the step, and shows all memory.
 """
 
 import utils.environment  # noqa: F401 - first: it checks that packages are installed
@@ -27,7 +26,7 @@ def main() -> int:
 
     from experiment.mesh import mesh_sizes
     from model.transformer import describe_size
-    from tpu.memory import activations, amount, leaves, leaves_table, rules_table
+    from tpu.memory import amount, leaves, leaves_table, rules_table
 
     try:
         sizes = mesh_sizes(config, arguments.members, chips.num_chips, chips.num_hosts)
@@ -49,12 +48,10 @@ def main() -> int:
     gradients = sum(leaf.device_bytes for leaf in arrays if leaf.name.startswith("params."))
     if config.train.accumulate > 1:  # of a microbatch, and their sum
         gradients *= 2
-    kind = chips.chip.device_kind
-    estimate = {"gradients": gradients} | activations(config, sizes, arguments.members, kind)
-    for name, num_bytes in estimate.items():
-        console.print(f"{'estimate: ' + name:<57} {amount(num_bytes):>12} per device")
-    total, memory = state + sum(estimate.values()), chips.usable_memory
-    console.print(f"{'estimate: total':<57} {amount(total):>12} of {amount(memory)}")
+    console.print(f"{'gradients':<57} {amount(gradients):>12} per device")
+    total, memory = state + gradients, chips.usable_memory
+    fits = "activations need the rest (tpu.aot)" if total < memory else "does not fit"
+    console.print(f"{'without activations':<57} {amount(total):>12} of {amount(memory)}: {fits}")
     return 0
 
 

@@ -7,16 +7,24 @@ Sizes count chips. Google's accelerator types, which are accepted too, count cor
 `v5p:4x4x4`, 64 chips. GKE's names of v5e have its prefix instead of `v5litepod`: `v5e-64`.
 """
 
+import contextlib
 import dataclasses
 import difflib
+import fnmatch
 import math
+import os
 import re
 import sys
 import tomllib
+from collections.abc import Sequence
+from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from utils.command_line import Parser
+
+if TYPE_CHECKING:
+    from tpu.hlo import Collective
 
 
 class Chip(NamedTuple):
@@ -121,6 +129,64 @@ class Topology:
         """Software version of the VMs."""
         return self.chip.runtime
 
+    def links_used(self, group: int) -> int:
+        """Return the links of a chip to its group, which fills the longest sides first.
+
+        A dimension adds two links if it closes to a ring and the group spans all of it. Otherwise
+        it adds one, because the chips at the ends of the group have no second.
+        """
+        links, size = 0, 1
+        for side, ring in sorted(zip(self.sides, self.rings, strict=True), reverse=True):
+            if size < group and side > 1:
+                links += 2 if ring and size * side <= group else 1
+                size *= side
+        return max(1, links)
+
+    def transfer_seconds(self, collective: "Collective") -> float:
+        """Return the least time of a collective's executions in a step."""
+        links = self.links_used(collective.group)
+        return collective.wire_bytes / (links * self.chip.link_bandwidth)
+
+    def describe_links(self, collectives: "Sequence[Collective]") -> str:
+        """Return the bandwidth of a link, and the number that each group uses."""
+        groups = sorted({collective.group for collective in collectives})
+        used = ", ".join(f"{group} chips: {self.links_used(group)}" for group in groups)
+        of_links = f" of {self.chip.links} links ({used})" if used else ""
+        return f"at {self.chip.link_bandwidth / 1e9:.0f} GB/s per link{of_links}"
+
+    def compile_devices(self) -> list[Any]:
+        """Return the chips as devices for compilation only.
+
+        Raises:
+          ValueError: if libtpu is not installed, or not the one that this JAX needs.
+        """
+        _check_libtpu()
+        # libtpu must not look for a TPU, nor query the cloud's metadata server for one.
+        for name, value in {
+            "TPU_SKIP_MDS_QUERY": "1",
+            "TPU_ACCELERATOR_TYPE": self.accelerator_type,
+            "TPU_WORKER_HOSTNAMES": "localhost",
+            "ALLOW_MULTIPLE_LIBTPU_LOAD": "1",
+        }.items():
+            os.environ.setdefault(name, value)
+        import jax
+        from jax.experimental import topologies
+
+        jax.config.update("jax_platforms", "cpu")
+        # Without `wrap` libtpu assumes that there are no rings, and does not gather.
+        options: dict[str, Any] = {"wrap": (*self.rings, False)[:3]}
+        if self.chip.name == "v4":
+            options["chip_config_name"] = "megacore"  # a chip's two cores are one device, as on v5p
+        if self.num_chips == 1:
+            options["chips_per_host_bounds"] = (1, 1, 1)
+        try:
+            return topologies.get_topology_desc(self.name, platform="tpu", **options).devices
+        except (ImportError, OSError, RuntimeError) as error:
+            raise ValueError(
+                f"libtpu cannot be loaded ({str(error).splitlines()[0]}); "
+                "pip install '.[tpu]' in the folder of ropewalk, in an environment of its own"
+            ) from error
+
 
 def find(name: str) -> Topology:
     """Return the slice called `name`.
@@ -147,6 +213,19 @@ def find(name: str) -> Topology:
         f"unknown topology {name!r}; nearest: {nearest.name} ({nearest.num_chips} chips, "
         f"Google's {nearest.accelerator_type})"
     )
+
+
+def _check_libtpu() -> None:
+    """Raise ValueError if libtpu is not the one that this JAX needs: it would crash later."""
+    with contextlib.suppress(PackageNotFoundError):
+        present = version("libtpu")
+        needs = next(line for line in requires("jax") or () if line.startswith("libtpu"))
+        pattern = needs.partition(";")[0].partition("==")[2].strip()
+        if not fnmatch.fnmatch(present, pattern):
+            raise ValueError(
+                f"JAX {version('jax')} needs libtpu {pattern}, and {present} is installed; "
+                "`make test-tpu` installs the matching one into .venv-libtpu"
+            )
 
 
 def main() -> int:

@@ -18,13 +18,12 @@ million tokens; export one run.
     python -m interop lm_eval runs/figure6_llama2_7b/6e5 --tasks local_text
     python -m interop export runs/figure6_llama2_7b/6e5 exported
 
-Memory: 25.2 of 95 GiB a chip on a v5p:4x4x4 (64 chips), as compiled (`python -m tpu.aot
-figure6_llama2_7b --topology v5p:4x4x4 start_from=None`); about 34 GiB each on eight GPUs with
-mesh.data=1 mesh.fsdp=8 mesh.sequence=1 train.accumulate=16 (`python -m tpu.plan`). All six members
-in one program (`sweep.py`) would not fit 64 chips.
+Memory: 17.2 of 95 GiB a chip on a v5p:4x4x4 (64 chips), as compiled (`python -m tpu.aot
+figure6_llama2_7b --topology v5p:4x4x4 start_from=None`). All six members in one program
+(`sweep.py`) would not fit 64 chips.
 
-Cost: 1.6e21 FLOP for the six. A step takes 13.9 s on those 64 chips if compute and network overlap,
-18.7 s if not: 4 to 5 hours a base, 1500 to 2000 chip hours in all. On eight H100 at 40% MFU a base
+Cost: 1.6e21 FLOP for the six. A step takes 14.0 s on those 64 chips if compute and network overlap,
+20.5 s if not: 4 to 6 hours a base, 1500 to 2200 chip hours in all. On eight H100 at 40% MFU a base
 takes 24 hours, 1160 GPU hours in all. Nothing of this was run.
 
 Confirms: LongEval's lines are retrieved over all of the 32k tokens with bases above the bound

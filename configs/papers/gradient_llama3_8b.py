@@ -19,14 +19,12 @@ digits, so tasks that ask for numbers (`lines`, `needle`, `passkey`) refuse, and
 length is what is asked. `evaluate.py` scores on one device, and refuses what does not fit it,
 with the length that would.
 
-Memory: 87.5 of 95 GiB a chip on a v5p:4x4x4 (64 chips) at a million tokens, as compiled (`python -m
+Memory: 61.9 of 95 GiB a chip on a v5p:4x4x4 (64 chips) at a million tokens, as compiled (`python -m
 tpu.aot gradient_llama3_8b --topology v5p:4x4x4 start_from=None stages=[]
-data.context_length=1048576 data.batch_size=4 train.accumulate=1`). `tpu.plan` reckons 77
-GiB; for GPUs, where fewer logits are made at once, 73, which 64 of 141 GB hold and 64 of 80 GB do
-not.
+data.context_length=1048576 data.batch_size=4 train.accumulate=1`).
 
 Cost: 1.0e20 FLOP, 60 steps of 4 million tokens. A step at a million tokens takes 224 s on those 64
-chips if compute and network overlap, 235 s if not: 1.3 hours of that stage's 20; 22 to 36 s at 64k
+chips if compute and network overlap, 238 s if not: 1.3 hours of that stage's 20; 21 to 39 s at 64k
 tokens. About 120 chip hours in all. On 64 H200 at 40% MFU 66 minutes, 70 GPU hours.
 Nothing of this was run.
 

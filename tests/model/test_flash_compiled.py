@@ -24,7 +24,7 @@ pytestmark = [
 @functools.cache
 def compile_gradient(name: str, T: int, H: int = 64, U: int = 64, dtype: str = "bfloat16"):
     """Outputs and gradients of documents and a traced window: two query heads of one key head."""
-    (device,) = gpu.compile_devices(gpu.find(name))
+    (device,) = gpu.find(name).compile_devices()
     sharding = jax.sharding.SingleDeviceSharding(device)
 
     def struct(*shape, dtype=dtype):

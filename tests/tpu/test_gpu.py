@@ -57,9 +57,9 @@ def test_peaks_of_data_sheets():
 def test_a_collective_takes_the_slower_of_both_networks():
     """Among 4 x 8 GPUs, 28 of 32 GB come over NVLink at 450 GB/s, and 3 over a card of 50 GB/s."""
     gather = hlo.Collective(kind="all-gather", count=1, num_bytes=32 * 10**9, group=32, hosts=4)
-    assert cost.transfer_seconds(gpu.find("h100:8x4"), gather) == pytest.approx(28 / 450)
+    assert gpu.find("h100:8x4").transfer_seconds(gather) == pytest.approx(28 / 450)
     a_few = hlo.Collective(kind="all-gather", count=1, num_bytes=32 * 10**9, group=4, hosts=4)
-    assert cost.transfer_seconds(gpu.find("h100:8x4"), a_few) == pytest.approx(24 / 50)
+    assert gpu.find("h100:8x4").transfer_seconds(a_few) == pytest.approx(24 / 50)
 
 
 def run(*arguments):

@@ -1,14 +1,11 @@
 """Shapes and bytes by hand, of small models on small slices."""
 
-import dataclasses
-
-import pytest
 from jax.sharding import AbstractMesh, PartitionSpec
 
 from configs import find_config
 from experiment import overrides
 from experiment.mesh import mesh_sizes
-from tpu import memory
+from tpu import memory, plan
 
 
 def planned(changes, num_devices, num_members=1, config="tiny"):
@@ -59,25 +56,11 @@ def test_every_array_of_the_state():
     assert arrays_by_name["opt_state.1.count"].device_bytes == 4
 
 
-@pytest.mark.parametrize("remat", ["full", "qkv", "dots", "none"])
-def test_activations_by_hand(remat):
-    """512 tokens on a device; a layer's products: q 32, k 16, v 16, gate and up 64 each.
-
-    Between them: rotated q and k 48, attention's output 32, the gated product 64.
-    """
-    changes = ["mesh.data=2", "mesh.fsdp=1", f"model.remat={remat}", "data.context_length=128"]
-    config, sizes, _ = planned(changes, 2)
-    estimate = memory.activations(config, sizes, 1)
-    dots = 32 + (32 + 16 + 16 + 2 * 64)
-    rest = 2 * 32 + (32 + 16 + 16 + 2 * 64) + (48 + 32 + 64)
-    saved = {"full": 0, "qkv": 32 + (32 + 16 + 16), "dots": dots, "none": dots + rest}
-    assert estimate == {
-        f"saved by 2 layers (remat={remat})": 2 * 512 * (32 + saved[remat]) * 4,
-        "cosines and sines": 2 * 4 * 2 * 512 * 8,
-        # Logits and their gradient are larger than a layer and the gradients of 3 MLP arrays.
-        "one layer, or logits": 2 * 4 * 512 * 512,
-    }
-    assert 512 * (dots + rest + 3 * 64) * 4 < 2 * 4 * 512 * 512
-    wide = dataclasses.replace(config, data=dataclasses.replace(config.data, batch_size=16))
-    doubled = memory.activations(wide, sizes, 1)
-    assert all(doubled[name] == 2 * estimate[name] for name in estimate)
+def test_gradients_of_microbatches_are_added_up(monkeypatch, capsys):
+    """34,976 parameters: 12 bytes of state each, two counters; 4 of gradients, or 8."""
+    for accumulate, num_bytes in ((1, 8 + 16 * 34_976), (2, 8 + 20 * 34_976)):
+        changes = [f"train.accumulate={accumulate}"]
+        monkeypatch.setattr("sys.argv", ["plan", "tiny", "--topology", "t4", *changes])
+        assert plan.main() == 0
+        line = capsys.readouterr().out.splitlines()[-1]
+        assert f"{num_bytes / 2**10:.2f} KiB of 13.40 GiB: activations need the rest" in line

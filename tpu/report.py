@@ -1,0 +1,111 @@
+"""Print the cost of a compiled step."""
+
+from collections.abc import Iterator
+
+from rich.console import Console
+from rich.table import Table
+
+from experiment.config import ExperimentConfig
+from experiment.mesh import mesh_sizes
+from tpu import gpu
+from tpu.cost import Report, advice, peak_flops
+from tpu.gpu import Machines
+from tpu.memory import amount, make_table
+from tpu.topology import Topology
+from training import programs
+
+
+def show(
+    config: ExperimentConfig,
+    chips: Topology | Machines,
+    num_members: int,
+    report: Report,
+    console: Console,
+) -> None:
+    """Print a report."""
+    sizes = mesh_sizes(config, num_members, chips.num_chips, chips.num_hosts)
+    for line in _conditions(chips, sizes, report):
+        console.print(line, soft_wrap=True)
+    if report.problem is not None:
+        used = next((x for x in report.problem.splitlines() if "Used" in x), report.problem)
+        console.print(f"does not fit: {used.strip()[:200]}")
+        excess = (report.peak or 0) / chips.usable_memory
+        console.print(f"to make it fit: {advice(config, sizes, excess)}")
+    if report.peak is not None:
+        console.print("", _collectives_table(report), "", sep="\n")
+        for line in _times(chips, report):
+            console.print(line, soft_wrap=True)
+
+
+def _conditions(chips: Topology | Machines, sizes: dict[str, int], report: Report) -> Iterator[str]:
+    """Yield what was compiled, and its memory."""
+    yield f"compiled in {report.compile_seconds:.0f} s"
+    if options := programs.describe_compiler_options(chips.chip.device_kind):
+        yield options
+    yield "mesh: " + ", ".join(f"{axis}={size}" for axis, size in sizes.items())
+    yield report.attention
+    if report.peak is None:
+        return
+    yield f"{'arguments':<12} {amount(report.arguments or 0):>12} per chip"
+    yield f"{'code':<12} {amount(report.code or 0):>12} per chip"
+    memory = amount(chips.usable_memory)
+    if isinstance(chips, Machines):
+        memory += f" (XLA_PYTHON_CLIENT_MEM_FRACTION={gpu.MEMORY_FRACTION})"
+    fits = "does not fit" if report.problem else "fits"
+    limit = "at most" if report.host_peak else "peak"
+    yield f"{limit:<12} {amount(report.peak):>12} of {memory}: {fits}"
+    if report.host_peak:
+        yield f"{'host':<12} {amount(report.host_peak):>12} per chip, in its memory"
+
+
+def _collectives_table(report: Report) -> Table:
+    # FSDP needs two gathers of each weight and one scatter of its gradient.
+    right = ("count", "arrays", "received", "from other hosts", "FSDP needs")
+    table = make_table("a step's collectives, per chip", ("kind",), right)
+    for kind in sorted({c.kind for c in report.collectives} | set(report.bound)):
+        of_kind = [c for c in report.collectives if c.kind == kind]
+        table.add_row(
+            kind,
+            str(sum(c.count for c in of_kind)),
+            amount(sum(c.count * c.num_bytes for c in of_kind)),
+            amount(sum(c.wire_bytes for c in of_kind)),
+            amount(sum(c.network_bytes for c in of_kind)),
+            amount(report.bound[kind]) if kind in report.bound else "-",
+        )
+    bound = sum(report.bound.values())
+    ratio = f" ({report.received / bound:.2f}x)" if bound else ""
+    received = amount(report.received) + ratio
+    table.add_row("total", "", "", received, amount(report.from_other_hosts), amount(bound))
+    return table
+
+
+def _times(chips: Topology | Machines, report: Report) -> Iterator[str]:
+    """Yield the least times of a step, its time with and without overlap, and the run's cost."""
+    chip, peak = chips.chip, peak_flops(chips)
+    ratio = f"{report.flops / report.model_flops:.2f}x the model's"
+    received = f"{amount(report.received)} per chip"
+    details = {
+        "compute": f"{report.flops:.3e} FLOP per chip, {ratio}, at {peak / 1e12:.0f} TFLOP/s",
+        "memory": f"{amount(report.memory_traffic)} per chip, at {chip.memory_bandwidth / 1e9:.0f} "
+        "GB/s",
+        "network": f"{received}, {chips.describe_links(report.collectives)}",
+        "host": f"{amount(report.host_traffic)} per chip, at {chip.host_bandwidth / 1e9:.0f} GB/s",
+    }
+    for name, detail in details.items():
+        if name != "host" or report.host_traffic:
+            yield f"{name:<7} {report.seconds[name]:8.3f} s  {detail}"
+    best, worst = max(report.seconds.values()), sum(report.seconds.values())
+    ideal = report.model_flops / peak
+    yield (
+        f"a step takes {best:.3f} s (MFU {ideal / best:.0%}) with perfect overlap, "
+        f"{worst:.3f} s (MFU {ideal / worst:.0%}) without overlap"
+    )
+    yield "neither includes stragglers, input and partly filled matrix units"
+    if isinstance(chips, Machines):
+        yield f"{report.launches} kernels per step; only a device selects variants (autotuning)"
+    hours = [report.steps * seconds / 3600 for seconds in (best, worst)]
+    yield (
+        f"{report.tokens / worst:,.0f} to {report.tokens / best:,.0f} tokens/s; "
+        f"{report.steps:,} steps: {hours[0]:,.2f} to {hours[1]:,.2f} hours, "
+        f"{chips.num_chips * hours[0]:,.1f} to {chips.num_chips * hours[1]:,.1f} chip-hours"
+    )
