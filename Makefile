@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 PY := $(BIN)/python
 RUN ?= runs/demo
 # torch's default wheels carry CUDA; where a CPU build is configured for pip, it is taken instead.
-HF_PACKAGES ?= torch==2.13.0 transformers==5.23.0 tokenizers==0.23.3 safetensors==0.8.0 \
+HF_PACKAGES ?= torch==2.13.0 transformers==5.23.0 safetensors==0.8.0 \
   lm-eval==0.4.13 datasets==5.2.0 accelerate==1.15.0 gguf==0.19.0
 # What reads and writes gs:// (the extra `gcs`), in versions that fit the lock's fsspec.
 GCS_PACKAGES ?= gcsfs==2026.10.1 google-cloud-storage==3.17.1

@@ -16,9 +16,9 @@ from typing import Any
 
 import numpy as np
 import sentencepiece
-from sentencepiece import sentencepiece_model_pb2
 
 from data import tokenizer_json
+from data.sentencepiece_model import parse_model
 from utils.errors import UnreachableError
 from utils.limits import read_bytes
 from utils.manifest import DamagedError
@@ -44,7 +44,7 @@ def file_in(folder: Path) -> Path:
 
 
 class Tokenizer:
-    """A SentencePiece model, or a `tokenizer.json` (which needs `tokenizers`, of the extra `hf`).
+    """A SentencePiece model, or a `tokenizer.json`.
 
     Two tokenizers are equal if their files are. Pickling (for worker processes) copies the bytes of
     the file; the processor is rebuilt on first use.
@@ -154,6 +154,11 @@ class Tokenizer:
         """UTF-8 bytes of each id, empty for control and unknown pieces."""
         return self._pieces.bytes_of_all()
 
+    @functools.cached_property
+    def piece_lengths(self) -> np.ndarray:
+        """Number of bytes of each id, int32 `[V]`."""
+        return np.array(list(map(len, self.piece_bytes)), np.int32)
+
     @property
     def adds_space(self) -> bool:
         """True if the ids of a document begin with a space that is not in its text."""
@@ -218,7 +223,7 @@ class _SentencePieces:
 
     def __init__(self, model: bytes):
         self.processor = sentencepiece.SentencePieceProcessor(model_proto=model)
-        proto = sentencepiece_model_pb2.ModelProto.FromString(model)  # pyright: ignore[reportAttributeAccessIssue]
+        proto = parse_model(model)
         self._inner, self.adds_space = self.processor, proto.normalizer_spec.add_dummy_prefix
         if self.adds_space:
             proto.normalizer_spec.add_dummy_prefix = False

@@ -17,7 +17,6 @@ from typing import Any
 from utils.limits import MOST_PIECES, parse_json, read_json
 from utils.messages import quoted
 
-_SPACE = "\u2581"
 _BYTE = re.compile("<0x([0-9A-F]{2})>")
 # Decoders of SentencePiece's pieces; the decoder of byte-level pieces is `ByteLevel`.
 _SENTENCEPIECE = {"Replace", "ByteFallback", "Fuse", "Strip", "Metaspace", "Sequence"}
@@ -116,23 +115,32 @@ def _read_ends(folder: Path, pieces: dict[int, str]) -> dict[str, str]:
 
 
 class JsonPieces:
-    """Pieces of a `tokenizer.json`.
+    """Pieces of a `tokenizer.json`, as the library `tokenizers` reads it.
+
+    Attributes:
+      vocab_size: largest id, plus 1.
+      adds_space: whether a text begins with a space that is not in it.
 
     Raises:
-      ValueError: if `tokenizers` is missing or cannot read the file, or if the pieces are neither
-        byte-level nor SentencePiece's.
+      ValueError: if `tokenizers` cannot read the file, its pieces are neither byte-level nor
+        SentencePiece's, or it gives a text other ids at every call.
     """
 
-    def __init__(self, model: bytes):
-        self._file = parse_json(model)
-        decoders = _types(self._file.get("decoder"))
+    def __init__(self, content: bytes):
+        file = parse_json(content)
+        decoders = _types(file.get("decoder"))
         self._is_byte_level = "ByteLevel" in decoders
         if not self._is_byte_level and (not decoders or decoders - _SENTENCEPIECE):
             raise ValueError(
                 f"this tokenizer.json is of a kind that is not read (decoder "
                 f"{', '.join(sorted(decoders)) or 'none'}); byte-level and SentencePiece's are"
             )
-        self._outer = self._inner = _load(self._file)
+        if dropout := file["model"].get("dropout"):
+            raise ValueError(
+                f"this tokenizer.json has model.dropout={quoted(dropout)}, which gives a text "
+                "other ids at every call; set it to null in the file"
+            )
+        self._content, self._outer = content, _load(content)
         vocabulary = self._outer.get_vocab(with_added_tokens=True)
         self.vocab_size = max(vocabulary.values()) + 1
         if self.vocab_size > MOST_PIECES:
@@ -140,19 +148,18 @@ class JsonPieces:
                 f"this tokenizer.json has the id {self.vocab_size - 1:,} (allowed: below "
                 f"{MOST_PIECES:,})"
             )
-        self._added = {token["id"]: token for token in self._file.get("added_tokens") or []}
+        self._added = {token["id"]: token for token in file.get("added_tokens") or []}
         if wrong := [t for i, t in self._added.items() if vocabulary[t["content"]] != i]:
             raise ValueError(
                 f"`tokenizers` gives {wrong[0]['content']!r} the id "
                 f"{vocabulary[wrong[0]['content']]}, and this tokenizer.json says {wrong[0]['id']}"
             )
-        self._names = [""] * self.vocab_size
-        for name, i in vocabulary.items():
-            self._names[i] = name
-        first = self.encode("x", inside=False)[:1]
-        self.adds_space = bool(first) and self.bytes_of(first[0]).startswith(b" ")
+        self._unknown = file["model"].get("unk_token")
+        first = self._outer.encode("x", add_special_tokens=False).ids[:1]
+        self.adds_space = bool(first) and self._bytes_of(first[0]).startswith(b" ")
+        self._inner = self._outer
         if self.adds_space:
-            self._inner = _load(_without_prefix(self._file))
+            self._inner = _load(json.dumps(_without_prefix(file)).encode())
 
     def encode(self, text: str, *, inside: bool, special: bool = False) -> list[int]:
         """Return the ids of a text; see `data.tokenizer.Tokenizer.encode`."""
@@ -162,12 +169,12 @@ class JsonPieces:
 
     def name_of(self, i: int) -> str:
         """Return the name of an id."""
-        return self._names[i]
+        return self._outer.id_to_token(i) or ""
 
     @functools.cached_property
     def _special(self) -> Any:
         """The tokenizer that reads names of special pieces."""
-        tokenizer = _load(self._file)
+        tokenizer = _load(self._content)
         tokenizer.encode_special_tokens = False
         return tokenizer
 
@@ -179,35 +186,30 @@ class JsonPieces:
         """Return the id of a piece by name."""
         return self._outer.token_to_id(piece)
 
-    def bytes_of(self, i: int) -> bytes:
-        """Return the text of an id as bytes."""
-        name = self._names[i]
-        if i in self._added:
-            return b"" if self._added[i]["special"] else name.encode()
-        if self._is_byte_level:
-            values = _byte_values()  # an added piece that is not declared is plain text
-            return bytes(values[c] for c in name) if values.keys() >= set(name) else name.encode()
-        if match := _BYTE.fullmatch(name):
-            return bytes.fromhex(match[1])
-        if name == self._file["model"].get("unk_token"):
+    def _bytes_of(self, i: int) -> bytes:
+        """Return the text of an id as bytes, empty for special and unknown pieces."""
+        name, added = self.name_of(i), self._added.get(i)
+        if not name or name == self._unknown or (added and added["special"]):
             return b""
-        return name.replace(_SPACE, " ").encode() if self._writes_spaces else name.encode()
-
-    @functools.cached_property
-    def _writes_spaces(self) -> bool:
-        """Return whether the decoder turns U+2581 into a space."""
-        return _SPACE in json.dumps(self._file["decoder"], ensure_ascii=False)
+        if self._is_byte_level:
+            values = _byte_values()  # an added piece is plain text
+            is_text = added or not values.keys() >= set(name)
+            return name.encode() if is_text else bytes(values[c] for c in name)
+        if match := _BYTE.fullmatch(name):  # a part of a character, perhaps
+            return bytes.fromhex(match[1])
+        # Decoders treat the start and the end of a text otherwise.
+        return self._outer.decoder.decode(["x", name, "x"])[1:-1].encode()
 
     def bytes_of_all(self) -> list[bytes]:
         """Return the bytes of every id."""
-        return list(map(self.bytes_of, range(self.vocab_size)))
+        return list(map(self._bytes_of, range(self.vocab_size)))
 
     def ordinary(self) -> list[int]:
         """Return the ids of pieces that are valid text and not byte pieces."""
         return [
             i
             for i, text in enumerate(self.bytes_of_all())
-            if i not in self._added and not _BYTE.fullmatch(self._names[i]) and _is_text(text)
+            if i not in self._added and not _BYTE.fullmatch(self.name_of(i)) and _is_text(text)
         ]
 
 
@@ -218,15 +220,11 @@ def _is_text(content: bytes) -> bool:
     return False
 
 
-def _load(file: dict[str, Any]) -> Any:
+def _load(content: bytes) -> Any:
+    import tokenizers  # late: most runs have a SentencePiece model
+
     try:
-        import tokenizers  # pyright: ignore[reportMissingImports] - of the extra hf
-    except ImportError:
-        raise ValueError(
-            "a tokenizer.json needs `tokenizers`: pip install tokenizers (or ropewalk's extra hf)"
-        ) from None
-    try:
-        tokenizer = tokenizers.Tokenizer.from_str(json.dumps(file))
+        tokenizer = tokenizers.Tokenizer.from_buffer(content)
     except Exception as error:  # the library raises this class
         reason = str(error).splitlines()[0][:100]
         raise ValueError(f"`tokenizers` does not read this tokenizer.json: {reason}") from None

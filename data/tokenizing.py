@@ -114,6 +114,7 @@ def _write_stores(
                     writer.add(part, ids)
             counts = writer.finish()
     _note_missing_subsets(source, progress["subsets"])
+    _note_changed_text(progress["text_bytes"], progress["piece_bytes"])
     if not counts["train"]["documents"]:
         name = source.path or name_of(type(source))
         raise ValueError(f"{name}: no training document in the source")
@@ -135,6 +136,17 @@ def _note_missing_subsets(source: Source, names: Iterable[str]) -> None:
                 f"subsets: {', '.join(sorted(subsets)) or 'none'}",
                 file=sys.stderr,
             )
+
+
+def _note_changed_text(text_bytes: dict[str, int], piece_bytes: dict[str, int]) -> None:
+    """Print a note if the ids stand for other text than the documents: bits per byte count it."""
+    before, after = sum(text_bytes.values()), sum(piece_bytes.values())
+    if after != before:
+        print(
+            f"note: the tokenizer changes the text (its normalizer does, or it has no pieces for "
+            f"some characters): {before:,} bytes became {after:,}; bits per byte count the latter",
+            file=sys.stderr,
+        )
 
 
 class _Slice(NamedTuple):
@@ -232,9 +244,10 @@ class _StoreWriter:
     Attributes:
       progress: content of `progress.json`, which covers finished shards only. after: file and line
         of the first document that is not in a finished shard; shards: entries of each store;
-        text_bytes: UTF-8 bytes of the text in each store; subsets: names of subsets so far;
-        tokenizer: its fingerprint; num_skipped, skipped: number of skipped documents and the
-        first problems; num_segments: finished shards per store; seconds: time of all runs.
+        text_bytes: UTF-8 bytes of the text in each store; piece_bytes: those of its ids; subsets:
+        names of subsets so far; tokenizer: its fingerprint; num_skipped, skipped: number of
+        skipped documents and the first problems; num_segments: finished shards per store;
+        seconds: time of all runs.
     """
 
     def __init__(self, folder: Path, tokenizer: Tokenizer, skipped: tuple[int, list[str]]):
@@ -245,11 +258,13 @@ class _StoreWriter:
         self._started = time.monotonic()
         with contextlib.suppress(FileNotFoundError):
             self.progress = read_manifest(folder / "progress.json")
+            self.progress.setdefault("piece_bytes", dict(self.progress["text_bytes"]))
             return
         self.progress = {
             "after": [0, 1],
             "shards": {split: [] for split in SPLITS},
             "text_bytes": dict.fromkeys(SPLITS, 0),
+            "piece_bytes": dict.fromkeys(SPLITS, 0),
             "subsets": [],
             "tokenizer": tokenizer.fingerprint,
             "num_skipped": skipped[0],
@@ -278,6 +293,8 @@ class _StoreWriter:
         split = "validation" if part.validation else "train"
         self._writers[split].append(ids, new_document=part.first)
         progress["text_bytes"][split] += len(part.text.encode())
+        added = bool(part.first and part.text and self._tokenizer.adds_space)
+        progress["piece_bytes"][split] += int(self._tokenizer.piece_lengths[ids].sum()) - added
         if part.last:
             progress["after"] = part.after
             if sum(writer.num_tokens for writer in self._writers.values()) >= SHARD_TOKENS:

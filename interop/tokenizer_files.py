@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from data.sentencepiece_model import BPE, Type, parse_model
 from data.tokenizer import FILE_NAMES, Tokenizer
 from data.tokenizer_json import template, vocabulary_of
 from utils.files import write_atomically
@@ -110,11 +111,7 @@ def _check_class(folder: Path, file: dict[str, Any]) -> None:
 
 def _read_model(tokenizer: Tokenizer) -> Any:
     """Return the model's protocol buffer, if a tokenizer.json can represent it."""
-    from sentencepiece import sentencepiece_model_pb2
-
-    proto = sentencepiece_model_pb2.ModelProto.FromString(  # pyright: ignore[reportAttributeAccessIssue]
-        tokenizer.model
-    )
+    proto = parse_model(tokenizer.model)
     if problem := _problem(proto):
         raise ValueError(f"this tokenizer cannot be written as a tokenizer.json: {problem}")
     return proto
@@ -123,20 +120,20 @@ def _read_model(tokenizer: Tokenizer) -> Any:
 def _problem(proto: Any) -> str | None:
     """Return why a tokenizer.json cannot represent a model; None if it can."""
     trainer, normalizer, pieces = proto.trainer_spec, proto.normalizer_spec, proto.pieces
-    if trainer.model_type != trainer.BPE:
+    if trainer.model_type != BPE:
         return "it is not a BPE model"
     if normalizer.precompiled_charsmap or normalizer.remove_extra_whitespaces:
         return "it changes texts (its normalizer is not the identity)"
     if trainer.treat_whitespace_as_suffix or not normalizer.escape_whitespaces:
         return "it puts spaces after words, or does not replace them"
-    if sum(piece.type == piece.BYTE for piece in pieces) != 256:
+    if sum(piece.type == Type.BYTE for piece in pieces) != 256:
         return "it has no pieces for bytes"
-    if any(piece.type == piece.UNUSED for piece in pieces):
+    if any(piece.type == Type.UNUSED for piece in pieces):
         return "it has unused pieces"
-    if normalizer.add_dummy_prefix and any(p.type == p.USER_DEFINED for p in pieces):
+    if normalizer.add_dummy_prefix and any(p.type == Type.USER_DEFINED for p in pieces):
         # The `tokenizers` library would also put a space after each of these pieces.
         return "it puts a space before a text and has user-defined pieces"
-    normal = {piece.piece for piece in pieces if piece.type == piece.NORMAL}
+    normal = {piece.piece for piece in pieces if piece.type == Type.NORMAL}
     if set("".join(normal)) - normal:
         return "it has pieces with characters that are not pieces"
     scores = [piece.score for piece in _merged(proto)]
@@ -147,7 +144,7 @@ def _problem(proto: Any) -> str | None:
 
 def _merged(proto: Any) -> Iterator[Any]:
     """Yield the pieces that result from merges."""
-    return (p for p in proto.pieces if p.type == p.NORMAL and len(p.piece) > 1)
+    return (p for p in proto.pieces if p.type == Type.NORMAL and len(p.piece) > 1)
 
 
 def _tokenizer_json(proto: Any) -> dict[str, Any]:
@@ -178,7 +175,7 @@ def _tokenizer_json(proto: Any) -> dict[str, Any]:
         "model": {
             "type": "BPE",
             "dropout": None,
-            "unk_token": next(p.piece for p in proto.pieces if p.type == p.UNKNOWN),
+            "unk_token": next(p.piece for p in proto.pieces if p.type == Type.UNKNOWN),
             "continuing_subword_prefix": None,
             "end_of_word_suffix": None,
             "fuse_unk": True,
@@ -193,7 +190,7 @@ def _tokenizer_json(proto: Any) -> dict[str, Any]:
 def _added_tokens(proto: Any, names: list[str]) -> Iterator[dict[str, Any]]:
     """Yield special pieces, which no text has, and user-defined ones, which are never merged."""
     for i, piece in enumerate(proto.pieces):
-        if piece.type in (piece.CONTROL, piece.UNKNOWN, piece.USER_DEFINED):
+        if piece.type in (Type.CONTROL, Type.UNKNOWN, Type.USER_DEFINED):
             yield {
                 "id": i,
                 "content": names[i],
@@ -201,13 +198,13 @@ def _added_tokens(proto: Any, names: list[str]) -> Iterator[dict[str, Any]]:
                 "lstrip": False,
                 "rstrip": False,
                 "normalized": False,
-                "special": piece.type != piece.USER_DEFINED,
+                "special": piece.type != Type.USER_DEFINED,
             }
 
 
 def _merges(proto: Any) -> list[tuple[str, str]]:
     """Return pairs of pieces in the order of merges, highest score first as in SentencePiece."""
-    normal = {p.piece for p in proto.pieces if p.type == p.NORMAL}
+    normal = {p.piece for p in proto.pieces if p.type == Type.NORMAL}
     pairs = []
     for piece in sorted(_merged(proto), key=lambda p: -p.score):
         token = piece.piece

@@ -2,7 +2,11 @@
 
 import ast
 import functools
+import importlib.metadata
+import itertools
+import re
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -29,6 +33,7 @@ ALLOWED = {
     "data": {"numpy", "grain", "tensorflow_datasets", "array_record", "sentencepiece"}
     | {
         "tokenizers",
+        "google",  # protobuf
         "jinja2",
         "zstandard",
         "rich",
@@ -157,6 +162,19 @@ def reachable(name: str) -> set[str]:
 
 def reaches(name: str, target: str) -> list[str]:
     return sorted(module for module in reachable(name) if is_within(module, target))
+
+
+def test_every_imported_package_is_declared():
+    """Another package may bring it today, in a version that suits only that one."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    extras = project["optional-dependencies"].values()
+    lines = itertools.chain(project["dependencies"], *extras)
+    declared = {re.split(r"[^\w-]", line)[0].lower() for line in lines}
+    tops = {imported.partition(".")[0] for name in SOURCES for imported in imports(name)}
+    owners = importlib.metadata.packages_distributions()
+    for top in tops - STANDARD - TOP:
+        packages = {name.lower().replace("_", "-") for name in owners.get(top, [top])}
+        assert packages & declared, f"{top} is imported; add one of {packages} to pyproject.toml"
 
 
 def test_evaluation_reaches_neither_the_trainer_nor_the_configs():

@@ -14,7 +14,7 @@ steps.
     python -m interop lm_eval runs/gradient_llama3_8b --tasks local_text
     python -m interop export runs/gradient_llama3_8b exported
 
-Llama 3's tokenizer is a tokenizer.json, for which `tokenizers` is needed (extra `hf`). It joins
+Llama 3's tokenizer is a tokenizer.json. It joins
 digits, so tasks that ask for numbers (`lines`, `needle`, `passkey`) refuse, and perplexity by
 length is what is asked. `evaluate.py` scores on one device, and refuses what does not fit it,
 with the length that would.

@@ -80,4 +80,35 @@ def gpt2(texts, folder: Path, size: int = 1000) -> Path:
     return folder / "tokenizer.json"
 
 
-MADE = {"llama3": llama3, "qwen": qwen, "gpt2": gpt2}
+def gemma3(texts, folder: Path, size: int = 1000) -> Path:
+    """SentencePiece's pieces with bytes; runs of spaces are added; one id beyond the model's."""
+    from tokenizers import Tokenizer, models, normalizers, trainers
+
+    runs = ["\u2581" * count for count in range(2, 32)]
+    special = ["<pad>", "<eos>", "<bos>", "<unk>", *(f"<0x{byte:02X}>" for byte in range(256))]
+    tokenizer = Tokenizer(models.BPE(unk_token="<unk>", fuse_unk=True, byte_fallback=True))
+    tokenizer.normalizer = normalizers.Replace(" ", "\u2581")
+    trainer = trainers.BpeTrainer(
+        vocab_size=size, special_tokens=special + runs, limit_alphabet=200, show_progress=False
+    )
+    lines = (line for text in texts for line in text.split("\n"))
+    tokenizer.train_from_iterator(lines, trainer)
+    file = json.loads(tokenizer.to_str())
+    file["added_tokens"] = [
+        token | {"special": token["content"] in special}
+        for token in file["added_tokens"]
+        if not token["content"].startswith("<0x")
+    ]
+    soft = file["added_tokens"][0] | {"id": size, "content": "<image_soft_token>"}
+    file["added_tokens"].append(soft)
+    spaces = {"type": "Replace", "pattern": {"String": "\u2581"}, "content": " "}
+    decoders = [spaces, {"type": "ByteFallback"}, {"type": "Fuse"}]
+    file["decoder"] = {"type": "Sequence", "decoders": decoders}
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "tokenizer.json").write_text(json.dumps(file))
+    config = {"bos_token": "<bos>", "eos_token": "<eos>", "add_bos_token": True}
+    (folder / "tokenizer_config.json").write_text(json.dumps(config))
+    return folder / "tokenizer.json"
+
+
+MADE = {"llama3": llama3, "qwen": qwen, "gpt2": gpt2, "gemma3": gemma3}

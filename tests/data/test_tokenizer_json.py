@@ -1,6 +1,8 @@
-"""`tokenizer.json` as a run's tokenizer, compared with transformers (`make test-hf`)."""
+"""`tokenizer.json` as a run's tokenizer, compared with `tokenizers` and with transformers."""
 
+import json
 import pickle
+import shutil
 import subprocess
 import sys
 import unicodedata
@@ -20,22 +22,21 @@ from tests.data import json_tokenizers
 from tests.data.hard_text import SOURCES, hard_text
 from tests.data.helpers import plain_text, write_jsonl
 
-pytestmark = pytest.mark.hf
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module", params=json_tokenizers.MADE)
 def path(request, tmp_path_factory) -> Path:
-    pytest.importorskip("tokenizers")
     folder = tmp_path_factory.mktemp(request.param) / request.param
     return json_tokenizers.MADE[request.param](SOURCES, folder)
 
 
 def reference(path: Path):
-    import transformers
-
+    transformers = pytest.importorskip("transformers")
     return transformers.PreTrainedTokenizerFast(tokenizer_file=str(path), split_special_tokens=True)
 
 
+@pytest.mark.hf
 def test_ids_are_transformers(path):
     text = hard_text(1_000_000)
     ids = Tokenizer(path).encode(text)
@@ -47,6 +48,8 @@ def test_pieces_have_the_bytes_of_the_text(path):
     tokenizer, text = Tokenizer(path), hard_text(1_000_000)
     if path.parent.name == "qwen":
         text = unicodedata.normalize("NFC", text)
+    if path.parent.name == "gemma3":
+        text = text.replace("\u2581", " ")  # this character is its space
     ids = tokenizer.encode(text)
     pieces = [tokenizer.piece_bytes[i] for i in ids]
     assert b"".join(pieces) == text.encode()
@@ -56,6 +59,7 @@ def test_pieces_have_the_bytes_of_the_text(path):
     assert counted.sum(axis=0).tolist() == [len(text.encode()), len(text.encode().split())]
 
 
+@pytest.mark.hf
 def test_bos_and_eos_are_the_published_ones(path):
     tokenizer, names = Tokenizer(path), reference(path).convert_ids_to_tokens
     assert (
@@ -64,6 +68,7 @@ def test_bos_and_eos_are_the_published_ones(path):
             "llama3": ["<|begin_of_text|>", "<|end_of_text|>"],
             "qwen": ["<|endoftext|>", "<|im_end|>"],
             "gpt2": ["<|endoftext|>", "<|endoftext|>"],
+            "gemma3": ["<bos>", "<eos>"],
         }[path.parent.name]
     )
     for i in (tokenizer.bos_id, tokenizer.eos_id):
@@ -113,3 +118,35 @@ def test_data_is_prepared_with_it(path, tmp_path):
 def test_nothing_imports_tokenizers_until_such_a_file_is_read():
     script = "import data.prepare, sys; sys.exit('tokenizers' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", script], cwd=ROOT, check=False).returncode == 0
+
+
+def changed_file(path: Path, folder: Path, **model) -> Path:
+    """Copy a tokenizer with other fields of its `model`."""
+    shutil.copytree(path.parent, folder)
+    file = json.loads(path.read_text())
+    (folder / path.name).write_text(json.dumps(file | {"model": file["model"] | model}))
+    return folder / path.name
+
+
+def test_a_tokenizer_that_draws_its_ids_is_refused(path, tmp_path):
+    """BPE dropout would give other ids at every call."""
+    with pytest.raises(ValueError, match=r"model\.dropout=0\.1.*set it to null"):
+        Tokenizer(changed_file(path, tmp_path / "drawn", dropout=0.1))
+    fixed = Tokenizer(changed_file(path, tmp_path / "fixed", dropout=0.0))
+    assert fixed.encode("the cat") == Tokenizer(path).encode("the cat")
+
+
+def test_text_that_a_normalizer_changes_is_counted(path, tmp_path, capsys):
+    """NFC makes one character of `e` and its accent: two bytes of three."""
+    texts = [plain_text(number) + " caf" + "e\u0301" * (number % 3) for number in range(60)]
+    write_jsonl(tmp_path / "a.jsonl", texts)
+    config = DataConfig(
+        source="jsonl", path=str(tmp_path / "a.jsonl"), tokenizer=str(path), context_length=32,
+        batch_size=2, prepared_root=str(tmp_path / "out"),
+    )  # fmt: skip
+    prepare(config, show_progress=False)
+    before = sum(len(text.encode()) for text in texts)
+    after = sum(len(unicodedata.normalize("NFC", text).encode()) for text in texts)
+    note = f"{before:,} bytes became {after:,}" if path.parent.name == "qwen" else ""
+    err = capsys.readouterr().err
+    assert note in err and ("changes the text" in err) == bool(note)
