@@ -108,7 +108,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     from evals.copies import Copies
     from experiment import distributed
     from experiment.compiled import keep_programs
-    from experiment.devices import check_platform
+    from experiment.devices import PlatformError, check_platform
     from reporting.formats import print_results
 
     keep_programs()
@@ -123,6 +123,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for paths, step in steps:
             at_step = dataclasses.replace(options, step=step)
             results += runner.evaluate(paths, at_step, console=console, copies=copies)
+    except PlatformError as error:  # without devices, no process is the first
+        parser.refuse(error)
     except (ValueError, UnreachableError) as error:
         if not distributed.is_primary_host():
             return 2

@@ -49,7 +49,7 @@ from experiment.run import find_run
 from inference.options import Options
 from utils.command_line import Parser, exit_with, expression, tokens
 from utils.errors import UnreachableError
-from utils.messages import printable
+from utils.messages import check_unicode, printable
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -100,7 +100,7 @@ def _generate(args: argparse.Namespace, prompts: list[str], options: Options) ->
         {"prompt": prompt, **vars(text)} for prompt, text in zip(prompts, generated, strict=True)
     ]
     header: dict[str, Any] = {"run": args.run, "step": run.step, "rotary": run.rotary_label}
-    print(json.dumps(header | {"results": results}, ensure_ascii=False))
+    print(json.dumps(header | {"results": results}))
 
 
 class _Printer:
@@ -138,10 +138,13 @@ def _prompts(args: argparse.Namespace) -> list[str]:
     Raises:
       ValueError: if there is no prompt, or a file cannot be read.
     """
+    for option, texts in (("--prompt", args.prompt), ("--stop", args.stop)):
+        for text in texts:
+            check_unicode(text, option)
     prompts = list(args.prompt)
     if args.prompts is not None:
         try:
-            text = Path(args.prompts).read_text(encoding="utf-8")
+            text = Path(args.prompts).read_text(encoding="utf-8-sig")
         except (OSError, UnicodeDecodeError) as error:
             reason = getattr(error, "strerror", None) or "not UTF-8"
             raise ValueError(f"--prompts {args.prompts}: cannot be read ({reason})") from None
@@ -153,7 +156,12 @@ def _prompts(args: argparse.Namespace) -> list[str]:
         return prompts
     if sys.stdin.isatty():
         raise ValueError('no prompt: give --prompt TEXT ("" begins a document)')
-    return [sys.stdin.read().removesuffix("\n")]
+    try:
+        text = sys.stdin.read()
+        check_unicode(text, "standard input")
+    except UnicodeDecodeError as error:
+        raise ValueError(f"standard input is not {error.encoding}; convert the text") from None
+    return [text.removeprefix("\ufeff").removesuffix("\n")]
 
 
 class _Parser(Parser):

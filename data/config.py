@@ -48,7 +48,7 @@ class DataConfig:
     tokenizer: str | None = None
     vocab_size: int = 1024
     subset_shares: tuple[tuple[str, Share], ...] = ()
-    context_length: Annotated[int, Bounds(at_least=1, at_most=MAX_CONTEXT)]
+    context_length: Annotated[int, Bounds(at_least=2, at_most=MAX_CONTEXT)]
     batch_size: Annotated[int, Bounds(at_least=1, at_most=2**24)]
     retrieval_fraction: Share = 0.0
     retrieval_tasks: tuple[str, ...] = ("kv", "lagcopy", "lines")

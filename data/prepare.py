@@ -156,7 +156,7 @@ def _parser() -> Parser:
     )
     # The options are fields of DataConfig; context_length and batch_size are required but unused.
     parser.set_defaults(**{field.name: field.default for field in dataclasses.fields(DataConfig)})
-    parser.set_defaults(context_length=1, batch_size=1)
+    parser.set_defaults(context_length=2, batch_size=1)
     default = " (default: %(default)s)"
     texts = " ".join(f"{name}: {_describe(name)}" for name in sources.names())
     add = parser.add_argument

@@ -276,7 +276,7 @@ def check_vocab_size(vocab_size: int) -> None:
     if vocab_size <= _NUM_RESERVED:
         raise ValueError(
             f"vocab_size={vocab_size} is too small: bytes, retrieval symbols and ASCII take "
-            f"{_NUM_RESERVED}; give at least {2 * _NUM_RESERVED}"
+            f"{_NUM_RESERVED}; give at least {_NUM_RESERVED + 1}"
         )
 
 

@@ -210,11 +210,16 @@ def to_dict(value: Any) -> Any:
     """Convert a config to JSON values; each dataclass states its import path as "class"."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         cls = type(value)
-        fields = {f.name: to_dict(getattr(value, f.name)) for f in dataclasses.fields(value)}
+        fields = {f.name: to_dict(getattr(value, f.name)) for f in stored_fields(cls)}
         return {"class": f"{cls.__module__}.{cls.__qualname__}", **fields}
     if isinstance(value, tuple):
         return [to_dict(item) for item in value]
     return value
+
+
+def stored_fields(cls: Any) -> list[dataclasses.Field]:
+    """Return the fields of a config class that may be set; others are derived from them."""
+    return [field for field in dataclasses.fields(cls) if field.init]
 
 
 def from_dict(value: Any) -> Any:
@@ -254,7 +259,10 @@ def from_dict(value: Any) -> Any:
                 f"{path} has {name}={quoted(value[name])}, which this version does not read; use "
                 "the version of ropewalk that the run was made with"
             )
-    unknown = set(fields) - {field.name for field in dataclasses.fields(cls)}
+    for field in dataclasses.fields(cls):
+        if not field.init:
+            fields.pop(field.name, None)  # older files contain derived fields
+    unknown = set(fields) - {field.name for field in stored_fields(cls)}
     if unknown:
         name = quoted(min(unknown))
         raise ValueError(f"{path} has no field {name} (a newer ropewalk's config?)")

@@ -29,6 +29,11 @@ def check_platform() -> None:
             f"the address space is limited to {addresses / 2**30:.1f} GiB (ulimit -v), and XLA "
             f"needs {_LEAST_ADDRESSES / 2**30:g} GiB at least; raise the limit: ulimit -v unlimited"
         )
+    if jax.config.jax_enable_x64:  # pyright: ignore[reportAttributeAccessIssue]
+        raise PlatformError(
+            "JAX's default is 64 bits here (JAX_ENABLE_X64 or jax_enable_x64), and models need 32; "
+            "call jax.config.update('jax_enable_x64', False)"
+        )
     try:
         jax.devices()
     except (RuntimeError, AssertionError) as error:  # no text in the latter: there is no GPU

@@ -15,7 +15,7 @@ import typing
 from collections.abc import Iterator, Sequence
 from typing import Annotated, Any, NamedTuple
 
-from experiment.config import ExperimentConfig
+from experiment.config import ExperimentConfig, stored_fields
 from model import rotary as rotary_lib
 from model.rotary import Rotary
 from utils.checks import problem
@@ -68,11 +68,14 @@ def apply(config: ExperimentConfig, overrides: Sequence[str]) -> ExperimentConfi
 
 def _replace(value: Any, changes: dict[str, Any], prefix: str, all_names: Sequence[str]) -> Any:
     hints = typing.get_type_hints(type(value))
-    fields = {field.name for field in dataclasses.fields(value)}
+    fields = {field.name for field in stored_fields(type(value))}
+    derived = {field.name for field in dataclasses.fields(value)} - fields
     new = {}
     for key, change in changes.items():
         name = key.rstrip(".")
         where = prefix + name
+        if name in derived:
+            raise ValueError(f"{where} follows from other fields and cannot be set; leave it out")
         if name not in fields:
             hint = _hint_elsewhere(name, all_names) or nearest(name, fields)
             raise ValueError(f"unknown field {quoted(where)}; {hint}")
@@ -174,7 +177,7 @@ def fields(value: Any, prefix: str = "") -> Iterator[Field]:
     """
     hints = typing.get_type_hints(type(value), include_extras=True)
     meanings = _attributes(type(value))
-    for field in dataclasses.fields(value):
+    for field in stored_fields(type(value)):
         name, field_value = f"{prefix}{field.name}", getattr(value, field.name)
         if not dataclasses.is_dataclass(field_value) or isinstance(field_value, Rotary):
             yield Field(

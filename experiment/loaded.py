@@ -17,6 +17,7 @@ from model import transformer
 from model.config import ModelConfig, PositionTable
 from model.positions import record_learned
 from model.transformer import Params
+from utils.messages import check_unicode
 
 
 @dataclasses.dataclass(frozen=True, repr=False, eq=False)
@@ -62,6 +63,7 @@ class LoadedRun:
           ValueError: if that is no array of ids of this model.
         """
         if isinstance(tokens, str):
+            check_unicode(tokens, "tokens")
             tokens = np.array([self.tokenizer.encode_prompt(tokens)])
         tokens_BT = np.asarray(tokens)
         if tokens_BT.ndim != 2 or not np.issubdtype(tokens_BT.dtype, np.integer):

@@ -36,7 +36,7 @@ import hashlib
 import itertools
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -45,6 +45,7 @@ from experiment.dotted import apply as apply  # part of the command line, for it
 from experiment.inherit import inherit
 from experiment.records import SweepRecord, read_sweep
 from experiment.run import RunDirectory, is_operational
+from experiment.stages import split
 from utils.expressions import allow_files, split_commas
 from utils.messages import one_line
 from utils.paths import as_path
@@ -124,6 +125,27 @@ def grid(overrides: Sequence[str]) -> list[tuple[str, list[str]]]:
         (member_name(list(itertools.compress(combination, varies))), list(combination))
         for combination in itertools.product(*choices)
     ]
+
+
+# Fields that other fields leave unused: when they have an effect, and what gives them one.
+_USED: dict[str, tuple[Callable[[ExperimentConfig], bool], str]] = {
+    "train.decay_fraction": (lambda c: c.train.schedule == "wsd", "train.schedule=wsd"),
+    "train.final_fraction": (lambda c: c.train.schedule != "constant", "train.schedule=cosine"),
+    "data.vocab_size": (lambda c: c.data.tokenizer is None, "data.tokenizer=none"),
+    "data.retrieval_tasks": (
+        lambda c: c.data.retrieval_fraction > 0 or not c.data.has_text,
+        "data.retrieval_fraction=SHARE",
+    ),
+    "members": (lambda c: False, "comma lists, such as model.rotary.base=10,100"),
+}
+
+
+def check_used(config: ExperimentConfig, overrides: Sequence[str]) -> None:
+    """Raise ValueError for an override of a field that has no effect in any stage of `config`."""
+    for name in (override.partition("=")[0] for override in overrides):
+        is_used, remedy = _USED.get(name, (lambda _: True, ""))
+        if not any(is_used(stage.config) for stage in split(config)):
+            raise ValueError(f"{name} has no effect here; use {remedy}, or leave {name} out")
 
 
 class SweepMember(NamedTuple):

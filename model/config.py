@@ -89,7 +89,7 @@ class Architecture:
         (store queries, keys, values, and each block's input and attention output), "full" (store
         the inputs only). "offload_qkv" and "offload" equal "qkv" and "full", but store in host
         memory; "offload_qkv_only" does not store the attention output.
-      learned_frequencies: whether frequencies are parameters. `rotary` decides this; do not set it.
+      learned_frequencies: whether frequencies are parameters.
       loss_chunk: tokens of a row whose logits exist at once. None limits the logits of all rows of
         a device to 256 MiB of float32, on a TPU to about 1/32 of its memory.
     """
@@ -239,6 +239,7 @@ class ModelConfig(Architecture):
         that repeat over the layers. In one layer, a control whose effective context is known.
     """
 
+    learned_frequencies: bool = dataclasses.field(init=False, default=False)  # `rotary` decides
     rotary: Pattern
     window: Window | tuple[Window | None, ...] | None = None
 

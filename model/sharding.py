@@ -1,16 +1,16 @@
-"""Shardings of parameters, optimizer states, and batches, from the table in `model.axes`."""
-
-from typing import Any
+"""Shardings of parameters and batches, from the table in `model.axes`."""
 
 import jax
-from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from jax.sharding import AbstractMesh, Mesh, NamedSharding, PartitionSpec
 
 from model.axes import RULES, TOKENS
 from model.config import Architecture
 from model.transformer import Params, parameter_axes
 
 
-def parameter_shardings(config: Architecture, mesh: Mesh, *, members: bool) -> Params:
+def parameter_shardings(
+    config: Architecture, mesh: Mesh | AbstractMesh, *, members: bool
+) -> Params:
     """Return the sharding of every parameter; `members` adds the leading axis of a sweep."""
     leading = ("sweep",) if members else ()
 
@@ -20,21 +20,9 @@ def parameter_shardings(config: Architecture, mesh: Mesh, *, members: bool) -> P
     return jax.tree.map(sharding, parameter_axes(config), is_leaf=lambda x: isinstance(x, tuple))
 
 
-def like_parameters(shardings: Params, tree: Any, mesh: Mesh, *, members: bool) -> Any:
-    """Return shardings of `tree` (an optimizer state).
-
-    Subtrees with the structure of the parameters get their shardings. Other leaves are replicated
-    on every device of a member.
-    """
-    structure = jax.tree.structure(shardings)
-    replicated = NamedSharding(mesh, PartitionSpec(*(("sweep",) if members else ())))
-
-    def is_params(node) -> bool:
-        return jax.tree.structure(node) == structure
-
-    return jax.tree.map(
-        lambda node: shardings if is_params(node) else replicated, tree, is_leaf=is_params
-    )
+def replicated(mesh: Mesh | AbstractMesh, *, members: bool) -> NamedSharding:
+    """Return the sharding of an array that every device of a member holds in full."""
+    return NamedSharding(mesh, PartitionSpec(*(("sweep",) if members else ())))
 
 
 def batch_sharding(mesh: Mesh) -> NamedSharding:

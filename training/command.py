@@ -15,7 +15,7 @@ from configs import argument_parser, find_config
 from data import pipeline
 from data.sources import source_class
 from experiment import stages
-from experiment.overrides import SWEEP_HELP, Job, run_job, sweep_job
+from experiment.overrides import SWEEP_HELP, Job, check_used, run_job, sweep_job
 from experiment.run import RunDirectory
 from utils.command_line import Parser, add_process_flags, at_least
 from utils.errors import UnreachableError
@@ -91,6 +91,7 @@ def _check(job: Job) -> None:
     job.check_directories()
     text = {}
     for member in job.members:
+        check_used(member.config, member.overrides)
         run = RunDirectory(job.workdir / member.name)
         for stage in stages.split(member.config):
             text.setdefault(run.with_own_tokenizer(stage.config.data))

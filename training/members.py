@@ -32,12 +32,14 @@ def abstract_state(config: ExperimentConfig, num_members: int, mesh: Mesh) -> St
     seeds = stack([np.uint32(0)] * num_members)
     state = jax.eval_shape(jax.vmap(make_state) if stacked else make_state, seeds)
     params = sharding.parameter_shardings(config.model, mesh, members=stacked)
-    rest = (state.opt_state, state.skipped)
-    opt_state, skipped = sharding.like_parameters(params, rest, mesh, members=stacked)
+    replicated: Any = sharding.replicated(mesh, members=stacked)
+    opt_state = optimizer.state_shardings(
+        optimizer.make_optimizer(config.train), state.opt_state, state.params, params, replicated
+    )
     return jax.tree.map(
         lambda leaf, where: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=where),
         state,
-        State(params, opt_state, skipped),
+        State(params, opt_state, replicated),
     )
 
 

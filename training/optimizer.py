@@ -4,9 +4,12 @@ The learning rate is an argument of the step, so that members of a sweep can dif
 one program.
 """
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import optax
+from jax.sharding import NamedSharding
 
 from experiment.config import TrainConfig, is_frozen
 from model.transformer import Params
@@ -34,6 +37,42 @@ def make_optimizer(config: TrainConfig) -> optax.GradientTransformation:
     # Before the norm, which frozen parameters have no part in, and after the decay.
     stop = optax.masked(optax.set_to_zero(), frozen)
     return optax.chain(stop, adamw, stop)
+
+
+def state_shardings(
+    optimizer: optax.GradientTransformation,
+    state: Any,
+    params: Params,
+    shardings: Params,
+    replicated: NamedSharding,
+) -> Any:
+    """Return shardings of the state of `optimizer`.
+
+    Args:
+      optimizer: transformation that made the state.
+      state, params: state and parameters, arrays or abstract arrays.
+      shardings: of the parameters. Arrays of the state with the shape of their parameter get its
+        sharding.
+      replicated: sharding of all other arrays.
+    """
+
+    def is_masked(x: Any) -> bool:
+        return isinstance(x, optax.MaskedNode)
+
+    def sharding(leaf: Any, where: NamedSharding, param: Any) -> Any:
+        if is_masked(leaf):
+            return leaf
+        return where if leaf.shape == param.shape else replicated
+
+    return optax.tree_map_params(
+        optimizer,
+        sharding,
+        state,
+        shardings,
+        params,
+        transform_non_params=lambda _: replicated,
+        is_leaf=is_masked,
+    )
 
 
 def scale_updates(

@@ -16,13 +16,16 @@ from data.pipeline import TrainingData
 from data.tokenizer import Tokenizer
 from experiment import checkpoint, distributed
 from experiment.checkpoint import naming_intact_checkpoint, restore_params, shape_difference
-from experiment.config import ExperimentConfig, to_dict
+from experiment.config import ExperimentConfig, TrainConfig, to_dict
 from experiment.mesh import device_memory, make_mesh, mesh_sizes, put
 from experiment.metrics import check_trackers
 from experiment.run import RunDirectory, common_steps, find_start, flatten
 from experiment.stages import Stage, split
 from model import sharding
+from model.config import ModelConfig
+from model.rotary import unique_variants
 from model.transformer import Params, abstract_params, describe_size
+from training import optimizer
 from utils.files import check_writable
 from utils.messages import nearest
 from utils.paths import as_path, in_bucket
@@ -126,7 +129,7 @@ def check_plan(
         "mesh: " + ", ".join(f"{axis}={size}" for axis, size in plan.mesh.shape.items()),
     ]
     if num_devices is None:
-        lines.append("memory: all devices together hold the parameters and AdamW's moments")
+        lines.append("memory: all devices together hold the parameters and the optimizer state")
     tokenizers = _early_tokenizers(plan)
     if _starts_from_parents(plan):
         starts = dict.fromkeys(str(config.start_from) for config in plan.configs)
@@ -152,6 +155,8 @@ def _check(
     configs = [run.pinned(config) for run, config in zip(runs, configs, strict=True)]
     for run, config in zip(runs, configs, strict=True):
         run.check_resumable(config)
+        if not run.is_started():
+            _check_fractions(config.model)
     if distributed.is_primary_host():
         for run in runs:
             check_writable(run.path, "use another --workdir")
@@ -164,7 +169,7 @@ def _check(
     shapes = abstract_params(configs[0].model)
     _check_frozen(shapes, stages)
     if num_devices is None:
-        _check_memory(shapes, len(configs))
+        _check_memory(shapes, [stage.config.train for stage, *_ in stages], len(configs))
     for stage, *other_stages in stages:
         members = [other.config for other in (stage, *other_stages)]
         if len({(member.data, member.model.architecture) for member in members}) > 1:
@@ -182,6 +187,19 @@ def _check(
     start_step = max(common_steps(runs), default=0)
     mesh = _make_mesh(configs[0], len(configs), num_devices, num_processes)
     return Plan(configs, runs, overrides, stages, [], mesh, start_step, None)
+
+
+def _check_fractions(model: ModelConfig) -> None:
+    """Raise ValueError for a share of a head's features that is no number of pairs."""
+    features = model.rope_head_dim
+    for variant in unique_variants(model.rotary):
+        wanted, rotated = variant.rotary_fraction * features, variant.rotary_dim(features)
+        if abs(wanted - rotated) > 1e-3 * features:
+            raise ValueError(
+                f"model.rotary.rotary_fraction={variant.rotary_fraction} of {features} features is "
+                f"{wanted:g}, and they rotate in pairs; use {rotated / features:g} ({rotated}) or "
+                f"{(rotated + 2) / features:g} ({rotated + 2})"
+            )
 
 
 def _check_frozen(shapes: Params, stages: Sequence[tuple[Stage, ...]]) -> None:
@@ -241,14 +259,18 @@ def _open_stages(plan: Plan, tokenizers: Tokenizers, open_data: OpenData) -> lis
     return opened
 
 
-def _check_memory(params: Params, num_members: int) -> None:
+def _check_memory(params: Params, stages: Sequence[TrainConfig], num_members: int) -> None:
     """Raise ValueError if a model cannot fit: otherwise it would fail after minutes."""
-    # At least the parameters and AdamW's two moments must fit once over all devices.
-    member_bytes = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(params))
-    needed, available = 3 * num_members * member_bytes, device_memory()
+    # At least the parameters and the optimizer's state must fit once over all devices.
+    states = [jax.eval_shape(optimizer.make_optimizer(train).init, params) for train in stages]
+    member_bytes = max(
+        sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves((params, state)))
+        for state in states
+    )
+    needed, available = num_members * member_bytes, device_memory()
     if available is not None and needed > available:
         raise ValueError(
-            f"parameters and AdamW's moments take {needed / 2**30:,.1f} GiB, and all devices have "
+            f"parameters and optimizer state take {needed / 2**30:,.1f} GiB, and all devices have "
             f"{available / 2**30:,.1f} GiB; make the model smaller, or use more devices"
         )
 

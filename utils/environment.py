@@ -1,7 +1,11 @@
-"""Importing this module ends a command in one line if the Python lacks the packages of ropewalk.
+"""Prepare the process of a command; end it in one line if Python lacks the packages of ropewalk.
 
 Commands import it first: otherwise the first package that is missing would print a traceback, and
 so would Ctrl-C during the seconds of other imports. (Before it, Python itself starts: 0.1 s.)
+
+Variables that a user exports for other programs do not reach a command: MPLBACKEND, which Jupyter
+sets to a backend of its own Python, and JAX_ENABLE_X64. Standard output takes every character,
+whatever its encoding.
 """
 
 import sys  # the other modules are imported below, where Ctrl-C already ends in one line
@@ -17,15 +21,44 @@ def _print_one_line(kind, error, trace) -> None:
 
 sys.excepthook = _print_one_line
 
+import codecs  # noqa: E402
 import importlib.util  # noqa: E402
+import io  # noqa: E402
+import os  # noqa: E402
+from pathlib import Path  # noqa: E402
+
+_ROOT = Path(__file__).parents[1]
 
 if importlib.util.find_spec("sentencepiece") is None:  # required, and rarely anywhere else
-    import os
-    from pathlib import Path
-
-    activate = Path(__file__).parents[1] / ".venv/bin/activate"
+    activate = _ROOT / ".venv/bin/activate"
     command = f"source {os.path.relpath(activate)}"
     if not activate.exists():
-        command = f"make -C {os.path.relpath(Path(__file__).parents[1])} setup && {command}"
+        command = f"make -C {os.path.relpath(_ROOT)} setup && {command}"
     print(f"{sys.executable} lacks the packages of ropewalk. Run: {command}", file=sys.stderr)
     sys.exit(2)
+
+_PLAIN = {"─": "-", "–": "-", "×": "x", "±": "+-", "∞": "inf"}
+
+
+def _in_ascii(error: UnicodeError) -> tuple[str, int]:
+    """Replace a character that an encoding lacks; a handler of `codecs.register_error`."""
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    character = error.object[error.start]
+    return _PLAIN.get(character, ascii(character)[1:-1]), error.start + 1
+
+
+def _is_command() -> bool:
+    """Return whether this process is a command of ropewalk, not a notebook or another program."""
+    program = sys.argv[0] if sys.argv else ""
+    is_ours = program == "-m" or _ROOT in Path(program).absolute().parents
+    return is_ours and "ipykernel" not in sys.modules
+
+
+if _is_command():
+    os.environ["MPLBACKEND"] = "agg"
+    os.environ.pop("JAX_ENABLE_X64", None)
+    codecs.register_error("in_ascii", _in_ascii)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="in_ascii")

@@ -32,6 +32,17 @@ def printable(text: str) -> str:
     return _OBEYED.sub(lambda match: ascii(match[0])[1:-1], text)
 
 
+def check_unicode(text: str, source: str) -> None:
+    """Raise ValueError, naming the source, for a lone surrogate, as Python makes of bad UTF-8."""
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise ValueError(
+            f"{source} is not Unicode: character {error.start + 1} is no valid UTF-8; convert the "
+            "text"
+        ) from None
+
+
 def quoted(value: object, limit: int = 60) -> str:
     """Return the `repr` of any value as `one_line`."""
     try:

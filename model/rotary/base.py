@@ -12,10 +12,10 @@ from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 
-from utils.checks import Bounds, Count, check
+from utils.checks import SINGLE_MAX, Bounds, Count, check
 
-Base = Annotated[float, Bounds(above=1)]
-Factor = Annotated[float, Bounds(at_least=1)]  # stretches only
+Base = Annotated[float, Bounds(above=1, at_most=1e100)]
+Factor = Annotated[float, Bounds(at_least=1, at_most=1e9)]  # stretches only
 # Names of fields in transformers' rope parameters, where they differ.
 _HF_NAMES = {
     "base": "rope_theta",
@@ -111,10 +111,21 @@ class Rotary(abc.ABC):
           float64 `[head_dim // 2]`, radians per token: the pairs that rotate, then zeros.
 
         Raises:
-          ValueError: see `rotary_dim`; or if there is not one frequency per rotated pair.
+          ValueError: see `rotary_dim`; if there is not one frequency per rotated pair; or if a
+            frequency or scale is not finite.
         """
         rotary_dim = self.rotary_dim(head_dim)
-        rotated = self.frequencies(rotary_dim)
+        try:
+            rotated = self.frequencies(rotary_dim)
+            scales = np.abs([self.logit_scale, self.unrotated_logit_scale])
+            is_finite = np.isfinite(rotated).all() and (scales <= SINGLE_MAX).all()
+        except ArithmeticError:
+            is_finite = False
+        if not is_finite:
+            raise ValueError(
+                f"the parameters of {type(self).__name__} give a frequency or scale that is no "
+                "finite number; use smaller ones"
+            )
         if len(rotated) != rotary_dim // 2:
             raise ValueError(
                 f"{type(self).__name__} has {len(rotated)} frequencies; {rotary_dim=} needs "

@@ -1,0 +1,106 @@
+"""Variables, encodings and texts that a user's other programs bring do not stop a command."""
+
+import io
+import json
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+import generate
+from experiment import load
+from tests.conftest import ROOT
+
+
+@pytest.fixture
+def run(trained_run, tmp_path):
+    return shutil.copytree(trained_run, tmp_path / "run")
+
+
+@pytest.fixture
+def run_with(environment):
+    """Runs a command with more variables; returns the finished process with its bytes."""
+
+    def start(variables: dict[str, str], *arguments: object) -> subprocess.CompletedProcess[bytes]:
+        command = [sys.executable, *map(str, arguments)]
+        variables = {**environment, **variables}
+        return subprocess.run(command, cwd=ROOT, env=variables, capture_output=True, check=False)
+
+    return start
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("encoding", ["ascii", "cp1252"])
+def test_variables_of_other_programs(run, run_with, encoding):
+    variables = {
+        "MPLBACKEND": "module://matplotlib_of_another.python",
+        "JAX_ENABLE_X64": "1",
+        "PYTHONIOENCODING": encoding,
+    }
+    options = ("--tasks", "kv", "--lengths", "64", "--documents", "8")
+    evaluated = run_with(variables, "evaluate.py", run, *options)
+    assert evaluated.returncode == 0, evaluated.stderr
+    lines = evaluated.stdout.decode(encoding).splitlines()
+    rule = next(line for line in lines if set(line) == {"-"})
+    assert len(rule) == max(map(len, lines[lines.index(rule) - 1 : lines.index(rule) + 2]))
+    plotted = run_with(
+        variables, "-m", "model.rotary", "show", "rope(base=10)", "--plot", run / "figure.png"
+    )
+    assert plotted.returncode == 0, plotted.stderr
+    assert (run / "figure.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("command", ["evaluate.py {} --tasks kv", "generate.py {} --prompt x"])
+def test_a_platform_that_is_missing(run, run_with, command):
+    # CPU first in the list is a device that exists; the platforms below are not installed.
+    done = run_with({"JAX_PLATFORMS": "cuda"}, *command.format(run).split())
+    assert done.returncode == 2 and b"Traceback" not in done.stderr
+    assert b"set JAX_PLATFORMS=cpu" in done.stderr.splitlines()[-1]
+
+
+def test_64_bits_of_a_notebook_are_refused(trained_run):
+    """They would make float64 of float32 parameters."""
+    import jax
+
+    jax.config.update("jax_enable_x64", True)
+    try:
+        with pytest.raises(ValueError, match="jax_enable_x64"):
+            load(trained_run)
+    finally:
+        jax.config.update("jax_enable_x64", False)
+
+
+def prompts(arguments: list[str], capsys) -> list[str]:
+    assert generate.main([*arguments, "--json", "--max-new-tokens=1"]) == 0
+    return [result["prompt"] for result in json.loads(capsys.readouterr().out)["results"]]
+
+
+def test_a_byte_order_mark_is_no_text(trained_run, tmp_path, capsys, monkeypatch):
+    file = tmp_path / "prompts"
+    file.write_bytes(b"\xef\xbb\xbfimport\r\nimport\r\n")
+    assert prompts([str(trained_run), "--prompts", str(file)], capsys) == ["import"] * 2
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"\xef\xbb\xbfimport\n")))
+    assert prompts([str(trained_run)], capsys) == ["import"]
+
+
+@pytest.mark.parametrize("option", ["--prompt", "--stop", "--prompts", "stdin"])
+def test_text_that_is_not_utf_8(trained_run, option, tmp_path, capsys, monkeypatch):
+    latin1 = b"caf\xe9"
+    (tmp_path / "prompts").write_bytes(latin1)
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(latin1), encoding="utf-8"))
+    value = {
+        "--prompts": str(tmp_path / "prompts"),
+        "stdin": "",
+    }.get(option, latin1.decode(errors="surrogateescape"))
+    arguments = [f"{option}={value}"] if value else []
+    with pytest.raises(SystemExit) as stop:
+        generate.main([str(trained_run), *arguments])
+    error = capsys.readouterr().err
+    assert stop.value.code == 2 and error.count("\n") == 1 and "UTF-8" in error.upper()
+
+
+def test_a_lone_surrogate_is_no_text(trained_run):
+    with pytest.raises(ValueError, match="not Unicode"):
+        load(trained_run).logits("caf\udce9")
