@@ -1,21 +1,17 @@
 #!/usr/bin/env bash
-# Submits a run, a sweep or a study to a SLURM cluster.
+# Submits a run or a sweep to a SLURM cluster.
 #
 # usage: slurm/submit.sh MODE [options] CONFIG --workdir DIR [dotted.field=value ...]
 #
 #   MODE                members   an array job: each member of the sweep is a task of its own
 #                       sweep     one job for all members, in one program (sweep.py)
 #                       run       one job for one run (train.py)
-#                       study     an array job: each part of a study (python -m studies parts) is a
-#                                 task; CONFIG is the study; rows go to studies/CONFIG/rows
 #   --nodes N           of each task or job (default: 1)
-#   --gpus N            of each node (default: 8; study: 1); 0: one process a node, on its CPUs
+#   --gpus N            of each node (default: 8); 0: one process a node, on its CPUs
 #   --cpus N            of each process (default: 8; the default of SLURM is one)
-#   --at-once N         members, study: this many tasks at a time (default: all)
+#   --at-once N         members: this many tasks at a time (default: all)
 #   --report            after all jobs succeeded, evaluate and then report, each in a job that waits
 #                       for the previous one; it is cancelled if that fails
-#   --only CARDS        study: some cards, by commas
-#   --seeds N,N         study: seeds of each member (default: 0)
 #   --time T            time limit in a notation of sbatch, 5 minutes or more; at the limit the job
 #                       saves and returns to the queue (default: 24:00:00)
 #   --partition P       partition and account of the cluster
@@ -27,11 +23,10 @@
 #   slurm/submit.sh members --gpus 1 base_30m --workdir runs/bases model.rotary.base=1e2,1e4,1e6
 #   slurm/submit.sh sweep --nodes 2 base_125m --workdir runs/bases mesh.sweep=2 \
 #     model.rotary.base=1e2,1e4
-#   slurm/submit.sh study --report --seeds 0,1 capability --workdir runs/capability
 #
-# DIR must be on a disk that all nodes share, or in a bucket. There is one process per GPU (study: one
-# per part); jax.distributed connects them. A job that is preempted or runs out of time saves, returns
-# to the queue and continues.
+# DIR must be on a disk that all nodes share, or in a bucket. There is one process per GPU;
+# jax.distributed connects them. A job that is preempted or runs out of time saves, returns to the
+# queue and continues.
 # Python is .venv/bin/python, or $PYTHON.
 
 set -euo pipefail
@@ -65,14 +60,13 @@ number() { # LEAST --OPTION VALUE
   (($3 >= $1)) || fail "$2 $3 is below $1"
 }
 
-nodes=1 gpus='' cpus=8 at_once='' time=24:00:00 workdir='' flags=() report=false cards=()
+nodes=1 gpus='' cpus=8 at_once='' time=24:00:00 workdir='' flags=() report=false
 while (($#)); do
   case $1 in
     --nodes) number 1 "$@" && nodes=$2 && shift 2 ;;
     --gpus) number 0 "$@" && gpus=$2 && shift 2 ;;
     --cpus) number 1 "$@" && cpus=$2 && shift 2 ;;
     --report) report=true && shift ;;
-    --only | --seeds) value "$@" && cards+=("$1" "$2") && shift 2 ;;
     --at-once) number 1 "$@" && at_once=%$2 && shift 2 ;;
     --time) value "$@" && time=$2 && shift 2 ;;
     --partition | --account) value "$@" && flags+=("$1=$2") && shift 2 ;;
@@ -90,7 +84,6 @@ cd "$folder/.."
 export PYTHON=${PYTHON:-.venv/bin/python}
 
 # Check the command line now, not when the job starts.
-[[ $mode == study ]] || ((${#cards[@]} == 0)) || fail "$mode takes no ${cards[0]}; see --help"
 tasks='' # one name per line
 # The machine that submits has other devices than the job, whose processes have one each.
 devices=$((nodes * (${gpus:-8} ? ${gpus:-8} : 1)))
@@ -106,21 +99,12 @@ case $mode in
     "$PYTHON" train.py "${check[@]}" "${arguments[@]}" >&2 || exit 2
     program=(train.py "${arguments[@]}")
     ;;
-  study)
-    arguments+=(${cards[@]+"${cards[@]}"})
-    gpus=${gpus:-1}
-    apart=()
-    ((gpus)) || apart=(--apart)
-    tasks=$("$PYTHON" -m studies parts ${apart[@]+"${apart[@]}"} "${arguments[@]}") || exit 2
-    program=(-m studies run --part @ ${apart[@]+"${apart[@]}"} "${arguments[@]}")
-    ;;
-  *) fail "unknown mode $mode; one of members, sweep, run, study" ;;
+  *) fail "unknown mode $mode; one of members, sweep, run" ;;
 esac
 gpus=${gpus:-8}
 processes=$((gpus > 1 ? gpus : 1))
 array=() log=slurm-%j.log
-[[ $mode != study ]] || processes=1
-if [[ $mode == members || $mode == study ]]; then
+if [[ $mode == members ]]; then
   log=slurm-%A_%a.log
   array=("--array=0-$(($(wc -l <<<"$tasks") - 1))$at_once")
 fi
@@ -156,9 +140,5 @@ after() { # as `submit`, after the previous job has succeeded
   array=("--dependency=afterok:$job" --kill-on-invalid-dep=yes)
   submit "$@"
 }
-if [[ $mode == study ]]; then
-  after slurm-report-%j.log 1 0 1 -m studies report "${arguments[@]}"
-else
-  after slurm-evaluate-%j.log 1 "$((gpus > 0))" 1 evaluate.py "$workdir"
-  after slurm-report-%j.log 1 0 1 report.py "$workdir"
-fi
+after slurm-evaluate-%j.log 1 "$((gpus > 0))" 1 evaluate.py "$workdir"
+after slurm-report-%j.log 1 0 1 report.py "$workdir"

@@ -1,8 +1,12 @@
-"""Studies: cards with forecasts, a scheduler of their runs, and committed result rows.
+"""Studies: research questions whose cards are data, and their committed result rows.
 
-A study is a folder in here; each of its files may define `cards`, a list (`studies.card`). The
-folder also holds the measured rows, `rows/`, and the forecasts, `forecasts.json`. Another folder is
-a study too, by its path. `python -m studies run NAME` runs what is missing.
+A study is a folder that is a package: one of this folder by its name, another by its path. Each of
+its files may define `cards`, a list of `studies.card.Card`. `rows/CARD.jsonl.xz` has the measured
+rows. The package itself may define three functions:
+
+    sections(cards, rows)     yields more parts of the report (`reporting.page.Item`)
+    forecast(cards)           computes and stores forecasts; yields a line of text for each
+    check_forecasts(cards)    raises ValueError if a forecast that `run` needs is missing
 """
 
 import utils.environment  # noqa: F401 - first: it checks that packages are installed
@@ -11,7 +15,9 @@ import utils.environment  # noqa: F401 - first: it checks that packages are inst
 import importlib
 import importlib.util
 import pkgutil
+import sys
 from pathlib import Path
+from types import ModuleType
 
 from studies.card import Card
 from utils.messages import nearest
@@ -22,38 +28,57 @@ def names() -> list[str]:
     return sorted(info.name for info in pkgutil.iter_modules(__path__) if info.ispkg)
 
 
-def folder(study: str) -> Path:
-    """Return the folder of a study: one of this repository by its name, another by its path.
+def load(study: str) -> ModuleType:
+    """Import the package of a study, which is one of this repository, or a folder by its path.
 
     Raises:
       ValueError: if there is no such study, with the nearest name.
     """
-    if "/" in study and Path(study).is_dir():
-        return Path(study).resolve()
-    if study not in names():
+    if study in names():
+        return importlib.import_module(f"studies.{study}")
+    path = Path(study).resolve() / "__init__.py"
+    if "/" not in study or not path.parent.is_dir():
         raise ValueError(f"unknown study {study!r}; {nearest(study, names())}")
-    return Path(__path__[0]) / study
+    if not path.exists():
+        raise ValueError(f"{study} is not a study: it lacks __init__.py, which states the question")
+    name = f"study_{path.parent.name}"
+    spec = importlib.util.spec_from_file_location(
+        name, path, submodule_search_locations=[str(path.parent)]
+    )
+    assert spec and spec.loader  # a path that ends in .py has both
+    module = sys.modules[name] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
-def load_cards(study: str) -> dict[str, Card]:
-    """Load the cards of a study by name, in the order of its files.
+def folder(study: str) -> Path:
+    """Return the folder of a study. Raises ValueError as `load` does."""
+    return Path(str(load(study).__file__)).parent
+
+
+def load_cards(study: str, only: str = "") -> dict[str, Card]:
+    """Load cards of a study by name, in the order of its files.
+
+    Args:
+      study: name or path.
+      only: names of some cards, by commas; empty: all cards.
 
     Raises:
-      ValueError: if there is no such study, it has no cards, or two of them have one name.
+      ValueError: if there is no such study or card, a study has no cards, or two have one name.
     """
     cards: dict[str, Card] = {}
+    package = load(study)
     for path in sorted(folder(study).glob("*.py")):
-        if study in names():
-            module = importlib.import_module(f"studies.{study}.{path.stem}")
-        else:
-            spec = importlib.util.spec_from_file_location(path.stem, path)
-            assert spec and spec.loader  # a path that ends in .py has both
-            module = importlib.util.module_from_spec(spec)
-            spec.loader.exec_module(module)
+        module = package
+        if path.stem != "__init__":
+            module = importlib.import_module(f"{package.__name__}.{path.stem}")
         for card in getattr(module, "cards", ()):
             if card.name in cards:
                 raise ValueError(f"{path}: a card named {card.name} exists already")
             cards[card.name] = card
     if not cards:
         raise ValueError(f"{study} has no cards: its files define none")
-    return cards
+    for name in filter(None, only.split(",")):
+        if name not in cards:
+            raise ValueError(f"study {study} has no card {name!r}; {nearest(name, cards)}")
+    return {name: card for name, card in cards.items() if not only or name in only.split(",")}

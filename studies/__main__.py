@@ -1,31 +1,26 @@
-"""Run studies: the many runs that answer one question.
+"""Run studies: the runs that answer one question, and the claims about them.
 
     python -m studies forecast capability
     python -m studies run capability --only C1,C2 --seeds 0,1,2
     python -m studies status capability
     python -m studies report capability
-    python -m studies run capability --part 3
 
-`run` uses a process for each CPU core. Stop it and start it again at any time: finished rows are in
-`studies/STUDY/rows`, and other runs continue from their last checkpoint in the work directory.
-`parts` lists what machines can run independently. `run --part N` runs one part in this process, as
-a job of a cluster does (slurm/submit.sh study, tpu/apply.sh --mode study).
+Another folder is a study too: `python -m studies report path/to/study`. `run` trains each card as a
+sweep. Stop it and start it again at any time: a finished run has a row in the study's folder, and
+other runs continue from their last checkpoint in the work directory.
 """
 
 import argparse
 
-from reporting.paths import check_page
-from studies import load_cards
-from studies.jobs import Progress, list_items, list_runs, make_job, parse_seeds
+from studies import folder, load, load_cards
 from utils.command_line import Parser, exit_with
 from utils.paths import as_path
 
 _COMMANDS = {
-    "run": "run what is missing",
+    "run": "train and measure what has no rows yet",
     "status": "print what is done and what is missing",
     "forecast": "compute the forecasts that `run` needs",
-    "report": "draw the rows, and print every forecast and claim with its mark",
-    "parts": "list what machines can run independently, one part a line, counted from 0",
+    "report": "print every claim with its number, interval and mark; write a page with figures",
 }
 
 
@@ -38,62 +33,67 @@ def make_parser() -> Parser:
         command = commands.add_parser(name, help=help_text)
         command.add_argument("study", help="a folder of studies/, or the path of another folder")
         command.add_argument("--only", default="", metavar="CARDS", help="some cards, by commas")
-        command.add_argument("--seeds", default="0", metavar="N,N", help="default 0")
+        if name == "run":
+            text = "config fields of this machine, such as data.path=FOLDER"
+            command.add_argument("overrides", nargs="*", metavar="field=value", help=text)
+        if name in ("run", "status"):
+            command.add_argument("--seeds", metavar="N,N", help="default: those of each card")
         command.add_argument("--workdir", metavar="DIR", help="default runs/studies/STUDY")
-        command.add_argument("--rows", metavar="DIR", help="default studies/STUDY/rows")
-        command.add_argument(
-            "--cores", type=int, metavar="N", help="for `run` and `forecast`; default: all"
-        )
-        command.add_argument("--part", type=int, metavar="N", help="for `run`: only this part")
-        command.add_argument("--apart", action="store_true", help="one run per part, for CPUs")
-        command.add_argument("--out", metavar="PAGE", help="default WORKDIR/report/report.html")
+        command.add_argument("--rows", metavar="DIR", help="default rows/ of the study's folder")
+        if name == "report":
+            text = "default WORKDIR/report/report.html"
+            command.add_argument("--out", metavar="PAGE", help=text)
     return parser
+
+
+def parse_seeds(text: str) -> list[int]:
+    """Parse the seeds of a command line.
+
+    Raises:
+      ValueError: if they are not whole numbers between commas.
+    """
+    try:
+        seeds = [int(number) for number in text.split(",")]
+    except ValueError:
+        seeds = [-1]
+    if min(seeds) < 0:
+        raise ValueError(f"--seeds {text} must be whole numbers, like 0,1,2")
+    return list(dict.fromkeys(seeds))
 
 
 def main() -> int:
     """Run the command line; return the exit status, 130 if a signal stopped it."""
     parser = make_parser()
     arguments = parser.parse_args()
+    study, command = arguments.study, arguments.command
     try:
-        only = [name for name in arguments.only.split(",") if name]
-        workdir = as_path(arguments.workdir) if arguments.workdir else None
-        rows_folder = as_path(arguments.rows) if arguments.rows else None
-        job = make_job(arguments.study, only, parse_seeds(arguments.seeds), workdir, rows_folder)
-        out = as_path(arguments.out or job.workdir / "report" / "report.html")
-        if arguments.cores is not None and arguments.cores < 1:
-            raise ValueError(f"--cores must be at least 1, got {arguments.cores}")
-        if arguments.command == "report":
-            check_page(out)
-        # There are at most as many parts as runs; to count the parts takes JAX.
-        if arguments.part is not None and not 0 <= arguments.part < len(list_runs(job)):
-            raise ValueError(
-                f"no part {arguments.part}: `python -m studies parts {job.study}` lists them"
-            )
-    except (ValueError, OSError) as error:
-        parser.refuse(error)
-    # Late imports: they need JAX, and help and invalid arguments do not.
-    from studies import forecasts, recall, report, schedule
+        package, cards = load(study), load_cards(study, arguments.only)
+        seeds = getattr(arguments, "seeds", None)
+        seeds_of = {name: parse_seeds(seeds) if seeds else c.seeds for name, c in cards.items()}
+        rows_folder = as_path(arguments.rows or folder(study) / "rows")
+        name = package.__name__.removeprefix("studies.")
+        workdir = as_path(arguments.workdir or f"runs/studies/{name}")
+        # Late imports: they need JAX, and help and invalid arguments do not.
+        if command == "report":
+            from studies import report
 
-    try:
-        cards = [load_cards(job.study)[name] for name in job.cards]
-        if arguments.command == "run":
-            if arguments.part is None:
-                is_done = schedule.run(job, num_workers=arguments.cores)
-            else:
-                is_done = schedule.run_part(job, arguments.part, apart=arguments.apart)
-            return 0 if is_done else 130
-        if arguments.command == "status":
-            print(Progress(job).check_rows().describe_cards())
-        elif arguments.command == "parts":
-            schedule.check(job)
-            print(*list_items(job, apart=arguments.apart), sep="\n")
-        elif arguments.command == "forecast":
-            for line in forecasts.write(job.study, cards):
-                print(line)
-            for line in recall.write(job.study, cards, arguments.cores):
+            out = as_path(arguments.out or workdir / "report" / "report.html")
+            print(*report.write(package, cards, rows_folder, out), out, sep="\n")
+        elif command == "forecast":
+            if not hasattr(package, "forecast"):
+                raise ValueError(f"{study} stores no forecasts")
+            for line in package.forecast(list(cards.values())):
                 print(line, flush=True)
         else:
-            print(*report.write(job, out), out, sep="\n")
+            from studies import run
+
+            lines = run.status(cards, seeds_of, rows_folder)
+            if command == "run":
+                if hasattr(package, "check_forecasts"):
+                    package.check_forecasts(list(cards.values()))
+                lines = run.run_cards(cards, seeds_of, workdir, rows_folder, arguments.overrides)
+            for line in lines:
+                print(line, flush=True)
     except (ValueError, OSError) as error:
         parser.refuse(error)
     return 0

@@ -1,15 +1,17 @@
 """Cards: a question, the models that answer it, their measurements, and claims that can fail.
 
-A card is data. `python -m studies run` trains its members with doubled budgets of tokens and
-measures after each budget; the study's report marks its forecasts and claims.
+A card is data. `python -m studies run` trains and measures its members; `report` compares each
+claim with the rows. A claim names a range, and a function that computes a number with its 95%
+interval. It is held if the interval lies within the range, refuted if it lies outside, and else
+undecided.
 """
 
 import dataclasses
 import itertools
 import math
 import re
-from collections.abc import Callable
-from typing import Annotated, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Annotated, Any, NamedTuple
 
 from experiment import overrides
 from experiment.config import ExperimentConfig
@@ -17,13 +19,77 @@ from utils.checks import Bounds, Count, check
 
 _Number = Annotated[int, Bounds(at_least=0)]
 
+HELD, REFUTED, UNDECIDED, NOT_MEASURED = "held", "refuted", "undecided", "not measured"
+
+
+class Value(NamedTuple):
+    """A number that rows decide.
+
+    Attributes:
+      value: the estimate; NaN if the models have not learned what is measured.
+      low, high: ends of its 95% interval; -inf or inf where it is open.
+      n: number of independent units that the interval is over.
+      unit: plural name of these units.
+    """
+
+    value: float
+    low: float
+    high: float
+    n: int
+    unit: str = "seeds"
+
+    def __str__(self) -> str:
+        if math.isnan(self.value):
+            return "not learned"
+        ends = [f"{end:.3g}" for end in (self.low, self.high)]
+        return f"{self.value:.3g} [{', '.join(ends)}]"
+
+    def mark(self, at_least: float, at_most: float) -> str:
+        """Return the mark of the claim that the number is in a range."""
+        if math.isnan(self.value) or math.isnan(self.low + self.high):
+            return UNDECIDED
+        if at_least <= self.low and self.high <= at_most:
+            return HELD
+        return REFUTED if self.high < at_least or self.low > at_most else UNDECIDED
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Claim:
+    """A statement that rows can refute: a number lies in a range.
+
+    Attributes:
+      text: one sentence.
+      measure: takes the card and all rows of the study (`studies.rows.Row`); returns the number, or
+        None if rows are missing.
+      at_least, at_most: the range; at least one of them is given.
+    """
+
+    text: str
+    measure: Callable[["Card", Sequence[Any]], Value | None]
+    at_least: float = -math.inf
+    at_most: float = math.inf
+
+    def __post_init__(self):
+        is_open = math.isinf(self.at_least) and math.isinf(self.at_most)
+        if is_open or not self.at_least < self.at_most:
+            raise ValueError(f"claim {self.text!r} needs at_least, at_most, or an ascending range")
+
+    @property
+    def text_of_range(self) -> str:
+        """Range as text."""
+        if math.isinf(self.at_least):
+            return f"at most {self.at_most:.3g}"
+        if math.isinf(self.at_most):
+            return f"at least {self.at_least:.3g}"
+        return f"{self.at_least:.3g} to {self.at_most:.3g}"
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Member:
     """One model of a card.
 
     Attributes:
-      name: unique within the card; part of file names.
+      name: unique within the card; part of the names of runs.
       overrides: changes to the card's config, as on a command line.
     """
 
@@ -40,87 +106,45 @@ class Measurement:
       tasks: expressions of tasks; empty: those of the config's `evals`.
       lengths: context lengths, tokens; empty: the config's, or the trained one.
       masked_heads: (layer, query head), from 0, of heads without output.
+      step: checkpoint; None: the last one.
     """
 
     name: str = "whole"
     tasks: tuple[str, ...] = ()
     lengths: tuple[Count, ...] = ()
     masked_heads: tuple[tuple[_Number, _Number], ...] = ()
+    step: Count | None = None
 
     def __post_init__(self):
         check(self)
 
 
-class SeedResult(NamedTuple):
-    """Result of one run by one measurement, after its last budget.
-
-    Attributes:
-      seed: seed of the run.
-      tokens: tokens trained on.
-      ceiling: accuracy at short distances.
-      l50: tokens; inf: beyond all distances measured, nan: not learned.
-      worst: accuracy of the worst bin of distances.
-      mean_accuracy: over all distances.
-      longest: longest distance measured, tokens.
-      forecast: D_H's bound on L50 by the card's first measurement, tokens; inf: beyond all
-        distances measured, nan: none.
-    """
-
-    seed: int
-    tokens: int
-    ceiling: float
-    l50: float
-    worst: float
-    mean_accuracy: float
-    longest: int
-    forecast: float = math.nan
-
-
-@dataclasses.dataclass(frozen=True)
-class Claim:
-    """A statement about some members that their results can refute.
-
-    Attributes:
-      text: one sentence.
-      members: names.
-      is_refuted_by: takes the seeds' results (lists of `SeedResult`) of each member by each
-        measurement, in this order, and returns whether they refute the claim.
-      measurements: names, of each member.
-      task: name of the task, without parameters.
-    """
-
-    text: str
-    members: tuple[str, ...]
-    is_refuted_by: Callable[..., bool]
-    measurements: tuple[str, ...] = ("whole",)
-    task: str = "kv"
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
+@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
 class Card:
     """One experiment of a study.
 
     Attributes:
       name: unique in the study.
       question: one line.
-      shared: config that all members share, without name, question and members.
-      members: at least one.
-      tokens: budget of each member, which trains and is measured at each share of it, ascending, or
-        until a doubling changes little; `train.schedule` must be "wsd". None: train once, with the
-        config's own steps.
-      shares: of the budget; the minimal head forecasts those of a quarter and of 1.
-      measurements: measurements of each member.
+      config: config that all members share, or the name of one in `configs/`; its own name,
+        question and members do not count. None: a card about the rows of other cards.
+      members: models that differ from the config.
+      tokens: budget of each member; None: the config's own steps.
+      shares: of the budget. Each share is a run of its own, from scratch.
+      seeds: default of `run`; a seed decides the initialization and the order of the data.
+      measurements: measurements of each run.
       claims: statements that the report marks.
       refuted_if: a result that would refute the card, in words.
-      is_blind: whether the minimal head's forecasts were committed before any row.
+      is_blind: whether its forecasts were committed before any row.
     """
 
     name: str
     question: str
-    shared: ExperimentConfig
-    members: tuple[Member, ...]
+    config: ExperimentConfig | str | None = None
+    members: tuple[Member, ...] = ()
     tokens: Count | None = None
     shares: tuple[float, ...] = (1 / 8, 1 / 4, 1 / 2, 1, 2)
+    seeds: tuple[_Number, ...] = (0, 1, 2)
     measurements: tuple[Measurement, ...] = (Measurement(),)
     claims: tuple[Claim, ...] = ()
     refuted_if: str = ""
@@ -129,7 +153,7 @@ class Card:
     def __post_init__(self):
         check(self)
         for kind, items in (("members", self.members), ("measurements", self.measurements)):
-            if not items:
+            if not items and self.config is not None:
                 raise ValueError(f"card {self.name} needs {kind}")
             for first, second in itertools.combinations(items, 2):
                 if first.name == second.name:
@@ -139,31 +163,49 @@ class Card:
                 raise ValueError(
                     f"card {self.name}: {name!r} names files; leave out spaces and / * ? [ ]"
                 )
-        if self.tokens is not None and self.shared.stages:
-            raise ValueError(f"card {self.name}: doublings of tokens and stages exclude each other")
-        if self.tokens is not None and self.shared.train.schedule != "wsd":
-            raise ValueError(
-                f"card {self.name}: doublings of tokens need train.schedule=wsd, not "
-                f"{self.shared.train.schedule}"
-            )
+
+    def shared(self) -> ExperimentConfig:
+        """Return the config that all members share; its steps are those of `tokens`, if set.
+
+        Raises:
+          ValueError: if there is no config of that name.
+        """
+        config = self.config
+        if isinstance(config, str):
+            from configs import find_config  # late: it imports every config
+
+            config = find_config(config)
+        assert config is not None  # a card without a config has no members
+        train, data = config.train, config.data
+        if self.tokens is not None:
+            if config.stages:
+                raise ValueError(f"card {self.name}: tokens and stages exclude each other")
+            num_steps = math.ceil(self.tokens / (data.batch_size * data.context_length))
+            train = dataclasses.replace(train, num_steps=num_steps)
+        return dataclasses.replace(
+            config, name=self.name, question=self.question, members=(), train=train
+        )
 
     def configs(self) -> dict[str, ExperimentConfig]:
-        """Return each member's config by its name; its steps are those of `tokens`, if set.
+        """Return each member's config by its name, at the whole budget.
 
         Raises:
           ValueError: naming the member, if an override is wrong.
         """
-        train, data = self.shared.train, self.shared.data
-        if self.tokens is not None:
-            num_steps = math.ceil(self.tokens / (data.batch_size * data.context_length))
-            train = dataclasses.replace(train, num_steps=num_steps)
-        shared = dataclasses.replace(
-            self.shared, name=self.name, question=self.question, members=(), train=train
-        )
         configs = {}
         for member in self.members:
             try:
-                configs[member.name] = overrides.apply(shared, member.overrides)
+                configs[member.name] = overrides.apply(self.shared(), member.overrides)
             except ValueError as error:
                 raise ValueError(f"card {self.name}, member {member.name}: {error}") from error
         return configs
+
+    def budgets(self, config: ExperimentConfig) -> list[ExperimentConfig]:
+        """Return the config of a member at each share of its tokens, ascending."""
+        if self.tokens is None:
+            return [config]
+        steps = [round(share * config.train.num_steps) for share in self.shares]
+        return [
+            dataclasses.replace(config, train=dataclasses.replace(config.train, num_steps=number))
+            for number in steps
+        ]

@@ -1,16 +1,15 @@
-"""Result rows of a study: one small file for each run and budget, in `studies/STUDY/rows/`.
+"""Result rows of a study: one file for each card, `rows/CARD.jsonl.xz`, one line for each run.
 
-    CARD/MEMBER,seed=K.TOKENS.json.gz    the config, and the answers counted by document and fine
-                                         bin of distance (`evals.estimate.bins`)
-
-The rows are committed. They alone make the report and decide what is finished, so another machine
-continues with what is missing.
+A row has the run's config, and its answers counted by document and fine bin of distance
+(`evals.estimate.bins`). Rows are committed. They alone make the report and decide what is finished,
+so another machine continues with what is missing. `xzcat rows/CARD.jsonl.xz` prints the lines.
 """
 
 import dataclasses
-import gzip
 import json
+import lzma
 import math
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,13 +20,12 @@ from evals.estimate.trials import Trials
 from evals.rows import Rows
 from experiment.config import ExperimentConfig, from_dict, to_dict
 from experiment.run import flatten, is_operational
-from utils.errors import UnreachableError
 from utils.files import write_atomically
-from utils.limits import gunzip, parse_json, read_bytes
-from utils.messages import one_line, quoted
+from utils.limits import parse_json, read_bytes
+from utils.locks import lock
+from utils.messages import one_line
 
-# Version of the files. Rows of another version must be measured again.
-VERSION = 1
+_VERSION = 2  # of the files; version 1 had one file for each row
 
 
 class Counts(NamedTuple):
@@ -75,6 +73,32 @@ class Counts(NamedTuple):
         }
 
 
+class Losses(NamedTuple):
+    """Losses on one task that is not retrieval. Documents of equal number are the same text.
+
+    Attributes:
+      document: int `[D]`, numbers of the documents.
+      fine: int `[F]`, fine bins of the distance (perplexity: of the position).
+      tokens: int `[D, F]`, numbers of scored tokens.
+      nll: float `[D, F]`, sums of their losses, nats.
+    """
+
+    document: np.ndarray
+    fine: np.ndarray
+    tokens: np.ndarray
+    nll: np.ndarray
+
+    @classmethod
+    def from_rows(cls, rows: Rows) -> "Losses":
+        """Sum the result rows of one seed, task and length."""
+        document, row = np.unique(rows["document"], return_inverse=True)
+        fine, column = np.unique(fine_bin_number(rows["distance"]), return_inverse=True)
+        tokens, nll = (np.zeros((len(document), len(fine))) for _ in range(2))
+        np.add.at(tokens, (row, column), rows["num_tokens"])
+        np.add.at(nll, (row, column), rows["num_tokens"] * rows["nll"])
+        return cls(document, fine, tokens.astype(int), nll.round(4))
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Answers:
     """Result of one task at one length, by one of a card's measurements.
@@ -85,34 +109,34 @@ class Answers:
       length: context length, tokens.
       value: the headline number of the task's kind (`evals.kinds`).
       counts: counted answers of a retrieval task; None for other tasks.
+      losses: of other tasks; None for retrieval, and in rows of version 1.
     """
 
     measurement: str
     task: str
     length: int
     value: float
-    counts: Counts | None
+    counts: Counts | None = None
+    losses: Losses | None = None
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
+@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
 class Row:
-    """Result of one run after one budget.
+    """Result of one run.
 
     Attributes:
       card, member: names.
       seed: seed of the run and of its data.
       tokens: tokens trained on.
-      final: why the run ends here: "converged", "not converged" (at twice the card's budget) or
-        "as planned" (a card without a budget); empty if it continues.
+      final: why the member's budgets end here: "as planned"; "converged" or "not converged" in rows
+        from before, which stopped where a doubling changed little; empty if they go on.
       config: config of the run; `train.py` makes the same parameters with it.
       answers: results of all measurements.
-      l50, mean_accuracy, ceiling: of the first retrieval task, which decided `final`; NaN if there
-        is none. L50 is infinite beyond all distances measured, NaN if nothing was learned.
-      losses: the last losses in nats, by their names in metrics.jsonl.
-      made_by: commit, estimator, versions of jax and python, and device.
-      core_seconds: cost of this budget: training, decay and measurement.
-      inv_freq: learned frequencies by layer, head and pair, radians per token; empty if there are
-        none.
+      numbers: "losses", the last ones in nats; "inv_freq", learned frequencies by layer, head and
+        pair, radians per token; in rows from before also "l50", "mean_accuracy" and "ceiling", as
+        estimated then.
+      made_by: commit, versions of jax and python, and device.
+      core_seconds: CPU time of training and measurement.
     """
 
     card: str
@@ -122,39 +146,55 @@ class Row:
     final: str
     config: ExperimentConfig
     answers: tuple[Answers, ...]
-    l50: float
-    mean_accuracy: float
-    ceiling: float
-    losses: dict[str, float]
+    numbers: dict[str, Any]
     made_by: dict[str, Any]
     core_seconds: float
-    inv_freq: tuple[tuple[tuple[float, ...], ...], ...] = ()
 
     @property
-    def name(self) -> str:
-        """Name of the file in the rows of a study."""
-        return file_name(self.card, self.member, self.seed, self.tokens)
+    def key(self) -> tuple[str, int, int]:
+        """Member, seed and tokens: unique in a card."""
+        return self.member, self.seed, self.tokens
 
 
-def run_name(member: str, seed: int) -> str:
-    """Return the name of a member's run with one seed."""
-    return f"{member},seed={seed}"
+def file_path(folder: Path, card: str) -> Path:
+    """Return the file of a card's rows."""
+    return folder / f"{card}.jsonl.xz"
 
 
-def file_name(card: str, member: str, seed: int, tokens: int) -> str:
-    """Return the name of a row's file in the rows of a study."""
-    return f"{card}/{run_name(member, seed)}.{tokens}.json.gz"
+def read(path: Path) -> list[Row]:
+    """Read the rows of a card; none if there is no file.
+
+    Raises:
+      ValueError: if the file is damaged or has another version.
+    """
+    if not path.exists():
+        return []
+    try:
+        lines = lzma.decompress(read_bytes(path)).splitlines()
+        return [_read_row(**parse_json(line)) for line in lines]
+    except (lzma.LZMAError, KeyError, TypeError, ValueError, AttributeError) as error:
+        reason = one_line(str(error), 120)
+        raise ValueError(f"{path} is damaged ({reason}); restore it, or delete it") from error
 
 
-def write(folder: Path, row: Row) -> Path:
-    """Write a row atomically into the rows of a study; return its path."""
-    path = folder / row.name
+def read_all(folder: Path) -> list[Row]:
+    """Read the rows of all cards. Raises ValueError as `read` does."""
+    return [row for path in sorted(folder.glob("*.jsonl.xz")) for row in read(path)]
+
+
+def append(folder: Path, new: Sequence[Row]) -> None:
+    """Add rows of one card to its file, atomically; a row of the same run is replaced."""
+    path = file_path(folder, new[0].card)
     path.parent.mkdir(parents=True, exist_ok=True)
-    record = {"version": VERSION} | _to_json(row)
-    text = json.dumps(record, separators=(",", ":"), allow_nan=False)
-    # Without a time stamp, equal rows are equal files.
-    write_atomically(path, gzip.compress(text.encode(), mtime=0))
-    return path
+    with lock(path.with_name(f".{path.name}.lock")):
+        by_key = {row.key: row for row in (*read(path), *new)}
+        lines = [_encode(by_key[key]) for key in sorted(by_key)]
+        write_atomically(path, lzma.compress("".join(lines).encode()))
+
+
+def _encode(row: Row) -> str:
+    record = {"version": _VERSION} | _to_json(row)
+    return json.dumps(record, separators=(",", ":"), allow_nan=False) + "\n"
 
 
 def _to_json(value: Any) -> Any:
@@ -166,71 +206,50 @@ def _to_json(value: Any) -> Any:
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)
     if isinstance(value, Row | Answers):
-        value = vars(value)
-    elif isinstance(value, Counts):
+        value = {name: item for name, item in vars(value).items() if item is not None}
+    elif isinstance(value, Counts | Losses):
         value = value._asdict()
     if isinstance(value, dict):
         return {name: _to_json(item) for name, item in value.items()}
-    return [_to_json(item) for item in value] if isinstance(value, tuple) else value
+    return [_to_json(item) for item in value] if isinstance(value, tuple | list) else value
 
 
-def read(path: Path) -> Row:
-    """Read a row.
-
-    Raises:
-      ValueError: if the file is damaged or has another version.
-    """
-    advice = "delete it, and `run` measures it anew"
-    try:
-        record = parse_json(gunzip(read_bytes(path)))
-        if (version := record.pop("version")) != VERSION:
-            raise ValueError(f"rows of version {quoted(version)}, not {VERSION}")
-        for name in ("l50", "mean_accuracy", "ceiling"):
-            record[name] = float(record[name])
-        record["losses"] = {name: float(loss) for name, loss in record["losses"].items()}
-        record["config"] = from_dict(record["config"])
-        learned = record.get("inv_freq", ())
-        record["inv_freq"] = tuple(tuple(map(tuple, layer)) for layer in learned)
-        record["answers"] = tuple(_read_answers(**item) for item in record["answers"])
-        return Row(**record)
-    except UnreachableError:
-        raise
-    except (OSError, KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
-        reason = one_line(str(error), 120)
-        raise ValueError(f"{path} is damaged ({reason}); {advice}") from error
+def _read_row(*, version: int, config: Any, answers: Any, numbers: Any, **fields: Any) -> Row:
+    if version != _VERSION:
+        raise ValueError(f"a row of version {version}, not {_VERSION}")
+    return Row(
+        config=from_dict(config),
+        answers=tuple(_read_answers(**item) for item in answers),
+        numbers=_numbers(numbers),
+        **fields,
+    )
 
 
-def _read_answers(*, value: Any, counts: dict[str, Any] | None, **fields: Any) -> Answers:
-    arrays = counts and {k: np.array(v) if isinstance(v, list) else v for k, v in counts.items()}
-    return Answers(value=float(value), counts=Counts(**arrays) if arrays else None, **fields)
+def _numbers(value: Any) -> Any:
+    """Return JSON values with floats in place of the strings of `_to_json`."""
+    if isinstance(value, dict):
+        return {name: _numbers(item) for name, item in value.items()}
+    return float(value) if isinstance(value, str) else value
 
 
-def read_all(folder: Path) -> list[Row]:
-    """Read all rows in a folder, by name.
+def _read_answers(*, value: Any, counts: Any = None, losses: Any = None, **fields: Any) -> Answers:
+    def arrays(record: dict[str, Any]) -> dict[str, Any]:
+        return {k: np.array(v) if isinstance(v, list) else v for k, v in record.items()}
 
-    Raises:
-      ValueError: as `read` does, at the first bad file, or if a file has the row of another run.
-    """
-    rows = {path: read(path) for path in sorted(folder.rglob("*.json.gz"))}
-    for path, row in rows.items():
-        if path.parts[-2:] != Path(row.name).parts:
-            raise ValueError(f"{path} has the row of {row.name}; delete it, or rename it so")
-    return list(rows.values())
+    return Answers(
+        value=float(value),
+        counts=Counts(**arrays(counts)) if counts else None,
+        losses=Losses(**arrays(losses)) if losses else None,
+        **fields,
+    )
 
 
-def check(row: Row, card: str, config: ExperimentConfig, estimator: int) -> None:
-    """Check that a row matches its card as the card is now.
-
-    Args:
-      row: the row.
-      card: name of the card.
-      config: config of the card for the row's run and budget.
-      estimator: current version of the estimator.
+def check(row: Row, config: ExperimentConfig) -> None:
+    """Check that a row has the config of its run as its card is now.
 
     Raises:
       ValueError: naming the first difference.
     """
-    advice = "delete that row, and `run` measures it anew"
     old, new = (
         {name: x for name, x in flatten(to_dict(c)).items() if not is_operational(name)}
         for c in (row.config, config)
@@ -238,11 +257,7 @@ def check(row: Row, card: str, config: ExperimentConfig, estimator: int) -> None
     for name in new:
         if old.get(name) != new[name]:
             raise ValueError(
-                f"{row.name} has {name}={old.get(name)}, and card {card} now has "
-                f"{name}={new[name]}; {advice}"
+                f"the row of {row.card}/{row.member},seed={row.seed} after {row.tokens} tokens has "
+                f"{name}={old.get(name)}, and the card now has {name}={new[name]}; delete that "
+                "row, or restore the card"
             )
-    if row.made_by.get("estimator") != estimator:
-        raise ValueError(
-            f"{row.name} has estimator {row.made_by.get('estimator')}, and the current estimator "
-            f"is {estimator}; {advice}"
-        )

@@ -81,8 +81,7 @@ ALLOWED = {
     "sweep": {"training"},
     "evaluate": {"numpy", "rich", "evals", "reporting", "model", "data", "experiment"},
     "report": {"reporting", "experiment"},
-    "tpu": {"jax", "numpy", "rich", "training", "model", "data", "experiment", "configs"}
-    | {"studies"},
+    "tpu": {"jax", "numpy", "rich", "training", "model", "data", "experiment", "configs"} | set(),
     "benchmarks": {"numpy", "jax", "rich", "torch", "transformers", "training"}
     | {"theory", "evals", "inference", "interop"}
     | {"model", "data", "experiment", "configs"},

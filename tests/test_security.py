@@ -28,7 +28,7 @@ CALLS = {
     "zipfile.ZipFile": ["utils/limits.py"],
     # Blocks of lines; our own values; reports of our own processes.
     "json.loads": [
-        *("utils/limits.py", "evals/rows.py", "studies/recall.py"),
+        *("utils/limits.py", "evals/rows.py", "studies/capability/forecasts.py"),
         *("benchmarks/limits.py", "benchmarks/record.py"),
     ],
 }

@@ -4,8 +4,7 @@
 # usage: tpu/apply.sh CONFIG --workdir /runs/DIR --topology KIND:SHAPE --image IMAGE [options]
 #
 #   --mode M            members (default): a JobSet for each member of the sweep, on its own slice;
-#                       sweep: one for all members, in one program; run: one for a single run;
-#                       study: one for each part of the study CONFIG, on slices of one host
+#                       sweep: one for all members, in one program; run: one for a single run
 #   --report            wait until all have ended, then evaluate and report, each on a slice of one
 #                       host (--report-topology; default: --topology)
 #   ...                 other arguments of tpu.jobset: python -m tpu.jobset --help
@@ -14,8 +13,6 @@
 #
 #   tpu/apply.sh base_30m --workdir /runs/bases --topology v5e:4x4 --image IMAGE \
 #     model.rotary.base=1e2,1e4,1e6
-#
-#   tpu/apply.sh capability --mode study --report --workdir /runs/c --topology v5e:2x2 --image IMAGE
 #
 # It uses kubectl's current cluster, which needs JobSet and node pools of the slice's shape (xpk creates
 # such clusters). List: kubectl get jobsets; logs: kubectl logs -f jobs/NAME-slice-0; stop: kubectl
@@ -26,14 +23,13 @@ folder=$(cd "$(dirname "$0")" && pwd)
 # shellcheck source-path=SCRIPTDIR source=common.sh
 source "$folder/common.sh"
 
-arguments=() report=false mode=members report_topology=()
+arguments=() report=false report_topology=()
 while (($#)); do
   case $1 in
     -h | --help) usage && exit 0 ;;
     -n | --dry-run) dry_run=true && shift ;;
     --report) report=true && shift ;;
     --report-topology) value "$@" && report_topology=(--topology "$2") && shift 2 ;;
-    --mode) value "$@" && mode=$2 && arguments+=("$1" "$2") && shift 2 ;;
     *) arguments+=("$1") && shift ;;
   esac
 done
@@ -59,5 +55,5 @@ then_apply() { # MODE
 
 apply
 $report || exit 0
-[[ $mode == study ]] || then_apply evaluate
+then_apply evaluate
 then_apply report

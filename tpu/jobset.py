@@ -21,7 +21,6 @@ import string
 from pathlib import Path
 from typing import NamedTuple
 
-import studies
 from configs import argument_parser, find_config
 from experiment import overrides
 from experiment.overrides import make_members
@@ -133,35 +132,6 @@ def make_jobs(
     ]
 
 
-def study_jobs(mode: str, study: str, workdir: str, only: str, seeds: str) -> list[Job]:
-    """Return a job for each part of a study, or the job that reports their results.
-
-    Rows go to `workdir`/rows, because the disk of a pod is lost with the pod.
-
-    Raises:
-      ValueError: for an unknown study, card or seed, or a card without forecast.
-    """
-    arguments = [study, "--workdir", workdir, "--rows", f"{workdir}/rows", "--seeds", seeds]
-    arguments += ["--only", only] if only else []
-    program = ["python", "-m", "studies"]
-    if mode == "report":
-        return [Job(job_name(workdir, "report"), study, [*program, "report", *arguments])]
-    # Imported here, because --help and invalid arguments need no JAX.
-    from studies import jobs, schedule
-
-    cards = [card for card in only.split(",") if card]
-    job = jobs.make_job(study, cards, jobs.parse_seeds(seeds), Path(workdir))
-    schedule.check(job)
-    return [
-        Job(
-            job_name(workdir, str(number)),
-            str(item),
-            [*program, "run", "--part", str(number), *arguments],
-        )
-        for number, item in enumerate(jobs.list_items(job, apart=False))
-    ]
-
-
 def _jobs(arguments: argparse.Namespace, topology: Topology) -> list[Job]:
     """Return the jobs of the command line."""
     mode, config, workdir = arguments.mode, arguments.config, arguments.workdir
@@ -171,14 +141,12 @@ def _jobs(arguments: argparse.Namespace, topology: Topology) -> list[Job]:
             f"--workdir {workdir} would lie on the pods' own disks and end with them; use "
             "/runs/DIR or gs://BUCKET/DIR"
         )
-    if mode == "study" or (mode == "report" and config in studies.names()):
-        return study_jobs(mode, config, workdir, arguments.only, arguments.seeds)
     return make_jobs(mode, config, workdir, arguments.overrides, topology)
 
 
 def check_alone(mode: str, topology: Topology) -> None:
     """Raise ValueError if a job of one process would get a slice of several hosts."""
-    if mode in ("study", "evaluate", "report") and topology.num_hosts > 1:
+    if mode in ("evaluate", "report") and topology.num_hosts > 1:
         shape = next(s for s in reversed(topology.chip.shapes) if _hosts(topology, s) == 1)
         raise ValueError(
             f"--mode {mode} is one process a job, and {topology.name} has {topology.num_hosts} "
@@ -196,16 +164,13 @@ def main() -> int:
     add = parser.add_argument
     add(
         "--mode",
-        choices=("members", "sweep", "run", "study", "evaluate", "report"),
+        choices=("members", "sweep", "run", "evaluate", "report"),
         default="members",
         help="members: a JobSet for each member of the sweep, each on a slice of its own\n"
         "sweep: one for all members, in one program on one slice (sweep.py)\n"
         "run: one for a single run (train.py)\n"
-        "study: a JobSet for each part of the study CONFIG, on a slice of one host\n"
         "evaluate, report: the evaluation or report of the finished runs in DIR",
     )
-    add("--only", default="", metavar="CARDS", help="study: some cards, by commas")
-    add("--seeds", default="0", metavar="N,N", help="study: seeds of each member (%(default)s)")
     add("--topology", required=True, metavar="T", help="v5e:4x4, v5p:4x4x4 ...")
     add("--image", required=True, help="container image, repository in /ropewalk")
     add("--claim", default="runs", help="persistentVolumeClaim of /runs (%(default)s)")

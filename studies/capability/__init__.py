@@ -1,7 +1,24 @@
 """The study of what limits effective context: heads, frequencies, or the code of keys?
 
 Each file defines a card. Two forecasts of each model, without fitted parameters, are stored before
-its first run. `theory.capability` bounds the L50 of heads whose keys have random codes
-(`forecasts.json`). `theory.forecast` simulates the recall that heads learn (`recall.json`; the rows
+its first run (`forecasts.py`): D_H's bound, and the recall that the minimal head learns (the rows
 of C1 to C11 are older than it). The claims of a card go beyond these numbers.
 """
+
+from collections.abc import Iterator, Sequence
+
+from studies.card import Card
+
+
+def forecast(cards: Sequence[Card]) -> Iterator[str]:
+    """Compute and store the missing forecasts of cards; yield a line for each."""
+    from studies.capability import forecasts  # late: it needs JAX
+
+    return forecasts.forecast(cards)
+
+
+def check_forecasts(cards: Sequence[Card]) -> None:
+    """Raise ValueError if a forecast that `run` needs is missing."""
+    from studies.capability import forecasts
+
+    forecasts.check_forecasts(cards)

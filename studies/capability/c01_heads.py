@@ -4,7 +4,8 @@ Cost: at 256 tokens one core trains about 70, 50, 39 and 16 thousand tokens a se
 and 8 heads. 12M tokens per member take 40 minutes for each seed.
 """
 
-from studies.capability.recipe import LONG, heads, octaves
+from studies.capability.recipe import LONG, heads
+from studies.capability.results import l50, rise
 from studies.card import Card, Claim, Member
 
 
@@ -18,25 +19,25 @@ cards = [
     Card(
         name="C1",
         question="How does effective context grow from 1 to 2, 4 and 8 heads, at one base?",
-        shared=LONG,
+        config=LONG,
         members=tuple(member(10, number) for number in (1, 2, 4, 8))
         + tuple(member(30, number) for number in (1, 4)),
         tokens=12_000_000,
         claims=(
             Claim(
-                "L50 of one head of base 10 is below 29 tokens, half its slowest period.",
-                ("base=10,heads=1",),
-                lambda seeds: 2 ** octaves(seeds) > 29,
+                text="L50 of one head of base 10 is below 29 tokens, half its slowest period.",
+                measure=l50("base=10,heads=1"),
+                at_most=29,
             ),
             Claim(
-                "L50 of eight heads of base 10 is above 128 tokens.",
-                ("base=10,heads=8",),
-                lambda seeds: 2 ** octaves(seeds) < 128,
+                text="L50 of eight heads of base 10 is above 128 tokens.",
+                measure=l50("base=10,heads=8"),
+                at_least=128,
             ),
             Claim(
-                "L50 of four heads of base 30 is at least twice that of one head.",
-                ("base=30,heads=1", "base=30,heads=4"),
-                lambda h1, h4: octaves(h4) - octaves(h1) < 1,
+                text="L50 of four heads of base 30 is an octave or more above that of one head.",
+                measure=rise("base=30,heads=1", "base=30,heads=4"),
+                at_least=1,
             ),
         ),
         refuted_if="one head of base 10 has an L50 above 29 tokens, or eight have one below 128",

@@ -11,8 +11,9 @@ import itertools
 
 import numpy as np
 
-from studies.capability.recipe import SHORT, octaves
-from studies.card import Card, Claim, Member, SeedResult
+from studies.capability.recipe import SHORT
+from studies.capability.results import least, rise
+from studies.card import Card, Claim, Member
 
 SLOWEST = 10 ** (-62 / 64)  # radians per token: the slowest pair of base 10 in a head of 64
 NUM_PAIRS = 32
@@ -25,21 +26,13 @@ def fast_and_slow(num_fast: int) -> str:
     return f"model.rotary=explicit(values=({','.join(map(str, values))}))"
 
 
-def is_out_of_order(*vectors: list[SeedResult]) -> bool:
-    """Return whether any vector has a lower L50 in all seeds than the vector before it."""
-    return any(
-        max(seed.l50 for seed in after) < min(seed.l50 for seed in before)
-        for before, after in itertools.pairwise(vectors)
-    )
-
-
 ORDER = ("B", "A", "E", "D", "C")
 
 cards = [
     Card(
         name="C2",
         question="Do five frequency vectors with one quarter period have the same L50?",
-        shared=SHORT,
+        config=SHORT,
         members=(
             Member(name="B", overrides=(fast_and_slow(31),)),
             Member(name="A", overrides=("model.rotary.base=10",)),
@@ -50,15 +43,15 @@ cards = [
         tokens=4_000_000,
         claims=(
             Claim(
-                "L50 rises in the order B, A, E, D, C, within the spread of the seeds.",
-                ORDER,
-                is_out_of_order,
+                text="L50 rises in the order B, A, E, D, C: the least rise, in octaves.",
+                measure=least(*(rise(*pair) for pair in itertools.pairwise(ORDER))),
+                at_least=0,
             ),
             Claim(
-                "The quarter period, equal for all, does not decide: L50 of C is at least "
-                "twice that of B.",
-                ("B", "C"),
-                lambda b, c: octaves(c) - octaves(b) < 1,
+                text="The quarter period, equal for all, does not decide: L50 of C is an octave or "
+                "more above that of B.",
+                measure=rise("B", "C"),
+                at_least=1,
             ),
         ),
         refuted_if="the order breaks by more than the spread of the seeds",

@@ -6,7 +6,8 @@ Heads have 16 to 128 features. Their bases give all of them the slowest pair of 
 Cost: 4M tokens take one to two minutes of one core for each member and seed.
 """
 
-from studies.capability.recipe import SHORT, moves_too_little
+from studies.capability.recipe import SHORT
+from studies.capability.results import rise
 from studies.card import Card, Claim, Member
 
 
@@ -21,15 +22,15 @@ cards = [
     Card(
         name="C3",
         question="Does L50 grow with the pairs of a head if its slowest pair stays the same?",
-        shared=SHORT,
+        config=SHORT,
         members=tuple(map(member, (16, 32, 64, 128))),
         tokens=4_000_000,
         claims=(
             Claim(
-                "From 16 to 128 features L50 rises by at least half as many octaves as "
-                "forecast. By the quarter period it would stay the same.",
-                ("head_dim=16", "head_dim=128"),
-                moves_too_little,
+                text="From 16 to 128 features L50 rises by at least half of the 1.30 octaves that "
+                "D_H forecasts. By the quarter period it would stay the same.",
+                measure=rise("head_dim=16", "head_dim=128"),
+                at_least=0.65,
             ),
         ),
         refuted_if="L50 is the same for all",

@@ -7,7 +7,8 @@ card's tokens, and one at 512 on twice as many.
 Cost: 4, 8 and 16M tokens take 1, 2 and 5 minutes of one core for each member and seed.
 """
 
-from studies.capability.recipe import LONG, octaves
+from studies.capability.recipe import LONG
+from studies.capability.results import rise
 from studies.card import Card, Claim, Member
 
 LENGTHS = 128, 256, 512
@@ -23,14 +24,14 @@ cards = [
     Card(
         name="C5",
         question="Does effective context fall with trained length, at equal rows and answers?",
-        shared=LONG,
+        config=LONG,
         members=tuple(member(base, length) for base in (10, 30, 100) for length in LENGTHS),
         tokens=8_000_000,
         claims=tuple(
             Claim(
-                f"At base {base}, L50 falls by no more than 0.3 octaves from 128 to 512.",
-                (f"base={base},T=128", f"base={base},T=512"),
-                lambda short, long: octaves(short) - octaves(long) > 0.3,
+                text=f"At base {base}, L50 falls by no more than 0.3 octaves from 128 to 512.",
+                measure=rise(f"base={base},T=128", f"base={base},T=512"),
+                at_least=-0.3,
             )
             for base in (10, 30, 100)
         ),

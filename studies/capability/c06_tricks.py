@@ -7,7 +7,8 @@ Cost: 2 layers x 2 heads train 37 thousand tokens a second on one core. 8M token
 take half an hour for each seed, an hour if they do not converge.
 """
 
-from studies.capability.recipe import SHORT, accuracy, heads, octaves
+from studies.capability.recipe import SHORT, heads
+from studies.capability.results import gain, l50
 from studies.card import Card, Claim, Member
 
 TWO_BY_TWO = ("model.num_layers=2", *heads(2))
@@ -31,7 +32,7 @@ cards = [
     Card(
         name="C6",
         question="Do aligned projections or key smearing decide the effective context?",
-        shared=SHORT,
+        config=SHORT,
         members=(
             *(
                 member(base, aligned, shifted)
@@ -44,15 +45,15 @@ cards = [
         tokens=8_000_000,
         claims=(
             Claim(
-                "L50 of one head of base 10 is below 29 tokens without alignment too.",
-                ("1x1,base=10,shifted",),
-                lambda seeds: 2 ** octaves(seeds) > 29,
+                text="L50 of one head of base 10 is below 29 tokens without alignment too.",
+                measure=l50("1x1,base=10,shifted"),
+                at_most=29,
             ),
             Claim(
-                "Without alignment, the mean accuracy of two layers of two heads of base 10 "
+                text="Without alignment, the mean accuracy of two layers of two heads of base 10 "
                 "falls by at most 0.02.",
-                ("base=10,aligned+shifted", "base=10,shifted"),
-                lambda aligned, free: accuracy(free) < accuracy(aligned) - 0.02,
+                measure=gain("base=10,aligned+shifted", "base=10,shifted"),
+                at_least=-0.02,
             ),
         ),
         refuted_if="one head that does not start aligned has an L50 above 29 tokens",

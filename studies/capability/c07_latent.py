@@ -8,7 +8,8 @@ Cost: 3M tokens take a minute and a half of one core for each member and seed.
 
 from configs.changes import change
 from model.config import MlaConfig
-from studies.capability.recipe import SHORT, octaves
+from studies.capability.recipe import SHORT
+from studies.capability.results import rise
 from studies.card import Card, Claim, Member
 
 
@@ -28,7 +29,7 @@ cards = [
     Card(
         name="C7",
         question="Does a small base bound latent attention, which rotates a third of each head?",
-        shared=change(
+        config=change(
             SHORT,
             model=dict(
                 head_dim=96,
@@ -45,9 +46,9 @@ cards = [
         tokens=3_000_000,
         claims=(
             Claim(
-                "With both tricks, L50 at base 10 is within half an octave of that at 1e4.",
-                ("base=10,aligned+shifted", "base=1e4,aligned+shifted"),
-                lambda small, large: octaves(large) - octaves(small) > 0.5,
+                text="With both tricks, L50 at base 10 is within half an octave of that at 1e4.",
+                measure=rise("base=10,aligned+shifted", "base=1e4,aligned+shifted"),
+                at_most=0.5,
             ),
         ),
         refuted_if="with both tricks, only base 10 has an edge",

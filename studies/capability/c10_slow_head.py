@@ -3,7 +3,8 @@
 Cost: 8M tokens take four minutes of one core for each member and seed.
 """
 
-from studies.capability.recipe import LONG, heads, octaves
+from studies.capability.recipe import LONG, heads
+from studies.capability.results import Measure, difference, rise
 from studies.card import Card, Claim, Measurement, Member
 
 
@@ -13,11 +14,16 @@ def member(name: str, *bases: str) -> Member:
     return Member(name=name, overrides=(*heads(len(bases)), f"model.rotary=[[{variants}]]"))
 
 
+def masking(name: str) -> Measure:
+    """Return the measure of what masking the last head does to L50, octaves."""
+    return rise(name, name, "whole", "last head masked")
+
+
 cards = [
     Card(
         name="C10",
         question="Does one slow head among fast ones give the answers at long distances?",
-        shared=LONG,
+        config=LONG,
         members=(
             member("one-slow", "10", "10", "10", "1e4"),
             member("none-slow", "10", "10", "10", "10"),
@@ -30,19 +36,15 @@ cards = [
         ),
         claims=(
             Claim(
-                "Masking the slow head lowers L50 by half an octave or more.",
-                ("one-slow",),
-                lambda full, masked: octaves(full) - octaves(masked) < 0.5,
-                measurements=("whole", "last head masked"),
+                text="Masking the slow head lowers L50 by half an octave or more.",
+                measure=masking("one-slow"),
+                at_most=-0.5,
             ),
             Claim(
-                "The slow head gives the far answers: masking it lowers L50 by more octaves "
+                text="The slow head gives the far answers: masking it lowers L50 by more octaves "
                 "than masking one of four fast heads.",
-                ("one-slow", "none-slow"),
-                lambda slow, without_slow, fast, without_fast: (
-                    octaves(slow) - octaves(without_slow) < octaves(fast) - octaves(without_fast)
-                ),
-                measurements=("whole", "last head masked"),
+                measure=difference(masking("one-slow"), masking("none-slow")),
+                at_most=0,
             ),
         ),
         refuted_if="masking the slow head changes nothing at long distances",

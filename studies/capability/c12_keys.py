@@ -11,7 +11,8 @@ Cost: 4M tokens take two minutes of one core for each member and seed.
 """
 
 from configs.changes import change
-from studies.capability.recipe import SHORT, octaves
+from studies.capability.recipe import SHORT
+from studies.capability.results import rise
 from studies.card import Card, Claim, Member
 
 BASES, NUM_KEYS = (10, 30, 100), (32, 64, 128, 256)
@@ -30,15 +31,15 @@ cards = [
     Card(
         name="C12",
         question="Does the number of key ids decide the effective context of one head?",
-        shared=change(SHORT, model=dict(vocab_size=1024), data=dict(vocab_size=1024)),
+        config=change(SHORT, model=dict(vocab_size=1024), data=dict(vocab_size=1024)),
         members=tuple(member(base, keys) for base in BASES for keys in NUM_KEYS),
         tokens=4_000_000,
         claims=tuple(
             Claim(
-                f"At base {base} and equal tokens, L50 falls by 0.25 octaves or more from 32 to "
-                "256 key ids.",
-                (f"base={base},keys=32", f"base={base},keys=256"),
-                lambda few, many: octaves(few) - octaves(many) < 0.25,
+                text=f"At base {base} and equal tokens, L50 falls by 0.25 octaves or more from 32 "
+                "to 256 key ids.",
+                measure=rise(f"base={base},keys=32", f"base={base},keys=256"),
+                at_most=-0.25,
             )
             for base in BASES
         ),

@@ -8,7 +8,8 @@ forecasts the same L50 for both.
 Cost: 4M tokens take a minute of one core for each member and seed.
 """
 
-from studies.capability.recipe import SHORT, octaves
+from studies.capability.recipe import SHORT
+from studies.capability.results import rise
 from studies.card import Card, Claim, Member
 
 NEAR, ALL = "longest=40", "all-distances"
@@ -17,7 +18,7 @@ cards = [
     Card(
         name="C13",
         question="Does a head see farther if training has only near distances?",
-        shared=SHORT,
+        config=SHORT,
         members=(
             Member(name=NEAR, overrides=("data.retrieval_tasks=[kv(longest=40)]",)),
             Member(name=ALL),
@@ -25,9 +26,9 @@ cards = [
         tokens=4_000_000,
         claims=(
             Claim(
-                "L50 is higher with distances up to 40 than with all distances.",
-                (NEAR, ALL),
-                lambda near, all_distances: octaves(near) <= octaves(all_distances),
+                text="L50 is higher with distances up to 40 than with all distances, in octaves.",
+                measure=rise(ALL, NEAR),
+                at_least=0,
             ),
         ),
         is_blind=True,

@@ -21,7 +21,7 @@ cards = [
     Card(
         name="C14",
         question="Does the minimal head forecast members that no theory has seen?",
-        shared=SHORT,
+        config=SHORT,
         members=(
             *map(c03_head_size.member, (48, 96)),
             Member(name="three-heads", overrides=heads(3)),

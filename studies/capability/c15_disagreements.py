@@ -46,7 +46,7 @@ cards = [
     Card(
         name="C15",
         question="Which theory forecasts the members on which the theories disagree most?",
-        shared=change(SHORT, model=dict(vocab_size=1024), data=dict(vocab_size=1024)),
+        config=change(SHORT, model=dict(vocab_size=1024), data=dict(vocab_size=1024)),
         members=(
             Member(name="two-still", overrides=(with_slow(0, 0),)),
             Member(name="one-still", overrides=(with_slow(0),)),

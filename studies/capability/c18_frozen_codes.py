@@ -20,7 +20,8 @@ Cost: 50 seconds of one busy core for each member and seed.
 
 from configs.changes import change
 from studies.capability.c15_disagreements import with_slow
-from studies.capability.recipe import SHORT, accuracy, octaves
+from studies.capability.recipe import SHORT
+from studies.capability.results import l50, mean_accuracy
 from studies.card import Card, Claim, Member
 
 # The norm's scale is part of a code.
@@ -37,7 +38,7 @@ cards = [
     Card(
         name="C18",
         question="Does D_H limit recall if the codes of keys cannot be learned?",
-        shared=change(SHORT, model=dict(vocab_size=1024), data=dict(vocab_size=1024)),
+        config=change(SHORT, model=dict(vocab_size=1024), data=dict(vocab_size=1024)),
         members=(
             Member(name="two-still,keys-frozen", overrides=(TWO_STILL, frozen(*KEYS))),
             Member(name="base=10,keys-frozen", overrides=(BASE, frozen(*KEYS))),
@@ -47,20 +48,20 @@ cards = [
         shares=(1 / 4, 1),
         claims=(
             Claim(
-                "With two still pairs and frozen keys, mean accuracy is below 0.7; it is 0.85 if "
-                "keys learn (C15).",
-                ("two-still,keys-frozen",),
-                lambda seeds: accuracy(seeds) >= 0.7,
+                text="With two still pairs and frozen keys, mean accuracy is below 0.7; it is 0.85 "
+                "if keys learn (C15).",
+                measure=mean_accuracy("two-still,keys-frozen"),
+                at_most=0.7,
             ),
             Claim(
-                "At base 10 and with frozen keys, L50 is at most D_H's 26 tokens.",
-                ("base=10,keys-frozen",),
-                lambda seeds: 2 ** octaves(seeds) > 26,
+                text="At base 10 and with frozen keys, L50 is at most D_H's 26 tokens.",
+                measure=l50("base=10,keys-frozen"),
+                at_most=26,
             ),
             Claim(
-                "With frozen queries too, L50 is at most 5, the first distance with B_m < 0.",
-                ("base=10,all-frozen",),
-                lambda seeds: 2 ** octaves(seeds) > 5,
+                text="With frozen queries too, L50 is at most 5, the first distance with B_m < 0.",
+                measure=l50("base=10,all-frozen"),
+                at_most=5,
             ),
         ),
         is_blind=True,

@@ -13,7 +13,8 @@ answers change L50 by less than 0.1 octaves and mean accuracy by less than 0.02.
 Cost: 64M tokens take 12 minutes of one core for each member and seed.
 """
 
-from studies.capability.recipe import SHORT, octaves
+from studies.capability.recipe import SHORT
+from studies.capability.results import l50
 from studies.card import Card, Claim, Member
 
 BOUNDS = {10: 26, 30: 68}
@@ -22,7 +23,7 @@ cards = [
     Card(
         name="C19",
         question="Does one head stop at D_H if training goes on for ten million answers?",
-        shared=SHORT,
+        config=SHORT,
         members=tuple(
             Member(name=f"base={base}", overrides=(f"model.rotary.base={base}",)) for base in BOUNDS
         ),
@@ -30,9 +31,9 @@ cards = [
         shares=(1 / 16, 1 / 4, 1),
         claims=tuple(
             Claim(
-                f"At base {base}, L50 passes D_H's {bound} tokens.",
-                (f"base={base}",),
-                lambda seeds, bound=bound: 2 ** octaves(seeds) <= bound,
+                text=f"At base {base}, L50 passes D_H's {bound} tokens.",
+                measure=l50(f"base={base}"),
+                at_least=bound,
             )
             for base, bound in BOUNDS.items()
         ),

@@ -10,16 +10,11 @@ On one core (x86-64, float32), 1 layer x 1 head of 64 features trains 70 to 80 t
 second at context 128 and reaches a ceiling of .99 within .2M tokens.
 """
 
-import math
-
-import numpy as np
-
 from configs.changes import change
 from data.config import DataConfig
 from experiment.config import EvalConfig, ExperimentConfig, TrainConfig
 from model.config import ModelConfig
 from model.rotary.rope import Rope
-from studies.card import SeedResult
 
 LONG = ExperimentConfig(
     name="capability",
@@ -60,20 +55,3 @@ def heads(number: int, size: int = 64) -> tuple[str, ...]:
     """Return overrides for `number` heads of `size` features each."""
     sizes = f"model.num_heads={number}", f"model.num_kv_heads={number}"
     return (*sizes, f"model.head_dim={size}") if size != 64 else sizes
-
-
-def octaves(seeds: list[SeedResult]) -> float:
-    """Return log2 of L50 in tokens, the mean over seeds; at most the longest distance measured."""
-    return float(np.mean([math.log2(min(seed.l50, seed.longest)) for seed in seeds]))
-
-
-def accuracy(seeds: list[SeedResult]) -> float:
-    """Return the mean accuracy over all distances, the mean over seeds."""
-    return float(np.mean([seed.mean_accuracy for seed in seeds]))
-
-
-def moves_too_little(before: list[SeedResult], after: list[SeedResult]) -> bool:
-    """Return whether L50 moves less than half as many octaves between members as forecast."""
-    longest = before[0].longest
-    start, end = (math.log2(min(seeds[0].forecast, longest)) for seeds in (before, after))
-    return (octaves(after) - octaves(before)) / (end - start) < 0.5

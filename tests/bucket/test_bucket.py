@@ -1,8 +1,9 @@
 """A run in a bucket is the run on a disk: the same rows, the same bits, whatever happens to it."""
 
-import dataclasses
 import json
+import lzma
 import random
+import re
 import shlex
 import signal
 import time
@@ -10,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from studies import rows as studies_rows
 from tests.data.helpers import plain_text, write_jsonl
 from tests.studies.test_run import CARD
 from tests.tpu.test_docs import BUCKET
@@ -243,48 +243,24 @@ def test_what_the_documentation_does(bucket, run_it, text, tree):
     assert not (tree / "gs:").exists()
 
 
-@pytest.fixture
-def study(tmp_path, shared_folder) -> Path:
-    """A folder with a card of one run, trained in five doublings."""
-    folder = tmp_path / "study"
-    folder.mkdir()
-    card = CARD.format(data=shared_folder / "data", steps=80).replace(
-        "num_steps=80", "warmup_steps=1, schedule='wsd'"
-    )
-    (folder / "cards.py").write_text(card.replace("members=(", "tokens=20 * 8 * 64, members=("))
-    return folder
-
-
 @pytest.mark.long
-def test_a_part_of_a_study(bucket, run_it, study):
-    """Its runs, which begin where others ended, and its rows: those of a disk."""
-    command = ("-m", "studies", "run", study, "--part", "0", "--apart", "--workdir")
-    run_it("-m", "studies", "forecast", study)
+def test_a_study(bucket, run_it, tmp_path, shared_folder):
+    """Its runs and its rows are those of a disk."""
+    study = tmp_path / "study"
+    study.mkdir()
+    (study / "__init__.py").write_text(CARD.format(data=shared_folder / "data", steps=4))
+    command = "-m", "studies", "run", study, "--seeds", "0", "--workdir"
     run_it(*command, study / "work")
-    in_bucket = (*command, "gs://bucket/work", "--rows", "gs://bucket/rows")
-    for _ in range(3):
-        before = bucket.counts.total()
-        process = run_it.start(*in_bucket)
-        while bucket.counts.total() < before + 400 and process.poll() is None:
-            time.sleep(0.002)
-        process.kill()
-        process.communicate()
-    run_it(*in_bucket)
-    paths = sorted((study / "rows").rglob("*.json.gz"))
-    names = [f"rows/{path.relative_to(study / 'rows').as_posix()}" for path in paths]
-    assert len(names) == 5 and bucket.names("rows/") == names
-    for path, name in zip(paths, names, strict=True):
-        copied = study / "copied" / name
-        copied.parent.mkdir(parents=True, exist_ok=True)
-        copied.write_bytes(bucket.objects[name].content)
-        original, other = map(studies_rows.read, (path, copied))
-        other = dataclasses.replace(other, core_seconds=original.core_seconds)
-        assert studies_rows.write(study / "again", other).read_bytes() == path.read_bytes()
-    # What a finished row no longer needs is gone.
-    assert not [name for name in bucket.names("work/") if "checkpoints" in name]
-    folders = ("--workdir", "gs://bucket/work", "--rows", "gs://bucket/rows")
-    assert "1 of 1 runs done" in run_it("-m", "studies", "status", study, *folders)
-    run_it("-m", "studies", "report", study, *folders)
+    run_it(*command, "gs://bucket/work", "--rows", "gs://bucket/rows")
+    copied = study / "copied/echo.jsonl.xz"
+    copied.parent.mkdir()
+    copied.write_bytes(bucket.objects["rows/echo.jsonl.xz"].content)
+    lines = [lzma.decompress(file.read_bytes()) for file in (copied, study / "rows" / copied.name)]
+    first, second = (re.sub(rb'"core_seconds":[0-9.]+', b"", line) for line in lines)
+    assert first == second
+    folders = "--rows", "gs://bucket/rows"
+    assert "1 rows, complete" in run_it("-m", "studies", "status", study, "--seeds", "0", *folders)
+    run_it("-m", "studies", "report", study, *folders, "--workdir", "gs://bucket/work")
     assert "work/report/report.html" in bucket.objects
 
 

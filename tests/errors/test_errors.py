@@ -49,8 +49,8 @@ SHARED = change(
 )
 TEN = Member(name="ten", overrides=("model.rotary.base=10",))
 cards = [
-    Card(name="bases", question="?", shared=SHARED, tokens=80 * 8 * 64, members=(TEN,)),
-    Card(name="one", question="?", shared=SHARED, members=(TEN,)),
+    Card(name="bases", question="?", config=SHARED, tokens=80 * 8 * 64, members=(TEN,)),
+    Card(name="one", question="?", config=SHARED, members=(TEN,)),
 ]
 """
 
@@ -63,7 +63,7 @@ def refuse(tmp_path, shared_folder, trained_run, monkeypatch, capsys):
     os.symlink(shared_folder / "data", tmp_path / "runs" / "data")
     shutil.copytree(trained_run, tmp_path / "run")
     (tmp_path / "study").mkdir()
-    (tmp_path / "study" / "cards.py").write_text(STUDY)
+    (tmp_path / "study" / "__init__.py").write_text(STUDY)
     monkeypatch.chdir(tmp_path)
 
     def check(command: str, expected: str, *, code: int = 2) -> None:

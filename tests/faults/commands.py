@@ -56,7 +56,7 @@ CASES = {
         "-m interop import SHARED/exported FOLDER/imported --no-compare", ("interop.importing",)
     ),
     "studies": Case(
-        "-m studies run SHARED/study --workdir FOLDER/work --rows FOLDER/rows --cores 1",
+        "-m studies run SHARED/study --workdir FOLDER/work --rows FOLDER/rows --seeds 0",
         ("studies.__main__",),
     ),
 }
@@ -70,7 +70,7 @@ def prepare_shared(shared: Path, names: Sequence[str], run: Callable[[str], None
     write_jsonl(shared / "text.jsonl", [f"{i} {plain_text(i)} " * 9 for i in range(120)])
     (shared / "study").mkdir()
     card = CARD.format(data=shared / "data", steps=4)
-    (shared / "study/c1.py").write_text(card, encoding="utf-8")
+    (shared / "study/__init__.py").write_text(card, encoding="utf-8")
     if {*names} & {"save", "resume"}:  # its last step is still to be made: one save
         run(f"{_SAVES} --workdir SHARED/unfinished")
         shutil.rmtree(shared / "unfinished/checkpoints/3")

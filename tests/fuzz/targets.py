@@ -5,6 +5,7 @@ import functools
 import gzip
 import io
 import json
+import lzma
 import os
 import shutil
 import struct
@@ -115,8 +116,8 @@ def _results(folder: Path) -> None:
 
 
 def _study_row(folder: Path, data: bytes) -> None:
-    path = folder / "x.json.gz"
-    path.write_bytes(data if data[:2] == b"\x1f\x8b" else gzip.compress(data, 1))
+    path = folder / "x.jsonl.xz"
+    path.write_bytes(data if data[:2] == b"\xfd7" else lzma.compress(data, preset=0))
     study_rows.read(path)
 
 
@@ -278,9 +279,7 @@ def targets(folder: Path) -> dict[str, Target]:
     STORE = _store(folder)
     digests = json.loads((RUN / "checkpoints" / _step() / "digests" / "metadata").read_bytes())
     zeros = dict.fromkeys(("zero_LN", "zero_low_LN", "zero_high_LN"), np.ones((1, 1)))
-    study_row = min(
-        (ROOT / "studies/capability/rows").rglob("*.gz"), key=lambda p: p.stat().st_size
-    )
+    study_row = min((ROOT / "studies/capability/rows").glob("*.xz"), key=lambda p: p.stat().st_size)
     models = [_json(model.config) for model in OPEN_MODELS]
     text = b'{"text": "a b", "meta": {"set": ["x", 1]}}\n'
     return {
@@ -311,7 +310,7 @@ def targets(folder: Path) -> dict[str, Target]:
             _file("commands.jsonl", _commands), [(RUN / "commands.jsonl").read_bytes()]
         ),
         "results": Target(_file("results.jsonl", _results), [_json(_ROW) + b"\n"]),
-        "study_row": Target(_study_row, [gzip.decompress(study_row.read_bytes())]),
+        "study_row": Target(_study_row, [lzma.decompress(study_row.read_bytes()).splitlines()[0]]),
         "token_store": Target(
             _sealed(_token_store, "store.json"), [(STORE / "store.json").read_bytes()]
         ),

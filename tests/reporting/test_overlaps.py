@@ -3,7 +3,6 @@
 import contextlib
 import dataclasses
 import re
-import shutil
 from typing import Any
 
 import matplotlib
@@ -17,10 +16,6 @@ from probes import all_probes
 from probes.analyses.through_training import _MARKERS
 from reporting import page
 from reporting.writing import write
-from studies import figures as study_figures
-from studies import folder, forecasts, load_cards, recall
-from studies import rows as rows_lib
-from studies.results import CardResults
 from tests.reporting.helpers import answers, experiment, make_run, row
 from tests.reporting.overlaps import overlaps
 from theory import decay
@@ -92,20 +87,6 @@ def test_wavelengths():
         show.make_report(rotary.parse(text), show.Head(), decay.first_violation) for text in texts
     ]
     assert overlaps(show.plot(reports)) == []
-
-
-@pytest.mark.long
-def test_studies(tmp_path):
-    """The figures of the committed rows of one card, which has members of many kinds."""
-    study = folder("capability")
-    shutil.copytree(study / "rows" / "C15", tmp_path / "C15")
-    card, all_rows = load_cards("capability")["C15"], rows_lib.read_all(tmp_path)
-    stored, recalls = forecasts.read_forecasts("capability"), recall.read("capability")
-    results = CardResults(card, all_rows, stored)
-    models = study_figures.make_models([results])
-    comparisons = recall.compare([card], all_rows, recalls, stored)
-    assert overlaps(study_figures.draw_curves(results, recalls["C15"], models)) == []
-    assert overlaps(study_figures.draw_forecasts(comparisons, models)) == []
 
 
 def page_of_heads(folder):

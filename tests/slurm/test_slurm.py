@@ -1,6 +1,5 @@
 """slurm/submit.sh and slurm/job.sh on SLURM: interrupted runs end as the same run."""
 
-import dataclasses
 import json
 import os
 import signal
@@ -12,11 +11,7 @@ import numpy as np
 import pytest
 
 from experiment.run import RunDirectory
-from studies import rows as studies_rows
-from studies.jobs import list_runs, make_job
-from studies.work import train_budget
 from tests.slurm.cluster import Cluster, missing, wait_for
-from tests.studies.test_run import CARD
 
 pytestmark = [
     pytest.mark.slurm,
@@ -48,17 +43,6 @@ def reference(arguments, run_script, tmp_path_factory):
     run = tmp_path_factory.mktemp("reference") / "run"
     run_script("train.py", *arguments, "--workdir", run)
     return run
-
-
-@pytest.fixture
-def study(tmp_path, shared_folder) -> Path:
-    """Return a folder with one card of two members, each trained once."""
-    folder = tmp_path / "study"
-    folder.mkdir()
-    card = CARD.format(data=shared_folder / "data", steps=80)
-    more = 'Member(name="b30", overrides=("model.rotary.base=30",)),'
-    (folder / "cards.py").write_text(card.replace("members=(", f"members=({more}"))
-    return folder
 
 
 def losses(run: Path) -> list[float]:
@@ -190,28 +174,3 @@ def process_of(job: str, task: str) -> int:
         if wanted <= set(variables) and program[0] == sys.executable.encode():
             return int(folder.name)
     raise AssertionError(f"job {job} has no task {task}")
-
-
-def test_a_study_over_many_jobs(cluster, study, tmp_path):
-    """Two members are two jobs, one of which is interrupted. Rows equal those of one process."""
-    work = tmp_path / "work"
-    number = int(
-        cluster.submit(*("study", "--gpus", 0, "--cpus", 1, "--report", study, "--workdir", work))
-    )
-    parts, reported = str(number - 1), str(number)
-    metrics = "echo/ten,seed=0/decayed-*/metrics.jsonl"
-    wait_for(lambda: list(work.glob(metrics)), 200, f"training: {log_of(work)}")
-    cluster.ask("scancel", "--batch", "--signal=USR1", f"{parts}_1")
-    restart(cluster, f"{parts}_1", 1)
-    assert cluster.wait(reported) == "COMPLETED", log_of(work)
-    assert list(work.rglob("report.html"))
-
-    saved_rows = studies_rows.read_all(study / "rows")
-    for run in list_runs(make_job(str(study))):
-        (row,) = (row for row in saved_rows if row.member == run.member)
-        assert row.core_seconds > 0
-        alone = train_budget([run], 0, tmp_path / "at once", [[]])
-        assert alone
-        # As bytes, because unused columns are NaN, which equals nothing.
-        ours = studies_rows.write(tmp_path / "ours", dataclasses.replace(row, core_seconds=0.0))
-        assert ours.read_bytes() == studies_rows.write(tmp_path / "theirs", alone[0]).read_bytes()

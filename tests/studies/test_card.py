@@ -1,19 +1,22 @@
-"""A card makes the configs of its members."""
+"""A card makes the configs of its members; a claim is marked by its interval."""
 
 import dataclasses
+import math
 from typing import Any
+
+import pytest
 
 from configs import find_config
 from configs.changes import change
 from model.rotary.rope import Rope
-from studies.card import Card, Member
+from studies.card import Card, Claim, Member, Value
 
 WSD = change(find_config("tiny"), train=dict(schedule="wsd", warmup_steps=2))
 BASES = Member(name="ten", overrides=("model.rotary.base=10",)), Member(name="b1e4")
 
 
 def card(**changes) -> Card:
-    fields: dict[str, Any] = dict(question="?", shared=WSD, members=BASES, tokens=10_000)
+    fields: dict[str, Any] = dict(question="?", config=WSD, members=BASES, tokens=10_000)
     return Card(name="echo", **(fields | changes))
 
 
@@ -25,7 +28,50 @@ def test_members_share_all_but_their_overrides():
     assert ten.model.rotary == Rope(base=10)
     assert other.model.rotary == WSD.model.rotary
     assert dataclasses.replace(ten, model=other.model) == other
+    named = card(config="tiny", tokens=None).configs()["b1e4"]
+    assert named.train == find_config("tiny").train
 
 
-def test_without_a_budget_a_member_has_the_configs_own_steps():
-    assert card(tokens=None).configs()["ten"].train == WSD.train
+def test_budgets_are_shares_of_the_tokens():
+    some = card(tokens=100 * WSD.data.batch_size * WSD.data.context_length, shares=(0.25, 1, 2))
+    steps = [config.train.num_steps for config in some.budgets(some.configs()["ten"])]
+    assert steps == [25, 100, 200]
+    assert some.budgets(some.configs()["ten"])[1] == some.configs()["ten"]
+
+
+INF = math.inf
+
+
+@pytest.mark.parametrize(
+    ("ends", "claimed", "mark"),
+    [
+        ((26.01, 28.4), (26, INF), "held"),
+        ((25.9, 28.4), (26, INF), "undecided"),  # the estimate alone would hold it
+        ((20, 25.9), (26, INF), "refuted"),
+        ((253, INF), (128, INF), "held"),
+        ((100, INF), (128, INF), "undecided"),
+        ((-INF, 20), (-INF, 29), "held"),
+        ((30, INF), (-INF, 29), "refuted"),
+        ((0.5, 0.6), (0.42, 0.75), "held"),
+        ((0.4, 0.6), (0.42, 0.75), "undecided"),
+        ((0.3, 0.8), (0.42, 0.75), "undecided"),
+        ((0.76, 0.8), (0.42, 0.75), "refuted"),
+        ((-INF, INF), (0, INF), "undecided"),
+        ((math.nan, 3), (0, INF), "undecided"),
+    ],
+)
+def test_a_claim_is_marked_by_its_interval(ends, claimed, mark):
+    """An interval that contains the threshold decides nothing."""
+    low, high = ends
+    assert Value(1.0, low, high, 3).mark(*claimed) == mark
+
+
+def test_what_was_not_learned_decides_nothing():
+    value = Value(math.nan, -INF, INF, 1)
+    assert (str(value), value.mark(0, INF)) == ("not learned", "undecided")
+
+
+def test_a_claim_needs_a_range():
+    for claimed in ({}, {"at_least": 2, "at_most": 1}):
+        with pytest.raises(ValueError, match="needs at_least, at_most, or an ascending range"):
+            Claim(text="All is well.", measure=lambda card, rows: None, **claimed)

@@ -1,9 +1,10 @@
 """Rows of a study are read as written; damaged or foreign rows are refused."""
 
 import dataclasses
-import gzip
 import json
+import lzma
 import math
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,8 +14,10 @@ from configs import find_config
 from configs.changes import change
 from evals import rows as answer_rows
 from evals.estimate.bins import fine_bin_number
-from studies import rows
-from studies.rows import Answers, Counts, Row
+from evals.estimate.effective_context import estimate, estimate_trials
+from evals.estimate.trials import Trials
+from studies import folder, rows
+from studies.rows import Answers, Counts, Losses, Row
 
 CONFIG = find_config("tiny")
 
@@ -25,61 +28,74 @@ def make_results(seed: int = 1, documents: int = 5, questions: int = 12) -> answ
     number = documents * questions
     columns: dict[str, Any] = {
         "task": "kv", "split": "validation", "run": "r", "step": 1, "seed": 0, "rotary": "rope",
-        "base": 10.0, "trained_length": 256, "length": 256, "num_tokens": 1, "nll": 0.0, "rank": 0,
+        "base": 10.0, "trained_length": 256, "length": 256, "num_tokens": 1, "rank": 0,
         "first_token_correct": True, "num_bytes": 0, "num_words": 0, "chance": 1 / 64,
         "query": 0, "run_id": "",
     }  # fmt: skip
     columns["document"] = np.repeat(np.arange(documents), questions)
     columns["distance"] = random.integers(1, 200, size=number)
     columns["exact_match"] = random.random(number) < np.where(columns["distance"] < 60, 0.99, 0.1)
+    columns["nll"] = random.random(number)
     return {name: np.broadcast_to(columns[name], number) for name in answer_rows.SCHEMA}
 
 
 def row(**changes) -> Row:
-    counts = Counts.from_rows(make_results())
+    results = make_results()
     answers = (
-        Answers(measurement="whole", task="kv", length=256, value=0.5, counts=counts),
-        Answers(measurement="whole", task="perplexity", length=256, value=3.25, counts=None),
-    )
+        Answers(measurement="whole", task="kv", length=256, value=0.5,
+                counts=Counts.from_rows(results)),
+        Answers(measurement="whole", task="perplexity", length=256, value=3.25,
+                losses=Losses.from_rows(results)),
+    )  # fmt: skip
     fields: dict[str, Any] = dict(
         card="card", member="base=10", seed=2, tokens=4096, final="", config=CONFIG,
-        answers=answers, l50=math.inf, mean_accuracy=0.5, ceiling=1.0,
-        losses={"loss": 1.5, "val_loss": math.nan}, made_by={"estimator": 2}, core_seconds=12.5,
+        answers=answers, made_by={"jax": "0.10"}, core_seconds=12.5,
+        numbers={"losses": {"loss": 1.5, "val_loss": math.nan}, "l50": math.inf},
     )  # fmt: skip
     return Row(**(fields | changes))
 
 
 def test_a_row_is_read_as_it_was_written(tmp_path):
-    written = row()
-    path = rows.write(tmp_path, written)
-    assert path.relative_to(tmp_path).as_posix() == "card/base=10,seed=2.4096.json.gz"
-    read = rows.read(path)
-    for field in dataclasses.fields(Row):
-        if field.name not in ("answers", "losses"):
-            assert getattr(read, field.name) == getattr(written, field.name), field.name
-    assert read.losses["loss"] == 1.5 and math.isnan(read.losses["val_loss"])
-    assert read.answers[1] == written.answers[1]
-    before, after = written.answers[0].counts, read.answers[0].counts
-    assert before and after
-    for name, values in before._asdict().items():
-        np.testing.assert_allclose(getattr(after, name), values, atol=1e-4)
-    assert path.read_bytes() == rows.write(tmp_path, read).read_bytes()
-    # A killed writer leaves a partial file, which is not a row.
-    path.with_name(f"{path.name}.0123abcd.part").write_bytes(b"half")
-    assert [item.name for item in rows.read_all(tmp_path)] == [written.name]
+    rows.append(tmp_path, [row(seed=3), row()])
+    rows.append(tmp_path, [row(final="as planned")])  # in place of the row of the same run
+    path = tmp_path / "card.jsonl.xz"
+    read, other = rows.read(path)
+    assert (read.seed, read.final, other.seed) == (2, "as planned", 3)
+    assert read.numbers["l50"] == math.inf and math.isnan(read.numbers["losses"]["val_loss"])
+    assert read.config == CONFIG and read.made_by == {"jax": "0.10"}
+    for ours, theirs in zip(read.answers, row().answers, strict=True):
+        for part in ("counts", "losses"):
+            values, expected = getattr(ours, part), getattr(theirs, part)
+            assert (values is None) == (expected is None)
+            for name, value in (expected._asdict() if expected else {}).items():
+                np.testing.assert_array_equal(getattr(values, name), value)
+    before = path.read_bytes()
+    rows.append(tmp_path, [other])
+    assert path.read_bytes() == before
 
 
-def test_counts_are_those_of_the_answers():
+def test_counts_and_losses_are_those_of_the_answers():
     results = make_results(documents=9, questions=40)
     columns = Counts.from_rows(results).columns(seed=3)
-    assert set(columns["seed"]) == {3}
-    assert (
-        columns["questions"].sum() == 360 and columns["right"].sum() == results["exact_match"].sum()
-    )
     by_bin = fine_bin_number(results["distance"])
     for document, fine, count, right in zip(*list(columns.values())[1:], strict=True):
         same = (results["document"] == document) & (by_bin == fine)
         assert (count, right) == (same.sum(), results["exact_match"][same].sum())
+    losses = Losses.from_rows(results)
+    assert losses.tokens.sum() == columns["questions"].sum() == 360
+    assert losses.nll.sum() == pytest.approx(results["nll"].sum(), abs=1e-2)
+    both = (results["document"] == 4) & (by_bin == losses.fine[-1])
+    assert losses.nll[4, -1] == pytest.approx(results["nll"][both].sum(), abs=1e-4)
+
+
+def test_the_estimate_from_counts_is_that_from_answers():
+    results = make_results(documents=30, questions=40)
+    counts = Counts.from_rows(results)
+    trials = Trials.from_counts(
+        counts.columns(seed=0), distances=(counts.shortest, counts.longest), chance=counts.chance
+    )
+    ours = dataclasses.asdict(estimate_trials(trials, task="kv", lengths=(256, 256)))
+    assert repr(ours) == repr(dataclasses.asdict(estimate(results)))
 
 
 @pytest.mark.parametrize(
@@ -87,27 +103,31 @@ def test_counts_are_those_of_the_answers():
     [
         lambda content: content[:-20],
         lambda content: content[:40] + bytes([content[40] ^ 1]) + content[41:],
-        lambda content: b"",
-        lambda content: gzip.compress(b"{"),
-        lambda content: gzip.compress(b"[]"),
-        lambda content: gzip.compress(json.dumps({"version": 1}).encode()),
+        lambda content: lzma.compress(b"{"),
+        lambda content: lzma.compress(b"[]"),
+        lambda content: lzma.compress(json.dumps({"version": 1}).encode()),
     ],
 )
-def test_a_damaged_row_is_one_line_that_names_it(tmp_path, damage):
-    path = rows.write(tmp_path, row())
+def test_damaged_rows_are_one_line_that_names_the_file(tmp_path, damage):
+    rows.append(tmp_path, [row()])
+    path = tmp_path / "card.jsonl.xz"
     path.write_bytes(damage(path.read_bytes()))
-    with pytest.raises(ValueError, match="delete it, and `run` measures it anew") as refused:
-        rows.read(path)
+    with pytest.raises(ValueError, match="restore it, or delete it") as refused:
+        rows.read_all(tmp_path)
     assert str(refused.value).startswith(str(path)) and "\n" not in str(refused.value)
 
 
-def test_rows_of_another_config_or_estimator_are_refused():
-    rows.check(row(), "card", CONFIG, 2)
-    # Fields of saving and logging do not matter.
-    rows.check(
-        row(config=change(CONFIG, train=dict(save_every=3), question="!")), "card", CONFIG, 2
-    )
-    with pytest.raises(ValueError, match=r"model\.num_layers=3, and card card now has model\.num_"):
-        rows.check(row(config=change(CONFIG, model=dict(num_layers=3))), "card", CONFIG, 2)
-    with pytest.raises(ValueError, match="has estimator 2, and the current estimator is 3"):
-        rows.check(row(), "card", CONFIG, 3)
+def test_rows_of_another_config_are_refused():
+    rows.check(row(), CONFIG)
+    rows.check(row(config=change(CONFIG, train=dict(save_every=3), question="!")), CONFIG)
+    with pytest.raises(ValueError, match=r"has model\.num_layers=3, and the card now has model"):
+        rows.check(row(config=change(CONFIG, model=dict(num_layers=3))), CONFIG)
+
+
+def test_all_committed_rows_are_read():
+    """858 rows, of which 227 end a run; the numbers are those of the files of version 1."""
+    committed = rows.read_all(Path(folder("capability")) / "rows")
+    assert len(committed) == 858 and sum(bool(row.final) for row in committed) == 227
+    counts = [answers.counts for row in committed for answers in row.answers]
+    right = sum(item.right.sum() for item in counts if item)
+    assert right == 3_742_329

@@ -1,30 +1,30 @@
-"""A study that is stopped, killed and continued ends with the same rows."""
+"""A study that is stopped and continued ends with the same rows."""
 
-import dataclasses
 import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from studies import rows
-from studies.jobs import list_items, list_runs, make_job
-from studies.work import train_budget
+from studies import load_cards, rows
+from tests.in_process import call
 
 ROOT = Path(__file__).parent.parent.parent
 
-CARD = """
+CARD = '''"""Does it echo?"""
+
 from configs import find_config
 from configs.changes import change
-from studies.card import Card, Measurement, Member
+from studies.card import Card, Claim, Measurement, Member, Value
 
 cards = [
     Card(
         name="echo",
         question="?",
-        shared=change(
+        config=change(
             find_config("tiny"),
             model=dict(num_layers=1),
             data=dict(source="retrieval", retrieval_tasks=("kv",), prepared_root="{data}"),
@@ -33,9 +33,18 @@ cards = [
         ),
         members=(Member(name="ten", overrides=("model.rotary.base=10",)),),
         measurements=(Measurement(), Measurement(name="headless", masked_heads=((0, 1),))),
+        claims=(
+            Claim(
+                text="The loss is high.",
+                measure=lambda card, rows: (
+                    Value(5.0, 4.0, 6.0, len(rows)) if rows else None
+                ),
+                at_least=4.5,
+            ),
+        ),
     )
 ]
-"""
+'''
 
 
 @pytest.fixture
@@ -43,82 +52,65 @@ def study(tmp_path, shared_folder):
     """A folder with one card that trains once."""
     folder = tmp_path / "study"
     folder.mkdir()
-    (folder / "cards.py").write_text(CARD.format(data=shared_folder / "data", steps=400))
+    (folder / "__init__.py").write_text(CARD.format(data=shared_folder / "data", steps=400))
     return folder
 
 
-@pytest.fixture
-def start(study, environment):
-    """Start `run` on the study; kill all processes at the end."""
-    processes = []
-
-    def start() -> subprocess.Popen:
-        arguments = "-m", "studies", "run", study, "--cores", "1", "--workdir", study / "work"
-        process = subprocess.Popen(
-            [sys.executable, *map(str, arguments)],
-            cwd=ROOT,
-            env={**environment, "JAX_PLATFORMS": "cpu"},
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        processes.append(process)
-        return process
-
-    yield start
-    for process in processes:
-        process.kill()
-
-
-def wait_for_step(study: Path, step: int) -> None:
-    deadline = time.monotonic() + 120
-    pattern = "echo/ten,seed=0/decayed-*/checkpoints/*[0-9]"
-    while max((int(p.name) for p in (study / "work").glob(pattern)), default=-1) < step:
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-
-
 @pytest.mark.long
-def test_stopped_and_killed_it_ends_with_the_same_row(study, start, tmp_path):
-    stopped = start()
-    wait_for_step(study, 10)
+def test_stopped_and_continued_it_ends_with_the_same_row(study, environment, tmp_path):
+    command = (sys.executable, "-m", "studies", "run", study, "--seeds", "0", "--workdir")
+    stopped = subprocess.Popen(
+        list(map(str, (*command, study / "work"))),
+        cwd=ROOT,
+        env={**environment, "JAX_PLATFORMS": "cpu"},
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    deadline = time.monotonic() + 120
+    while not list((study / "work/echo/ten,seed=0/checkpoints").glob("10*")):
+        assert time.monotonic() < deadline and stopped.poll() is None
+        time.sleep(0.02)
     stopped.send_signal(signal.SIGINT)
     _, stderr = stopped.communicate(timeout=60)
-    assert stopped.returncode == 130 and "stopping: training saves" in stderr, stderr
+    assert stopped.returncode == 130 and "the same command continues" in stderr, stderr
+    assert not (study / "rows").exists()
 
-    # A worker whose parent was killed ends too: it would keep the lock of its run.
-    killed = start()
-    wait_for_step(study, 30)
-    killed.kill()
-    killed.communicate()
+    call(*command[1:], study / "work")
+    call(*command[1:], tmp_path / "at once", "--rows", tmp_path / "rows")
+    (ours,), (theirs,) = (rows.read_all(f) for f in (study / "rows", tmp_path / "rows"))
+    assert [answers.measurement for answers in ours.answers] == ["whole", "headless"]
+    assert ours.numbers == theirs.numbers and ours.final == "as planned"
+    for left, right in zip(ours.answers, theirs.answers, strict=True):
+        assert left.value == right.value
+        assert left.counts and right.counts
+        np.testing.assert_array_equal(left.counts.right, right.counts.right)
 
-    finished = start()
-    _, stderr = finished.communicate(timeout=300)
-    assert finished.returncode == 0, stderr
-    assert not list((study / "work" / "echo").rglob("checkpoints"))
 
-    runs = list_runs(make_job(str(study)))
-    expected = train_budget(runs, 0, tmp_path / "at once", [[]])
+def test_a_finished_sweep_is_measured_and_a_study_by_path_is_reported(study, tmp_path):
+    """A run that sweep.py trained needs no other training."""
+    text = (study / "__init__.py").read_text().replace("num_steps=400", "num_steps=3")
+    (study / "__init__.py").write_text(text)
+    line = call("-m", "studies", "status", study, "--seeds", "0")
+    assert line.startswith("echo: 0 rows, missing: ten,seed=0")
+    assert "not measured" in call("-m", "studies", "report", study, "--out", tmp_path / "r.html")
+
+    config = load_cards(str(study))["echo"].configs()["ten"]
+    overrides = (
+        "model.num_layers=1", "data.source=retrieval", "data.retrieval_tasks=[kv]",
+        f"data.prepared_root={config.data.prepared_root}", "train.num_steps=3", "evals.tasks=[kv]",
+    )  # fmt: skip
+    folder = study / "work" / "echo"
+    call("sweep.py", "tiny", "--workdir", folder, *overrides, "model.rotary.base=10", "seed=0,1")
+    (folder / "seed=0").rename(folder / "ten,seed=0")
+    saved = {path: path.stat().st_mtime_ns for path in folder.rglob("checkpoints/*")}
+    run = ("-m", "studies", "run", study, "--seeds", "0", "--workdir", study / "work")
+    assert "echo/ten,seed=0: kv" in call(*run)
+    assert saved == {path: path.stat().st_mtime_ns for path in folder.rglob("checkpoints/*")}
     (row,) = rows.read_all(study / "rows")
-    assert expected and row.core_seconds > 0
-    path = rows.write(study / "again", dataclasses.replace(row, core_seconds=0.0))
-    assert path.read_bytes() == rows.write(tmp_path / "other", expected[0]).read_bytes()
-    assert [answers.measurement for answers in row.answers] == ["whole", "headless"]
+    assert row.key == ("ten", 0, 3 * config.data.batch_size * config.data.context_length)
+    assert call(*run) == ""
+    assert call("-m", "studies", "status", study, "--seeds", "0") == "echo: 1 rows, complete\n"
 
-    idle = start()
-    _, stderr = idle.communicate(timeout=60)
-    assert idle.returncode == 0 and "nothing is missing" in stderr
-
-
-@pytest.mark.long
-def test_runs_in_one_program_keep_their_own_results(study, tmp_path):
-    """On an accelerator members train together; each must get the row that it gets alone."""
-    text = (study / "cards.py").read_text().replace("num_steps=400", "num_steps=6")
-    more = 'Member(name="b30", overrides=("model.rotary.base=30",)),'
-    (study / "cards.py").write_text(text.replace("members=(", f"members=({more}"))
-    (item,) = list_items(make_job(str(study), seeds=(1,)), apart=False)
-    together = train_budget(item.runs, 0, tmp_path / "work", [[], []])
-    assert together and [row.member for row in together] == ["b30", "ten"]
-    alone = train_budget(item.runs[1:], 0, tmp_path / "alone", [[]])
-    assert alone
-    assert together[1].losses == pytest.approx(alone[0].losses, rel=1e-4)
-    assert together[0].losses["loss"] != pytest.approx(together[1].losses["loss"], rel=1e-4)
+    output = call("-m", "studies", "report", study, "--out", tmp_path / "r.html")
+    assert "value [95% CI] 5 [4, 6], claimed at least 4.5, n 1 seed, mark undecided" in output
+    assert "Does it echo?" in (tmp_path / "r.html").read_text()

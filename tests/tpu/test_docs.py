@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from studies import __main__ as studies
 from tests.tpu.test_scripts import run
 from tpu import plan
 
@@ -38,40 +37,21 @@ BEAM = starting_with(
     "python3 -m venv", ".venv-beam/"
 )  # tests/data/test_redpajama_beam.py, with the next
 PREPARE = starting_with("python -m data.prepare")
-# In sentences: a study's parts, and a report of rows that lie elsewhere.
-STUDIES = re.findall(r"`python -m (studies \w+ STUDY[^`]*)`", TEXT.replace("\n", " "))
 
 
 def test_every_command_is_run_by_some_test():
     known = (TPU, SLURM, PLANS, PROCESSES, BUCKET, BEAM, PREPARE)
     assert [command for command in commands() if not any(command in group for group in known)] == []
-    assert all(len(group) > 1 for group in (*known, STUDIES))
+    assert all(len(group) > 1 for group in known)
 
 
-@pytest.mark.parametrize("command", STUDIES)
-@pytest.mark.long
-def test_parts_and_reports_of_a_study(command, monkeypatch, capsys, tmp_path):
-    _, *arguments = shlex.split(
-        command.replace("STUDY", "capability").replace("DIR", str(tmp_path))
-    )
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "argv", ["studies", *arguments])
-    assert studies.main() == 0
-    lines = capsys.readouterr().out.splitlines()
-    assert len(lines) > 10 if arguments[0] == "parts" else Path(lines[-1]).exists()
-
-
-# Those of studies start Python several times, for seconds each.
-@pytest.mark.parametrize(
-    "command",
-    [pytest.param(c, marks=[pytest.mark.long] * ("capability" in c)) for c in TPU + SLURM],
-)
+@pytest.mark.parametrize("command", TPU + SLURM)
 def test_scripts(command):
     """Run with --dry-run; test_scripts.py checks the exact output, tests/slurm submits jobs."""
     script, *arguments = shlex.split(command)
     end = arguments.index("--") if "--" in arguments else len(arguments)
     arguments.insert(end, "--dry-run")
-    if script == "slurm/submit.sh" and "capability" not in arguments:
+    if script == "slurm/submit.sh":
         # Data is checked before submission, and RedPajama is not here.
         arguments += ["data.source=local", "data.path=None"]
     printed = run(script, *arguments, PYTHON=sys.executable)

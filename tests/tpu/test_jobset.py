@@ -5,7 +5,6 @@ import re
 import pytest
 import yaml
 
-from studies import load_cards
 from tests.tpu import crd
 from tpu import jobset
 from tpu.topology import find
@@ -155,19 +154,3 @@ def test_kubernetes_knows_every_field(schema, changes):
     del rules[0]["name"]
     job["spec"]["replicatedJobs"][0]["replicas"] = "1"
     assert len(crd.problems(job, schema)) == 3
-
-
-def test_a_job_for_each_part_of_a_study():
-    """Runs of one shape and seed are one job."""
-    command = ("python", "-m", "studies")
-    jobs = jobset.study_jobs("study", "capability", "/runs/c", "C1", "0,1")
-    number = len(jobs)
-    assert [job.name for job in jobs] == [f"ropewalk-c-{index}" for index in range(number)]
-    options = ("capability", "--workdir", "/runs/c", "--rows", "/runs/c/rows", "--seeds", "0,1")
-    for index, job in enumerate(jobs):
-        part = ("run", "--part", str(index))
-        assert job.command == [*command, *part, *options, "--only", "C1"]
-    members = [member for job in jobs for member in job.member.split("+")]
-    assert len(set(members)) == len(members) == len(load_cards("capability")["C1"].members) * 2
-    (last,) = jobset.study_jobs("report", "capability", "/runs/c", "", "0")
-    assert last.command == [*command, "report", *options[:-1], "0"]

@@ -119,7 +119,7 @@ def test_a_program_reaches_the_hosts_unchanged():
             "slurm/submit.sh run tiny --workdir d --nodes 2 --gpus 2 mesh.data=2",
             "does not cover the 4 devices; use sizes whose product is 4",
         ),
-        ("slurm/submit.sh study capabilty --workdir d", "unknown study 'capabilty'; did you mean"),
+        ("slurm/submit.sh study tiny --workdir d", "unknown mode study; one of members"),
         ("slurm/submit.sh run tiny --workdir d --time 00:04:59", "--time is shorter than 5 min"),
         ("slurm/submit.sh run tiny --workdir d --gpus x", "--gpus x is not a whole number"),
         ("slurm/submit.sh run tiny --workdir d --time 1h", "--time 1h is not a time limit"),

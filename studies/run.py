@@ -1,0 +1,262 @@
+"""Train and measure the runs of a study that have no rows yet.
+
+A card is an ordinary sweep: its runs are in `WORKDIR/CARD/MEMBER,seed=K`, followed by `,steps=N` if
+the card has budgets, and stay there. A run that is finished is only measured, so a folder of
+`sweep.py` with these names serves as well.
+"""
+
+import dataclasses
+import itertools
+import platform
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+
+from evals import kinds, runner
+from experiment.compiled import keep_programs
+from experiment.config import ExperimentConfig
+from experiment.devices import check_platform
+from experiment.identity import run_id
+from experiment.inherit import inherit
+from experiment.loaded import load
+from experiment.mesh import device_per_core
+from experiment.overrides import Job, SweepMember
+from experiment.run import RunDirectory
+from experiment.stages import split
+from model import transformer
+from studies import rows
+from studies.card import Card, Measurement
+from studies.rows import Answers, Counts, Losses, Row
+from training.sweep import train_job
+from utils.files import check_writable
+from utils.git import current_commit
+
+
+class Run(NamedTuple):
+    """One member with one seed and budget.
+
+    Attributes:
+      member: name of the member.
+      seed: of the initialization and of the data.
+      tokens: tokens trained on, in all stages.
+      is_last: whether it is the largest budget.
+      name: name of its directory.
+      config: of the run, with what it inherits from the run that it starts from.
+    """
+
+    member: str
+    seed: int
+    tokens: int
+    is_last: bool
+    name: str
+    config: ExperimentConfig
+
+
+def list_runs(
+    card: Card, seed: int, folder: Path | None = None, overrides: Sequence[str] = ()
+) -> list[Run]:
+    """Return the runs of a card with one seed.
+
+    Args:
+      card: the card.
+      seed: `seed` and `data.seed` of each run.
+      folder: folder of the runs; None: models of runs that start from others are left out.
+      overrides: further changes to all configs.
+
+    Raises:
+      ValueError: if an override is wrong, or there is no run that a member starts from.
+    """
+    runs = []
+    for member in card.members:
+        # As on a command line, `seed` decides the rows too.
+        changes = f"seed={seed}", *member.overrides, *overrides
+        for number, budget in enumerate(card.budgets(card.shared())):
+            name = f"{member.name},seed={seed}"
+            if card.tokens is not None:
+                name += f",steps={budget.train.num_steps}"
+            directory = None if folder is None else RunDirectory(folder / name)
+            try:
+                config = inherit(budget, changes, directory)
+            except ValueError as error:
+                raise ValueError(f"card {card.name}, member {member.name}: {error}") from error
+            last = split(config)[-1]
+            is_last = card.tokens is None or number == len(card.shares) - 1
+            tokens = last.tokens_before + last.tokens
+            runs.append(Run(member.name, seed, tokens, is_last, name, config))
+    return runs
+
+
+def missing(runs: Sequence[Run], card_rows: Sequence[Row]) -> list[Run]:
+    """Return the runs without a row; a member and seed with a final row needs no other.
+
+    Raises:
+      ValueError: if a row does not have the config of its run.
+    """
+    by_key = {row.key: row for row in card_rows}
+    finished = {(row.member, row.seed) for row in card_rows if row.final}
+    waiting = []
+    for run in runs:
+        if row := by_key.get((run.member, run.seed, run.tokens)):
+            rows.check(row, run.config)
+        elif (run.member, run.seed) not in finished:
+            waiting.append(run)
+    return waiting
+
+
+def status(
+    cards: Mapping[str, Card], seeds: Mapping[str, Sequence[int]], rows_folder: Path
+) -> Iterator[str]:
+    """Yield what is done of each card, with `seeds` by the name of the card.
+
+    Raises:
+      ValueError: if a row is damaged, or does not have the config of its run.
+    """
+    for card in cards.values():
+        card_rows = rows.read(rows.file_path(rows_folder, card.name))
+        waiting = [
+            run.name
+            for seed in seeds[card.name]
+            for run in missing(list_runs(card, seed), card_rows)
+        ]
+        text = f"missing: {', '.join(waiting)}" if waiting else "complete"
+        yield f"{card.name}: {len(card_rows)} rows, {text}"
+
+
+def run_cards(
+    cards: Mapping[str, Card],
+    seeds: Mapping[str, Sequence[int]],
+    workdir: Path,
+    rows_folder: Path,
+    overrides: Sequence[str] = (),
+) -> Iterator[str]:
+    """Run what is missing of cards, the first seed of all cards before the second.
+
+    Args:
+      cards, seeds: by name.
+      workdir, rows_folder, overrides: as in `run_card`, which also has the result and the errors.
+    """
+    check_writable(rows_folder, "use another --rows")
+    for card in cards.values():  # an error in the last card must not appear hours later
+        card_rows = rows.read(rows.file_path(rows_folder, card.name))
+        for seed in seeds[card.name]:
+            missing(list_runs(card, seed, workdir / card.name, overrides), card_rows)
+    device_per_core()
+    check_platform()
+    keep_programs()
+    for seed in dict.fromkeys(itertools.chain(*seeds.values())):
+        for name, card in cards.items():
+            if seed in seeds[name]:
+                yield from run_card(card, seed, workdir, rows_folder, overrides)
+
+
+def run_card(
+    card: Card, seed: int, workdir: Path, rows_folder: Path, overrides: Sequence[str] = ()
+) -> Iterator[str]:
+    """Train what is missing of a card with one seed, measure it, and append its rows.
+
+    Args:
+      card: the card.
+      seed: of all its runs.
+      workdir: of the study.
+      rows_folder: folder of the rows.
+      overrides: further changes to all configs, such as `data.path`.
+
+    Yields:
+      A line of text for each new row.
+
+    Raises:
+      ValueError: for any error of the user.
+      KeyboardInterrupt: if a signal stopped the training, which has saved.
+    """
+    folder = workdir / card.name
+    runs = list_runs(card, seed, folder, overrides)
+    runs = missing(runs, rows.read(rows.file_path(rows_folder, card.name)))
+    start = time.process_time()  # of all threads
+    members = [
+        SweepMember(run.name, overrides, run.config)
+        for run in runs
+        if not _is_trained(RunDirectory(folder / run.name), run.config)
+    ]
+    if members and not train_job(Job(card.shared(), folder, members)):
+        raise KeyboardInterrupt
+    for run in runs:
+        row = _make_row(card, run, RunDirectory(folder / run.name))
+        seconds, start = time.process_time() - start, time.process_time()
+        row = dataclasses.replace(row, core_seconds=round(seconds, 1))
+        rows.append(rows_folder, [row])
+        yield f"{card.name}/{run.name}: " + ", ".join(
+            f"{item.task} {item.value:.3f}" for item in row.answers
+        )
+
+
+def _is_trained(directory: RunDirectory, config: ExperimentConfig) -> bool:
+    if not directory.is_started():
+        return False
+    directory.check_resumable(directory.pinned(config))
+    return split(config)[-1].end in directory.steps()
+
+
+def _make_row(card: Card, run: Run, directory: RunDirectory) -> Row:
+    if directory.diverged_at:
+        raise ValueError(
+            f"{directory.path} diverged at step {directory.diverged_at} and cannot be measured; "
+            "give the member a lower train.learning_rate"
+        )
+    metrics = directory.read_metrics()[-1]
+    losses = {name: metrics[name] for name in ("loss", "val_loss") if metrics.get(name) is not None}
+    return Row(
+        card=card.name,
+        member=run.member,
+        seed=run.seed,
+        tokens=run.tokens,
+        final="as planned" if run.is_last else "",
+        config=run.config,
+        answers=tuple(
+            answers for item in card.measurements for answers in measure(directory, item)
+        ),
+        numbers={"losses": losses} | _learned_frequencies(directory),
+        made_by={
+            "commit": current_commit(),
+            "jax": jax.__version__,
+            "python": platform.python_version(),
+            "device": jax.devices()[0].device_kind,
+        },
+        core_seconds=0.0,
+    )
+
+
+def measure(directory: RunDirectory, measurement: Measurement) -> Iterator[Answers]:
+    """Measure a run; yield the answers of each task and length."""
+    loaded = load(directory.path, step=measurement.step)
+    data = directory.with_own_tokenizer(loaded.config.data)
+    member = runner.Loaded(
+        directory.name,
+        dataclasses.replace(loaded.config, data=data),
+        loaded.tokenizer,
+        transformer.without_heads(loaded.params, measurement.masked_heads),
+        loaded.step,
+        (loaded.config.model.rotary,),
+        directory,
+        run_id(directory, loaded.step),
+    )
+    options = runner.Options(tasks=measurement.tasks or None, lengths=measurement.lengths or None)
+    for questions, (task_rows,) in runner.ask([member], options):
+        is_retrieval = questions.task.kind == "retrieval"
+        yield Answers(
+            measurement=measurement.name,
+            task=questions.task.expression,
+            length=questions.length,
+            value=float(kinds.kind_of(task_rows).value(task_rows)),
+            counts=Counts.from_rows(task_rows) if is_retrieval else None,
+            losses=None if is_retrieval else Losses.from_rows(task_rows),
+        )
+
+
+def _learned_frequencies(directory: RunDirectory) -> dict[str, Any]:
+    """Return `inv_freq` of a finished run by layer, head and pair, if it learned frequencies."""
+    if not directory.config.model.learned_variants:
+        return {}
+    return {"inv_freq": load(directory.path).table.inv_freq.round(6).tolist()}
