@@ -21,7 +21,7 @@ class DataConfig:
 
     Attributes:
       source: a file in `data/sources`. "local": the source code of Python's standard library, on
-        any machine. "jsonl": RedPajama-format .jsonl, .jsonl.gz or .jsonl.zst files at `path`.
+        any machine. "jsonl": RedPajama-format JSON lines at `path`, also with .gz or .zst.
         "redpajama": the published files at `path`. "retrieval": retrieval documents only.
       path: file or folder of the source; not used by "local" and "retrieval".
       tokenizer: an existing SentencePiece .model or tokenizer.json; None trains one on the source.

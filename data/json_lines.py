@@ -1,53 +1,41 @@
 """JSON Lines files, compressed or not, read line by line.
 
-A bad line is returned as a problem, so that the caller may continue after it.
+A bad line is returned as a problem, so that the caller may continue after it. So is a damaged
+member of a compressed file: a gzip member or zstd frame that does not decompress, or whose checksum
+differs. No document of it is returned, and reading goes on at the next intact member.
 """
 
+import contextlib
 import functools
 import re
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO, NamedTuple
 
-from data.source import InputFile, OnBytes, ignore_bytes
+from data.source import OnBytes, ignore_bytes
 from utils import limits
-from utils.paths import as_path
 
-JSONL_SUFFIXES = (".jsonl", ".jsonl.gz", ".jsonl.zst")
-_PATTERNS = ", ".join(f"*{suffix}" for suffix in JSONL_SUFFIXES)
+PATTERNS = "*.jsonl, *.ndjson or *.json, each also with .gz or .zst"
+# wget appends a number if the file is there: Common Crawl's files in RedPajama, saved in one
+# folder, have the same names in every crawl.
+_NAME = re.compile(
+    r"(?P<file>(?P<stem>.*)\.(jsonl|ndjson|json))(\.gz|\.zst|(?<=classifier\.jsonl)\.zst\.\d)?",
+    re.IGNORECASE | re.DOTALL,
+)
 _CHUNK = 1 << 17  # bytes read from disk at a time; they may decompress to many more
-_VALIDATION_FILE = re.compile(r"(validation|val|test)(?![a-z])", re.IGNORECASE)
 
 
-def jsonl_files(path: str | Path) -> list[InputFile]:
-    """Return the .jsonl, .jsonl.gz and .jsonl.zst files at `path`, a file or a folder, by name.
+def stem_of(name: str) -> str | None:
+    """Return the name of a JSON Lines file without its suffixes, or None for another file."""
+    match = _NAME.fullmatch(name)
+    return match["stem"] if match else None
 
-    Files whose names start with "validation", "val" or "test" are validation files, unless all are.
 
-    Raises:
-      ValueError: if `path` does not exist or has no such file.
-    """
-    root = as_path(path)
-    if root.is_file():
-        if not root.name.endswith(JSONL_SUFFIXES):
-            raise ValueError(f"{root}: not one of {_PATTERNS}")
-        return [InputFile(path=root, name=root.name, size=root.stat().st_size)]
-    if not root.is_dir():
-        raise ValueError(f"{root}: no such file or folder")
-    paths = sorted(p for p in root.rglob("*") if p.name.endswith(JSONL_SUFFIXES) and p.is_file())
-    if not paths:
-        raise ValueError(f"{root}: folder holds none of {_PATTERNS}")
-    validation = [bool(_VALIDATION_FILE.match(p.name)) for p in paths]
-    return [
-        InputFile(
-            path=p,
-            name=p.relative_to(root).as_posix(),
-            size=p.stat().st_size,
-            validation=is_validation and not all(validation),
-        )
-        for p, is_validation in zip(paths, validation, strict=True)
-    ]
+def without_compression(name: str) -> str:
+    """Return the name of a JSON Lines file without the suffix of its compression."""
+    match = _NAME.fullmatch(name)
+    return match["file"] if match and not name[-1].isdigit() else name
 
 
 def json_records(
@@ -55,21 +43,31 @@ def json_records(
 ) -> Iterator[tuple[int, dict, str | None]]:
     """Yield line number, JSON object and problem (None if "text" is good) of each line of a file.
 
-    Blank lines are skipped. Damage to compressed data is a problem of the line that it interrupts.
+    Blank lines are skipped. A damaged member of a compressed file counts as one line; its object is
+    {"damaged_bytes": its size}.
     """
-    line, empty = 0, True
-    try:
-        for data in _lines(_chunks(path, on_bytes)):
-            line += 1
-            if data.strip():
-                empty = False
-                if line >= start:
-                    yield line, *_json_record(data)
-    except _DamagedError as error:
-        yield line + 1, {}, str(error)
-        return
-    if empty:
+    line, is_empty = 0, True
+    for data in _lines(_chunks(path, on_bytes)):
+        line += 1
+        if isinstance(data, _Damage):
+            record = {"damaged_bytes": data.num_bytes} if data.num_bytes else {}
+            entry = (line, record, data.problem)
+        elif data.strip():
+            entry = (line, *_json_record(data)) if line >= start else None
+        else:
+            continue
+        is_empty = False
+        if entry and line >= start:
+            yield entry
+    if is_empty:
         yield 1, {}, "file holds no document"
+
+
+def first_record(path: Path) -> dict:
+    """Return the JSON object of the first line of a file; {} if it is none."""
+    records = (data for data in _lines(_chunks(path, ignore_bytes, verify=False)))
+    first = next((data for data in records if isinstance(data, _Damage) or data.strip()), b"")
+    return {} if isinstance(first, _Damage) else _json_record(first)[0]
 
 
 def _json_record(data: bytes) -> tuple[dict, str | None]:
@@ -99,78 +97,205 @@ def text_problem(text: str) -> str | None:
 
 
 def lines(path: Path) -> Iterator[bytes]:
-    """Yield the lines of a .jsonl, .jsonl.gz or .jsonl.zst file; raise ValueError for damage."""
-    try:
-        yield from _lines(_chunks(path, ignore_bytes))
-    except _DamagedError as error:
-        raise ValueError(f"{path}: {error}") from None
+    """Yield the lines of a JSON Lines file; raise ValueError for damage."""
+    for data in _lines(_chunks(path, ignore_bytes)):
+        if isinstance(data, _Damage):
+            raise ValueError(f"{path}: {data.problem}")
+        yield data
 
 
-class _DamagedError(Exception):
-    """Compressed data that cannot be read to its end."""
+class _Damage(NamedTuple):
+    """A line that is too long, or a damaged member of a compressed file.
+
+    Attributes:
+      problem: what is wrong.
+      num_bytes: compressed bytes that are left out, with unknown documents; 0 for a line.
+    """
+
+    problem: str
+    num_bytes: int = 0
 
 
-def _chunks(path: Path, on_bytes: OnBytes) -> Iterator[bytes]:
-    """Yield the decompressed bytes of a file in chunks of bounded size."""
+class _Format(NamedTuple):
+    """A format of compression: its first bytes, and how to read one member."""
+
+    magic: bytes
+    decompressor: Callable[[], Any]
+    error: type[Exception]
+
+
+def _format(path: Path, file: BinaryIO) -> _Format | None:
+    """Return the compression of a file, None for plain text. Its first bytes decide, then its name.
+
+    A browser may decompress a download and keep its name.
+    """
+    head = file.read(4)
+    suffix = re.search(r"\.(gz|zst)(\.\d)?$", path.name.lower())
+    name = suffix[1] if suffix and head.lstrip()[:1] not in (b"{", b"\xef") else ""
+    if head == _ZST or (name == "zst" and head[:3] != _GZIP):
+        import zstandard  # only .zst files need it
+
+        return _Format(_ZST, zstandard.ZstdDecompressor().decompressobj, zstandard.ZstdError)
+    if head[:3] == _GZIP or name == "gz":
+        return _Format(_GZIP, functools.partial(zlib.decompressobj, wbits=31), zlib.error)
+    return None
+
+
+_GZIP, _ZST = b"\x1f\x8b\x08", b"\x28\xb5\x2f\xfd"
+
+
+def _chunks(path: Path, on_bytes: OnBytes, *, verify: bool = True) -> Iterator[bytes | _Damage]:
+    """Yield the decompressed bytes of a file in chunks of bounded size.
+
+    Args:
+      path: the file.
+      on_bytes: called with the number of bytes read from disk.
+      verify: read a compressed file to its end first, so that no byte of a damaged member is
+        yielded.
+    """
     limits.check_file(path)
+    status = path.stat()
     with path.open("rb") as file:
-        counted = _counted(file, on_bytes)
-        if path.suffix == ".zst":
-            import zstandard  # only .zst files need it
+        compression = _format(path, file)
+        if compression is None:
+            yield from _read(file, 0, status.st_size, on_bytes)
+            return
+        stamp = (status.st_size, status.st_mtime_ns or status.st_mtime)
+        position = 0
+        for start, end, problem in _find_damages(path, stamp) if verify else ():
+            yield from _decompressed(_read(file, position, start, on_bytes), compression)
+            on_bytes(end - start)
+            yield _Damage(problem, end - start)
+            position = end
+        yield from _decompressed(_read(file, position, status.st_size, on_bytes), compression)
 
-            make = zstandard.ZstdDecompressor().decompressobj
-            yield from _decompressed(counted, make, zstandard.ZstdError)
-        elif path.suffix == ".gz":
-            make = functools.partial(zlib.decompressobj, wbits=31)
-            yield from _decompressed(counted, make, zlib.error)
-        else:
-            yield from counted
 
-
-def _counted(file: BinaryIO, on_bytes: OnBytes) -> Iterator[bytes]:
-    while data := file.read(_CHUNK):
+def _read(file: BinaryIO, start: int, end: int, on_bytes: OnBytes) -> Iterator[bytes]:
+    while start < end:
+        file.seek(start)  # the file may have been read elsewhere meanwhile
+        if not (data := file.read(min(_CHUNK, end - start))):
+            return
+        start += len(data)
         on_bytes(len(data))
         yield data
 
 
-def _decompressed(
-    chunks: Iterator[bytes], make: Callable, damage: type[Exception]
-) -> Iterator[bytes]:
-    """Decompress chunks that hold one or more zstd frames or gzip members."""
-    decompressor, is_complete, room = make(), True, limits.MOST_DECOMPRESSED
-    pieces = (c[i : i + limits.PIECE] for c in chunks for i in range(0, len(c), limits.PIECE))
-    for data in pieces:
+def _decompressed(chunks: Iterable[bytes], compression: _Format) -> Iterator[bytes]:
+    """Yield the content of zstd frames or gzip members, piece by piece; stop at damage."""
+    decompressor = compression.decompressor()
+    with contextlib.suppress(compression.error):
+        for data in _pieces(chunks):
+            while data:
+                yield decompressor.decompress(data)
+                data = decompressor.unused_data
+                if decompressor.eof:
+                    decompressor = compression.decompressor()
+
+
+def _pieces(chunks: Iterable[bytes]) -> Iterator[bytes]:
+    return (c[i : i + limits.PIECE] for c in chunks for i in range(0, len(c), limits.PIECE))
+
+
+_CUT_SHORT = "file is cut short: it ends inside compressed data"
+
+
+@functools.lru_cache(maxsize=4096)
+def _find_damages(path: Path, stamp: tuple) -> list[tuple[int, int, str]]:
+    """Return start, end and problem of each damaged stretch of a compressed file.
+
+    A stretch begins with a damaged member and ends before the next intact one. A file that is cut
+    short has an empty stretch at its end: no checksum denies the lines before it.
+    """
+    size, start, room = stamp[0], 0, limits.MOST_DECOMPRESSED
+    stretches: list[tuple[int, int, str]] = []
+    with path.open("rb") as file:
+        compression = _format(path, file)
+        while compression and start < size:
+            start, problem, room = _find_damage(file, start, size, compression, room)
+            if problem == _CUT_SHORT:
+                return [*stretches, (size, size, problem)]
+            if problem:
+                end = _find_intact(file, start + 1, size, compression) if room >= 0 else size
+                lost = f"{problem}: {end - start:,} compressed bytes, with all documents in them"
+                stretches.append((start, end, lost))
+                start = end
+    return stretches
+
+
+def _find_damage(
+    file: BinaryIO, start: int, size: int, compression: _Format, room: int
+) -> tuple[int, str | None, int]:
+    """Return where the first damaged member starts, its problem, and the remaining `room`.
+
+    Args:
+      file: a compressed file.
+      start: start of a member.
+      size: size of the file, which is returned if no member is damaged.
+      compression: format of the file.
+      room: bytes that the file may decompress to, besides MOST_RATIO times its own.
+    """
+    decompressor, member, position = compression.decompressor(), start, start
+    for piece in _pieces(_read(file, start, size, ignore_bytes)):
+        data, position = piece, position + len(piece)
         room += limits.MOST_RATIO * len(data)
         while data:
             try:
-                decompressed = decompressor.decompress(data)
-            except damage as error:
-                raise _DamagedError(f"compressed data is damaged ({error})") from None
-            room -= len(decompressed)
+                room -= len(decompressor.decompress(data))
+            except compression.error as error:
+                return member, f"compressed data is damaged ({error})", room
             if room < 0:
-                raise _DamagedError(
-                    f"decompresses to more than {limits.MOST_RATIO:,} times its bytes"
+                return (
+                    member,
+                    f"decompresses to more than {limits.MOST_RATIO:,} times its size",
+                    room,
                 )
-            yield decompressed
-            is_complete, data = decompressor.eof, decompressor.unused_data
-            if is_complete:
-                decompressor = make()
-    if not is_complete:
-        raise _DamagedError("file is cut short: it ends inside compressed data")
+            data = decompressor.unused_data
+            if decompressor.eof:
+                decompressor, member = compression.decompressor(), position - len(data)
+    return member, _CUT_SHORT if member < size else None, room
 
 
-def _lines(chunks: Iterator[bytes]) -> Iterator[bytes]:
+def _find_intact(file: BinaryIO, start: int, size: int, compression: _Format) -> int:
+    """Return where the next intact member starts; the size of the file if there is none."""
+    overlap = len(compression.magic) - 1
+    tail = b""
+    for data in _read(file, start, size, ignore_bytes):
+        data = tail + data
+        for match in re.finditer(re.escape(compression.magic), data):
+            candidate = start - len(tail) + match.start()
+            room = limits.MOST_DECOMPRESSED
+            if _find_damage(file, candidate, size, compression, room)[0] > candidate:
+                return candidate
+        start += len(data) - len(tail)
+        tail = data[-overlap:]
+    return size
+
+
+def _lines(chunks: Iterable[bytes | _Damage]) -> Iterator[bytes | _Damage]:
+    """Yield the lines of a file; a line that is interrupted by damage belongs to the damage."""
     rest: list[bytes] = []
     size = 0
     for chunk in chunks:
-        *lines, last = chunk.split(b"\n")
-        size = len(last) + (0 if lines else size)
-        if size > limits.MOST_JSON:
-            raise _DamagedError(f"a line of more than {limits.MOST_JSON:,} bytes")
-        for line in lines:
-            yield b"".join([*rest, line]) if rest else line
-            rest = []
-        if last:
+        if isinstance(chunk, _Damage):
+            yield chunk
+            rest, size = [], 0
+            continue
+        *ends, last = chunk.split(b"\n")
+        for end in ends:
+            yield _join(rest, size, end)
+            rest, size = [], 0
+        size += len(last)
+        if last and size <= limits.MOST_JSON:
             rest.append(last)
-    if rest:
-        yield b"".join(rest)
+        elif size > limits.MOST_JSON:
+            rest = []
+    if size:
+        yield _join(rest, size, b"")
+
+
+def _join(parts: list[bytes], size: int, end: bytes) -> bytes | _Damage:
+    if size + len(end) > limits.MOST_JSON:
+        return _Damage(
+            f"a line of more than {limits.MOST_JSON:,} bytes: it has {size + len(end):,}"
+        )
+    return b"".join([*parts, end])

@@ -14,7 +14,7 @@ import re
 from pathlib import Path
 from typing import NamedTuple
 
-from data.json_lines import JSONL_SUFFIXES, json_records
+from data.json_lines import json_records, stem_of
 from utils.paths import as_path
 
 _URL = re.compile(r"/(\d+)/?$")
@@ -47,7 +47,7 @@ def test_books(path: str | None) -> list[Book]:
     elif root.is_file():
         books = _from_jsonl(root)
     else:
-        files = (root / f"test{suffix}" for suffix in JSONL_SUFFIXES)
+        files = (file for file in sorted(root.glob("test.*")) if stem_of(file.name) == "test")
         jsonl = next(filter(Path.is_file, files), None)
         books = _from_jsonl(jsonl) if jsonl else _from_text(root)
     by_id = {book.id: book for book in books}
@@ -96,7 +96,7 @@ def _read(file: Path) -> str:
 
 
 def _from_jsonl(file: Path) -> list[Book]:
-    if not file.name.endswith(JSONL_SUFFIXES):
+    if stem_of(file.name) is None:
         raise _missing(str(file))
     books = []
     for line, record, problem in json_records(file):

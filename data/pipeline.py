@@ -17,17 +17,15 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 from data.config import DataConfig
-from data.json_lines import jsonl_files
 from data.mixture import mixture, retrieval_task
 from data.packing import Row
-from data.prepare import check_arguments, prepare
-from data.sources import source_class
+from data.prepare import check_arguments, describe, open_source, prepare
+from data.sources import reading_path, source_class
 from data.store import TokenStore
 from data.task import TaskContext
 from data.tokenizer import file_in
 from data.verify import read_tokenizer
 from utils import plugins
-from utils.paths import as_path
 from utils.threads import map_ahead
 
 Batch = dict[str, np.ndarray]
@@ -72,21 +70,17 @@ def check_data(config: DataConfig) -> None:
             task.check(TaskContext(data=config, tokenizer=tokenizer, length=length, seed=seed))
 
 
-def describe_source(config: DataConfig) -> str:
-    """Return one line about the files at `data.path`; none is read.
+def describe_source(config: DataConfig) -> list[str]:
+    """Return lines about the files of a config's source; no document is read.
 
     Raises:
       ValueError: if `data.path` does not exist, or has no such files.
     """
-    if config.path is None:
-        return "needs no data.path"
-    if not source_class(config.source).needs_path:
-        if not as_path(config.path).exists():
-            raise ValueError(f"data.path={config.path}: no such file or folder")
-        return f"does not read data.path={config.path}; set data.source=jsonl if it should"
-    files = jsonl_files(config.path)
-    size = sum(file.size for file in files)
-    return f"{len(files)} file(s) at data.path={config.path}, {size / 2**20:,.1f} MiB"
+    source = open_source(config)
+    if config.path is not None and not source.needs_path:
+        return [f"does not read data.path={config.path}; {' or '.join(reading_path())} would"]
+    place = f"data.path={config.path}" if source.needs_path else "needs no data.path"
+    return [place, *describe(source)]
 
 
 def open_data(config: DataConfig, prepared: Path | None = None) -> TrainingData:

@@ -1,15 +1,17 @@
 """Command and function that turn text into tokens, once for all runs that use the text.
 
-    runs/data/jsonl-3f9c.../      the name is a hash of the settings
+    runs/data.content.json        digests of input files, so that unchanged files are read once
+    runs/data/jsonl-3f9c.../      the name is a hash of the settings and of the content of all files
       tokenizer.model (or tokenizer.json)
       train/  validation/         token stores (data.store)
       prepare.json                settings and counts; written last, so it marks the folder finished
       progress.json               finished shards; a stopped run continues after them
       verified.json               of a large folder: sizes and times of its files when last verified
 
-Every document is stored as [BOS] + ids + [EOS]. Documents of files named validation... go to the
-validation split. Without such files, a hash of the text decides: one document in 100, of `local`,
-which is small, one in 4. Equal texts go to the same split.
+Every document is stored as [BOS] + ids + [EOS]. Files and folders named validation, test, dev, ...
+go to the validation split (`data.files` has the rules). Without such files, a hash of the text
+decides: one document in 100, which may be none; of `local`, which is small, one in 4. Equal texts
+go to the same split.
 
 train.py prepares data when necessary. This command does it beforehand; it can be stopped and
 started again:
@@ -43,6 +45,8 @@ from typing import Any
 from data import sources, tokenizing
 from data import tokenizer as tokenizer_lib
 from data.config import DataConfig
+from data.content import identities
+from data.files import describe_files
 from data.source import SKIP_ADVICE, Source
 from data.tokenizer import Tokenizer
 from data.verify import SPLITS, check_intact, verify
@@ -53,15 +57,16 @@ from utils.manifest import read_manifest
 from utils.messages import quoted
 from utils.paths import as_path, copy, in_bucket
 
-VERSION = 2  # of the rules that make ids from text: a new version prepares everything again
+VERSION = 3  # of the rules that make ids from text: a new version prepares everything again
 ON_DISK = "runs/data"  # where data for a bucket is prepared
 
 
-def prepare(config: DataConfig, *, show_progress: bool = True) -> Path:
+def prepare(config: DataConfig, *, show_progress: bool = True, show_files: bool = False) -> Path:
     """Return the folder with the tokens of `config`'s text; write it first if it is missing.
 
-    A stopped run continues after its last finished shard and ends with the same bytes. Source
-    "retrieval" has no text and no stores, only a tokenizer.
+    Prints which files are read if it writes the folder, or with `show_files`. A stopped run
+    continues after its last finished shard and ends with the same bytes. A source without text has
+    no stores, only a tokenizer.
 
     Raises:
       ValueError: on bad input, as `FILE:LINE: problem`; if the folder is damaged.
@@ -70,11 +75,13 @@ def prepare(config: DataConfig, *, show_progress: bool = True) -> Path:
     root = as_path(config.prepared_root)
     # Locks and renames need a disk; a bucket gets the finished folder.
     on_disk = dataclasses.replace(config, prepared_root=ON_DISK) if in_bucket(root) else config
+    if not list(root.glob(f"{config.source}-*")):  # before all files are read
+        check_writable(root, _OTHER_ROOT)
     source = open_source(on_disk, show_progress=show_progress)
     settings = {
         "version": VERSION,
         "source": config.source,
-        "files": [[file.name, file.size] for file in source.files],
+        "files": identities(source),
         "subset_shares": sorted(config.subset_shares),
         "tokenizer": tokenizer.fingerprint if tokenizer else None,
         "vocab_size": None if tokenizer else config.vocab_size,
@@ -85,8 +92,12 @@ def prepare(config: DataConfig, *, show_progress: bool = True) -> Path:
     folder = root / f"{config.source}-{name}"
     report_path = folder / "prepare.json"
     # A finished folder needs no lock: a reader may lack permission to write.
-    if not report_path.exists():
-        check_writable(root, "name another data.prepared_root (of data.prepare: --out)")
+    is_finished = report_path.exists()
+    if show_progress and (show_files or not is_finished) and not in_bucket(root):
+        for line in describe(source):
+            print(line, file=sys.stderr)
+    if not is_finished:
+        check_writable(root, _OTHER_ROOT)
         if in_bucket(root):
             copy(prepare(on_disk, show_progress=show_progress), folder, last="prepare.json")
         else:
@@ -97,12 +108,37 @@ def prepare(config: DataConfig, *, show_progress: bool = True) -> Path:
                         folder, settings, source, tokenizer, show_progress=show_progress
                     )
     check_intact(folder, show_progress=show_progress)
-    skipped = read_manifest(folder / "prepare.json").get(
-        "skipped", {"count": 0}
-    )  # absent without text
+    _check_documents(read_manifest(report_path), config, show_progress=show_progress)
+    return folder
+
+
+_OTHER_ROOT = "name another data.prepared_root (of data.prepare: --out)"
+
+
+def _check_documents(report: dict[str, Any], config: DataConfig, *, show_progress: bool) -> None:
+    """Raise ValueError if bad documents were left out; print a note if none is held out."""
+    if "skipped" not in report:
+        return  # no text, only a tokenizer
+    skipped = report["skipped"]
     if skipped["count"] and config.on_bad_document == "error":
         raise ValueError(f"{skipped['first'][0]} (and {skipped['count'] - 1} more); {SKIP_ADVICE}")
-    return folder
+    if show_progress and not report["validation"]["documents"]:
+        print(
+            f"note: none of the {report['train']['documents']:,} documents is held out, so there "
+            "is no loss of validation and no perplexity; put some into a file validation.jsonl",
+            file=sys.stderr,
+        )
+
+
+def describe(source: Source) -> list[str]:
+    """Return lines about the files of each split, and about the files that are left out."""
+    if not source.has_text:
+        return []
+    lines = describe_files(source.inputs, source.left_out)
+    if not any(file.validation for file in source.inputs):
+        every = source.held_out_every()
+        lines.append(f"validation: no file; a hash of the text holds out 1 document in {every}")
+    return lines
 
 
 def open_source(config: DataConfig, *, show_progress: bool = False) -> Source:
@@ -132,17 +168,15 @@ def main(arguments: list[str] | None = None) -> int:
     options["subset_shares"] = tuple(options["subset_shares"])
     verified = options.pop("verify")
     if options["path"] and not sources.source_class(options["source"]).needs_path:
-        readers = [name for name in sources.names() if sources.source_class(name).needs_path]
-        parser.error(
-            f"--source {options['source']} reads no --path; give --source {'|'.join(readers)}"
-        )
+        readers = "|".join(sources.reading_path())
+        parser.error(f"--source {options['source']} reads no --path; give --source {readers}")
     try:
         if verified is not None:
             messages = verify(as_path(verified or options["prepared_root"]))
             for message in messages:
                 print(f"{parser.prog}: error: {message}", file=sys.stderr)
             return 2 if messages else 0
-        _print_report(prepare(DataConfig(**options)))
+        _print_report(prepare(DataConfig(**options), show_files=True))
     except (ValueError, OSError) as error:
         parser.refuse(error)
     return 0
@@ -161,7 +195,7 @@ def _parser() -> Parser:
     texts = " ".join(f"{name}: {_describe(name)}" for name in sources.names())
     add = parser.add_argument
     add("--source", choices=sources.names(), help=texts + default)
-    add("--path", metavar="FILE_OR_DIR", help="where jsonl or redpajama files are")
+    add("--path", metavar="FILE_OR_DIR", help=f"files of {' or '.join(sources.reading_path())}")
     text = "a SentencePiece .model or a tokenizer.json (default: train one)"
     add("--tokenizer", metavar="MODEL", help=text)
     text = "size of a tokenizer trained here" + default
@@ -209,9 +243,10 @@ def _print_report(folder: Path) -> None:
     )
     threads = f"{report['workers']} threads"
     print(f"  {seconds:.1f} s: {documents:,.0f} documents/s, {tokens:,.0f} tokens/s ({threads})")
-    if report["skipped"]["count"]:
-        print(f"  left out {report['skipped']['count']} documents:")
-        print(*(f"    {problem}" for problem in report["skipped"]["first"]), sep="\n")
+    if (skipped := report["skipped"])["count"]:
+        damaged = f" or damaged parts of files ({skipped['damaged_bytes']:,} bytes in the parts)"
+        print(f"  left out {skipped['count']} documents{damaged * bool(skipped['damaged_bytes'])}:")
+        print(*(f"    {problem}" for problem in skipped["first"]), sep="\n")
 
 
 if __name__ == "__main__":

@@ -48,6 +48,8 @@ class Document(NamedTuple):
       line: line of the file, from 1.
       subset: RedPajama's name for the kind of text, if the document has one.
       problem: the reason why the document cannot be used; None for a good document.
+      damaged_bytes: bytes of the file that are left out with the problem, with unknown documents; 0
+        if the problem is one document.
     """
 
     text: str
@@ -55,6 +57,7 @@ class Document(NamedTuple):
     line: int
     subset: str | None = None
     problem: str | None = None
+    damaged_bytes: int = 0
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -66,12 +69,26 @@ class InputFile:
       name: path relative to the folder of the source.
       size: bytes on disk.
       validation: whether the name marks a validation file.
+      sha256: of the content, in hex, if the source knows it; else the file is read.
     """
 
     path: Path
     name: str
     size: int
     validation: bool = False
+    sha256: str = ""
+
+
+class LeftOut(NamedTuple):
+    """A file or folder that is not read.
+
+    Attributes:
+      name: relative to the folder of the source; that of a folder ends in "/".
+      reason: why.
+    """
+
+    name: str
+    reason: str
 
 
 OnBytes = Callable[[int], None]
@@ -90,7 +107,7 @@ class Source(abc.ABC):
     Attributes:
       path, subset_shares, on_bad_document, prepared_root: fields of `data.config.DataConfig`.
       show_progress: whether to show a bar.
-      needs_path: whether the source reads `path`.
+      needs_path: whether the source reads `path`; `data.path` is refused otherwise.
       has_text: whether rows of text exist; without it, only a tokenizer is prepared.
       differs_by_machine: whether another machine may have other text. A run then keeps its
         held-out documents.
@@ -112,6 +129,16 @@ class Source(abc.ABC):
     @abc.abstractmethod
     def files(self) -> list[InputFile]:
         """Files (or splits) in the order of their documents; ValueError if there are none."""
+
+    @property
+    def inputs(self) -> list[InputFile]:
+        """Files whose content decides the documents: `files`, unless they are made from others."""
+        return self.files
+
+    @property
+    def left_out(self) -> list[LeftOut]:
+        """Files at `path` that are not read."""
+        return []
 
     @abc.abstractmethod
     def read_file(self, file: int, line: int, on_bytes: OnBytes) -> Iterator[Document]:
@@ -140,7 +167,7 @@ class Source(abc.ABC):
         return 100
 
     def identity(self) -> dict[str, Any]:
-        """Return JSON values, besides files and tokenizer, that decide the ids."""
+        """Return JSON values that decide the ids, besides `inputs` and the tokenizer."""
         return {}
 
     def subsets(self) -> set[str]:
@@ -153,6 +180,7 @@ class Source(abc.ABC):
         Raises:
           ValueError: if there are no files, a subset is unknown, or no subset is kept.
         """
+        _ = self.inputs
         if not self.subset_shares:
             return
         subsets = self.subsets()

@@ -14,6 +14,7 @@ import numpy as np
 
 from data import store as store_lib
 from data import tokenizer as tokenizer_lib
+from data.content import identities
 from data.source import LISTED, SKIP_ADVICE, Document, Source, subset_name
 from data.tokenizer import Tokenizer, file_in
 from data.verify import SPLITS, read_tokenizer
@@ -67,6 +68,10 @@ def write_prepared(
     if source.has_text:
         report |= _write_stores(folder, source, tokenizer, show_progress)
         paths += [folder / split / "store.json" for split in SPLITS]
+    if identities(source) != settings["files"]:
+        (folder / "progress.json").unlink(missing_ok=True)
+        file_in(folder).unlink()
+        raise ValueError(f"{source.path}: a file changed while it was read; run the command again")
     write_manifest(folder / "prepare.json", report, file_entries(folder, paths))
 
 
@@ -120,7 +125,11 @@ def _write_stores(
         raise ValueError(f"{name}: no training document in the source")
     return {
         **counts,
-        "skipped": {"count": progress["num_skipped"], "first": progress["skipped"]},
+        "skipped": {
+            "count": progress["num_skipped"],
+            "damaged_bytes": progress["damaged_bytes"],
+            "first": progress["skipped"],
+        },
         "seconds": round(progress["seconds"], 3),
         "workers": threads,
     }
@@ -158,6 +167,7 @@ class _Slice(NamedTuple):
       first, last: whether the document begins or ends with this slice.
       validation: whether the document belongs to the validation split.
       problem: `FILE:LINE: problem` of a skipped document, which has no text.
+      damaged_bytes: as in `Document`.
     """
 
     text: str
@@ -166,6 +176,7 @@ class _Slice(NamedTuple):
     last: bool = True
     validation: bool = False
     problem: str | None = None
+    damaged_bytes: int = 0
 
 
 def _slices(documents: Iterable[Document], source: Source, subsets: list[str]) -> Iterator[_Slice]:
@@ -176,7 +187,8 @@ def _slices(documents: Iterable[Document], source: Source, subsets: list[str]) -
     for document in documents:
         after = (document.file, document.line + 1)
         if document.problem:
-            yield _Slice("", after, problem=_check_skipped(document, source))
+            problem = _check_skipped(document, source)
+            yield _Slice("", after, problem=problem, damaged_bytes=document.damaged_bytes)
             continue
         if document.subset is not None and document.subset not in subsets:
             subsets.append(document.subset)
@@ -245,9 +257,9 @@ class _StoreWriter:
       progress: content of `progress.json`, which covers finished shards only. after: file and line
         of the first document that is not in a finished shard; shards: entries of each store;
         text_bytes: UTF-8 bytes of the text in each store; piece_bytes: those of its ids; subsets:
-        names of subsets so far; tokenizer: its fingerprint; num_skipped, skipped: number of
-        skipped documents and the first problems; num_segments: finished shards per store;
-        seconds: time of all runs.
+        names of subsets so far; tokenizer: its fingerprint; num_skipped, damaged_bytes, skipped:
+        numbers of skipped documents (or damaged parts of files) and of the bytes in such parts,
+        and the first problems; num_segments: finished shards per store; seconds: time of all runs.
     """
 
     def __init__(self, folder: Path, tokenizer: Tokenizer, skipped: tuple[int, list[str]]):
@@ -268,6 +280,7 @@ class _StoreWriter:
             "subsets": [],
             "tokenizer": tokenizer.fingerprint,
             "num_skipped": skipped[0],
+            "damaged_bytes": 0,
             "skipped": skipped[1],
             "num_segments": 0,
             "seconds": 0.0,
@@ -283,6 +296,7 @@ class _StoreWriter:
         progress = self.progress
         if part.problem:
             progress["num_skipped"] += 1
+            progress["damaged_bytes"] += part.damaged_bytes
             progress["skipped"] = [*progress["skipped"], part.problem][:LISTED]
             progress["after"] = part.after
             return

@@ -13,7 +13,7 @@ from typing import NoReturn
 import evals
 from configs import argument_parser, find_config
 from data import pipeline
-from data.sources import source_class
+from data.sources import reading_path, source_class
 from experiment import stages
 from experiment.overrides import SWEEP_HELP, Job, check_used, run_job, sweep_job
 from experiment.run import RunDirectory
@@ -104,7 +104,7 @@ def _check(job: Job) -> None:
         if data.path is not None:
             raise ValueError(
                 f"data.source={data.source} does not read data.path={data.path}; set "
-                "data.source=jsonl or redpajama, or leave data.path out"
+                f"data.source={' or '.join(reading_path())}, or leave data.path out"
             )
 
 

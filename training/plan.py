@@ -138,7 +138,7 @@ def check_plan(
     lines += [f"data.tokenizer: {path} has {size} ids" for path, size in files.items()]
     for data in dict.fromkeys(_stage_data(plan)):
         pipeline.check_data(data)
-        lines.append(f"data.source={data.source}: {pipeline.describe_source(data)}")
+        lines += [f"data.source={data.source}: {line}" for line in pipeline.describe_source(data)]
     return [*lines, "not checked: documents, free disk space, the memory of activations"]
 
 

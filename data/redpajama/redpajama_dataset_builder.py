@@ -6,6 +6,7 @@ the full set: 2084 files, 2.7 TB unpacked), and writes ArrayRecord without Tenso
     sample   arxiv_sample.jsonl  book_sample.jsonl  c4_sample.jsonl  cc_2019-30_sample.jsonl ...
     full     arxiv/*.jsonl  book/book.jsonl  c4/*.jsonl  common_crawl/2019-30/*.jsonl.zst
              github/*.jsonl  stackexchange/*.jsonl  wikipedia/*.jsonl
+             or the names of urls.txt in one folder, as `wget -i urls.txt` leaves them
     shards   any *.jsonl, *.jsonl.gz, *.jsonl.zst whose lines have "red_pajama_subset"
 
     from data.redpajama.redpajama_dataset_builder import Builder
@@ -26,10 +27,22 @@ from pathlib import Path
 
 import tensorflow_datasets as tfds
 
-from data.json_lines import json_records, jsonl_files
+from data.files import list_json_lines
+from data.json_lines import first_record, json_records
 from data.source import LISTED, SKIP_ADVICE, SUBSET_NAMES, SUBSETS, InputFile
+from utils.messages import quoted
 
 _SAMPLE_FILE = re.compile(r"([a-z0-9]+)(_\d{4}-\d{2})?_sample\.jsonl(\.gz|\.zst)?")
+# The names in urls.txt, after the folders of their subsets.
+_NAMES = {
+    "arxiv": r"arxiv_[0-9a-f-]{36}\.jsonl",
+    "book": r"book\.jsonl",
+    "c4": r"c4-train\.\d{5}-of-01024\.jsonl",
+    "common_crawl": r"en_(head|middle)_\d{4}\.json\.gz\.dedup\.classifier\.jsonl",
+    "github": r"filtered_[0-9a-f]{32}\.sampled\.jsonl",
+    "stackexchange": r"stackexchange\.jsonl",
+    "wikipedia": r"wiki\.jsonl",
+}
 
 # A file and the subset that its name gives; None: its lines name the subset.
 PublishedFile = tuple[InputFile, str | None]
@@ -41,8 +54,13 @@ def _sample_subset(name: str) -> str | None:
 
 
 def _full_subset(name: str) -> str | None:
+    """Return the subset that the folder names or, without folders, the name of the file."""
     folder, slash, _ = name.partition("/")
-    return folder if slash and folder in SUBSETS else None
+    if slash:
+        return folder if folder in SUBSETS else None
+    compression = r"(\.gz|\.zst(\.\d)?)?"
+    matching = (s for s, pattern in _NAMES.items() if re.fullmatch(pattern + compression, name))
+    return next(matching, None)
 
 
 # Functions from a file name to its subset, None for a file outside the layout. "shards" has all.
@@ -55,15 +73,25 @@ def layout(root: Path) -> str:
     Raises:
       ValueError: if there are no files.
     """
-    names = [file.name for file in jsonl_files(root)]
+    names = [file.name for file in list_json_lines(root).files]
     matching = (config for config, subset_of in _SUBSET_OF.items() if any(map(subset_of, names)))
     return next(matching, "shards")
 
 
 def published_files(config_name: str, root: Path) -> list[PublishedFile]:
-    """Return the files of a layout; raise ValueError if there is none."""
-    files, subset_of = jsonl_files(root), _SUBSET_OF.get(config_name)
+    """Return the files of a layout.
+
+    Raises:
+      ValueError: if there is none, or a file of "shards" does not name a subset in its first line.
+    """
+    files, subset_of = list_json_lines(root).files, _SUBSET_OF.get(config_name)
     if subset_of is None:
+        for file in files:
+            if problem := _subset_problem(first_record(file.path)):
+                raise ValueError(
+                    f"{file.path}: not a name of RedPajama's urls.txt or sample, and in its first "
+                    f"line {problem}; use data.source=jsonl for other files"
+                )
         return [(file, None) for file in files]
     published: list[PublishedFile] = [
         (file, subset) for file in files if (subset := subset_of(file.name))
@@ -71,6 +99,13 @@ def published_files(config_name: str, root: Path) -> list[PublishedFile]:
     if not published:
         raise ValueError(f"{root}: no file of RedPajama's {config_name!r} layout")
     return published
+
+
+def _subset_problem(record: dict) -> str | None:
+    name = record.get("red_pajama_subset")
+    if name in SUBSET_NAMES:
+        return None
+    return f'"red_pajama_subset" is {quoted(name)}, none of {", ".join(SUBSETS)}'
 
 
 class Builder(tfds.core.GeneratorBasedBuilder):
@@ -86,7 +121,7 @@ class Builder(tfds.core.GeneratorBasedBuilder):
     RELEASE_NOTES = {"1.0.0": "RedPajama-Data-1T v1.0.0 and RedPajama-Data-1T-Sample."}  # noqa: RUF012
     MANUAL_DOWNLOAD_INSTRUCTIONS = (
         "Put the files of togethercomputer/RedPajama-Data-1T-Sample, or those of "
-        "RedPajama-Data-1T's urls.txt with their folders, into manual_dir."
+        "RedPajama-Data-1T's urls.txt, with or without their folders, into manual_dir."
     )
     # There are no downloads to check. A search for checksums would import importlib_resources,
     # which tensorflow-datasets 4.9.10 does not declare.
@@ -125,14 +160,18 @@ class Builder(tfds.core.GeneratorBasedBuilder):
         return dict(splits)
 
     def _generate_examples(self, files: list[PublishedFile]) -> Iterator:
+        is_empty = True
         for published in files:
             for key, example, problem in examples(published):
                 if problem is None:
+                    is_empty = False
                     yield key, example
                 elif self._skip_bad_documents:
                     self._skipped.append(problem)
                 else:
                     raise ValueError(f"{problem}; {SKIP_ADVICE}")
+        if is_empty:  # tensorflow-datasets has no split without documents
+            raise ValueError(f"no document is left in {files[0][0].path} ...; {self._skipped[0]}")
         if self._skipped:
             metadata = {"skipped": len(self._skipped), "first_skipped": self._skipped[:LISTED]}
             self.info.metadata.update(metadata)  # pyright: ignore[reportOptionalMemberAccess]
@@ -143,9 +182,7 @@ def examples(published: PublishedFile) -> Iterator[tuple[str, dict, str | None]]
     source, subset = published
     for line, record, problem in json_records(source.path):
         if problem is None and subset is None:
-            name = record.get("red_pajama_subset")
-            if name not in SUBSET_NAMES:
-                problem = f'"red_pajama_subset" is {name!r}, none of {", ".join(SUBSETS)}'
+            problem = _subset_problem(record)
         if problem is not None:
             yield "", {}, f"{source.path}:{line}: {problem}"
             continue

@@ -20,3 +20,8 @@ def names() -> list[str]:
 def source_class(name: str) -> type[Source]:
     """Return the class of the source that `data.source` names."""
     return classes_in(sys.modules[__name__], Source)[name]
+
+
+def reading_path() -> list[str]:
+    """Return the names of the sources that read `data.path`."""
+    return [name for name in names() if source_class(name).needs_path]

@@ -3,36 +3,42 @@
 import functools
 from collections.abc import Iterator
 
-from data.json_lines import json_records, jsonl_files
-from data.source import SUBSETS, Document, InputFile, OnBytes, Source
+from data.files import Listing, list_json_lines
+from data.json_lines import first_record, json_records
+from data.source import SUBSETS, Document, InputFile, LeftOut, OnBytes, Source
 
 
 class Jsonl(Source):
-    """One JSON object with a "text" per line, in .jsonl, .jsonl.gz or .jsonl.zst files."""
+    """One JSON object with a "text" per line: .jsonl, .ndjson or .json, also with .gz or .zst."""
 
     needs_path = True
 
     @functools.cached_property
+    def _listing(self) -> Listing:
+        return list_json_lines(str(self.path))
+
+    @property
     def files(self) -> list[InputFile]:
         """Files at `data.path`."""
-        return jsonl_files(str(self.path))
+        return self._listing.files
+
+    @property
+    def left_out(self) -> list[LeftOut]:
+        """Other files at `data.path`."""
+        return self._listing.left_out
 
     def read_file(self, file: int, line: int, on_bytes: OnBytes) -> Iterator[Document]:
         """Yield a document per line."""
         records = json_records(self.files[file].path, start=line, on_bytes=on_bytes)
         for number, record, problem in records:
             text = "" if problem else record["text"]
-            yield Document(text, file, number, _subset(record), problem)
+            damaged = record.get("damaged_bytes", 0) if problem else 0
+            yield Document(text, file, number, _subset(record), problem, damaged)
 
     def subsets(self) -> set[str]:
         """Return RedPajama's subsets and, for a private corpus, the first label of each file."""
-        records = (next(json_records(file.path))[1] for file in self.files)
+        records = (first_record(file.path) for file in self.files)
         return set(SUBSETS) | {label for label in map(_subset, records) if label}
-
-    def check(self) -> None:
-        """Check files and subsets."""
-        _ = self.files
-        super().check()
 
 
 def _subset(record: dict) -> str | None:

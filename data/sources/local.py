@@ -61,7 +61,8 @@ def local_files() -> list[InputFile]:
         if total + len(content) <= LOCAL_BYTES and not _read_document(0, content).problem:
             total += len(content)
             name = path.relative_to(root).as_posix()
-            chosen.append(InputFile(path=path, name=name, size=len(content)))
+            digest = hashlib.sha256(content).hexdigest()
+            chosen.append(InputFile(path=path, name=name, size=len(content), sha256=digest))
     if not chosen:
         raise ValueError(
             f"{root}: no .py files; this Python has no library source, use --source jsonl"

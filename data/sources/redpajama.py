@@ -8,12 +8,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from data.json_lines import jsonl_files
-from data.source import SUBSETS, Document, InputFile, OnBytes, Source
+from data.content import content_digests
+from data.files import list_json_lines
+from data.source import SUBSETS, Document, InputFile, LeftOut, OnBytes, Source
 from utils.paths import local
 
 if TYPE_CHECKING:
-    from data.redpajama.redpajama_dataset_builder import Builder
+    from data.redpajama.redpajama_dataset_builder import Builder, PublishedFile
 
 
 class RedPajama(Source):
@@ -67,18 +68,29 @@ class RedPajama(Source):
             on_bytes(len(record["text"]) + len(record["meta"]) + len(subset))
             yield Document(text, file, number, subset)
 
-    def subsets(self) -> set[str]:
-        """Return the subsets in the names of the files, or all if no name has one."""
+    @functools.cached_property
+    def _published(self) -> "list[PublishedFile]":
         from data.redpajama.redpajama_dataset_builder import layout, published_files
 
         root = Path(str(self.path))
-        published = {subset for _, subset in published_files(layout(root), root) if subset}
-        return published or set(SUBSETS)
+        return published_files(layout(root), root)
 
-    def check(self) -> None:
-        """Check files and subsets."""
-        jsonl_files(str(self.path))
-        super().check()
+    @property
+    def inputs(self) -> list[InputFile]:
+        """The published files."""
+        return [file for file, _ in self._published]
+
+    @property
+    def left_out(self) -> list[LeftOut]:
+        """Files with other names at `data.path`."""
+        listing = list_json_lines(str(self.path))
+        names = {file.name for file in self.inputs}
+        others = [file.name for file in listing.files if file.name not in names]
+        return listing.left_out + [LeftOut(name, "not a published name") for name in others]
+
+    def subsets(self) -> set[str]:
+        """Return the subsets in the names of the files, or all if no name has one."""
+        return {subset for _, subset in self._published if subset} or set(SUBSETS)
 
 
 def build(
@@ -89,7 +101,7 @@ def build(
     Args:
       builder_class: `Builder` or a subclass.
       path: folder of the published files.
-      prepared_root: root of the result, whose folder is a hash of the files' names and sizes.
+      prepared_root: root of the result, whose folder is a hash of the files' names and content.
       skip: leave out bad documents.
       **download: fields of tensorflow-datasets' DownloadConfig.
 
@@ -102,8 +114,10 @@ def build(
 
     root = Path(path)
     config = layout(root)
-    published = [[file.name, file.size] for file, _ in published_files(config, root)]
-    key = hashlib.sha256(json.dumps(published).encode()).hexdigest()[:12]
+    files = [file for file, _ in published_files(config, root)]
+    digests = content_digests(files, local(prepared_root))
+    names = [[file.name, file.validation] for file in files]
+    key = hashlib.sha256(json.dumps([names, digests]).encode()).hexdigest()[:12]
     builder = builder_class(
         config=config,
         data_dir=local(prepared_root) / "tensorflow_datasets" / key,

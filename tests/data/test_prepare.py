@@ -1,3 +1,4 @@
+import gzip
 import hashlib
 import json
 import os
@@ -12,7 +13,7 @@ import zstandard
 
 from data import tokenizing
 from data.config import DataConfig
-from data.prepare import prepare
+from data.prepare import main, prepare
 from data.store import TokenStore
 from data.tokenizer import Tokenizer
 from tests.data.helpers import plain_text, write_jsonl
@@ -153,6 +154,39 @@ def test_a_truncated_zst_is_reported_by_file_and_line(root):
     assert len(texts(folder, "train")) >= 290
 
 
+def test_a_damaged_member_is_counted_in_bytes(root):
+    good, bad = (gzip.compress(b'{"text": "%s"}\n' % word * 50) for word in (b"good", b"bad"))
+    bad = bad[:-8] + bytes(8)  # another checksum
+    (root / "in" / "c.jsonl.gz").write_bytes(good + bad + good)
+    with pytest.raises(ValueError, match=r"c\.jsonl\.gz:51: compressed data is damaged"):
+        run(root)
+    folder = run(root, on_bad_document="skip")
+    kept = texts(folder, "train") + texts(folder, "validation")
+    assert kept.count("good") == 100 and "bad" not in kept and len(kept) == 400
+    skipped = json.loads((folder / "prepare.json").read_text())["skipped"]
+    assert (skipped["count"], skipped["damaged_bytes"]) == (1, len(bad))
+
+
+def test_files_of_each_split_are_printed_and_missing_held_out_text(root, capsys, tokenizer):
+    (root / "in" / "b.jsonl").unlink()
+    (root / "in" / "README").touch()
+    (root / "in" / "a.jsonl").write_text('{"text": "one document"}\n')
+    arguments = ["--source", "jsonl", "--path", str(root / "in"), "--out", str(root / "out")]
+    arguments += ["--tokenizer", str(root / "t.model")]
+    (root / "t.model").write_bytes(tokenizer.model)
+    for _ in range(2):  # new, then finished
+        assert main(arguments) == 0
+        lines = capsys.readouterr().err.splitlines()
+        assert "train: 1 file, 25 bytes: a.jsonl" in lines
+        assert "left out: README (not JSON Lines)" in lines
+        assert "validation: no file; a hash of the text holds out 1 document in 100" in lines
+        assert any(line.startswith("note: none of the 1 documents is held out") for line in lines)
+    write_jsonl(root / "in" / "validation.jsonl", ["held out"])
+    assert main(arguments) == 0
+    err = capsys.readouterr().err
+    assert "validation: 1 file, 21 bytes: validation.jsonl" in err and "note" not in err
+
+
 def test_subset_shares_keep_their_part(root):
     write_jsonl(
         root / "in" / "a.jsonl", [plain_text(i) for i in range(300)], red_pajama_subset="c4"
@@ -200,7 +234,7 @@ KILLED = """
 import sys
 from data import tokenizing as t
 from data.config import DataConfig
-from data.prepare import prepare
+from data.prepare import main, prepare
 if __name__ == "__main__":
     t.SHARD_TOKENS, t.BUNDLE, t.num_cpus = 2_000, 1_000, lambda: int(sys.argv[3])
     prepare(DataConfig(source="jsonl", path=sys.argv[1], vocab_size=600, context_length=8,

@@ -10,6 +10,7 @@ import zstandard
 from data.config import DataConfig
 from data.prepare import prepare
 from data.redpajama.redpajama_dataset_builder import Builder, layout, published_files
+from data.sources import source_class
 from data.store import TokenStore
 from tests.data.helpers import plain_text, write_jsonl
 
@@ -102,6 +103,66 @@ def test_every_published_sample_file_has_its_subset(tmp_path):
     assert layout(tmp_path) == "sample"
     subsets = {file.name: subset for file, subset in published_files("sample", tmp_path)}
     assert subsets == expected
+
+
+# Names of RedPajama-Data-1T's urls.txt; wget numbers those of later crawls.
+URLS = {
+    "arxiv_023827cd-7ee8-42e6-aa7b-661731f4c70f.jsonl": "arxiv",
+    "book.jsonl": "book",
+    "c4-train.00000-of-01024.jsonl": "c4",
+    "en_head_0000.json.gz.dedup.classifier.jsonl.zst": "common_crawl",
+    "en_head_0000.json.gz.dedup.classifier.jsonl.zst.1": "common_crawl",
+    "en_middle_0104.json.gz.dedup.classifier.jsonl.zst.4": "common_crawl",
+    "filtered_a777da5620f1467f8df3616b17d533dc.sampled.jsonl": "github",
+    "stackexchange.jsonl": "stackexchange",
+    "wiki.jsonl": "wikipedia",
+}
+
+
+def test_published_names_without_folders_have_their_subsets(tmp_path):
+    """`wget -i urls.txt` makes no folders."""
+    root = tmp_path / "flat"
+    root.mkdir()
+    for number, name in enumerate(URLS):
+        data = json.dumps({"text": f"document {number}", "meta": {}}).encode()
+        (root / name).write_bytes(zstandard.compress(data) if ".zst" in name else data)
+    (root / "urls.txt").write_text("https://example.org\n")
+    write(root / "mine.jsonl", {"text": "not one of the set's files"})
+    source = source_class("redpajama")(path=str(root))
+    assert {name for name, _ in source.left_out} == {"urls.txt", "mine.jsonl"}
+    assert layout(root) == "full"
+    subsets = {text: subset for text, (subset, _) in documents(built(root, tmp_path / "o")).items()}
+    assert subsets == {f"document {i}": subset for i, subset in enumerate(URLS.values())}
+
+
+@pytest.mark.parametrize("skips", ["error", "skip"])
+def test_other_files_are_refused_before_they_are_read(tmp_path, skips):
+    root = tmp_path / "in"
+    write(root / "mine.jsonl", {"text": "one"}, {"text": "two"})
+    source = source_class("redpajama")(path=str(root), on_bad_document=skips)
+    with pytest.raises(ValueError, match=r"mine\.jsonl: not a name of RedPajama's .*=jsonl"):
+        source.check()
+
+
+def test_files_without_a_good_document_are_refused(tmp_path):
+    root = tmp_path / "in"
+    write(root / "book.jsonl", {"text": ""}, {"text": " "})
+    config = DataConfig(
+        source="redpajama", path=str(root), vocab_size=600, on_bad_document="skip",
+        context_length=8, batch_size=1, prepared_root=str(tmp_path / "out"),
+    )  # fmt: skip
+    with pytest.raises(ValueError, match=r"no document is left in .*book\.jsonl"):
+        prepare(config, show_progress=False)
+
+
+def test_the_builder_follows_the_content(tmp_path):
+    root = tmp_path / "in"
+    texts = []
+    for text in ("a paper", "a piper"):
+        write(root / "arxiv_sample.jsonl", {"text": text, "meta": "{}"})
+        source = source_class("redpajama")(path=str(root), prepared_root=str(tmp_path / "out"))
+        texts += [document.text for document in source.read()]
+    assert texts == ["a paper", "a piper"]
 
 
 def test_prepare_reads_through_the_builder(tmp_path):

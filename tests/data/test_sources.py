@@ -9,6 +9,7 @@ import zstandard
 
 from data.sources import source_class
 from tests.data.helpers import write_jsonl
+from utils import limits
 
 
 def source(name, path=None):
@@ -61,6 +62,92 @@ def test_a_truncated_file_is_reported_at_its_line(tmp_path, suffix, lost):
     assert documents[-1].problem == "file is cut short: it ends inside compressed data"
     assert [d.problem for d in documents[:-1]] == [None] * (len(documents) - 1)
     assert documents[-1].line == len(documents)
+
+
+def members(suffix: str, count: int) -> list[bytes]:
+    """Return compressed members with checksums; a line crosses each bound of two."""
+    lines = b"".join(b'{"text": "%d %x"}\n' % (i, i * 2654435761 % 2**32) for i in range(1000))
+    size = len(lines) // count
+    parts = [lines[i * size : (i + 1) * size if i < count - 1 else None] for i in range(count)]
+    if suffix == ".gz":
+        return list(map(gzip.compress, parts))
+    return list(map(zstandard.ZstdCompressor(write_checksum=True).compress, parts))
+
+
+@pytest.mark.parametrize("suffix", [".gz", ".zst"])
+@pytest.mark.parametrize("damaged", [0, 1, 2])
+@pytest.mark.parametrize("place", ["checksum", "data", "head"])
+def test_nothing_of_a_damaged_member_is_kept_and_all_of_the_others(
+    tmp_path, suffix, damaged, place
+):
+    parts = members(suffix, 3)
+    path = tmp_path / f"a.jsonl{suffix}"
+    path.write_bytes(b"".join(parts))
+    texts = [document.text for document in read(path)]
+    assert len(texts) == 1000
+    part = bytearray(parts[damaged])
+    # gzip's checksum is 8 bytes before the end of a member, zstd's 4.
+    part[{"checksum": -8 if suffix == ".gz" else -4, "data": len(part) // 2, "head": 2}[place]] ^= (
+        64
+    )
+    parts[damaged] = bytes(part)
+    path.write_bytes(b"".join(parts))
+    sizes = []
+    documents = read(path, on_bytes=sizes.append)
+    assert sum(sizes) == path.stat().st_size
+    good = [document.text for document in documents if not document.problem]
+    # Lines that begin in the damaged member, and the lines that cross its bounds, are lost.
+    lost = set(texts) - set(good)
+    numbers = sorted(int(text.split()[0]) for text in lost)
+    assert numbers == list(range(numbers[0], numbers[0] + len(numbers)))
+    assert abs(len(lost) - 333) < 15 and set(good) < set(texts)
+    (problem,) = [document for document in documents if document.damaged_bytes]
+    assert problem.damaged_bytes == len(part)
+    assert f"{len(part):,} compressed bytes, with all documents in them" in str(problem.problem)
+    assert [d.line for d in documents] == list(range(1, len(documents) + 1))
+    again = read(path, start=(0, documents[-1].line))
+    assert [document.text for document in again] == [documents[-1].text]
+
+
+@pytest.mark.parametrize("suffix", [".gz", ".zst"])
+def test_nothing_of_a_file_with_one_damaged_member_is_kept(tmp_path, suffix):
+    data = bytearray(*members(suffix, 1))
+    data[-8 if suffix == ".gz" else -4] ^= 1
+    path = tmp_path / f"a.jsonl{suffix}"
+    path.write_bytes(data)
+    (document,) = read(path)
+    assert document.damaged_bytes == len(data) and "damaged" in str(document.problem)
+
+
+@pytest.mark.parametrize("suffix", ["", ".gz", ".zst"])
+def test_only_a_line_that_is_too_long_is_left_out(tmp_path, suffix, monkeypatch):
+    monkeypatch.setattr(limits, "MOST_JSON", 1000)
+    lines = [
+        json.dumps({"text": text}) for text in ("a", "b" * 1000, "c", "d" * 988, "e" * 300_000)
+    ]
+    path = tmp_path / f"a.jsonl{suffix}"
+    path.write_bytes(packed(suffix, "\n".join(lines).encode()))
+    documents = read(path)
+    assert [(d.line, d.text[:1], d.damaged_bytes) for d in documents] == [
+        *((1, "a", 0), (2, "", 0), (3, "c", 0), (4, "d", 0), (5, "", 0)),
+    ]
+    assert "a line of more than 1,000 bytes: it has 1,012" in str(documents[1].problem)
+
+
+@pytest.mark.parametrize("name", ["a.jsonl", "a.jsonl.gz", "a.jsonl.zst"])
+@pytest.mark.parametrize("suffix", ["", ".gz", ".zst"])
+def test_the_content_decides_how_a_file_is_compressed(tmp_path, name, suffix):
+    """Browsers decompress a download and keep its name."""
+    (tmp_path / name).write_bytes(packed(suffix, b'{"text": "one"}\n{"text": "two"}\n'))
+    assert [document.text for document in read(tmp_path)] == ["one", "two"]
+
+
+def test_a_skippable_frame_of_zstd_is_no_damage(tmp_path):
+    """Pzstd writes one before each frame (RFC 8878, 3.1.2)."""
+    frame = bytes([0x50, 0x2A, 0x4D, 0x18, 4, 0, 0, 0]) + b"size"
+    data = b"".join(frame + member for member in members(".zst", 3))
+    (tmp_path / "a.jsonl.zst").write_bytes(data)
+    assert len([document for document in read(tmp_path) if not document.problem]) == 1000
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,162 @@
+"""The identity of prepared data follows the content of its files."""
+
+import hashlib
+import json
+import os
+import shutil
+import time
+from pathlib import Path
+
+import pytest
+
+from data import content, prepare, tokenizing
+from data.config import DataConfig
+from data.sources import local
+from data.store import TokenStore
+from tests.data.helpers import plain_text, write_jsonl
+from tests.in_process import call
+
+
+@pytest.fixture(autouse=True)
+def _settle_at_once(monkeypatch):
+    """Digests of new files are kept too."""
+    monkeypatch.setattr(content, "_SETTLED", 0)
+
+
+@pytest.fixture
+def corpus(tmp_path, tokenizer):
+    (tmp_path / "t.model").write_bytes(tokenizer.model)
+    (tmp_path / "in").mkdir()
+    write_jsonl(tmp_path / "in" / "a.jsonl", [plain_text(i) for i in range(20)])
+    write_jsonl(tmp_path / "in" / "validation.jsonl", [plain_text(i) for i in range(20, 30)])
+    return tmp_path
+
+
+def run(root: Path, **changes) -> Path:
+    fields = {"source": "jsonl", "path": str(root / "in"), "tokenizer": str(root / "t.model")}
+    fields |= {"context_length": 8, "batch_size": 1, "prepared_root": str(root / "out")}
+    return prepare.prepare(DataConfig(**(fields | changes)), show_progress=False)
+
+
+def fingerprints(folder: Path) -> list[str]:
+    return [TokenStore(folder / split).fingerprint for split in ("train", "validation")]
+
+
+def swap(path: Path) -> None:
+    """Change the text of a file but not its size."""
+    path.write_bytes(path.read_bytes().replace(b"ba", b"be"))
+
+
+def test_another_folder_with_equal_names_and_sizes_is_other_data(corpus):
+    shutil.copytree(corpus / "in", corpus / "B")
+    assert fingerprints(run(corpus)) == fingerprints(run(corpus, path=str(corpus / "B")))
+    assert len(list((corpus / "out").glob("jsonl-*"))) == 1  # a copy is the same data
+    swap(corpus / "B" / "a.jsonl")
+    ours, theirs = run(corpus), run(corpus, path=str(corpus / "B"))
+    assert fingerprints(ours)[0] != fingerprints(theirs)[0]
+    assert fingerprints(ours)[1] == fingerprints(theirs)[1]
+
+
+@pytest.mark.parametrize("restores_time", [False, True])
+def test_a_file_edited_in_place_is_other_data(corpus, restores_time):
+    path = corpus / "in" / "a.jsonl"
+    before, status = run(corpus), path.stat()
+    time.sleep(0.02)  # longer than the clock of a file system ticks
+    swap(path)
+    if restores_time:
+        os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
+    assert path.stat().st_size == status.st_size
+    assert run(corpus) != before
+
+
+def test_a_split_is_part_of_the_identity(corpus):
+    before = run(corpus)
+    (corpus / "in" / "validation.jsonl").rename(corpus / "in" / "other.jsonl")
+    assert run(corpus) != before
+
+
+@pytest.mark.parametrize("source", ["local", "retrieval"])
+def test_another_library_of_equal_sizes_is_other_data(corpus, source, monkeypatch):
+    library = corpus / "lib"
+    library.mkdir()
+    for number in range(8):
+        (library / f"m{number}.py").write_text(plain_text(number, 400))
+    monkeypatch.setattr(local.sysconfig, "get_path", lambda name: str(library))
+    monkeypatch.setattr(local, "local_files", local.local_files.__wrapped__)
+    changes = {"source": source, "tokenizer": None, "path": None, "vocab_size": 500}
+    before = run(corpus, **changes)
+    swap(library / "m1.py")
+    assert run(corpus, **changes) != before
+
+
+def test_unchanged_files_are_read_once(corpus, monkeypatch):
+    reads = []
+    sha256 = content._sha256
+    monkeypatch.setattr(
+        content, "_sha256", lambda p, **k: reads.append(Path(p).name) or sha256(p, **k)
+    )
+    folder = run(corpus)
+    assert sorted(reads) == ["a.jsonl", "validation.jsonl"]
+    report = json.loads((folder / "prepare.json").read_text())
+    expected = {
+        p.name: hashlib.sha256(p.read_bytes()).hexdigest() for p in (corpus / "in").iterdir()
+    }
+    assert {name: sha for name, sha, _ in report["settings"]["files"]} == expected
+    assert run(corpus) == folder and len(reads) == 2
+    swap(corpus / "in" / "a.jsonl")
+    run(corpus)
+    assert reads[2:] == ["a.jsonl"]
+    # A damaged record of digests is made anew, and decides nothing.
+    record = corpus / "out.content.json"
+    record.write_text(record.read_text().replace('"a', '"b'))
+    assert run(corpus, path=str(corpus / "in" / "validation.jsonl")) != folder
+
+
+def test_a_file_that_changes_while_it_is_read_is_refused(corpus, monkeypatch):
+    encode = tokenizing._encode
+    path = corpus / "in" / "a.jsonl"
+    original = path.read_bytes()
+
+    def edit(*arguments):
+        path.write_bytes(original + b'{"text": "more"}\n')
+        return encode(*arguments)
+
+    monkeypatch.setattr(tokenizing, "_encode", edit)
+    with pytest.raises(ValueError, match="changed while it was read"):
+        run(corpus)
+    monkeypatch.undo()
+    path.write_bytes(original)
+    assert TokenStore(run(corpus) / "train").num_documents == 20
+
+
+def test_an_unreadable_file_is_one_line(corpus, monkeypatch):
+    def refuse(*arguments):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "open", refuse)
+    with pytest.raises(ValueError, match=r"a\.jsonl: cannot be read \(Permission denied\)"):
+        content._sha256(str(corpus / "in" / "a.jsonl"), on_bytes=len)
+
+
+@pytest.mark.slow
+def test_a_run_on_data_of_the_former_format_resumes(corpus):
+    """Former folders are named after sizes; the fingerprint of a run is that of the tokens."""
+    command = ["train.py", "tiny", "--workdir", corpus / "run", "data.source=jsonl"]
+    command += [f"data.path={corpus / 'in'}", f"data.prepared_root={corpus / 'out'}"]
+    command += [f"data.tokenizer={corpus / 't.model'}", "model.vocab_size=640"]
+    command += ["train.num_steps=6", "train.save_every=2", "train.keep=9", "train.log_every=1"]
+
+    def losses():
+        rows = (corpus / "run" / "metrics.jsonl").read_text().splitlines()
+        return [row["loss"] for row in map(json.loads, rows) if "loss" in row]
+
+    call(*command)
+    uninterrupted = losses()
+    for step in ("4", "6"):
+        shutil.rmtree(corpus / "run" / "checkpoints" / step)
+    (folder,) = (corpus / "out").glob("jsonl-*")
+    folder.rename(corpus / "out" / "jsonl-778887446f98")
+    (corpus / "out.content.json").unlink()
+    assert "from step 2" in call(*command)
+    assert len(list((corpus / "out").glob("jsonl-*"))) == 2
+    assert losses() == uninterrupted and len(uninterrupted) == 6

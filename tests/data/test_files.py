@@ -1,0 +1,129 @@
+"""Which files of a folder are read, and for which split."""
+
+import gzip
+import os
+
+import pytest
+import zstandard
+
+from data.files import describe_files, list_json_lines
+from data.sources import source_class
+
+LINE = b'{"text": "words"}\n'
+
+
+def write(root, *names):
+    for name in names:
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(LINE)
+
+
+def held_out(root):
+    return [file.name for file in list_json_lines(root).files if file.validation]
+
+
+HELD_OUT = [
+    *("validation.jsonl", "valid.jsonl", "dev.jsonl", "eval.jsonl", "TEST.JSONL", "val.jsonl.zst"),
+    *("corpus_val.jsonl", "wiki.test.jsonl", "Validation Set.jsonl", "held-out_3.jsonl"),
+    *("val_0.jsonl", "test1.jsonl", "dev-part-2.jsonl", "ValSplit.jsonl", "devset.jsonl"),
+    "c4-validation.00000-of-00008.json.gz",  # C4
+    "validation-00000-of-00001-a09b74b3ef9c3b56.jsonl",  # the Hub
+    *("validation/chunk1/example_holdout_0.jsonl.zst", "test/chunk1/a.jsonl"),  # SlimPajama
+    *("test/part_1.jsonl", "corpus/en_val/a.jsonl", "DEV/x.ndjson", "validation\\x.jsonl"),
+]
+TRAINED_ON = [
+    *("val_speeches.jsonl", "test_questions.jsonl", "validation_methods.jsonl", "devices.jsonl"),
+    *("latest.jsonl", "valley.jsonl", "train/val_speeches.jsonl", "test/train.jsonl"),
+    *("c4-train.00000-of-01024.jsonl", "medieval.jsonl", "evaluations_of_art.jsonl"),
+    "train/chunk1/example_train_0.jsonl",
+]
+
+
+@pytest.mark.parametrize("name", HELD_OUT)
+def test_names_of_splits_hold_out(tmp_path, name):
+    write(tmp_path, "books.jsonl", name)
+    assert held_out(tmp_path) == [name]
+
+
+@pytest.mark.parametrize("name", TRAINED_ON)
+def test_words_of_a_subject_do_not_hold_out(tmp_path, name):
+    write(tmp_path, "books.jsonl", name)
+    assert held_out(tmp_path) == []
+
+
+def test_a_word_of_a_split_counts_beside_a_file_of_training(tmp_path):
+    write(tmp_path, "train.en.jsonl", "valid.en.jsonl", "test_speeches.jsonl")
+    assert held_out(tmp_path) == ["valid.en.jsonl"]
+
+
+def test_if_all_names_hold_out_none_does(tmp_path):
+    write(tmp_path, "test.jsonl", "validation.jsonl")
+    assert held_out(tmp_path) == []
+
+
+def test_every_entry_is_read_or_named_with_its_reason(tmp_path):
+    root = tmp_path / "in"
+    write(root, "a.jsonl", "b.ndjson", "c.JSONL", "d.json", "deep/er/f.jsonl")
+    write(root, ".ipynb_checkpoints/a-checkpoint.jsonl", "._a.jsonl", "notes.txt", "g.jsonl.bz2")
+    (root / "e.json.gz").write_bytes(gzip.compress(LINE))
+    (root / "info.json").write_text('{\n  "name": "a set"\n}\n')
+    os.mkfifo(root / "pipe.jsonl")
+    listing = list_json_lines(root)
+    names = ["a.jsonl", "b.ndjson", "c.JSONL", "d.json", "deep/er/f.jsonl", "e.json.gz"]
+    assert [file.name for file in listing.files] == names
+    reasons = dict(listing.left_out)
+    assert reasons.keys() == {
+        *(".ipynb_checkpoints/", "._a.jsonl", "notes.txt", "g.jsonl.bz2", "info.json"),
+        "pipe.jsonl",
+    }
+    assert 'no "text"' in reasons["info.json"]
+    lines = "\n".join(describe_files(*listing))
+    assert all(name in lines for name in [*names, *reasons])
+    source = source_class("jsonl")(path=str(root))
+    assert [document.text for document in source.read()] == ["words"] * 6
+
+
+def test_linked_folders_and_files_are_read_once(tmp_path):
+    root, other = tmp_path / "in", tmp_path / "other"
+    write(root, "a.jsonl", "z/b.jsonl")
+    write(other, "part/c.jsonl", "d.jsonl")
+    (root / "c").symlink_to("../other/part")
+    (root / "d.jsonl").symlink_to("../other/d.jsonl")
+    (root / "again").symlink_to("z")
+    (root / "copy.jsonl").symlink_to("a.jsonl")
+    (root / "z" / "up").symlink_to("..")
+    (other / "part" / "back").symlink_to(root)
+    listing = list_json_lines(root)
+    assert [file.name for file in listing.files] == ["a.jsonl", "c/c.jsonl", "d.jsonl", "z/b.jsonl"]
+    assert {name for name, _ in listing.left_out} == {"again/", "copy.jsonl", "z/up/", "c/back/"}
+
+
+@pytest.mark.parametrize("target", ["/mnt/gone/b.jsonl", "b.jsonl"])
+def test_a_broken_link_is_refused(tmp_path, target):
+    write(tmp_path, "a.jsonl")
+    (tmp_path / "b.jsonl").symlink_to(target)
+    with pytest.raises(ValueError, match=r"b\.jsonl: the target of this link is missing"):
+        list_json_lines(tmp_path)
+
+
+def test_a_file_beside_its_compressed_copy_is_refused(tmp_path):
+    write(tmp_path, "a.jsonl")
+    (tmp_path / "a.jsonl.zst").write_bytes(zstandard.compress(LINE))
+    with pytest.raises(ValueError, match=r"a\.jsonl and a\.jsonl\.zst are one file"):
+        list_json_lines(tmp_path)
+
+
+def test_a_folder_without_permission_is_refused(tmp_path, monkeypatch):
+    """Root may read every folder, so the refusal of the system is imitated."""
+    write(tmp_path, "a.jsonl", "private/b.jsonl")
+    iterdir = type(tmp_path).iterdir
+
+    def refuse(folder):
+        if folder.name == "private":
+            raise PermissionError(13, "Permission denied", str(folder))
+        return iterdir(folder)
+
+    monkeypatch.setattr(type(tmp_path), "iterdir", refuse)
+    with pytest.raises(ValueError, match="private: no permission"):
+        list_json_lines(tmp_path)
