@@ -20,7 +20,7 @@ from model import rotary as rotary_lib
 from model.rotary import Rotary
 from utils.checks import problem
 from utils.command_line import tokens
-from utils.expressions import literal, split_commas, unbalanced
+from utils.expressions import literal, split_commas, unbalanced, unquote
 from utils.messages import nearest, one_line, quoted
 
 # Names that other codebases have for fields.
@@ -77,7 +77,9 @@ def _replace(value: Any, changes: dict[str, Any], prefix: str, all_names: Sequen
         if name in derived:
             raise ValueError(f"{where} follows from other fields and cannot be set; leave it out")
         if name not in fields:
-            hint = _hint_elsewhere(name, all_names) or nearest(name, fields)
+            hint = _hint_elsewhere(where, all_names) or nearest(name, fields)
+            if isinstance(value, Rotary):
+                hint = f"{rotary_lib.label(value)} has no {one_line(name, 60)}; {hint}"
             raise ValueError(f"unknown field {quoted(where)}; {hint}")
         if isinstance(change, dict):
             current = new.get(name, getattr(value, name))
@@ -92,10 +94,11 @@ def _replace(value: Any, changes: dict[str, Any], prefix: str, all_names: Sequen
         raise ValueError(one_line(f"{prefix.rstrip('.') or 'config'}: {error}")) from error
 
 
-def _hint_elsewhere(name: str, all_names: Sequence[str]) -> str:
+def _hint_elsewhere(where: str, all_names: Sequence[str]) -> str:
     """Return `did you mean X?` for a field of another object, or "" if none is called like it."""
-    same = [other for other in all_names if other.rpartition(".")[2] == name]
-    alike = [other for other in all_names if len(name) > 3 and name in other.rpartition(".")[2]]
+    name, others = where.rpartition(".")[2], [other for other in all_names if other != where]
+    same = [other for other in others if other.rpartition(".")[2] == name]
+    alike = [other for other in others if len(name) > 3 and name in other.rpartition(".")[2]]
     matches = [_OTHER_NAMES[name]] if name in _OTHER_NAMES else same or alike
     return f"did you mean {' or '.join(map(repr, matches[:2]))}?" if matches else ""
 
@@ -117,16 +120,20 @@ def _parse(text: str, hint: Any, where: str) -> Any:
         items = text[1:-1] if text[:1] + text[-1:] in ("[]", "()") else text
         if not items.strip():
             return ()
-        return tuple(_parse(item.strip(), arguments[0], where) for item in split_commas(items))
+        parts = [item.strip() for item in split_commas(items)]
+        kinds = arguments[:1] * len(parts) if arguments[1:] == (...,) else arguments
+        if len(kinds) != len(parts):
+            raise ValueError(f"{where}={one_line(text, 60)} must be {len(kinds)} values")
+        return tuple(_parse(part, kind, where) for part, kind in zip(parts, kinds, strict=True))
     if isinstance(hint, type) and issubclass(hint, Rotary):
         _check_single(text, where)
         try:
-            return rotary_lib.parse(text)
+            return rotary_lib.parse(unquote(text))
         except ValueError as error:
             raise ValueError(f"{where}: {error}") from error
     if dataclasses.is_dataclass(hint):
         raise ValueError(f"{where} is an object; set one of its fields: {where}.FIELD=VALUE")
-    value: Any = text
+    value: Any = unquote(text) if hint is str else text
     if where.rpartition(".")[2] in _LENGTHS and text[-1:].lower() in ("k", "m"):
         with contextlib.suppress(argparse.ArgumentTypeError):
             value = tokens(text)

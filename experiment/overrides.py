@@ -27,6 +27,8 @@ sweeps: a comma makes members, several commas a grid
   "model.rotary=rope(base=500),nope"       two variants
   train.learning_rate=1e-3,3e-3            two learning rates
   start_from=RUN model.rotary.base=10,100  all members from the parameters of one run
+  "start_from='a,b'"                       quotes around a value, or around one of a list, keep its
+                                           commas; a path that exists needs none
 Without a comma, the config's own members are used, if it has any.
 Real text: data.source=jsonl data.path=FILE_OR_FOLDER (RedPajama format; .jsonl, .gz, .zst)
 """
@@ -35,6 +37,7 @@ import dataclasses
 import hashlib
 import itertools
 import math
+import os
 import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -46,9 +49,9 @@ from experiment.inherit import inherit
 from experiment.records import SweepRecord, read_sweep
 from experiment.run import RunDirectory, is_operational
 from experiment.stages import split
-from utils.expressions import allow_files, split_commas
+from utils.expressions import allow_files, split_commas, unquote
 from utils.messages import one_line
-from utils.paths import as_path
+from utils.paths import as_path, in_bucket
 
 # Files and `--help` teach the same language: it is written down once, above.
 _, OVERRIDES_HELP, SWEEP_HELP = str(__doc__).split("\n\n")
@@ -78,6 +81,7 @@ def member_name(varying: Sequence[str]) -> str:
         path, _, value = override.partition("=")
         if value.startswith("["):  # checkpoints cannot lie where a path has brackets
             value = "+".join(map(_unbracketed, split_commas(value[1:-1])))
+        value = unquote(value)
         parts.append(f"{path.rpartition('.')[2]}={value}")
     # Commas, "=" and dots are fine in paths; globs are not in orbax's, slashes and spaces in none.
     name = re.sub(r"[/*?\[\]]", "_", ",".join(parts)).replace(" ", "")
@@ -117,6 +121,8 @@ def grid(overrides: Sequence[str]) -> list[tuple[str, list[str]]]:
             raise ValueError(f"{one_line(path, 60)}: {error}") from error
         if len(values) > 1 and not all(map(str.strip, values)):
             raise ValueError(f"{one_line(override, 60)}: a value is missing beside a comma")
+        if path in _PATH_FIELDS:
+            values = _join_paths(values)
         choices.append([f"{path}={value.strip()}" for value in values])
     if math.prod(map(len, choices)) > _MOST_MEMBERS:
         raise ValueError(f"the values listed make more than {_MOST_MEMBERS:,} members; list fewer")
@@ -148,12 +154,43 @@ def check_used(config: ExperimentConfig, overrides: Sequence[str]) -> None:
             raise ValueError(f"{name} has no effect here; use {remedy}, or leave {name} out")
 
 
+_PATH_FIELDS = ("start_from", "data.path", "data.tokenizer")
+
+
+def _join_paths(parts: Sequence[str]) -> list[str]:
+    """Join parts of a comma list that make an existing path, as members' names have commas."""
+    paths = []
+    while parts:
+        joined = (",".join(parts[:count]) for count in range(len(parts), 1, -1))
+        path = next((p for p in joined if not in_bucket(p) and _exists(p)), parts[0])
+        paths.append(path)
+        parts = parts[path.count(",") + 1 :] if path != parts[0] else parts[1:]
+    return paths
+
+
+def _exists(path: str) -> bool:
+    head, _, step = path.rpartition("@")
+    return os.path.exists(head if step.isdigit() else path)
+
+
 class SweepMember(NamedTuple):
     """One member: the name of its directory, its overrides, and the config they make."""
 
     name: str
     overrides: Sequence[str]
     config: ExperimentConfig
+
+
+def _check_common(config: ExperimentConfig, common: Sequence[str]) -> None:
+    """Raise ValueError if overrides for all members of `config` set what its members set."""
+    varied = {override.partition("=")[0] for member in config.members for override in member}
+    for override in common:
+        path, _, value = override.partition("=")
+        if any(f"{name}.".startswith(f"{path}.") for name in varied):
+            raise ValueError(
+                f"{one_line(override, 60)}: the members of {config.name} differ in this field; "
+                f"list values of your own ({path}={one_line(value, 40)},VALUE), or use train.py"
+            )
 
 
 class Job(NamedTuple):
@@ -250,6 +287,7 @@ def make_members(
     choices = grid(overrides)
     if len(choices) == 1 and config.members:
         common = choices[0][1]
+        _check_common(config, common)
         choices = [(name, [*member, *common]) for name, member in _name_members(config.members)]
     if len(choices) == 1:
         apply(config, choices[0][1])  # what is wrong with them says more than that they do not vary

@@ -146,13 +146,16 @@ class RunDirectory:
 
         None if there is none, or the run has another tokenizer.
         """
-        run = self
+        run, seen = self, {self.path}
         while not (run.path / PUBLISHED).is_dir():
             path, at, step = (run.config.start_from or "").rpartition("@")
             parent = path if at and step.isdigit() else run.config.start_from
             if not parent or not (as_path(parent) / "config.json").exists():
                 return None
             run = RunDirectory(parent)
+            if run.path in seen:  # a renamed run may lie where its own parent was
+                return None
+            seen.add(run.path)
         return run.path / PUBLISHED if run.tokenizer_sha256 == self.tokenizer_sha256 else None
 
     @functools.cached_property

@@ -58,7 +58,8 @@ class Watchdog:
 
     A device, a collective or a disk that hangs raises no error, and a job would wait until its time
     limit. The process prints the stacks of all threads and exits with `HANG_STATUS`; the run
-    resumes from its last checkpoint. Compilation and validation are not timed.
+    resumes from its last checkpoint. Compilation and validation are not timed, and neither is the
+    time in which the process is suspended (Ctrl-Z, `scontrol suspend`).
     """
 
     def __init__(self):
@@ -66,6 +67,7 @@ class Watchdog:
         self._queued: deque[jax.Array] = deque()
         self._times: deque[float] = deque(maxlen=20)  # seconds per update
         self._event, self._last, self._limit = "update", 0.0, math.inf
+        self._clock = 0.0  # seconds for which this process ran while it was watched
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="watchdog", daemon=True)
 
@@ -80,7 +82,7 @@ class Watchdog:
     def start(self) -> None:
         """Start timing, after the first update, which includes compilation."""
         self._queued.clear()
-        self._last, self._limit = time.monotonic(), None
+        self._last, self._limit = self._clock, None
 
     def add(self, scalar: jax.Array) -> None:
         """Add an update that was queued, by one of its results."""
@@ -90,21 +92,25 @@ class Watchdog:
     def pause(self, *, saves: bool = False) -> Iterator[None]:
         """Do not time updates in the block; if it `saves`, time it as the wait for a save."""
         before = self._event, self._limit
-        self._event, self._last = "save" if saves else "update", time.monotonic()
+        self._event, self._last = "save" if saves else "update", self._clock
         self._limit = _LONGEST_SAVE if saves else math.inf
         try:
             yield
         finally:
-            self._last = time.monotonic()
+            self._last = self._clock
             self._event, self._limit = before
 
     def _watch(self) -> None:
+        before = time.monotonic()
         while not self._ended.wait(_EVERY):
+            # A longer pause between two looks is a suspension.
+            self._clock += min(time.monotonic() - before, 2 * _EVERY)
+            before = time.monotonic()
             ended = 0
             while self._queued and self._queued[0].is_ready():  # pyright: ignore
                 self._queued.popleft()
                 ended += 1
-            now = time.monotonic()
+            now = self._clock
             if ended:
                 self._times.append((now - self._last) / ended)
                 self._last = now

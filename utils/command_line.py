@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from utils.errors import describe, machine_error
-from utils.expressions import allow_files, split_commas
+from utils.expressions import allow_files, split_commas, unquote
 from utils.messages import one_line, quoted
 from utils.plugins import allow
 
@@ -94,7 +94,7 @@ def expression(text: str) -> str:
 def expression_list(text: str) -> list[str]:
     """Split a comma list of variants or tasks, as `expression`; commas in brackets do not split."""
     try:
-        return split_commas(expression(text))
+        return [unquote(part.strip()) for part in split_commas(expression(text))]
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
 

@@ -98,7 +98,7 @@ def allow_files(text: str) -> None:
         parts = [part.strip() for part in split_commas(text)]
     except ValueError:
         return
-    for part in parts:
+    for part in map(unquote, parts):
         if part[:1] + part[-1:] in ("[]", "()"):
             allow_files(part[1:-1])
         elif own_file := _OWN_FILE.match(part):
@@ -130,17 +130,27 @@ def _text(value: Any) -> str:
 def split_commas(text: str) -> list[str]:
     """Split at the commas outside brackets: `a,f(b,c)` is `a` and `f(b,c)`.
 
+    Commas do not split within a part in quotes, `'a,b',c`, or after a backslash, `a\\,b,c`;
+    `unquote` removes both.
+
     Raises:
       ValueError: if a bracket that contains a comma is not closed, or too many are open.
     """
     parts, start = [], 0
     for end, (character, is_open) in enumerate(_brackets(text)):
-        if character == "," and not is_open:
+        if character == "," and not is_open and text[end - 1 : end] != "\\":
             parts.append(text[start:end])
             start = end + 1
     if "," in text[start:] and (wrong := unbalanced(text)):
         raise ValueError(wrong)
     return [*parts, text[start:]]
+
+
+def unquote(text: str) -> str:
+    """Return a part of a list without the quotes around it, and without backslashes of commas."""
+    if len(text) > 1 and text[0] in "\"'" and text[0] == text[-1]:
+        return text[1:-1]
+    return text.replace("\\,", ",")
 
 
 def unbalanced(text: str) -> str:
@@ -154,15 +164,26 @@ def unbalanced(text: str) -> str:
 
 _CLOSING = {"(": ")", "[": "]", "{": "}"}
 _STRAY = "!"  # a closing bracket that closes nothing
+# Of a list: the part in quotes that begins here.
+_QUOTED_PART = re.compile(
+    r"""(?:(?<=,)|(?<=, )|^)((?P<quote>["'])(?:(?!(?P=quote)).)*(?P=quote))(?=,|$)"""
+)
 
 
 def _brackets(text: str) -> Iterator[tuple[str, str]]:
     """Yield every character of `text` with the brackets that are open after it.
 
-    Brackets inside quotes inside brackets do not count: `pg19(path='a(b')`.
+    Brackets and commas inside quotes do not count, where the quotes are inside brackets,
+    `pg19(path='a(b')`, or around a part of a list, `'a,b',c`.
     """
     is_open = quote = ""
-    for character in text:
+    quoted_until = 0
+    for index, character in enumerate(text):
+        if not is_open and (part := _QUOTED_PART.match(text, index)):
+            quoted_until = part.end(1)
+        if index < quoted_until:
+            yield character, "" if index == quoted_until - 1 else character
+            continue
         if quote:
             quote = "" if character == quote else quote
         elif is_open and character in "\"'":

@@ -1,9 +1,13 @@
 """The command line's small language: typed overrides, sweeps, and errors that name the fix."""
 
+import dataclasses
+import json
+
 import pytest
 
 from configs import find_config
 from experiment import overrides
+from experiment.run import RunDirectory
 from model import rotary
 from model.rotary.rope import Rope
 
@@ -84,3 +88,51 @@ def test_the_paper_model_has_the_papers_numbers():
     assert tokens == pytest.approx(1e12, rel=0.01)
     assert (config.train.learning_rate, config.train.weight_decay) == (2e-4, 0.1)
     assert 1.9e9 < count_params(config.model)["total"] < 2.3e9
+
+
+def test_commas_in_values(tmp_path, monkeypatch):
+    """Members' own directories are named so: quotes, a backslash or an existing path keep them."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("base=10,num_heads=4", "base=30,num_heads=4"):
+        (tmp_path / name).mkdir()
+
+    def values(text: str) -> list[str | None]:
+        members = overrides.grid([f"start_from={text}"])
+        return [overrides.apply(find_config("tiny"), member).start_from for _, member in members]
+
+    ten, thirty = "base=10,num_heads=4", "base=30,num_heads=4"
+    assert values(ten) == values(f"'{ten}'") == values(ten.replace(",", "\\,")) == [ten]
+    assert values(f"{ten}@5,{thirty}") == [f"{ten}@5", thirty]
+    assert values('a,"b,c",d') == ["a", "b,c", "d"]
+    assert values("it's,that's") == ["it's", "that's"]
+
+
+def test_lists_take_quotes_and_pairs(tiny):
+    shares = overrides.apply(tiny, ["data.subset_shares=[[github,0.5],[c4,0.25]]"]).data
+    assert shares.subset_shares == (("github", 0.5), ("c4", 0.25))
+    frozen = overrides.apply(tiny, ["train.frozen=['blocks',\"a,b\"]"]).train.frozen
+    assert frozen == ("blocks", "a,b")
+
+
+def test_a_field_for_all_members(tiny):
+    members = (("model.rotary.base=10",), ("model.rotary=nope", "model.num_heads=1"))
+    config = dataclasses.replace(tiny, members=members)
+    made = overrides.make_members(config, ["model.rotary.log_n=train", "train.num_steps=7"])
+    assert [m.config.train.num_steps for m in made] == [7, 7]
+    assert {m.config.model.rotary.log_n for m in made} == {"train"}
+    for override in ("model.rotary.base=20", "model.rotary=rope(base=20)", "model.num_heads=2"):
+        with pytest.raises(ValueError, match="list values of your own"):
+            overrides.make_members(config, [override])
+    with pytest.raises(ValueError, match="nope has no base; ") as error:
+        overrides.apply(tiny, ["model.rotary=nope", "model.rotary.base=20"])
+    assert "did you mean 'model.rotary.base'" not in str(error.value)
+
+
+def test_parents_that_lead_back(tiny, tmp_path):
+    """A child that was renamed to its deleted parent's name starts from itself."""
+    run = RunDirectory(tmp_path / "run")
+    run.write_config(tiny, ())
+    record = json.loads((run.path / "config.json").read_text())
+    record["config"]["start_from"] = f"{run.path}@2"
+    (run.path / "config.json").write_text(json.dumps(record))
+    assert RunDirectory(run.path).published_path is None

@@ -1,7 +1,9 @@
 """A compiled step that computes another loss, and an update that never ends, stop the process."""
 
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
@@ -64,7 +66,7 @@ import sys, time
 from experiment import checkpoint
 from training import loop, watchdog
 from training.command import train
-watchdog._LEAST = watchdog._LONGEST_SAVE = 1.0
+watchdog._LEAST = watchdog._LONGEST_SAVE = 8.0
 watchdog._EVERY = 0.05
 read = loop._Batches.read_next
 def hang(self):
@@ -96,3 +98,30 @@ def test_what_never_ends_ends_the_process(tiny_data, tmp_path, environment, even
     assert "in hang" in done.stderr  # where the main thread waits
     assert f"no {event} ended for" in done.stderr.splitlines()[-1]
     assert RunDirectory(tmp_path / "run").steps()[-1] == saved
+
+
+SUSPENDED = """
+import sys, time
+from training import watchdog
+watchdog._LEAST, watchdog._EVERY = 1.0, 0.05
+with watchdog.Watchdog() as dog:
+    dog.start()
+    print("started", flush=True)
+    sys.stdin.readline()
+    time.sleep(0.3)
+"""
+
+
+@pytest.mark.slow
+def test_a_suspended_process_does_not_hang(environment):
+    """It stands still for 2.5 times as long as an update may take, as after Ctrl-Z."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", SUSPENDED],
+        cwd=ROOT, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    assert process.stdout.readline() == "started\n"
+    process.send_signal(signal.SIGSTOP)
+    time.sleep(2.5)
+    process.send_signal(signal.SIGCONT)
+    process.communicate("go on\n")
+    assert process.returncode == 0
