@@ -29,7 +29,7 @@ COLAB := $(VENV)-colab
 COLAB_TESTS ?= tests/test_colab.py tests/notebooks tests/model tests/data tests/experiment tests/evals tests/probes
 
 # XLA takes a step's scratch memory anew each time; in 2 MiB pages that costs a quarter less time on
-# a CPU (benchmarks/README.md). Ignored where glibc does not know it.
+# a CPU (docs/performance.md). Ignored where glibc does not know it.
 export GLIBC_TUNABLES ?= glibc.malloc.hugetlb=1
 
 REV ?= HEAD

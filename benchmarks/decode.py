@@ -1,17 +1,17 @@
 """Greedy decoding beside transformers' `generate`, with the same weights in float32.
 
-Both libraries alternate in this process, each with one thread per core. On one core (`taskset -c
-0`) CPU time is measured, which other jobs change less. The time of n tokens is that of a call for
-n + 1 new tokens minus that of a call for one. Both libraries must write the same tokens.
+Each library has a process with one thread per core; the processes alternate. The time of n tokens
+is that of a call for n + 1 new tokens minus that of a call for one. Both write the same tokens
+(tests/inference/test_transformers.py).
 """
 
 # torch and transformers belong to an extra.
 # pyright: reportMissingImports=false
 
+import contextlib
 import functools
 import operator
 import os
-import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -19,9 +19,7 @@ import jax
 import numpy as np
 
 from benchmarks.peer import make_llama, require_torch
-from benchmarks.record import Result
-from benchmarks.suite import Setting
-from benchmarks.timing import alternate
+from benchmarks.protocol import Result, Setting, alternate, start
 from inference.engine import Engine, Prompts
 from inference.options import Options
 from interop.architectures import choose_architecture
@@ -49,9 +47,8 @@ def measure(setting: Setting) -> Iterator[Result]:
     """Yield ratios for a new token, and for reading the prompt with the first token."""
     require_torch("decode")
     for name, sizes in SIZES.items():
-        config = ModelConfig(**sizes, head_dim=64, rotary=rotary.parse("rope(base=1e4)"))
         for length in PROMPTS:
-            seconds = _time(config, 16 if setting.dry else length, setting.rounds)
+            seconds = _time(sizes, 16 if setting.dry else length, setting.rounds)
             for label, times, goal in (
                 ("a token", {side: _per_token(seconds, side) for side in SIDES}, 1.0),
                 ("reading the prompt", {side: seconds[f"{side}, first"] for side in SIDES}, None),
@@ -69,22 +66,24 @@ def _per_token(seconds: dict[str, list[float]], side: str) -> list[float]:
     return [(total - first) / NEW_TOKENS for total, first in pairs]
 
 
-def _time(config: ModelConfig, length: int, rounds: int) -> dict[str, list[float]]:
+def _time(sizes: dict[str, Any], length: int, rounds: int) -> dict[str, list[float]]:
     """Return seconds of NEW_TOKENS + 1 tokens after a prompt, and of the first token."""
+    functions = {}
+    with contextlib.ExitStack() as stack:
+        for side in SIDES:
+            generate = stack.enter_context(start("benchmarks.decode:make", side, sizes, length))
+            functions[f"{side}, first"] = functools.partial(generate, 1)
+            functions[side] = functools.partial(generate, NEW_TOKENS + 1)
+        return alternate(functions, rounds)
+
+
+def make(side: str, sizes: dict[str, Any], length: int) -> Callable[[int], list[int]]:
+    """Return a function that writes a number of tokens after a prompt with one library."""
+    config = ModelConfig(**sizes, head_dim=64, rotary=rotary.parse("rope(base=1e4)"))
     params = jax.tree.map(np.asarray, transformer.init(config, 0))
     prompt = np.random.default_rng(0).integers(0, config.vocab_size, length).tolist()
-    functions, texts = {}, []
-    for side, make in zip(SIDES, (our_generate, transformers_generate), strict=True):
-        generate = make(config, params)
-        texts.append(generate(prompt, NEW_TOKENS + 1))
-        functions[f"{side}, first"] = lambda generate=generate: generate(prompt, 1)
-        functions[side] = lambda generate=generate: generate(prompt, NEW_TOKENS + 1)
-    if texts[0] != texts[1]:
-        raise ValueError(
-            f"{' and '.join(SIDES)} generate different tokens; their times say nothing"
-        )
-    is_shared = len(os.sched_getaffinity(0)) > 1
-    return alternate(functions, rounds, time.perf_counter if is_shared else time.process_time)
+    generate = (our_generate if side == "ours" else transformers_generate)(config, params)
+    return functools.partial(generate, prompt)
 
 
 def our_generate(config: ModelConfig, params: Params) -> Generate:
@@ -98,7 +97,7 @@ def our_generate(config: ModelConfig, params: Params) -> Generate:
     return generate
 
 
-def load_transformers(config: ModelConfig, params: Params, context: int) -> Any:
+def _load_transformers(config: ModelConfig, params: Params, context: int) -> Any:
     """Return the transformers model of an export of `params`."""
     import torch
 
@@ -128,7 +127,7 @@ def transformers_generate(
     """Return a function that decodes with the transformers class of an export of `params`."""
     import torch
 
-    model = load_transformers(config, params, context)
+    model = _load_transformers(config, params, context)
 
     def generate(prompt: Sequence[int], count: int) -> list[int]:
         ids = torch.tensor([list(prompt)])

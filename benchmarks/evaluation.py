@@ -6,9 +6,8 @@ from collections.abc import Iterator
 import jax
 import numpy as np
 
-from benchmarks.record import Result
-from benchmarks.suite import Setting
-from benchmarks.timing import alternate, random_batch
+from benchmarks.program import random_batch
+from benchmarks.protocol import Result, Setting, alternate, timed
 from configs import small
 from configs.changes import change, heads
 from data.task import Document
@@ -54,7 +53,7 @@ def time_scoring(config: ExperimentConfig, rounds: int) -> dict[str, list[float]
         return transformer.unembed(model, params, hidden_BTD)
 
     functions = {
-        "scoring": lambda: score.score(model, [candidate], documents, T).nll,
-        "forward": lambda: forward(params, *inputs),
+        "scoring": timed(lambda: score.score(model, [candidate], documents, T).nll),
+        "forward": timed(lambda: forward(params, *inputs)),
     }
     return alternate(functions, rounds)

@@ -30,7 +30,7 @@ from pathlib import Path
 import jax
 import numpy as np
 
-from benchmarks.timing import random_batch
+from benchmarks.program import random_batch
 from configs import find_config
 from configs.changes import change
 from experiment.compiled import keep_programs

@@ -1,11 +1,33 @@
 """Comparison of the chosen kernel with the reference, on these devices, before training."""
 
+from collections.abc import Callable, Sequence
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from model.config import NO_WINDOW, Architecture
 from model.kernels import choice, xla
+
+
+def differentiate(
+    attend: Callable, ids_BT, q_BTNH, k_BSKH, v_BSKU, weights_BTNU, window
+) -> list[jax.Array]:
+    """Return the output, and the gradients of q, k and v under a weighted sum, in float32."""
+
+    def total(q_BTNH, k_BSKH, v_BSKU):
+        out_BTNU = attend(q_BTNH, k_BSKH, v_BSKU, ids_BT, window).astype(jnp.float32)
+        return jnp.sum(out_BTNU * weights_BTNU), out_BTNU
+
+    gradient = jax.grad(total, argnums=(0, 1, 2), has_aux=True)
+    gradients, out_BTNU = gradient(q_BTNH, k_BSKH, v_BSKU)
+    return [out_BTNU, *(x.astype(jnp.float32) for x in gradients)]
+
+
+def relative_errors(arrays: Sequence, exact: Sequence) -> list[jax.Array]:
+    """Return the norm of each array's error over the norm of the exact array."""
+    pairs = zip(arrays, exact, strict=True)
+    return [jnp.linalg.norm(x - y) / jnp.linalg.norm(y) for x, y in pairs]
 
 
 def check(config: Architecture, context_length: int) -> str:
@@ -44,19 +66,9 @@ def check(config: Architecture, context_length: int) -> str:
 
     @jax.jit
     def errors(q_BTNH, k_BSKH, v_BSKU, ids_BT, weights_BTNU, window):
-        """Return the relative errors of the output and of the gradients, in norm."""
-
-        def results(function):
-            def total(q_BTNH, k_BSKH, v_BSKU):
-                out_BTNU = function(q_BTNH, k_BSKH, v_BSKU, ids_BT, window).astype(jnp.float32)
-                return jnp.sum(out_BTNU * weights_BTNU), out_BTNU
-
-            gradient = jax.grad(total, argnums=(0, 1, 2), has_aux=True)
-            gradients, out_BTNU = gradient(q_BTNH, k_BSKH, v_BSKU)
-            return out_BTNU, *(x.astype(jnp.float32) for x in gradients)
-
-        pairs = zip(results(choice.map_devices(chosen)), results(xla.reference), strict=True)
-        return [jnp.linalg.norm(x - y) / jnp.linalg.norm(y) for x, y in pairs]
+        inputs = ids_BT, q_BTNH, k_BSKH, v_BSKU, weights_BTNU, window
+        by_kernel = differentiate(choice.map_devices(chosen), *inputs)
+        return relative_errors(by_kernel, differentiate(xla.reference, *inputs))
 
     plain = chosen.why or chosen.platform == "cpu"
     remedy = "report it" if plain else "set model.attention=xla, and report it"

@@ -1,36 +1,18 @@
-"""Alternating timings, and the compiled training step that benchmarks time."""
+"""The compiled training step that benchmarks time, and the fastest of alternatives."""
 
 import contextlib
 import functools
-import time
 from collections.abc import Callable, Generator, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 
-from benchmarks.suite import Setting
 from experiment.config import ExperimentConfig
 from experiment.mesh import make_global_batch, make_mesh
 from experiment.stages import split
 from training.members import abstract_state, first_state, shardings_of
 from training.step import compile_step, member_arrays
-
-
-def alternate(
-    functions: dict[str, Callable[[], Any]],
-    rounds: int,
-    clock: Callable[[], float] = time.perf_counter,
-) -> dict[str, list[float]]:
-    """Return the seconds of `rounds` calls of each function, alternating, after one warm-up."""
-    seconds: dict[str, list[float]] = {name: [] for name in functions}
-    for index in range(rounds + 1):
-        for name, function in functions.items():
-            start = clock()
-            jax.block_until_ready(function())
-            if index:
-                seconds[name].append(clock() - start)
-    return seconds
 
 
 class Attempt(NamedTuple):
@@ -39,14 +21,14 @@ class Attempt(NamedTuple):
     Attributes:
       seconds: of each round, by name; the first ones are those of steps.
       tokens: per round.
-      program: whatever the caller needs later.
-      details: added to the note.
+      config: of the model.
+      planned_bytes: of memory; 0 if unknown.
     """
 
     seconds: dict[str, list[float]]
     tokens: int
-    program: Any
-    details: str = ""
+    config: ExperimentConfig
+    planned_bytes: int = 0
 
     @property
     def rates(self) -> list[float]:
@@ -55,31 +37,22 @@ class Attempt(NamedTuple):
 
 
 def fastest(
-    setting: Setting,
-    attempts: Mapping[str, Callable[[], Attempt]],
-    enough: float,
-    errors: type[Exception] = MemoryError,
+    attempts: Mapping[str, Callable[[], Attempt]], errors: type[Exception] = MemoryError
 ) -> Generator[str, None, Attempt | None]:
     """Try alternatives; yield a note for each and return the fastest.
 
     Args:
-      setting: its deadline ends the search.
       attempts: by name.
-      enough: seconds that one may take.
       errors: those after which the other alternatives are still tried.
     """
     best: Attempt | None = None
     for name, make in attempts.items():
-        if best and not setting.has_time(enough):
-            yield f"{name}: no time was left"
-            continue
         try:
             attempt = make()
         except errors as error:
             yield f"{name}: {describe(error)}"
             continue
-        if len(attempts) > 1:
-            yield f"{name}: {max(attempt.rates):,.0f} tokens/s{attempt.details}"
+        yield f"{name}: {max(attempt.rates):,.0f} tokens/s"
         if best is None or max(attempt.rates) > max(best.rates):
             best = attempt
     return best
@@ -142,14 +115,18 @@ class TrainStep:
 
     @property
     def planned_bytes(self) -> int:
-        """Bytes of memory that the compiler plans."""
-        return planned_bytes(self.compiled)
+        """Bytes of the program's arguments, results and scratch, shared memory once."""
+        plan = self.compiled.memory_analysis()
+        if plan is None:
+            return 0
+        total = plan.argument_size_in_bytes + plan.output_size_in_bytes + plan.temp_size_in_bytes
+        return int(total - plan.alias_size_in_bytes)
 
-    @property
-    def fits(self) -> bool:
-        """True if the program fits JAX's memory, or if the device does not report its size."""
+    def check_memory(self) -> None:
+        """Raise MemoryError if the program needs more memory than JAX has on the device."""
         limit = (jax.devices()[0].memory_stats() or {}).get("bytes_limit")
-        return limit is None or self.planned_bytes < limit
+        if limit is not None and self.planned_bytes >= limit:
+            raise MemoryError(f"{self.planned_bytes / 2**30:.1f} GiB do not fit")
 
     def make_update(self) -> Callable[[], dict[str, jax.Array]]:
         """Return a function that makes one more update, from a fresh state on."""
@@ -162,17 +139,3 @@ class TrainStep:
             return scalars
 
         return update
-
-
-def planned_bytes(compiled: Any) -> int:
-    """Return the bytes of a program's arguments, results and scratch, shared memory once."""
-    plan = compiled.memory_analysis()
-    if plan is None:
-        return 0
-    total = plan.argument_size_in_bytes + plan.output_size_in_bytes + plan.temp_size_in_bytes
-    return int(total - plan.alias_size_in_bytes)
-
-
-def repeat(function: Callable[[], Any], times: int) -> Callable[[], list]:
-    """Return a function that calls `function` several times and waits for none of the results."""
-    return lambda: [function() for _ in range(times)]
