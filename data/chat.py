@@ -1,4 +1,4 @@
-"""Chat templates: the Jinja templates of published chat models."""
+"""Chat templates of published models (Jinja), and the ids that end a turn."""
 
 import contextlib
 from pathlib import Path
@@ -19,6 +19,17 @@ def read_template(folder: Path) -> str | None:
         template = read_json(folder / "tokenizer_config.json").get("chat_template")
         return template if isinstance(template, str) else None
     return None
+
+
+def read_stop_ids(folder: Path) -> tuple[int, ...]:
+    """Return the ids that end a generation by the folder's generation_config.json, if it has one.
+
+    Chat models end a turn with another id than a document.
+    """
+    with contextlib.suppress(OSError, ValueError, AttributeError):
+        ids = read_json(folder / "generation_config.json").get("eos_token_id")
+        return tuple(i for i in (ids if isinstance(ids, list) else [ids]) if type(i) is int)
+    return ()
 
 
 def render(tokenizer: Tokenizer, messages: list[dict[str, str]]) -> str:

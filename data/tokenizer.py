@@ -54,6 +54,7 @@ class Tokenizer:
         beside it (`data.tokenizer_json.complete`).
       bos_id, eos_id: ids that begin and end a document; if they are equal, the id only begins it.
       chat_template: Jinja template of a chat model; see `data.chat`.
+      stop_ids: ids that end a generated text besides EOS, as chat models have.
 
     Raises:
       DamagedError: if the file does not have the expected sha256.
@@ -61,9 +62,14 @@ class Tokenizer:
     """
 
     def __init__(
-        self, path: str | Path, *, sha256: str | None = None, chat_template: str | None = None
+        self,
+        path: str | Path,
+        *,
+        sha256: str | None = None,
+        chat_template: str | None = None,
+        stop_ids: Iterable[int] = (),
     ):
-        self.chat_template = chat_template
+        self.chat_template, self.stop_ids = chat_template, tuple(stop_ids)
         try:
             path = as_path(path)
             self.model = read_bytes(path)
@@ -90,7 +96,7 @@ class Tokenizer:
             raise ValueError(f"{path}: tokenizer has no BOS or no EOS; documents need both")
 
     def __getstate__(self) -> dict:
-        names = ("model", "bos_id", "eos_id", "chat_template")
+        names = ("model", "bos_id", "eos_id", "chat_template", "stop_ids")
         return {name: getattr(self, name) for name in names}
 
     def __eq__(self, other: object) -> bool:

@@ -146,6 +146,13 @@ class RunDirectory:
 
         None if there is none, or the run has another tokenizer.
         """
+        run = self.imported_run
+        is_same = run is not None and run.tokenizer_sha256 == self.tokenizer_sha256
+        return run.path / PUBLISHED if run is not None and is_same else None
+
+    @property
+    def imported_run(self) -> "RunDirectory | None":
+        """The import that this run is, or that it started from; None if it is not there."""
         run, seen = self, {self.path}
         while not (run.path / PUBLISHED).is_dir():
             path, at, step = (run.config.start_from or "").rpartition("@")
@@ -156,7 +163,7 @@ class RunDirectory:
             if run.path in seen:  # a renamed run may lie where its own parent was
                 return None
             seen.add(run.path)
-        return run.path / PUBLISHED if run.tokenizer_sha256 == self.tokenizer_sha256 else None
+        return run
 
     @functools.cached_property
     def tokenizer(self) -> Tokenizer:
@@ -165,10 +172,13 @@ class RunDirectory:
         Raises:
           ValueError: if it was trained on no text, or the file is not the one that was written.
         """
-        template = self.published_path and chat.read_template(self.published_path)
+        published = self.published_path
         try:
             return Tokenizer(
-                self.tokenizer_path, sha256=self.tokenizer_sha256, chat_template=template
+                self.tokenizer_path,
+                sha256=self.tokenizer_sha256,
+                chat_template=published and chat.read_template(published),
+                stop_ids=chat.read_stop_ids(published) if published else (),
             )
         except DamagedError as error:
             raise ValueError(

@@ -31,7 +31,8 @@ class Generated:
       text: text without the prompt and without a stop string.
       tokens: ids without EOS, including those of a stop string.
       prompt_tokens: number of ids of the prompt, including BOS.
-      finish: reason of the end: `max_new_tokens`, EOS, or a stop string.
+      finish: reason of the end: `max_new_tokens`, EOS or one of `Tokenizer.stop_ids`, or a stop
+        string.
     """
 
     text: str
@@ -142,7 +143,8 @@ class _Text:
     ):
         at_start = prompt == [tokenizer.bos_id]
         self._text = TextStream(tokenizer, options.stop, at_start=at_start)
-        self._end, self._emit = tokenizer.eos_id, emit or (lambda text: None)
+        self._ends = {tokenizer.eos_id, *tokenizer.stop_ids}
+        self._emit = emit or (lambda text: None)
         self._max_tokens = options.max_new_tokens
         self.generated, self.is_done = Generated("", [], len(prompt)), False
 
@@ -152,7 +154,7 @@ class _Text:
         for i in ids:
             if self.is_done:
                 return
-            if i == self._end:
+            if i in self._ends:
                 self._finish("eos")
                 return
             tokens.append(i)

@@ -1,6 +1,8 @@
 """The README.md of an exported folder: training, rotation, and the comparison of logits."""
 
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from experiment.config import ExperimentConfig
 from experiment.run import RunDirectory
@@ -47,16 +49,49 @@ def make_readme(
       tokenizer_note: why there is no tokenizer; empty if there is one.
       comparisons: what was compared; empty if the tensors are those that were imported.
     """
+    origin = run.imported_run
+    published = origin.record.get("imported", {}) if origin else {}
     sections = [
-        "---\nlibrary_name: transformers\npipeline_tag: text-generation\ntags:\n- ropewalk\n---",
+        _front_matter(published),
         f"# {run.name}",
-        f"A `{model_type}` model with {count_params(config.model)['total']:,} parameters, trained "
-        f"with ropewalk. Its question: {config.question}",
+        f"A `{model_type}` model with {count_params(config.model)['total']:,} parameters, "
+        + _describe(run, config, published),
         tokenizer_note or _USAGE,
         f"## Training\n\n{_training(run, step, config)}",
         f"## Comparison of logits\n\n{_comparison(comparisons)}",
     ]
     return "\n\n".join(sections) + "\n"
+
+
+def _base_model(published: Mapping[str, Any]) -> str:
+    """Return the name of a published model on its hub, or of its folder."""
+    path = published["config"].get("_name_or_path")
+    is_name = isinstance(path, str) and re.fullmatch(r"[\w-][\w.-]*/[\w.-]+", path)
+    return str(path if is_name else published["name"])
+
+
+def _front_matter(published: Mapping[str, Any]) -> str:
+    lines = ["library_name: transformers", "pipeline_tag: text-generation"]
+    if published:
+        lines.append(f"base_model: {_base_model(published)}")
+    if published.get("license"):
+        lines.append(f"license: {published['license']}")
+    return "\n".join(["---", *lines, "tags:", "- ropewalk", "---"])
+
+
+def _describe(run: RunDirectory, config: ExperimentConfig, published: Mapping[str, Any]) -> str:
+    if not published:
+        return f"trained with ropewalk. Its question: {config.question}"
+    base = f"`{_base_model(published)}`"
+    license_name = published.get("license")
+    license_note = (
+        f"Its license, {license_name}, holds for this model too."
+        if license_name
+        else f"Its folder names no license; that of {base} holds for this model too."
+    )
+    is_import = "imported" in run.record
+    source = f"imported from {base}" if is_import else f"trained further with ropewalk from {base}"
+    return f"{source}. {license_note}"
 
 
 def _training(run: RunDirectory, step: int, config: ExperimentConfig) -> str:

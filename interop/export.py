@@ -19,7 +19,7 @@ from interop.architectures import choose_architecture, make_config
 from interop.check import Comparison, FolderModel
 from interop.folders import new_folder
 from interop.tensors import DTYPES, SHARD_BYTES, Tensors, digest_tensors, write_tensors
-from interop.tokenizer_files import read_published, write_tokenizer
+from interop.tokenizer_files import read_published, write_published, write_tokenizer
 from interop.weights import Entry
 from model.positions import record_learned
 from utils.messages import one_line
@@ -89,7 +89,7 @@ def export(
         actual = _write_tensors(part, entries, stored, dtype, shard_bytes)
         hf_config |= {"dtype": actual, "torch_dtype": actual}
         _write_json(part / "config.json", hf_config)
-        tokenizer_note = _write_tokenizer(run, tokenizer, part)
+        tokenizer_note = _write_tokenizer(run, tokenizer, part, context)
         folder_model = FolderModel(Tensors(part), hf_config, model, context, entries)
         digest = digest_tensors(folder_model.tensors, folder_model.tensors.known)
         comparisons = _compare(run, folder_model, digest)
@@ -162,14 +162,17 @@ def _compare(run: RunDirectory, model: FolderModel, digest: str) -> list[Compari
     return []
 
 
-def _write_tokenizer(run: RunDirectory, tokenizer: Tokenizer | None, folder: Path) -> str:
+def _write_tokenizer(
+    run: RunDirectory, tokenizer: Tokenizer | None, folder: Path, context: int
+) -> str:
     """Write the tokenizer's files. If that is not possible, return the reason as a sentence.
 
-    Those of an imported run are written as they were published.
+    Those of an imported run are written as they were published, but for the context's length.
     """
-    if published := run.published_path and read_published(run.published_path):
-        for name, content in published.items():
-            (folder / name).write_bytes(content)
+    origin = run.imported_run
+    if origin and run.published_path and (files := read_published(run.published_path)):
+        is_same = context == origin.record["imported"]["context"]
+        write_published(files, folder, None if is_same else context)
         return ""
     if tokenizer is None:
         return "This folder has no tokenizer: the run was trained on token ids."

@@ -1,7 +1,9 @@
 """Imports of Hugging Face folders and GGUF files as runs; `interop.__main__` has the command."""
 
 import argparse
+import contextlib
 import json
+import re
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -22,7 +24,7 @@ from interop.folders import find_source, new_folder
 from interop.gguf import SUFFIX, GgufTensors, UnreadTokenizerError
 from interop.hf_config import HfModel, parse_config, read_config
 from interop.tensors import Tensors, digest_tensors
-from interop.tokenizer_files import find_tokenizer, read_published
+from interop.tokenizer_files import drop_unused, find_tokenizer, puts_bos, read_published
 from interop.transformers_model import has_transformers
 from interop.weights import Entry, Layout, make_entries
 from model import rotary as rotary_lib
@@ -30,7 +32,7 @@ from model.config import ModelConfig
 from model.rotary.base import HfHead
 from model.rotary.rope_parameters import read_rope, selected_factors
 from model.transformer import abstract_params, describe_size
-from utils.limits import read_json
+from utils.limits import read_bytes, read_json
 from utils.messages import printable, quoted
 from utils.paths import local
 
@@ -38,6 +40,7 @@ from utils.paths import local
 # apart. With fewer pairs than this, noise could look so too.
 _INTERLEAVED_RATIO = 1.6
 _MIN_PAIRS = 128
+_LICENSE = re.compile(r"[\w.-]+")  # an identifier such as apache-2.0
 
 
 def main(arguments: argparse.Namespace) -> int:
@@ -99,14 +102,13 @@ def import_folder(
         for file, content in published.items():
             (part / PUBLISHED / file).write_bytes(content)
         # A folder's config.json may name BOS and EOS.
-        tokenizer = _read_tokenizer(folder if folder.is_dir() else part / PUBLISHED, model)
+        tokenizer = _read_tokenizer(folder if folder.is_dir() else part / PUBLISHED, part, model)
         tokenizer_path = str(local(run_path) / tokenizer.file_name) if tokenizer else None
         config = _run_config(source, name, tokenizer_path)
         run.write_config(config, (), tokenizer.fingerprint if tokenizer else None)
         origin = {"name": name, "model_type": source.architecture.model_type, "config": hf_config}
+        origin |= {"license": _license(folder, gguf_tensors)}
         _record_origin(run, {**origin, "context": source.context, "tensors": digest})
-        if tokenizer:
-            (part / tokenizer.file_name).write_bytes(tokenizer.model)
         leaves = _read_arrays(model, entries, tensors)
         write_params(run, 0, leaves, list(named(abstract_params(model))))
         if reason := _reason_not_to_compare(source, layout) if compare else "--no-compare":
@@ -227,16 +229,49 @@ def _record_origin(run: RunDirectory, imported: dict[str, Any]) -> None:
     path.write_text(json.dumps({"imported": imported, **record}, indent=2) + "\n", encoding="utf-8")
 
 
-def _read_tokenizer(folder: Path, model: ModelConfig) -> Tokenizer | None:
+def _license(folder: Path, tensors: Tensors | None) -> str | None:
+    """Return the license that the card of a published model, or a GGUF file, names."""
+    name: Any = None
+    if isinstance(tensors, GgufTensors):
+        name = tensors.metadata.get("general.license")
+    else:
+        with contextlib.suppress(OSError, ValueError):
+            text = read_bytes(folder / "README.md").decode(errors="replace")
+            front_matter = text.split("---")[1] if text.startswith("---") else ""
+            lines = [line.partition(":") for line in front_matter.splitlines()]
+            name = next((value.strip(" '\"") for key, _, value in lines if key == "license"), None)
+    return name if isinstance(name, str) and _LICENSE.fullmatch(name) else None
+
+
+def _read_tokenizer(folder: Path, part: Path, model: ModelConfig) -> Tokenizer | None:
+    """Write the tokenizer of a folder to the new run, and return it; None if there is none."""
     path = find_tokenizer(folder)
     if path is None:
         _print("No tokenizer was imported; the run accepts token ids only")
         return None
-    tokenizer = Tokenizer(path)
-    if tokenizer.vocab_size > model.vocab_size:
+    tokenizer, dropped = Tokenizer(path), []
+    copy, content = part / tokenizer.file_name, tokenizer.model
+    if tokenizer.vocab_size > model.vocab_size and tokenizer.file_name == "tokenizer.json":
+        content, dropped = drop_unused(content, model.vocab_size)
+    copy.write_bytes(content)
+    tokenizer = Tokenizer(copy)
+    if max(tokenizer.vocab_size - 1, tokenizer.bos_id, tokenizer.eos_id) >= model.vocab_size:
         raise ValueError(
             f"{folder}: the tokenizer has {tokenizer.vocab_size} ids and the model "
             f"{model.vocab_size}; use the tokenizer of this model"
+        )
+    if dropped:
+        _print(
+            f"tokenizer: left out {', '.join(map(quoted, dropped[:5]))}"
+            f"{f' and {len(dropped) - 5} more' if len(dropped) > 5 else ''}: the model has "
+            f"{model.vocab_size:,} ids, and no embedding for them"
+        )
+    if not puts_bos(path, tokenizer):
+        name = quoted(tokenizer.name_of(tokenizer.bos_id))
+        kind = ", its EOS," if tokenizer.bos_id == tokenizer.eos_id else ""
+        _print(
+            f"tokenizer: {name}{kind} (id {tokenizer.bos_id}) is put before every text, where the "
+            "model's own tokenizer puts nothing; give ids instead of text to leave it out"
         )
     return tokenizer
 

@@ -5,8 +5,9 @@ text to a space, reads `<s>` in a text as BOS, and ignores that our texts begin 
 we write a `tokenizer.json`, and name a class that uses it unchanged.
 """
 
+import contextlib
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -24,12 +25,72 @@ _OWN_CLASS = {"qwen2": json.dumps(r"[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p
 _FILES = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json")
 # Files of a published folder that an import keeps and an export writes again.
 _PUBLISHED = (*FILE_NAMES, *_FILES[1:], "chat_template.jinja", "generation_config.json")
+_PUBLISHED += ("LICENSE", "LICENSE.txt", "LICENSE.md", "NOTICE")
 
 
 def read_published(folder: Path) -> dict[str, bytes]:
-    """Return the tokenizer files, chat template and generation config of a folder by name."""
-    paths = [folder / name for name in dict.fromkeys(_PUBLISHED)]
-    return {path.name: read_bytes(path) for path in paths if path.exists()}
+    """Return the tokenizer files, chat template, generation config and license of a folder.
+
+    Ids that end a text in config.json become a generation config, if there is none.
+    """
+    paths = [folder / name for name in _PUBLISHED]
+    files = {path.name: read_bytes(path) for path in paths if path.exists()}
+    if "generation_config.json" not in files and (folder / "config.json").exists():
+        ids = read_json(folder / "config.json").get("eos_token_id")
+        if isinstance(ids, list):
+            files["generation_config.json"] = json.dumps({"eos_token_id": ids}).encode()
+    return files
+
+
+def write_published(files: Mapping[str, bytes], folder: Path, context: int | None) -> None:
+    """Write the files of `read_published`.
+
+    Args:
+      files: content by name.
+      folder: an existing folder.
+      context: trained context, tokens, if it is not the published one.
+    """
+    for name, content in files.items():
+        if name == "tokenizer_config.json" and context is not None:
+            config = parse_json(content)
+            if "model_max_length" in config:
+                config["model_max_length"] = context
+                content = (json.dumps(config, indent=2, ensure_ascii=False) + "\n").encode()
+        (folder / name).write_bytes(content)
+
+
+def drop_unused(content: bytes, num_ids: int) -> tuple[bytes, list[str]]:
+    """Remove the added tokens of a tokenizer.json that a model has no embedding for.
+
+    Args:
+      content: bytes of the file.
+      num_ids: ids that the model has.
+
+    Returns:
+      The new content, and the names of the removed tokens.
+    """
+    file = parse_json(content)
+    added = file.get("added_tokens") or []
+    dropped = [token["content"] for token in added if token["id"] >= num_ids]
+    file["added_tokens"] = [token for token in added if token["id"] < num_ids]
+    if isinstance(file["model"]["vocab"], dict):
+        for name in dropped:
+            file["model"]["vocab"].pop(name, None)
+    return json.dumps(file, ensure_ascii=False).encode(), dropped
+
+
+def puts_bos(path: Path, tokenizer: Tokenizer) -> bool:
+    """Return whether transformers' tokenizer of a published file puts BOS before a text."""
+    config: Any = {}
+    with contextlib.suppress(OSError, ValueError):
+        config = read_json(path.parent / "tokenizer_config.json")
+    setting = config.get("add_bos_token") if isinstance(config, dict) else None
+    if isinstance(setting, bool):
+        return setting
+    if tokenizer.file_name == "tokenizer.model":
+        return True  # Llama's class does
+    processor = json.dumps(read_json(path).get("post_processor"), ensure_ascii=False)
+    return json.dumps(tokenizer.name_of(tokenizer.bos_id), ensure_ascii=False) in processor
 
 
 def find_tokenizer(folder: str | Path) -> Path | None:

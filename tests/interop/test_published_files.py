@@ -1,0 +1,142 @@
+"""What the files of a published model say besides its tensors."""
+
+import dataclasses
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+import tokenizers
+
+from experiment import load
+from experiment.digest import named
+from experiment.run import PUBLISHED, RunDirectory
+from experiment.streamed import write_params
+from inference import generate
+from interop.export import export
+from interop.importing import import_folder
+from tests.data import json_tokenizers
+from tests.data.hard_text import SOURCES, hard_text
+from tests.interop.weights_helpers import CONTEXT, PLAIN, changed, make_run
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """Return a function from a publisher to a folder with a model of 1,000 or more ids."""
+    folders: dict[str, Path] = {}
+
+    def folder_of(publisher: str) -> Path:
+        if publisher not in folders:
+            top = tmp_path_factory.mktemp(publisher)
+            path = json_tokenizers.MADE[publisher](SOURCES[:10], top / "tokenizer")
+            size = max(tokenizers.Tokenizer.from_file(str(path)).get_vocab().values()) + 1
+            size -= publisher == "gemma3"
+            model = changed(PLAIN, num_layers=1, vocab_size=size)
+            export(make_run(top / "run", model).path, top / "out")
+            names = {"tokenizer.json", "tokenizer_config.json"}
+            for name in names & {path.name for path in path.parent.iterdir()}:
+                shutil.copy(path.parent / name, top / "out")
+            folders[publisher] = top / "out"
+        return folders[publisher]
+
+    return folder_of
+
+
+def published(folder: Path, to: Path, **files: dict) -> Path:
+    """Copy a folder, with changed JSON files."""
+    shutil.copytree(folder, to)
+    for name, changes in files.items():
+        path = to / f"{name}.json"
+        content = json.loads(path.read_text()) if path.exists() else {}
+        path.write_text(json.dumps(content | changes))
+    return to
+
+
+def test_ids_that_a_model_lacks_are_left_out_of_its_tokenizer(made, tmp_path, capsys):
+    """Gemma 3's text models have one id less than their tokenizer, and texts never use it."""
+    run = import_folder(made("gemma3"), tmp_path / "run", compare=False)
+    assert "left out '<image_soft_token>'" in capsys.readouterr().err
+    text = hard_text(50_000)
+    theirs = tokenizers.Tokenizer.from_file(str(made("gemma3") / "tokenizer.json"))
+    theirs.encode_special_tokens = True
+    assert run.tokenizer.encode(text) == theirs.encode(text, add_special_tokens=False).ids
+    assert run.tokenizer.vocab_size == run.config.model.vocab_size == 1000
+    assert max(run.tokenizer.encode("<image_soft_token>", special=True)) < 1000
+    export(run.path, tmp_path / "out")
+    again = (tmp_path / "out" / "tokenizer.json").read_bytes()
+    assert again == (made("gemma3") / "tokenizer.json").read_bytes()
+
+
+def test_pieces_that_a_model_lacks_are_refused(made, tmp_path):
+    folder = published(made("gemma3"), tmp_path / "in")
+    file = json.loads((folder / "tokenizer.json").read_text())
+    file["model"]["vocab"]["a piece of texts"] = 1000
+    file["added_tokens"][-1]["id"] = 1001
+    (folder / "tokenizer.json").write_text(json.dumps(file))
+    with pytest.raises(ValueError, match="1001 ids and the model 1000; use the tokenizer of this"):
+        import_folder(folder, tmp_path / "run", compare=False)
+
+
+@pytest.mark.parametrize(
+    ("publisher", "changes", "is_named"),
+    [
+        ("qwen", {}, True),  # bos_token is null
+        ("llama3", {}, False),  # by its post-processor
+        ("llama3", {"add_bos_token": False}, True),
+        ("gemma3", {}, False),  # by add_bos_token
+    ],
+)
+def test_a_bos_that_the_published_tokenizer_does_not_put_is_named(
+    publisher, changes, is_named, made, tmp_path, capsys
+):
+    folder = published(made(publisher), tmp_path / "in", tokenizer_config=changes)
+    import_folder(folder, tmp_path / "run", compare=False)
+    assert ("is put before every text, where" in capsys.readouterr().err) == is_named
+
+
+@pytest.mark.parametrize("file", ["generation_config", "config"])
+def test_every_id_that_ends_a_turn_ends_a_text(file, made, tmp_path):
+    """Chat models end a turn with another id than a document: a list in the published files."""
+    ids = load(import_folder(made("llama3"), tmp_path / "first", compare=False).path)
+    prompt, options = [[ids.tokenizer.bos_id, 5, 6]], {"max_new_tokens": 6}
+    (before,) = generate(ids, prompt, **options)
+    end = before.tokens[3]
+    changes = {file: {"eos_token_id": [ids.tokenizer.eos_id, end]}}
+    folder = published(made("llama3"), tmp_path / "in", **changes)
+    run = import_folder(folder, tmp_path / "run", compare=False)
+    (after,) = generate(load(run.path), prompt, **options)
+    assert after.tokens == before.tokens[: before.tokens.index(end)] and after.finish == "eos"
+    export(run.path, tmp_path / "out")
+    generation = json.loads((tmp_path / "out" / "generation_config.json").read_text())
+    assert generation["eos_token_id"] == [ids.tokenizer.eos_id, end]
+
+
+def test_a_continued_model_names_its_base_license_and_context(made, tmp_path):
+    config = {"model_max_length": 131_072}
+    folder = published(made("llama3"), tmp_path / "Some-1B", tokenizer_config=config)
+    (folder / "README.md").write_text("---\ntags: [a]\nlicense: llama3.1\n---\n# Some\n")
+    (folder / "LICENSE").write_text("the terms")
+    path = folder / "config.json"
+    name = {"_name_or_path": "some/Some-1B"}
+    path.write_text(json.dumps(json.loads(path.read_text()) | name))
+    parent = import_folder(folder, tmp_path / "parent", compare=False)
+    child = RunDirectory(tmp_path / "child")
+    data = dataclasses.replace(parent.config.data, context_length=2 * CONTEXT)
+    question = "Which base sees farthest?"
+    changes = {"start_from": str(parent.path), "data": data, "question": question}
+    child.write_config(dataclasses.replace(parent.config, **changes), (), parent.tokenizer_sha256)
+    shutil.copy(parent.tokenizer_path, child.path)
+    leaves = named(load(parent.path).params)
+    changed_leaves = ((name, leaf * 1.5) for name, leaf in leaves.items())
+    write_params(child, 0, changed_leaves, list(leaves))
+    export(child.path, tmp_path / "out")
+    card = (tmp_path / "out" / "README.md").read_text()
+    assert "\nbase_model: some/Some-1B\nlicense: llama3.1\n" in card and question not in card
+    written = json.loads((tmp_path / "out" / "tokenizer_config.json").read_text())
+    assert written["model_max_length"] == 2 * CONTEXT
+    assert (tmp_path / "out" / "LICENSE").read_text() == "the terms"
+    assert (parent.path / PUBLISHED / "tokenizer_config.json").read_bytes() == (
+        folder / "tokenizer_config.json"
+    ).read_bytes()
