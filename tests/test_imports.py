@@ -73,7 +73,7 @@ ALLOWED = {
     | {"model", "data", "experiment", "evals", "inference"},
     "reporting": {"numpy", "matplotlib", "rich", "jinja2", "markupsafe", "evals"}
     | {"theory", "experiment", "model", "data"},
-    "studies": {"numpy", "jax", "rich", "matplotlib", "jinja2", "markupsafe", "configs", "evals"}
+    "studies": {"numpy", "scipy", "jax", "matplotlib", "jinja2", "markupsafe", "configs", "evals"}
     | {"training", "experiment", "theory", "reporting", "model", "data"},
     "training": {"numpy", "jax", "optax", "rich", "model", "data", "experiment", "evals"},
     "training.command": {"configs", "data", "evals", "experiment", "training"},
@@ -81,7 +81,7 @@ ALLOWED = {
     "sweep": {"training"},
     "evaluate": {"numpy", "rich", "evals", "reporting", "model", "data", "experiment"},
     "report": {"reporting", "experiment"},
-    "tpu": {"jax", "numpy", "rich", "training", "model", "data", "experiment", "configs"} | set(),
+    "tpu": {"jax", "numpy", "rich", "training", "model", "data", "experiment", "configs"},
     "benchmarks": {"numpy", "jax", "rich", "torch", "transformers", "training"}
     | {"evals", "inference", "interop", "model", "data", "experiment", "configs"},
 }

@@ -7,7 +7,9 @@ of C1 to C11 are older than it). The claims of a card go beyond these numbers.
 
 from collections.abc import Iterator, Sequence
 
+from reporting.page import Item
 from studies.card import Card
+from studies.rows import Row
 
 
 def forecast(cards: Sequence[Card]) -> Iterator[str]:
@@ -22,3 +24,10 @@ def check_forecasts(cards: Sequence[Card]) -> None:
     from studies.capability import forecasts
 
     forecasts.check_forecasts(cards)
+
+
+def sections(cards: Sequence[Card], rows: Sequence[Row]) -> Iterator[Item]:
+    """Yield figures and tables of the report."""
+    from studies.capability.parts import sections as make  # late: it needs matplotlib
+
+    return make(cards, rows)

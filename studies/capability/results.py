@@ -169,7 +169,8 @@ def difference(after: Measure, before: Measure) -> Measure:
             return None
         value, n = a.value - b.value, min(a.n, b.n)
         low = value - math.hypot(a.value - a.low, b.high - b.value)
-        return Value(value, low, value + math.hypot(a.high - a.value, b.value - b.low), n)
+        high = value + math.hypot(a.high - a.value, b.value - b.low)
+        return Value(value, low, high, n, a.unit)
 
     return measure
 

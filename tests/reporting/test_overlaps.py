@@ -16,6 +16,9 @@ from probes import all_probes
 from probes.analyses.through_training import _MARKERS
 from reporting import page
 from reporting.writing import write
+from studies import folder as study_folder
+from studies import load_cards, rows
+from studies.capability import forecasts, parts, theories
 from tests.reporting.helpers import answers, experiment, make_run, row
 from tests.reporting.overlaps import overlaps
 from theory import decay
@@ -87,6 +90,17 @@ def test_wavelengths():
         show.make_report(rotary.parse(text), show.Head(), decay.first_violation) for text in texts
     ]
     assert overlaps(show.plot(reports)) == []
+
+
+@pytest.mark.long
+def test_studies():
+    """The figures of the committed rows; C15 has members of many kinds."""
+    card = load_cards("capability")["C15"]
+    committed = rows.read_all(study_folder("capability") / "rows")
+    bounds, recall = (forecasts.read(f)["C15"] for f in (forecasts.BOUNDS, forecasts.RECALL))
+    assert overlaps(parts.draw_curves(card, committed, bounds, recall)) == []
+    compared = [item for item in theories.compare(committed) if item.card == "C15"]
+    assert overlaps(parts.draw_forecasts(compared)) == []
 
 
 def page_of_heads(folder):

@@ -1,0 +1,314 @@
+"""Figures and tables of this study's report, beside its claims."""
+
+import itertools
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from evals.estimate.effective_context import Estimate
+from reporting.page import NONE, Drawing, Item, Table, format_captions
+from studies.capability import forecasts, results, theories
+from studies.capability.theories import MINIMAL_HEAD, THEORIES, Comparison
+from studies.card import HELD, REFUTED, Card, Value
+from studies.rows import Row
+from utils.figures import (
+    DASHED,
+    DOTTED,
+    FAINT,
+    INK,
+    PAPER,
+    REFERENCE,
+    Look,
+    add_legend,
+    error_bar,
+    grid,
+    handle,
+    label_rows,
+    label_x,
+    make_looks,
+    mark_handle,
+    set_title,
+    token_axis,
+)
+
+_BANDS = (0, 100, 300, math.inf)  # thousand answers
+_MIN_TRIALS = 30  # bins are joined until each has this many in every seed
+_OTHERS = {"color": INK, "lw": 1.2}, {"color": FAINT, "lw": 1.2}  # measurements after the first
+
+
+def sections(cards: Sequence[Card], rows: Sequence[Row]) -> Iterator[Item]:
+    """Yield the parts of the report about these cards."""
+    recall, bounds = forecasts.read(forecasts.RECALL), forecasts.read(forecasts.BOUNDS)
+    names = {card.name for card in cards}
+    compared = [item for item in theories.compare(rows) if item.card in names]
+    if compared:
+        captions = format_captions("study_forecasts")
+        yield "Theories", "", Drawing("forecasts", lambda: draw_forecasts(compared), captions)
+        caption = format_captions("study_errors")["caption"]
+        yield "Theories", "", Table.from_cells(_errors(compared), caption=caption)
+    for card in cards:
+        if not card.members:
+            continue
+        title = f"{card.name}: {card.question}"
+        bound_of, curves = bounds.get(card.name, {}), recall.get(card.name, {})
+        yield (
+            title,
+            "",
+            Drawing(
+                f"curves {card.name}",
+                lambda card=card, b=bound_of, c=curves: draw_curves(card, rows, b, c),
+                format_captions("study_curves", card=card.name),
+            ),
+        )
+        caption = format_captions("study_numbers")["caption"]
+        yield title, "", Table.from_cells(_members(card, rows, bound_of), caption=caption)
+        lines = [(None, _forecast_cells(item)) for item in compared if item.card == card.name]
+        if lines:
+            caption = format_captions("study_recall")["caption"]
+            yield title, "", Table.from_cells(lines, caption=caption)
+
+
+def _bound(bounds: Mapping[str, Any], member: str, measurement: str) -> float:
+    """Return D_H in tokens; inf: beyond all distances, NaN: none."""
+    record = bounds.get(member, {}).get(measurement, {"l50": None})
+    if record["l50"] is None:
+        return math.nan
+    return math.inf if record["beyond"] else float(record["l50"])
+
+
+def _mark_of_bound(value: Value, bound: float, longest: int) -> str:
+    """Return the mark of D_H as a bound on L50, by the interval of L50."""
+    if not bound < longest:
+        return "no bound within the distances"
+    marks = {HELD: "exceeds", REFUTED: "below"}
+    return marks.get(value.mark(bound, math.inf), "undecided")
+
+
+def _members(
+    card: Card, rows: Sequence[Row], bounds: Mapping[str, Any]
+) -> list[tuple[None, dict[str, str]]]:
+    """Return a line for each member and measurement."""
+    lines = []
+    for member, measurement in itertools.product(card.members, card.measurements):
+        last = list(results.last_rows(card, rows, member.name).values())
+        estimate = results.estimate_rows(last, measurement.name)
+        bound = _bound(bounds, member.name, measurement.name)
+        several = len(card.measurements) > 1
+        cells = {"member": member.name + f", {measurement.name}" * several}
+        cells["D_H"] = NONE if math.isnan(bound) else f"{bound:.3g}"
+        if estimate:
+            value = results.l50_value(estimate)
+            seeds = (_tokens(s.l50, s.beyond, estimate.longest) for s in estimate.seeds)
+            cells["D_H as a bound"] = _mark_of_bound(value, bound, estimate.longest)
+            cells |= {"L50 [95% CI]": str(estimate), "n": f"{estimate.num_seeds} seeds"}
+            cells |= {"each seed": " / ".join(seeds), "worst bin": estimate.worst_text}
+            cells |= {"mean accuracy": estimate.mean_text, "ceiling": f"{estimate.ceiling:.2f}"}
+            answers = sorted({results.count_answers(row) for row in last})
+            cells["answers"] = " / ".join(f"{count / 1000:,.0f}k" for count in answers)
+            cells["finished"] = "yes" if all(row.final for row in last) else "no"
+        lines.append((None, cells))
+    return lines
+
+
+def _tokens(tokens: float, is_beyond: bool, longest: int) -> str:
+    if is_beyond:
+        return f"> {longest}"
+    return "not learned" if math.isnan(tokens) else f"{tokens:.3g}"
+
+
+def _forecast_cells(item: Comparison) -> dict[str, str]:
+    octaves = item.octaves(item.lengths[MINIMAL_HEAD])
+    return {
+        "member": item.member,
+        "after": f"{item.answers / 1000:,.0f}k answers",
+        "minimal head": forecasts.describe(item.record),
+        "L50 [95% CI]": str(item.measured),
+        "mean accuracy": item.measured.mean_text,
+        "octaves": NONE if math.isnan(octaves) else f"{octaves:+.2f}",
+        "bias": f"{item.bias:+.3f}",
+        "curve": f"{item.curve_error:.3f}",
+        "order": "forecast before any row" if item.is_blind else "rows before forecast",
+    }
+
+
+def _errors(compared: Sequence[Comparison]) -> list[tuple[None, dict[str, str]]]:
+    """Return the errors of each theory over several groups of members."""
+    learned = [item for item in compared if item.is_learned]
+    groups = [
+        ("forecast first" if is_blind else "rows first", low, high, {"is_blind": is_blind})
+        for (low, high), is_blind in itertools.product(itertools.pairwise(_BANDS), (True, False))
+    ]
+    plain = {"is_plain": True, "head_dim": 64}
+    groups += [
+        ("one head of 64, one base", *ends, plain) for ends in ((150, 200), (1000, math.inf))
+    ]
+    lines = []
+    for name, low, high, fields in groups:
+        items = theories.select_from(learned, low, high, **fields)
+        single = theories.select_from(items, low, high, has_one_head=True)
+        for theory in THEORIES if len(single) > 1 else ():
+            fit = theory != MINIMAL_HEAD
+            of_mean = theories.error(items, theory, of_accuracy=True, fit=fit)
+            of_l50 = theories.error(single, theory, of_accuracy=False, fit=fit)
+            raw = theories.error(single, theory, of_accuracy=False, fit=False)
+            counts = [item.answers / 1000 for item in items]
+            cells = {"members": name, "answers": f"{min(counts):,.0f}k to {max(counts):,.0f}k"}
+            cells |= {"theory": theory, "n": str(of_mean.rms.n)}
+            cells["mean accuracy, rms"] = str(of_mean.rms)
+            cells |= {"n of one head": str(raw.rms.n), "L50, octaves rms": str(raw.rms)}
+            if fit:
+                cells["with one constant"] = f"{of_l50.rms}, x{of_l50.constant}"
+            lines.append((None, cells))
+    return lines
+
+
+def draw_forecasts(compared: Sequence[Comparison]) -> Figure:
+    """Draw measured against forecast L50 and mean accuracy: a column per theory, a mark per member.
+
+    Members have their largest budget, with 95% intervals. L50 is that of members with one head; one
+    whose seeds are more than an octave apart has a mark for each seed. A triangle points to where
+    an L50 is that is beyond all distances.
+    """
+    last = {(item.card, item.member): item for item in compared if item.is_learned}
+    items = list(last.values())
+    single = [item for item in items if item.has_one_head]
+    looks = make_looks([item.base for item in items], [1] * len(items))
+    colors = {item.base: look.color for item, look in zip(items, looks, strict=True)}
+    figure, axes = grid(len(THEORIES), rows=2, columns=4, height=2.8, sharey="row")
+    for theory, (above, below) in zip(THEORIES, axes, strict=True):
+        fit = theory != MINIMAL_HEAD
+        of_l50 = theories.error(single, theory, of_accuracy=False, fit=fit)
+        of_mean = theories.error(items, theory, of_accuracy=True, fit=fit)
+        for item in single:
+            length = item.lengths[theory] * of_l50.constant.value
+            _draw_l50(above, item, length, colors[item.base])
+        for item in items:
+            y, length = item.measured.mean_accuracy, item.lengths[theory] * of_mean.constant.value
+            x = y + (item.accuracy_error(length) if fit else item.bias)
+            ends = item.measured.mean_accuracy_low, item.measured.mean_accuracy_high
+            marker = "o" if item.has_one_head else "s"
+            error_bar(below, x, y, ends, **_style(item, colors[item.base], marker))
+        times = f" × {of_l50.constant.value:.2f}" * fit
+        set_title(above, f"{theory}{times}\nrms {of_l50.rms} octaves, n = {of_l50.rms.n}")
+        times = f"× {of_mean.constant.value:.2f}: " * fit
+        set_title(below, f"{times}rms {of_mean.rms}, n = {of_mean.rms.n}")
+        above.plot([1, 512], [1, 512], zorder=1, **REFERENCE)
+        below.plot([0, 1], [0, 1], zorder=1, **REFERENCE)
+        for axis in (above.xaxis, above.yaxis):
+            token_axis(axis)
+        above.set(xlim=(1.5, 400), ylim=(1.5, 400))
+    label_x(figure, axes, "forecast: L50 (tokens) above, mean accuracy below")
+    label_rows(axes, ("measured L50 (tokens)", "measured\nmean accuracy"))
+    bases = sorted(base for base in colors if base)
+    handles = [mark_handle(f"base {base:g}", "o", color=colors[base]) for base in bases]
+    handles += [mark_handle("no single base", "o", color=FAINT)] if None in colors else []
+    handles += [
+        mark_handle("several heads", "s"),
+        mark_handle("beyond all\ndistances", "^"),
+        mark_handle("fewer than\nthree seeds", "o", ms=3.5),
+        mark_handle("rows before\nforecast", "o", alpha=0.4),
+        handle("forecast =\nmeasured", **REFERENCE),
+    ]
+    add_legend(figure, handles)
+    return figure
+
+
+def _style(item: Comparison, color: str, marker: str) -> dict[str, Any]:
+    size = 3.5 if item.measured.num_seeds < 3 else 5.5
+    alpha = 1 if item.is_blind else 0.4
+    return {"fmt": marker, "ms": size, "color": color, "alpha": alpha, "mew": 0, "elinewidth": 0.8}
+
+
+def _draw_l50(ax: Axes, item: Comparison, length: float, color: str) -> None:
+    """Draw L50, as a triangle up or right where it is beyond; nothing if both are."""
+    measured, longest = item.measured, item.measured.longest
+    lengths = [longest if seed.beyond else seed.l50 for seed in measured.seeds]
+    x, is_beyond = min(length, longest), all(seed.beyond for seed in measured.seeds)
+    if max(lengths) > 2 * min(lengths):
+        style = _style(item, color, "x") | {"mew": 1}
+        for y in lengths:
+            error_bar(ax, x, y, (y, y), **style)
+    elif not (is_beyond and length >= longest):
+        marker = "^" if is_beyond else ">" if length >= longest else "o"
+        ends = measured.ci_low, min(measured.ci_high, longest)
+        error_bar(ax, x, measured.l50, ends, **_style(item, color, marker))
+
+
+def draw_curves(
+    card: Card, rows: Sequence[Row], bounds: Mapping[str, Any], recall: Mapping[str, Any]
+) -> Figure:
+    """Draw accuracy by distance, a panel per member: thin lines for seeds, a thick one for all.
+
+    Args:
+      card: the card.
+      rows: of the study.
+      bounds, recall: forecasts of the card by member.
+    """
+    configs = results.configs_of(card)
+    bases = [getattr(config.model.rotary, "base", None) for config in configs.values()]
+    looks = [look._replace(linestyle="-") for look in make_looks(bases, [1] * len(bases))]
+    figure, axes = grid(len(configs), height=2.6, sharey=True)
+    names = [measurement.name for measurement in card.measurements]
+    for (ax,), member, look in zip(axes, configs, looks, strict=True):
+        last = list(results.last_rows(card, rows, member).values())
+        for name, line in zip(names, (look.line, *_OTHERS), strict=False):
+            _draw_curve(ax, last, name, line)
+        estimate = results.estimate_rows(last, names[0])
+        bound = _bound(bounds, member, names[0])
+        title = member
+        if estimate:
+            mark = _mark_of_bound(results.l50_value(estimate), bound, estimate.longest)
+            title = f"{member}, n = {estimate.num_seeds}\nD_H: {mark}"
+            _draw_mark(ax, estimate, bound, look)
+            _draw_recall(ax, recall.get(member, {}), max(row.tokens for row in last))
+        set_title(ax, title)
+        ax.set_ylim(-0.03, 1.03)
+        token_axis(ax.xaxis)
+    label_x(figure, axes, "distance to the answer (tokens, log scale)")
+    figure.supylabel("accuracy (exact match)")
+    shown = dict(zip(bases, looks, strict=True))
+    handles = [
+        handle("no single base" if base is None else f"base {base:g}", color=look.color, lw=1.8)
+        for base, look in shown.items()
+    ]
+    handles += [handle("one seed", color=FAINT, lw=0.7)]
+    handles += [handle(name, **look) for name, look in zip(names[1:], _OTHERS, strict=False)]
+    handles += [handle("D_H", color=INK, lw=1.2, ls=DASHED)]
+    if recall:
+        handles.append(handle("minimal head", color=INK, lw=1.2, ls=DOTTED))
+    add_legend(figure, [*handles, mark_handle("measured L50", "D", ms=6)])
+    return figure
+
+
+def _draw_mark(ax: Axes, estimate: Estimate, bound: float, look: Look) -> None:
+    """Draw D_H's bound and measured L50, if they are within the distances measured."""
+    if bound < estimate.longest:
+        ax.axvline(bound, color=INK, lw=1.2, ls=DASHED, zorder=2)
+    if all(seed.learned and not seed.beyond for seed in estimate.seeds):
+        half = (estimate.ceiling + estimate.chance) / 2
+        ax.plot(estimate.l50, half, "D", ms=6, color=look.color, mec=PAPER, zorder=5)
+
+
+def _draw_recall(ax: Axes, records: Mapping[str, Any], tokens: int) -> None:
+    """Draw the minimal head's accuracy at the budget nearest to `tokens`, if there is one."""
+    if records:
+        nearest = min(records, key=lambda text: abs(math.log(int(text) / tokens)))
+        low, accuracy = zip(*records[nearest]["bins"], strict=True)
+        # A bin of half an octave begins at `low`; it stands at its middle.
+        x = [start * 2**0.25 if start > 2 else start for start in low]
+        ax.plot(x, accuracy, color=INK, lw=1.2, ls=DOTTED, zorder=4)
+
+
+def _draw_curve(ax: Axes, rows: Sequence[Row], measurement: str, line: Mapping[str, Any]) -> None:
+    trials, _ = results.join_trials(rows, measurement)
+    if trials is None:
+        return
+    joined = trials.with_min_trials(_MIN_TRIALS)
+    x, questions_SF, right_SF = 2**joined.x, joined.questions.sum(1), joined.right.sum(1)
+    if len(questions_SF) > 1:
+        for questions_F, right_F in zip(questions_SF, right_SF, strict=True):
+            ax.plot(x, right_F / questions_F, **{"lw": 0.7, "alpha": 0.6, **line})
+    ax.plot(x, right_SF.sum(0) / questions_SF.sum(0), **{"lw": 1.8, **line})
