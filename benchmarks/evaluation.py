@@ -11,7 +11,7 @@ from benchmarks.protocol import Result, Setting, alternate, timed
 from configs import small
 from configs.changes import change, heads
 from data.task import Document
-from evals import runner, score
+from evals import score
 from experiment.config import ExperimentConfig
 from model import transformer
 
@@ -36,7 +36,7 @@ def measure(setting: Setting) -> Iterator[Result]:
 
 def time_scoring(config: ExperimentConfig, rounds: int) -> dict[str, list[float]]:
     """Time `evals.score` and a forward pass over the same tokens, all of which are answers."""
-    model, batch = runner.static_config(config.model), random_batch(config)
+    model, batch = config.model.forward_architecture(), random_batch(config)
     T = config.data.context_length
     params = jax.jit(functools.partial(transformer.init, model))(0)
     table = config.model.position_table(T)

@@ -31,7 +31,6 @@ from experiment.identity import copy_notice, run_id
 from experiment.items import metrics_damage
 from experiment.run import RunDirectory, find_runs
 from model import rotary as rotary_lib
-from model.config import Architecture, ModelConfig
 from model.positions import record_learned
 from model.rotary import Pattern
 from model.transformer import Params
@@ -90,7 +89,7 @@ class Group:
     def __init__(self, members: Sequence[Loaded], options: Options, notice: Callable[[str], None]):
         self.members = members
         self.owners = [(member, rotary) for member in members for rotary in member.variants]
-        self._config = static_config(members[0].config.model)
+        self._config = members[0].config.model.forward_architecture()
         self._candidates = [member.candidate(rotary) for member, rotary in self.owners]
         num_variants = max(len(member.variants) for member in members)
         self._readers = Readers(num_variants, len(self.owners))
@@ -282,7 +281,7 @@ def check_lengths(config: ExperimentConfig) -> None:
     """
     table = config.model.position_table(config.data.context_length)
     for length in config.evals.lengths or (config.data.context_length,):
-        cost.check_length(static_config(config.model), table, length)
+        cost.check_length(config.model.forward_architecture(), table, length)
 
 
 def _targets(runs: Sequence[RunDirectory], copies: Copies | None) -> dict[Path, RunDirectory]:
@@ -351,14 +350,6 @@ def ask(members: Sequence[Loaded], options: Options) -> Iterator[tuple[Questions
         yield part, group.ask(part)
 
 
-def static_config(config: ModelConfig) -> Architecture:
-    """Return what the compiled program reads of a member; the rest is in its position table.
-
-    Float32, because bfloat16 logits tie, and ties are answers won or lost by an id's number.
-    """
-    return dataclasses.replace(config.architecture, compute_dtype="float32", remat="none")
-
-
 def _load(
     runs: Sequence[RunDirectory], options: Options, notice: Callable[[str], None]
 ) -> list[Loaded]:
@@ -407,7 +398,7 @@ def _by_shape(members: Iterable[Loaded], options: Options) -> list[list[Loaded]]
         # Seeds of one setting read the same documents, in later rounds too.
         if not any(evals.parse(name).of_training for name in options.tasks or config.evals.tasks):
             data = dataclasses.replace(data, seed=0)
-        shape = static_config(config.model), data, config.evals, member.tokenizer
+        shape = config.model.forward_architecture(), data, config.evals, member.tokenizer
         groups.setdefault(shape, []).append(member)
     return list(groups.values())
 

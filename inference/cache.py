@@ -34,7 +34,7 @@ class LayerCache(NamedTuple):
     """The cache of a layer. Slots are the last axis if a product sums over features.
 
     A `LatentAttention` layer has one key head, K = 1: the key that all heads share, and as values
-    the latents. Smearing then applies to the logits of latents.
+    the latents.
 
     Attributes:
       k_BKHS: keys, smeared and (unless `Layout.unrotated`) rotated.
@@ -60,9 +60,7 @@ def dynamic_layers(config: ModelConfig) -> tuple[bool, ...]:
 def make_layout(config: ModelConfig, room: int) -> Layout:
     """Return the layout for rows of up to `room` tokens; a window limits the slots of a layer."""
     windows = repeat_pattern(config.window, config.num_layers, "num_layers")
-    # With latents, smearing needs the logit of the token before the window.
-    extra = int(config.mla is not None and config.shift_keys)
-    sizes = tuple(min(window + extra, room) if window else room for window in windows)
+    sizes = tuple(min(window, room) if window else room for window in windows)
     return Layout(sizes, dynamic_layers(config))
 
 

@@ -5,7 +5,6 @@ layers caches of different sizes, and because every token would first copy a lay
 a stack. See `inference.cache` for S and E, and `model.mla` for A, C, P, and U.
 """
 
-import dataclasses
 from typing import Any, NamedTuple
 
 import jax
@@ -13,9 +12,9 @@ import jax.numpy as jnp
 from flax import nnx
 
 from inference.cache import Caches, LayerCache, Layout, append, fill_cache
-from model.attention import Attention, project, smear_keys
+from model.attention import Attention, rotate_queries, smear_keys
 from model.axes import shard_tokens
-from model.config import Architecture, ModelConfig, PositionTable
+from model.config import Architecture, PositionTable
 from model.mask import is_visible
 from model.mla import LatentAttention
 from model.positions import cos_sin, rotate
@@ -36,13 +35,6 @@ class Token(NamedTuple):
     ids_B: jax.Array
     positions_B: jax.Array
     step: jax.Array
-
-
-def static_config(config: ModelConfig, dtype: str) -> Architecture:
-    """Return the part of `config` that programs are compiled on; table and layout have the rest."""
-    return dataclasses.replace(
-        config.architecture, compute_dtype=dtype, remat="none", attention="auto"
-    )
 
 
 def unstack(config: Architecture, params: Params) -> Weights:
@@ -70,7 +62,7 @@ def unstack(config: Architecture, params: Params) -> Weights:
 
 def prefill(
     config: Architecture,
-    layout: Layout,
+    layout: Layout | None,
     weights: Weights,
     table: PositionTable,
     tokens_BT: jax.Array,
@@ -79,8 +71,8 @@ def prefill(
     """Process prompts.
 
     Args:
-      config: see `static_config`.
-      layout: layout of the caches.
+      config: see `ModelConfig.forward_architecture`.
+      layout: layout of the caches; None: no caches.
       weights: see `unstack`.
       table: table of the prompts. If it depends on the length, all prompts have equal lengths.
       tokens_BT: int32 ids, padded at the end.
@@ -94,14 +86,15 @@ def prefill(
     segment_ids_BT = (positions_BT < lengths_B[:, None]).astype(jnp.int32)
     x_BTD = shard_tokens(weights["embedding"][tokens_BT])
     caches = []
-    layers = zip(weights["blocks"], *layout, _layer_tables(table, positions_BT), strict=True)
-    for params, size, unrotated, (layer_table, layer_cos_sin) in layers:
+    layers = zip(weights["blocks"], _layer_tables(table, positions_BT), strict=True)
+    for layer, (params, (layer_table, layer_cos_sin)) in enumerate(layers):
         block = _block(config, params)
-        # The block computes these too; XLA merges equal computations.
-        normed_BTD = block.attention_norm(x_BTD)
-        rotation = None if unrotated else layer_cos_sin
-        entries = _cache_entries(block.attention, normed_BTD, rotation, positions_BT)
-        caches.append(fill_cache(entries, lengths_B, size))
+        if layout is not None:
+            # The block computes these too; XLA merges equal computations.
+            normed_BTD = block.attention_norm(x_BTD)
+            rotation = None if layout.unrotated[layer] else layer_cos_sin
+            entries = _cache_entries(block.attention, normed_BTD, rotation, positions_BT)
+            caches.append(fill_cache(entries, lengths_B, layout.sizes[layer]))
         x_BTD = block(x_BTD, layer_table, layer_cos_sin, positions_BT, segment_ids_BT)
     last_B11 = (lengths_B - 1)[:, None, None]
     return _logits(config, weights, jnp.take_along_axis(x_BTD, last_B11, axis=1)), tuple(caches)
@@ -118,7 +111,7 @@ def decode_step(
     """Add one token to each row.
 
     Args:
-      config, layout, weights: see `prefill`.
+      config, layout, weights: see `prefill`. Latent attention with smeared keys has no caches.
       table: table of rows of this length.
       caches: the caches, and the new caches (see `inference.cache.new_cache`).
       token: the newest token.
@@ -224,15 +217,10 @@ def _cache_entries(
     last = None
     if attention.config.shift_keys:
         last = k_BSKH
-        k_BSKH = smear_keys(k_BSKH, _smear_share(attention), positions_BT)
+        k_BSKH = smear_keys(k_BSKH, attention.shift, positions_BT)
     if rotation is not None:
         k_BSKH = rotate(k_BSKH, *rotation).astype(x_BTD.dtype)
     return k_BSKH, v_BSKU, last
-
-
-def _smear_share(attention: Attention | LatentAttention) -> nnx.Param:
-    """Return the parameter that smears cached keys."""
-    return attention.shift_rope if isinstance(attention, LatentAttention) else attention.shift
 
 
 def _new_key(attention, k_B1KH, last_BKH, step: _Step) -> tuple[jax.Array, Any]:
@@ -240,14 +228,14 @@ def _new_key(attention, k_B1KH, last_BKH, step: _Step) -> tuple[jax.Array, Any]:
     new_last = None
     if attention.config.shift_keys:
         new_last = k_B1KH[:, 0]
-        k_B1KH = smear_keys(k_B1KH, _smear_share(attention), step.positions, last_BKH)
+        k_B1KH = smear_keys(k_B1KH, attention.shift, step.positions, last_BKH)
     if not step.unrotated:
         k_B1KH = rotate(k_B1KH, *step.cos_sin).astype(k_B1KH.dtype)
     return k_B1KH[:, 0], new_last
 
 
 def _attend(
-    attention: Attention | LatentAttention,
+    attention: Attention,
     x_B1D: jax.Array,
     caches: tuple[LayerCache, LayerCache],
     step: _Step,
@@ -262,14 +250,14 @@ def _attend(
     q_B1NH, k_B1KH, v_B1KU = _project(attention, x_B1D)
     k_BKH, last_BKH = _new_key(attention, k_B1KH, new.last_BKH, step)
     new = append(new, (k_BKH, v_B1KU[:, 0], last_BKH), step.token.step)
-    q_BNH = attention.rotate_queries(q_B1NH, step.table, step.cos_sin, step.positions)[:, 0]
-    q_BNH = q_BNH.astype(dtype)
+    q_B1NH = rotate_queries(config, q_B1NH, step.table, step.cos_sin, step.positions)
+    q_BNH = q_B1NH[:, 0].astype(dtype)
     B, K, H, S = old.k_BKHS.shape
     distances = step.distances(S, new.k_BKHS.shape[3])
     latent_logits = 0
     if isinstance(attention, LatentAttention):
         q_nope_BNH, q_BNH = jnp.split(q_BNH, [q_BNH.shape[-1] - H], axis=-1)
-        latent_logits = _latent_logits(attention, q_nope_BNH, (old, new), distances, step)
+        latent_logits = _latent_logits(attention, q_nope_BNH, (old, new))
     q_BKGH = q_BNH.reshape(B, K, -1, H)
 
     def logits(k_BKHS, distance_BS):
@@ -286,33 +274,18 @@ def _attend(
     out_BNU = out_BKGU.reshape(B, -1, out_BKGU.shape[-1])
     if isinstance(attention, LatentAttention):
         out_BNU = jnp.einsum("BNC,CNU->BNU", out_BNU, attention.value_up[...].astype(dtype))
-    return project(out_BNU[:, None], attention), new
+    return attention.project(out_BNU[:, None]), new
 
 
 def _latent_logits(
-    attention: LatentAttention,
-    q_BNH: jax.Array,
-    caches: tuple[LayerCache, LayerCache],
-    distances: jax.Array,
-    step: _Step,
+    attention: LatentAttention, q_BNH: jax.Array, caches: tuple[LayerCache, LayerCache]
 ) -> jax.Array:
     """Return the logits of the part of keys that latents hold, `[B, 1, N, S + E]`."""
-    old, new = caches
     q_latent_BNC = jnp.einsum("BNH,CNH->BNC", q_BNH, attention.key_up[...].astype(q_BNH.dtype))
-    old_BNS, new_BNE = (
+    parts = [
         jnp.einsum(
             "BNC,BSC->BNS", q_latent_BNC, cache.v_BKSU[:, 0], preferred_element_type=jnp.float32
         )
-        for cache in (old, new)
-    )
-    logits_BNS = jnp.concatenate([old_BNS, new_BNE], axis=-1)
-    if attention.config.shift_keys:
-        # Smear the logits instead of the keys: the previous key's logit is in the slot before.
-        before_B = jnp.mod(step.token.positions_B - step.token.step - 1, old_BNS.shape[-1])
-        newest_BN1 = jnp.take_along_axis(old_BNS, before_B[:, None, None], axis=2)
-        previous = [jnp.roll(old_BNS, 1, axis=-1), newest_BN1, new_BNE[..., :-1]]
-        is_first = (distances == step.positions)[:, None]
-        previous = jnp.where(is_first, 0, jnp.concatenate(previous, axis=-1))
-        share_N1 = jax.nn.sigmoid(attention.shift[...])[:, None]
-        logits_BNS = (1 - share_N1) * logits_BNS + share_N1 * previous
-    return logits_BNS[:, None]
+        for cache in caches
+    ]
+    return jnp.concatenate(parts, axis=-1)[:, None]

@@ -48,23 +48,26 @@ class Engine:
 
     Attributes:
       model: the model's config.
-      config: its static part; see `decoding.static_config`.
+      config: its static part; see `ModelConfig.forward_architecture`.
       weights: see `decoding.unstack`.
       table: function from the length of a row to its position table.
       is_dynamic: whether frequencies depend on the row's length. Each row is then its own batch.
       needs_recompute: whether that holds for a layer below the last. A cache is then valid for one
         table only. A dynamic last layer alone keeps an exact cache of unrotated keys: recomputing
         full rows instead is 38 times slower at 200 tokens, 13 times at 1,000 (one layer, CPU).
+      has_cache: False for latent attention with smeared keys, because no cached latent holds a
+        smeared key. Full rows are then recomputed from the start.
     """
 
     def __init__(
         self, model: ModelConfig, context_length: int, params: Params, dtype: str = "float32"
     ):
         """`context_length`: trained context, tokens."""
-        self.model, self.config = model, decoding.static_config(model, dtype)
+        self.model, self.config = model, model.forward_architecture(dtype)
         self.weights = decoding.unstack(self.config, params)
         dynamic = dynamic_layers(model)
         self.is_dynamic, self.needs_recompute = any(dynamic), any(dynamic[:-1])
+        self.has_cache = model.mla is None or not model.shift_keys
 
         @functools.lru_cache(maxsize=4 * CHUNK)
         def table(row_length: int) -> PositionTable:
@@ -120,8 +123,9 @@ class _Batch:
         self._length = max(map(len, self._ids))  # of the longest row
         self._prompt_length = self._length
         self._rows = Rows(None, None, None, None)
-        self._layout = make_layout(engine.model, bucket(self._length + CHUNK, _MIN_ROOM))
-        self._program = programs.decode
+        self._layout = None  # of the caches; rows without caches are recomputed
+        if engine.has_cache:
+            self._layout = make_layout(engine.model, bucket(self._length + CHUNK, _MIN_ROOM))
         self._seconds_per_token = float("inf")  # minimum so far
 
     @property
@@ -140,7 +144,10 @@ class _Batch:
             lengths_B,
             self._draws,
         )
-        return self._add(np.asarray(self._rows.tokens_B)[:, None])
+        new_B1 = self._add(np.asarray(self._rows.tokens_B)[:, None])
+        if self._layout is None:
+            self._drop_caches()
+        return new_B1
 
     def drop(self, dropped_B: np.ndarray | None) -> None:
         """Mark rows as done."""
@@ -155,7 +162,8 @@ class _Batch:
         count = len(tables)
         self._make_room(self._length + count)
         begin = time.perf_counter()
-        self._rows, chosen_BC = self._program(
+        program = programs.recompute if self._layout is None else programs.decode
+        self._rows, chosen_BC = program(
             self._static(),
             self._engine.weights,
             # One table for every token that a program could add, or one for all.
@@ -197,20 +205,23 @@ class _Batch:
         """Return the tables of the next tokens, as many as one program can compute."""
         # The newest token is not in the cache yet; with it, the row has its current length.
         tables = [self._engine.table(self._length + i) for i in range(max_count)]
-        if not self._engine.needs_recompute or self._program is programs.recompute:
+        if not self._engine.needs_recompute or self._layout is None:
             return tables
         cached = self._engine.table(self._prompt_length)
         equal = [t for t in tables if jax.tree.all(jax.tree.map(np.array_equal, t, cached))]
         if equal:
             return equal
         # The table has changed, so the cache is no longer valid.
-        self._program = programs.recompute
-        self._rows = self._rows._replace(caches=jnp.asarray(self._pad_ids(bucket(self._length))))
+        self._drop_caches()
         return tables
+
+    def _drop_caches(self) -> None:
+        self._layout = None
+        self._rows = self._rows._replace(caches=jnp.asarray(self._pad_ids(bucket(self._length))))
 
     def _make_room(self, length: int) -> None:
         """Enlarge the caches if rows of this length do not fit."""
-        if self._program is programs.recompute:
+        if self._layout is None:
             missing = bucket(length) - self._rows.caches.shape[1]
             if missing > 0:
                 tokens_BT = jnp.pad(self._rows.caches, ((0, 0), (0, missing)))

@@ -36,14 +36,14 @@ class Static(NamedTuple):
     """The static argument of programs.
 
     Attributes:
-      config: see `decoding.static_config`.
-      layout: layout of the caches.
+      config: see `ModelConfig.forward_architecture`.
+      layout: layout of the caches; None for `recompute`.
       sampler: static part of sampling.
       end: the id that ends a text, or -1.
     """
 
     config: Architecture
-    layout: Layout
+    layout: Layout | None
     sampler: Sampler
     end: int
 
@@ -88,13 +88,14 @@ def decode(
     Returns:
       The rows, and the tokens `[B, CHUNK]`. Ignore tokens after `count` or after a row's end.
     """
-    caches, starts_B = rows.caches, rows.positions_B
+    assert static.layout is not None
+    layout, caches, starts_B = static.layout, rows.caches, rows.positions_B
 
     def step(table: PositionTable, rows: Rows, i: jax.Array) -> tuple[jax.Array, Any]:
         token = decoding.Token(rows.tokens_B, rows.positions_B, i)
         both = caches, rows.caches
         with jax.default_matmul_precision("highest"):
-            return decoding.decode_step(static.config, static.layout, weights, table, both, token)
+            return decoding.decode_step(static.config, layout, weights, table, both, token)
 
     rows = rows._replace(caches=cache.new_cache(caches, CHUNK))
     rows, chosen_BC, i = _repeat(static, step, tables, rows, draws, count)
@@ -113,7 +114,8 @@ def recompute(
     """Add tokens as `decode` does, without a cache: process the full row for each token.
 
     If the frequencies of a layer depend on the row's length, so do its outputs for earlier tokens,
-    and the keys and values of all layers above. A cache of those is never exact.
+    and the keys and values of all layers above. A cache of those is never exact. Nor do latents
+    hold smeared keys.
     """
 
     def step(table: PositionTable, rows: Rows, i: jax.Array) -> tuple[jax.Array, jax.Array]:

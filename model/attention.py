@@ -1,4 +1,7 @@
-"""Grouped-query attention. It reads a layer's position table, never the name of a variant."""
+"""Grouped-query attention. It reads a layer's position table, never the name of a variant.
+
+`rotate_queries` and `rotate_heads` are the one rotation of training, decoding and probes.
+"""
 
 from typing import Any
 
@@ -12,6 +15,9 @@ from model.config import Architecture, PositionTable
 from model.layers import linear, make_norm, normal_param, zeros_param
 from model.positions import repeat_heads, rotate
 
+# Queries `[B, T, N, H]`, keys `[B, S, K, H]`, and values `[B, S, K, U]` before rotation.
+QueryKeyValue = tuple[jax.Array, jax.Array, jax.Array]
+
 
 def query_scale(table: PositionTable, positions_BT: jax.Array) -> jax.Array:
     """Return the log-n scale of queries at these positions, float32 `[B, T, K]`; 1 if it is off."""
@@ -19,17 +25,50 @@ def query_scale(table: PositionTable, positions_BT: jax.Array) -> jax.Array:
     return jnp.maximum(table.query_floor, table.query_slope * log_position_BT1)
 
 
-def feature_scale(table: PositionTable) -> jax.Array:
+def feature_scale(config: Architecture, table: PositionTable) -> jax.Array:
     """Return the scale of each feature's part of q·k, float32 `[K, H]`.
 
     Unrotated pairs have a scale of their own: Phi-4-mini rotates three quarters of a head, and its
     attention temperature applies to those only.
     """
     rotates_KR = (table.cycles_hi | table.cycles_lo) != 0
-    scale_KR = jnp.where(
-        rotates_KR, table.logit_scale[:, None], table.unrotated_logit_scale[:, None]
-    )
-    return jnp.tile(scale_KR, 2)
+    unrotated_K1 = table.unrotated_logit_scale[:, None]
+    scale_KH = jnp.tile(jnp.where(rotates_KR, table.logit_scale[:, None], unrotated_K1), 2)
+    if num_first := config.head_dim - config.rope_head_dim:
+        first = jnp.broadcast_to(unrotated_K1, (len(scale_KH), num_first))
+        scale_KH = jnp.concatenate([first, scale_KH], axis=1)
+    return scale_KH
+
+
+def rotate_heads(config: Architecture, x_BTNH: jax.Array, cos_sin) -> jax.Array:
+    """Return rotated queries or keys, float32; with MLA, unrotated features come first."""
+    num_first = config.head_dim - config.rope_head_dim
+    if num_first == 0:
+        return rotate(x_BTNH, *cos_sin)
+    first = x_BTNH[..., :num_first].astype(jnp.float32)
+    return jnp.concatenate([first, rotate(x_BTNH[..., num_first:], *cos_sin)], axis=-1)
+
+
+def rotate_queries(
+    config: Architecture, q_BTNH: jax.Array, table: PositionTable, cos_sin, positions_BT: jax.Array
+) -> jax.Array:
+    """Return rotated queries times all logit scales, float32, so that kernels need no scale.
+
+    With MLA all heads share the rotated key, so the table has one row for them (K = 1).
+    """
+    scale_BTKH = query_scale(table, positions_BT)[..., None] * feature_scale(config, table)
+    scale_BTKH /= config.logit_divisor
+    return rotate_heads(config, q_BTNH, cos_sin) * repeat_heads(scale_BTKH, q_BTNH.shape[2])
+
+
+def order_by_pair(config: Architecture, x: jax.Array) -> jax.Array:
+    """Reorder the features of queries or keys `[..., H]` so that pairs are i and i + H / 2.
+
+    Pairs are then in the order of `PositionTable.inv_freq`: MLA's unrotated features come last.
+    """
+    first, rest = jnp.split(x, [config.head_dim - config.rope_head_dim], axis=-1)
+    halves = zip(jnp.split(rest, 2, axis=-1), jnp.split(first, 2, axis=-1), strict=True)
+    return jnp.concatenate([part for half in halves for part in half], axis=-1)
 
 
 def smear_keys(
@@ -53,35 +92,6 @@ def smear_keys(
     previous_BSKH = jnp.where((positions_BT > 0)[:, :, None, None], previous_BSKH, 0)
     share_K1 = jax.nn.sigmoid(shift[...])[:, None].astype(k_BSKH.dtype)
     return (1 - share_K1) * k_BSKH + share_K1 * previous_BSKH
-
-
-def attend(
-    config: Architecture, q_BTNH, k_BSKH, v_BSKU, table: PositionTable, segment_ids_BT
-) -> jax.Array:
-    """Compute attention, `[B, T, N, U]`, of rotated and scaled queries."""
-    q_BTNH, k_BSKH = checkpoint_name(q_BTNH, "query"), checkpoint_name(k_BSKH, "key")
-    v_BSKU = checkpoint_name(v_BSKU, "value")
-    with jax.named_scope("attention"):
-        if config.masked_distances is not None:
-            # A control needs no speed, so only the reference implements masked distances.
-            return kernels.reference(
-                q_BTNH, k_BSKH, v_BSKU, segment_ids_BT, table.window, config.masked_distances
-            ).astype(v_BSKU.dtype)
-        return kernels.attention(
-            q_BTNH,
-            k_BSKH,
-            v_BSKU,
-            segment_ids_BT=segment_ids_BT,
-            window=table.window,
-            kernel=config.attention,
-        )
-
-
-def project(out_BTNU: jax.Array, attention: Any) -> jax.Array:
-    """Project the heads' outputs to the residual stream, `[B, T, D]`, by `attention.out`."""
-    N, U, D = attention.out.shape
-    weight, bias = attention.out[...].reshape(N * U, D), getattr(attention, "out_bias", None)
-    return linear(out_BTNU.reshape(*out_BTNU.shape[:2], N * U), weight, bias)
 
 
 class Attention(nnx.Module):
@@ -130,22 +140,46 @@ class Attention(nnx.Module):
             return norm(x_BTNH)
         return norm(x_BTNH.reshape(*x_BTNH.shape[:2], -1)).reshape(x_BTNH.shape)
 
-    def compute_qkv(
-        self, x_BTD: jax.Array, positions_BT: jax.Array
-    ) -> tuple[jax.Array, jax.Array, jax.Array]:
-        """Return queries `[B, T, N, H]`, keys, and values `[B, S, K, H]`, before rotation."""
+    def compute_qkv(self, x_BTD: jax.Array, positions_BT: jax.Array) -> QueryKeyValue:
+        """Return queries, keys, and values before rotation."""
         q_BTNH, k_BSKH, v_BSKH = self.project_qkv(x_BTD)
         if self.config.shift_keys:
             k_BSKH = smear_keys(k_BSKH, self.shift, positions_BT)
         return q_BTNH, k_BSKH, v_BSKH
 
-    def rotate_queries(
-        self, q_BTNH: jax.Array, table: PositionTable, cos_sin, positions_BT: jax.Array
+    def attend(
+        self, q_k_v: QueryKeyValue, table: PositionTable, cos_sin, positions_BT, segment_ids_BT
     ) -> jax.Array:
-        """Return rotated float32 queries, times all logit scales, so that kernels need no scale."""
-        scale_BTKH = query_scale(table, positions_BT)[..., None] * feature_scale(table)
-        scale_BTKH /= self.config.logit_divisor
-        return rotate(q_BTNH, *cos_sin) * repeat_heads(scale_BTKH, q_BTNH.shape[2])
+        """Return attention's output, `[B, T, D]`; other arguments as of `__call__`."""
+        q_BTNH, k_BSKH, v_BSKU = q_k_v
+        config, dtype = self.config, v_BSKU.dtype
+        with jax.named_scope("rope"):
+            q_BTNH = rotate_queries(config, q_BTNH, table, cos_sin, positions_BT).astype(dtype)
+            k_BSKH = rotate_heads(config, k_BSKH, cos_sin).astype(dtype)
+        q_BTNH, k_BSKH = checkpoint_name(q_BTNH, "query"), checkpoint_name(k_BSKH, "key")
+        v_BSKU = checkpoint_name(v_BSKU, "value")
+        with jax.named_scope("attention"):
+            if config.masked_distances is not None:
+                # A control needs no speed, so only the reference implements masked distances.
+                out_BTNU = kernels.reference(
+                    q_BTNH, k_BSKH, v_BSKU, segment_ids_BT, table.window, config.masked_distances
+                ).astype(dtype)
+            else:
+                out_BTNU = kernels.attention(
+                    q_BTNH,
+                    k_BSKH,
+                    v_BSKU,
+                    segment_ids_BT=segment_ids_BT,
+                    window=table.window,
+                    kernel=config.attention,
+                )
+        return self.project(out_BTNU)
+
+    def project(self, out_BTNU: jax.Array) -> jax.Array:
+        """Project the heads' outputs to the residual stream, `[B, T, D]`."""
+        N, U, D = self.out.shape
+        weight, bias = self.out[...].reshape(N * U, D), getattr(self, "out_bias", None)
+        return linear(out_BTNU.reshape(*out_BTNU.shape[:2], N * U), weight, bias)
 
     def __call__(
         self,
@@ -167,12 +201,5 @@ class Attention(nnx.Module):
         Returns:
           `[B, T, D]`.
         """
-        dtype = x_BTD.dtype
-        q_BTNH, k_BSKH, v_BSKH = self.compute_qkv(x_BTD, positions_BT)
-        with jax.named_scope("rope"):
-            q_BTNH = self.rotate_queries(q_BTNH, table, cos_sin, positions_BT)
-            k_BSKH = rotate(k_BSKH, *cos_sin)
-
-        q_BTNH, k_BSKH = q_BTNH.astype(dtype), k_BSKH.astype(dtype)
-        out_BTNH = attend(self.config, q_BTNH, k_BSKH, v_BSKH, table, segment_ids_BT)
-        return project(out_BTNH, self)
+        q_k_v = self.compute_qkv(x_BTD, positions_BT)
+        return self.attend(q_k_v, table, cos_sin, positions_BT, segment_ids_BT)

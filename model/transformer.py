@@ -17,7 +17,7 @@ from flax import nnx
 from jax.ad_checkpoint import checkpoint_name
 
 from model import vocabulary
-from model.attention import Attention
+from model.attention import Attention, QueryKeyValue
 from model.axes import (
     gather_stream,
     on_one_cpu,
@@ -71,8 +71,10 @@ class Block(nnx.Module):
 
         self.attention_norm, self.mlp_norm = norm("before", "both"), norm("before", "both")
         self.attention_out_norm, self.mlp_out_norm = norm("after", "both"), norm("after", "both")
-        attention = Attention if config.mla is None else LatentAttention
-        self.attention = attention(config, rngs=rngs)
+        if config.mla is None:
+            self.attention = Attention(config, rngs=rngs)
+        else:
+            self.attention = LatentAttention(config, config.mla, rngs=rngs)
         self.mlp = Mlp(config, rngs=rngs)
         self.config = config
 
@@ -80,8 +82,25 @@ class Block(nnx.Module):
         self, x_BTD, table: PositionTable, cos_sin, positions_BT, segment_ids_BT
     ) -> jax.Array:
         """Apply one layer; see `Attention` for `table` and `cos_sin`."""
+        q_k_v = self.compute_qkv(x_BTD, positions_BT)
+        return self.attend(x_BTD, q_k_v, table, cos_sin, positions_BT, segment_ids_BT)
+
+    def compute_qkv(self, x_BTD, positions_BT) -> QueryKeyValue:
+        """Return attention's queries, keys, and values before rotation."""
         normed_BTD = gather_stream(self.attention_norm(x_BTD))
-        out_BTD = self.attention(normed_BTD, table, cos_sin, positions_BT, segment_ids_BT)
+        return self.attention.compute_qkv(normed_BTD, positions_BT)
+
+    def attend(
+        self,
+        x_BTD,
+        q_k_v: QueryKeyValue,
+        table: PositionTable,
+        cos_sin,
+        positions_BT,
+        segment_ids_BT,
+    ) -> jax.Array:
+        """Apply the layer to the residual stream and the results of `compute_qkv`."""
+        out_BTD = self.attention.attend(q_k_v, table, cos_sin, positions_BT, segment_ids_BT)
         return self.add_outputs(x_BTD, checkpoint_name(scatter_stream(out_BTD), "attention_out"))
 
     def add_outputs(self, x_BTD: jax.Array, out_BTD: jax.Array) -> jax.Array:
@@ -96,9 +115,8 @@ class Activations(NamedTuple):
     """Activations of all layers.
 
     Attributes:
-      q_LBTNH, k_LBSKH, v_LBSKU: queries and keys before rotation and scales, and values. A pair is
-        the features i and i + H / 2, in the order of `PositionTable`. With MLA rotated pairs
-        come first, and K is N.
+      q_LBTNH, k_LBSKH, v_LBSKU: queries and keys before rotation and scales, and values, in
+        attention's own layout; see `model.attention.order_by_pair`. With MLA, K is N.
       stream_LBTD: input of the layer, the residual stream.
     """
 
@@ -157,12 +175,11 @@ class Transformer(nnx.Module):
             params, layer_table, layer_cos_sin = layer_inputs
             x_BTD = checkpoint_name(x_BTD, "block_input")
             block = nnx.merge(block_graph, params)
-            activations = None
-            if return_activations:
-                # The block computes these too; XLA merges equal computations.
-                q_k_v = block.attention.compute_qkv(block.attention_norm(x_BTD), positions_BT)
-                activations = Activations(*q_k_v, x_BTD)
-            x_BTD = block(x_BTD, layer_table, layer_cos_sin, positions_BT, segment_ids_BT)
+            q_k_v = block.compute_qkv(x_BTD, positions_BT)
+            activations = Activations(*q_k_v, x_BTD) if return_activations else None
+            x_BTD = block.attend(
+                x_BTD, q_k_v, layer_table, layer_cos_sin, positions_BT, segment_ids_BT
+            )
             return shard_stream(x_BTD), activations
 
         if self.config.remat != "none" or weights_are_gathered():
@@ -240,7 +257,7 @@ def hidden(
     Args:
       config: the static part of the model.
       params: parameters; see `init`.
-      table: `model.positions.position_table(config, trained context)`.
+      table: `ModelConfig.position_table(trained context)`.
       tokens_BT: int32 ids.
       positions_BT: int32, position within the document.
       segment_ids_BT: int32, document of each token; attention never crosses documents.
@@ -297,7 +314,7 @@ def without_pairs(config: Architecture, params: Params, pairs_LNR: np.ndarray) -
     Args:
       config: the model.
       params: of one member; not modified.
-      pairs_LNR: bool, which pairs of each query head, in the order of `Activations`.
+      pairs_LNR: bool, which pairs of each query head, in the order of `PositionTable.inv_freq`.
 
     Returns:
       Parameters whose queries are 0 in these features.

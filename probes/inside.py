@@ -4,6 +4,7 @@ Nothing of size T x S is stored: logits and weights are computed for the request
 """
 
 import dataclasses
+import functools
 import warnings
 from collections.abc import Iterator
 
@@ -12,14 +13,13 @@ import jax.numpy as jnp
 import numpy as np
 
 from data.config import MAX_CONTEXT
-from evals import runner
 from evals.cost import size
 from experiment.loaded import LoadedRun
 from experiment.memory import free_device_memory
 from model import mask, transformer
-from model.attention import query_scale
-from model.config import ModelConfig, PositionTable
-from model.positions import cos_sin, repeat_heads, rotate
+from model.attention import order_by_pair, rotate_heads, rotate_queries
+from model.config import Architecture, ModelConfig, PositionTable
+from model.positions import cos_sin
 from model.rotary import Pattern
 from model.transformer import Activations, Params
 from theory import capability
@@ -61,8 +61,16 @@ class Capture:
         """Frequencies of every query head, float64 `[L, N, R]`, radians per token."""
         return capability.query_head_frequencies(self.table().inv_freq, self.config.num_heads)
 
+    def unrotated(self, layer: int) -> tuple[jax.Array, jax.Array]:
+        """Return queries `[B, T, N, H]` and keys `[B, S, K, H]` before rotation and scales.
+
+        A pair is the features i and i + H / 2, in the order of `inv_freq`.
+        """
+        q_k = self.activations.q_LBTNH[layer], self.activations.k_LBSKH[layer]
+        return tuple(order_by_pair(self.config, x) for x in q_k)  # pyright: ignore
+
     def rotated(self, layer: int, rotary: Pattern | None = None) -> tuple[jax.Array, jax.Array]:
-        """Return the rotated queries `[B, T, N, H]` and keys `[B, S, K, H]` of a layer.
+        """Return the queries and keys that attention multiplies, in the order of `unrotated`.
 
         Their products are the logits: the queries include every scale.
 
@@ -75,12 +83,9 @@ class Capture:
         """
         if not 0 <= layer < self.config.num_layers:
             raise ValueError(f"no layer {layer}: layers are 0 to {self.config.num_layers - 1}")
-        config = _replace_rotary(self.config, rotary)
-        table = config.position_table(self.context_length, self.length)
-        layer_table = jax.tree.map(lambda leaf: leaf[layer], table)
-        q_BTNH, k_BSKH = self.activations.q_LBTNH[layer], self.activations.k_LBSKH[layer]
-        q_BTNH = q_BTNH / self.config.logit_divisor
-        return _rotate(layer_table, q_BTNH, k_BSKH, self.positions_BT)
+        table = jax.tree.map(lambda leaf: leaf[layer], self.table(rotary))
+        q_k = self.activations.q_LBTNH[layer], self.activations.k_LBSKH[layer]
+        return _rotate(self.config.forward_architecture(), table, *q_k, self.positions_BT)
 
     def logits(
         self, layer: int, queries: slice = slice(None), rotary: Pattern | None = None
@@ -197,7 +202,7 @@ def capture(
         segment_ids_BT = np.ones_like(tokens_BT)
     config = dataclasses.replace(run.config.model, compute_dtype="float32", remat="none")
     table = config.position_table(context_length, tokens_BT.shape[1])
-    network = runner.static_config(config)  # one program for all members of a shape
+    network = config.forward_architecture()  # one program for all members of a shape
     # By default, accelerators multiply float32 with fewer bits.
     with jax.default_matmul_precision("highest"):
         hidden_BTD, activations = _forward(
@@ -222,26 +227,15 @@ def _replace_rotary(config: ModelConfig, rotary: Pattern | None) -> ModelConfig:
     return config if rotary is None else dataclasses.replace(config, rotary=rotary)
 
 
-@jax.jit
-def _rotate(table: PositionTable, q_BTNH, k_BSKH, positions_BT) -> tuple[jax.Array, jax.Array]:
-    """Rotate and scale queries that are divided by `logit_divisor`, and rotate keys.
-
-    MLA's unrotated pairs come last.
-    """
-    cos_BTKR, sin_BTKR = cos_sin(table.cycles_hi, table.cycles_lo, positions_BT)
-    R, rotated = q_BTNH.shape[-1] // 2, cos_BTKR.shape[-1]
-    padding = [(0, 0)] * 3 + [(0, R - rotated)]
-    cos_BTKR, sin_BTKR = jnp.pad(cos_BTKR, padding, constant_values=1), jnp.pad(sin_BTKR, padding)
-    is_rotated_KR = (table.cycles_hi | table.cycles_lo) != 0
-    if rotated < R:  # MLA: the whole rotary part has the scale of rotated pairs
-        is_rotated_KR = jnp.arange(R) < rotated
-    scale_KR = jnp.where(
-        is_rotated_KR, table.logit_scale[:, None], table.unrotated_logit_scale[:, None]
-    )
-    scale_BTKR = query_scale(table, positions_BT)[..., None] * scale_KR
-    scale_BTKH = jnp.tile(scale_BTKR, 2)
-    q_BTNH = rotate(q_BTNH, cos_BTKR, sin_BTKR) * repeat_heads(scale_BTKH, q_BTNH.shape[2])
-    return q_BTNH, rotate(k_BSKH, cos_BTKR, sin_BTKR)
+@functools.partial(jax.jit, static_argnums=0)
+def _rotate(
+    config: Architecture, table: PositionTable, q_BTNH, k_BSKH, positions_BT
+) -> tuple[jax.Array, jax.Array]:
+    """Rotate as attention does; return pairs in the order of the table."""
+    angles = cos_sin(table.cycles_hi, table.cycles_lo, positions_BT)
+    q_BTNH = rotate_queries(config, q_BTNH, table, angles, positions_BT)
+    k_BSKH = rotate_heads(config, k_BSKH, angles)
+    return order_by_pair(config, q_BTNH), order_by_pair(config, k_BSKH)
 
 
 @jax.jit

@@ -85,7 +85,7 @@ class Subject:
         Raises:
           ValueError: if the task does not fit the length, or its rows do not fit the memory.
         """
-        network, documents = runner.static_config(self.run.config.model), self._eval_documents
+        network, documents = self.run.config.model.forward_architecture(), self._eval_documents
         scores = score(network, candidates, documents, self._length)
         questions = runner.Questions(evals.parse("kv"), self._length, documents)
         rotary = self.run.config.model.rotary
@@ -123,7 +123,7 @@ def untrained(run: LoadedRun) -> LoadedRun:
     """
     config = run.directory.config
     # `init` does not read positions, so members of a sweep share the compiled program.
-    params = _init(runner.static_config(config.model), config.seed)
+    params = _init(config.model.forward_architecture(), config.seed)
     return dataclasses.replace(run, step=0, config=run.directory.config_at(0), params=params)
 
 

@@ -116,7 +116,7 @@ def test_a_dynamic_row_is_stretched_by_its_own_length_alone(sweep, dynamic, stat
         )
         for number, length in enumerate(lengths)
     ]
-    network = runner.static_config(member.config.model)
+    network = member.config.model.forward_architecture()
     together = score_lib.score(network, [candidate], documents, 64)
     for index, (length, document) in enumerate(zip(lengths, documents, strict=True)):
         _, alone = candidate_of(texts[length])

@@ -72,9 +72,10 @@ class FrequencyUse(HeadProbe):
         inv_freq_LNR = inside.inv_freq
         sums = [sum_by_document(inside, questions, *item) for item in enumerate(inv_freq_LNR)]
         weights_CB = bootstrap_counts(len(inside.tokens_BT))
-        group = config.num_heads // inside.activations.k_LBSKH.shape[3]
-        query_CLNR, massive_query_LNH = _norms(inside.activations.q_LBTNH, weights_CB)
-        key_CLKR, massive_key_LKH = _norms(inside.activations.k_LBSKH, weights_CB)
+        q_LBTNH, k_LBSKH = zip(*map(inside.unrotated, range(config.num_layers)), strict=True)
+        group = config.num_heads // k_LBSKH[0].shape[2]
+        query_CLNR, massive_query_LNH = _norms(q_LBTNH, weights_CB)
+        key_CLKR, massive_key_LKH = _norms(k_LBSKH, weights_CB)
         key_CLNR = np.repeat(key_CLKR, group, axis=2)
         gap_CLNR = np.stack([layer_sums.means(weights_CB)[1] for layer_sums in sums], axis=1)
         amplitude_CLNR, distances_M = np.abs(gap_CLNR), np.arange(1, inside.length)

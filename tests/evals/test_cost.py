@@ -35,7 +35,7 @@ def run(tmp_path, tokenizer):
 )
 def test_the_estimate_is_that_of_xla_within_a_factor_of_two(changes, B, T):
     model = dataclasses.replace(SMALL, **changes)
-    config, table = runner.static_config(model), model.position_table(64)
+    config, table = model.forward_architecture(), model.position_table(64)
     params = jax.tree.map(
         lambda x: jax.ShapeDtypeStruct((1, *x.shape), x.dtype), transformer.abstract_params(config)
     )

@@ -41,6 +41,7 @@ STATIC: dict[str, dict[str, Any]] = {
     "per head": dict(rotary="[[rope(base=10),rope(base=1e3)],rope(base=500)]"),
     "hole": dict(num_layers=1, masked_distances=(3, 9)), "latent": LATENT,
     "latent, yarn": LATENT | dict(rotary="yarn(base=500,factor=4,original_context_length=64)"),
+    "latent, window": LATENT | dict(window=(7, None)),
     "latent, window, smeared keys": LATENT | dict(window=(7, None), shift_keys=True),
 }  # fmt: skip
 DYNAMICS: dict[str, dict[str, Any]] = {
@@ -56,7 +57,8 @@ DYNAMICS: dict[str, dict[str, Any]] = {
 
 
 # The others take a minute; each has an option of its own to be wrong about.
-QUICK = ("many at once", "per head", "hole", "latent, window, smeared keys", "two layers")
+SMEARED_LATENT = "latent, window, smeared keys"
+QUICK = ("many at once", "per head", "hole", "latent, window", SMEARED_LATENT, "two layers")
 
 
 def cases(models: dict[str, dict[str, Any]]) -> list:

@@ -16,7 +16,7 @@ ROOM = 128
 
 def caches(model):
     params = transformer.abstract_params(model)
-    static, layout = decoding.static_config(model, "float32"), make_layout(model, ROOM)
+    static, layout = model.forward_architecture(), make_layout(model, ROOM)
     zeros = jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), params)
     prefill = functools.partial(decoding.prefill, static, layout)
     ids, lengths = np.zeros((3, 64), np.int32), np.array([1, 64, 20], np.int32)

@@ -208,7 +208,9 @@ def test_logits_are_those_of_transformers(case):
 def test_key_smearing_equals_formula():
     """Two packed documents, one query, head and key at a time, in float64."""
     model = dataclasses.replace(config("direct queries"), num_layers=1, shift_keys=True)
-    layer = nnx.eval_shape(lambda: LatentAttention(model, rngs=nnx.Rngs(params=0)))
+    mla = model.mla
+    assert mla
+    layer = nnx.eval_shape(lambda: LatentAttention(model, mla, rngs=nnx.Rngs(params=0)))
     random = np.random.default_rng(0)
     shapes = nnx.to_pure_dict(nnx.state(layer))
     p = jax.tree.map(lambda leaf: random.normal(size=leaf.shape) / np.sqrt(leaf.shape[0]), shapes)
@@ -253,9 +255,11 @@ def test_key_smearing_equals_formula():
 def test_align_query_key_starts_queries_as_keys():
     """Both parts are equal, the unrotated one up to the norm of the token's latent."""
     model = dataclasses.replace(config("direct queries"), num_layers=1)
+    mla = model.mla
+    assert mla
     tricks = dict(align_query_key=True, shift_keys=True)
     p, plain = (
-        nnx.to_pure_dict(nnx.state(LatentAttention(changed, rngs=nnx.Rngs(params=3))))
+        nnx.to_pure_dict(nnx.state(LatentAttention(changed, mla, rngs=nnx.Rngs(params=3))))
         for changed in (dataclasses.replace(model, **tricks), model)
     )
     x_TD = np.random.default_rng(1).normal(size=(5, D))

@@ -34,10 +34,7 @@ def test_zeroed_pairs_are_0_in_the_query_and_no_other_pair_changes(name):
         run, params=without_pairs(run.config.model, run.params, pairs_LNR)
     )
     (q_BTNR, k_BSKR), (before_BTNR, before_BSKR) = (
-        (
-            complex_pairs(np.asarray(x[0]))
-            for x in capture(model_run, **make_rows(run)).activations[:2]
-        )
+        (complex_pairs(np.asarray(x)) for x in capture(model_run, **make_rows(run)).unrotated(0))
         for model_run in (ablated, run)
     )
     assert np.abs(before_BTNR).min() > 0
