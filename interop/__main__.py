@@ -24,7 +24,7 @@ _EXPORT = """Export a run as a Hugging Face folder: python -m interop export RUN
 The folder has safetensors files, a config.json for transformers 5 and 4, tokenizer files, and a
 README.md about the training. It appears under its name only after its logits were compared with
 the run's, at a short row, at the trained context and at four times that. Logits of the folder are
-computed by transformers if it is installed, otherwise by its functions restated in numpy.
+computed by transformers if it is installed, otherwise by the model as an import reads it.
 
 docs/interop.md lists the classes of transformers and the features that none of them has.
 """

@@ -32,10 +32,24 @@ RENAMED = {
 _HF_ACTIVATIONS = {"silu": "silu", "gelu": "gelu", "gelu_tanh": "gelu_pytorch_tanh"}
 
 
-# Fields of a model that a class has or lacks, with Llama's values.
-_NAMES = ("qk_norm", "qk_norm_across_heads", "qkv_bias", "out_bias", "mlp_bias", "mlp_gate", "norm")
-_NAMES += ("activation", "norm_position", "parallel_residual", "scale_embedding", "scale_dim")
-FEATURES = {x.name: x.default for x in dataclasses.fields(ModelConfig) if x.name in _NAMES}
+# Fields of a model that every class can have.
+SIZES = ("vocab_size", "embed_dim", "num_layers", "num_heads", "head_dim", "mlp_dim")
+SIZES += ("tie_embeddings", "norm_epsilon")
+# Fields that do not change the function of given parameters.
+_PROGRAM = ("align_query_key", "attention", "compute_dtype", "remat", "loss_chunk")
+# Fields that have rules of their own here. Learned frequencies are part of `rotary` when exported.
+_CHECKED = ("num_kv_heads", "rotary", "window", "mla", "learned_frequencies")
+_CHECKED += ("masked_distances", "shift_keys")
+
+
+def _features(config: Any) -> dict[str, Any]:
+    """Return the other fields with their defaults, which are Llama's."""
+    others = {*SIZES, *_PROGRAM, *_CHECKED}
+    return {x.name: x.default for x in dataclasses.fields(config) if x.name not in others}
+
+
+# A field that is new in the model is one of these, so only classes that name it have it.
+FEATURES = _features(ModelConfig)
 
 
 class Architecture(NamedTuple):
@@ -169,7 +183,7 @@ def _mismatches(architecture: Architecture, config: ModelConfig) -> Iterator[str
     """Describe each difference between a model and what a class supports."""
     if architecture.mla != (config.mla is not None):
         yield f"it {'lacks' if architecture.mla else 'has'} model.mla"
-    for name, value in (FEATURES | dict(architecture.features)).items():
+    for name, value in (_features(config) | dict(architecture.features)).items():
         if getattr(config, name) != value and name not in architecture.free:
             yield f"model.{name}={getattr(config, name)} (the class has {value})"
     windows, variants = windows_by_layer(config), variants_by_layer(config)

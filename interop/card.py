@@ -121,7 +121,7 @@ def _comparison(comparisons: Sequence[Comparison]) -> str:
     if not comparisons:
         return IDENTICAL
     has_plain = comparisons[0].plain is not None
-    program = "transformers" if has_plain else "transformers' functions restated in numpy"
+    program = "transformers" if has_plain else "the folder as ropewalk imports it"
     lines = [
         f"Float32 logits of the run and of {program}, computed from these files for random token "
         f"ids; root mean squares. A difference of {ROUNDINGS} times the rounding of float32 is "

@@ -5,16 +5,16 @@ Each kind of error is tested where it is visible, at any depth and length:
 
 - `check_config` parses config.json. It compares sizes, windows and norm epsilon for equality, and
   the rotation as float64 frequencies and scales, to 1e-12.
-- `compare_logits` computes logits from the files, with our model, and with transformers or its
-  functions restated in numpy (`interop.reference`), at a short row, at the trained context and at
-  four times that. A row has at most 256 tokens, at positions spread over the whole context:
-  rotation depends on the distance between tokens and not on their number, so 30 layers at 32,768
-  tokens cost as much as at 256. The root mean square of the difference is compared with the
-  rounding of float32, which is measured: one function computes the same rows in float32 and in
-  float64, so errors of the conversion do not affect it. In SmolLM2-135M at 32,768 positions, a base
-  off by 1% differs by 61,000 times the rounding, another order of pairs by 15,000 times, a
-  temperature off by 1% by 16,000 times, and an epsilon of 1e-6 for 1e-5 by 1,600 times; 32 times is
-  allowed.
+- `compare_logits` computes logits from the files, with our model and with transformers, at a short
+  row, at the trained context and at four times that. A row has at most 256 tokens, at positions
+  spread over the whole context: rotation depends on the distance between tokens and not on their
+  number, so 30 layers at 32,768 tokens cost as much as at 256. The root mean square of the
+  difference is compared with the rounding of float32, which is measured: transformers computes the
+  same rows in float32 and in float64, so errors of the conversion do not affect it. In SmolLM2-135M
+  at 32,768 positions, a base off by 1% differs by 61,000 times the rounding, another order of pairs
+  by 15,000 times, a temperature off by 1% by 16,000 times, and an epsilon of 1e-6 for 1e-5 by 1,600
+  times; 32 times is allowed. Where transformers is not installed, or the model is too large, the
+  folder is read as an import reads it, and our own forward pass must give the run's logits.
 - Logits do not show a window longer than such a row. In a trained model they hardly show one that
   is off by one token. `TransformersModel.check_windows` tests every layer's window instead.
 - transformers computes angles in float32, which drift over long rows, so logits are computed with
@@ -35,12 +35,11 @@ import numpy as np
 from flax import nnx
 
 from experiment.streamed import put
-from interop import reference
-from interop.architectures import FEATURES, windows_by_layer
+from interop.architectures import FEATURES, SIZES, windows_by_layer
 from interop.hf_config import parse_config
 from interop.tensors import Tensors
 from interop.transformers_model import TransformersModel, has_transformers
-from interop.weights import Entry
+from interop.weights import Entry, make_entries
 from model import rotary, transformer
 from model.config import ModelConfig
 from model.positions import cos_sin
@@ -56,8 +55,10 @@ _MIN_TOLERANCE, _MAX_TOLERANCE = 2e-6, 1e-3
 RECORD = "logit_check.json"  # in an exported folder
 _MAX_BYTES = 2**32  # float32 parameters of models that are compared with transformers
 # Fields of a model that change its logits. Windows and rotation are compared separately.
-_FIELDS = ("vocab_size", "embed_dim", "num_layers", "num_heads", "kv_heads", "head_dim", "mlp_dim")
-_FIELDS += ("mla", "tie_embeddings", "norm_epsilon", *FEATURES)
+_FIELDS = (*SIZES, "kv_heads", "mla", *FEATURES)
+
+
+Row = tuple[np.ndarray, np.ndarray]  # token ids and positions, `[T]` each
 
 
 class Comparison(NamedTuple):
@@ -68,7 +69,7 @@ class Comparison(NamedTuple):
       num_tokens: tokens of the row. If they are fewer, their positions are spread over the context.
       difference: between the logits of the folder and of the run.
       plain: the same with transformers' own float32 angles; None without transformers.
-      rounding: between float32 and float64 in the reference.
+      rounding: between transformers' float32 and float64; 0 without transformers.
       tolerance: largest difference allowed.
       spread: standard deviation of the logits.
     """
@@ -185,40 +186,88 @@ def compare_logits(model: FolderModel, lengths: Sequence[int] | None = None) -> 
     """
     check_config(model.hf_config, model.config, model.context)
     fits = fits_in_memory(model.config)
-    transformers = None
-    if fits and has_transformers():
-        transformers = TransformersModel(model.tensors.folder, model.hf_config, model.config)
-        transformers.check_windows()
     lengths = lengths or compared_lengths(model.context)
-    rows = {length: spread_positions(length, 256 if fits else 128) for length in lengths}
-    longest = max(map(len, rows.values()))
-    random, comparisons = np.random.default_rng(0), []
-    for length, positions_T in rows.items():
-        T = len(positions_T)
-        tokens_T = random.integers(0, model.config.vocab_size, T)
-        # Our rows are padded to one length, so that one program is compiled.
-        padded = (np.pad(x_T, (0, longest - T)) for x_T in (tokens_T, positions_T))
-        ours_TV = compute_our_logits(model, *padded)[:T]
-        plain, theirs_TV = None, None
-        if transformers:
-            theirs_TV = transformers.logits(tokens_T, positions_T, exact=True)
-            plain = _rms(transformers.logits(tokens_T, positions_T), ours_TV)
-        single_TV, double_TV = (
-            reference.compute_logits(model.tensors, model.hf_config, tokens_T, positions_T, dtype)
-            for dtype in (np.float32, np.float64)
-        )
-        rounding, spread = _rms(single_TV, double_TV), float(double_TV.std())
-        difference = _rms(double_TV if theirs_TV is None else theirs_TV, ours_TV)
-        tolerance = max(ROUNDINGS * rounding, _MIN_TOLERANCE * spread)
+    random, rows = np.random.default_rng(0), []
+    for length in lengths:
+        positions_T = spread_positions(length, 256 if fits else 128)
+        tokens_T = random.integers(0, model.config.vocab_size, len(positions_T))
+        rows.append((tokens_T, positions_T))
+    ours = _our_logits(model, rows)
+    if fits and has_transformers():
+        references = _compute_with_transformers(model, rows, ours)
+    else:
+        references = _read_back(model, rows)
+    comparisons = []
+    for length, ours_TV, reference in zip(lengths, ours, references, strict=True):
+        spread = float(reference.logits_TV.std())
+        difference = _rms(reference.logits_TV, ours_TV)
+        tolerance = max(ROUNDINGS * reference.rounding, _MIN_TOLERANCE * spread)
         tolerance = min(tolerance, _MAX_TOLERANCE * spread)
-        comparisons.append(Comparison(length, T, difference, plain, rounding, tolerance, spread))
+        comparisons.append(
+            Comparison(
+                length,
+                len(ours_TV),
+                difference,
+                reference.plain,
+                reference.rounding,
+                tolerance,
+                spread,
+            )
+        )
     return comparisons
+
+
+class _Reference(NamedTuple):
+    """What the logits of one row of a folder should be.
+
+    Attributes:
+      logits_TV: in float32, with exact angles.
+      plain, rounding: as in `Comparison`.
+    """
+
+    logits_TV: np.ndarray
+    plain: float | None = None
+    rounding: float = 0.0
+
+
+def _compute_with_transformers(
+    model: FolderModel, rows: Sequence[Row], ours: Sequence[np.ndarray]
+) -> list[_Reference]:
+    """Return the logits of rows as transformers computes them from the folder."""
+    theirs = TransformersModel(model.tensors.folder, model.hf_config, model.config)
+    theirs.check_windows()
+    plain = [_rms(theirs.logits(*row), ours_TV) for row, ours_TV in zip(rows, ours, strict=True)]
+    single = [theirs.logits(*row, exact=True) for row in rows]
+    theirs.model.double()
+    pairs = zip(rows, single, strict=True)
+    rounding = [_rms(theirs.logits(*row, exact=True), logits_TV) for row, logits_TV in pairs]
+    return list(map(_Reference, single, plain, rounding))
+
+
+def _read_back(model: FolderModel, rows: Sequence[Row]) -> list[_Reference]:
+    """Return the logits of rows by our model, of the folder as an import reads it."""
+    source = parse_config(model.hf_config, "the folder", model.context)
+    entries = make_entries(source.model, source.layout, source.architecture.fused)
+    back = model._replace(config=source.model, entries=entries)
+    return list(map(_Reference, _our_logits(back, rows)))
+
+
+def _our_logits(model: FolderModel, rows: Sequence[Row]) -> list[np.ndarray]:
+    """Return the logits of rows by our model, padded to one length: one program is compiled."""
+    longest = max(len(tokens_T) for tokens_T, _ in rows)
+    return [
+        compute_our_logits(model, *(np.pad(x_T, (0, longest - len(x_T))) for x_T in row))[
+            : len(row[0])
+        ]
+        for row in rows
+    ]
 
 
 def check_comparisons(comparisons: Sequence[Comparison], subject: str) -> None:
     """Raise ValueError if the logits of `subject` differ from the run's by too much."""
     worst = max(comparisons, key=lambda row: row.difference / (row.tolerance or 1e-30))
-    if worst.difference > worst.tolerance:
+    # Logits that are all equal prove nothing.
+    if worst.difference > worst.tolerance or not worst.spread:
         raise ValueError(
             f"at {worst.length} tokens {subject} differ from the run's by {worst.difference:.2g} "
             f"(root mean square; allowed: {worst.tolerance:.2g}, with spread {worst.spread:.2g} "

@@ -24,6 +24,7 @@ from interop.weights import Entry
 from model.positions import record_learned
 from utils.messages import one_line
 
+_OFFSETS = "blocks.attention.frequency_offset"
 _DTYPES = {"float32": "F32", "bfloat16": "BF16", "float16": "F16"}
 
 
@@ -76,8 +77,7 @@ def export(
         run = find_run(run_path)
         step = run.find_step(step)
         config, stored = run.config_at(step), StoredParams(run, step)
-        name = "blocks.attention.frequency_offset"
-        offsets = stored.read(name) if name in stored.known else None
+        offsets = stored.read(_OFFSETS) if _OFFSETS in stored.known else None
         model, _ = record_learned(
             config.model, {"blocks": {"attention": {"frequency_offset": offsets}}}
         )
@@ -86,6 +86,7 @@ def export(
         tokenizer = run.tokenizer if run.tokenizer_path.exists() else None
         hf_config = make_config(chosen, model, context, tokenizer, rope_type)
         entries = chosen.entries(model)
+        _check_parameters(entries, stored, chosen.class_name)
         actual = _write_tensors(part, entries, stored, dtype, shard_bytes)
         hf_config |= {"dtype": actual, "torch_dtype": actual}
         _write_json(part / "config.json", hf_config)
@@ -107,6 +108,19 @@ def _imported_type(run: RunDirectory, config: ExperimentConfig) -> str | None:
         return choose_architecture(config.model, model_type).model_type if model_type else None
     except ValueError:
         return None
+
+
+def _check_parameters(entries: list[Entry], stored: StoredParams, class_name: str) -> None:
+    """Raise ValueError if the checkpoint has a parameter that no tensor of the class holds."""
+    known = stored.known.keys() - {_OFFSETS}  # learned offsets are part of the rotation
+    parameters = {name for entry in entries for name in entry.ours}
+    if extra := known - parameters:
+        raise ValueError(
+            f"{class_name} lacks the parameter {min(extra)}; train without it, or add it to "
+            "interop/weights.py"
+        )
+    if missing := parameters - known:
+        raise ValueError(f"the checkpoint lacks the parameter {min(missing)} of {class_name}")
 
 
 def _write_json(path: Path, content: dict[str, Any]) -> None:

@@ -1,23 +1,25 @@
-"""Exported folders, read by transformers (marked `hf`) and by the reference in numpy."""
+"""Exported folders, read by transformers (marked `hf`) and read back."""
 
 import contextlib
+import dataclasses
 import json
+import re
 import shutil
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from interop.architectures import ARCHITECTURES
+from interop.architectures import ARCHITECTURES, choose_architecture
 from interop.check import (
     FolderModel,
     check_comparisons,
     compare_logits,
 )
 from interop.export import export
-from interop.reference import compute_logits
 from interop.tensors import Tensors
 from interop.weights import make_entries
+from model.config import ModelConfig
 from tests.interop.weights_helpers import (
     CASES,
     CONTEXT,
@@ -71,18 +73,6 @@ def test_class_and_rope_type(name, folders):
         assert config["rope_parameters"]["rope_type"] == rope_type
 
 
-@pytest.mark.parametrize("name", EACH_CASE)
-def test_reference_logits_equal_ours(name, folders):
-    """At four times the context; without transformers."""
-    folder, model = folders(name), CASES[name][2]
-    tensors, config = Tensors(folder), read_config(folder)
-    ours_BTV = our_logits(model, noise(model), tokens(4 * CONTEXT))
-    for row, ours_TV in zip(tokens(4 * CONTEXT), ours_BTV, strict=True):
-        theirs_TV = compute_logits(tensors, config, row, np.arange(len(row)))
-        np.testing.assert_allclose(theirs_TV, ours_TV, atol=1e-4)
-    assert ours_BTV.std() > 0.5  # else everything is close to everything
-
-
 @pytest.mark.hf
 @pytest.mark.parametrize(
     "name, length",
@@ -127,6 +117,65 @@ def test_failed_export_leaves_no_files(tmp_path, monkeypatch):
     with pytest.raises(ValueError, match="nothing was written"):
         export(run.path, tmp_path / "out")
     assert [path.name for path in tmp_path.iterdir()] == ["run"]
+
+
+def swap_gate_and_up(config, layout, fused):
+    """A mapping that writes the two products of the MLP in each other's place, and reads it so."""
+    swapped = {"gate": "up", "up": "gate"}
+    return [
+        entry._replace(hf_name=re.sub("gate|up(?=_proj)", lambda x: swapped[x[0]], entry.hf_name))
+        for entry in make_entries(config, layout, fused)
+    ]
+
+
+def interleave_pairs(config, layout, fused):
+    """A mapping that writes the pairs in another order, and reads it so."""
+    return make_entries(config, "interleaved", fused)
+
+
+@pytest.mark.parametrize("mapping", [swap_gate_and_up, interleave_pairs])
+@pytest.mark.parametrize(
+    "has_transformers", [False, pytest.param(True, marks=pytest.mark.hf)], ids=["back", "hf"]
+)
+def test_a_wrong_mapping_is_refused(mapping, has_transformers, tmp_path, monkeypatch):
+    """With transformers and without it."""
+    if has_transformers:
+        pytest.importorskip("transformers")
+    monkeypatch.setattr("interop.check.has_transformers", lambda: has_transformers)
+    run = make_run(tmp_path / "run", changed(PLAIN, num_layers=2))
+    with monkeypatch.context() as wrong:
+        wrong.setattr("interop.architectures.make_entries", mapping)
+        with pytest.raises(ValueError, match=r"differ from the run's by .* nothing was written"):
+            export(run.path, tmp_path / "out")
+    assert [path.name for path in tmp_path.iterdir()] == ["run"]
+    export(run.path, tmp_path / "out")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Wider(ModelConfig):
+    """A model with a field that no class of transformers has."""
+
+    value_norm: bool = False
+
+
+def test_a_new_field_of_the_model_is_refused_where_it_is_set():
+    fields = {x.name: getattr(PLAIN, x.name) for x in dataclasses.fields(PLAIN) if x.init}
+    assert choose_architecture(Wider(**fields)).model_type == "llama"
+    with pytest.raises(ValueError, match="value_norm=True"):
+        choose_architecture(Wider(**fields, value_norm=True))
+
+
+def test_a_parameter_without_a_tensor_is_refused(tmp_path, monkeypatch):
+    """As a new one of the model: here the entries lack one that is old."""
+    run = make_run(tmp_path / "run", PLAIN)
+
+    def without_values(*arguments):
+        return [e for e in make_entries(*arguments) if "blocks.attention.value" not in e.ours]
+
+    monkeypatch.setattr("interop.architectures.make_entries", without_values)
+    with pytest.raises(ValueError, match=r"LlamaForCausalLM lacks .*attention\.value; train"):
+        export(run.path, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
 
 
 DEEP = changed(PLAIN, SLOWED.format(2048, ""), num_layers=30, window=4096)
