@@ -21,7 +21,6 @@ ALLOWED = {
     "utils.limits": {"numpy"},
     "utils.figures": {"numpy", "matplotlib"},
     "model.rotary": {"numpy"},
-    "model.rotary.show": {"numpy", "matplotlib", "model.rotary"},
     "theory.show": {"model.rotary", "theory", "experiment", "configs"},
     "model": {"numpy", "jax", "flax"},
     "theory": {"numpy", "matplotlib", "rich", "model.rotary"},

@@ -9,16 +9,21 @@ import numpy as np
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
+from model.rotary.show import Report
 from theory import decay
 from theory.capability import capability, required_capability
 from utils.figures import (
     DASHED,
     FAINT,
+    GRID,
     INK,
     REFERENCE,
     STYLE,
     add_legend,
+    folded,
+    grid,
     handle,
+    label_x,
     make_looks,
     mark_handle,
     new_figure,
@@ -129,6 +134,40 @@ def capabilities(inv_freq_NR: np.ndarray, length: int, num_others: int | None = 
     ax.set_xlabel("length M (tokens, log scale)")
     ax.set_ylabel("capability D_H\n(standard deviations)")
     ax.set_ylim(bottom=0)
+    add_legend(figure, handles)
+    return figure
+
+
+@matplotlib.rc_context(STYLE)
+def wavelengths(reports: Sequence[Report]) -> Figure:
+    """Draw wavelength against pair, a panel per variant, with the others in gray."""
+    figure, axes = grid(len(reports), height=2.3, sharex=True, sharey=True)
+    lengths = sorted({report.length for report in reports})
+    highest = max(max(report.wavelength[report.inv_freq > 0], default=1) for report in reports)
+    top = 3 * max(highest, *lengths)
+    looks = make_looks([report.base for report in reports], [1] * len(reports))
+    for (ax,), report, look in zip(axes, reports, looks, strict=True):
+        for other in (*reports, report):
+            # The pair as a share of the head, so that heads of different sizes compare.
+            depth = np.arange(len(other.inv_freq)) / len(other.inv_freq)
+            is_rotated = other.inv_freq > 0
+            style = {"color": GRID, "lw": 1, "zorder": 1}
+            if other is report:
+                style = {"color": look.color, "lw": 2}
+                ax.plot(depth[~is_rotated], [top] * (~is_rotated).sum(), "^", ms=4, **style)
+            ax.plot(depth[is_rotated], other.wavelength[is_rotated], **style)
+        for length in lengths:
+            ax.axhline(length, **REFERENCE)
+        power_axis(ax.yaxis)
+        ax.set_title(folded(report.name), fontsize=7.5)
+    label_x(figure, axes, "pair, as a share of the head (fastest at 0)")
+    figure.supylabel("wavelength (tokens per cycle, log scale)")
+    names = ", ".join(f"{length:,}" for length in lengths)
+    handles = [handle(f"context of {names} tokens", **REFERENCE)]
+    if len(reports) > 1:
+        handles.append(handle("the other variants", color=GRID, lw=2))
+    if any((report.inv_freq == 0).any() for report in reports):
+        handles.append(mark_handle("unrotated pair", "^", ms=5))
     add_legend(figure, handles)
     return figure
 

@@ -24,7 +24,7 @@ from configs import load_configs
 from experiment import overrides
 from model import rotary
 from model.rotary import Rotary
-from model.rotary.show import Head, as_json, as_text, cookbook, make_report, plot
+from model.rotary.show import Head, as_json, as_text, cookbook, make_report
 from theory import decay, figures
 from utils.command_line import Parser, exit_with, expression, print_text, tokens
 from utils.expressions import split_commas
@@ -96,7 +96,7 @@ def main() -> None:
             sizes = {"dim": args.head_dim or head.dim, "length": args.length or head.length}
             reports.append(make_report(variant, head._replace(**sizes), decay.first_violation))
         if args.plot:
-            figures.save(plot(reports), Path(args.plot))
+            figures.save(figures.wavelengths(reports), Path(args.plot))
     except (ValueError, OSError) as error:
         parser.refuse(error)
     if args.json:

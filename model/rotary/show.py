@@ -4,16 +4,13 @@ import inspect
 import math
 import re
 from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from model import rotary
 from model.rotary.base import Rotary, geometric_inv_freq
 from model.rotary.p_rope import PRope
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 
 class Head(NamedTuple):
@@ -40,7 +37,9 @@ class Report(NamedTuple):
       bands: for each pair "kept", "ramp" or "interpolated" relative to the variant's base
         unstretched, "unrotated", or "" if the variant has no base.
       stretch: how many times slower each pair is than at that base; nan if there is none.
-      first_violation: the first distance m < length at which sum_i cos(m inv_freq_i) < 0, or None.
+      first_negative: the first distance m < length at which sum_i cos(m inv_freq_i) < 0, or None.
+      wavelength: tokens per cycle; inf for an unrotated pair.
+      turns: cycles completed within `length` tokens.
     """
 
     name: str
@@ -52,19 +51,10 @@ class Report(NamedTuple):
     logit_scale: float
     bands: list[str]
     stretch: np.ndarray
-    first_violation: int | None
+    first_negative: int | None
     warnings: list[str]
-
-    @property
-    def wavelength(self) -> np.ndarray:
-        """Tokens per cycle; inf for an unrotated pair."""
-        with np.errstate(divide="ignore"):
-            return 2 * np.pi / self.inv_freq
-
-    @property
-    def cycles(self) -> np.ndarray:
-        """Cycles completed within `length` tokens."""
-        return self.length * self.inv_freq / (2 * np.pi)
+    wavelength: np.ndarray
+    turns: np.ndarray
 
 
 def make_report(
@@ -83,8 +73,10 @@ def make_report(
     name = rotary.expression(variant)
     variant = variant.at_length(head.length)
     inv_freq = np.append(variant.inv_freq(head.dim), np.zeros(head.num_unrotated // 2))
-    violation = first_violation(inv_freq, head.length)
+    first_negative = first_violation(inv_freq, head.length)
     stretch = _stretch(variant, head.dim, inv_freq)
+    with np.errstate(divide="ignore"):
+        wavelength = 2 * np.pi / inv_freq
     return Report(
         name=name,
         base=getattr(variant, "base", None),
@@ -95,8 +87,10 @@ def make_report(
         logit_scale=variant.logit_scale,
         bands=_bands(variant, inv_freq, stretch),
         stretch=stretch,
-        first_violation=violation,
-        warnings=_warnings(variant, head, inv_freq, violation),
+        first_negative=first_negative,
+        warnings=_warnings(variant, head, inv_freq, first_negative),
+        wavelength=wavelength,
+        turns=head.length * inv_freq / (2 * np.pi),
     )
 
 
@@ -119,54 +113,35 @@ def _bands(variant: Rotary, inv_freq: np.ndarray, stretch: np.ndarray) -> list[s
     if "target_context_length" in parameters:
         factor = parameters["target_context_length"] / parameters["original_context_length"]
 
-    def band(frequency: float, slower: float) -> str:
-        if frequency == 0:
-            return "unrotated"
-        if math.isnan(slower):
-            return ""
-        if slower < 1 + 1e-9:
-            return "kept"
-        return "interpolated" if slower > factor * (1 - 1e-9) else "ramp"
-
-    return [band(*pair) for pair in zip(inv_freq, stretch, strict=True)]
+    is_kept, is_interpolated = stretch < 1 + 1e-9, stretch > factor * (1 - 1e-9)
+    conditions = [inv_freq == 0, np.isnan(stretch), is_kept, is_interpolated]
+    return np.select(conditions, ["unrotated", "", "kept", "interpolated"], "ramp").tolist()
 
 
 def _warnings(
-    variant: Rotary, head: Head, inv_freq: np.ndarray, violation: int | None
+    variant: Rotary, head: Head, inv_freq: np.ndarray, first_negative: int | None
 ) -> list[str]:
     """Return warnings about training with this variant at this length."""
     length, rotary_dim = head.length, variant.rotary_dim(head.dim)
-    warnings = []
     share = variant.rotary_fraction * head.dim
-    if abs(share - rotary_dim) > 1e-6:
-        warnings.append(
-            f"rotary_fraction={variant.rotary_fraction:g} of head_dim={head.dim} is {share:g} "
-            f"features, not full pairs: {rotary_dim} are rotated"
-        )
     slow = np.flatnonzero((inv_freq > 0) & (length * inv_freq < 2 * np.pi))
-    if slow.size:
-        warnings.append(
-            f"{slow.size} of {len(inv_freq)} pairs ({slow[0]} to {slow[-1]}) never complete a cycle"
-            f" within {length} tokens: beyond, their angles did not occur in training"
-        )
-    if violation is not None:
-        warnings.append(
-            f"the sum of cosines is negative at distance {violation}, within {length} tokens: "
-            "theory (Men et al. 2024) expects no retrieval beyond it; use a larger base"
-        )
-    fast = np.flatnonzero(inv_freq > np.pi)
-    if fast.size:
-        warnings.append(
-            f"{fast.size} pairs rotate more than half a cycle per token, which equals a slower "
-            "rotation backwards"
-        )
+    num_fast = np.count_nonzero(inv_freq > np.pi)
     error = length * inv_freq.max() * 2.0**-24
-    if error > 1e-3:
-        warnings.append(
-            f"precision: position times frequency in float32 is up to {error:.1g} rad off at "
-            f"{length} tokens; ropewalk's phases are accurate, other programs' may not be"
-        )
-    return warnings
+    warnings = {
+        f"rotary_fraction={variant.rotary_fraction:g} of head_dim={head.dim} is {share:g} features,"
+        f" not full pairs: {rotary_dim} are rotated": abs(share - rotary_dim) > 1e-6,
+        f"{slow.size} of {len(inv_freq)} pairs ({slow.min(initial=len(inv_freq))} to "
+        f"{slow.max(initial=0)}) never complete a cycle within {length} tokens: beyond, their "
+        "angles did not occur in training": slow.size > 0,
+        f"the sum of cosines is negative at distance {first_negative}, within {length} tokens: "
+        "theory (Men et al. 2024) expects no retrieval beyond it; use a larger base": first_negative
+        is not None,
+        f"{num_fast} pairs rotate more than half a cycle per token, which equals a slower rotation "
+        "backwards": num_fast > 0,
+        f"precision: position times frequency in float32 is up to {error:.1g} rad off at {length} "
+        "tokens; ropewalk's phases are accurate, other programs' may not be": error > 1e-3,
+    }
+    return [warning for warning, applies in warnings.items() if applies]
 
 
 def cookbook() -> str:
@@ -183,73 +158,29 @@ def cookbook() -> str:
 
 def as_text(report: Report) -> str:
     """Return the report as a text table."""
-    violation = report.first_violation
+    first, length = report.first_negative, report.length
     lines = [
         report.name,
-        f"  head_dim {report.head_dim}, of which {report.rotary_dim} are rotated; {report.length} "
-        f"tokens; logit scale {report.logit_scale:g}; first negative sum of cosines: "
-        + (f"none below {report.length}" if violation is None else f"distance {violation}"),
+        f"  head_dim {report.head_dim}, of which {report.rotary_dim} are rotated; {length} tokens; "
+        f"logit scale {report.logit_scale:g}; first negative sum of cosines: "
+        + (f"none below {length}" if first is None else f"distance {first}"),
         "",
         "  pair    inv_freq   wavelength      cycles  slower by",
     ]
-    rows = zip(
-        report.inv_freq, report.wavelength, report.cycles, report.stretch, report.bands, strict=True
-    )
-    for pair, (frequency, wavelength, cycles, stretch, band) in enumerate(rows):
-        slower = "" if math.isnan(stretch) else f"{stretch:.4g}"
-        numbers = f"{frequency:10.4g}  {wavelength:11.5g}  {cycles:10.4g}"
-        lines.append(f"  {pair:4d}  {numbers}  {slower:>9}  {band}".rstrip())
+    columns = report.inv_freq, report.wavelength, report.turns, report.stretch, report.bands
+    for pair, row in enumerate(zip(*columns, strict=True)):
+        line = "  {:4d}  {:10.4g}  {:11.5g}  {:10.4g}  {:>9.4g}  {}".format(pair, *row)
+        lines.append(line.replace("nan", "   ").rstrip())
     return "\n".join([*lines, *(f"  warning: {warning}" for warning in report.warnings)])
 
 
-def as_json(report: Report) -> dict:
+def as_json(report: Report) -> dict[str, Any]:
     """Return the report as JSON values, with stable keys; infinite numbers become null."""
 
-    def to_json(values: np.ndarray) -> list[float | None]:
-        return [float(value) if math.isfinite(value) else None for value in values]
+    def to_json(value: Any) -> Any:
+        if isinstance(value, np.ndarray):
+            return [float(x) if math.isfinite(x) else None for x in value]
+        return value
 
-    plain = report._asdict()
-    del plain["base"]  # part of the name
-    plain["first_negative"] = plain.pop("first_violation")
-    arrays = {"inv_freq": report.inv_freq, "stretch": report.stretch}
-    arrays |= {"wavelength": report.wavelength, "turns": report.cycles}
-    return plain | {name: to_json(values) for name, values in arrays.items()}
-
-
-def plot(reports: list[Report]) -> "Figure":
-    """Plot wavelength against pair, a panel per variant, with the others in gray."""
-    import matplotlib as mpl
-
-    from utils import figures
-
-    with mpl.rc_context(figures.STYLE):
-        figure, axes = figures.grid(len(reports), height=2.3, sharex=True, sharey=True)
-        lengths = sorted({report.length for report in reports})
-        highest = max(max(report.wavelength[report.inv_freq > 0], default=1) for report in reports)
-        top = 3 * max(highest, *lengths)
-        looks = figures.make_looks([report.base for report in reports], [1] * len(reports))
-        for (ax,), report, look in zip(axes, reports, looks, strict=True):
-            for other in (*reports, report):
-                # The pair as a share of the head, so that heads of different sizes compare.
-                depth = np.arange(len(other.inv_freq)) / len(other.inv_freq)
-                is_rotated = other.inv_freq > 0
-                style = {"color": figures.GRID, "lw": 1, "zorder": 1}
-                if other is report:
-                    style = {"color": look.color, "lw": 2}
-                    ax.plot(depth[~is_rotated], [top] * (~is_rotated).sum(), "^", ms=4, **style)
-                ax.plot(depth[is_rotated], other.wavelength[is_rotated], **style)
-            for length in lengths:
-                ax.axhline(length, **figures.REFERENCE)
-            figures.power_axis(ax.yaxis)
-            ax.set_title(figures.folded(report.name), fontsize=7.5)
-        label = "pair, as a share of the head (fastest at 0)"
-        figures.label_x(figure, axes, label)
-        figure.supylabel("wavelength (tokens per cycle, log scale)")
-        names = ", ".join(f"{length:,}" for length in lengths)
-        handles = [figures.handle(f"context of {names} tokens", **figures.REFERENCE)]
-        if len(reports) > 1:
-            handles.append(figures.handle("the other variants", color=figures.GRID, lw=2))
-        if any((report.inv_freq == 0).any() for report in reports):
-            handles.append(figures.mark_handle("unrotated pair", "^", ms=5))
-        figures.add_legend(figure, handles)
-        return figure
+    # The base is part of the name.
+    return {name: to_json(x) for name, x in report._asdict().items() if name != "base"}

@@ -89,7 +89,7 @@ def test_wavelengths():
     reports = [
         show.make_report(rotary.parse(text), show.Head(), decay.first_violation) for text in texts
     ]
-    assert overlaps(show.plot(reports)) == []
+    assert overlaps(theory_figures.wavelengths(reports)) == []
 
 
 @pytest.mark.long

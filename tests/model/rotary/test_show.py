@@ -94,9 +94,9 @@ def test_what_does_not_turn(show):
 
 def test_pairs_that_a_variant_never_sees_count_as_ones():
     """MLA's: four unrotated pairs outweigh four rotated ones: the sum is never negative."""
-    assert report_on("rope(base=10)", 8, 64).first_violation is not None
+    assert report_on("rope(base=10)", 8, 64).first_negative is not None
     latent = report_on("rope(base=10)", 8, 64, num_unrotated=8)
-    assert latent.first_violation is None
+    assert latent.first_negative is None
     assert (latent.head_dim, latent.rotary_dim) == (16, 8)
     assert latent.bands == ["kept"] * 4 + ["unrotated"] * 4
 
