@@ -244,15 +244,25 @@ def _read_answers(*, value: Any, counts: Any = None, losses: Any = None, **field
     )
 
 
+def without_folders(config: ExperimentConfig) -> ExperimentConfig:
+    """Return a config without the folders of this machine: of paths, only the last name is left."""
+    data = dataclasses.replace(config.data, path=_last_name(config.data.path))
+    return dataclasses.replace(config, data=data, start_from=_last_name(config.start_from))
+
+
+def _last_name(path: str | None) -> str | None:
+    return path and Path(path).name
+
+
 def check(row: Row, config: ExperimentConfig) -> None:
-    """Check that a row has the config of its run as its card is now.
+    """Check that a row has the config of its run as its card is now, wherever its text is.
 
     Raises:
       ValueError: naming the first difference.
     """
     old, new = (
-        {name: x for name, x in flatten(to_dict(c)).items() if not is_operational(name)}
-        for c in (row.config, config)
+        {name: x for name, x in flatten(to_dict(c)).items() if not _is_of_machine(name)}
+        for c in (row.config, without_folders(config))
     )
     for name in new:
         if old.get(name) != new[name]:
@@ -261,3 +271,7 @@ def check(row: Row, config: ExperimentConfig) -> None:
                 f"{name}={old.get(name)}, and the card now has {name}={new[name]}; delete that "
                 "row, or restore the card"
             )
+
+
+def _is_of_machine(name: str) -> bool:
+    return name == "data.path" or is_operational(name)

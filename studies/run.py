@@ -213,7 +213,7 @@ def _make_row(card: Card, run: Run, directory: RunDirectory) -> Row:
         seed=run.seed,
         tokens=run.tokens,
         final="as planned" if run.is_last else "",
-        config=run.config,
+        config=rows.without_folders(run.config),
         answers=tuple(
             answers for item in card.measurements for answers in measure(directory, item)
         ),

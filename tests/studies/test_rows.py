@@ -124,6 +124,16 @@ def test_rows_of_another_config_are_refused():
         rows.check(row(config=change(CONFIG, model=dict(num_layers=3))), CONFIG)
 
 
+def test_rows_name_no_folders_of_a_machine_and_fit_those_of_another():
+    here = change(CONFIG, start_from="/here/runs/parent@5", data=dict(path="/here/text"))
+    there = change(CONFIG, start_from="/there/parent@5", data=dict(path="/there/corpus"))
+    stored = rows.without_folders(here)
+    assert (stored.start_from, stored.data.path) == ("parent@5", "text")
+    rows.check(row(config=stored), there)
+    with pytest.raises(ValueError, match="start_from=parent@5, and the card now has start_from"):
+        rows.check(row(config=stored), change(there, start_from="/there/parent@7"))
+
+
 def test_all_committed_rows_are_read():
     """858 rows, of which 227 end a run; the numbers are those of the files of version 1."""
     committed = rows.read_all(Path(folder("capability")) / "rows")

@@ -1,0 +1,102 @@
+"""Figures of the study: loss by position and copy gain by lag, for every base."""
+
+from collections.abc import Callable, Iterator, Sequence
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from reporting.page import Drawing, Item
+from studies.card import Card, Value
+from studies.language_model import measures
+from studies.language_model.cards import BASES, LENGTH, REFERENCE, gains, losses, runs_of
+from studies.language_model.measures import Sums, over_seeds
+from studies.rows import Row
+from utils.figures import REFERENCE as REFERENCE_LINE
+from utils.figures import Look, add_legend, handle, make_looks, new_figure, token_axis
+
+# First distance with B_m < 0 at 64 features, by base, tokens: `python -m theory length`.
+B_M_LENGTHS = {10: 5, 100: 46, 1_000: 197}
+_CONSTANTS = 3.0, 4.3  # of these lengths, for single heads (docs/results.md)
+_CARD = "language_model"
+_COSTS = {
+    "alternative": "Loss of each base minus that of base 10,000, against position.",
+    "caption": "Loss of each base minus that of base 10,000 by position, on the same held-out "
+    "documents, by half octaves. Bands: 95% intervals over seeds, over documents for one seed.",
+}
+_GAINS = {
+    "alternative": "Copy gain of each base against the lag between two copies of a passage.",
+    "caption": "Copy gain: how much the first copy of a passage of 32 tokens lowers the loss of "
+    "the second, by lag. Vertical bands: 3 to 4.3 times the first distance with B_m < 0, where the "
+    "gain is forecast to fall to half of base 10,000's. Other bands as above.",
+}
+
+
+def sections(cards: Sequence[Card], rows: Sequence[Row]) -> Iterator[Item]:
+    """Yield the figures of the card of bases, once it has rows."""
+    if _CARD in {card.name for card in cards} and runs_of(rows, _CARD, REFERENCE):
+        yield "Cost by position", "", Drawing("costs", lambda: draw_costs(rows), _COSTS)
+        yield "Copy gain by lag", "", Drawing("copy gains", lambda: draw_copy_gains(rows), _GAINS)
+
+
+def draw_costs(rows: Sequence[Row]) -> Figure:
+    """Draw the cost of each base by position."""
+    figure, ax = _new_figure()
+    read = lambda row: losses(row, LENGTH)  # noqa: E731
+    _draw_bases(ax, rows, read, measures.measure_difference, BASES[:-1])
+    ax.set(xlabel="position (tokens, log scale)", ylabel="loss minus that of base 10,000 (nats)")
+    return figure
+
+
+def draw_copy_gains(rows: Sequence[Row]) -> Figure:
+    """Draw the copy gain of each base by lag, and where it is forecast to fall to half."""
+    figure, ax = _new_figure()
+    measure = lambda run, _: measures.measure_mean(run)  # noqa: E731
+    looks = _draw_bases(ax, rows, gains, measure, BASES)
+    for base, length in B_M_LENGTHS.items():
+        low, high = (constant * length for constant in _CONSTANTS)
+        if base in looks and low < LENGTH:
+            ax.axvspan(low, min(high, LENGTH), color=looks[base].color, alpha=0.12, lw=0)
+    ax.set(xlabel="lag (tokens, log scale)", ylabel="copy gain (nats per token)")
+    return figure
+
+
+def _new_figure() -> tuple[Figure, Axes]:
+    figure = new_figure(7.2, 3.8)
+    ax = figure.subplots()
+    ax.axhline(0, **REFERENCE_LINE)
+    token_axis(ax.xaxis)
+    return figure, ax
+
+
+def _draw_bases(
+    ax: Axes,
+    rows: Sequence[Row],
+    read: Callable[[Row], Sums | None],
+    measure: Callable[[Sums, Sums], Value],
+    bases: Sequence[int],
+) -> dict[int, Look]:
+    """Draw a line with its interval for each base, over half octaves; return the bases' looks."""
+    colors = make_looks(list(map(float, BASES)), [1] * len(BASES))
+    all_looks = dict(zip(BASES, colors, strict=True))
+    references = runs_of(rows, _CARD, REFERENCE)
+    looks = {}
+    for base in bases:
+        runs = runs_of(rows, _CARD, f"base={base}")
+        curves = []
+        for seed in sorted(runs.keys() & references.keys()):
+            run, reference = read(runs[seed]), read(references[seed])
+            if run is not None and reference is not None:
+                curves.append(dict(measures.by_bin(measure, run, reference)))
+        if not curves:
+            continue
+        look = looks[base] = all_looks[base]
+        centers = list(curves[0])
+        values = [over_seeds([curve[center] for curve in curves]) for center in centers]
+        ax.plot(centers, [value.value for value in values], **look.line, lw=2)
+        low, high = ([value.low for value in values], [value.high for value in values])
+        ax.fill_between(centers, low, high, color=look.color, alpha=0.15, lw=0)
+    handles = [handle(f"base {base:,}", **look.line, lw=2) for base, look in looks.items()]
+    figure = ax.get_figure(root=True)
+    if figure is not None:
+        add_legend(figure, handles)
+    return looks

@@ -1,0 +1,190 @@
+"""Measurements of language models, paired by document with another run.
+
+Every measurement is a ratio of two sums over documents: nats over tokens, copy gain over answers,
+or copy gain over that of another run. So one bootstrap over documents gives all intervals.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from scipy import stats
+
+import evals
+from evals.estimate.bins import FINE_PER_BIN, fine_bin_start
+from evals.tasks.lagcopy import Lagcopy
+from evals.tasks.perplexity import Perplexity
+from studies.card import Value
+from studies.rows import Losses, Row
+
+_RESAMPLES = 2000
+SHORTEST_LAG = 8  # tokens; passages of shorter lags have too few answers for a half lag
+
+
+class Sums(NamedTuple):
+    """Sums of one run, by document and half octave.
+
+    Attributes:
+      total_DB: float64, sum over tokens or answers, nats.
+      count_DB: float64, number of tokens or answers.
+      center_B: float64, geometric center of each half octave of positions or lags, tokens.
+    """
+
+    total_DB: np.ndarray
+    count_DB: np.ndarray
+    center_B: np.ndarray
+
+    def within(self, first: float, last: float) -> "Sums":
+        """Return the half octaves whose centers lie in first ... last."""
+        keep = (self.center_B >= first) & (self.center_B <= last)
+        return Sums(self.total_DB[:, keep], self.count_DB[:, keep], self.center_B[keep])
+
+
+def sum_losses(row: Row, length: int) -> Sums | None:
+    """Return the losses of `perplexity` at a context length; None if they were not measured."""
+    for task, losses in _losses(row, length):
+        if isinstance(task, Perplexity):
+            return _sums(losses, losses.nll)
+    return None
+
+
+def sum_copy_gains(row: Row, length: int, measurement: str) -> Sums | None:
+    """Return the copy gains at a context length; None if they were not measured.
+
+    `measurement` is the name of the card's measurement. The gain of an answer is its loss in
+    `lagcopy(text=control)` minus that in `text=natural`.
+    """
+    by_text = {
+        task.text: losses
+        for task, losses in _losses(row, length, measurement)
+        if isinstance(task, Lagcopy)
+    }
+    if not {"natural", "control"} <= by_text.keys():
+        return None
+    natural, control = by_text["natural"], by_text["control"]
+    if not np.array_equal(natural.tokens, control.tokens):
+        raise ValueError("natural text and its control have other documents; measure both again")
+    return _sums(natural, control.nll - natural.nll)
+
+
+def _losses(row: Row, length: int, measurement: str = "") -> Iterator[tuple[object, Losses]]:
+    for answers in row.answers:
+        is_chosen = answers.length == length and measurement in ("", answers.measurement)
+        if answers.losses is not None and is_chosen:
+            yield evals.parse(answers.task), answers.losses
+
+
+def _sums(losses: Losses, total_DF: np.ndarray) -> Sums:
+    bins, starts = np.unique(losses.fine // FINE_PER_BIN, return_index=True)
+    first = fine_bin_start(bins * FINE_PER_BIN)
+    last = fine_bin_start((bins + 1) * FINE_PER_BIN) - 1
+    return Sums(
+        np.add.reduceat(total_DF, starts, axis=1),
+        np.add.reduceat(losses.tokens.astype(float), starts, axis=1),
+        np.sqrt(first * np.maximum(first, last)),
+    )
+
+
+def measure_mean(run: Sums) -> Value:
+    """Measure the mean over the tokens or answers of all bins."""
+    return _bootstrap(_mean, (run.total_DB, run.count_DB))
+
+
+def measure_difference(run: Sums, reference: Sums) -> Value:
+    """Measure the mean of `run` minus that of `reference`, on the same documents."""
+    _check_paired(run, reference)
+    return _bootstrap(_mean, (run.total_DB - reference.total_DB, run.count_DB))
+
+
+def measure_ratio(run: Sums, reference: Sums) -> Value:
+    """Measure the sum of `run` divided by that of `reference`, on the same documents."""
+    _check_paired(run, reference)
+    return _bootstrap(_mean, (run.total_DB, reference.total_DB))
+
+
+def measure_regained(run: Sums, before: Sums, reference: Sums) -> Value:
+    """Measure the share of `before`'s deficit against `reference` that `run` has regained."""
+    _check_paired(run, before)
+    _check_paired(run, reference)
+    return _bootstrap(_mean, (run.total_DB - before.total_DB, reference.total_DB - before.total_DB))
+
+
+def measure_half_lag(run: Sums, reference: Sums) -> Value:
+    """Measure the lag from which on `run` first has less than half of the gain of `reference`.
+
+    Lags from SHORTEST_LAG on count. Linear in log lag between half octaves; inf if it has half at
+    all lags, the center of the first half octave if at none.
+    """
+    _check_paired(run, reference)
+    run, reference = (item.within(SHORTEST_LAG, np.inf) for item in (run, reference))
+
+    def half_lag(gain_DB: np.ndarray, reference_DB: np.ndarray) -> float:
+        ratio_B = gain_DB.sum(0) / reference_DB.sum(0)
+        below = np.flatnonzero(ratio_B < 0.5)
+        if not len(below):
+            return np.inf
+        last = below[0]
+        if last == 0:
+            return float(run.center_B[0])
+        first, logs_B = last - 1, np.log(run.center_B)
+        share = (ratio_B[first] - 0.5) / (ratio_B[first] - ratio_B[last])
+        return float(np.exp(logs_B[first] + share * (logs_B[last] - logs_B[first])))
+
+    return _bootstrap(half_lag, (run.total_DB, reference.total_DB))
+
+
+def by_bin(measure: Callable[..., Value], *sums: Sums) -> Iterator[tuple[float, Value]]:
+    """Yield the center of every bin and its measurement."""
+    for number, center in enumerate(sums[0].center_B.tolist()):
+        yield center, measure(*(_bin(item, number) for item in sums))
+
+
+def _bin(sums: Sums, number: int) -> Sums:
+    part = slice(number, number + 1)
+    return Sums(sums.total_DB[:, part], sums.count_DB[:, part], sums.center_B[part])
+
+
+def _check_paired(run: Sums, reference: Sums) -> None:
+    """Raise ValueError unless both have the same numbers of tokens in the same documents."""
+    if not np.array_equal(run.count_DB, reference.count_DB):
+        raise ValueError("the runs were measured on other documents; measure both again")
+
+
+def _mean(total_DB: np.ndarray, count_DB: np.ndarray) -> float:
+    return float(total_DB.sum() / count_DB.sum())
+
+
+def _bootstrap(
+    statistic: Callable[[np.ndarray, np.ndarray], float], arrays: tuple[np.ndarray, np.ndarray]
+) -> Value:
+    """Return a statistic of two arrays `[D, B]`, and its percentile interval over documents."""
+    present = np.flatnonzero((arrays[0] != 0).any(1) | (arrays[1] != 0).any(1))
+    arrays = arrays[0][present], arrays[1][present]
+    random = np.random.Generator(np.random.Philox(key=0))
+    draws = random.integers(len(present), size=(_RESAMPLES, len(present)))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        values = [statistic(arrays[0][draw], arrays[1][draw]) for draw in draws]
+        value = statistic(*arrays)
+    low, high = np.quantile(values, (0.025, 0.975), method="inverted_cdf")
+    return Value(value, float(low), float(high), len(present), "documents")
+
+
+def over_seeds(values: Sequence[Value], *, in_octaves: bool = False) -> Value:
+    """Return the mean over seeds with its 95% t interval; one seed keeps that over documents.
+
+    Args:
+      values: one per seed.
+      in_octaves: whether the mean and the interval are those of the logarithms.
+    """
+    if len(values) == 1:
+        return values[0]
+    numbers = np.array([value.value for value in values])
+    if not np.isfinite(numbers).all():
+        return Value(float(np.mean(numbers)), float(numbers.min()), np.inf, len(numbers))
+    numbers = np.log(numbers) if in_octaves else numbers
+    half = float(stats.t.ppf(0.975, len(numbers) - 1) * stats.sem(numbers))
+    mean = float(numbers.mean())
+    low, high = mean - half, mean + half
+    if in_octaves:
+        mean, low, high = (float(np.exp(number)) for number in (mean, low, high))
+    return Value(mean, low, high, len(numbers))

@@ -1,0 +1,176 @@
+"""Measurements of language models, on rows whose values are known."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+import studies
+from configs import find_config
+from evals.estimate.bins import fine_bin_number
+from studies.card import HELD, NOT_MEASURED, UNDECIDED
+from studies.language_model import measures
+from studies.report import judge
+from studies.rows import Answers, Losses, Row
+
+CARDS = studies.load_cards("language_model")
+
+
+def losses(distances, nll_DF, tokens=10):
+    """Losses at these distances, nats per token of each document."""
+    nll_DF = np.atleast_2d(np.array(nll_DF, float))
+    tokens_DF = np.broadcast_to(np.array(tokens), nll_DF.shape)
+    fine = fine_bin_number(np.array(distances))
+    return Losses(np.arange(len(nll_DF)), fine, tokens_DF, nll_DF * tokens_DF)
+
+
+def make_row(tasks: dict[str, Losses], member: str = "base=10", seed: int = 0) -> Row:
+    """Row with losses of `perplexity`, and of `natural` and `control` text."""
+    texts = "natural", "control"
+    names: dict[str, str] = {text: f"lagcopy(text={text},passage=32,crops=16)" for text in texts}
+    answers = tuple(
+        Answers(
+            measurement="whole",
+            task=names.get(name, name),
+            length=512,
+            value=0.0,
+            losses=item,
+        )
+        for name, item in tasks.items()
+    )
+    return Row(
+        card="language_model",
+        member=member,
+        seed=seed,
+        tokens=1,
+        final="as planned",
+        config=find_config("language_model"),
+        answers=answers,
+        numbers={},
+        made_by={},
+        core_seconds=0.0,
+    )
+
+
+def copies(gain_of_lag, documents=40):
+    """Losses of natural text and its control whose difference at each lag is known."""
+    distances = [lag - 1 for lag in gain_of_lag]
+    natural = np.full((documents, len(distances)), 3.0) + np.arange(documents)[:, None] / 10
+    gain = np.array(list(gain_of_lag.values()))
+    return {"natural": losses(distances, natural), "control": losses(distances, natural + gain)}
+
+
+def sum_losses(*arguments):
+    sums = measures.sum_losses(make_row({"perplexity": losses(*arguments)}), 512)
+    assert sums
+    return sums
+
+
+def sum_gains(gain_of_lag):
+    sums = measures.sum_copy_gains(make_row(copies(gain_of_lag)), 512, "whole")
+    assert sums
+    return sums
+
+
+def test_a_mean_weighs_tokens_and_a_difference_is_paired():
+    tokens = [[10], [30]]
+    run = sum_losses([10], [[2.0], [4.0]], tokens)
+    reference = sum_losses([10], [[1.0], [3.9]], tokens)
+    assert measures.measure_mean(run).value == pytest.approx((10 * 2 + 30 * 4) / 40)
+    difference = measures.measure_difference(run, reference)
+    assert difference.value == pytest.approx((10 * 1 + 30 * 0.1) / 40)
+    # Two documents: the interval spans their two differences.
+    assert (difference.low, difference.high) == pytest.approx((0.1, 1.0))
+    assert (difference.n, difference.unit) == (2, "documents")
+
+
+def test_only_the_positions_within_a_range_count():
+    run = sum_losses([10, 100], [[2.0, 4.0]])
+    assert measures.measure_mean(run.within(1, 16)).value == pytest.approx(2.0)
+    assert measures.measure_mean(run.within(17, 512)).value == pytest.approx(4.0)
+
+
+def test_runs_of_other_documents_are_refused():
+    run, other = sum_losses([10], [[2.0], [2.0]]), sum_losses([10], [[2.0], [2.0]], [[10], [11]])
+    with pytest.raises(ValueError, match="other documents"):
+        measures.measure_difference(run, other)
+
+
+def test_the_half_lag_lies_where_the_ratio_crosses_one_half():
+    """Ratios .7 and .3 in two half octaves: one half is in the middle of their centers' logs."""
+    reference = sum_gains({4: 1, 17: 1, 70: 1, 100: 1, 200: 1})
+    run = sum_gains({4: 0, 17: 0.9, 70: 0.7, 100: 0.3, 200: 0.2})
+    # Distance 69 lies in 64 ... 90, and 99 in 91 ... 127.
+    expected = (64 * 90 * 91 * 127) ** 0.25
+    assert measures.measure_half_lag(run, reference)[:3] == pytest.approx([expected] * 3)
+    assert measures.measure_ratio(run, reference).value == pytest.approx(2.1 / 5)
+    assert measures.measure_half_lag(reference, reference).value == np.inf
+
+
+def test_regained_share():
+    reference, before, run = (sum_gains({200: gain}) for gain in (1.0, 0.2, 0.8))
+    assert measures.measure_regained(run, before, reference).value == pytest.approx(0.75)
+
+
+def test_a_bootstrap_interval_covers_the_true_mean():
+    """Of 200 samples of 60 documents about 95% of the intervals contain the true difference."""
+    random, hits = np.random.default_rng(0), 0
+    for _ in range(200):
+        total_DB = random.normal(0.05, 0.2, (60, 1))
+        value = measures.measure_mean(measures.Sums(total_DB, np.ones((60, 1)), np.array([10.0])))
+        hits += value.low <= 0.05 <= value.high
+    assert 180 <= hits < 200
+
+
+def test_an_interval_over_seeds_is_students():
+    """Costs .03, .05 and .07: the mean is .05 and the interval .05 +- 4.303 * .02 / sqrt(3)."""
+    rows = []
+    for seed, cost in enumerate((0.03, 0.05, 0.07)):
+        for member, nll in (("base=10000", 3.0), ("base=10", 3.0 + cost)):
+            task = {"perplexity": losses([10, 100], [[nll, nll]] * 5)}
+            rows.append(make_row(task, member, seed))
+    card = CARDS["language_model"]
+    value = card.claims[0].measure(card, rows)
+    assert value is not None and (value.n, value.unit) == (3, "seeds")
+    half = 4.30265 * 0.02 / 3**0.5
+    assert value[:3] == pytest.approx((0.05, 0.05 - half, 0.05 + half), abs=1e-5)
+    # Claims a1 (at least .02) and a2 (at most .10): the interval is .0003 to .0997.
+    assert [judge(claim, card, rows)[0] for claim in card.claims[:2]] == [UNDECIDED, HELD]
+    cheap = [dataclasses.replace(row, seed=0) for row in rows if row.seed == 0]
+    assert judge(card.claims[3], card, cheap)[0] == NOT_MEASURED  # base 100 has no row
+    assert judge(card.claims[1], card, cheap)[0] == HELD
+
+
+def test_the_ratio_of_half_lags():
+    rows = []
+    for seed in range(3):
+        for member, edge in (("base=10", 17), ("base=100", 150), ("base=10000", 10**9)):
+            gain = {lag: 1.0 if lag < edge else 0.1 for lag in (9, 17, 35, 70, 150, 300)}
+            rows.append(make_row(copies(gain), member, seed))
+    card = CARDS["language_model"]
+    claims = {claim.text[:2]: claim for claim in card.claims}
+    c1, c2, c3 = (claims[name].measure(card, rows) for name in ("c1", "c2", "c3"))
+    assert c1 is not None and c2 is not None and c3 is not None
+    assert c3.value == pytest.approx(c2.value / c1.value)
+    assert judge(claims["b2"], card, rows)[0] == HELD
+    # The ratio falls from 1 to .1 between the half octaves 8 ... 11 and 16 ... 22, an octave apart.
+    assert c1.value == pytest.approx((8 * 11) ** 0.5 * 2 ** (0.5 / 0.9), rel=0.01)
+    assert judge(claims["c1"], card, rows)[0] == HELD
+    assert judge(claims["c2"], card, [row for row in rows if row.member != "base=100"])[0] == (
+        NOT_MEASURED
+    )
+
+
+def test_figures_are_drawn_from_rows():
+    rows = [
+        make_row(
+            {"perplexity": losses([10, 100], [[3.0, 2.9]] * 4)} | copies({20: 1, 200: 1}), member
+        )
+        for member in ("base=10", "base=10000")
+    ]
+    package = studies.load("language_model")
+    items = list(package.sections(list(CARDS.values()), rows))
+    assert [title for title, *_ in items] == ["Cost by position", "Copy gain by lag"]
+    for *_, drawing in items:
+        (ax,) = drawing.draw().axes
+        assert len(ax.get_lines()) >= 2
