@@ -1,18 +1,22 @@
-"""Tables of text that fit the width of a terminal, also as Markdown."""
+"""Tables of text that fit the width of a terminal, by rich; also as Markdown."""
 
 import dataclasses
+import io
 import itertools
 import re
 import shutil
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+from rich.box import SIMPLE_HEAD
 from rich.cells import cell_len
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
 
 from utils.messages import printable
 
-_GAP = "  "
-_LEVELS = (False, False), (True, False), (True, True)  # whether names and numbers are broken
+_GAP = 2  # columns between two columns of a table
 _NO_TERMINAL = 120  # columns of a pipe or a file, unless COLUMNS is set
 
 
@@ -46,25 +50,13 @@ class TextTable:
 
     def text(self, width: int) -> str:
         """Return the table with lines of at most `width` columns; `none` if it is empty."""
-        heads = self._select_heads(width)
+        heads = next((h for h, breaks in self._choices() if self._fits(h, width, breaks)), None)
+        heads = self._without(len(self.optional)) if heads is None else heads
         omitted = [head for head in self.heads if head not in heads]
-        caption = self.caption
-        if omitted:
-            caption += f"{'; ' if caption else ''}omitted here: {', '.join(omitted)}"
-        blocks = [self._block(heads, width) for heads in self._blocks(heads, width) if heads]
-        blocks = blocks or ["none"]
-        texts = [*wrap(self.title, width), *"\n\n".join(blocks).split("\n"), *wrap(caption, width)]
-        return "\n".join(line.rstrip() for line in texts)
-
-    def _select_heads(self, width: int) -> list[str]:
-        """Return the heads to show: as many as fit on unbroken lines, or else on broken ones."""
-        heads = self.heads
-        for levels in (1, len(_LEVELS)):
-            for number in range(len(self.optional) + 1):
-                heads = [head for head in self.heads if head not in self.optional[:number]]
-                if _width(self._columns(heads, width, levels)) <= width:
-                    return heads
-        return heads
+        caption = "; ".join(filter(None, [self.caption, *_omitted(omitted)]))
+        blocks = [self._draw(block, width) for block in self._blocks(heads, width)]
+        parts = [*wrap(self.title, width), "\n\n".join(blocks) or "none", *wrap(caption, width)]
+        return "\n".join(line.rstrip() for line in "\n".join(parts).split("\n"))
 
     def markdown(self) -> str:
         """Return all columns as Markdown."""
@@ -74,124 +66,88 @@ class TextTable:
         parts = [f"**{self.title}**", "\n".join(lines), self.caption]
         return "\n\n".join(part for part in parts if part)
 
-    def _columns(self, heads: Sequence[str], width: int, levels: int = 3) -> list[list[list[str]]]:
-        """Return the lines of each cell, by column and row; the first row is the head.
+    def _without(self, number: int) -> list[str]:
+        """Return the heads without the first optional ones."""
+        return [head for head in self.heads if head not in self.optional[:number]]
 
-        Heads are broken at spaces. Other cells are on one line if everything fits; else names are
-        broken, then also numbers, before their intervals.
-        """
-        names = [head for head in heads if head in self.names]
-        columns: list[list[list[str]]] = []
-        for breaks_names, breaks_numbers in _LEVELS[:levels]:
-            rest = sum(
-                _column_width(self._column(head, breaks_numbers)) + len(_GAP)
-                for head in heads
-                if head not in names
-            )
-            gaps = len(_GAP) * (len(names) - 1)
-            room = self._divide(width - rest - gaps, names, breaks_names)
-            columns = [
-                self._names(head, room[head])
-                if head in names
-                else self._column(head, breaks_numbers)
-                for head in heads
-            ]
-            if _width(columns) <= width:
-                break
-        return columns
+    def _choices(self) -> Iterator[tuple[list[str], bool]]:
+        """Yield heads, and whether cells may be broken: unbroken ones are better than many."""
+        for breaks in (False, True):
+            yield from ((self._without(n), breaks) for n in range(len(self.optional) + 1))
 
-    def _divide(self, width: int, names: Sequence[str], breaks: bool) -> dict[str, int]:
-        """Divide a width among columns of names; a narrow one leaves its rest to the others."""
-        widths = {head: _column_width(self._names(head, sys.maxsize)) for head in names}
-        for number, head in enumerate(sorted(names, key=widths.__getitem__) if breaks else ()):
-            fair = max(width // (len(names) - number), _column_width(self._names(head, 0)))
-            widths[head] = min(widths[head], fair)
-            width -= widths[head]
-        return widths
-
-    def _names(self, head: str, room: int) -> list[list[str]]:
-        cells = [line.get(head, "") for line in self.lines]
-        longest = max(
-            (cell_len(part.rstrip()) for cell in cells for part in _parts(cell)), default=0
-        )
-        return [[head], *(_join(_parts(cell), max(room, longest, len(head))) for cell in cells)]
-
-    def _column(self, head: str, breaks: bool) -> list[list[str]]:
-        cells = [line.get(head, "") for line in self.lines]
-        rows = [re.split(r" (?=\[|± )", cell) if breaks else [cell] for cell in cells]
-        width = max(map(cell_len, [*itertools.chain(*rows), *wrap(head, 1)]))
-        return [wrap(head, width), *rows]
-
-    def _blocks(self, heads: Sequence[str], width: int) -> Iterable[list[str]]:
+    def _blocks(self, heads: Sequence[str], width: int) -> Iterator[list[str]]:
         """Yield groups of heads that fit, each with the names."""
         names = [head for head in heads if head in self.names]
         block = [*names]
         for head in (head for head in heads if head not in names):
-            if block != names and _width(self._columns([*block, head], width)) > width:
+            if block != names and not self._fits([*block, head], width, True):
                 yield block
                 block = [*names]
             block.append(head)
-        yield block
+        if block:
+            yield block
 
-    def _block(self, heads: Sequence[str], width: int) -> str:
-        columns = self._columns(heads, width)
-        lines = []
-        for row in range(len(columns[0])):
-            cells = [column[row] for column in columns]
-            for number in range(max(map(len, cells))):
-                line = []
-                for head, cell, column in zip(heads, cells, columns, strict=True):
-                    # Heads of two lines end, and other cells begin, on the same line.
-                    index = number - (max(map(len, cells)) - len(cell)) * (row == 0)
-                    text = cell[index] if 0 <= index < len(cell) else ""
-                    space = " " * (_column_width(column) - cell_len(text))
-                    line.append(text + space if head in self.names else space + text)
-                lines.append(_GAP.join(line))
-            if row == 0:
-                lines.append("─" * _width(columns))
+    def _fits(self, heads: Sequence[str], width: int, breaks: bool) -> bool:
+        return _width(self._columns(heads, width, breaks)) <= width
+
+    def _columns(self, heads: Sequence[str], width: int, breaks: bool) -> list[list[list[str]]]:
+        """Return the lines of each cell, by column and row; the first row is the head.
+
+        Names are broken first, then numbers, before their intervals.
+        """
+        columns: list[list[list[str]]] = []
+        for breaks_numbers in (False, True) if breaks else (False,):
+            columns = [self._column(head, sys.maxsize, breaks_numbers) for head in heads]
+            names = [i for i, head in enumerate(heads) if head in self.names]
+            widths = {i: _column_width(columns[i]) for i in names}
+            room = width - _width(columns) + sum(widths.values())
+            limit = next((n for n in range(width, 1, -1) if _share(widths, n) <= room), 1)
+            for i in names if breaks else ():
+                columns[i] = self._column(heads[i], limit, breaks_numbers)
+            if _width(columns) <= width:
+                break
+        return columns
+
+    def _column(self, head: str, limit: int, breaks: bool) -> list[list[str]]:
+        cells = [line.get(head, "") for line in self.lines]
+        if head in self.names:
+            return [[head], *(wrap(cell, limit, _NAME) or [""] for cell in cells)]
+        rows = [re.split(r" (?=\[|± )", cell) if breaks else [cell] for cell in cells]
+        width = max(map(cell_len, [*itertools.chain(*rows), *wrap(head, 1)]))
+        return [wrap(head, width), *rows]
+
+    def _draw(self, heads: Sequence[str], width: int) -> str:
+        columns = self._columns(heads, width, True)
+        table = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
+        for head, (title, *_) in zip(heads, columns, strict=True):
+            justify = "left" if head in self.names else "right"
+            table.add_column(Text("\n".join(title)), justify=justify, vertical="top", no_wrap=True)
+        for row in list(zip(*columns, strict=True))[1:]:
+            table.add_row(*(Text("\n".join(lines)) for lines in row))
         # A name wider than the terminal is the only thing that can still be too wide.
-        return "\n".join(part for line in lines for part in _chop(line, width))
+        console = Console(file=io.StringIO(), width=max(width, _width(columns)) + 1)
+        console.print(table)
+        return "\n".join(part for line in _lines(console) for part in _chop(line, width))
 
 
 # Spaces, but not those within `[95% CI]`; in names also punctuation.
 _SPACE = r"(?<= )(?![^\[]*\])"
-_PUNCTUATION = r"(?<=\w\()(?!\d)|(?<=[,/])(?![\d ])|(?<=dynamic_)"
+_NAME = rf"{_SPACE}|(?<=\w\()(?!\d)|(?<=[,/])(?![\d ])|(?<=dynamic_)"
 
 
-def _parts(name: str) -> list[str]:
-    """Return the parts between which a name may be broken."""
-    return re.split(f"{_SPACE}|{_PUNCTUATION}", name)
-
-
-def _column_width(column: Sequence[Sequence[str]]) -> int:
-    return max(cell_len(text) for cell in column for text in cell)
-
-
-def _width(columns: Sequence[Sequence[Sequence[str]]]) -> int:
-    return sum(map(_column_width, columns)) + len(_GAP) * (len(columns) - 1)
-
-
-def _chop(line: str, width: int) -> list[str]:
-    return [line[start : start + width] for start in range(0, max(len(line.rstrip()), 1), width)]
-
-
-def wrap(text: str, width: int) -> list[str]:
+def wrap(text: str, width: int, breaks: str = _SPACE) -> list[str]:
     """Return `text` in lines of at most `width`, if no part between possible breaks is wider.
 
-    It is broken at spaces; words wider than a line are broken as names are.
+    It is broken at spaces, and words that are wider than a line are broken as names are.
     """
-    words = re.split(_SPACE, text) if text else []
-    parts = ([word] if cell_len(word.rstrip()) <= width else _parts(word) for word in words)
-    return _join(itertools.chain(*parts), width) if text else []
-
-
-def _join(parts: Iterable[str], width: int) -> list[str]:
-    """Return parts in lines of at most `width`, if no part is wider."""
-    lines = [""]
-    for part in parts:
-        if lines[-1] and cell_len((lines[-1] + part).rstrip()) > width:
-            lines.append("")
-        lines[-1] += part
+    lines: list[str] = []
+    for word in re.split(breaks, text) if text else ():
+        wide = cell_len(word.rstrip()) > width
+        for part in re.split(_NAME, word) if wide else [word]:
+            if lines and cell_len((lines[-1] + part).rstrip()) <= width:
+                lines[-1] += part
+            else:
+                lines.append(part)
     return [line.rstrip() for line in lines]
 
 
@@ -199,3 +155,27 @@ def print_tables(tables: Iterable[TextTable]) -> None:
     """Print tables on standard output, at the width of the terminal."""
     for table in tables:
         sys.stdout.write(printable(table.text(terminal_width())) + "\n\n")
+
+
+def _omitted(heads: Sequence[str]) -> list[str]:
+    return [f"omitted here: {', '.join(heads)}"] if heads else []
+
+
+def _column_width(column: Sequence[Sequence[str]]) -> int:
+    return max(cell_len(text) for cell in column for text in cell)
+
+
+def _width(columns: Sequence[Sequence[Sequence[str]]]) -> int:
+    return sum(map(_column_width, columns)) + _GAP * (len(columns) - 1)
+
+
+def _share(widths: Mapping[int, int], limit: int) -> int:
+    return sum(min(width, limit) for width in widths.values())
+
+
+def _lines(console: Console) -> list[str]:
+    return console.file.getvalue().splitlines()  # pyright: ignore[reportAttributeAccessIssue]
+
+
+def _chop(line: str, width: int) -> list[str]:
+    return [line[start : start + width] for start in range(0, max(len(line.rstrip()), 1), width)]
