@@ -5,15 +5,20 @@ and key rows of `llama` with the two features of a pair side by side; `GgufTenso
 transformers' order.
 """
 
+import functools
 import json
-from collections.abc import Callable, Mapping
+import math
+import os
+import struct
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, NoReturn
 
 import numpy as np
 
 from interop.tensors import Tensor, Tensors
 from interop.weights import feature_order
+from utils.checks import Bounds, Count, Layers, Positive, problem
 from utils.limits import check_file
 from utils.messages import one_line, quoted
 
@@ -35,13 +40,25 @@ _KEYS = {
     "feed_forward_length": "intermediate_size",
     "attention.head_count": "num_attention_heads",
     "attention.head_count_kv": "num_key_value_heads",
+    "attention.key_length": "head_dim",
+    "attention.sliding_window": "sliding_window",
     "attention.layer_norm_rms_epsilon": "rms_norm_eps",
 }
+_SIZES: dict[str, Any] = {"attention.layer_norm_rms_epsilon": Positive, "block_count": Layers}
+# Keys that decide the rotation.
+_ROPE_KEYS = ("rope.freq_base", "rope.dimension_count", "rope.scale_linear", "rope.scaling.type")
+_ROPE_KEYS += ("rope.scaling.factor", "rope.scaling.original_context_length")
+_ROPE_KEYS += ("rope.scaling.attn_factor", "rope.scaling.yarn_beta_fast")
+_ROPE_KEYS += ("rope.scaling.yarn_beta_slow", "rope.scaling.finetuned")
+_YARN = {"beta_fast": 32.0, "beta_slow": 1.0}  # llama.cpp's, where a file has none
+_FACTORS = ("rope_freqs.weight", "rope_factors_long.weight", "rope_factors_short.weight")
 # Keys that are read elsewhere, or do not change the logits of a dense model if they are 0.
-_OTHER_KEYS = ("attention.key_length", "attention.value_length", "vocab_size", "rope.freq_base")
-_OTHER_KEYS += ("rope.dimension_count", "rope.scaling.type", "rope.scaling.factor")
-_OTHER_KEYS += ("rope.scaling.original_context_length", "rope.scaling.finetuned")
+_OTHER_KEYS = ("attention.value_length", "attention.layer_norm_epsilon", "vocab_size")
+_NOT_IMPORTED = ("attention.sliding_window", "attention.layer_norm_epsilon")
 _ZERO = ("expert_count", "expert_used_count")
+# Types of values in a header, and the most values that `gguf` reads in some seconds.
+_SCALARS = ("B", "b", "H", "h", "I", "i", "f", "?", "", "", "Q", "q", "d")
+_STRING, _ARRAY, _MOST_VALUES = 8, 9, 2**21
 
 _LLAMA3 = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*"
@@ -82,6 +99,156 @@ class UnreadTokenizerError(ValueError):
     """A tokenizer of a kind that is not read from GGUF files."""
 
 
+class GgufFile:
+    """Header of a GGUF file.
+
+    Attributes:
+      path: of the file.
+      metadata: its values by name.
+      tensors: its tensors, as the package `gguf` has them, but factors of frequencies.
+      architecture: the model type by which its keys are named.
+      values: the metadata under the name of the architecture.
+
+    Raises:
+      ValueError: if `gguf` is missing or the file is damaged.
+    """
+
+    def __init__(self, path: Path):
+        gguf = _import_gguf()
+        try:
+            check_file(path)
+            _check_counts(path)
+            reader = gguf.GGUFReader(path)
+            self.metadata = {name: field.contents() for name, field in reader.fields.items()}
+            self.tensors = [t for t in reader.tensors if t.name not in _FACTORS]
+            self._factors = {
+                tensor.name: np.array(tensor.data, np.float64).tolist()
+                for tensor in reader.tensors
+                if tensor.name in _FACTORS
+            }
+        except OSError as error:
+            raise ValueError(f"{path}: {error.strerror or 'cannot be read'}") from None
+        except Exception as error:  # the package raises many kinds for damage
+            raise ValueError(
+                f"{path} is not a GGUF file, or damaged ({one_line(str(error), 80)}); download it "
+                "again"
+            ) from None
+        self.path, self.architecture = path, str(self.metadata.get("general.architecture"))
+        prefix = f"{self.architecture}."
+        self.values = {
+            name.removeprefix(prefix): _shortest(value)
+            for name, value in self.metadata.items()
+            if name.startswith(prefix)
+        }
+
+    def read_config(self) -> dict[str, Any]:
+        """Return the entries of a config.json that decide the sizes and the rotation.
+
+        Raises:
+          ValueError: naming a key that is missing, has a value that no model has, or may change the
+            rotation in a way that is not read.
+        """
+        for name, value in self.values.items():
+            known = name in (*_KEYS, *_OTHER_KEYS, *_ROPE_KEYS) or (name in _ZERO and not value)
+            if name.startswith(("rope.", "attention.")) and not known:
+                self.refuse(name)
+        config = {}
+        for name, key in _KEYS.items():
+            value = self.values.get(name)
+            if isinstance(value, list):  # one for each layer; 0 in layers without attention
+                value = max((x for x in value if isinstance(x, int)), default=None)
+            if value is not None:
+                if wrong := problem(value, _SIZES.get(name, Count)):
+                    raise ValueError(f"{self.path}: {self.architecture}.{name} must be {wrong}")
+                config[key] = value
+        for key in ("num_hidden_layers", "hidden_size", "num_attention_heads"):
+            if key not in config:
+                raise ValueError(f"{self.path} lacks the metadata of {key}; download it again")
+        context = config.setdefault("max_position_embeddings", 2048)
+        return {
+            "model_type": self.architecture,
+            **config,
+            "rope_parameters": self._rope(context),
+        }
+
+    def refuse(self, name: str) -> NoReturn:
+        """Raise ValueError for a key under the name of the architecture."""
+        raise ValueError(
+            f"{self.path}: {self.architecture}.{name}={quoted(self.values[name], 40)} is not "
+            "supported; use the model's Hugging Face folder"
+        )
+
+    def _rope(self, context: int) -> dict[str, Any]:
+        """Return rope parameters, as llama.cpp rotates (ggml's `ggml_rope_ext`)."""
+        values = {name: x for name in _ROPE_KEYS if (x := self.values.get(name)) is not None}
+        for name, value in values.items():
+            hint = str if name == "rope.scaling.type" else Positive
+            if name != "rope.scaling.finetuned" and (wrong := problem(value, hint)):
+                raise ValueError(f"{self.path}: {self.architecture}.{name} must be {wrong}")
+        rope: dict[str, Any] = {"rope_theta": float(values.get("rope.freq_base", 10_000.0))}
+        kind = values.get("rope.scaling.type", "none")
+        original = values.get("rope.scaling.original_context_length")
+        factor = values.get("rope.scaling.factor", values.get("rope.scale_linear"))
+        attention_factor = values.get("rope.scaling.attn_factor", 1.0)
+        if self._factors:
+            short, long = (
+                self._factors.get(f"rope_factors_{length}.weight") for length in ("short", "long")
+            )
+            factors = self._factors.get("rope_freqs.weight") or long or short
+            rope |= {"rope_type": "longrope", "factor": 1.0, "attention_factor": attention_factor}
+            rope |= {"short_factor": short or factors, "long_factor": long or factors}
+            return rope | {"original_max_position_embeddings": original or context}
+        if kind == "none" and "rope.scale_linear" in values:  # of files before 2023-10
+            kind = "linear"
+        if kind == "none" and attention_factor == 1:
+            return rope | {"rope_type": "default"}
+        if kind == "linear" and factor is not None and attention_factor == 1:
+            return rope | {"rope_type": "linear", "factor": float(factor)}
+        if kind == "yarn" and factor is not None and original is not None:
+            scale = 1 + 0.1 * math.log(max(factor, 1.0))
+            rope |= {"rope_type": kind, "factor": float(factor)}
+            rope |= {"attention_factor": attention_factor * scale}
+            for name in ("beta_fast", "beta_slow"):
+                rope |= {name: values.get(f"rope.scaling.yarn_{name}", _YARN[name])}
+            return rope | {"original_max_position_embeddings": original}
+        self.refuse("rope.scaling.type" if kind != "none" else "rope.scaling.attn_factor")
+
+
+def _check_counts(path: Path) -> None:
+    """Raise ValueError for a header with more values than the file or a model can have.
+
+    The package `gguf` would loop over them for hours.
+    """
+    with path.open("rb") as file:
+        size = os.fstat(file.fileno()).st_size
+
+        def read(code: str) -> tuple:
+            return struct.unpack(f"<{code}", file.read(struct.calcsize(f"<{code}")))
+
+        def skip(num_bytes: int) -> None:
+            if file.tell() + num_bytes > size:
+                raise ValueError("it ends early")
+            file.seek(num_bytes, os.SEEK_CUR)
+
+        magic, version, _, num_values = read("4sIQQ")
+        if magic != b"GGUF" or version not in (2, 3):
+            raise ValueError(f"magic {magic!r}, version {version}; versions 2 and 3 are read")
+        total = 0
+        for _ in range(num_values):
+            skip(*read("Q"))
+            (kind,), count = read("I"), 1
+            if kind == _ARRAY:
+                kind, count = read("IQ")
+            total += count
+            if total > _MOST_VALUES or kind == _ARRAY:
+                raise ValueError(f"more than {_MOST_VALUES:,} values, or an array of arrays")
+            if kind == _STRING:
+                for _ in range(count):
+                    skip(*read("Q"))
+            else:
+                skip(count * struct.calcsize(f"<{_SCALARS[kind]}"))
+
+
 class GgufTensors(Tensors):
     """The tensors of a GGUF file with their names, shapes and order in a Hugging Face folder.
 
@@ -96,33 +263,16 @@ class GgufTensors(Tensors):
     """
 
     def __init__(self, path: Path):  # pyright: ignore[reportMissingSuperCall] - another format
-        gguf = _import_gguf()
-        try:
-            check_file(path)
-            reader = gguf.GGUFReader(path)
-            self.metadata = {name: field.contents() for name, field in reader.fields.items()}
-        except OSError as error:
-            raise ValueError(f"{path}: {error.strerror or 'cannot be read'}") from None
-        except (ValueError, IndexError, KeyError, UnicodeDecodeError) as error:
-            raise ValueError(
-                f"{path} is not a GGUF file, or damaged ({one_line(str(error), 80)}); download it "
-                "again"
-            ) from None
-        self.folder, self._dequantize = path, gguf.quants.dequantize
-        self.architecture = str(self.metadata.get("general.architecture"))
+        self._file = GgufFile(path)
+        self.folder, self._dequantize = path, _import_gguf().quants.dequantize
+        self.metadata, self.architecture = self._file.metadata, self._file.architecture
         if self.architecture not in _CLASSES:
             raise ValueError(
                 f"{path}: GGUF files of architecture {quoted(self.architecture, 30)} are not "
                 f"imported (allowed: {', '.join(_CLASSES)}); import the model's Hugging "
                 "Face folder"
             )
-        self._tensors: dict[str, Any] = {}
-        self.rope_factors: np.ndarray | None = None
-        for tensor in reader.tensors:
-            if tensor.name == "rope_freqs.weight":  # Llama 3's scaling, per pair
-                self.rope_factors = np.array(tensor.data, np.float64)
-            else:
-                self._tensors[self._hf_name(tensor.name)] = tensor
+        self._tensors = {self._hf_name(tensor.name): tensor for tensor in self._file.tensors}
         self.known = {
             name: Tensor(tuple(map(int, tensor.shape[::-1])), np.dtype(np.float32))
             for name, tensor in self._tensors.items()
@@ -150,64 +300,35 @@ class GgufTensors(Tensors):
         back = np.argsort(feature_order("interleaved", H, H))
         return array.reshape(-1, H, *array.shape[1:])[:, back].reshape(array.shape)
 
-    @property
+    @functools.cached_property
     def config(self) -> dict[str, Any]:
         """The config.json of the model.
 
         Raises:
           ValueError: naming a key of the metadata that no model of ours has.
         """
-        prefix = f"{self.architecture}."
-        values = {
-            name.removeprefix(prefix): _shortest(value)
-            for name, value in self.metadata.items()
-            if name.startswith(prefix)
-        }
+        config, values = self._file.read_config(), self._file.values
         for name, value in values.items():
-            if name not in (*_KEYS, *_OTHER_KEYS) and (name not in _ZERO or value):
-                raise ValueError(
-                    f"{self.folder}: {prefix}{name}={quoted(value, 40)} is not supported; import "
-                    "the model's Hugging Face folder"
-                )
-        config = {key: values[name] for name, key in _KEYS.items() if name in values}
-        for name in ("num_hidden_layers", "hidden_size", "num_attention_heads"):
-            if name not in config:
-                raise ValueError(f"{self.folder} lacks the metadata of {name}; download it again")
-        heads = config["hidden_size"] // config["num_attention_heads"]
-        head_dim = values.get("attention.key_length", heads)
+            known = name in (*_KEYS, *_OTHER_KEYS, *_ROPE_KEYS)
+            if name in _NOT_IMPORTED or (not known and (name not in _ZERO or value)):
+                self._file.refuse(name)
+        head_dim = config.get("head_dim", config["hidden_size"] // config["num_attention_heads"])
         if values.get("rope.dimension_count", head_dim) != head_dim:
             raise ValueError(
                 f"{self.folder}: partial rotation ({values['rope.dimension_count']} of {head_dim} "
                 "features) is not supported; import the model's Hugging Face folder"
             )
+        if "model.embed_tokens.weight" not in self.known:
+            raise ValueError(f"{self.folder} lacks the tensor token_embd.weight; download it again")
         return {
-            "architectures": [_CLASSES[self.architecture]],
-            "model_type": self.architecture,
-            "vocab_size": self.known["model.embed_tokens.weight"].shape[0],
             **config,
+            "architectures": [_CLASSES[self.architecture]],
+            "vocab_size": self.known["model.embed_tokens.weight"].shape[0],
             "head_dim": head_dim,
             "hidden_act": "silu",
             "tie_word_embeddings": "lm_head.weight" not in self.known,
-            "rope_parameters": self._rope(values, config.get("max_position_embeddings")),
             **{f"{name}_token_id": i for name, i in self._special_ids().items() if name != "unk"},
         }
-
-    def _rope(self, values: Mapping[str, Any], context: Any) -> dict[str, Any]:
-        """Return rope parameters."""
-        rope: dict[str, Any] = {"rope_theta": float(values.get("rope.freq_base", 10_000.0))}
-        kind = values.get("rope.scaling.type", "none")
-        original = values.get("rope.scaling.original_context_length")
-        if self.rope_factors is not None:
-            factors = self.rope_factors.tolist()
-            rope |= {"rope_type": "longrope", "short_factor": factors, "long_factor": factors}
-            rope |= {"factor": 1.0, "attention_factor": 1.0}
-            return rope | {"original_max_position_embeddings": context}
-        if kind == "none":
-            return rope | {"rope_type": "default"}
-        if kind not in ("linear", "yarn") or (kind == "yarn" and original is None):
-            raise ValueError(f"{self.folder}: rope.scaling.type={quoted(kind)} is not supported")
-        rope |= {"rope_type": kind, "factor": float(values["rope.scaling.factor"])}
-        return rope | ({"original_max_position_embeddings": original} if kind == "yarn" else {})
 
     def _special_ids(self) -> dict[str, int]:
         """Return the ids of special tokens by name."""
@@ -215,6 +336,11 @@ class GgufTensors(Tensors):
         ids = {
             name: self.metadata.get(f"tokenizer.ggml.{key}_token_id") for name, key in names.items()
         }
+        size = self.known["model.embed_tokens.weight"].shape[0]
+        for name, i in ids.items():
+            wrong = problem(i, Annotated[int, Bounds(at_least=0, at_most=size - 1)])
+            if i is not None and wrong:
+                raise ValueError(f"{self.folder}: the id of {name} must be {wrong}")
         return {name: i for name, i in ids.items() if i is not None}
 
     def tokenizer_files(self) -> dict[str, bytes]:
@@ -232,7 +358,15 @@ class GgufTensors(Tensors):
                 f"{self.folder}: a tokenizer of kind {quoted(kind)} ({quoted(pre)}) is not read "
                 f"from GGUF files (allowed: gpt2 with {', '.join(_PRE_TOKENIZERS)})"
             )
-        pieces, types = get("tokenizer.ggml.tokens"), get("tokenizer.ggml.token_type")
+        pieces, types, merges = (
+            self._list(f"tokenizer.ggml.{name}", kind)
+            for name, kind in (("tokens", str), ("token_type", int), ("merges", str))
+        )
+        if len(pieces) != len(types):
+            raise ValueError(
+                f"{self.folder}: {len(pieces):,} tokens and {len(types):,} types of tokens; "
+                "download it again"
+            )
         special = {f"{name}_token": pieces[i] for name, i in self._special_ids().items()}
         tokenizer_config = {
             "tokenizer_class": "PreTrainedTokenizerFast",
@@ -249,7 +383,7 @@ class GgufTensors(Tensors):
         if turn_end is not None and turn_end != generation.get("eos_token_id", turn_end):
             generation["eos_token_id"] = [generation["eos_token_id"], turn_end]
         contents = {
-            "tokenizer.json": _tokenizer_json(pieces, types, get("tokenizer.ggml.merges"), pre),
+            "tokenizer.json": _tokenizer_json(pieces, types, merges, pre),
             "tokenizer_config.json": tokenizer_config,
             "special_tokens_map.json": special,
             "generation_config.json": generation,
@@ -259,8 +393,17 @@ class GgufTensors(Tensors):
             for name, content in contents.items()
         }
         if template := get("tokenizer.chat_template"):
-            files["chat_template.jinja"] = template.encode()
+            files["chat_template.jinja"] = str(template).encode()
         return files
+
+    def _list(self, name: str, kind: type) -> list[Any]:
+        """Return a list of the metadata whose values have one type."""
+        values = self.metadata.get(name)
+        if not isinstance(values, list) or not all(isinstance(value, kind) for value in values):
+            raise ValueError(
+                f"{self.folder}: {name} must be a list of {kind.__name__}; download it again"
+            )
+        return values
 
 
 def _import_gguf() -> Any:

@@ -18,8 +18,8 @@ from model.rotary.base import HfHead, Rotary
 from model.rotary.nope import Nope
 from model.rotary.rope_parameters import read_rope
 from utils.checks import Count, Layers, problem
-from utils.limits import read_json
-from utils.messages import nearest, one_line, quoted
+from utils.limits import MOST_CONFIG, read_json
+from utils.messages import one_line, quoted
 
 _ALIASES = {"deepseek_v2": "deepseek_v3"}  # it routes experts differently; dense layers are equal
 _LAYERS = "num_hidden_layers"
@@ -101,6 +101,8 @@ class HfModel(NamedTuple):
       architecture: its class.
       model: our config.
       context: trained context, tokens.
+      longest: max_position_embeddings, tokens.
+      keys: content of the config.json, with Llama's names of keys.
       layout: which features of a head form a pair.
       ignored: `key=value` of each key that its class ignores and another class would not.
     """
@@ -108,22 +110,30 @@ class HfModel(NamedTuple):
     architecture: Architecture
     model: ModelConfig
     context: int
+    longest: int
+    keys: Mapping[str, Any]
     layout: Layout
     ignored: tuple[str, ...] = ()
 
 
-def read_config(folder: Path) -> dict[str, Any]:
-    """Read a folder's config.json; raise ValueError if it is missing or not a JSON object."""
-    path = folder / "config.json"
+def read_config(path: Path) -> dict[str, Any]:
+    """Return the content of a config.json, or of the config.json of a folder.
+
+    Raises:
+      ValueError: if it is missing or not a JSON object.
+    """
+    folder, path = (path, path / "config.json") if path.is_dir() else (path.parent, path)
     try:
-        config = read_json(path)
+        config = read_json(path, MOST_CONFIG)
     except OSError as error:
         if (folder / "adapter_config.json").exists():
             raise ValueError(
                 f"{folder} is an adapter; merge it into its model (peft: merge_and_unload, then "
-                "save_pretrained) and import the result"
+                "save_pretrained) and use the result"
             ) from None
-        raise ValueError(f"{path}: {error.strerror}; give a folder with a config.json") from None
+        raise ValueError(
+            f"{path}: {error.strerror}; give a config.json, a folder that has one, or a .gguf file"
+        ) from None
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from error
     if not isinstance(config, dict):
@@ -164,6 +174,11 @@ def _parse(config: Mapping[str, Any], name: str, context: int | None) -> HfModel
         head_dim = rope_dim = reader.count("head_dim", D // N)
     else:
         head_dim, rope_dim = mla.qk_nope_head_dim + mla.qk_rope_head_dim, mla.qk_rope_head_dim
+    if head_dim % 2 or rope_dim % 2:
+        raise ValueError(
+            f"config.json: head_dim={head_dim} is not supported: pairs of features rotate, so it "
+            "must be even"
+        )
     windows = _read_windows(reader, architecture, layers)
     head = HfHead(rope_dim, longest, architecture.mla)
 
@@ -204,7 +219,7 @@ def _parse(config: Mapping[str, Any], name: str, context: int | None) -> HfModel
     if architecture.mla and not reader.value("rope_interleave", True, bool):
         layout = "half"
     texts = tuple(f"{key}={quoted(value, 40)}" for key, value in ignored.items())
-    return HfModel(architecture, model, context or longest, layout, texts)
+    return HfModel(architecture, model, context or longest, longest, config, layout, texts)
 
 
 def _find_architecture(config: Mapping[str, Any]) -> Architecture:
@@ -223,9 +238,10 @@ def _find_architecture(config: Mapping[str, Any]) -> Architecture:
                 f"config.json: model_type {quoted(model_type, 30)} is not supported: our block "
                 f"lacks {missing[-1]}"
             )
+        allowed = ", ".join(sorted({*ARCHITECTURES, *_ALIASES}))
         raise ValueError(
-            f"config.json: model_type {quoted(model_type, 30)} is not supported; "
-            f"{nearest(str(model_type), [*ARCHITECTURES, *_ALIASES])}"
+            f"config.json: model_type {quoted(model_type, 30)} is not supported (imported are "
+            f"{allowed})"
         )
     return ARCHITECTURES[kind]
 

@@ -435,7 +435,7 @@ def models_command(args: argparse.Namespace) -> tuple[dict, str]:
     rows = [
         {"model": model.name, "source": model.source, **group}
         for model in models
-        for group in audit.audit(model.config)["groups"]
+        for group in audit.audit(audit.read_layers(model.config))["groups"]
     ]
     return {"models": rows}, audit.as_rows(rows)
 
@@ -448,7 +448,7 @@ def audit_command(args: argparse.Namespace) -> tuple[dict, str]:
     complete a cycle. Then the known misreadings of such settings that would change this model, with
     the first position at which each matters. Needs no weights.
     """
-    facts = audit.audit(audit.read_config(args.path), args.tolerance)
+    facts = audit.audit(audit.read_model(args.path), args.tolerance)
     return facts, audit.as_text(facts, args.path.name)
 
 

@@ -1,56 +1,91 @@
 """Audit of a published model's rotary settings, from its config alone."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from theory import decay, gguf
+from interop import hf_config, layers, measured_layers
+from interop.gguf import SUFFIX, GgufFile
+from interop.layers import LayerGroup, PublishedModel
+from interop.transformers_model import has_transformers
+from theory import decay
 from theory.misreadings import TOLERANCE, find_misreadings
-from theory.published_layers import LayerGroup, PublishedModel, read_layers
 from theory.smallest_bases import smallest_base
 from theory.tables import format_table
-from utils.limits import read_json
+from utils.messages import one_line, printable, quoted
 
 _SEARCHED = 2**21  # tokens, at least, in which a first violation is searched
 
 
-def read_config(path: Path) -> dict[str, Any]:
-    """Return the config of a config.json, of a folder that has one, or of a GGUF file's header.
+def read_model(path: Path) -> PublishedModel:
+    """Return the layers of a config.json, of a folder that has one, or of a GGUF file.
 
     Raises:
-      ValueError: if there is none, or it is not a JSON object.
+      ValueError: if there is none, or it is not allowed, or nothing knows its model type.
     """
-    path = path / "config.json" if path.is_dir() else path
-    if path.suffix == ".gguf":
-        return gguf.read_config(path)
-    if not path.exists():
-        raise ValueError(f"{path} does not exist; name a config.json, its folder, or a .gguf file")
-    try:
-        config = read_json(path)
-    except ValueError as error:
+    if path.suffix != SUFFIX:
+        return read_layers(hf_config.read_config(path))
+    file = GgufFile(path)
+    config = file.read_config()
+    model = read_layers(config | {"model_type": _find_type(file.architecture)})
+    # What a class ignores and a header says would be lost.
+    windows = {group.window for group in model.groups}
+    if config.get("sliding_window") and windows == {None}:
+        file.refuse("attention.sliding_window")
+    rotated = {2 * group.inv_freq.size for group in model.groups}
+    if file.values.get("rope.dimension_count", max(rotated)) not in rotated:
+        file.refuse("rope.dimension_count")
+    if config.get("head_dim", model.groups[0].head_dim) not in {g.head_dim for g in model.groups}:
+        file.refuse("attention.key_length")
+    return model
+
+
+def _find_type(architecture: str) -> str:
+    """Return the model type of a GGUF file's architecture: the same name, but for `-` and `_`."""
+    if has_transformers():
+        return measured_layers.find_type(architecture)
+    return architecture
+
+
+def read_layers(config: Mapping[str, Any]) -> PublishedModel:
+    """Return the layers of a config.json.
+
+    transformers says what it means. Without transformers only the families that can be imported
+    are read.
+
+    Raises:
+      ValueError: if nothing knows the model type, a value is not allowed, or no layer rotates.
+    """
+    if has_transformers():
+        model = measured_layers.measure(config)
+    else:
+        try:
+            model = layers.imported_layers(config)
+        except ValueError as error:
+            raise ValueError(
+                f"{one_line(str(error), 200)}. To audit models that cannot be imported, install "
+                "transformers: pip install '.[hf]'"
+            ) from error
+    if not any(group.inv_freq.size for group in model.groups):
         raise ValueError(
-            f"{path}: {error}; name a config.json, its folder, or a .gguf file"
-        ) from None
-    if not isinstance(config, dict):
-        raise ValueError(f"{path} is not a JSON object")
-    return config
+            f"config.json: model_type {quoted(config.get('model_type'), 40)}: no layer rotates "
+            "queries and keys, so there is nothing to audit"
+        )
+    return model
 
 
-def audit(config: dict[str, Any], tolerance: float = TOLERANCE) -> dict[str, Any]:
-    """Return all facts about a config's rotation as JSON values.
+def audit(model: PublishedModel, tolerance: float = TOLERANCE) -> dict[str, Any]:
+    """Return all facts about a model's rotation as JSON values.
 
     Args:
-      config: content of a config.json.
+      model: the model.
       tolerance: error of a rotation from which a misreading counts; see `theory.misreadings`.
-
-    Raises:
-      ValueError: naming the entry that is missing or not allowed.
     """
-    model = read_layers(config)
     return {
         "model_type": model.model_type,
-        "known_type": model.known,
+        "known_type": True,  # other types are refused
         "context": model.context,
         "layers_without_heads": model.num_without,
         "groups": [_group_facts(model, group) for group in model.groups],
@@ -84,7 +119,7 @@ def _group_facts(model: PublishedModel, group: LayerGroup) -> dict[str, Any]:
         "first_violation": first,
         "checked_up_to": limit - 1 if first is None else first,
         "covers": first is None or first >= reach,
-        "smallest_base": smallest_base(group.head_dim, reach) if all_turn else None,
+        "smallest_base": smallest_base(group.head_dim, reach) if all_turn and reach > 1 else None,
         "slowest_periods": periods[:3].tolist(),
         "critical_dimension": 2 * int((periods <= reach).sum()),
         "never_complete": float((periods > reach).mean()) if turning.size else None,
@@ -96,7 +131,8 @@ def describe_rope(facts: dict[str, Any]) -> str:
     rope = facts["rope"]
     if not rope:
         return "none (NoPE)"
-    text = f"base {rope['rope_theta']:,.10g}"
+    base = rope["rope_theta"]
+    text = f"base {base:,.10g}" if base else "no geometric series"
     kind, factor = rope["rope_type"], rope.get("factor")
     if kind != "default":
         original = rope.get("original_max_position_embeddings")
@@ -143,8 +179,6 @@ def as_text(facts: dict[str, Any], name: str) -> str:
     parts += [f"queries at position p are multiplied by {scale}" for scale in scales]
     if facts["layers_without_heads"]:
         parts.append(f"{facts['layers_without_heads']} layers have no attention heads")
-    if not facts["known_type"]:
-        parts.append(f"model_type {facts['model_type']} is unknown: read as if it were Llama")
     rows = [
         [row["name"], ", ".join(map(_short_kind, row["kinds"])), row["source"], f"{row['first']:,}"]
         for row in facts["misreadings"]
@@ -159,7 +193,7 @@ def as_text(facts: dict[str, Any], name: str) -> str:
             f"{facts['tolerance']:g} rad, or at which logits differ",
         )
     )
-    return "\n".join(parts)
+    return printable("\n".join(parts))
 
 
 def as_rows(rows: list[dict[str, Any]]) -> str:

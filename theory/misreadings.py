@@ -10,9 +10,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from interop.layers import LayerGroup, PublishedModel
 from model.rotary.base import geometric_inv_freq
 from model.rotary.rope_parameters import compute_frequencies
-from theory.published_layers import LayerGroup, PublishedModel
 
 TOLERANCE = 0.05  # of a rotated unit vector: 2.9 degrees
 _FLOAT32_BITS, _BFLOAT16_BITS = 24, 8  # of a significand
@@ -111,7 +111,7 @@ def _of_group(model: PublishedModel, group: LayerGroup, tolerance: float) -> Ite
     for name, source, compute in _VECTORS:
         try:
             actual = compute(model, group)
-        except (KeyError, ZeroDivisionError):
+        except (KeyError, ValueError):  # the rotation has no such parameter
             continue
         if actual is None:
             continue
@@ -175,10 +175,10 @@ def _other_truncation(model: PublishedModel, group: LayerGroup) -> np.ndarray | 
 
 
 def _ntk_below_the_ramp(model: PublishedModel, group: LayerGroup) -> np.ndarray | None:
-    if _kind(group) != "yarn":
+    factor = group.rope.get("factor", 1)
+    if _kind(group) != "yarn" or factor == 1:
         return None
     plain, dim = _reread(group, rope_type="default"), 2 * group.inv_freq.size
-    factor = group.rope["factor"]
     share = (group.inv_freq / plain - 1 / factor) / (1 - 1 / factor)  # of the unstretched series
     stretched = geometric_inv_freq(group.rope["rope_theta"] * factor ** (dim / (dim - 2)), dim)
     return share * stretched + (1 - share) * plain / factor

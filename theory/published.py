@@ -23,4 +23,11 @@ _SHEET = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="u
 LENGTHS = tuple(1024 * 2**k for k in range(11))
 MEN_2024 = dict(zip(LENGTHS, _SHEET["smallest_bases"]["men_2024"], strict=True))
 SU_2024 = dict(zip(LENGTHS, _SHEET["smallest_bases"]["su_2024"], strict=True))
-OPEN_MODELS = tuple(OpenModel(**model) for model in _SHEET["models"])
+OPEN_MODELS = tuple(
+    OpenModel(
+        model["name"],
+        model["source"],
+        {name: None if value == "null" else value for name, value in model["config"].items()},
+    )
+    for model in _SHEET["models"]
+)

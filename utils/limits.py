@@ -22,6 +22,7 @@ from utils.paths import in_bucket
 # Bytes of a JSON file, and of one line of others. A tokenizer.json of 262,144 pieces has 33 MB, and
 # parsed JSON takes up to 24 times its bytes.
 MOST_JSON = 2**26
+MOST_CONFIG = 2**22  # bytes of a config.json; lists of quantized modules take some 100 KB
 MOST_NESTING = 100  # brackets that are open at once
 MOST_ARRAYS = 2**30  # bytes of an .npz, decompressed
 MOST_EXPRESSION = 100_000  # characters; Python's parser has no bound
@@ -52,9 +53,9 @@ def read_bytes(path: Path, most: float = MOST_JSON) -> bytes:
     return path.read_bytes()
 
 
-def read_json(path: Path) -> Any:
+def read_json(path: Path, most: int = MOST_JSON) -> Any:
     """Return the value of a JSON file; raise ValueError, without the path, if it is not JSON."""
-    return parse_json(read_bytes(path))
+    return parse_json(read_bytes(path, most))
 
 
 def parse_json(content: bytes | str) -> Any:

@@ -6,11 +6,12 @@ The functions restate what transformers computes from rope parameters. They read
 
 import math
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
-from model.rotary.base import HfHead, geometric_inv_freq
+from model.rotary.base import Base, HfHead, geometric_inv_freq
+from utils.checks import Bounds, Count, NonNegative, Positive, problem
 from utils.limits import MOST_FEATURES
 from utils.messages import nearest, one_line, quoted
 
@@ -90,6 +91,31 @@ def _local_keys(config: Mapping[str, Any], layer_type: str) -> dict[str, Any]:
     return {**config, **keys, "rope_parameters": nested and {layer_type: nested}}
 
 
+_POSITIVE = ("factor", "attention_factor", "beta_fast", "beta_slow", "low_freq_factor")
+_POSITIVE += ("high_freq_factor", "alpha", "short_mscale", "long_mscale")
+_RANGES: dict[str, Any] = dict.fromkeys(_POSITIVE, Positive) | {
+    "rope_theta": Base,
+    "partial_rotary_factor": Annotated[float, Bounds(above=0, at_most=1)],
+    "original_max_position_embeddings": Count,
+    "mscale": NonNegative,
+    "mscale_all_dim": NonNegative,
+}
+
+
+def check_rope(rope: Mapping[str, Any]) -> None:
+    """Raise ValueError for a rope parameter out of its range; null means the default."""
+    for name, value in rope.items():
+        hint = _RANGES.get(name)
+        if hint is not None and value is not None and (wrong := problem(value, hint)):
+            raise ValueError(f"config.json: {name} must be {wrong}")
+    for name in ("short_factor", "long_factor"):
+        values = rope.get(name)
+        if values is None:
+            continue
+        if not isinstance(values, list) or any(problem(value, Positive) for value in values):
+            raise ValueError(f"config.json: {name} must be a list of numbers above 0")
+
+
 def compute_frequencies(
     rope: Mapping[str, Any], head: HfHead, length: int = 0
 ) -> tuple[np.ndarray, Scales]:
@@ -110,6 +136,7 @@ def compute_frequencies(
         raise ValueError(
             f"config.json: a head has {head.head_dim:,} features (allowed: {MOST_FEATURES:,})"
         )
+    check_rope(rope)
     kind = rope["rope_type"]
     function = _FUNCTIONS.get(str(kind))
     if function is None:

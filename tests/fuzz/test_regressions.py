@@ -50,7 +50,7 @@ NESTED = [b"[" * n + b"]" * n for n in (101, 500, 5_000, 100_000)]
 NESTED += [b'{"a":' * n + b"1" + b"}" * n for n in (500, 100_000)]
 SWEEP = '{{"config": "tiny", "overrides": ["{}"], "members": ["a"]}}'
 JSON_FILES = ("config", "sweep", "metrics", "commands", "results", "study_row", "token_store")
-JSON_FILES += ("digests", "tokenizer_json", "safetensors_index", "hf_import", "hf_audit", "cases")
+JSON_FILES += ("digests", "tokenizer_json", "safetensors_index", "hf_import", "cases")
 JSON_FILES += ("logit_check", "frequencies_json")
 NO_FILE = ("override", "expression", "study_row", "token_store", "digests", "jsonl")
 
@@ -90,13 +90,13 @@ INPUTS["tokenizer_config"] = [
 for name in ("a" * 400, "\x1b[2J", "\ud800", "../x", ["x"]):
     INPUTS["safetensors_index"].append(json.dumps({"weight_map": {"a": name}}).encode())
 INPUTS["hf_import"] += [hf(hidden_size=2**62), hf(rope_parameters=1), hf(vocab_size=2**62)]
-INPUTS["hf_audit"] += [
+INPUTS["hf_import"] += [
     hf(rope_scaling={"rope_type": "yarn", "factor": 2, "attention_factor": "a" * 400}),
     hf(partial_rotary_factor=1e12),
     hf(layer_types=[["x"], {}]),
 ]
 INPUTS["hf_import"] += [hf(num_hidden_layers=10**9), hf(model_type=["x"])]
-INPUTS["hf_audit"] += [hf(num_hidden_layers=10**9), hf(head_dim=2**62)]
+INPUTS["hf_import"] += [hf(head_dim=2**62)]
 INPUTS["results"].append(json.dumps(ROW | {"rotary": "\x1b[2J"}).encode() + b"\n")
 # A field without a name: a long array of an unknown type.
 INPUTS["gguf"] = [struct.pack("<4sIQQQIIQ", b"GGUF", 3, 0, 1, 0, 9, 99, 2**13)]
@@ -109,7 +109,7 @@ for part, values in (
     INPUTS["config"].append(json.dumps({"config": config}).encode())
 LONG_FIELD = {"class": "experiment.config.TrainConfig", "a" * 400: 1}
 INPUTS["config"].append(json.dumps({"config": LONG_FIELD}).encode())
-INPUTS["hf_audit"] += [hf(head_dim=2**16, rope_theta=1e308)]  # computed for 20 s
+INPUTS["hf_import"] += [hf(head_dim=2**16, rope_theta=1e308)]  # computed for 20 s
 
 
 @pytest.fixture(scope="module")

@@ -4,10 +4,8 @@ import numpy as np
 import pytest
 
 from interop.hf_config import parse_config
-from model.config import NO_WINDOW
 from model.rotary import label
 from model.transformer import count_params
-from theory.published_layers import read_layers
 
 
 def config(sizes: tuple[int, ...], **more):
@@ -128,26 +126,6 @@ def test_published_configs(name):
     assert result.model.window == WINDOWS.get(name)
 
 
-@pytest.mark.parametrize(
-    "hf_config",
-    [*(hf_config for hf_config, *_ in MODELS.values()), GEMMA_27B],
-    ids=[*MODELS, "gemma-3-27b"],
-)
-def test_audit_reads_the_same_rotation(hf_config):
-    """`theory audit` has a reader of its own, which needs no sizes of the model."""
-    model = parse_config(hf_config, "model").model
-    table = model.position_table(hf_config["max_position_embeddings"])
-    covered = set()
-    for group in read_layers(hf_config).groups:
-        for layer in group.layers:
-            covered.add(layer)
-            expected = group.all_inv_freq if group.rope else np.zeros(model.head_dim // 2)
-            np.testing.assert_allclose(table.inv_freq[layer, 0], expected, rtol=1e-14)
-            assert table.logit_scale[layer, 0] == pytest.approx(group.scales.rotated, rel=1e-14)
-            assert table.window[layer] == (group.window or NO_WINDOW)
-    assert covered == set(range(model.num_layers))
-
-
 def test_gemma_27b():
     """Its divisor of q·k is hidden_size / heads, not head_dim; only full layers are slower."""
     model = parse_config(GEMMA_27B, "gemma").model
@@ -203,3 +181,10 @@ def test_context_selects_the_list_of_phi_4_mini():
         assert result.model.rotary.logit_scale == pytest.approx(1 + 5 / 12)
         assert result.model.rotary.unrotated_logit_scale == 1
         assert (result.model.rotary.inv_freq(128) > 0).sum() == 48
+
+
+@pytest.mark.parametrize("model_type", ["seed_oss", "nemotron", "gptj", "qwen2_5_vl", ["x"], None])
+def test_refusals_of_a_model_type_suggest_no_other(model_type):
+    with pytest.raises(ValueError) as raised:
+        parse_config(config((96, 64, 2, 4, 4, 96, 64), model_type=model_type), "model")
+    assert "did you mean" not in str(raised.value)

@@ -112,7 +112,7 @@ def test_an_export_is_the_published_model(run, loaded, tmp_path):
 
 def test_the_audit_reads_the_file_and_the_import(run):
     """B_m < 0 from 3,616 tokens on, and 323,744 as the smallest base for 8,192 tokens."""
-    (group,) = audit.audit(audit.read_config(FILE))["groups"]
+    (group,) = audit.audit(audit.read_model(FILE))["groups"]
     assert group["first_violation"] == 3616 and not group["covers"]
     assert group["smallest_base"] == pytest.approx(323_744, abs=1)
     assert group["inv_freq"] == pytest.approx(load(run.path).table.inv_freq[0, 0], rel=1e-12)

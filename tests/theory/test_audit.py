@@ -1,23 +1,62 @@
-"""Audits against transformers' own classes, and misreadings against a search over all distances."""
+"""Facts of audits against published numbers, and misreadings against a search of all distances."""
 
-import copy
-import importlib
-import inspect
 import json
 import math
-import struct
 
 import numpy as np
 import pytest
 
-from theory.audit import as_text, audit, read_config
+from interop.layers import Layer, PublishedModel, group_layers
+from model.rotary.base import HfHead
+from model.rotary.rope_parameters import compute_frequencies
+from theory.audit import as_text, audit, read_layers, read_model
 from theory.misreadings import first_rounding
 from theory.published import OPEN_MODELS
-from theory.published_layers import read_layers
 from utils.messages import printable
 
-MODELS = {model.name: model.config for model in OPEN_MODELS}
 TOLERANCE = 0.05
+# Rope parameters, features of a head, context, and layers of each kind.
+FULL, SLIDING = "full_attention", "sliding_attention"
+LLAMA3 = dict(rope_type="llama3", rope_theta=5e5, original_max_position_embeddings=8192)
+LLAMA3 |= dict(low_freq_factor=1.0, high_freq_factor=4.0)
+YARN = dict(rope_type="yarn", factor=32.0, original_max_position_embeddings=4096, truncate=False)
+DEEPSEEK = dict(rope_type="yarn", factor=40.0, original_max_position_embeddings=4096)
+DEEPSEEK |= dict(mscale=1.0, mscale_all_dim=1.0)
+OLMO = dict(rope_type="yarn", factor=8.0, original_max_position_embeddings=8192)
+PLAIN = dict(rope_type="default")
+MODELS = {
+    "smollm2-135m": ({FULL: PLAIN | dict(rope_theta=1e5)}, 64, 8192),
+    "llama-2-7b": ({FULL: PLAIN | dict(rope_theta=1e4)}, 128, 4096),
+    "llama-3.1-8b": ({FULL: LLAMA3 | dict(factor=8.0)}, 128, 131072),
+    "llama-3.2-1b": ({FULL: LLAMA3 | dict(factor=32.0)}, 64, 131072),
+    "gpt-oss-20b": ({FULL: YARN | dict(rope_theta=150_000.0)}, 64, 131072),
+    "deepseek-v3": ({FULL: DEEPSEEK | dict(rope_theta=1e4)}, 64, 163840),
+    "olmo-3-7b": ({FULL: OLMO | dict(rope_theta=5e5)}, 128, 65536),
+    "smollm3-3b": ({SLIDING: PLAIN | dict(rope_theta=5e6), FULL: None}, 128, 65536),
+    "pythia-1.4b": (
+        {FULL: PLAIN | dict(rope_theta=1e4, partial_rotary_factor=0.25)}, 128, 2048,
+    ),
+    "gemma-3-4b": (
+        {
+            SLIDING: PLAIN | dict(rope_theta=1e4),
+            FULL: dict(rope_type="linear", factor=8.0, rope_theta=1e6),
+        }, 256, 131072,
+    ),
+}  # fmt: skip
+
+
+def published(name, context=None, **changes):
+    """Make the model of an entry of MODELS."""
+    kinds, head_dim, longest = MODELS[name]
+    context, layers, ropes = context or longest, [], []
+    for number, (kind, rope) in enumerate(kinds.items()):
+        inv_freq, scale = np.zeros(0), 1.0
+        if rope:
+            ropes.append(rope | changes)
+            inv_freq, scales = compute_frequencies(ropes[-1], HfHead(head_dim, context), context)
+            scale = scales.rotated
+        layers.append(Layer(number, kind, inv_freq, head_dim, 1.0, scale, None))
+    return PublishedModel(name, context, group_layers(layers, ropes, context), 0)
 
 
 def series(base, dim):
@@ -68,49 +107,55 @@ CASES = {
 }
 
 
-def misreadings(config):
-    return {row["name"]: row for row in audit(config, TOLERANCE)["misreadings"]}
+def misreadings(model):
+    return {row["name"]: row for row in audit(model, TOLERANCE)["misreadings"]}
 
 
 @pytest.mark.parametrize("name_part", CASES)
 def test_a_misreading_begins_where_a_search_finds_it(name_part):
     name, expected, actual = CASES[name_part]
-    config = dict(MODELS[name])
+    model = published(name)
     if name_part == "ratio of contexts":  # published: 163840 / 4096 = 40, the factor itself
-        assert not any(name_part in row for row in misreadings(config))
-        config["max_position_embeddings"] = 20 * 4096
-    (row,) = (row for text, row in misreadings(config).items() if name_part in text)
+        assert not any(name_part in row for row in misreadings(model))
+        model = published(name, 20 * 4096)
+    (row,) = (row for text, row in misreadings(model).items() if name_part in text)
     assert row["first"] == first_wrong(expected, actual)
 
 
 def test_constants_of_llama_31_are_wrong_for_llama_32():
     """Llama 3.2 stretches by 32; the slowest pair that differs is the first in the ramp."""
     name = "uses the constants of Llama 3.1"
-    assert name not in misreadings(MODELS["llama-3.1-8b"])
+    assert name not in misreadings(published("llama-3.1-8b"))
     plain = np.array(series(5e5, 64))
     cycles = 8192 * plain / (2 * np.pi)
     share = np.clip((cycles - 1) / 3, 0, 1)
     vectors = [plain * (share + (1 - share) / factor) for factor in (32, 8)]
-    assert misreadings(MODELS["llama-3.2-1b"])[name]["first"] == first_wrong(*vectors)
+    assert misreadings(published("llama-3.2-1b"))[name]["first"] == first_wrong(*vectors)
 
 
 def test_layers_without_rotation_must_not_rotate():
-    row = misreadings(MODELS["smollm3-3b"])["rotates layers without rotation"]
+    row = misreadings(published("smollm3-3b"))["rotates layers without rotation"]
     assert (row["first"], row["kinds"]) == (1, ("full_attention",))
 
 
 def test_temperatures():
-    """gpt-oss: (0.1 ln 32 + 1)^2; OLMo 3 states 0.1 ln 8 + 1; DeepSeek V4 has none."""
-    facts = audit(MODELS["gpt-oss-20b"])
-    assert facts["groups"][1]["logit_scale"] == pytest.approx((0.1 * math.log(32) + 1) ** 2)
-    assert "omits the temperature on the logits" in misreadings(MODELS["olmo-3-7b"])
-    assert "uses the default temperature of YaRN" in misreadings(MODELS["deepseek-v4"])
-    assert "uses the default temperature of YaRN" not in misreadings(MODELS["olmo-3-7b"])
+    """gpt-oss: (0.1 ln 32 + 1)^2; DeepSeek's two mscales leave none; OLMo 3 states the default."""
+    (group,) = audit(published("gpt-oss-20b"))["groups"]
+    assert group["logit_scale"] == pytest.approx((0.1 * math.log(32) + 1) ** 2)
+    omitted, default = "omits the temperature on the logits", "uses the default temperature of YaRN"
+    assert omitted in misreadings(published("olmo-3-7b"))
+    assert default not in misreadings(published("olmo-3-7b"))
+    assert default in misreadings(published("olmo-3-7b", attention_factor=1.0))
+
+
+def test_a_factor_of_1_stretches_nothing():
+    names = misreadings(published("olmo-3-7b", factor=1.0))
+    assert not [name for name in names if "ramp" in name or "YaRN" in name or "divides" in name]
 
 
 def test_plain_models_raise_no_false_alarm():
     """Only what is wrong for every rotation: pairs, the base where it is not 10000, roundings."""
-    assert set(misreadings(MODELS["llama-2-7b"])) == {
+    assert set(misreadings(published("llama-2-7b"))) == {
         "pairs neighbors (2i, 2i+1) instead of (i, i+R), or the reverse",
         "multiplies positions and frequencies in bfloat16",
     }
@@ -128,7 +173,7 @@ def test_rounding_to_float32_begins_where_numpy_is_wrong():
 
 def test_facts_of_smollm2():
     """B_m < 0 from 3,616 tokens on, and 8,192 tokens need a base of 323,744."""
-    (group,) = audit(MODELS["smollm2-135m"])["groups"]
+    (group,) = audit(published("smollm2-135m"))["groups"]
     assert group["first_violation"] == 3616 and not group["covers"]
     assert group["smallest_base"] == pytest.approx(323_744.127, abs=0.01)
     # Liu et al. 2023: 2 ceil(32 log_1e5(8192 / 2π)) = 40, rounded down to complete cycles.
@@ -136,9 +181,14 @@ def test_facts_of_smollm2():
     assert group["slowest_periods"][0] == pytest.approx(2 * math.pi * 1e5 ** (31 / 32))
 
 
-def test_kinds_of_layers():
+@pytest.mark.hf
+@pytest.mark.long
+def test_the_table_of_published_models_is_read():
+    pytest.importorskip("transformers")
+    models = {model.name: read_layers(model.config) for model in OPEN_MODELS}
+
     def layers(name):
-        return {group.kind: group.layers for group in read_layers(MODELS[name]).groups}
+        return {group.kind: group.layers for group in models[name].groups}
 
     assert layers("gemma-3-4b")["full_attention"] == (5, 11, 17, 23, 29)
     assert layers("qwen3-next-80b") == {"full_attention": tuple(range(3, 48, 4))}
@@ -147,119 +197,58 @@ def test_kinds_of_layers():
     assert layers("mistral-7b-v0.1") == {"sliding_attention": tuple(range(32))}
 
 
-def rotary_class(model_type):
-    module = importlib.import_module(f"transformers.models.{model_type}.modeling_{model_type}")
-    classes = [cls for name, cls in vars(module).items() if name.endswith("RotaryEmbedding")]
-    text = [cls for cls in classes if "Vision" not in cls.__name__ and inspect.isclass(cls)]
-    return text[0]
-
-
-@pytest.mark.hf
-@pytest.mark.parametrize("name", [name for name in MODELS if name != "gpt-j-6b"])
-def test_vectors_are_those_of_transformers(name):
-    """GPT-J has no class of its own for its rotation."""
-    import transformers
-
-    config = copy.deepcopy(MODELS[name])  # transformers changes nested values
-    model_type = config.pop("model_type").replace("kimi_k2", "deepseek_v3")
-    hf_config = transformers.AutoConfig.for_model(model_type, **config)
-    rotary = rotary_class(model_type.removesuffix("_text"))(hf_config)
-    buffers = dict(rotary.named_buffers())
-    groups = [group for group in read_layers(MODELS[name]).groups if group.rope]
-    assert groups
-    for group in groups:
-        kind = "compress" if model_type == "deepseek_v4" else group.kind
-        label = f"{kind}_" if f"{kind}_inv_freq" in buffers else ""
-        actual = buffers[f"{label}inv_freq"].double().numpy()
-        np.testing.assert_allclose(group.inv_freq, actual, rtol=5e-7, atol=1e-25)
-        factor = getattr(rotary, f"{label}attention_scaling")
-        assert group.scales.rotated == pytest.approx(factor**2 * group.scales.unrotated, rel=1e-6)
-    kinds = getattr(hf_config, "layer_types", None)
-    if kinds and "full_attention" in kinds and model_type != "smollm3":
-        full = [n for group in groups if group.kind == "full_attention" for n in group.layers]
-        assert not full or full == [n for n, kind in enumerate(kinds) if kind == "full_attention"]
-
-
 def test_names_of_a_config_are_neither_markup_nor_control_characters():
-    kinds = ["[/red]\x1b[2J", "full_attention"]
-    config = MODELS["llama-2-7b"] | {"model_type": "[/x]:x:\x1b", "num_hidden_layers": 2}
-    text = as_text(audit(config | {"layer_types": kinds}), "\x07name")
+    model = published("llama-2-7b")
+    (group,) = model.groups
+    group = group._replace(kind="[/red]\x1b[2J")
+    text = as_text(audit(model._replace(model_type="[/x]:x:\x1b", groups=(group,))), "\x07name")
     assert printable(text) == text and "[/x]:x:" in text and "[/red]" in text
 
 
-def gguf_bytes(values, tensors=b"", num_tensors=0):
-    def text(string):
-        return struct.pack("<Q", len(string)) + string.encode()
-
-    body = b""
-    for name, value in values.items():
-        body += text(name)
-        if isinstance(value, str):
-            body += struct.pack("<I", 8) + text(value)
-        elif isinstance(value, list):
-            body += struct.pack("<IIQ", 9, 8, len(value)) + b"".join(map(text, value))
-        elif isinstance(value, float):
-            body += struct.pack("<If", 6, value)
-        else:
-            body += struct.pack("<II", 4, value)
-    return struct.pack("<4sIQQ", b"GGUF", 3, num_tensors, len(values)) + body + tensors
-
-
-HEADER = {
-    "general.architecture": "llama", "tokenizer.ggml.tokens": ["a"] * 5000, "llama.block_count": 2,
-    "llama.context_length": 8192, "llama.embedding_length": 576, "llama.attention.head_count": 9,
-    "llama.rope.freq_base": 100_000.0, "llama.rope.dimension_count": 64,
+FOLDER = {
+    "model_type": "llama", "hidden_size": 4096, "intermediate_size": 11008, "vocab_size": 32000,
+    "num_attention_heads": 32, "num_hidden_layers": 2, "max_position_embeddings": 8192,
 }  # fmt: skip
 
 
-def test_a_gguf_header_equals_the_config_json(tmp_path):
-    path = tmp_path / "model.gguf"
-    path.write_bytes(gguf_bytes(HEADER))
-    (group,), (expected,) = (
-        read_layers(config).groups for config in (read_config(path), MODELS["smollm2-135m"])
-    )
-    np.testing.assert_array_equal(group.inv_freq, expected.inv_freq)
-    assert group.layers == (0, 1)
-
-
-def test_factors_of_llama_31_in_a_gguf_file(tmp_path):
-    """llama.cpp stores them as a tensor: pair i turns factor_i times slower."""
-    name, factors = b"rope_freqs.weight", np.linspace(1, 8, 32, dtype="<f4")
-    info = struct.pack("<Q", len(name)) + name + struct.pack("<IQIQ", 1, 32, 0, 0)
-    header = gguf_bytes(HEADER, info, num_tensors=1)
-    path = tmp_path / "model.gguf"
-    path.write_bytes(header + bytes(-len(header) % 32) + factors.tobytes())
-    (group,) = read_layers(read_config(path)).groups
-    np.testing.assert_allclose(group.inv_freq, np.array(series(1e5, 64)) / factors, rtol=1e-6)
-
-
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        (gguf_bytes(HEADER)[:-3], "not a complete GGUF file"),
-        (b"PK\x03\x04" + bytes(40), "not a complete GGUF file"),
-        (gguf_bytes({"general.name": "x"}), "lacks general.architecture"),
-    ],
-)
-def test_damaged_gguf_files_are_refused(tmp_path, content, message):
-    path = tmp_path / "model.gguf"
-    path.write_bytes(content)
-    with pytest.raises(ValueError, match=message):
-        read_config(path)
-
-
+@pytest.mark.parametrize("is_installed", [False, pytest.param(True, marks=pytest.mark.hf)])
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"num_hidden_layers": None}, "lacks 'num_hidden_layers'"),
-        ({"num_hidden_layers": -1}, r"num_hidden_layers must be a whole number in \[1, 10000\]"),
-        ({"rope_scaling": {"rope_type": "yern"}}, "rope_type 'yern' is not supported"),
-        ({"rope_scaling": {"rope_type": "yarn"}}, "lacks 'factor'"),
-        ({"rope_scaling": 3}, "rope_scaling must be an object"),
+        ({"num_hidden_layers": -1}, "num_hidden_layers must be a whole number"),
+        ({"num_hidden_layers": 10**9}, "num_hidden_layers must be a whole number"),
+        ({"rope_scaling": {"rope_type": "yern", "factor": 2.0}}, "yern"),
+        ({"rope_scaling": {"rope_type": "yarn"}}, "factor"),
+        ({"rope_scaling": 3}, "config.json"),
+        ({"rope_scaling": {"type": "linear", "factor": 0}}, "factor must be a finite number"),
+        ({"rope_scaling": {"type": "linear", "factor": -4.0}}, "factor must be a finite number"),
+        ({"rope_theta": "10000"}, "rope_theta must be a finite number"),
+        ({"rope_theta": 0}, "rope_theta must be a finite number"),
+        ({"rope_theta": 1e-9}, "rope_theta must be a finite number"),
+        ({"rope_theta": math.nan}, "config.json"),
+        ({"head_dim": 127}, "config.json"),
+        ({"head_dim": 2**40}, "config.json"),
+        ({"model_type": "baichuan"}, "model_type 'baichuan'"),
+        ({"model_type": ["llama"]}, "config.json"),
+        ({"model_type": "gemma3"}, "multimodal"),
+        ({"model_type": "gpt2"}, "model_type 'gpt2'"),
+        ({"model_type": "falcon", "alibi": True}, "model_type 'falcon'"),
     ],
 )
-def test_invalid_configs_are_refused(tmp_path, changes, message):
-    path = tmp_path / "config.json"
-    path.write_text(json.dumps(MODELS["llama-2-7b"] | changes))
-    with pytest.raises(ValueError, match=message):
-        audit(read_config(tmp_path))
+def test_values_out_of_range_and_unknown_types_are_refused(
+    tmp_path, monkeypatch, changes, message, is_installed
+):
+    if is_installed:
+        pytest.importorskip("transformers")
+    monkeypatch.setattr("theory.audit.has_transformers", lambda: is_installed)
+    (tmp_path / "config.json").write_text(json.dumps(FOLDER | changes))
+    with pytest.raises(ValueError, match=message) as raised:
+        read_model(tmp_path)
+    assert "\n" not in str(raised.value)
+    assert "model_type" not in changes or "did you mean" not in str(raised.value)
+
+
+def test_large_configs_are_refused_before_they_are_parsed(tmp_path):
+    (tmp_path / "config.json").write_text("[" + "{}," * 2_000_000 + "{}]")
+    with pytest.raises(ValueError, match="bytes"):
+        read_model(tmp_path)

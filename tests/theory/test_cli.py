@@ -115,7 +115,10 @@ def test_rounded_bounds_are_feasible(theory):
     assert "rounded up: 1.01 " in theory("bound", "--length", "2k", "--rotary-fraction", "0.5")[1]
 
 
+@pytest.mark.hf
+@pytest.mark.long
 def test_models(theory):
+    pytest.importorskip("transformers")
     models = json.loads(theory("models", "--json")[1])["models"]
     result = {(model["model"], model["kind"].removesuffix("_attention")): model for model in models}
     assert result["llama-2-7b", "full"]["first_violation"] == 1707

@@ -1,0 +1,426 @@
+"""Rotation of each layer, measured on the code of transformers; needs the extra `hf`.
+
+The model of a config is built without weights and reads a few tokens at chosen positions. Every
+linear layer answers with a fixed vector, so queries and keys depend on the rotation only. The model
+runs twice: with its rotation, and with an identity in its place. The attention function, which the
+model calls with rotated queries and keys, records both, with the factor of the logits and the mask
+that the model has made. No name of a class or of a key of a config decides anything.
+"""
+
+import contextlib
+import copy
+import functools
+import math
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, NamedTuple
+
+import numpy as np
+
+from interop.layers import Layer, PublishedModel, group_layers
+from model.rotary.rope_parameters import check_rope
+from utils.checks import Bounds, problem
+from utils.messages import one_line, quoted
+
+_NAME = "ropewalk_audit"  # of the attention function
+_MOST_LAYERS, _MOST_CONTEXT, _MOST_OUTPUTS = 256, 2**24, 2**20
+_KINDS = ("attention", "full_attention", "sliding_attention", "chunked_attention")
+
+
+class _Call(NamedTuple):
+    """One call of the attention function.
+
+    Attributes:
+      layer: number of the layer.
+      query_NTH, key_KTH: float64, rotated.
+      scaling: factor of the logits.
+      allows: the mask: a function of batch, head, and positions of queries and keys.
+    """
+
+    layer: int
+    query_NTH: np.ndarray
+    key_KTH: np.ndarray
+    scaling: float
+    allows: Any
+
+
+class _Rotation(NamedTuple):
+    """Rotation of one layer; `inv_freq` is empty without one."""
+
+    inv_freq: np.ndarray
+    scale: float
+
+
+# transformers calls functions that are registered by name, so the forward pass that runs writes
+# here: the calls so far, and the number of the layer.
+_calls: list[_Call] = []
+_layer: list[int] = []
+
+
+class _UnmeasuredError(ValueError):
+    """A model whose rotation this module cannot measure."""
+
+
+def measure(config: Mapping[str, Any]) -> PublishedModel:
+    """Return the layers of the model that transformers makes of a config.json.
+
+    Raises:
+      ValueError: if transformers does not know the model type, refuses the config, or its code of
+        this type cannot be measured.
+    """
+    kind = quoted(config.get("model_type"), 40)
+    try:
+        with _quiet():
+            text = _build_config(config)
+            context, num_layers = _read_sizes(text)
+            ropes = _rope_parameters(text)
+            layers = _measure_layers(text, context)
+    except _UnmeasuredError as error:
+        raise ValueError(f"config.json: model_type {kind}: {error}") from None
+    except Exception as error:  # the libraries raise many kinds
+        if error.args == (_NAME,):
+            raise ValueError(
+                f"config.json: model_type {kind}: its code in transformers has no exchangeable "
+                "attention function, so its rotation cannot be measured"
+            ) from None
+        reason = one_line(f"{type(error).__name__}: {error}", 160)
+        raise ValueError(
+            f"config.json: model_type {kind}: transformers cannot run this config ({reason})"
+        ) from error
+    groups = group_layers(layers, ropes, context)
+    num_without = num_layers - len({layer.number for layer in layers})
+    return PublishedModel(text.model_type, context, groups, num_without)
+
+
+def find_type(architecture: str) -> str:
+    """Return the model type that differs from a GGUF file's architecture by `-` and `_` only.
+
+    The type of the text model, where the type has several. An unknown name is returned as it is.
+    """
+    from transformers import CONFIG_MAPPING  # pyright: ignore[reportMissingImports]
+
+    def plain(name: str) -> str:
+        return name.replace("-", "").replace("_", "")
+
+    for kind in CONFIG_MAPPING:
+        if plain(kind) == plain(architecture):
+            with _quiet():
+                return CONFIG_MAPPING[kind]().get_text_config().model_type
+    return architecture
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Silence the warnings of transformers, and compute with one thread: arrays are small."""
+    import torch  # pyright: ignore[reportMissingImports]
+    from transformers.utils import logging  # pyright: ignore[reportMissingImports]
+
+    before = logging.get_verbosity(), torch.get_num_threads()
+    logging.set_verbosity_error()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        logging.set_verbosity(before[0])
+        torch.set_num_threads(before[1])
+
+
+def _build_config(config: Mapping[str, Any]) -> Any:
+    """Return transformers' config of the text model."""
+    import transformers  # pyright: ignore[reportMissingImports]
+
+    kind = str(config.get("model_type"))
+    if kind not in transformers.CONFIG_MAPPING:
+        raise _UnmeasuredError(f"transformers {transformers.__version__} does not have this type")
+    # Neither decides a rotation, and both would load other code.
+    values = {k: v for k, v in config.items() if k not in ("auto_map", "quantization_config")}
+    whole = transformers.CONFIG_MAPPING[kind].from_dict(copy.deepcopy(values))
+    text = whole.get_text_config()
+    if text is not whole:
+        names = [name for name in whole.sub_configs if getattr(whole, name, None) is text]
+        if not any(isinstance(values.get(name), Mapping) for name in names):
+            raise _UnmeasuredError(f"a multimodal model, whose config lacks {' or '.join(names)}")
+    return text
+
+
+def _read_sizes(text: Any) -> tuple[int, int]:
+    """Return the context and the number of layers."""
+    sizes = []
+    for name, most in (
+        ("max_position_embeddings", _MOST_CONTEXT),
+        ("num_hidden_layers", _MOST_LAYERS),
+    ):
+        value = getattr(text, name, None)
+        if wrong := problem(value, Annotated[int, Bounds(at_least=1, at_most=most)]):
+            raise _UnmeasuredError(f"{name} must be {wrong}")
+        sizes.append(value)
+    return sizes[0], sizes[1]
+
+
+def _rope_parameters(text: Any) -> list[dict[str, Any]]:
+    """Return the rope parameters of each type of layer."""
+    ropes = getattr(text, "rope_parameters", None) or {}
+    nested = [dict(rope) for rope in ropes.values() if isinstance(rope, Mapping)]
+    nested = nested or [dict(ropes)] * bool(ropes)
+    for rope in nested:
+        try:
+            check_rope(rope)
+        except ValueError as error:
+            raise _UnmeasuredError(str(error).removeprefix("config.json: ")) from None
+    return nested
+
+
+# --- two forward passes ---------------------------------------------------------------------------
+
+
+def _measure_layers(text: Any, context: int) -> list[Layer]:
+    """Return the layers with attention, in the order of their calls."""
+    import torch  # pyright: ignore[reportMissingImports]
+
+    last = max(context - 1, 1)
+    positions = sorted({0, 1, math.isqrt(last), last})
+    model = _build_model(text)
+    modules = _rotary_modules(model)
+    calls = _forward(model, positions)
+    hooks = [module.register_forward_hook(_identity) for module in modules]
+    plain = _forward(model, [0] * len(positions))
+    for hook in hooks:
+        hook.remove()
+    if not calls:
+        raise _UnmeasuredError("its code in transformers calls no attention function")
+    buffers = [
+        buffer.double().numpy()
+        for module in modules
+        for buffer in module.buffers()
+        if buffer.ndim == 1 and buffer.device.type == "cpu" and torch.is_floating_point(buffer)
+    ]
+    labels = getattr(text, "layer_types", None) or ()
+    layers = {}
+    for call, control in zip(calls, plain, strict=True):
+        rotation = _measure_rotation(call, control, positions, buffers)
+        window, kind = _measure_window(call.allows, context)
+        label = labels[call.layer] if call.layer < len(labels) else kind
+        D = call.query_NTH.shape[-1]
+        layer = Layer(
+            number=call.layer,
+            kind=kind if label in _KINDS else one_line(str(label), 40),
+            inv_freq=rotation.inv_freq,
+            head_dim=D,
+            scale=call.scaling * D**0.5,
+            rotated_scale=rotation.scale,
+            window=window,
+            query_scale=_measure_query_scale(call, last),
+        )
+        # Layers with two attention modules (LongCat) call both alike.
+        key = (layer[:2], layer.inv_freq.tobytes(), layer[3:])
+        layers.setdefault(key, layer)
+    return list(layers.values())
+
+
+def _build_model(text: Any) -> Any:
+    """Return the model of a config, whose large weights are on the device `meta`."""
+    import torch  # pyright: ignore[reportMissingImports]
+    from transformers import AutoModel  # pyright: ignore[reportMissingImports]
+    from transformers.initialization import no_init_weights  # pyright: ignore
+
+    _register()
+    with _modes().WithoutWeights(), no_init_weights():
+        model = AutoModel.from_config(
+            text,
+            attn_implementation=_NAME,
+            experts_implementation="batched_mm",
+            dtype="float64",
+            trust_remote_code=False,
+        ).eval()
+    chosen: list[str] = []
+    for name, module in model.named_modules():
+        is_list = isinstance(module, torch.nn.ModuleList)
+        is_inside = any(name.startswith(f"{outer}.") for outer in chosen)
+        if is_list and len(module) == text.num_hidden_layers and not is_inside:
+            chosen.append(name)
+            for number, layer in enumerate(module):
+                layer.register_forward_pre_hook(functools.partial(_enter, number))
+    return model
+
+
+def _enter(number: int, *_: Any) -> None:
+    _layer[:] = [number]
+
+
+def _rotary_modules(model: Any) -> list[Any]:
+    """Return the modules that hold frequencies."""
+    return [
+        module
+        for module in model.modules()
+        if any("inv_freq" in name for name, _ in module.named_buffers(recurse=False))
+    ]
+
+
+def _identity(module: Any, inputs: Any, output: Any) -> Any:
+    """Replace cosines and sines, or complex numbers, by those of angle 0."""
+    import torch  # pyright: ignore[reportMissingImports]
+
+    if isinstance(output, torch.Tensor) and output.is_complex():
+        return torch.ones_like(output)
+    if isinstance(output, tuple) and len(output) == 2:
+        return torch.ones_like(output[0]), torch.zeros_like(output[1])
+    raise _UnmeasuredError("its rotation is neither cosines and sines nor complex numbers")
+
+
+def _forward(model: Any, positions: list[int]) -> list[_Call]:
+    """Return the calls of the attention function in a forward pass."""
+    import torch  # pyright: ignore[reportMissingImports]
+
+    _calls.clear()
+    _layer.clear()
+    with torch.no_grad(), _modes().FixedOutputs():
+        model(
+            input_ids=torch.zeros(1, len(positions), dtype=torch.long),
+            position_ids=torch.tensor([positions]),
+            # Otherwise jumps of the positions would be read as several documents.
+            attention_mask=torch.ones(1, len(positions)),
+            use_cache=False,
+        )
+    return list(_calls)
+
+
+@functools.cache
+def _register() -> None:
+    """Register the attention function and its mask."""
+    import transformers  # pyright: ignore[reportMissingImports]
+
+    transformers.AttentionInterface.register(_NAME, _record)
+    transformers.AttentionMaskInterface.register(_NAME, _make_mask)
+
+
+def _record(module, query, key, value, attention_mask=None, scaling=None, **_) -> tuple[Any, None]:
+    """Record a call of the attention function; return zeros."""
+    import torch  # pyright: ignore[reportMissingImports]
+
+    number = _layer[0] if _layer else getattr(module, "layer_idx", None)
+    if number is None or "meta" in (query.device.type, key.device.type):
+        raise _UnmeasuredError("its queries and keys do not come from linear layers of a layer")
+    allows = getattr(attention_mask, "mask_function", None)
+    if allows is None:
+        raise _UnmeasuredError("its attention mask is not a function of positions")
+    scaling = query.shape[-1] ** -0.5 if scaling is None else float(scaling)
+    call = _Call(number, _array(query), _array(key), scaling, allows)
+    if not (np.isfinite(call.query_NTH).all() and np.isfinite(call.key_KTH).all()):
+        raise _UnmeasuredError("its queries or keys are not finite; check its rope parameters")
+    _calls.append(call)
+    size = (query.shape[0], query.shape[2], query.shape[1], value.shape[-1])
+    return torch.zeros(size, dtype=query.dtype), None
+
+
+def _array(tensor: Any) -> np.ndarray:
+    return tensor[0].double().numpy()
+
+
+def _make_mask(batch_size, q_length, kv_length, mask_function=None, **_) -> Any:
+    """Return a mask that carries its function."""
+    import torch  # pyright: ignore[reportMissingImports]
+
+    mask = torch.zeros(batch_size, 1, q_length, kv_length)
+    mask.mask_function = mask_function  # pyright: ignore[reportAttributeAccessIssue]
+    return mask
+
+
+@functools.cache
+def _modes() -> Any:
+    """Return the two modes of torch; its module is imported late."""
+    from interop import torch_modes
+
+    return torch_modes
+
+
+# --- from queries and keys to frequencies ---------------------------------------------------------
+
+
+def _measure_rotation(
+    call: _Call, control: _Call, positions: list[int], buffers: list[np.ndarray]
+) -> _Rotation:
+    """Return the rotation that turns the queries and keys of `control` into those of `call`.
+
+    Args:
+      call: with rotation, at `positions`.
+      control: without.
+      positions: of the tokens; the first two are 0 and 1.
+      buffers: vectors that may be the frequencies in full precision.
+    """
+    rotated, plain = (np.concatenate([x.query_NTH, x.key_KTH]) for x in (call, control))
+    lengths = np.linalg.norm(call.query_NTH, axis=-1)  # a factor of queries is not the rotation's
+    size = call.query_NTH.shape[0]
+    rotated[:size] *= (lengths[:, :1] / lengths)[..., None]
+    moved = np.abs(rotated - plain).max(axis=(0, 1)) > 1e-7 * np.abs(plain).max()
+    if not moved.any():
+        return _Rotation(np.zeros(0), 1.0)
+    for first, second in _pairings(moved):
+        plain_NTR = plain[..., first] + 1j * plain[..., second]
+        rotated_NTR = rotated[..., first] + 1j * rotated[..., second]
+        power = (np.abs(plain_NTR) ** 2).sum(0)
+        turn_TR = (plain_NTR.conj() * rotated_NTR).sum(0) / power
+        error = np.abs(rotated_NTR - turn_TR * plain_NTR).max()
+        if error < 1e-5 * np.abs(plain).max():
+            inv_freq = _refine(np.angle(turn_TR / turn_TR[0]), positions)
+            for buffer in buffers:
+                if inv_freq.shape == buffer.shape and np.allclose(
+                    inv_freq, buffer, rtol=1e-6, atol=1e-6 / positions[-1]
+                ):
+                    inv_freq = buffer
+                    break
+            return _Rotation(np.abs(inv_freq), float(np.abs(turn_TR[0]).mean()) ** 2)
+    raise _UnmeasuredError("its code does not rotate pairs of features")
+
+
+def _pairings(moved_H: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Yield the features that may be the first and the second of each pair.
+
+    The two halves of the features that move, or neighbors among them. If the slowest pairs do not
+    turn, two blocks move, and the features behind each belong to the pairs.
+    """
+    edges = np.flatnonzero(np.diff(np.concatenate([[False], moved_H, [False]])))
+    start, end = edges[0], edges[-1]
+    if edges.size == 4 and edges[1] - start == end - edges[2]:
+        end = start + 2 * (edges[2] - start)
+    half = (end - start) // 2
+    if (end - start) % 2 == 0 and end <= moved_H.size:
+        yield np.arange(start, start + half), np.arange(start + half, end)
+        yield np.arange(start, end, 2), np.arange(start + 1, end, 2)
+
+
+def _refine(angles_TR: np.ndarray, positions: list[int]) -> np.ndarray:
+    """Return frequencies from angles at growing positions, each known up to whole turns."""
+    inv_freq = angles_TR[1] / positions[1]
+    for angles, position in zip(angles_TR[2:], positions[2:], strict=True):
+        turns = np.round((inv_freq * position - angles) / (2 * np.pi))
+        inv_freq = (angles + 2 * np.pi * turns) / position
+    return inv_freq
+
+
+def _measure_query_scale(call: _Call, last: int) -> str:
+    """Describe the factor of queries that depends on their position."""
+    lengths = np.linalg.norm(call.query_NTH, axis=-1)
+    factor = float((lengths[:, -1] / lengths[:, 0]).mean())
+    return f"{factor:.6g} at position {last:,}" if abs(factor - 1) > 1e-5 else ""
+
+
+def _measure_window(allows: Any, context: int) -> tuple[int | None, str]:
+    """Return the tokens that a query attends to, and the kind of layer that this makes."""
+    import torch  # pyright: ignore[reportMissingImports]
+
+    zero, last = torch.tensor(0), 2 * context
+
+    def first_key(query: int) -> int:
+        """Return the first key that a query attends to."""
+        allowed = allows(zero, zero, torch.tensor(query), torch.arange(query + 1))
+        allowed = torch.as_tensor(allowed).broadcast_to(query + 1)
+        first = int(allowed.int().argmax())
+        if not allowed[first:].all():
+            raise _UnmeasuredError("its attention mask has holes")
+        return first
+
+    first = first_key(last)
+    if first == 0:
+        return None, "full_attention"
+    if first_key(last - 1) == first - 1:
+        return last - first + 1, "sliding_attention"
+    return first - first_key(first - 1), "chunked_attention"

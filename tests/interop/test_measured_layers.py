@@ -1,0 +1,194 @@
+"""Audits against rotary modules run by hand, attributes of attention, and attention weights."""
+
+import contextlib
+from collections import Counter
+
+import numpy as np
+import pytest
+
+from interop.measured_layers import measure
+
+pytestmark = pytest.mark.hf
+SMALL = dict(hidden_size=32, num_attention_heads=4, num_hidden_layers=4, vocab_size=64)
+SMALL |= dict(intermediate_size=32, num_key_value_heads=2, max_position_embeddings=64)
+
+
+def causal_types():
+    auto = pytest.importorskip("transformers.models.auto.modeling_auto")
+    return sorted(auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES)
+
+
+def default_config(model_type):
+    import transformers
+
+    return transformers.CONFIG_MAPPING[model_type]().get_text_config()
+
+
+def vectors(config, model):
+    """Frequencies and squared attention scalings of the model's rotary classes, made by hand."""
+    import torch
+
+    classes = {
+        type(module): module
+        for module in model.modules()
+        if any("inv_freq" in name for name, _ in module.named_buffers(recurse=False))
+    }
+    result = []
+    for cls in classes:
+        module = cls(config)
+        with contextlib.suppress(Exception):  # dynamic types choose by the largest position
+            module(torch.zeros(1), torch.tensor([[config.max_position_embeddings - 1]]))
+        for name, buffer in module.named_buffers():
+            if name.endswith("inv_freq") and "original" not in name:
+                scaling = name.replace("inv_freq", "attention_scaling")
+                result.append((buffer.double().numpy(), getattr(module, scaling) ** 2))
+    return result
+
+
+def attentions(model, number):
+    """Attention modules of a layer, without their projections."""
+    for module in model.modules():
+        has_scaling = isinstance(getattr(module, "scaling", None), float)
+        if has_scaling and getattr(module, "layer_idx", None) == number:
+            yield module
+
+
+def check(config, published):
+    import torch
+    import transformers
+
+    with torch.device("meta"):
+        model = transformers.AutoModel.from_config(config)
+    labels = getattr(config, "layer_types", None)
+    by_hand = vectors(config, model)
+    for group in published.groups:
+        if group.inv_freq.size:
+            turning = group.inv_freq[group.inv_freq > 0]
+            matches = [
+                scale
+                for inv_freq, scale in by_hand
+                if inv_freq[inv_freq > 0].shape == turning.shape
+                and np.allclose(turning, inv_freq[inv_freq > 0], rtol=1e-6)
+            ]
+            assert matches, "inv_freq"
+            ratio = group.scales.rotated / group.scales.unrotated
+            assert any(ratio == pytest.approx(scale, rel=1e-5) for scale in matches), "scaling"
+        for number in group.layers:
+            if labels and labels[number] != "attention":
+                assert group.kind == labels[number], "kind"
+            chunk = getattr(config, "attention_chunk_size", None)
+            window = getattr(config, "sliding_window", None)
+            window = chunk if group.kind == "chunked_attention" else window
+            is_local = group.kind in ("sliding_attention", "chunked_attention")
+            assert group.window == (window if is_local else None), "window"
+            scalings = [module.scaling for module in attentions(model, number)]
+            scaling = group.scales.unrotated / group.head_dim**0.5
+            assert not scalings or any(scaling == pytest.approx(x) for x in scalings), "factor"
+
+
+@pytest.mark.long
+def test_audits_of_all_causal_language_models_agree_with_transformers(capsys):
+    tally, refused, wrong = Counter(), [], []
+    for model_type in causal_types():
+        try:
+            config = default_config(model_type)
+        except Exception:  # transformers refuses its own default, or it has no text model
+            tally["no default config"] += 1
+            continue
+        try:
+            published = measure(config.to_dict())
+        except ValueError:
+            refused.append(model_type)
+            continue
+        if not any(group.inv_freq.size for group in published.groups):
+            tally["no rotation: refused"] += 1
+            continue
+        try:
+            check(config, published)
+            tally["agree"] += 1
+        except AssertionError as error:
+            wrong.append(f"{model_type}: {error}")
+    with capsys.disabled():
+        print(f"\n{dict(tally)}, refused: {len(refused)} ({', '.join(refused)})")
+    assert not wrong, "\n".join(wrong)
+    assert tally["agree"] >= 90
+
+
+WINDOWS = {
+    "mistral": dict(sliding_window=3),
+    "starcoder2": dict(sliding_window=3),
+    "phimoe": dict(sliding_window=3, num_local_experts=2),
+    "qwen3": dict(sliding_window=3, use_sliding_window=True, max_window_layers=2, head_dim=8),
+    "gemma3_text": dict(
+        sliding_window=3, head_dim=8, layer_types=2 * ["sliding_attention", "full_attention"]
+    ),
+    "llama4_text": dict(
+        attention_chunk_size=3, head_dim=8, num_local_experts=2, intermediate_size_mlp=32
+    ),
+    "cohere2": dict(sliding_window=3),
+    "llama": {},
+}
+
+
+@pytest.mark.parametrize("model_type", WINDOWS)
+def test_windows_are_those_of_the_weights_of_attention(model_type):
+    """A query attends to `window` tokens: those before it, or those of its chunk."""
+    torch = pytest.importorskip("torch")
+    import transformers
+
+    config = transformers.AutoConfig.for_model(
+        model_type, **SMALL, **WINDOWS[model_type], pad_token_id=0
+    )
+    model = transformers.AutoModel.from_config(config, attn_implementation="eager").eval()
+    T = 8
+    weights = model(torch.arange(1, T + 1)[None], output_attentions=True).attentions
+    windows = {n: group for group in measure(config.to_dict()).groups for n in group.layers}
+    query, key = np.arange(T)[:, None], np.arange(T)
+    for number, weights_BNTT in enumerate(weights):
+        group = windows[number]
+        expected = key <= query
+        window = group.window or T
+        if group.kind == "chunked_attention":
+            expected &= key // window == query // window
+        else:
+            expected &= key > query - window
+        np.testing.assert_array_equal(weights_BNTT[0, 0].detach().numpy() > 0, expected)
+    kinds = {group.window for group in windows.values()}
+    assert kinds == (
+        {None}
+        if model_type == "llama"
+        else {3}
+        if model_type in ("mistral", "starcoder2", "phimoe")
+        else {3, None}
+    )
+
+
+@pytest.mark.parametrize("kind", ["text_config", "flat"])
+def test_sizes_of_a_multimodal_config_are_those_of_its_text_model(kind):
+    """Defaults in place of a missing text_config would be those of another model."""
+    pytest.importorskip("transformers")
+    text = {"num_hidden_layers": 6, "sliding_window": 77, "model_type": "gemma3_text"}
+    if kind == "flat":
+        with pytest.raises(ValueError, match="lacks text_config"):
+            measure({**text, "model_type": "gemma3"})
+    else:
+        model = measure({"model_type": "gemma3", "text_config": text})
+        assert [len(group.layers) for group in model.groups] == [5, 1]
+        assert model.groups[0].window == 77 and model.context == 131072
+
+
+def test_a_factor_of_queries_that_depends_on_their_position_is_reported():
+    """Ministral 3: 1 + 0.1 ln(1 + floor(p / 16384)) at the last position."""
+    pytest.importorskip("transformers")
+    model = measure({"model_type": "ministral3", "max_position_embeddings": 262144})
+    expected = 1 + 0.1 * np.log(1 + 262143 // 16384)
+    assert model.groups[0].query_scale == f"{expected:.6g} at position 262,143"
+
+
+def test_a_base_that_no_formula_of_ours_has_is_fitted():
+    """Hunyuan's alpha: base alpha^(d / (d - 2)), at all lengths."""
+    pytest.importorskip("transformers")
+    rope = {"type": "dynamic", "alpha": 1000.0, "factor": 1.0, "beta_fast": 32, "beta_slow": 1}
+    config = {"model_type": "hunyuan_v1_dense", "head_dim": 128, "rope_scaling": rope}
+    (group,) = measure(config | {"rope_theta": 10000.0}).groups
+    assert group.rope["rope_theta"] == pytest.approx(1e4 * 1000 ** (128 / 126), rel=1e-6)
