@@ -91,6 +91,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     notices: list[str] = []
     try:
         runs = find_trained(args.paths, notices.append)
+        for run in runs:
+            run.read_commands()  # refuses a damaged file, to which the command is added at the end
         steps = checkpoints(runs, args.step)
         options = Options(
             tasks=args.tasks,

@@ -61,6 +61,8 @@ def keep(dirs: Sequence[Path], out: Path, step: int | None, *, command: str) -> 
         if path.exists():
             raise ValueError(f"{path} is there already; delete it, or give another --out")
     steps = [source.find_step(step) for source in sources]
+    for source in sources:
+        source.read_commands()  # refuses a damaged file, which is copied at the end
     check_writable(out, "give another --out")
     from experiment.checkpoint import keep_params  # late: wrong arguments need no JAX
 

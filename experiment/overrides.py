@@ -50,6 +50,7 @@ from experiment.records import SweepRecord, read_sweep
 from experiment.run import RunDirectory, is_operational
 from experiment.stages import split
 from utils.expressions import allow_files, split_commas, unquote
+from utils.files import check_contents
 from utils.messages import one_line
 from utils.paths import as_path, in_bucket
 
@@ -215,6 +216,7 @@ class Job(NamedTuple):
 
     def check_directories(self) -> None:
         """Raise ValueError if a directory holds another run or sweep than that of this job."""
+        check_contents(self.workdir)
         if self.record is not None:
             exists = (self.workdir / "sweep.json").exists()
             if exists and (

@@ -19,7 +19,7 @@ from experiment.config import ExperimentConfig, from_dict, to_dict
 from experiment.records import METRICS, read_json_lines, read_sweep
 from utils.checks import problem
 from utils.command_line import requote
-from utils.files import write_atomically
+from utils.files import check_contents, write_atomically
 from utils.git import current_commit
 from utils.limits import read_json
 from utils.locks import lock
@@ -395,6 +395,7 @@ def find_runs(
     """
     runs = []
     for path in map(as_path, paths):
+        check_contents(path)
         is_run, is_sweep = RunDirectory(path).is_started(), (path / "sweep.json").exists()
         if is_run:
             if is_sweep:
@@ -446,6 +447,7 @@ def find_run(path: str | Path) -> RunDirectory:
       ValueError: if there is none, or a sweep: one of its members must be chosen.
     """
     path = as_path(path)
+    check_contents(path)
     if (path / "sweep.json").exists():
         members = ", ".join(read_sweep(path).members)
         raise ValueError(f"{path} is a sweep; name one of its members: {members}")

@@ -32,9 +32,18 @@ def read_published(folder: Path) -> dict[str, bytes]:
     """Return the tokenizer files, chat template, generation config and license of a folder.
 
     Ids that end a text in config.json become a generation config, if there is none.
+
+    Raises:
+      ValueError: for a link that leaves the folder: what it leads to would be published. Links of
+        Hugging Face's cache, from `snapshots/REVISION` to `blobs`, are followed.
     """
     paths = [folder / name for name in _PUBLISHED]
-    files = {path.name: read_bytes(path) for path in paths if path.exists()}
+    paths = [path for path in paths if path.exists()]
+    root = folder.resolve()
+    for path in paths:
+        if path.resolve().parent not in (root, root.parents[1] / "blobs"):
+            raise ValueError(f"{path} links to {path.resolve()}; put the file itself there")
+    files = {path.name: read_bytes(path) for path in paths}
     if "generation_config.json" not in files and (folder / "config.json").exists():
         ids = read_json(folder / "config.json").get("eos_token_id")
         if isinstance(ids, list):

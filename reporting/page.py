@@ -18,6 +18,7 @@ from markupsafe import Markup
 from matplotlib.figure import Figure
 
 from utils.figures import NAMED, PAGE_WIDTH, STYLE, Look, phone_page
+from utils.files import write_atomically
 from utils.messages import printable
 
 _FOLDER = Path(__file__).with_name("templates")
@@ -171,7 +172,7 @@ def write(out: Path, items: Iterable[Item], *, looks: Sequence[Look] = (), **pag
     variables = {"missing": Commands(lines=[])} | page
     variables |= {"lead": lead.parts[0], "sections": rest, "looks": looks}
     text = _TEMPLATES.get_template("page.html").render(variables)
-    out.write_text(printable(text), encoding="utf-8")
+    write_atomically(out, printable(text))
 
 
 def _save(drawing: Drawing, page: Path) -> Picture:
@@ -179,10 +180,10 @@ def _save(drawing: Drawing, page: Path) -> Picture:
     name, figure = "_".join(re.findall(r"\w+", drawing.name)), drawing.draw()
     png = io.BytesIO()
     figure.savefig(png, format="png")
-    page.with_name(f"{name}.png").write_bytes(png.getvalue())
+    write_atomically(page.with_name(f"{name}.png"), png.getvalue())
     figure.set_layout_engine("none")  # saving the PNG fixed the layout
     svg = _as_svg(figure)
-    page.with_name(f"{name}.svg").write_text(printable(svg), encoding="utf-8")
+    write_atomically(page.with_name(f"{name}.svg"), printable(svg))
     with phone_page():
         phone = _as_svg(drawing.draw())
     svg, phone = (_inline(text, id) for text, id in ((svg, name), (phone, f"{name}-phone")))

@@ -31,6 +31,7 @@ from reporting.members import Member, describe_intervals, tasks
 from reporting.page import Commands, Drawing, Item, format_captions
 from reporting.paths import check_page
 from reporting.task_view import all_views
+from utils.files import write_atomically
 from utils.messages import printable
 from utils.paths import as_path
 
@@ -59,7 +60,7 @@ def write(dirs: Sequence[Path], out: Path, command: str) -> list[str]:
         provenance=[*provenance(members), *(f"{notice}." for notice in notices)],
     )
     csv = results.to_csv(members)
-    out.with_name("results.csv").write_text(printable(csv), encoding="utf-8")
+    write_atomically(out.with_name("results.csv"), printable(csv))
     return notices
 
 

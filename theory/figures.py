@@ -1,5 +1,6 @@
 """Figures of docs/theory.md, computed when they are drawn."""
 
+import io
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -31,6 +32,7 @@ from utils.figures import (
     set_title,
     token_axis,
 )
+from utils.files import write_atomically
 from utils.paths import local
 
 _MAX_POINTS = 20_000  # of a curve
@@ -183,5 +185,7 @@ def save(figure: Figure, path: Path) -> None:
     if path.suffix[1:] not in canvas.get_supported_filetypes():
         raise ValueError(f"--out and --figure take a .png, .svg or .pdf file, got {path}")
     path.parent.mkdir(parents=True, exist_ok=True)
+    content = io.BytesIO()
     with matplotlib.rc_context(STYLE):
-        figure.savefig(path)
+        figure.savefig(content, format=path.suffix[1:])
+    write_atomically(path, content.getvalue())

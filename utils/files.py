@@ -1,6 +1,7 @@
 """Atomic writes."""
 
 import contextlib
+import errno
 import fcntl
 import glob
 import os
@@ -33,15 +34,51 @@ def check_writable(folder: Path, otherwise: str) -> None:
         raise ValueError(f"{folder} cannot be written to ({reason}); {otherwise}") from None
 
 
+def check_contents(folder: Path) -> None:
+    """Raise ValueError for a link that leads out of a run or sweep, or a pipe, socket or device.
+
+    Whoever made the directory may have put them there: writing through a link changes a file of the
+    user, and opening a pipe waits forever.
+    """
+    if in_bucket(folder) or not folder.is_dir():
+        return
+    root, folders = os.path.realpath(folder), [str(folder)]
+    while folders:
+        try:
+            entries = [*os.scandir(folders.pop())]
+        except OSError as error:
+            if error.errno != errno.ENAMETOOLONG:
+                raise
+            raise ValueError(f"{folder} has folders in folders without an end") from None
+        for entry in entries:
+            if entry.is_symlink():
+                target = os.path.realpath(entry.path)
+                if not target.startswith(f"{root}/") or not os.path.exists(target):
+                    raise ValueError(
+                        f"{entry.path} links to {target}, which is no file of {folder}; put the "
+                        "file itself there, or delete the link"
+                    )
+            elif entry.is_dir(follow_symlinks=False):
+                folders.append(entry.path)
+            elif not entry.is_file(follow_symlinks=False):
+                raise ValueError(f"{entry.path} is a pipe, socket or device; delete it")
+
+
 def write_atomically(path: Path, content: str | bytes) -> None:
     """Replace a file at once, so that a crash leaves the old or the new content.
 
-    Removes the unfinished files that killed writers of `path` left.
+    Removes the unfinished files that killed writers of `path` left. A link is replaced, not
+    followed.
+
+    Raises:
+      ValueError: if `path` is a folder, pipe or device.
     """
     content = content.encode() if isinstance(content, str) else content
     if in_bucket(path):
         path.write_bytes(content)
         return
+    if path.exists() and not (path.is_file() or path.is_symlink()):
+        raise ValueError(f"{path} is not a regular file; choose another path")
     _remove_leftovers(path)
     # A random name: the jobs of an array start one sweep in the same second.
     part = path.with_name(f"{path.name}.{secrets.token_hex(4)}.part")

@@ -1,9 +1,12 @@
 """Locks on files. The operating system releases a lock when its process ends, even if killed."""
 
 import contextlib
+import errno
 import fcntl
 import functools
+import os
 import secrets
+import stat
 import sys
 import time
 from collections.abc import Iterator
@@ -16,7 +19,7 @@ from utils.paths import in_bucket
 @contextlib.contextmanager
 def try_lock(path: Path) -> Iterator[IO[str] | None]:
     """Lock the file `path` for the block; yield it, or None if another process has the lock."""
-    with path.open("a+") as file:
+    with _open(path) as file:
         try:
             _flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -32,7 +35,7 @@ def lock(path: Path) -> Iterator[None]:
         with _bucket_lock(path):
             yield
         return
-    with path.open("a") as file:
+    with _open(path) as file:
         _flock(file, fcntl.LOCK_EX)
         yield
 
@@ -56,6 +59,23 @@ def _bucket_lock(path: Path) -> Iterator[None]:
 
 
 _STALE = 60  # seconds; a holder only reads and writes one file
+
+
+def _open(path: Path) -> IO[str]:
+    """Open or create a file for locking; raise ValueError for a link, or no regular file."""
+    try:
+        # A pipe would wait for a reader, and a link may lead to a file of the user.
+        number = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK, 0o666)
+    except OSError as error:
+        if error.errno not in (errno.ELOOP, errno.ENXIO, errno.EISDIR):
+            raise
+        raise ValueError(f"{path} is not a regular file; delete it") from None
+    file = os.fdopen(number, "r+")
+    status = os.fstat(number)
+    if stat.S_ISREG(status.st_mode) and status.st_nlink <= 1:
+        return file
+    file.close()
+    raise ValueError(f"{path} is not a regular file, or a second name of one; delete it")
 
 
 def _flock(file: IO[str], operation: int) -> None:

@@ -18,6 +18,7 @@ from model import rotary as rotary_lib
 from probes.inside import Capture
 from probes.viewer import arrays
 from reporting.page import load_templates
+from utils.files import write_atomically
 from utils.messages import printable
 from utils.paths import as_path
 
@@ -38,7 +39,7 @@ class View:
     def save(self, path: str | Path) -> Path:
         """Write the page and return the path."""
         path = as_path(path)
-        path.write_text(self.html, encoding="utf-8")
+        write_atomically(path, self.html)
         return path
 
     def _repr_html_(self) -> str:

@@ -1,0 +1,171 @@
+"""Run directories that somebody else made: no command changes a file outside, waits, or breaks."""
+
+import json
+import os
+import shutil
+import signal
+import socket
+from pathlib import Path
+
+import pytest
+
+from tests.in_process import run_command
+
+COMMANDS = {
+    "evaluate": "evaluate.py run --tasks kv --documents 8",
+    "report": "report.py run",
+    "probes": "-m probes run --probes positions_seen",
+    "viewer": "-m probes.viewer run",
+    "generate": "generate.py run --prompt import --max-new-tokens 2",
+    "export": "-m interop export run folder",
+    "train": "train.py tiny --workdir run train.num_steps=2",
+    "keep": "-m experiment.keep run --out kept",
+}
+FILES = [
+    *("config.json", "metrics.jsonl", "results.jsonl", "commands.jsonl", "tokenizer.model"),
+    *("report.html", "results.csv", "effective_context.png", "wandb.id", "probes/inside.html"),
+    *(".lock", ".results.jsonl.lock", ".commands.jsonl.lock", "published/chat_template.jinja"),
+    *("checkpoints/2/config/metadata", "checkpoints/2/params/manifest.ocdbt"),
+    *("checkpoints/2/_CHECKPOINT_METADATA", "checkpoints/2/params/_METADATA"),
+]
+FOLDERS = ["probes", "checkpoints", "checkpoints/2/params", "held_out", "published", "tensorboard"]
+
+
+def replace(path: Path) -> Path:
+    """Remove what lies at `path`, which need not exist; its folder exists afterwards."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    path.unlink(missing_ok=True)
+    return path
+
+
+def bind(path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as end:
+        end.bind(str(path))
+
+
+# What takes the place of a file, by name.
+FORBIDDEN = {
+    "link": lambda path: path.symlink_to("../outside/keys"),
+    "dangling link": lambda path: path.symlink_to("../outside/new"),
+    "absolute link": lambda path: path.symlink_to(Path("outside/keys").absolute()),
+    "circle": lambda path: path.symlink_to(path.name),
+    "pipe": os.mkfifo,
+    "socket": lambda path: bind(os.path.relpath(path)),
+    "device": lambda path: path.symlink_to("/dev/zero"),
+}
+
+
+def huge(path: Path) -> None:
+    with path.open("wb") as file:
+        file.truncate(2**36)
+
+
+DEEP = b"[" * 100_000
+CONTENTS = {
+    "folder": Path.mkdir,
+    "huge": huge,
+    "deep": lambda path: path.write_bytes(DEEP),
+    "deep, closed": lambda path: path.write_bytes(b'{"a":' * 3000 + b"1" + b"}" * 3000),
+    "binary": lambda path: path.write_bytes(bytes(range(256)) * 9),
+    "empty": lambda path: path.write_bytes(b""),
+    "surrogate": lambda path: path.write_bytes(b'{"config": "\\ud800", "step": 1}'),
+    "number": lambda path: path.write_bytes(b'{"step": 1' + b"0" * 10_000 + b"}\n"),
+    "second name": lambda path: os.link("outside/keys", path),
+}
+
+
+def outside() -> dict[str, bytes]:
+    return {str(path): path.read_bytes() for path in Path("outside").rglob("*")}
+
+
+@pytest.fixture
+def run(trained_run, tmp_path, monkeypatch, shared_folder) -> Path:
+    """A copy of a run, in a folder beside one with the user's own file."""
+    monkeypatch.chdir(tmp_path)
+    Path("outside").mkdir()
+    Path("outside/keys").write_bytes(b"of the user\n")
+    Path("runs").mkdir()
+    (shared_folder / "data").mkdir(exist_ok=True)
+    Path("runs/data").symlink_to(shared_folder / "data")
+    return shutil.copytree(trained_run, tmp_path / "run")
+
+
+@pytest.fixture
+def start(monkeypatch, capfd):
+    """Runs a command, which must end in one line or with success; returns its last line."""
+
+    def stop(*_):
+        raise AssertionError("the command waits")
+
+    def run(command: str) -> tuple[int, str]:
+        signal.signal(signal.SIGALRM, stop)
+        signal.alarm(120)
+        try:
+            status = run_command(command, monkeypatch)
+        finally:
+            signal.alarm(0)
+        error = capfd.readouterr().err
+        assert status in (0, 2) and "Traceback" not in error, error
+        return status, error
+
+    return run
+
+
+@pytest.mark.parametrize("kind", FORBIDDEN)
+@pytest.mark.parametrize("place", [*FILES, *FOLDERS])
+def test_links_and_pipes_are_refused(run, start, place, kind):
+    FORBIDDEN[kind](replace(run / place))
+    before = outside()
+    for command in COMMANDS.values():
+        status, error = start(command)
+        assert status == 2 and error.count("\n") == 1 and str(Path("run", place)) in error, command
+        assert outside() == before
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("kind", CONTENTS)
+@pytest.mark.parametrize("place", [*FILES[:6], *FILES[-4:]])
+def test_contents_do_no_harm(run, start, place, kind):
+    CONTENTS[kind](replace(run / place))
+    before = outside()
+    for command in COMMANDS.values():
+        start(command)
+        assert outside() == before, command
+        shutil.rmtree("folder", ignore_errors=True)
+        shutil.rmtree("kept", ignore_errors=True)
+
+
+def test_links_within_a_run_are_read_and_not_written_through(run, start):
+    """`report.html` is a link to another file of the run."""
+    content = (run / "config.json").read_bytes()
+    (run / "report.html").symlink_to("config.json")
+    assert start(COMMANDS["report"])[0] == 0
+    assert (run / "config.json").read_bytes() == content
+    assert (run / "report.html").read_bytes().startswith(b"<!")
+
+
+def test_a_member_may_not_leave_its_sweep(run, start):
+    Path("sweep").mkdir()
+    Path("sweep/member").symlink_to(run)
+    record = {"config": "tiny", "overrides": [], "members": ["member"]}
+    Path("sweep/sweep.json").write_text(json.dumps(record))
+    for command in ("report.py", "evaluate.py", "-m probes"):
+        status, error = start(f"{command} sweep")
+        assert status == 2 and "sweep/member links to" in error
+
+
+def test_an_imported_template_is_no_file_of_the_user(run, start):
+    """Else the export of the imported run would publish it."""
+    status, _ = start(COMMANDS["export"])
+    assert status == 0
+    Path("folder/chat_template.jinja").symlink_to("../outside/keys")
+    status, error = start("-m interop import folder imported --no-compare")
+    assert status == 2 and "chat_template.jinja links to" in error
+    assert not Path("imported").exists()
+
+
+def test_pages_replace_no_device(run, start):
+    os.mkfifo("page.html")
+    assert start("report.py run --out page.html")[0] == 2
