@@ -41,7 +41,7 @@ def read_published(folder: Path) -> dict[str, bytes]:
     paths = [path for path in paths if path.exists()]
     root = folder.resolve()
     for path in paths:
-        if path.resolve().parent not in (root, root.parents[1] / "blobs"):
+        if path.resolve().parent not in (root, root.parent.parent / "blobs"):
             raise ValueError(f"{path} links to {path.resolve()}; put the file itself there")
     files = {path.name: read_bytes(path) for path in paths}
     if "generation_config.json" not in files and (folder / "config.json").exists():
