@@ -159,12 +159,14 @@ class GgufFile:
                 value = max((x for x in value if isinstance(x, int)), default=None)
             if value is not None:
                 if wrong := problem(value, _SIZES.get(name, Count)):
-                    raise ValueError(f"{self.path}: {self.architecture}.{name} must be {wrong}")
+                    raise ValueError(f"{self.path}: {self._key(name)} must be {wrong}")
                 config[key] = value
         for key in ("num_hidden_layers", "hidden_size", "num_attention_heads"):
             if key not in config:
                 raise ValueError(f"{self.path} lacks the metadata of {key}; download it again")
         context = config.setdefault("max_position_embeddings", 2048)
+        # llama.cpp's default; classes of transformers have others.
+        config.setdefault("head_dim", config["hidden_size"] // config["num_attention_heads"])
         return {
             "model_type": self.architecture,
             **config,
@@ -174,9 +176,12 @@ class GgufFile:
     def refuse(self, name: str) -> NoReturn:
         """Raise ValueError for a key under the name of the architecture."""
         raise ValueError(
-            f"{self.path}: {self.architecture}.{name}={quoted(self.values[name], 40)} is not "
-            "supported; use the model's Hugging Face folder"
+            f"{self.path}: {self._key(name)}={quoted(self.values.get(name), 40)} is not supported; "
+            "use the model's Hugging Face folder"
         )
+
+    def _key(self, name: str) -> str:
+        return one_line(f"{self.architecture}.{name}", 80)
 
     def _rope(self, context: int) -> dict[str, Any]:
         """Return rope parameters, as llama.cpp rotates (ggml's `ggml_rope_ext`)."""
@@ -184,7 +189,7 @@ class GgufFile:
         for name, value in values.items():
             hint = str if name == "rope.scaling.type" else Positive
             if name != "rope.scaling.finetuned" and (wrong := problem(value, hint)):
-                raise ValueError(f"{self.path}: {self.architecture}.{name} must be {wrong}")
+                raise ValueError(f"{self.path}: {self._key(name)} must be {wrong}")
         rope: dict[str, Any] = {"rope_theta": float(values.get("rope.freq_base", 10_000.0))}
         kind = values.get("rope.scaling.type", "none")
         original = values.get("rope.scaling.original_context_length")
@@ -312,7 +317,7 @@ class GgufTensors(Tensors):
             known = name in (*_KEYS, *_OTHER_KEYS, *_ROPE_KEYS)
             if name in _NOT_IMPORTED or (not known and (name not in _ZERO or value)):
                 self._file.refuse(name)
-        head_dim = config.get("head_dim", config["hidden_size"] // config["num_attention_heads"])
+        head_dim = config["head_dim"]
         if values.get("rope.dimension_count", head_dim) != head_dim:
             raise ValueError(
                 f"{self.folder}: partial rotation ({values['rope.dimension_count']} of {head_dim} "
@@ -324,7 +329,6 @@ class GgufTensors(Tensors):
             **config,
             "architectures": [_CLASSES[self.architecture]],
             "vocab_size": self.known["model.embed_tokens.weight"].shape[0],
-            "head_dim": head_dim,
             "hidden_act": "silu",
             "tie_word_embeddings": "lm_head.weight" not in self.known,
             **{f"{name}_token_id": i for name, i in self._special_ids().items() if name != "unk"},

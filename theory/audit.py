@@ -37,7 +37,7 @@ def read_model(path: Path) -> PublishedModel:
     rotated = {2 * group.inv_freq.size for group in model.groups}
     if file.values.get("rope.dimension_count", max(rotated)) not in rotated:
         file.refuse("rope.dimension_count")
-    if config.get("head_dim", model.groups[0].head_dim) not in {g.head_dim for g in model.groups}:
+    if config["head_dim"] not in {group.head_dim for group in model.groups}:
         file.refuse("attention.key_length")
     return model
 

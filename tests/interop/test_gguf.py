@@ -1,6 +1,11 @@
 """GGUF files, written with the package `gguf` as llama.cpp's converter does (`make test-hf`)."""
 
+import contextlib
 import json
+import os
+import shutil
+import signal
+import struct
 from pathlib import Path
 
 import numpy as np
@@ -10,13 +15,14 @@ from data.tokenizer import Tokenizer
 from experiment import load
 from experiment.run import PUBLISHED
 from interop.export import export
-from interop.gguf import GgufTensors, UnreadTokenizerError
+from interop.gguf import GgufFile, GgufTensors, UnreadTokenizerError
 from interop.importing import import_folder
 from interop.tensors import Tensors
 from model.rotary import parse_pattern
 from tests.data import json_tokenizers
 from tests.data.hard_text import SOURCES, hard_text
 from tests.interop.weights_helpers import CONTEXT, PLAIN, changed, make_run
+from theory.audit import read_model
 
 pytestmark = [pytest.mark.hf, pytest.mark.slow]
 # The converter's names, from gguf-py's tensor_mapping.
@@ -243,3 +249,194 @@ def test_frequency_factors_are_read(tmp_path):
     np.testing.assert_allclose(
         load(run.path).table.inv_freq, expected.position_table(CONTEXT).inv_freq, rtol=1e-6
     )
+
+
+def huge_counts(content: bytes, position: int) -> bytes:
+    return content[:position] + (2**40).to_bytes(8, "little") + content[position + 8 :]
+
+
+def mutate(content: bytes, random: np.random.Generator) -> bytes:
+    """Damage the header of a file: a bit, a count, a range, or its end."""
+    header = content.index(b"blk.0.") + 200
+    position = int(random.integers(8, header))
+    choices = [
+        content[:position]
+        + bytes([content[position] ^ 1 << random.integers(8)])
+        + content[position + 1 :],
+        huge_counts(content, position),
+        content[:position] + content[position + int(random.integers(1, 64)) :],
+        content[:position],
+    ]
+    return choices[int(random.integers(len(choices)))]
+
+
+@pytest.fixture
+def alarm():
+    """Raise instead of waiting forever."""
+
+    def stop(*_):
+        raise TimeoutError
+
+    before = signal.signal(signal.SIGALRM, stop)
+    yield lambda: signal.alarm(100)
+    signal.alarm(0)
+    signal.signal(signal.SIGALRM, before)
+
+
+def check_refusal(path: Path, run: Path) -> str:
+    """Import a file; return the error, which must be a ValueError of one line."""
+    try:
+        import_folder(path, run, compare=False)
+    except ValueError as error:
+        assert str(error).isprintable() and len(str(error)) < 500
+        assert not run.exists()
+        return str(error)
+    shutil.rmtree(run)
+    return ""
+
+
+@pytest.mark.long
+def test_damaged_files_are_refused_in_one_line(tmp_path, alarm):
+    export(make_run(tmp_path / "run", PLAIN).path, tmp_path / "out")
+    path, random = tmp_path / "m.gguf", np.random.default_rng(0)
+    write_gguf(path, tmp_path / "out", "llama", tokenizer={"pre": "gpt-2", **TOKENS})
+    content = path.read_bytes()
+    for _ in range(60):
+        path.write_bytes(mutate(content, random))
+        alarm()
+        check_refusal(path, tmp_path / "back")
+        with contextlib.suppress(ValueError):
+            read_model(path)
+
+
+def test_hostile_values_are_refused_by_name(tmp_path, alarm):
+    gguf = pytest.importorskip("gguf")
+    export(make_run(tmp_path / "run", PLAIN).path, tmp_path / "out")
+    path = tmp_path / "m.gguf"
+    cases = {
+        "attention.head_count": [("attention.head_count", 0)],
+        "attention.key_length": [("attention.key_length", 7)],
+        "block_count": [("block_count", 0)],
+        "rope.freq_base": [("rope.freq_base", -1.0)],
+        "rope.scaling.factor": [("rope.scaling.type", "linear"), ("rope.scaling.factor", 0.0)],
+    }
+    add = gguf.GGUFWriter.add_key_value
+    for message, metadata in cases.items():
+
+        def replace(self, name, value, *rest, changes=tuple(metadata), **options):
+            add(self, name, dict(changes).get(name.partition(".")[2], value), *rest, **options)
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(gguf.GGUFWriter, "add_key_value", replace)
+            new = [x for x in metadata if "scaling" in x[0]]
+            write_gguf(path, tmp_path / "out", "llama", new, {"pre": "gpt-2", **TOKENS})
+        alarm()
+        assert message.replace("attention.key_length", "head_dim") in check_refusal(
+            path, tmp_path / "back"
+        )
+    for name in ("merges", "tokens", "token_type"):
+        write_gguf(path, tmp_path / "out", "llama", tokenizer={"pre": "gpt-2", **TOKENS})
+        content = path.read_bytes().replace(
+            f"tokenizer.ggml.{name}".encode(), b"x" * (15 + len(name))
+        )
+        path.write_bytes(content)
+        assert f"tokenizer.ggml.{name} must be a list" in check_refusal(path, tmp_path / "back")
+
+
+@pytest.mark.parametrize(
+    "reader", [GgufFile, read_model, lambda path: import_folder(path, f"{path}.run")]
+)
+def test_counts_beyond_the_file_and_pipes_are_refused(reader, tmp_path, alarm):
+    """The package `gguf` loops over as many values as an array claims to have."""
+    pytest.importorskip("gguf")
+    name = b"general.x"
+    start = struct.pack("<4sIQQQ", b"GGUF", 3, 0, 1, len(name)) + name
+    hostile = [start + struct.pack("<IIQ", 9, kind, 2**40) for kind in (0, 4, 8, 9, 99)]
+    hostile += [struct.pack("<4sIQQ", b"GGUF", 3, 2**60, 2**60), b"GGUF", b""]
+    for number, content in enumerate(hostile):
+        path = tmp_path / f"{number}.gguf"
+        path.write_bytes(content)
+        alarm()
+        with pytest.raises(ValueError, match="not a GGUF file, or damaged"):
+            reader(path)
+    os.mkfifo(tmp_path / "pipe.gguf")
+    with pytest.raises(ValueError, match=r"not a GGUF file, or damaged|not a regular file"):
+        reader(tmp_path / "pipe.gguf")
+
+
+def header(tmp_path: Path, kind: str, metadata: dict, tensors=()) -> Path:
+    """Write a file of metadata and vectors."""
+    gguf = pytest.importorskip("gguf")
+    path = tmp_path / "header.gguf"
+    writer = gguf.GGUFWriter(path, kind)
+    sizes = {"block_count": 2, "context_length": 8192, "embedding_length": 256}
+    for name, value in (sizes | {"attention.head_count": 4} | metadata).items():
+        writer.add_key_value(f"{kind}.{name}", value, gguf.GGUFValueType.get_type(value))
+    for name, values in tensors:
+        writer.add_tensor(name, np.asarray(values, np.float32))
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return path
+
+
+YARN = {"rope.scaling.type": "yarn", "rope.scaling.factor": 4.0}
+YARN |= {"rope.scaling.original_context_length": 2048}
+BASE = 1e4 ** -np.arange(0, 1, 1 / 32)
+FACTOR, FACTORS = {"rope.scaling.attn_factor": 1.19}, np.linspace(1, 8, 32)
+
+
+@pytest.mark.parametrize(
+    ("metadata", "tensors", "scale", "inv_freq"),
+    [
+        ({}, (), 1.0, BASE),
+        ({"rope.scale_linear": 4.0}, (), 1.0, BASE / 4),
+        (YARN, (), (1 + 0.1 * np.log(4)) ** 2, None),
+        (YARN | {"rope.scaling.attn_factor": 0.5}, (), 0.25 * (1 + 0.1 * np.log(4)) ** 2, None),
+        (FACTOR, [("rope_freqs.weight", FACTORS)], 1.19**2, BASE / FACTORS),
+    ],
+)
+def test_rope_keys_are_read_as_llama_cpp_reads_them(metadata, tensors, scale, inv_freq, tmp_path):
+    """ggml_rope_ext: x attn_factor, and x (1 + 0.1 ln factor) if there is a ramp."""
+    (group,) = read_model(header(tmp_path, "llama", metadata, tensors)).groups
+    assert group.scales.rotated == pytest.approx(scale, rel=1e-6)
+    if inv_freq is not None:
+        np.testing.assert_allclose(group.inv_freq, inv_freq, rtol=1e-6)
+
+
+def test_bounds_of_the_ramp_are_read(tmp_path):
+    """More pairs turn as they are trained if the ramp begins at fewer cycles."""
+    whole = []
+    for name, cycles in (("fast", 8.0), ("fast", 32.0), ("slow", 1.0), ("slow", 4.0)):
+        key = f"rope.scaling.yarn_beta_{name}"
+        (group,) = read_model(header(tmp_path, "qwen3", YARN | {key: cycles})).groups
+        whole.append((group.inv_freq > 0.999 * BASE).sum())
+        (tmp_path / "header.gguf").unlink()
+    unscaled = [
+        int(32 * np.log(2048 / (2 * np.pi * cycles)) / np.log(1e4)) + 1 for cycles in (8, 32)
+    ]
+    assert whole[:2] == unscaled and whole[2] == whole[1]
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "value"),
+    [
+        ("llama", "rope.scaling.yarn_log_multiplier", 0.1),
+        ("llama", "rope.freq_base_swa", 1e4),
+        ("llama", "rope.scaling.attn_factor", 1.2),
+        ("llama", "rope.scaling.type", "longrope"),
+        ("llama", "rope.new", 3),
+        ("llama", "attention.sliding_window", 100),
+        ("llama", "rope.dimension_count", 32),
+        ("unknown", "vocab_size", 16),
+    ],
+)
+def test_keys_that_may_change_the_rotation_are_refused(kind, name, value, tmp_path):
+    with pytest.raises(ValueError, match=name.replace("vocab_size", "model_type")):
+        read_model(header(tmp_path, kind, {name: value}))
+
+
+def test_a_window_of_the_header_is_audited(tmp_path):
+    (group,) = read_model(header(tmp_path, "starcoder2", {"attention.sliding_window": 512})).groups
+    assert (group.kind, group.window) == ("sliding_attention", 512)
