@@ -15,11 +15,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from data.source import InputFile, OnBytes, Source
-from utils.errors import UnreachableError
+from utils.errors import UnreachableError, raise_outages
 from utils.files import write_atomically
 from utils.locks import lock
 from utils.manifest import read_manifest, seal
-from utils.paths import as_path, in_bucket, raise_outages
+from utils.paths import as_path, in_bucket
 from utils.progress import byte_progress
 from utils.threads import map_ahead, num_cpus
 

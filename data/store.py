@@ -23,10 +23,11 @@ from typing import Any
 import numpy as np
 
 from data.tokenizer import Tokenizer
+from utils.errors import raise_outages
 from utils.files import sync, write_atomically
 from utils.limits import open_array
 from utils.manifest import DamagedError, file_entries, read_manifest, write_manifest
-from utils.paths import as_path, raise_outages
+from utils.paths import as_path
 
 FORMAT = 1
 BLOCK = 2048  # ids per record

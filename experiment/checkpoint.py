@@ -38,7 +38,8 @@ from experiment.items import (
 )
 from experiment.run import RunDirectory
 from model.transformer import Params, abstract_params
-from utils.paths import in_bucket, raise_outages, remove
+from utils.errors import raise_outages
+from utils.paths import in_bucket, remove
 
 # Orbax logs every save, warns about its own settings, and logs the traceback of each error that it
 # raises. One message about an error is enough.

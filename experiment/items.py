@@ -21,11 +21,11 @@ from experiment.config import ExperimentConfig, from_dict, to_dict
 from experiment.records import MetricsDigest
 from experiment.run import RunDirectory, first_difference
 from utils import messages
-from utils.errors import machine_error
+from utils.errors import is_outage, machine_error
 from utils.limits import read_json
 from utils.manifest import digest, seal, unseal
 from utils.messages import quoted
-from utils.paths import copy, is_outage
+from utils.paths import copy
 
 COULD_NOT_BE_READ = "could not be read"  # in messages about errors that are not damage
 # First words of the ValueErrors of TensorStore if the system refused a request. UNKNOWN stands for

@@ -16,9 +16,10 @@ from data.tokenizer import Tokenizer
 from experiment import distributed
 from experiment.run import common_steps
 from training.plan import Plan
+from utils.errors import raise_outages
 from utils.files import write_atomically
 from utils.locks import try_lock
-from utils.paths import copy, in_bucket, raise_outages
+from utils.paths import copy, in_bucket
 
 
 @contextlib.contextmanager

@@ -16,34 +16,12 @@ from typing import Any, Self
 import fsspec.config
 from etils.epath import backend, gpath
 
-from utils.errors import UnreachableError
-from utils.messages import one_line
-from utils.paths import raise_outages
+from utils.errors import is_request, raise_outages, unreachable
 
 # A cached listing would miss objects that TensorStore and other processes write.
 fsspec.config.conf.setdefault("gcs", {})["use_listings_cache"] = False
 # gcsfs logs the traceback of an error and raises it: one message is enough.
 logging.getLogger("gcsfs").setLevel(logging.CRITICAL)
-
-_MODULES = ("gcsfs", "aiohttp", "google", "requests", "fsspec")  # whose errors are the network's
-_WORDS = ("UNAVAILABLE", "DEADLINE_EXCEEDED", "PERMISSION_DENIED", "UNAUTHENTICATED", "RESOURCE_")
-
-
-def is_request(error: BaseException) -> bool:
-    """Return whether a request failed, so that the content of the path is unknown."""
-    if isinstance(error, FileNotFoundError | FileExistsError):
-        return False
-    module = type(error).__module__.partition(".")[0]
-    # TensorStore raises ValueError, array_record RuntimeError; JAX uses these words for devices.
-    has_word = module not in ("jax", "jaxlib") and any(word in str(error) for word in _WORDS)
-    return has_word or module in _MODULES or isinstance(error, OSError | TimeoutError)
-
-
-def unreachable(path: object, error: BaseException) -> UnreachableError:
-    """Return the exception for a failed request."""
-    message = one_line(str(error) or type(error).__name__, 120)
-    refused = "Forbidden" in message or getattr(error, "code", None) == 401
-    return UnreachableError(f"{path}: the bucket did not do it ({message})", refused=refused)
 
 
 class BucketPath(gpath.PosixGPath):

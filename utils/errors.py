@@ -1,9 +1,13 @@
-"""Errors that several folders raise, and exit statuses of commands that may be started again."""
+"""Errors of paths, of buckets and of the machine, and exit statuses that allow a restart."""
 
+import contextlib
 import errno
 import os
+from collections.abc import Iterator
+from pathlib import Path
 
 from utils.messages import one_line
+from utils.paths import in_bucket
 
 # Another process, a device or a bucket failed, so a restart may succeed. A JobSet of xpk restarts
 # on this status and on those above 127, which signals leave behind.
@@ -22,6 +26,50 @@ class UnreachableError(OSError):
     def __init__(self, message: str, *, refused: bool = False):
         super().__init__(message)
         self.status = 2 if refused else RESTART_STATUS
+
+
+_MODULES = ("gcsfs", "aiohttp", "google", "requests", "fsspec")  # whose errors are the network's
+_WORDS = ("UNAVAILABLE", "DEADLINE_EXCEEDED", "PERMISSION_DENIED", "UNAUTHENTICATED", "RESOURCE_")
+
+
+def is_request(error: BaseException) -> bool:
+    """Return whether a request to a bucket failed, so that the content of its path is unknown."""
+    if isinstance(error, FileNotFoundError | FileExistsError):
+        return False
+    module = type(error).__module__.partition(".")[0]
+    # TensorStore raises ValueError, array_record RuntimeError; JAX uses these words for devices.
+    has_word = module not in ("jax", "jaxlib") and any(word in str(error) for word in _WORDS)
+    return has_word or module in _MODULES or isinstance(error, OSError | TimeoutError)
+
+
+def unreachable(path: object, error: BaseException) -> UnreachableError:
+    """Return the exception for a failed request."""
+    message = one_line(str(error) or type(error).__name__, 120)
+    refused = "Forbidden" in message or getattr(error, "code", None) == 401
+    return UnreachableError(f"{path}: the bucket did not do it ({message})", refused=refused)
+
+
+def is_outage(path: Path, error: Exception) -> bool:
+    """Return whether `path` is in a bucket, and `error` is that of a failed request."""
+    return in_bucket(path) and is_request(error)
+
+
+@contextlib.contextmanager
+def raise_outages(path: Path, *, writes: bool = False) -> Iterator[None]:
+    """Turn a failed request for `path` into an UnreachableError, whichever library made it.
+
+    With `writes`, an object or a bucket that is not found is a failed request too.
+    """
+    try:
+        yield
+    except UnreachableError:
+        raise
+    except Exception as error:
+        texts = ("NOT_FOUND", "does not exist")
+        is_gone = isinstance(error, FileNotFoundError) or any(text in str(error) for text in texts)
+        if not (is_outage(path, error) or (writes and in_bucket(path) and is_gone)):
+            raise
+        raise unreachable(path, error) from error
 
 
 # A full or failing disk, permissions, too few descriptors: no defect of the program or of a file.

@@ -10,10 +10,11 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from utils.errors import raise_outages
 from utils.files import write_atomically
 from utils.limits import check_file, read_json
 from utils.messages import quoted
-from utils.paths import in_bucket, raise_outages
+from utils.paths import in_bucket
 from utils.threads import map_ahead, num_cpus
 
 

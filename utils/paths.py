@@ -3,15 +3,12 @@
 Other addresses, such as `s3://bucket/run`, raise an error: `Path` would make a folder `s3:`.
 """
 
-import contextlib
 import importlib.util
 import os
 import re
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 
-from utils.errors import UnreachableError
 from utils.messages import quoted
 
 # `Path` removes one of the two slashes. A drive (`C:/`) has a single letter.
@@ -57,35 +54,6 @@ def as_path(path: str | Path) -> Path:
     from utils.buckets import BucketPath  # late: it imports fsspec
 
     return BucketPath(_address(path))  # pyright: ignore[reportReturnType]
-
-
-def is_outage(path: Path, error: Exception) -> bool:
-    """Return whether a request to a bucket failed, so that the content of `path` is unknown."""
-    if not in_bucket(path):
-        return False
-    from utils import buckets
-
-    return buckets.is_request(error)
-
-
-@contextlib.contextmanager
-def raise_outages(path: Path, *, writes: bool = False) -> Iterator[None]:
-    """Turn a failed request for `path` into an UnreachableError, whichever library made it.
-
-    With `writes`, an object or a bucket that is not found is a failed request too.
-    """
-    try:
-        yield
-    except UnreachableError:
-        raise
-    except Exception as error:
-        texts = ("NOT_FOUND", "does not exist")
-        is_gone = isinstance(error, FileNotFoundError) or any(text in str(error) for text in texts)
-        if not (is_outage(path, error) or (writes and in_bucket(path) and is_gone)):
-            raise
-        from utils import buckets
-
-        raise buckets.unreachable(path, error) from error
 
 
 def remove(path: Path) -> None:
