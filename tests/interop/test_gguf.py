@@ -124,32 +124,6 @@ def test_rows_in_another_order_are_refused(tmp_path, monkeypatch):
         import_folder(tmp_path / "m.gguf", tmp_path / "back")
 
 
-@pytest.mark.parametrize(
-    ("metadata", "rotary"),
-    [
-        (
-            [("rope.scaling.type", "linear"), ("rope.scaling.factor", 4.0)],
-            "position_interpolation(base=500,factor=4)",
-        ),
-        (
-            [
-                ("rope.scaling.type", "yarn"),
-                ("rope.scaling.factor", 4.0),
-                ("rope.scaling.original_context_length", 12),
-            ],
-            "yarn(base=500,factor=4,original_context_length=12)",
-        ),
-    ],
-)
-def test_scaling_is_read(metadata, rotary, tmp_path):
-    export(make_run(tmp_path / "run", PLAIN).path, tmp_path / "out")
-    write_gguf(tmp_path / "m.gguf", tmp_path / "out", "llama", metadata)
-    run = import_folder(tmp_path / "m.gguf", tmp_path / "back", compare=False)
-    table = changed(PLAIN, rotary).position_table(CONTEXT)
-    np.testing.assert_allclose(load(run.path).table.inv_freq, table.inv_freq, rtol=1e-12)
-    np.testing.assert_allclose(load(run.path).table.logit_scale, table.logit_scale, rtol=1e-12)
-
-
 def test_unsupported_files_are_refused_by_name(tmp_path):
     export(make_run(tmp_path / "run", PLAIN).path, tmp_path / "out")
     cases = {
