@@ -112,6 +112,8 @@ def _walk(root: Path) -> tuple[dict[str, Path], list[LeftOut]]:
                 f"{path}: the target of this link is missing ({os.readlink(path)}); mount or "
                 "download it, or delete the link"
             )
+        elif path.is_symlink() and Path(os.path.realpath(path.parent)).is_relative_to(real):
+            left_out.append(LeftOut(name, "links to a folder around it"))
         elif real in names:
             left_out.append(LeftOut(name, f"links to {names[real]}, which is read"))
         elif is_folder:

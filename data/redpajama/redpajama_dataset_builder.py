@@ -6,7 +6,7 @@ the full set: 2084 files, 2.7 TB unpacked), and writes ArrayRecord without Tenso
     sample   arxiv_sample.jsonl  book_sample.jsonl  c4_sample.jsonl  cc_2019-30_sample.jsonl ...
     full     arxiv/*.jsonl  book/book.jsonl  c4/*.jsonl  common_crawl/2019-30/*.jsonl.zst
              github/*.jsonl  stackexchange/*.jsonl  wikipedia/*.jsonl
-             or the names of urls.txt in one folder, as `wget -i urls.txt` leaves them
+             or the names of urls.txt in other folders, as `wget -i urls.txt` leaves them
     shards   any *.jsonl, *.jsonl.gz, *.jsonl.zst whose lines have "red_pajama_subset"
 
     from data.redpajama.redpajama_dataset_builder import Builder
@@ -49,18 +49,16 @@ PublishedFile = tuple[InputFile, str | None]
 
 
 def _sample_subset(name: str) -> str | None:
-    match = _SAMPLE_FILE.fullmatch(name)
+    match = _SAMPLE_FILE.fullmatch(name.rpartition("/")[2])
     return SUBSET_NAMES.get(match[1]) if match else None
 
 
 def _full_subset(name: str) -> str | None:
-    """Return the subset that the folder names or, without folders, the name of the file."""
-    folder, slash, _ = name.partition("/")
-    if slash:
-        return folder if folder in SUBSETS else None
+    """Return the subset that a folder names, or else the name of the file."""
+    *folders, file = name.split("/")
     compression = r"(\.gz|\.zst(\.\d)?)?"
-    matching = (s for s, pattern in _NAMES.items() if re.fullmatch(pattern + compression, name))
-    return next(matching, None)
+    by_name = (s for s, pattern in _NAMES.items() if re.fullmatch(pattern + compression, file))
+    return next((folder for folder in reversed(folders) if folder in SUBSETS), next(by_name, None))
 
 
 # Functions from a file name to its subset, None for a file outside the layout. "shards" has all.

@@ -93,10 +93,14 @@ def test_linked_folders_and_files_are_read_once(tmp_path):
     (root / "again").symlink_to("z")
     (root / "copy.jsonl").symlink_to("a.jsonl")
     (root / "z" / "up").symlink_to("..")
+    (root / "outside").symlink_to("../..")  # the files around `in` are not meant
+    (other / "part" / "around").symlink_to("..")
     (other / "part" / "back").symlink_to(root)
     listing = list_json_lines(root)
     assert [file.name for file in listing.files] == ["a.jsonl", "c/c.jsonl", "d.jsonl", "z/b.jsonl"]
-    assert {name for name, _ in listing.left_out} == {"again/", "copy.jsonl", "z/up/", "c/back/"}
+    assert {name for name, _ in listing.left_out} == {
+        *("again/", "copy.jsonl", "z/up/", "outside/", "c/around/", "c/back/"),
+    }
 
 
 @pytest.mark.parametrize("target", ["/mnt/gone/b.jsonl", "b.jsonl"])

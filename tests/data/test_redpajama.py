@@ -119,19 +119,24 @@ URLS = {
 }
 
 
-def test_published_names_without_folders_have_their_subsets(tmp_path):
-    """`wget -i urls.txt` makes no folders."""
-    root = tmp_path / "flat"
-    root.mkdir()
+@pytest.mark.parametrize("folder", ["", "data.together.xyz/redpajama-data-1T/v1.0.0"])
+def test_published_names_without_folders_have_their_subsets(tmp_path, folder):
+    """`wget -i urls.txt` makes no folders, `wget -x` those of the address."""
+    root = tmp_path / "flat" / folder
+    root.mkdir(parents=True)
     for number, name in enumerate(URLS):
         data = json.dumps({"text": f"document {number}", "meta": {}}).encode()
         (root / name).write_bytes(zstandard.compress(data) if ".zst" in name else data)
     (root / "urls.txt").write_text("https://example.org\n")
     write(root / "mine.jsonl", {"text": "not one of the set's files"})
-    source = source_class("redpajama")(path=str(root))
-    assert {name for name, _ in source.left_out} == {"urls.txt", "mine.jsonl"}
-    assert layout(root) == "full"
-    subsets = {text: subset for text, (subset, _) in documents(built(root, tmp_path / "o")).items()}
+    source = source_class("redpajama")(path=str(tmp_path / "flat"))
+    left_out = {name.rpartition("/")[2] for name, _ in source.left_out}
+    assert left_out == {"urls.txt", "mine.jsonl"}
+    assert layout(tmp_path / "flat") == "full"
+    subsets = {
+        text: subset
+        for text, (subset, _) in documents(built(tmp_path / "flat", tmp_path / "o")).items()
+    }
     assert subsets == {f"document {i}": subset for i, subset in enumerate(URLS.values())}
 
 
