@@ -2,13 +2,13 @@
 
 import dataclasses
 import functools
+from collections.abc import Sequence
 
 import numpy as np
 
 import data.tasks
 from data.config import DataConfig
 from data.packing import Row, TextRows
-from data.shuffle import interleaved
 from data.store import TokenStore
 from data.task import Task, TaskContext
 from data.tokenizer import Tokenizer
@@ -56,6 +56,23 @@ class Mixture:
     def __getitem__(self, index: int) -> Row:
         source, row = interleaved(index, self.weights)
         return self.sources[source][row]
+
+
+def interleaved(index: int, weights: Sequence[float]) -> tuple[int, int]:
+    """Return the sequence that holds element `index` of a mixture, and the index in that sequence.
+
+    Any stretch of the mixture holds each sequence's share. The order is that of
+    `grain.MapDataset.mix`, whose bookkeeping takes a third of the time of a short row.
+    """
+    counts = [int(weight * (100 / min(weights))) for weight in weights]
+    left, count, count_after = sum(counts), index, index + 1
+    for sequence, weight in enumerate(counts):
+        # How many of the first `count` elements come from later sequences.
+        later, later_after = (x * (left - weight) // left for x in (count, count_after))
+        if count - later != count_after - later_after:
+            return sequence, count - later
+        left, count, count_after = left - weight, later, later_after
+    raise ValueError(f"weights {weights} have no element {index}")
 
 
 def mixture(

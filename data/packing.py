@@ -17,7 +17,6 @@ import hashlib
 
 import numpy as np
 
-from data.shuffle import shuffled
 from data.store import TokenStore
 
 Row = dict[str, np.ndarray]  # the batch contract of `data`, without the batch axis
@@ -48,9 +47,12 @@ class TextRows:
 
     def start(self, index: int) -> int:
         """Return the index in the stream of the first id of row `index`."""
+        from grain.experimental import index_shuffle  # slow to import
+
         epoch, i = divmod(index, self.rows_per_epoch)
         offset, order_seed = self._epoch(epoch)
-        return offset + shuffled(i, self.rows_per_epoch, order_seed) * self._T
+        row = index_shuffle(i, max_index=self.rows_per_epoch - 1, seed=order_seed, rounds=4)
+        return offset + row * self._T
 
     @functools.lru_cache(maxsize=64)  # noqa: B019 - a source lives as long as the process
     def _epoch(self, epoch: int) -> tuple[int, int]:

@@ -107,8 +107,7 @@ class TokenStore:
         try:
             with raise_outages(path):
                 if shard not in self._readers:
-                    num_tokens = self._shards[shard]["tokens"]
-                    self._readers[shard] = _open_records(path, num_tokens, self._dtype)
+                    self._readers[shard] = _open_records(path)
                 return b"".join(self._readers[shard].read(list(range(first, end))))
         except (RuntimeError, ValueError, IndexError) as error:  # those of array_record's reader
             reason = (str(error).splitlines() or [""])[0][:100]
@@ -163,40 +162,13 @@ def _open_starts(path: Path, documents: int) -> np.ndarray:
         raise DamagedError(f"{path}: damaged: not an array that can be read") from None
 
 
-def _open_records(path: Path, num_tokens: int, dtype: np.dtype) -> Any:
-    """Return a reader of a shard's records: array_record's, or `_PlainRecords` if it is missing."""
-    try:
-        from array_record.python import array_record_module  # pyright: ignore
-    except ImportError:
-        return _PlainRecords(path, num_tokens * dtype.itemsize, BLOCK * dtype.itemsize)
+def _open_records(path: Path) -> Any:
+    from array_record.python import array_record_module  # pyright: ignore
+
     # Options for random access: read only the requested records.
     return array_record_module.ArrayRecordReader(
         str(path), "readahead_buffer_size:0,max_parallelism:0"
     )
-
-
-class _PlainRecords:
-    """Reader of shards without array_record; it does not check the hashes of records.
-
-    A file is a sequence of chunks, the first empty, then one per record: a header of 40 bytes, 2
-    bytes and a varint for the size, and the record. Every 64 KiB of the file start with 24 bytes
-    of a block header, which interrupt the sequence.
-    """
-
-    def __init__(self, path: Path, num_bytes: int, record_bytes: int):
-        self._file = np.memmap(path, np.uint8, "r")
-        self._num_bytes, self._record_bytes = num_bytes, record_bytes
-
-    def read(self, numbers: Sequence[int]) -> list[bytes]:
-        """Return records by number; all but the last have `record_bytes`."""
-        return [self._read(number) for number in numbers]
-
-    def _read(self, number: int) -> bytes:
-        size = min(self._record_bytes, self._num_bytes - number * self._record_bytes)
-        varint_bytes = 1 if size < 128 else 2
-        start = 40 + number * (44 + self._record_bytes) + 42 + varint_bytes
-        index = np.arange(start, start + size)
-        return self._file[index + 24 * (index // (2**16 - 24) + 1)].tobytes()
 
 
 class ShardWriter:
@@ -211,7 +183,6 @@ class ShardWriter:
         self._dtype = store_dtype(vocab_size)
         self._records, self._start_file = _shard_files(folder, name)
         self._part = self._records.with_suffix(".array_record.part")
-        # Imported here, because reading works without it.
         from array_record.python import array_record_module  # pyright: ignore
 
         self._writer = array_record_module.ArrayRecordWriter(

@@ -1,6 +1,5 @@
 import pickle
 import re
-import sys
 from types import SimpleNamespace
 
 import numpy as np
@@ -19,15 +18,10 @@ def documents():
     return [[3 + (i * 7 + j) % 250 for j in range(n)] for i, n in enumerate(lengths)]
 
 
-@pytest.mark.parametrize("reader", ["array_record", "ours"])
 @pytest.mark.parametrize("shards", [1, 3])
 @pytest.mark.parametrize("vocab_size", [300, 70_000])
-def test_store_gives_back_what_was_written(
-    tmp_path, documents, shards, vocab_size, reader, monkeypatch
-):
+def test_store_gives_back_what_was_written(tmp_path, documents, shards, vocab_size):
     store = make_store(tmp_path, documents, shards=shards, vocab_size=vocab_size)
-    if reader == "ours":  # without array_record
-        monkeypatch.setitem(sys.modules, "array_record.python", None)
     stream = np.concatenate([[B, *document, E] for document in documents])
     assert (store.num_documents, store.num_tokens) == (7, len(stream))
     for i, document in enumerate(documents):
@@ -38,14 +32,6 @@ def test_store_gives_back_what_was_written(
                 read = store.read(start, length)
                 np.testing.assert_array_equal(read, stream[start : start + length])
                 assert read.dtype == np.int32
-
-
-def test_shards_of_many_blocks_are_read_without_array_record(tmp_path, monkeypatch):
-    """40 records span several 64 KiB blocks of the file."""
-    ids = np.random.default_rng(0).integers(3, 60_000, 40 * BLOCK + 77).tolist()
-    store = make_store(tmp_path, [ids], vocab_size=60_000)
-    monkeypatch.setitem(sys.modules, "array_record.python", None)
-    assert store.document(0).tolist() == [B, *ids, E]
 
 
 def test_fingerprint_follows_the_ids_and_the_tokenizer(tmp_path, documents):
