@@ -29,9 +29,7 @@ def test_machines(name, num_chips, num_hosts):
     ("name", "message"),
     [
         ("h100:16", "nearest: h100:8x2 (16 GPUs"),
-        ("h100:0", "nearest: h100:8 (8 GPUs"),
         ("h1000:4", "nearest: h100:4 (4 GPUs"),
-        ("a100-80:8", "nearest: a100-40:8 (8 GPUs"),
         ("l4:8x2", "l4 is known on one host only; use l4:8"),
     ],
 )
@@ -41,14 +39,10 @@ def test_unknown_machines_name_the_nearest(name, message):
     assert message in str(error.value)
 
 
-@pytest.mark.parametrize("name", gpu.GPUS)
-def test_every_gpu_has_a_peak(name):
-    assert peak_of(gpu.GPUS[name].device_kind)
-
-
 def test_peaks_of_data_sheets():
     """Dense bfloat16, with float32 sums: H100 SXM 989, A100 312, L4 121, RTX 4090 165 TFLOP/s."""
     peaks = {name: peak_of(chip.device_kind) for name, chip in gpu.GPUS.items()}
+    assert all(peaks.values())
     assert peaks["h100"] == 989e12 and peaks["a100"] == peaks["a100-40"] == 312e12
     assert peaks["l4"] == 121e12 and peaks["rtx4090"] == 165e12
     assert peak_of("NVIDIA L40S") == 362e12
