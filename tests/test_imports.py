@@ -30,7 +30,7 @@ ALLOWED = {
     "theory.__main__": {"numpy", "matplotlib", "rich", "theory", "model", "experiment"}
     | {"configs", "evals"},
     "theory.forecast": {"numpy", "theory", "model.rotary", "data", "evals", "experiment"},
-    "theory.design": {"numpy", "theory", "data", "experiment"},
+    "theory.minimal_head": {"numpy", "jax", "optax"},
     # grain's worker processes import it: no jax, so no accelerator.
     "data": {"numpy", "grain", "tensorflow_datasets", "array_record", "sentencepiece"}
     | {
@@ -197,10 +197,10 @@ def test_schedules_and_theory_reach_no_jax(name):
 
 
 def test_theory_reaches_no_jax():
-    """But for audits, which read a config.json as the import does, and forecasts of configs, which
-    read tasks and estimates of `evals`."""
+    """But for audits, which read a config.json as the import does, the minimal head, and forecasts
+    of configs, which read tasks and estimates of `evals`."""
     for name in SOURCES:
-        others = "theory.forecast", "theory.design", "theory.__main__"
+        others = "theory.forecast", "theory.minimal_head", "theory.__main__"
         others += "theory.audit", "theory.misreadings"
         if is_within(name, "theory") and name not in others:
             assert not reaches(name, "jax"), name

@@ -19,17 +19,22 @@ a measurement; docs/theory.md lists what the simulation leaves out.
 """
 
 import dataclasses
+import functools
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
+import jax
+import jax.numpy as jnp
 import numpy as np
+import optax
 
 _GAIN = 8.0  # sum of the gains at the start; perfect attention then gives .98 to the right value
-_EPSILON, _NORM_EPSILON = 1e-8, 1e-5  # of Adam and of the normalization
+_NORM_EPSILON = 1e-5  # of the normalization
 _HIDDEN = -1e9  # score of a key that a query does not attend to
 _CHUNK = 64  # updates whose documents are drawn at once
+_TEST_DOCUMENTS = 32  # tested at once
 
-Params = dict[str, np.ndarray]
+Params = dict[str, jax.Array]  # of one seed, or stacked over seeds
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -113,6 +118,12 @@ class Training:
     fixed: tuple[str, ...] = ()
     frequency_rate: float = 0.0
 
+    def hyperparameters(self, learning_rates: np.ndarray) -> dict[str, Any]:
+        """Return the numbers that the optimizer reads, with these learning rates."""
+        names = "beta1", "beta2", "weight_decay", "frequency_rate"
+        numbers = {name: np.float32(getattr(self, name)) for name in names}
+        return numbers | {"learning_rates": np.append(learning_rates, 0).astype(np.float32)}
+
 
 class Positions(NamedTuple):
     """Inputs of a layer that depend on positions.
@@ -180,46 +191,56 @@ def simulate(
       test: documents of the test, of the same length.
     """
     randoms = [np.random.Generator(np.random.Philox(seed)) for seed in seeds]
-    longest = max(layouts.length, test.length)
-    heads = Heads(positions, training, randoms, longest=longest)
-    adam, rates = _Adam(heads.params, training), training.learning_rates
-    ends = np.floor(np.arange(len(rates) + 1) * training.batch_size + 1e-9).astype(int)
-    for first in range(0, len(rates), _CHUNK):
-        last = min(first + _CHUNK, len(rates))
-        index_SB = [r.integers(len(layouts), size=ends[last] - ends[first]) for r in randoms]
-        documents = _Documents.draw(layouts, np.array(index_SB), training, randoms)
-        for step in range(first, last):
-            if ends[step] < ends[step + 1]:
-                part = slice(ends[step] - ends[first], ends[step + 1] - ends[first])
-                _, gradients = heads.loss_and_gradients(documents.batch(part, positions))
-                adam.update(heads.params, gradients, rates[step])
-                if "frequency" in gradients:
-                    heads.set_phases()
-
-    index_SB = np.tile(np.arange(len(test)), (len(seeds), 1))
-    documents = _Documents.draw(test, index_SB, training, randoms)
+    table = make_table(positions, max(layouts.length, test.length))
+    params, codes = _stack([init(positions, training, random) for random in randoms])
+    # Updates have `batch_size` documents on average; those without any are left out.
+    ends = np.floor(np.arange(len(training.learning_rates) + 1) * training.batch_size + 1e-9)
+    ends = ends.astype(int)
+    steps = np.flatnonzero(np.diff(ends))
+    widest = int(np.diff(ends).max(initial=0))
+    settings = training.hyperparameters(training.learning_rates[steps])
+    state = jax.vmap(lambda params: _optimizer(settings).init(params))(params)
+    for some in np.split(steps, range(_CHUNK, len(steps), _CHUNK)) if len(steps) else ():
+        first, last = ends[some[0]], ends[some[-1] + 1]
+        documents = [draw(layouts, training, int(last - first), random) for random in randoms]
+        # `[S, C, B]`: a short update is filled with documents that do not count.
+        row_CB = (ends[some] - first)[:, None] + np.arange(widest)
+        counts_CB = row_CB < (ends[some + 1] - first)[:, None]
+        batch = Documents(*(x[:, np.where(counts_CB, row_CB, 0)] for x in _stack(documents)))
+        query_SCBQ = batch.query_BQ * counts_CB[:, :, None]  # 0: no question
+        batch = batch._replace(query_BQ=query_SCBQ)
+        params, state = _train(
+            params, state, codes, batch, table, settings, training.fixed, training.num_values
+        )
+    index = np.arange(len(test))
+    documents = _stack([draw(test, training, len(test), r, index=index) for r in randoms])
     is_correct = []
-    for first in range(0, len(test), 32):
-        batch = documents.batch(slice(first, first + 32), positions)
-        is_right_BQ = heads.logits(batch).argmax(axis=-1) == batch.target_BQ
-        is_correct.append(is_right_BQ.reshape(len(seeds), -1, is_right_BQ.shape[1]))
+    for first in range(0, len(test), _TEST_DOCUMENTS):
+        part = Documents(*(x[:, first : first + _TEST_DOCUMENTS] for x in documents))
+        logits_SBQU = _predict(params, codes, part, table, training.num_values)
+        is_correct.append(np.asarray(logits_SBQU.argmax(axis=-1) == part.target_BQ))
     is_asked_DQ = test.query_DQ > 0
+    inv_freq_SNR = jax.vmap(lambda params: inv_freq_of(params, table))(params)
     return Accuracy(
         test.distance_DQ[is_asked_DQ],
         np.nonzero(is_asked_DQ)[0],
         np.concatenate(is_correct, axis=1)[:, is_asked_DQ],
-        heads.inv_freq(),
+        np.asarray(inv_freq_SNR, np.float64),
     )
 
 
-class Batch(NamedTuple):
-    """Documents of all seeds, B in total, the first seed's first.
+def _stack(trees: Sequence[Any]) -> Any:
+    """Stack the arrays of each seed."""
+    return jax.tree.map(lambda *leaves: np.stack(leaves), *trees)
+
+
+class Documents(NamedTuple):
+    """B documents with random keys and values.
 
     Attributes:
       key_BP, query_BQ: as in `Layouts`.
-      key_id_BP, value_BP: id of each key, and number of its value. Key ids of seed s begin at s V.
+      key_id_BP, value_BP: id of each key, and number of its value.
       query_id_BQ, target_BQ: key id and right value of each question.
-      is_visible_BQP: whether a question's query attends to a key.
     """
 
     key_BP: np.ndarray
@@ -228,297 +249,200 @@ class Batch(NamedTuple):
     value_BP: np.ndarray
     query_id_BQ: np.ndarray
     target_BQ: np.ndarray
-    is_visible_BQP: np.ndarray
 
 
-class _Documents(NamedTuple):
-    """Layouts with random keys and values; J is the largest number of pairs."""
+def draw(
+    layouts: Layouts,
+    training: Training,
+    count: int,
+    random: np.random.Generator,
+    *,
+    index: np.ndarray | None = None,
+) -> Documents:
+    """Draw documents with different keys for the pairs of each, and any values.
 
-    layouts: Layouts
-    index_SB: np.ndarray
-    key_id_SBJ: np.ndarray
-    value_SBJ: np.ndarray
-
-    @classmethod
-    def draw(
-        cls,
-        layouts: Layouts,
-        index_SB: np.ndarray,
-        training: Training,
-        randoms: Sequence[np.random.Generator],
-    ) -> "_Documents":
-        """Draw different keys for the pairs of a document, and any values."""
-        num_pairs, count = int(layouts.pair_DP.max()) + 1, index_SB.shape[1]
-        keys, values = [], []
-        for seed, random in enumerate(randoms):
-            order = random.random((count, training.num_keys), dtype=np.float32).argsort(axis=1)
-            keys.append(order[:, :num_pairs] + seed * training.num_keys)
-            values.append(random.integers(training.num_values, size=(count, num_pairs)))
-        return cls(layouts, index_SB, np.stack(keys), np.stack(values))
-
-    def batch(self, part: slice, positions: Positions) -> Batch:
-        """Return some of each seed's documents."""
-        index_B = self.index_SB[:, part].ravel()
-        key_id_BJ, value_BJ = (
-            array[:, part].reshape(len(index_B), -1) for array in (self.key_id_SBJ, self.value_SBJ)
-        )
-        layouts, pair_BP = self.layouts, self.layouts.pair_DP[index_B]
-        key_BP, query_BQ = layouts.key_DP[index_B], layouts.query_DQ[index_B]
-        distance_BQP = query_BQ[:, :, None] - key_BP[:, None, :]
-        is_visible_BQP = positions.is_visible(distance_BQP) & (key_BP > 0)[:, None, :]
-        return Batch(
-            key_BP=key_BP,
-            query_BQ=query_BQ,
-            key_id_BP=np.take_along_axis(key_id_BJ, pair_BP, axis=1),
-            value_BP=np.take_along_axis(value_BJ, pair_BP, axis=1),
-            query_id_BQ=key_id_BJ[:, : query_BQ.shape[1]],
-            target_BQ=value_BJ[:, : query_BQ.shape[1]],
-            is_visible_BQP=is_visible_BQP,
-        )
+    Args:
+      layouts: positions to choose from.
+      training: numbers of keys and values.
+      count: number of documents.
+      random: of one seed.
+      index: numbers of the layouts; None: any.
+    """
+    index_B = random.integers(len(layouts), size=count) if index is None else index
+    num_pairs = int(layouts.pair_DP.max()) + 1
+    order = random.random((count, training.num_keys), dtype=np.float32).argsort(axis=1)
+    key_id_BJ = order[:, :num_pairs].astype(np.int32)
+    value_BJ = random.integers(training.num_values, size=(count, num_pairs)).astype(np.int32)
+    pair_BP, query_BQ = layouts.pair_DP[index_B], layouts.query_DQ[index_B]
+    return Documents(
+        layouts.key_DP[index_B],
+        query_BQ,
+        np.take_along_axis(key_id_BJ, pair_BP, axis=1),
+        np.take_along_axis(value_BJ, pair_BP, axis=1),
+        key_id_BJ[:, : query_BQ.shape[1]],
+        value_BJ[:, : query_BQ.shape[1]],
+    )
 
 
-class Heads:
-    """N heads of one layer, for each of S seeds, with gradients written by hand.
+class Table(NamedTuple):
+    """`Positions` as arrays.
 
     Attributes:
-      params: with F = 2 N R features, "embedding" `[S, V, E]` and "projection" `[S, 2, E, F]`
-        (queries, keys), or for frozen codes "weight" `[S, F]`; "gain" `[S, N]`; "frequency"
-        `[S, N, R]`, in units of `Positions.offset_unit_NR`, if frequencies train.
+      inv_freq_NR, unit_NR: start of the frequencies, and the unit of trained offsets.
+      scale_TNR: what multiplies a query at each position.
+      is_visible_T: whether a query attends to a key so many tokens before it.
     """
 
-    def __init__(
-        self,
-        positions: Positions,
-        training: Training,
-        randoms: Sequence[np.random.Generator],
-        *,
-        longest: int,
-        dtype: Any = np.float32,
-    ):
-        """Draw the parameters of each seed; arguments as for `simulate`."""
-        N, R = positions.inv_freq_NR.shape
-        V, E, F = training.num_keys, training.embed_dim, 2 * N * R
-        self.num_keys, self.num_values, self.num_heads = V, training.num_values, N
-        self.dtype, self.complex = dtype, np.result_type(dtype, np.complex64)
-        self.positions, self.longest = positions, longest
-
-        def normal(*shape):
-            return np.stack([random.normal(size=shape) for random in randoms]) / np.sqrt(E)
-
-        self.codes_SVF, params = None, {}
-        if training.frozen:
-            angles_SVX = np.stack([random.random((V, N * R)) for random in randoms]) * 2 * np.pi
-            self.codes_SVF = np.exp(1j * angles_SVX).astype(self.complex)
-            params["weight"] = np.ones((len(randoms), N * R), complex).view(float)
-        else:
-            params["embedding"] = normal(V, E)
-            query_SEF = normal(E, F)
-            key_SEF = query_SEF if training.aligned else normal(E, F)
-            params["projection"] = np.stack([query_SEF, key_SEF], axis=1)
-        params["gain"] = np.full((len(randoms), N), _GAIN / N)
-        if positions.offset_unit_NR is not None:
-            params["frequency"] = np.zeros((len(randoms), N, R))
-        self.params: Params = {name: value.astype(dtype) for name, value in params.items()}
-        self.set_phases()
-
-    def inv_freq(self) -> np.ndarray:
-        """Return the frequencies of all seeds, float64 `[S, N, R]`, radians per token."""
-        start_NR, unit_NR = self.positions.inv_freq_NR, self.positions.offset_unit_NR
-        num_seeds = len(self.params["gain"])
-        if unit_NR is None:
-            return np.broadcast_to(start_NR, (num_seeds, *start_NR.shape))
-        return start_NR + unit_NR * self.params["frequency"]
-
-    def set_phases(self) -> None:
-        """Compute the rotation of every position; seeds share it unless frequencies train."""
-        inv_freq_SNR = self.inv_freq()
-        if "frequency" not in self.params:
-            inv_freq_SNR = inv_freq_SNR[:1]
-        # A key's position is at most one above the last query's.
-        position_T11 = np.arange(self.longest + 2)[:, None, None]
-        phase_STNR = np.exp(1j * position_T11 * inv_freq_SNR[:, None])
-        scaled_STNR = phase_STNR * self.positions.logit_scale / np.sqrt(2 * phase_STNR.shape[-1])
-        self.query_phase_STNR = scaled_STNR.astype(self.complex)
-        self.key_phase_STNR = phase_STNR.astype(self.complex)
-
-    def logits(self, batch: Batch) -> np.ndarray:
-        """Return the logits of all values for each question, `[B, Q, U]`."""
-        return self._forward(batch)[0]
-
-    def loss_and_gradients(self, batch: Batch) -> tuple[np.ndarray, Params]:
-        """Return the mean cross-entropy of each seed's questions, `[S]`, and its gradients."""
-        logits_BQU, attention_BNQP, gain_BN, votes_BPU, rotated = self._forward(batch)
-        num_seeds, num_documents = len(self.params["gain"]), len(logits_BQU)
-        is_asked_BQ = batch.query_BQ > 0
-        count_S = is_asked_BQ.reshape(num_seeds, -1).sum(axis=1)
-        weight_BQ = is_asked_BQ / np.repeat(count_S, num_documents // num_seeds)[:, None]
-        weight_BQ = weight_BQ.astype(self.dtype)
-
-        # The cross-entropy's gradient is softmax minus one-hot target.
-        grad_BQU = np.exp(logits_BQU - logits_BQU.max(axis=-1, keepdims=True))
-        grad_BQU /= grad_BQU.sum(axis=-1, keepdims=True)
-        target_BQ1 = batch.target_BQ[:, :, None]
-        right_BQ1 = np.take_along_axis(grad_BQU, target_BQ1, axis=2)
-        np.put_along_axis(grad_BQU, target_BQ1, right_BQ1 - 1, axis=2)
-        grad_BQU *= weight_BQ[:, :, None]
-        tiny = np.finfo(self.dtype).tiny
-        loss_BQ = -np.log(np.maximum(right_BQ1[:, :, 0], tiny)) * weight_BQ
-
-        grad_B1QP = (grad_BQU @ votes_BPU.swapaxes(1, 2))[:, None]
-        gradients = {"gain": (attention_BNQP * grad_B1QP).sum(axis=(2, 3))}
-        gradients["gain"] = gradients["gain"].reshape(num_seeds, -1, self.num_heads).sum(axis=1)
-        grad_BNQP = gain_BN[:, :, None, None] * grad_B1QP
-        # Backward through softmax, scores, and rotation.
-        grad_BNQP -= (attention_BNQP * grad_BNQP).sum(axis=-1, keepdims=True)
-        grad_BNQP *= attention_BNQP
-        query_BNQW, key_BNPW = rotated
-        query_BQNR = self._unrotate(grad_BNQP @ key_BNPW, self.query_phase_STNR, batch.query_BQ)
-        key_BPNR = self._unrotate(
-            grad_BNQP.swapaxes(2, 3) @ query_BNQW, self.key_phase_STNR, batch.key_BP
-        )
-        gradients |= self._codes_gradients(query_BQNR, key_BPNR, batch)
-        if "frequency" in self.params:
-            gradients["frequency"] = self._frequency_gradients(query_BQNR, key_BPNR, batch)
-        return loss_BQ.reshape(num_seeds, -1).sum(axis=1), gradients
-
-    def _forward(self, batch: Batch):
-        """Return logits, attention, gains, votes `[B, P, U]`, and rotated queries and keys."""
-        query_XNR, key_XNR = self._codes()
-        query_BNQW = self._rotate(
-            query_XNR[batch.query_id_BQ], self.query_phase_STNR, batch.query_BQ
-        )
-        key_BNPW = self._rotate(key_XNR[batch.key_id_BP], self.key_phase_STNR, batch.key_BP)
-        attention_BNQP = query_BNQW @ key_BNPW.swapaxes(2, 3)
-        is_visible_B1QP = batch.is_visible_BQP[:, None]
-        attention_BNQP = np.where(is_visible_B1QP, attention_BNQP, self.dtype(_HIDDEN))
-        attention_BNQP -= attention_BNQP.max(axis=-1, keepdims=True)
-        np.exp(attention_BNQP, out=attention_BNQP)
-        attention_BNQP *= is_visible_B1QP  # a window may hide all keys
-        attention_BNQP /= np.maximum(attention_BNQP.sum(axis=-1, keepdims=True), 1e-30)
-        gain_BN = np.repeat(self.params["gain"], len(batch.key_BP) // len(self.params["gain"]), 0)
-        mixed_BQP = (gain_BN[:, :, None, None] * attention_BNQP).sum(axis=1)
-        votes_BPU = batch.value_BP[:, :, None] == np.arange(self.num_values)
-        votes_BPU = votes_BPU.astype(self.dtype)
-        rotated = query_BNQW, key_BNPW
-        return mixed_BQP @ votes_BPU, attention_BNQP, gain_BN, votes_BPU, rotated
-
-    def _rotate(self, codes_BKNR: np.ndarray, phase_STNR: np.ndarray, position_BK: np.ndarray):
-        """Rotate codes by their positions: real `[B, N, K, 2R]`, K queries or keys."""
-        rotated_BKNR = codes_BKNR * _look_up(phase_STNR, position_BK)
-        return rotated_BKNR.view(self.dtype).swapaxes(1, 2)
-
-    def _unrotate(
-        self, grad_BNKW: np.ndarray, phase_STNR: np.ndarray, position_BK: np.ndarray
-    ) -> np.ndarray:
-        """Return the gradient of codes, complex `[B, K, N, R]`, from that of rotated ones."""
-        grad_BKNR = np.ascontiguousarray(grad_BNKW.swapaxes(1, 2)).view(self.complex)
-        return grad_BKNR * _look_up(phase_STNR, position_BK).conj()
-
-    def _frequency_gradients(
-        self, query_BQNR: np.ndarray, key_BPNR: np.ndarray, batch: Batch
-    ) -> np.ndarray:
-        """Return the gradient of "frequency", from those of all queries and keys.
-
-        The phase is position times frequency, and its gradient that of the code across the code.
-        """
-        parts, num_seeds = [], len(self.params["gain"])
-        gradients = (query_BQNR, key_BPNR), (batch.query_id_BQ, batch.key_id_BP)
-        positions = batch.query_BQ, batch.key_BP
-        for code_XNR, grad_BKNR, ids_BK, position_BK in zip(
-            self._codes(), *gradients, positions, strict=True
-        ):
-            angle_BKNR = np.imag(grad_BKNR * code_XNR[ids_BK].conj()) * position_BK[..., None, None]
-            parts.append(angle_BKNR.reshape(num_seeds, -1, *angle_BKNR.shape[2:]).sum(axis=1))
-        assert self.positions.offset_unit_NR is not None
-        return ((parts[0] + parts[1]) * self.positions.offset_unit_NR).astype(self.dtype)
-
-    def _codes(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return the codes of queries and keys, complex `[S V, N, R]`, before rotation."""
-        if self.codes_SVF is not None:
-            weight_S1F = self.params["weight"].view(self.complex)[:, None]
-            codes_2SVF = np.stack([weight_S1F * self.codes_SVF, self.codes_SVF])
-        else:
-            x_S1VE = self._normalize()[0][:, None]
-            codes_2SVF = (x_S1VE @ self.params["projection"]).swapaxes(0, 1)
-            codes_2SVF = np.ascontiguousarray(codes_2SVF).view(self.complex)
-        query, key = codes_2SVF.reshape(2, -1, self.num_heads, self.key_phase_STNR.shape[-1])
-        return query, key
-
-    def _codes_gradients(
-        self, query_BQNR: np.ndarray, key_BPNR: np.ndarray, batch: Batch
-    ) -> Params:
-        """Return the gradients of the parameters of codes, from those of all queries and keys."""
-        num_seeds, num_ids = len(self.params["gain"]), len(self.params["gain"]) * self.num_keys
-        query_SVF, key_SVF = (
-            _sum_by(ids.ravel(), gradient.reshape(ids.size, -1).view(self.dtype), num_ids).reshape(
-                num_seeds, self.num_keys, -1
-            )
-            for gradient, ids in ((query_BQNR, batch.query_id_BQ), (key_BPNR, batch.key_id_BP))
-        )
-        if self.codes_SVF is not None:
-            grad_SF = (query_SVF.view(self.complex) * self.codes_SVF.conj()).sum(axis=1)
-            return {"weight": grad_SF.view(self.dtype)}
-        x_SVE, scale_SV1 = self._normalize()
-        grad_S2VF = np.stack([query_SVF, key_SVF], axis=1)
-        projection_S2EF = self.params["projection"]
-        x_grad_SVE = (grad_S2VF @ projection_S2EF.swapaxes(2, 3)).sum(axis=1)
-        along_SV1 = (x_grad_SVE * x_SVE).mean(axis=-1, keepdims=True)
-        return {
-            "projection": x_SVE.swapaxes(1, 2)[:, None] @ grad_S2VF,
-            "embedding": scale_SV1 * (x_grad_SVE - x_SVE * along_SV1),
-        }
-
-    def _normalize(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return normalized embeddings, and their scale, 1 / rms."""
-        embedding_SVE = self.params["embedding"]
-        square_SV1 = (embedding_SVE * embedding_SVE).mean(axis=-1, keepdims=True)
-        scale_SV1 = 1 / np.sqrt(square_SV1 + self.dtype(_NORM_EPSILON))
-        return embedding_SVE * scale_SV1, scale_SV1
+    inv_freq_NR: np.ndarray
+    unit_NR: np.ndarray
+    scale_TNR: np.ndarray
+    is_visible_T: np.ndarray
 
 
-def _look_up(phase_STNR: np.ndarray, position_BK: np.ndarray) -> np.ndarray:
-    """Return the rotations at the positions of all seeds' documents, `[B, K, N, R]`."""
-    if len(phase_STNR) == 1:
-        return phase_STNR[0, position_BK]
-    seed_B = np.repeat(np.arange(len(phase_STNR)), len(position_BK) // len(phase_STNR))
-    return phase_STNR[seed_B[:, None], position_BK]
+def make_table(positions: Positions, longest: int) -> Table:
+    """Return the table for documents of `longest` tokens."""
+    inv_freq_NR, unit_NR = positions.inv_freq_NR, positions.offset_unit_NR
+    num_heads, num_pairs = inv_freq_NR.shape
+    # A key's position is at most one above the last query's.
+    scale = positions.logit_scale / np.sqrt(2 * num_pairs)
+    return Table(
+        inv_freq_NR.astype(np.float32),
+        np.zeros((), np.float32) if unit_NR is None else unit_NR.astype(np.float32),
+        np.broadcast_to(scale, (longest + 2, num_heads, num_pairs)).astype(np.float32),
+        positions.is_visible(np.arange(longest + 2)),
+    )
 
 
-def _sum_by(ids: np.ndarray, rows: np.ndarray, count: int) -> np.ndarray:
-    """Return the sum of the rows of each id, `[count, ...]`; faster than `np.add.at`."""
-    order = np.argsort(ids, kind="stable")
-    sorted_ids = ids[order]
-    first = np.flatnonzero(np.diff(sorted_ids, prepend=-1))
-    sums = np.zeros((count, rows.shape[1]), rows.dtype)
-    sums[sorted_ids[first]] = np.add.reduceat(rows[order], first, axis=0)
-    return sums
+def init(
+    positions: Positions, training: Training, random: np.random.Generator
+) -> tuple[Params, np.ndarray | None]:
+    """Draw the parameters of one seed, and the codes of keys if those are frozen.
+
+    Returns:
+      With F = 2 N R features, "embedding" `[V, E]`, "query" and "key" `[E, F]`, or for frozen codes
+      "weight" `[N, R, 2]`; "gain" `[N]`; "frequency" `[N, R]`, in units of
+      `Positions.offset_unit_NR`, if frequencies train. Codes `[V, N, R, 2]`.
+    """
+    N, R = positions.inv_freq_NR.shape
+    V, E = training.num_keys, training.embed_dim
+    params, codes = {}, None
+    if training.frozen:
+        angles_VNR = random.random((V, N, R)) * 2 * np.pi
+        codes = np.stack([np.cos(angles_VNR), np.sin(angles_VNR)], axis=-1).astype(np.float32)
+        params["weight"] = np.stack([np.ones((N, R)), np.zeros((N, R))], axis=-1)
+    else:
+        params["embedding"] = random.normal(size=(V, E)) / np.sqrt(E)
+        params["query"] = random.normal(size=(E, 2 * N * R)) / np.sqrt(E)
+        params["key"] = params["query"]
+        if not training.aligned:
+            params["key"] = random.normal(size=(E, 2 * N * R)) / np.sqrt(E)
+    params["gain"] = np.full(N, _GAIN / N)
+    if positions.offset_unit_NR is not None:
+        params["frequency"] = np.zeros((N, R))
+    return {name: value.astype(np.float32) for name, value in params.items()}, codes
 
 
-class _Adam:
-    """AdamW (arXiv 1711.05101); gains do not decay."""
+def inv_freq_of(params: Params, table: Table) -> jax.Array:
+    """Return the frequencies of one seed, `[N, R]`, radians per token."""
+    if "frequency" not in params:
+        return jnp.asarray(table.inv_freq_NR)
+    return params["frequency"] * table.unit_NR + table.inv_freq_NR
 
-    def __init__(self, params: Params, training: Training):
-        self.training, self.count = training, 0
-        self.mean, self.square = (
-            {name: np.zeros_like(value) for name, value in params.items()} for _ in range(2)
-        )
 
-    def update(self, params: Params, gradients: Params, learning_rate: float) -> None:
-        """Change the parameters by one update."""
-        self.count += 1
-        beta1, beta2 = self.training.beta1, self.training.beta2
-        for name, gradient in gradients.items():
-            if name in self.training.fixed:
-                continue
-            mean, square = self.mean[name], self.square[name]
-            mean += (1 - beta1) * (gradient - mean)
-            square += (1 - beta2) * (gradient * gradient - square)
-            change = mean / (1 - beta1**self.count)
-            change /= np.sqrt(square / (1 - beta2**self.count)) + _EPSILON
-            if name == "frequency":
-                change *= self.training.frequency_rate
-            elif name != "gain":
-                change += self.training.weight_decay * params[name]
-            if name == "projection":
-                change[:, [part in self.training.fixed for part in ("query", "key")]] = 0
-            params[name] -= learning_rate * change
+def _codes(params: Params, codes_VNR2: jax.Array | None, table: Table) -> tuple[Any, Any]:
+    """Return the codes of queries and keys, `[V, N, R, 2]`, before rotation."""
+    if codes_VNR2 is not None:
+        return _multiply(codes_VNR2, params["weight"]), codes_VNR2
+    square_V1 = jnp.square(params["embedding"]).mean(axis=-1, keepdims=True)
+    x_VE = params["embedding"] * jax.lax.rsqrt(square_V1 + _NORM_EPSILON)
+    shape = len(x_VE), *table.inv_freq_NR.shape, 2
+    return (x_VE @ params["query"]).reshape(shape), (x_VE @ params["key"]).reshape(shape)
+
+
+def _multiply(a: jax.Array, b: jax.Array) -> jax.Array:
+    """Multiply complex numbers `[..., 2]`, real and imaginary part."""
+    real = a[..., 0] * b[..., 0] - a[..., 1] * b[..., 1]
+    return jnp.stack([real, a[..., 0] * b[..., 1] + a[..., 1] * b[..., 0]], axis=-1)
+
+
+def logits_of(
+    params: Params, codes: jax.Array | None, documents: Documents, table: Table, num_values: int
+) -> jax.Array:
+    """Return the logits of all values for each question of one seed, `[B, Q, U]`."""
+    query_VNR2, key_VNR2 = _codes(params, codes, table)
+    angle_TNR = jnp.arange(len(table.scale_TNR))[:, None, None] * inv_freq_of(params, table)
+    phase_TNR2 = jnp.stack([jnp.cos(angle_TNR), jnp.sin(angle_TNR)], axis=-1)
+    query_BQ, key_BP = documents.query_BQ, documents.key_BP
+    scaled_TNR2 = phase_TNR2 * table.scale_TNR[..., None]
+    query_BQNR2 = _multiply(query_VNR2[documents.query_id_BQ], scaled_TNR2[query_BQ])
+    key_BPNR2 = _multiply(key_VNR2[documents.key_id_BP], phase_TNR2[key_BP])
+    score_BNQP = jnp.einsum("bqnrc,bpnrc->bnqp", query_BQNR2, key_BPNR2)
+    distance_BQP = query_BQ[:, :, None] - key_BP[:, None, :]
+    is_visible_BQP = table.is_visible_T[jnp.maximum(distance_BQP, 0)]
+    is_visible_BQP &= (distance_BQP >= 0) & (key_BP > 0)[:, None, :]
+    is_visible_B1QP = is_visible_BQP[:, None]
+    attention_BNQP = jax.nn.softmax(jnp.where(is_visible_B1QP, score_BNQP, _HIDDEN))
+    attention_BNQP *= is_visible_B1QP  # a window may hide all keys
+    mixed_BQP = jnp.einsum("n,bnqp->bqp", params["gain"], attention_BNQP)
+    return mixed_BQP @ jax.nn.one_hot(documents.value_BP, num_values)
+
+
+def loss_of(
+    params: Params, codes: jax.Array | None, documents: Documents, table: Table, num_values: int
+) -> jax.Array:
+    """Return the mean cross-entropy of one seed's questions, nats."""
+    logits_BQU = logits_of(params, codes, documents, table, num_values)
+    losses_BQ = optax.softmax_cross_entropy_with_integer_labels(logits_BQU, documents.target_BQ)
+    return losses_BQ.mean(where=documents.query_BQ > 0)
+
+
+def _decays(params: Any) -> dict[str, bool]:
+    return {name: name not in ("gain", "frequency") for name in params}
+
+
+def _optimizer(settings: dict[str, Any]) -> optax.GradientTransformation:
+    """Return AdamW (arXiv 1711.05101); gains and frequencies do not decay."""
+    return optax.adamw(
+        lambda count: settings["learning_rates"][count],
+        b1=settings["beta1"],
+        b2=settings["beta2"],
+        weight_decay=settings["weight_decay"],
+        mask=_decays,
+    )
+
+
+@functools.partial(jax.jit, static_argnames=("fixed", "num_values"))
+def _train(
+    params: Params,
+    state: Any,
+    codes: Any,
+    documents: Documents,
+    table: Table,
+    settings: dict[str, Any],
+    fixed: tuple[str, ...],
+    num_values: int,
+) -> tuple[Params, Any]:
+    """Update all seeds; `documents` are `[S, C, B, ...]`, those of C updates."""
+
+    def update(carry: tuple, batch: Documents, codes: Any) -> tuple:
+        params, state = carry
+        gradients = jax.grad(loss_of)(params, codes, batch, table, num_values)
+        updates, state = _optimizer(settings).update(gradients, state, params)
+        rate = {name: float(name not in fixed) for name in params}
+        rate |= {"frequency": settings["frequency_rate"]} if "frequency" in params else {}
+        updates = jax.tree.map(jnp.multiply, rate, updates)
+        return (optax.apply_updates(params, updates), state), None
+
+    def train(params: Params, state: Any, codes: Any, batches: Documents) -> tuple:
+        carry, _ = jax.lax.scan(functools.partial(update, codes=codes), (params, state), batches)
+        return carry
+
+    return jax.vmap(train)(params, state, codes, documents)
+
+
+@functools.partial(jax.jit, static_argnames=("num_values",))
+def _predict(params: Params, codes: Any, documents: Documents, table: Table, num_values: int):
+    def predict(params: Params, codes: Any, documents: Documents) -> jax.Array:
+        return logits_of(params, codes, documents, table, num_values)
+
+    return jax.vmap(predict)(params, codes, documents)

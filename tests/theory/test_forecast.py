@@ -2,8 +2,6 @@
 
 import dataclasses
 import json
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -11,7 +9,6 @@ import pytest
 from configs import find_config
 from configs.changes import change
 from experiment.overrides import apply
-from tests.conftest import ROOT
 from tests.in_process import run_command
 from theory.forecast import check, forecast, learning_rates
 from training.optimizer import learning_rate_fraction
@@ -117,9 +114,3 @@ def test_the_command_prints_the_forecast_of_every_member(monkeypatch, capsys):
     assert len(member["seeds"]) == 2
     assert 0 <= member["mean_accuracy"] <= 1
     assert [item["low"] for item in member["bins"]][:3] == [1, 2, 3]
-
-
-def test_a_forecast_starts_without_jax():
-    code = "import sys, theory.forecast, configs; print('jax' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
-    assert done.stdout == "False\n"

@@ -1,4 +1,4 @@
-"""The minimal head: gradients, and cases whose accuracy is known."""
+"""The minimal head: its loss, cases whose accuracy is known, and stored forecasts."""
 
 import itertools
 from statistics import NormalDist
@@ -6,8 +6,13 @@ from statistics import NormalDist
 import numpy as np
 import pytest
 
+from configs.changes import change
 from model.rotary.rope import Rope
-from theory.minimal_head import Heads, Layouts, Positions, Training, _Documents, simulate
+from studies import load_cards
+from studies.capability import forecasts
+from theory import minimal_head
+from theory.forecast import forecast
+from theory.minimal_head import Layouts, Positions, Training, simulate
 
 BASE_10 = Rope(base=10.0).inv_freq(16)
 
@@ -23,8 +28,12 @@ def one_question(num_others: int, distances: range | list[int]) -> Layouts:
     return Layouts.from_positions(documents, length)
 
 
-def batch_and_heads(dtype, *, is_learned=False, **options):
-    training = Training(learning_rates=np.ones(1), batch_size=3, embed_dim=6, num_keys=5, **options)
+def test_the_loss_is_the_cross_entropy_of_answers():
+    """Scores, softmax and logits of numpy, in float64 and with complex numbers."""
+    training = Training(
+        learning_rates=np.ones(1), batch_size=3, embed_dim=6, num_keys=5, num_values=4,
+        aligned=False,
+    )  # fmt: skip
     layouts = Layouts.from_positions(
         [
             (np.array([[1, 5], [9, 13]]), np.array([3, 7])),
@@ -33,58 +42,33 @@ def batch_and_heads(dtype, *, is_learned=False, **options):
         ],
         15,
     )
+    scale_T11 = np.linspace(1, 2, 17)[:, None, None]
     positions = Positions(
-        np.stack([BASE_10[:2], BASE_10[2:4]]),
-        logit_scale=np.linspace(1, 2, 17)[:, None, None],
-        masked_distances=(3, 4),
-        offset_unit_NR=np.array([[0.5, 0.25], [0.125, 0.0]]) if is_learned else None,
+        np.stack([BASE_10[:2], BASE_10[2:4]]), logit_scale=scale_T11, masked_distances=(3, 4)
     )
-    randoms = [np.random.default_rng(seed) for seed in (0, 1)]
-    heads = Heads(
-        positions,
-        training,
-        randoms,
-        longest=15,
-        dtype=dtype,
-    )
-    documents = _Documents.draw(layouts, np.tile(np.arange(3), (2, 1)), training, randoms)
-    return heads, documents.batch(slice(0, 3), positions)
-
-
-@pytest.mark.parametrize("frozen", [False, True])
-@pytest.mark.parametrize("is_learned", [False, True])
-def test_gradients_are_those_of_the_loss(frozen, is_learned):
-    """Central differences of the loss, float64, at random parameters of all kinds."""
-    options = dict(frozen=frozen, is_learned=is_learned)
-    heads, batch = batch_and_heads(np.float64, aligned=False, num_values=4, **options)
-    random = np.random.default_rng(2)
-    for value in heads.params.values():
-        value += 0.3 * random.normal(size=value.shape)
-    heads.set_phases()
-    _, gradients = heads.loss_and_gradients(batch)
-    assert gradients.keys() == heads.params.keys()
-    for name, value in heads.params.items():
-        for index in random.integers(value.size, size=12):
-            seed = np.unravel_index(index, value.shape)[0]
-            losses = []
-            for change in (1e-5, -2e-5):
-                value.reshape(-1)[index] += change
-                heads.set_phases()
-                losses.append(heads.loss_and_gradients(batch)[0][seed])
-            value.reshape(-1)[index] += 1e-5
-            heads.set_phases()
-            slope = (losses[0] - losses[1]) / 2e-5
-            assert gradients[name].reshape(-1)[index] == pytest.approx(slope, rel=1e-5, abs=1e-9)
-
-
-def test_the_loss_is_the_cross_entropy_of_answers():
-    heads, batch = batch_and_heads(np.float32)
-    logits_BQU = heads.logits(batch).astype(float)
-    right = np.take_along_axis(logits_BQU, batch.target_BQ[:, :, None], axis=2)[:, :, 0]
-    nats = np.log(np.exp(logits_BQU).sum(axis=-1)) - right
-    is_asked = np.array([[1, 1, 0], [1, 0, 0], [1, 1, 1]] * 2, bool)
-    expected = [nats[:3][is_asked[:3]].mean(), nats[3:][is_asked[3:]].mean()]
-    np.testing.assert_allclose(heads.loss_and_gradients(batch)[0], expected, rtol=1e-5)
+    random = np.random.default_rng(0)
+    params, _ = minimal_head.init(positions, training, random)
+    batch = minimal_head.draw(layouts, training, 3, random, index=np.arange(3))
+    table = minimal_head.make_table(positions, 15)
+    x = params["embedding"] / np.sqrt(np.square(params["embedding"]).mean(1, keepdims=True) + 1e-5)
+    codes = [(x @ params[n]).reshape(5, 2, 2, 2) @ [1, 1j] for n in ("query", "key")]
+    nats = []
+    for document, question in zip(*np.nonzero(batch.query_BQ), strict=True):
+        at, values = batch.query_BQ[document, question], np.zeros(4)
+        scores = np.full((2, batch.key_BP.shape[1]), -np.inf)
+        for place, key_at in enumerate(batch.key_BP[document]):
+            if key_at and at >= key_at and at - key_at not in (3, 4):
+                query = codes[0][batch.query_id_BQ[document, question]]
+                turned = np.exp(1j * (at - key_at) * positions.inv_freq_NR)
+                key = codes[1][batch.key_id_BP[document, place]]
+                score = (query * key.conj() * turned).real.sum(axis=-1)
+                scores[:, place] = score * scale_T11[at, 0, 0] / 2
+        weights = np.exp(scores) / np.exp(scores).sum(axis=1, keepdims=True)
+        np.add.at(values, batch.value_BP[document], params["gain"] @ weights)
+        right = values[batch.target_BQ[document, question]]
+        nats.append(np.log(np.exp(values).sum()) - right)
+    loss = minimal_head.loss_of(params, None, batch, table, 4)
+    assert len(nats) == 6 and float(loss) == pytest.approx(np.mean(nats), rel=1e-4)
 
 
 def train(num_steps: int, **options) -> Training:
@@ -169,11 +153,35 @@ def test_layouts_follow_the_positions():
     assert layouts.distance_DQ.tolist() == [[6, 2]]
     pairs = dict(zip(layouts.key_DP[0].tolist(), layouts.pair_DP[0].tolist(), strict=True))
     assert pairs == {3: 0, 10: 0, 5: 1, 8: 1, 13: 2}
-    training = train(1, num_keys=3)
-    documents = _Documents.draw(layouts, np.zeros((1, 1), int), training, [np.random.default_rng()])
-    batch = documents.batch(slice(0, 1), Positions(BASE_10[None]))
-    visible = [sorted(batch.key_BP[0, row].tolist()) for row in batch.is_visible_BQP[0]]
-    assert visible == [[3, 5, 8], [3, 5]]
+    batch = minimal_head.draw(layouts, train(1, num_keys=3), 1, np.random.default_rng())
     for key, other in itertools.combinations(range(5), 2):
         is_same_pair = layouts.pair_DP[0, key] == layouts.pair_DP[0, other]
         assert (batch.key_id_BP[0, key] == batch.key_id_BP[0, other]) == is_same_pair
+
+
+@pytest.mark.parametrize(
+    ("card", "member"),
+    [
+        ("C18", "base=10,all-frozen"),
+        ("C18", "two-still,keys-frozen"),
+        pytest.param("C17", "base=10,heads=1", marks=pytest.mark.slow),
+        pytest.param("C15", "one-still", marks=pytest.mark.slow),
+        pytest.param("C1", "base=10,heads=4", marks=pytest.mark.long),
+    ],
+)
+def test_forecasts_are_those_of_gradients_written_by_hand(card, member):
+    """The stored forecasts are older than this code: frozen codes, learned frequencies, heads."""
+    config = load_cards("capability")[card].configs()[member]
+    stored = forecasts.read(forecasts.RECALL)[card][member]
+    tokens, record = min(stored.items(), key=lambda item: int(item[0]))
+    num_steps = int(tokens) // (config.data.batch_size * config.data.context_length)
+    config = change(config, train=dict(num_steps=num_steps))
+    result = forecast(config, range(2))
+    assert result.estimate.mean_accuracy == pytest.approx(record["mean_accuracy"], abs=0.04)
+    bins = {item.low: item.accuracy for item in result.estimate.bins}
+    assert [bins[low] for low, _ in record["bins"]] == pytest.approx(
+        [accuracy for _, accuracy in record["bins"]], abs=0.15
+    )
+    if "inv_freq" in record:
+        slow = [np.sort(x, axis=None)[:8] for x in (record["inv_freq"][0], result.inv_freq_SNR[0])]
+        assert slow[1] == pytest.approx(slow[0], rel=0.03)
