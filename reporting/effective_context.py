@@ -17,9 +17,9 @@ from evals.estimate.effective_context import NOT_LEARNED, Estimate
 from model.config import ModelConfig
 from model.rotary import Rotary
 from reporting import l50
+from reporting.forecasts import Predictions, predict
 from reporting.l50 import Shape
 from reporting.members import Member, learned, tasks
-from theory.predictions import Predictions, predict
 from utils.figures import (
     ARROW,
     CROSSED,

@@ -1,13 +1,48 @@
-"""Forecast of a model's effective context from its frequencies, windows and masked distances."""
+"""Lengths that theory predicts for a model, from its frequencies, windows and masked distances."""
 
+import dataclasses
 from collections.abc import Sequence
 
 import numpy as np
 
 from model import rotary as rotary_lib
 from model.config import ModelConfig
-from theory import capability
+from theory import capability, decay
 from theory.capability import Forecast
+
+# Default limit of the search for a first violation, tokens.
+HORIZON = 2**20
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Predictions:
+    """Lengths predicted by the frequencies alone, in tokens.
+
+    If layers or heads differ, the largest length counts, because a model may use any of them.
+
+    Attributes:
+      first_violation: first distance with B_m < 0; None if there is none below the limit.
+      quarter_period, full_period: of the slowest rotated pair; inf if nothing rotates.
+    """
+
+    first_violation: int | None
+    quarter_period: float
+    full_period: float
+
+
+def predict(inv_freq: np.ndarray, limit: int = HORIZON) -> Predictions:
+    """Predict lengths from the frequencies of a rotary table.
+
+    Args:
+      inv_freq: float64 `[L, K, R]`, radians per token.
+      limit: first violations are searched below this distance, tokens.
+    """
+    heads = np.unique(inv_freq.reshape(-1, inv_freq.shape[-1]), axis=0)
+    return Predictions(
+        first_violation=decay.latest(decay.first_violation(head, limit) for head in heads),
+        quarter_period=max(decay.quarter_period(head) for head in heads),
+        full_period=max(decay.full_period(head) for head in heads),
+    )
 
 
 def forecast(

@@ -14,10 +14,9 @@ from evals.rows import Rows
 from experiment.config import TRAINED, ExperimentConfig
 from experiment.run import RunDirectory
 from model import rotary as rotary_lib
-from reporting.forecasts import forecast
+from reporting.forecasts import Predictions, forecast, predict
 from reporting.task_view import view_of
 from theory.capability import Forecast
-from theory.predictions import Predictions, predict
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

@@ -15,12 +15,12 @@ from experiment.identity import copy_notice, find_copies
 from experiment.items import metrics_damage
 from experiment.run import RunDirectory
 from model.rotary.rope import Rope
+from reporting.forecasts import Predictions, predict
 from reporting.labels import labels, setting
 from reporting.measurements import Measurement, drop_diverged, measurements
 from reporting.task_view import view_of
 from theory import bound
 from theory.capability import Forecast
-from theory.predictions import Predictions, predict
 from utils.figures import Look, make_looks
 
 LOSS_POINTS = 150

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from markupsafe import Markup
 
 from evals.estimate.effective_context import NOT_LEARNED, Estimate
+from reporting.forecasts import HORIZON
 from reporting.labels import describe_seeds, flatten
 from reporting.members import Member, describe_intervals, learned, tasks
 from reporting.page import NONE, Folded, Part, Table, format_captions
-from theory.predictions import HORIZON
 
 
 def facts(members: Sequence[Member]) -> list[str]:

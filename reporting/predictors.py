@@ -37,7 +37,6 @@ NAMES = {
     "forecast": "forecast",
     "first_violation": "theory length",
     "quarter_period": "quarter period",
-    "arccos_bound": "arccos bound",
     BASE: "base",
 }
 Predicted = Mapping[str, float | None]

@@ -14,7 +14,6 @@ import json
 import math
 import re
 import sys
-from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -31,7 +30,6 @@ from theory import (
     capability,
     decay,
     family,
-    predictions,
     published,
 )
 from theory.misreadings import TOLERANCE
@@ -125,8 +123,8 @@ def length_command(args: argparse.Namespace) -> tuple[dict, str]:
     if args.limit < 1:
         raise ValueError(f"--limit must be at least 1 token, got {args.limit}")
     result, heads = _find_violations(args)
-    layers = [predictions.latest(layer) for layer in heads]
-    first = predictions.latest(layers)
+    layers = [decay.latest(layer) for layer in heads]
+    first = decay.latest(layers)
     result |= {"first_violation": first}
     result |= {"checked_up_to": args.limit - 1 if first is None else first}
     lines = {"": first}
@@ -148,7 +146,7 @@ def _find_violations(args: argparse.Namespace) -> tuple[dict, list[list[int | No
     """Return the facts of a run or variant, and the first violation of each layer and head."""
     if args.run:
         result, inv_freq_LKR, _ = _read_run(args.run)
-        return result, predictions.violations(inv_freq_LKR, args.limit)
+        return result, decay.violations(inv_freq_LKR, args.limit)
     _check_fraction(args)
     if args.rotary:
         variant = rotary.parse(args.rotary)
@@ -322,58 +320,6 @@ def _recall_facts(config: Any, recall: Any) -> dict:
     return facts | {"worst": bins[0], "bins": bins[1:], "seeds": seeds, "notes": recall.notes}
 
 
-# --- design ---------------------------------------------------------------------------------------
-
-
-def _read_distances(path: Path) -> list[int]:
-    try:
-        return [int(line) for line in path.read_text().split()]
-    except (OSError, ValueError):
-        raise ValueError(
-            f"--distances {path}: must be a file of distances in tokens, one a line"
-        ) from None
-
-
-def design_command(args: argparse.Namespace) -> tuple[dict, str]:
-    """Search frequencies that maximize the forecast mean accuracy of key-value recall.
-
-    Each pair makes at least --cycles cycles within the length; 0 allows pairs that do not rotate,
-    and recall alone needs no rotation. The forecast is the minimal head's, after few updates; the
-    best single base is for comparison. See docs/theory.md.
-    """
-    from theory.design import design, make_objective
-
-    if args.length < 8 or args.heads < 1 or args.head_dim < 4 or args.head_dim % 2:
-        raise ValueError(
-            f"--length {args.length} --heads {args.heads} --head-dim {args.head_dim}: at least 8 "
-            "tokens, 1 head and 4 features, an even number"
-        )
-    distances = _read_distances(args.distances) if args.distances else []
-    objective = make_objective(args.length, distances, num_updates=args.updates)
-    # Without a constraint, pairs slower than a 64th of a cycle do not rotate.
-    slowest = 2 * math.pi * (args.cycles or 1 / 64) / args.length
-    if not 0 <= slowest < 1:
-        raise ValueError(
-            f"--cycles {args.cycles} must be at least 0, below {args.length / 6.3:.0f}"
-        )
-    best, base, single = design(
-        args.heads, args.head_dim, objective, slowest=slowest, per_head=args.per_head
-    )
-    values = [f"explicit(values=({','.join(f'{x:.5g}' for x in row)}))" for row in best.inv_freq_NR]
-    expression_text = f"[[{','.join(values)}]]" if args.per_head else values[0]
-    result = {"length": args.length, "heads": args.heads, "head_dim": args.head_dim}
-    result |= {"cycles": args.cycles, "rotary": expression_text, "mean_accuracy": best.accuracy}
-    result |= {"inv_freq": best.inv_freq_NR.tolist()}
-    result |= {"single_base": base, "single_base_mean_accuracy": single.accuracy}
-    return result, "\n".join(
-        [
-            f"forecast mean accuracy {best.accuracy:.3f}; best single base {base:.4g}: "
-            f"{single.accuracy:.3f}",
-            f"model.rotary={expression_text}",
-        ]
-    )
-
-
 # --- table, models, curve ------------------------------------------------------------------------
 
 
@@ -538,8 +484,6 @@ def _parser() -> Parser:
     text = "simulated seeds, between which the interval is (default: 3)"
     option("--seeds", type=int, default=3, metavar="N", help=text)
 
-    _add_design_options(add(design_command, head).add_argument)
-
     option = add(table_command, head).add_argument
     text = "default: 1k to 1M"
     option("--lengths", type=tokens, nargs="+", default=published.LENGTHS, help=text)
@@ -560,18 +504,6 @@ def _parser() -> Parser:
     option("--length", type=tokens, default=4096, help="tokens (default: 4096)")
     option("--out", type=Path, default=Path("curve.png"), help="FILE.png, .svg or .pdf")
     return parser
-
-
-def _add_design_options(option: Callable[..., Any]) -> None:
-    option("--length", type=tokens, required=True, help="tokens: 4096 or 4k")
-    option("--heads", type=int, default=1, help="heads of a layer (default: 1)")
-    text = "a sample of the distances of answers, tokens, one a line; default: all octaves alike"
-    option("--distances", type=Path, metavar="FILE", help=text)
-    text = "cycles that each pair makes within the length, at least (default: 1)"
-    option("--cycles", type=float, default=1.0, help=text)
-    option("--per-head", action="store_true", help="search other frequencies for each head")
-    text = "updates of the simulated training (default: 250)"
-    option("--updates", type=int, default=250, metavar="N", help=text)
 
 
 def main() -> None:

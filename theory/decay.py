@@ -8,7 +8,7 @@ Error bounds below hold if numpy's float64 cos and sin are within `_COSINE_ERROR
 tests compare them with 50 digits.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 
@@ -171,12 +171,19 @@ def quarter_period(inv_freq: np.ndarray) -> float:
     return full_period(inv_freq) / 4
 
 
-def arccos_bound(inv_freq: np.ndarray, num_layers: int) -> float:
-    """Return the distance up to which that pair's signal keeps a share ε = 1/2, tokens.
+def latest(violations: Iterable[int | None]) -> int | None:
+    """Return the largest of first violations; None means never and is larger than all."""
+    violations = list(violations)
+    return None if None in violations else max(v for v in violations if v is not None)
 
-    A layer scales the signal by cos(m inv_freq), n layers by its n-th power, so the distance is
-    arccos(ε^(1/n)) / inv_freq, and inf if no pair is rotated. For one layer and inv_freq = 1 / base
-    this is base >= length / arccos ε. Derived from the abstract of Liu 2026 (arXiv 2602.10959),
-    which has bounds of this kind that tighten with depth; the paper itself was not read.
+
+def violations(inv_freq: np.ndarray, limit: int) -> list[list[int | None]]:
+    """Return the first violation of every head of a rotary table, in tokens; None if there is none.
+
+    Args:
+      inv_freq: float64 `[L, K, R]`, radians per token.
+      limit: distances below this are tested.
     """
-    return full_period(inv_freq) / (2 * np.pi) * float(np.arccos(0.5 ** (1 / num_layers)))
+    heads = {tuple(head) for layer in inv_freq.tolist() for head in layer}
+    firsts = {head: first_violation(np.array(head), limit) for head in heads}
+    return [[firsts[tuple(head)] for head in layer] for layer in inv_freq.tolist()]

@@ -120,9 +120,12 @@ class Training:
 
     def hyperparameters(self, learning_rates: np.ndarray) -> dict[str, Any]:
         """Return the numbers that the optimizer reads, with these learning rates."""
-        names = "beta1", "beta2", "weight_decay", "frequency_rate"
-        numbers = {name: np.float32(getattr(self, name)) for name in names}
-        return numbers | {"learning_rates": np.append(learning_rates, 0).astype(np.float32)}
+        names = "beta1", "beta2", "weight_decay"
+        settings: dict[str, Any] = {name: np.float32(getattr(self, name)) for name in names}
+        rates = dict.fromkeys(("embedding", "query", "key", "weight", "gain"), 1.0)
+        rates |= dict.fromkeys(self.fixed, 0.0) | {"frequency": self.frequency_rate}
+        settings["rates"] = {name: np.float32(rate) for name, rate in rates.items()}
+        return settings | {"learning_rates": np.append(learning_rates, 0).astype(np.float32)}
 
 
 class Positions(NamedTuple):
@@ -209,9 +212,7 @@ def simulate(
         batch = Documents(*(x[:, np.where(counts_CB, row_CB, 0)] for x in _stack(documents)))
         query_SCBQ = batch.query_BQ * counts_CB[:, :, None]  # 0: no question
         batch = batch._replace(query_BQ=query_SCBQ)
-        params, state = _train(
-            params, state, codes, batch, table, settings, training.fixed, training.num_values
-        )
+        params, state = _train(params, state, codes, batch, table, settings, training.num_values)
     index = np.arange(len(test))
     documents = _stack([draw(test, training, len(test), r, index=index) for r in randoms])
     is_correct = []
@@ -411,7 +412,7 @@ def _optimizer(settings: dict[str, Any]) -> optax.GradientTransformation:
     )
 
 
-@functools.partial(jax.jit, static_argnames=("fixed", "num_values"))
+@functools.partial(jax.jit, static_argnames=("num_values",))
 def _train(
     params: Params,
     state: Any,
@@ -419,7 +420,6 @@ def _train(
     documents: Documents,
     table: Table,
     settings: dict[str, Any],
-    fixed: tuple[str, ...],
     num_values: int,
 ) -> tuple[Params, Any]:
     """Update all seeds; `documents` are `[S, C, B, ...]`, those of C updates."""
@@ -428,8 +428,7 @@ def _train(
         params, state = carry
         gradients = jax.grad(loss_of)(params, codes, batch, table, num_values)
         updates, state = _optimizer(settings).update(gradients, state, params)
-        rate = {name: float(name not in fixed) for name in params}
-        rate |= {"frequency": settings["frequency_rate"]} if "frequency" in params else {}
+        rate = {name: settings["rates"][name] for name in params}
         updates = jax.tree.map(jnp.multiply, rate, updates)
         return (optax.apply_updates(params, updates), state), None
 

@@ -13,8 +13,8 @@ from model import rotary, transformer
 from model.attention import Attention
 from model.config import ModelConfig
 from model.positions import cos_sin, stack_tables
+from reporting.forecasts import predict
 from theory import decay
-from theory.predictions import predict
 
 BASES = (10.0, 10.0, 10.0, 1e4)
 ONE_SLOW = "[[rope(base=10),rope(base=10),rope(base=10),rope(base=1e4)]]"

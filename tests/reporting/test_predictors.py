@@ -3,9 +3,9 @@
 import pytest
 
 from reporting import predictors
+from reporting.forecasts import predict
 from tests.reporting.helpers import answers, experiment, make_run, make_sweep, read
 from theory.capability import capability
-from theory.predictions import predict
 
 
 @pytest.fixture(scope="module")
@@ -33,16 +33,12 @@ def test_effective_context_that_is_the_quarter_period_has_slope_one_on_it(member
     assert [short.trained_length, long.trained_length] == [128, 256]
     assert [member.base for member in long.members] == [10, 30, 50, 100]
     lines = {line.predictor: line for line in long.regressions}
-    names = {"forecast", "first_violation", "quarter_period", "arccos_bound", "base"}
+    names = {"forecast", "first_violation", "quarter_period", "base"}
     assert lines.keys() == names
-    quarter, bound = lines["quarter_period"], lines["arccos_bound"]
+    quarter = lines["quarter_period"]
     assert quarter.slope == pytest.approx(1, abs=0.03)
     assert quarter.offset == pytest.approx(0, abs=0.05)
     assert quarter.as_is < 0.05
-    # Two layers leave a half at an angle of π/4, one half of the way to the quarter.
-    assert bound.slope == pytest.approx(1, abs=0.03)
-    assert bound.offset == pytest.approx(1, abs=0.05)
-    assert bound.as_is == pytest.approx(1, abs=0.05)
     assert quarter.num_censored == 0 and "more is beyond" not in predictors.describe(long)
     # At 128 tokens, base 100 is beyond the distances tested: counted, described, not fitted.
     assert {(line.num_bases, line.num_censored) for line in short.regressions} == {(3, 1)}

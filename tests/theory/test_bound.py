@@ -8,7 +8,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from model import rotary
-from theory import bound, family, predictions, published
+from reporting.forecasts import predict
+from theory import bound, decay, family, published
 
 
 def exact(x, m, head_dim, rotary_fraction=1.0):
@@ -211,11 +212,11 @@ def test_lengths_by_layer_and_head():
     """Local, global and unrotated heads; the largest length counts."""
     local, far = (rotary.parse(f"rope(base={base})").inv_freq(64) for base in (100, 10_000))
     layers = np.array([[local, local], [local, far], [np.zeros(32), far]])
-    assert predictions.violations(layers, 2**20) == [[46, 46], [46, 725], [None, 725]]
-    assert predictions.violations(layers[1:2], 725) == [[46, None]]
-    assert predictions.predict(layers[:2]).first_violation == 725
-    assert predictions.predict(layers[:2]).full_period == pytest.approx(47_117, abs=1)
-    assert predictions.predict(layers).first_violation is None
+    assert decay.violations(layers, 2**20) == [[46, 46], [46, 725], [None, 725]]
+    assert decay.violations(layers[1:2], 725) == [[46, None]]
+    assert predict(layers[:2]).first_violation == 725
+    assert predict(layers[:2]).full_period == pytest.approx(47_117, abs=1)
+    assert predict(layers).first_violation is None
 
 
 # --- bad input ----------------------------------------------------------------------------------

@@ -7,8 +7,8 @@ import pytest
 
 from configs import find_config
 from experiment.overrides import apply
+from reporting.forecasts import predict
 from theory import decay, show
-from theory.predictions import predict
 
 # Four unrotated pairs of eight are not enough to keep sixteen rotated ones' sum above zero.
 SIZES = ["model.mla.qk_nope_head_dim=8", "model.mla.qk_rope_head_dim=32", "model.head_dim=40"]
