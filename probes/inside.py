@@ -9,7 +9,6 @@ import warnings
 from collections.abc import Iterator
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from data.config import MAX_CONTEXT
@@ -19,6 +18,7 @@ from experiment.memory import free_device_memory
 from model import mask, transformer
 from model.attention import order_by_pair, rotate_heads, rotate_queries
 from model.config import Architecture, ModelConfig, PositionTable
+from model.kernels.xla import masked_logits
 from model.positions import cos_sin
 from model.rotary import Pattern
 from model.transformer import Activations, Params
@@ -221,6 +221,7 @@ def capture(
 
 
 _forward = jax.jit(transformer.return_activations, static_argnums=0)
+_masked_logits = jax.jit(masked_logits)
 
 
 def _replace_rotary(config: ModelConfig, rotary: Pattern | None) -> ModelConfig:
@@ -236,10 +237,3 @@ def _rotate(
     q_BTNH = rotate_queries(config, q_BTNH, table, angles, positions_BT)
     k_BSKH = rotate_heads(config, k_BSKH, angles)
     return order_by_pair(config, q_BTNH), order_by_pair(config, k_BSKH)
-
-
-@jax.jit
-def _masked_logits(q_BTNH, k_BSKH, mask_BTS) -> jax.Array:
-    k_BSNH = jnp.repeat(k_BSKH, q_BTNH.shape[2] // k_BSKH.shape[2], axis=2)
-    logits_BNTS = jnp.einsum("BTNH,BSNH->BNTS", q_BTNH, k_BSNH, precision="highest")
-    return jnp.where(mask_BTS[:, None], logits_BNTS, -jnp.inf)

@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from evals.estimate.summaries import over_seeds
-from probes.figures import head_handles
+from probes.figures import draw_band, head_handles, head_name
 from probes.subject import Subject
 from utils.figures import (
     HEADS,
@@ -168,6 +168,12 @@ class HeadProbe(Probe):
 
     per_head: ClassVar[str]
 
+    @classmethod
+    def from_layers(cls: type[P], layers: Sequence[Mapping[str, np.ndarray]], **arrays: Any) -> P:
+        """Return a probe with the arrays of all layers, stacked along a new first axis."""
+        stacked = {name: np.stack([fields[name] for fields in layers]) for name in layers[0]}
+        return cls(**arrays, **stacked)
+
     @property
     def shape(self) -> tuple[int, int]:
         """Numbers of layers and heads."""
@@ -182,6 +188,27 @@ class HeadProbe(Probe):
     def colors(self) -> list[tuple[tuple[int, int], str]]:
         """((layer, head), color) of all heads."""
         return list(zip(self.heads, itertools.cycle(HEADS), strict=False))
+
+    def draw_curves(self, ax: Axes, x: np.ndarray, y: np.ndarray, **style: Any) -> None:
+        """Draw a curve per head in its color, `y` `[L, N, X]`; `[3, L, N, X]` has intervals."""
+        for head, color in self.colors:
+            if y.ndim == 4:
+                draw_band(ax, x, y[:, *head], color, **style)
+            else:
+                ax.plot(x, y[head], color=color, **{"lw": 1.4, **style})
+
+    def scores(self) -> dict[str, np.ndarray]:
+        """Return those numbers of `numbers` that are the highest of all heads, `[L, N]`."""
+        return {}
+
+    def highest(self, score_LN: np.ndarray) -> tuple[int, int]:
+        """Return the (layer, head) of the highest score; NaN is lowest."""
+        return self.heads[np.where(np.isnan(score_LN), -np.inf, score_LN).argmax()]
+
+    def heads_of(self) -> dict[str, str]:
+        """Return the head with the highest of each score."""
+        scores = self.scores().items()
+        return {name: head_name(self.shape, self.highest(score)) for name, score in scores}
 
     @abc.abstractmethod
     def line(self, head: tuple[int, int]) -> dict[str, str]:

@@ -29,14 +29,20 @@ def reference(
     """
     T, N = q_BTNH.shape[1:3]
     q_BTNH, k_BSKH, v_BSKU = (x.astype(jnp.float32) for x in (q_BTNH, k_BSKH, v_BSKU))
-    k_BSNH, v_BSNU = (jnp.repeat(x, N // x.shape[2], axis=2) for x in (k_BSKH, v_BSKU))
     indices_T = jnp.arange(T)
     mask_BTS = attention_mask(
         indices_T, indices_T, segment_ids_BT, segment_ids_BT, window, masked_distances
     )
-    logits_BNTS = jnp.einsum("BTNH,BSNH->BNTS", q_BTNH, k_BSNH, precision="highest")
-    weights_BNTS = jax.nn.softmax(jnp.where(mask_BTS[:, None], logits_BNTS, -jnp.inf))
+    weights_BNTS = jax.nn.softmax(masked_logits(q_BTNH, k_BSKH, mask_BTS))
+    v_BSNU = jnp.repeat(v_BSKU, N // v_BSKU.shape[2], axis=2)
     return jnp.einsum("BNTS,BSNU->BTNU", weights_BNTS, v_BSNU, precision="highest")
+
+
+def masked_logits(q_BTNH, k_BSKH, mask_BTS) -> jax.Array:
+    """Return the logits `[B, N, T, S]` of queries that include all scales; masked ones are -inf."""
+    k_BSNH = jnp.repeat(k_BSKH, q_BTNH.shape[2] // k_BSKH.shape[2], axis=2)
+    logits_BNTS = jnp.einsum("BTNH,BSNH->BNTS", q_BTNH, k_BSNH, precision="highest")
+    return jnp.where(mask_BTS[:, None], logits_BNTS, -jnp.inf)
 
 
 def _unrolled(q_BTNH, k_BSKH, v_BSKU, segment_ids_BT, window) -> jax.Array:

@@ -17,7 +17,7 @@ from matplotlib.cm import ScalarMappable
 from matplotlib.colors import Normalize
 
 from probes.analyses.matching_keys import sum_by_document
-from probes.figures import draw_band, head_name
+from probes.figures import head_name
 from probes.probe import HeadProbe, Number, bootstrap_counts, complex_pairs, with_interval
 from probes.subject import Subject
 from utils.figures import DASHED, FAINT, INK, PAPER, handle, is_phone, token_axis
@@ -134,9 +134,8 @@ class FrequencyUse(HeadProbe):
 
     def _draw_norms(self, ax: Axes) -> None:
         pairs_R = np.arange(self.inv_freq_LNR.shape[-1])
-        for head, color in self.colors:
-            for norms_3LNR, style in ((self.query_3LNR, "-"), (self.key_3LNR, DASHED)):
-                draw_band(ax, pairs_R, norms_3LNR[:, *head], color, lw=1.2, ls=style)
+        self.draw_curves(ax, pairs_R, self.query_3LNR, lw=1.2)
+        self.draw_curves(ax, pairs_R, self.key_3LNR, lw=1.2, ls=DASHED)
         num_ticks = 3 if is_phone() else 4
         ticks = np.unique(np.linspace(0, pairs_R[-1], num_ticks).round().astype(int))
         labels = [f"{t}\n{_format_period(self.inv_freq_LNR[0, 0, t])}" for t in ticks]

@@ -25,7 +25,6 @@ from jax.scipy.special import entr
 from matplotlib.axes import Axes
 
 from data.tokenizer import Tokenizer
-from probes.figures import head_name
 from probes.inside import Capture, capture
 from probes.probe import HeadProbe, Number, bootstrap_mean, format_number
 from probes.questions import Questions
@@ -91,7 +90,11 @@ class HeadScores(HeadProbe):
 
     def numbers(self) -> dict[str, Number]:
         """Return the highest scores, and the share of sinks."""
-        highest = {name: _highest(score_3LN) for name, score_3LN in self._scores.items()}
+        scores_3 = self.retrieval_3LN, self.prefix_3LN, self.previous_3LN
+        highest = {
+            name: Number(*score_3LN[:, *self.highest(score_LN)])
+            for (name, score_LN), score_3LN in zip(self.scores().items(), scores_3, strict=True)
+        }
         return highest | {
             "retrieval, highest of random heads": Number(float(self.random_LN.max())),
             "sinks (share of heads)": Number(float((self.first_3LN[0] > _SINK).mean())),
@@ -109,19 +112,13 @@ class HeadScores(HeadProbe):
         }
         return [{"highest in": kind} | lines[i] for kind, heads in kinds.items() for i in heads]
 
-    @property
-    def _scores(self) -> dict[str, np.ndarray]:
+    def scores(self) -> dict[str, np.ndarray]:
+        """Return retrieval, prefix matching, and previous token."""
         return {
-            "retrieval, highest of heads": self.retrieval_3LN,
-            "prefix matching, highest of heads": self.prefix_3LN,
-            "previous token, highest of heads": self.previous_3LN,
+            "retrieval, highest of heads": self.retrieval_3LN[0],
+            "prefix matching, highest of heads": self.prefix_3LN[0],
+            "previous token, highest of heads": self.previous_3LN[0],
         }
-
-    def heads_of(self) -> dict[str, str]:
-        """Return the head with the highest of each score."""
-        scores = {name: np.nan_to_num(score_3LN[0]) for name, score_3LN in self._scores.items()}
-        heads = {name: np.unravel_index(x.argmax(), x.shape) for name, x in scores.items()}
-        return {name: head_name(self.shape, tuple(map(int, head))) for name, head in heads.items()}
 
     def line(self, head: tuple[int, int]) -> dict[str, str]:
         """Return the scores of a head."""
@@ -166,13 +163,6 @@ class HeadScores(HeadProbe):
         ax.set_xlabel("mean distance (tokens)")
         ax.set_xlim(0, 1.15 * max(distance, self.distance_3LN[0].max()))
         token_axis(ax.yaxis)
-
-
-def _highest(score_3LN: np.ndarray) -> Number:
-    if np.isnan(score_3LN[0]).all():
-        return Number(math.nan)
-    head = np.unravel_index(np.nanargmax(score_3LN[0]), score_3LN[0].shape)
-    return Number(*score_3LN[:, *head])
 
 
 def repeated_ids(tokenizer: Tokenizer, length: int) -> np.ndarray:

@@ -148,8 +148,7 @@ class KnockOut(HeadProbe):
 
     def _draw_windows(self, ax: Axes) -> None:
         middle_X = np.sqrt(self.low_X * self.high_X)
-        for head, color in self.colors:
-            ax.plot(middle_X, self.alone_LNX[head], color=color, lw=1.4)
+        self.draw_curves(ax, middle_X, self.alone_LNX)
         ax.plot(middle_X, self.right_X, ".", color=INK, ms=4, zorder=4)
         ax.axhline(0.5, **REFERENCE)
         ax.set_ylim(-0.03, 1.03)

@@ -55,10 +55,10 @@ class LogitByDistance(HeadProbe):
         inside = subject.capture
         inv_freq_LNR = inside.inv_freq
         layers = [_layer_fields(inside, *item) for item in enumerate(inv_freq_LNR)]
-        return cls(
+        return cls.from_layers(
+            layers,
             inv_freq_LNR=inv_freq_LNR,
             distances_M=np.arange(inside.length),
-            **{name: np.stack([fields[name] for fields in layers]) for name in layers[0]},
         )
 
     @property
@@ -88,14 +88,13 @@ class LogitByDistance(HeadProbe):
         """Draw the mean logit."""
         (ax,) = axes
         distances_M = self.distances_M[1:]  # a log axis has no 0
-        for head, color in self.colors:
-            mean_M, spread_M = self.mean_LNM[head][1:], self.spread_LNM[head][1:]
-            series_M = np.where(np.isnan(mean_M), np.nan, self.series_LNM[head][1:])
-            ax.plot(distances_M, series_M, color=color, lw=1.4)
-            ax.plot(distances_M, mean_M, ".", color=color, ms=2, alpha=0.7)
-            if len(self.heads) == 1:
-                low_M, high_M = mean_M - spread_M, mean_M + spread_M
-                ax.fill_between(distances_M, low_M, high_M, color=color, alpha=0.12, lw=0)
+        mean_LNM, spread_LNM = self.mean_LNM[..., 1:], self.spread_LNM[..., 1:]
+        series_LNM = np.where(np.isnan(mean_LNM), np.nan, self.series_LNM[..., 1:])
+        self.draw_curves(ax, distances_M, series_LNM)
+        self.draw_curves(ax, distances_M, mean_LNM, marker=".", ls="", ms=2, alpha=0.7)
+        if len(self.heads) == 1:
+            ends = mean_LNM[0, 0] - spread_LNM[0, 0], mean_LNM[0, 0] + spread_LNM[0, 0]
+            ax.fill_between(distances_M, *ends, color=self.colors[0][1], alpha=0.12, lw=0)
         ax.axhline(0, color=FAINT, lw=0.8)
         token_axis(ax.xaxis)
 

@@ -19,7 +19,6 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from evals.estimate.bins import fine_bin_number
-from probes.figures import head_name
 from probes.inside import Capture
 from probes.probe import (
     HeadProbe,
@@ -90,13 +89,13 @@ class MatchingKeys(HeadProbe):
         for layer, inv_freq_NR in enumerate(inv_freq_LNR):
             sums = sum_by_document(inside, questions, layer, inv_freq_NR)
             layers.append(_layer_fields(sums, inv_freq_NR, inside.is_visible(layer, distances_M)))
-        return cls(
+        return cls.from_layers(
+            layers,
             inv_freq_LNR=inv_freq_LNR,
             distances_M=distances_M,
             num_others=float(questions.distractors().sum(axis=1).mean()),
             distance_Q=questions.distances,
             right_Q=subject.is_right,
-            **{name: np.stack([fields[name] for fields in layers]) for name in layers[0]},
         )
 
     @property
@@ -135,7 +134,7 @@ class MatchingKeys(HeadProbe):
 
     def numbers(self) -> dict[str, Number]:
         """Return the largest zero, where the best head fails, and the accuracy of the model."""
-        head = np.unravel_index(self.zero_LN.argmax(), self.zero_LN.shape)
+        head = self.highest(self.zero_LN)
         low, high = self.zero_low_LN[head], self.zero_high_LN[head]
         is_below_M = self.accuracy.max(axis=(0, 1)) < 0.5
         end = self.distances_M[is_below_M.argmax()] if is_below_M.any() else math.inf
@@ -145,10 +144,9 @@ class MatchingKeys(HeadProbe):
             "answered correctly": Number(float(self.right_Q.mean())),
         }
 
-    def heads_of(self) -> dict[str, str]:
-        """Return the head with the largest zero."""
-        head = np.unravel_index(self.zero_LN.argmax(), self.zero_LN.shape)
-        return {ZERO: head_name(self.shape, tuple(map(int, head)))}
+    def scores(self) -> dict[str, np.ndarray]:
+        """Return the zeros."""
+        return {ZERO: self.zero_LN}
 
     def line(self, head: tuple[int, int]) -> dict[str, str]:
         """Return the zero, the most similar window, and the distances that the head answers."""
@@ -167,12 +165,11 @@ class MatchingKeys(HeadProbe):
     def draw(self, axes: Sequence[Axes], color: str) -> None:
         """Draw d′ above and accuracy below."""
         above, below = axes
+        self.draw_curves(above, self.distances_M, self.d_prime)
+        self.draw_curves(below, self.distances_M, self.accuracy, lw=1.2)
         for head, color in self.colors:
-            above.plot(self.distances_M, self.d_prime[head], color=color, lw=1.4)
-            zero = self.zero_LN[head]
-            if 0 < zero < math.inf:
-                above.plot(zero, 0, "P", color=color, zorder=5)
-            below.plot(self.distances_M, self.accuracy[head], color=color, lw=1.2)
+            if 0 < self.zero_LN[head] < math.inf:
+                above.plot(self.zero_LN[head], 0, "P", color=color, zorder=5)
         required = capability.required_capability(max(1, round(self.num_others)))
         above.axhline(required, color=INK, lw=1, ls=DASHED)
         above.axhline(0, color=FAINT, lw=0.8)
