@@ -3,6 +3,7 @@
 import pytest
 
 from model.rotary import expression, parse
+from model.rotary.nope import Nope
 from model.rotary.ntk_aware import NtkAware
 from model.rotary.rope import Rope
 
@@ -15,6 +16,8 @@ from model.rotary.rope import Rope
         ("rope(base=10,log_n=train)", Rope(base=10.0, log_n="train")),
         ("rope(base=10,log_n='train')", Rope(base=10.0, log_n="train")),
         ("ntk_aware(factor=8,base=500)", NtkAware(base=500.0, factor=8.0)),
+        ("nope", Nope()),
+        ("nope()", Nope()),
     ],
 )
 def test_parse(text, rotary):
@@ -25,6 +28,7 @@ def test_parse(text, rotary):
     "rotary, text",
     [
         (Rope(base=10_000.0), "rope(base=10000)"),
+        (Nope(), "nope"),
         (Rope(base=1e6), "rope(base=1e+06)"),
         (Rope(base=10.0, rotary_fraction=0.25), "rope(base=10,rotary_fraction=0.25)"),
         (Rope(base=10.0, log_n="train"), "rope(base=10,log_n=train)"),

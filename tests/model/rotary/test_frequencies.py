@@ -1,0 +1,168 @@
+"""Frequencies of variants, radians per token: the literals of all variants in one table.
+
+FORMULAS are the papers' formulas by mpmath with 40 digits: b^(-2i/d) (rope), the same / s (position
+interpolation), (b s^(d/(d-2)))^(-2i/d) (ntk_aware), (b s)^(-2i/d) (ntk_old), Su's
+1 / (λ (β λ)^(m-1)) (ntk_fixed) and 1 / (β^(m-1) exp(a m^b)) (ntk_mixed), (1 - γ) θ / s + γ θ
+(ntk_by_parts), and 2405.14591, Table 4 and Section 5.5 (method1, method2). TRANSFORMERS are what
+transformers 5.23.0 gave in float32; `ntk_aware` by 8 is its dynamic scaling of factor 1 at 8 times
+the trained length. The small base of yarn has the upper clamp rotary_dim - 1 in its tail.
+"""
+
+import numpy as np
+import pytest
+
+from model import rotary
+
+LONG = "pair_factors=(1,1.05,1.25,2,3.5,6,10,16),original_context_length=4096"
+LONG += ",target_context_length=65536"
+
+# fmt: off
+FORMULAS = [
+    ("rope(base=1e4)", 16, [1.0, 0.31622776601683794, 0.1, 0.03162277660168379, 0.01,
+     0.0031622776601683794, 0.001, 0.00031622776601683794]),
+    ("rope(base=500)", 8, [1.0, 0.21147425268811282, 0.044721359549995794,
+     0.009457416090031758]),
+    ("rope(base=10000)", 128, {0: 1.0, 1: 0.8659643233600653, 32: 0.01, 63:
+     0.00011547819846894582}),
+    ("rope(base=500000)", 128, {0: 1.0, 1: 0.8146172338565447, 32: 0.001414213562373095, 63:
+     2.455140791131609e-06}),
+    ("rope(base=1e4,rotary_fraction=0.25)", 32, [1.0, 0.1, 0.01, 0.001, 0.0, 0.0, 0.0, 0.0, 0.0,
+     0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0]),
+    ("nope", 8, [0.0, 0.0, 0.0, 0.0]),
+    ("position_interpolation(base=1e4,factor=3)", 8, [0.3333333333333333, 0.03333333333333333,
+     0.003333333333333333, 0.0003333333333333333]),
+    ("ntk_aware(base=500,factor=2)", 16, [1.0, 0.4165090711681466, 0.1734798063653522,
+     0.07225591301566278, 0.0300952432165601, 0.012534941798708912, 0.005220916965727026,
+     0.0021745592760409817]),
+    ("ntk_old(base=100,factor=4)", 16, [1.0, 0.4728708045015879, 0.22360679774997896,
+     0.10573712634405641, 0.05, 0.023643540225079394, 0.011180339887498949,
+     0.005286856317202821]),
+    ("ntk_old(base=500,factor=8)", 16, [1.0, 0.3546030780581206, 0.12574334296829354,
+     0.04458897646187482, 0.015811388300841896, 0.005606766959850693, 0.0019881768219176268,
+     0.0007050136207758022]),
+    ("ntk_fixed(base=100,factor=4)", 16, [0.8408964152537145, 0.3976353643835253,
+     0.1880301546543197, 0.08891397050194615, 0.042044820762685724, 0.01988176821917627,
+     0.009401507732715983, 0.004445698525097307]),
+    ("ntk_fixed(base=500,factor=8)", 16, [0.7711054127039704, 0.27343635285210527,
+     0.09696137237434288, 0.034382801096681605, 0.01219224710114342, 0.004323408350510654,
+     0.0015330939087932597, 0.0005436398190102454]),
+    ("ntk_mixed(base=100,factor=4)", 16, [0.6852708070148414, 0.3139532301845705,
+     0.14922997365276924, 0.07237896932743279, 0.03557850299784162, 0.0176610812556812,
+     0.008833781070234827, 0.004445698525097307]),
+    ("ntk_mixed(base=500,factor=8,exponent=0.3)", 16, [0.3281300908996046, 0.1166303445089955,
+     0.04491311531935051, 0.017961774605488996, 0.007348384130147526, 0.003052994187448506,
+     0.0012827579907117568, 0.0005436398190102454]),
+    ("ntk_by_parts(base=100,factor=8,original_context_length=64)", 16, [0.38427989719826255,
+     0.1453374146265265, 0.059353257398875085, 0.02630088421925175, 0.012552476391337464,
+     0.007029266564879364, 0.003952847075210474, 0.0022228492625486537]),
+    ("ntk_by_parts(base=500,factor=8,original_context_length=2048)", 16, [1.0,
+     0.45986329782677027, 0.21147425268811282, 0.09642117164105363, 0.02272823853843033,
+     0.005881433627179401, 0.0017381231556828033, 0.000594902348855212]),
+    ("ntk_by_parts(base=10000,factor=4,original_context_length=512,beta_slow=2,beta_fast=8)",
+     16, [1.0, 0.31622776601683794, 0.1, 0.0101859163578813, 0.0025, 0.0007905694150420948,
+     0.00025, 7.905694150420948e-05]),
+    ("scaled_base(base=100,original_context_length=512,target_context_length=1024)", 16, {1:
+     0.5135948296553496, 7: 0.009426370409377514}),
+    ("scaled_base(base=500,original_context_length=1024,target_context_length=8192)", 16, {1:
+     0.3348869024558353, 7: 0.00047237525268296795}),
+    ("method1", 128, {0: 1.0, 1: 0.7858299804196346, 32: 0.00044721359549995795, 63:
+     2.545079788037606e-07}),
+    ("method2", 128, {0: 1.0, 1: 0.8259908331944308, 20: 0.021852672209381547, 43:
+     0.0002691130667821122, 44: 0.00022228492625486534, 63: 1.4434774808618228e-05}),
+]
+TRANSFORMERS = [
+    ("ntk_aware(base=1e4,factor=8)", 128, {0: 1.0, 1: 0.837848008, 32: 0.00347766397, 63:
+     1.44347741e-05}),
+    ("position_interpolation(base=1e4,factor=4)", 128, {0: 0.25, 1: 0.216491088, 32:
+     0.00249999994, 63: 2.88695483e-05}),
+    ("p_rope(base=1e4,rotary_fraction=0.25)", 128, {0: 1.0, 1: 0.865964353, 8: 0.316227764, 15:
+     0.115478203, 16: 0.0, 63: 0.0}),
+    ("p_rope(base=100,rotary_fraction=0.5)", 16, [1.0, 0.562341332, 0.316227764, 0.177827939,
+     0.0, 0.0, 0.0, 0.0]),
+    ("p_rope(base=500,rotary_fraction=0.75)", 16, [1.0, 0.459863275, 0.21147424, 0.0972492471,
+     0.0447213612, 0.0205657128, 0.0, 0.0]),
+    ("llama3(base=5e5,factor=8,original_context_length=8192)", 128, {0: 1.0, 20: 0.0165604409,
+     28: 0.00321144611, 29: 0.00216657063, 30: 0.00137189368, 31: 0.00085675146, 32:
+     0.000524846022, 33: 0.00031269365, 34: 0.000178507791, 35: 9.55621217e-05, 36:
+     7.78465546e-05, 40: 3.42810235e-05, 63: 3.06892588e-07}),
+    ("llama3(base=100,factor=8,original_context_length=128)", 64, {0: 1.0, 8: 0.316227764, 16:
+     0.0427511781, 20: 0.00941721443, 21: 0.00608709408, 22: 0.00527120614, 24: 0.00395284733,
+     28: 0.00222284929, 31: 0.00144347746}),
+    ("llama3(base=500,factor=4,original_context_length=1024,low_freq_factor=2,high_freq_factor=16)",
+     32, {0: 1.0, 4: 0.21147424, 5: 0.143407494, 6: 0.0964634195, 7: 0.0473923385, 8:
+     0.0238503385, 9: 0.0123623647, 10: 0.0066306321, 11: 0.00369044906, 12: 0.00236435398, 15:
+     0.000737319351}),
+    (f"longrope(base=100,{LONG})", 16, [1.0, 0.535563171, 0.252982229, 0.0889139697,
+     0.0285714287, 0.00937235542, 0.00316227786, 0.00111142464]),
+    (f"longrope(base=500,{LONG})", 16, [1.0, 0.437965035, 0.169179395, 0.0486246236,
+     0.0127775325, 0.00342761865, 0.000945741544, 0.00027181991]),
+    (f"longrope(base=10000,{LONG})", 16, [1.0, 0.301169306, 0.0799999982, 0.0158113893,
+     0.00285714283, 0.00052704633, 9.99999975e-05, 1.97642366e-05]),
+    ("yarn(base=10000,factor=8,original_context_length=4096)", 128, {0: 1.0, 8: 0.316227764, 16:
+     0.100000001, 24: 0.0273658652, 28: 0.0129951192, 31: 0.00727290567, 40: 0.00103382161, 63:
+     1.44347741e-05}),
+    ("yarn(base=100,factor=8,original_context_length=2048)", 64, {0: 1.0, 8: 0.316227764, 16:
+     0.100000001, 20: 0.0483613536, 24: 0.0227684006, 28: 0.0103140203, 31: 0.00548521429}),
+    ("yarn(base=10000,factor=16,original_context_length=2048)", 32, {0: 1.0, 4: 0.100000001, 8:
+     0.00464285677, 12: 6.2500003e-05, 15: 1.11142463e-05}),
+    ("yarn(base=100,factor=8,original_context_length=2048,truncate=False)", 32, {8: 0.100000001,
+     9: 0.0698889047, 12: 0.0225780979, 15: 0.00661400659}),
+    ("yarn(base=100,factor=8,original_context_length=2048,truncate=True)", 32, {8: 0.100000001,
+     9: 0.0699420497, 12: 0.0231089536, 15: 0.00705227675}),
+    ("yarn(base=500,factor=8,original_context_length=2048,truncate=False)", 32, {5: 0.143407494,
+     6: 0.0970166847, 10: 0.0124495672, 14: 0.000926808105}),
+    ("yarn(base=500,factor=8,original_context_length=2048,truncate=True)", 32, {5: 0.143407494,
+     6: 0.0887399316, 10: 0.0115682138, 14: 0.000924187829}),
+    ("yarn(base=10000,factor=8,original_context_length=2048,truncate=False)", 32, {4:
+     0.100000001, 5: 0.0483229086, 8: 0.00423313351, 10: 0.000419459218}),
+    ("yarn(base=10000,factor=8,original_context_length=2048,truncate=True)", 32, {4:
+     0.100000001, 5: 0.0492048636, 8: 0.00499999989, 10: 0.000790569466}),
+]
+# fmt: on
+
+
+@pytest.mark.parametrize(
+    "text, head_dim, expected, tolerance",
+    [*((*row, 1e-13) for row in FORMULAS), *((*row, 2e-6) for row in TRANSFORMERS)],
+)
+def test_frequencies(text, head_dim, expected, tolerance):
+    """`expected` has all pairs, or some by number."""
+    inv_freq = rotary.parse(text).inv_freq(head_dim)
+    if isinstance(expected, dict):
+        inv_freq = inv_freq[list(expected)]
+        expected = list(expected.values())
+    np.testing.assert_allclose(inv_freq, expected, rtol=tolerance)
+
+
+L2048 = "original_context_length=2048"
+
+
+@pytest.mark.parametrize(
+    "text, equal",
+    [
+        ("p_rope(base=500)", "rope(base=500)"),
+        (f"yarn(base=500,factor=1,{L2048})", "rope(base=500)"),
+        (f"yarn(base=3,factor=4,{L2048}0)", "rope(base=3)"),  # all pairs turn often
+        (f"scaled_base(base=500,{L2048},target_context_length=2048)", "rope(base=500)"),
+        (f"llama3(base=100,factor=8,{L2048})", "ntk_by_parts(base=100,factor=8,{})"),
+        (f"llama3(base=5e5,factor=8,{L2048})", "ntk_by_parts(base=5e5,factor=8,{})"),
+        *(
+            (
+                f"ntk_mixed(base={base},factor=8,exponent={exponent})",
+                f"{limit}(base={base},factor=8)",
+            )
+            for exponent, limit in ((1, "ntk_fixed"), (0, "position_interpolation"))
+            for base in (100, 500, 10_000)
+        ),
+    ],
+)
+def test_limits_of_variants_are_other_variants(text, equal):
+    text, equal = map(rotary.parse, (text, equal.format(f"{L2048},beta_slow=1,beta_fast=4")))
+    np.testing.assert_allclose(text.inv_freq(64), equal.inv_freq(64), rtol=1e-14)
+
+
+@pytest.mark.parametrize(
+    "text", ["nope", *(f"{x}(base=9,factor=8,{L2048})" for x in ("llama3", "ntk_by_parts"))]
+)
+def test_variants_without_a_temperature_scale_no_logit(text):
+    assert rotary.parse(text).logit_scale == 1
