@@ -21,7 +21,7 @@ from evals.rows import Rows
 from experiment.config import ExperimentConfig, from_dict, to_dict
 from experiment.run import flatten, is_operational
 from utils.files import write_atomically
-from utils.limits import parse_json, read_bytes
+from utils.limits import decompress_xz, parse_json, read_bytes
 from utils.locks import lock
 from utils.messages import one_line
 
@@ -170,9 +170,9 @@ def read(path: Path) -> list[Row]:
     if not path.exists():
         return []
     try:
-        lines = lzma.decompress(read_bytes(path)).splitlines()
+        lines = decompress_xz(read_bytes(path)).splitlines()
         return [_read_row(**parse_json(line)) for line in lines]
-    except (lzma.LZMAError, KeyError, TypeError, ValueError, AttributeError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         reason = one_line(str(error), 120)
         raise ValueError(f"{path} is damaged ({reason}); restore it, or delete it") from error
 

@@ -7,11 +7,11 @@ table of the limits. The readers raise OSError for a file that is missing or can
 import io
 import itertools
 import json
+import lzma
 import math
 import os
 import stat
 import zipfile
-import zlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import IO, Any
@@ -103,15 +103,15 @@ def read_lines(path: Path) -> Iterator[bytes]:
             yield line
 
 
-def gunzip(content: bytes, most: int = MOST_JSON) -> bytes:
-    """Decompress one gzip member; raise ValueError for damage, or beyond `most` bytes."""
-    decompressor = zlib.decompressobj(wbits=31)
+def decompress_xz(content: bytes, most: int = MOST_DECOMPRESSED) -> bytes:
+    """Decompress one xz stream; raise ValueError for damage, or beyond `most` bytes."""
+    decompressor = lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=2**28)
     try:
         result = decompressor.decompress(content, most)
-    except zlib.error as error:
-        raise ValueError(f"damaged gzip ({error})") from error
+    except lzma.LZMAError as error:
+        raise ValueError(f"damaged xz ({error})") from error
     if not decompressor.eof:
-        beyond = decompressor.unconsumed_tail
+        beyond = len(result) >= most
         raise ValueError(f"more than {most:,} bytes of content" if beyond else "cut short")
     return result
 

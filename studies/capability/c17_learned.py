@@ -69,8 +69,8 @@ cards = [
             ),
             # The last two were conditions of `refuted_if` before they were claims.
             Claim(
-                text="From base 10, the median of the eight slowest pairs is between 0.107, where "
-                "the slowest pair starts, and 1.1 times the slowest pair: here over 0.107.",
+                text="From base 10, the median of the eight slowest pairs is above 0.107 radians "
+                "per token, where the slowest pair starts.",
                 measure=frequency_measure("base=10,heads=1", lambda x: float(np.median(x[:8]))),
                 at_least=0.107,
             ),

@@ -104,6 +104,7 @@ def test_the_estimate_from_counts_is_that_from_answers():
         lambda content: content[:-20],
         lambda content: content[:40] + bytes([content[40] ^ 1]) + content[41:],
         lambda content: lzma.compress(b"{"),
+        lambda content: lzma.compress(bytes(2**28 + 1)),  # 40 KB that would take all memory
         lambda content: lzma.compress(b"[]"),
         lambda content: lzma.compress(json.dumps({"version": 1}).encode()),
     ],
