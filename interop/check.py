@@ -218,7 +218,7 @@ def compare_logits(model: FolderModel, lengths: Sequence[int] | None = None) -> 
 
 
 class _Reference(NamedTuple):
-    """What the logits of one row of a folder should be.
+    """Expected logits of one row of a folder.
 
     Attributes:
       logits_TV: in float32, with exact angles.

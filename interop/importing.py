@@ -25,7 +25,7 @@ from interop.gguf import SUFFIX, GgufTensors, UnreadTokenizerError
 from interop.hf_config import HfModel, parse_config, read_config
 from interop.tensors import Tensors, digest_tensors
 from interop.tokenizer_files import drop_unused, find_tokenizer, puts_bos, read_published
-from interop.transformers_model import has_transformers
+from interop.transformers_model import find_other_ids, has_transformers
 from interop.weights import Entry, Layout, make_entries
 from model import rotary as rotary_lib
 from model.config import ModelConfig
@@ -115,6 +115,8 @@ def import_folder(
             _print(f"Logits were not compared with transformers': {reason}")
         else:
             _compare(source, entries, tensors, hf_config)
+            if tokenizer and folder.is_dir():
+                _note_other_ids(folder, tokenizer, model.vocab_size)
     return RunDirectory(local(run_path))
 
 
@@ -203,6 +205,11 @@ def _compare(
     for row in comparisons:
         _print(card.format_comparison(row))
     check.check_comparisons(comparisons, "transformers' logits")
+
+
+def _note_other_ids(folder: Path, tokenizer: Tokenizer, num_ids: int) -> None:
+    if difference := find_other_ids(folder, tokenizer, num_ids):
+        _print(f"tokenizer: {difference}; ids of the run are those of {tokenizer.file_name} itself")
 
 
 def _run_config(source: HfModel, name: str, tokenizer: str | None) -> ExperimentConfig:

@@ -1,6 +1,7 @@
 """A folder's model as transformers loads it; needs the extra `hf`."""
 
 import importlib.util
+import itertools
 import math
 from collections.abc import Mapping
 from pathlib import Path
@@ -8,16 +9,57 @@ from typing import Any
 
 import numpy as np
 
+from data.tokenizer import Tokenizer
 from interop.architectures import windows_by_layer
 from model.config import ModelConfig
 from model.rotary.base import HfHead
 from model.rotary.rope_parameters import compute_frequencies, read_rope
-from utils.messages import one_line
+from utils.messages import one_line, quoted
 
 
 def has_transformers() -> bool:
     """Return True if transformers and torch are installed."""
     return all(importlib.util.find_spec(name) for name in ("transformers", "torch"))
+
+
+# Words, numbers, code with runs of spaces, scripts, and a character that is four bytes.
+_PROBE = (
+    "The quick brown fox, didn't it?\n\n1234 + 56 = 1290 apples\tin 2024.  Naïve café, ÅÉ\n"
+    "def f(x):\n    return [y**2 for y in x if y != 'a_b']  # 中文 हिन्दी Ελληνικά 🙂"
+)
+
+
+def find_other_ids(folder: Path, tokenizer: Tokenizer, num_ids: int) -> str:
+    """Describe the first difference between transformers' ids and ours; empty if there is none.
+
+    Args:
+      folder: a published folder.
+      tokenizer: ours.
+      num_ids: ids that the model has.
+    """
+    from transformers import AutoTokenizer  # pyright: ignore[reportMissingImports]
+
+    try:
+        theirs = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
+        their_ids = theirs(_PROBE, add_special_tokens=False)["input_ids"]
+        added = sorted((i, name) for name, i in theirs.get_added_vocab().items())
+    except Exception as error:  # the library raises many classes
+        return f"transformers cannot read it ({one_line(str(error), 100)})"
+    ids = tokenizer.encode(_PROBE)
+    if ids != their_ids:
+        place = next(
+            i for i, pair in enumerate(itertools.zip_longest(ids, their_ids)) if len({*pair}) > 1
+        )
+        start = tokenizer.decode(ids[:place])[-20:]
+        return (
+            f"after {quoted(start)} a text has ids {ids[place : place + 4]}, and transformers' "
+            f"{their_ids[place : place + 4]}"
+        )
+    for i, name in added:
+        ours = quoted(tokenizer.name_of(i)) if i < tokenizer.vocab_size else "missing"
+        if i < num_ids and ours != quoted(name):
+            return f"id {i} is {ours}, and transformers' {quoted(name)}"
+    return ""
 
 
 class TransformersModel:

@@ -2,12 +2,14 @@
 
 import dataclasses
 import json
+import re
 import shutil
 from pathlib import Path
 
 import pytest
 import tokenizers
 
+from data.tokenizer import Tokenizer
 from experiment import load
 from experiment.digest import named
 from experiment.run import PUBLISHED, RunDirectory
@@ -15,6 +17,7 @@ from experiment.streamed import write_params
 from inference import generate
 from interop.export import export
 from interop.importing import import_folder
+from interop.transformers_model import find_other_ids
 from tests.data import json_tokenizers
 from tests.data.hard_text import SOURCES, hard_text
 from tests.interop.weights_helpers import CONTEXT, PLAIN, changed, make_run
@@ -140,3 +143,25 @@ def test_a_continued_model_names_its_base_license_and_context(made, tmp_path):
     assert (parent.path / PUBLISHED / "tokenizer_config.json").read_bytes() == (
         folder / "tokenizer_config.json"
     ).read_bytes()
+
+
+@pytest.mark.hf
+def test_ids_that_differ_from_those_of_transformers_are_named(made, tmp_path, capsys):
+    """tokenizer_config.json may name a class with rules of its own, or add tokens."""
+    pytest.importorskip("transformers")
+    base = {"eos_token": "<|endoftext|>", "tokenizer_class": "PreTrainedTokenizerFast"}
+    messages = []
+    for changes in (base, base | {"tokenizer_class": "Qwen2Tokenizer"}):
+        folder = published(made("gpt2"), tmp_path / f"{len(messages)}", tokenizer_config=changes)
+        import_folder(folder, tmp_path / f"run-{len(messages)}")
+        messages.append(capsys.readouterr().err)
+    assert "ids of the run" not in messages[0]
+    assert re.search(r"after .* a text has ids \[\d+, .*, and transformers' \[\d+", messages[1])
+    token = {"content": "<|turn|>", "special": True, "lstrip": False, "rstrip": False}
+    token |= {"normalized": False, "single_word": False}
+    tokenizer = Tokenizer(folder / "tokenizer.json")
+    base["added_tokens_decoder"] = {str(tokenizer.vocab_size): token}
+    (folder / "tokenizer_config.json").write_text(json.dumps(base))
+    expected = f"id {tokenizer.vocab_size} is missing, and transformers' '<|turn|>'"
+    assert find_other_ids(folder, tokenizer, 5000) == expected
+    assert not find_other_ids(folder, tokenizer, tokenizer.vocab_size)
