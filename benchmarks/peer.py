@@ -201,7 +201,7 @@ def _attempt_on_gpu(config: ExperimentConfig, rounds: int) -> Attempt:
     import torch
 
     gc.collect()  # blocks and their compiled forms refer to each other
-    torch._dynamo.reset()
+    torch.compiler.reset()
     if torch.cuda.is_available():
         torch.cuda.empty_cache()
     step = _make_gpu_torch_step(config)

@@ -8,7 +8,6 @@ Damage to a checkpoint raises `DamagedCheckpointError`, whose message is one lin
 import contextlib
 import dataclasses
 import logging
-import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,7 +16,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import orbax.checkpoint as ocp
-import tensorstore
 from orbax.checkpoint import options
 from orbax.checkpoint.checkpoint_managers import preservation_policy
 
@@ -39,32 +37,11 @@ from experiment.items import (
 from experiment.run import RunDirectory
 from model.transformer import Params, abstract_params
 from utils.errors import raise_outages
+from utils.limits import MOST_JSON, check_file
 from utils.paths import in_bucket, remove
 
-# Orbax logs every save, warns about its own settings, and logs the traceback of each error that it
-# raises. One message about an error is enough.
-_absl = logging.getLogger("absl")
-_absl.setLevel(logging.ERROR)
-_absl.addFilter(lambda record: "/orbax/" not in record.pathname)
-
-# Orbax asks TensorStore for the bytes of each save, to log them. TensorStore 0.1.86 never frees its
-# answer, some 50 KB for each save.
-tensorstore.experimental_collect_matching_metrics = lambda *_, **__: []
-
-_other_unraisable = sys.unraisablehook
-
-
-def _ignore_stragglers(unraisable: Any) -> None:
-    """Suppress the tracebacks of reads and writes that end after another one failed.
-
-    Orbax handles all arrays in one event loop and closes it when one fails; the others find it
-    closed at any later time.
-    """
-    if str(unraisable.exc_value) != "Event loop is closed":
-        _other_unraisable(unraisable)
-
-
-sys.unraisablehook = _ignore_stragglers
+# Orbax logs every save, and the traceback of each error that it raises.
+logging.getLogger("absl").setLevel(logging.CRITICAL)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -353,6 +330,9 @@ def _read_arrays(run: RunDirectory, step: int, item: str, target: Any) -> Any:
     check_platform()
     damage = one_line(run, step, item, names=named(target), but=jax.errors.JaxRuntimeError)
     with damage:
+        for file in path.rglob("*"):
+            if file.parent.name != "d" and file.is_file():
+                check_file(file, MOST_JSON)  # TensorStore reads all of it
         # The handler itself: a checkpointer would wait for hosts that failed to read.
         restore = ocp.StandardCheckpointHandler().restore
         return restore(path, args=ocp.args.StandardRestore(target))  # pyright: ignore

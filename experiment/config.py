@@ -58,7 +58,7 @@ class TrainConfig:
       profile_steps: the first and the last step of a profile, written under the run directory's
         profile/ (a sweep's under its first member's), for XProf or TensorBoard; empty for none.
       tracking: also log to "tensorboard" or "wandb", under the run directory; wandb also online,
-        where it has a key.
+        if WANDB_API_KEY or WANDB_MODE=online is set.
     """
 
     num_steps: Steps

@@ -1,10 +1,8 @@
 """metrics.jsonl, and dashboards from the same rows, from packages of the `tracking` extra."""
 
-import contextlib
 import importlib
 import json
 import math
-import netrc
 import os
 import secrets
 import sys
@@ -13,7 +11,6 @@ import tomllib
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 import jax
 
@@ -155,12 +152,12 @@ def _tensorboard(tensorboard: Any, run: RunDirectory) -> Tracker:
 
 def _wandb(wandb: Any, run: RunDirectory) -> Tracker:
     mode = None
-    # Without a key, wandb would wait for minutes.
-    if not os.environ.get("WANDB_MODE") and not _has_wandb_key():
+    # Without a key, `init` would wait for minutes.
+    if not os.environ.get("WANDB_MODE") and not os.environ.get("WANDB_API_KEY"):
         mode = "offline"
         print(
-            f"wandb: no key here (`wandb login` or WANDB_API_KEY); it writes to {run.path}/wandb "
-            "only, from where `wandb sync` brings it online",
+            f"wandb: neither WANDB_API_KEY nor WANDB_MODE=online is set; it writes to {run.path}/"
+            "wandb only, from where `wandb sync` brings it online",
             file=sys.stderr,
         )
     session = wandb.init(
@@ -173,19 +170,6 @@ def _wandb(wandb: Any, run: RunDirectory) -> Tracker:
         reinit="create_new",
     )
     return lambda row: session.log(row, step=row["step"])
-
-
-def _has_wandb_key() -> bool:
-    """Return whether wandb would find a key, in the environment or where `wandb login` keeps it."""
-    if os.environ.get("WANDB_API_KEY"):
-        return True
-    host = urlsplit(os.environ.get("WANDB_BASE_URL", "https://api.wandb.ai")).hostname or ""
-    netrc_path = os.environ.get("NETRC")
-    for path in [Path(netrc_path)] if netrc_path else [Path("~/.netrc"), Path("~/_netrc")]:
-        with contextlib.suppress(OSError, netrc.NetrcParseError):
-            if netrc.netrc(path.expanduser()).authenticators(host):
-                return True
-    return False
 
 
 def _identity(run: RunDirectory) -> str:

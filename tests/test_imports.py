@@ -145,6 +145,46 @@ def test_imports_follow_the_table(name):
         assert inside or allowed, f"{name} imports {imported}, which {prefix} may not"
 
 
+# Private parts of libraries that the code reads or replaces, with the reason. At most two.
+PRIVATE = {
+    # The public kernel has no backward pass for rings; these are its three programs.
+    "model.kernels.splash": {
+        "splash_attention_kernel._splash_attention_forward",
+        "splash_attention_kernel._splash_attention_bwd_dq",
+        "splash_attention_kernel._splash_attention_bwd_dkv",
+    },
+    # The only place with the address that a process waits for under SLURM and on TPU slices.
+    "experiment.distributed": {"jax._src.distributed.global_state"},
+}
+# Of the standard library, and documented: its hooks, and the end of a process without cleaning up.
+_HOOKS = {"os._exit", "sys.excepthook", "sys.unraisablehook"}
+
+
+def private_parts(name: str) -> set[str]:
+    """Private names of libraries in a module, and attributes of libraries that it replaces."""
+    tree = ast.parse(SOURCES[name].read_text(encoding="utf-8"))
+    libraries, parts = set(), set()
+    for node in ast.walk(tree):
+        for alias in node.names if isinstance(node, ast.Import | ast.ImportFrom) else ():
+            path = f"{getattr(node, 'module', None) or ''}.{alias.name}".strip(".")
+            if path.partition(".")[0] not in {*TOP, "__future__"}:
+                libraries.add((alias.asname or alias.name).partition(".")[0])
+                parts |= {path} if "._" in path else set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute):
+            path = ast.unparse(node)
+            is_replaced = isinstance(node.ctx, ast.Store | ast.Del)
+            is_private = re.match(r"_(?!_)", node.attr) is not None
+            if path.partition(".")[0] in libraries and (is_replaced or is_private):
+                parts.add(path)
+    return parts - _HOOKS
+
+
+def test_private_parts_of_libraries_are_listed():
+    found = {name: parts for name in SOURCES if (parts := private_parts(name))}
+    assert found == PRIVATE and len(PRIVATE) <= 2
+
+
 def reachable(name: str) -> set[str]:
     """All modules that importing `name` brings in, itself included; packages run their __init__."""
     reached, waiting = set(), [name]

@@ -128,7 +128,7 @@ def _launch(parser: Parser, arguments: argparse.Namespace, job: Job) -> int:
             keep_programs()
         if arguments.devices is None:
             distributed.initialize(arguments, many_members=len(job.members) > 1)
-            hosts.check_alike(job.workdir, job.members)
+            hosts.check_alike(job.members)
             if not _is_alone(arguments):
                 with distributed.refusing_together():
                     _check(job)

@@ -36,8 +36,8 @@ from training.members import (
 from training.plan import Plan
 from training.programs import describe_compiler_options
 from training.step import compile_step, is_unsplit_cpu, member_arrays
-from training.validation import Validation, compile_forward
-from training.watchdog import Watchdog, check_first_loss
+from training.validation import Validation
+from training.watchdog import Watchdog
 
 
 def train(plan: Plan, *, command: str = "", later_tokens: int = 0) -> bool:
@@ -165,7 +165,6 @@ def train_stage(
         trainer.state = with_fresh_moments(trainer.state, config, num_members, trainer.shardings)
     member = member_arrays(stages)
     step_fn = compile_step(config, num_members, mesh, trainer.shardings)
-    forward = compile_forward(config, num_members, mesh)
     validation = None
     if config.train.eval_every:
         validation = Validation(stages, data, mesh, trainer.shardings)
@@ -195,8 +194,6 @@ def train_stage(
             # Train. This only queues the step: the devices compute while the host continues.
             batch = batches.read_next()
             trace.before(step + 1)
-            if step == first_step:
-                plain = forward(trainer.state.params, member, batch)
             trainer.state, scalars = step_fn(
                 trainer.state, member, batch, np.int32(step - stage.start)
             )
@@ -204,7 +201,7 @@ def train_stage(
             trace.after(step, scalars)
             watchdog.add(scalars["loss"])
             if step == first_step + 1:
-                check_first_loss(scalars["loss"], plain, plan.runs, config.model.compute_dtype)
+                jax.block_until_ready(scalars["loss"])  # after the compilation
                 log.start_clock(step)
                 watchdog.start()
 

@@ -92,8 +92,6 @@ def compile_forward(config: ExperimentConfig, num_members: int, mesh: Mesh) -> C
         num_members,
         mesh,
         out_shardings=NamedSharding(mesh, PartitionSpec()),
-        # Without validation it only checks the first loss, which needs no exact rounding.
-        cpu_level=None if config.train.eval_every else 0,
         device_kind=mesh.devices.flat[0].device_kind,
     )
 

@@ -9,14 +9,11 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import NoReturn
 
 import jax
-import numpy as np
 
-from experiment import distributed
-from experiment.run import RunDirectory
 from utils.errors import HANG_STATUS
 from utils.messages import duration
 
@@ -24,33 +21,6 @@ _TIMES = 10  # the median time of an update
 _LEAST = 120.0  # seconds: requests to a bucket are repeated for half a minute
 _LONGEST_SAVE = 1800.0  # seconds that the host may wait for a save
 _EVERY = 1.0  # seconds between two looks
-_TOLERANCE = {"float32": 1e-3, "bfloat16": 1e-2}  # relative, between two compiled programs
-
-
-def check_first_loss(
-    loss_M: jax.Array, sums_M2: jax.Array, runs: Sequence[RunDirectory], dtype: str
-) -> None:
-    """Compare the loss of the first update with that of a forward pass, another program.
-
-    Args:
-      loss_M: loss that the train step returned, nats per counted target; a scalar for one member.
-      sums_M2: nats and counted targets of a forward pass with the same parameters and rows.
-      runs: the members.
-      dtype: `model.compute_dtype`, which decides the tolerance.
-
-    Raises:
-      ValueError: naming the first member whose losses differ.
-    """
-    nats_M, targets_M = np.atleast_2d(distributed.fetch(sums_M2)).T
-    plain_M, step_M = nats_M / np.maximum(targets_M, 1), np.atleast_1d(distributed.fetch(loss_M))
-    alike_M = np.isclose(step_M, plain_M, rtol=_TOLERANCE[dtype], atol=1e-6, equal_nan=True)
-    if not alike_M.all():
-        index = int(np.argmin(alike_M))
-        raise ValueError(
-            f"{runs[index].path}: the train step computes a loss of {step_M[index]:.6g} on its "
-            f"first batch, and a forward pass {plain_M[index]:.6g}: a device or a compiled program "
-            "is defective; nothing was saved. Try another machine, or delete the compiled programs"
-        )
 
 
 class Watchdog:

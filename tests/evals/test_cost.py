@@ -10,7 +10,6 @@ import pytest
 
 import evaluate as cli
 from evals import cost, runner, score
-from experiment import memory
 from model import transformer
 from model.positions import stack_tables
 from tests.test_evaluate import CONFIG, make_run
@@ -76,28 +75,3 @@ def test_nothing_is_generated_that_does_not_fit(run, monkeypatch, capsys, free, 
     with pytest.raises(SystemExit):
         cli.main([run, "--tasks=kv", options])
     assert re.search(message, capsys.readouterr().err) and set(generated) <= {0}
-
-
-@pytest.mark.parametrize(
-    "cgroup, files, free",
-    [
-        ("0::/job/step", {"job/memory.max": 800, "job/memory.current": 500}, 400),
-        (
-            "4:memory:/gone",
-            {"memory/memory.limit_in_bytes": 700, "memory/memory.usage_in_bytes": 100},
-            700,
-        ),
-        ("0::/", {}, 2048),
-    ],
-)
-def test_a_control_group_limits_free_memory(tmp_path, cgroup, files, free):
-    """Less its files in memory, which give way; the limit of a group above counts too."""
-    (tmp_path / "proc/self").mkdir(parents=True)
-    (tmp_path / "proc/meminfo").write_text("MemTotal: 9 kB\nMemAvailable: 2 kB\n")
-    (tmp_path / "proc/self/cgroup").write_text(cgroup + "\n")
-    for name, value in files.items():
-        path = tmp_path / "sys/fs/cgroup" / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(f"{value}\n")
-        path.with_name("memory.stat").write_text("inactive_file 60\nactive_file 40\n")
-    assert memory.free_host_memory(tmp_path) == free
