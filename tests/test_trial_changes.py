@@ -123,6 +123,9 @@ def test_five_changes_train_check_evaluate_and_export(changed_tree, environment)
     run("evaluate.py", "runs/new", "--tasks", "echo,perplexity", "--documents", "2")
     rows = (changed_tree / "runs" / "new" / "results.jsonl").read_text().splitlines()
     assert {json.loads(row)["task"] for row in rows} >= {"echo", "perplexity"}
+    refused = run("-m", "interop", "export", "runs/new", "hf-new", status=2).stderr
+    assert "value_norm" in refused and "Traceback" not in refused
+    assert not (changed_tree / "hf-new").exists()
     run(*train, "--workdir", "runs/known")
     run("-m", "interop", "export", "runs/known", "hf-known")
     assert json.loads((changed_tree / "hf-known" / "config.json").read_text())["model_type"]
