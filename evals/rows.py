@@ -2,12 +2,18 @@
 
 In memory, rows are columns: a dict of equally long numpy arrays. In `results.jsonl` every line is
 the JSON object of one row. A missing float (the base of NoPE) is null in the file, NaN in memory.
+
+Every line ends with `file`: the number of rows of the file, and the digest of all of them. So any
+line that is left shows that others were deleted, changed, added or repeated. Files without it are
+older and are read without this check.
 """
 
+import hashlib
 import itertools
 import json
 import operator
-from collections.abc import Sequence
+import re
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -132,28 +138,72 @@ def write(path: Path, rows: Rows) -> None:
     ]
     encode = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
     records = (dict(zip(SCHEMA, values, strict=True)) for values in zip(*lists, strict=True))
-    write_atomically(path, "".join(encode(record) + "\n" for record in records))
+    bodies = [encode(record).removesuffix("}") for record in records]
+    seal = _Seal()
+    for body in bodies:
+        seal.add(body.encode())
+    write_atomically(path, "".join(f'{body},"file":"{seal}"}}\n' for body in bodies))
+
+
+class _Seal:
+    """Number of rows and digest of their JSON without the field `file`, as text."""
+
+    def __init__(self):
+        self.count, self._digest = 0, hashlib.sha256()
+
+    def add(self, body: bytes) -> None:
+        """Count one row, whose JSON ends before the field."""
+        self.count += 1
+        self._digest.update(body + b"\n")
+
+    def __str__(self):
+        return f"{self.count}-{self._digest.hexdigest()[:16]}"
 
 
 def read(path: Path) -> Rows:
     """Read a file of rows.
 
     Raises:
-      ValueError: for the first line that is not a row of this schema, as file:line.
+      ValueError: for the first line that is not a row of this schema or contradicts itself, as
+        file:line, or if the rows are not those that were written.
     """
-    parts, number = [], 1
+    parts, number, seal, written = [], 1, _Seal(), set()
     file = read_lines(path)
     # Blocks, because the objects of all lines would take twenty times the file's size.
     while lines := list(itertools.islice(file, _BLOCK)):
+        for index, line in enumerate(lines):
+            sealed = _SEALED.fullmatch(line)
+            written.add(sealed and sealed[2].decode())
+            if sealed:
+                lines[index] = sealed[1] + b"}"
+                seal.add(sealed[1])
         part = _parse(lines)
         if part is None:
             _raise_first_error(lines, path, number)
         parts.append(part)
         number += len(lines)
+    if damage := _damage(written, seal):
+        raise ValueError(f"{path} {damage}; restore a copy, or delete it and evaluate again")
     return concatenate(parts)
 
 
+def _damage(written: set[str | None], seal: _Seal) -> str:
+    """Return how the rows of a file differ from those that were written; empty if they do not."""
+    if not written:
+        return "is empty"
+    if len(written) > 1:
+        return "has rows of several files"
+    (expected,) = written
+    if expected in (None, str(seal)):  # None: an older file
+        return ""
+    count = int(expected.partition("-")[0])
+    if count != seal.count:
+        return f"has {seal.count:,} rows, and {count:,} were written"
+    return "has other rows than were written"
+
+
 _BLOCK = 4096
+_SEALED = re.compile(rb'(\{.*),"file":"(\d{1,12}-[0-9a-f]{16})"\}\n?')
 _values = operator.itemgetter(*SCHEMA)
 
 
@@ -179,7 +229,40 @@ def _parse(lines: Sequence[bytes]) -> Rows | None:
     except OverflowError:  # an integer of more than 64 bits
         return None
     floats = [columns[name] for name, kind in SCHEMA.items() if kind is float]
-    return None if np.isinf(floats).any() else columns
+    return None if np.isinf(floats).any() or _contradictions(columns) else columns
+
+
+def _contradictions(rows: Rows) -> str:
+    """Return which statements of `_BROKEN` are true of some row, as text; empty if none."""
+    with np.errstate(invalid="ignore"):  # a missing number contradicts nothing
+        broken = (text for text, is_broken in _BROKEN.items() if is_broken(rows).any())
+        return ", ".join(broken)
+
+
+_BROKEN: dict[str, Callable[[Rows], np.ndarray]] = {
+    "exact_match without first_token_correct": lambda r: (
+        r["exact_match"] & ~r["first_token_correct"]
+    ),
+    "first_token_correct with a rank above 0": lambda r: r["first_token_correct"] & (r["rank"] > 0),
+    "one token, and exact_match differs from first_token_correct": lambda r: (
+        (r["num_tokens"] == 1) & (r["exact_match"] != r["first_token_correct"])
+    ),
+    "nll below 0": lambda r: r["nll"] < -1e-3,  # rounding of float32
+    "chance outside 0 to 1": lambda r: (r["chance"] < 0) | (r["chance"] > 1),
+    "a count below 0, or an answer without tokens": lambda r: (
+        (np.min([r[name] for name in _COUNTS], axis=0) < 0) | (r["num_tokens"] < 1)
+    ),
+}
+_COUNTS = (
+    "step",
+    "length",
+    "trained_length",
+    "document",
+    "query",
+    "rank",
+    "num_bytes",
+    "num_words",
+)
 
 
 def _raise_first_error(lines: Sequence[bytes], path: Path, first: int) -> NoReturn:
@@ -187,7 +270,11 @@ def _raise_first_error(lines: Sequence[bytes], path: Path, first: int) -> NoRetu
     index = next(i for i, line in enumerate(lines) if _parse([line]) is None)
     kinds = {name: float | None if kind is float else kind for name, kind in SCHEMA.items()}
     try:
-        wrong = row_problem(parse_json(lines[index]), kinds) or "a row of another schema"
+        row = parse_json(lines[index])
+        wrong = row_problem(row, kinds)
+        if not wrong and row.keys() == SCHEMA.keys():
+            wrong = _contradictions(columns([row]))
+        wrong = wrong or "a row of another schema"
     except ValueError as error:
         wrong = str(error)
     raise ValueError(f"{path}:{first + index}: {wrong}; delete the file and evaluate again")

@@ -100,7 +100,7 @@ for name, variant in VARIANTS.items():
 display(figures.decay_curves(vectors, 2 * LENGTH))
 for name, inv_freq in vectors.items():
     forecast = capability.forecast(inv_freq[None], num_others=32, longest=LENGTH)
-    print(f"{name}: predicted L50 of one head: {forecast} tokens")
+    print(f"{name}: D_H of one head: {forecast} tokens")
 
 # %% [markdown]
 # ## Train

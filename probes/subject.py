@@ -12,7 +12,6 @@ import evals
 from data.task import Document
 from evals import runner
 from evals.estimate import effective_context
-from evals.estimate.effective_context import NOT_LEARNED
 from evals.rows import Rows
 from evals.runner import Loaded
 from evals.score import AnswerScores, Candidate, score
@@ -70,14 +69,13 @@ class Subject:
     def l50(self) -> tuple[float, float, float]:
         """Effective context of the unchanged model, and its 95% interval, tokens.
 
-        NaN if the task is not learned, inf if L50 lies beyond the longest distance tested.
+        NaN without an effective context, inf if L50 lies beyond the longest distance tested.
         """
         (rows,) = self.rows([self.candidate()])
         estimate = effective_context.estimate(rows)
-        if estimate.verdict == NOT_LEARNED:
+        if not estimate.has_l50:
             return math.nan, math.nan, math.nan
-        beyond = estimate.verdict.startswith(">")
-        return math.inf if beyond else estimate.l50, estimate.ci_low, estimate.ci_high
+        return math.inf if estimate.is_beyond else estimate.l50, estimate.ci_low, estimate.ci_high
 
     def rows(self, candidates: Sequence[Candidate]) -> list[Rows]:
         """Return the result rows (`evals.rows`) of changed models on the run's own documents.

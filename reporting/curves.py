@@ -10,7 +10,7 @@ from matplotlib.ticker import FuncFormatter
 
 import evals
 from evals import rows as rows_lib
-from evals.estimate.effective_context import MEASURED, NOT_LEARNED, Estimate
+from evals.estimate.effective_context import MEASURED, Estimate
 from evals.kinds import KINDS
 from experiment.config import TRAINED
 from reporting import l50
@@ -172,10 +172,10 @@ def draw_by_length(members: Sequence[Member], task: str) -> Figure:
         set_title(panels[2], "accuracy of the worst bin")
         panels[2].set_ylim(-0.03, 1.03)
         set_title(panels[1], "effective context (tokens)")
-        if all(measured.estimate.verdict == NOT_LEARNED for measured in results):
+        if not any(measured.estimate.has_l50 for measured in results):
             box = {"fc": "white", "ec": "none", "pad": 2}
             middle = {"xycoords": "axes fraction", "ha": "center", "color": FAINT, "bbox": box}
-            panels[1].annotate("not learned by any member", (0.5, 0.5), **middle)
+            panels[1].annotate("no member has an effective context", (0.5, 0.5), **middle)
         panels[1].plot(lengths, lengths, zorder=1, **REFERENCE)  # L50 cannot exceed the context
         token_axis(panels[1].yaxis)
     label_x(figure, axes, "context length evaluated (tokens)")

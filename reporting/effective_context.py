@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, NullLocator
 
-from evals.estimate.effective_context import NOT_LEARNED, Estimate
+from evals.estimate.effective_context import UNDETERMINED, Estimate
 from model.config import ModelConfig
 from model.rotary import Rotary
 from reporting import l50
@@ -132,16 +132,17 @@ def _drawn_estimates(members: Sequence[Member]) -> list[Estimate]:
 
 
 def _set_vertical_axis(ax: Axes, members: Sequence[Member]) -> None:
-    """Set ticks at powers of two and, if needed, a lowest tick for tasks that were not learned."""
+    """Set ticks at powers of two and, if needed, a lowest tick for estimates without L50."""
     longest = max(member.trained_length for member in members)
     estimates = _drawn_estimates(members)
     bounds = [member.theory.first_violation or math.inf for member in members]
-    values = [value for e in estimates for value in (e.l50, e.ci_low) if value > 0]
+    values = [value for e in estimates for value in (e.mark, e.ci_low) if e.has_l50 and value > 0]
     floor = math.floor(math.log2(min(longest / 8, *bounds, *values)))
     ticks = [2.0**power for power in range(floor, math.ceil(math.log2(longest)) + 4)]
     labels = [f"{tick:,.5g}" for tick in ticks]
-    if any(estimate.verdict == NOT_LEARNED for estimate in estimates):
-        ticks, labels = [ticks[0] / 2, *ticks], ["not learned", *labels]
+    if without := {estimate.verdict for estimate in estimates if not estimate.has_l50}:
+        label = ",\n".join(verdict.lower().replace("_", " ") for verdict in sorted(without))
+        ticks, labels = [ticks[0] / 2, *ticks], [label, *labels]
     ax.set_yscale("log", base=2)
     ax.set_ylim(ticks[0] / 1.6, 12 * longest)  # cuts off theory, whose numbers are in the table
     ax.yaxis.set_major_locator(FixedLocator(ticks))
@@ -320,7 +321,7 @@ def _legend_columns(members: Sequence[Member]) -> list[list[Line2D]]:
         theory.append(handle(label, color=FAINT, ls=DASH_DOTTED, lw=1.4))
     leading = tasks(members)[:1]
     if any(member.forecasts.get(task) for member in members for task in leading):
-        label = "forecast from the\nfrequencies and heads"
+        label = "D_H: bound for\nrandom codes"
         measured.append(mark_handle(label, "D", ms=6, mfc="none", mew=1.3))
     special = []
     if any(estimate.dips for estimate in estimates):
@@ -329,6 +330,10 @@ def _legend_columns(members: Sequence[Member]) -> list[list[Line2D]]:
     special.append(mark_handle("worst bin (below)", "v", ms=5))
     if any(estimate.verdict.startswith(">") for estimate in estimates):
         special.append(mark_handle("beyond the longest\ndistance tested", ARROW, ms=9))
-    if any(estimate.verdict == NOT_LEARNED for estimate in estimates):
-        special.append(mark_handle("task not learned", "x", ms=7, mew=1.8))
+    if any(estimate.verdict == UNDETERMINED for estimate in estimates):
+        special.append(handle("undetermined: the\ninterval only", lw=1.8))
+    if not all(estimate.has_l50 for estimate in estimates):
+        special.append(
+            mark_handle("no effective context:\nsee the lowest tick", "x", ms=7, mew=1.8)
+        )
     return [column for column in (measured, theory, special) if column]

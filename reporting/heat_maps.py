@@ -11,7 +11,6 @@ from matplotlib.colors import LogNorm, Normalize
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
-from evals.estimate.effective_context import NOT_LEARNED
 from experiment.config import TRAINED
 from reporting.measurements import Measurement
 from reporting.members import Member, sort_tasks, tasks
@@ -110,9 +109,10 @@ def cell_text(measured: Measurement) -> str:
     """Return the number in a cell of the matrix and, on the next line, its interval if any."""
     if measured.kind != "retrieval":
         return f"{measured.value:.3f}"
-    if measured.estimate.verdict == NOT_LEARNED:
-        return "not\nlearned"
-    return str(measured.estimate).replace(" [", "\n[").replace(", dips", ",\ndips")
+    if not measured.estimate.has_l50:
+        return measured.estimate.verdict.lower().replace("_", "\n")
+    text = str(measured.estimate).replace(" between", "\nbetween")
+    return text.replace(" [", "\n[").replace(", dips", ",\ndips")
 
 
 def draw_matrix(members: Sequence[Member], task: str, length: int) -> Figure:
@@ -183,7 +183,7 @@ def describe_matrix(members: Sequence[Member], task: str, length: int) -> str:
 def _brightness(results: Sequence[Measurement]) -> np.ndarray:
     """Return values in [0, 1], greater is better: log L50, negated nats, or shares."""
     if results[0].kind == "retrieval":
-        l50 = np.array([measured.estimate.l50 for measured in results])  # NaN: not learned
+        l50 = np.array([measured.estimate.mark for measured in results])
         low = np.nanmin([*l50, np.inf])
         high = np.nanmax([*l50, 1.01 * low])
         return np.nan_to_num(LogNorm(low, high)(l50)) if low < np.inf else np.zeros(len(results))

@@ -8,7 +8,7 @@ from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
-from evals.estimate.effective_context import MEASURED, NOT_LEARNED, Estimate
+from evals.estimate.effective_context import UNDETERMINED, Estimate
 from reporting.members import Member
 from theory.capability import Forecast
 from utils.figures import PAPER, error_bar, note, tag
@@ -35,16 +35,17 @@ def _arrow(ax: Axes, x: float, y: float, length: float, **style: Any) -> list[Ar
 def draw_l50(ax: Axes, x: float, member: Member, estimate: Estimate, shape: Shape = DOT) -> None:
     """Draw L50 with its 95% interval, or an arrow if it lies beyond the distances tested.
 
-    The mark is a cross at the lowest tick if the task was not learned; a bar crosses it if the
-    curve dips. In all figures, only forecasts are hollow.
+    The mark is a cross at the lowest tick if there is none (`Estimate.has_l50`); a bar crosses it
+    if the curve dips. An interval without a dot is undetermined. In all figures, only D_H is
+    hollow.
     """
-    l50, size = estimate.l50, shape.size
+    l50, size = estimate.mark, shape.size
     style = {"color": member.look.color, "alpha": shape.alpha}
     dot = {"marker": shape.marker, "ms": size, "ls": "none", "zorder": 4, **style}
     artists: list[Artist] = []
-    if estimate.verdict == NOT_LEARNED:
+    if not estimate.has_l50:
         artists += ax.plot(x, ax.get_yticks()[0], "x", ms=size, mew=1.8, zorder=4, **style)
-    elif estimate.verdict != MEASURED:
+    elif estimate.verdict.startswith((">", "<")):
         artists += ax.plot(x, l50, **dot)
         length = 4 * size if estimate.verdict.startswith(">") else -4 * size
         head = {"mutation_scale": 1.8 * size, "lw": shape.width, "shrinkB": 0}
@@ -53,12 +54,13 @@ def draw_l50(ax: Axes, x: float, member: Member, estimate: Estimate, shape: Shap
         low = max(estimate.ci_low, estimate.shortest, 1)
         high = min(estimate.ci_high, estimate.longest)
         lines = {"elinewidth": shape.width, "capsize": size / 2}
+        dot |= {"marker": "none"} if estimate.verdict == UNDETERMINED else {}
         artists += error_bar(ax, x, l50, (low, high), **lines, **dot)
         ends = (low, estimate.ci_low == 0, "v"), (high, np.isinf(estimate.ci_high), "^")
         for end, is_open, marker in ends:
             if is_open:  # the interval continues beyond the distances tested
                 artists += ax.plot(x, end, marker, ms=0.9 * size, **style)
-    if estimate.dips:
+    if estimate.dips and estimate.has_l50:
         artists += ax.plot(x, l50, marker="_", ms=0.6 * size, mew=1.6, color=PAPER, zorder=5)
     tag(artists, member, _tooltip(member, estimate, f"{estimate}; {estimate.accuracies}"))
 
@@ -85,14 +87,14 @@ def draw_accuracies(
 
 
 def draw_forecast(ax: Axes, x: float, member: Member, forecast: Forecast) -> None:
-    """Draw a hollow diamond at the forecast, with an arrow if it exceeds the distances tested."""
+    """Draw a hollow diamond at D_H, with an arrow if it exceeds the distances tested."""
     look = {"color": member.look.color, "alpha": 0.9}
     diamond = ax.plot(x, forecast.l50, "D", ms=6, mfc="none", mew=1.3, zorder=3, **look)
     artists: list[Artist] = [*diamond]
     if forecast.beyond:
         head = {"arrowstyle": "<|-,head_width=0.15", "mutation_scale": 9, "lw": 1, "shrinkB": 3}
         artists += _arrow(ax, x, forecast.l50, 20, **head | look)
-    tag(artists, member, f"{member.label}: forecast {forecast}")
+    tag(artists, member, f"{member.label}: D_H {forecast}")
 
 
 def draw_line(
@@ -102,9 +104,9 @@ def draw_line(
     known = [
         (x, member, estimate)
         for x, (member, estimate) in zip(positions, estimates, strict=True)
-        if estimate.verdict != NOT_LEARNED
+        if estimate.has_l50
     ]
     for x, member, estimate in known:
         draw_l50(ax, x, member, estimate)
-    line = [x for x, *_ in known], [estimate.l50 for *_, estimate in known]
+    line = [x for x, *_ in known], [estimate.mark for *_, estimate in known]
     return ax.plot(*line, lw=1.3, **estimates[0][0].look.line)

@@ -81,7 +81,7 @@ class Measurement:
 
     @functools.cached_property
     def forecast(self) -> Forecast | None:
-        """Forecast of effective context from the frequencies; None without a count of keys."""
+        """D_H, the bound on L50 of heads with random codes; None without a count of keys."""
         config = self.config
         num_others = evals.parse(self.task).num_others(config.data, self.length)
         if num_others is None:

@@ -8,7 +8,7 @@ import numpy as np
 
 import evals
 from evals import rows as rows_lib
-from evals.estimate.effective_context import NOT_LEARNED, Estimate
+from evals.estimate.effective_context import Estimate
 from experiment import stages
 from experiment.config import TRAINED, ExperimentConfig
 from experiment.identity import copy_notice, find_copies
@@ -130,7 +130,7 @@ class Member:
 
     @functools.cached_property
     def forecasts(self) -> dict[str, Forecast | None]:
-        """Forecast of effective context by task of `estimates`; None without a count of keys."""
+        """D_H (`Measurement.forecast`) by task of `estimates`; None without a count of keys."""
         nearest = {task: self.nearest(task) for task in self.estimates}
         return {task: m and m.forecast for task, m in nearest.items()}
 
@@ -287,9 +287,7 @@ def tasks(members: Sequence[Member], *kinds: str) -> list[str]:
 
 
 def learned(members: Sequence[Member], task: str) -> list[Member]:
-    """Return the members that learned a retrieval task."""
+    """Return the members with an effective context on a retrieval task, or an interval of it."""
     return [
-        member
-        for member in members
-        if task in member.estimates and member.estimates[task].verdict != NOT_LEARNED
+        member for member in members if task in member.estimates and member.estimates[task].has_l50
     ]

@@ -1,5 +1,6 @@
 """Variation between seeds of a setting: each seed's value, their mean and its t interval."""
 
+import collections
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -7,6 +8,7 @@ import numpy as np
 
 from evals import rows as rows_lib
 from evals.estimate import summaries
+from evals.estimate.effective_context import MEASURED
 from reporting.members import Member, tasks
 from reporting.page import NONE, Table, format_captions
 
@@ -17,12 +19,12 @@ class Values(NamedTuple):
     Attributes:
       known: values of the seeds that have one.
       beyond: which of these are only lower bounds: the longest distance tested.
-      missing: number of seeds without a value, because they did not learn the task.
+      missing: verdict of each seed without a value.
     """
 
     known: np.ndarray
     beyond: np.ndarray
-    missing: int = 0
+    missing: tuple[str, ...] = ()
 
 
 def _uncensored(values: Sequence[float]) -> Values:
@@ -53,7 +55,7 @@ class Measure(NamedTuple):
 
     def text(self, values: Values) -> str:
         """Return `12.3 [10.1, 15]`, or text if there is no mean."""
-        seeds = len(values.known) + values.missing
+        seeds = len(values.known) + len(values.missing)
         text = NONE
         if values.beyond.any():
             text = f"> {values.known.max():.3g} in {values.beyond.sum()} of {seeds}"
@@ -61,7 +63,9 @@ class Measure(NamedTuple):
             text = f"{interval.mean:.3g}"
             if len(values.known) > 1:
                 text += f" [{interval.low:.3g}, {interval.high:.3g}]"
-        return text + (f", {values.missing} of {seeds} not learned" if values.missing else "")
+        for verdict, count in collections.Counter(values.missing).items():
+            text += f", {count} of {seeds} {verdict.lower().replace('_', ' ')}"
+        return text
 
 
 def list_measures(members: Sequence[Member]) -> list[Measure]:
@@ -84,9 +88,10 @@ def list_measures(members: Sequence[Member]) -> list[Measure]:
 def _l50(member: Member, task: str) -> Values | None:
     if (estimate := member.estimates.get(task)) is None:
         return None
-    learned = [seed for seed in estimate.seeds if seed.learned]
-    l50, beyond = ([getattr(seed, name) for seed in learned] for name in ("l50", "beyond"))
-    return Values(np.array(l50), np.array(beyond, bool), estimate.num_seeds - len(learned))
+    known = [seed for seed in estimate.seeds if seed.verdict == MEASURED or seed.is_beyond]
+    beyond = np.array([seed.is_beyond for seed in known], bool)
+    missing = tuple(seed.verdict for seed in estimate.seeds if seed not in known)
+    return Values(np.array([seed.l50 for seed in known]), beyond, missing)
 
 
 def _seed_field(member: Member, task: str, name: str) -> Values | None:

@@ -5,7 +5,13 @@ from collections.abc import Sequence
 
 from markupsafe import Markup
 
-from evals.estimate.effective_context import NOT_LEARNED, Estimate
+from evals.estimate.effective_context import (
+    MEASURED,
+    NOT_LEARNED,
+    UNDERTRAINED,
+    UNDETERMINED,
+    Estimate,
+)
 from reporting.forecasts import HORIZON
 from reporting.labels import describe_seeds, flatten
 from reporting.members import Member, describe_intervals, learned, tasks
@@ -47,17 +53,30 @@ def _without_base(member: Member) -> list[str]:
 
 
 def _finding(label: str, estimate: Estimate) -> Markup:
-    text, note = "recalls text <strong>up to {} tokens back</strong>", ""
+    note, distance = "", f"{estimate.l50:.3g}"
+    ends = f"{estimate.ci_low:.3g} to {estimate.ci_high:.3g}".replace(
+        "inf", f"> {estimate.longest}"
+    )
     if estimate.verdict == NOT_LEARNED:
         text = "does not learn the task"
-    elif estimate.verdict.startswith(">"):
-        text = "recalls text at every distance tested, <strong>up to {} tokens back</strong>"
+    elif estimate.verdict == UNDERTRAINED:
+        text = "has not finished learning the task"
+        note = f"right answers at short distances: {estimate.ceiling:.2f}; "
+    elif not estimate.has_l50:
+        text = "was asked too few questions for an effective context"
+        note = f"evaluate {estimate.documents_needed:,} documents; "
+    elif estimate.verdict == UNDETERMINED:
+        text, distance = "recalls text up to a distance <strong>between {}</strong> tokens", ends
+        note = "more documents would tell where; "
+    elif estimate.verdict == MEASURED:
+        text = "recalls text <strong>up to {} tokens back</strong>"
+        note = f"95% interval {ends}; "
     else:
-        note = f"95% interval {estimate.ci_low:.3g} to {estimate.ci_high:.3g}; "
+        text = "recalls text at every distance tested, <strong>up to {} tokens back</strong>"
     note += f"mean accuracy {estimate.mean_accuracy:.2f}"
     note += "; accuracy recovers farther away" if estimate.dips else ""
     subject = Markup("a model with <strong>{}</strong> ").format(label)
-    return subject + Markup(text).format(f"{estimate.l50:.3g}") + f" ({note})"
+    return subject + Markup(text).format(distance) + f" ({note})"
 
 
 def numbers_tables(members: Sequence[Member]) -> list[Part]:
@@ -72,7 +91,7 @@ def numbers_tables(members: Sequence[Member]) -> list[Part]:
         cells = {
             "member": member.label,
             f"measured: {names[0]} [95% CI]" if names else "measured": effective,
-            "forecast": str((names and member.forecasts.get(names[0])) or NONE),
+            "D_H": str((names and member.forecasts.get(names[0])) or NONE),
             "theory length": _format_tokens(theory.first_violation),
             "mean accuracy": estimate.mean_text if estimate else NONE,
             "worst bin": estimate.worst_text if estimate else NONE,

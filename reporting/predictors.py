@@ -8,7 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from evals.estimate import regression
-from evals.estimate.effective_context import MEASURED, NOT_LEARNED
+from evals.estimate.effective_context import MEASURED
 from evals.estimate.regression import Point, Regression
 from reporting import l50
 from reporting.labels import labels
@@ -34,7 +34,7 @@ from utils.figures import (
 # Lengths in tokens, except for the base.
 BASE = "base"
 NAMES = {
-    "forecast": "forecast",
+    "D_H": "D_H",
     "first_violation": "theory length",
     "quarter_period": "quarter period",
     BASE: "base",
@@ -82,7 +82,7 @@ def _predict(member: Member, task: str) -> Predicted:
     forecast = member.forecasts[task]
     values = vars(member.theory) | {
         BASE: member.base,
-        "forecast": forecast and max(1, forecast.l50),
+        "D_H": forecast and max(1, forecast.l50),
     }
     return {name: values[name] for name in NAMES}
 
@@ -95,7 +95,7 @@ def _regress(
         for member, values in zip(members, predicted, strict=True)
         if (nearest := member.nearest(task))
         for estimate in nearest.by_seed.values()
-        if estimate.verdict != NOT_LEARNED
+        if estimate.has_l50
     ]
     try:
         return regression.compare(points)
@@ -121,7 +121,7 @@ def draw_predictors(comparison: Comparison) -> Figure:
     if comparison.regressions:
         handles.append(handle("regression", color=INK, lw=1.3))
     if any(m.estimates[comparison.task].verdict != MEASURED for m in comparison.members):
-        label = "beyond the longest distance\ntested: not fitted"
+        label = "beyond the longest distance\ntested, or undetermined: not fitted"
         handles.append(mark_handle(label, ARROW, ms=9))
     add_legend(figure, handles)
     return figure
@@ -131,7 +131,7 @@ def _draw_predictor(ax: Axes, comparison: Comparison, predictor: str) -> None:
     lengths, fitted, values = [], [], []
     for member, predicted in zip(comparison.members, comparison.predicted, strict=True):
         estimate = member.estimates[comparison.task]
-        values.append(estimate.l50)
+        values.append(estimate.mark)
         length = predicted[predictor]
         if length is not None and length < np.inf:
             lengths.append(float(length))
@@ -244,7 +244,7 @@ def draw_trained_lengths(members: Sequence[Member], task: str) -> Figure:
         shift = 2 ** (0.07 * (index - (len(groups) - 1) / 2))
         positions = [shift * member.trained_length for member in series]
         l50.draw_line(ax, positions, [(member, member.estimates[task]) for member in series])
-        values += [member.estimates[task].l50 for member in learned(series, task)]
+        values += [member.estimates[task].mark for member in learned(series, task)]
     _set_log_axes(ax, (lengths[0] / 1.3, lengths[-1] * 1.3), (min(values) / 1.6, max(values) * 1.7))
     _draw_diagonal(ax)
     label_lengths(ax.xaxis, lengths)

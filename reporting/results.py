@@ -22,9 +22,13 @@ exist for a task are empty.
     score_low, score_high    95% interval (retrieval); empty for one seed of several
     chance            score of a guess
     ceiling           accuracy at short distances
-    verdict           of L50: MEASURED, NOT_LEARNED, or "> longest" or "< shortest" distance tested
+    ceiling_low, ceiling_high    its 95% interval
+    verdict           of L50, as in docs/evaluation.md: MEASURED, UNDETERMINED, TOO_FEW_ANSWERS,
+                      UNDERTRAINED, NOT_LEARNED, or "> longest" or "< shortest" distance tested
+    documents_needed  documents that would be enough, if answers are too few; else empty
     l50, l50_low, l50_high    tokens, with the 95% interval; 0 and inf if it extends beyond the
-                      distances tested. One seed of several: without an interval
+                      distances tested; empty without an effective context. If undetermined, the
+                      interval only. One seed of several: without an interval
     l85, l85_low, l85_high    the same where accuracy is 0.85 of the way from chance to ceiling
     worst, worst_low, worst_high    accuracy of the worst bin (an eighth of an octave, or wider to
                       have 30 trials), with the 95% interval of the minimum accuracy over bins
@@ -62,7 +66,8 @@ from reporting.measurements import Measurement
 from reporting.members import Member
 
 _ESTIMATE_FIELDS = (
-    *("ceiling", "verdict", "l50", "l50_low", "l50_high", "l85", "l85_low", "l85_high"),
+    *("ceiling", "ceiling_low", "ceiling_high", "verdict", "documents_needed"),
+    *("l50", "l50_low", "l50_high", "l85", "l85_low", "l85_high"),
     *("dip", "dip_distance", "revival", "revival_distance", "floor"),
 )
 _WORST_FIELDS = {  # column by field of the worst bin
@@ -73,7 +78,9 @@ _WORST_FIELDS = {  # column by field of the worst bin
     "high": "worst_last",
 }
 _INTERVALS = [
-    f"{name}_{end}" for name in ("l50", "l85", "worst", "score") for end in ("low", "high")
+    f"{name}_{end}"
+    for name in ("l50", "l85", "worst", "score", "ceiling")
+    for end in ("low", "high")
 ]
 COLUMNS = (
     *("member", "task", "kind", "length", "schedule", "rotary", "trained_rotary", "base"),
@@ -166,6 +173,9 @@ def _seed_columns(member: Member, numbers: Sequence[int]) -> dict[str, int]:
 def _estimate_columns(estimate: Estimate) -> dict[str, Any]:
     fields = {"l50_low": "ci_low", "l50_high": "ci_high"}
     columns = {name: getattr(estimate, fields.get(name, name)) for name in _ESTIMATE_FIELDS}
+    columns["documents_needed"] = columns["documents_needed"] or math.nan
+    if not estimate.has_l50:
+        columns |= {name: math.nan for name in columns if name.startswith(("l50", "l85"))}
     columns |= {
         f"score_{end}": getattr(estimate, f"mean_accuracy_{end}") for end in ("low", "high")
     }

@@ -102,7 +102,7 @@ def _context_cells(measured: Measurement) -> dict[str, str]:
     estimate = measured.estimate
     return {
         "effective context [95% CI]": measured.text,
-        "forecast": str(measured.forecast or NONE),
+        "D_H": str(measured.forecast or NONE),
         "theory length": str(measured.theory.first_violation or "none"),
         "worst bin": estimate.worst_text.partition(" [")[0]
         + " at "

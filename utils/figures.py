@@ -8,7 +8,7 @@ One code holds in all figures, on light and on dark pages:
   white and on dark pages. A series without a base, such as a control, is gray.
 - Heads of one model have `HEADS`, colors that no base has.
 - Theory and reference lines are black or gray.
-- Only forecasts have hollow marks.
+- Only D_H and forecasts have hollow marks.
 
 Figures are drawn for a page of `PAGE_WIDTH`, or for a phone inside `phone_page`.
 """

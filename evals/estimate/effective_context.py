@@ -5,8 +5,11 @@ distance at which it is still chance + 0.85 (ceiling - chance). `fall` computes 
 assumed shape. One number does not describe how low accuracy falls or whether it recovers, so every
 estimate includes the worst bin, the mean accuracy and the most significant dip.
 
-The verdict is NOT_LEARNED if the ceiling is not significantly above chance + 0.5: a model that
-fails at short distances has no effective context, rather than a short one.
+A model that fails at short distances has no effective context, rather than a short one: the verdict
+is NOT_LEARNED if the ceiling is not significantly above chance + 0.5, and UNDERTRAINED if it is,
+but is still significantly below 0.95. "> longest" needs evidence at every distance; without it, and
+without a significant fall, the verdict is UNDETERMINED, or TOO_FEW_ANSWERS if more documents of
+the same kind would tell.
 """
 
 import dataclasses
@@ -20,21 +23,26 @@ from scipy import special
 import evals
 from evals.estimate import fall
 from evals.estimate.bins import bin_number, bin_start
-from evals.estimate.fall import Dip, Fall
+from evals.estimate.fall import Ceiling, Curve, Dip, Fall
 from evals.estimate.statistics import expanded, limits, quantile, t_half_width
 from evals.estimate.trials import Trials
 from evals.rows import Rows
 
-# Increment when the same rows give other estimates. Version 1 fitted a logistic curve.
+# Increment when the same rows give another L50. Version 1 fitted a logistic curve.
 ESTIMATOR = 2
 
 NOT_LEARNED = "NOT_LEARNED"
+UNDERTRAINED = "UNDERTRAINED"
+TOO_FEW_ANSWERS = "TOO_FEW_ANSWERS"
+UNDETERMINED = "UNDETERMINED"
 MEASURED = "MEASURED"
 
 _NAN = float("nan")
 
-# The ceiling must be significantly above chance plus this margin.
+# The ceiling must be significantly above chance plus this margin, and may not be significantly
+# below the accuracy of a model that has finished learning the task.
 _LEARNED_MARGIN = 0.5
+_TRAINED_CEILING = 0.95
 
 # Bins are joined until they have this many trials, the fewest for a useful test.
 _MIN_TRIALS = 30
@@ -71,16 +79,19 @@ class Seed:
 
     Attributes:
       seed: number of the seed.
+      verdict: as `Estimate.verdict`.
       learned: whether the ceiling is high enough; if not, l50 is NaN.
       ceiling: accuracy at short distances.
       l50: tokens, clipped to the distances measured.
-      beyond: whether accuracy does not fall at any distance measured.
+      beyond: whether accuracy is significantly below half-way at no distance measured. The verdict
+        says whether it is significantly above at all of them.
       worst_accuracy: accuracy of the worst bin.
       mean_accuracy: mean over distances.
       dips: whether accuracy recovers significantly after a fall.
     """
 
     seed: int
+    verdict: str
     learned: bool
     ceiling: float
     l50: float = _NAN
@@ -88,6 +99,11 @@ class Seed:
     worst_accuracy: float
     mean_accuracy: float
     dips: bool = False
+
+    @property
+    def is_beyond(self) -> bool:
+        """True if accuracy is significantly above half-way at every distance measured."""
+        return self.verdict.startswith(">")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -100,20 +116,32 @@ class Estimate:
       trained_length: context length of the training, tokens.
       chance: accuracy of a guess.
       ceiling: accuracy at short distances, mean over learned seeds, or over all if none learned.
+      ceiling_low, ceiling_high: its 95% interval, mean over the same seeds.
       l50: distance in tokens where accuracy has first fallen half-way from ceiling to chance; the
-        longest (shortest) distance measured if the verdict is "> ..." ("< ..."), NaN if
-        NOT_LEARNED. Geometric mean over seeds.
+        longest (shortest) distance measured if the verdict is "> ..." ("< ..."), NaN if it is
+        NOT_LEARNED, TOO_FEW_ANSWERS or UNDETERMINED. Geometric mean over seeds. No effective
+        context if the verdict is UNDERTRAINED.
       ci_low, ci_high: 95% interval of l50; 0 and inf where it extends beyond the distances
         measured.
-      l85: distance in tokens where accuracy is still chance + 0.85 (ceiling - chance), clipped like
-        l50. For a gradual fall l85 is much less certain than l50.
+      l85: distance in tokens where accuracy is still chance + 0.85 (ceiling - chance), like l50.
+        For a gradual fall l85 is much less certain than l50.
       l85_low, l85_high: 95% interval of l85, open like the interval of l50.
-      verdict: "MEASURED", "NOT_LEARNED" (more than half of the seeds), "> {longest}" (no bin is
-        significantly below half-way) or "< {shortest}".
+      verdict: of l50,
+        "MEASURED": accuracy falls significantly below half-way;
+        "> {longest}": every quarter octave of distances is significantly above half-way;
+        "< {shortest}";
+        "UNDETERMINED": neither, for at least one seed; l50 lies between ci_low and ci_high;
+        "TOO_FEW_ANSWERS": the same for too few answers, or fewer than 8 documents;
+        "UNDERTRAINED", "NOT_LEARNED": the ceiling is too low, in more than half of the seeds.
+        Seeds with too few answers are left out of a pool that has others.
+      l85_verdict: of l85.
+      documents_needed: number of documents with which no distance has too few answers, if the
+        verdict is TOO_FEW_ANSWERS, else 0.
       worst: the bin of least accuracy. Bins are an eighth of an octave wide, or wider where they
         have fewer than 30 trials.
       mean_accuracy: mean over distances and all seeds; every distance has equal weight.
-      mean_accuracy_low, mean_accuracy_high: 95% interval of the mean accuracy.
+      mean_accuracy_low, mean_accuracy_high: 95% interval of the mean accuracy; NaN with fewer
+        than 8 documents.
       bins: accuracy by distance, in half octaves.
       dip, dip_distance: accuracy and distance (tokens) of a dip, after which accuracy rises
         significantly by a quarter of ceiling - chance or more. NaN if there is none; the deepest
@@ -124,6 +152,7 @@ class Estimate:
       num_documents: documents of each seed.
       num_seeds: seeds evaluated.
       num_learned: seeds that learned the task; the others are not in l50.
+      num_too_few: seeds left out because they have too few answers.
       seeds: numbers of each seed.
     """
 
@@ -132,6 +161,8 @@ class Estimate:
     trained_length: int
     chance: float
     ceiling: float
+    ceiling_low: float
+    ceiling_high: float
     l50: float = _NAN
     ci_low: float = _NAN
     ci_high: float = _NAN
@@ -139,6 +170,8 @@ class Estimate:
     l85_low: float = _NAN
     l85_high: float = _NAN
     verdict: str
+    l85_verdict: str = ""
+    documents_needed: int = 0
     worst: Bin
     mean_accuracy: float
     mean_accuracy_low: float
@@ -154,14 +187,13 @@ class Estimate:
     num_documents: int
     num_seeds: int
     num_learned: int
+    num_too_few: int = 0
     seeds: tuple[Seed, ...]
 
     def __str__(self):
-        text = self.verdict
-        if self.verdict == MEASURED:
-            text = self._interval(self.l50, self.ci_low, self.ci_high)
-        elif self.num_learned == 0 and self.ceiling == 1:
-            text = "TOO_FEW_ANSWERS"
+        text = self._text(self.verdict, self.l50, self.ci_low, self.ci_high)
+        if self.num_too_few and self.verdict != TOO_FEW_ANSWERS:
+            text += f", without {self.num_too_few} of {self.num_seeds} seeds: too few answers"
         return f"{text}, dips" if self.dips else text
 
     @property
@@ -170,30 +202,41 @@ class Estimate:
         return not math.isnan(self.dip)
 
     @property
+    def has_l50(self) -> bool:
+        """True if l50, or an interval of it, is known: the model has learned and was asked."""
+        return self.verdict not in (NOT_LEARNED, UNDERTRAINED, TOO_FEW_ANSWERS)
+
+    @property
+    def mark(self) -> float:
+        """Distance of a mark in figures, tokens: l50, or the lower end if undetermined, or NaN."""
+        if not self.has_l50:
+            return _NAN
+        return max(self.ci_low, self.shortest, 1) if self.verdict == UNDETERMINED else self.l50
+
+    @property
+    def is_beyond(self) -> bool:
+        """True if accuracy is significantly above half-way at every distance measured."""
+        return self.verdict == f"> {self.longest}"
+
+    @property
     def l85_text(self) -> str:
         """Text of L85, formatted like L50; L85 may be measured where L50 is not."""
-        if self.verdict == NOT_LEARNED:
-            return NOT_LEARNED
-        # l85 was clipped in logarithms, so it may differ by rounding.
-        if math.isclose(self.l85, self.longest):
-            return f"> {self.longest}"
-        if math.isclose(self.l85, max(self.shortest, 1)):
-            return f"< {self.shortest}"
-        return self._interval(self.l85, self.l85_low, self.l85_high)
+        if not self.has_l50:
+            return self._text(self.verdict, self.l50, self.ci_low, self.ci_high)
+        return self._text(self.l85_verdict, self.l85, self.l85_low, self.l85_high)
 
     @property
     def worst_text(self) -> str:
         """Text of the worst bin: accuracy, interval and distances."""
         worst = self.worst
-        return f"{worst.accuracy:.2f} [{worst.ci_low:.2f}, {worst.ci_high:.2f}] at " + (
+        return f"{_with_interval(worst.accuracy, worst.ci_low, worst.ci_high)} at " + (
             f"{worst.low}" if worst.low == worst.high else f"{worst.low}-{worst.high}"
         )
 
     @property
     def mean_text(self) -> str:
         """Text of the mean accuracy with its interval."""
-        ends = f"[{self.mean_accuracy_low:.2f}, {self.mean_accuracy_high:.2f}]"
-        return f"{self.mean_accuracy:.2f} {ends}"
+        return _with_interval(self.mean_accuracy, self.mean_accuracy_low, self.mean_accuracy_high)
 
     @property
     def accuracies(self) -> str:
@@ -207,10 +250,23 @@ class Estimate:
         low, high = np.clip([self.ci_low, self.ci_high], shortest, self.longest)
         return float(np.log2(high / low))
 
-    def _interval(self, value: float, low: float, high: float) -> str:
+    def _text(self, verdict: str, value: float, low: float, high: float) -> str:
+        """Return the text of a distance by its verdict."""
         start = f"< {self.shortest}" if low == 0 else f"{low:.3g}"
         end = f"> {self.longest}" if np.isinf(high) else f"{high:.3g}"
-        return f"{value:.3g} [{start}, {end}]"
+        texts = {
+            MEASURED: f"{value:.3g} [{start}, {end}]",
+            UNDETERMINED: f"undetermined between {start} and {end}",
+            TOO_FEW_ANSWERS: f"{TOO_FEW_ANSWERS}, {self.documents_needed} documents are enough",
+            UNDERTRAINED: f"{UNDERTRAINED}, ceiling "
+            + _with_interval(self.ceiling, self.ceiling_low, self.ceiling_high),
+        }
+        return texts.get(verdict, verdict)
+
+
+def _with_interval(value: float, low: float, high: float) -> str:
+    interval = "too few documents" if math.isnan(low) else f"{low:.2f}, {high:.2f}"
+    return f"{value:.2f} [{interval}]"
 
 
 def estimate(rows: Rows, *, resamples: int = 2000, seed: int = 0) -> Estimate:
@@ -275,39 +331,57 @@ def estimate_trials(
     """
     random = np.random.Generator(np.random.Philox(seed))
     readings = _read(trials, resamples, random)
-    learned = [reading for reading in readings if reading.numbers.learned]
-    mean, mean_low, mean_high = _mean_and_interval(
-        np.array([reading.mean_accuracy for reading in readings]), trials.questions.shape[1], random
-    )
+    is_told = np.array([reading.numbers.verdict != TOO_FEW_ANSWERS for reading in readings])
+    told = trials.of_seeds(is_told | ~is_told.any())
+    pooled = [reading for reading in readings if reading.numbers.seed in told.seeds]
+    learned = [reading for reading in pooled if reading.numbers.learned]
+    num_documents = min(reading.num_documents for reading in pooled)
+    mean, mean_low, mean_high = _mean_accuracy(pooled, told, random)
+    ceilings = [reading.ceiling for reading in learned or pooled]
+    worst = _worst(told.with_min_trials(_MIN_TRIALS).summed())
+    if num_documents < fall.MIN_DOCUMENTS:
+        worst = dataclasses.replace(worst, ci_low=_NAN, ci_high=_NAN)
     result = Estimate(
         task=task,
         length=lengths[0],
         trained_length=lengths[1],
         chance=trials.chance,
-        ceiling=float(np.mean([reading.numbers.ceiling for reading in learned or readings])),
+        ceiling=float(np.mean([ceiling.accuracy[0] for ceiling in ceilings])),
+        ceiling_low=float(np.mean([ceiling.low for ceiling in ceilings])),
+        ceiling_high=float(np.mean([ceiling.high for ceiling in ceilings])),
         verdict=NOT_LEARNED,
-        worst=_worst(trials.with_min_trials(_MIN_TRIALS).summed()),
+        worst=worst,
         mean_accuracy=mean,
-        mean_accuracy_low=max(mean_low, 0.0),
-        mean_accuracy_high=min(mean_high, 1.0),
-        bins=_half_octaves(trials.summed()),
+        mean_accuracy_low=mean_low,
+        mean_accuracy_high=mean_high,
+        bins=_half_octaves(told.summed()),
         shortest=int(trials.low[0]),
         longest=int(trials.high[-1]),
         num_documents=trials.questions.shape[1],
         num_seeds=len(readings),
         num_learned=len(learned),
+        num_too_few=int((~is_told).sum()),
         seeds=tuple(reading.numbers for reading in readings),
     )
-    if 2 * len(learned) < len(readings) or not learned:
+    if not is_told.any():
+        needed = max(fall.documents_enough(trials.of_seed(i)[0]) for i in range(len(readings)))
+        return dataclasses.replace(result, verdict=TOO_FEW_ANSWERS, documents_needed=needed)
+    if 2 * len(learned) < len(pooled) or not learned:
         return result
-    return _with_distances(result, learned, random)
+    result = _with_distances(result, learned, num_documents, random)
+    undertrained = [reading.numbers.verdict == UNDERTRAINED for reading in learned]
+    if 2 * sum(undertrained) > len(learned):
+        return dataclasses.replace(result, verdict=UNDERTRAINED)
+    return result
 
 
 class _Reading(NamedTuple):
     """Numbers of one seed, with resamples for the intervals over seeds."""
 
     numbers: Seed
+    num_documents: int
     mean_accuracy: np.ndarray  # [1 + resamples], the data first
+    ceiling: Ceiling
     l50: Fall
     l85: Fall
     dip: Dip | None
@@ -319,28 +393,48 @@ def _read(trials: Trials, resamples: int, random: np.random.Generator) -> list[_
     num_documents = trials.questions.shape[1]
     drawn = random.multinomial(num_documents, np.full(num_documents, 1 / num_documents), resamples)
     weights = np.concatenate([np.ones((1, num_documents)), drawn])
-    joined = trials.with_min_trials(_MIN_TRIALS)
     readings = []
-    for seed, fine, joint in zip(trials.seeds, trials.by_seed(), joined.by_seed(), strict=True):
-        resampled = fine.weighted(weights)
-        ceiling = fall.ceiling(joint, resampled)
-        l50, l85 = (fall.first_fall(joint, resampled, ceiling, share) for share in (0.5, 0.85))
-        dip = fall.dip(joint, ceiling)
-        mean_accuracy = resampled.mean_accuracy()
+    for number, seed in enumerate(trials.seeds):
+        fine, documents = trials.of_seed(number)
+        joined = fine.with_min_trials(_MIN_TRIALS)
+        curve = Curve(fine, joined, fine.weighted(weights[:, documents]))
+        ceiling = fall.ceiling(joined, curve.resampled)
+        l50, l85 = (fall.first_fall(curve, ceiling, share) for share in (0.5, 0.85))
+        dip = fall.dip(joined, ceiling)
+        mean_accuracy = curve.resampled.mean_accuracy()
         learned = ceiling.low >= trials.chance + _LEARNED_MARGIN
         shortest, longest = max(int(trials.low[0]), 1), int(trials.high[-1])
         numbers = Seed(
             seed=int(seed),
+            verdict=_verdict(trials.chance, ceiling, l50, int(documents.sum())),
             learned=learned,
             ceiling=float(ceiling.accuracy[0]),
             l50=float(np.clip(2 ** l50.log_distance[0], shortest, longest)) if learned else _NAN,
             beyond=learned and bool(l50.log_distance[0] == np.inf),
-            worst_accuracy=_worst(joint).accuracy,
+            worst_accuracy=_worst(joined).accuracy,
             mean_accuracy=float(mean_accuracy[0]),
             dips=learned and dip is not None,
         )
-        readings.append(_Reading(numbers, mean_accuracy, l50, l85, dip, _floor(joint, l50)))
+        floor = _floor(joined, l50)
+        few = int(documents.sum()), mean_accuracy
+        readings.append(_Reading(numbers, *few, ceiling, l50, l85, dip, floor))
     return readings
+
+
+def _verdict(chance: float, ceiling: Ceiling, l50: Fall, num_documents: int) -> str:
+    """Return the verdict on one seed."""
+    gate = chance + _LEARNED_MARGIN
+    if ceiling.high < gate:
+        return NOT_LEARNED
+    if num_documents < fall.MIN_DOCUMENTS:
+        return TOO_FEW_ANSWERS
+    if ceiling.low < gate:
+        return TOO_FEW_ANSWERS if ceiling.high >= _TRAINED_CEILING else NOT_LEARNED
+    if ceiling.high < _TRAINED_CEILING:
+        return UNDERTRAINED
+    outcomes = {fall.UNDETERMINED: UNDETERMINED, fall.TOO_FEW: TOO_FEW_ANSWERS}
+    beyond = f"> {2**l50.low:.0f}"
+    return outcomes.get(l50.outcome, beyond if l50.outcome == fall.BEYOND else MEASURED)
 
 
 def _floor(trials: Trials, l50: Fall) -> float:
@@ -351,32 +445,55 @@ def _floor(trials: Trials, l50: Fall) -> float:
     return float(right / questions) if questions else _NAN
 
 
+def _mean_accuracy(
+    readings: Sequence[_Reading], trials: Trials, random: np.random.Generator
+) -> tuple[float, float, float]:
+    """Return the mean accuracy over seeds and its 95% interval, NaN for too few documents."""
+    num_documents = min(reading.num_documents for reading in readings)
+    values = np.array([reading.mean_accuracy for reading in readings])
+    if num_documents < fall.MIN_DOCUMENTS:
+        return float(values[:, 0].mean()), _NAN, _NAN
+    mean, low, high = _mean_and_interval(values, num_documents, random)
+    if mean in (0, 1):  # no resample differs; all seeds share the luck of the documents
+        questions, right = (n.sum((0, 2))[:, None] for n in (trials.questions, trials.right))
+        bounds = limits(questions / len(readings), right / len(readings), quantile(0.025))
+        low, high = float(bounds.low[0]), float(bounds.high[0])
+    return mean, max(low, 0.0), min(high, 1.0)
+
+
 def _with_distances(
-    result: Estimate, learned: Sequence[_Reading], random: np.random.Generator
+    result: Estimate, learned: Sequence[_Reading], num_documents: int, random: np.random.Generator
 ) -> Estimate:
     """Add the distances to an estimate of which at least half of the seeds have learned."""
     range_limits = float(np.log2(max(result.shortest, 1))), float(np.log2(result.longest))
     (l50, ci_low, ci_high), (l85, l85_low, l85_high) = (
-        _mean_fall(falls, range_limits, result.num_documents, random)
+        _mean_fall(falls, range_limits, num_documents, random)
         for falls in ([reading.l50 for reading in learned], [reading.l85 for reading in learned])
     )
-    verdict = MEASURED
-    if l50 >= range_limits[1]:
-        verdict = f"> {result.longest}"
-    elif l50 <= range_limits[0]:
-        verdict = f"< {result.shortest}"
+    verdicts = []
+    for value, name in ((l50, "l50"), (l85, "l85")):
+        outcomes = {getattr(reading, name).outcome for reading in learned}
+        verdict = MEASURED
+        if outcomes & {fall.UNDETERMINED, fall.TOO_FEW}:
+            verdict = UNDETERMINED
+        elif value >= range_limits[1]:
+            verdict = f"> {result.longest}"
+        elif value <= range_limits[0]:
+            verdict = f"< {result.shortest}"
+        verdicts.append(verdict)
     dips = [reading.dip for reading in learned if reading.dip]
     dip = min(dips, key=lambda dip: dip.accuracy, default=Dip(_NAN, _NAN, _NAN, _NAN))
     floors = [reading.floor for reading in learned if not math.isnan(reading.floor)]
     return dataclasses.replace(
         result,
-        l50=2.0**l50,
+        l50=_NAN if verdicts[0] == UNDETERMINED else 2.0**l50,
         ci_low=2.0**ci_low,
         ci_high=2.0**ci_high,
-        l85=2.0**l85,
+        l85=_NAN if verdicts[1] == UNDETERMINED else 2.0**l85,
         l85_low=2.0**l85_low,
         l85_high=2.0**l85_high,
-        verdict=verdict,
+        verdict=verdicts[0],
+        l85_verdict=verdicts[1],
         dip=dip.accuracy,
         dip_distance=2.0**dip.log_distance,
         revival=dip.revival,
@@ -412,8 +529,6 @@ def _mean_fall(
         if any(fall.doubtful for fall in falls):
             ci_low = min(ci_low, seed_lows.mean() - t_half_width(seed_lows))
     ci_low, ci_high = float(min(ci_low, seed_lows.mean())), float(max(ci_high, seed_highs.mean()))
-    if num_documents == 1:
-        return centre, -np.inf, np.inf
     # The fall of a seed at the limit may lie anywhere beyond it, and so may the mean.
     data = log_distance[:, 0]
     open_low = ci_low <= low or (data <= low).any()
@@ -434,8 +549,6 @@ def _mean_and_interval(
     num_seeds = len(data)
     # Rounding could move the mean of seeds that are all at a limit off the limit.
     centre = float(np.clip(data.mean(), data.min(), data.max()))
-    if num_documents == 1:
-        return centre, -np.inf, np.inf
     if num_seeds == 1:
         low, high = np.quantile(resampled[0], expanded(num_documents))
         return centre, float(low), float(high)

@@ -5,11 +5,19 @@ completed a rotation, and two heads can leave a gap between the distances that t
 search for a fall therefore starts at the shortest distance. The first run of bins that is
 significantly below the level, corrected for the number of runs, ends it. A nonincreasing curve
 (isotonic regression) is fitted up to that run; longer distances do not affect the fit.
+
+That accuracy does not fall needs evidence too. It is said only if every window is significantly
+above the level: windows of a quarter octave with an error rate of 2.5%, and of an eighth with 5%,
+since they have half as many answers. The claim needs all tests to pass (an intersection-union test;
+Berger, "Multiparameter hypothesis testing and acceptance sampling", 1982): whichever window is
+below the level, its own test bounds the error over all windows. For the same reason the first
+window that fails its test bounds the fall from below.
 """
 
 from typing import NamedTuple
 
 import numpy as np
+from scipy import special
 
 from evals.estimate.statistics import Limits, expanded, limits, quantile
 from evals.estimate.trials import Trials
@@ -21,11 +29,25 @@ _SHORT_OCTAVES = 2
 # Family-wise error rate of the tests on one curve.
 _ERROR_RATE = 0.05
 
-# Half a fine bin, octaves: the resolution of a fall within one bin.
+# Half a fine bin, octaves: the resolution of a fall within one bin. Bins of a single distance are
+# wider.
 _HALF_A_BIN = 1 / 16
 
 # Smallest dip reported, as a share of the difference between ceiling and chance.
 _MIN_DIP = 0.25
+
+# Windows that show accuracy above the level: width in octaves, error rate, and the answers needed
+# to tell an accuracy of three quarters from one half: z^2 (3/4) (1/4) / (1/4)^2, and a few more.
+_WINDOWS = (1 / 4, 0.025, 16), (1 / 8, 0.05, 8)
+
+# Distances that may be the crossing make a shelf if they span more octaves than a plain fall has.
+_SHELF = 1.0
+
+# With fewer documents, their variance is unknown, and no interval means 95%.
+MIN_DOCUMENTS = 8
+
+# Outcomes of the search for a fall.
+FALLS, BEYOND, UNDETERMINED, TOO_FEW = "falls", "beyond", "undetermined", "too few answers"
 
 
 class Ceiling(NamedTuple):
@@ -34,13 +56,15 @@ class Ceiling(NamedTuple):
     Attributes:
       accuracy: `[1 + resamples]`, the data first.
       error: its standard error.
-      low: lower limit; it decides whether the task is learned.
+      low: lower limit, corrected for the choice of bins; it decides whether the task is learned.
+      high: upper 97.5% limit.
       first: its first bin.
     """
 
     accuracy: np.ndarray
     error: float
     low: float
+    high: float = 1.0
     first: int = 0
 
 
@@ -51,9 +75,11 @@ class Fall(NamedTuple):
       log_distance: `[1 + resamples]`, the data first; inf where it does not fall, -inf where it
         is below the level at the shortest distance.
       low, high: 95% interval over documents of one seed; -inf and inf where open.
-      doubtful: whether `low` is the first bin that is not significantly above the level, because
-        accuracy dips before the fall or does not fall.
+      doubtful: whether `low` is the first window that is not significantly above the level, because
+        accuracy may have fallen and recovered before.
       end: the last fitted bin.
+      outcome: FALLS, BEYOND (above the level at all distances), UNDETERMINED (no fall is
+        significant, and neither is its absence), or TOO_FEW (the same, for too few answers).
     """
 
     log_distance: np.ndarray
@@ -61,6 +87,7 @@ class Fall(NamedTuple):
     high: float
     doubtful: bool
     end: int
+    outcome: str
 
 
 class Dip(NamedTuple):
@@ -85,6 +112,17 @@ class Runs(NamedTuple):
         starts = [np.arange(num_bins - length + 1) for length in lengths]
         first = np.concatenate(starts)
         return cls(first, first + np.repeat(lengths, [len(start) for start in starts]) - 1)
+
+    @classmethod
+    def windows(cls, trials: Trials, octaves: float) -> "Runs":
+        """Return the shortest run of at least `octaves` from each bin on, ends included."""
+        start, end = np.log2(np.maximum(trials.low, 1)), np.log2(trials.high + 1)
+        last = np.searchsorted(end, start + octaves - 1e-9)
+        first = np.flatnonzero(last < len(end))
+        # The last window ends at the last bin; all bins together may be shorter than a window.
+        first = np.append(first, first[-1] if len(first) else 0)
+        last = np.append(last[first[:-1]], len(end) - 1)
+        return cls(first, last)
 
 
 def limits_of_runs(trials: Trials, runs: Runs, z: float) -> Limits:
@@ -119,69 +157,201 @@ def ceiling(trials: Trials, resampled: Trials) -> Ceiling:
     questions, right = resampled.questions[:, chosen].sum(1), resampled.right[:, chosen].sum(1)
     low = float(bounds.low[best])
     error = (float(bounds.accuracy[best]) - low) / z
-    return Ceiling(right / np.maximum(questions, 1), error, low, int(runs.first[best]))
+    high = float(limits_of_runs(trials, runs, quantile(_ERROR_RATE / 2)).high[best])
+    return Ceiling(right / np.maximum(questions, 1), error, low, high, int(runs.first[best]))
 
 
-def first_fall(trials: Trials, resampled: Trials, ceiling: Ceiling, share: float) -> Fall:
+class Curve(NamedTuple):
+    """Counts of one seed.
+
+    Attributes:
+      fine: `[documents, fine bins]`.
+      joined: `[documents, bins]`, each bin with enough trials for a test.
+      resampled: `[1 + resamples, fine bins]`, the data first.
+    """
+
+    fine: Trials
+    joined: Trials
+    resampled: Trials
+
+    def since(self, distance: int) -> "Curve":
+        """Return the bins from `distance` on."""
+        return Curve(*(trials.since(distance) for trials in self))
+
+
+def first_fall(curve: Curve, ceiling: Ceiling, share: float) -> Fall:
     """Return where one seed's accuracy first falls below chance + share (ceiling - chance).
 
     The interval is the bootstrap's over documents plus half a bin: a step between two bins has no
-    spread and may lie anywhere between them. Where accuracy dips before the fall, or without one,
-    the interval begins at the first bin that is not significantly above the level. Distances before
-    the ceiling's first bin count only if accuracy is not below the level there: models that have
-    learned from text only may fail at the shortest distances.
+    spread and may lie anywhere between them. `_unsure` and windows that are not surely above the
+    level add what resamples of the fit cannot show.
+    If the shortest distances are not above the level, the search starts at the ceiling's first bin:
+    models that have learned from text only may fail there.
 
     Args:
-      trials: `[documents, bins]`, each bin with enough trials for a test.
-      resampled: `[1 + resamples, fine bins]` of the same trials.
-      ceiling: of the same trials.
+      curve: counts of the seed.
+      ceiling: of the same counts.
       share: 0.5 for L50.
     """
-    level = trials.chance + share * (ceiling.accuracy - trials.chance)
-    error = share * ceiling.error
+    fine, trials, resampled = curve
+    levels = trials.chance + share * (ceiling.accuracy - trials.chance)
+    level = float(levels[0]), share * ceiling.error
+    windows = _test_windows(fine, level)
+    if ceiling.first and not windows.above[0]:
+        later = curve.since(int(trials.low[ceiling.first]))
+        fall = first_fall(later, ceiling._replace(first=0), share)
+        return fall._replace(end=fall.end + ceiling.first)
+    below, end = _first_below(trials, ceiling, level)
+    fine_end = int(np.searchsorted(fine.high, trials.high[end]))
+    log_distance = isotonic_crossing(resampled, levels, fine_end)
+    lowest = _first_doubtful(windows)
+    if not below and windows.above.all():
+        longest = float(np.log2(fine.high[-1]))
+        return Fall(np.full_like(log_distance, np.inf), longest, np.inf, False, end, BEYOND)
+    if not below:
+        log_distance[0] = np.inf
+        few = (windows.is_small & ~windows.above).any()
+        outcome = TOO_FEW if few else UNDETERMINED
+        return Fall(log_distance, lowest, np.inf, True, end, outcome)
+    low, high = _interval(log_distance, fine)
+    before = np.log2(windows.high) < low
+    doubtful = dip(trials, ceiling, end) is not None
+    doubtful |= bool((before & (windows.accuracy <= level[0])).any())
+    wide = _unsure(fine, float(log_distance[0]), fine_end, level)
+    if wide[1] - wide[0] > _SHELF:
+        low, high = min(low, wide[0]), max(high, wide[1])
+    if doubtful:
+        low = min(low, lowest)
+    return Fall(log_distance, float(low), float(high), doubtful, end, FALLS)
+
+
+class _Windows(NamedTuple):
+    """Windows of all widths, the shortest distances first, each `[windows]`.
+
+    Attributes:
+      low, high: first and last distance, tokens.
+      accuracy: share of right answers.
+      above: whether accuracy is significantly above the level.
+      is_small: whether answers are too few for the test.
+    """
+
+    low: np.ndarray
+    high: np.ndarray
+    accuracy: np.ndarray
+    above: np.ndarray
+    is_small: np.ndarray
+
+
+def _test_windows(fine: Trials, level: tuple[float, float]) -> _Windows:
+    """Test whether accuracy is above a level, known with a standard error, in every window."""
+    parts = []
+    for octaves, error_rate, needed in _WINDOWS:
+        runs, z = Runs.windows(fine, octaves), _t_quantile(fine, error_rate)
+        bounds = limits_of_runs(fine, runs, z)
+        ends = fine.low[runs.first], fine.high[runs.last]
+        is_small = count_questions(fine, runs) < needed
+        parts.append((*ends, bounds.accuracy, bounds.above(*level, z), is_small))
+    columns = [np.concatenate(column) for column in zip(*parts, strict=True)]
+    order = np.argsort(columns[0], kind="stable")
+    return _Windows(*(column[order] for column in columns))
+
+
+def _first_doubtful(windows: _Windows) -> float:
+    """Return log2 of the distance before the first window that is not above the level, or inf.
+
+    Windows that only overlap with it may be above, and the fall may lie within them.
+    """
+    first = windows.low[~windows.above].min(initial=windows.high[-1])
+    low = windows.low[windows.high >= first].min()
+    return np.inf if windows.above.all() else float(np.log2(max(low - 1, 1)))
+
+
+def _first_below(trials: Trials, ceiling: Ceiling, level: tuple[float, float]) -> tuple[bool, int]:
+    """Return whether a run is significantly below the level, and the last bin of the fit."""
     runs = Runs.doubling(len(trials.x))
     z = quantile(_ERROR_RATE, len(runs.first))
-    below = limits_of_runs(trials, runs, z).below(float(level[0]), error, z)
+    below = limits_of_runs(trials, runs, z).below(*level, z)
     # Runs that dip are tested already: they need no second correction for multiple tests.
     z = quantile(_ERROR_RATE / 2)
     dips = (_rises(trials, ceiling, runs)[0] > 0).any(1)
-    below |= dips & limits_of_runs(trials, runs, z).below(float(level[0]), error, z)
-    if (below & (runs.last < ceiling.first)).any():
-        start = int(trials.low[ceiling.first])
-        later, resampled = trials.since(start), resampled.since(start)
-        fall = first_fall(later, resampled, ceiling._replace(first=0), share)
-        return fall._replace(end=fall.end + ceiling.first)
-    fallen = bool(below.any())
-    end = int(runs.last[below].min()) if fallen else len(trials.x) - 1
-    fine_end = np.searchsorted(resampled.high, trials.high[end])
-    log_distance = isotonic_crossing(resampled, level, int(fine_end))
-    if not fallen:
-        log_distance[0] = np.inf
-    low, high = _interval(log_distance, len(trials.questions))
-    doubtful = dip(trials, ceiling, end) is not None
-    if doubtful:
-        low = min(low, _first_doubtful(trials, float(level[0]), error))
-    return Fall(log_distance, low, high, doubtful, end)
+    below |= dips & limits_of_runs(trials, runs, z).below(*level, z)
+    return bool(below.any()), int(runs.last[below].min(initial=len(trials.x) - 1))
 
 
-def _interval(log_distance: np.ndarray, num_documents: int) -> tuple[float, float]:
-    """Return the 95% interval of `[1 + resamples]`; see `expanded` for the quantiles."""
-    # Infinite distances become finite, far beyond all distances, so that they can be subtracted.
-    centre, *resampled = np.clip(log_distance, -99, 99)
-    if num_documents == 1 or not resampled:
-        return -np.inf, np.inf
-    low, high = np.quantile(resampled, expanded(num_documents))
-    low = centre - np.hypot(max(centre - low, 0), _HALF_A_BIN)
-    high = centre + np.hypot(max(high - centre, 0), _HALF_A_BIN)
+def _unsure(
+    fine: Trials, crossing: float, end: int, level: tuple[float, float]
+) -> tuple[float, float]:
+    """Return the ends of the distances around a crossing at which accuracy may be at the level.
+
+    On a shelf near the level the fitted crossing jumps between both ends of the shelf, farther than
+    resamples show. A distance before the crossing may be the fall unless the run from there to the
+    crossing is significantly above the level, and likewise after it. The error rate is a fifth of
+    that of an interval, because the fit has chosen the crossing so that both runs look clear.
+
+    Args:
+      fine: `[documents, fine bins]`.
+      crossing: log2 of the fitted distance.
+      end: the last bin of the fit.
+      level: the level and its standard error.
+    """
+    low, high = np.inf, -np.inf
+    z = _t_quantile(fine, _ERROR_RATE / 10)
+    edge = int(np.searchsorted(fine.x, crossing))
+    if edge:
+        first = np.arange(edge)
+        bounds = limits_of_runs(fine, Runs(first, np.full(edge, edge - 1)), z)
+        possible = first[~bounds.above(*level, z)]
+        low = np.log2(np.maximum(fine.low[possible] - 1, 1)).min(initial=np.inf)
+    if edge <= end:
+        last = np.arange(edge, end + 1)
+        bounds = limits_of_runs(fine, Runs(np.full(len(last), edge), last), z)
+        # The fall may lie within the next bin, whose mean is lower.
+        next_ = np.minimum(last[~bounds.below(*level, z)] + 1, end)
+        high = np.log2(fine.high[next_]).max(initial=np.log2(fine.high[edge]))
     return float(low), float(high)
 
 
-def _first_doubtful(trials: Trials, level: float, error: float) -> float:
-    """Return log2 of the start of the first bin not significantly above the level, or inf."""
-    bins = np.arange(len(trials.x))
-    z = quantile(_ERROR_RATE, len(bins))
-    above = limits_of_runs(trials, Runs(bins, bins), z).above(level, error, z)
-    return float(np.where(above, np.inf, np.log2(np.maximum(trials.low - 1, 1))).min())
+def _t_quantile(trials: Trials, error_rate: float) -> float:
+    """Return Student's one-sided quantile for `[documents, bins]`."""
+    return float(special.stdtrit(max(len(trials.questions) - 1, 1), 1 - error_rate))
+
+
+def count_questions(trials: Trials, runs: Runs) -> np.ndarray:
+    """Return the number of questions within each run of bins of `[documents, bins]`."""
+    total = np.append(0, np.cumsum(trials.questions.sum(0)))
+    return total[runs.last + 1] - total[runs.first]
+
+
+def documents_enough(fine: Trials) -> int:
+    """Return the number of documents with which no window has too few answers.
+
+    The poorest half octave counts, because a single window of few documents varies too much.
+    """
+    octaves, _, answers = _WINDOWS[0]
+    poorest = float(count_questions(fine, Runs.windows(fine, 2 * octaves)).min()) / 2
+    needed = len(fine.questions) * max(1.5 * answers / max(poorest, 0.5), 1.5)
+    return max(MIN_DOCUMENTS, 8 * int(np.ceil(needed / 8)))
+
+
+def _interval(log_distance: np.ndarray, fine: Trials) -> tuple[float, float]:
+    """Return the 95% interval of `[1 + resamples]`; see `expanded` for the quantiles.
+
+    It reaches from the last distance of the bin before the crossing to the first of the bin after.
+    """
+    # Infinite distances become finite, far beyond all distances, so that they can be subtracted.
+    centre, *resampled = np.clip(log_distance, -99, 99)
+    if not resampled:
+        return -np.inf, np.inf
+    low, high = np.quantile(resampled, expanded(len(fine.questions)))
+    edge = int(np.searchsorted(fine.x, centre))
+    widths = np.log2((fine.high + 1) / np.maximum(fine.low, 1))[max(edge - 1, 0) : edge + 1]
+    half = widths.max(initial=2 * _HALF_A_BIN) / 2
+    low = centre - np.hypot(max(centre - low, 0), half)
+    high = centre + np.hypot(max(high - centre, 0), half)
+    if 0 < edge < len(fine.x):
+        low = min(low, np.log2(max(fine.high[edge - 1], 1)))
+        high = max(high, np.log2(fine.low[edge]))
+    return float(low), float(high)
 
 
 def isotonic_crossing(trials: Trials, level: np.ndarray, end: int) -> np.ndarray:

@@ -13,7 +13,7 @@ import numpy as np
 
 from evals import rows as rows_lib
 from evals.estimate.bins import BINS_PER_OCTAVE, FINE_PER_BIN
-from evals.estimate.effective_context import NOT_LEARNED, estimate
+from evals.estimate.effective_context import TOO_FEW_ANSWERS, UNDETERMINED, estimate
 from evals.rows import Rows
 
 # Columns that identify a member. Seeds are separate: documents do not reduce their variance.
@@ -45,7 +45,8 @@ def next_round(rows: Rows, *, octaves: float, max_documents: int) -> list[Distan
 
     A member needs documents if the part of its L50 interval within the distances measured is wider
     than `octaves`. A member without a fall needs none, or documents in the last octave if its
-    interval extends below the longest distance. A member that has not learned needs none. All
+    interval extends below the longest distance. A member that has not learned needs none, and one
+    with too few answers needs the number of documents that are enough. All
     members read the same documents, so overlapping ranges are merged, with the larger number of
     documents.
 
@@ -88,10 +89,14 @@ def _members(rows: Rows) -> list[Rows]:
 def _member_range(rows: Rows, octaves: float) -> DistanceRange | None:
     """Return the documents that one member needs, if any."""
     member = estimate(rows)
-    if member.verdict == NOT_LEARNED or member.octaves <= octaves:
+    if member.verdict == TOO_FEW_ANSWERS:
+        more = max(member.documents_needed - member.num_documents, 1)
+        return DistanceRange(max(member.shortest, 1), member.longest, more)
+    if not member.has_l50 or member.octaves <= octaves:
         return None
-    low = max(math.floor(member.l50 / 2), member.shortest, 1)
-    high = min(math.ceil(member.l50 * 2), member.longest)
+    ends = member.mark, member.longest if member.verdict == UNDETERMINED else member.mark
+    low = max(math.floor(ends[0] / 2), member.shortest, 1)
+    high = min(math.ceil(ends[1] * 2), member.longest)
     # Without an assumed shape, the interval's width falls with the cube root of the number of
     # questions near L50; nearly all questions of a new document are there.
     near = np.mean((rows["distance"] >= low) & (rows["distance"] <= high))

@@ -72,9 +72,21 @@ class Trials:
         x = np.log2(np.maximum(low, 1) * np.maximum(high, 1)) / 2
         return cls(questions, right, x, low, high, chance, seeds)
 
-    def by_seed(self) -> list["Trials"]:
-        """Split along the first axis."""
-        return [self._map(lambda n, s=s: n[s]) for s in range(len(self.questions))]
+    def of_seed(self, number: int) -> tuple["Trials", np.ndarray]:
+        """Return the counts of one seed, and which documents it answered, bool `[documents]`.
+
+        The result is `[documents, fine bins]`, without documents and bins that the seed lacks.
+        """
+        questions = self.questions[number]
+        documents, bins = questions.any(1), questions.any(0)
+        names = ("x", "low", "high")
+        one = self._map(lambda n: n[number][documents][:, bins])
+        kept = {name: getattr(self, name)[bins] for name in names}
+        return dataclasses.replace(one, **kept), documents
+
+    def of_seeds(self, chosen: np.ndarray) -> "Trials":
+        """Return the seeds for which bool `[seeds]` is true."""
+        return dataclasses.replace(self._map(lambda n: n[chosen]), seeds=self.seeds[chosen])
 
     def summed(self) -> "Trials":
         """Sum over the first axis: seeds, or documents."""
@@ -94,8 +106,9 @@ class Trials:
         return dataclasses.replace(joined, x=x, low=self.low[first], high=self.high[last])
 
     def with_min_trials(self, minimum: int) -> "Trials":
-        """Join bins of `[seeds, documents, bins]` until each seed has a minimum of trials."""
-        return self.joined(group_bins(self.questions.sum(1).min(0), minimum))
+        """Join bins of `[..., documents, bins]` until each seed has a minimum of trials."""
+        counts = self.questions.sum(-2)
+        return self.joined(group_bins(counts.reshape(-1, counts.shape[-1]).min(0), minimum))
 
     def since(self, distance: int) -> "Trials":
         """Return the bins from `distance` on."""

@@ -3,6 +3,7 @@
 import csv
 import dataclasses
 import importlib
+import re
 import sys
 from pathlib import Path
 
@@ -136,7 +137,8 @@ def test_a_received_run_executes_nothing(tmp_path, tokenizer, monkeypatch, capsy
     assert refused in capsys.readouterr().err
     assert run_command("evaluate.py recv/a.py-run --tasks kv", monkeypatch) == 0
     results = Path("recv/a.py-run/results.jsonl")
-    results.write_text(results.read_text().replace("rope(base=10000)", "recv/a.py:Bent"))
+    bent = results.read_text().replace("rope(base=10000)", "recv/a.py:Bent")
+    results.write_text(re.sub(r',"file":"[^"]*"', "", bent))  # an older file has no digest
     assert run_command("report.py recv/a.py-run", monkeypatch) == 2
     assert refused in capsys.readouterr().err
     assert not Path("executed").exists()

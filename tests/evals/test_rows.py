@@ -17,9 +17,17 @@ ROW = {
 
 def test_rows_survive_the_file_exactly(tmp_path):
     path = tmp_path / "results.jsonl"
-    nope = ROW | {"rotary": "nope", "base": None, "nll": 7.0, "exact_match": False}
+    nope = ROW | {
+        "rotary": "nope",
+        "base": None,
+        "nll": 7.0,
+        "exact_match": False,
+        "first_token_correct": False,
+    }
     rows.write(path, rows.columns([ROW, nope]))
-    assert [json.loads(line) for line in path.read_text().splitlines()] == [ROW, nope]
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    assert [line.pop("file")[:2] for line in lines] == ["2-", "2-"]
+    assert lines == [ROW, nope]
     back = rows.read(path)
     assert back["nll"].tolist() == [0.1234567890123456, 7.0]
     assert np.isnan(back["base"][1])
@@ -48,6 +56,56 @@ def test_a_row_of_another_schema_is_refused_by_file_and_line(tmp_path, line, mes
     path = tmp_path / "results.jsonl"
     path.write_text(json.dumps(ROW) + "\n" + line + "\n")
     with pytest.raises(ValueError, match=message):
+        rows.read(path)
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        pytest.param(lambda lines: lines[:3] + lines[4:], id="a deleted line"),
+        pytest.param(lambda lines: lines[1:], id="a deleted first line"),
+        pytest.param(lambda lines: lines[:-2], id="cut at a line end"),
+        pytest.param(lambda lines: lines[:1], id="one line left"),
+        pytest.param(lambda lines: lines + lines, id="appended to itself"),
+        pytest.param(lambda lines: lines[:4] + lines[3:], id="a repeated line"),
+        pytest.param(lambda lines: lines[::-1], id="another order"),
+        pytest.param(lambda lines: [*lines, json.dumps(ROW)], id="a line without the digest"),
+        pytest.param(lambda lines: [*lines[1:], lines[0].replace("17", "18")], id="a number"),
+        pytest.param(lambda lines: [], id="nothing left"),
+    ],
+)
+def test_rows_that_are_not_those_that_were_written_are_noticed(tmp_path, damage):
+    path = tmp_path / "results.jsonl"
+    rows.write(path, rows.columns([ROW | {"query": query} for query in range(6)]))
+    path.write_text("".join(line + "\n" for line in damage(path.read_text().splitlines())))
+    with pytest.raises(ValueError, match=r"results\.jsonl .*; restore a copy"):
+        rows.read(path)
+
+
+def test_rows_of_older_files_are_read(tmp_path):
+    path = tmp_path / "results.jsonl"
+    path.write_text(json.dumps(ROW) + "\n" + json.dumps(ROW | {"query": 6}) + "\n")
+    assert rows.read(path)["query"].tolist() == [5, 6]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"rank": 144},
+        {"first_token_correct": False, "rank": 3},
+        {"exact_match": False},
+        {"num_tokens": 3, "first_token_correct": False},
+        {"nll": -2.5},
+        {"chance": 1.5},
+        {"rank": -1},
+        {"num_tokens": 0},
+        {"length": -128},
+    ],
+)
+def test_a_row_that_contradicts_itself_is_refused_by_file_and_line(tmp_path, change):
+    path = tmp_path / "results.jsonl"
+    path.write_text(json.dumps(ROW) + "\n" + json.dumps(ROW | change) + "\n")
+    with pytest.raises(ValueError, match=r"results.jsonl:2: "):
         rows.read(path)
 
 

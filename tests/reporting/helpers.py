@@ -46,7 +46,7 @@ def row(config, task="kv", **columns) -> dict:
     return defaults | columns
 
 
-def answers(config, reach, *, task="kv", variant=None, step=10, documents=8, length=None):
+def answers(config, reach, *, task="kv", variant=None, step=10, documents=16, length=None):
     """Return answers at every distance below the length; correct iff below `reach`."""
     length = length or config.data.context_length
     common = {"rotary": variant} if variant else {}

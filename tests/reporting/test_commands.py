@@ -13,7 +13,7 @@ def test_recorded_commands_are_repeated_once_training_first(tmp_path):
     longer = f"{trained} train.num_steps=20"
     for base in (10, 30):
         config = experiment(f"rope(base={base})")
-        run = make_run(folder / f"base={base}", config, answers(config, 20, documents=1))
+        run = make_run(folder / f"base={base}", config, answers(config, 20, documents=16))
         for line in (trained, f"python evaluate.py {folder} --tasks kv", longer, trained):
             run.record_command(line)
     run.record_command(f"python evaluate.py {folder}/base=30 --lengths 64")

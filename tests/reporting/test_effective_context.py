@@ -23,7 +23,7 @@ def test_the_theory_curve_passes_through_the_marks_of_members(tmp_path, mla):
         if mla:
             model = dataclasses.replace(config.model, mla=mla, head_dim=40)
             config = dataclasses.replace(config, model=model)
-        make_run(path / f"base={base:g}", config, answers(config, 20, documents=1))
+        make_run(path / f"base={base:g}", config, answers(config, 20, documents=16))
     members = read(path)
     ax = draw_effective_context(members).axes[0]
     drawn = [line for line in ax.get_lines() if line.get_color() == INK]

@@ -13,10 +13,10 @@ def members(tmp_path_factory):
     folder = make_sweep(tmp_path_factory.mktemp("sweep"), ["base=10", "base=30"])
     for base, trained, other in ((10, 20, 40), (30, 60, 1000)):
         config = experiment(f"rope(base={base})")
-        rows = answers(config, trained, documents=2) + answers(
-            config, trained, length=256, documents=2
+        rows = answers(config, trained, documents=32) + answers(
+            config, trained, length=256, documents=32
         )
-        rows += answers(config, other, length=256, documents=2, variant=YARN.format(base))
+        rows += answers(config, other, length=256, documents=32, variant=YARN.format(base))
         for nll, variant in ((2.0, f"rope(base={base})"), (2.5, YARN.format(base))):
             rows += [row(config, "perplexity", rotary=variant, nll=nll + base / 100)]
         if base == 10:
@@ -25,9 +25,21 @@ def members(tmp_path_factory):
             for document in range(4):
                 common = {"length": 256, "document": document}
                 rows += [
-                    row(config, "needle(depths=5)", distance=26, exact_match=False, **common),
                     row(
-                        config, "needle(depths=5)", distance=230, exact_match=document < 1, **common
+                        config,
+                        "needle(depths=5)",
+                        distance=26,
+                        exact_match=False,
+                        first_token_correct=False,
+                        **common,
+                    ),
+                    row(
+                        config,
+                        "needle(depths=5)",
+                        distance=230,
+                        exact_match=document < 1,
+                        first_token_correct=document < 1,
+                        **common,
                     ),
                 ]
         make_run(folder / f"base={base}", config, rows)

@@ -29,7 +29,7 @@ def test_equal_settings_are_one_member_in_any_directory(tmp_path):
 def test_rows_of_another_member_are_refused(tmp_path):
     for base in (10, 30):
         config = experiment(f"rope(base={base})")
-        make_run(tmp_path / f"base={base}", config, answers(config, 20, documents=1))
+        make_run(tmp_path / f"base={base}", config, answers(config, 20, documents=16))
     first, second = (tmp_path / f"base={base}/results.jsonl" for base in (10, 30))
     first.write_bytes(second.read_bytes())
     with pytest.raises(ValueError, match=f"{first} holds rows of another run .*delete it and eval"):
@@ -37,7 +37,7 @@ def test_rows_of_another_member_are_refused(tmp_path):
 
 
 def test_diverged_runs_are_labelled_and_not_measured(tmp_path):
-    nothing = {"nll": float("nan"), "exact_match": False}
+    nothing = {"nll": float("nan"), "exact_match": False, "first_token_correct": False}
     for base, seeds in ((10, {0}), (30, {1}), (100, {0, 1})):
         for seed in (0, 1):
             config = experiment(f"rope(base={base})", seed=seed)
@@ -67,8 +67,8 @@ def test_evaluated_stages_of_a_run_are_members(tmp_path):
     (member,) = read(tmp_path)
     assert (member.base, member.trained_length) == (10, 128)
     (run.checkpoints_path / "20").mkdir()
-    rows = rows_of(run, answers(config, 20, documents=2))
-    late = answers(config, 60, step=20, variant="rope(base=500)", documents=2, length=256)
+    rows = rows_of(run, answers(config, 20, documents=16))
+    late = answers(config, 60, step=20, variant="rope(base=500)", documents=16, length=256)
     rows_lib.write(run.results_path, rows_lib.columns(rows + late))
     first, second = read(tmp_path)
     assert (first.base, first.trained_length, first.superseded) == (10, 128, True)

@@ -23,7 +23,7 @@ def test_names_with_formulas_or_markup_are_shown_literally(tmp_path, monkeypatch
         config = experiment("rope(base=10)")
         data = dataclasses.replace(config.data, source="jsonl", path=path)
         config = dataclasses.replace(config, data=data, question="$\\foo{$ <b>? \udcff\x1b[2J")
-        make_run(tmp_path / f"{number}", config, answers(config, 40 + number, documents=2))
+        make_run(tmp_path / f"{number}", config, answers(config, 40 + number, documents=16))
     make_sweep(tmp_path, [str(number) for number in range(len(NAMES))])
     write([tmp_path], tmp_path / "report.html", "python report.py")
     drawn = [html.unescape(path.read_text()) for path in tmp_path.glob("*.svg")]

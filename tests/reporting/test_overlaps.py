@@ -112,8 +112,8 @@ def page_of_heads(folder):
             )
             model = dataclasses.replace(config.model, num_heads=heads, num_kv_heads=heads)
             config = dataclasses.replace(config, model=model)
-            rows = [row(config, "perplexity"), *answers(config, 20 * heads, documents=2)]
-            rows += answers(config, 20 * heads, length=256, documents=2)
+            rows = [row(config, "perplexity"), *answers(config, 20 * heads, documents=16)]
+            rows += answers(config, 20 * heads, length=256, documents=16)
             make_run(folder / f"{base}{heads}", config, rows)
 
 
@@ -126,7 +126,7 @@ def page_of_tasks(folder):
         config = experiment(f"rope(base={base})")
         rows = []
         for length in (128, 256):
-            rows += answers(config, base, length=length, documents=2)
+            rows += answers(config, base, length=length, documents=16)
             for depth in range(5):
                 distance = 1 + (length - 2) * depth // 4
                 rows.append(row(config, "needle(depths=5)", length=length, distance=distance))
@@ -161,7 +161,7 @@ def page_of_trained_lengths(folder):
             config = experiment(base, length=length)
             model = dataclasses.replace(config.model, num_heads=heads, num_kv_heads=heads)
             config = dataclasses.replace(config, model=model)
-            rows = answers(config, 20 * heads, documents=4)
+            rows = answers(config, 20 * heads, documents=16)
             make_run(folder / f"{base}{heads}-{length}", config, rows)
 
 

@@ -16,8 +16,11 @@ def measured(path, config, rows):
 
 def test_other_definitions_of_effective_context(tmp_path, config):
     """Recall of 127 tokens: all of 128, half of 256, so 0.85 is not reached at 256."""
-    rows = [r for n in (128, 256) for r in answers(config, 128, length=n, documents=2)]
-    rows += [row(config, "vt", exact_match=False), row(config, "fwe", length=512)]
+    rows = [r for n in (128, 256) for r in answers(config, 128, length=n, documents=40)]
+    rows += [
+        row(config, "vt", exact_match=False, first_token_correct=False),
+        row(config, "fwe", length=512),
+    ]
     tables = page_tables.rules(measured(tmp_path, config, rows))
     assert list(tables) == ["kv", "fwe"]  # no answer of vt is correct
     ((index, cells),) = tables["kv"].lines

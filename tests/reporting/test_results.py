@@ -21,8 +21,8 @@ def test_a_retrieval_line_and_one_for_each_seed(tmp_path):
         make_run(folder / f"base=10,seed={seed}", config, answers(config, reach))
     both, first, second = table(folder)
     assert (both["member"], both["task"], both["kind"]) == ("base=10", "kv", "retrieval")
-    assert (both["seed"], both["seeds"], both["documents"]) == ("", "2", "8")
-    assert both["answers"] == str(2 * 8 * 127)
+    assert (both["seed"], both["seeds"], both["documents"]) == ("", "2", "16")
+    assert both["answers"] == str(2 * 16 * 127)
     assert float(both["chance"]) == pytest.approx(1 / 64, rel=1e-5)
     assert float(both["l50"]) == pytest.approx((19.5 * 39.5) ** 0.5, rel=0.02)
     assert float(both["l50_low"]) < 19.5 and float(both["l50_high"]) > 39.5
@@ -33,7 +33,7 @@ def test_a_retrieval_line_and_one_for_each_seed(tmp_path):
     assert float(both["quarter_period"]) == pytest.approx(14.617, abs=1e-3)
     assert float(both["full_period"]) == pytest.approx(58.470, abs=1e-3)
     for line, seed, l50, right in ((first, "0", 19.5, 19), (second, "1", 39.5, 39)):
-        assert (line["seed"], line["seeds"], line["answers"]) == (seed, "1", str(8 * 127))
+        assert (line["seed"], line["seeds"], line["answers"]) == (seed, "1", str(16 * 127))
         assert float(line["l50"]) == pytest.approx(l50, rel=0.02)
         assert line["l50_low"] == line["l50_high"] == ""
         assert float(line["score"]) == pytest.approx(right / 127, abs=0.01)

@@ -1,124 +1,162 @@
-"""The estimator against models whose accuracy by distance is known: a table of what it says.
+"""The estimator against known curves of accuracy by distance: the table of docs/evaluation.md.
 
-usage: python -m tests.evals.estimate.table [REPEATS]
+usage: python -m tests.evals.estimate.table [DRAWS] [DOCUMENTS]
 
-Documents of version 1: 64 documents of 64 questions at 2 to 253 tokens, half log-uniform and half
-uniform; luck is correlated by .2 within a document (a Gaussian copula), and several seeds lie .2
-octaves (standard deviation) around the truth, which is where accuracy is first half-way from its
-ceiling to chance.
+Questions are those that `evaluate.py` asks by default: documents of the task kv at 128 tokens, 64
+unless stated. Luck is correlated by .2 within a document (a Gaussian copula). The truth is the
+first distance at which accuracy is at most half-way from the ceiling to chance.
 """
 
+import functools
 import sys
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
+from scipy import special
 
+from data.tasks.kv import Kv
 from evals.estimate import effective_context
-from tests.evals.estimate.simulated import CHANCE, correlated, logistic
+from evals.estimate.bins import fine_bin_number
+from evals.estimate.effective_context import Estimate
+from evals.estimate.trials import Trials
+from tests.evals.estimate.simulated import CHANCE, logistic
 
-LONGEST = 253
+LENGTH, LONGEST = 128, 125
 
-
-def hole(low: int, high: int, bottom: float) -> Callable:
-    """Right everywhere but from low to high."""
-    return lambda m: np.where((m >= low) & (m < high + 1), bottom, 1.0)
-
-
-def cosine(bottom: float) -> Callable:
-    """Down to `bottom` at 29 tokens and back at 58, for ever: one pair's cosine."""
-    return lambda m: bottom + (1 - bottom) * (1 + np.cos(2 * np.pi * m / 58)) / 2
+Accuracy = Callable[[np.ndarray], np.ndarray]  # by distance in tokens
 
 
-def revived(m):
-    """An edge at 30, and .8 again around a period of 58."""
-    return np.maximum(logistic(30, 8)(m), 0.8 * np.exp(-(((m - 58) / 10) ** 2)))
+def between(low: int, high: int, accuracy: float, rest: Accuracy = np.ones_like) -> Accuracy:
+    """Return an accuracy from `low` to `high`, ends included, and another curve elsewhere."""
+    return lambda m: np.where((m >= low) & (m <= high), accuracy, rest(m))
 
 
-def shelf(accuracy: float) -> Callable:
-    """All right up to 12, a plateau, and an edge at 90."""
-    return lambda m: np.where(m < 12, 1.0, accuracy) * logistic(90, 12)(m)
+def step(first: int, ceiling: float = 1.0) -> Accuracy:
+    """Return `ceiling` below a distance, and chance from there on."""
+    return lambda m: np.where(m < first, ceiling, CHANCE)
 
 
-def floor(accuracy: float) -> Callable:
-    """A fall at 40 that ends above chance."""
-    return lambda m: accuracy + (1 - accuracy) * logistic(40, 4)(m)
+def flat(accuracy: float) -> Accuracy:
+    """Return the same accuracy at every distance."""
+    return lambda m: np.full(np.shape(m), accuracy)
 
 
-CLEAN = {
-    "fall, slope 1.5": logistic(40, 1.5), "fall, slope 3": logistic(40, 3),
-    "fall, slope 6": logistic(40, 6), "fall, ceiling .9": logistic(40, 3, 0.9),
-    "fall, ceiling .7": logistic(40, 3, 0.7), "fall at 12": logistic(12, 5),
-    "step at 32": lambda m: np.where(m < 32, 1.0, CHANCE), "plateau .60, edge at 90": shelf(0.60),
-    "plateau .55, edge at 90": shelf(0.55), "floor .05": floor(0.05), "floor .10": floor(0.10),
-    "floor .20": floor(0.20), "floor .30": floor(0.30),
-    "plateau .60 for ever": lambda m: np.where(m < 12, 1.0, 0.6),
-    "never falls, .95": lambda m: np.full(np.shape(m), 0.95),
-}  # fmt: skip
-HOLES = {
-    "hole .10 at 28-33": hole(28, 33, 0.10),
-    "hole .40 at 28-35": hole(28, 35, 0.40),
-    "revival after 30": revived,
-    "period 58, bottom .20": cosine(0.20),
-    "period 58, bottom .35": cosine(0.35),
-    "period 58, bottom .45": cosine(0.45),
+CURVES = {
+    "step at 8": step(8),
+    "step at 19": step(19),
+    "step at 64": step(64),
+    "fall at 40, slope 1": logistic(40, 1),
+    "fall at 40, slope 2": logistic(40, 2),
+    "fall at 40, slope 6": logistic(40, 6),
+    "fall at 12, slope 3": logistic(12, 3),
+    "ceiling .95, fall at 40": logistic(40, 4, 0.95),
+    "ceiling .9, fall at 40": logistic(40, 4, 0.9),
+    "ceiling .7, step at 40": step(40, 0.7),
+    "dip to .45 at 5-8": between(5, 8, 0.45),
+    "dip to .45 at 5-8, step at 60": between(5, 8, 0.45, step(60)),
+    "dip to .2 at 5-8, step at 60": between(5, 8, 0.2, step(60)),
+    "dip to .45 at 28-33": between(28, 33, 0.45),
+    "dip to .1 at 28-33": between(28, 33, 0.1),
+    "dip to .3 at 50-70": between(50, 70, 0.3),
+    "shelf .55 at 20-80": between(20, 80, 0.55, step(20)),
+    "shelf .55 at 40-80": between(40, 80, 0.55, step(40)),
+    "shelf .55 at 55-80": between(55, 80, 0.55, step(55)),
+    "shelf .6 at 12-90": between(12, 90, 0.6, step(12)),
+    "shelf .5 at 20-80": between(20, 80, 0.5, step(20)),
+    "shelf .45 at 20-80": between(20, 80, 0.45, step(20)),
+    "shelf .6, dip to .4 at 30-40": between(30, 40, 0.4, between(12, 90, 0.6, step(12))),
+    "shelf .55 from 20 on": between(20, 128, 0.55),
+    "step at 100": step(100),
+    "step at 110": step(110),
+    "step at 115": step(115),
+    "step at 120": step(120),
+    "no fall, 1.00": flat(1.0),
+    "no fall, .95": flat(0.95),
+    "no fall, 1.00 to .75": between(40, 128, 0.75),
+    "no fall, 1.00 to .6": between(12, 128, 0.6),
 }
-GATE = {
-    "ceiling .50": lambda m: np.full(np.shape(m), 0.50),
-    "ceiling .515": lambda m: np.full(np.shape(m), 0.515),
-    "ceiling .60": lambda m: np.full(np.shape(m), 0.60),
-}
 
 
-def crossing(curve: Callable) -> float:
-    """Find where it is first half-way from its ceiling to chance, tokens; inf if nowhere asked."""
+@functools.cache
+def questions(first: int, num_documents: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return the document and the distance of each question of kv, int `[answers]`."""
+    documents = []
+    for number in range(first, first + num_documents):
+        twice, _ = Kv().layout(LENGTH, np.random.default_rng(number))
+        documents.append(twice[1] - twice[0] - 1)
+    sizes = [len(distances) for distances in documents]
+    return np.repeat(np.arange(num_documents), sizes), np.concatenate(documents)
+
+
+def simulate(
+    curve: Accuracy, random: np.random.Generator, *, documents: int = 64, rho: float = 0.2
+) -> Trials:
+    """Return the counted answers of one seed to questions of kv."""
+    document, distance = questions(int(random.integers(20)) * documents, documents)
+    normal = np.sqrt(rho) * random.normal(size=documents)[document]
+    luck = special.ndtr(normal + np.sqrt(1 - rho) * random.normal(size=len(document)))
+    counts = {
+        "seed": np.zeros_like(document),
+        "document": document,
+        "bin": fine_bin_number(distance),
+        "questions": np.ones(len(document)),
+        "right": (luck < curve(distance)).astype(float),
+    }
+    ends = int(distance.min()), int(distance.max())
+    return Trials.from_counts(counts, distances=ends, chance=CHANCE)
+
+
+def truth(curve: Accuracy) -> float:
+    """Return the first distance at which accuracy is at most half-way, tokens; inf if nowhere."""
     m = np.linspace(1, LONGEST, 200_001)
-    ceiling = max(float(curve(np.array(2.0))), float(curve(np.array(1.0))))
-    below = curve(m) < (ceiling + CHANCE) / 2
-    return float(m[below.argmax()]) if below.any() else np.inf
+    below = curve(m) <= (float(curve(np.array(1.0))) + CHANCE) / 2
+    return round(float(m[below.argmax()]), 2) if below.any() else np.inf
 
 
-def simulated(curve: Callable, seeds: int, random: np.random.Generator) -> Any:
-    """Rows of one draw."""
-    factors = 2 ** random.normal(0, 0.2 if seeds > 1 else 0, seeds)
-    curves = [lambda m, f=f: curve(m / f) for f in factors]
-    return correlated(curves, random, queries=64, longest=LONGEST)
+def is_covered(result: Estimate, distance: float) -> bool:
+    """Return whether the interval holds the truth; a fall within a bin of its end is at its end."""
+    if result.is_beyond:
+        return distance > result.longest / 2 ** (1 / 8)
+    return result.ci_low - 1e-3 <= distance <= result.ci_high + 1e-3
 
 
 def line(
-    curve: Callable, seeds: int, repeats: int, estimate: Callable = effective_context.estimate
+    curve: Accuracy, draws: int, documents: int = 64, seed: int = 20240523
 ) -> dict[str, float]:
-    """Summarise `repeats` estimates of one truth."""
-    random = np.random.default_rng(20240523)
-    truth = crossing(curve)
-    result = [estimate(simulated(curve, seeds, random), resamples=200) for _ in range(repeats)]
-    measured = [fit for fit in result if fit.verdict == effective_context.MEASURED]
-    off = np.log2([fit.l50 / truth for fit in measured]) if np.isfinite(truth) else np.array([])
-    if np.isfinite(truth):
-        covered = [fit.ci_low <= truth <= fit.ci_high for fit in result]
-    else:
-        covered = [fit.ci_high == np.inf for fit in result]
-    widths = [fit.octaves for fit in measured]
-    return {
-        "truth": truth,
-        "measured": len(measured) / repeats,
-        "bias": float(np.mean(off)) if len(off) else np.nan,
-        "rmse": float(np.sqrt(np.mean(off**2))) if len(off) else np.nan,
-        "covered": float(np.mean(covered)),
-        "width": float(np.median(widths)) if widths else np.nan,
-        "dips": float(np.mean([getattr(fit, "dips", False) for fit in result])),
-        "learned": float(np.mean([fit.verdict != "NOT_LEARNED" for fit in result])),
+    """Return the shares of verdicts, the coverage and the median width of many estimates."""
+    random, distance = np.random.default_rng(seed), truth(curve)
+    results = [
+        effective_context.estimate_trials(
+            simulate(curve, random, documents=documents),
+            task="kv",
+            lengths=(LENGTH, LENGTH),
+            resamples=200,
+            seed=draw,
+        )
+        for draw in range(draws)
+    ]
+    measured = [result for result in results if result.verdict == effective_context.MEASURED]
+    shares = {
+        "truth": distance,
+        "measured": len(measured) / draws,
+        "beyond": np.mean([result.is_beyond for result in results]),
+        "undetermined": np.mean([r.verdict == effective_context.UNDETERMINED for r in results]),
+        "no L50": np.mean([not result.has_l50 for result in results]),
+        "covered": np.mean([is_covered(result, distance) for result in results]),
+        "octaves": np.median([result.octaves for result in measured]) if measured else np.nan,
     }
+    return {name: float(value) for name, value in shares.items()}
 
 
 def main(arguments: Sequence[str]) -> None:
-    repeats = int(arguments[0]) if arguments else 100
-    print("truth                      seeds   at  measured  bias  rmse covered width  dips learned")
-    for name, curve in {**CLEAN, **HOLES, **GATE}.items():
-        for seeds in (1, 3, 8):
-            row = line(curve, seeds, repeats)
-            cells = "  ".join(f"{value:5.2f}" for value in list(row.values())[1:])
-            print(f"{name:26} {seeds:4} {row['truth']:6.1f}  {cells}", flush=True)
+    """Print the table in Markdown."""
+    draws, documents = (*map(int, arguments), *(200, 64)[len(arguments) :])
+    heads = list(line(flat(1.0), 1))
+    print("| accuracy |", " | ".join(heads), "|")
+    print("|---" * (len(heads) + 1) + "|")
+    for name, curve in CURVES.items():
+        values = line(curve, draws, documents).values()
+        print(f"| {name} |", " | ".join(f"{value:.3g}" for value in values), "|", flush=True)
 
 
 if __name__ == "__main__":

@@ -29,7 +29,7 @@ def test_questions_are_counted_by_seed_document_and_fine_bin(trials):
 
 
 def test_seeds_and_documents_are_chosen_and_summed(trials):
-    first, second = trials.by_seed()
+    first, second = (trials.of_seed(number)[0] for number in range(2))
     assert first.right.tolist() == [[1, 0, 0], [0, 1, 1]] and second.right.sum() == 0
     assert trials.summed().questions.tolist() == [[2, 0, 0], [0, 4, 2]]
     weighted = first.weighted(np.array([[1, 1], [0, 2], [2, 0]]))
@@ -52,6 +52,6 @@ def test_bins_are_joined_until_each_has_enough_trials(trials, minimum, counts):
 
 def test_the_mean_accuracy_counts_distances(trials):
     """2 stands for 3 as well, which was not asked: (2 x 1 + 1/2 + 1) / 4."""
-    assert trials.by_seed()[0].summed().mean_accuracy() == pytest.approx(3.5 / 4)
+    assert trials.of_seed(0)[0].summed().mean_accuracy() == pytest.approx(3.5 / 4)
     # Document 3 asked at 2 tokens alone.
     assert trials.mean_accuracy().tolist() == [[1, pytest.approx(1.5 / 2)], [0, 0]]
