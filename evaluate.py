@@ -36,7 +36,7 @@ slices, under SLURM and Open MPI; elsewhere start the same command N times, each
 
 examples:
   python evaluate.py runs/demo            every member, with the tasks and lengths of its config
-  python evaluate.py runs/demo/base=10 --tasks kv,lines --lengths 128,256 --documents 256
+  python evaluate.py runs/demo/base=10,num_heads=4 --tasks kv,lines --lengths 128,256
   python evaluate.py runs/demo --tasks "lagcopy(text=natural),lagcopy(text=control),perplexity"
   python evaluate.py runs/demo --tasks "pg19(path='FOLDER',tokens=4096)"    quote other characters
   python evaluate.py runs/demo --tasks "path/to/mine.py:Echo(n=2)"          a task in your file

@@ -1,7 +1,7 @@
 """WHAT a run carries: configuration, run directory, checkpoints, mesh, metrics.
 
 from experiment import load
-run = load("runs/demo/base=10")       # run.config, run.params, run.tokenizer, run.table
+run = load("runs/demo/base=10,num_heads=4")  # run.config, run.params, run.tokenizer, run.table
 logits = run.logits("import numpy")   # float32 [B, T, V]
 """
 

@@ -13,7 +13,8 @@ overrides: any field of the config, by its dotted path (--help-fields lists them
   seed=1                                   of the initialisation, and of the rows unless data.seed
                                            is given too
   mesh.data=2 mesh.fsdp=-1                 devices along an axis; -1: the rest of them
-  start_from=runs/demo/base=10             parameters of another run (runs/...@STEP: of that step),
+  "start_from='runs/demo/base=10,num_heads=4'"
+                                           parameters of another run (runs/...@STEP: of that step),
                                            with its model and tokenizer: only fields of the model
                                            that are given here differ
   "stages=[[data.context_length=512,train.num_steps=200],[...]]"

@@ -2,7 +2,7 @@
 
 from experiment import load
 from inference import generate
-[result] = generate(load("runs/demo/base=10"), ["import numpy"], max_new_tokens=20)
+[result] = generate(load("runs/demo/base=10,num_heads=1"), ["import numpy"], max_new_tokens=20)
 print(result.text)
 """
 

@@ -114,8 +114,9 @@ view({name: capture(run, TEXT) for name, run in runs.items()}, tokenizer)
 #
 # Averaged over questions, queries and keys *before* rotation give each head's logit gap between a
 # matching key and the others at every distance: the bound B(m) of Men et al. with the model's
-# weights. Beyond the zero of this empirical B(m), a head has no recall. The zero of the single
-# head of base 10 is near 20 tokens; four heads of the same base share the distances.
+# weights. Its zero is where the average gap vanishes; single questions differ, so recall falls
+# around it and comes back where the gap does. The zero of the single head of base 10 is near 20
+# tokens; four heads of the same base share the distances.
 
 # %%
 from IPython.display import display

@@ -3,10 +3,10 @@
 from experiment import load
 from probes import capture
 
-inside = capture(load("runs/demo/base=10"), "def attend(query, key, value):")
+inside = capture(load("runs/demo/base=10,num_heads=4"), "def attend(query, key, value):")
 inside.weights(layer=0)                                 # [B, N, T, S]
 inside.logits(layer=0, rotary=rotary.parse("rope(base=1e4)"))    # the same q and k, rotated anew
-view(inside, load("runs/demo/base=10").tokenizer)       # an interactive page, in notebooks too
+view(inside, load("runs/demo/base=10,num_heads=4").tokenizer)  # an interactive page
 """
 
 import utils.environment  # noqa: F401 - first: it checks that packages are installed

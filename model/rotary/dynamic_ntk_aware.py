@@ -15,7 +15,7 @@ class DynamicNtkAware(Dynamic):
     Cookbook:
       frequency: as ntk_aware, s = max(1, row length / L)
       source: YaRN, [2309.00071](https://arxiv.org/abs/2309.00071) §3.3
-      use: evaluate past the trained length; the best of these without fine-tuning
+      use: evaluate past the trained length
       transformers: `dynamic` with factor 1
       write: `dynamic_ntk_aware(base=1e4,original_context_length=256)`
     """

@@ -133,9 +133,10 @@ def _warnings(
         f"{slow.size} of {len(inv_freq)} pairs ({slow.min(initial=len(inv_freq))} to "
         f"{slow.max(initial=0)}) never complete a cycle within {length} tokens: beyond, their "
         "angles did not occur in training": slow.size > 0,
-        f"the sum of cosines is negative at distance {first_negative}, within {length} tokens: "
-        "theory (Men et al. 2024) expects no retrieval beyond it; use a larger base": first_negative
-        is not None,
+        f"the sum of cosines is negative at distance {first_negative}, within {length} tokens: the "
+        "bound of Men et al. (2024) ends there, and models retrieved beyond it (docs/results.md)": (
+            first_negative is not None
+        ),
         f"{num_fast} pairs rotate more than half a cycle per token, which equals a slower rotation "
         "backwards": num_fast > 0,
         f"precision: position times frequency in float32 is up to {error:.1g} rad off at {length} "
