@@ -135,7 +135,8 @@ def read_config(path: Path) -> dict[str, Any]:
             f"{path}: {error.strerror}; give a config.json, a folder that has one, or a .gguf file"
         ) from None
     except ValueError as error:
-        raise ValueError(f"{path}: {error}") from error
+        reason = str(error).removeprefix(f"{path} ")
+        raise ValueError(f"{path}: {reason}") from error
     if not isinstance(config, dict):
         raise ValueError(f"{path} is not a JSON object")
     return config

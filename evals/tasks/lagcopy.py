@@ -121,7 +121,7 @@ class Lagcopy(lagcopy.Lagcopy):
         if self.lag or self.text == "random":
             return self.lag or super()._lag(context, sample)
         wanted = context.distances and (context.distances[0] + 1, context.distances[1] + 1)
-        longest = context.length - min(self.passage or context.length, context.length // 2)
+        longest = max(context.length // 2, context.length - (self.passage or context.length))
         return prompts.distance(sample.random, 2, longest, wanted)
 
     def chance(self, tokenizer: Tokenizer) -> float:

