@@ -4,6 +4,8 @@ import numpy as np
 import pytest
 
 from interop.hf_config import parse_config
+from interop.layers import imported_layers
+from interop.measured_layers import measure
 from model.rotary import label
 from model.transformer import count_params
 
@@ -161,20 +163,20 @@ def test_features_that_no_model_of_ours_has_are_refused(model_type, key, value, 
         parse_config(hf_config, "model")
 
 
+PHI_4_MINI = config((200064, 3072, 32, 24, 8, 8192, 131072), model_type="phi3", rms_norm_eps=1e-5)
+PHI_4_MINI |= {"original_max_position_embeddings": 4096, "partial_rotary_factor": 0.75}
+PHI_4_MINI |= {"rope_theta": 10000.0, "sliding_window": 262144, "tie_word_embeddings": True}
+LONG = np.linspace(1.0, 40.0, 48).tolist()
+PHI_4_MINI["rope_scaling"] = {
+    "type": "longrope", "short_factor": 48 * [1.0], "long_factor": LONG
+}  # fmt: skip
+PHI_4_MINI |= {"attention_bias": False, "mlp_bias": False, "embd_pdrop": 0.0}
+
+
 def test_context_selects_the_list_of_phi_4_mini():
-    long = np.linspace(1.0, 40.0, 48).tolist()
-    hf_config = config(
-        (200064, 3072, 32, 24, 8, 8192, 131072), model_type="phi3", rms_norm_eps=1e-5
-    )
-    hf_config |= {"original_max_position_embeddings": 4096, "partial_rotary_factor": 0.75}
-    hf_config |= {"rope_theta": 10000.0, "sliding_window": 262144, "tie_word_embeddings": True}
-    hf_config |= {
-        "rope_scaling": {"type": "longrope", "short_factor": 48 * [1.0], "long_factor": long}
-    }
-    hf_config |= {"attention_bias": False, "mlp_bias": False, "embd_pdrop": 0.0}
-    full, short = parse_config(hf_config, "phi"), parse_config(hf_config, "phi", 4096)
+    full, short = parse_config(PHI_4_MINI, "phi"), parse_config(PHI_4_MINI, "phi", 4096)
     assert count_params(full.model)["total"] == 3_836_021_760
-    assert full.model.rotary.pair_factors == tuple(long) and full.context == 131_072
+    assert full.model.rotary.pair_factors == tuple(LONG) and full.context == 131_072
     assert short.model.rotary.pair_factors == (1.0,) * 48 and short.context == 4096
     for result in (full, short):
         # sqrt(1 + ln 32 / ln 4096) on cosines and sines of the part that rotates.
@@ -188,3 +190,15 @@ def test_refusals_of_a_model_type_suggest_no_other(model_type):
     with pytest.raises(ValueError) as raised:
         parse_config(config((96, 64, 2, 4, 4, 96, 64), model_type=model_type), "model")
     assert "did you mean" not in str(raised.value)
+
+
+@pytest.mark.hf
+@pytest.mark.parametrize("hf_config", [*(m[0] for m in MODELS.values()), GEMMA_27B, PHI_4_MINI])
+def test_the_import_and_transformers_read_the_same_rotation(hf_config):
+    pytest.importorskip("transformers")
+    ours, theirs = (read(hf_config).groups for read in (imported_layers, measure))
+    assert [group.layers for group in ours] == [group.layers for group in theirs]
+    for a, b in zip(ours, theirs, strict=True):
+        assert (a.kind, a.window, a.head_dim) == (b.kind, b.window, b.head_dim)
+        np.testing.assert_allclose(a.inv_freq, b.inv_freq, rtol=1e-6)
+        np.testing.assert_allclose(a.scales, b.scales, rtol=1e-6)

@@ -8,6 +8,7 @@ import pytest
 
 from interop.measured_layers import measure
 
+pytest.importorskip("transformers")
 pytestmark = pytest.mark.hf
 SMALL = dict(hidden_size=32, num_attention_heads=4, num_hidden_layers=4, vocab_size=64)
 SMALL |= dict(intermediate_size=32, num_key_value_heads=2, max_position_embeddings=64)
@@ -163,23 +164,18 @@ def test_windows_are_those_of_the_weights_of_attention(model_type):
     )
 
 
-@pytest.mark.parametrize("kind", ["text_config", "flat"])
-def test_sizes_of_a_multimodal_config_are_those_of_its_text_model(kind):
+def test_sizes_of_a_multimodal_config_are_those_of_its_text_model():
     """Defaults in place of a missing text_config would be those of another model."""
-    pytest.importorskip("transformers")
     text = {"num_hidden_layers": 6, "sliding_window": 77, "model_type": "gemma3_text"}
-    if kind == "flat":
-        with pytest.raises(ValueError, match="lacks text_config"):
-            measure({**text, "model_type": "gemma3"})
-    else:
-        model = measure({"model_type": "gemma3", "text_config": text})
-        assert [len(group.layers) for group in model.groups] == [5, 1]
-        assert model.groups[0].window == 77 and model.context == 131072
+    with pytest.raises(ValueError, match="lacks text_config"):
+        measure({**text, "model_type": "gemma3"})
+    model = measure({"model_type": "gemma3", "text_config": text})
+    assert [len(group.layers) for group in model.groups] == [5, 1]
+    assert model.groups[0].window == 77 and model.context == 131072
 
 
 def test_a_factor_of_queries_that_depends_on_their_position_is_reported():
     """Ministral 3: 1 + 0.1 ln(1 + floor(p / 16384)) at the last position."""
-    pytest.importorskip("transformers")
     model = measure({"model_type": "ministral3", "max_position_embeddings": 262144})
     expected = 1 + 0.1 * np.log(1 + 262143 // 16384)
     assert model.groups[0].query_scale == f"{expected:.6g} at position 262,143"
@@ -187,7 +183,6 @@ def test_a_factor_of_queries_that_depends_on_their_position_is_reported():
 
 def test_a_base_that_no_formula_of_ours_has_is_fitted():
     """Hunyuan's alpha: base alpha^(d / (d - 2)), at all lengths."""
-    pytest.importorskip("transformers")
     rope = {"type": "dynamic", "alpha": 1000.0, "factor": 1.0, "beta_fast": 32, "beta_slow": 1}
     config = {"model_type": "hunyuan_v1_dense", "head_dim": 128, "rope_scaling": rope}
     (group,) = measure(config | {"rope_theta": 10000.0}).groups
