@@ -42,6 +42,8 @@ def check_contents(folder: Path) -> None:
     """
     if in_bucket(folder) or not folder.is_dir():
         return
+    if not any(os.path.lexists(folder / name) for name in ("config.json", "sweep.json")):
+        return  # neither a run nor a sweep, which other checks say
     root, folders = os.path.realpath(folder), [str(folder)]
     while folders:
         try:

@@ -107,6 +107,8 @@ def contents(folder: Path) -> dict[str, str]:
         name = path.relative_to(folder).as_posix()
         if path.is_dir() or path.name in ("commands.jsonl", ".lock", "workers.log", "lock"):
             continue
+        if path.name.endswith(".content.json"):  # times of the input files
+            continue
         name = re.sub(r"[0-9a-f]{20,}", "HASH", name)
         if name.endswith(("/HASH", ".ocdbt", "_METADATA", "_sharding")):
             digests[name] = ""

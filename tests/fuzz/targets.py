@@ -247,7 +247,7 @@ def gguf_file(values: dict[str, Any]) -> bytes:
 
 _ROW = {
     name: {str: "kv", int: 2, float: 0.5, bool: True}[kind] for name, kind in rows.SCHEMA.items()
-}
+} | {"rank": 0}
 _HF = {
     **{"model_type": "llama", "hidden_size": 64, "num_attention_heads": 4, "vocab_size": 96},
     **{"num_hidden_layers": 2, "max_position_embeddings": 128, "intermediate_size": 128},
