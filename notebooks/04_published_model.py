@@ -8,9 +8,7 @@
 # how far it retrieves, and shows what its heads attend to. The default is SmolLM2-135M-Instruct
 # (base 100,000, heads of 64 features, trained up to 8,192 tokens), which is instruction-tuned. For
 # these frequencies B_m is first negative at 3,616 tokens. `docs/published.md` has the same
-# measurements with more documents; its figure:
-#
-# ![Recall by distance, with 95% intervals](../docs/published.png)
+# measurements with more documents.
 
 # %%
 # In Colab this clones the code; elsewhere the code is already present.
