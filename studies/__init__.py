@@ -1,9 +1,10 @@
 """Studies: research questions whose cards are data, and their committed result rows.
 
-A study is a folder that is a package: one of this folder by its name, another by its path. Each of
-its files may define `cards`, a list of `studies.card.Card`. `rows/CARD.jsonl.xz` has the measured
-rows. The package itself may define three functions:
+A study is a folder that is a package: one of this folder by its name, another by its path. Each
+`.toml` file is a card (`studies.card.read`); the functions of `measures.py` make the measures that
+claims name; `rows/CARD.jsonl.xz` has the measured rows. The package itself may define:
 
+    configs                   configs by name, besides those of `configs/`
     sections(cards, rows)     yields more parts of the report (`reporting.page.Item`)
     forecast(cards)           computes and stores forecasts; yields a line of text for each
     check_forecasts(cards)    raises ValueError if a forecast that `run` needs is missing
@@ -14,12 +15,13 @@ import utils.environment  # noqa: F401 - first: it checks that packages are inst
 # isort: split
 import importlib
 import importlib.util
+import inspect
 import pkgutil
 import sys
 from pathlib import Path
 from types import ModuleType
 
-from studies.card import Card
+from studies.card import Card, read
 from utils.messages import nearest
 
 
@@ -64,20 +66,20 @@ def load_cards(study: str, only: str = "") -> dict[str, Card]:
       only: names of some cards, by commas; empty: all cards.
 
     Raises:
-      ValueError: if there is no such study or card, a study has no cards, or two have one name.
+      ValueError: if there is no such study or card, a file is no card, or two have one name.
     """
     cards: dict[str, Card] = {}
-    package = load(study)
-    for path in sorted(folder(study).glob("*.py")):
-        module = package
-        if path.stem != "__init__":
-            module = importlib.import_module(f"{package.__name__}.{path.stem}")
-        for card in getattr(module, "cards", ()):
-            if card.name in cards:
-                raise ValueError(f"{path}: a card named {card.name} exists already")
-            cards[card.name] = card
+    package, measures = load(study), {}
+    if folder(study).joinpath("measures.py").exists():
+        measures = vars(importlib.import_module(f"{package.__name__}.measures"))
+    functions = {name: value for name, value in measures.items() if inspect.isfunction(value)}
+    for path in sorted(folder(study).glob("*.toml")):
+        card = read(path, getattr(package, "configs", {}), functions)
+        if card.name in cards:
+            raise ValueError(f"{path}: a card named {card.name} exists already")
+        cards[card.name] = card
     if not cards:
-        raise ValueError(f"{study} has no cards: its files define none")
+        raise ValueError(f"{study} has no cards: each is a .toml file")
     for name in filter(None, only.split(",")):
         if name not in cards:
             raise ValueError(f"study {study} has no card {name!r}; {nearest(name, cards)}")

@@ -1,21 +1,27 @@
 """Cards: a question, the models that answer it, their measurements, and claims that can fail.
 
-A card is data. `python -m studies run` trains and measures its members; `report` compares each
-claim with the rows. A claim names a range, and a function that computes a number with its 95%
-interval. It is held if the interval lies within the range, refuted if it lies outside, and else
-undecided.
+A card is data: a .toml file of the study (`read`). `python -m studies run` trains and measures its
+members; `report` compares each claim with the rows. A claim names a range, and a measure that
+computes a number with its 95% interval. It is held if the interval lies within the range, refuted
+if it lies outside, and else undecided.
 """
 
 import dataclasses
 import itertools
 import math
 import re
-from collections.abc import Callable, Sequence
+import tomllib
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
+import numpy as np
+
+from evals.estimate.statistics import t_half_width
 from experiment import overrides
 from experiment.config import ExperimentConfig
 from utils.checks import Bounds, Count, check
+from utils.messages import nearest
 
 _Number = Annotated[int, Bounds(at_least=0)]
 
@@ -38,6 +44,13 @@ class Value(NamedTuple):
     n: int
     unit: str = "seeds"
 
+    @classmethod
+    def over(cls, values: Sequence[float] | np.ndarray, unit: str = "seeds") -> "Value":
+        """Return the mean of independent values, of one or more, with Student's interval."""
+        half = t_half_width(np.asarray(values)) if len(values) > 1 else math.inf
+        mean = float(np.mean(values))
+        return cls(mean, mean - half, mean + half, len(values), unit)
+
     def __str__(self) -> str:
         if math.isnan(self.value):
             return "not learned"
@@ -53,19 +66,22 @@ class Value(NamedTuple):
         return REFUTED if self.high < at_least or self.low > at_most else UNDECIDED
 
 
+# Takes the card and all rows of the study (`studies.rows.Row`); None if rows are missing.
+Measure = Callable[["Card", Sequence[Any]], Value | None]
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Claim:
     """A statement that rows can refute: a number lies in a range.
 
     Attributes:
       text: one sentence.
-      measure: takes the card and all rows of the study (`studies.rows.Row`); returns the number, or
-        None if rows are missing.
+      measure: returns the number.
       at_least, at_most: the range; at least one of them is given.
     """
 
     text: str
-    measure: Callable[["Card", Sequence[Any]], Value | None]
+    measure: Measure
     at_least: float = -math.inf
     at_most: float = math.inf
 
@@ -128,6 +144,7 @@ class Card:
       question: one line.
       config: config that all members share, or the name of one in `configs/`; its own name,
         question and members do not count. None: a card about the rows of other cards.
+      overrides: changes to this config, as on a command line.
       members: models that differ from the config.
       tokens: budget of each member; None: the config's own steps.
       shares: of the budget. Each share is a run of its own, from scratch.
@@ -141,6 +158,7 @@ class Card:
     name: str
     question: str
     config: ExperimentConfig | str | None = None
+    overrides: tuple[str, ...] = ()
     members: tuple[Member, ...] = ()
     tokens: Count | None = None
     shares: tuple[float, ...] = (1 / 8, 1 / 4, 1 / 2, 1, 2)
@@ -176,6 +194,7 @@ class Card:
 
             config = find_config(config)
         assert config is not None  # a card without a config has no members
+        config = overrides.apply(config, self.overrides)
         train, data = config.train, config.data
         if self.tokens is not None:
             if config.stages:
@@ -209,3 +228,62 @@ class Card:
             dataclasses.replace(config, train=dataclasses.replace(config.train, num_steps=number))
             for number in steps
         ]
+
+
+def read(
+    path: Path, configs: Mapping[str, ExperimentConfig], measures: Mapping[str, Callable[..., Any]]
+) -> Card:
+    """Read a card: the fields of `Card`; `members` is a table of overrides by name.
+
+    The measure of a claim is a list: the name of a function that makes it, its arguments, and a
+    table of keyword arguments. A list among the arguments is another measure.
+
+    Args:
+      path: a .toml file.
+      configs: configs of the study by name, besides those of `configs/`.
+      measures: functions that make measures, by name.
+
+    Raises:
+      ValueError: naming the file, if it is not a card.
+    """
+    try:
+        fields = tomllib.loads(path.read_text(encoding="utf-8"))
+        members = [
+            Member(name=name, overrides=tuple(changes))
+            for name, changes in fields.pop("members", {}).items()
+        ]
+        measurements = [Measurement(**_tuples(part)) for part in fields.pop("measurements", ())]
+        claims = [
+            Claim(**part | {"measure": _make_measure(part["measure"], measures)})
+            for part in fields.pop("claims", ())
+        ]
+        config = fields.pop("config", None)
+        return Card(
+            config=configs.get(config, config),
+            members=tuple(members),
+            measurements=tuple(measurements) or (Measurement(),),
+            claims=tuple(claims),
+            **_tuples(fields),
+        )
+    except KeyError as error:
+        raise ValueError(f"{path}: a claim lacks {error}") from error
+    except (TypeError, ValueError, AttributeError) as error:
+        raise ValueError(f"{path}: {error}") from error
+
+
+def _tuples(value: Any) -> Any:
+    """Return lists of a value as tuples, at any depth."""
+    if isinstance(value, dict):
+        return {name: _tuples(item) for name, item in value.items()}
+    return tuple(map(_tuples, value)) if isinstance(value, list) else value
+
+
+def _make_measure(text: Any, measures: Mapping[str, Callable[..., Any]]) -> Measure:
+    if not isinstance(text, list) or not text or not isinstance(text[0], str):
+        raise ValueError(f"measure must be a list that begins with a name, got {text!r}")
+    name, *arguments = text
+    if name not in measures:
+        raise ValueError(f"unknown measure {name!r}; {nearest(name, measures)}")
+    options = arguments.pop() if arguments and isinstance(arguments[-1], dict) else {}
+    arguments = [_make_measure(a, measures) if isinstance(a, list) else a for a in arguments]
+    return measures[name](*arguments, **options)

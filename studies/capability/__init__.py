@@ -8,6 +8,7 @@ of C1 to C11 are older than it). The claims of a card go beyond these numbers.
 from collections.abc import Iterator, Sequence
 
 from reporting.page import Item
+from studies.capability.recipe import configs as configs
 from studies.card import Card
 from studies.rows import Row
 

@@ -1,4 +1,4 @@
-"""The model, task and helpers that the cards of this study share.
+"""The models and the task that the cards of this study share.
 
 The model has one layer, 128 wide whatever its heads, so that the number of heads and their size do
 not change what else it can compute. It trains on key-value recall alone. `shift_keys` and
@@ -13,7 +13,7 @@ second at context 128 and reaches a ceiling of .99 within .2M tokens.
 from configs.changes import change
 from data.config import DataConfig
 from experiment.config import EvalConfig, ExperimentConfig, TrainConfig
-from model.config import ModelConfig
+from model.config import MlaConfig, ModelConfig
 from model.rotary.rope import Rope
 
 LONG = ExperimentConfig(
@@ -50,8 +50,11 @@ LONG = ExperimentConfig(
 )
 SHORT = change(LONG, data=dict(context_length=128, batch_size=8))
 
-
-def heads(number: int, size: int = 64) -> tuple[str, ...]:
-    """Return overrides for `number` heads of `size` features each."""
-    sizes = f"model.num_heads={number}", f"model.num_kv_heads={number}"
-    return (*sizes, f"model.head_dim={size}") if size != 64 else sizes
+LATENT = change(
+    SHORT,
+    model=dict(
+        head_dim=96,
+        mla=MlaConfig(kv_lora_rank=64, qk_nope_head_dim=64, qk_rope_head_dim=32, v_head_dim=64),
+    ),
+)
+configs = {"long": LONG, "short": SHORT, "latent": LATENT}

@@ -7,11 +7,10 @@ fitted constant. Its rivals have the constant that fits the members best.
 
 import functools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy import stats
 
 import evals
 import studies
@@ -19,7 +18,7 @@ from evals.estimate.bins import bin_number
 from evals.estimate.effective_context import Estimate
 from model.rotary.rope import Rope
 from studies.capability import forecasts, results
-from studies.card import Card, Claim, Value
+from studies.card import Value
 from studies.rows import Row
 from theory.decay import first_violation, quarter_period
 
@@ -27,7 +26,7 @@ MINIMAL_HEAD, D_H, QUARTER, B_M = "minimal head", "D_H", "quarter period", "B_m 
 THEORIES = MINIMAL_HEAD, D_H, QUARTER, B_M
 LEARNED = 0.9  # ceiling of a member that learned recall
 _CONSTANTS = 2.0 ** np.arange(-4, 4, 0.02)
-_RESAMPLES = 2000
+RESAMPLES = 2000
 
 
 class Comparison(NamedTuple):
@@ -201,198 +200,17 @@ def error(items: Sequence[Comparison], theory: str, *, of_accuracy: bool, fit: b
     square_CM = np.where(valid_CM, error_CM, 0) ** 2
     num_members = len(items)
     draws_DM = np.random.default_rng(0).multinomial(
-        num_members, np.full(num_members, 1 / num_members), size=_RESAMPLES
+        num_members, np.full(num_members, 1 / num_members), size=RESAMPLES
     )
     weight_MD = np.vstack([np.ones(num_members), draws_DM]).T
     mean_CD = square_CM @ weight_MD / np.maximum(valid_CM @ weight_MD, 1)
     best_D = mean_CD.argmin(axis=0)
     constant_D = _CONSTANTS[best_D] if len(mean_CD) > 1 else np.ones(len(best_D))
     count = int(valid_CM[best_D[0]].sum())
-    return Error(_interval(np.sqrt(mean_CD.min(axis=0)), count), _interval(constant_D, count))
+    return Error(interval_of(np.sqrt(mean_CD.min(axis=0)), count), interval_of(constant_D, count))
 
 
-def _interval(values: np.ndarray, n: int) -> Value:
+def interval_of(values: np.ndarray, n: int) -> Value:
     """Return the first value, with the 95% interval of the others."""
     low, high = np.quantile(values[1:], (0.025, 0.975))
     return Value(float(values[0]), float(low), float(high), n, "members")
-
-
-def _of(select_from: Callable[[Sequence[Row]], list[Comparison]], number: Callable):
-    """Return a measure: a number of the members that `select_from` selects; None without any."""
-
-    def measure(card: Card, rows: Sequence[Row]) -> Value | None:
-        items = select_from(rows)
-        return number(items) if len(items) > 1 else None
-
-    return measure
-
-
-def _bias(items: Sequence[Comparison]) -> Value | None:
-    return results.over_units(np.array([item.bias for item in items]), "members")
-
-
-def _curve(items: Sequence[Comparison]) -> Value:
-    square = np.square([item.curve_error for item in items])
-    draws = np.random.default_rng(0).integers(len(items), size=(_RESAMPLES, len(items)))
-    means = np.concatenate([[square.mean()], square[draws].mean(axis=1)])
-    return _interval(np.sqrt(means), len(items))
-
-
-def _rms(theory: str, *, of_accuracy: bool = False, fit: bool = True) -> Callable:
-    return lambda items: error(items, theory, of_accuracy=of_accuracy, fit=fit).rms
-
-
-def _plain(low: float, high: float) -> Callable[[Sequence[Row]], list[Comparison]]:
-    return lambda rows: select(rows, low, high, is_plain=True, head_dim=64)
-
-
-def _blind(low: float, high: float, **fields) -> Callable[[Sequence[Row]], list[Comparison]]:
-    return lambda rows: select(rows, low, high, is_blind=True, **fields)
-
-
-def _share_too_high(items: Sequence[Comparison]) -> Value:
-    high = sum(item.bias > 0 for item in items)
-    interval = stats.binomtest(high, len(items)).proportion_ci()
-    return Value(high / len(items), interval.low, interval.high, len(items), "members")
-
-
-def _share_failed(items: Sequence[Comparison]) -> Value:
-    """Return the share of curves off by more than .15, or L50 of one head by .3 octaves."""
-    failed = sum(
-        item.curve_error > 0.15
-        or (item.has_one_head and abs(item.octaves(item.lengths[MINIMAL_HEAD])) > 0.3)
-        for item in items
-    )
-    interval = stats.binomtest(failed, len(items)).proportion_ci()
-    return Value(failed / len(items), interval.low, interval.high, len(items), "members")
-
-
-def _growth_of_constant(theory: str) -> Callable[[Card, Sequence[Row]], Value | None]:
-    """Return the measure of how many octaves the constant of plain members grows with training."""
-
-    def measure(card: Card, rows: Sequence[Row]) -> Value | None:
-        early, late = _plain(150, 200)(rows), _plain(1000, math.inf)(rows)
-        if min(len(early), len(late)) < 2:
-            return None
-        constants = [
-            error(items, theory, of_accuracy=False, fit=True).constant for items in (late, early)
-        ]
-        sources = (results.octaves(lambda card, rows, value=value: value) for value in constants)
-        return results.difference(*sources)(card, rows)
-
-    return measure
-
-
-def _blind_claims() -> list[Claim]:
-    """Return claims about the members that were forecast before any row."""
-    single, everyone = _blind(150, 200, has_one_head=True), _blind(150, 200)
-    more, more_single = _blind(300, math.inf), _blind(300, math.inf, has_one_head=True)
-    rivals = [
-        Claim(
-            text=f"{theory} times one constant is off by more than .3 octaves (rms) on all members "
-            "with one head.",
-            measure=_of(single, _rms(theory)),
-            at_least=0.3,
-        )
-        for theory in (B_M, QUARTER)
-    ] + [
-        Claim(
-            text=f"{theory} times one constant misses mean accuracy by more than .1 (rms).",
-            measure=_of(everyone, _rms(theory, of_accuracy=True)),
-            at_least=0.1,
-        )
-        for theory in (D_H, QUARTER, B_M)
-    ]
-    return [
-        *rivals,
-        Claim(
-            text="The minimal head forecasts L50 of members with one head within .3 octaves (rms).",
-            measure=_of(single, _rms(MINIMAL_HEAD, fit=False)),
-            at_most=0.3,
-        ),
-        Claim(
-            text="It forecasts accuracy by distance within .15 (rms; half octaves weigh equally).",
-            measure=_of(everyone, _curve),
-            at_most=0.15,
-        ),
-        Claim(
-            text="It forecasts mean accuracy, in which distances weigh equally, within .1 (rms).",
-            measure=_of(everyone, _rms(MINIMAL_HEAD, of_accuracy=True)),
-            at_most=0.1,
-        ),
-        Claim(
-            text="Its mean accuracy has no bias above .02.",
-            measure=_of(everyone, _bias),
-            at_least=-0.02,
-            at_most=0.02,
-        ),
-        Claim(
-            text="Its mean accuracy is too high in at most two of three members.",
-            measure=_of(everyone, _share_too_high),
-            at_most=2 / 3,
-        ),
-        Claim(
-            text="After fewer than 100 thousand answers, at most a fifth of its forecasts fail: "
-            "curve off by .15, or L50 of one head by .3 octaves.",
-            measure=_of(_blind(0, 100), _share_failed),
-            at_most=0.2,
-        ),
-        Claim(
-            text="After 300 thousand answers or more, its L50 of one head is within .3 octaves "
-            "(rms).",
-            measure=_of(more_single, _rms(MINIMAL_HEAD, fit=False)),
-            at_most=0.3,
-        ),
-        Claim(
-            text="After 300 thousand answers or more, its mean accuracy is within .1 (rms).",
-            measure=_of(more, _rms(MINIMAL_HEAD, of_accuracy=True)),
-            at_most=0.1,
-        ),
-    ]
-
-
-def _plain_claims() -> list[Claim]:
-    """Return claims about members with one head of 64 features and one base."""
-    times = ("150 to 200 thousand answers", 150, 200), ("a million answers", 1000, math.inf)
-    errors = [
-        Claim(
-            text=f"{theory}{' times one constant' * (theory != MINIMAL_HEAD)} gives L50 within .3 "
-            f"octaves (rms) after {when}.",
-            measure=_of(_plain(low, high), _rms(theory, fit=theory != MINIMAL_HEAD)),
-            at_most=0.3,
-        )
-        for theory in THEORIES
-        for when, low, high in times
-    ]
-    sizes = Claim(
-        text="B_m < 0 times one constant gives L50 within .3 octaves (rms) after 150 to 200 "
-        "thousand answers on heads of 16 to 256 features too.",
-        measure=_of(lambda rows: select(rows, 150, 200, is_plain=True), _rms(B_M)),
-        at_most=0.3,
-    )
-    constants = [
-        Claim(
-            text=f"The constant of {theory} grows from 150 thousand answers to a million by .1 "
-            "octaves or more.",
-            measure=_growth_of_constant(theory),
-            at_least=0.1,
-        )
-        for theory in (B_M, QUARTER)
-    ]
-    return [*errors, sizes, *constants]
-
-
-cards = [
-    Card(
-        name="plain",
-        question="Which theory describes L50 of one head of 64 features and one base? (Claims were "
-        "written after the rows.)",
-        claims=tuple(_plain_claims()),
-    ),
-    Card(
-        name="blind",
-        question="Which theory forecasts members before any row, after about 160 thousand answers? "
-        "(Ranges but those of L50 and of accuracy by distance were written after the rows.)",
-        claims=tuple(_blind_claims()),
-    ),
-]

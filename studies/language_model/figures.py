@@ -8,12 +8,20 @@ from matplotlib.figure import Figure
 from reporting.page import Drawing, Item
 from studies.card import Card, Value
 from studies.language_model import measures
-from studies.language_model.cards import BASES, LENGTH, REFERENCE, gains, losses, runs_of
-from studies.language_model.measures import Sums, over_seeds
+from studies.language_model.measures import (
+    LENGTH,
+    REFERENCE,
+    Sums,
+    gains,
+    losses,
+    over_seeds,
+    runs_of,
+)
 from studies.rows import Row
 from utils.figures import REFERENCE as REFERENCE_LINE
 from utils.figures import Look, add_legend, handle, make_looks, new_figure, token_axis
 
+BASES: tuple[int, ...] = 10, 100, 1_000, 10_000
 # First distance with B_m < 0 at 64 features, by base, tokens: `python -m theory length`.
 B_M_LENGTHS = {10: 5, 100: 46, 1_000: 197}
 _CONSTANTS = 3.0, 4.3  # of these lengths, for single heads (docs/results.md)

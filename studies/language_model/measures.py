@@ -8,16 +8,19 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
-from scipy import stats
 
 import evals
 from evals.estimate.bins import FINE_PER_BIN, fine_bin_start
 from evals.tasks.lagcopy import Lagcopy
 from evals.tasks.perplexity import Perplexity
-from studies.card import Value
+from studies.card import Card, Measure, Value
 from studies.rows import Losses, Row
 
+LENGTH = 512  # tokens of a trained row
+REFERENCE = "base=10000"
+_REFERENCE = "language_model", REFERENCE
 _RESAMPLES = 2000
+WHOLE = "whole"  # name of a card's usual measurement
 SHORTEST_LAG = 8  # tokens; passages of shorter lags have too few answers for a half lag
 
 
@@ -181,10 +184,108 @@ def over_seeds(values: Sequence[Value], *, in_octaves: bool = False) -> Value:
     numbers = np.array([value.value for value in values])
     if not np.isfinite(numbers).all():
         return Value(float(np.mean(numbers)), float(numbers.min()), np.inf, len(numbers))
-    numbers = np.log(numbers) if in_octaves else numbers
-    half = float(stats.t.ppf(0.975, len(numbers) - 1) * stats.sem(numbers))
-    mean = float(numbers.mean())
-    low, high = mean - half, mean + half
+    mean = Value.over(np.log(numbers) if in_octaves else numbers)
     if in_octaves:
-        mean, low, high = (float(np.exp(number)) for number in (mean, low, high))
-    return Value(mean, low, high, len(numbers))
+        middle, low, high = np.exp(mean[:3]).tolist()
+        mean = Value(middle, low, high, mean.n)
+    return mean
+
+
+# --- measures that claims name -------------------------------------------------------------------
+
+
+def runs_of(rows: Sequence[Row], card: str, member: str) -> dict[int, Row]:
+    """Return the rows of a member by seed."""
+    return {row.seed: row for row in rows if (row.card, row.member) == (card, member)}
+
+
+def losses(row: Row, length: int, first: float = 1, last: float = np.inf) -> Sums | None:
+    """Return the losses of a row at positions first ... last."""
+    sums = sum_losses(row, length)
+    return sums and sums.within(first, last)
+
+
+def gains(row: Row, first: float = 1, measurement: str = WHOLE) -> Sums | None:
+    """Return the copy gains of a row at lags from `first` on."""
+    sums = sum_copy_gains(row, LENGTH, measurement)
+    return sums and sums.within(first, np.inf)
+
+
+def compare(
+    statistic: Callable[..., Value],
+    read: Callable[[Row], Sums | None],
+    member: str,
+    *others: tuple[str, str],
+    in_octaves: bool = False,
+) -> Measure:
+    """Return a measure of a card's member and other runs of the same seed, over seeds.
+
+    Args:
+      statistic: of the sums of the member and of each of `others`.
+      read: makes the sums of a row.
+      member: of the card.
+      others: card and member of each.
+      in_octaves: as of `over_seeds`.
+    """
+
+    def measure(card: Card, rows: Sequence[Row]) -> Value | None:
+        groups = [runs_of(rows, *names) for names in ((card.name, member), *others)]
+        values = []
+        for seed in sorted(set.intersection(*map(set, groups))):
+            sums = [read(group[seed]) for group in groups]
+            if None not in sums:
+                values.append(statistic(*sums))
+        return over_seeds(values, in_octaves=in_octaves) if values else None
+
+    return measure
+
+
+def cost(member: str, *, length: int = LENGTH, first: float = 1, last: float = np.inf) -> Measure:
+    """Return the measure of a member's loss minus that of base 1e4, nats per token."""
+    read = lambda row: losses(row, length, first, last)  # noqa: E731
+    return compare(measure_difference, read, member, _REFERENCE)
+
+
+def copy_ratio(member: str, first: float) -> Measure:
+    """Return the measure of a member's copy gain divided by that of base 1e4."""
+    return compare(measure_ratio, lambda row: gains(row, first), member, _REFERENCE)
+
+
+def half_lag(member: str) -> Measure:
+    """Return the measure of a member's half lag, tokens."""
+    return compare(measure_half_lag, gains, member, _REFERENCE, in_octaves=True)
+
+
+def half_lag_ratio(member: str, other: str) -> Measure:
+    """Return the measure of the half lag of `member` divided by that of `other`."""
+
+    def statistic(run: Sums, other_run: Sums, reference: Sums) -> Value:
+        values = [measure_half_lag(item, reference) for item in (run, other_run)]
+        # One seed decides nothing here: its interval is open.
+        return Value(values[0].value / values[1].value, 0, np.inf, 1)
+
+    others = ("language_model", other), _REFERENCE
+    return compare(statistic, gains, member, *others, in_octaves=True)
+
+
+def regained(member: str, measurement: str = WHOLE) -> Measure:
+    """Return the measure of the regained share of base 100's missing copy gain beyond 128."""
+
+    def read(row: Row) -> Sums | None:
+        is_continued = row.card == "language_model_continued"
+        return gains(row, 128, measurement if is_continued else WHOLE)
+
+    others = ("language_model", "base=100"), _REFERENCE
+    return compare(measure_regained, read, member, *others)
+
+
+def growth(member: str) -> Measure:
+    """Return the measure of a member's cost after 40M tokens minus that after 10M."""
+
+    def statistic(run: Sums, reference: Sums, before: Sums, reference_before: Sums) -> Value:
+        later = run._replace(total_DB=run.total_DB - reference.total_DB)
+        earlier = before._replace(total_DB=before.total_DB - reference_before.total_DB)
+        return measure_difference(later, earlier)
+
+    others = ("language_model_long", REFERENCE), ("language_model", member), _REFERENCE
+    return compare(statistic, lambda row: losses(row, LENGTH), member, *others)

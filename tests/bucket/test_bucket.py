@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.data.helpers import plain_text, write_jsonl
-from tests.studies.test_run import CARD
+from tests.studies.test_run import write_study
 from tests.tpu.test_docs import BUCKET
 from utils.errors import RESTART_STATUS
 
@@ -247,8 +247,7 @@ def test_what_the_documentation_does(bucket, run_it, text, tree):
 def test_a_study(bucket, run_it, tmp_path, shared_folder):
     """Its runs and its rows are those of a disk."""
     study = tmp_path / "study"
-    study.mkdir()
-    (study / "__init__.py").write_text(CARD.format(data=shared_folder / "data", steps=4))
+    write_study(study, shared_folder / "data", steps=4)
     command = "-m", "studies", "run", study, "--seeds", "0", "--workdir"
     run_it(*command, study / "work")
     run_it(*command, "gs://bucket/work", "--rows", "gs://bucket/rows")

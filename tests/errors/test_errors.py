@@ -38,20 +38,15 @@ TRAIN = "train.py tiny --workdir run train.num_steps=2 train.save_every=1 evals.
 
 TEXT = (ROOT / "tests" / "errors" / "commands.txt").read_text(encoding="utf-8")
 
-STUDY = """
-from configs import find_config
-from configs.changes import change
-from studies.card import Card, Member
-
-SHARED = change(
-    find_config("tiny"), data=dict(source="retrieval", retrieval_tasks=("kv",)),
-    train=dict(schedule="wsd"), evals=dict(tasks=("kv",)),
-)
-TEN = Member(name="ten", overrides=("model.rotary.base=10",))
-cards = [
-    Card(name="bases", question="?", config=SHARED, tokens=80 * 8 * 64, members=(TEN,)),
-    Card(name="one", question="?", config=SHARED, members=(TEN,)),
+CARD = """
+name = "{name}"
+question = "?"
+config = "tiny"
+overrides = [
+    "data.source=retrieval", "data.retrieval_tasks=[kv]", "train.schedule=wsd", "evals.tasks=[kv]"
 ]
+{tokens}
+members.ten = ["model.rotary.base=10"]
 """
 
 
@@ -63,7 +58,10 @@ def refuse(tmp_path, shared_folder, trained_run, monkeypatch, capsys):
     os.symlink(shared_folder / "data", tmp_path / "runs" / "data")
     shutil.copytree(trained_run, tmp_path / "run")
     (tmp_path / "study").mkdir()
-    (tmp_path / "study" / "__init__.py").write_text(STUDY)
+    (tmp_path / "study" / "__init__.py").touch()
+    for name, tokens in {"bases": f"tokens = {80 * 8 * 64}", "one": ""}.items():
+        card = CARD.format(name=name, tokens=tokens)
+        (tmp_path / "study" / f"{name}.toml").write_text(card)
     monkeypatch.chdir(tmp_path)
 
     def check(command: str, expected: str, *, code: int = 2) -> None:

@@ -65,12 +65,10 @@ CASES = {
 def prepare_shared(shared: Path, names: Sequence[str], run: Callable[[str], None]) -> None:
     """Make the run, text, exported folder and study that the named cases start from."""
     from tests.data.helpers import plain_text, write_jsonl
-    from tests.studies.test_run import CARD
+    from tests.studies.test_run import write_study
 
     write_jsonl(shared / "text.jsonl", [f"{i} {plain_text(i)} " * 9 for i in range(120)])
-    (shared / "study").mkdir()
-    card = CARD.format(data=shared / "data", steps=4)
-    (shared / "study/__init__.py").write_text(card, encoding="utf-8")
+    write_study(shared / "study", shared / "data", steps=4)
     if {*names} & {"save", "resume"}:  # its last step is still to be made: one save
         run(f"{_SAVES} --workdir SHARED/unfinished")
         shutil.rmtree(shared / "unfinished/checkpoints/3")

@@ -9,7 +9,7 @@ import pytest
 from configs import find_config
 from configs.changes import change
 from model.rotary.rope import Rope
-from studies.card import Card, Claim, Member, Value
+from studies.card import Card, Claim, Member, Value, read
 
 WSD = change(find_config("tiny"), train=dict(schedule="wsd", warmup_steps=2))
 BASES = Member(name="ten", overrides=("model.rotary.base=10",)), Member(name="b1e4")
@@ -75,3 +75,56 @@ def test_a_claim_needs_a_range():
     for claimed in ({}, {"at_least": 2, "at_most": 1}):
         with pytest.raises(ValueError, match="needs at_least, at_most, or an ascending range"):
             Claim(text="All is well.", measure=lambda card, rows: None, **claimed)
+
+
+def number(value, half=1.0):
+    return lambda card, rows: Value(value, value - half, value + half, len(rows))
+
+
+def least(*measures):
+    return lambda card, rows: min(measure(card, rows) for measure in measures)
+
+
+GOOD = """
+name = "echo"
+question = "?"
+config = "short"
+overrides = ["model.num_layers=1"]
+members.ten = ["model.rotary.base=10"]
+[[claims]]
+text = "All is well."
+measure = ["least", ["number", 5.0, { half = 0.5 }], ["number", 4.0]]
+at_least = 3
+"""
+
+
+def test_a_card_is_read_from_a_file(tmp_path):
+    (tmp_path / "echo.toml").write_text(GOOD)
+    echo = read(tmp_path / "echo.toml", {"short": WSD}, {"number": number, "least": least})
+    (config,) = echo.configs().values()
+    assert (config.model.num_layers, config.model.rotary) == (1, Rope(base=10))
+    assert config.train == WSD.train and echo.name == config.name == "echo"
+    assert echo.claims[0].measure(echo, [1, 2]) == Value(4.0, 3.0, 5.0, 2)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ('"least"', '"last"'),
+        ('["number", 4.0]', '["number"]'),
+        ('["number", 4.0]', "[]"),
+        ("half", "halves"),
+        ("measure =", "measures ="),
+        ("at_least = 3", ""),
+        ("question", "questions"),
+        ('name = "echo"', 'name = "a b"'),
+        ('["model.rotary.base=10"]', "3"),
+        ('name = "echo"', "name = "),
+    ],
+)
+def test_a_file_that_is_no_card_is_one_line_that_names_it(tmp_path, old, new):
+    path = tmp_path / "echo.toml"
+    path.write_text(GOOD.replace(old, new, 1))
+    with pytest.raises(ValueError) as refused:
+        read(path, {"short": WSD}, {"number": number, "least": least})
+    assert str(refused.value).startswith(f"{path}: ") and "\n" not in str(refused.value)

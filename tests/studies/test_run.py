@@ -14,46 +14,53 @@ from tests.in_process import call
 
 ROOT = Path(__file__).parent.parent.parent
 
-CARD = '''"""Does it echo?"""
-
-from configs import find_config
-from configs.changes import change
-from studies.card import Card, Claim, Measurement, Member, Value
-
-cards = [
-    Card(
-        name="echo",
-        question="?",
-        config=change(
-            find_config("tiny"),
-            model=dict(num_layers=1),
-            data=dict(source="retrieval", retrieval_tasks=("kv",), prepared_root="{data}"),
-            train=dict(num_steps={steps}, save_every=10),
-            evals=dict(tasks=("kv",)),
-        ),
-        members=(Member(name="ten", overrides=("model.rotary.base=10",)),),
-        measurements=(Measurement(), Measurement(name="headless", masked_heads=((0, 1),))),
-        claims=(
-            Claim(
-                text="The loss is high.",
-                measure=lambda card, rows: (
-                    Value(5.0, 4.0, 6.0, len(rows)) if rows else None
-                ),
-                at_least=4.5,
-            ),
-        ),
-    )
+CARD = """
+name = "echo"
+question = "?"
+config = "tiny"
+overrides = [
+    "model.num_layers=1", "data.source=retrieval", "data.retrieval_tasks=[kv]",
+    "data.prepared_root={data}", "train.num_steps={steps}", "train.save_every=10",
+    "evals.tasks=[kv]",
 ]
-'''
+
+[members]
+ten = ["model.rotary.base=10"]
+
+[[measurements]]
+name = "whole"
+
+[[measurements]]
+name = "headless"
+masked_heads = [[0, 1]]
+
+[[claims]]
+text = "The loss is high."
+measure = ["number_of_rows", 5.0, {{ half = 1.0 }}]
+at_least = 4.5
+"""
+MEASURES = """
+from studies.card import Value
+
+def number_of_rows(value, half):
+    ends = value - half, value + half
+    return lambda card, rows: Value(value, *ends, len(rows)) if rows else None
+"""
+
+
+def write_study(folder: Path, data: Path, steps: int) -> None:
+    """Write a study of one card that trains for `steps` on prepared data in `data`."""
+    folder.mkdir(exist_ok=True)
+    (folder / "__init__.py").write_text('"""Does it echo?"""\n')
+    (folder / "measures.py").write_text(MEASURES)
+    (folder / "echo.toml").write_text(CARD.format(data=data, steps=steps))
 
 
 @pytest.fixture
 def study(tmp_path, shared_folder):
     """A folder with one card that trains once."""
-    folder = tmp_path / "study"
-    folder.mkdir()
-    (folder / "__init__.py").write_text(CARD.format(data=shared_folder / "data", steps=400))
-    return folder
+    write_study(tmp_path / "study", shared_folder / "data", steps=400)
+    return tmp_path / "study"
 
 
 @pytest.mark.long
@@ -88,8 +95,8 @@ def test_stopped_and_continued_it_ends_with_the_same_row(study, environment, tmp
 
 def test_a_finished_sweep_is_measured_and_a_study_by_path_is_reported(study, tmp_path):
     """A run that sweep.py trained needs no other training."""
-    text = (study / "__init__.py").read_text().replace("num_steps=400", "num_steps=3")
-    (study / "__init__.py").write_text(text)
+    text = (study / "echo.toml").read_text().replace("num_steps=400", "num_steps=3")
+    (study / "echo.toml").write_text(text)
     line = call("-m", "studies", "status", study, "--seeds", "0")
     assert line.startswith("echo: 0 rows, missing: ten,seed=0")
     assert "not measured" in call("-m", "studies", "report", study, "--out", tmp_path / "r.html")
