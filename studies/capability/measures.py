@@ -163,10 +163,39 @@ def constant_growth(theory: str) -> Measure:
     return difference(constant(1000, math.inf), constant(150, 200))
 
 
-def theory_bias(*, low: float, high: float, **fields: Any) -> Measure:
-    """Return the measure of the minimal head's bias of mean accuracy."""
+def _lower(accuracy: float, log_odds: float) -> float:
+    """Return an accuracy whose log-odds are lower by a number; accuracies beyond .995 count as it."""
+    accuracy = min(max(accuracy, 0.005), 0.995)
+    return 1 / (1 + (1 - accuracy) / accuracy * math.exp(log_odds))
+
+
+def theory_bias(*, low: float, high: float, lower: float = 0, **fields: Any) -> Measure:
+    """Return the measure of the minimal head's bias of mean accuracy.
+
+    Args:
+      low, high: answers of the members, thousands.
+      lower: what is taken off the log-odds of each forecast.
+      **fields: see `_over_members`.
+    """
+
+    def bias(item: Comparison) -> float:
+        forecast = item.record["mean_accuracy"]
+        return (_lower(forecast, lower) if lower else forecast) - item.measured.mean_accuracy
+
     return _over_members(
-        lambda items: Value.over([item.bias for item in items], "members"), low, high, fields
+        lambda items: Value.over([bias(item) for item in items], "members"), low, high, fields
+    )
+
+
+def theory_saved(*, low: float, high: float, lower: float, **fields: Any) -> Measure:
+    """Return the measure of how much absolute error of mean accuracy `lower` removes."""
+
+    def saved(item: Comparison) -> float:
+        forecast, measured = item.record["mean_accuracy"], item.measured.mean_accuracy
+        return abs(forecast - measured) - abs(_lower(forecast, lower) - measured)
+
+    return _over_members(
+        lambda items: Value.over([saved(item) for item in items], "members"), low, high, fields
     )
 
 
