@@ -164,7 +164,7 @@ def constant_growth(theory: str) -> Measure:
 
 
 def _lower(accuracy: float, log_odds: float) -> float:
-    """Return an accuracy whose log-odds are lower by a number; accuracies beyond .995 count as it."""
+    """Return an accuracy with lower log-odds; what is beyond .995 counts as .995."""
     accuracy = min(max(accuracy, 0.005), 0.995)
     return 1 / (1 + (1 - accuracy) / accuracy * math.exp(log_odds))
 
