@@ -1,4 +1,4 @@
-"""`python -m interop` from end to end, and the example of the README."""
+"""`python -m interop` from end to end, and the example of docs/interop.md."""
 
 import json
 import re
@@ -82,7 +82,7 @@ def test_example_of_the_readme(run, tmp_path, capsys, monkeypatch):
     pytest.importorskip("torch")
     pytest.importorskip("transformers")
     (block,) = re.findall(
-        r"```python\n(from transformers.*?)```", (ROOT / "README.md").read_text(), re.S
+        r"```python\n(from transformers.*?)```", (ROOT / "docs/interop.md").read_text(), re.S
     )
     assert len([line for line in block.splitlines() if line]) == 3
     (tmp_path / "runs").mkdir()
