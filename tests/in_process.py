@@ -32,6 +32,13 @@ def run_command(command: str, patch: pytest.MonkeyPatch) -> int:
 
 def call(*arguments: object, status: int = 0) -> str:
     """Run `call("train.py", "tiny", ...)`, which must end with `status`; return what it printed."""
+    ended, output = call_any(*arguments)
+    assert ended == status, output
+    return output
+
+
+def call_any(*arguments: object) -> tuple[int, str]:
+    """Run a command as `call`; return its exit status and what it printed."""
     output = io.StringIO()
     with (
         pytest.MonkeyPatch.context() as patch,
@@ -39,8 +46,7 @@ def call(*arguments: object, status: int = 0) -> str:
         contextlib.redirect_stderr(output),
     ):
         ended = run_command(shlex.join(map(str, arguments)), patch)
-    assert ended == status, output.getvalue()
-    return output.getvalue()
+    return ended, output.getvalue()
 
 
 def _find_nobody(*_):

@@ -1,0 +1,207 @@
+"""Kill commands at random moments, or damage the files that they read; compare what they leave.
+
+    python -m tests.harm kills 60       ten kills of each command
+    python -m tests.harm damages 500    a bit, a cut or a deletion in one file, then its reader
+
+After a kill, the same command must leave what an undisturbed one leaves. After a damage, a command
+must leave the same, or refuse in one line. Exits with 1 for any other outcome.
+"""
+
+import collections
+import hashlib
+import json
+import os
+import random
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+from tests.in_process import call_any
+from tests.offline import sitecustomize  # noqa: F401 - it blocks connections
+
+ROOT = Path(__file__).parent.parent
+_TINY = "tiny data.source=jsonl data.path=text.jsonl data.prepared_root=data train.num_steps=8"
+_TINY += " train.save_every=2 train.keep=9 evals.tasks=[kv] evals.documents=4"
+# Each command, and what it makes; later ones read what earlier ones made.
+COMMANDS = {
+    "prepare": ("-m data.prepare --source jsonl --path text.jsonl --vocab-size 512 --out d", "d"),
+    "train": (f"train.py {_TINY} --workdir run", "run"),
+    "sweep": (f"sweep.py {_TINY} --workdir sweep model.rotary.base=10,99", "sweep"),
+    "evaluate": ("evaluate.py run --out rows", "rows"),
+    "report": ("report.py evaluated --out page/page.html", "page"),
+    "export": ("-m interop export run exported", "exported"),
+    "import": ("-m interop import exported imported --no-compare", "imported"),
+}
+_DATED = "prepare.json", "progress.json", "commit_success.txt"
+_CLOCK = ("seconds", "tokens_per_second", "mfu", "date", "time", "git", "version")
+
+
+class Damage(NamedTuple):
+    """Files to damage, and the command that reads them."""
+
+    files: str
+    command: str
+
+
+DAMAGES = {
+    "newest checkpoint, resumed": Damage("run/checkpoints/6/**/*", "train"),
+    "newest checkpoint, evaluated": Damage("run/checkpoints/6/**/*", "evaluate"),
+    "tokenizer and config.json": Damage("run/[ct]o*.*", "evaluate"),
+    "prepared data": Damage("data/**/*", "train"),
+    "rows": Damage("evaluated/results.jsonl", "report"),
+    "export": Damage("exported/*", "import"),
+}
+
+
+def make(folder: Path) -> None:
+    """Run all commands once in an empty folder."""
+    from tests.data.helpers import plain_text, write_jsonl
+
+    write_jsonl(folder / "text.jsonl", [f"{i} {plain_text(i)} " * 9 for i in range(120)])
+    for name, (command, _) in COMMANDS.items():
+        if name == "report":
+            shutil.copytree(folder / "run", folder / "evaluated")
+            shutil.copyfile(folder / "rows/results.jsonl", folder / "evaluated/results.jsonl")
+        process = run(command, folder)
+        if process.wait():
+            raise SystemExit(f"{command} fails undisturbed:\n{(folder / 'output').read_text()}")
+
+
+def run(command: str, folder: Path) -> subprocess.Popen:
+    """Start a command in `folder`; its output goes to the file `output`."""
+    first, *rest = shlex.split(command)
+    program = [first] if first == "-m" else [str(ROOT / first)]
+    with (folder / "output").open("w") as output:
+        return subprocess.Popen(
+            [sys.executable, *program, *rest],
+            cwd=folder,
+            stdout=output,
+            stderr=output,
+            env={**os.environ, "PYTHONPATH": f"{ROOT}:{os.environ.get('PYTHONPATH', '')}"},
+        )
+
+
+def contents(folder: Path) -> dict[str, str]:
+    """Return a digest of each file that two executions of a command must share.
+
+    Dates and rates are left out, and names that contain hashes are shortened. The arrays of a
+    checkpoint are compared by its digests.
+    """
+    digests = {}
+    for path in sorted(folder.rglob("*")):
+        name = re.sub(r"[0-9a-f]{20,}", "HASH", path.relative_to(folder).as_posix())
+        is_ours = not re.search(r"commands.jsonl|\.lock|\.damaged|workers.log|content.json", name)
+        if path.is_file() and is_ours:
+            is_array = name.endswith(("/HASH", ".ocdbt", "_METADATA", "_sharding"))
+            is_dated = path.suffix in (".html", ".npz", ".gz") or path.name in _DATED
+            digests[name] = "" if is_array or is_dated else _digest(path)
+    return digests
+
+
+def _digest(path: Path) -> str:
+    content = path.read_bytes()
+    if path.suffix == ".jsonl" or path.name in ("metadata", "config.json"):
+        parts = content.splitlines() if path.suffix == ".jsonl" else [content]
+        values = [_without_clock(json.loads(part)) for part in parts]
+        content = json.dumps(values, sort_keys=True).encode()
+    return hashlib.sha256(content).hexdigest()
+
+
+def _without_clock(value):
+    if isinstance(value, dict):
+        return {k: _without_clock(v) for k, v in value.items() if k not in _CLOCK}
+    return [_without_clock(v) for v in value] if isinstance(value, list) else value
+
+
+def kill(pristine: Path, number: int, rng: random.Random) -> tuple[str, str]:
+    """Kill one command, run it again, and return what was killed and the outcome."""
+    names = [name for name in COMMANDS if name != "report"]
+    name = names[number % len(names)]
+    command, output = COMMANDS[name]
+    expected, folder = contents(pristine / output), Path.cwd()
+    shutil.rmtree(output)
+    start = time.monotonic()
+    process = run(command, folder)
+    moment = rng.uniform(1, 12)  # of seconds; the first is Python's own start
+    while process.poll() is None and time.monotonic() < start + moment:
+        time.sleep(0.005)
+    kind = f"{name}, ended before its kill" if process.poll() is not None else name
+    process.kill()
+    process.wait()
+    status = run(command, folder).wait()
+    return kind, _compare(status, Path("output").read_text(), expected, Path(output))
+
+
+def damage(pristine: Path, number: int, rng: random.Random) -> tuple[str, str]:
+    """Damage one file, run its reader, and return what was damaged and the outcome."""
+    name = list(DAMAGES)[number % len(DAMAGES)]
+    files, reader = DAMAGES[name]
+    command, output = COMMANDS[reader]
+    expected = contents(pristine / output)
+    if reader == "train":  # resumed for two more steps
+        shutil.rmtree("run/checkpoints/8")
+    else:
+        shutil.rmtree(output)
+    path = rng.choice([p for p in sorted(Path().glob(files)) if p.is_file() and p.stat().st_size])
+    times, content = path.stat(), bytearray(path.read_bytes())
+    kind = rng.choice(("bit", "bit", "cut", "deleted"))
+    position = rng.randrange(len(content))
+    content[position] ^= 1 << rng.randrange(8)
+    path.write_bytes(content if kind == "bit" else content[:position])
+    os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))  # a disk that rots says nothing
+    if kind == "deleted":
+        path.unlink()
+    status, text = call_any(*shlex.split(command))
+    outcome = _compare(status, text, expected, Path(output))
+    return name, outcome if "WRONG" not in outcome else f"{outcome} ({kind} {position} of {path})"
+
+
+def _compare(status: int, text: str, expected: dict[str, str], output: Path) -> str:
+    last = (text.strip().splitlines() or [""])[-1]
+    if status == 2 and ": error: " in last and "Traceback" not in text:
+        return "refused"
+    if status != 0:
+        return f"WRONG: status {status}: {last[:200]}"
+    left = contents(output)
+    different = sorted(k for k in left.keys() | expected if left.get(k) != expected.get(k))
+    recovered = "recovered" if "DAMAGED" in text else "same"
+    return f"WRONG: differs in {different[:3]}" if different else recovered
+
+
+def main(kind: str, count: int, seed: int = 0) -> int:
+    """Print a table of the outcomes of `count` kills or damages; return the exit status."""
+    harm = {"kills": kill, "damages": damage}[kind]
+    counts = collections.Counter()
+    with tempfile.TemporaryDirectory() as temporary:
+        pristine, before = Path(temporary) / "pristine", Path.cwd()
+        os.environ |= {
+            "JAX_DISABLE_MOST_OPTIMIZATIONS": "1",
+            "JAX_COMPILATION_CACHE_DIR": f"{temporary}/compiled",
+            "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
+        }
+        pristine.mkdir()
+        make(pristine)
+        for number in range(count):
+            copy = Path(temporary) / str(number)
+            shutil.copytree(pristine, copy)
+            os.chdir(copy)
+            name, outcome = harm(pristine, number, random.Random(f"{seed} {number}"))
+            os.chdir(before)
+            shutil.rmtree(copy)
+            if "WRONG" in outcome or (kind == "kills" and outcome == "refused"):
+                print(f"{name} {number}: {outcome}", flush=True)
+            counts[name, outcome.partition(":")[0]] += 1
+    for (name, outcome), number in sorted(counts.items()):
+        print(f"{number:5} {name}: {outcome}")
+    wrong = {"WRONG"} | ({"refused"} if kind == "kills" else set())
+    return int(any(outcome in wrong for _, outcome in counts))
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1], int(sys.argv[2]), *map(int, sys.argv[3:])))
