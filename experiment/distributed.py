@@ -6,6 +6,7 @@ checkpoints and prints messages. For a lone process nothing here has an effect.
 
 import argparse
 import contextlib
+import hashlib
 import os
 import socket
 import sys
@@ -23,6 +24,7 @@ from experiment.devices import check_platform
 from experiment.mesh import device_per_core
 from utils.command_line import Parser
 from utils.errors import RESTART_STATUS, UnreachableError
+from utils.git import current_commit
 from utils.messages import one_line
 
 # Bytes of a message from one process to the others.
@@ -150,6 +152,29 @@ def refusing_together() -> Iterator[None]:
             raise ValueError(
                 reason if process == 0 else f"process {process}: {reason}"
             ) from refusal
+
+
+def check_alike(config: object) -> None:
+    """Check that processes do not differ in code, config or JAX.
+
+    Args:
+      config: what each process trains; its `repr` is compared.
+
+    Raises:
+      ValueError: in all processes, naming the first that differs from process 0.
+    """
+    if jax.process_count() == 1:
+        return
+    having = {
+        "code": (current_commit(), "put the same commit on every host"),
+        "a config": (config, "start all with the same command"),
+        "a version of JAX": (jax.__version__, "install requirements.lock on every host"),
+    }
+    for name, (value, remedy) in having.items():
+        sha256 = hashlib.sha256(repr(value).encode()).digest()
+        digests = np.asarray(multihost_utils.process_allgather(np.frombuffer(sha256, np.uint32)))
+        if processes := np.flatnonzero((digests != digests[0]).any(axis=1)).tolist():
+            raise ValueError(f"process {processes[0]} has {name} other than process 0; {remedy}")
 
 
 def broadcast_from_primary(value: int) -> int:

@@ -175,8 +175,8 @@ def _exists(path: str) -> bool:
     return os.path.exists(head if step.isdigit() else path)
 
 
-class SweepMember(NamedTuple):
-    """One member: the name of its directory, its overrides, and the config they make."""
+class Member(NamedTuple):
+    """One member of a sweep: the name of its directory, its overrides, and the config they make."""
 
     name: str
     overrides: Sequence[str]
@@ -195,19 +195,19 @@ def _check_common(config: ExperimentConfig, common: Sequence[str]) -> None:
             )
 
 
-class Job(NamedTuple):
-    """Members that one command trains.
+class Sweep(NamedTuple):
+    """Members that one command trains; a single run is a sweep of one member without a name.
 
     Attributes:
       config: config of the experiment file.
       workdir: directory of the run, or of the sweep.
-      members: members to train; a single run is one member without a name.
+      members: members to train.
       record: content of sweep.json; None for a single run.
     """
 
     config: ExperimentConfig
     workdir: Path
-    members: Sequence[SweepMember]
+    members: Sequence[Member]
     record: SweepRecord | None = None
 
     @property
@@ -215,8 +215,12 @@ class Job(NamedTuple):
         """True if all members of the sweep are trained."""
         return self.record is None or len(self.members) == len(self.record.members)
 
+    def run_of(self, member: Member) -> RunDirectory:
+        """Return the directory of a member."""
+        return RunDirectory(self.workdir / member.name)
+
     def check_directories(self) -> None:
-        """Raise ValueError if a directory holds another run or sweep than that of this job."""
+        """Raise ValueError if a directory holds another run or sweep."""
         check_contents(self.workdir)
         if self.record is not None:
             exists = (self.workdir / "sweep.json").exists()
@@ -232,25 +236,25 @@ class Job(NamedTuple):
                     f"{self.workdir} holds a run; use another --workdir, or train.py to continue it"
                 )
         for member in self.members:
-            run = RunDirectory(self.workdir / member.name)
+            run = self.run_of(member)
             run.check_resumable(run.pinned(member.config))
 
 
-def run_job(config: ExperimentConfig, workdir: str | Path, overrides: Sequence[str]) -> Job:
-    """Return the job of train.py. Raises ValueError as `inherit` does."""
+def single_run(config: ExperimentConfig, workdir: str | Path, overrides: Sequence[str]) -> Sweep:
+    """Return what train.py trains. Raises ValueError as `inherit` does."""
     workdir = as_path(workdir)
     config_here = inherit(config, overrides, RunDirectory(workdir))
-    return Job(config, workdir, [SweepMember("", overrides, config_here)])
+    return Sweep(config, workdir, [Member("", overrides, config_here)])
 
 
-def sweep_job(
+def make_sweep(
     config: ExperimentConfig,
     workdir: str | Path,
     overrides: Sequence[str],
     *,
     only: int | None = None,
-) -> Job:
-    """Return the job of sweep.py: all members, or member number `only` (from 0).
+) -> Sweep:
+    """Return what sweep.py trains: all members, or member number `only` (from 0).
 
     Raises:
       ValueError: as `make_members` does, or if there is no such member.
@@ -263,12 +267,12 @@ def sweep_job(
         if not 0 <= only < len(members):
             raise ValueError(f"no member {only}: the sweep has members 0 to {len(members) - 1}")
         members = [members[only]]
-    return Job(config, workdir, members, record)
+    return Sweep(config, workdir, members, record)
 
 
 def make_members(
     config: ExperimentConfig, overrides: Sequence[str], workdir: Path | None = None
-) -> list[SweepMember]:
+) -> list[Member]:
     """Return the members that `overrides` list, or else those of the config.
 
     Args:
@@ -297,7 +301,7 @@ def make_members(
         raise ValueError(
             "nothing varies: list values with commas (model.rotary.base=10,10000), or use train.py"
         )
-    members = [SweepMember(name, member, make(name, member)) for name, member in choices]
+    members = [Member(name, member, make(name, member)) for name, member in choices]
     for left, right in itertools.combinations(members, 2):
         if left.name == right.name:
             raise ValueError(

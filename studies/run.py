@@ -23,14 +23,14 @@ from experiment.identity import run_id
 from experiment.inherit import inherit
 from experiment.loaded import load
 from experiment.mesh import device_per_core
-from experiment.overrides import Job, SweepMember
+from experiment.overrides import Member, Sweep
 from experiment.run import RunDirectory
 from experiment.stages import split
 from model import transformer
 from studies import rows
 from studies.card import Card, Measurement
 from studies.rows import Answers, Counts, Losses, Row
-from training.sweep import train_job
+from training.sweep import train_sweep
 from utils.files import check_writable
 from utils.git import current_commit
 
@@ -176,11 +176,11 @@ def run_card(
     runs = missing(runs, rows.read(rows.file_path(rows_folder, card.name)))
     start = time.process_time()  # of all threads
     members = [
-        SweepMember(run.name, overrides, run.config)
+        Member(run.name, overrides, run.config)
         for run in runs
         if not _is_trained(RunDirectory(folder / run.name), run.config)
     ]
-    if members and not train_job(Job(card.shared(), folder, members)):
+    if members and not train_sweep(Sweep(card.shared(), folder, members)):
         raise KeyboardInterrupt
     for run in runs:
         row = _make_row(card, run, RunDirectory(folder / run.name))

@@ -4,19 +4,16 @@ import utils.environment  # noqa: F401 - first: it checks that packages are inst
 
 # isort: split
 import argparse
-import itertools
 import os
 import shlex
 import sys
-from typing import NoReturn
 
 import evals
 from configs import argument_parser, find_config
 from data import pipeline
 from data.sources import reading_path, source_class
 from experiment import stages
-from experiment.overrides import SWEEP_HELP, Job, check_used, run_job, sweep_job
-from experiment.run import RunDirectory
+from experiment.overrides import SWEEP_HELP, Sweep, check_used, make_sweep, single_run
 from utils.command_line import Parser, add_process_flags, at_least
 from utils.errors import UnreachableError
 
@@ -26,12 +23,13 @@ def train(description: str | None) -> int:
     parser = _parser("train.py", description)
     arguments = parser.parse_intermixed_args()
     try:
-        job = run_job(find_config(arguments.config), arguments.workdir, arguments.overrides)
+        config = find_config(arguments.config)
+        sweep = single_run(config, arguments.workdir, arguments.overrides)
         if _is_alone(arguments):
-            _check(job)
+            _check(sweep)
     except (ValueError, UnreachableError) as error:
         parser.refuse(error)
-    return _launch(parser, arguments, job)
+    return _launch(parser, arguments, [sweep])
 
 
 def sweep(description: str | None) -> int:
@@ -44,15 +42,18 @@ def sweep(description: str | None) -> int:
     arguments = parser.parse_intermixed_args()
     try:
         config = find_config(arguments.config)
-        job = sweep_job(config, arguments.workdir, arguments.overrides, only=arguments.member)
+        sweep = make_sweep(config, arguments.workdir, arguments.overrides, only=arguments.member)
         if arguments.list_members:
-            print(*(member.name for member in job.members), sep="\n")
+            print(*(member.name for member in sweep.members), sep="\n")
             return 0
         if _is_alone(arguments):
-            _check(job)
+            _check(sweep)
     except (ValueError, UnreachableError) as error:
         parser.refuse(error)
-    return _launch(parser, arguments, job)
+    parts = [sweep]
+    if arguments.apart and arguments.check:
+        parts = [sweep._replace(members=[member]) for member in sweep.members]
+    return _launch(parser, arguments, parts)
 
 
 def _parser(program: str, description: str | None, *more: str) -> Parser:
@@ -86,15 +87,14 @@ def _is_alone(arguments: argparse.Namespace) -> bool:
     return is_started_once or arguments.devices is not None
 
 
-def _check(job: Job) -> None:
+def _check(sweep: Sweep) -> None:
     """Raise ValueError for mistakes that are seen without JAX, which takes seconds to start."""
-    job.check_directories()
+    sweep.check_directories()
     text = {}
-    for member in job.members:
+    for member in sweep.members:
         check_used(member.config, member.overrides)
-        run = RunDirectory(job.workdir / member.name)
         for stage in stages.split(member.config):
-            text.setdefault(run.with_own_tokenizer(stage.config.data))
+            text.setdefault(sweep.run_of(member).with_own_tokenizer(stage.config.data))
             for task in stage.config.train.eval_tasks + stage.config.evals.tasks:
                 evals.parse(task)
     for data in text:
@@ -108,51 +108,51 @@ def _check(job: Job) -> None:
             )
 
 
-def _launch(parser: Parser, arguments: argparse.Namespace, job: Job) -> int:
-    """Check or train `job`; return 0, or 130 after a signal."""
+def _launch(parser: Parser, arguments: argparse.Namespace, parts: list[Sweep]) -> int:
+    """Check or train a sweep; return 0, or 130 after a signal.
+
+    With --apart, --check gets a part for each member.
+    """
     # After parsing: --help and invalid arguments need no JAX.
-    from experiment import distributed, hosts
+    from experiment import distributed
     from experiment.compiled import keep_programs
     from experiment.devices import PlatformError
     from training.log import DivergedError
-    from training.sweep import check_job, train_job
-
-    def refuse_once(error: ValueError, status: int) -> NoReturn:
-        """Exit all processes; only the primary host prints the error."""
-        if distributed.is_primary_host():
-            parser.error(str(error), status)
-        parser.exit(status)
+    from training.sweep import check_sweep, describe_inheritance, train_sweep
 
     try:
         if not arguments.check:
             keep_programs()
         if arguments.devices is None:
-            distributed.initialize(arguments, many_members=len(job.members) > 1)
-            hosts.check_alike(job.members)
+            distributed.initialize(arguments, many_members=len(parts[0].members) > 1)
+            distributed.check_alike([part.members for part in parts])
             if not _is_alone(arguments):
                 with distributed.refusing_together():
-                    _check(job)
+                    for part in parts:
+                        _check(part)
         if arguments.check:
-            devices, processes = arguments.devices, arguments.num_processes or 1
-            is_apart = getattr(arguments, "apart", False)  # train.py lacks it
-            jobs = [job._replace(members=[m]) for m in job.members] if is_apart else [job]
-            checks = (
-                check_job(part, num_devices=devices, num_processes=processes) for part in jobs
-            )
-            lines = dict.fromkeys(itertools.chain.from_iterable(checks))
+            sizes = arguments.devices, arguments.num_processes or 1
+            lines: dict[str, None] = {}
+            for part in parts:
+                checks = check_sweep(part, num_devices=sizes[0], num_processes=sizes[1])
+                lines |= dict.fromkeys(describe_inheritance(part))
+                for checked in checks:
+                    lines |= dict.fromkeys(checked.describe())
             print(*lines if distributed.is_primary_host() else (), sep="\n")
             return 0
-        finished = train_job(job, command=shlex.join(["python", *sys.argv]))
+        (sweep,) = parts
+        finished = train_sweep(sweep, command=shlex.join(["python", *sys.argv]))
     except PlatformError as error:  # in all processes, because without devices none is the first
         parser.refuse(error)
-    except DivergedError as error:
-        refuse_once(error, 1)
-    except ValueError as error:
-        refuse_once(error, 2)
+    except ValueError as error:  # in all processes, and printed once
+        status = 1 if isinstance(error, DivergedError) else 2
+        if distributed.is_primary_host():
+            parser.error(str(error), status)
+        parser.exit(status)
     except UnreachableError as error:
         distributed.refuse(parser, error)
-    if finished and job.is_whole and distributed.is_primary_host():
-        path = shlex.quote(str(job.workdir))
-        report = f" && python report.py {path}" if job.record else ""
+    if finished and sweep.is_whole and distributed.is_primary_host():
+        path = shlex.quote(str(sweep.workdir))
+        report = f" && python report.py {path}" if sweep.record else ""
         print(f"finished. Next: python evaluate.py {path}{report}", file=sys.stderr)
     return 0 if finished else 130

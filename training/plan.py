@@ -2,12 +2,12 @@
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.sharding import AbstractMesh, Mesh
+from jax.sharding import Mesh
 
 import evals
 from data import pipeline
@@ -16,7 +16,7 @@ from data.pipeline import TrainingData
 from data.tokenizer import Tokenizer
 from experiment import checkpoint, distributed
 from experiment.checkpoint import naming_intact_checkpoint, restore_params, shape_difference
-from experiment.config import ExperimentConfig, TrainConfig, to_dict
+from experiment.config import ExperimentConfig, to_dict
 from experiment.mesh import device_memory, make_mesh, mesh_sizes, put
 from experiment.metrics import check_trackers
 from experiment.run import RunDirectory, common_steps, find_start, flatten
@@ -26,22 +26,73 @@ from model.config import ModelConfig
 from model.rotary import unique_variants
 from model.transformer import Params, abstract_params, describe_size
 from training import optimizer
+from training.programs import static_config
 from utils.files import check_writable
 from utils.messages import nearest
 from utils.paths import as_path, in_bucket
 
+Tokenizers = dict[str, tuple[Path, Tokenizer]]  # by a description of where it comes from
 
-class Plan(NamedTuple):
-    """A checked plan. Fields that members share are read from the first member.
+
+class Checked(NamedTuple):
+    """Settings of members that train together, checked before arrays or texts are read.
 
     Attributes:
       configs: one per member; `start_from` includes the step.
       runs: one directory per member; an unfinished run is continued.
       overrides: overrides of each member, recorded in its config.json.
       stages: one tuple per stage, holding each member's `Stage`.
+      data: data config of each stage, with a tokenizer that exists.
+      axes: number of devices along each axis of the mesh.
+      start_step: step of the newest common checkpoint; 0 if there is none.
+      tokenizers: those that exist already, of named files and of the runs to start from.
+    """
+
+    configs: list[ExperimentConfig]
+    runs: Sequence[RunDirectory]
+    overrides: Sequence[Sequence[str]]
+    stages: list[tuple[Stage, ...]]
+    data: list[DataConfig]
+    axes: dict[str, int]
+    start_step: int
+    tokenizers: Tokenizers
+
+    def describe(self) -> list[str]:
+        """Return lines that say what was checked."""
+        config, num_members = self.configs[0], len(self.runs)
+        members = f", {num_members} members in one program" if num_members > 1 else ""
+        num_steps = self.stages[-1][0].end
+        at_step = f"step {self.start_step} of {num_steps} is there"
+        starts = dict.fromkeys(c.start_from for c in self.configs if not self.start_step)
+        files = {path: tokenizer.vocab_size for path, tokenizer in self.tokenizers.values()}
+        sources = (
+            f"data.source={data.source}: {line}"
+            for data in dict.fromkeys(self.data)
+            for line in pipeline.describe_source(data)
+        )
+        return [
+            f"config: {config.name}, {describe_size(config.model)}{members}",
+            f"stages: {len(self.stages)}, {num_steps} steps in all",
+            *(
+                f"workdir: {run.path} is writable; {at_step if self.start_step else 'no steps yet'}"
+                for run in self.runs
+            ),
+            "mesh: " + ", ".join(f"{axis}={size}" for axis, size in self.axes.items()),
+            *(f"start_from: {start} has parameters of these shapes" for start in starts if start),
+            *(f"data.tokenizer: {path} has {size} ids" for path, size in files.items()),
+            *sources,
+            "not checked: documents, free disk space, the memory of activations",
+        ]
+
+
+class Plan(NamedTuple):
+    """A complete plan. Fields that members share are read from the first member.
+
+    Attributes:
+      configs, runs, overrides, stages: as in `Checked`.
       data: rows of each stage.
       mesh: the mesh of all stages.
-      start_step: step of the newest common checkpoint; 0 if there is none.
+      start_step: as in `Checked`, the same in all processes.
       params: parameters to start from, on the mesh, stacked; None: fresh ones.
     """
 
@@ -56,7 +107,6 @@ class Plan(NamedTuple):
 
 
 OpenData = Callable[[DataConfig], TrainingData]
-Tokenizers = dict[str, tuple[Path, Tokenizer]]  # by a description of where it comes from
 
 
 def make_plan(
@@ -69,29 +119,16 @@ def make_plan(
     """Check all stages of a run before any compute is spent, and open its data.
 
     Args:
-      configs: one per member, equal in each stage except for the rotary variant, the window, the
-        learning rate, the seed (not the data's), and `start_from`.
-      runs: one directory per member; a run of the same config is continued.
-      overrides: overrides of each member, for its config.json; empty if there are none.
-      open_data: returns the rows of a stage's data config; a caller with rows in memory passes a
-        function that returns `data.pipeline.rows_in_memory`.
+      configs, runs, overrides: as in `check_plan`.
+      open_data: as in `complete_plan`.
 
     Raises:
       ValueError: for any error of the user; in all processes if in one of them.
     """
+    checks_data = open_data is pipeline.open_data
     with distributed.refusing_together():
-        plan = _check(configs, runs, overrides)
-    # A file system may show a checkpoint to one host before another.
-    plan = plan._replace(start_step=distributed.broadcast_from_primary(plan.start_step))
-    with distributed.refusing_together():
-        if open_data is pipeline.open_data:  # all stages: the last one's mistake must not wait
-            for data in _stage_data(plan):
-                pipeline.check_data(data)
-        tokenizers = _early_tokenizers(plan)  # preparing rows may take hours
-    if _starts_from_parents(plan):
-        plan = plan._replace(params=starting_params(plan.configs, plan.mesh))
-    with distributed.refusing_together():
-        return plan._replace(data=_open_stages(plan, tokenizers, open_data))
+        checked = check_plan(configs, runs, overrides=overrides, checks_data=checks_data)
+    return complete_plan(checked, open_data)
 
 
 def check_plan(
@@ -99,57 +136,24 @@ def check_plan(
     runs: Sequence[RunDirectory],
     *,
     overrides: Sequence[Sequence[str]] = (),
+    checks_data: bool = True,
     num_devices: int | None = None,
     num_processes: int = 1,
-) -> list[str]:
-    """Check what `make_plan` checks before it reads arrays and prepares text; write nothing.
+) -> Checked:
+    """Check everything that needs no arrays and no texts; write nothing.
 
     Args:
-      configs, runs, overrides: as in `make_plan`.
+      configs: one per member, equal in each stage except for the rotary variant, the window, the
+        learning rate, the seed (not the data's), and `start_from`.
+      runs: one directory per member; a run of the same config is continued.
+      overrides: overrides of each member, for its config.json; empty if there are none.
+      checks_data: whether the data config says where the rows come from.
       num_devices: of the machines that will train; None: those of this process.
       num_processes: that share `num_devices`.
 
-    Returns:
-      Lines that say what was checked.
-
     Raises:
-      ValueError: as `make_plan`; also if `data.path` holds no files.
+      ValueError: for any error of the user.
     """
-    plan = _check(configs, runs, overrides, num_devices, num_processes)
-    config, num_members = plan.configs[0], len(runs)
-    members = f", {num_members} members in one program" if num_members > 1 else ""
-    num_steps, num_stages = plan.stages[-1][0].end, len(plan.stages)
-    at_step = "no steps yet"
-    if plan.start_step:
-        at_step = f"step {plan.start_step} of {num_steps} is there"
-    lines = [
-        f"config: {config.name}, {describe_size(config.model)}{members}",
-        f"stages: {num_stages}, {num_steps} steps in all",
-        *(f"workdir: {run.path} is writable; {at_step}" for run in runs),
-        "mesh: " + ", ".join(f"{axis}={size}" for axis, size in plan.mesh.shape.items()),
-    ]
-    if num_devices is None:
-        lines.append("memory: all devices together hold the parameters and the optimizer state")
-    tokenizers = _early_tokenizers(plan)
-    if _starts_from_parents(plan):
-        starts = dict.fromkeys(str(config.start_from) for config in plan.configs)
-        lines += [f"start_from: {start} has parameters of these shapes" for start in starts]
-    files = {path: tokenizer.vocab_size for path, tokenizer in tokenizers.values()}
-    lines += [f"data.tokenizer: {path} has {size} ids" for path, size in files.items()]
-    for data in dict.fromkeys(_stage_data(plan)):
-        pipeline.check_data(data)
-        lines += [f"data.source={data.source}: {line}" for line in pipeline.describe_source(data)]
-    return [*lines, "not checked: documents, free disk space, the memory of activations"]
-
-
-def _check(
-    configs: Sequence[ExperimentConfig],
-    runs: Sequence[RunDirectory],
-    overrides: Sequence[Sequence[str]],
-    num_devices: int | None = None,
-    num_processes: int = 1,
-) -> Plan:
-    overrides = overrides or [()] * len(runs)
     evals.while_training(configs[0])  # refuses unknown tasks
     check_trackers(configs[0].train.tracking)
     configs = [run.pinned(config) for run, config in zip(runs, configs, strict=True)]
@@ -157,8 +161,7 @@ def _check(
         run.check_resumable(config)
         if not run.is_started():
             _check_fractions(config.model)
-    if distributed.is_primary_host():
-        for run in runs:
+        if distributed.is_primary_host():
             check_writable(run.path, "use another --workdir")
     if configs[0].train.profile_steps and in_bucket(runs[0].path):
         raise ValueError(
@@ -166,27 +169,62 @@ def _check(
             "it out, or use a --workdir of this machine"
         )
     stages = list(zip(*map(split, configs), strict=True))
-    shapes = abstract_params(configs[0].model)
-    _check_frozen(shapes, stages)
-    if num_devices is None:
-        _check_memory(shapes, [stage.config.train for stage, *_ in stages], len(configs))
-    for stage, *other_stages in stages:
-        members = [other.config for other in (stage, *other_stages)]
-        if len({(member.data, member.model.architecture) for member in members}) > 1:
-            raise ValueError(
-                f"stage {stage.number}: members that train together share their rows and one "
-                "program, and these differ in data, or in more of their models than rotary and "
-                "window; train them apart"
-            )
-        # Refuses one that does not fit.
-        _make_mesh(stage.config, len(configs), num_devices, num_processes)
-        if difference := shape_difference(abstract_params(stage.config.model), shapes):
-            raise ValueError(
-                f"stage {stage.number}: {difference} in stage 0; stages share one set of parameters"
-            )
+    axes = [_check_stage(stage, stages[0][0], num_devices, num_processes) for stage in stages]
     start_step = max(common_steps(runs), default=0)
-    mesh = _make_mesh(configs[0], len(configs), num_devices, num_processes)
-    return Plan(configs, runs, overrides, stages, [], mesh, start_step, None)
+    data = [runs[0].with_own_tokenizer(stage.config.data) for stage, *_ in stages]
+    for stage_data in dict.fromkeys(data) if checks_data else ():
+        pipeline.check_data(stage_data)
+    tokenizers: Tokenizers = {}
+    for config in configs if configs[0].start_from and not start_step else ():
+        parent, _ = find_matching_start(config)
+        tokenizers[f"start_from={config.start_from}"] = parent.tokenizer_path, parent.tokenizer
+    for number, stage_data in enumerate(data):
+        if path := stage_data.tokenizer:
+            tokenizers[f"stage {number}"] = as_path(path), Tokenizer(path)
+    _check_tokenizers(tokenizers, configs[0].model.vocab_size)
+    overrides = overrides or [()] * len(runs)
+    return Checked(configs, runs, overrides, stages, data, axes[0], start_step, tokenizers)
+
+
+def complete_plan(checked: Checked, open_data: OpenData = pipeline.open_data) -> Plan:
+    """Read the parameters to start from, and open the rows, whose preparation may take hours.
+
+    All processes must call this together.
+
+    Args:
+      checked: result of `check_plan` on the devices of this process.
+      open_data: returns the rows of a stage's data config; a caller with rows in memory passes a
+        function that returns `data.pipeline.rows_in_memory`.
+
+    Raises:
+      ValueError: for any error of the user; in all processes if in one of them.
+    """
+    configs, runs, overrides, stages, *_ = checked
+    # A file system may show a checkpoint to one host before another.
+    start_step = distributed.broadcast_from_primary(checked.start_step)
+    mesh = make_mesh(configs[0], len(runs))
+    starts = configs[0].start_from and not start_step
+    params = starting_params(configs, mesh) if starts else None
+    with distributed.refusing_together():
+        opened = [
+            _open_stage(stage, data, open_data)
+            for (stage, *_), data in zip(stages, checked.data, strict=True)
+        ]
+        tokenizers = {
+            f"stage {number}": (data.tokenizer_path, Tokenizer(data.tokenizer_path))
+            for number, data in enumerate(opened)
+            if data.tokenizer_path
+        }
+        _check_tokenizers(checked.tokenizers | tokenizers, configs[0].model.vocab_size)
+    return Plan(configs, runs, overrides, stages, opened, mesh, start_step, params)
+
+
+def _open_stage(stage: Stage, data: DataConfig, open_data: OpenData) -> TrainingData:
+    """Return the rows of a stage; opening them checks their shapes."""
+    rows = open_data(data)
+    for split_name in ("train", "validation") if stage.config.train.eval_every else ("train",):
+        rows.open_rows(split_name)
+    return rows
 
 
 def _check_fractions(model: ModelConfig) -> None:
@@ -202,77 +240,45 @@ def _check_fractions(model: ModelConfig) -> None:
             )
 
 
-def _check_frozen(shapes: Params, stages: Sequence[tuple[Stage, ...]]) -> None:
-    """Raise ValueError if `train.frozen` names no parameter."""
+def _check_stage(
+    members: tuple[Stage, ...], first: Stage, num_devices: int | None, num_processes: int
+) -> dict[str, int]:
+    """Check a stage of all members; return the number of devices along each axis of its mesh.
+
+    Args:
+      members: the stage of each member.
+      first: first stage of the run, whose parameters all stages share.
+      num_devices, num_processes: as in `check_plan`.
+    """
+    stage, num_members = members[0], len(members)
+    if len({(static_config(member.config), member.config.data) for member in members}) > 1:
+        raise ValueError(
+            f"stage {stage.number}: members that train together share their rows and one program, "
+            "and these differ in data, or in more of their models than rotary and window; train "
+            "them apart"
+        )
+    shapes = abstract_params(first.config.model)
+    if difference := shape_difference(abstract_params(stage.config.model), shapes):
+        raise ValueError(
+            f"stage {stage.number}: {difference} in stage 0; stages share one set of parameters"
+        )
     paths = list(flatten(shapes))
-    for stage, *_ in stages:
-        for name in stage.config.train.frozen:
-            if not any(f".{name}." in f".{path}." for path in paths):
-                raise ValueError(f"train.frozen: no parameter {name!r}; {nearest(name, paths)}")
-
-
-def _make_mesh(
-    config: ExperimentConfig, num_members: int, num_devices: int | None, num_processes: int
-) -> Mesh:
-    """Return the mesh of this process's devices, or one of `num_devices` that has a shape only."""
-    if num_devices is None:
-        return make_mesh(config, num_members)
-    sizes = mesh_sizes(config, num_members, num_devices, num_processes)
-    return cast(Mesh, AbstractMesh(tuple(sizes.values()), tuple(sizes)))
-
-
-def _stage_data(plan: Plan) -> list[DataConfig]:
-    """Return the data config of each stage, with a tokenizer that exists."""
-    return [plan.runs[0].with_own_tokenizer(stage.config.data) for stage, *_ in plan.stages]
-
-
-def _starts_from_parents(plan: Plan) -> bool:
-    return plan.start_step == 0 and bool(plan.configs[0].start_from)
-
-
-def _early_tokenizers(plan: Plan) -> Tokenizers:
-    """Return the tokenizers that exist before rows are read: of parent runs and of named files."""
-    tokenizers = {}
-    for config in plan.configs if _starts_from_parents(plan) else ():
-        parent, _ = find_matching_start(config)
-        tokenizers[f"start_from={config.start_from}"] = parent.tokenizer_path, parent.tokenizer
-    for number, data in enumerate(_stage_data(plan)):
-        if path := data.tokenizer:
-            tokenizers[f"stage {number}"] = as_path(path), Tokenizer(path)
-    _check_tokenizers(tokenizers, plan.configs[0].model.vocab_size)
-    return tokenizers
-
-
-def _open_stages(plan: Plan, tokenizers: Tokenizers, open_data: OpenData) -> list[TrainingData]:
-    """Open the data of each stage; raise ValueError if their tokenizers differ."""
-    opened = []
-    for (stage, *_), config in zip(plan.stages, _stage_data(plan), strict=True):
-        data = open_data(config)
-        # Opening the rows checks their shapes.
-        data.open_rows("train")
-        if stage.config.train.eval_every:
-            data.open_rows("validation")
-        if path := data.tokenizer_path:
-            tokenizers = tokenizers | {f"stage {stage.number}": (path, Tokenizer(path))}
-        opened.append(data)
-    _check_tokenizers(tokenizers, plan.configs[0].model.vocab_size)
-    return opened
-
-
-def _check_memory(params: Params, stages: Sequence[TrainConfig], num_members: int) -> None:
-    """Raise ValueError if a model cannot fit: otherwise it would fail after minutes."""
-    # At least the parameters and the optimizer's state must fit once over all devices.
-    states = [jax.eval_shape(optimizer.make_optimizer(train).init, params) for train in stages]
-    member_bytes = max(
-        sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves((params, state)))
-        for state in states
-    )
+    for name in stage.config.train.frozen:
+        if not any(f".{name}." in f".{path}." for path in paths):
+            raise ValueError(f"train.frozen: no parameter {name!r}; {nearest(name, paths)}")
+    if num_devices is not None:
+        return mesh_sizes(stage.config, num_members, num_devices, num_processes)
+    # At least the parameters and the optimizer's state must fit once over all devices: otherwise
+    # the run would fail after minutes.
+    state = jax.eval_shape(optimizer.make_optimizer(stage.config.train).init, shapes)
+    member_bytes = sum(x.size * x.dtype.itemsize for x in jax.tree.leaves((shapes, state)))
     needed, available = num_members * member_bytes, device_memory()
     if available is not None and needed > available:
         raise ValueError(
             f"parameters and optimizer state take {needed / 2**30:,.1f} GiB, and all devices have "
             f"{available / 2**30:,.1f} GiB; make the model smaller, or use more devices"
         )
+    return dict(make_mesh(stage.config, num_members).shape)
 
 
 def _check_tokenizers(tokenizers: Tokenizers, num_ids: int) -> None:

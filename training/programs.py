@@ -1,4 +1,4 @@
-"""Programs that are compiled once per process and shared by all its runs.
+"""What members of a sweep share, and programs that are compiled once per process.
 
 Batches, seeds, and the arrays of members are arguments of a program, so runs of equal shape (seeds,
 items of a study) need one program. JAX caches compiled programs by the jitted function, so this
@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import jax
 
 from experiment.config import ExperimentConfig, TrainConfig
+from experiment.stages import split
 from model.config import Architecture
 
 # Compiler options per chip, for training and `tpu.aot`. They are passed with each program, so they
@@ -34,8 +35,9 @@ OPTIONS: dict[str, dict[str, str]] = dict.fromkeys(
 class StaticConfig(NamedTuple):
     """The part of a config that training programs are compiled on.
 
-    Everything else reaches a program as an array: frequencies and windows, the peak learning rate,
-    seeds, and rows. Members of a sweep may differ in those.
+    Everything else reaches a program as an array (`training.step.MemberArrays`): frequencies and
+    windows, the peak learning rate, seeds, and rows. Members that train together may differ in
+    those arrays, in the seed, and in the run they start from, and in nothing else (`shared_part`).
 
     Attributes:
       model: the architecture.
@@ -50,6 +52,19 @@ def static_config(config: ExperimentConfig) -> StaticConfig:
     """Return the static part of `config`."""
     train = dataclasses.replace(config.train, learning_rate=1.0)
     return StaticConfig(config.model.architecture, train)
+
+
+def shared_part(config: ExperimentConfig) -> tuple[Hashable, ...]:
+    """Return what members that train together have in common, for each stage of `config`.
+
+    That is the program, the rows (with the data's seed), mesh and evaluations, and whether the
+    parameters come from a run.
+    """
+    starts = config.start_from is not None
+    return tuple(
+        (static_config(stage.config), stage.config.data, config.mesh, config.evals, starts)
+        for stage in split(config)
+    )
 
 
 def program(

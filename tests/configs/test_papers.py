@@ -20,7 +20,7 @@ from experiment.overrides import make_members
 from experiment.stages import split
 from model import rotary
 from model.transformer import abstract_params
-from training.sweep import shared_part
+from training.programs import shared_part
 from utils.expressions import split_commas
 
 # Experiments on published weights have only the papers' own scale.

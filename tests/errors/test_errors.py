@@ -26,7 +26,7 @@ from safetensors.numpy import save
 from configs import find_config
 from data import pipeline
 from data import tokenizer as tokenizer_lib
-from experiment import distributed, hosts, load
+from experiment import distributed, load
 from experiment.config import from_dict
 from tests.conftest import ROOT
 from tests.in_process import run_command
@@ -331,7 +331,7 @@ def test_processes_that_differ(monkeypatch):
     monkeypatch.setattr(jax, "process_count", lambda: 2)
     monkeypatch.setattr(multihost_utils, "process_allgather", lambda row: np.stack([0 * row, row]))
     with pytest.raises(ValueError, match="process 1 has code other than process 0"):
-        hosts.check_alike(TINY)
+        distributed.check_alike(TINY)
     with (
         pytest.raises(ValueError, match="process 1: no disk here"),
         distributed.refusing_together(),

@@ -12,6 +12,7 @@ from data import pipeline
 from experiment import overrides
 from experiment.checkpoint import Checkpoints, DataState, restore_params
 from experiment.mesh import make_global_batch, make_mesh
+from experiment.overrides import make_sweep
 from experiment.run import RunDirectory
 from experiment.stages import split
 from tests.training.test_loop import assert_same_run
@@ -125,11 +126,11 @@ def test_a_sweep_goes_on_past_a_group_that_diverged(tiny, tmp_path, capsys, monk
 
     monkeypatch.setattr(loop, "train", train_group)
     diverging = {1}
-    assert train_sweep(tiny, tmp_path, ["model.num_layers=1,2"])
+    assert train_sweep(make_sweep(tiny, tmp_path, ["model.num_layers=1,2"]))
     assert "so many layers: 1" in capsys.readouterr().err
     diverging = {1, 2}
     with pytest.raises(DivergedError, match="all members diverged"):
-        train_sweep(tiny, tmp_path, ["model.num_layers=1,2"])
+        train_sweep(make_sweep(tiny, tmp_path, ["model.num_layers=1,2"]))
 
 
 def test_the_last_good_checkpoint_outlives_those_that_are_all_alike(tiny, tmp_path):

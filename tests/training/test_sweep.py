@@ -10,13 +10,14 @@ import pytest
 from configs import find_config
 from experiment import overrides
 from experiment.checkpoint import Checkpoints, restore_params
-from experiment.overrides import make_members
+from experiment.overrides import make_members, make_sweep
 from experiment.run import RunDirectory, common_steps, find_runs
 from tests.in_process import call
 from training import loop, sweep
 from training.loop import train
 from training.plan import make_plan
-from training.sweep import shared_part, train_sweep
+from training.programs import shared_part
+from training.sweep import train_sweep
 
 
 def digest(run: RunDirectory) -> str:
@@ -162,7 +163,7 @@ def test_seeds_follow_one_another_through_one_program(
 
     monkeypatch.setattr(loop, "train", counted)
     changes = ["seed=0,1", "model.rotary.base=10,100", "train.num_steps=4", "train.eval_every=2"]
-    assert train_sweep(find_config("tiny"), tmp_path, [*tiny_data, *changes])
+    assert train_sweep(make_sweep(find_config("tiny"), tmp_path, [*tiny_data, *changes]))
     assert counts[0] > 0 and counts[1] == counts[0]
 
 
@@ -207,19 +208,20 @@ def calls(monkeypatch):
         recorded.extend(zip(paths, plan.configs, plan.overrides, strict=True))
         return True
 
-    def unchecked(configs, runs, overrides):
+    def unchecked(configs, runs, *, overrides, **_):
         mesh = types.SimpleNamespace(shape={"sweep": 1})
         plan = {"configs": configs, "runs": runs, "overrides": overrides, "mesh": mesh}
         return types.SimpleNamespace(**plan, stages=())
 
     monkeypatch.setattr(loop, "train", record)
-    monkeypatch.setattr(sweep, "make_plan", unchecked)
+    monkeypatch.setattr(sweep, "check_plan", unchecked)
+    monkeypatch.setattr(sweep, "complete_plan", lambda checked: checked)
     return recorded
 
 
 def test_members_one_by_one_are_the_sweep(calls, tmp_path):
     """Train members as array jobs and Kubernetes do, in any order."""
-    assert train_sweep(find_config("tiny"), tmp_path, GRID)
+    assert train_sweep(make_sweep(find_config("tiny"), tmp_path, GRID))
     expected, text = list(calls), (tmp_path / "sweep.json").read_text()
     assert [path.name for path, _, _ in expected] == [
         *("base=10,seed=0", "base=1e4,seed=0", "base=10,seed=1", "base=1e4,seed=1")
@@ -227,14 +229,16 @@ def test_members_one_by_one_are_the_sweep(calls, tmp_path):
     calls.clear()
     (tmp_path / "sweep.json").unlink()
     for number in (3, 0, 2, 1):
-        assert train_sweep(find_config("tiny"), tmp_path, GRID, only=number)
+        assert train_sweep(make_sweep(find_config("tiny"), tmp_path, GRID, only=number))
         assert (tmp_path / "sweep.json").read_text() == text
     assert sorted(calls, key=lambda call: call[0]) == sorted(expected, key=lambda call: call[0])
 
 
 def test_another_sweep_is_not_mixed_in(calls, tmp_path):
-    train_sweep(find_config("tiny"), tmp_path, GRID, only=0)
+    train_sweep(make_sweep(find_config("tiny"), tmp_path, GRID, only=0))
     with pytest.raises(ValueError, match=r"another sweep, with model\.rotary\.base=10,1e4"):
-        train_sweep(find_config("tiny"), tmp_path, ["seed=0,1"], only=0)
+        train_sweep(make_sweep(find_config("tiny"), tmp_path, ["seed=0,1"], only=0))
     # On other devices, or saved more often, it is still the same.
-    assert train_sweep(find_config("tiny"), tmp_path, [*GRID, "mesh.sweep=2", "train.save_every=1"])
+    assert train_sweep(
+        make_sweep(find_config("tiny"), tmp_path, [*GRID, "mesh.sweep=2", "train.save_every=1"])
+    )
