@@ -3,8 +3,6 @@
 python -m benchmarks cpu        step, members and peer
 python -m benchmarks gpu        the same on one GPU, with larger models
 python -m benchmarks NAME       one benchmark
-
-Results are printed, and written to runs/benchmarks, which git ignores.
 """
 
 import utils.environment  # noqa: F401 - first: it checks that packages are installed
@@ -21,6 +19,7 @@ from benchmarks.protocol import Setting
 from utils.command_line import Parser, at_least, exit_with
 from utils.messages import nearest
 
+ROOT = Path(__file__).parent.parent
 BENCHMARKS = {
     "step": "training step: tokens/s, memory, share of the device's matrix products and its peak",
     "members": "sweeps of up to 16 members beside as many single runs",
@@ -34,7 +33,7 @@ ENVIRONMENT = {
     "cpu": {"GLIBC_TUNABLES": "glibc.malloc.hugetlb=1"},  # 2 MiB pages, as in the Makefile
     "gpu": {"XLA_PYTHON_CLIENT_MEM_FRACTION": "0.92"},
 }
-# torch shares the GPU with a JAX that only reports the device.
+# Both libraries share the GPU with a JAX that only reports the device.
 TORCH_ENVIRONMENT = {"XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
 
 
@@ -48,10 +47,9 @@ def parse(arguments: list[str]) -> tuple[Parser, argparse.Namespace]:
     )
     add = parser.add_argument
     add("name", choices=[*ENVIRONMENT, *BENCHMARKS], metavar="NAME", help="cpu, gpu or a benchmark")
-    add("--device", choices=[*ENVIRONMENT], default="cpu", help="sizes and goals of NAME (cpu)")
+    add("--device", choices=[*ENVIRONMENT], default="cpu", help="sizes of NAME (cpu)")
     add("--rounds", type=at_least(1), default=5, help="alternations (default 5)")
     add("--dry", action="store_true", help="a dry run anywhere, with tiny models")
-    add("--out", type=Path, default=protocol.RESULTS, metavar="DIR", help="(runs/benchmarks)")
     add("--only", metavar="NAMES", help="cpu, gpu: these benchmarks, separated by commas")
     return parser, parser.parse_args(arguments)
 
@@ -66,10 +64,10 @@ def run_set(parser: Parser, arguments: argparse.Namespace) -> int:
     failures = []
     for name in names:
         command = [sys.executable, "-m", "benchmarks", name, "--device", device]
-        command += ["--out", str(arguments.out.absolute()), "--rounds", str(arguments.rounds)]
+        command += ["--rounds", str(arguments.rounds)]
         variables = ENVIRONMENT[device] | (TORCH_ENVIRONMENT if name == "peer" else {})
         process = subprocess.run(
-            [*command, *["--dry"] * arguments.dry], cwd=protocol.ROOT, env=variables | os.environ
+            [*command, *["--dry"] * arguments.dry], cwd=ROOT, env=variables | os.environ
         )
         failures += [name] * bool(process.returncode)
     for name in failures:
@@ -82,7 +80,7 @@ def main() -> int:
     parser, arguments = parse(sys.argv[1:])
     if arguments.name in ENVIRONMENT:
         return run_set(parser, arguments)
-    setting = Setting(arguments.device, arguments.rounds, arguments.dry, arguments.out)
+    setting = Setting(arguments.device, arguments.rounds, arguments.dry)
     try:
         protocol.run(arguments.name, setting)
     except ValueError as error:

@@ -1,9 +1,9 @@
 """Training step beside transformers' Llama with torch's AdamW.
 
-On a CPU: float32 and gradient clipping on both sides, the same batch. Each library has its own
-process with all cores. The processes alternate in blocks of ten steps, and one that waits is
-stopped: torch's threads spin while they wait, which made our step of 30M parameters look a third
-slower than it is alone.
+Each library has its own process; blocks of steps are timed. On a CPU (float32, gradient clipping
+and the same batch on both sides, all cores) the processes alternate, and one that waits is stopped:
+torch's threads spin while they wait, which made our step of 30M parameters look a third slower than
+it is alone. On a GPU they run one after the other, because each needs the memory.
 
 On a GPU: parameters and moments in float32, products and the residual stream in bfloat16, as ours.
 PyTorch gets the settings of a careful user: TF32 for the rest, autocast, flash attention, fused
@@ -16,26 +16,28 @@ AdamW, blocks compiled one by one (as in torchtitan), and a loss over parts of t
 
 import contextlib
 import functools
-import gc
-import json
 import shutil
-import statistics
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 
 from benchmarks import shapes
-from benchmarks.program import Attempt, TrainStep, fastest, random_batch
-from benchmarks.protocol import Result, Setting, alternate, start, timed
-from benchmarks.shapes import Fitting, Shape
+from benchmarks.program import TrainStep, random_batch
+from benchmarks.protocol import Result, Setting, alternate, is_out_of_memory, start
 from configs.changes import change
 from experiment.config import ExperimentConfig
 from model.config import ModelConfig
 
-GOALS = {"cpu": 1.2, "gpu": 1.15}  # our speed over torch's
-STEPS = {"cpu": 10, "gpu": 3}  # of a block
+STEPS = 10  # of a block
 LOSS_TOKENS = 4096  # tokens whose logits exist at once
+# Rows of PyTorch's step on a GPU, and whether its backward pass recomputes the blocks.
+TORCH_FITTINGS = {
+    "base_125m": (32, "none"),
+    "1B": (8, "full"),
+    "paper_2b": (4, "full"),
+    "paper_2b at 32k": (1, "full"),
+}
 
 
 def require_torch(benchmark: str) -> None:
@@ -53,56 +55,82 @@ def require_torch(benchmark: str) -> None:
 def measure(setting: Setting) -> Iterator[Result | str]:
     """Yield our speed over torch's for every shape."""
     require_torch("peer")
-    all_shapes = shapes.train_shapes(setting.device, setting.dry)
-    if setting.device == "gpu":
-        yield from _measure_gpu(setting, all_shapes)
-        return
-    for name in all_shapes:
-        seconds = _time_on_cpu(name, setting)
+    for name in shapes.train_shapes(setting.device, setting.dry):
+        try:
+            seconds = _time(name, setting)
+        except RuntimeError as error:
+            if not is_out_of_memory(error):
+                raise
+            yield f"{name}: does not fit into memory"
+            continue
         ours = seconds.pop("ours")
         for side, times in seconds.items():
+            counts = {
+                who: STEPS * shapes.tokens(_config(who, name, setting.device, setting.dry))
+                for who in ("ours", side)
+            }
             yield Result.from_seconds(
                 name + side.removeprefix("torch"),
-                "torch's time of a step over ours",
+                "torch's time of a token over ours",
                 {"torch's": times, "ours": ours},
-                at_least=GOALS["cpu"],
+                counts["ours"] / counts[side],
                 measured={
-                    f"ms a step, {who}": 1e3 * min(block) / STEPS["cpu"]
-                    for who, block in (("torch's", times), ("ours", ours))
+                    "ms a step, torch's": 1e3 * min(times) / STEPS,
+                    "ms a step, ours": 1e3 * min(ours) / STEPS,
+                    "tokens/s, torch's": counts[side] / min(times),
+                    "tokens/s, ours": counts["ours"] / min(ours),
                 },
             )
 
 
-def _time_on_cpu(name: str, setting: Setting) -> dict[str, list[float]]:
-    """Return seconds of our steps and torch's; compiled by torch too if there is a compiler."""
+def _time(name: str, setting: Setting) -> dict[str, list[float]]:
+    """Return seconds of blocks of our steps and torch's.
+
+    On a CPU with a C++ compiler, those of a model that torch compiles too.
+    """
     sides = ["ours", "torch"]
-    if shutil.which("g++") or shutil.which("clang++"):
+    if setting.device == "cpu" and (shutil.which("g++") or shutil.which("clang++")):
         sides.append("torch, compiled")
+    seconds: dict[str, list[float]] = {}
     with contextlib.ExitStack() as stack:
-        functions = {
-            side: stack.enter_context(
-                start("benchmarks.peer:make_cpu_block", side, name, setting.dry)
-            )
-            for side in sides
-        }
-        return alternate(functions, setting.rounds)
+        functions = {}
+        for side in sides:
+            process = start("benchmarks.peer:make_block", side, name, setting.device, setting.dry)
+            if setting.device == "cpu":
+                functions[side] = stack.enter_context(process)
+                continue
+            with process as block:
+                seconds |= alternate({side: block}, setting.rounds)
+        return seconds or alternate(functions, setting.rounds)
 
 
-def make_cpu_block(side: str, name: str, dry: bool) -> Callable[[], list[float]]:
-    """Return a function that makes a block of updates and returns their losses, which fall."""
-    # Without the options that Llama lacks.
+def _config(side: str, name: str, device: str, dry: bool) -> ExperimentConfig:
+    """Return the config of one library's step, without the options that Llama lacks."""
     plain = dict(shift_keys=False, align_query_key=False)
-    config = change(shapes.train_shapes("cpu", dry)[name].config, model=plain)
+    config = change(shapes.train_shapes(device, dry)[name], model=plain)
+    if side != "ours" and device == "gpu" and not dry:
+        config = shapes.fitted(config, *TORCH_FITTINGS[name])
+    return config
+
+
+def make_block(side: str, name: str, device: str, dry: bool) -> Callable[[], list[float]]:
+    """Return a function that makes a block of updates and returns their losses, which fall."""
+    config = _config(side, name, device, dry)
     if side == "ours":
         update = TrainStep(config).make_update()
-        call = lambda: float(update()["loss"])  # noqa: E731
+        step = lambda: update()["loss"]  # noqa: E731
+    elif device == "gpu":
+        step = _make_gpu_torch_step(config)
     else:
-        torch_step = _make_cpu_torch_step(config, compile_model=side.endswith("compiled"))
-        call = lambda: torch_step().item()  # noqa: E731
-    losses = [call() for _ in range(4)]
+        step = _make_cpu_torch_step(config, compile_model=side.endswith("compiled"))
+    losses = [float(step()) for _ in range(4)]
     if not losses[-1] < losses[0]:  # neither library skips its work
         raise ValueError(f"{side}: the loss does not fall: {losses}")
-    return lambda: [call() for _ in range(STEPS["cpu"])]
+
+    def block() -> list[float]:
+        return list(map(float, [step() for _ in range(STEPS)]))  # waits for the device at the end
+
+    return block
 
 
 def _make_cpu_torch_step(config: ExperimentConfig, *, compile_model: bool) -> Callable[[], Any]:
@@ -148,71 +176,6 @@ def make_llama(model: ModelConfig, context: int) -> Any:
     settings = make_config(choose_architecture(model), model, context)
     config = AutoConfig.for_model(**settings)
     return AutoModelForCausalLM.from_config(config, attn_implementation="sdpa")
-
-
-# Ways to fit PyTorch's step into memory: "full" recomputes blocks in the backward pass.
-FITTINGS = {
-    "base_125m": (Fitting(16, "none"), Fitting(32, "none"), Fitting(64, "full")),
-    "1B": (Fitting(4, "none"), Fitting(8, "full")),
-    "paper_2b": (Fitting(2, "none"), Fitting(4, "full"), Fitting(8, "full")),
-    "paper_2b at 32k": (Fitting(1, "full"),),
-}
-
-
-def _measure_gpu(setting: Setting, all_shapes: dict[str, Shape]) -> Iterator[Result | str]:
-    """Yield PyTorch's fastest step of each shape beside the rate that `step` recorded here."""
-    ours = _our_rates(setting)
-    if not ours:
-        yield "no results of our own steps on this machine: run benchmarks gpu --only step"
-    for name, shape in all_shapes.items():
-        attempts = {
-            f"{name}: {fitting.rows} rows, remat={fitting.remat}": functools.partial(
-                _attempt_on_gpu, shape.fitted(fitting), setting.rounds
-            )
-            for fitting in FITTINGS[name]
-        }
-        # After an error of memory or of a compiler the other ways are still tried.
-        best = yield from fastest(attempts, Exception)
-        if best and name in ours:
-            yield Result(
-                name=name,
-                ratio="our tokens/s over PyTorch's",
-                least=ours[name] / max(best.rates),
-                median=ours[name] / statistics.median(best.rates),
-                at_least=GOALS["gpu"],
-                measured={
-                    "tokens/s": ours[name],
-                    "PyTorch's": max(best.rates),
-                    "rows": best.config.data.batch_size,
-                },
-            )
-
-
-def _our_rates(setting: Setting) -> dict[str, float]:
-    """Return our tokens/s by shape, as `step` wrote them."""
-    path = setting.path("step")
-    rows = json.loads(path.read_text("utf-8"))["results"] if path.exists() else []
-    pairs = ((row["name"], row["measured"].get("tokens/s")) for row in rows)
-    return {name: rate for name, rate in pairs if rate is not None}
-
-
-def _attempt_on_gpu(config: ExperimentConfig, rounds: int) -> Attempt:
-    """Time PyTorch's steps, in memory that earlier attempts have freed."""
-    import torch
-
-    gc.collect()  # blocks and their compiled forms refer to each other
-    torch.compiler.reset()
-    if torch.cuda.is_available():
-        torch.cuda.empty_cache()
-    step = _make_gpu_torch_step(config)
-
-    def make_steps() -> None:
-        loss = [step() for _ in range(STEPS["gpu"])][-1]
-        if not np.isfinite(loss.item()):  # waits for the device
-            raise ValueError("torch: the loss is not finite")
-
-    seconds = alternate({"torch": timed(make_steps)}, rounds)
-    return Attempt(seconds, STEPS["gpu"] * shapes.tokens(config), config)
 
 
 def _make_gpu_torch_step(config: ExperimentConfig) -> Callable[[], Any]:

@@ -1,9 +1,8 @@
-"""The compiled training step that benchmarks time, and the fastest of alternatives."""
+"""The compiled training step that benchmarks time."""
 
-import contextlib
 import functools
-from collections.abc import Callable, Generator, Iterator, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import Any
 
 import jax
 import numpy as np
@@ -13,65 +12,6 @@ from experiment.mesh import make_global_batch, make_mesh
 from experiment.stages import split
 from training.members import abstract_state, first_state, shardings_of
 from training.step import compile_step, member_arrays
-
-
-class Attempt(NamedTuple):
-    """Timings of one way to train a model.
-
-    Attributes:
-      seconds: of each round, by name; the first ones are those of steps.
-      tokens: per round.
-      config: of the model.
-      planned_bytes: of memory; 0 if unknown.
-    """
-
-    seconds: dict[str, list[float]]
-    tokens: int
-    config: ExperimentConfig
-    planned_bytes: int = 0
-
-    @property
-    def rates(self) -> list[float]:
-        """Tokens/s of each round."""
-        return [self.tokens / seconds for seconds in next(iter(self.seconds.values()))]
-
-
-def fastest(
-    attempts: Mapping[str, Callable[[], Attempt]], errors: type[Exception] = MemoryError
-) -> Generator[str, None, Attempt | None]:
-    """Try alternatives; yield a note for each and return the fastest.
-
-    Args:
-      attempts: by name.
-      errors: those after which the other alternatives are still tried.
-    """
-    best: Attempt | None = None
-    for name, make in attempts.items():
-        try:
-            attempt = make()
-        except errors as error:
-            yield f"{name}: {describe(error)}"
-            continue
-        yield f"{name}: {max(attempt.rates):,.0f} tokens/s"
-        if best is None or max(attempt.rates) > max(best.rates):
-            best = attempt
-    return best
-
-
-def describe(error: Exception) -> str:
-    """Return the type of an error and the first line of its message."""
-    return f"{type(error).__name__}: {(str(error).splitlines() or [''])[0][:200]}"
-
-
-@contextlib.contextmanager
-def memory_errors() -> Iterator[None]:
-    """Raise MemoryError instead of XLA's error if the device's memory is exhausted."""
-    try:
-        yield
-    except jax.errors.JaxRuntimeError as error:
-        if "RESOURCE_EXHAUSTED" not in str(error):
-            raise
-        raise MemoryError("the program does not fit into memory") from None
 
 
 def random_batch(config: ExperimentConfig) -> dict[str, np.ndarray]:
@@ -121,12 +61,6 @@ class TrainStep:
             return 0
         total = plan.argument_size_in_bytes + plan.output_size_in_bytes + plan.temp_size_in_bytes
         return int(total - plan.alias_size_in_bytes)
-
-    def check_memory(self) -> None:
-        """Raise MemoryError if the program needs more memory than JAX has on the device."""
-        limit = (jax.devices()[0].memory_stats() or {}).get("bytes_limit")
-        if limit is not None and self.planned_bytes >= limit:
-            raise MemoryError(f"{self.planned_bytes / 2**30:.1f} GiB do not fit")
 
     def make_update(self) -> Callable[[], dict[str, jax.Array]]:
         """Return a function that makes one more update, from a fresh state on."""

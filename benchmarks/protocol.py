@@ -6,12 +6,8 @@ runs alone in a process, so that it has all memory and the set-up of devices.
 """
 
 import contextlib
-import dataclasses
-import datetime
 import importlib
 import importlib.metadata
-import json
-import math
 import multiprocessing
 import os
 import platform
@@ -28,12 +24,9 @@ import jax
 from rich.console import Console
 from rich.table import Table
 
-from utils.files import write_atomically
 from utils.git import current_commit
 from utils.threads import num_cpus
 
-ROOT = Path(__file__).parent.parent
-RESULTS = ROOT / "runs" / "benchmarks"  # not in git
 PACKAGES = ("jax", "jaxlib", "flax", "torch", "transformers")
 
 
@@ -41,32 +34,24 @@ class Setting(NamedTuple):
     """Arguments of `measure`.
 
     Attributes:
-      device: "cpu" or "gpu": which sizes and goals.
+      device: "cpu" or "gpu": which sizes.
       rounds: alternations.
       dry: tiny models (`shapes.cut`), whose numbers mean nothing.
-      folder: results of this machine's benchmarks.
     """
 
     device: str = "cpu"
     rounds: int = 5
     dry: bool = False
-    folder: Path = RESULTS
-
-    def path(self, name: str) -> Path:
-        """Return the file of a benchmark's results."""
-        return self.folder / f"{self.device}-{name}{'-dry' * self.dry}.json"
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Result:
-    """One ratio and its goal.
+class Result(NamedTuple):
+    """One ratio.
 
     Attributes:
       name: what was measured.
       ratio: description of numerator and denominator.
       least: ratio of the fastest runs.
-      median: median of the ratios of all rounds; the goal applies to it.
-      at_least, at_most: the goal; None without one.
+      median: median of the ratios of all rounds.
       measured: values behind the ratio, by name with unit ("tokens/s").
     """
 
@@ -74,18 +59,7 @@ class Result:
     ratio: str
     least: float
     median: float
-    at_least: float | None = None
-    at_most: float | None = None
-    measured: Mapping[str, float] = dataclasses.field(default_factory=dict)
-
-    @property
-    def goal(self) -> str:
-        """The goal and whether the median meets it (NaN never does); empty without a goal."""
-        if self.at_least is not None:
-            return f"at least {self.at_least:g}: {_verdict(self.median >= self.at_least)}"
-        if self.at_most is not None:
-            return f"at most {self.at_most:g}: {_verdict(self.median <= self.at_most)}"
-        return ""
+    measured: Mapping[str, float]
 
     @classmethod
     def from_seconds(
@@ -94,7 +68,7 @@ class Result:
         ratio: str,
         seconds: Mapping[str, Sequence[float]],
         factor: float = 1.0,
-        **fields: Any,
+        measured: Mapping[str, float] | None = None,
     ) -> "Result":
         """Return the ratio of two things that alternated.
 
@@ -102,82 +76,58 @@ class Result:
           name, ratio: fields of the result.
           seconds: one entry per round, of the numerator first and of the denominator second.
           factor: multiplies the ratio, such as a quotient of amounts of work.
-          fields: other fields; `measured` is the milliseconds of the fastest runs by default.
+          measured: as in the result; None: the milliseconds of the fastest runs.
         """
         numerator, denominator, *_ = seconds.values()
         ratios = [a / b for a, b in zip(numerator, denominator, strict=True)]
-        return cls(
-            name=name,
-            ratio=ratio,
-            least=factor * min(numerator) / min(denominator),
-            median=factor * statistics.median(ratios),
-            **{"measured": {f"ms, {key}": 1e3 * min(x) for key, x in seconds.items()}, **fields},
-        )
-
-
-def _verdict(met: bool) -> str:
-    return "met" if met else "missed"
+        fastest = {f"ms, {key}": 1e3 * min(times) for key, times in seconds.items()}
+        least = factor * min(numerator) / min(denominator)
+        return cls(name, ratio, least, factor * statistics.median(ratios), measured or fastest)
 
 
 def run(name: str, setting: Setting) -> None:
-    """Run one benchmark in this process, print its results, and write them after each one.
+    """Run one benchmark in this process; print its notes and results.
 
     Raises:
       ValueError: if a package is missing.
     """
-    record = {"benchmark": name, **conditions(setting), "notes": [], "results": []}
+    table = Table("figure", "least / median", "ratio", "measured", box=None)
     for item in importlib.import_module(f"benchmarks.{name}").measure(setting):
         if isinstance(item, str):
             print(item, flush=True)
-            record["notes"].append(item)
-        else:
-            values = dataclasses.asdict(item) | {"goal": item.goal}
-            record["results"].append({key: _finite(value) for key, value in values.items()})
-        setting.folder.mkdir(parents=True, exist_ok=True)
-        write_atomically(setting.path(name), json.dumps(record, indent=2) + "\n")
-    _print(record)
+            continue
+        measured = ", ".join(f"{value:.4g} {unit}" for unit, value in item.measured.items())
+        table.add_row(item.name, f"{item.least:.3g} / {item.median:.3g}", item.ratio, measured)
+    console = Console(highlight=False)
+    facts = conditions(setting).items()
+    console.print(", ".join(f"{fact}: {value}" for fact, value in facts), soft_wrap=True)
+    console.print(table)
 
 
 def conditions(setting: Setting) -> dict[str, Any]:
-    """Return the device, versions, load, commit and date; never a host name or a path."""
+    """Return the device, versions, load and commit; never a host name or a path."""
     try:
         match = re.search(r"^model name\s*:\s*(.+)$", Path("/proc/cpuinfo").read_text(), re.M)
     except OSError:
         match = None
     installed = {d.metadata["Name"] for d in importlib.metadata.distributions()}
-    versions = {p: importlib.metadata.version(p) for p in PACKAGES if p in installed}
+    versions = [f"{p} {importlib.metadata.version(p)}" for p in PACKAGES if p in installed]
     result = {
         "processor": match[1].strip() if match else platform.machine(),
         "cores": num_cpus(),
         "load": round(os.getloadavg()[0], 1),
-        "versions": {"python": platform.python_version(), **versions},
+        "versions": ", ".join([f"python {platform.python_version()}", *versions]),
         "commit": current_commit() or "unknown",
-        "date": datetime.date.today().isoformat(),
+        "GLIBC_TUNABLES": os.environ.get("GLIBC_TUNABLES", "none"),
     }
-    if tunables := os.environ.get("GLIBC_TUNABLES"):
-        result["GLIBC_TUNABLES"] = tunables
     if setting.device != "cpu":  # on a CPU this would start the backend before its set-up
         result["accelerator"] = jax.devices()[0].device_kind
-    if setting.dry:
-        result["dry run"] = "these numbers say nothing"
-    return result
+    return result | {"dry run": "these numbers say nothing"} if setting.dry else result
 
 
-def _finite(value: Any) -> Any:
-    # JSON has no NaN.
-    return None if isinstance(value, float) and not math.isfinite(value) else value
-
-
-def _print(record: Mapping[str, Any]) -> None:
-    table = Table("figure", "least / median", "of what", "goal", "measured", box=None)
-    for row in record["results"]:
-        ratios = " / ".join("-" if row[k] is None else f"{row[k]:.3g}" for k in ("least", "median"))
-        measured = ", ".join(f"{value:.4g} {name}" for name, value in row["measured"].items())
-        table.add_row(row["name"], ratios, row["ratio"], row["goal"], measured)
-    console = Console(highlight=False)
-    facts = {k: v for k, v in record.items() if k not in ("notes", "results")}
-    console.print(", ".join(f"{name}: {value}" for name, value in facts.items()), soft_wrap=True)
-    console.print(table)
+def is_out_of_memory(error: Exception) -> bool:
+    """Return whether JAX or torch raised the error because a program does not fit into memory."""
+    return "RESOURCE_EXHAUSTED" in str(error) or "out of memory" in str(error)
 
 
 def timed(function: Callable[[], Any], steps: int = 1) -> Callable[[], float]:

@@ -1,59 +1,19 @@
 """Sizes of the models that are benchmarked, derived from the configs."""
 
-from typing import Literal, NamedTuple
-
 from configs import base_30m, base_125m, demo, paper_2b
 from configs.changes import change, heads
 from experiment.config import ExperimentConfig
 from experiment.metrics import flops_per_token
 
 
-class Fitting(NamedTuple):
-    """Settings that make a step fit the memory of a chip.
-
-    Attributes:
-      rows: per batch.
-      remat: what the backward pass recomputes.
-    """
-
-    rows: int
-    remat: Literal["none", "dots", "full"]
-
-
-class Shape(NamedTuple):
-    """A model size.
-
-    Attributes:
-      config: the model and the length of its rows.
-      fittings: alternatives, tried in this order while time is left; the fastest counts.
-      mfu: the goal, as a share of the chip's peak; None without one.
-    """
-
-    config: ExperimentConfig
-    fittings: tuple[Fitting, ...]
-    mfu: float | None = None
-
-    def fitted(self, fitting: Fitting) -> ExperimentConfig:
-        """Return the config with all rows in one microbatch, and with the remat of `fitting`."""
-        return change(
-            self.config,
-            model=dict(remat=fitting.remat),
-            data=dict(batch_size=fitting.rows),
-            train=dict(accumulate=1),
-        )
-
-
-def train_shapes(device: str, dry: bool = False) -> dict[str, Shape]:
-    """Return the models of single runs, by name; tiny ones if `dry`.
+def train_shapes(device: str, dry: bool = False) -> dict[str, ExperimentConfig]:
+    """Return the models of single runs, by name, all rows in one microbatch; tiny ones if `dry`.
 
     On a CPU: the demo's largest members, and 10M and 30M parameters on short rows.
     On a GPU: what one chip of 80 GB trains.
     """
     if device == "cpu":
-        shapes = {
-            name: Shape(config, (Fitting(config.data.batch_size, "none"),))
-            for name, config in _cpu_configs().items()
-        }
+        shapes = _cpu_configs()
     else:
         (base,), (paper,) = base_125m.configs, paper_2b.configs
         billion = change(
@@ -64,14 +24,19 @@ def train_shapes(device: str, dry: bool = False) -> dict[str, Shape]:
             data=dict(vocab_size=32_000),
         )
         longer = change(paper, data=dict(context_length=32_768))
-        full = Fitting(8, "full")
         shapes = {
-            "base_125m": Shape(base, (Fitting(16, "none"), Fitting(32, "dots"))),
-            "1B": Shape(billion, (Fitting(8, "dots"), Fitting(4, "none"))),
-            "paper_2b": Shape(paper, (Fitting(4, "dots"), full, Fitting(2, "dots")), 0.6),
-            "paper_2b at 32k": Shape(longer, (Fitting(1, "full"),), 0.5),
+            "base_125m": fitted(base, 16, "none"),
+            "1B": fitted(billion, 8, "dots"),
+            "paper_2b": fitted(paper, 4, "dots"),
+            "paper_2b at 32k": fitted(longer, 1, "full"),
         }
-    return {name: shape._replace(config=cut(shape.config, dry)) for name, shape in shapes.items()}
+    return {name: cut(config, dry) for name, config in shapes.items()}
+
+
+def fitted(config: ExperimentConfig, rows: int, remat: str) -> ExperimentConfig:
+    """Return a config with the number of rows, in one microbatch, and the recomputation."""
+    data, train = dict(batch_size=rows), dict(accumulate=1)
+    return change(config, model=dict(remat=remat), data=data, train=train)
 
 
 def sweep_shapes(device: str, dry: bool = False) -> dict[str, ExperimentConfig]:

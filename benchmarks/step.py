@@ -1,16 +1,13 @@
 """Training step: tokens/s, shares of the chip's peak and of its matrix products, and memory."""
 
-import functools
-import statistics
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import jax
 
 from benchmarks import shapes
-from benchmarks.program import Attempt, TrainStep, fastest, memory_errors
-from benchmarks.protocol import Result, Setting, alternate, timed
-from benchmarks.shapes import Shape
+from benchmarks.program import TrainStep
+from benchmarks.protocol import Result, Setting, alternate, is_out_of_memory, timed
 from experiment.config import ExperimentConfig
 from experiment.metrics import peak_of
 from model.transformer import count_params
@@ -52,60 +49,36 @@ PRODUCTS = {
 
 
 def measure(setting: Setting) -> Iterator[Result | str]:
-    """Yield the results of the fastest fitting of every shape, and a note for each alternative."""
+    """Yield a result for every shape, or a note if it does not fit."""
     products = PRODUCTS[setting.device]
     if setting.dry:
         products = products._replace(size=256)
-    for name, shape in shapes.train_shapes(setting.device, setting.dry).items():
-        attempts = {
-            f"{name}: {fitting.rows} rows, remat={fitting.remat}": functools.partial(
-                _attempt, shape.fitted(fitting), products, setting.rounds
-            )
-            for fitting in shape.fittings
-        }
-        if best := (yield from fastest(attempts)):
-            yield from _results(name, shape, best, products)
+    for name, config in shapes.train_shapes(setting.device, setting.dry).items():
+        try:
+            yield _measure(name, config, products, setting.rounds)
+        except RuntimeError as error:
+            if not is_out_of_memory(error):
+                raise
+            yield f"{name}: does not fit into memory"
 
 
-def _attempt(config: ExperimentConfig, products: Products, rounds: int) -> Attempt:
+def _measure(name: str, config: ExperimentConfig, products: Products, rounds: int) -> Result:
+    program, flops = TrainStep(config), products.steps * shapes.flops(config)
     # Short steps are cheap and vary more.
     rounds *= 4 if shapes.flops(config) < products.flops else 1
-    with memory_errors():
-        program = TrainStep(config)
-        program.check_memory()
-        functions = {
-            "step": timed(program.make_update(), products.steps),
-            "product": products.make(),
-        }
-        seconds = alternate(functions, rounds)
-    return Attempt(seconds, products.steps * shapes.tokens(config), config, program.planned_bytes)
-
-
-def _results(name: str, shape: Shape, best: Attempt, products: Products) -> Iterator[Result]:
-    config, seconds = best.config, best.seconds
-    flops, shortest = products.steps * shapes.flops(config), min(seconds["step"])
+    step = timed(program.make_update(), products.steps)
+    seconds = alternate({"product": products.make(), "step": step}, rounds)
+    shortest = min(seconds["step"])
     measured = {
         "M parameters": count_params(config.model)["total"] / 1e6,
         "tokens": shapes.tokens(config),
         "rows": config.data.batch_size,
         "ms a step": 1e3 * shortest / products.steps,
-        "tokens/s": max(best.rates),
+        "tokens/s": products.steps * shapes.tokens(config) / shortest,
         "GFLOP/s": flops / shortest / 1e9,
-        "GiB planned": best.planned_bytes / 2**30,
+        "GiB planned": program.planned_bytes / 2**30,
     }
     if peak := peak_of(jax.devices()[0].device_kind):
-        rates = [flops / time / peak for time in seconds["step"]]
-        yield Result(
-            name=name,
-            ratio="model FLOP/s over the chip's dense bf16 peak (MFU)",
-            least=max(rates),
-            median=statistics.median(rates),
-            at_least=shape.mfu,
-        )
-    yield Result.from_seconds(
-        name,
-        "model FLOP/s of a step over FLOP/s of products",
-        {"product": seconds["product"], "step": seconds["step"]},
-        flops / products.flops,
-        measured=measured,
-    )
+        measured["of the chip's dense bfloat16 peak (MFU)"] = flops / shortest / peak
+    ratio = "model FLOP/s of a step over FLOP/s of products"
+    return Result.from_seconds(name, ratio, seconds, flops / products.flops, measured)

@@ -18,9 +18,8 @@ def test_flops_by_hand():
     gpu = shapes.train_shapes("gpu")
     sizes = dict(V=125_696, D=2048, L=32, N=16, K=16, H=128, F=5504)
     paper = gpu["paper_2b"]
-    assert flops_per_token(paper.config) == expected_flops(**sizes, T=4096)
-    assert flops_per_token(gpu["paper_2b at 32k"].config) == expected_flops(**sizes, T=32_768)
-    fitted = paper.fitted(shapes.Fitting(4, "dots"))
-    assert shapes.flops(fitted) == 4 * 4096 * expected_flops(**sizes, T=4096)
+    assert flops_per_token(paper) == expected_flops(**sizes, T=4096)
+    assert flops_per_token(gpu["paper_2b at 32k"]) == expected_flops(**sizes, T=32_768)
+    assert shapes.flops(paper) == 4 * 4096 * expected_flops(**sizes, T=4096)
     sizes = dict(V=32_000, D=2048, L=16, N=16, K=8, H=128, F=8192)
-    assert flops_per_token(gpu["1B"].config) == expected_flops(**sizes, T=4096)
+    assert flops_per_token(gpu["1B"]) == expected_flops(**sizes, T=4096)
