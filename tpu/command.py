@@ -1,7 +1,7 @@
 """Arguments of tpu.plan and tpu.aot, checked without JAX, which takes seconds to start."""
 
 import argparse
-import difflib
+import math
 import re
 
 from configs import find_config
@@ -12,6 +12,7 @@ from tpu import gpu, topology
 from tpu.gpu import GPUS, Machines
 from tpu.topology import CHIPS, Topology
 from utils.command_line import Parser, at_least
+from utils.messages import nearest
 
 
 def find_topology(name: str) -> Topology | Machines:
@@ -20,9 +21,13 @@ def find_topology(name: str) -> Topology | Machines:
     Raises:
       ValueError: if there are none; the message names the nearest.
     """
-    kind = re.split("[:-]", name)[0]
-    (match,) = difflib.get_close_matches(kind, [*CHIPS, "v5litepod", *GPUS], n=1, cutoff=0.0)
-    return gpu.find(name) if match in GPUS else topology.find(name)
+    kind = name.partition(":")[0]
+    if kind in GPUS:
+        return gpu.find(name)
+    known = [*CHIPS, "v5litepod", *GPUS]
+    if re.split("[:-]", name)[0] not in known:
+        raise ValueError(f"unknown topology {name!r}; {nearest(kind, known)}")
+    return topology.find(name)
 
 
 def command_line(program: str, description: str | None) -> Parser:
@@ -53,3 +58,11 @@ def parse(parser: Parser) -> tuple[argparse.Namespace, Topology | Machines, Expe
         return arguments, chips, inherit(find_config(arguments.config), arguments.overrides)
     except ValueError as error:
         parser.refuse(error)
+
+
+def amount(num_bytes: float) -> str:
+    """Return bytes in the largest fitting unit, up to TiB."""
+    if num_bytes < 1024:
+        return f"{num_bytes:.0f} B"
+    power = min(4, int(math.log2(num_bytes) / 10))
+    return f"{num_bytes / 1024**power:.2f} {'KMGT'[power - 1]}iB"

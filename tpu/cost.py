@@ -22,9 +22,9 @@ from experiment.config import ExperimentConfig
 from experiment.mesh import make_mesh
 from experiment.stages import split
 from model import kernels, sharding
+from tpu.command import amount
 from tpu.gpu import Machines
 from tpu.hlo import HBM, HOST, Collective, Program
-from tpu.memory import amount
 from tpu.topology import Topology
 from training.members import abstract_state, shardings_of
 from training.step import compile_step, member_arrays
@@ -41,7 +41,6 @@ class Report(NamedTuple):
         refuses the step. An upper bound if `host_peak` is not 0.
       host_peak: bytes of the host's memory for a chip (`remat=offload`).
       problem: reason that the step does not fit, else None; libtpu's message on a TPU.
-      launches: kernels of the program; a TPU runs one program.
       collectives: of the compiled program.
       bound: least wire bytes of FSDP, by kind of collective.
       flops: executed, recomputation included.
@@ -59,7 +58,6 @@ class Report(NamedTuple):
     peak: int | None
     host_peak: int | None
     problem: str | None
-    launches: int
     collectives: list[Collective]
     bound: dict[str, float]
     flops: float
@@ -115,7 +113,6 @@ def analyze(config: ExperimentConfig, chips: Topology | Machines, num_members: i
         **memory,
         attention=attention,
         problem=problem,
-        launches=program.launches() if is_gpu else 1,
         collectives=collectives,
         bound=least_traffic(config, mesh, arguments[0].params),
         flops=flops,
@@ -258,26 +255,3 @@ def least_traffic(config: ExperimentConfig, mesh: Mesh, params: Any) -> dict[str
     )
     once = config.train.accumulate * gathered * (fsdp - 1) / fsdp
     return {"all-gather": 2 * once, "reduce-scatter": once}
-
-
-def advice(config: ExperimentConfig, sizes: dict[str, int], excess: float = 2.0) -> str:
-    """Return settings for a step that does not fit, the cheapest first.
-
-    Args:
-      config: of the step.
-      sizes: number of devices along each axis of the mesh.
-      excess: bytes that the step needs over those of a chip, if they are known.
-    """
-    accumulate, devices = config.train.accumulate, sizes["data"] * sizes["fsdp"]
-    rows = config.data.batch_size // accumulate // devices
-    settings = []
-    if rows > 1:
-        parts = next(n for n in range(2, rows + 1) if rows % n == 0 and n >= min(excess, rows))
-        settings.append(f"train.accumulate={parts * accumulate}")
-    if remat := {"full": "offload", "offload": None}.get(config.model.remat, "full"):
-        settings.append(f"model.remat={remat}")
-    if rows == 1 and devices > 1:
-        settings += [f"mesh.{axis}={2 * sizes[axis]}" for axis in ("sequence", "tensor")]
-    elif rows == 1:
-        return ", or ".join([*settings, "more chips and mesh.sequence=2"])
-    return ", or ".join([*settings, "more chips"])

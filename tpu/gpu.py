@@ -6,8 +6,6 @@ which `make test-gpu` installs. On a device, XLA also times variants of matrix p
 """
 
 import dataclasses
-import difflib
-import math
 import os
 import re
 import string
@@ -16,13 +14,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from utils.messages import nearest
+
 if TYPE_CHECKING:
     from tpu.hlo import Collective
 
 # Share of a GPU's memory for JAX (XLA_PYTHON_CLIENT_MEM_FRACTION; 0.75 by default). The rest is for
 # CUDA, NCCL and cuDNN.
 MEMORY_FRACTION = 0.92
-_MAX_PER_HOST = 8
 
 
 class Gpu(NamedTuple):
@@ -136,24 +135,19 @@ def find(name: str) -> Machines:
       ValueError: if there are none; the message names the nearest.
     """
     kind, _, shape = name.partition(":")
-    chip = GPUS.get(kind)
-    sizes = re.fullmatch(r"([1-9]\d*)(?:x([1-9]\d*))?", shape or "1")
-    per_host, num_hosts = (int(sizes[1]), int(sizes[2] or 1)) if sizes else (_MAX_PER_HOST, 1)
-    if chip and sizes and per_host <= _MAX_PER_HOST:
-        if num_hosts > 1 and not chip.network_bandwidth:
-            raise ValueError(
-                f"topology {name!r}: {kind} is known on one host only; use {kind}:{per_host}"
-            )
-        return Machines(chip=chip, chips_per_host=per_host, num_hosts=num_hosts)
-    (match,) = difflib.get_close_matches(kind, GPUS, n=1, cutoff=0.0)
-    hosts = math.ceil(per_host / _MAX_PER_HOST) * num_hosts
-    nearest = Machines(
-        chip=GPUS[match], chips_per_host=min(per_host, _MAX_PER_HOST), num_hosts=hosts
-    )
-    raise ValueError(
-        f"unknown topology {name!r}; nearest: {nearest.name} ({nearest.num_chips} GPUs, at most 8 "
-        "of a host)"
-    )
+    if kind not in GPUS:
+        raise ValueError(f"unknown topology {name!r}; {nearest(kind, GPUS)}")
+    sizes = re.fullmatch(r"([1-8])(?:x([1-9]\d*))?", shape or "1")
+    if not sizes:
+        raise ValueError(
+            f"unknown topology {name!r}: a host has 1 to 8 GPUs; {kind}:8x2 are two hosts of 8"
+        )
+    machines = Machines(chip=GPUS[kind], chips_per_host=int(sizes[1]), num_hosts=int(sizes[2] or 1))
+    if machines.num_hosts > 1 and not machines.chip.network_bandwidth:
+        raise ValueError(
+            f"topology {name!r}: {kind} is known on one host only; use {kind}:{sizes[1]}"
+        )
+    return machines
 
 
 def target_config(gpu: Gpu) -> str:

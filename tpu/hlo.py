@@ -1,4 +1,4 @@
-"""Collectives, memory traffic, and kernels of a compiled program, read from its text.
+"""Collectives and memory traffic of a compiled program, read from its text.
 
 XLA's own cost analysis counts the body of a loop once; this module counts every iteration. The text
 is that of `jax.stages.Compiled.as_text()`, scheduled and with memory spaces.
@@ -162,16 +162,6 @@ class Program:
                 key = channel[0] if channel and name in self._fused else instruction.name
                 result[key] = Collective(kind, times, num_bytes, group, hosts)
         return [collective for collective in result.values() if collective.group > 1]
-
-    def launches(self) -> int:
-        """Return the number of kernels that a GPU runs in a step, with copies and collectives."""
-        return sum(
-            times
-            for name, times in self._runs.items()
-            if name not in self._fused
-            for instruction in self._computations[name]
-            if instruction.opcode not in _FREE and not instruction.opcode.endswith("-done")
-        )
 
     def memory_bytes(self, space: int = HBM) -> float:
         """Return the bytes read from and written to HBM, or the host's memory, in a step.

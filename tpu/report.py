@@ -8,9 +8,9 @@ from rich.table import Table
 from experiment.config import ExperimentConfig
 from experiment.mesh import mesh_sizes
 from tpu import gpu
-from tpu.cost import Report, advice, peak_flops
+from tpu.command import amount
+from tpu.cost import Report, peak_flops
 from tpu.gpu import Machines
-from tpu.memory import amount, make_table
 from tpu.topology import Topology
 from training import programs
 
@@ -24,44 +24,39 @@ def show(
 ) -> None:
     """Print a report."""
     sizes = mesh_sizes(config, num_members, chips.num_chips, chips.num_hosts)
-    for line in _conditions(chips, sizes, report):
-        console.print(line, soft_wrap=True)
+    console.print(f"compiled in {report.compile_seconds:.0f} s")
+    if options := programs.describe_compiler_options(chips.chip.device_kind):
+        console.print(options, soft_wrap=True)
+    console.print("mesh: " + ", ".join(f"{axis}={size}" for axis, size in sizes.items()))
+    console.print(report.attention, soft_wrap=True)
+    if report.peak is not None:
+        for line in _memory(chips, report):
+            console.print(line, soft_wrap=True)
     if report.problem is not None:
         used = next((x for x in report.problem.splitlines() if "Used" in x), report.problem)
-        console.print(f"does not fit: {used.strip()[:200]}")
-        excess = (report.peak or 0) / chips.usable_memory
-        console.print(f"to make it fit: {advice(config, sizes, excess)}")
+        console.print(f"does not fit: {used.strip()[:200]}; docs/scaling.md: Mesh by size")
     if report.peak is not None:
         console.print("", _collectives_table(report), "", sep="\n")
         for line in _times(chips, report):
             console.print(line, soft_wrap=True)
 
 
-def _conditions(chips: Topology | Machines, sizes: dict[str, int], report: Report) -> Iterator[str]:
-    """Yield what was compiled, and its memory."""
-    yield f"compiled in {report.compile_seconds:.0f} s"
-    if options := programs.describe_compiler_options(chips.chip.device_kind):
-        yield options
-    yield "mesh: " + ", ".join(f"{axis}={size}" for axis, size in sizes.items())
-    yield report.attention
-    if report.peak is None:
-        return
+def _memory(chips: Topology | Machines, report: Report) -> Iterator[str]:
     yield f"{'arguments':<12} {amount(report.arguments or 0):>12} per chip"
-    yield f"{'code':<12} {amount(report.code or 0):>12} per chip"
     memory = amount(chips.usable_memory)
     if isinstance(chips, Machines):
         memory += f" (XLA_PYTHON_CLIENT_MEM_FRACTION={gpu.MEMORY_FRACTION})"
     fits = "does not fit" if report.problem else "fits"
     limit = "at most" if report.host_peak else "peak"
-    yield f"{limit:<12} {amount(report.peak):>12} of {memory}: {fits}"
+    yield f"{limit:<12} {amount(report.peak or 0):>12} of {memory}: {fits}"
     if report.host_peak:
         yield f"{'host':<12} {amount(report.host_peak):>12} per chip, in its memory"
 
 
 def _collectives_table(report: Report) -> Table:
     # FSDP needs two gathers of each weight and one scatter of its gradient.
-    right = ("count", "arrays", "received", "from other hosts", "FSDP needs")
-    table = make_table("a step's collectives, per chip", ("kind",), right)
+    columns = ("kind", "count", "arrays", "received", "from other hosts", "FSDP needs")
+    table = Table(*columns, title="a step's collectives, per chip", title_justify="left", box=None)
     for kind in sorted({c.kind for c in report.collectives} | set(report.bound)):
         of_kind = [c for c in report.collectives if c.kind == kind]
         table.add_row(
@@ -101,8 +96,6 @@ def _times(chips: Topology | Machines, report: Report) -> Iterator[str]:
         f"{worst:.3f} s (MFU {ideal / worst:.0%}) without overlap"
     )
     yield "neither includes stragglers, input and partly filled matrix units"
-    if isinstance(chips, Machines):
-        yield f"{report.launches} kernels per step; only a device selects variants (autotuning)"
     hours = [report.steps * seconds / 3600 for seconds in (best, worst)]
     yield (
         f"{report.tokens / worst:,.0f} to {report.tokens / best:,.0f} tokens/s; "

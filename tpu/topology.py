@@ -9,11 +9,9 @@ Sizes count chips. Google's accelerator types, which are accepted too, count cor
 
 import contextlib
 import dataclasses
-import difflib
 import fnmatch
 import math
 import os
-import re
 import sys
 import tomllib
 from collections.abc import Sequence
@@ -22,6 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from utils.command_line import Parser
+from utils.messages import nearest
 
 if TYPE_CHECKING:
     from tpu.hlo import Collective
@@ -194,25 +193,12 @@ def find(name: str) -> Topology:
     Raises:
       ValueError: if there is none; the message names the nearest slice.
     """
-    kind, _, shape = name.partition(":")
-    if kind in CHIPS and shape in CHIPS[kind].shapes:
-        return Topology(chip=CHIPS[kind], shape=shape)
-    # The chip with the nearest name, then its slice nearest in size (v5p-100, v5p:64, v5p:4x4).
-    google_name = name.replace("v5e-", "v5litepod-")
-    chip_name = re.split("[:-]", name)[0].replace("v5litepod", "v5e")
-    (match,) = difflib.get_close_matches(chip_name, CHIPS, n=1, cutoff=0.0)
-    slices = [Topology(chip=CHIPS[match], shape=known) for known in CHIPS[match].shapes]
-    for topology in slices:
-        if topology.accelerator_type == google_name:
-            return topology
-    num_chips = math.prod(map(int, re.findall(r"\d+", shape or name.partition("-")[2])))
-    if not shape:
-        num_chips /= CHIPS[match].cores
-    nearest = min(slices, key=lambda s: abs(math.log(s.num_chips / max(1, num_chips))))
-    raise ValueError(
-        f"unknown topology {name!r}; nearest: {nearest.name} ({nearest.num_chips} chips, "
-        f"Google's {nearest.accelerator_type})"
-    )
+    slices = [Topology(chip=chip, shape=shape) for chip in CHIPS.values() for shape in chip.shapes]
+    known = {s.accelerator_type.replace("v5litepod", "v5e"): s for s in slices}  # GKE's names
+    known |= {s.accelerator_type: s for s in slices} | {s.name: s for s in slices}
+    if name in known:
+        return known[name]
+    raise ValueError(f"unknown topology {name!r}; {nearest(name, known)}")
 
 
 def _check_libtpu() -> None:

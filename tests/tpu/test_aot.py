@@ -181,29 +181,12 @@ def test_the_error_without_libtpu_names_the_extra():
     )
 
 
-@pytest.mark.parametrize(
-    ("changes", "excess", "expected"),
-    [  # 8 rows of a microbatch, on one chip or four
-        ([], 0.0, "train.accumulate=2, or model.remat=full, or more chips"),
-        ([], 2.1, "train.accumulate=4, or model.remat=full, or more chips"),
-        (["train.accumulate=2", "model.remat=full"], 9.0, "train.accumulate=8, or model.remat=of"),
-        (["train.accumulate=8"], 2.0, "model.remat=full, or more chips and mesh.sequence=2"),
-        (["mesh.fsdp=4", "train.accumulate=2"], 2.0, "model.remat=full, or mesh.sequence=2, or m"),
-    ],
-)
-def test_advice_divides_rows_before_it_recomputes(changes, excess, expected):
-    config = overrides.apply(find_config("tiny"), changes)
-    sizes = dict(sweep=1, data=1, fsdp=max(1, config.mesh.fsdp), sequence=1, tensor=1)
-    assert cost.advice(config, sizes, excess).startswith(expected)
-
-
 @needs_libtpu
-def test_a_step_that_does_not_fit_comes_with_advice():
+def test_a_step_that_does_not_fit_is_refused():
     """4 billion activations a layer of 67 million tokens, on a chip of 16 GB."""
     done = run("tiny", "--topology", "v5e:1x1", "data.batch_size=1048576")
     assert done.returncode == 1
     assert "does not fit: RESOURCE_EXHAUSTED" in done.stdout
-    assert "to make it fit: train.accumulate=2, or model.remat=full, or more chips" in done.stdout
 
 
 @needs_libtpu
@@ -323,33 +306,6 @@ def test_kv_shards_are_permuted_round_the_ring():
     )
     permutes = next(line.split() for line in lines if line.startswith("collective-permute"))
     assert int(permutes[1]) >= 2 * (2 + 2 + 2)
-
-
-TEMPORARIES = """
-import jax
-from configs import find_config
-from experiment import overrides
-from tpu import cost, topology
-memory_analysis_of, known = jax.stages.Compiled.memory_analysis, []
-def memory_analysis(compiled):
-    known.append(memory_analysis_of(compiled))
-    return known[-1]
-jax.stages.Compiled.memory_analysis = memory_analysis
-slice = topology.find("v5e:1x1")
-config = overrides.apply(find_config("tiny"), ["data.batch_size=256"])
-report = cost.analyze(config, slice)
-(stats,) = known
-together = stats.argument_size_in_bytes + stats.temp_size_in_bytes
-print(report.problem, report.peak < 0.9 * together)
-"""
-
-
-@needs_libtpu
-def test_temporaries_need_not_fit_together():
-    """The published 32B on v5e has 19.2 GiB of them, a peak of 12.7, and 16 GiB of memory."""
-    done = subprocess.run([sys.executable, "-c", TEMPORARIES], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout == "None True\n"
 
 
 @needs_libtpu

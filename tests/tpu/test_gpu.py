@@ -2,7 +2,6 @@
 
 import importlib.util
 import json
-import re
 import subprocess
 import sys
 
@@ -10,6 +9,7 @@ import pytest
 
 from experiment.metrics import peak_of
 from tpu import cost, gpu, hlo
+from tpu.command import find_topology
 
 HAS_CUDA = importlib.util.find_spec("jax_cuda13_plugin") is not None
 needs_cuda = pytest.mark.skipif(not HAS_CUDA, reason="needs jax[cuda13]: make test-gpu")
@@ -28,14 +28,15 @@ def test_machines(name, num_chips, num_hosts):
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("h100:16", "nearest: h100:8x2 (16 GPUs"),
-        ("h1000:4", "nearest: h100:4 (4 GPUs"),
+        ("h100:16", "a host has 1 to 8 GPUs; h100:8x2 are two hosts of 8"),
+        ("h1000:4", "did you mean 'h100'?"),
+        ("v5e:9x9", "did you mean 'v5e:8x8'?"),
         ("l4:8x2", "l4 is known on one host only; use l4:8"),
     ],
 )
 def test_unknown_machines_name_the_nearest(name, message):
     with pytest.raises(ValueError) as error:
-        gpu.find(name)
+        find_topology(name)
     assert message in str(error.value)
 
 
@@ -85,7 +86,6 @@ def test_the_step_compiles_without_the_gpu(name):
     assert report.problem is None and report.collectives == []
     # 34,976 parameters and two moments of each in float32; 8 x 64 tokens' four integers and mask.
     assert 0 <= report.arguments - (3 * 4 * 34_976 + 5 * 4 * 8 * 64) < 1000
-    assert report.launches > 100
     assert "flash" in report.attention if name != "t4" else "xla" in report.attention
 
 
@@ -95,13 +95,6 @@ def test_members_on_as_many_gpus_exchange_nothing():
         *("tiny", "--topology", "h100:8", "--members", "8", "model.compute_dtype=bfloat16")
     )
     assert report.collectives == []
-
-
-@needs_cuda
-def test_a_sweep_launches_as_many_kernels_as_one_member():
-    options = ("--topology", "h100", "model.compute_dtype=bfloat16")
-    one, eight = (run_report("tiny", *options, "--members", n).launches for n in ("1", "8"))
-    assert eight < 1.1 * one
 
 
 @needs_cuda
@@ -115,13 +108,4 @@ def test_parameters_are_gathered_once_between_hosts():
     assert report.received < 1.3 * sum(report.bound.values())
     assert report.from_other_hosts == pytest.approx(
         report.received * (1 / 16) / (15 / 16), rel=0.05
-    )
-
-
-@needs_cuda
-def test_a_step_that_does_not_fit_comes_with_advice():
-    done = run("tiny", "--topology", "t4", "data.batch_size=1048576", "model.remat=full")
-    assert done.returncode == 1
-    assert re.search(
-        r"to make it fit: train.accumulate=\d+, or model.remat=offload, or more", done.stdout
     )

@@ -188,13 +188,9 @@ def test_bytes_between_hosts():
     assert dataclasses.replace(gather, hosts=1).network_bytes == 0
 
 
-def test_kernels_of_a_step():
-    """Four fusions in a loop of 8; five collectives and a fusion outside."""
-    assert Program(TEXT).launches() == 8 * 4 + 5
-
-
 def test_xla_knows_the_iterations_of_a_loop():
     """On GPUs the comparison is inside a fusion."""
     loop = "condition=%condition, body=%body"
     known = f'{loop}, backend_config={{"known_trip_count":{{"n":"3"}}}}'
-    assert Program(TEXT.replace(loop, known)).launches() == 3 * 4 + 5
+    collectives = Program(TEXT.replace(loop, known)).collectives()
+    assert [c.count for c in collectives if c.kind == "all-gather"] == [3]

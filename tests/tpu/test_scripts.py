@@ -96,7 +96,7 @@ def test_a_program_reaches_the_hosts_unchanged():
 @pytest.mark.parametrize(
     ("command", "message"),
     [
-        ("tpu/create.sh pod --topology v5e:9x9", "nearest: v5e:8x8 (64 chips"),
+        ("tpu/create.sh pod --topology v5e:9x9", "did you mean 'v5e:8x8'?"),
         ("tpu/logs.sh", "logs.sh: error: needs one NAME, got none; see --help"),
         ("tpu/status.sh pod --wit", "status.sh: error: unknown option --wit; see --help"),
         ("tpu/run.sh pod", "run.sh: error: needs a program after --"),
