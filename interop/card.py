@@ -1,7 +1,7 @@
 """The README.md of an exported folder: training, rotation, and the comparison of logits."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from experiment.config import ExperimentConfig
@@ -23,9 +23,8 @@ print(generate("import numpy", max_new_tokens=40)[0]["generated_text"])
 
 def format_comparison(row: Comparison) -> str:
     """Return one line of text."""
-    tokens = "" if row.num_tokens == row.length else f" ({row.num_tokens} of them compared)"
     return (
-        f"logits at {row.length:,} tokens{tokens}: difference {row.difference:.1e}, allowed "
+        f"logits of {row.num_tokens} tokens: difference {row.difference:.1e}, allowed "
         f"{row.tolerance:.1e} (root mean squares; float32 rounding {row.rounding:.1e}, spread "
         f"{row.spread:.2g})"
     )
@@ -37,7 +36,7 @@ def make_readme(
     config: ExperimentConfig,
     model_type: str,
     tokenizer_note: str,
-    comparisons: Sequence[Comparison],
+    comparison: Comparison | None,
 ) -> str:
     """Return the README.md of an export, with the front matter of model hubs.
 
@@ -47,7 +46,7 @@ def make_readme(
       config: config in force at that step.
       model_type: entry of config.json.
       tokenizer_note: why there is no tokenizer; empty if there is one.
-      comparisons: what was compared; empty if the tensors are those that were imported.
+      comparison: of logits; None if the tensors are those that were imported.
     """
     origin = run.imported_run
     published = origin.record.get("imported", {}) if origin else {}
@@ -58,7 +57,7 @@ def make_readme(
         + _describe(run, config, published),
         tokenizer_note or _USAGE,
         f"## Training\n\n{_training(run, step, config)}",
-        f"## Comparison of logits\n\n{_comparison(comparisons)}",
+        f"## Comparison of logits\n\n{_describe_comparison(comparison)}",
     ]
     return "\n\n".join(sections) + "\n"
 
@@ -117,24 +116,12 @@ def _training(run: RunDirectory, step: int, config: ExperimentConfig) -> str:
     return "\n".join(lines)
 
 
-def _comparison(comparisons: Sequence[Comparison]) -> str:
-    if not comparisons:
+def _describe_comparison(row: Comparison | None) -> str:
+    if row is None:
         return IDENTICAL
-    has_plain = comparisons[0].plain is not None
-    program = "transformers" if has_plain else "the folder as ropewalk imports it"
-    lines = [
+    program = "transformers" if row.rounding else "the folder as ropewalk imports it"
+    return (
         f"Float32 logits of the run and of {program}, computed from these files for random token "
-        f"ids; root mean squares. A difference of {ROUNDINGS} times the rounding of float32 is "
-        "allowed, within 2e-6 and 1e-3 of the spread.",
-        "",
-        "| context | tokens | difference | allowed | rounding | with transformers' float32 angles "
-        "| spread |",
-        "|---|---|---|---|---|---|---|",
-    ]
-    for row in comparisons:
-        plain = "–" if row.plain is None else f"{row.plain:.1e}"
-        lines.append(
-            f"| {row.length:,} | {row.num_tokens:,} | {row.difference:.1e} | "
-            f"{row.tolerance:.1e} | {row.rounding:.1e} | {plain} | {row.spread:.2g} |"
-        )
-    return "\n".join(lines)
+        f"ids. A difference of {ROUNDINGS} times the rounding of float32 is allowed, within 2e-6 "
+        f"and 1e-3 of the spread.\n\n{format_comparison(row)}"
+    )

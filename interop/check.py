@@ -5,21 +5,15 @@ Each kind of error is tested where it is visible, at any depth and length:
 
 - `check_config` parses config.json. It compares sizes, windows and norm epsilon for equality, and
   the rotation as float64 frequencies and scales, to 1e-12.
-- `compare_logits` computes logits from the files, with our model and with transformers, at a short
-  row, at the trained context and at four times that. A row has at most 256 tokens, at positions
-  spread over the whole context: rotation depends on the distance between tokens and not on their
-  number, so 30 layers at 32,768 tokens cost as much as at 256. The root mean square of the
-  difference is compared with the rounding of float32, which is measured: transformers computes the
-  same rows in float32 and in float64, so errors of the conversion do not affect it. In SmolLM2-135M
-  at 32,768 positions, a base off by 1% differs by 61,000 times the rounding, another order of pairs
-  by 15,000 times, a temperature off by 1% by 16,000 times, and an epsilon of 1e-6 for 1e-5 by 1,600
-  times; 32 times is allowed. Where transformers is not installed, or the model is too large, the
-  folder is read as an import reads it, and our own forward pass must give the run's logits.
-- Logits do not show a window longer than such a row. In a trained model they hardly show one that
-  is off by one token. `TransformersModel.check_windows` tests every layer's window instead.
-- transformers computes angles in float32, which drift over long rows, so logits are computed with
-  exact angles. transformers' cosines and sines are compared with the exact ones: angles up to the
-  drift, and their magnitude, which is the temperature, to 1e-5.
+- `check_layers` compares the frequencies, scales and window of each layer with those that
+  `interop.measured_layers` measures on the code of transformers.
+- `compare_logits` computes the logits of a row of up to 64 tokens from the files, with our model
+  and with transformers. The root mean square of the difference is compared with the rounding of
+  float32, which is measured: transformers computes the row in float32 and in float64, so errors of
+  the conversion do not affect it. Another order of pairs or another epsilon differ by more than a
+  thousand times that; 32 times is allowed. Where transformers is not installed, or the model is too
+  large, the folder is read as an import reads it, and our own forward pass must give the run's
+  logits.
 """
 
 import dataclasses
@@ -37,11 +31,12 @@ from flax import nnx
 from experiment.streamed import put
 from interop.architectures import FEATURES, SIZES, windows_by_layer
 from interop.hf_config import parse_config
+from interop.layers import PublishedModel
 from interop.tensors import Tensors
 from interop.transformers_model import TransformersModel, has_transformers
 from interop.weights import Entry, make_entries
 from model import rotary, transformer
-from model.config import ModelConfig
+from model.config import NO_WINDOW, ModelConfig
 from model.positions import cos_sin
 from model.transformer import Block, Params
 from utils.limits import read_json
@@ -54,30 +49,25 @@ ROUNDINGS = 32
 _MIN_TOLERANCE, _MAX_TOLERANCE = 2e-6, 1e-3
 RECORD = "logit_check.json"  # in an exported folder
 _MAX_BYTES = 2**32  # float32 parameters of models that are compared with transformers
+_ROW = 64  # tokens: angles of transformers, in float32, are exact to 4e-6
+_PRECISION = 3e-6  # of frequencies that transformers computes in float32, relative
 # Fields of a model that change its logits. Windows and rotation are compared separately.
 _FIELDS = (*SIZES, "kv_heads", "mla", *FEATURES)
-
-
-Row = tuple[np.ndarray, np.ndarray]  # token ids and positions, `[T]` each
 
 
 class Comparison(NamedTuple):
     """The comparison of one row; differences are root mean squares over all its logits.
 
     Attributes:
-      length: context, tokens.
-      num_tokens: tokens of the row. If they are fewer, their positions are spread over the context.
+      num_tokens: tokens of the row.
       difference: between the logits of the folder and of the run.
-      plain: the same with transformers' own float32 angles; None without transformers.
       rounding: between transformers' float32 and float64; 0 without transformers.
       tolerance: largest difference allowed.
       spread: standard deviation of the logits.
     """
 
-    length: int
     num_tokens: int
     difference: float
-    plain: float | None
     rounding: float
     tolerance: float
     spread: float
@@ -104,11 +94,6 @@ class FolderModel(NamedTuple):
 def fits_in_memory(config: ModelConfig) -> bool:
     """Return True if a model is small enough to be compared with transformers."""
     return 4 * transformer.count_params(config)["total"] <= _MAX_BYTES
-
-
-def compared_lengths(context: int) -> list[int]:
-    """Return the contexts at which logits are compared, tokens."""
-    return list(dict.fromkeys((min(32, context), context, 4 * context)))
 
 
 def check_config(
@@ -173,106 +158,77 @@ def check_record(folder: Path, config: ModelConfig, context: int, digest: str) -
         raise ValueError(f"{folder}: {error}; {advice}") from error
 
 
-def compare_logits(model: FolderModel, lengths: Sequence[int] | None = None) -> list[Comparison]:
-    """Compare the logits of a folder and of its run at each length.
+def check_layers(published: PublishedModel, config: ModelConfig, context: int) -> None:
+    """Raise ValueError if transformers gives a layer another rotation or window than the run.
 
     Args:
-      model: the folder and the run.
-      lengths: contexts, tokens; None: `compared_lengths`.
+      published: the layers that transformers makes of a folder.
+      config: the model that they should be.
+      context: trained context, tokens.
+    """
+    table = config.position_table(context)
+    plain = config.head_dim**0.5 / config.logit_divisor
+    for group in published.groups:
+        inv_freq = group.inv_freq[group.inv_freq > 1e-20]
+        has_unrotated = 2 * group.inv_freq.size < group.head_dim
+        for number in group.layers:
+            expected = table.inv_freq[number, 0]
+            window = int(table.window[number])
+            pairs = {
+                "rotation": (inv_freq, expected[expected > 0]),
+                "scale": (group.scales.rotated, plain * table.logit_scale[number, 0]),
+                "window": (group.window or NO_WINDOW, window),
+            }
+            if has_unrotated:
+                unrotated = plain * table.unrotated_logit_scale[number, 0]
+                pairs["scale of unrotated features"] = group.scales.unrotated, unrotated
+            for name, (theirs, ours) in pairs.items():
+                if np.shape(theirs) != np.shape(ours) or not np.allclose(theirs, ours, _PRECISION):
+                    raise ValueError(
+                        f"layer {number}: transformers' {name} differs from the run's; nothing was "
+                        "written"
+                    )
+
+
+def compare_logits(model: FolderModel) -> Comparison:
+    """Compare the logits of a folder with those of its run.
 
     Raises:
-      ValueError: if config.json does not describe the run's model, or transformers reads other
-        angles or windows from the folder.
+      ValueError: if config.json does not describe the run's model, or transformers has another
+        rotation or window.
     """
     check_config(model.hf_config, model.config, model.context)
-    fits = fits_in_memory(model.config)
-    lengths = lengths or compared_lengths(model.context)
-    random, rows = np.random.default_rng(0), []
-    for length in lengths:
-        positions_T = spread_positions(length, 256 if fits else 128)
-        tokens_T = random.integers(0, model.config.vocab_size, len(positions_T))
-        rows.append((tokens_T, positions_T))
-    ours = _our_logits(model, rows)
-    if fits and has_transformers():
-        references = _compute_with_transformers(model, rows, ours)
+    count = min(_ROW, model.context)
+    tokens_T = np.random.default_rng(0).integers(0, model.config.vocab_size, count)
+    # The last position decides which list of two a `longrope` takes; its logits do not count.
+    positions_T = np.append(np.arange(count - 1), model.context - 1)
+    ours_TV = compute_our_logits(model, tokens_T, positions_T)[:-1]
+    rounding = 0.0
+    if fits_in_memory(model.config) and has_transformers():
+        theirs = TransformersModel(model.tensors.folder)
+        check_layers(theirs.measure(model.context), model.config, model.context)
+        expected_TV = theirs.logits(tokens_T, positions_T)[:-1]
+        theirs.model.double()
+        rounding = _rms(theirs.logits(tokens_T, positions_T)[:-1], expected_TV)
     else:
-        references = _read_back(model, rows)
-    comparisons = []
-    for length, ours_TV, reference in zip(lengths, ours, references, strict=True):
-        spread = float(reference.logits_TV.std())
-        difference = _rms(reference.logits_TV, ours_TV)
-        tolerance = max(ROUNDINGS * reference.rounding, _MIN_TOLERANCE * spread)
-        tolerance = min(tolerance, _MAX_TOLERANCE * spread)
-        comparisons.append(
-            Comparison(
-                length,
-                len(ours_TV),
-                difference,
-                reference.plain,
-                reference.rounding,
-                tolerance,
-                spread,
-            )
-        )
-    return comparisons
+        source = parse_config(model.hf_config, "the folder", model.context)
+        entries = make_entries(source.model, source.layout, source.architecture.fused)
+        back = model._replace(config=source.model, entries=entries)
+        expected_TV = compute_our_logits(back, tokens_T, positions_T)[:-1]
+    spread = float(expected_TV.std())
+    tolerance = max(ROUNDINGS * rounding, _MIN_TOLERANCE * spread)
+    tolerance = min(tolerance, _MAX_TOLERANCE * spread)
+    return Comparison(count - 1, _rms(expected_TV, ours_TV), rounding, tolerance, spread)
 
 
-class _Reference(NamedTuple):
-    """Expected logits of one row of a folder.
-
-    Attributes:
-      logits_TV: in float32, with exact angles.
-      plain, rounding: as in `Comparison`.
-    """
-
-    logits_TV: np.ndarray
-    plain: float | None = None
-    rounding: float = 0.0
-
-
-def _compute_with_transformers(
-    model: FolderModel, rows: Sequence[Row], ours: Sequence[np.ndarray]
-) -> list[_Reference]:
-    """Return the logits of rows as transformers computes them from the folder."""
-    theirs = TransformersModel(model.tensors.folder, model.hf_config, model.config)
-    theirs.check_windows()
-    plain = [_rms(theirs.logits(*row), ours_TV) for row, ours_TV in zip(rows, ours, strict=True)]
-    single = [theirs.logits(*row, exact=True) for row in rows]
-    theirs.model.double()
-    pairs = zip(rows, single, strict=True)
-    rounding = [_rms(theirs.logits(*row, exact=True), logits_TV) for row, logits_TV in pairs]
-    return list(map(_Reference, single, plain, rounding))
-
-
-def _read_back(model: FolderModel, rows: Sequence[Row]) -> list[_Reference]:
-    """Return the logits of rows by our model, of the folder as an import reads it."""
-    source = parse_config(model.hf_config, "the folder", model.context)
-    entries = make_entries(source.model, source.layout, source.architecture.fused)
-    back = model._replace(config=source.model, entries=entries)
-    return list(map(_Reference, _our_logits(back, rows)))
-
-
-def _our_logits(model: FolderModel, rows: Sequence[Row]) -> list[np.ndarray]:
-    """Return the logits of rows by our model, padded to one length: one program is compiled."""
-    longest = max(len(tokens_T) for tokens_T, _ in rows)
-    return [
-        compute_our_logits(model, *(np.pad(x_T, (0, longest - len(x_T))) for x_T in row))[
-            : len(row[0])
-        ]
-        for row in rows
-    ]
-
-
-def check_comparisons(comparisons: Sequence[Comparison], subject: str) -> None:
+def check_comparison(row: Comparison, subject: str) -> None:
     """Raise ValueError if the logits of `subject` differ from the run's by too much."""
-    worst = max(comparisons, key=lambda row: row.difference / (row.tolerance or 1e-30))
     # Logits that are all equal prove nothing.
-    if worst.difference > worst.tolerance or not worst.spread:
+    if row.difference > row.tolerance or not row.spread:
         raise ValueError(
-            f"at {worst.length} tokens {subject} differ from the run's by {worst.difference:.2g} "
-            f"(root mean square; allowed: {worst.tolerance:.2g}, with spread {worst.spread:.2g} "
-            f"and rounding {worst.rounding:.2g}); nothing was written. Report this with the "
-            "config.json"
+            f"{subject} differ from the run's by {row.difference:.2g} (root mean square; allowed: "
+            f"{row.tolerance:.2g}, with spread {row.spread:.2g} and rounding {row.rounding:.2g}); "
+            "nothing was written. Report this with the config.json"
         )
 
 
@@ -280,15 +236,6 @@ def _rms(a_TV: np.ndarray, b_TV: np.ndarray) -> float:
     """Return the root mean square of the difference; infinity if a logit is not finite."""
     difference = math.sqrt(np.mean(np.square(a_TV - b_TV, dtype=np.float64)))
     return difference if math.isfinite(difference) else math.inf
-
-
-def spread_positions(length: int, count: int) -> np.ndarray:
-    """Return all positions below `length`, or `count`: the first, the last and some between."""
-    if length <= count:
-        return np.arange(length)
-    edge = count // 4
-    between = np.linspace(edge, length - edge, count - 2 * edge, endpoint=False).astype(int)
-    return np.concatenate([np.arange(edge), between, np.arange(length - edge, length)])
 
 
 def compute_our_logits(model: FolderModel, tokens_T, positions_T) -> np.ndarray:

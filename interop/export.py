@@ -30,7 +30,7 @@ _DTYPES = {"float32": "F32", "bfloat16": "BF16", "float16": "F16"}
 
 def main(arguments: argparse.Namespace) -> int:
     """Run the command."""
-    comparisons = export(
+    comparison = export(
         arguments.run_path,
         arguments.folder,
         step=arguments.step,
@@ -39,8 +39,8 @@ def main(arguments: argparse.Namespace) -> int:
         rope_type=arguments.rope_type,
         shard_bytes=max(1, int(arguments.shard_gib * 2**30)),
     )
-    lines = [card.format_comparison(row) for row in comparisons] or [card.IDENTICAL]
-    print("\n".join([*lines, f"exported: {arguments.folder}"]), file=sys.stderr)
+    line = card.format_comparison(comparison) if comparison else card.IDENTICAL
+    print(f"{line}\nexported: {arguments.folder}", file=sys.stderr)
     return 0
 
 
@@ -53,7 +53,7 @@ def export(
     architecture: str | None = None,
     rope_type: str | None = None,
     shard_bytes: int = SHARD_BYTES,
-) -> list[Comparison]:
+) -> Comparison | None:
     """Export a run as a Hugging Face folder, which appears only if its logits are the run's.
 
     Args:
@@ -66,8 +66,8 @@ def export(
       shard_bytes: size of a file.
 
     Returns:
-      The comparisons of logits. None are made for an imported run whose tensors are byte for byte
-      those that were imported: config.json is compared with the run and with the imported one.
+      The comparison of logits. None for an imported run whose tensors are byte for byte those that
+      were imported: config.json is compared with the run and with the imported one.
 
     Raises:
       ValueError: if the folder exists, no class of transformers has the model, or the logits
@@ -93,12 +93,12 @@ def export(
         tokenizer_note = _write_tokenizer(run, tokenizer, part, context)
         folder_model = FolderModel(Tensors(part), hf_config, model, context, entries)
         digest = digest_tensors(folder_model.tensors, folder_model.tensors.known)
-        comparisons = _compare(run, folder_model, digest)
-        rows = [row._asdict() for row in comparisons]
-        _write_json(part / check.RECORD, {"tensors": digest, "config": hf_config, "rows": rows})
-        readme = card.make_readme(run, step, config, chosen.model_type, tokenizer_note, comparisons)
+        comparison = _compare(run, folder_model, digest)
+        row = comparison and comparison._asdict()
+        _write_json(part / check.RECORD, {"tensors": digest, "config": hf_config, "row": row})
+        readme = card.make_readme(run, step, config, chosen.model_type, tokenizer_note, comparison)
         (part / "README.md").write_text(readme, encoding="utf-8")
-    return comparisons
+    return comparison
 
 
 def _imported_type(run: RunDirectory, config: ExperimentConfig) -> str | None:
@@ -157,13 +157,13 @@ def _write_tensors(
     return dtypes[entries[0].hf_name].name
 
 
-def _compare(run: RunDirectory, model: FolderModel, digest: str) -> list[Comparison]:
-    """Return the comparisons that are needed; raise ValueError if the folder is not the run."""
+def _compare(run: RunDirectory, model: FolderModel, digest: str) -> Comparison | None:
+    """Return the comparison, if one is needed; raise ValueError if the folder is not the run."""
     imported = run.record.get("imported", {})
     if digest != imported.get("tensors"):
-        comparisons = check.compare_logits(model)
-        check.check_comparisons(comparisons, "the folder's logits")
-        return comparisons
+        comparison = check.compare_logits(model)
+        check.check_comparison(comparison, "the folder's logits")
+        return comparison
     check.check_config(model.hf_config, model.config, model.context)
     try:
         names = ("the imported config.json", "the run")
@@ -173,7 +173,7 @@ def _compare(run: RunDirectory, model: FolderModel, digest: str) -> list[Compari
             f"{run.path}: the tensors are those that were imported, but the model is another one: "
             f"{error}; nothing was written"
         ) from error
-    return []
+    return None
 
 
 def _write_tokenizer(

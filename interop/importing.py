@@ -114,7 +114,7 @@ def import_folder(
         if reason := _reason_not_to_compare(source, layout) if compare else "--no-compare":
             _print(f"Logits were not compared with transformers': {reason}")
         else:
-            _compare(source, entries, tensors, hf_config)
+            _compare(source, entries, tensors)
             if tokenizer and folder.is_dir():
                 _note_other_ids(folder, tokenizer, model.vocab_size)
     return RunDirectory(local(run_path))
@@ -157,20 +157,15 @@ def _print_notes(source: HfModel, hf_config: Mapping[str, Any]) -> None:
             f"config.json: {key} is ignored, as {source.architecture.class_name} ignores it; in "
             "another class it would change the logits"
         )
-    factors = _selected_factors(source, hf_config, source.context)
+    head = HfHead(source.model.rope_head_dim, hf_config["max_position_embeddings"])
+    factors = None
+    if source.architecture.ropes != "by window":
+        factors = selected_factors(read_rope(hf_config), head, source.context)
     if factors:
         _print(
             f"config.json: longrope has two lists of factors; {factors} is used, for the trained "
             f"context of {source.context:,} tokens (--context-length selects the other)"
         )
-
-
-def _selected_factors(source: HfModel, hf_config: Mapping[str, Any], length: int) -> str | None:
-    """Return which list of factors transformers uses for rows of `length` tokens, if it has two."""
-    if source.architecture.ropes == "by window":
-        return None
-    head = HfHead(source.model.rope_head_dim, hf_config["max_position_embeddings"])
-    return selected_factors(read_rope(hf_config), head, length)
 
 
 def _reason_not_to_compare(source: HfModel, layout: str) -> str:
@@ -188,23 +183,13 @@ def _reason_not_to_compare(source: HfModel, layout: str) -> str:
     return ""
 
 
-def _compare(
-    source: HfModel, entries: list[Entry], tensors: Tensors, hf_config: Mapping[str, Any]
-) -> None:
+def _compare(source: HfModel, entries: list[Entry], tensors: Tensors) -> None:
     """Raise ValueError if transformers computes other logits from the folder."""
     expected = make_config(source.architecture, source.model, source.context)
     model = FolderModel(tensors, expected, source.model, source.context, entries)
-    # Only lengths for which transformers uses the list of factors that was imported.
-    factors = _selected_factors(source, hf_config, source.context)
-    lengths = [
-        length
-        for length in check.compared_lengths(source.context)
-        if _selected_factors(source, hf_config, length) == factors
-    ]
-    comparisons = check.compare_logits(model, lengths)
-    for row in comparisons:
-        _print(card.format_comparison(row))
-    check.check_comparisons(comparisons, "transformers' logits")
+    comparison = check.compare_logits(model)
+    _print(card.format_comparison(comparison))
+    check.check_comparison(comparison, "transformers' logits")
 
 
 def _note_other_ids(folder: Path, tokenizer: Tokenizer, num_ids: int) -> None:

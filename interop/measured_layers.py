@@ -60,8 +60,12 @@ class _UnmeasuredError(ValueError):
     """A model whose rotation this module cannot measure."""
 
 
-def measure(config: Mapping[str, Any]) -> PublishedModel:
+def measure(config: Mapping[str, Any], length: int | None = None) -> PublishedModel:
     """Return the layers of the model that transformers makes of a config.json.
+
+    Args:
+      config: its content.
+      length: tokens of the rows, if frequencies depend on it; None: max_position_embeddings.
 
     Raises:
       ValueError: if transformers does not know the model type, refuses the config, or its code of
@@ -73,7 +77,7 @@ def measure(config: Mapping[str, Any]) -> PublishedModel:
             text = _build_config(config)
             context, num_layers = _read_sizes(text)
             ropes = _rope_parameters(text)
-            layers = _measure_layers(text, context)
+            layers = _measure_layers(text, length or context)
     except _UnmeasuredError as error:
         raise ValueError(f"config.json: model_type {kind}: {error}") from None
     except Exception as error:  # the libraries raise many kinds

@@ -11,11 +11,7 @@ import numpy as np
 import pytest
 
 from interop.architectures import ARCHITECTURES, choose_architecture
-from interop.check import (
-    FolderModel,
-    check_comparisons,
-    compare_logits,
-)
+from interop.check import FolderModel, check_comparison, compare_logits
 from interop.export import export
 from interop.tensors import Tensors
 from interop.weights import make_entries
@@ -183,9 +179,9 @@ DEEP = changed(PLAIN, SLOWED.format(2048, ""), num_layers=30, window=4096)
 PLANTED = {
     "none": ({}, None),
     "pairs": ({}, "differ from the run's by"),
-    "base": ({"rope_theta": 505.0}, "other angles"),
-    "temperature": ({"attention_factor": 1.1386 * 1.005}, "another temperature"),
-    "window": ({"sliding_window": 4097}, "attends to 4097 tokens"),
+    "base": ({"rope_theta": 505.0}, "rotation differs"),
+    "temperature": ({"attention_factor": 1.1386 * 1.005}, "scale differs"),
+    "window": ({"sliding_window": 4097}, "window differs"),
     "epsilon": ({"rms_norm_eps": 1e-6}, "differ from the run's by"),
 }
 
@@ -201,7 +197,7 @@ def deep(tmp_path_factory):
 @pytest.mark.hf
 @pytest.mark.parametrize("error", PLANTED)
 def test_planted_errors_are_detected(error, deep, tmp_path):
-    """At 32,768 tokens. `hf_config` is correct, so only what transformers reads differs."""
+    """`hf_config` is correct, so only what transformers reads differs."""
     pytest.importorskip("torch")
     pytest.importorskip("transformers")
     keys, message = PLANTED[error]
@@ -213,4 +209,4 @@ def test_planted_errors_are_detected(error, deep, tmp_path):
         interleave(folder, DEEP.head_dim)
     model = FolderModel(Tensors(folder), config, DEEP, 8192, entries)
     with pytest.raises(ValueError, match=message) if message else contextlib.nullcontext():
-        check_comparisons(compare_logits(model, [32_768]), "logits")
+        check_comparison(compare_logits(model), "logits")
