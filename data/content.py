@@ -17,7 +17,6 @@ from pathlib import Path
 from data.source import InputFile, OnBytes, Source
 from utils.errors import UnreachableError, raise_outages
 from utils.files import write_atomically
-from utils.locks import lock
 from utils.manifest import read_manifest, seal
 from utils.paths import as_path, in_bucket
 from utils.progress import byte_progress
@@ -25,7 +24,6 @@ from utils.threads import map_ahead, num_cpus
 
 READ_QUIETLY = 1 << 28  # bytes that are read without a progress bar
 _CHUNK = 1 << 20
-_SAVE_EVERY = 60  # seconds
 # An edit within the resolution of a file system's clock changes no time: a file that has just
 # changed is read again the next time.
 _SETTLED = 2_000_000_000  # ns
@@ -63,14 +61,7 @@ def content_digests(
     paths = [str(as_path(file.path).absolute()) for file in files]
     known = _load(root)
     if unknown := _unknown(paths, files, known):
-        with contextlib.ExitStack() as stack:
-            if sum(size for size, *_ in unknown.values()) > READ_QUIETLY:
-                with contextlib.suppress(OSError):  # without permission to write, nobody waits
-                    root.parent.mkdir(parents=True, exist_ok=True)
-                    stack.enter_context(lock(_file(root).with_suffix(".lock")))
-                    known = _load(root)  # another process may have read the files meanwhile
-                    unknown = _unknown(paths, files, known)
-            known |= _read_all(unknown, root, show_progress)
+        known |= _read_all(unknown, root, show_progress)
     return [
         file.sha256 or known.get(path, ([], ""))[1] for path, file in zip(paths, files, strict=True)
     ]
@@ -99,20 +90,15 @@ def _read_all(stamps: Stamps, root: Path, show_progress: bool) -> Digests:
     is_quiet = not show_progress or total <= READ_QUIETLY
     threads = num_cpus()
     digests: Digests = {}
-    settled: Digests = {}
-    saved, settled_before = time.monotonic(), time.time_ns() - _SETTLED
+    settled_before = time.time_ns() - _SETTLED
     with byte_progress("reading", total, transient=True, disable=is_quiet) as on_bytes:
         read = functools.partial(_sha256, on_bytes=on_bytes)
         results = map_ahead(read, stamps, num_threads=threads, ahead=2 * threads)
         try:
             for (path, stamp), digest in zip(stamps.items(), results, strict=True):
                 digests[path] = (stamp, digest)
-                if max(stamp[2:]) < settled_before:
-                    settled[path] = digests[path]
-                if time.monotonic() - saved > _SAVE_EVERY:
-                    _save(root, settled)
-                    saved = time.monotonic()
-        finally:
+        finally:  # a process that is stopped goes on after the files that it has read
+            settled = {x: digests[x] for x in digests if max(digests[x][0][2:]) < settled_before}
             _save(root, settled)
     return digests
 

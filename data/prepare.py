@@ -237,21 +237,14 @@ def _subset_share(argument: str) -> tuple[str, float]:
 def _print_report(folder: Path) -> None:
     print(folder)
     report = read_manifest(folder / "prepare.json")
-    if "seconds" not in report:
-        return  # no text, only a tokenizer
     for split in SPLITS:
-        counts = report[split]
-        print(
-            f"  {split}: {counts['documents']:,} documents, {counts['tokens']:,} tokens, "
-            f"{counts['text_bytes'] / max(1, counts['tokens']):.2f} bytes per token"
-        )
-    seconds = max(report["seconds"], 1e-9)
-    documents, tokens = (
-        sum(report[split][name] for split in SPLITS) / seconds for name in ("documents", "tokens")
-    )
-    threads = f"{report['workers']} threads"
-    print(f"  {seconds:.1f} s: {documents:,.0f} documents/s, {tokens:,.0f} tokens/s ({threads})")
-    if (skipped := report["skipped"])["count"]:
+        if counts := report.get(split):  # none without text
+            print(
+                f"  {split}: {counts['documents']:,} documents, {counts['tokens']:,} tokens, "
+                f"{counts['text_bytes'] / max(1, counts['tokens']):.2f} bytes per token"
+            )
+    skipped = report.get("skipped", {"count": 0})
+    if skipped["count"]:
         damaged = f" or damaged parts of files ({skipped['damaged_bytes']:,} bytes in the parts)"
         print(f"  left out {skipped['count']} documents{damaged * bool(skipped['damaged_bytes'])}:")
         print(*(f"    {problem}" for problem in skipped["first"]), sep="\n")

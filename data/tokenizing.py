@@ -5,7 +5,6 @@ import functools
 import hashlib
 import os
 import sys
-import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -130,8 +129,6 @@ def _write_stores(
             "damaged_bytes": progress["damaged_bytes"],
             "first": progress["skipped"],
         },
-        "seconds": round(progress["seconds"], 3),
-        "workers": threads,
     }
 
 
@@ -259,7 +256,7 @@ class _StoreWriter:
         text_bytes: UTF-8 bytes of the text in each store; piece_bytes: those of its ids; subsets:
         names of subsets so far; tokenizer: its fingerprint; num_skipped, damaged_bytes, skipped:
         numbers of skipped documents (or damaged parts of files) and of the bytes in such parts,
-        and the first problems; num_segments: finished shards per store; seconds: time of all runs.
+        and the first problems; num_segments: finished shards per store.
     """
 
     def __init__(self, folder: Path, tokenizer: Tokenizer, skipped: tuple[int, list[str]]):
@@ -267,7 +264,6 @@ class _StoreWriter:
         for split in SPLITS:
             (folder / split).mkdir(exist_ok=True)
         self._writers: dict[str, store_lib.ShardWriter] = {}
-        self._started = time.monotonic()
         with contextlib.suppress(FileNotFoundError):
             self.progress = read_manifest(folder / "progress.json")
             self.progress.setdefault("piece_bytes", dict(self.progress["text_bytes"]))
@@ -283,7 +279,6 @@ class _StoreWriter:
             "damaged_bytes": 0,
             "skipped": skipped[1],
             "num_segments": 0,
-            "seconds": 0.0,
         }
 
     def close(self) -> None:
@@ -323,9 +318,6 @@ class _StoreWriter:
                 files |= {f"{split}/{name}": entry for name, entry in shard["files"].items()}
         self._writers.clear()
         progress["num_segments"] += 1
-        now = time.monotonic()
-        progress["seconds"] += now - self._started
-        self._started = now
         write_manifest(self._folder / "progress.json", progress, files)
 
     def finish(self) -> dict[str, dict[str, Any]]:

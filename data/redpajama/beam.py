@@ -55,25 +55,21 @@ def main(arguments: list[str] | None = None) -> int:
             "this needs apache-beam: pip install '.[beam]' in the folder of ropewalk, in a "
             "separate environment"
         )
-    from data.redpajama.in_parallel import BeamBuilder
+    from data.redpajama.redpajama_dataset_builder import skipped_documents
     from data.sources.redpajama import build
 
     try:
-        builder = build(
-            BeamBuilder,
-            options.path,
-            options.out,
-            skip=options.on_bad_document == "skip",
-            beam_options=pipeline_options.PipelineOptions(beam_options),
-        )
+        pipeline = pipeline_options.PipelineOptions(beam_options)
+        skip = options.on_bad_document == "skip"
+        builder = build(options.path, options.out, skip=skip, beam_options=pipeline)
     except (ValueError, OSError) as error:
         parser.refuse(error)
     print(builder.data_dir)
     for split, info in sorted((builder.info.splits or {}).items()):
         print(f"  {split}: {info.num_examples:,} documents in {info.num_shards} shards")
-    skipped = dict(builder.info.metadata or {}).get("skipped", 0)
-    if skipped:
-        print(f"  left out {skipped} documents; the first are named in metadata.json there")
+    count, first = skipped_documents(builder)
+    if count:
+        print(f"  left out {count} documents:", *first, sep="\n    ")
     return 0
 
 

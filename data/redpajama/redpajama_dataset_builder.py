@@ -20,6 +20,9 @@ One process reads all files; `data.redpajama.beam` reads on many machines in par
 """
 
 import collections
+import functools
+import hashlib
+import itertools
 import json
 import re
 from collections.abc import Iterator
@@ -30,6 +33,8 @@ import tensorflow_datasets as tfds
 from data.files import list_json_lines
 from data.json_lines import first_record, json_records
 from data.source import LISTED, SKIP_ADVICE, SUBSET_NAMES, SUBSETS, InputFile
+from utils.files import write_atomically
+from utils.limits import read_json
 from utils.messages import quoted
 
 _SAMPLE_FILE = re.compile(r"([a-z0-9]+)(_\d{4}-\d{2})?_sample\.jsonl(\.gz|\.zst)?")
@@ -43,6 +48,8 @@ _NAMES = {
     "stackexchange": r"stackexchange\.jsonl",
     "wikipedia": r"wiki\.jsonl",
 }
+
+PROBLEMS = "problems"  # folder beside the records
 
 # A file and the subset that its name gives; None: its lines name the subset.
 PublishedFile = tuple[InputFile, str | None]
@@ -110,8 +117,9 @@ class Builder(tfds.core.GeneratorBasedBuilder):
     """RedPajama: text, meta (JSON, as a string) and red_pajama_subset of every document.
 
     Args:
-      skip_bad_documents: leave bad documents out and count them in the metadata; otherwise the
-        first one raises ValueError.
+      skip_bad_documents: leave bad documents out, and write their problems to the folder
+        `problems`; otherwise the first one raises ValueError.
+      use_beam: read each file in a worker of a Beam pipeline.
       **kwargs: arguments of tensorflow-datasets: config, data_dir ...
     """
 
@@ -130,9 +138,8 @@ class Builder(tfds.core.GeneratorBasedBuilder):
         tfds.core.BuilderConfig(name="shards", description="Files whose lines name their subset"),
     ]
 
-    def __init__(self, *, skip_bad_documents: bool = False, **kwargs):
-        self._skip_bad_documents = skip_bad_documents
-        self._skipped: list[str] = []
+    def __init__(self, *, skip_bad_documents: bool = False, use_beam: bool = False, **kwargs):
+        self._skips, self._use_beam = skip_bad_documents, use_beam
         super().__init__(**kwargs)
 
     def _info(self) -> tfds.core.DatasetInfo:
@@ -146,50 +153,64 @@ class Builder(tfds.core.GeneratorBasedBuilder):
         )
 
     def _split_generators(self, dl_manager: tfds.download.DownloadManager):
-        splits = self._splits(dl_manager)
-        return {name: self._generate_examples(files) for name, files in splits.items()}
-
-    def _splits(self, dl_manager: tfds.download.DownloadManager) -> dict[str, list[PublishedFile]]:
-        """Return the published files of each split."""
         splits = collections.defaultdict(list)
         layout_name = self.builder_config.name  # pyright: ignore[reportOptionalMemberAccess]
         for published in published_files(layout_name, Path(dl_manager.manual_dir)):
             splits["validation" if published[0].validation else "train"].append(published)
-        return dict(splits)
+        return {name: self._generate_examples(files) for name, files in splits.items()}
 
-    def _generate_examples(self, files: list[PublishedFile]) -> Iterator:
-        is_empty = True
-        for published in files:
-            for key, example, problem in examples(published):
-                if problem is None:
-                    is_empty = False
-                    yield key, example
-                elif self._skip_bad_documents:
-                    self._skipped.append(problem)
-                else:
-                    raise ValueError(f"{problem}; {SKIP_ADVICE}")
-        if is_empty:  # tensorflow-datasets has no split without documents
-            raise ValueError(f"no document is left in {files[0][0].path} ...; {self._skipped[0]}")
-        if self._skipped:
-            metadata = {"skipped": len(self._skipped), "first_skipped": self._skipped[:LISTED]}
-            self.info.metadata.update(metadata)  # pyright: ignore[reportOptionalMemberAccess]
+    def _generate_examples(self, files: list[PublishedFile]):
+        problems = Path(self.data_dir) / PROBLEMS if self._skips else None
+        read = functools.partial(examples, problems=problems)
+        if not self._use_beam:
+            return itertools.chain.from_iterable(map(read, files))
+        import apache_beam as beam  # pyright: ignore[reportMissingImports] - of the extra beam
+
+        return beam.Create(files) | beam.Reshuffle() | beam.FlatMap(read)
 
 
-def examples(published: PublishedFile) -> Iterator[tuple[str, dict, str | None]]:
-    """Yield key, example and problem (`FILE:LINE: problem` or None) of each line of a file."""
+def examples(published: PublishedFile, problems: Path | None) -> Iterator[tuple[str, dict]]:
+    """Yield key and example of each good document of a file.
+
+    Args:
+      published: the file.
+      problems: folder for the problems of bad documents; None: the first one raises ValueError.
+    """
     source, subset = published
+    count, first = 0, []
     for line, record, problem in json_records(source.path):
         if problem is None and subset is None:
             problem = _subset_problem(record)
-        if problem is not None:
-            yield "", {}, f"{source.path}:{line}: {problem}"
+        if problem is None:
+            yield (
+                f"{source.name}:{line}",
+                {
+                    "text": record["text"],
+                    "meta": meta_of(record),
+                    "red_pajama_subset": subset or SUBSET_NAMES[record["red_pajama_subset"]],
+                },
+            )
             continue
-        example = {
-            "text": record["text"],
-            "meta": meta_of(record),
-            "red_pajama_subset": subset or SUBSET_NAMES[record["red_pajama_subset"]],
-        }
-        yield f"{source.name}:{line}", example, None
+        problem = f"{source.path}:{line}: {problem}"
+        if problems is None:
+            raise ValueError(f"{problem}; {SKIP_ADVICE}")
+        count, first = count + 1, [*first, problem][:LISTED]
+    if problems and count:
+        problems.mkdir(exist_ok=True)
+        name = hashlib.sha256(source.name.encode()).hexdigest()
+        content = json.dumps({"file": source.name, "count": count, "first": first})
+        write_atomically(problems / f"{name}.json", content)
+
+
+def skipped_documents(builder: Builder) -> tuple[int, list[str]]:
+    """Return the number of bad documents that were left out, and the first of their problems."""
+    metadata: dict = dict(builder.info.metadata or {})  # of data that an older version built
+    first = list(metadata.get("first_skipped", []))
+    reports = [read_json(file) for file in (Path(builder.data_dir) / PROBLEMS).glob("*.json")]
+    for report in sorted(reports, key=lambda report: report["file"]):
+        first += report["first"]
+    count = int(metadata.get("skipped", 0)) + sum(report["count"] for report in reports)
+    return count, first[:LISTED]
 
 
 def meta_of(record: dict) -> str:

@@ -30,19 +30,17 @@ class RedPajama(Source):
     def _builder(self) -> "Builder":
         import tensorflow_datasets as tfds  # slow to import
 
-        from data.redpajama.redpajama_dataset_builder import Builder
-
         if not self.show_progress:
             tfds.disable_progress_bar()
         logging.getLogger("absl").setLevel(logging.WARNING)
-        skip = self.on_bad_document == "skip"
-        return build(Builder, str(self.path), self.prepared_root, skip=skip)
+        return build(str(self.path), self.prepared_root, skip=self.on_bad_document == "skip")
 
     @property
     def skipped(self) -> tuple[int, list[str]]:
         """Bad documents that the builder left out."""
-        metadata = self._builder.info.metadata or {}
-        return int(metadata.get("skipped", 0)), list(metadata.get("first_skipped", []))
+        from data.redpajama.redpajama_dataset_builder import skipped_documents
+
+        return skipped_documents(self._builder)
 
     @functools.cached_property
     def files(self) -> list[InputFile]:
@@ -93,24 +91,21 @@ class RedPajama(Source):
         return {subset for _, subset in self._published if subset} or set(SUBSETS)
 
 
-def build(
-    builder_class: type["Builder"], path: str, prepared_root: str, *, skip: bool, **download: Any
-) -> "Builder":
+def build(path: str, prepared_root: str, *, skip: bool, beam_options: Any = None) -> "Builder":
     """Return a builder whose ArrayRecord files exist; build them if they are missing.
 
     Args:
-      builder_class: `Builder` or a subclass.
       path: folder of the published files.
       prepared_root: root of the result, whose folder is a hash of the files' names and content.
       skip: leave out bad documents.
-      **download: fields of tensorflow-datasets' DownloadConfig.
+      beam_options: options of a Beam pipeline that reads the files; None: this process does.
 
     Raises:
       ValueError: on bad input, as `FILE:LINE: problem`.
     """
     import tensorflow_datasets as tfds
 
-    from data.redpajama.redpajama_dataset_builder import layout, published_files
+    from data.redpajama.redpajama_dataset_builder import Builder, layout, published_files
 
     root = Path(path)
     config = layout(root)
@@ -118,14 +113,16 @@ def build(
     digests = content_digests(files, local(prepared_root))
     names = [[file.name, file.validation] for file in files]
     key = hashlib.sha256(json.dumps([names, digests]).encode()).hexdigest()[:12]
-    builder = builder_class(
+    builder = Builder(
         config=config,
         data_dir=local(prepared_root) / "tensorflow_datasets" / key,
         file_format="array_record",
         skip_bad_documents=skip,
+        use_beam=beam_options is not None,
     )
-    builder.download_and_prepare(
-        download_config=tfds.download.DownloadConfig(manual_dir=root, **download),
-        file_format="array_record",
-    )
+    options = tfds.download.DownloadConfig(manual_dir=root, beam_options=beam_options)
+    try:
+        builder.download_and_prepare(download_config=options, file_format="array_record")
+    except AssertionError as error:  # tensorflow-datasets has no split without documents
+        raise ValueError(f"{path}: no document is left in a split ({error})") from None
     return builder

@@ -156,7 +156,7 @@ def test_files_without_a_good_document_are_refused(tmp_path):
         source="redpajama", path=str(root), vocab_size=600, on_bad_document="skip",
         context_length=8, batch_size=1, prepared_root=str(tmp_path / "out"),
     )  # fmt: skip
-    with pytest.raises(ValueError, match=r"no document is left in .*book\.jsonl"):
+    with pytest.raises(ValueError, match="no document is left in a split"):
         prepare(config, show_progress=False)
 
 
