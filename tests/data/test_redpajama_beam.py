@@ -80,7 +80,7 @@ def test_same_documents_in_the_same_order_and_the_same_stores(tmp_path, workers,
     assert "train: 420 documents" in done.stdout
     by_one = records(read(root, tmp_path / "one"))
     config = {"source": "redpajama", "path": str(root), "vocab_size": 500}
-    config |= {"context_length": 1, "batch_size": 1}
+    config |= {"context_length": 2, "batch_size": 1}
     store_by_one = prepare(DataConfig(**config, prepared_root=str(tmp_path / "one")))
     # Beam's files must be used: building them again would fail.
     monkeypatch.setattr("data.redpajama.redpajama_dataset_builder.examples", None)
