@@ -174,6 +174,7 @@ def check_layers(published: PublishedModel, config: ModelConfig, context: int) -
         for number in group.layers:
             expected = table.inv_freq[number, 0]
             window = int(table.window[number])
+            window = window if window <= 2 * context else NO_WINDOW  # a longer one is not measured
             pairs = {
                 "rotation": (inv_freq, expected[expected > 0]),
                 "scale": (group.scales.rotated, plain * table.logit_scale[number, 0]),
