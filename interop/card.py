@@ -50,11 +50,21 @@ def make_readme(
     """
     origin = run.imported_run
     published = origin.record.get("imported", {}) if origin else {}
+    base, license_name = published and _base_model(published), published.get("license")
+    head = {"library_name": "transformers", "pipeline_tag": "text-generation"}
+    head |= {"base_model": base, "license": license_name}
+    size = f"A `{model_type}` model with {count_params(config.model)['total']:,} parameters"
+    if not published:
+        text = f"{size}, trained with ropewalk. Its question: {config.question}"
+    else:
+        done = "imported from" if "imported" in run.record else "trained further with ropewalk from"
+        text = f"{size}, {done} `{base}`. The license of `{base}` holds for this model too."
     sections = [
-        _front_matter(published),
+        "\n".join(
+            ["---", *(f"{k}: {v}" for k, v in head.items() if v), "tags:", "- ropewalk", "---"]
+        ),
         f"# {run.name}",
-        f"A `{model_type}` model with {count_params(config.model)['total']:,} parameters, "
-        + _describe(run, config, published),
+        text,
         tokenizer_note or _USAGE,
         f"## Training\n\n{_training(run, step, config)}",
         f"## Comparison of logits\n\n{_describe_comparison(comparison)}",
@@ -67,30 +77,6 @@ def _base_model(published: Mapping[str, Any]) -> str:
     path = published["config"].get("_name_or_path")
     is_name = isinstance(path, str) and re.fullmatch(r"[\w-][\w.-]*/[\w.-]+", path)
     return str(path if is_name else published["name"])
-
-
-def _front_matter(published: Mapping[str, Any]) -> str:
-    lines = ["library_name: transformers", "pipeline_tag: text-generation"]
-    if published:
-        lines.append(f"base_model: {_base_model(published)}")
-    if published.get("license"):
-        lines.append(f"license: {published['license']}")
-    return "\n".join(["---", *lines, "tags:", "- ropewalk", "---"])
-
-
-def _describe(run: RunDirectory, config: ExperimentConfig, published: Mapping[str, Any]) -> str:
-    if not published:
-        return f"trained with ropewalk. Its question: {config.question}"
-    base = f"`{_base_model(published)}`"
-    license_name = published.get("license")
-    license_note = (
-        f"Its license, {license_name}, holds for this model too."
-        if license_name
-        else f"Its folder names no license; that of {base} holds for this model too."
-    )
-    is_import = "imported" in run.record
-    source = f"imported from {base}" if is_import else f"trained further with ropewalk from {base}"
-    return f"{source}. {license_note}"
 
 
 def _training(run: RunDirectory, step: int, config: ExperimentConfig) -> str:

@@ -141,8 +141,11 @@ class GgufFile:
             if name.startswith(prefix)
         }
 
-    def read_config(self) -> dict[str, Any]:
+    def read_config(self, *, whole: bool = False) -> dict[str, Any]:
         """Return the entries of a config.json that decide the sizes and the rotation.
+
+        Args:
+          whole: refuse every key that a dense model of ours does not have.
 
         Raises:
           ValueError: naming a key that is missing, has a value that no model has, or may change the
@@ -150,7 +153,8 @@ class GgufFile:
         """
         for name, value in self.values.items():
             known = name in (*_KEYS, *_OTHER_KEYS, *_ROPE_KEYS) or (name in _ZERO and not value)
-            if name.startswith(("rope.", "attention.")) and not known:
+            known = known and not (whole and name in _NOT_IMPORTED)
+            if not known and (whole or name.startswith(("rope.", "attention."))):
                 self.refuse(name)
         config = {}
         for name, key in _KEYS.items():
@@ -312,11 +316,7 @@ class GgufTensors(Tensors):
         Raises:
           ValueError: naming a key of the metadata that no model of ours has.
         """
-        config, values = self._file.read_config(), self._file.values
-        for name, value in values.items():
-            known = name in (*_KEYS, *_OTHER_KEYS, *_ROPE_KEYS)
-            if name in _NOT_IMPORTED or (not known and (name not in _ZERO or value)):
-                self._file.refuse(name)
+        config, values = self._file.read_config(whole=True), self._file.values
         head_dim = config["head_dim"]
         if values.get("rope.dimension_count", head_dim) != head_dim:
             raise ValueError(
@@ -337,15 +337,14 @@ class GgufTensors(Tensors):
     def _special_ids(self) -> dict[str, int]:
         """Return the ids of special tokens by name."""
         names = {"bos": "bos", "eos": "eos", "pad": "padding", "unk": "unknown"}
-        ids = {
-            name: self.metadata.get(f"tokenizer.ggml.{key}_token_id") for name, key in names.items()
-        }
-        size = self.known["model.embed_tokens.weight"].shape[0]
-        for name, i in ids.items():
-            wrong = problem(i, Annotated[int, Bounds(at_least=0, at_most=size - 1)])
-            if i is not None and wrong:
-                raise ValueError(f"{self.folder}: the id of {name} must be {wrong}")
-        return {name: i for name, i in ids.items() if i is not None}
+        size, ids = self.known["model.embed_tokens.weight"].shape[0], {}
+        for name, key in names.items():
+            i = self.metadata.get(f"tokenizer.ggml.{key}_token_id")
+            if i is not None:
+                if wrong := problem(i, Annotated[int, Bounds(at_least=0, at_most=size - 1)]):
+                    raise ValueError(f"{self.folder}: the id of {name} must be {wrong}")
+                ids[name] = i
+        return ids
 
     def tokenizer_files(self) -> dict[str, bytes]:
         """Return the tokenizer files of a Hugging Face folder by name.
@@ -371,7 +370,9 @@ class GgufTensors(Tensors):
                 f"{self.folder}: {len(pieces):,} tokens and {len(types):,} types of tokens; "
                 "download it again"
             )
-        special = {f"{name}_token": pieces[i] for name, i in self._special_ids().items()}
+        ids = self._special_ids()
+        special = {f"{name}_token": pieces[i] for name, i in ids.items()}
+        generation: dict[str, Any] = {f"{x}_token_id": i for x, i in ids.items() if x != "unk"}
         tokenizer_config = {
             "tokenizer_class": "PreTrainedTokenizerFast",
             **special,
@@ -379,9 +380,6 @@ class GgufTensors(Tensors):
             "add_eos_token": bool(get("tokenizer.ggml.add_eos_token", False)),
             "clean_up_tokenization_spaces": False,
             "model_max_length": get(f"{self.architecture}.context_length"),
-        }
-        generation: dict[str, Any] = {
-            f"{name}_token_id": i for name, i in self._special_ids().items() if name != "unk"
         }
         turn_end = get("tokenizer.ggml.eot_token_id")
         if turn_end is not None and turn_end != generation.get("eos_token_id", turn_end):

@@ -219,57 +219,30 @@ def _merged(proto: Any) -> Iterator[Any]:
 
 def _tokenizer_json(proto: Any) -> dict[str, Any]:
     """Return the content of the file without a post-processor."""
+    from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers
+
     # With U+2581 replaced in all pieces, a U+2581 in a text is encoded as bytes.
     names = [piece.piece.replace(_SPACE, " ") for piece in proto.pieces]
-    adds_space = proto.normalizer_spec.add_dummy_prefix
-    last = [{"type": "Strip", "content": " ", "start": 1, "stop": 0}] if adds_space else []
-    return {
-        "version": "1.0",
-        "truncation": None,
-        "padding": None,
-        "added_tokens": list(_added_tokens(proto, names)),
+    unknown = next(piece.piece for piece in proto.pieces if piece.type == Type.UNKNOWN)
+    vocab = {name: i for i, name in enumerate(names)}
+    options: dict[str, Any] = dict(unk_token=unknown, fuse_unk=True, byte_fallback=True)
+    tokenizer = Tokenizer(models.BPE(vocab, _merges(proto), **options))
+    last: list[Any] = []
+    if proto.normalizer_spec.add_dummy_prefix:
         # As in `encode`, no space before an empty text or before U+2581.
-        "normalizer": {
-            "type": "Replace",
-            "pattern": {"Regex": rf"\A(?=[^{_SPACE}])"},
-            "content": " ",
-        }
-        if adds_space
-        else None,
-        "pre_tokenizer": None,
-        "post_processor": None,
-        "decoder": {
-            "type": "Sequence",
-            "decoders": [{"type": "ByteFallback"}, {"type": "Fuse"}, *last],
-        },
-        "model": {
-            "type": "BPE",
-            "dropout": None,
-            "unk_token": next(p.piece for p in proto.pieces if p.type == Type.UNKNOWN),
-            "continuing_subword_prefix": None,
-            "end_of_word_suffix": None,
-            "fuse_unk": True,
-            "byte_fallback": True,
-            "ignore_merges": False,
-            "vocab": {name: i for i, name in enumerate(names)},
-            "merges": _merges(proto),
-        },
-    }
-
-
-def _added_tokens(proto: Any, names: list[str]) -> Iterator[dict[str, Any]]:
-    """Yield special pieces, which no text has, and user-defined ones, which are never merged."""
-    for i, piece in enumerate(proto.pieces):
-        if piece.type in (Type.CONTROL, Type.UNKNOWN, Type.USER_DEFINED):
-            yield {
-                "id": i,
-                "content": names[i],
-                "single_word": False,
-                "lstrip": False,
-                "rstrip": False,
-                "normalized": False,
-                "special": piece.type != Type.USER_DEFINED,
-            }
+        at_start = Regex(rf"\A(?=[^{_SPACE}])")
+        tokenizer.normalizer = normalizers.Replace(at_start, " ")  # pyright: ignore
+        last = [decoders.Strip(" ", 1, 0)]
+    tokenizer.decoder = decoders.Sequence(  # pyright: ignore[reportAttributeAccessIssue]
+        [decoders.ByteFallback(), decoders.Fuse(), *last]
+    )
+    # Special pieces, which no text has, and user-defined ones, which are never merged.
+    for name, piece in zip(names, proto.pieces, strict=True):
+        if piece.type == Type.USER_DEFINED:
+            tokenizer.add_tokens([AddedToken(name, normalized=False)])
+        elif piece.type in (Type.CONTROL, Type.UNKNOWN):
+            tokenizer.add_special_tokens([AddedToken(name, normalized=False)])
+    return parse_json(tokenizer.to_str())
 
 
 def _merges(proto: Any) -> list[tuple[str, str]]:

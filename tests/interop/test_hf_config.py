@@ -146,13 +146,7 @@ def test_gemma_27b():
         ("gemma3_text", "final_logit_softcapping", 30.0, "final_logit_softcapping=30"),
         ("gemma3_text", "use_bidirectional_attention", True, "use_bidirectional_attention=True"),
         ("gemma3", "text_config", {}, "is multimodal; write its text model"),
-        ("gemma2", "attn_logit_softcapping", 50.0, "our block lacks soft caps on logits"),
-        (
-            "phi",
-            "partial_rotary_factor",
-            0.5,
-            "our block lacks a norm that attention and MLP share",
-        ),
+        ("gemma2", "attn_logit_softcapping", 50.0, "model_type 'gemma2' is not supported"),
     ],
 )
 def test_features_that_no_model_of_ours_has_are_refused(model_type, key, value, message):

@@ -143,8 +143,7 @@ def test_published_files_are_exported_unchanged_also_by_children(tmp_path):
 @pytest.mark.parametrize(
     ("file", "content", "message"),
     [
-        ("config.json", '{"model_type": "gpt_oss"}', "our block lacks attention sinks"),
-        ("config.json", '{"model_type": "gemma2"}', "our block lacks soft caps on logits"),
+        ("config.json", '{"model_type": "gpt_oss"}', "model_type 'gpt_oss' is not supported"),
         ("adapter_config.json", "{}", "is an adapter; merge it"),
         ("", "", "hf download some/model --local-dir model .--revision"),
     ],
