@@ -1,4 +1,4 @@
-"""Rotation of each layer, measured on the code of transformers; needs the extra `hf`.
+"""Rotation of each layer, measured on the code of transformers. Needs the extra `hf`.
 
 The model of a config is built without weights and reads a few tokens at chosen positions. Every
 linear layer answers with a fixed vector, so queries and keys depend on the rotation only. The model
@@ -6,6 +6,9 @@ runs twice: with its rotation, and with an identity in its place. The attention 
 model calls with rotated queries and keys, records both, with the factor of the logits and the mask
 that the model has made. No name of a class or of a key of a config decides anything.
 """
+
+# torch and transformers belong to an extra.
+# pyright: reportMissingImports=false
 
 import contextlib
 import copy
@@ -15,8 +18,14 @@ from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, NamedTuple
 
 import numpy as np
+import torch
+import transformers
+from transformers import CONFIG_MAPPING, AutoModel
+from transformers.initialization import no_init_weights
+from transformers.utils import logging
 
 from interop.layers import Layer, PublishedModel, group_layers
+from interop.torch_modes import FixedOutputs, WithoutWeights
 from model.rotary.rope_parameters import check_rope
 from utils.checks import Bounds, problem
 from utils.messages import one_line, quoted
@@ -100,7 +109,6 @@ def find_type(architecture: str) -> str:
 
     The type of the text model, where the type has several. An unknown name is returned as it is.
     """
-    from transformers import CONFIG_MAPPING  # pyright: ignore[reportMissingImports]
 
     def plain(name: str) -> str:
         return name.replace("-", "").replace("_", "")
@@ -115,9 +123,6 @@ def find_type(architecture: str) -> str:
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
     """Silence the warnings of transformers, and compute with one thread: arrays are small."""
-    import torch  # pyright: ignore[reportMissingImports]
-    from transformers.utils import logging  # pyright: ignore[reportMissingImports]
-
     before = logging.get_verbosity(), torch.get_num_threads()
     logging.set_verbosity_error()
     torch.set_num_threads(1)
@@ -130,14 +135,12 @@ def _quiet() -> Iterator[None]:
 
 def _build_config(config: Mapping[str, Any]) -> Any:
     """Return transformers' config of the text model."""
-    import transformers  # pyright: ignore[reportMissingImports]
-
     kind = str(config.get("model_type"))
-    if kind not in transformers.CONFIG_MAPPING:
+    if kind not in CONFIG_MAPPING:
         raise _UnmeasuredError(f"transformers {transformers.__version__} does not have this type")
     # Neither decides a rotation, and both would load other code.
     values = {k: v for k, v in config.items() if k not in ("auto_map", "quantization_config")}
-    whole = transformers.CONFIG_MAPPING[kind].from_dict(copy.deepcopy(values))
+    whole = CONFIG_MAPPING[kind].from_dict(copy.deepcopy(values))
     text = whole.get_text_config()
     if text is not whole:
         names = [name for name in whole.sub_configs if getattr(whole, name, None) is text]
@@ -178,8 +181,6 @@ def _rope_parameters(text: Any) -> list[dict[str, Any]]:
 
 def _measure_layers(text: Any, context: int) -> list[Layer]:
     """Return the layers with attention, in the order of their calls."""
-    import torch  # pyright: ignore[reportMissingImports]
-
     last = max(context - 1, 1)
     positions = sorted({0, 1, math.isqrt(last), last})
     model = _build_model(text)
@@ -222,12 +223,7 @@ def _measure_layers(text: Any, context: int) -> list[Layer]:
 
 def _build_model(text: Any) -> Any:
     """Return the model of a config, whose large weights are on the device `meta`."""
-    import torch  # pyright: ignore[reportMissingImports]
-    from transformers import AutoModel  # pyright: ignore[reportMissingImports]
-    from transformers.initialization import no_init_weights  # pyright: ignore
-
-    _register()
-    with _modes().WithoutWeights(), no_init_weights():
+    with WithoutWeights(), no_init_weights():
         model = AutoModel.from_config(
             text,
             attn_implementation=_NAME,
@@ -261,8 +257,6 @@ def _rotary_modules(model: Any) -> list[Any]:
 
 def _identity(module: Any, inputs: Any, output: Any) -> Any:
     """Replace cosines and sines, or complex numbers, by those of angle 0."""
-    import torch  # pyright: ignore[reportMissingImports]
-
     if isinstance(output, torch.Tensor) and output.is_complex():
         return torch.ones_like(output)
     if isinstance(output, tuple) and len(output) == 2:
@@ -272,11 +266,9 @@ def _identity(module: Any, inputs: Any, output: Any) -> Any:
 
 def _forward(model: Any, positions: list[int]) -> list[_Call]:
     """Return the calls of the attention function in a forward pass."""
-    import torch  # pyright: ignore[reportMissingImports]
-
     _calls.clear()
     _layer.clear()
-    with torch.no_grad(), _modes().FixedOutputs():
+    with torch.no_grad(), FixedOutputs():
         model(
             input_ids=torch.zeros(1, len(positions), dtype=torch.long),
             position_ids=torch.tensor([positions]),
@@ -287,19 +279,8 @@ def _forward(model: Any, positions: list[int]) -> list[_Call]:
     return list(_calls)
 
 
-@functools.cache
-def _register() -> None:
-    """Register the attention function and its mask."""
-    import transformers  # pyright: ignore[reportMissingImports]
-
-    transformers.AttentionInterface.register(_NAME, _record)
-    transformers.AttentionMaskInterface.register(_NAME, _make_mask)
-
-
 def _record(module, query, key, value, attention_mask=None, scaling=None, **_) -> tuple[Any, None]:
     """Record a call of the attention function; return zeros."""
-    import torch  # pyright: ignore[reportMissingImports]
-
     number = _layer[0] if _layer else getattr(module, "layer_idx", None)
     if number is None or "meta" in (query.device.type, key.device.type):
         raise _UnmeasuredError("its queries and keys do not come from linear layers of a layer")
@@ -321,19 +302,13 @@ def _array(tensor: Any) -> np.ndarray:
 
 def _make_mask(batch_size, q_length, kv_length, mask_function=None, **_) -> Any:
     """Return a mask that carries its function."""
-    import torch  # pyright: ignore[reportMissingImports]
-
     mask = torch.zeros(batch_size, 1, q_length, kv_length)
     mask.mask_function = mask_function  # pyright: ignore[reportAttributeAccessIssue]
     return mask
 
 
-@functools.cache
-def _modes() -> Any:
-    """Return the two modes of torch; its module is imported late."""
-    from interop import torch_modes
-
-    return torch_modes
+transformers.AttentionInterface.register(_NAME, _record)
+transformers.AttentionMaskInterface.register(_NAME, _make_mask)
 
 
 # --- from queries and keys to frequencies ---------------------------------------------------------
@@ -409,8 +384,6 @@ def _measure_query_scale(call: _Call, last: int) -> str:
 
 def _measure_window(allows: Any, context: int) -> tuple[int | None, str]:
     """Return the tokens that a query attends to, and the kind of layer that this makes."""
-    import torch  # pyright: ignore[reportMissingImports]
-
     zero, last = torch.tensor(0), 2 * context
 
     def first_key(query: int) -> int:

@@ -7,7 +7,6 @@ from pathlib import Path
 import numpy as np
 
 from data.tokenizer import Tokenizer
-from interop import measured_layers
 from interop.layers import PublishedModel
 from utils.messages import one_line, quoted
 
@@ -87,6 +86,8 @@ class TransformersModel:
 
     def measure(self, context: int) -> PublishedModel:
         """Return the rotation and window of each layer, for rows of `context` tokens."""
+        from interop import measured_layers  # late: it imports transformers
+
         return measured_layers.measure(self.model.config.to_dict(), context)
 
     def logits(self, tokens_T, positions_T) -> np.ndarray:

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from interop import hf_config, layers, measured_layers
+from interop import hf_config, layers
 from interop.gguf import SUFFIX, GgufFile
 from interop.layers import LayerGroup, PublishedModel
 from interop.transformers_model import has_transformers
@@ -45,6 +45,8 @@ def read_model(path: Path) -> PublishedModel:
 def _find_type(architecture: str) -> str:
     """Return the model type of a GGUF file's architecture: the same name, but for `-` and `_`."""
     if has_transformers():
+        from interop import measured_layers  # late: it imports transformers
+
         return measured_layers.find_type(architecture)
     return architecture
 
@@ -59,6 +61,8 @@ def read_layers(config: Mapping[str, Any]) -> PublishedModel:
       ValueError: if nothing knows the model type, a value is not allowed, or no layer rotates.
     """
     if has_transformers():
+        from interop import measured_layers  # late: it imports transformers
+
         model = measured_layers.measure(config)
     else:
         try:

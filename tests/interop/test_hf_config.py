@@ -5,7 +5,6 @@ import pytest
 
 from interop.hf_config import parse_config
 from interop.layers import imported_layers
-from interop.measured_layers import measure
 from model.rotary import label
 from model.transformer import count_params
 
@@ -189,7 +188,7 @@ def test_refusals_of_a_model_type_suggest_no_other(model_type):
 @pytest.mark.hf
 @pytest.mark.parametrize("hf_config", [*(m[0] for m in MODELS.values()), GEMMA_27B, PHI_4_MINI])
 def test_the_import_and_transformers_read_the_same_rotation(hf_config):
-    pytest.importorskip("transformers")
+    measure = pytest.importorskip("interop.measured_layers").measure
     ours, theirs = (read(hf_config).groups for read in (imported_layers, measure))
     assert [group.layers for group in ours] == [group.layers for group in theirs]
     for a, b in zip(ours, theirs, strict=True):
