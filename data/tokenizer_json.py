@@ -17,6 +17,7 @@ from typing import Any
 from utils.limits import MOST_PIECES, parse_json, read_json
 from utils.messages import quoted
 
+_BEFORE_MODEL = ("normalizer", "pre_tokenizer")
 _BYTE = re.compile("<0x([0-9A-F]{2})>")
 # Decoders of SentencePiece's pieces; the decoder of byte-level pieces is `ByteLevel`.
 _SENTENCEPIECE = {"Replace", "ByteFallback", "Fuse", "Strip", "Metaspace", "Sequence"}
@@ -159,7 +160,8 @@ class JsonPieces:
         self.adds_space = bool(first) and self._bytes_of(first[0]).startswith(b" ")
         self._inner = self._outer
         if self.adds_space:
-            self._inner = _load(json.dumps(_without_prefix(file)).encode())
+            parts = {name: _without_prefix(file.get(name)) for name in _BEFORE_MODEL}
+            self._inner = _load(json.dumps(file | parts).encode())
 
     def encode(self, text: str, *, inside: bool, special: bool = False) -> list[int]:
         """Return the ids of a text; see `data.tokenizer.Tokenizer.encode`."""
@@ -242,31 +244,18 @@ def _types(part: Any) -> set[str]:
     return {part["type"]}.union(*map(_types, part.get("decoders", ())))
 
 
-def _without_prefix(file: dict[str, Any]) -> dict[str, Any]:
-    """Return the file without the rules that put a space before a text."""
-
-    def without(part: Any) -> Any:
-        if isinstance(part, list):
-            return [without(item) for item in part if not _prepends(item)]
-        if not isinstance(part, dict):
-            return part
-        changed = {name: without(value) for name, value in part.items()}
-        if "prepend_scheme" in changed:
-            changed["prepend_scheme"] = "never"
-        if "add_prefix_space" in changed:
-            changed["add_prefix_space"] = False
-        return changed
-
-    parts = {name: file.get(name) for name in ("normalizer", "pre_tokenizer")}
-    return file | {name: None if _prepends(p) else without(p) for name, p in parts.items()}
-
-
-def _prepends(part: Any) -> bool:
+def _without_prefix(part: Any) -> Any:
+    """Return a part of the file without the rules that put a space before a text."""
+    if isinstance(part, list):
+        return list(map(_without_prefix, part))
     if not isinstance(part, dict):
-        return False
+        return part
     # The second is what `interop.tokenizer_files` writes.
     at_start = str((part.get("pattern") or {}).get("Regex", "")).startswith(r"\A(?=")
-    return part.get("type") == "Prepend" or (part.get("type") == "Replace" and at_start)
+    if part.get("type") == "Prepend" or (part.get("type") == "Replace" and at_start):
+        return {"type": "Sequence", "normalizers": []}
+    settings = {"prepend_scheme": "never", "add_prefix_space": False}
+    return {name: settings.get(name, _without_prefix(value)) for name, value in part.items()}
 
 
 @functools.cache
