@@ -1,12 +1,12 @@
 """Findings of the probes: for each number, the runs with the lowest and the highest value."""
 
+import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
 from probes.probe import Probe, format_number
 from utils.messages import printable
-from utils.text_table import wrap
 
 ByLabel = Mapping[str, Sequence[Probe]]  # results of seeds, by the member's label
 
@@ -18,7 +18,8 @@ def list_findings(results: Mapping[type[Probe], ByLabel]) -> list[str]:
 
 def format_findings(findings: Sequence[str], width: int) -> str:
     """Return findings for a terminal; further lines of one are indented."""
-    return printable("\n".join("\n  ".join(wrap(line, width - 2)) for line in findings))
+    lines = (textwrap.fill(line, width, subsequent_indent="  ") for line in findings)
+    return printable("\n".join(lines))
 
 
 def _findings(by_label: ByLabel) -> Iterator[str]:
