@@ -1,14 +1,22 @@
 """Checkpoints: orbax items `params`, `opt_state`, `data`, `config`, `digests`, a folder per step.
 
 `params` is its own item, so that evaluation needs neither the optimizer nor the trainer.
-
 Damage to a checkpoint raises `DamagedCheckpointError`, whose message is one line.
+
+The digest of an array has 64 bits, of its raw bits and their positions, equal on any mesh. Each
+word is mixed with its position and all are added up, modulo 2^32 in each of two lanes. A sum does
+not depend on the order, so devices and hosts add their own parts. The mixing is a bijection of the
+word, so that any one changed word changes the sum; without it (words times odd numbers, say) the
+sign bits of two words could be flipped unseen.
 """
 
 import contextlib
 import dataclasses
 import logging
-from collections.abc import Iterator, Sequence
+import math
+import os
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -22,12 +30,10 @@ from orbax.checkpoint.checkpoint_managers import preservation_policy
 from experiment import distributed
 from experiment.config import ExperimentConfig
 from experiment.devices import check_platform
-from experiment.digest import digests, named
 from experiment.items import (
     DamagedCheckpointError,
     check_config,
     config_item,
-    data_state,
     digest_item,
     folder_of,
     one_line,
@@ -204,8 +210,12 @@ def verify(run: RunDirectory, step: int, restored: Restored) -> None:
     Raises:
       DamagedCheckpointError: naming the first array that differs.
     """
-    for name, digest in digests(restored.arrays).items():
-        if restored.digests.get(name) != digest:
+    _verify(run, step, restored.arrays, restored.digests)
+
+
+def _verify(run: RunDirectory, step: int, arrays: Any, recorded: Mapping[str, str]) -> None:
+    for name, digest in digests(arrays).items():
+        if recorded.get(name) != digest:
             raise DamagedCheckpointError(run, step, f"{name} is not what was saved")
 
 
@@ -297,7 +307,7 @@ def remove_old(run: RunDirectory, step: int, *, keep: int, always: Sequence[int]
     Later ones stay: a run that resumes from `step` writes them again.
     """
     steps = [earlier for earlier in run.steps() if earlier <= step]
-    skipped = data_state(run, step).get("skipped_in_row", 0)
+    skipped = read_items(run, step)[0]["data"].get("skipped_in_row", 0)
     good = last_good(steps, step - skipped + 1) if skipped else None
     for earlier in set(steps[:-keep]) - {*always, good}:
         remove(folder_of(run, earlier))
@@ -306,8 +316,9 @@ def remove_old(run: RunDirectory, step: int, *, keep: int, always: Sequence[int]
 def set_aside(run: RunDirectory, step: int) -> Path:
     """Rename the checkpoint of `step` to make room for a new one; return its new path."""
     folder = folder_of(run, step)
-    numbered = (folder.with_name(f"{step}.damaged{end}") for end in ("", *range(2, 100)))
-    aside = next(path for path in numbered if not path.exists())
+    aside = folder.with_name(f"{step}.damaged")
+    while aside.exists():
+        aside = aside.with_name(f"{aside.name}.again")
     return folder.rename(aside)
 
 
@@ -324,7 +335,10 @@ def shape_difference(params: Params, expected: Params) -> str:
     return ""
 
 
-def _read_arrays(run: RunDirectory, step: int, item: str, target: Any) -> Any:
+def _read_arrays(
+    run: RunDirectory, step: int, item: str, target: Any, *, partial: bool = False
+) -> Any:
+    """Return an item, or with `partial` some of its arrays."""
     path = (folder_of(run, step) / item).absolute()
     # Too little memory on a device says nothing about a file.
     check_platform()
@@ -334,5 +348,163 @@ def _read_arrays(run: RunDirectory, step: int, item: str, target: Any) -> Any:
             if file.parent.name != "d" and file.is_file():
                 check_file(file, MOST_JSON)  # TensorStore reads all of it
         # The handler itself: a checkpointer would wait for hosts that failed to read.
-        restore = ocp.StandardCheckpointHandler().restore
-        return restore(path, args=ocp.args.StandardRestore(target))  # pyright: ignore
+        handler, arguments = ocp.StandardCheckpointHandler(), ocp.args.StandardRestore(target)
+        if partial:
+            handler, arguments = (
+                ocp.PyTreeCheckpointHandler(),
+                ocp.args.PyTreeRestore(
+                    item=target,
+                    restore_args=ocp.checkpoint_utils.construct_restore_args(target),
+                    partial_restore=True,
+                ),
+            )
+        return handler.restore(path, args=arguments)  # pyright: ignore
+
+
+def nested(name: str, leaf: Any) -> dict[str, Any]:
+    """Return a tree of one leaf from its name, with dots between levels."""
+    head, _, rest = name.partition(".")
+    return {head: nested(rest, leaf) if rest else leaf}
+
+
+def put(tree: dict[str, Any], name: str, leaf: Any) -> None:
+    """Add one leaf to a tree, by its name with dots between levels."""
+    new = nested(name, leaf)
+    while (key := next(iter(new))) in tree:
+        tree, new = tree[key], new[key]
+    tree |= new
+
+
+class StoredParams:
+    """The arrays of a checkpoint's item `params`, read one at a time: memory holds one of them.
+
+    Attributes:
+      run, step: which checkpoint.
+      known: stored shape and dtype of each array by name.
+
+    Raises:
+      ValueError: if there is no such checkpoint, or config.json is not what it was made with.
+    """
+
+    def __init__(self, run: RunDirectory, step: int | None = None):
+        self.run, self.step = run, run.find_step(step)
+        check_platform()
+        self.known = named(stored_params(run, self.step))
+        self._digests = read_items(run, self.step)[1]
+
+    def read(self, name: str) -> np.ndarray:
+        """Read one array. Raises DamagedCheckpointError if it differs from what was saved."""
+        known = self.known[name]
+        target = nested(name, np.empty(known.shape, known.dtype))
+        tree = _read_arrays(self.run, self.step, "params", target, partial=True)
+        _verify(self.run, self.step, {"params": tree}, self._digests)
+        return named(tree)[name]
+
+
+def write_params(
+    run: RunDirectory, step: int, arrays: Iterator[tuple[str, np.ndarray]], names: Sequence[str]
+) -> None:
+    """Write a checkpoint without an optimizer; arrays keep their dtypes.
+
+    Args:
+      run: run with a config.json.
+      step: step of the checkpoint.
+      arrays: arrays by name; each is made after the one before it is written.
+      names: names of all parameters of the model.
+    """
+    # Imported here: only this part of orbax writes a checkpoint array by array.
+    from orbax.checkpoint.experimental.v1 import partial
+
+    path = folder_of(run, step).absolute() / "params"
+    path.parent.mkdir(parents=True)
+    written: dict[str, str] = {}
+    dtypes: dict[str, str] = {}
+    for name, array in arrays:
+        written |= digests({"params": nested(name, array)})
+        dtypes[name] = array.dtype.name
+        partial.save(str(path), nested(name, array))
+        del array
+    if sorted(dtypes) != sorted(names):
+        raise ValueError(
+            f"parameters that differ from the model's: {sorted(dtypes.keys() ^ {*names})}"
+        )
+    partial.finalize(str(path))
+    # This API of orbax adds a folder; its content is the item as orbax usually writes it.
+    state = path.with_name("params.whole")
+    os.rename(path / "state", state)
+    shutil.rmtree(path)
+    os.rename(state, path)
+    other_dtypes = {name: kind for name, kind in dtypes.items() if kind != "float32"}
+    config = config_item(run, step, run.config_at(step)) | {"dtypes": other_dtypes}
+    data = dataclasses.asdict(DataState(fingerprint=""))
+    write_items(run, step, {"data": data, "config": config}, written)
+
+
+# Bytes that fit any device beside a training state.
+_AT_ONCE = 2**26
+# The golden ratio, which spreads positions.
+_SPREAD = np.uint32(0x9E3779B9)
+
+
+def named(tree: Any) -> dict[str, Any]:
+    """Return the leaves of a tree by name, with dots between levels."""
+    leaves, _ = jax.tree_util.tree_flatten_with_path(tree)
+    return {jax.tree_util.keystr(path, simple=True, separator="."): leaf for path, leaf in leaves}
+
+
+def digests(tree: Any) -> dict[str, str]:
+    """Return the digest of each array in `tree` by name, 16 hexadecimal digits.
+
+    All hosts must call this together for arrays over several hosts. Arrays in host memory are sent
+    to the default device, one by one if they are large.
+    """
+    arrays = list(named(tree).values())
+    on_devices = all(isinstance(array, jax.Array) for array in arrays)
+    if on_devices or sum(array.nbytes for array in arrays) <= _AT_ONCE:
+        sums = jax.device_get(_sums(arrays))
+    else:
+        sums = [jax.device_get(_sums([array]))[0] for array in arrays]
+    return {name: f"{a:08x}{b:08x}" for name, (a, b) in zip(named(tree), sums, strict=True)}
+
+
+@jax.jit
+def _sums(arrays: Sequence[jax.Array]) -> list[tuple[jax.Array, jax.Array]]:
+    return [_sum(array) for array in arrays]
+
+
+def _sum(array: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Return both lanes, uint32."""
+    # https://github.com/skeeto/hash-prospector, then MurmurHash3's finalizer on top.
+    first = _mix(_words(array) ^ _positions(array.shape) * _SPREAD, 0x21F0AAAD, 0xD35A2D97)
+    second = _mix(first, 0x85EBCA6B, 0xC2B2AE35)
+    zero = np.uint32(0)
+
+    def add(left, right):
+        return left[0] + right[0], left[1] + right[1]
+
+    # Both sums in one pass over the words, none of which is written to memory.
+    return jax.lax.reduce((first, second), (zero, zero), add, tuple(range(array.ndim)))
+
+
+def _mix(bits: jax.Array, odd: int, other_odd: int) -> jax.Array:
+    """Apply a bijection of 32 bits in which each bit depends on all."""
+    bits = (bits ^ bits >> 16) * np.uint32(odd)
+    bits = (bits ^ bits >> 15) * np.uint32(other_odd)
+    return bits ^ bits >> 15
+
+
+def _words(array: jax.Array) -> jax.Array:
+    """Return the raw bits as uint32."""
+    if array.dtype == jnp.bool_:
+        return array.astype(jnp.uint32)
+    unsigned = {1: jnp.uint8, 2: jnp.uint16, 4: jnp.uint32}[array.dtype.itemsize]
+    return jax.lax.bitcast_convert_type(array, unsigned).astype(jnp.uint32)
+
+
+def _positions(shape: Sequence[int]) -> jax.Array:
+    """Number the elements of the whole array, row by row, modulo 2^32."""
+    positions = jnp.zeros(shape, jnp.uint32)
+    for axis in range(len(shape)):
+        stride = np.uint32(math.prod(shape[axis + 1 :]) % 2**32)
+        positions = positions + jax.lax.broadcasted_iota(jnp.uint32, shape, axis) * stride
+    return positions

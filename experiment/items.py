@@ -2,7 +2,7 @@
 
 `digests` is the manifest of a checkpoint, with which readers verify it (docs/reliability.md):
 
-    arrays      digest of each array by its name, `params.embedding` (`experiment.digest`)
+    arrays      digest of each array by its name, `params.embedding` (`experiment.checkpoint`)
     items       sha256 of the JSON of `data` and `config`
     metrics     digest of the rows logged so far (`experiment.records.MetricsDigest`), if any
     checksum    sha256 of the JSON of all this
@@ -25,7 +25,6 @@ from utils.errors import is_outage, machine_error
 from utils.limits import read_json
 from utils.manifest import digest, seal, unseal
 from utils.messages import quoted
-from utils.paths import copy
 
 COULD_NOT_BE_READ = "could not be read"  # in messages about errors that are not damage
 # First words of the ValueErrors of TensorStore if the system refused a request. UNKNOWN stands for
@@ -56,21 +55,6 @@ def data_state(run: RunDirectory, step: int) -> dict[str, Any]:
     """Return the item `data` of a checkpoint; raise DamagedCheckpointError."""
     items, _ = read_items(run, step)
     return items["data"]
-
-
-def copy_checkpoint(source: RunDirectory, step: int, target: RunDirectory) -> None:
-    """Copy a checkpoint of one run to another run that has its config.json.
-
-    Arrays, rows and digests stay the same.
-
-    Raises:
-      DamagedCheckpointError: if its JSON is not what was saved.
-    """
-    items, arrays = read_items(source, step)
-    copy(folder_of(source, step), folder_of(target, step))
-    dtypes = {name: x for name, x in items["config"].items() if name == "dtypes"}
-    items["config"] = config_item(target, step, target.config_at(step)) | dtypes
-    write_items(target, step, items, arrays, metrics_record(source, step))
 
 
 def write_items(

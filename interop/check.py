@@ -28,7 +28,7 @@ import jax.numpy as jnp
 import numpy as np
 from flax import nnx
 
-from experiment.streamed import put
+from experiment.checkpoint import put
 from interop.architectures import FEATURES, SIZES, windows_by_layer
 from interop.hf_config import parse_config
 from interop.layers import PublishedModel

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 
 from data.tokenizer import Tokenizer
+from experiment.checkpoint import StoredParams
 from experiment.config import ExperimentConfig
 from experiment.run import RunDirectory, find_run
-from experiment.streamed import StoredParams
 from interop import card, check
 from interop.architectures import choose_architecture, make_config
 from interop.check import Comparison, FolderModel

@@ -13,10 +13,9 @@ import numpy as np
 
 from data.config import DataConfig
 from data.tokenizer import Tokenizer
+from experiment.checkpoint import named, write_params
 from experiment.config import EvalConfig, ExperimentConfig, TrainConfig
-from experiment.digest import named
 from experiment.run import PUBLISHED, RunDirectory
-from experiment.streamed import write_params
 from interop import card, check
 from interop.architectures import choose_architecture, make_config
 from interop.check import FolderModel

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from matplotlib.figure import Figure
 
-from experiment.items import data_state
+from experiment.items import read_items
 from experiment.run import find_runs
 from reporting import (
     commands,
@@ -173,7 +173,7 @@ def provenance(members: Sequence[Member]) -> list[str]:
     """Return sentences about the training data of members and the versions of this page."""
     runs = {run.path: run for member in members for run in member.runs}
     trained = [run for run in runs.values() if run.steps()]
-    states = [(run, data_state(run, run.find_step())) for run in trained]
+    states = [(run, read_items(run, run.find_step())[0]["data"]) for run in trained]
     sentences = []
     if states:
         fingerprints = ", ".join(sorted({state["fingerprint"] for _, state in states}))

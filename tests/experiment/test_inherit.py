@@ -97,7 +97,7 @@ def test_a_child_is_resumed_bit_identically_without_its_parent(
     shutil.rmtree(parent)
     assert run_command(f"train.py tiny --check --workdir {cut} {command}", monkeypatch) == 0
     checked = capsys.readouterr().out
-    for name in ("config", "workdir", "mesh", "memory", "data.tokenizer", "data.source=jsonl"):
+    for name in ("config", "workdir", "mesh", "data.tokenizer", "data.source=jsonl"):
         assert f"\n{name}: " in checked, checked
     assert run_command(f"train.py tiny --workdir {cut} {command}", monkeypatch) == 0
     ours, theirs = (restore_params(RunDirectory(path))[0] for path in (whole, cut))

@@ -11,7 +11,7 @@ import pytest
 
 from configs import find_config
 from experiment import load, overrides
-from experiment.digest import named
+from experiment.checkpoint import named
 from experiment.run import RunDirectory
 from interop.__main__ import main
 from interop.export import export

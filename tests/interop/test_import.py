@@ -9,9 +9,8 @@ import pytest
 from safetensors.numpy import save_file
 
 from experiment import load
-from experiment.digest import named
+from experiment.checkpoint import named, write_params
 from experiment.run import RunDirectory
-from experiment.streamed import write_params
 from interop.architectures import windows_by_layer
 from interop.check import Comparison
 from interop.export import export

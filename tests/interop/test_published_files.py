@@ -11,9 +11,8 @@ import tokenizers
 
 from data.tokenizer import Tokenizer
 from experiment import load
-from experiment.digest import named
+from experiment.checkpoint import named, write_params
 from experiment.run import PUBLISHED, RunDirectory
-from experiment.streamed import write_params
 from inference import generate
 from interop.export import export
 from interop.importing import import_folder

@@ -11,10 +11,9 @@ import pytest
 from safetensors.numpy import save_file
 
 from configs import find_config
+from experiment.checkpoint import named, write_params
 from experiment.config import ExperimentConfig
-from experiment.digest import named
 from experiment.run import RunDirectory
-from experiment.streamed import write_params
 from interop.tensors import Tensors
 from model import transformer
 from model.config import MlaConfig, ModelConfig

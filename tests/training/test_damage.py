@@ -1,7 +1,5 @@
 """Damaged checkpoints: never trained on, never evaluated, named in a line."""
 
-import contextlib
-import dataclasses
 import errno
 import json
 import os
@@ -19,7 +17,6 @@ from data.packing import pack
 from data.pipeline import rows_in_memory
 from experiment import checkpoint, overrides
 from experiment.checkpoint import Checkpoints, DataState, restore_params
-from experiment.items import copy_checkpoint, data_state
 from experiment.mesh import make_mesh
 from experiment.run import RunDirectory
 from training.members import abstract_state, first_state, open_state, shardings_of
@@ -253,19 +250,3 @@ def test_a_config_comes_back_from_a_checkpoint(runs):
         fresh = RunDirectory(run.path)
         assert fresh.record == json.loads(before) and fresh.config == CONFIGS[0]
         assert resume([fresh])[1] == 6
-
-
-def test_a_copy_for_another_run_is_whole_and_stays_checked(runs, tmp_path):
-    target = RunDirectory(tmp_path / "fork")
-    longer = dataclasses.replace(CONFIGS[0].train, num_steps=40)
-    target.write_config(dataclasses.replace(CONFIGS[0], train=longer), [])
-    copy_checkpoint(runs[0], 6, target)
-    params, _ = restore_params(target)
-    jax.tree.map(np.testing.assert_array_equal, params, state_at(6)[1].params)
-    assert data_state(target, 6) == data_state(runs[0], 6)
-    flip(largest(target.checkpoints_path / "6/params"))
-    with pytest.raises(ValueError, match="checkpoint 6 is damaged"):
-        restore_params(target)
-    cut(runs[0].checkpoints_path / "6/data/metadata")
-    with contextlib.suppress(FileExistsError), pytest.raises(ValueError, match="is damaged"):
-        copy_checkpoint(runs[0], 6, target)

@@ -11,8 +11,8 @@ import pytest
 from configs import find_config
 from data.pipeline import make_batches, open_data
 from experiment import overrides
+from experiment.checkpoint import digests
 from experiment.config import ExperimentConfig
-from experiment.digest import digests
 from experiment.mesh import make_mesh
 from experiment.run import RunDirectory
 from model.transformer import count_params

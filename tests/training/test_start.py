@@ -10,7 +10,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from experiment.digest import digests
+from experiment.checkpoint import digests
 from tests.interop.weights_helpers import PLAIN, make_run, noise
 
 pytestmark = pytest.mark.slow  # starts a process, for its devices
@@ -19,7 +19,7 @@ SCRIPT = """
 import dataclasses, json, sys
 import jax
 jax.config.update("jax_num_cpu_devices", 4)
-from experiment.digest import digests
+from experiment.checkpoint import digests
 from experiment.mesh import make_mesh
 from experiment.run import RunDirectory
 from training.plan import starting_params
