@@ -53,7 +53,7 @@ same task, length, step and rotary variant. Effective context [95% CI]: the dist
 which accuracy has first fallen half-way from its ceiling (accuracy at short distances) to chance.
 "> 250": accuracy is significantly above half-way at every distance tested. "undetermined between A
 and B": neither a fall nor its absence is significant. TOO_FEW_ANSWERS: the same, and more documents
-would tell. UNDERTRAINED: the ceiling is significantly below 0.95. NOT_LEARNED: it is not above 0.5.
+would tell. LOW_CEILING: the ceiling is significantly below 0.95. NOT_LEARNED: it is not above 0.5.
 "dips": accuracy recovers after a fall, so one number does not describe it. Worst bin: the least
 accuracy over an eighth of an octave of distances, or a wider bin if there are fewer than 30
 answers. Mean: accuracy, mean over all distances. D_H: a bound for heads whose keys have random

@@ -61,21 +61,33 @@ VERSION = 3  # of the rules that make ids from text: a new version prepares ever
 ON_DISK = "runs/data"  # where data for a bucket is prepared
 
 
-def prepare(config: DataConfig, *, show_progress: bool = True, show_files: bool = False) -> Path:
+def prepare(
+    config: DataConfig,
+    *,
+    show_progress: bool = True,
+    show_files: bool = False,
+    create: bool = True,
+) -> Path:
     """Return the folder with the tokens of `config`'s text; write it first if it is missing.
 
     Prints which files are read if it writes the folder, or with `show_files`. A stopped run
     continues after its last finished shard and ends with the same bytes. A source without text has
     no stores, only a tokenizer.
 
+    Args:
+      create: whether a missing folder may be written where `config` says. False for the config of
+        a run that somebody else may have made: its text could go to any folder or bucket.
+
     Raises:
-      ValueError: on bad input, as `FILE:LINE: problem`; if the folder is damaged.
+      ValueError: on bad input, as `FILE:LINE: problem`; if the folder is damaged; if it is missing
+        and may not be created.
     """
     tokenizer = check_arguments(config)
     root = as_path(config.prepared_root)
     # Locks and renames need a disk; a bucket gets the finished folder.
-    on_disk = dataclasses.replace(config, prepared_root=ON_DISK) if in_bucket(root) else config
-    if not list(root.glob(f"{config.source}-*")):  # before all files are read
+    is_read_only = in_bucket(root) or not create
+    on_disk = dataclasses.replace(config, prepared_root=ON_DISK) if is_read_only else config
+    if create and not list(root.glob(f"{config.source}-*")):  # before all files are read
         check_writable(root, _OTHER_ROOT)
     source = open_source(on_disk, show_progress=show_progress)
     settings = {
@@ -93,6 +105,11 @@ def prepare(config: DataConfig, *, show_progress: bool = True, show_files: bool 
     report_path = folder / "prepare.json"
     # A finished folder needs no lock: a reader may lack permission to write.
     is_finished = report_path.exists()
+    if not is_finished and not create:
+        raise ValueError(
+            f"it is not prepared in {quoted(str(root))}, and evaluations write in no folder that a "
+            f"run names but {ON_DISK}; if you trust it, run python -m data.prepare with --out"
+        )
     if show_progress and (show_files or not is_finished) and not in_bucket(root):
         for line in describe(source) + _notes_of_copies(settings["files"]):
             print(line, file=sys.stderr)

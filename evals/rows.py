@@ -5,7 +5,7 @@ the JSON object of one row. A missing float (the base of NoPE) is null in the fi
 
 Every line ends with `file`: the number of rows of the file, and the digest of all of them. So any
 line that is left shows that others were deleted, changed, added or repeated. Files without it are
-older and are read without this check.
+older, or somebody removed it: they are read, with a note.
 """
 
 import hashlib
@@ -13,6 +13,7 @@ import itertools
 import json
 import operator
 import re
+import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
@@ -25,7 +26,7 @@ from experiment.run import RunDirectory
 from utils.files import write_atomically
 from utils.limits import parse_json, read_lines
 from utils.locks import lock
-from utils.messages import quoted
+from utils.messages import printable, quoted
 
 Rows = dict[str, np.ndarray]
 
@@ -184,6 +185,8 @@ def read(path: Path) -> Rows:
         number += len(lines)
     if damage := _damage(written, seal):
         raise ValueError(f"{path} {damage}; restore a copy, or delete it and evaluate again")
+    if None in written:
+        print(printable(f"note: {path} {_UNSEALED}"), file=sys.stderr)
     return concatenate(parts)
 
 
@@ -194,7 +197,7 @@ def _damage(written: set[str | None], seal: _Seal) -> str:
     if len(written) > 1:
         return "has rows of several files"
     (expected,) = written
-    if expected in (None, str(seal)):  # None: an older file
+    if expected in (None, str(seal)):
         return ""
     count = int(expected.partition("-")[0])
     if count != seal.count:
@@ -203,6 +206,10 @@ def _damage(written: set[str | None], seal: _Seal) -> str:
 
 
 _BLOCK = 4096
+_UNSEALED = (
+    "has no digest of its rows, as files of older versions: changed or deleted rows cannot be "
+    "noticed"
+)
 _SEALED = re.compile(rb'(\{.*),"file":"(\d{1,12}-[0-9a-f]{16})"\}\n?')
 _values = operator.itemgetter(*SCHEMA)
 

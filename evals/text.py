@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from data.prepare import prepare
+from data.prepare import ON_DISK, prepare
 from data.sources import source_class
 from data.store import TokenStore
 from data.task import Document, Task, TaskContext
@@ -29,7 +29,7 @@ def prepared(context: TaskContext, *, task: str) -> Path:
       MissingTextError: if the text is missing on this machine, or differs.
     """
     try:
-        folder = prepare(context.data)
+        folder = prepare(context.data, create=context.data.prepared_root == ON_DISK)
     except ValueError as error:
         raise MissingTextError(f"{task} needs the text the run was trained on: {error}") from error
     if read_tokenizer(folder) != context.tokenizer:

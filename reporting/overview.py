@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from markupsafe import Markup
 
 from evals.estimate.effective_context import (
+    LOW_CEILING,
     MEASURED,
     NOT_LEARNED,
-    UNDERTRAINED,
     UNDETERMINED,
     Estimate,
 )
@@ -59,9 +59,9 @@ def _finding(label: str, estimate: Estimate) -> Markup:
     )
     if estimate.verdict == NOT_LEARNED:
         text = "does not learn the task"
-    elif estimate.verdict == UNDERTRAINED:
-        text = "has not finished learning the task"
-        note = f"right answers at short distances: {estimate.ceiling:.2f}; "
+    elif estimate.verdict == LOW_CEILING:
+        text = "fails too often at short distances for an effective context"
+        note = f"right answers there: {estimate.ceiling:.2f}; "
     elif not estimate.has_l50:
         text = "was asked too few questions for an effective context"
         note = f"evaluate {estimate.documents_needed:,} documents; "

@@ -24,7 +24,7 @@ exist for a task are empty.
     ceiling           accuracy at short distances
     ceiling_low, ceiling_high    its 95% interval
     verdict           of L50, as in docs/evaluation.md: MEASURED, UNDETERMINED, TOO_FEW_ANSWERS,
-                      UNDERTRAINED, NOT_LEARNED, or "> longest" or "< shortest" distance tested
+                      LOW_CEILING, NOT_LEARNED, or "> longest" or "< shortest" distance tested
     documents_needed  documents that would be enough, if answers are too few; else empty
     l50, l50_low, l50_high    tokens, with the 95% interval; 0 and inf if it extends beyond the
                       distances tested; empty without an effective context. If undetermined, the

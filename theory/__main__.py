@@ -66,7 +66,9 @@ def bound_command(args: argparse.Namespace) -> tuple[dict, str]:
     result |= {"low": smallest.low, "high": smallest.high}
     result |= {"rotary": args.rotary, "open": number} if args.rotary else {}
     count = len(smallest.certificate.witnesses)
-    lines = [f"{number} {smallest.high:.10g} is the smallest that covers {args.length:,} tokens"]
+    lines = [
+        f"{number} {smallest.high:.10g} is the smallest with B_m >= 0 below {args.length:,} tokens"
+    ]
     if count:
         lines += [
             f"  [{smallest.low!r}, {smallest.high!r}]",
@@ -75,13 +77,13 @@ def bound_command(args: argparse.Namespace) -> tuple[dict, str]:
             "rise above 0",
         ]
     else:
-        lines += [f"  every {number} between 1 and this number covers it too"]
+        lines += [f"  every {number} between 1 and this number has it too"]
     rounded = round_up(variants, smallest.high, args.length)
     lines += [f"  rounded up: {rounded} (feasible at every distance)"]
     if args.stable or args.intervals:
         stable = bound.stable(variants, args.length)
         result |= {"stable": stable.high} if args.stable else {}
-        lines += [f"every {number} above {stable.high:.10g} covers it"]
+        lines += [f"every {number} above {stable.high:.10g} has it too"]
     if args.intervals:
         intervals = bound.intervals(variants, args.length, smallest.high).feasible
         result["intervals"] = [[low, _finite(high)] for low, high in intervals]
@@ -353,7 +355,7 @@ def table_command(args: argparse.Namespace) -> tuple[dict, str]:
         [],
         ["length", "certified", "m*", "intervals", "L/x0", "Su 2024", "Men et al.", "difference"],
         map(_table_line, rows),
-        title=f"Smallest base that covers a length, head_dim {args.head_dim}",
+        title=f"Smallest base with B_m >= 0 below a length, head_dim {args.head_dim}",
         caption="Every smaller base is infeasible, proved on this number of intervals of ln(base),"
         " each by one distance m. At the certified base, B_m >= 0 at every distance. m*: the last"
         " distance to rise above 0. L/x0: the estimate for infinitely many pairs.",

@@ -155,13 +155,14 @@ def _short_kind(kind: str) -> str:
 
 
 # Columns of numbers; a table of several models has the first six.
-_NUMBERS = ["rotated", "reach", "first B_m<0", "covers", "smallest base", "never complete"]
+_NUMBERS = ["rotated", "reach", "first B_m<0", "beyond reach", "smallest base", "never complete"]
 _NUMBERS += ["slowest period", "critical dimension", "logits"]
 _CAPTION = (
     "reach: the context or, with a window, the window. first B_m<0: first distance at which a "
-    "random key beats a similar one (Men et al. 2024); none: not within 2 million tokens. smallest "
-    "base: of plain RoPE, certified for the reach; -: not computed, or unrotated pairs. never "
-    "complete: share of the rotated pairs that complete no cycle within the reach"
+    "random key beats a similar one in the model of Men et al. 2024; none: not within 2 million "
+    "tokens. It is no limit: trained models recall text beyond it (docs/results.md). smallest "
+    "base: of plain RoPE with B_m >= 0 in the reach, certified; -: not computed, or unrotated "
+    "pairs. never complete: share of the rotated pairs that complete no cycle within the reach"
 )
 _MORE = "critical dimension: features of the pairs that do. logits: factor of q·k."
 
@@ -216,8 +217,8 @@ def _verdict(group: dict[str, Any]) -> str:
     first, reach = group["first_violation"], group["reach"]
     if first is None:
         return f"B_m >= 0 at every distance up to {group['checked_up_to']:,}"
-    word = "covers" if group["covers"] else "does NOT cover"
-    return f"B_m < 0 from {first:,} tokens on; it {word} the reach of {reach:,}"
+    where = "beyond" if group["covers"] else "within"
+    return f"B_m < 0 first at {first:,} tokens, {where} the reach of {reach:,}"
 
 
 def _cells(group: dict[str, Any]) -> list[str]:

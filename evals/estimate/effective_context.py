@@ -6,10 +6,11 @@ assumed shape. One number does not describe how low accuracy falls or whether it
 estimate includes the worst bin, the mean accuracy and the most significant dip.
 
 A model that fails at short distances has no effective context, rather than a short one: the verdict
-is NOT_LEARNED if the ceiling is not significantly above chance + 0.5, and UNDERTRAINED if it is,
-but is still significantly below 0.95. "> longest" needs evidence at every distance; without it, and
-without a significant fall, the verdict is UNDETERMINED, or TOO_FEW_ANSWERS if more documents of
-the same kind would tell.
+is NOT_LEARNED if the ceiling is not significantly above chance + 0.5, and LOW_CEILING if it is,
+but is still significantly below 0.95. Rows do not tell why the ceiling is low: too little training,
+masked heads, or text unlike that of the training. "> longest" needs evidence at every distance;
+without it, and without a significant fall, the verdict is UNDETERMINED, or TOO_FEW_ANSWERS if more
+documents of the same kind would tell.
 """
 
 import dataclasses
@@ -32,7 +33,7 @@ from evals.rows import Rows
 ESTIMATOR = 2
 
 NOT_LEARNED = "NOT_LEARNED"
-UNDERTRAINED = "UNDERTRAINED"
+LOW_CEILING = "LOW_CEILING"
 TOO_FEW_ANSWERS = "TOO_FEW_ANSWERS"
 UNDETERMINED = "UNDETERMINED"
 MEASURED = "MEASURED"
@@ -40,9 +41,9 @@ MEASURED = "MEASURED"
 _NAN = float("nan")
 
 # The ceiling must be significantly above chance plus this margin, and may not be significantly
-# below the accuracy of a model that has finished learning the task.
+# below the second number, a convention (docs/evaluation.md).
 _LEARNED_MARGIN = 0.5
-_TRAINED_CEILING = 0.95
+_HIGH_CEILING = 0.95
 
 # Bins are joined until they have this many trials, the fewest for a useful test.
 _MIN_TRIALS = 30
@@ -120,7 +121,7 @@ class Estimate:
       l50: distance in tokens where accuracy has first fallen half-way from ceiling to chance; the
         longest (shortest) distance measured if the verdict is "> ..." ("< ..."), NaN if it is
         NOT_LEARNED, TOO_FEW_ANSWERS or UNDETERMINED. Geometric mean over seeds. No effective
-        context if the verdict is UNDERTRAINED.
+        context if the verdict is LOW_CEILING.
       ci_low, ci_high: 95% interval of l50; 0 and inf where it extends beyond the distances
         measured.
       l85: distance in tokens where accuracy is still chance + 0.85 (ceiling - chance), like l50.
@@ -132,7 +133,7 @@ class Estimate:
         "< {shortest}";
         "UNDETERMINED": neither, for at least one seed; l50 lies between ci_low and ci_high;
         "TOO_FEW_ANSWERS": the same for too few answers, or fewer than 8 documents;
-        "UNDERTRAINED", "NOT_LEARNED": the ceiling is too low, in more than half of the seeds.
+        "LOW_CEILING", "NOT_LEARNED": the ceiling is too low, in more than half of the seeds.
         Seeds with too few answers are left out of a pool that has others.
       l85_verdict: of l85.
       documents_needed: number of documents with which no distance has too few answers, if the
@@ -204,7 +205,7 @@ class Estimate:
     @property
     def has_l50(self) -> bool:
         """True if l50, or an interval of it, is known: the model has learned and was asked."""
-        return self.verdict not in (NOT_LEARNED, UNDERTRAINED, TOO_FEW_ANSWERS)
+        return self.verdict not in (NOT_LEARNED, LOW_CEILING, TOO_FEW_ANSWERS)
 
     @property
     def mark(self) -> float:
@@ -258,7 +259,7 @@ class Estimate:
             MEASURED: f"{value:.3g} [{start}, {end}]",
             UNDETERMINED: f"undetermined between {start} and {end}",
             TOO_FEW_ANSWERS: f"{TOO_FEW_ANSWERS}, {self.documents_needed} documents are enough",
-            UNDERTRAINED: f"{UNDERTRAINED}, ceiling "
+            LOW_CEILING: f"{LOW_CEILING}, ceiling "
             + _with_interval(self.ceiling, self.ceiling_low, self.ceiling_high),
         }
         return texts.get(verdict, verdict)
@@ -369,9 +370,9 @@ def estimate_trials(
     if 2 * len(learned) < len(pooled) or not learned:
         return result
     result = _with_distances(result, learned, num_documents, random)
-    undertrained = [reading.numbers.verdict == UNDERTRAINED for reading in learned]
-    if 2 * sum(undertrained) > len(learned):
-        return dataclasses.replace(result, verdict=UNDERTRAINED)
+    low = [reading.numbers.verdict == LOW_CEILING for reading in learned]
+    if 2 * sum(low) > len(learned):
+        return dataclasses.replace(result, verdict=LOW_CEILING)
     return result
 
 
@@ -429,9 +430,9 @@ def _verdict(chance: float, ceiling: Ceiling, l50: Fall, num_documents: int) -> 
     if num_documents < fall.MIN_DOCUMENTS:
         return TOO_FEW_ANSWERS
     if ceiling.low < gate:
-        return TOO_FEW_ANSWERS if ceiling.high >= _TRAINED_CEILING else NOT_LEARNED
-    if ceiling.high < _TRAINED_CEILING:
-        return UNDERTRAINED
+        return TOO_FEW_ANSWERS if ceiling.high >= _HIGH_CEILING else NOT_LEARNED
+    if ceiling.high < _HIGH_CEILING:
+        return LOW_CEILING
     outcomes = {fall.UNDETERMINED: UNDETERMINED, fall.TOO_FEW: TOO_FEW_ANSWERS}
     beyond = f"> {2**l50.low:.0f}"
     return outcomes.get(l50.outcome, beyond if l50.outcome == fall.BEYOND else MEASURED)

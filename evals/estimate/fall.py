@@ -19,7 +19,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy import special
 
-from evals.estimate.statistics import Limits, expanded, limits, quantile
+from evals.estimate.statistics import Limits, limits, quantile
 from evals.estimate.trials import Trials
 
 # The ceiling uses distances up to 32 tokens, or the task's first two octaves.
@@ -29,19 +29,12 @@ _SHORT_OCTAVES = 2
 # Family-wise error rate of the tests on one curve.
 _ERROR_RATE = 0.05
 
-# Half a fine bin, octaves: the resolution of a fall within one bin. Bins of a single distance are
-# wider.
-_HALF_A_BIN = 1 / 16
-
 # Smallest dip reported, as a share of the difference between ceiling and chance.
 _MIN_DIP = 0.25
 
 # Windows that show accuracy above the level: width in octaves, error rate, and the answers needed
 # to tell an accuracy of three quarters from one half: z^2 (3/4) (1/4) / (1/4)^2, and a few more.
 _WINDOWS = (1 / 4, 0.025, 16), (1 / 8, 0.05, 8)
-
-# Distances that may be the crossing make a shelf if they span more octaves than a plain fall has.
-_SHELF = 1.0
 
 # With fewer documents, their variance is unknown, and no interval means 95%.
 MIN_DOCUMENTS = 8
@@ -182,9 +175,8 @@ class Curve(NamedTuple):
 def first_fall(curve: Curve, ceiling: Ceiling, share: float) -> Fall:
     """Return where one seed's accuracy first falls below chance + share (ceiling - chance).
 
-    The interval is the bootstrap's over documents plus half a bin: a step between two bins has no
-    spread and may lie anywhere between them. `_unsure` and windows that are not surely above the
-    level add what resamples of the fit cannot show.
+    The interval is the union of all distances where accuracy may be at the level. If accuracy may
+    have fallen and recovered before, it starts at the first window that is not surely above.
     If the shortest distances are not above the level, the search starts at the ceiling's first bin:
     models that have learned from text only may fail there.
 
@@ -213,13 +205,10 @@ def first_fall(curve: Curve, ceiling: Ceiling, share: float) -> Fall:
         few = (windows.is_small & ~windows.above).any()
         outcome = TOO_FEW if few else UNDETERMINED
         return Fall(log_distance, lowest, np.inf, True, end, outcome)
-    low, high = _interval(log_distance, fine)
+    low, high = _possible_distances(fine, float(log_distance[0]), fine_end, level)
     before = np.log2(windows.high) < low
     doubtful = dip(trials, ceiling, end) is not None
     doubtful |= bool((before & (windows.accuracy <= level[0])).any())
-    wide = _unsure(fine, float(log_distance[0]), fine_end, level)
-    if wide[1] - wide[0] > _SHELF:
-        low, high = min(low, wide[0]), max(high, wide[1])
     if doubtful:
         low = min(low, lowest)
     return Fall(log_distance, float(low), float(high), doubtful, end, FALLS)
@@ -278,15 +267,17 @@ def _first_below(trials: Trials, ceiling: Ceiling, level: tuple[float, float]) -
     return bool(below.any()), int(runs.last[below].min(initial=len(trials.x) - 1))
 
 
-def _unsure(
+def _possible_distances(
     fine: Trials, crossing: float, end: int, level: tuple[float, float]
 ) -> tuple[float, float]:
-    """Return the ends of the distances around a crossing at which accuracy may be at the level.
+    """Return the ends of the distances where accuracy may cross the level: the 95% interval, log2.
 
-    On a shelf near the level the fitted crossing jumps between both ends of the shelf, farther than
-    resamples show. A distance before the crossing may be the fall unless the run from there to the
-    crossing is significantly above the level, and likewise after it. The error rate is a fifth of
-    that of an interval, because the fit has chosen the crossing so that both runs look clear.
+    A distance before the fitted crossing may be the fall unless the run from there to the crossing
+    is significantly above the level; a distance after it, unless the run from the crossing to there
+    is significantly below. Every run is tested, so a shelf near the level belongs to the interval
+    from end to end, although resamples of the fit may never leave one of its ends. The error rate
+    is a fifth of that of an interval, because the fit has chosen the crossing so that both runs
+    look clear.
 
     Args:
       fine: `[documents, fine bins]`.
@@ -294,14 +285,16 @@ def _unsure(
       end: the last bin of the fit.
       level: the level and its standard error.
     """
-    low, high = np.inf, -np.inf
     z = _t_quantile(fine, _ERROR_RATE / 10)
     edge = int(np.searchsorted(fine.x, crossing))
+    low, high = -np.inf, np.inf
     if edge:
         first = np.arange(edge)
         bounds = limits_of_runs(fine, Runs(first, np.full(edge, edge - 1)), z)
-        possible = first[~bounds.above(*level, z)]
-        low = np.log2(np.maximum(fine.low[possible] - 1, 1)).min(initial=np.inf)
+        is_possible = ~bounds.above(*level, z)
+        # The fall may lie anywhere after the bin before.
+        low = np.log2(np.maximum(fine.low[first[is_possible]] - 1, 1))
+        low = low.min(initial=np.log2(max(fine.high[edge - 1], 1)))
     if edge <= end:
         last = np.arange(edge, end + 1)
         bounds = limits_of_runs(fine, Runs(np.full(len(last), edge), last), z)
@@ -331,27 +324,6 @@ def documents_enough(fine: Trials) -> int:
     poorest = float(count_questions(fine, Runs.windows(fine, 2 * octaves)).min()) / 2
     needed = len(fine.questions) * max(1.5 * answers / max(poorest, 0.5), 1.5)
     return max(MIN_DOCUMENTS, 8 * int(np.ceil(needed / 8)))
-
-
-def _interval(log_distance: np.ndarray, fine: Trials) -> tuple[float, float]:
-    """Return the 95% interval of `[1 + resamples]`; see `expanded` for the quantiles.
-
-    It reaches from the last distance of the bin before the crossing to the first of the bin after.
-    """
-    # Infinite distances become finite, far beyond all distances, so that they can be subtracted.
-    centre, *resampled = np.clip(log_distance, -99, 99)
-    if not resampled:
-        return -np.inf, np.inf
-    low, high = np.quantile(resampled, expanded(len(fine.questions)))
-    edge = int(np.searchsorted(fine.x, centre))
-    widths = np.log2((fine.high + 1) / np.maximum(fine.low, 1))[max(edge - 1, 0) : edge + 1]
-    half = widths.max(initial=2 * _HALF_A_BIN) / 2
-    low = centre - np.hypot(max(centre - low, 0), half)
-    high = centre + np.hypot(max(high - centre, 0), half)
-    if 0 < edge < len(fine.x):
-        low = min(low, np.log2(max(fine.high[edge - 1], 1)))
-        high = max(high, np.log2(fine.low[edge]))
-    return float(low), float(high)
 
 
 def isotonic_crossing(trials: Trials, level: np.ndarray, end: int) -> np.ndarray:

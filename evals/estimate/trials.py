@@ -119,12 +119,14 @@ class Trials:
     def mean_accuracy(self) -> np.ndarray:
         """Return the mean accuracy over distances, `[...]`, with equal weight for each distance.
 
-        Bins must be fine bins. A bin without questions in a resample is left out of its mean.
+        Bins must be fine bins. A bin without questions in a resample is left out of its mean, which
+        is NaN without any questions.
         """
         width = widths(fine_bin_number(self.low), int(self.low[0]), int(self.high[-1]))
         weight = width * (self.questions > 0)
         accuracy = self.right / np.where(self.questions > 0, self.questions, 1)
-        return (accuracy * weight).sum(-1) / weight.sum(-1)
+        total = weight.sum(-1)
+        return (accuracy * weight).sum(-1) / np.where(total > 0, total, np.nan)
 
     def _map(self, function: Callable[[np.ndarray], np.ndarray]) -> "Trials":
         return dataclasses.replace(

@@ -5,6 +5,7 @@ Source "local" holds these texts out of training, so runs on it were not trained
 
 import hashlib
 import random
+import sys
 from collections.abc import Iterable
 from typing import Any
 
@@ -16,7 +17,15 @@ _WORDS = ("apple", "bread", "chair", "doors", "earth", "frame", "grape", "house"
 
 def _texts(path: str | None, documents: int) -> list[str]:
     source = source_class("jsonl" if path else "local")(path=path)
-    texts = [document.text for document in source.read() if not document.problem]
+    texts, problems = [], []
+    for document in source.read():
+        if document.problem:
+            name = source.inputs[document.file].name
+            problems.append(f"{name}:{document.line}: {document.problem}")
+        else:
+            texts.append(document.text)
+    if problems:
+        print(f"left out {len(problems):,} bad documents, such as {problems[0]}", file=sys.stderr)
     if not path:
         texts = [text for text in texts if _digest(text) % source.held_out_every() == 0]
     return texts[:documents]

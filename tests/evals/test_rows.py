@@ -82,10 +82,16 @@ def test_rows_that_are_not_those_that_were_written_are_noticed(tmp_path, damage)
         rows.read(path)
 
 
-def test_rows_of_older_files_are_read(tmp_path):
+def test_rows_without_any_digest_are_read_with_a_note(tmp_path, capsys):
+    """Files of older versions have none, and neither has a file from which all were stripped."""
     path = tmp_path / "results.jsonl"
     path.write_text(json.dumps(ROW) + "\n" + json.dumps(ROW | {"query": 6}) + "\n")
     assert rows.read(path)["query"].tolist() == [5, 6]
+    assert f"note: {path} has no digest" in capsys.readouterr().err
+    rows.write(path, rows.read(path))
+    capsys.readouterr()
+    rows.read(path)
+    assert not capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from experiment.run import RunDirectory
 from interop.__main__ import main
 from interop.export import export
 from interop.lm_eval import register
+from interop.tasks import local
 from training.loop import train
 from training.plan import make_plan
 
@@ -149,3 +150,10 @@ def test_generated_texts_equal_transformers(run, exported):
     ]
     requests = [Instance("generate_until", {}, wish, i) for i, wish in enumerate(wishes)]
     assert ours.generate_until(requests) == theirs.generate_until(requests)
+
+
+def test_bad_documents_of_a_task_are_counted(tmp_path, capsys):
+    path = tmp_path / "a.jsonl"
+    path.write_text('{"text": "good"}\n{"txt": "bad"}\n{"text": "good too"}\n')
+    assert local._texts(str(path), 50) == ["good", "good too"]
+    assert "left out 1 bad documents, such as a.jsonl:2: " in capsys.readouterr().err

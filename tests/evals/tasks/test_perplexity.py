@@ -1,3 +1,4 @@
+import dataclasses
 import itertools
 
 import jax
@@ -6,10 +7,12 @@ import pytest
 
 import evals
 from data.config import DataConfig
-from evals import score
+from data.prepare import prepare
+from evals import score, text
 from evals.score import Candidate
 from evals.tasks import perplexity
 from evals.tasks.perplexity import Perplexity
+from evals.text import MissingTextError
 from model import transformer
 from reporting.task_view import view_of
 from tests.evals.helpers import experiment, make_documents, rows
@@ -103,3 +106,14 @@ def test_nll_by_position_is_that_of_a_bigram_model_in_float64():
     edges = [0, 1, 2, 3, 5, 7, 11, 15, 22, 31, 45, 63, 64]
     expected = [per_token[a:b].mean() for a, b in itertools.pairwise(edges)]
     np.testing.assert_allclose(result.nll[0], expected, atol=2e-5)
+
+
+def test_text_is_not_prepared_where_a_received_config_says(text_config, text_tokenizer, tmp_path):
+    """The folder could be anywhere, such as a bucket of the run's author."""
+    data = dataclasses.replace(text_config.data, prepared_root=str(tmp_path / "elsewhere"))
+    context = evals.task_context(experiment(data), text_tokenizer, 64)
+    with pytest.raises(MissingTextError, match=r"not prepared in .*elsewhere"):
+        make_documents("perplexity", experiment(data), text_tokenizer, 64, range(1))
+    assert not list(tmp_path.iterdir())
+    prepare(data, show_progress=False)
+    assert text.prepared(context, task="perplexity").parent == tmp_path / "elsewhere"
