@@ -23,9 +23,7 @@ from utils.figures import (
     Series,
     add_legend,
     grid,
-    is_phone,
     label_rows,
-    label_x,
     set_title,
     tag,
 )
@@ -135,12 +133,11 @@ class Probe(abc.ABC):
                 tag(panels[0].plot([0, 0.16], [1.02, 1.02], **member.look.line, **mark), member)
         label_rows(axes, cls.y_labels)
         if cls.x_label:
-            label_x(figure, axes, cls.x_label)
+            figure.supxlabel(cls.x_label)
         if cls.color_scale:
             cells, label = cls.color_scale
-            beside = axes.ravel() if is_phone() else axes[:, -1]
-            side: Any = {"location": "bottom" if is_phone() else "right", "aspect": 30}
-            figure.colorbar(cells, ax=beside.tolist(), label=label, extend="both", **side)
+            beside = axes[:, -1].tolist()
+            figure.colorbar(cells, ax=beside, label=label, extend="both", aspect=30)
         add_legend(figure, cls.legend([seeds[0] for seeds in results.values()]))
         return figure
 

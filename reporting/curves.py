@@ -25,11 +25,9 @@ from utils.figures import (
     format_value,
     grid,
     handle,
-    is_phone,
     label_lengths,
     label_rows,
     label_values,
-    label_x,
     mark_handle,
     new_figure,
     note,
@@ -101,7 +99,7 @@ def _accuracy_curve(estimate: Estimate) -> Curve:
 
 def draw_loss(members: Sequence[Member]) -> Figure:
     """Draw training loss against training tokens, one curve per seed."""
-    figure = new_figure(9.2, 3 if is_phone() else 4.3)
+    figure = new_figure(9.2, 4.3)
     ax = figure.subplots()
     for member in members:
         for tokens, nats in member.losses:
@@ -178,7 +176,7 @@ def draw_by_length(members: Sequence[Member], task: str) -> Figure:
             panels[1].annotate("no member has an effective context", (0.5, 0.5), **middle)
         panels[1].plot(lengths, lengths, zorder=1, **REFERENCE)  # L50 cannot exceed the context
         token_axis(panels[1].yaxis)
-    label_x(figure, axes, "context length evaluated (tokens)")
+    figure.supxlabel("context length evaluated (tokens)")
     series_legend(figure, members)
     return figure
 
@@ -216,7 +214,7 @@ def draw(members: Sequence[Member], plot: Plot, panels: Sequence[Panel]) -> Figu
     options: dict[str, Any] = {"sharex": "col"} if several else {}
     options |= {"height": 2.8 if several else 3.9, "sharey": "row" if several else True}
     figure, axes = grid(len(panels), rows=len(plot.ylabels), **options)
-    if several or is_phone():  # a legend below would cover the figure's label
+    if several:
         label_rows(axes, [label if "\n" in label else folded(label, 30) for label in plot.ylabels])
     else:
         figure.supylabel(plot.ylabels[0])
@@ -240,7 +238,7 @@ def draw(members: Sequence[Member], plot: Plot, panels: Sequence[Panel]) -> Figu
                 _draw_trained_lengths(ax, in_panel, below=panel.length)
         set_title(column[0], panel.title)
         _set_x_axis(column[-1], plot, panel)
-    label_x(figure, axes, plot.xlabel)
+    figure.supxlabel(plot.xlabel)
     marks = [mark_handle(plot.mark, "D")] if plot.mark else []
     levels = [handle(plot.levels, **REFERENCE)] if plot.levels else []
     series_legend(figure, shown, [*marks, *levels])

@@ -1,7 +1,6 @@
 """The leading figure: effective context against RoPE base, beside the predictions of theory."""
 
 import dataclasses
-import functools
 import math
 import re
 from collections.abc import Callable, Sequence
@@ -30,16 +29,13 @@ from utils.figures import (
     INK,
     PAPER,
     WASH,
-    add_legend,
     format_value,
     handle,
-    is_phone,
     label_rows,
     label_values,
     mark_handle,
     new_figure,
     note,
-    set_title,
     tag,
 )
 
@@ -80,19 +76,16 @@ def draw_effective_context(members: Sequence[Member]) -> Figure:
     _set_vertical_axis(first, members)
     task = f" on {names[0]}" if (names := tasks(members)) else ""
     text = f"Effective context{task}{' against RoPE base' if based else ''}"
-    set_title(first, text) if is_phone() else first.set_title(text)  # across all panels
+    first.set_title(text)  # across all panels
     label_rows(np.array(panels), ("distance (tokens, log scale)", "accuracy"))
     for above, below in panels:
         below.set_ylim(-0.03, 1.03)
-        _draw_trained_lengths(above, members, label=is_phone() or above is panels[-1][0])
+        _draw_trained_lengths(above, members, label=above is panels[-1][0])
     if based:
         _draw_based(*panels.pop(0), based, members)
     if controls:
         _draw_controls(*panels.pop(0), controls, members)
     columns = _legend_columns(members)
-    if is_phone():
-        add_legend(figure, [h for column in columns for h in column])
-        return figure
     rows = max(map(len, columns))  # matplotlib fills column by column: pad with invisible entries
     handles = [
         h for column in columns for h in column + [handle("", ls="none")] * (rows - len(column))
@@ -102,27 +95,17 @@ def draw_effective_context(members: Sequence[Member]) -> Figure:
 
 
 def _panels(num_based: int, controls: Sequence[Member]) -> tuple[Figure, list[tuple[Axes, Axes]]]:
-    """Return the panels of bases and of controls: (effective context, accuracy) of each.
-
-    Controls are beside the bases, on a phone below them.
-    """
+    """Return the panels of bases and of controls: (effective context, accuracy) of each."""
     letters = [len(line) for name in _control_names(controls) for line in name.split("\n")]
     width = max(0.62, 0.155 * max(letters, default=0))  # of a control: names are side by side
     widths = [6.0] * bool(num_based) + [0.5 + width * len(controls)] * bool(controls)
-    if is_phone():
-        figure = new_figure(9.2, 3.9 * len(widths))
-        axes = figure.subplots(2 * len(widths), 1, height_ratios=[2.6, 1] * len(widths))
-        panels = list(zip(axes[::2], axes[1::2], strict=True))
-    else:
-        figure = new_figure(9.2, 7.2)
-        ratios = {"width_ratios": widths, "height_ratios": [3, 1]}
-        axes = figure.subplots(2, len(widths), squeeze=False, sharey="row", **ratios)
-        panels = list(zip(*axes, strict=True))
+    figure = new_figure(9.2, 7.2)
+    ratios = {"width_ratios": widths, "height_ratios": [3, 1]}
+    axes = figure.subplots(2, len(widths), squeeze=False, sharey="row", **ratios)
+    panels = list(zip(*axes, strict=True))
     for above, below in panels:
         above.sharex(below)
         above.tick_params(labelbottom=False)
-        if above is not panels[0][0] and is_phone():
-            above.sharey(panels[0][0])
     return figure, panels
 
 
@@ -177,10 +160,6 @@ def _draw_based(ax: Axes, below: Axes, based: Sequence[Member], members: Sequenc
     label_values(ax.xaxis, {base: format_value(base) for base in bases})
     below.set_xlabel("RoPE base (log scale)")
     _draw_theory(ax, based)
-    fields = {part.partition("=")[0] for member in based for part in _differing(member)}
-    is_short = is_phone() and len(fields) == 1
-    if is_short:
-        below.set_xlabel(f"RoPE base (log scale); above it: {fields.pop()}")
     step = np.diff(np.log10(bases)).min(initial=0.2 * (high - low))
     for member in based:
         assert member.base is not None
@@ -189,16 +168,10 @@ def _draw_based(ax: Axes, below: Axes, based: Sequence[Member], members: Sequenc
         shift = _MEMBER_SHIFT * (same.index(member.index) - (len(same) - 1) / 2)
         x = member.base * 10 ** (shift * step)
         differs = ",".join(_differing(member))
-        # On a phone there is no room side by side, and above each other for two.
-        height = 4 + is_phone() * 5.5 * len(differs) * same.index(member.index)
-        rotation = 90
-        if is_short:
-            differs = differs.partition("=")[2]
-            height, rotation = 4 + 9 * same.index(member.index), 0
-        if len(same) > 1 and differs and not (is_phone() and same[2:]):
-            style = {"rotation": rotation, "fontsize": 8, "ha": "center", "va": "bottom"}
+        if len(same) > 1 and differs:
+            style = {"rotation": 90, "fontsize": 8, "ha": "center", "va": "bottom"}
             end = {"xycoords": ("data", "axes fraction"), "fc": PAPER, "pad": 0.5}
-            tag([note(ax, differs, (x, 0), (0, height), **end, **style)], member)
+            tag([note(ax, differs, (x, 0), (0, 4), **end, **style)], member)
         _draw_member((ax, below), member, members, lambda shift, x=x: x * 10 ** (shift * step))
 
 
@@ -239,7 +212,6 @@ def _draw_theory(ax: Axes, based: Sequence[Member]) -> None:
         ax.plot(bases, curve, color=color, linestyle=linestyle, linewidth=1.1, zorder=1.5)
 
 
-@functools.lru_cache(maxsize=1)  # of a page, then of a phone
 def _predict_bases(
     model: ModelConfig, length: int, ends: tuple[float, float], horizon: int
 ) -> tuple[np.ndarray, list[Predictions]]:
@@ -272,7 +244,7 @@ def _draw_controls(
     names = _control_names(controls)
     ax.set_xticks(range(len(controls)), names)
     letters = max(len(line) for name in names for line in name.split("\n"))
-    if letters * len(controls) > (30 if is_phone() else 50):  # no room side by side
+    if letters * len(controls) > 50:  # no room side by side
         below.tick_params(axis="x", rotation=90)
         figure = ax.get_figure(root=True)
         assert figure

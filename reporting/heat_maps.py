@@ -23,8 +23,6 @@ from utils.figures import (
     ON_DARK,
     folded,
     grid,
-    is_phone,
-    label_x,
     new_figure,
     tag,
 )
@@ -76,11 +74,10 @@ def draw_lengths(members: Sequence[Member], task: str) -> Figure:
         _set_lengths_axis(ax, member, [measured.length for measured in results])
         ax.set_yticks([0, 0.5, 1], ["start", "middle", "end"])
     panels[0].set_ylim(1, 0)
-    label_x(figure, axes, "context length (tokens)")
+    figure.supxlabel("context length (tokens)")
     figure.supylabel("depth of the answer")
     colors, label = ScalarMappable(Normalize(0, 1), MAP), "accuracy (exact match)"
-    side = "bottom" if is_phone() else "right"
-    figure.colorbar(colors, ax=panels, label=label, shrink=0.8, aspect=30, location=side)
+    figure.colorbar(colors, ax=panels, label=label, shrink=0.8, aspect=30)
     return figure
 
 
@@ -116,39 +113,28 @@ def cell_text(measured: Measurement) -> str:
 
 
 def draw_matrix(members: Sequence[Member], task: str, length: int) -> Figure:
-    """Draw variants of training (rows) x variants of evaluation (columns); brighter is better.
-
-    On a phone, the columns are in blocks, one below the other.
-    """
+    """Draw variants of training (rows) x variants of evaluation (columns); brighter is better."""
     results = cells(members, task, length)
     shown = [member for member in members if any(index == member.index for index, _ in results)]
     variants = sorted(dict.fromkeys(name for _, name in results), key=lambda name: name != TRAINED)
-    per_block = 2 if is_phone() else len(variants)
-    blocks = [variants[start : start + per_block] for start in range(0, len(variants), per_block)]
-    is_wide = per_block < 5
-    letters = 15 if is_phone() else 22 if is_wide else 12
-    names = {variant: folded(variant, letters) for variant in variants}
-    lines = max(name.count("\n") for name in names.values())
-    height = 1.1 + 0.14 * lines + 0.52 * len(shown)
-    figure = new_figure(2.8 + 1.5 * len(variants), height * len(blocks))
-    axes = figure.subplots(len(blocks), 1, squeeze=False)[:, 0]
+    is_wide = len(variants) < 5
+    names = [folded(variant, 22 if is_wide else 12) for variant in variants]
+    lines = max(name.count("\n") for name in names)
+    figure = new_figure(2.8 + 1.5 * len(variants), 1.1 + 0.14 * lines + 0.52 * len(shown))
+    ax = figure.subplots()
     fills = dict(zip(results, MAP(_brightness(list(results.values()))), strict=True))
-    for ax, block in zip(axes, blocks, strict=True):
-        for (index, variant), fill in fills.items():
-            if variant in block:
-                at = block.index(variant), shown.index(members[index])
-                _draw_number(ax, at, members[index], results[index, variant], fill)
-        ax.set_xlim(0, per_block)
-        ax.set_ylim(len(shown), 0)
-        ticks, size = np.arange(len(block)) + 0.5, 8.5 if is_wide else 7.5
-        ax.set_xticks(ticks, [names[variant] for variant in block], fontsize=size)
-        labels = [folded(member.label, 14) if is_phone() else member.label for member in shown]
-        ax.set_yticks(np.arange(len(shown)) + 0.5, labels, fontsize=9)
-        ax.xaxis.tick_top()
-        ax.tick_params(length=0)
-        ax.grid(visible=False)
-        ax.spines[:].set_visible(False)
-        ax.set_facecolor(EMPTY)
+    for (index, variant), fill in fills.items():
+        at = variants.index(variant), shown.index(members[index])
+        _draw_number(ax, at, members[index], results[index, variant], fill)
+    ax.set_xlim(0, len(variants))
+    ax.set_ylim(len(shown), 0)
+    ax.set_xticks(np.arange(len(names)) + 0.5, names, fontsize=8.5 if is_wide else 7.5)
+    ax.set_yticks(np.arange(len(shown)) + 0.5, [member.label for member in shown], fontsize=9)
+    ax.xaxis.tick_top()
+    ax.tick_params(length=0)
+    ax.grid(visible=False)
+    ax.spines[:].set_visible(False)
+    ax.set_facecolor(EMPTY)
     figure.supylabel("trained with")
     figure.supxlabel(f"evaluated with ({task} at {length:,})", color=FAINT)
     return figure

@@ -19,7 +19,6 @@ from utils.figures import (
     add_legend,
     folded,
     handle,
-    is_phone,
     mark_handle,
     new_figure,
     tag,
@@ -109,25 +108,22 @@ def _task(member: Member) -> str | None:
 
 def draw_zeros(members: Sequence[Member]) -> Figure:
     """Draw the zeros of every head beside L50 and the periods of the slowest pair."""
-    per_row = 3 if is_phone() else len(members)
-    blocks = [members[start : start + per_row] for start in range(0, len(members), per_row)]
-    figure = new_figure(3 + 1.1 * len(members), (3 if is_phone() else 4.6) * len(blocks))
-    axes = figure.subplots(len(blocks), 1, squeeze=False)[:, 0]
+    figure = new_figure(3 + 1.1 * len(members), 4.6)
+    ax = figure.subplots()
     zeros = {member: read_zeros(member) for member in members}
     top = max(seed.longest for seeds in zeros.values() for seed in seeds)
-    for ax, block in zip(axes, blocks, strict=True):
-        token_axis(ax.yaxis)
-        ax.set_ylim(0.8, 2.2 * top)
-        for x, member in enumerate(block):
-            _draw_periods(ax, x, member)
-            for seed in zeros[member]:
-                _draw_heads(ax, x - 0.2, member, seed)
-                _draw_gains(ax, x + 0.22, member, seed)
-            task = _task(member)
-            assert task  # holds for `probed` members
-            l50.draw_l50(ax, x + 0.06, member, member.estimates[task])
-        ax.set_xticks(range(len(block)), [folded(m.label, 14) for m in block], fontsize=8)
-        ax.set_xlim(-0.6, per_row - 0.4)
+    token_axis(ax.yaxis)
+    ax.set_ylim(0.8, 2.2 * top)
+    for x, member in enumerate(members):
+        _draw_periods(ax, x, member)
+        for seed in zeros[member]:
+            _draw_heads(ax, x - 0.2, member, seed)
+            _draw_gains(ax, x + 0.22, member, seed)
+        task = _task(member)
+        assert task  # holds for `probed` members
+        l50.draw_l50(ax, x + 0.06, member, member.estimates[task])
+    ax.set_xticks(range(len(members)), [folded(m.label, 14) for m in members], fontsize=8)
+    ax.set_xlim(-0.6, len(members) - 0.4)
     figure.supylabel("tokens (log scale)")
     handles = [
         mark_handle("zero of B(m),\none head", "P"),

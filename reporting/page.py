@@ -17,7 +17,7 @@ import matplotlib
 from markupsafe import Markup
 from matplotlib.figure import Figure
 
-from utils.figures import NAMED, PAGE_WIDTH, STYLE, Look, phone_page
+from utils.figures import NAMED, PAGE_WIDTH, STYLE, Look
 from utils.files import write_atomically
 from utils.messages import printable
 
@@ -46,7 +46,7 @@ class Drawing(NamedTuple):
 
     Attributes:
       name: the names of its files are made of its words.
-      draw: draws it; called twice, for the page and for a phone (`utils.figures.phone_page`).
+      draw: draws it.
       captions: `alternative`, text for screen readers, and `caption`, text under the figure.
     """
 
@@ -57,14 +57,10 @@ class Drawing(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Picture:
-    """A saved figure: `<svg>` elements for the page and for a phone, and its texts.
-
-    `width` is that of the first as a share of the page's.
-    """
+    """A saved figure: its `<svg>` element, its width as a share of the page's, and its texts."""
 
     template: ClassVar = "picture.html"
     svg: Markup
-    phone: Markup
     width: float
     alternative: str
     caption: str
@@ -184,12 +180,8 @@ def _save(drawing: Drawing, page: Path) -> Picture:
     figure.set_layout_engine("none")  # saving the PNG fixed the layout
     svg = _as_svg(figure)
     write_atomically(page.with_name(f"{name}.svg"), printable(svg))
-    with phone_page():
-        phone = _as_svg(drawing.draw())
-    svg, phone = (_inline(text, id) for text, id in ((svg, name), (phone, f"{name}-phone")))
-    return Picture(
-        svg=svg, phone=phone, width=figure.get_figwidth() / PAGE_WIDTH, **drawing.captions
-    )
+    width = figure.get_figwidth() / PAGE_WIDTH
+    return Picture(svg=_inline(svg, name), width=width, **drawing.captions)
 
 
 def _as_svg(figure: Figure) -> str:

@@ -21,9 +21,7 @@ from utils.figures import (
     folded,
     grid,
     handle,
-    is_phone,
     label_lengths,
-    label_x,
     mark_handle,
     new_figure,
     note,
@@ -111,7 +109,7 @@ def draw_predictors(comparison: Comparison) -> Figure:
     figure, panels = grid(len(NAMES), height=4.3, sharey=True)
     for (ax,), predictor in zip(panels, NAMES, strict=True):
         _draw_predictor(ax, comparison, predictor)
-    label_x(figure, panels, "predicted length (tokens, log scale), or base")
+    figure.supxlabel("predicted length (tokens, log scale), or base")
     figure.supylabel("effective context (tokens, log scale)")
     names: dict[str, list[str]] = {}  # by color: points of one base look alike
     for member in comparison.members:
@@ -233,7 +231,7 @@ def series_names(groups: Sequence[Sequence[Member]]) -> list[str]:
 
 def draw_trained_lengths(members: Sequence[Member], task: str) -> Figure:
     """Draw L50 against trained length, a line per model."""
-    figure = new_figure(9.2, 4 if is_phone() else 5)
+    figure = new_figure(9.2, 5)
     ax = figure.subplots()
     lengths = sorted({member.trained_length for member in members})
     handles, values = [], list(lengths)

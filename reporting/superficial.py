@@ -14,7 +14,6 @@ from utils.figures import (
     grid,
     label_rows,
     label_values,
-    label_x,
     mark_handle,
     series_legend,
     tag,
@@ -78,7 +77,7 @@ def draw_superficial(members: Sequence[Member]) -> Figure:
         top.set_ylim(0.9, max(2.0, 1.1 * top.get_ylim()[1]))
         bottom.set_ylim(-0.03, 1.05)
     label_rows(axes, ("perplexity / best", "accuracy, mean\nover distances"))
-    label_x(figure, axes, "RoPE base (log scale)")
+    figure.supxlabel("RoPE base (log scale)")
     series_legend(
         figure,
         [member for member in members if any(member in _select(members, n) for n in lengths)],

@@ -89,7 +89,7 @@ class ParsedError(Exception):
         (f"generate.py run --rotary {NAMED}", True),
         ("-m probes run --own mine.py", True),
         (f"-m probes.viewer mine.py:Bent --text {NAMED}", False),
-        ("-m theory bound --length 128 --rotary mine.py:Bent(strength=?)", True),
+        ("-m theory length --rotary mine.py:Bent(strength=2)", True),
         (f"-m theory.show show {NAMED}", True),
         (f"-m interop lm_eval mine.py:Bent --tasks x --rotary {NAMED}", True),
         ("-m studies run mine.py:Bent --workdir mine.py:Bent", False),

@@ -12,7 +12,6 @@ import argparse
 import dataclasses
 import json
 import math
-import re
 import sys
 from contextlib import nullcontext
 from pathlib import Path
@@ -24,20 +23,16 @@ from rich.console import Console
 from model import rotary
 from model.rotary.rope import Rope
 from theory import (
-    asymptotic,
     audit,
     bound,
     capability,
     decay,
-    family,
     published,
 )
 from theory.misreadings import TOLERANCE
 from theory.tables import format_table
 from utils.command_line import Parser, exit_with, expression, print_text, tokens
 from utils.messages import nearest
-
-FREE = "?"  # the number to compute, in a variant's expression
 
 
 def _bases(text: str) -> list[float]:
@@ -58,66 +53,48 @@ def bound_command(args: argparse.Namespace) -> tuple[dict, str]:
     B_m = sum_i cos(m base^(-2i/d)) >= 0 for every m below the length (Men et al. 2024, Eq. 18), to
     1e-8; see docs/theory.md.
     """
-    _check_fraction(args)
-    text = args.rotary or f"rope(base={FREE},rotary_fraction={args.rotary_fraction!r})"
-    variants, number, fraction = _parse_family(text, args.head_dim)
-    (smallest,) = bound.smallest(variants, [args.length])
-    result = {"length": args.length, "head_dim": args.head_dim, "rotary_fraction": fraction}
+    pairs = bound.pairs_of(args.head_dim, args.rotary_fraction)
+    (smallest,) = bound.smallest(pairs, [args.length])
+    result = {"length": args.length, "head_dim": args.head_dim}
+    result |= {"rotary_fraction": args.rotary_fraction}
     result |= {"low": smallest.low, "high": smallest.high}
-    result |= {"rotary": args.rotary, "open": number} if args.rotary else {}
     count = len(smallest.certificate.witnesses)
     lines = [
-        f"{number} {smallest.high:.10g} is the smallest with B_m >= 0 below {args.length:,} tokens"
+        f"base {smallest.high:.10g} is the smallest with B_m >= 0 below {args.length:,} tokens"
     ]
     if count:
         lines += [
             f"  [{smallest.low!r}, {smallest.high!r}]",
-            f"  below: infeasible, proved on {count:,} intervals of ln({number})",
+            f"  below: infeasible, proved on {count:,} intervals of ln(base)",
             f"  at the upper end: B_m > 0 at every distance; B_{smallest.critical} is the last to "
             "rise above 0",
         ]
     else:
-        lines += [f"  every {number} between 1 and this number has it too"]
-    rounded = round_up(variants, smallest.high, args.length)
+        lines += ["  every base between 1 and this one has it too"]
+    rounded = round_up(pairs, smallest.high, args.length)
     lines += [f"  rounded up: {rounded} (feasible at every distance)"]
     if args.stable or args.intervals:
-        stable = bound.stable(variants, args.length)
+        stable = bound.stable(pairs, args.length)
         result |= {"stable": stable.high} if args.stable else {}
-        lines += [f"every {number} above {stable.high:.10g} has it too"]
+        lines += [f"every base above {stable.high:.10g} has it too"]
     if args.intervals:
-        intervals = bound.intervals(variants, args.length, smallest.high).feasible
+        intervals = bound.intervals(pairs, args.length, smallest.high).feasible
         result["intervals"] = [[low, _finite(high)] for low, high in intervals]
-        lines += [f"feasible intervals of {number} ({len(intervals)}):"]
+        lines += [f"feasible intervals of the base ({len(intervals)}):"]
         lines += [f"  {low!r} to {high!r}" for low, high in intervals]
     return result, "\n".join(lines)
 
 
-def round_up(variants: family.Family, number: float, length: int) -> str:
-    """Return the shortest feasible decimal at or just above `number`."""
+def round_up(pairs: bound.Pairs, base: float, length: int) -> str:
+    """Return the shortest feasible decimal at or just above `base`."""
     for digits in range(2, 17):
-        unit = 10.0 ** (math.floor(math.log10(number)) - digits + 1)
-        text = f"{math.ceil(number / unit) * unit:.{digits}g}"
+        unit = 10.0 ** (math.floor(math.log10(base)) - digits + 1)
+        text = f"{math.ceil(base / unit) * unit:.{digits}g}"
         # Rounding by more than 5% would give a misleading answer.
-        near = max(number, 1 + 1e-15) <= float(text) <= 1.05 * number
-        if near and bound.is_certainly_feasible(variants, float(text), length):
+        near = max(base, 1 + 1e-15) <= float(text) <= 1.05 * base
+        if near and bound.is_certainly_feasible(pairs, float(text), length):
             return text
-    return repr(number)
-
-
-def _check_fraction(args: argparse.Namespace) -> None:
-    if args.rotary and args.rotary_fraction != 1:
-        raise ValueError("with --rotary, write rotary_fraction=... in the expression")
-
-
-def _parse_family(text: str, head_dim: int) -> tuple[family.Family, str, float]:
-    """Return the family of an expression with one `?`, the number's name, and the fraction."""
-    if text.count(FREE) != 1:
-        raise ValueError(
-            f"--rotary must have one `?` in place of a number, like rope(base=?), got {text!r}"
-        )
-    variant = rotary.parse(text.replace(FREE, "2"))
-    number = re.split(r"[(,]", text.partition(FREE)[0])[-1].strip(" =")
-    return family.free_number(variant, number, head_dim), number, variant.rotary_fraction
+    return repr(base)
 
 
 def length_command(args: argparse.Namespace) -> tuple[dict, str]:
@@ -149,7 +126,8 @@ def _find_violations(args: argparse.Namespace) -> tuple[dict, list[list[int | No
     if args.run:
         result, inv_freq_LKR, _ = _read_run(args.run)
         return result, decay.violations(inv_freq_LKR, args.limit)
-    _check_fraction(args)
+    if args.rotary and args.rotary_fraction != 1:
+        raise ValueError("with --rotary, write rotary_fraction=... in the expression")
     if args.rotary:
         variant = rotary.parse(args.rotary)
     else:
@@ -331,7 +309,7 @@ def table_command(args: argparse.Namespace) -> tuple[dict, str]:
     # Both papers have head_dim 128 only.
     papers = (published.MEN_2024, published.SU_2024) if args.head_dim == 128 else ({}, {})
     rows = []
-    for answer in bound.smallest(family.rope_base(args.head_dim), lengths):
+    for answer in bound.smallest(bound.pairs_of(args.head_dim), lengths):
         men, su = (paper.get(answer.length) for paper in papers)
         rows.append(
             {
@@ -340,7 +318,7 @@ def table_command(args: argparse.Namespace) -> tuple[dict, str]:
                 "high": answer.high,
                 "critical": answer.critical,
                 "intervals_proved": len(answer.certificate.witnesses),
-                "asymptotic": asymptotic.smallest_base(answer.length),
+                "asymptotic": answer.length / published.CI_ZERO,
                 "men_2024": men,
                 "men_above_ours": None if men is None else men / answer.high - 1,
                 "su_2024": su,
@@ -453,8 +431,6 @@ def _parser() -> Parser:
 
     option = add(bound_command, head, share).add_argument
     option("--length", type=tokens, required=True, help="tokens: 131072 or 128k")
-    text = "another variant, with ? for the number to compute: 'ntk_aware(base=1e4,factor=?)'"
-    option("--rotary", **variant, help=text)
     option("--stable", action="store_true", help="also the base above which every base is feasible")
     option("--intervals", action="store_true", help="also every feasible interval")
 

@@ -11,9 +11,7 @@ an interval of x = ln b with a witness, one distance m whose B_m is negative on 
 
 where M >= |B_m''| at x and, as every term's bound falls with x, to the right of it. The values on
 the right are float64 results plus bounds on their errors (`_Taylor`), and the quadratic is convex:
-negative at both ends of an interval, it is negative between them. A family may jump, as YaRN's ramp
-does: no interval crosses a jump, because the bounds of one side do not hold on the other. See
-docs/theory.md.
+negative at both ends of an interval, it is negative between them. See docs/theory.md.
 """
 
 import bisect
@@ -24,8 +22,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from model.rotary.rope import Rope
 from theory import decay
-from theory.family import Family, Piece, rope_base
 
 _UNIT = 2.0**-53
 _LAST_X = 500.0  # e^500 is the largest number tested
@@ -39,15 +37,33 @@ _CHUNK = 2**12  # distances of a block: arrays of a few MiB
 _RESOLUTION = 1e-9  # of feasible intervals, in ln(base)
 
 
-class Certificate(NamedTuple):
-    """Proof that no number in (exp(left[0]), exp(right[-1])) is feasible.
-
-    B_m of `witnesses[k]` is negative for all x in [left[k], right[k]], and the next interval begins
-    at right[k]. At a jump of the family, 2e-12 of x lie between the two intervals. They have the
-    frequencies of one of the two sides, and each side's witness is negative on all of them.
+class Pairs(NamedTuple):
+    """Pairs of a head of plain RoPE, whose frequencies are exp(-slope x), x = ln(base).
 
     Attributes:
-      left, right: float64 `[K]`, ascending, x = ln(number).
+      slope: float64 `[R]`, of the rotated pairs.
+      unrotated: number of further pairs.
+    """
+
+    slope: np.ndarray
+    unrotated: int
+
+
+def pairs_of(head_dim: int, rotary_fraction: float = 1.0) -> Pairs:
+    """Return the pairs of a head. Raises ValueError for a head without a rotated pair."""
+    rope = Rope(base=2.0, rotary_fraction=rotary_fraction)
+    num_rotated = np.count_nonzero(rope.inv_freq(head_dim))
+    return Pairs(np.arange(num_rotated) / num_rotated, head_dim // 2 - num_rotated)
+
+
+class Certificate(NamedTuple):
+    """Proof that no base in (exp(left[0]), exp(right[-1])) is feasible.
+
+    B_m of `witnesses[k]` is negative for all x in [left[k], right[k]], and the next interval begins
+    at right[k].
+
+    Attributes:
+      left, right: float64 `[K]`, ascending, x = ln(base).
       witnesses: int64 `[K]`, distances in tokens.
     """
 
@@ -89,12 +105,12 @@ class StableBase(NamedTuple):
 
 
 class Intervals(NamedTuple):
-    """Feasible and infeasible intervals of numbers.
+    """Feasible and infeasible intervals of bases.
 
     Attributes:
       feasible: (low, high) of each feasible interval, ascending; the last high is inf.
       infeasible: (left, right, witness), ascending: B_m of the witness is negative for all x in
-        [left, right], x = ln(number). Gaps between the two lists are less than 1e-9 wide in x; they
+        [left, right], x = ln(base). Gaps between the two lists are less than 1e-9 wide in x; they
         adjoin a feasible interval or are undecided.
     """
 
@@ -105,39 +121,38 @@ class Intervals(NamedTuple):
 class _Taylor:
     """B_m, its derivative and curvature in x, for pairs of x `[K]` and m `[K]`, with error bounds.
 
-    With u = 2^-53, y = |offset| + slope x and angle a = m inv_freq: the exponent is off by at most
+    With u = 2^-53, y = slope x and angle a = m inv_freq: the exponent is off by at most
     8 u y + 16 u (which includes reading x back from a number rounded to float64), exp by 8 u, the
     products by 8 u; reducing to a cycle and the cosine add 24 u, n terms summed n² u.
     """
 
-    def __init__(self, piece: Piece, x: np.ndarray, m: np.ndarray):
+    def __init__(self, pairs: Pairs, x: np.ndarray, m: np.ndarray):
         x, m = np.asarray(x, dtype=np.float64)[:, None], np.asarray(m, dtype=np.float64)[:, None]
-        n, s = piece.slope.size, piece.slope
-        moving = np.exp(piece.offset - s * x)
-        inv_freq = moving + piece.constant
+        n, s = pairs.slope.size, pairs.slope
+        inv_freq = np.exp(-s * x)
         cycles = m * (inv_freq * (1 / (2 * np.pi)))
         phase = (cycles - np.rint(cycles)) * (2 * np.pi)
         self.terms = np.cos(phase)
-        self.rates = m * (s * moving) * np.sin(phase)
-        moved = m * moving
-        self.curvatures = s * s * moved * np.sqrt(1 + moved * moved)
-        relative = 8 * (np.abs(piece.offset) + s * x) + 32
+        self.rates = m * (s * inv_freq) * np.sin(phase)
+        angles = m * inv_freq
+        self.curvatures = s * s * angles * np.sqrt(1 + angles * angles)
+        relative = 8 * s * x + 32
         angle = m[:, 0] * (inv_freq * relative).sum(axis=1)
-        self.value = self.terms.sum(axis=1) + piece.unrotated
-        self.value_error = _UNIT * (angle + n * (24 + n) + n * piece.unrotated)
+        self.value = self.terms.sum(axis=1) + pairs.unrotated
+        self.value_error = _UNIT * (angle + n * (24 + n) + n * pairs.unrotated)
         self.rate = self.rates.sum(axis=1)
-        speed = s * moving * (relative + 24 + n)
-        twist = s * moving * inv_freq * relative
+        speed = s * inv_freq * (relative + 24 + n)
+        twist = s * inv_freq * inv_freq * relative
         self.rate_error = _UNIT * (m[:, 0] * speed.sum(axis=1) + m[:, 0] ** 2 * twist.sum(axis=1))
         self.curvature = self.curvatures.sum(axis=1) * (1 + 1e-9)
 
 
-def reach(piece: Piece, x: float, witnesses: np.ndarray) -> np.ndarray:
+def reach(pairs: Pairs, x: float, witnesses: np.ndarray) -> np.ndarray:
     """Return the proved length of each witness's negative interval right of x, float64 `[K]`.
 
     B_m < 0 on [x, x + reach]; the reach is 0 if B_m is not negative at x.
     """
-    taylor = _Taylor(piece, np.array([x]), witnesses)
+    taylor = _Taylor(pairs, np.array([x]), witnesses)
     value = taylor.value + taylor.value_error
     rate = taylor.rate + taylor.rate_error
     root = np.sqrt(np.maximum(rate * rate - 2 * taylor.curvature * value, 0))
@@ -149,88 +164,77 @@ def reach(piece: Piece, x: float, witnesses: np.ndarray) -> np.ndarray:
     return np.where(value < 0, 0.999 * step, 0.0)
 
 
-def _values(piece: Piece, x: float, first: int, length: int):
+def _values(pairs: Pairs, x: float, first: int, length: int):
     """Yield (first distance, B_m, error bounds) of blocks of first <= m < length at x."""
-    inv_freq = piece.inv_freq(x)
-    exponent = np.abs(piece.offset) + piece.slope * x
-    # As in `_Taylor`; a pair of one radian per token at every x has no error.
-    exactly_one = (exponent == 0) & (piece.constant == 0)
-    relative = np.where(exactly_one, 0, 8 * exponent + 32)
+    inv_freq = np.exp(-pairs.slope * x)
+    # As in `_Taylor`; the pair of one radian per token at every x has no error.
+    relative = np.where(pairs.slope == 0, 0, 8 * pairs.slope * x + 32)
     drift = _UNIT * float((inv_freq * relative).sum())
-    all_inv_freq = np.concatenate([inv_freq, np.zeros(piece.unrotated)])
+    all_inv_freq = np.concatenate([inv_freq, np.zeros(pairs.unrotated)])
     for start, values, error in decay.scan(all_inv_freq, first, length):
         yield start, values, error + drift * np.arange(start, start + values.size)
 
 
-def _find_witnesses(piece: Piece, x: float, first: int, length: int) -> np.ndarray:
+def _find_witnesses(pairs: Pairs, x: float, first: int, length: int) -> np.ndarray:
     """Return distances first <= m < length with negative B_m at x, the longest steps first."""
     witnesses = np.zeros(0, dtype=np.int64)
-    for start, values, error in _values(piece, x, first, length):
+    for start, values, error in _values(pairs, x, first, length):
         negative = np.flatnonzero(values < -error)
         step_estimate = np.sqrt(-values[negative]) / (start + negative)
         witnesses = np.append(witnesses, start + negative[np.argsort(-step_estimate)[:_MAX_NEW]])
         # Short distances have long steps: later blocks are searched only if the steps are short.
-        if witnesses.size and (reach(piece, x, witnesses) * witnesses).max() > _SHORT:
+        if witnesses.size and (reach(pairs, x, witnesses) * witnesses).max() > _SHORT:
             break
-    return witnesses[np.argsort(-reach(piece, x, witnesses))[:_MAX_NEW]]
+    return witnesses[np.argsort(-reach(pairs, x, witnesses))[:_MAX_NEW]]
 
 
-def _is_feasible(family: Family, x: float, length: int) -> bool:
-    """Return whether B_m > 0 is certain for all m < length at x and at numbers rounded to it."""
-    pieces = [piece for piece in family if piece.possible_range[0] <= x <= piece.possible_range[1]]
-    return all(
-        _all_positive(piece)
-        or all((values > error).all() for _, values, error in _values(piece, x, 0, length))
-        for piece in pieces
+def _is_feasible(pairs: Pairs, x: float, length: int) -> bool:
+    """Return whether B_m > 0 is certain for all m < length at x and at bases rounded to it."""
+    return _all_positive(pairs) or all(
+        (values > error).all() for _, values, error in _values(pairs, x, 0, length)
     )
 
 
-def smallest(family: Family, lengths: Sequence[int]) -> list[SmallestBase]:
-    """Return the smallest number of a family for each of ascending lengths, in one sweep over x.
+def smallest(pairs: Pairs, lengths: Sequence[int]) -> list[SmallestBase]:
+    """Return the smallest base for each of ascending lengths, in one sweep over x.
 
     Raises:
-      ValueError: for lengths outside [2, 2**31], that fall, or that no number below e^500 covers.
+      ValueError: for lengths outside [2, 2**31], that fall, or that no base below e^500 covers.
       ArithmeticError: if float64 does not decide the answer: B_m of heads of two or three pairs may
-        hardly depend on the number near its zero.
+        hardly depend on the base near its zero.
     """
     for length in lengths:
         check_length(length)
     if list(lengths) != sorted(lengths):
         raise ValueError(f"lengths must not fall, got {list(lengths)}")
-    index, x = 0, family[0].start
+    x = 0.0
     left, right, witnesses = [], [], []
     pool = np.zeros(0, dtype=np.int64)
     answers = []
     for length in lengths:
-        while not _all_positive(piece := family[index]):
-            steps = reach(piece, x, pool)
+        while not _all_positive(pairs):
+            steps = reach(pairs, x, pool)
             near = max(0, witnesses[-1] - _NEAR) if witnesses else 0
             for first, last in ((near, near + 2 * _NEAR), (0, length)):
                 if (steps * pool).max(initial=0) < _SHORT:
-                    new = _find_witnesses(piece, x, first, min(last, length))
+                    new = _find_witnesses(pairs, x, first, min(last, length))
                     pool = np.concatenate([new, pool[~np.isin(pool, new)]])[:_POOL_SIZE]
-                    steps = reach(piece, x, pool)
+                    steps = reach(pairs, x, pool)
             if steps.max(initial=0) < _GAPS[-1] / 4:
                 break
             best = int(steps.argmax())
-            before, x = x, min(x + float(steps[best]), piece.possible_range[1])
-            if (start := max(before, piece.certain_range[0])) < (
-                stop := min(x, piece.certain_range[1])
-            ):
-                left.append(start)
-                right.append(stop)
-                witnesses.append(int(pool[best]))
+            left.append(x)
+            x += float(steps[best])
+            right.append(x)
+            witnesses.append(int(pool[best]))
             if x > _LAST_X:
-                raise ValueError(f"no number below e^{_LAST_X:g} covers {length} tokens")
-            if x == piece.possible_range[1]:
-                index += 1
-                x = family[index].possible_range[0]
+                raise ValueError(f"no base below e^{_LAST_X:g} covers {length} tokens")
         certificate = Certificate(np.array(left), np.array(right), np.array(witnesses, np.int64))
         answers.append(
             SmallestBase(
                 length=length,
                 low=math.exp(right[-1] if right else x),
-                high=math.exp(_feasible_above(family, x, length)),
+                high=math.exp(_feasible_above(pairs, x, length)),
                 critical=witnesses[-1] if witnesses else None,
                 certificate=certificate,
             )
@@ -238,63 +242,53 @@ def smallest(family: Family, lengths: Sequence[int]) -> list[SmallestBase]:
     return answers
 
 
-def _feasible_above(family: Family, x: float, length: int) -> float:
+def _feasible_above(pairs: Pairs, x: float, length: int) -> float:
     """Return a feasible point within 8e-9 right of x."""
     for gap in _GAPS:
-        if _is_feasible(family, x + gap, length):
+        if _is_feasible(pairs, x + gap, length):
             return x + gap
     raise ArithmeticError(f"float64 cannot decide ln(base) = {x!r} at {length} tokens")
 
 
-def is_certainly_feasible(family: Family, number: float, length: int) -> bool:
+def is_certainly_feasible(pairs: Pairs, base: float, length: int) -> bool:
     """Return whether B_m > 0 is certain in float64 for all m < length."""
-    return _is_feasible(family, math.log(number), length)
+    return _is_feasible(pairs, math.log(base), length)
 
 
-def _all_positive(piece: Piece) -> bool:
+def _all_positive(pairs: Pairs) -> bool:
     """Return whether the unrotated pairs outweigh all others (Su's note on partial rotation)."""
-    return piece.unrotated >= piece.slope.size
+    return pairs.unrotated >= pairs.slope.size
 
 
-def _positive_below(piece: Piece, x: float, length: int) -> int:
+def _positive_below(pairs: Pairs, x: float, length: int) -> int:
     """Return a distance M <= length such that B_m > 0 for all m < M, at x and right of it.
 
     cos is replaced by cos on [0, π] and -1 beyond, which never rises with the angle, and angles
-    never rise with x. Pairs whose frequency has a limit above 0 (constant or partly constant in x)
-    count with their smallest sum at the limit, less the largest change until then.
+    never rise with x. The pair of one radian per token counts with its smallest cosine.
     """
-    moving = np.exp(piece.offset - piece.slope * x)
-    fixed = (piece.slope == 0) | (piece.constant > 0)
-    minimum = float(piece.unrotated)
-    if fixed.any():
-        limit = (np.where(piece.slope == 0, moving, 0) + piece.constant)[fixed]
-        still = np.where(piece.slope == 0, 0, moving)[fixed].sum()
-        drift = length * (still + _UNIT * (limit * (8 * np.abs(piece.offset[fixed]) + 32)).sum())
-        blocks = decay.scan(limit, 0, length)
-        minimum += min(float(values.min()) - error for _, values, error in blocks)
-        minimum -= float(drift) * (1 + 1e-9)
-    inv_freq = moving[~fixed] * (1 + 1e-12)  # exceeds its relative error
+    blocks = decay.scan(np.ones(1), 0, length)
+    minimum = pairs.unrotated + min(float(values.min()) - error for _, values, error in blocks)
+    inv_freq = np.exp(-pairs.slope[1:] * x) * (1 + 1e-12)  # exceeds its relative error
 
     def is_undecided(m: int) -> bool:
         minorant = np.cos(np.minimum(m * inv_freq, np.pi))
-        return minorant.sum() + minimum <= 1e-12 * (1 + piece.slope.size)
+        return minorant.sum() + minimum <= 1e-12 * (1 + pairs.slope.size)
 
     return bisect.bisect_left(range(length), True, key=is_undecided)
 
 
-def _closed_threshold(family: Family, length: int) -> float:
-    """Return an x above which every number is feasible, by `_positive_below`, to 1e-3."""
-    last = family[-1]
-    low = high = last.possible_range[0]
-    while _positive_below(last, high, length) < length:
+def _closed_threshold(pairs: Pairs, length: int) -> float:
+    """Return an x above which every base is feasible, by `_positive_below`, to 1e-3."""
+    low = high = 0.0
+    while _positive_below(pairs, high, length) < length:
         low, high = high, high + 4
         if high > _LAST_X:
-            raise ValueError(f"no number below e^{_LAST_X:g} is stable at {length} tokens")
+            raise ValueError(f"no base below e^{_LAST_X:g} is stable at {length} tokens")
     while high - low > 1e-3:
         middle = (low + high) / 2
-        covered = _positive_below(last, middle, length) == length
+        covered = _positive_below(pairs, middle, length) == length
         low, high = (low, middle) if covered else (middle, high)
-    return max(high, last.certain_range[0])
+    return high
 
 
 class _Cell(NamedTuple):
@@ -304,7 +298,7 @@ class _Cell(NamedTuple):
 
 
 def _cells(
-    piece: Piece, length: int, left: float, right: float
+    pairs: Pairs, length: int, left: float, right: float
 ) -> Iterator[tuple[float, float, bool, int | None]]:
     """Yield (left, right, feasible, witness) of cells of [left, right], right to left.
 
@@ -314,11 +308,11 @@ def _cells(
     """
     edges = np.linspace(left, right, math.ceil((right - left) / _FIRST_CELL) + 1)
     for stop, start in itertools.pairwise(edges[::-1].tolist()):
-        distances = np.arange(_positive_below(piece, start, length), length)
+        distances = np.arange(_positive_below(pairs, start, length), length)
         stack = [_Cell(start, stop, distances)]
         while stack:
             cell = stack.pop()
-            remaining, witness = _split_cell(piece, cell)
+            remaining, witness = _split_cell(pairs, cell)
             if witness is None and remaining.size and cell.right - cell.left > _RESOLUTION:
                 middle = (cell.left + cell.right) / 2
                 stack.append(_Cell(cell.left, middle, remaining))
@@ -327,80 +321,65 @@ def _cells(
                 yield cell.left, cell.right, witness is None and not remaining.size, witness
 
 
-def _split_cell(piece: Piece, cell: _Cell) -> tuple[np.ndarray, int | None]:
+def _split_cell(pairs: Pairs, cell: _Cell) -> tuple[np.ndarray, int | None]:
     """Return the distances not proved positive on the cell, and a witness if there is one."""
     middle, half = (cell.left + cell.right) / 2, (cell.right - cell.left) / 2
     remaining = [cell.distances[:0]]
     for first in range(0, cell.distances.size, _CHUNK):
         m = cell.distances[first : first + _CHUNK]
-        lowest, highest = _range(piece, middle, half * (1 + 1e-9), m)
+        lowest, highest = _range(pairs, middle, half * (1 + 1e-9), m)
         if highest.min() < 0:
             return m, int(m[highest.argmin()])
         remaining.append(m[lowest <= 0])
     return np.concatenate(remaining), None
 
 
-def _range(piece: Piece, x: float, half: float, m: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _range(pairs: Pairs, x: float, half: float, m: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return bounds of B_m over [x - half, x + half], float64 `[K]`, by Taylor's formula at x."""
-    taylor = _Taylor(piece, np.array([x]), m)
+    taylor = _Taylor(pairs, np.array([x]), m)
     # Curvatures at the left end, where every angle is larger by at most exp(slope · half).
-    quadratic = math.exp(2 * half * float(piece.slope.max())) * half * half / 2
+    quadratic = math.exp(2 * half * float(pairs.slope.max())) * half * half / 2
     error = taylor.value_error + taylor.rate_error * half
     swing = np.abs(taylor.rate) * half + taylor.curvature * quadratic + error
     # In wide cells, separate bounds of the cosines, each at least -1, are tighter.
     swings = np.abs(taylor.rates) * half + taylor.curvatures * (quadratic * (1 + 1e-9))
-    separate = np.maximum(taylor.terms - swings, -1).sum(axis=1) + piece.unrotated - error
+    separate = np.maximum(taylor.terms - swings, -1).sum(axis=1) + pairs.unrotated - error
     return np.maximum(taylor.value - swing, separate), taylor.value + swing
 
 
-def stable(family: Family, length: int) -> StableBase:
-    """Return the number above which every number of a family is feasible, with a proof.
+def stable(pairs: Pairs, length: int) -> StableBase:
+    """Return the base above which every base is feasible, with a proof.
 
     Raises:
-      ValueError: for a length outside [2, 2**31], or that no number covers.
+      ValueError: for a length outside [2, 2**31], or that no base covers.
     """
     check_length(length)
-    if all(map(_all_positive, family)):
-        return StableBase(low=None, high=math.exp(family[0].start), witness=None)
-    boundary = _closed_threshold(family, length)
-    for piece in reversed(family):
-        start, stop = piece.possible_range[0], min(boundary, piece.possible_range[1])
-        if start >= stop or _all_positive(piece):
-            continue
-        for left, right, feasible, witness in _cells(piece, length, start, stop):
-            if witness is not None:
-                low = math.exp(min(right, piece.certain_range[1]))
-                return StableBase(low=low, high=math.exp(boundary), witness=witness)
-            if feasible and right == boundary:
-                boundary = max(left, piece.certain_range[0])
+    if _all_positive(pairs):
+        return StableBase(low=None, high=1.0, witness=None)
+    boundary = _closed_threshold(pairs, length)
+    for left, right, feasible, witness in _cells(pairs, length, 0.0, boundary):
+        if witness is not None:
+            return StableBase(low=math.exp(right), high=math.exp(boundary), witness=witness)
+        if feasible and right == boundary:
+            boundary = left
     return StableBase(low=None, high=math.exp(boundary), witness=None)
 
 
-def intervals(family: Family, length: int, left: float) -> Intervals:
-    """Return all feasible intervals of numbers above `left`, with a proof of completeness."""
+def intervals(pairs: Pairs, length: int, left: float) -> Intervals:
+    """Return all feasible intervals of bases above `left`, with a proof of completeness."""
     check_length(length)
-    end = _closed_threshold(family, length)
+    end = _closed_threshold(pairs, length)
     good, bad = [(end, math.inf)], []
-    for piece in reversed(family):
-        start, stop = (
-            max(piece.possible_range[0], math.log(left)),
-            min(piece.possible_range[1], end),
-        )
-        if start >= stop:
-            continue
-        cells = [(start, stop, True, None)] if _all_positive(piece) else None
-        for low, high, feasible, witness in cells or _cells(piece, length, start, stop):
-            # Near a jump, only the range that certainly has this piece's frequencies.
-            certain = max(low, piece.certain_range[0]), min(high, piece.certain_range[1])
-            if witness is not None:
-                bad.append((*certain, witness))
-            elif feasible and high == good[-1][0]:
-                good[-1] = (certain[0], good[-1][1])
-            elif feasible:
-                good.append(certain)
+    for low, high, feasible, witness in _cells(pairs, length, math.log(left), end):
+        if witness is not None:
+            bad.append((low, high, witness))
+        elif feasible and high == good[-1][0]:
+            good[-1] = (low, good[-1][1])
+        elif feasible:
+            good.append((low, high))
     return Intervals(
         feasible=[(math.exp(low), math.exp(high)) for low, high in reversed(good)],
-        infeasible=[cell for cell in bad[::-1] if cell[0] < cell[1]],
+        infeasible=bad[::-1],
     )
 
 
@@ -422,9 +401,9 @@ def smallest_base(length: int, head_dim: int = 128, rotary_fraction: float = 1.0
       ValueError: for a length outside [2, 2**31], a head without a rotated pair, or a length
         that no base covers (a single rotated pair).
     """
-    return smallest(rope_base(head_dim, rotary_fraction), [length])[0]
+    return smallest(pairs_of(head_dim, rotary_fraction), [length])[0]
 
 
 def stable_base(length: int, head_dim: int = 128, rotary_fraction: float = 1.0) -> StableBase:
     """Return the base of plain RoPE above which every base covers `length`; see `smallest_base`."""
-    return stable(rope_base(head_dim, rotary_fraction), length)
+    return stable(pairs_of(head_dim, rotary_fraction), length)

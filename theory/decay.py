@@ -46,20 +46,16 @@ def _phases(cycles: tuple[np.ndarray, np.ndarray], distances: np.ndarray) -> np.
     return phase.view(np.int64) * (2 * np.pi / 2**64)
 
 
-def cosine_sum(
-    inv_freq: np.ndarray, distances: np.ndarray, weights: np.ndarray | None = None
-) -> np.ndarray:
+def cosine_sum(inv_freq: np.ndarray, distances: np.ndarray) -> np.ndarray:
     """Return B_m of each distance.
 
     Args:
       inv_freq: float64 `[R]`, radians per token, taken as exact.
       distances: integers of any shape, in tokens.
-      weights: float64 `[R]`, by default ones. With σ_2i² + σ_2i+1², the variances of one head's
-        queries, the sum is Men et al.'s Eq. 20, twice Su's form.
 
     Returns:
-      float64, the shape of `distances`; absolute error below (R + 4) * 3e-15 times the largest
-      weight for |m| < 2**31, so below 1e-12 up to head_dim 512.
+      float64, the shape of `distances`; absolute error below (R + 4) * 3e-15 for
+      |m| < 2**31, so below 1e-12 up to head_dim 512.
 
     Raises:
       ValueError: for a distance beyond 2**31.
@@ -69,14 +65,12 @@ def cosine_sum(
     flat = distances.ravel()
     if np.abs(flat).max(initial=0) >= LONGEST:
         raise ValueError(f"distances must be below 2^31 tokens, got {np.abs(flat).max()}")
-    weights = np.ones(inv_freq.size) if weights is None else np.asarray(weights, dtype=np.float64)
-    rotated = inv_freq != 0
-    cycles = _cycles(inv_freq[rotated])
+    rotated = inv_freq[inv_freq != 0]
+    cycles, unrotated = _cycles(rotated), inv_freq.size - rotated.size
     total = np.empty(flat.shape)
-    unrotated = float(weights[~rotated].sum())
     for start in range(0, flat.size, 2**14):
         part = slice(start, start + 2**14)
-        terms = np.cos(_phases(cycles, flat[part])) * weights[rotated]
+        terms = np.cos(_phases(cycles, flat[part]))
         # Extended precision: adding hundreds of terms in float64 could cost a digit.
         total[part] = terms.sum(axis=1, dtype=np.longdouble) + unrotated
     return total.reshape(distances.shape)

@@ -24,7 +24,6 @@ from utils.figures import (
     folded,
     grid,
     handle,
-    label_x,
     make_looks,
     mark_handle,
     new_figure,
@@ -162,7 +161,7 @@ def wavelengths(reports: Sequence[Report]) -> Figure:
             ax.axhline(length, **REFERENCE)
         power_axis(ax.yaxis)
         ax.set_title(folded(report.name), fontsize=7.5)
-    label_x(figure, axes, "pair, as a share of the head (fastest at 0)")
+    figure.supxlabel("pair, as a share of the head (fastest at 0)")
     figure.supylabel("wavelength (tokens per cycle, log scale)")
     names = ", ".join(f"{length:,}" for length in lengths)
     handles = [handle(f"context of {names} tokens", **REFERENCE)]

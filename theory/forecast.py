@@ -16,10 +16,11 @@ from data.tokenizer import NUM_VALUES
 from evals.estimate.bins import fine_bin_number
 from evals.estimate.effective_context import Estimate, estimate_trials
 from evals.estimate.trials import Trials
-from experiment.config import ExperimentConfig, TrainConfig, is_frozen
+from experiment.config import ExperimentConfig, is_frozen
 from model.rotary import repeat_pattern
 from theory.capability import query_head_frequencies
 from theory.minimal_head import Accuracy, Layouts, Positions, Training, simulate
+from training.optimizer import learning_rate_fraction
 
 _DOCUMENTS = {"train": 1024, "test": 256}  # layouts; training draws new keys for them
 _MAX_PHASES = 2**26  # positions x heads x pairs
@@ -69,8 +70,9 @@ def forecast(config: ExperimentConfig, seeds: Sequence[int]) -> Recall:
     learned, frequency_rate = config.model.learned_variants, 0.0
     if learned:
         frequency_rate = learned[0].learning_rate / config.train.learning_rate
+    fractions = learning_rate_fraction(config.train, np.arange(config.train.num_steps))
     training = Training(
-        learning_rates=learning_rates(config.train),
+        learning_rates=config.train.learning_rate * np.asarray(fractions, np.float64),
         batch_size=config.data.batch_size * share,
         beta1=config.train.beta1,
         beta2=config.train.beta2,
@@ -95,21 +97,6 @@ def forecast(config: ExperimentConfig, seeds: Sequence[int]) -> Recall:
 def check(config: ExperimentConfig) -> None:
     """Raise ValueError if a config cannot be forecast, with the reason."""
     _tasks(config)
-
-
-def learning_rates(train: TrainConfig) -> np.ndarray:
-    """Return the learning rate of every update, as `training.optimizer` computes it, float64."""
-    step = np.arange(train.num_steps)
-    fraction, last = np.ones(train.num_steps), train.final_fraction
-    if train.schedule == "cosine":
-        progress = (step - train.warmup_steps) / max(1, train.num_steps - train.warmup_steps)
-        fraction = last + (1 - last) * 0.5 * (1 + np.cos(np.pi * np.clip(progress, 0, 1)))
-    elif train.schedule == "wsd":
-        decay_steps = max(1.0, train.decay_fraction * train.num_steps)
-        progress = 1 - (train.num_steps - step) / decay_steps
-        fraction = 1 - (1 - last) * np.clip(progress, 0, 1)
-    warmup = (step + 1) / (train.warmup_steps + 1)
-    return train.learning_rate * fraction * np.minimum(1.0, warmup)
 
 
 def _tasks(config: ExperimentConfig) -> tuple[Kv, Kv, float]:

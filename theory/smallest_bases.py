@@ -8,7 +8,6 @@ import tomllib
 from pathlib import Path
 
 from theory import bound
-from theory.family import rope_base
 
 PATH = Path(__file__).with_suffix(".toml")
 QUICK = 2**12  # tokens; bounds up to here take less than half a second
@@ -27,7 +26,7 @@ def smallest_base(head_dim: int, length: int) -> float | None:
     """
     known = _table().get(str(head_dim), {}).get(str(length))
     if known is None and length <= QUICK:
-        known = bound.smallest(rope_base(head_dim), [length])[0].high
+        known = bound.smallest(bound.pairs_of(head_dim), [length])[0].high
     return known
 
 
@@ -43,7 +42,7 @@ def main() -> None:
     for head_dim in HEAD_DIMS:
         lines += ["", f"[{head_dim}]"]
         lengths = sorted({*LENGTHS, *MORE.get(head_dim, ())})
-        for answer in bound.smallest(rope_base(head_dim), lengths):
+        for answer in bound.smallest(bound.pairs_of(head_dim), lengths):
             lines.append(f"{answer.length} = {answer.high!r}")
             print(head_dim, lines[-1], flush=True)
     PATH.write_text("\n".join(lines) + "\n", encoding="utf-8")

@@ -10,15 +10,13 @@ One code holds in all figures, on light and on dark pages:
 - Theory and reference lines are black or gray.
 - Only D_H and forecasts have hollow marks.
 
-Figures are drawn for a page of `PAGE_WIDTH`, or for a phone inside `phone_page`.
+No figure is wider than `PAGE_WIDTH`; on a narrow screen a page lets it scroll.
 """
 
-import contextlib
-import contextvars
 import math
 import pathlib
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import matplotlib
@@ -53,24 +51,7 @@ DASHED, DOTTED, DASH_DOTTED = (0, (5, 2)), (0, (1.2, 1.8)), (0, (6, 2, 1, 2))  #
 REFERENCE: dict[str, Any] = {"color": FAINT, "lw": 1, "ls": (0, (1, 2))}  # reference lines
 _CONTROL_DASHES = ((0, (5, 2)), (0, (1.5, 1.5)), (0, (6, 2, 1.5, 2)), (0, (9, 3)))
 
-PAGE_WIDTH, _PHONE_WIDTH = 10.0, 3.75  # inches
-_page_width = contextvars.ContextVar("page width", default=PAGE_WIDTH)
-
-
-@contextlib.contextmanager
-def phone_page() -> Iterator[None]:
-    """Draw figures for a phone: as wide as its screen, with fewer columns, and the legend below."""
-    token = _page_width.set(_PHONE_WIDTH)
-    try:
-        with matplotlib.rc_context({"font.size": 9, "legend.fontsize": 8.5}):
-            yield
-    finally:
-        _page_width.reset(token)
-
-
-def is_phone() -> bool:
-    """Return whether figures are drawn for a phone."""
-    return _page_width.get() < PAGE_WIDTH
+PAGE_WIDTH = 10.0  # inches
 
 
 class Look(NamedTuple):
@@ -143,7 +124,7 @@ def note(ax: Axes, text: str, xy: tuple, offset: tuple, **options: Any) -> Annot
 
 def new_figure(width: float, height: float) -> Figure:
     """Return an empty figure of this size in inches, but no wider than the page."""
-    return Figure(figsize=(min(width, _page_width.get()), height), layout="constrained")
+    return Figure(figsize=(min(width, PAGE_WIDTH), height), layout="constrained")
 
 
 def grid(
@@ -156,15 +137,12 @@ def grid(
     Args:
       count: number of items.
       rows: number of panels of an item.
-      columns: maximal number of items side by side; a phone has half as many.
+      columns: maximal number of items side by side.
       height: of a panel, inches.
       **options: of `Figure.subplots`.
     """
-    columns = max(1, columns // 2) if is_phone() else columns
     blocks = -(-count // columns)
     columns = -(-count // blocks)
-    if is_phone() and columns == 1:
-        height = min(height, 2.6)
     figure = new_figure(5.6 + 2.2 * columns, height * rows * blocks)
     axes = figure.subplots(rows * blocks, columns, squeeze=False, **options)
     axes = axes.reshape(blocks, rows, columns).swapaxes(1, 2).reshape(-1, rows)
@@ -182,16 +160,6 @@ def label_rows(axes: np.ndarray, labels: Sequence[str]) -> None:
             spec = ax.get_subplotspec()
             if spec is None or spec.is_first_col():
                 ax.set_ylabel(label)
-
-
-def label_x(figure: Figure, axes: np.ndarray, label: str) -> None:
-    """Label the x axes of a `grid`, once; on a phone below each column."""
-    if not is_phone():
-        figure.supxlabel(label)
-        return
-    columns = axes[0, 0].get_gridspec().ncols
-    for ax in axes[-columns:, -1]:  # a legend below would cover the figure's label
-        ax.set_xlabel(folded(label, 40 // columns))
 
 
 def _size(axis: Axis) -> float:
@@ -314,14 +282,8 @@ def mark_handle(label: str, marker: Any, **style: Any) -> Line2D:
 
 
 def add_legend(figure: Figure, handles: Sequence[Line2D]) -> None:
-    """Add a legend at the right, or on a phone below; none without handles."""
-    if handles and is_phone():
-        texts = [str(h.get_label()).split("\n") for h in handles]
-        columns = 1 + (max(len(line) for lines in texts for line in lines) <= 19)
-        figure.legend(handles=handles, loc="outside lower left", ncols=columns)
-        lines = sum(map(len, texts)) / columns + 1
-        figure.set_figheight(figure.get_figheight() + 0.19 * lines)
-    elif handles:
+    """Add a legend at the right; none without handles."""
+    if handles:
         figure.legend(handles=handles, loc="outside right center")
 
 

@@ -127,12 +127,6 @@ class Yarn(NtkByParts):
         }
         return super().from_hf({**rope, **fields}, head, length)
 
-    def jumps(self, rotary_dim: int) -> list[float]:
-        """Return the values of ln(base) at which an end of the truncated ramp moves, ascending."""
-        ends = (self._log_radians(cycles) for cycles in (self.beta_fast, self.beta_slow))
-        jumps = {rotary_dim * end / (2 * pair) for end in ends for pair in range(1, rotary_dim)}
-        return sorted(jump for jump in jumps if jump > 0)
-
     def _log_radians(self, cycles: float) -> float:
         """Return ln(tokens per radian) of a pair with this many cycles in the original context."""
         return math.log(self.original_context_length / cycles / (2 * math.pi))

@@ -20,7 +20,7 @@ from probes.analyses.matching_keys import sum_by_document
 from probes.figures import head_name
 from probes.probe import HeadProbe, Number, bootstrap_counts, complex_pairs, with_interval
 from probes.subject import Subject
-from utils.figures import DASHED, FAINT, INK, PAPER, handle, is_phone, token_axis
+from utils.figures import DASHED, FAINT, INK, PAPER, handle, token_axis
 
 _MASSIVE = 5  # times the mean
 _MAX_HEADS = 8  # heads in the lower panel
@@ -136,8 +136,7 @@ class FrequencyUse(HeadProbe):
         pairs_R = np.arange(self.inv_freq_LNR.shape[-1])
         self.draw_curves(ax, pairs_R, self.query_3LNR, lw=1.2)
         self.draw_curves(ax, pairs_R, self.key_3LNR, lw=1.2, ls=DASHED)
-        num_ticks = 3 if is_phone() else 4
-        ticks = np.unique(np.linspace(0, pairs_R[-1], num_ticks).round().astype(int))
+        ticks = np.unique(np.linspace(0, pairs_R[-1], 4).round().astype(int))
         labels = [f"{t}\n{_format_period(self.inv_freq_LNR[0, 0, t])}" for t in ticks]
         ax.set_xticks(ticks, labels, fontsize=7)
         ax.set_xlabel("pair\nperiod (tokens)")

@@ -29,7 +29,7 @@ from probes.inside import Capture, capture
 from probes.probe import HeadProbe, Number, bootstrap_mean, format_number
 from probes.questions import Questions
 from probes.subject import Subject, untrained
-from utils.figures import DOTTED, FAINT, INK, handle, is_phone, mark_handle, token_axis
+from utils.figures import DOTTED, FAINT, INK, handle, mark_handle, token_axis
 
 _SINK = 0.3  # mean weight on the first token
 _MAX_LINES, _NUM_HIGHEST = 64, 6  # lines of the table, and heads per kind if there are more
@@ -148,9 +148,7 @@ class HeadScores(HeadProbe):
             ax.hlines(uniform, column - 0.42, column + 0.42, color=FAINT, lw=1.5)
         ax.plot(len(shares) - 1, self.random_LN.max(), "^", color=FAINT, ms=5)
         ax.axhline(_SINK, 2 / 4, 3 / 4, color=INK, lw=1, ls=DOTTED)
-        # Side by side, the names do not fit a phone.
-        names = [name.replace("\n", " ") if is_phone() else name for name in shares]
-        ax.set_xticks(range(len(shares)), names, fontsize=7, rotation=90 * is_phone())
+        ax.set_xticks(range(len(shares)), list(shares), fontsize=7)
         ax.set_xlim(-0.5, len(shares) - 0.5)
         ax.set_ylim(-0.03, 1.03)
 

@@ -27,7 +27,6 @@ from utils.figures import (
     grid,
     handle,
     label_rows,
-    label_x,
     make_looks,
     mark_handle,
     set_title,
@@ -200,7 +199,7 @@ def draw_forecasts(compared: Sequence[Comparison]) -> Figure:
         for axis in (above.xaxis, above.yaxis):
             token_axis(axis)
         above.set(xlim=(1.5, 400), ylim=(1.5, 400))
-    label_x(figure, axes, "forecast: L50 (tokens) above, mean accuracy below")
+    figure.supxlabel("forecast: L50 (tokens) above, mean accuracy below")
     label_rows(axes, ("measured L50 (tokens)", "measured\nmean accuracy"))
     bases = sorted(base for base in colors if base)
     handles = [mark_handle(f"base {base:g}", "o", color=colors[base]) for base in bases]
@@ -267,7 +266,7 @@ def draw_curves(
         set_title(ax, title)
         ax.set_ylim(-0.03, 1.03)
         token_axis(ax.xaxis)
-    label_x(figure, axes, "distance to the answer (tokens, log scale)")
+    figure.supxlabel("distance to the answer (tokens, log scale)")
     figure.supylabel("accuracy (exact match)")
     shown = dict(zip(bases, looks, strict=True))
     handles = [

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from model import rotary
 from reporting.forecasts import predict
-from theory import bound, decay, family, published
+from theory import bound, decay, published
 
 
 def exact(x, m, head_dim, rotary_fraction=1.0):
@@ -49,7 +49,7 @@ def check(certificate, length, head_dim, *, rotary_fraction=1.0, start=0.0, samp
 @pytest.fixture(scope="module")
 def smallest():
     lengths = published.LENGTHS[:6]
-    return dict(zip(lengths, bound.smallest(family.rope_base(128), lengths), strict=True))
+    return dict(zip(lengths, bound.smallest(bound.pairs_of(128), lengths), strict=True))
 
 
 def test_su_s_two_digits(smallest):
@@ -98,7 +98,7 @@ def test_proofs_of_other_heads(length, head_dim, fraction):
 
 
 def test_the_smallest_base_never_falls_with_length():
-    answers = bound.smallest(family.rope_base(32), list(range(2, 120)))
+    answers = bound.smallest(bound.pairs_of(32), list(range(2, 120)))
     lows = [answer.low for answer in answers]
     assert all(after >= before * (1 - 1e-8) for before, after in itertools.pairwise(lows))
     # Length 2 needs nothing, length 3 needs B_2 >= 0.
@@ -119,7 +119,7 @@ def test_half_of_the_pairs_unrotated_covers_every_length():
 
 @pytest.mark.long  # the first six are in test_su_s_two_digits
 def test_all_lengths_of_the_papers():
-    answers = bound.smallest(family.rope_base(128), published.LENGTHS)
+    answers = bound.smallest(bound.pairs_of(128), published.LENGTHS)
     assert tuple(float(f"{answer.high:.1e}") for answer in answers) == tuple(
         published.SU_2024.values()
     )
@@ -127,6 +127,10 @@ def test_all_lengths_of_the_papers():
         assert answer.high <= answer.low * (1 + 1e-8)
         assert float(f"{answer.high:.1e}") <= men
     check(answers[-1].certificate, 2**20, 128, samples=1, every=997)
+
+
+def test_the_zero_of_the_cosine_integral():
+    assert abs(mpmath.findroot(mpmath.ci, 0.6) - published.CI_ZERO) < 1e-15
 
 
 # --- against direct evaluation -------------------------------------------------------------------
@@ -172,7 +176,7 @@ def test_every_base_above_the_stable_one_is_feasible(length, head_dim):
 def test_intervals_are_those_of_a_grid(length, head_dim):
     """A grid decides nothing, but may not contradict: 2,000 bases from 0.8 b* on."""
     high = bound.smallest_base(length, head_dim).high
-    intervals = bound.intervals(family.rope_base(head_dim), length, high)
+    intervals = bound.intervals(bound.pairs_of(head_dim), length, high)
     lows, highs = np.array(intervals.feasible).T
     assert lows[0] == high and highs[-1] == np.inf
     assert np.all(lows[1:] > highs[:-1]) and np.all(highs > lows)
@@ -191,7 +195,7 @@ def test_intervals_are_those_of_a_grid(length, head_dim):
 def test_narrow_intervals_are_found():
     """At 2048 tokens and 128 features a third of all feasible intervals are narrower than 1%."""
     high = bound.smallest_base(2048).high
-    result = bound.intervals(family.rope_base(128), 2048, high)
+    result = bound.intervals(bound.pairs_of(128), 2048, high)
     intervals = np.array(result.feasible[:-1])
     widths = np.log(intervals[:, 1] / intervals[:, 0])
     assert len(widths) > 3 and widths.min() < 0.01
@@ -253,11 +257,11 @@ def test_a_loosened_bound_is_caught(mutation, monkeypatch):
 def test_error_bounds_hold():
     """The error bounds cover the difference to fifty digits."""
     rng = np.random.default_rng(0)
-    (piece,) = family.rope_base(128)
+    pairs = bound.pairs_of(128)
     for length in (10**3, 10**6, 2**31):
         m = rng.integers(1, length, 6)
         x = rng.uniform(0.1, 25, 6)
-        taylor = bound._Taylor(piece, x, m)
+        taylor = bound._Taylor(pairs, x, m)
         for k in range(6):
             with mpmath.workdps(50):
                 s = [mpmath.mpf(i) / 64 for i in range(64)]
@@ -275,7 +279,7 @@ def test_error_bounds_hold():
 
 def test_a_point_just_below_the_answer_is_not_feasible(smallest):
     """B_m is -1e-3 or so there, at one distance only."""
-    (piece,) = family.rope_base(128)
+    pairs = bound.pairs_of(128)
     for length, answer in smallest.items():
-        assert bound.is_certainly_feasible((piece,), answer.high, length)
-        assert not bound.is_certainly_feasible((piece,), answer.low * (1 - 1e-7), length)
+        assert bound.is_certainly_feasible(pairs, answer.high, length)
+        assert not bound.is_certainly_feasible(pairs, answer.low * (1 - 1e-7), length)

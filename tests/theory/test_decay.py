@@ -63,13 +63,6 @@ def test_scan_is_within_its_own_bound(base, dim, start):
     assert covered == start + 30_000
 
 
-def test_weights_of_unequal_variances():
-    """The form of one head, sum of (var_2i + var_2i+1) cos(m w_i): Men et al., Eq. 20."""
-    weighted = cosine_sum([1.0, 0.5, 0.0], [0, 2], weights=[3.0, 1.0, 0.25])
-    expected = [4.25, 3 * np.cos(2) + np.cos(1) + 0.25]
-    np.testing.assert_allclose(weighted, expected, rtol=1e-15)
-
-
 def test_an_unrotated_pair_adds_one_at_every_distance():
     distances = np.arange(6).reshape(2, 3)
     np.testing.assert_array_equal(cosine_sum(np.zeros(4), distances), np.full((2, 3), 4.0))

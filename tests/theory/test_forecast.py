@@ -1,6 +1,5 @@
 """Forecasts of configs: what they read of a config, and the command."""
 
-import dataclasses
 import json
 
 import numpy as np
@@ -10,8 +9,7 @@ from configs import find_config
 from configs.changes import change
 from experiment.overrides import apply
 from tests.in_process import run_command
-from theory.forecast import check, forecast, learning_rates
-from training.optimizer import learning_rate_fraction
+from theory.forecast import check, forecast
 
 # One head of 16 features learns eight keys in documents of 32 tokens within 100 updates.
 SMALL = change(
@@ -33,15 +31,6 @@ def accuracy(*overrides: str) -> np.ndarray:
     trials = forecast(apply(SMALL, overrides), range(2)).trials
     counts = trials.summed().summed()
     return np.stack([counts.low, counts.right / counts.questions])
-
-
-@pytest.mark.parametrize("schedule", ["cosine", "constant", "wsd"])
-def test_learning_rates_are_those_of_the_optimizer(schedule):
-    train = dataclasses.replace(SMALL.train, schedule=schedule, num_steps=50, warmup_steps=7)
-    fractions = [float(learning_rate_fraction(train, step)) for step in range(50)]
-    np.testing.assert_allclose(
-        learning_rates(train), train.learning_rate * np.array(fractions), rtol=1e-6
-    )
 
 
 def test_a_forecast_follows_the_positions_of_the_config():
