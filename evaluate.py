@@ -114,7 +114,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     from experiment import distributed
     from experiment.compiled import keep_programs
     from experiment.devices import PlatformError, check_platform
-    from reporting.formats import print_results
+    from reporting.tables import print_results
 
     keep_programs()
     console = Console(stderr=True, markup=False)

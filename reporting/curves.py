@@ -80,7 +80,7 @@ def accuracy_panels(members: Sequence[Member]) -> list[Panel]:
         for member in sorted(members, key=lambda member: member.trained_length):
             estimate = member.estimates.get(task)
             if estimate and any(b.trials >= MIN_TRIALS for b in estimate.bins):
-                trained = f"\ntrained on {member.trained_length:,}" if several else ""
+                trained = f"\ncontext length {member.trained_length:,}" if several else ""
                 title = f"{task}{trained}"
                 panel = panels.setdefault(title, Panel(title, {}, set()))
                 panel.curves[member.index] = [_accuracy_curve(estimate)]

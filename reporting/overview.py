@@ -1,6 +1,5 @@
 """Parts of the page about all members: summary, the table of numbers, configuration differences."""
 
-import math
 from collections.abc import Sequence
 
 from markupsafe import Markup
@@ -12,10 +11,9 @@ from evals.estimate.effective_context import (
     UNDETERMINED,
     Estimate,
 )
-from reporting.forecasts import HORIZON
 from reporting.labels import describe_seeds, flatten
-from reporting.members import Member, describe_intervals, learned, tasks
-from reporting.page import NONE, Folded, Part, Table, format_captions
+from reporting.members import Member, tasks
+from reporting.page import Folded, Part, Table
 
 
 def facts(members: Sequence[Member]) -> list[str]:
@@ -24,7 +22,7 @@ def facts(members: Sequence[Member]) -> list[str]:
     return [
         _plural(len(members), "member"),
         describe_seeds([run.config for member in members for run in member.runs]),
-        f"trained on {', '.join(f'{length:,}' for length in lengths)} tokens",
+        f"context length {', '.join(f'{length:,}' for length in lengths)}",
     ]
 
 
@@ -45,7 +43,9 @@ def summarize(members: Sequence[Member]) -> str:
     ends = list(dict.fromkeys([based[0], (alike if len(alike) > 1 else based)[-1]]))
     lengths = " and ".join(f"{n:,}" for n in sorted({member.trained_length for member in ends}))
     findings = Markup("; ").join(_finding(m.label, m.estimates[task]) for m in ends)
-    return Markup("Trained on rows of {} tokens, {} (task {}).").format(lengths, findings, task)
+    return Markup("Trained at a context length of {} tokens, {} (task {}).").format(
+        lengths, findings, task
+    )
 
 
 def _without_base(member: Member) -> list[str]:
@@ -77,72 +77,6 @@ def _finding(label: str, estimate: Estimate) -> Markup:
     note += "; accuracy recovers farther away" if estimate.dips else ""
     subject = Markup("a model with <strong>{}</strong> ").format(label)
     return subject + Markup(text).format(distance) + f" ({note})"
-
-
-def numbers_tables(members: Sequence[Member]) -> list[Part]:
-    """Return measurements of the leading task beside its predictions, and all else, collapsed."""
-    names = tasks(members)
-    secondary = [name for name in names[1:] if learned(members, name)]
-    lines, more = [], []
-    for member in members:
-        estimate = member.estimates.get(names[0]) if names else None
-        theory = member.theory
-        effective = str(estimate or member.diverged or "not evaluated")
-        cells = {
-            "member": member.label,
-            f"measured: {names[0]} [95% CI]" if names else "measured": effective,
-            "D_H": str((names and member.forecasts.get(names[0])) or NONE),
-            "theory length": _format_tokens(theory.first_violation),
-            "mean accuracy": estimate.mean_text if estimate else NONE,
-            "worst bin": estimate.worst_text if estimate else NONE,
-        }
-        lines.append((member.index, cells))
-        cells = {"member": member.label} | _more_cells(estimate)
-        cells["quarter period"] = _format_tokens(theory.quarter_period)
-        cells["full period"] = _format_tokens(theory.full_period)
-        for name in secondary:
-            other = member.estimates.get(name)
-            cells[name] = f"{other}; {other.accuracies}" if other else "not evaluated"
-        more.append((member.index, cells))
-    return [
-        Table.from_cells(lines, caption=_caption("numbers", members)),
-        Folded(
-            summary="More columns: dips, L85, ceiling, periods, other tasks",
-            part=Table.from_cells(more, caption=_caption("more_numbers", members)),
-        ),
-    ]
-
-
-def _caption(name: str, members: Sequence[Member]) -> str:
-    estimates = [estimate for member in members for estimate in member.estimates.values()]
-    unlearned = [name for name in tasks(members)[1:] if not learned(members, name)]
-    documents = min((estimate.num_documents for estimate in estimates), default=0)
-    captions = format_captions(
-        name,
-        over=describe_intervals(members),
-        documents=_plural(documents, "document") if estimates else "",
-        tasks=", ".join(unlearned),
-        horizon=f"{HORIZON:,}",
-        learned=any(member.config.model.learned_frequencies for member in members),
-    )
-    return captions["caption"]
-
-
-def _more_cells(estimate: Estimate | None) -> dict[str, str]:
-    dip = NONE
-    if estimate and estimate.dips:
-        dip = f"{estimate.dip:.2f} at {estimate.dip_distance:.0f}, then {estimate.revival:.2f}"
-    return {
-        "dip": dip,
-        "L85": estimate.l85_text if estimate else NONE,
-        "ceiling": f"{estimate.ceiling:.2f}" if estimate else NONE,
-    }
-
-
-def _format_tokens(count: float | None) -> str:
-    if count is None:
-        return "none"
-    return "∞" if math.isinf(count) else f"{count:,.0f}"
 
 
 def differences(members: Sequence[Member]) -> list[Part]:

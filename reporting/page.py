@@ -39,6 +39,7 @@ _CAPTIONS = tomllib.loads((_FOLDER / "captions.toml").read_text(encoding="utf-8"
 _TEMPLATES = load_templates(_FOLDER)
 
 NONE = "–"  # cell of a number that does not exist
+Line: TypeAlias = tuple[int | None, Mapping[str, str]]  # member's index, cells by column head
 
 
 class Drawing(NamedTuple):
@@ -84,9 +85,16 @@ class Table:
     wraps: bool = False
 
     @classmethod
-    def from_cells(cls, lines: Sequence[tuple[int | None, Mapping[str, str]]], **options):
-        """Return the table of rows whose cells are keyed by column head, in order of appearance."""
-        heads = list(dict.fromkeys(head for _, cells in lines for head in cells))
+    def from_cells(cls, lines: Sequence[Line], *, has_all_columns: bool = False, **options):
+        """Return the table of lines, with the column heads in order of appearance.
+
+        Columns without any number are left out, unless the table `has_all_columns`.
+        """
+        heads = [
+            head
+            for head in dict.fromkeys(head for _, cells in lines for head in cells)
+            if has_all_columns or any(cells.get(head, NONE) != NONE for _, cells in lines)
+        ]
         filled = [(index, [cells.get(head, NONE) for head in heads]) for index, cells in lines]
         return cls(heads=heads, lines=filled, **options)
 

@@ -1,7 +1,7 @@
 """L50 against its possible bounds: predictions from the frequencies, and the trained length."""
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -181,37 +181,20 @@ def _interval(line: Regression, name: str) -> str:
     return f"{value:.2f} [{low:.2f}, {high:.2f}]"
 
 
-def describe(comparison: Comparison) -> str:
-    """Return the results of the regressions as a few sentences."""
-    if not comparison.regressions:
-        return "No line is drawn: fewer than three bases have a measured effective context."
+def describe(comparison: Comparison) -> dict[str, Any]:
+    """Return the values of the caption: the predictor with the smallest error, and the bases."""
+    lines = comparison.regressions
+    errors = {line.predictor: round(line.error, 2) for line in lines}
+    error = min(errors.values(), default=0.0)
     # In the order of NAMES, because the periods and the base often tie.
-    lines = {line.predictor: line for line in comparison.regressions}
-    errors = {NAMES[key]: round(lines[key].error, 2) for key in NAMES if key in lines}
-    minimum = min(errors.values())
-    best = " and ".join(name for name, error in errors.items() if error == minimum)
-    text = f"Smallest leave-one-base-out error: {best}, {minimum:.2f} octaves"
-    rest = sorted((error, name) for name, error in errors.items() if error > minimum)
-    if rest:
-        text += f" ({', '.join(f'{name} {error:.2f}' for error, name in rest)})"
-    unfitted = ", ".join(
-        f"{NAMES[key]} {lines[key].as_is:.2f}" for key in NAMES if key in lines and key != BASE
-    )
-    text += f". Error of the predictions themselves, without a fit: {unfitted}" if unfitted else ""
-    if theory := lines.get("first_violation"):
-        ratio, low, high = (2**x for x in (theory.offset, theory.offset_low, theory.offset_high))
-        text += (
-            f". Against the theory length, the slope is {_interval(theory, 'slope')}, and the "
-            f"ratio of effective context to it is {ratio:.2g} [{low:.2g}, {high:.2g}]; an "
-            "attained bound would give 1 and 1"
-        )
-    line = comparison.regressions[0]
-    if line.num_censored:
-        text += (
-            f". The lines are fitted to {line.num_bases} bases; the effective context of "
-            f"{line.num_censored} more is beyond the longest distance tested"
-        )
-    return f"{text}."
+    best = [NAMES[name] for name in NAMES if errors.get(name) == error]
+    num_bases, num_censored = (lines[0].num_bases, lines[0].num_censored) if lines else (0, 0)
+    return {
+        "best": " and ".join(best),
+        "error": f"{error:.2f}",
+        "num_bases": num_bases,
+        "num_censored": num_censored,
+    }
 
 
 def group_trained_lengths(members: Sequence[Member], task: str) -> list[list[Member]]:

@@ -42,7 +42,8 @@ exist for a task are empty.
     visual_edge       longest distance with half of the answers right, tokens; median over lengths
     nll               nats per token
     perplexity        exp(nll)
-    bits_per_byte, word_perplexity    comparable between tokenizers
+    bits_per_byte     comparable between tokenizers
+    word_perplexity   the same; empty if tokens have less than two bytes on average
     book_perplexity, window_mean_nll, context_gain, context_gain_length, first_loss,
                       first_loss_error    specific to one task: see its file in evals/tasks;
                       `columns` of other tasks come last
@@ -122,7 +123,7 @@ def make_lines(member: Member) -> Iterator[dict[str, Any]]:
     for measured in member.measurements:
         line = _common_columns(member, measured)
         if measured.kind == "likelihood":
-            line |= summaries.likelihoods(measured.rows)
+            line |= likelihoods(measured.rows)
         else:
             line["score"] = measured.value
             line |= effective_lengths[measured.task, measured.rotary]
@@ -136,6 +137,26 @@ def make_lines(member: Member) -> Iterator[dict[str, Any]]:
                 line |= {"seeds": 1, "answers": len(rows["task"])}
                 line["score"] = thresholds.mean_accuracy(rows)
                 yield line | _seed_columns(member, [seed]) | dict.fromkeys(_INTERVALS, math.nan)
+
+
+def likelihoods(rows: rows_lib.Rows) -> dict[str, float]:
+    """Return every likelihood measure that the rows allow.
+
+    Without word perplexity if tokens have less than two bytes on average: errors of byte-like
+    tokens multiply over a word, so its numbers have eight digits and compare nothing.
+    """
+    values = summaries.likelihoods(rows)
+    if rows["num_bytes"].sum() < 2 * rows["num_tokens"].sum():
+        values.pop("word_perplexity", None)
+    return values
+
+
+def format_share(rows: rows_lib.Rows | None, column: str = "first_token_correct") -> str:
+    """Return the percentage of a column, with its 95% interval over documents."""
+    if rows is None:
+        return "–"
+    mean, error, _ = summaries.share(rows, column=column)
+    return f"{100 * mean:.1f} ± {196 * error:.1f}"
 
 
 def _common_columns(member: Member, measured: Measurement) -> dict[str, Any]:

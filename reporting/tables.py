@@ -1,5 +1,6 @@
 """Tables of results. The terminal, Markdown and the page have the same lines and columns."""
 
+import dataclasses
 import json
 import math
 import re
@@ -11,7 +12,7 @@ import numpy as np
 
 from evals import rows as rows_lib
 from evals.estimate import summaries, thresholds
-from evals.estimate.effective_context import Estimate
+from evals.estimate.effective_context import MEASURED, Estimate
 from experiment.config import TRAINED, ExperimentConfig
 from experiment.run import RunDirectory
 from reporting import predictors
@@ -20,7 +21,7 @@ from reporting.labels import describe_seeds, name_runs
 from reporting.measurements import Measurement, drop_diverged, measurements
 from reporting.members import Member, describe_intervals, learned, make_members, tasks
 from reporting.page import NONE, Line, Table, format_captions
-from reporting.results import likelihoods, make_lines, write_csv
+from reporting.results import format_share, likelihoods, make_lines, write_csv
 from theory.capability import Forecast
 from utils.messages import printable
 from utils.text_table import TextTable, print_tables
@@ -37,8 +38,8 @@ class Evaluation(NamedTuple):
     index: int | None = None
 
 
-class Results1(NamedTuple):
-    """Lines of a table, with the title and the heads that a narrow terminal omits."""
+class ResultTable(NamedTuple):
+    """Lines of a table, with its title and the heads that a narrow terminal omits."""
 
     title: str
     lines: list[Line]
@@ -89,12 +90,11 @@ def _retrieval_cells(measured: Measurement) -> Cells:
 
 
 def _score_cells(measured: Measurement) -> Cells:
-    """Return the share of correct answers."""
+    """Return the share of correct answers, or of correct tokens."""
+    column = "exact_match" if measured.kind == "score" else "first_token_correct"
     return {
         "answers": f"{len(measured.rows['task']):,}",
-        "correct": format_share(measured.rows, column="exact_match")
-        if measured.kind == "score"
-        else measured.text,
+        "correct (%)": format_share(measured.rows, column=column),
         "chance": f"{measured.rows['chance'][0]:.3g}",
     }
 
@@ -107,3 +107,322 @@ def _likelihood_cells(measured: Measurement) -> Cells:
         cells[head] = format(value, form)
     columns = measured.task_columns.items()
     return cells | {name.replace("_", " "): f"{value:.4g}" for name, value in columns}
+
+
+# --- tables by kind of task ----------------------------------------------------------------------
+
+_LIKELIHOODS = {
+    "nll": ("nats per token", ".4f"),
+    "perplexity": ("perplexity", ".2f"),
+    "bits_per_byte": ("bits per byte", ".4f"),
+    "word_perplexity": ("word perplexity", ",.4g"),
+}
+
+
+class _Kind(NamedTuple):
+    """Title of the table of a kind of task, cells of a line, and `ResultTable.optional`."""
+
+    title: str
+    cells: Callable[[Measurement], Cells]
+    optional: Sequence[str] = ()
+
+
+_KINDS = {
+    "retrieval": _Kind(
+        "Effective context in tokens",
+        _retrieval_cells,
+        ("full period", "quarter period", "ceiling", "mean accuracy"),
+    ),
+    "score": _Kind("Share of correct answers", _score_cells),
+    "accuracy": _Kind("Share of correct tokens", _score_cells),
+    "likelihood": _Kind(
+        "{}: likelihood of text, weighted by tokens",
+        _likelihood_cells,
+        ("documents", "word perplexity", "bits per byte"),
+    ),
+}
+
+
+def make_tables(
+    items: Iterable[Evaluation], *, has_matrices: bool = False
+) -> Iterator[tuple[str, ResultTable]]:
+    """Yield a table per kind of task, or per task of text, with the name of the kind.
+
+    Args:
+      items: evaluations.
+      has_matrices: whether tasks with several variants of evaluation have a table of variants.
+    """
+    groups: dict[tuple[str, int], list[Evaluation]] = {}  # to be compared, side by side
+    for item in items:
+        groups.setdefault((item.measured.task, item.measured.length), []).append(item)
+    for name, kind in _KINDS.items():
+        by_title: dict[str, list[Evaluation]] = {}
+        for group in groups.values():
+            first = group[0].measured
+            if first.kind != name:
+                continue
+            if has_matrices and len({item.measured.variant for item in group}) > 1:
+                yield name, _matrix(group)
+            else:
+                by_title.setdefault(kind.title.format(first.task), []).extend(group)
+        for title, group in by_title.items():
+            yield name, _table(title, group, kind)
+
+
+def _table(title: str, items: Sequence[Evaluation], kind: _Kind) -> ResultTable:
+    """Return a line per measurement; a task, length or variant that all share is in the title."""
+    shared = [
+        {"task": m.task, "length": f"{m.length:,}", "evaluated with": m.variant}
+        for m in (item.measured for item in items)
+    ]
+    differing = [head for head in shared[0] if len({line[head] for line in shared}) > 1]
+    above = above_best([item.measured for item in items])
+    lines: list[Line] = []
+    for item, cells, cell in zip(items, shared, above, strict=True):
+        line = item.first | {head: cells[head] for head in differing}
+        lines.append((item.index, line | kind.cells(item.measured) | cell))
+    if "task" not in differing and shared[0]["task"] not in title:
+        title += f", {shared[0]['task']}"
+    if "length" not in differing:
+        title += f", context of {shared[0]['length']} tokens"
+    if "evaluated with" not in differing and shared[0]["evaluated with"] != TRAINED:
+        title += f", evaluated with {shared[0]['evaluated with']}"
+    return ResultTable(title, lines, kind.optional)
+
+
+def _matrix(items: Sequence[Evaluation]) -> ResultTable:
+    """Return variants of training (rows) x evaluation (columns), for one task and length."""
+    lines: dict[tuple, Cells] = {}
+    for item in items:
+        line = lines.setdefault(tuple(item.first.items()), dict(item.first))
+        line[item.measured.variant] = item.measured.text
+    first = items[0].measured
+    title = f"{first.task} at {first.length:,}: {first.kind_info.title}, by variant of evaluation"
+    return ResultTable(title, [(None, line) for line in lines.values()])
+
+
+def above_best(results: Sequence[Measurement]) -> list[Cells]:
+    """Return a cell for each of several measurements of the likelihood of text; else empty dicts.
+
+    The cell is the difference from the best measurement of the same task, length and variant.
+    Differences are paired by document, so their intervals are far narrower than those of the means.
+    """
+    cells: list[Cells] = [{} for _ in results]
+    groups: dict[tuple, list[int]] = {}
+    for index, measured in enumerate(results):
+        if measured.kind == "likelihood":
+            key = measured.task, measured.length, measured.variant
+            groups.setdefault(key, []).append(index)
+    for group in (group for group in groups.values() if len(group) > 1):
+        differences = summaries.above_best([results[index].rows for index in group])
+        for index, (mean, error, _) in zip(group, differences, strict=True):
+            text = f"{mean:+.4f} ± {1.96 * error:.4f}" if error else "best"
+            text = "other text" if np.isnan(mean) else text
+            cells[index]["above the best [95% CI]"] = text
+    return cells
+
+
+# --- the terminal --------------------------------------------------------------------------------
+
+
+def print_results(results: Results, form: str) -> None:
+    """Print results on standard output, in one of `evals.options.FORMATS`."""
+    if form == "table":
+        print_tables(tables(results))
+    elif form == "markdown":
+        print(printable("\n\n".join(table.markdown() for table in tables(results))))
+    elif form == "csv":
+        sys.stdout.write(printable(write_csv(_lines(results))))
+    else:
+        lines = [
+            {name: _json_value(value) for name, value in line.items()} for line in _lines(results)
+        ]
+        print(json.dumps(lines, indent=1))
+
+
+def _lines(results: Results) -> list[dict[str, Any]]:
+    """Return a dict of the columns of results.csv for each run, task, length and variant."""
+    names = name_runs([run for run, *_ in results])
+    return [
+        line | {"member": name}
+        for name, (run, _, rows) in zip(names, results, strict=True)
+        for member in make_members({run: rows})
+        for line in make_lines(member)
+    ]
+
+
+def _json_value(value: Any) -> Any:
+    is_number = not isinstance(value, float) or math.isfinite(value)
+    return value if is_number else None if math.isnan(value) else str(value)
+
+
+def tables(results: Results) -> list[TextTable]:
+    """Return all results of runs."""
+    names = "run", "task", "evaluated with"
+    made = [
+        TextTable(
+            title=table.title,
+            lines=[cells for _, cells in table.lines],
+            names=names,
+            optional=table.optional,
+        )
+        for _, table in make_tables(_evaluations(results), has_matrices=True)
+    ]
+    diverged = {run.name: f"{run.diverged_at:,}" for run, *_ in results if run.diverged_at}
+    if diverged:
+        lines = [{"run": name, "diverged at step": step} for name, step in diverged.items()]
+        made.append(TextTable(title="Diverged", lines=lines))
+    if made:
+        seeds = describe_seeds([config for _, config, _ in results])
+        made[-1] = dataclasses.replace(made[-1], caption=f"{seeds}, one per run")
+    return made
+
+
+def _evaluations(results: Results) -> Iterator[Evaluation]:
+    """Yield the measurements of all runs; equal names are followed by the step or the path."""
+    names = name_runs([run for run, *_ in results])
+    for name, (run, config, rows) in zip(names, results, strict=True):
+        for measured in measurements(drop_diverged(run, rows), config):
+            step = int(measured.rows["step"][0])
+            with_step = run.config.stages or step != run.steps()[-1]
+            first = {"run": f"{name}@{step}" if with_step else name}
+            first |= {"trained for": run.unfinished} if run.unfinished else {}
+            yield Evaluation(first, measured)
+
+
+# --- the page ------------------------------------------------------------------------------------
+
+
+def numbers(members: Sequence[Member]) -> tuple[Table, Table]:
+    """Return the leading task's measurements beside its predictions, and all other numbers."""
+    names = tasks(members)
+    secondary = [name for name in names[1:] if learned(members, name)]
+    lines: list[Line] = []
+    more: list[Line] = []
+    for member in members:
+        estimate = member.estimates.get(names[0]) if names else None
+        bound = member.forecasts.get(names[0]) if names else None
+        cells = context_cells(member.theory, estimate, bound)
+        head, text = next(iter(cells)), member.diverged or "not evaluated"
+        cells |= {} if estimate else {head: text}
+        lines.append((member.index, {"member": member.label} | cells))
+        cells = {"member": member.label} | more_context_cells(member.theory, estimate)
+        for name in secondary:
+            other = member.estimates.get(name)
+            cells[name] = f"{other}; {other.accuracies}" if other else "not evaluated"
+        more.append((member.index, cells))
+    estimates = [estimate for member in members for estimate in member.estimates.values()]
+    values = {
+        "task": names[0] if names else "",
+        "over": describe_intervals(members),
+        "documents": min((estimate.num_documents for estimate in estimates), default=0),
+        "tasks": ", ".join(name for name in names[1:] if name not in secondary),
+        "learned": any(member.config.model.learned_frequencies for member in members),
+    }
+    return (
+        Table.from_cells(lines, **format_captions("numbers", **values)),
+        Table.from_cells(more, **format_captions("more_numbers", **values)),
+    )
+
+
+def other_tables(members: Sequence[Member]) -> Iterator[tuple[str, str, Table]]:
+    """Yield section, name and table of all measurements that are not of retrieval."""
+    items = (
+        Evaluation({"member": member.label}, measured, member.index)
+        for member in members
+        for measured in member.trained.values()
+        if measured.kind in _SECTIONS and measured.compared
+    )
+    for kind, table in make_tables(items):
+        caption = format_captions("scores" if kind == "score" else "texts")
+        yield _SECTIONS[kind], table.title, Table.from_cells(table.lines, **caption)
+
+
+_SECTIONS = {"score": "Whole-context tasks", "likelihood": "Likelihood of text"}
+
+
+def trained_lengths(members: Sequence[Member], task: str) -> Table:
+    """Return effective context by variant and trained length."""
+    series = predictors.group_trained_lengths(members, task)
+    lines: list[Line] = []
+    for group, name in zip(series, predictors.series_names(series), strict=True):
+        estimates = {member.trained_length: member.estimates[task] for member in group}
+        cells = {
+            f"context length {length:,}": f"{estimate}; {estimate.accuracies}"
+            for length, estimate in sorted(estimates.items())
+        }
+        lines.append((None, {"variant": name} | cells))
+    captions = format_captions("trained_lengths", task=task, over=describe_intervals(members))
+    return Table.from_cells(lines, **captions)
+
+
+def rules(members: Sequence[Member]) -> dict[str, Table]:
+    """Return effective context by several definitions, by task, for tasks with any recall."""
+    return {
+        task: _rules_table(members, task)
+        for task in tasks(members, "retrieval", "score")
+        if learned(members, task)
+        or any(m.value >= 0.5 for member in members for m in member.select_task(task))
+    }
+
+
+def _rules_table(members: Sequence[Member], task: str) -> Table:
+    lines: list[Line] = []
+    lengths = set()
+    for member in (member for member in members if member.select_task(task)):
+        rows = rows_lib.concatenate([measured.rows for measured in member.select_task(task)])
+        lengths |= set(rows["length"].tolist())
+        cells = {"member": member.label}
+        if estimate := member.estimates.get(task):
+            cells |= {"L50 [95% CI]": str(estimate), "L85 [95% CI]": estimate.l85_text}
+            cells["visual edge"] = f"{thresholds.visual_edge(rows):,.0f}"
+        relative = thresholds.effective_length(rows)
+        # With a single length, the comparison with the shortest length is trivial.
+        cells["0.85 of the shortest"] = str(relative) if len(relative.lengths) > 1 else NONE
+        for threshold in (thresholds.RULER_BASE, thresholds.RULER_CHAT):
+            effective = thresholds.effective_length(rows, threshold=threshold)
+            cells[f"above {threshold:g}"] = str(effective)
+        lines.append((member.index, cells))
+    lengths_text = ", ".join(f"{length:,}" for length in sorted(lengths))
+    return Table.from_cells(lines, **format_captions("rules", lengths=lengths_text))
+
+
+def seeds(members: Sequence[Member]) -> Table | None:
+    """Return the mean over seeds with its t interval, by measure; None without several seeds."""
+    task, text = (next(iter(tasks(members, kind)), "") for kind in ("retrieval", "likelihood"))
+    lines: list[Line] = []
+    for member in members:
+        cells = {"member": member.label, "seeds": str(len(member.seeds))}
+        if estimate := member.estimates.get(task):
+            beyond = [seed for seed in estimate.seeds if seed.is_beyond]
+            l50 = [
+                seed.l50 for seed in estimate.seeds if seed.is_beyond or seed.verdict == MEASURED
+            ]
+            head, count = f"{task}: L50 (tokens)", f"of {len(estimate.seeds)}"
+            cells[head] = _over_seeds(l50, ratios=True) if len(l50) == len(estimate.seeds) else NONE
+            if beyond:
+                cells[head] = f"> {max(l50):.3g} in {len(beyond)} {count}"
+            elif cells[head] == NONE:
+                cells[head] = f"none in {len(estimate.seeds) - len(l50)} {count}"
+            for name in ("worst", "mean"):
+                values = [getattr(seed, f"{name}_accuracy") for seed in estimate.seeds]
+                cells[f"{task}: {name} accuracy"] = _over_seeds(values)
+        if member.losses:
+            ends = [nats[-max(1, len(nats) // 10) :].mean() for _, nats in member.losses]
+            cells["training loss (nats)"] = _over_seeds(ends)
+        if measured := member.nearest(text):
+            numbers = np.unique(measured.rows["seed"]).tolist()
+            each = (rows_lib.select(measured.rows, seed=number) for number in numbers)
+            cells[f"{text}: perplexity"] = _over_seeds(map(summaries.perplexity, each), ratios=True)
+        lines.append((member.index, cells))
+    if all(len(member.seeds) < 2 for member in members):
+        return None
+    description = describe_seeds([run.config for member in members for run in member.runs])
+    return Table.from_cells(lines, **format_captions("over_seeds", seeds=description))
+
+
+def _over_seeds(values: Iterable[float], *, ratios: bool = False) -> str:
+    """Return `12.3 [10.1, 15]`, the mean of the seeds and its interval; one seed has none."""
+    values = list(values)
+    mean, low, high = summaries.over_seeds(np.array(values), ratios=ratios)
+    return f"{mean:.3g} [{low:.3g}, {high:.3g}]" if len(values) > 1 else f"{mean:.3g}"

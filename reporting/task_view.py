@@ -6,7 +6,7 @@
 import functools
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -14,10 +14,6 @@ import evals
 import reporting.tasks
 from evals.rows import Rows
 from utils import plugins
-
-if TYPE_CHECKING:
-    from reporting.members import Member
-    from reporting.page import Table
 
 
 class Plot(NamedTuple):
@@ -97,6 +93,22 @@ class Grid(NamedTuple):
     counts: np.ndarray
 
 
+class Evaluated(NamedTuple):
+    """Rows of a member on one task, length and variant (`Measurement.variant`)."""
+
+    index: int
+    label: str
+    trained_length: int
+    task: str
+    length: int
+    variant: str
+    rows: Rows
+
+
+# Section, name of the table within it, its caption, and its lines: member index, cells by head.
+TaskTable: TypeAlias = tuple[str, str, str, list[tuple[int, dict[str, str]]]]
+
+
 class TaskView:
     """Presentation of one task; a subclass replaces the defaults below.
 
@@ -138,8 +150,8 @@ class TaskView:
         return None
 
     @classmethod
-    def tables(cls, members: "Sequence[Member]") -> "Iterator[tuple[str, str, Table]]":
-        """Yield tables of all parameters of the task: section, name within it, and table."""
+    def tables(cls, evaluated: Sequence[Evaluated]) -> Iterator[TaskTable]:
+        """Yield tables of all parameters of the task, from the rows of all tasks."""
         yield from ()
 
 

@@ -16,21 +16,19 @@ from reporting import (
     curves,
     heat_maps,
     inside,
-    over_seeds,
     overview,
     page,
-    page_tables,
     predictors,
     results,
     superficial,
+    tables,
 )
 from reporting import members as members_lib
 from reporting.effective_context import draw_effective_context
-from reporting.labels import describe_seeds
 from reporting.members import Member, describe_intervals, tasks
-from reporting.page import Commands, Drawing, Item, format_captions
+from reporting.page import Commands, Drawing, Folded, Item, Table, format_captions
 from reporting.paths import check_page
-from reporting.task_view import all_views
+from reporting.task_view import Evaluated, all_views
 from utils.files import write_atomically
 from utils.messages import printable
 from utils.paths import as_path
@@ -67,8 +65,10 @@ def write(dirs: Sequence[Path], out: Path, command: str) -> list[str]:
 def _items(members: Sequence[Member], dirs: Sequence[Path], command: str) -> Iterator[Item]:
     """Yield the parts of the page in order."""
     yield "Effective context", "", _lead(members)
-    for part in overview.numbers_tables(members):
-        yield "Numbers", "", part
+    table, more = tables.numbers(members)
+    yield "Numbers", "", table
+    summary = "More columns: dips, L85, ceiling, periods, other tasks"
+    yield "Numbers", "", Folded(summary=summary, part=more)
     yield from measured_items(members)
     for part in overview.differences(members):
         yield "Differences between members", "", part
@@ -97,11 +97,10 @@ def _drawing(name: str, draw: Callable[[], Figure], captions: str, /, **values) 
 
 def measured_items(members: Sequence[Member]) -> Iterator[Item]:
     """Yield the parts about measurements and training; parts without results are left out."""
-    for task, table in page_tables.rules(members).items():
+    for task, table in tables.rules(members).items():
         yield "Effective context by other definitions", task, table
-    if over_seeds.list_measures(members):
-        seeds = describe_seeds([run.config for member in members for run in member.runs])
-        yield "Over seeds", "", over_seeds.seeds_table(members, seeds)
+    if table := tables.seeds(members):
+        yield "Over seeds", "", table
     yield from _predictions(members)
     if probed := inside.probed(members):
         title, captions = "Empirical B(m) of each head", inside.zeros_captions(probed)
@@ -116,10 +115,7 @@ def measured_items(members: Sequence[Member]) -> Iterator[Item]:
         part = _drawing(f"length {task}", draw, "length", name=task, over=over)
         yield "By context length", task, part
     yield from _heat_maps(members)
-    if table := page_tables.scores(members):
-        yield "Whole-context tasks", "", table
-    for task, table in page_tables.texts(members).items():
-        yield "Likelihood of text", task, table
+    yield from tables.other_tables(members)
     if superficial.superficial_lengths(members):
         draw = partial(superficial.draw_superficial, members)
         yield "Perplexity and context", "", _drawing("superficial", draw, "superficial")
@@ -130,8 +126,14 @@ def measured_items(members: Sequence[Member]) -> Iterator[Item]:
             "",
             Drawing(plot.name, partial(curves.draw, members, plot, panels), captions),
         )
+    evaluated = [
+        Evaluated(m.index, m.label, m.trained_length, x.task, x.length, x.variant, x.rows)
+        for m in members
+        for x in m.measurements
+    ]
     for view in all_views().values():
-        yield from view.tables(members)
+        for section, name, caption, lines in view.tables(evaluated):
+            yield section, name, Table.from_cells(lines, caption=caption)
     if any(member.losses for member in members):
         yield "Training loss", "", _drawing("loss", partial(curves.draw_loss, members), "loss")
 
@@ -143,13 +145,13 @@ def _predictions(members: Sequence[Member]) -> Iterator[Item]:
         if predictors.group_trained_lengths(members, task):
             title, draw = "Trained length", partial(predictors.draw_trained_lengths, members, task)
             yield title, "", _drawing("trained_length", draw, "trained_length", over=over)
-            yield title, "", page_tables.trained_lengths(members, task)
+            yield title, "", tables.trained_lengths(members, task)
     comparisons = predictors.compare(members)
     several = len({comparison.trained_length for comparison in comparisons}) > 1
     for comparison in comparisons:
-        length = f", trained on {comparison.trained_length:,}" if several else ""
+        length = f", context length {comparison.trained_length:,}" if several else ""
         name, draw = f"{comparison.task}{length}", partial(predictors.draw_predictors, comparison)
-        values = {"name": name, "reading": predictors.describe(comparison), "over": over}
+        values = {"name": name, "over": over} | predictors.describe(comparison)
         part = _drawing(f"predictors {name}", draw, "predictors", **values)
         yield "Predictions from the frequencies", name, part
 

@@ -72,7 +72,8 @@ def _claim_table(cards: Sequence[Card], all_rows: Sequence[Row]) -> tuple[Table,
             lines.append((None, {"card": card.name} | cells))
     caption = format_captions("study_claims")["caption"]
     counts = ", ".join(f"{number} {mark}" for mark, number in marks.most_common()) or NONE
-    return Table.from_cells(lines, caption=caption, wraps=True), counts
+    table = Table.from_cells(lines, caption=caption, wraps=True, has_all_columns=True)
+    return table, counts
 
 
 def _rows_of(card: Card, all_rows: Sequence[Row]) -> list[Row]:

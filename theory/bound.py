@@ -52,7 +52,7 @@ class Pairs(NamedTuple):
 def pairs_of(head_dim: int, rotary_fraction: float = 1.0) -> Pairs:
     """Return the pairs of a head. Raises ValueError for a head without a rotated pair."""
     rope = Rope(base=2.0, rotary_fraction=rotary_fraction)
-    num_rotated = np.count_nonzero(rope.inv_freq(head_dim))
+    num_rotated = int(np.count_nonzero(rope.inv_freq(head_dim)))
     return Pairs(np.arange(num_rotated) / num_rotated, head_dim // 2 - num_rotated)
 
 

@@ -8,6 +8,7 @@ import functools
 from collections.abc import Sequence
 from typing import NamedTuple
 
+import jax.numpy as jnp
 import numpy as np
 
 import evals
@@ -70,7 +71,7 @@ def forecast(config: ExperimentConfig, seeds: Sequence[int]) -> Recall:
     learned, frequency_rate = config.model.learned_variants, 0.0
     if learned:
         frequency_rate = learned[0].learning_rate / config.train.learning_rate
-    fractions = learning_rate_fraction(config.train, np.arange(config.train.num_steps))
+    fractions = learning_rate_fraction(config.train, jnp.arange(config.train.num_steps))
     training = Training(
         learning_rates=config.train.learning_rate * np.asarray(fractions, np.float64),
         batch_size=config.data.batch_size * share,

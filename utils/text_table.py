@@ -42,8 +42,13 @@ class TextTable:
 
     @property
     def heads(self) -> list[str]:
-        """Column heads in order of appearance."""
-        return list(dict.fromkeys(head for line in self.lines for head in line))
+        """Column heads in order of appearance, without columns in which every cell is a dash."""
+        heads = dict.fromkeys(head for line in self.lines for head in line)
+        return [
+            head
+            for head in heads
+            if any(line.get(head, "-") not in ("-", "–") for line in self.lines)
+        ]
 
     def text(self, width: int) -> str:
         """Return the table, in lines of at most `width` columns; `none` if it is empty."""

@@ -14,21 +14,21 @@ class Perplexity(TaskView):
         name="perplexity_by_position",
         alternative="Perplexity of held-out text against position in the document.",
         caption="Perplexity of held-out text by position in the document, with 95% intervals over "
-        "documents. Men et al. (arXiv 2405.14591) found it nearly blind to the base where "
-        "retrieval is not.",
+        "documents; at position 1 the model has read nothing. Men et al. (arXiv 2405.14591) found "
+        "it nearly blind to the base where retrieval is not.",
         xlabel="position in the document (tokens, log scale)",
         ylabels=("perplexity of held-out text (log scale)",),
-        # Perplexity is very high at the first positions, so a linear scale would hide the rest.
         y_scale="log2",
         trained=True,
     )
 
     def curves(self, trained: Rows, rows: Rows) -> list[Curve]:
         """Return perplexity by position, over all documents and seeds."""
+        trained = {name: column[trained["distance"] > 1] for name, column in trained.items()}
         positions, index = np.unique(trained["distance"], return_inverse=True)
         count, tokens = np.bincount(index), trained["num_tokens"]
         mean = np.bincount(index, trained["nll"]) / count
         variance = np.bincount(index, (trained["nll"] - mean[index]) ** 2) / count
         nll = np.bincount(index, trained["nll"] * tokens) / np.bincount(index, tokens)
-        curve = Curve.from_means(np.maximum(positions, 1), nll, np.sqrt(variance / count))
+        curve = Curve.from_means(positions, nll, np.sqrt(variance / count))
         return [Curve(curve.x, np.exp(curve.y), np.exp(curve.low), np.exp(curve.high))]

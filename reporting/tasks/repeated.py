@@ -4,10 +4,8 @@ from collections.abc import Iterator, Sequence
 
 import evals
 from evals.tasks import repeated
-from reporting.members import Member
-from reporting.page import Table
-from reporting.tables import format_share
-from reporting.task_view import TaskView
+from reporting.results import format_share
+from reporting.task_view import Evaluated, TaskTable, TaskView
 
 SECTION = "Tokens guessed right"
 HEADS = {"trained": "repeated, lag T", "half": "repeated, lag T/2", "none": "not repeated"}
@@ -22,26 +20,24 @@ class Repeated(TaskView):
     """View of `evals.tasks.repeated`."""
 
     @classmethod
-    def tables(cls, members: Sequence[Member]) -> Iterator[tuple[str, str, Table]]:
+    def tables(cls, evaluated: Sequence[Evaluated]) -> Iterator[TaskTable]:
         """Yield a table for each length beyond the trained length.
 
         All tokens count, including those of the first copy. For a paired difference of two
         variants use `summaries.difference` with `column="first_token_correct"`.
         """
+        rows: dict[tuple, dict] = {}  # by member and variant, then by lag and length
+        for item in evaluated:
+            if isinstance(task := evals.parse(item.task), repeated.Repeated):
+                member = item.index, item.label, item.trained_length, item.variant
+                rows.setdefault(member, {})[task.lag, item.length] = item.rows
         lines: dict[int, list] = {}
-        for member in members:
-            rows: dict[str, dict] = {}  # by variant, then by lag and length
-            for m in member.measurements:
-                if isinstance(task := evals.parse(m.task), repeated.Repeated):
-                    rows.setdefault(m.variant, {})[task.lag, m.length] = m.rows
-            for length in sorted({length for keys in rows.values() for _, length in keys}):
-                keys = {"trained length": ("none", member.trained_length)}
-                keys |= {head: (lag, length) for lag, head in HEADS.items()}
-                for variant, by_key in rows.items():
-                    cells = {"trained with": member.label, "evaluated with": variant}
-                    for head, key in keys.items():
-                        cells[head] = format_share(by_key.get(key))
-                    if length > member.trained_length and by_key.keys() & {*keys.values()}:
-                        lines.setdefault(length, []).append((member.index, cells))
+        for (index, label, trained, variant), by_key in rows.items():
+            for length in sorted({length for _, length in by_key if length > trained}):
+                cells = {"trained with": label, "evaluated with": variant}
+                cells["trained length"] = format_share(by_key.get(("none", trained)))
+                for lag, head in HEADS.items():
+                    cells[head] = format_share(by_key.get((lag, length)))
+                lines.setdefault(length, []).append((index, cells))
         for length in sorted(lines):
-            yield SECTION, f"at {length:,}", Table.from_cells(lines[length], caption=CAPTION)
+            yield SECTION, f"at {length:,}", CAPTION, lines[length]

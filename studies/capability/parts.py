@@ -63,7 +63,8 @@ def sections(cards: Sequence[Card], rows: Sequence[Row]) -> Iterator[Item]:
             ),
         )
         caption = format_captions("study_numbers")["caption"]
-        yield title, "", Table.from_cells(_members(card, rows, bound_of), caption=caption)
+        lines = _members(card, rows, bound_of)
+        yield title, "", Table.from_cells(lines, has_all_columns=True, caption=caption)
         lines = [(None, _forecast_cells(item)) for item in compared if item.card == card.name]
         if lines:
             caption = format_captions("study_recall")["caption"]

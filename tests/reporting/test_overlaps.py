@@ -1,6 +1,5 @@
-"""No text of a figure overlaps other text, on the page and on a phone."""
+"""No text of a figure overlaps other text."""
 
-import contextlib
 import dataclasses
 import re
 from typing import Any
@@ -23,17 +22,16 @@ from tests.reporting.helpers import answers, experiment, make_run, row
 from tests.reporting.overlaps import overlaps
 from theory import decay
 from theory import figures as theory_figures
-from utils.figures import STYLE, phone_page
+from utils.figures import STYLE
 
 # The shortest and the longest labels of members that docs has.
 LABELS = "base=10", "base=10000,num_heads=4,window=32", "base=30,num_heads=4", "rotary=nope"
 
 
-@pytest.fixture(autouse=True, params=["page", "phone"])
-def width(request):
-    on_phone = phone_page() if request.param == "phone" else contextlib.nullcontext()
-    with matplotlib.rc_context(STYLE), on_phone:
-        yield request.param
+@pytest.fixture(autouse=True)
+def style():
+    with matplotlib.rc_context(STYLE):
+        yield
 
 
 def test_overlaps_are_measured_on_the_drawn_figure():
@@ -175,14 +173,12 @@ PAGES = {
 
 @pytest.mark.long
 @pytest.mark.parametrize("make_runs", PAGES)
-def test_figures_of_a_page_have_no_overlapping_text(make_runs, tmp_path, monkeypatch, width):
-    if width == "phone":
-        pytest.skip("a page has the figures of both widths")
+def test_figures_of_a_page_have_no_overlapping_text(make_runs, tmp_path, monkeypatch):
     make_runs(tmp_path)
     drawn = []
     monkeypatch.setattr(page, "_as_svg", lambda figure: drawn.append(figure) or "<svg></svg>")
     monkeypatch.setitem(STYLE, "savefig.dpi", 40)
     write(sorted(tmp_path.iterdir()), tmp_path / "page" / "report.html", "python report.py")
     names = {path.stem for path in (tmp_path / "page").glob("*.png")}
-    assert names >= set(PAGES[make_runs].split()) and len(drawn) == 2 * len(names)
+    assert names >= set(PAGES[make_runs].split()) and len(drawn) == len(names)
     assert [pairs for figure in drawn if (pairs := overlaps(figure))] == []

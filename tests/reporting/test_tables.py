@@ -11,7 +11,7 @@ import pytest
 from evals import rows as rows_lib
 from probes.findings import format_findings, list_findings
 from probes.probe import Number
-from reporting import formats, tables
+from reporting import tables
 from reporting.labels import name_runs
 from tests.in_process import call
 from tests.reporting.helpers import answers, experiment, make_run, row
@@ -132,14 +132,14 @@ def test_a_table_without_room_never_exceeds_the_width():
 
 
 def test_machine_readable_formats_have_every_column(results, capsys):
-    formats.print_results(results, "csv")
+    tables.print_results(results, "csv")
     lines = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
     kv = [line for line in lines if (line["task"], line["schedule"]) == ("kv", "trained")]
     assert [line["member"] for line in kv] == name_runs([run for run, *_ in results])
     assert float(kv[2]["l50"]) == pytest.approx(31.5, abs=1)
-    formats.print_results(results, "json")
+    tables.print_results(results, "json")
     assert len(json.loads(capsys.readouterr().out)) == len(lines)
-    formats.print_results(results[:1], "markdown")
+    tables.print_results(results[:1], "markdown")
     head = next(s for s in capsys.readouterr().out.split("\n") if s.startswith("| run"))
     assert head.count("|") == len(tables.tables(results[:1])[0].heads) + 1
 
