@@ -3,7 +3,6 @@
 import argparse
 import json
 import py_compile
-import shutil
 from pathlib import Path
 
 import numpy as np
@@ -156,14 +155,3 @@ def test_it_trains_resumes_and_is_evaluated_without_the_file(mine, tmp_path, run
     assert rotary.parse(json.loads(line)["rotary"]) == run.config.model.rotary
     call("report.py", tmp_path / "run")
     assert "Bent(strength=2)" in (tmp_path / "run" / "report.html").read_text()
-
-
-@pytest.mark.slow
-def test_a_checkpoint_is_evaluated_with_a_file(mine, tmp_path, trained_run):
-    shutil.copytree(trained_run, tmp_path / "run")
-    bent = f"{mine}:Bent(strength=2)"
-    arguments = ("--tasks", "perplexity", "--documents", "2", "--rotary", bent)
-    call("evaluate.py", tmp_path / "run", *arguments)
-    mine.unlink()
-    call("report.py", tmp_path / "run")
-    assert "Bent(strength=2" in (tmp_path / "run" / "report.html").read_text()

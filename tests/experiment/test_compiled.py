@@ -6,8 +6,6 @@ import sys
 
 import pytest
 
-from experiment import compiled
-
 PROGRAM = """
 import jax, jax.numpy as jnp, numpy as np
 from experiment.compiled import keep_programs
@@ -48,25 +46,6 @@ def test_a_second_process_compiles_nothing_unless_a_bit_changed(run, tmp_path):
         content[len(content) // 2] ^= 1
         path.write_bytes(content)
     assert run() == (value, "False", folder)
-
-
-@pytest.mark.parametrize("damage", ["bit", "cut", "swap", "no hash"])
-def test_damaged_programs_are_removed(tmp_path, damage):
-    first, second, third = (tmp_path / f"{name}-cache" for name in "abc")
-    for path in (first, second, third):
-        path.write_bytes(path.name.encode() * 100)
-    compiled.write_hashes(tmp_path)
-    content = first.read_bytes()
-    if damage == "swap":
-        first.write_bytes(second.read_bytes())
-        second.write_bytes(content)
-    elif damage == "no hash":
-        (tmp_path / "a-cache.sha256").unlink()
-    else:
-        first.write_bytes(b"!" + content[1:] if damage == "bit" else content[:-1])
-    sound = {third} if damage == "swap" else {second, third}
-    compiled.remove_damaged(tmp_path)
-    assert sound == {*tmp_path.glob("*-cache")}
 
 
 @pytest.mark.slow

@@ -1,20 +1,15 @@
 """A run that starts from another one has its model and tokenizer, unless an override says else."""
 
 import dataclasses
-import json
 import shutil
 from pathlib import Path
 
-import jax
-import numpy as np
 import pytest
 
 from configs import find_config
 from experiment import overrides
-from experiment.checkpoint import restore_params
 from experiment.inherit import describe, inherit
 from experiment.run import RunDirectory
-from tests.in_process import run_command
 
 TINY = find_config("tiny")
 PATTERN = "[rope(base=5e6),nope]"
@@ -74,33 +69,3 @@ def test_a_started_run_keeps_what_it_inherited(tmp_path):
         other = inherit(TINY, [*command, "model.qk_norm=true"], again)
         with pytest.raises(ValueError, match=r"model\.qk_norm=False, and this one has .*=True"):
             again.check_resumable(other)
-
-
-@pytest.mark.long
-def test_a_child_is_resumed_bit_identically_without_its_parent(
-    tmp_path, tiny_data, monkeypatch, capsys
-):
-    text = tmp_path / "text.jsonl"
-    lines = (json.dumps({"text": f"line {n} of many {n * n}"}) for n in range(2000))
-    text.write_text("\n".join(lines))
-    parent, whole, cut = (tmp_path / name for name in ("parent", "whole", "cut"))
-    model = f"'model.rotary={PATTERN}' model.qk_norm=true train.num_steps=2 {tiny_data[0]}"
-    assert run_command(f"train.py tiny --workdir {parent} {model}", monkeypatch) == 0
-    command = f"start_from={parent} train.num_steps=4 train.save_every=2 {tiny_data[0]} "
-    command += f"data.source=jsonl data.path={text} model.window=8"
-    assert run_command(f"train.py tiny --workdir {whole} {command}", monkeypatch) == 0
-    assert "model.window: none -> 8" in capsys.readouterr().err.splitlines()
-    expected = dataclasses.replace(RunDirectory(parent).config.model, window=8)
-    assert RunDirectory(whole).config.model == expected
-    shutil.copytree(whole, cut)
-    shutil.rmtree(cut / "checkpoints/4")
-    shutil.rmtree(parent)
-    assert run_command(f"train.py tiny --check --workdir {cut} {command}", monkeypatch) == 0
-    checked = capsys.readouterr().out
-    for name in ("config", "workdir", "mesh", "data.tokenizer", "data.source=jsonl"):
-        assert f"\n{name}: " in checked, checked
-    assert run_command(f"train.py tiny --workdir {cut} {command}", monkeypatch) == 0
-    ours, theirs = (restore_params(RunDirectory(path))[0] for path in (whole, cut))
-    jax.tree.map(np.testing.assert_array_equal, ours, theirs)
-    evaluate = f"evaluate.py {cut} --tasks perplexity --documents 2 --lengths 8"
-    assert run_command(evaluate, monkeypatch) == 0

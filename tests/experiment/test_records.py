@@ -16,11 +16,7 @@ SWEEP = SweepRecord(
     [
         ({}, ""),
         ({"overrides": ("a=1,2", "train.keep=9", "c=3")}, ""),
-        ({"config": "small"}, "of demo, and this one is of small"),
         ({"overrides": ("a=1,2", "c=4")}, "with c=3, and this one has c=4 in its place"),
-        ({"overrides": ("a=1,2",)}, "with c=3, which this one lacks"),
-        ({"overrides": ("a=1,2", "c=3", "d=4")}, "without d=4"),
-        ({"overrides": ("c=3", "a=1,2")}, "with the same overrides in another order"),
         ({"members": ("a=1", "a=3")}, "of a=1 a=2, and this one is of a=1 a=3"),
     ],
 )

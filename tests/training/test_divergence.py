@@ -1,7 +1,5 @@
 """A run whose loss is not finite any more is frozen, said and stopped; its neighbours go on."""
 
-import shutil
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -89,19 +87,6 @@ def test_a_member_is_frozen_and_its_neighbour_is_bit_equal(tiny, diverging, tmp_
     output = capsys.readouterr().err
     assert f"{fast.path} diverged at step 2: " in output
     assert output.endswith("1 of 2 members diverged: fast at step 2\n")
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("step", [3, 6])
-def test_stopped_before_and_after_it_is_frozen_it_ends_the_same(tiny, diverging, tmp_path, step):
-    """Stop after two skipped updates in a row, at step 3, and after five, at step 6."""
-    shutil.copytree(diverging[0].path.parent, tmp_path / "again")
-    for name in ("even", "fast"):
-        for later in range(step + 3, 10, 3):
-            shutil.rmtree(tmp_path / "again" / name / "checkpoints" / str(later))
-    again = pair(tiny, tmp_path / "again", TOO_FAST)
-    for run, expected in zip(again, diverging, strict=True):
-        assert_same_run(run.path, expected.path)
 
 
 @pytest.mark.slow

@@ -151,9 +151,20 @@ def wait_for_rows(process: subprocess.Popen, metrics: Path, rows: int) -> None:
         time.sleep(0.005)
 
 
+# Other positions, rows and learning rate; what a run is continued with, and a stage begins with.
+CONTINUED = (
+    "model.rotary.base=100",
+    "data.context_length=32",
+    "train.num_steps=6",
+    "train.learning_rate=1e-3",
+)
+
+
 @pytest.mark.parametrize("kills", [2, pytest.param(10, marks=pytest.mark.long)])
 def test_killed_again_and_again_it_ends_bit_identical(kills, tmp_path, tiny_data, environment):
-    arguments = ["tiny", *tiny_data, "train.num_steps=40", "train.save_every=3", "--workdir"]
+    """In three stages, each with rows, positions and moments of its own."""
+    stages = f"stages=[[{','.join(CONTINUED)},train.num_steps=20],[model.rotary=nope]]"
+    arguments = ["tiny", *tiny_data, "train.num_steps=6", "train.save_every=3", stages, "--workdir"]
     call("train.py", *arguments, tmp_path / "whole")
     rng = random.Random(0)
     killed = tmp_path / "killed"
@@ -166,15 +177,6 @@ def test_killed_again_and_again_it_ends_bit_identical(kills, tmp_path, tiny_data
         assert process.returncode == -signal.SIGKILL, f"ended before it could be killed: {messages}"
     call("train.py", *arguments, killed)
     assert_same_run(tmp_path / "whole", killed)
-
-
-# Other positions, rows and learning rate; what a run is continued with, and a stage begins with.
-CONTINUED = (
-    "model.rotary.base=100",
-    "data.context_length=32",
-    "train.num_steps=6",
-    "train.learning_rate=1e-3",
-)
 
 
 def run_in_process(config, path: Path) -> RunDirectory:
@@ -234,27 +236,6 @@ def test_a_checkpoint_says_what_positions_were(parent_child_staged):
         assert from_dict(record["config"]) == run.config_at(step)
         assert run.config_at(step).data.context_length == 32
     assert child.config.start_from == f"{parent.path}@8"
-
-
-STAGED = f"stages=[[{','.join(CONTINUED)},train.num_steps=40],[model.rotary=nope]]"
-
-
-@pytest.mark.long
-def test_killed_in_the_second_stage_ends_bit_identical(tmp_path, tiny_data, environment):
-    arguments = ["tiny", *tiny_data, "train.num_steps=9", "train.save_every=4", STAGED, "--workdir"]
-    call("train.py", *arguments, tmp_path / "whole")
-    killed = tmp_path / "killed"
-    # Within the first stage; just after it began the second; in the middle of the second.
-    for rows in (6, 10, 25):
-        process = start([*arguments, str(killed)], environment)
-        wait_for_rows(process, killed / "metrics.jsonl", rows)
-        process.kill()
-        _, messages = process.communicate()
-        assert process.returncode == -signal.SIGKILL, f"ended before it could be killed: {messages}"
-    assert 9 < RunDirectory(killed).steps()[-1] < 49
-    call("train.py", *arguments, killed)
-    assert_same_run(tmp_path / "whole", killed)
-    assert RunDirectory(killed).steps() == [9, 49, 88, 89]
 
 
 @pytest.mark.parametrize(

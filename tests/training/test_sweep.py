@@ -232,13 +232,3 @@ def test_members_one_by_one_are_the_sweep(calls, tmp_path):
         assert train_sweep(make_sweep(find_config("tiny"), tmp_path, GRID, only=number))
         assert (tmp_path / "sweep.json").read_text() == text
     assert sorted(calls, key=lambda call: call[0]) == sorted(expected, key=lambda call: call[0])
-
-
-def test_another_sweep_is_not_mixed_in(calls, tmp_path):
-    train_sweep(make_sweep(find_config("tiny"), tmp_path, GRID, only=0))
-    with pytest.raises(ValueError, match=r"another sweep, with model\.rotary\.base=10,1e4"):
-        train_sweep(make_sweep(find_config("tiny"), tmp_path, ["seed=0,1"], only=0))
-    # On other devices, or saved more often, it is still the same.
-    assert train_sweep(
-        make_sweep(find_config("tiny"), tmp_path, [*GRID, "mesh.sweep=2", "train.save_every=1"])
-    )

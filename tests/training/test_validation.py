@@ -1,7 +1,6 @@
 """Losses on held-out rows, tasks and profiles while a run trains change nothing of the run."""
 
 import itertools
-import shutil
 
 import jax
 import jax.numpy as jnp
@@ -78,23 +77,6 @@ def test_a_run_is_the_same_with_and_without(tiny, evaluated, tmp_path):
     for row in rows_of(evaluated):
         row.pop("val_loss", None)
         assert row == rows[row["step"]]
-
-
-def test_resumed_it_ends_as_if_it_had_never_stopped(tiny, evaluated, tmp_path):
-    """From step 3, also with losses where there were none before."""
-    for name, before in (("same", EVALUATED), ("added", ["train.log_every=2"])):
-        run = RunDirectory(tmp_path / name)
-        if name == "same":
-            shutil.copytree(evaluated.path, run.path)
-        else:
-            assert train(make_plan([overrides.apply(tiny, before)], [run]))
-        for step in (6, 8):
-            shutil.rmtree(run.checkpoints_path / str(step))
-        assert train(make_plan([overrides.apply(tiny, EVALUATED)], [RunDirectory(run.path)]))
-        jax.tree.map(
-            np.testing.assert_array_equal, load(run.path).params, load(evaluated.path).params
-        )
-        assert rows_of(run)[-3:] == rows_of(evaluated)[-3:]
 
 
 @pytest.mark.long
