@@ -89,13 +89,16 @@ class _LastGood(preservation_policy.PreservationPolicy):
 class Checkpoints:
     """Saves and restores the training state of one run. Saving is asynchronous and atomic."""
 
-    def __init__(self, run: RunDirectory, *, keep: int, always: Sequence[int] = ()):
+    def __init__(self, run: RunDirectory, *, keep: int, always: Sequence[int] = (), spare: int = 0):
         """Keep the newest `keep` checkpoints, those of the steps `always`, and, while updates are
-        skipped, the last good one."""
+        skipped, the last good one. Until `close`, keep `spare` more: members save one after
+        another, and all keep the checkpoint before until the last one has saved."""
         self._run, self._last_good = run, _LastGood()
+        self._keep, self._always = keep, always
         if in_bucket(run.path) and distributed.is_primary_host():
             _remove_unfinished(run)
-        policies = [preservation_policy.LatestN(keep), preservation_policy.CustomSteps(always)]
+        newest = preservation_policy.LatestN(keep + spare)
+        policies = [newest, preservation_policy.CustomSteps(always)]
         self._manager = ocp.CheckpointManager(
             str(run.checkpoints_path.absolute()),
             options=ocp.CheckpointManagerOptions(
@@ -150,11 +153,24 @@ class Checkpoints:
                 ),
             )
 
-    def close(self) -> None:
-        """Wait until all saves are on disk."""
+    def close(self, step: int = 0) -> None:
+        """Wait until all saves are on disk; remove checkpoints up to `step` that are not kept.
+
+        Later ones stay: a run that resumes from `step` writes them again.
+        """
         with raise_outages(self._run.path, writes=True):
             self._manager.wait_until_finished()
             self._manager.close()
+            if step and distributed.is_primary_host():
+                self._remove_old(step)
+
+    def _remove_old(self, step: int) -> None:
+        """Remove what a stopped process left; `step` is that of an intact checkpoint."""
+        steps = [earlier for earlier in self._run.steps() if earlier <= step]
+        skipped = read_items(self._run, step)[0]["data"].get("skipped_in_row", 0)
+        good = last_good(steps, step - skipped + 1) if skipped else None
+        for earlier in set(steps[: -self._keep]) - {*self._always, good}:
+            remove(folder_of(self._run, earlier))
 
 
 def _remove_unfinished(run: RunDirectory) -> None:
@@ -299,18 +315,6 @@ def keep_params(source: RunDirectory, step: int, target: RunDirectory) -> None:
     if not in_bucket(path):
         (path / "commit_success.txt").unlink(missing_ok=True)
     write_items(target, step, items, digests({"params": read}))
-
-
-def remove_old(run: RunDirectory, step: int, *, keep: int, always: Sequence[int]) -> None:
-    """Remove checkpoints up to `step`, an intact one, that `Checkpoints` would have removed.
-
-    Later ones stay: a run that resumes from `step` writes them again.
-    """
-    steps = [earlier for earlier in run.steps() if earlier <= step]
-    skipped = read_items(run, step)[0]["data"].get("skipped_in_row", 0)
-    good = last_good(steps, step - skipped + 1) if skipped else None
-    for earlier in set(steps[:-keep]) - {*always, good}:
-        remove(folder_of(run, earlier))
 
 
 def set_aside(run: RunDirectory, step: int) -> Path:

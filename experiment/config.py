@@ -2,6 +2,7 @@
 
 import dataclasses
 import importlib
+import re
 import typing
 from typing import Annotated, Any, Literal
 
@@ -267,3 +268,39 @@ def from_dict(value: Any) -> Any:
         name = quoted(min(unknown))
         raise ValueError(f"{path} has no field {name} (a newer ropewalk's config?)")
     return typing.cast(type, cls)(**fields)
+
+
+# Fields that may differ when a run is resumed: they do not change its numbers.
+_OPERATIONAL = re.compile(
+    r"(name|question|members|mesh|evals"
+    r"|train\.(log_every|save_every|keep|tracking|eval_every|eval_tasks|profile_steps)"
+    r"|data\.(num_workers|prepared_root|on_bad_document))(\.|$)"
+)
+
+
+def first_difference(
+    config: ExperimentConfig, other: ExperimentConfig
+) -> tuple[str, Any, Any] | None:
+    """Return the first field that decides numbers and differs between two runs, and its values."""
+    # Compare fields, not files: fields that were added later have their defaults.
+    ours, theirs = flatten(to_dict(config)), flatten(to_dict(other))
+    for name in {**theirs, **ours}:
+        if not is_operational(name) and ours.get(name) != theirs.get(name):
+            return name, ours.get(name), theirs.get(name)
+    return None
+
+
+def is_operational(name: str) -> bool:
+    """Return whether a dotted field of a config does not change the numbers of a run."""
+    return bool(_OPERATIONAL.match(name))
+
+
+def flatten(tree: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Return nested dicts as one dict with dotted names."""
+    flat = {}
+    for name, value in tree.items():
+        if isinstance(value, dict):
+            flat |= flatten(value, f"{prefix}{name}.")
+        else:
+            flat[prefix + name] = value
+    return flat

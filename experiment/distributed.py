@@ -8,7 +8,6 @@ import argparse
 import contextlib
 import hashlib
 import os
-import socket
 import sys
 import threading
 import traceback
@@ -17,7 +16,6 @@ from typing import Any
 
 import jax
 import numpy as np
-from jax._src.distributed import global_state  # the only place with the awaited address
 from jax.experimental import multihost_utils
 
 from experiment.devices import check_platform
@@ -51,7 +49,9 @@ def initialize(arguments: argparse.Namespace, *, many_members: bool = False) -> 
         if not 0 <= options[2] < options[1]:
             raise ValueError(f"--process-id={options[2]} must lie in 0 ... {options[1] - 1}")
     # JAX waits for five minutes in silence.
-    timer = threading.Timer(_SECONDS_OF_SILENCE, _print_awaited)
+    line = "waiting for the other processes of this run"
+    options_of_print = {"file": sys.stderr, "flush": True}
+    timer = threading.Timer(_SECONDS_OF_SILENCE, print, (line,), options_of_print)
     timer.daemon = True
     timer.start()
     try:
@@ -73,24 +73,6 @@ def initialize(arguments: argparse.Namespace, *, many_members: bool = False) -> 
     check_platform()
     # A process that is half a minute late for the first collective would end all of them.
     barrier("all processes are here")
-
-
-def _print_awaited() -> None:
-    address, process = global_state.coordinator_address, global_state.process_id
-    if address is None or global_state.num_processes is None:
-        return
-    awaited, hint = "the other processes" if process == 0 else "process 0", ""
-    host = address.rpartition(":")[0].strip("[]")
-    try:
-        socket.getaddrinfo(host, None)
-    except OSError:
-        hint = f" ({host} does not resolve on this machine)"
-    print(
-        f"process {process} of {global_state.num_processes} is waiting for {awaited}, at "
-        f"{address}{hint}",
-        file=sys.stderr,
-        flush=True,
-    )
 
 
 def refuse(parser: Parser, error: UnreachableError) -> None:

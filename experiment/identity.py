@@ -15,9 +15,9 @@ import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from experiment.config import REMOVED, ExperimentConfig, to_dict
+from experiment.config import REMOVED, ExperimentConfig, flatten, is_operational, to_dict
 from experiment.items import DamagedCheckpointError, read_digests
-from experiment.run import RunDirectory, flatten, is_operational
+from experiment.run import RunDirectory
 
 # Paths. The digests of parameters and the tokenizer's sha256 stand for what lies there.
 _PATHS = {"start_from", "data.path", "data.tokenizer"}

@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import Any
 
 from experiment import stages
-from experiment.config import ExperimentConfig, from_dict, to_dict
+from experiment.config import ExperimentConfig, first_difference, from_dict, to_dict
 from experiment.records import MetricsDigest
-from experiment.run import RunDirectory, first_difference
+from experiment.run import RunDirectory
 from utils import messages
 from utils.errors import is_outage, machine_error
 from utils.limits import read_json

@@ -44,11 +44,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from experiment.config import ExperimentConfig
+from experiment.config import ExperimentConfig, is_operational
 from experiment.dotted import apply as apply  # part of the command line, for its callers
 from experiment.inherit import inherit
 from experiment.records import SweepRecord, read_sweep
-from experiment.run import RunDirectory, is_operational
+from experiment.run import RunDirectory
 from experiment.stages import split
 from utils.expressions import allow_files, split_commas, unquote
 from utils.files import check_contents

@@ -6,7 +6,6 @@ import functools
 import importlib.metadata
 import json
 import platform
-import re
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,7 @@ from data import chat
 from data.config import DataConfig
 from data.tokenizer import Tokenizer, file_in
 from experiment import stages
-from experiment.config import ExperimentConfig, from_dict, to_dict
+from experiment.config import ExperimentConfig, first_difference, from_dict, to_dict
 from experiment.records import METRICS, read_json_lines, read_sweep
 from utils.checks import problem
 from utils.command_line import requote
@@ -340,42 +339,6 @@ class RunDirectory:
         is_end = last["step"] == stages.split(self.config)[-1].end
         is_over = is_end or count >= self.config.train.max_skipped
         return last["step"] - count + 1 if is_over else None
-
-
-# Fields that may differ when a run is resumed: they do not change its numbers.
-_OPERATIONAL = re.compile(
-    r"(name|question|members|mesh|evals"
-    r"|train\.(log_every|save_every|keep|tracking|eval_every|eval_tasks|profile_steps)"
-    r"|data\.(num_workers|prepared_root|on_bad_document))(\.|$)"
-)
-
-
-def first_difference(
-    config: ExperimentConfig, other: ExperimentConfig
-) -> tuple[str, Any, Any] | None:
-    """Return the first field that decides numbers and differs between two runs, and its values."""
-    # Compare fields, not files: fields that were added later have their defaults.
-    ours, theirs = flatten(to_dict(config)), flatten(to_dict(other))
-    for name in {**theirs, **ours}:
-        if not is_operational(name) and ours.get(name) != theirs.get(name):
-            return name, ours.get(name), theirs.get(name)
-    return None
-
-
-def is_operational(name: str) -> bool:
-    """Return whether a dotted field of a config does not change the numbers of a run."""
-    return bool(_OPERATIONAL.match(name))
-
-
-def flatten(tree: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Return nested dicts as one dict with dotted names."""
-    flat = {}
-    for name, value in tree.items():
-        if isinstance(value, dict):
-            flat |= flatten(value, f"{prefix}{name}.")
-        else:
-            flat[prefix + name] = value
-    return flat
 
 
 Notice = Callable[[str], None]

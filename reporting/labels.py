@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from experiment.config import ExperimentConfig
-from experiment.run import RunDirectory, is_operational
+from experiment.config import ExperimentConfig, is_operational
+from experiment.run import RunDirectory
 from model import rotary as rotary_lib
 from model.rotary import Pattern, Rotary
 

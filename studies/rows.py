@@ -18,8 +18,7 @@ import numpy as np
 from evals.estimate.bins import fine_bin_number
 from evals.estimate.trials import Trials
 from evals.rows import Rows
-from experiment.config import ExperimentConfig, from_dict, to_dict
-from experiment.run import flatten, is_operational
+from experiment.config import ExperimentConfig, flatten, from_dict, is_operational, to_dict
 from utils.files import write_atomically
 from utils.limits import decompress_xz, parse_json, read_bytes
 from utils.locks import lock

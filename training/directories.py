@@ -12,14 +12,13 @@ import socket
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from data.tokenizer import Tokenizer
 from experiment import distributed
 from experiment.run import common_steps
 from training.plan import Plan
 from utils.errors import raise_outages
 from utils.files import write_atomically
 from utils.locks import try_lock
-from utils.paths import copy, in_bucket
+from utils.paths import copy_missing, in_bucket
 
 
 @contextlib.contextmanager
@@ -98,23 +97,16 @@ def _lock_directory(path: Path) -> Iterator[None]:
 
 
 def _write_records(plan: Plan, command: str) -> None:
+    tokenizer_path = plan.data[0].tokenizer_path
+    held_out, *other_folders = {data.held_out for data in plan.data}
     for run, config, member_overrides in zip(plan.runs, plan.configs, plan.overrides, strict=True):
-        tokenizer_path = plan.data[0].tokenizer_path
         if not run.is_started():
-            sha256 = Tokenizer(tokenizer_path).fingerprint if tokenizer_path else None
+            sha256 = plan.tokenizer.fingerprint if plan.tokenizer else None
             run.write_config(config, member_overrides, sha256)
         if command:
             run.record_command(command)
         if tokenizer_path:
-            _copy(tokenizer_path, run.path / tokenizer_path.name)
+            copy_missing(tokenizer_path, run.path / tokenizer_path.name)
         # With several texts, none of them is the held-out text of the run.
-        held_out, *other_folders = {data.held_out for data in plan.data}
         if held_out and not other_folders:
-            _copy(held_out, run.held_out_path)
-
-
-def _copy(source: Path, target: Path) -> None:
-    """Copy a file or a store, unless it is there: the index of a store is copied last."""
-    last = target / "store.json" if source.is_dir() else target
-    if not last.exists():
-        copy(source, target)
+            copy_missing(held_out, run.held_out_path, last="store.json")

@@ -17,7 +17,7 @@ from rich.console import Console
 
 from data import pipeline
 from experiment import distributed
-from experiment.checkpoint import DataState
+from experiment.checkpoint import Checkpoints, DataState
 from experiment.mesh import host_rows, make_global_batch
 from experiment.metrics import MetricsLog
 from experiment.stages import Stage
@@ -28,7 +28,6 @@ from training.log import DivergedError, Divergence, StageLog, Trace
 from training.members import (
     abstract_state,
     open_state,
-    remove_old,
     shardings_of,
     unstack,
     with_fresh_moments,
@@ -117,9 +116,13 @@ class Trainer:
 
         target = abstract_state(config, num_members, plan.mesh)
         self.shardings = shardings_of(target)
-        restored = open_state(plan, target, self.print_line)
-        self.checkpoints, self.state, self.data_state, self.step = restored
-        num_steps = plan.stages[-1][0].end
+        self.state, self.data_state, self.step = open_state(plan, target, self.print_line)
+        ends = [stage.end for stage, *_ in plan.stages]  # results, which are always kept
+        keep, spare = config.train.keep, int(num_members > 1 and config.train.keep == 1)
+        self.checkpoints = [
+            Checkpoints(run, keep=keep, always=ends, spare=spare) for run in plan.runs
+        ]
+        num_steps = ends[-1]
         if self.step:
             text = f"resuming from step {self.step}"
             if self.step == num_steps:
@@ -142,9 +145,10 @@ class Trainer:
     def close(self) -> None:
         """Finish all saves, and remove checkpoints that the config does not keep."""
         with Watchdog() as watchdog, watchdog.pause(saves=True):
-            for resource in (*self.checkpoints, *self.logs):
-                resource.close()
-        remove_old(self.plan, self.step)
+            for checkpoints in self.checkpoints:
+                checkpoints.close(self.step)
+            for log in self.logs:
+                log.close()
 
 
 def train_stage(

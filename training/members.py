@@ -1,6 +1,5 @@
 """The members of a sweep as one training state: create, restore, stack, and unstack it."""
 
-import contextlib
 import functools
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -11,12 +10,11 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from experiment import checkpoint, distributed
-from experiment.checkpoint import Checkpoints, DataState
+from experiment.checkpoint import DataState
 from experiment.config import ExperimentConfig, TrainConfig
 from experiment.items import COULD_NOT_BE_READ, DamagedCheckpointError
 from experiment.mesh import put
-from experiment.run import common_steps
-from experiment.stages import at
+from experiment.run import RunDirectory, common_steps
 from model import sharding
 from model.transformer import Params
 from training import optimizer
@@ -45,63 +43,40 @@ def abstract_state(config: ExperimentConfig, num_members: int, mesh: Mesh) -> St
 
 def open_state(
     plan: Plan, target: State, notice: Callable[[str], None]
-) -> tuple[list[Checkpoints], State, DataState, int]:
-    """Return the checkpoints of each member, the restored or initial state, data state, and step.
+) -> tuple[State, DataState, int]:
+    """Return the restored or initial state, the rows consumed, and the step.
 
     Args:
-      plan: the checked plan.
+      plan: the complete plan.
       target: shapes, dtypes, and shardings of the state; each device reads its own shard.
       notice: called with one line for each damaged checkpoint.
 
     Raises:
       ValueError: if the run was trained on other data, or no checkpoint is intact.
     """
-    config = plan.configs[0]
     if plan.start_step:
         state, data_state, step = _restore_newest(plan, target, notice)
     else:
         state = first_state(plan.configs, shardings_of(target), plan.params)
         data_state, step = DataState(fingerprint=plan.data[0].fingerprint), 0
-    fingerprint = plan.data[at(config, step).number].fingerprint
+    numbers = [stage.number for stage, *_ in plan.stages if step <= stage.end]
+    fingerprint = plan.data[numbers[0]].fingerprint
     if data_state.fingerprint != fingerprint:
         raise ValueError(
             f"{plan.runs[0].path} was trained on other data (fingerprint {data_state.fingerprint}, "
-            f"now {fingerprint}); restore {config.data.path or 'the source'} or use a new "
+            f"now {fingerprint}); restore {plan.configs[0].data.path or 'the source'} or use a new "
             "--workdir"
         )
-    remove_old(plan, step)
-    distributed.barrier("old checkpoints are removed")
-    # Members save one after another. All keep the previous checkpoint until the last has saved.
-    keep = max(config.train.keep, 1 if len(plan.runs) == 1 else 2)
-    checkpoints = [Checkpoints(run, keep=keep, always=_stage_ends(plan)) for run in plan.runs]
-    return checkpoints, state, data_state, step
-
-
-def remove_old(plan: Plan, step: int) -> None:
-    """Remove checkpoints up to `step` that the config does not keep."""
-    if step and distributed.is_primary_host():
-        for run in plan.runs:
-            checkpoint.remove_old(
-                run, step, keep=plan.configs[0].train.keep, always=_stage_ends(plan)
-            )
-
-
-def _stage_ends(plan: Plan) -> list[int]:
-    """Return the last steps of all stages. Their checkpoints are always kept, as results."""
-    return [stage.end for stage, *_ in plan.stages]
+    return state, data_state, step
 
 
 def _restore_newest(
     plan: Plan, target: State, notice: Callable[[str], None]
 ) -> tuple[State, DataState, int]:
     """Return the newest state that is intact in all members; set damaged checkpoints aside."""
-    step, damaged = plan.start_step, []
+    step = plan.start_step
+    damaged: list[tuple[int, str, Sequence[RunDirectory]]] = []
     while True:
-        with distributed.refusing_together():
-            for run in plan.runs:
-                # A checkpoint that is too damaged to be compared fails below.
-                with contextlib.suppress(DamagedCheckpointError):
-                    checkpoint.check_config(run, step)
         try:
             state, data_state = _restore_step(plan, target, step)
             break
@@ -110,11 +85,10 @@ def _restore_newest(
             if COULD_NOT_BE_READ in str(error):
                 raise
             damage = error if isinstance(error, DamagedCheckpointError) else error.__cause__
-            is_known = isinstance(damage, DamagedCheckpointError)
-            # If only another host failed to read, this host knows only the message.
-            damaged.append(
-                (step, *((damage.what, [damage.run]) if is_known else (error, plan.runs)))
-            )
+            if isinstance(damage, DamagedCheckpointError):
+                damaged.append((step, damage.what, [damage.run]))
+            else:  # another host failed to read
+                damaged.append((step, str(error), plan.runs))
             older = [other for other in common_steps(plan.runs) if other < step]
             # A file system may show a checkpoint to one host before another.
             step = distributed.broadcast_from_primary(max(older, default=0))
@@ -128,6 +102,7 @@ def _restore_newest(
         for run in runs if distributed.is_primary_host() else ():
             aside = checkpoint.set_aside(run, number)
             notice(f"DAMAGED: checkpoint {number} of {run.path}: {what}; it is now {aside}")
+    distributed.barrier("damaged checkpoints are set aside")
     return state, data_state, step
 
 

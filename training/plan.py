@@ -1,5 +1,6 @@
 """The plan of a run: everything is checked before anything is written or compiled."""
 
+import contextlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -16,10 +17,11 @@ from data.pipeline import TrainingData
 from data.tokenizer import Tokenizer
 from experiment import checkpoint, distributed
 from experiment.checkpoint import naming_intact_checkpoint, restore_params, shape_difference
-from experiment.config import ExperimentConfig, to_dict
+from experiment.config import ExperimentConfig, flatten, to_dict
+from experiment.items import DamagedCheckpointError, check_config
 from experiment.mesh import device_memory, make_mesh, mesh_sizes, put
 from experiment.metrics import check_trackers
-from experiment.run import RunDirectory, common_steps, find_start, flatten
+from experiment.run import RunDirectory, common_steps, find_start
 from experiment.stages import Stage, split
 from model import sharding
 from model.config import ModelConfig
@@ -92,6 +94,7 @@ class Plan(NamedTuple):
       configs, runs, overrides, stages: as in `Checked`.
       data: rows of each stage.
       mesh: the mesh of all stages.
+      tokenizer: of the first stage; None if it reads no text.
       start_step: as in `Checked`, the same in all processes.
       params: parameters to start from, on the mesh, stacked; None: fresh ones.
     """
@@ -102,6 +105,7 @@ class Plan(NamedTuple):
     stages: list[tuple[Stage, ...]]
     data: list[TrainingData]
     mesh: Mesh
+    tokenizer: Tokenizer | None
     start_step: int
     params: Params | None
 
@@ -170,7 +174,13 @@ def check_plan(
         )
     stages = list(zip(*map(split, configs), strict=True))
     axes = [_check_stage(stage, stages[0][0], num_devices, num_processes) for stage in stages]
-    start_step = max(common_steps(runs), default=0)
+    steps = common_steps(runs)
+    for step in reversed(steps):  # the newest that can be read
+        with contextlib.suppress(DamagedCheckpointError):
+            for run in runs:
+                check_config(run, step)
+            break
+    start_step = max(steps, default=0)
     data = [runs[0].with_own_tokenizer(stage.config.data) for stage, *_ in stages]
     for stage_data in dict.fromkeys(data) if checks_data else ():
         pipeline.check_data(stage_data)
@@ -216,7 +226,8 @@ def complete_plan(checked: Checked, open_data: OpenData = pipeline.open_data) ->
             if data.tokenizer_path
         }
         _check_tokenizers(checked.tokenizers | tokenizers, configs[0].model.vocab_size)
-    return Plan(configs, runs, overrides, stages, opened, mesh, start_step, params)
+    _, tokenizer = tokenizers.get("stage 0", (None, None))
+    return Plan(configs, runs, overrides, stages, opened, mesh, tokenizer, start_step, params)
 
 
 def _open_stage(stage: Stage, data: DataConfig, open_data: OpenData) -> TrainingData:

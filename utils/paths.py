@@ -95,6 +95,12 @@ def copy(source: Path, target: Path, last: str = "") -> None:
         part.replace(target)
 
 
+def copy_missing(source: Path, target: Path, *, last: str = "") -> None:
+    """Copy a file or a folder that is not there; `last` is the file of a folder that comes last."""
+    if not (target / last).exists():
+        copy(source, target, last)
+
+
 def local(path: str | Path) -> Path:
     """Return a path of a disk.
 

@@ -12,8 +12,7 @@ import numpy as np
 
 from evals.estimate.effective_context import Estimate, estimate_trials
 from evals.estimate.trials import Trials
-from experiment.config import ExperimentConfig, to_dict
-from experiment.run import flatten, is_operational
+from experiment.config import ExperimentConfig, flatten, is_operational, to_dict
 from studies.capability.forecasts import count_tokens
 from studies.card import Card, Value
 from studies.rows import Answers, Row

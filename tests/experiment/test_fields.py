@@ -4,9 +4,8 @@ import pytest
 
 from configs import find_config
 from experiment import overrides
-from experiment.config import to_dict
+from experiment.config import flatten, to_dict
 from experiment.dotted import fields
-from experiment.run import flatten
 
 
 @pytest.mark.parametrize("name", ["small", "mla_tiny", "llama3"])

@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 import evals
 from configs import find_config
 from experiment import overrides
-from experiment.config import to_dict
-from experiment.run import flatten
+from experiment.config import flatten, to_dict
 from model import rotary
 
 TINY = find_config("tiny")

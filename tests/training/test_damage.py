@@ -15,7 +15,7 @@ import pytest
 from configs import find_config
 from data.packing import pack
 from data.pipeline import rows_in_memory
-from experiment import checkpoint, overrides
+from experiment import overrides
 from experiment.checkpoint import Checkpoints, DataState, restore_params
 from experiment.mesh import make_mesh
 from experiment.run import RunDirectory
@@ -72,9 +72,7 @@ def resume(runs: list[RunDirectory]):
     configs = [CONFIGS[int(run.name)] for run in runs]
     plan, messages = make_plan(configs, runs, open_data=open_data), []
     target = abstract_state(configs[0], len(runs), plan.mesh)
-    checkpoints, state, data, step = open_state(plan, target, messages.append)
-    for run_checkpoints in checkpoints:
-        run_checkpoints.close()
+    state, data, step = open_state(plan, target, messages.append)
     assert data.rows == 8 * step
     return state, step, messages
 
@@ -184,20 +182,20 @@ def test_where_nothing_is_whole_nothing_is_begun(runs):
 
 
 def test_what_a_stopped_save_left_is_removed(runs):
-    """Three are kept, of which step 0 is too old; a stage's end is not."""
+    """Three are kept, of which steps 0 and 1 are too old; a stage's end is not."""
     run, _ = runs
     for step in (0, 1):
         shutil.copytree(run.checkpoints_path / "2", run.checkpoints_path / str(step))
     unfinished = run.checkpoints_path / "8.orbax-checkpoint-tmp"
     shutil.copytree(run.checkpoints_path / "2", unfinished)
-    checkpoint.remove_old(run, 6, keep=3, always=[0])
+    Checkpoints(run, keep=3, always=[0]).close(6)
     assert run.steps() == [0, 2, 4, 6]
     # Later than what is gone on from, a member of a sweep is ahead of the others.
-    checkpoint.remove_old(run, 4, keep=1, always=[])
+    Checkpoints(run, keep=1).close(4)
     assert run.steps() == [4, 6]
     cut(run.checkpoints_path / "4/_CHECKPOINT_METADATA")  # orbax's own, of when it saved
     assert resume(runs)[1] == 6
-    while unfinished.exists():  # a thread of orbax's removes it
+    while unfinished.exists():  # a thread of orbax removes it
         time.sleep(0.01)
 
 
@@ -208,9 +206,8 @@ def test_a_config_that_was_edited_is_refused(runs):
     with pytest.raises(ValueError, match=message):
         restore_params(RunDirectory(run.path))
     edited = overrides.apply(CONFIGS[0], ["model.rotary.base=11"])
-    plan = make_plan([edited], [RunDirectory(run.path)], open_data=open_data)
     with pytest.raises(ValueError, match=message):
-        open_state(plan, state_at(6)[0], print)
+        make_plan([edited], [RunDirectory(run.path)], open_data=open_data)
     # How a run is kept and watched is its own affair.
     shutil.copyfile(runs[1].path / "config.json", run.path / "config.json")
     change(run.path / "config.json", '"base": 1000.0', '"base": 10.0')

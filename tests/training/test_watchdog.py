@@ -24,7 +24,7 @@ def hang(self):
         time.sleep(60)
     time.sleep(0.06)
     return read(self)
-def hang_closing(self):
+def hang_closing(self, step=0):
     self._manager.wait_until_finished()
     time.sleep(60)
 if sys.argv.pop(1) == "update":
