@@ -132,22 +132,16 @@ class SweepRecord:
 
     def difference(self, other: "SweepRecord", ignored: Callable[[str], bool]) -> str:
         """Describe what sets `other` apart; empty if nothing does but `ignored` fields."""
-
         old, new = (
-            [o for o in record.overrides if not ignored(o.partition("=")[0])]
+            [record.config, *(o for o in record.overrides if not ignored(o.partition("=")[0]))]
             for record in (self, other)
         )
-        if self.config != other.config:
-            return f"of {self.config}, and this one is of {other.config}"
-        if set(old) != set(new):
-            gone, added = [o for o in old if o not in new], [o for o in new if o not in old]
-            if not gone:
-                return f"without {_listed(added)}"
-            replaced = f"and this one has {_listed(added)} in its place"
-            return f"with {_listed(gone)}, {replaced if added else 'which this one lacks'}"
-        if self.members != other.members:
-            return f"of {_listed(self.members)}, and this one is of {_listed(other.members)}"
-        return "" if old == new else "with the same overrides in another order"
+        if old == new and self.members == other.members:
+            return ""
+        gone, added = [o for o in old if o not in new], [o for o in new if o not in old]
+        if not gone and not added:
+            gone, added = self.members, other.members
+        return f"with {_listed(gone) or 'less'}, and this one has {_listed(added) or 'less'}"
 
 
 def _listed(names: Iterable[str]) -> str:

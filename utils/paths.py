@@ -67,14 +67,6 @@ def remove(path: Path) -> None:
         shutil.rmtree(path)
 
 
-def move(source: Path, target: Path, last: str) -> None:
-    """Move a folder of a disk to a new path; its file `last` marks it complete."""
-    if in_bucket(target):
-        copy(source, target, last)
-    else:
-        source.rename(target)
-
-
 def copy(source: Path, target: Path, last: str = "") -> None:
     """Copy a file or a folder between disks and buckets.
 

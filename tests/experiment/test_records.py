@@ -16,8 +16,8 @@ SWEEP = SweepRecord(
     [
         ({}, ""),
         ({"overrides": ("a=1,2", "train.keep=9", "c=3")}, ""),
-        ({"overrides": ("a=1,2", "c=4")}, "with c=3, and this one has c=4 in its place"),
-        ({"members": ("a=1", "a=3")}, "of a=1 a=2, and this one is of a=1 a=3"),
+        ({"overrides": ("a=1,2", "c=4")}, "with c=3, and this one has c=4"),
+        ({"members": ("a=1", "a=3")}, "with a=1 a=2, and this one has a=1 a=3"),
     ],
 )
 def test_what_sets_sweeps_apart(other, expected):

@@ -200,13 +200,6 @@ def test_a_mesh_trains_like_one_device(model, mesh, on_one, on_eight):
         assert_same(run, expected)
 
 
-def test_losses_are_of_training(on_one):
-    """Twenty updates change the loss by far more than what is tolerated, and members differ."""
-    losses = [[row["loss"] for row in run.read_metrics()] for run in on_one["members"]]
-    assert losses[0][-1] < losses[0][0] - 1
-    assert np.abs(np.subtract(losses[0], losses[1])).min() > 1e-3
-
-
 @pytest.mark.parametrize(
     ("model", "mesh"), [("plain", "fsdp=8"), ("members", "sweep=2 fsdp=2 tensor=2")]
 )
