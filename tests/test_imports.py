@@ -14,79 +14,61 @@ import pytest
 ROOT = Path(__file__).parent.parent
 STANDARD = set(sys.stdlib_module_names)
 
-# What a folder or script may import besides itself and the standard library, by longest prefix.
-ALLOWED = {
-    "utils": {"rich"},
-    "utils.buckets": {"etils", "fsspec"},
-    "utils.limits": {"numpy"},
-    "utils.figures": {"numpy", "matplotlib"},
-    "model.rotary": {"numpy"},
-    "theory.show": {"model.rotary", "theory", "experiment", "configs"},
-    "model": {"numpy", "jax", "flax"},
-    "theory": {"numpy", "matplotlib", "rich", "model.rotary"},
-    # A published config.json has one reader, that of the import.
-    "theory.audit": {"numpy", "theory", "interop"},
-    "theory.misreadings": {"numpy", "theory", "interop", "model.rotary"},
-    "theory.__main__": {"numpy", "matplotlib", "rich", "theory", "model", "experiment"}
-    | {"configs", "evals"},
-    "theory.forecast": {"numpy", "jax", "theory", "model.rotary", "data", "evals", "experiment"}
-    | {"training"},
-    "theory.minimal_head": {"numpy", "jax", "optax"},
-    # grain's worker processes import it: no jax, so no accelerator.
-    "data": {"numpy", "grain", "tensorflow_datasets", "array_record", "sentencepiece"}
-    | {
-        "tokenizers",
-        "google",  # protobuf
-        "jinja2",
-        "zstandard",
-        "rich",
-        "absl",
-        "apache_beam",
-    },  # absl: flags that grain's workers want parsed
-    "experiment": {
-        "numpy",
+# From the ground up. A folder imports those of lower floors only, so folders side by side know
+# nothing of each other.
+FLOORS = (
+    {"utils"},
+    {"model", "data"},
+    {"experiment"},
+    {"configs", "evals", "inference"},
+    {"training", "interop"},
+    {"theory"},
+    {"reporting"},
+    {"probes"},
+    {"studies"},
+    {"train", "sweep", "evaluate", "generate", "report", "tpu", "benchmarks"},
+)
+# Packages that a folder imports besides the standard library. Those that are not in the lock are
+# imported inside functions.
+PACKAGES = {
+    "utils": "rich numpy matplotlib etils fsspec",
+    "model": "numpy jax flax",
+    # grain's worker processes import it: no jax, so no accelerator. absl: flags of these workers.
+    "data": "numpy grain tensorflow_datasets array_record sentencepiece tokenizers google jinja2 "
+    "zstandard rich absl apache_beam",
+    "experiment": "numpy jax orbax tensorstore rich tensorboardX wandb zstandard",
+    "configs": "",
+    "evals": "numpy jax scipy rich",
+    "inference": "numpy jax flax",
+    "training": "numpy jax optax rich",
+    "interop": "numpy jax flax ml_dtypes orbax rich safetensors sentencepiece tokenizers "
+    "transformers torch lm_eval datasets gguf",
+    "theory": "numpy jax optax matplotlib rich",
+    "reporting": "numpy matplotlib rich jinja2 markupsafe",
+    "probes": "numpy jax scipy matplotlib rich jinja2",
+    "studies": "numpy scipy jax matplotlib jinja2 markupsafe",
+    "train": "",
+    "sweep": "",
+    "evaluate": "numpy rich",
+    "generate": "",
+    "report": "",
+    "tpu": "jax numpy rich",
+    "benchmarks": "numpy jax rich torch transformers",
+}
+# What a module must not bring in, through whatever it imports; not for those after "but".
+UNREACHED = {
+    "data": ("jax flax model tensorflow", ""),
+    "model.rotary": ("jax", ""),
+    "evals": ("training configs", ""),
+    "evaluate": ("training configs", ""),
+    "inference": ("training configs", ""),
+    "interop": ("training configs", ""),
+    "training": ("configs", "training.command"),
+    # Audits read a config.json as the import does, and forecasts read tasks and train a head.
+    "theory": (
         "jax",
-        "orbax",
-        "tensorstore",
-        "rich",
-        "tensorboardX",
-        "wandb",
-        "zstandard",
-    }
-    | {"model", "data"},
-    "evals": {"numpy", "jax", "scipy", "rich", "model", "data", "experiment"},
-    "inference": {"numpy", "jax", "flax", "model", "data", "experiment"},
-    "generate": {"inference", "experiment"},
-    "probes": {"numpy", "jax", "scipy", "matplotlib", "rich", "jinja2", "model", "data"}
-    | {"experiment", "evals", "theory", "reporting"},
-    "configs": {"experiment", "model", "data"},
-    # What is not in the lock stands inside functions, and is asked for by name where it is missing.
-    "interop": {
-        "numpy",
-        "jax",
-        "flax",
-        "ml_dtypes",
-        "orbax",
-        "rich",
-        "safetensors",
-        "sentencepiece",
-        "tokenizers",
-    }
-    | {"transformers", "torch", "lm_eval", "datasets", "gguf"}
-    | {"model", "data", "experiment", "evals", "inference"},
-    "reporting": {"numpy", "matplotlib", "rich", "jinja2", "markupsafe", "evals"}
-    | {"theory", "experiment", "model", "data"},
-    "studies": {"numpy", "scipy", "jax", "matplotlib", "jinja2", "markupsafe", "configs", "evals"}
-    | {"training", "experiment", "theory", "reporting", "model", "data"},
-    "training": {"numpy", "jax", "optax", "rich", "model", "data", "experiment", "evals"},
-    "training.command": {"configs", "data", "evals", "experiment", "training"},
-    "train": {"training"},
-    "sweep": {"training"},
-    "evaluate": {"numpy", "rich", "evals", "reporting", "model", "data", "experiment"},
-    "report": {"reporting", "experiment"},
-    "tpu": {"jax", "numpy", "rich", "training", "model", "data", "experiment", "configs"},
-    "benchmarks": {"numpy", "jax", "rich", "torch", "transformers", "training"}
-    | {"evals", "inference", "interop", "model", "data", "experiment", "configs"},
+        "theory.__main__ theory.audit theory.misreadings theory.forecast theory.minimal_head",
+    ),
 }
 
 
@@ -125,25 +107,58 @@ def is_within(name: str, prefix: str) -> bool:
     return name == prefix or name.startswith(prefix + ".")
 
 
-def rule(name: str) -> str:
-    """The longest prefix of `name` that the table has."""
-    matches = [prefix for prefix in ALLOWED if is_within(name, prefix)]
-    assert matches, f"{name} has no line in the import table"
-    return max(matches, key=len)
+@pytest.mark.parametrize("top", sorted(TOP))
+def test_a_folder_imports_lower_folders_and_its_packages(top):
+    floors = {folder: floor for floor, folders in enumerate(FLOORS) for folder in folders}
+    for name in (name for name in SOURCES if is_within(name, top)):
+        for imported in {other.partition(".")[0] for other in imports(name)} - STANDARD - {top}:
+            lower = imported in floors and floors[imported] < floors[top]
+            assert lower or imported in PACKAGES[top].split(), f"{name} imports {imported}"
 
 
-@pytest.mark.parametrize("name", sorted(SOURCES))
-def test_imports_follow_the_table(name):
-    prefix = rule(name)
-    for imported in imports(name):
-        if imported.partition(".")[0] in STANDARD:
+@functools.cache
+def reachable(name: str) -> set[str]:
+    """All modules that importing `name` brings in, itself included; packages run their __init__."""
+    reached, waiting = set(), [name]
+    while waiting:
+        module = waiting.pop()
+        if module in reached:
             continue
-        # `data` may import `data`, but `model` is not its own `model.rotary`'s.
-        inside = is_within(imported, prefix)
-        allowed = any(is_within(imported, other) for other in ALLOWED[prefix])
-        allowed |= is_within(imported, "utils")  # the ground floor
-        allowed |= prefix == "model" and is_within(imported, "model.rotary")
-        assert inside or allowed, f"{name} imports {imported}, which {prefix} may not"
+        reached.add(module)
+        if module in SOURCES:
+            waiting += imports(module)
+        if "." in module:
+            waiting.append(module.rpartition(".")[0])
+    return reached
+
+
+@pytest.mark.parametrize("prefix", UNREACHED)
+def test_what_a_module_must_not_bring_in(prefix):
+    targets, exceptions = (text.split() for text in UNREACHED[prefix])
+    for name in (n for n in SOURCES if is_within(n, prefix) and n not in exceptions):
+        reached = {r for r in reachable(name) for target in targets if is_within(r, target)}
+        assert not reached, f"{name} reaches {sorted(reached)}"
+
+
+def test_nothing_imports_a_command():
+    commands = {path.stem for path in ROOT.glob("*.py")}
+    assert commands >= {"train", "sweep"}
+    assert not {name for name in SOURCES if imports(name) & commands}
+    # A walk that found nothing would pass everything.
+    assert {"jax", "model.rotary.base", "data.packing", "optax"} <= reachable("train")
+
+
+def test_every_imported_package_is_declared():
+    """Another package may bring it today, in a version that suits only that one."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    extras = project["optional-dependencies"].values()
+    lines = itertools.chain(project["dependencies"], *extras)
+    declared = {re.split(r"[^\w-]", line)[0].lower() for line in lines}
+    tops = {imported.partition(".")[0] for name in SOURCES for imported in imports(name)}
+    owners = importlib.metadata.packages_distributions()
+    for top in tops - STANDARD - TOP:
+        packages = {name.lower().replace("_", "-") for name in owners.get(top, [top])}
+        assert packages & declared, f"{top} is imported; add one of {packages} to pyproject.toml"
 
 
 # Private parts of libraries that the code reads or replaces, with the reason. At most two.
@@ -154,8 +169,6 @@ PRIVATE = {
         "splash_attention_kernel._splash_attention_bwd_dq",
         "splash_attention_kernel._splash_attention_bwd_dkv",
     },
-    # The only place with the address that a process waits for under SLURM and on TPU slices.
-    "experiment.distributed": {"jax._src.distributed.global_state"},
 }
 # Of the standard library, and documented: its hooks, and the end of a process without cleaning up.
 _HOOKS = {"os._exit", "sys.excepthook", "sys.unraisablehook"}
@@ -182,103 +195,4 @@ def private_parts(name: str) -> set[str]:
 
 
 def test_private_parts_of_libraries_are_listed():
-    found = {name: parts for name in SOURCES if (parts := private_parts(name))}
-    assert found == PRIVATE and len(PRIVATE) <= 2
-
-
-def reachable(name: str) -> set[str]:
-    """All modules that importing `name` brings in, itself included; packages run their __init__."""
-    reached, waiting = set(), [name]
-    while waiting:
-        module = waiting.pop()
-        if module in reached:
-            continue
-        reached.add(module)
-        if module in SOURCES:
-            waiting += imports(module)
-        if "." in module:
-            waiting.append(module.rpartition(".")[0])
-    return reached
-
-
-def reaches(name: str, target: str) -> list[str]:
-    return sorted(module for module in reachable(name) if is_within(module, target))
-
-
-def test_every_imported_package_is_declared():
-    """Another package may bring it today, in a version that suits only that one."""
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    extras = project["optional-dependencies"].values()
-    lines = itertools.chain(project["dependencies"], *extras)
-    declared = {re.split(r"[^\w-]", line)[0].lower() for line in lines}
-    tops = {imported.partition(".")[0] for name in SOURCES for imported in imports(name)}
-    owners = importlib.metadata.packages_distributions()
-    for top in tops - STANDARD - TOP:
-        packages = {name.lower().replace("_", "-") for name in owners.get(top, [top])}
-        assert packages & declared, f"{top} is imported; add one of {packages} to pyproject.toml"
-
-
-def test_evaluation_reaches_neither_the_trainer_nor_the_configs():
-    assert not reaches("evaluate", "training")
-    assert not reaches("evaluate", "configs")
-    for name in SOURCES:
-        if name.startswith("evals"):
-            assert not reaches(name, "training") + reaches(name, "configs")
-
-
-@pytest.mark.parametrize("name", sorted(n for n in SOURCES if is_within(n, "data")))
-def test_data_reaches_no_jax(name):
-    for target in ("jax", "flax", "model", "tensorflow"):
-        assert not reaches(name, target)
-
-
-@pytest.mark.parametrize("name", sorted(n for n in SOURCES if is_within(n, "model.rotary")))
-def test_schedules_and_theory_reach_no_jax(name):
-    assert not reaches(name, "jax")
-
-
-def test_theory_reaches_no_jax():
-    """But for audits, which read a config.json as the import does, the minimal head, and forecasts
-    of configs, which read tasks and estimates of `evals`."""
-    for name in SOURCES:
-        others = "theory.forecast", "theory.minimal_head", "theory.__main__"
-        others += "theory.audit", "theory.misreadings"
-        if is_within(name, "theory") and name not in others:
-            assert not reaches(name, "jax"), name
-
-
-def test_nothing_imports_a_command():
-    commands = {path.stem for path in ROOT.glob("*.py")}
-    importers = {name for name in SOURCES if imports(name) & commands}
-    assert commands >= {"train", "sweep"} and not importers
-
-
-def test_the_walk_sees_what_it_must():
-    """The trainer does reach all of these: a walk that found nothing would pass everything."""
-    for target in ("jax", "model.rotary.base", "data.packing", "experiment.config", "optax"):
-        assert reaches("train", target)
-
-
-# From the ground up; who stands side by side knows nothing of the other. Theory's modules import
-# only `model.rotary` (above), its commands ask configs.
-FLOORS = (
-    {"utils"},
-    {"model", "data"},
-    {"experiment"},
-    {"configs", "evals", "inference"},
-    {"training", "interop"},
-    {"theory"},
-    {"reporting"},
-    {"probes"},
-    {"studies"},
-    {"train", "sweep", "evaluate", "generate", "report", "tpu", "benchmarks"},
-)
-
-
-def test_imports_point_down():
-    floor_of = {folder: floor for floor, folders in enumerate(FLOORS) for folder in folders}
-    assert floor_of.keys() == TOP
-    for name in SOURCES:
-        top = name.partition(".")[0]
-        for other in {imported.partition(".")[0] for imported in imports(name)} & TOP - {top}:
-            assert floor_of[other] < floor_of[top], f"{name} imports {other}, which stands above it"
+    assert {name: parts for name in SOURCES if (parts := private_parts(name))} == PRIVATE
