@@ -231,7 +231,7 @@ class Sweep(NamedTuple):
                     f"{self.workdir} holds another sweep, {other}; use another --workdir, or "
                     "delete that directory"
                 )
-            if RunDirectory(self.workdir).is_started():
+            if (self.workdir / "config.json").exists():
                 raise ValueError(
                     f"{self.workdir} holds a run; use another --workdir, or train.py to continue it"
                 )
