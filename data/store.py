@@ -194,10 +194,9 @@ class ShardWriter:
         self._hash = hashlib.sha256()
         self.num_tokens = 0
 
-    def append(self, ids: np.ndarray, *, new_document: bool) -> None:
-        """Add ids of a new document, or more ids of the last document."""
-        if new_document:
-            self._starts.append(self.num_tokens)
+    def append(self, ids: np.ndarray) -> None:
+        """Add the ids of a document."""
+        self._starts.append(self.num_tokens)
         self._pending.append(ids.astype(self._dtype))
         self._num_pending += len(ids)
         self.num_tokens += len(ids)

@@ -111,11 +111,11 @@ def _write_stores(
         bar = byte_progress("tokenizing", sum(sizes), done=done, disable=not show_progress)
         with bar as on_bytes:
             documents = source.read(start=(file, line), on_bytes=on_bytes)
-            bundles = _bundles(_slices(documents, source, progress["subsets"]))
+            bundles = _bundles(_items(documents, source, progress["subsets"]))
             encode = functools.partial(_encode, tokenizer)
             for bundle in map_ahead(encode, bundles, num_threads=threads, ahead=4 * threads):
-                for part, ids in bundle:
-                    writer.add(part, ids)
+                for item, ids in bundle:
+                    writer.add(item, ids)
             counts = writer.finish()
     _note_missing_subsets(source, progress["subsets"])
     _note_changed_text(progress["text_bytes"], progress["piece_bytes"])
@@ -155,29 +155,26 @@ def _note_changed_text(text_bytes: dict[str, int], piece_bytes: dict[str, int]) 
         )
 
 
-class _Slice(NamedTuple):
-    """A document, or a slice of a long one.
+class _Item(NamedTuple):
+    """A document to store, or the problem of one that is skipped.
 
     Attributes:
-      text: text of the slice.
+      text: text of the document; "" with a problem.
       after: file and line at which reading continues once the document is stored.
-      first, last: whether the document begins or ends with this slice.
-      validation: whether the document belongs to the validation split.
-      problem: `FILE:LINE: problem` of a skipped document, which has no text.
+      split: the split that the document belongs to.
+      problem: `FILE:LINE: problem` of a skipped document.
       damaged_bytes: as in `Document`.
     """
 
     text: str
     after: tuple[int, int]
-    first: bool = True
-    last: bool = True
-    validation: bool = False
+    split: str = "train"
     problem: str | None = None
     damaged_bytes: int = 0
 
 
-def _slices(documents: Iterable[Document], source: Source, subsets: list[str]) -> Iterator[_Slice]:
-    """Yield slices of the documents to store; append new names of subsets to `subsets`."""
+def _items(documents: Iterable[Document], source: Source, subsets: list[str]) -> Iterator[_Item]:
+    """Yield the documents to store; append new names of subsets to `subsets`."""
     has_validation_files = any(file.validation for file in source.files)
     interval = source.held_out_every()
     shares = {subset_name(name): share for name, share in source.subset_shares}
@@ -185,7 +182,7 @@ def _slices(documents: Iterable[Document], source: Source, subsets: list[str]) -
         after = (document.file, document.line + 1)
         if document.problem:
             problem = _check_skipped(document, source)
-            yield _Slice("", after, problem=problem, damaged_bytes=document.damaged_bytes)
+            yield _Item("", after, problem=problem, damaged_bytes=document.damaged_bytes)
             continue
         if document.subset is not None and document.subset not in subsets:
             subsets.append(document.subset)
@@ -195,9 +192,7 @@ def _slices(documents: Iterable[Document], source: Source, subsets: list[str]) -
         validation = int(digest[:8], 16) % interval == 0
         if has_validation_files:
             validation = source.files[document.file].validation
-        texts = list(_cut(document.text))
-        for n, text in enumerate(texts, 1):
-            yield _Slice(text, after, n == 1, n == len(texts), validation)
+        yield _Item(document.text, after, "validation" if validation else "train")
 
 
 def _cut(text: str) -> Iterator[str]:
@@ -220,12 +215,12 @@ def _cut(text: str) -> Iterator[str]:
     yield text[start:]
 
 
-def _bundles(slices: Iterable[_Slice]) -> Iterator[list[_Slice]]:
-    """Yield lists of slices with about `BUNDLE` characters."""
+def _bundles(items: Iterable[_Item]) -> Iterator[list[_Item]]:
+    """Yield lists of documents with about `BUNDLE` characters, or one longer document."""
     bundle, size = [], 0
-    for part in slices:
-        bundle.append(part)
-        size += len(part.text) + 100
+    for item in items:
+        bundle.append(item)
+        size += len(item.text) + 100
         if size >= BUNDLE:
             yield bundle
             bundle, size = [], 0
@@ -233,17 +228,17 @@ def _bundles(slices: Iterable[_Slice]) -> Iterator[list[_Slice]]:
         yield bundle
 
 
-def _encode(tokenizer: Tokenizer, bundle: list[_Slice]) -> list[tuple[_Slice, np.ndarray]]:
-    """Return slices with their ids. SentencePiece releases the interpreter lock."""
+def _encode(tokenizer: Tokenizer, bundle: list[_Item]) -> list[tuple[_Item, np.ndarray]]:
+    """Return documents with their ids. SentencePiece releases the interpreter lock."""
+    # A tokenizer with one id for both marks only the beginning.
+    end = [] if tokenizer.eos_id == tokenizer.bos_id else [tokenizer.eos_id]
     encoded = []
-    for part in bundle:
-        ids = tokenizer.encode(part.text, inside=not part.first) if part.text else []
-        if part.first:
-            ids = [tokenizer.bos_id, *ids]
-        # A tokenizer with one id for both marks only the beginning.
-        if part.last and tokenizer.eos_id != tokenizer.bos_id:
-            ids.append(tokenizer.eos_id)
-        encoded.append((part, np.array(ids, np.int32)))
+    for item in bundle:
+        ids = [
+            np.array(tokenizer.encode(text, inside=n > 0), np.int32)
+            for n, text in enumerate(_cut(item.text))
+        ]
+        encoded.append((item, np.concatenate([[tokenizer.bos_id], *ids, end]).astype(np.int32)))
     return encoded
 
 
@@ -286,28 +281,25 @@ class _StoreWriter:
         for writer in self._writers.values():
             writer.discard()
 
-    def add(self, part: _Slice, ids: np.ndarray) -> None:
-        """Store a slice, or count a skipped document."""
+    def add(self, item: _Item, ids: np.ndarray) -> None:
+        """Store a document, or count a skipped one."""
         progress = self.progress
-        if part.problem:
+        progress["after"] = item.after
+        if item.problem:
             progress["num_skipped"] += 1
-            progress["damaged_bytes"] += part.damaged_bytes
-            progress["skipped"] = [*progress["skipped"], part.problem][:LISTED]
-            progress["after"] = part.after
+            progress["damaged_bytes"] += item.damaged_bytes
+            progress["skipped"] = [*progress["skipped"], item.problem][:LISTED]
             return
         if not self._writers:
             name, vocab_size = f"{progress['num_segments']:05d}", self._tokenizer.vocab_size
             for split in SPLITS:
                 self._writers[split] = store_lib.ShardWriter(self._folder / split, name, vocab_size)
-        split = "validation" if part.validation else "train"
-        self._writers[split].append(ids, new_document=part.first)
-        progress["text_bytes"][split] += len(part.text.encode())
-        added = bool(part.first and part.text and self._tokenizer.adds_space)
-        progress["piece_bytes"][split] += int(self._tokenizer.piece_lengths[ids].sum()) - added
-        if part.last:
-            progress["after"] = part.after
-            if sum(writer.num_tokens for writer in self._writers.values()) >= SHARD_TOKENS:
-                self._finish_shards()
+        self._writers[item.split].append(ids)
+        progress["text_bytes"][item.split] += len(item.text.encode())
+        added = self._tokenizer.adds_space
+        progress["piece_bytes"][item.split] += int(self._tokenizer.piece_lengths[ids].sum()) - added
+        if sum(writer.num_tokens for writer in self._writers.values()) >= SHARD_TOKENS:
+            self._finish_shards()
 
     def _finish_shards(self) -> None:
         progress, files = self.progress, {}

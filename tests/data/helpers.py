@@ -32,7 +32,7 @@ def make_store(path, documents, *, vocab_size=300, shards=1):
     for i, part in enumerate(np.array_split(np.arange(len(documents)), shards)):
         writer = ShardWriter(path, f"{i:05d}", vocab_size)
         for d in part:
-            writer.append(np.array([B, *documents[d], E]), new_document=True)
+            writer.append(np.array([B, *documents[d], E]))
         entries.append(writer.finish())
     tokenizer = SimpleNamespace(fingerprint="t", bos_id=B, vocab_size=vocab_size)
     store_lib.write_index(path, entries, tokenizer)  # pyright: ignore[reportArgumentType]
