@@ -31,12 +31,12 @@ from flax import nnx
 from experiment.checkpoint import put
 from interop.architectures import FEATURES, SIZES, windows_by_layer
 from interop.hf_config import parse_config
-from interop.layers import PublishedModel
+from interop.layers import PublishedModel, imported_layers
 from interop.tensors import Tensors
 from interop.transformers_model import TransformersModel, has_transformers
 from interop.weights import Entry, make_entries
 from model import rotary, transformer
-from model.config import NO_WINDOW, ModelConfig
+from model.config import ModelConfig
 from model.positions import cos_sin
 from model.transformer import Block, Params
 from utils.limits import read_json
@@ -158,33 +158,24 @@ def check_record(folder: Path, config: ModelConfig, context: int, digest: str) -
         raise ValueError(f"{folder}: {error}; {advice}") from error
 
 
-def check_layers(published: PublishedModel, config: ModelConfig, context: int) -> None:
-    """Raise ValueError if transformers gives a layer another rotation or window than the run.
-
-    Args:
-      published: the layers that transformers makes of a folder.
-      config: the model that they should be.
-      context: trained context, tokens.
-    """
-    table = config.position_table(context)
-    plain = config.head_dim**0.5 / config.logit_divisor
-    for group in published.groups:
-        inv_freq = group.inv_freq[group.inv_freq > 1e-20]
-        has_unrotated = 2 * group.inv_freq.size < group.head_dim
+def check_layers(theirs: PublishedModel, ours: PublishedModel) -> None:
+    """Raise ValueError if transformers gives a layer another rotation or window than our import."""
+    groups = {number: group for group in ours.groups for number in group.layers}
+    longest = 2 * ours.context  # a window beyond that is not measured
+    for group in theirs.groups:
         for number in group.layers:
-            expected = table.inv_freq[number, 0]
-            window = int(table.window[number])
-            window = window if window <= 2 * context else NO_WINDOW  # a longer one is not measured
+            expected = groups[number]
             pairs = {
-                "rotation": (inv_freq, expected[expected > 0]),
-                "scale": (group.scales.rotated, plain * table.logit_scale[number, 0]),
-                "window": (group.window or NO_WINDOW, window),
+                "rotation": [x.inv_freq[x.inv_freq > 1e-20] for x in (group, expected)],
+                "scale": [x.scales.rotated for x in (group, expected)],
+                "window": [min(x.window or longest, longest) for x in (group, expected)],
             }
-            if has_unrotated:
-                unrotated = plain * table.unrotated_logit_scale[number, 0]
-                pairs["scale of unrotated features"] = group.scales.unrotated, unrotated
-            for name, (theirs, ours) in pairs.items():
-                if np.shape(theirs) != np.shape(ours) or not np.allclose(theirs, ours, _PRECISION):
+            if 2 * group.inv_freq.size < group.head_dim:
+                pairs["scale of unrotated features"] = [
+                    x.scales.unrotated for x in (group, expected)
+                ]
+            for name, (a, b) in pairs.items():
+                if np.shape(a) != np.shape(b) or not np.allclose(a, b, _PRECISION, 1e-25):
                     raise ValueError(
                         f"layer {number}: transformers' {name} differs from the run's; nothing was "
                         "written"
@@ -207,7 +198,7 @@ def compare_logits(model: FolderModel) -> Comparison:
     rounding = 0.0
     if fits_in_memory(model.config) and has_transformers():
         theirs = TransformersModel(model.tensors.folder)
-        check_layers(theirs.measure(model.context), model.config, model.context)
+        check_layers(theirs.measure(model.context), imported_layers(model.hf_config))
         expected_TV = theirs.logits(tokens_T, positions_T)[:-1]
         theirs.model.double()
         rounding = _rms(theirs.logits(tokens_T, positions_T)[:-1], expected_TV)

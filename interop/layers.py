@@ -119,9 +119,11 @@ def imported_layers(config: Mapping[str, Any]) -> PublishedModel:
                 window=None if window == NO_WINDOW else window,
             )
         )
-    ropes = [read_rope(parsed.keys, kind) for kind in (None, "full_attention", "sliding_attention")]
-    kind = parsed.architecture.model_type
-    return PublishedModel(kind, context, group_layers(layers, ropes, context), 0)
+    by_window = parsed.architecture.ropes == "by window"
+    kinds = dict.fromkeys(layer.kind if by_window else None for layer in layers)
+    ropes = [read_rope(parsed.keys, kind) for kind in kinds]
+    model_type = parsed.architecture.model_type
+    return PublishedModel(model_type, context, group_layers(layers, ropes, context), 0)
 
 
 def group_layers(

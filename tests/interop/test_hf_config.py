@@ -185,6 +185,18 @@ def test_refusals_of_a_model_type_suggest_no_other(model_type):
     assert "did you mean" not in str(raised.value)
 
 
+def test_rope_parameters_by_type_of_layer_are_audited_without_transformers():
+    """As version 5 writes them."""
+    ropes = {"sliding_attention": {"rope_theta": 1e4}, "full_attention": {"rope_theta": 1e6}}
+    hf_config = MODELS["gemma-3-1b-pt"][0] | {"rope_parameters": ropes}
+    for name in ("rope_theta", "rope_local_base_freq", "rope_scaling"):
+        hf_config = {key: value for key, value in hf_config.items() if key != name}
+    local, full = imported_layers(hf_config).groups
+    assert (len(local.layers), len(full.layers)) == (22, 4)
+    for group, base in ((local, 1e4), (full, 1e6)):
+        np.testing.assert_allclose(group.inv_freq, base ** -(np.arange(128) / 128), rtol=1e-12)
+
+
 @pytest.mark.hf
 @pytest.mark.parametrize("hf_config", [*(m[0] for m in MODELS.values()), GEMMA_27B, PHI_4_MINI])
 def test_the_import_and_transformers_read_the_same_rotation(hf_config):
