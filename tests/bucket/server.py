@@ -1,8 +1,9 @@
 """A bucket of Google Cloud Storage on loopback: what its JSON API says of objects, and no more.
 
 Objects are whole or not there, have generations, and writes with `ifGenerationMatch` are refused
-where another came between, as the service's own. What gcsfs, TensorStore, google-cloud-storage and
-array_record ask for is answered; other requests get 501, so that a new one is found by the tests.
+where another came between, as the service's own (gcp-storage-emulator 2026.7 ignores this, and
+`startOffset` of listings). Requests that gcsfs, TensorStore, google-cloud-storage and array_record
+do not make get 501.
 
     with FakeBucket("b") as bucket:
         subprocess.run(..., env=os.environ | bucket.environment)
@@ -15,11 +16,9 @@ array_record ask for is answered; other requests get 501, so that a new one is f
 """
 
 import base64
-import dataclasses
 import hashlib
 import itertools
 import json
-import os
 import random
 import re
 import threading
@@ -33,8 +32,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 PAGE = 50  # names a listing gives at once: few, so that what asks for one page only is found out
 
 
-@dataclasses.dataclass(frozen=True)
-class Object:
+class Object(NamedTuple):
     """The object under a name; another content is another object."""
 
     content: bytes
@@ -49,13 +47,12 @@ class Answer(NamedTuple):
     headers: Mapping[str, str] = {}
 
 
-def as_json(value: Any, **headers: str) -> Answer:
-    return Answer(200, json.dumps(value).encode(), {"Content-Type": "application/json", **headers})
+def as_json(value: Any, status: int = 200) -> Answer:
+    return Answer(status, json.dumps(value).encode(), {"Content-Type": "application/json"})
 
 
 def refusal(status: int, message: str) -> Answer:
-    error = {"error": {"code": status, "message": message}}
-    return Answer(status, json.dumps(error).encode(), {"Content-Type": "application/json"})
+    return as_json({"error": {"code": status, "message": message}}, status)
 
 
 class FakeBucket:
@@ -64,10 +61,7 @@ class FakeBucket:
     Attributes:
       objects: by their names.
       environment: by which a process finds the bucket in place of Google's.
-      forbidden: methods that this user may not use.
-      stale: number of writes and removals after which listings do not show what was removed.
-      hides: whether listings also lack what these wrote.
-      seconds: before each answer.
+      forbidden, stale, hides, seconds: see above.
       counts: answers so far, by what was asked and their status; -1: the connection was cut.
     """
 
@@ -80,8 +74,8 @@ class FakeBucket:
         self._generations = itertools.count(time.time_ns() // 1000)
         self._uploads: dict[str, tuple[str, dict, bytearray]] = {}
         self._lock = threading.Lock()
-        self._one_in, self._random = 0, random.Random(0)
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
+        self.fail(one_in=0)
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), make_handler(self))
         self._server.daemon_threads = True
         address = f"http://127.0.0.1:{self._server.server_port}"
         self.environment = {
@@ -106,6 +100,13 @@ class FakeBucket:
         """One request in `one_in` fails from now on, before or after it was done; 0: none does."""
         self._one_in, self._random = one_in, random.Random(seed)
 
+    def fault(self) -> str:
+        """The next request's fault, or empty."""
+        with self._lock:
+            if self._one_in and self._random.randrange(self._one_in) == 0:
+                return self._random.choice(("500", "503", "cut before", "cut after", "cut half"))
+        return ""
+
     def names(self, prefix: str = "") -> list[str]:
         """Names of the objects below `prefix`, in order."""
         return sorted(name for name in dict(self.objects) if name.startswith(prefix))
@@ -119,18 +120,6 @@ class FakeBucket:
     def _remove(self, name: str) -> None:
         self._replaced.append((name, self.objects.pop(name)))
 
-    def _listed(self) -> dict[str, Object]:
-        """The objects of a listing, which may be out of date."""
-        objects = dict(self.objects)
-        for name, before in list(self._replaced)[::-1][: self.stale]:
-            if before is not None:
-                objects[name] = before
-            elif self.hides:
-                objects.pop(name, None)
-        return objects
-
-    # Requests
-
     def answer(self, method: str, target: str, headers: Mapping[str, str], body: bytes) -> Answer:
         """The service's answer to a request that has arrived whole."""
         if method in self.forbidden:
@@ -139,17 +128,17 @@ class FakeBucket:
         query = {name: values[0] for name, values in parse_qs(url.query).items()}
         if url.path.startswith("/batch/"):
             return self._batch(headers, body)
-        if url.path.startswith("/upload/resumable/"):
-            return self._chunk(url.path.rpartition("/")[2], headers, body)
-        match = re.fullmatch(
-            r"(?:/(upload|download))?/storage/v1/b/([^/]+)(?:/o(?:/(.+))?)?", url.path
-        )
-        if match is None:
-            return refusal(501, f"{method} {target}")
-        kind, bucket, name = match.groups()
-        if bucket != self.name:
-            return refusal(404, "The specified bucket does not exist.")
         with self._lock:
+            if url.path.startswith("/upload/resumable/"):
+                return self._chunk(url.path.rpartition("/")[2], headers, body)
+            match = re.fullmatch(
+                r"(?:/(upload|download))?/storage/v1/b/([^/]+)(?:/o(?:/(.+))?)?", url.path
+            )
+            if match is None:
+                return refusal(501, f"{method} {target}")
+            kind, bucket, name = match.groups()
+            if bucket != self.name:
+                return refusal(404, "The specified bucket does not exist.")
             if kind == "upload":
                 return self._upload(query, headers, body)
             if name is None:
@@ -172,22 +161,19 @@ class FakeBucket:
             return Answer(204)
         if query.get("alt") != "media":
             return as_json(self._resource(name, stored))
-        answer_headers = {
-            "x-goog-generation": str(stored.generation),
-            "Content-Type": "application/octet-stream",
-        }
-        answer_headers["ETag"] = f'"{stored.generation}"'
-        size = len(stored.content)
+        generation, size = str(stored.generation), len(stored.content)
+        fields = {"x-goog-generation": generation, "ETag": f'"{generation}"'}
+        fields["Content-Type"] = "application/octet-stream"
         match = re.fullmatch(r"bytes=(\d*)-(\d*)", headers.get("Range", ""))
         if match is None:
-            return Answer(200, stored.content, answer_headers)
+            return Answer(200, stored.content, fields)
         first, last = match.groups()
         start = int(first) if first else max(0, size - int(last))
         end = min(size, int(last) + 1) if first and last else size
         if start >= size:
-            return Answer(416, b"", answer_headers | {"Content-Range": f"bytes */{size}"})
-        answer_headers["Content-Range"] = f"bytes {start}-{end - 1}/{size}"
-        return Answer(206, stored.content[start:end], answer_headers)
+            return Answer(416, b"", fields | {"Content-Range": f"bytes */{size}"})
+        fields["Content-Range"] = f"bytes {start}-{end - 1}/{size}"
+        return Answer(206, stored.content[start:end], fields)
 
     def _condition(self, stored: Object | None, query: Mapping[str, str]) -> int:
         """The status of a request whose precondition does not hold; 0 if it does."""
@@ -222,40 +208,43 @@ class FakeBucket:
         end, limit = query.get("endOffset"), min(PAGE, int(query.get("maxResults", PAGE)))
         items, prefixes = [], []
         listing = {"kind": "storage#objects", "items": items, "prefixes": prefixes}
-        objects = self._listed()
+        objects = dict(self.objects)
+        for name, before in list(self._replaced)[::-1][: self.stale]:
+            if before is not None:
+                objects[name] = before
+            elif self.hides:
+                objects.pop(name, None)
         for name in sorted(name for name in objects if name.startswith(prefix)):
-            folder = (
-                prefix + name[len(prefix) :].partition(delimiter or "\0")[0] + (delimiter or "")
-            )
-            is_folder = bool(delimiter) and delimiter in name[len(prefix) :]
-            key = folder if is_folder else name
+            rest = name[len(prefix) :]
+            is_folder = bool(delimiter) and delimiter in rest
+            key = prefix + rest.partition(delimiter)[0] + delimiter if is_folder else name  # pyright: ignore
             if name < start or (end and name >= end) or key in prefixes or key < start:
                 continue
             if len(items) + len(prefixes) == limit:
                 return as_json(listing | {"nextPageToken": key})
             if is_folder:
-                prefixes.append(folder)
+                prefixes.append(key)
             else:
                 items.append(self._resource(name, objects[name]))
         return as_json(listing)
 
     def _upload(self, query: Mapping[str, str], headers: Mapping[str, str], body: bytes) -> Answer:
-        kind = query.get("uploadType")
         name = unquote(query["name"]) if "name" in query else ""
-        if kind == "resumable":
-            name = name or json.loads(body)["name"]
-            key = f"{next(self._generations)}"
-            self._uploads[key] = name, dict(query), bytearray()
-            address = f"http://{headers['Host']}/upload/resumable/{key}"
-            return Answer(200, b"", {"Location": address})
-        if kind == "multipart":
+        if query.get("uploadType") == "resumable":
+            key = str(next(self._generations))
+            self._uploads[key] = name or json.loads(body)["name"], dict(query), bytearray()
+            return Answer(
+                200, b"", {"Location": f"http://{headers['Host']}/upload/resumable/{key}"}
+            )
+        if query.get("uploadType") == "multipart":
             boundary = re.search(r'boundary="?([^";]+)"?', headers["Content-Type"])
             assert boundary is not None
-            _, described, rest = body.split(b"--" + boundary[1].encode(), 2)
-            name = name or json.loads(re.split(rb"\r?\n\r?\n", described, maxsplit=1)[1])["name"]
-            body = re.split(rb"\r?\n\r?\n", rest, maxsplit=1)[1]
-            end = body.rindex(b"\n--" + boundary[1].encode() + b"--")
-            body = body[:end].removesuffix(b"\r") if b"\r\n--" in body[end - 1 :] else body[:end]
+            mark = rb"\r?\n?--" + re.escape(boundary[1].encode())
+            _, described, media, _ = re.split(mark, body)
+            described, body = (
+                re.split(rb"\r?\n\r?\n", x, maxsplit=1)[1] for x in (described, media)
+            )
+            name = name or json.loads(described)["name"]
         return self._store(name, query, body)
 
     def _store(self, name: str, query: Mapping[str, str], body: bytes) -> Answer:
@@ -264,16 +253,15 @@ class FakeBucket:
         return as_json(self._resource(name, self.put(name, bytes(body))))
 
     def _chunk(self, key: str, headers: Mapping[str, str], body: bytes) -> Answer:
-        with self._lock:
-            name, query, so_far = self._uploads[key]
-            match = re.fullmatch(r"bytes (?:(\d+)-(\d+)|\*)/(\d+|\*)", headers["Content-Range"])
-            assert match is not None
-            if match[1]:
-                del so_far[int(match[1]) :]  # sent again after an error
-                so_far += body
-            if match[3] != "*" and len(so_far) == int(match[3]):
-                return self._store(name, query, so_far)
-            return Answer(308, b"", {"Range": f"bytes=0-{len(so_far) - 1}"} if so_far else {})
+        name, query, so_far = self._uploads[key]
+        match = re.fullmatch(r"bytes (?:(\d+)-(\d+)|\*)/(\d+|\*)", headers["Content-Range"])
+        assert match is not None
+        if match[1]:
+            del so_far[int(match[1]) :]  # sent again after an error
+            so_far += body
+        if match[3] != "*" and len(so_far) == int(match[3]):
+            return self._store(name, query, so_far)
+        return Answer(308, b"", {"Range": f"bytes=0-{len(so_far) - 1}"} if so_far else {})
 
     def _copy(self, names: str, query: Mapping[str, str]) -> Answer:
         match = re.fullmatch(r"([^/]+)/(moveTo|rewriteTo|copyTo)(?:/b/([^/]+))?/o/([^/]+)", names)
@@ -289,95 +277,72 @@ class FakeBucket:
         return as_json({"done": True, "resource": resource} if kind == "rewriteTo" else resource)
 
     def _batch(self, headers: Mapping[str, str], body: bytes) -> Answer:
-        parts = re.findall(rb"\n(DELETE|GET) (\S+) HTTP/1.1", body)
-        answers = []
-        for method, target in parts:
+        text = ""
+        for method, target in re.findall(rb"\n(DELETE|GET) (\S+) HTTP/1.1", body):
             answer = self.answer(method.decode(), target.decode(), headers, b"")
-            answers.append(
-                f"\nContent-Type: application/http\n\nHTTP/1.1 {answer.status} .\n\n"
-                f"{answer.content.decode()}\n"
-            )
-        text = "--batch" + "--batch".join(answers) + "--batch--"
-        return Answer(200, text.encode(), {"Content-Type": "multipart/mixed; boundary=batch"})
+            text += f"--batch\nContent-Type: application/http\n\nHTTP/1.1 {answer.status} .\n\n"
+            text += f"{answer.content.decode()}\n"
+        fields = {"Content-Type": "multipart/mixed; boundary=batch"}
+        return Answer(200, f"{text}--batch--".encode(), fields)
 
-    def _fault(self) -> str:
-        """The next request's fault: one of the ways in which they fail, or empty."""
-        if not self._one_in:
-            return ""
-        with self._lock:
-            kinds = ("500", "503", "cut before", "cut after", "cut half")
-            return self._random.choice(kinds) if self._random.randrange(self._one_in) == 0 else ""
 
-    def _handler(self) -> type[BaseHTTPRequestHandler]:
-        bucket = self
+def make_handler(bucket: FakeBucket) -> type[BaseHTTPRequestHandler]:
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
 
-        class Handler(BaseHTTPRequestHandler):
-            protocol_version = "HTTP/1.1"
-
-            def do(self):
-                length = int(self.headers.get("Content-Length") or 0)
-                body = (
-                    self._chunked()
-                    if "Transfer-Encoding" in self.headers
-                    else self.rfile.read(length)
-                )
-                if len(body) < length:  # whoever sent it was killed
-                    self.close_connection = True
-                    return
-                time.sleep(bucket.seconds)
-                fault = bucket._fault()
-                if fault == "cut before":
-                    return self._cut()
-                answer = (
-                    refusal(int(fault), "backendError")
-                    if fault.isdigit()
-                    else bucket.answer(self.command, self.path, self.headers, body)  # pyright: ignore
-                )
-                if fault == "cut after":
-                    return self._cut()
-                request = f"{self.command} {urlsplit(self.path).path.split('/')[1]}"
-                bucket.counts[request, answer.status] += 1
-                if os.environ.get("FAKE_BUCKET_LOG"):
-                    print(
-                        self.command,
-                        self.path,
-                        self.headers.get("Range"),
-                        answer.status,
-                        flush=True,
-                    )
-                self.send_response(answer.status)
-                for name, value in answer.headers.items():
-                    self.send_header(name, value)
-                self.send_header("Content-Length", str(len(answer.content)))
-                self.end_headers()
-                if fault == "cut half" and len(answer.content) > 1:
-                    self.wfile.write(answer.content[: len(answer.content) // 2])
-                    return self._cut()
-                if self.command != "HEAD":
-                    self.wfile.write(answer.content)
-
-            do_GET = do_POST = do_PUT = do_DELETE = do_HEAD = do_PATCH = do
-
-            def _chunked(self) -> bytes:
-                parts = []
-                while size := int(self.rfile.readline() or b"0", 16):
-                    parts.append(self.rfile.read(size))
-                    self.rfile.readline()
-                self.rfile.readline()
-                return b"".join(parts)
-
-            def _cut(self):
-                bucket.counts["cut", -1] += 1
+        def do(self):
+            length = int(self.headers.get("Content-Length") or 0)
+            is_chunked = "Transfer-Encoding" in self.headers
+            body = self.chunked() if is_chunked else self.rfile.read(length)
+            if len(body) < length:  # whoever sent it was killed
                 self.close_connection = True
-                self.connection.close()
+                return
+            time.sleep(bucket.seconds)
+            fault = bucket.fault()
+            if fault == "cut before":
+                return self.cut()
+            answer = (
+                refusal(int(fault), "backendError")
+                if fault.isdigit()
+                else bucket.answer(self.command, self.path, self.headers, body)  # pyright: ignore
+            )
+            if fault == "cut after":
+                return self.cut()
+            request = f"{self.command} {urlsplit(self.path).path.split('/')[1]}"
+            bucket.counts[request, answer.status] += 1
+            self.send_response(answer.status)
+            for name, value in answer.headers.items():
+                self.send_header(name, value)
+            self.send_header("Content-Length", str(len(answer.content)))
+            self.end_headers()
+            if fault == "cut half" and len(answer.content) > 1:
+                self.wfile.write(answer.content[: len(answer.content) // 2])
+                return self.cut()
+            if self.command != "HEAD":
+                self.wfile.write(answer.content)
 
-            def log_message(self, format, *args):
-                pass
+        do_GET = do_POST = do_PUT = do_DELETE = do_HEAD = do_PATCH = do
 
-            def handle_one_request(self):
-                try:
-                    super().handle_one_request()
-                except (ConnectionError, ValueError):  # the other side went away
-                    self.close_connection = True
+        def chunked(self) -> bytes:
+            parts = []
+            while size := int(self.rfile.readline() or b"0", 16):
+                parts.append(self.rfile.read(size))
+                self.rfile.readline()
+            self.rfile.readline()
+            return b"".join(parts)
 
-        return Handler
+        def cut(self):
+            bucket.counts["cut", -1] += 1
+            self.close_connection = True
+            self.connection.close()
+
+        def log_message(self, format, *args):
+            pass
+
+        def handle_one_request(self):
+            try:
+                super().handle_one_request()
+            except (ConnectionError, ValueError):  # the other side went away
+                self.close_connection = True
+
+    return Handler
