@@ -146,18 +146,18 @@ def _held_out(stems: dict[str, str]) -> set[str]:
     Args:
       stems: relative names without suffixes, by relative name.
     """
-    words = {name: list(map(_words, re.split(r"[\\/]", stem))) for name, stem in stems.items()}
-    # The other words of the files of training: `valid.en` is held out beside `train.en`.
+    terms = {name: list(map(_words, re.split(r"[\\/]", stem))) for name, stem in stems.items()}
+    # The other terms of the files of training: `valid.en` is held out beside `train.en`.
     of_training = {
-        tuple(word for word in own if word not in _TRAIN)
-        for *_, own in words.values()
-        if not _TRAIN.isdisjoint(own)
+        tuple(word for word in stem_terms if word not in _TRAIN)
+        for *_, stem_terms in terms.values()
+        if not _TRAIN.isdisjoint(stem_terms)
     }
     held_out = set()
-    for name, (*folders, own) in words.items():
-        others = tuple(word for word in own if word not in _HELD_OUT)
-        is_paired = len(others) < len(own) and others in of_training
-        last = [part[-1] for part in (*folders, own) if part]
+    for name, (*folders, stem_terms) in terms.items():
+        rest = tuple(word for word in stem_terms if word not in _HELD_OUT)
+        is_paired = len(rest) < len(stem_terms) and rest in of_training
+        last = [part[-1] for part in (*folders, stem_terms) if part]
         marks = [word for word in last if word in _HELD_OUT | _TRAIN]
         if is_paired or (marks and marks[-1] in _HELD_OUT):
             held_out.add(name)
@@ -165,12 +165,12 @@ def _held_out(stems: dict[str, str]) -> set[str]:
 
 
 def _words(name: str) -> list[str]:
-    """Return the words of a name in lower case, without numbers, hashes and words like "part"."""
+    """Return the terms of a name in lower case, without numbers, hashes and terms like "part"."""
     name = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", name).lower()
     name = re.sub(r"h[eo]ld[^a-z0-9]?out", "heldout", name)
-    words = (word for word in re.split(r"[^a-z0-9]+", name) if not _HASH.fullmatch(word))
-    words = (re.sub(r"((set|split)s?)?\d*$", "", word) for word in words)
-    return [word for word in words if word not in _UNINFORMATIVE]
+    terms = (word for word in re.split(r"[^a-z0-9]+", name) if not _HASH.fullmatch(word))
+    terms = (re.sub(r"((set|split)s?)?\d*$", "", word) for word in terms)
+    return [word for word in terms if word not in _UNINFORMATIVE]
 
 
 def describe_files(files: Sequence[InputFile], left_out: Sequence[LeftOut]) -> list[str]:
@@ -194,8 +194,8 @@ def describe_left_out(left_out: Sequence[LeftOut]) -> list[str]:
     return [f"left out: {_shorten(names[reason])} ({reason})" for reason in names]
 
 
-def _shorten(names: Sequence[str], most: int = 8) -> str:
+def _shorten(names: Sequence[str], limit: int = 8) -> str:
     names = [one_line(name, 80) for name in names]
-    if len(names) <= most:
+    if len(names) <= limit:
         return ", ".join(names)
-    return f"{', '.join(names[: most - 1])} ... {names[-1]} ({len(names)} in all)"
+    return f"{', '.join(names[: limit - 1])} ... {names[-1]} ({len(names)} in all)"

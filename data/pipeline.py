@@ -79,8 +79,8 @@ def describe_source(config: DataConfig) -> list[str]:
     source = open_source(config)
     if config.path is not None and not source.needs_path:
         return [f"does not read data.path={config.path}; {' or '.join(reading_path())} would"]
-    place = f"data.path={config.path}" if source.needs_path else "needs no data.path"
-    return [place, *describe(source)]
+    location = f"data.path={config.path}" if source.needs_path else "needs no data.path"
+    return [location, *describe(source)]
 
 
 def open_data(config: DataConfig, prepared: Path | None = None) -> TrainingData:

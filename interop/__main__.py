@@ -22,9 +22,9 @@ from utils.paths import as_path
 _EXPORT = """Export a run as a Hugging Face folder: python -m interop export RUN FOLDER
 
 The folder has safetensors files, a config.json for transformers 5 and 4, tokenizer files, and a
-README.md about the training. It appears under its name only after its logits were compared with
-the run's, at a short row, at the trained context and at four times that. Logits of the folder are
-computed by transformers if it is installed, otherwise by the model as an import reads it.
+README.md about the training. It appears under its name only after its rotation, windows and logits
+were compared with the run's. They are those of transformers if it is installed, otherwise those of
+the model as an import reads it.
 
 docs/interop.md lists the classes of transformers and the features that none of them has.
 """

@@ -44,8 +44,8 @@ _CHECKED += ("masked_distances", "shift_keys")
 
 def _features(config: Any) -> dict[str, Any]:
     """Return the other fields with their defaults, which are Llama's."""
-    others = {*SIZES, *_PROGRAM, *_CHECKED}
-    return {x.name: x.default for x in dataclasses.fields(config) if x.name not in others}
+    excluded = {*SIZES, *_PROGRAM, *_CHECKED}
+    return {x.name: x.default for x in dataclasses.fields(config) if x.name not in excluded}
 
 
 # A field that is new in the model is one of these, so only classes that name it have it.

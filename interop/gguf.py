@@ -141,11 +141,11 @@ class GgufFile:
             if name.startswith(prefix)
         }
 
-    def read_config(self, *, whole: bool = False) -> dict[str, Any]:
+    def read_config(self, *, strict: bool = False) -> dict[str, Any]:
         """Return the entries of a config.json that decide the sizes and the rotation.
 
         Args:
-          whole: refuse every key that a dense model of ours does not have.
+          strict: refuse every key that a dense model of ours does not have.
 
         Raises:
           ValueError: naming a key that is missing, has a value that no model has, or may change the
@@ -153,8 +153,8 @@ class GgufFile:
         """
         for name, value in self.values.items():
             known = name in (*_KEYS, *_OTHER_KEYS, *_ROPE_KEYS) or (name in _ZERO and not value)
-            known = known and not (whole and name in _NOT_IMPORTED)
-            if not known and (whole or name.startswith(("rope.", "attention."))):
+            known = known and not (strict and name in _NOT_IMPORTED)
+            if not known and (strict or name.startswith(("rope.", "attention."))):
                 self.refuse(name)
         config = {}
         for name, key in _KEYS.items():
@@ -316,7 +316,7 @@ class GgufTensors(Tensors):
         Raises:
           ValueError: naming a key of the metadata that no model of ours has.
         """
-        config, values = self._file.read_config(whole=True), self._file.values
+        config, values = self._file.read_config(strict=True), self._file.values
         head_dim = config["head_dim"]
         if values.get("rope.dimension_count", head_dim) != head_dim:
             raise ValueError(

@@ -198,8 +198,8 @@ def _candidates(
     for rope in [*ropes, *plain]:
         if "partial_rotary_factor" in rope:
             yield rope, HfHead(layer.head_dim, context)
-        whole = {name: x for name, x in rope.items() if name != "partial_rotary_factor"}
-        yield whole, HfHead(2 * layer.inv_freq.size, context)
+        rescaled = {name: x for name, x in rope.items() if name != "partial_rotary_factor"}
+        yield rescaled, HfHead(2 * layer.inv_freq.size, context)
 
 
 def _describe(layer: Layer, ropes: list[dict[str, Any]]) -> dict[str, Any]:

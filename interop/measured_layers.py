@@ -140,10 +140,12 @@ def _build_config(config: Mapping[str, Any]) -> Any:
         raise _UnmeasuredError(f"transformers {transformers.__version__} does not have this type")
     # Neither decides a rotation, and both would load other code.
     values = {k: v for k, v in config.items() if k not in ("auto_map", "quantization_config")}
-    whole = CONFIG_MAPPING[kind].from_dict(copy.deepcopy(values))
-    text = whole.get_text_config()
-    if text is not whole:
-        names = [name for name in whole.sub_configs if getattr(whole, name, None) is text]
+    full_config = CONFIG_MAPPING[kind].from_dict(copy.deepcopy(values))
+    text = full_config.get_text_config()
+    if text is not full_config:
+        names = [
+            name for name in full_config.sub_configs if getattr(full_config, name, None) is text
+        ]
         if not any(isinstance(values.get(name), Mapping) for name in names):
             raise _UnmeasuredError(f"a multimodal model, whose config lacks {' or '.join(names)}")
     return text
@@ -152,12 +154,12 @@ def _build_config(config: Mapping[str, Any]) -> Any:
 def _read_sizes(text: Any) -> tuple[int, int]:
     """Return the context and the number of layers."""
     sizes = []
-    for name, most in (
+    for name, limit in (
         ("max_position_embeddings", _MOST_CONTEXT),
         ("num_hidden_layers", _MOST_LAYERS),
     ):
         value = getattr(text, name, None)
-        if wrong := problem(value, Annotated[int, Bounds(at_least=1, at_most=most)]):
+        if wrong := problem(value, Annotated[int, Bounds(at_least=1, at_most=limit)]):
             raise _UnmeasuredError(f"{name} must be {wrong}")
         sizes.append(value)
     return sizes[0], sizes[1]

@@ -83,8 +83,8 @@ def _candidates(
     rotary: Rotary, head: HfHead, inv_freq: np.ndarray, scales: Scales
 ) -> Iterator[dict[str, Any]]:
     """Yield rope parameters that may represent a variant, best first."""
-    if own := rotary.to_hf(head):
-        yield own
+    if parameters := rotary.to_hf(head):
+        yield parameters
     if len(inv_freq) > 1 and inv_freq[1] > 0:
         # The base of a geometric series, whichever variant computed it.
         fitted = (inv_freq[0] / inv_freq[1]) ** len(inv_freq)
@@ -153,8 +153,8 @@ def read_variant(rope: Mapping[str, Any], head: HfHead, length: int, name: str) 
         scale=scales.rotated,
         unrotated_scale=scales.unrotated if has_unrotated else scales.rotated,
     )
-    named = variant_of_rope_type(rope["rope_type"])
-    rotary = named and named.from_hf(rope, head, length)
+    variant_class = variant_of_rope_type(rope["rope_type"])
+    rotary = variant_class and variant_class.from_hf(rope, head, length)
     if rotary:
         row = rotary.at_length(length)
         actual = row.inv_freq(head.head_dim), _scales(row, has_unrotated)

@@ -41,13 +41,13 @@ def find_other_ids(folder: Path, tokenizer: Tokenizer, num_ids: int) -> str:
         return f"transformers cannot read it ({one_line(str(error), 100)})"
     ids = tokenizer.encode(_PROBE)
     if ids != their_ids:
-        place = next(
+        index = next(
             i for i, pair in enumerate(itertools.zip_longest(ids, their_ids)) if len({*pair}) > 1
         )
-        start = tokenizer.decode(ids[:place])[-20:]
+        start = tokenizer.decode(ids[:index])[-20:]
         return (
-            f"after {quoted(start)} a text has ids {ids[place : place + 4]}, and transformers' "
-            f"{their_ids[place : place + 4]}"
+            f"after {quoted(start)} a text has ids {ids[index : index + 4]}, and transformers' "
+            f"{their_ids[index : index + 4]}"
         )
     for i, name in added:
         ours = quoted(tokenizer.name_of(i)) if i < tokenizer.vocab_size else "missing"

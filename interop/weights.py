@@ -156,7 +156,7 @@ def make_entries(config: ModelConfig, layout: Layout, fused: Fused = "no") -> li
     gate = _transposed(f"{mlp}gate_proj.weight", f"{ours}gate")
     up = _transposed(f"{mlp}up_proj.weight", f"{ours}up")
     both = _joined(f"{mlp}gate_up_proj.weight", [gate, up], [config.mlp_dim] * 2)
-    first, *others = (
+    first, *other_norms = (
         _same(f"model.layers.{{layer}}.{name}layernorm.weight", f"blocks.{ours}norm.scale")
         for name, ours in _NORMS[config.norm_position]
     )
@@ -164,7 +164,7 @@ def make_entries(config: ModelConfig, layout: Layout, fused: Fused = "no") -> li
         _same("model.embed_tokens.weight", "embedding"),
         first,
         *attention,
-        *others,
+        *other_norms,
         *([both] if fused == "rows" else [gate, up]),
         _transposed(f"{mlp}down_proj.weight", f"{ours}down"),
         _same("model.norm.weight", "final_norm.scale"),

@@ -83,8 +83,8 @@ class RedPajama(Source):
         """Files with other names at `data.path`."""
         listing = list_json_lines(str(self.path))
         names = {file.name for file in self.inputs}
-        others = [file.name for file in listing.files if file.name not in names]
-        return listing.left_out + [LeftOut(name, "not a published name") for name in others]
+        unpublished = [file.name for file in listing.files if file.name not in names]
+        return listing.left_out + [LeftOut(name, "not a published name") for name in unpublished]
 
     def subsets(self) -> set[str]:
         """Return the subsets in the names of the files, or all if no name has one."""

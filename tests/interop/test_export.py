@@ -19,7 +19,6 @@ from model.config import ModelConfig
 from tests.interop.weights_helpers import (
     CASES,
     CONTEXT,
-    EACH_CASE,
     PLAIN,
     QUICK,
     SLOWED,
@@ -57,16 +56,6 @@ def read_config(folder: Path) -> dict:
 
 def tokens(length: int) -> np.ndarray:
     return np.random.default_rng(3).integers(0, PLAIN.vocab_size, (2, length))
-
-
-@pytest.mark.parametrize("name", EACH_CASE)
-def test_class_and_rope_type(name, folders):
-    config = read_config(folders(name))
-    model_type, rope_type, _ = CASES[name]
-    assert config["model_type"] == model_type
-    assert config["architectures"] == [ARCHITECTURES[model_type].class_name]
-    if rope_type:
-        assert config["rope_parameters"]["rope_type"] == rope_type
 
 
 @pytest.mark.hf

@@ -381,16 +381,16 @@ def test_rope_keys_are_read_as_llama_cpp_reads_them(metadata, tensors, scale, in
 
 def test_bounds_of_the_ramp_are_read(tmp_path):
     """More pairs turn as they are trained if the ramp begins at fewer cycles."""
-    whole = []
+    counts = []
     for name, cycles in (("fast", 8.0), ("fast", 32.0), ("slow", 1.0), ("slow", 4.0)):
         key = f"rope.scaling.yarn_beta_{name}"
         (group,) = read_model(header(tmp_path, "qwen3", YARN | {key: cycles})).groups
-        whole.append((group.inv_freq > 0.999 * BASE).sum())
+        counts.append((group.inv_freq > 0.999 * BASE).sum())
         (tmp_path / "header.gguf").unlink()
     unscaled = [
         int(32 * np.log(2048 / (2 * np.pi * cycles)) / np.log(1e4)) + 1 for cycles in (8, 32)
     ]
-    assert whole[:2] == unscaled and whole[2] == whole[1]
+    assert counts[:2] == unscaled and counts[2] == counts[1]
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """Imports of exported folders are exact; imports of transformers' models have its logits."""
 
 import dataclasses
+import json
 from pathlib import Path
 
 import ml_dtypes
@@ -11,7 +12,7 @@ from safetensors.numpy import save_file
 from experiment import load
 from experiment.checkpoint import named, write_params
 from experiment.run import RunDirectory
-from interop.architectures import windows_by_layer
+from interop.architectures import ARCHITECTURES, windows_by_layer
 from interop.check import Comparison
 from interop.export import export
 from interop.importing import import_folder, looks_interleaved
@@ -51,8 +52,12 @@ def no_check(monkeypatch, request):
 
 @pytest.mark.parametrize("name", EACH_CASE)
 def test_round_trip_is_exact(name, tmp_path):
-    model = CASES[name][2]
+    model_type, rope_type, model = CASES[name]
     export(make_run(tmp_path / "run", model).path, tmp_path / "out")
+    written = json.loads((tmp_path / "out" / "config.json").read_text())
+    assert written["model_type"] == model_type
+    assert written["architectures"] == [ARCHITECTURES[model_type].class_name]
+    assert rope_type in (None, written["rope_parameters"].get("rope_type"))
     run = import_folder(tmp_path / "out", tmp_path / "back")
     loaded, expected = load(run.path), named(noise(model))
     for leaf, array in named(loaded.params).items():

@@ -25,7 +25,7 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory):
+def publish(tmp_path_factory):
     """Return a function from a publisher to a folder with a model of 1,000 or more ids."""
     folders: dict[str, Path] = {}
 
@@ -56,23 +56,23 @@ def published(folder: Path, to: Path, **files: dict) -> Path:
     return to
 
 
-def test_ids_that_a_model_lacks_are_left_out_of_its_tokenizer(made, tmp_path, capsys):
+def test_ids_that_a_model_lacks_are_left_out_of_its_tokenizer(publish, tmp_path, capsys):
     """Gemma 3's text models have one id less than their tokenizer, and texts never use it."""
-    run = import_folder(made("gemma3"), tmp_path / "run", compare=False)
+    run = import_folder(publish("gemma3"), tmp_path / "run", compare=False)
     assert "left out '<image_soft_token>'" in capsys.readouterr().err
     text = hard_text(50_000)
-    theirs = tokenizers.Tokenizer.from_file(str(made("gemma3") / "tokenizer.json"))
+    theirs = tokenizers.Tokenizer.from_file(str(publish("gemma3") / "tokenizer.json"))
     theirs.encode_special_tokens = True
     assert run.tokenizer.encode(text) == theirs.encode(text, add_special_tokens=False).ids
     assert run.tokenizer.vocab_size == run.config.model.vocab_size == 1000
     assert max(run.tokenizer.encode("<image_soft_token>", special=True)) < 1000
     export(run.path, tmp_path / "out")
     again = (tmp_path / "out" / "tokenizer.json").read_bytes()
-    assert again == (made("gemma3") / "tokenizer.json").read_bytes()
+    assert again == (publish("gemma3") / "tokenizer.json").read_bytes()
 
 
-def test_pieces_that_a_model_lacks_are_refused(made, tmp_path):
-    folder = published(made("gemma3"), tmp_path / "in")
+def test_pieces_that_a_model_lacks_are_refused(publish, tmp_path):
+    folder = published(publish("gemma3"), tmp_path / "in")
     file = json.loads((folder / "tokenizer.json").read_text())
     file["model"]["vocab"]["a piece of texts"] = 1000
     file["added_tokens"][-1]["id"] = 1001
@@ -91,22 +91,22 @@ def test_pieces_that_a_model_lacks_are_refused(made, tmp_path):
     ],
 )
 def test_a_bos_that_the_published_tokenizer_does_not_put_is_named(
-    publisher, changes, is_named, made, tmp_path, capsys
+    publisher, changes, is_named, publish, tmp_path, capsys
 ):
-    folder = published(made(publisher), tmp_path / "in", tokenizer_config=changes)
+    folder = published(publish(publisher), tmp_path / "in", tokenizer_config=changes)
     import_folder(folder, tmp_path / "run", compare=False)
     assert ("is put before every text, where" in capsys.readouterr().err) == is_named
 
 
 @pytest.mark.parametrize("file", ["generation_config", "config"])
-def test_every_id_that_ends_a_turn_ends_a_text(file, made, tmp_path):
+def test_every_id_that_ends_a_turn_ends_a_text(file, publish, tmp_path):
     """Chat models end a turn with another id than a document: a list in the published files."""
-    ids = load(import_folder(made("llama3"), tmp_path / "first", compare=False).path)
+    ids = load(import_folder(publish("llama3"), tmp_path / "first", compare=False).path)
     prompt, options = [[ids.tokenizer.bos_id, 5, 6]], {"max_new_tokens": 6}
     (before,) = generate(ids, prompt, **options)
     end = before.tokens[3]
     changes = {file: {"eos_token_id": [ids.tokenizer.eos_id, end]}}
-    folder = published(made("llama3"), tmp_path / "in", **changes)
+    folder = published(publish("llama3"), tmp_path / "in", **changes)
     run = import_folder(folder, tmp_path / "run", compare=False)
     (after,) = generate(load(run.path), prompt, **options)
     assert after.tokens == before.tokens[: before.tokens.index(end)] and after.finish == "eos"
@@ -115,9 +115,9 @@ def test_every_id_that_ends_a_turn_ends_a_text(file, made, tmp_path):
     assert generation["eos_token_id"] == [ids.tokenizer.eos_id, end]
 
 
-def test_a_continued_model_names_its_base_license_and_context(made, tmp_path):
+def test_a_continued_model_names_its_base_license_and_context(publish, tmp_path):
     config = {"model_max_length": 131_072}
-    folder = published(made("llama3"), tmp_path / "Some-1B", tokenizer_config=config)
+    folder = published(publish("llama3"), tmp_path / "Some-1B", tokenizer_config=config)
     (folder / "README.md").write_text("---\ntags: [a]\nlicense: llama3.1\n---\n# Some\n")
     (folder / "LICENSE").write_text("the terms")
     path = folder / "config.json"
@@ -145,13 +145,13 @@ def test_a_continued_model_names_its_base_license_and_context(made, tmp_path):
 
 
 @pytest.mark.hf
-def test_ids_that_differ_from_those_of_transformers_are_named(made, tmp_path, capsys):
+def test_ids_that_differ_from_those_of_transformers_are_named(publish, tmp_path, capsys):
     """tokenizer_config.json may name a class with rules of its own, or add tokens."""
     pytest.importorskip("transformers")
     base = {"eos_token": "<|endoftext|>", "tokenizer_class": "PreTrainedTokenizerFast"}
     messages = []
     for changes in (base, base | {"tokenizer_class": "Qwen2Tokenizer"}):
-        folder = published(made("gpt2"), tmp_path / f"{len(messages)}", tokenizer_config=changes)
+        folder = published(publish("gpt2"), tmp_path / f"{len(messages)}", tokenizer_config=changes)
         import_folder(folder, tmp_path / f"run-{len(messages)}")
         messages.append(capsys.readouterr().err)
     assert "ids of the run" not in messages[0]
