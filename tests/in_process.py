@@ -4,7 +4,9 @@ import contextlib
 import importlib
 import io
 import shlex
+import signal
 import sys
+from collections.abc import Iterator
 
 import jax
 import pytest
@@ -47,6 +49,22 @@ def call_any(*arguments: object) -> tuple[int, str]:
     ):
         ended = run_command(shlex.join(map(str, arguments)), patch)
     return ended, output.getvalue()
+
+
+@contextlib.contextmanager
+def limit_time(seconds: float) -> Iterator[None]:
+    """Fail if the body takes longer. C++ code that waits is not interrupted."""
+
+    def stop(*_):
+        raise AssertionError(f"waits for more than {seconds:.0f} s")
+
+    before = signal.signal(signal.SIGALRM, stop)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
 
 
 def _find_nobody(*_):
