@@ -45,7 +45,7 @@ examples:
   python evaluate.py runs/demo --step1 base=1e3,1e4,1e5 --lengths 1024
                                           loss of the first rows before any update, by variant
 
-The number of documents, the estimated time and the memory are printed before scoring starts. Ctrl-C
+The number of documents is printed before scoring starts, and then the remaining time. Ctrl-C
 stops and keeps the rows scored so far. Lengths that do not fit the memory are rejected.
 
 Rows are written to results.jsonl in each run directory (or under --out) and replace those of the

@@ -1,4 +1,4 @@
-"""Memory and time of an evaluation, before anything is generated or compiled.
+"""Memory and FLOPs of an evaluation, before anything is generated or compiled.
 
 A forward pass of B rows of T tokens is estimated, for each candidate that shares it, as
 
@@ -15,17 +15,10 @@ the estimate exceeds the memory; `evals.score` checks the others with XLA's anal
 """
 
 import dataclasses
-import functools
-import time
-import timeit
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
-import jax
-import jax.numpy as jnp
-
 from data.task import Document, Task, TaskContext
-from evals.progress import duration
 from experiment.config import ExperimentConfig
 from experiment.memory import free_device_memory, free_host_memory
 from experiment.metrics import flops_per_token
@@ -37,12 +30,7 @@ from model.transformer import count_params
 _ROW_WRITTEN, _ROW_KEPT = 3 * 2**10, 2**10
 _OBJECT = 2**10  # bytes of a document without its arrays
 _ROWS = 2**14  # assumed bytes of a document's result rows, before one is generated
-# Documents of fewer bytes are generated without an estimate of memory and time.
-_SMALL = 2**28
-_SLOW = 10.0  # seconds; longer generation is announced
-# Share of a large product's speed that a forward pass reaches.
-_EFFICIENCY = 0.5
-_SECONDS_PER_DOCUMENT = 2e-4  # on the host: answers to scores, scores to rows
+_SMALL = 2**28  # documents of fewer bytes are generated without an estimate
 
 
 class DoesNotFitError(ValueError):
@@ -67,33 +55,19 @@ class Needs(NamedTuple):
     Attributes:
       documents: number of documents, counted once for each candidate.
       flops: FLOPs of all forward passes.
-      device_bytes: estimated device memory of the largest forward pass.
       host_bytes: estimated host memory of documents and result rows.
     """
 
     documents: int = 0
     flops: float = 0.0
-    device_bytes: int = 0
     host_bytes: int = 0
 
-    def __add__(self, other: "Needs") -> "Needs":  # pyright: ignore[reportIncompatibleMethodOverride]
+    def plus(self, other: "Needs") -> "Needs":
+        """Return the needs of both."""
         return Needs(
             self.documents + other.documents,
             self.flops + other.flops,
-            max(self.device_bytes, other.device_bytes),
             self.host_bytes + other.host_bytes,
-        )
-
-    def describe(self, suffix: str) -> str:
-        """Return one line: the number of documents, the estimated time and the memory."""
-        # From the measured speed of a matrix product.
-        seconds = self.flops / (_EFFICIENCY * _product_rate())
-        time_left = duration(seconds + self.documents * _SECONDS_PER_DOCUMENT)
-        free = free_device_memory()
-        return (
-            f"scoring {self.documents:,} documents{suffix}: about {time_left}, "
-            f"{size(self.device_bytes)} for the model and {size(self.host_bytes)} for documents "
-            "and rows" + (f"; {size(free)} free" if free is not None else "")
         )
 
 
@@ -152,12 +126,8 @@ def check_host(needed: float, what: str) -> None:
         )
 
 
-def check_documents(
-    task: Task, context: TaskContext, count: int, readers: Readers, notice: Callable[[str], None]
-) -> None:
-    """Reject documents that do not fit the host, and announce slow generation.
-
-    The first document predicts memory and time of all.
+def check_documents(task: Task, context: TaskContext, count: int, readers: Readers) -> None:
+    """Reject documents that do not fit the host; the first document predicts the memory of all.
 
     Raises:
       DoesNotFitError: before all documents are generated.
@@ -166,36 +136,18 @@ def check_documents(
         return
     try:
         first = task.documents(context, range(1))
-        start = time.monotonic()
-        task.documents(context, range(1))  # the first call may have read files
-        seconds = count * (time.monotonic() - start)
-        num_last = sum(1 for _ in task.sources(context, range(count - 1, count)))
+        has_all = any(True for _ in task.sources(context, range(count - 1, count)))
     except ValueError:  # reported when all documents are generated
         return
-    if not num_last:  # the text has fewer documents, and it fits the disk
-        return
-    what = f"{count:,} documents of {task.expression} at length {context.length}"
-    check_host(count * host_bytes(first, readers), what)
-    if seconds > _SLOW:
-        notice(f"generating {what}: about {duration(seconds)}")
+    if has_all:  # else the text has fewer documents, and it fits the disk
+        what = f"{count:,} documents of {task.expression} at length {context.length}"
+        check_host(count * host_bytes(first, readers), what)
 
 
 def flops_per_row(config: ExperimentConfig, length: int) -> float:
     """Return the FLOPs of one row's forward pass: a third of a training step's."""
     data = dataclasses.replace(config.data, context_length=length)
     return length * flops_per_token(dataclasses.replace(config, data=data)) / 3
-
-
-@functools.cache
-def _product_rate() -> float:
-    """Measure the FLOP/s of a large float32 product on the first device."""
-    n = 1024 if jax.default_backend() == "cpu" else 8192
-    product = jax.jit(functools.partial(jnp.matmul, precision="highest"))
-    x = jnp.ones((n, n))
-    product(x, x).block_until_ready()
-    # The fastest of three: other processes slow some of them down.
-    times = timeit.repeat(lambda: product(x, x).block_until_ready(), number=1, repeat=3)
-    return 2 * n**3 / min(times)
 
 
 def size(num_bytes: float) -> str:

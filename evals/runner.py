@@ -109,7 +109,7 @@ class Group:
                 _check_trained(task, member)
                 context = evals.task_context(config, member.tokenizer, length, held_out=held_out)
                 count = options.documents or task.num_documents(context, config.evals.documents)
-                cost.check_documents(task, context, count, self._readers, notice)
+                cost.check_documents(task, context, count, self._readers)
                 documents = task.documents(context, range(count))
                 if not documents:
                     raise ValueError(f"{name} has no documents at length {length}")
@@ -140,13 +140,12 @@ class Group:
             per_pass, B = pass_shape(num_candidates, num_documents, part.length)
             num_rows = math.ceil(num_documents / B) * B
             num_rows *= math.ceil(num_candidates / per_pass) * per_pass
-            table = self._candidates[0].table_for(part.length)
-            needs += cost.Needs(
+            part_needs = cost.Needs(
                 num_documents * num_candidates,
                 num_rows * cost.flops_per_row(self.members[0].config, part.length),
-                per_pass * cost.pass_bytes(self._config, table, B, part.length),
                 cost.host_bytes(part.documents, self._readers),
             )
+            needs = needs.plus(part_needs)
         return needs
 
     def ask(
@@ -234,11 +233,11 @@ def evaluate(
     groups = [Group(alike, options, notice) for alike in _by_shape(members, options)]
     if not any(group.questions for group in groups):
         raise ValueError("no task of the config can be evaluated here; choose others with --tasks")
-    needs = sum((group.needs(group.questions) for group in groups), cost.Needs())
+    needs = functools.reduce(cost.Needs.plus, (group.needs(group.questions) for group in groups))
     cost.check_host(needs.host_bytes, "all documents")
     if not console.quiet:
         suffix = f" (up to {_MAX_FACTOR} times as many with --precision)" * bool(options.precision)
-        console.print(needs.describe(suffix), markup=False, highlight=False, soft_wrap=True)
+        console.print(f"scoring {needs.documents:,} documents{suffix}", highlight=False)
     for group in groups:
         group.check_fits()
 
@@ -263,7 +262,7 @@ def evaluate(
                 more := group.next_round(questions, new, options.precision)
             ):
                 added_needs = group.needs([more])
-                needs += added_needs
+                needs = needs.plus(added_needs)
                 progress.flops_left += added_needs.flops
                 progress.update(bar, total=needs.documents)
                 added = group.ask(more, advance, spread_score)

@@ -43,7 +43,7 @@ MODELS = {
     "qwen3": changed(NARROW, qk_norm=True),
 }
 # transformers counts the tokens to size the embedding.
-TOKENS = {"tokens": [f"t{i}" for i in range(96)], "types": [1] * 96, "merges": ["t 1"]}
+TOKENS = {"tokens": ["t", "1", *(f"t{i}" for i in range(94))], "types": [1] * 96, "merges": ["t 1"]}
 
 
 def gguf_name(name: str) -> str:
