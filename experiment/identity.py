@@ -78,18 +78,20 @@ def find_copies(
       runs: in order: what comes first is the original.
       ids_of: identities by step that are known of a run besides those of its checkpoints.
     """
-    groups: dict[str, dict[RunDirectory, dict[int, str]]] = {}
+    by_config: dict[str, list[RunDirectory]] = {}
     for run in runs:
-        groups.setdefault(_config_digest(run), {})[run] = {}
-    copies = {}
-    for group in groups.values():
+        by_config.setdefault(_config_digest(run), []).append(run)
+    copies: dict[RunDirectory, RunDirectory] = {}
+    for group in by_config.values():
         if len(group) == 1:  # nothing to compare it with: its checkpoints need not be opened
             continue
+        originals: dict[RunDirectory, dict[int, str]] = {}
         for run in group:
-            group[run] = checkpoint_ids(run) | dict(ids_of(run))
-            originals = (other for other in group if other not in copies)
-            original = next((o for o in originals if o is run or _equal(group[run], group[o])), run)
-            if original is not run:
+            ids = checkpoint_ids(run) | dict(ids_of(run))
+            original = next((o for o in originals if _equal(ids, originals[o])), None)
+            if original is None:
+                originals[run] = ids
+            else:
                 copies[run] = original
     return copies
 

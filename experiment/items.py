@@ -147,7 +147,8 @@ def metrics_damage(run: RunDirectory) -> str:
         record = None
     if record is None:
         return ""
-    if damage := MetricsDigest.of_rows(run.read_metrics(), step).difference(record):
+    rows = (row for row in run.read_metrics() if row["step"] <= step)
+    if damage := MetricsDigest(rows).difference(record):
         return f"{run.metrics_path} {damage} up to step {step}; put back a copy of the file"
     if lost := record.get("lost_up_to"):
         return f"{run.metrics_path} lost rows of the first {lost} steps before training went on"

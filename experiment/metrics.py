@@ -6,7 +6,6 @@ import math
 import os
 import secrets
 import sys
-import tempfile
 import tomllib
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -69,51 +68,53 @@ class MetricsLog:
         # A killed run may have logged steps after its last checkpoint.
         rows = [row for row in run.read_metrics() if row["step"] <= after_step]
         record = (metrics_record(run, after_step) if after_step else None) or {}
-        self._digest = MetricsDigest.of_rows(rows, after_step)
-        self._digest.lost_up_to = record.get("lost_up_to")
+        self._digest, self._lost_up_to = MetricsDigest(rows), record.get("lost_up_to")
         # The file contains no training state, so lost rows are no reason to stop.
         if record and (damage := self._digest.difference(record)):
-            self._digest.lost_up_to = after_step
+            self._lost_up_to = after_step
             notice(
                 f"DAMAGED: {run.metrics_path} {damage} up to step {after_step}; training goes on "
                 "unchanged, and reports will say that these rows are lost"
             )
-        self._path, lines = run.metrics_path, "".join(json.dumps(row) + "\n" for row in rows)
-        write_atomically(self._path, lines)
-        # A bucket has no appends: rows are kept here and written all at once.
-        if in_bucket(self._path):
-            self._file = tempfile.TemporaryFile("w+", encoding="utf-8")  # noqa: SIM115
-            self._file.write(lines)
-        else:
-            self._file = self._path.open("a", encoding="utf-8")
+        self._path = run.metrics_path
+        self._lines = [json.dumps(row) + "\n" for row in rows]
+        write_atomically(self._path, "".join(self._lines))
+        # A bucket has no appends: rows are written all at once.
+        self._file = None if in_bucket(self._path) else self._path.open("a", encoding="utf-8")
         self._trackers = [open_tracker(name, run) for name in config.train.tracking]
 
     def write(self, row: dict[str, Any]) -> None:
         """Append one row; numbers that are not finite become null (JSON has no NaN)."""
         known = {k: x for k, x in row.items() if x is not None and math.isfinite(x)}
         logged = {key: known.get(key) for key in row}
-        self._file.write(json.dumps(logged) + "\n")
-        self._file.flush()
+        line = json.dumps(logged) + "\n"
+        if self._file is None:
+            self._lines.append(line)
+        else:
+            self._file.write(line)
+            self._file.flush()
         self._digest.add(logged)
         for tracker in self._trackers:
             tracker(known)
 
     def record(self) -> dict[str, Any]:
         """Return the digest of all rows so far, for a checkpoint to keep."""
-        return self._digest.record()
+        return self._digest.record() | (
+            {"lost_up_to": self._lost_up_to} if self._lost_up_to else {}
+        )
 
     def sync(self) -> None:
         """Write all rows to disk: a checkpoint must not outlive its metrics."""
-        if in_bucket(self._path):
-            self._file.seek(0)
-            write_atomically(self._path, self._file.read())
+        if self._file is None:
+            write_atomically(self._path, "".join(self._lines))
         else:
             os.fsync(self._file.fileno())
 
     def close(self) -> None:
         """Write all rows and close the file."""
         self.sync()
-        self._file.close()
+        if self._file is not None:
+            self._file.close()
 
 
 # Takes a row of metrics.jsonl without what is not finite.

@@ -70,18 +70,11 @@ class MetricsDigest:
     the same.
     """
 
-    def __init__(self, lost_up_to: int | None = None):
-        """Start without rows; rows of the steps up to `lost_up_to` are known to be lost."""
-        self._rows, self._sha256, self.lost_up_to = 0, hashlib.sha256(), lost_up_to
-
-    @classmethod
-    def of_rows(cls, rows: Iterable[Mapping[str, Any]], step: int) -> "MetricsDigest":
-        """Return the digest of the rows up to `step`."""
-        digest = cls()
+    def __init__(self, rows: Iterable[Mapping[str, Any]] = ()):
+        """Digest `rows`."""
+        self._rows, self._sha256 = 0, hashlib.sha256()
         for row in rows:
-            if row["step"] <= step:
-                digest.add(row)
-        return digest
+            self.add(row)
 
     def add(self, row: Mapping[str, Any]) -> None:
         """Digest one more row."""
@@ -91,15 +84,14 @@ class MetricsDigest:
 
     def record(self) -> dict[str, Any]:
         """Return the digest as a checkpoint keeps it."""
-        record: dict[str, Any] = {"rows": self._rows, "sha256": self._sha256.hexdigest()}
-        return record | ({"lost_up_to": self.lost_up_to} if self.lost_up_to else {})
+        return {"rows": self._rows, "sha256": self._sha256.hexdigest()}
 
     def difference(self, record: Mapping[str, Any]) -> str:
         """Return how these rows differ from those that were logged, in words; empty if equal."""
-        current = self.record()
-        if current["rows"] != record["rows"]:
-            return f"has {current['rows']} rows, and {record['rows']} were logged"
-        return "" if current["sha256"] == record["sha256"] else "has other rows than were logged"
+        if self._rows != record["rows"]:
+            return f"has {self._rows} rows, and {record['rows']} were logged"
+        is_equal = self.record()["sha256"] == record["sha256"]
+        return "" if is_equal else "has other rows than were logged"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

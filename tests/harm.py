@@ -22,6 +22,8 @@ import time
 from pathlib import Path
 from typing import NamedTuple
 
+import jax
+
 from tests.in_process import call_any
 from tests.offline import sitecustomize  # noqa: F401 - it blocks connections
 
@@ -185,6 +187,8 @@ def main(kind: str, count: int, seed: int = 0) -> int:
             "JAX_COMPILATION_CACHE_DIR": f"{temporary}/compiled",
             "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
         }
+        # Damages are read in this process, which has imported JAX: the same bits.
+        jax.config.update("jax_disable_most_optimizations", True)
         pristine.mkdir()
         make(pristine)
         for number in range(count):
