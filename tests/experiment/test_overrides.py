@@ -93,13 +93,6 @@ def test_commas_in_values(tmp_path, monkeypatch):
     assert values("it's,that's") == ["it's", "that's"]
 
 
-def test_lists_take_quotes_and_pairs(tiny):
-    shares = overrides.apply(tiny, ["data.subset_shares=[[github,0.5],[c4,0.25]]"]).data
-    assert shares.subset_shares == (("github", 0.5), ("c4", 0.25))
-    frozen = overrides.apply(tiny, ["train.frozen=['blocks',\"a,b\"]"]).train.frozen
-    assert frozen == ("blocks", "a,b")
-
-
 def test_a_field_for_all_members(tiny):
     members = (("model.rotary.base=10",), ("model.rotary=nope", "model.num_heads=1"))
     config = dataclasses.replace(tiny, members=members)

@@ -82,18 +82,3 @@ def test_positions_of_all_ancestors_are_the_childs(tiny, tmp_path):
         ("nope", 5, 8),
         ("rope(base=10000)", 7, None),
     ]
-
-
-def test_a_started_run_keeps_the_step_it_started_from(tiny, tmp_path):
-    parent, child = RunDirectory(tmp_path / "parent"), RunDirectory(tmp_path / "child")
-    parent.write_config(tiny, [])
-    checkpoint(parent, 5)
-    config = overrides.apply(tiny, [f"start_from={parent.path}"])
-    assert child.pinned(config).start_from == f"{parent.path}@5"
-    child.write_config(child.pinned(config), [])
-    checkpoint(parent, 10)
-    assert child.pinned(config).start_from == f"{parent.path}@5"
-    child.check_resumable(child.pinned(config))
-    other = overrides.apply(tiny, [f"start_from={parent.path}@10"])
-    with pytest.raises(ValueError, match=r"start_from=.*@5, and this one has start_from=.*@10"):
-        child.check_resumable(child.pinned(other))

@@ -10,7 +10,7 @@ import pytest
 from configs import find_config
 from experiment import overrides
 from experiment.checkpoint import Checkpoints, restore_params
-from experiment.overrides import make_members, make_sweep
+from experiment.overrides import make_sweep
 from experiment.run import RunDirectory, common_steps, find_runs
 from tests.in_process import call
 from training import loop, sweep
@@ -101,19 +101,6 @@ def test_killed_between_two_members_saves_it_goes_on_from_the_last_that_both_hav
     monkeypatch.setattr(Checkpoints, "save", save)
     assert train(make_plan(configs, runs))
     assert [run.steps() for run in runs] == [[6], [6]]
-
-
-def test_a_preset_brings_its_own_members():
-    members = make_members(find_config("demo"), ["train.num_steps=50"])
-    assert [name for name, _, _ in members] == [
-        "base=10,num_heads=1", "base=30,num_heads=1", "base=10000,num_heads=1",
-        "base=10,num_heads=4", "base=30,num_heads=4", "base=10000,num_heads=4",
-        "rotary=nope,num_heads=1", "base=10000,num_heads=4,window=32",
-    ]  # fmt: skip
-    assert {config.train.num_steps for _, _, config in members} == {50}
-    assert members[-1][2].model.window == 32
-    shared = {shared_part(config) for _, _, config in members}
-    assert len(shared) == 2  # compiled programs: one a number of heads
 
 
 @pytest.mark.parametrize(
