@@ -53,7 +53,7 @@ class Damage(NamedTuple):
 
 DAMAGES = {
     "newest checkpoint, resumed": Damage("run/checkpoints/6/**/*", "train"),
-    "newest checkpoint, evaluated": Damage("run/checkpoints/6/**/*", "evaluate"),
+    "newest checkpoint, evaluated": Damage("run/checkpoints/8/**/*", "evaluate"),
     "tokenizer and config.json": Damage("run/[ct]o*.*", "evaluate"),
     "prepared data": Damage("data/**/*", "train"),
     "rows": Damage("evaluated/results.jsonl", "report"),
@@ -163,6 +163,8 @@ def damage(pristine: Path, number: int, rng: random.Random) -> tuple[str, str]:
     if kind == "deleted":
         path.unlink()
     status, text = call_any(*shlex.split(command))
+    if path.is_relative_to(output):
+        expected.pop(re.sub(r"[0-9a-f]{20,}", "HASH", path.relative_to(output).as_posix()), None)
     outcome = _compare(status, text, expected, Path(output))
     return name, outcome if "WRONG" not in outcome else f"{outcome} ({kind} {position} of {path})"
 
@@ -174,7 +176,7 @@ def _compare(status: int, text: str, expected: dict[str, str], output: Path) -> 
     if status != 0:
         return f"WRONG: status {status}: {last[:200]}"
     left = contents(output)
-    different = sorted(k for k in left.keys() | expected if left.get(k) != expected.get(k))
+    different = sorted(name for name in expected if left.get(name) != expected[name])
     recovered = "recovered" if "DAMAGED" in text else "same"
     return f"WRONG: differs in {different[:3]}" if different else recovered
 
