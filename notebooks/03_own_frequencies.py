@@ -77,8 +77,9 @@ class Even(Rotary):
 #
 # The figure shows the bound of Men et al.: if a model uses all pairs equally, the logit gap of a
 # matching key at distance m is proportional to B(m) = Σ cos(m ω), and the first negative B(m)
-# bounds the effective context. The text below it shows the limit of one head with the best
-# possible weights: up to this distance, accuracy .5 among 32 other keys is possible.
+# is the end of recall by that theory; trained models recalled text beyond it (docs/results.md).
+# The text below shows D_H: up to this distance one head whose keys have random codes can find one
+# of 33 keys half of the time. Models that learn codes exceed it.
 
 # %%
 from IPython.display import Image, display

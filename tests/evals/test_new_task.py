@@ -1,16 +1,13 @@
-"""A task is one file: dropped into a folder it is asked, listed, shown and trained on."""
+"""A task is one file, also of the user's own; a received run executes none."""
 
 import csv
 import dataclasses
-import importlib
 import re
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-import data.tasks
 import evals
 import evaluate
 from data.config import DataConfig
@@ -66,41 +63,20 @@ class EchoView(TaskView):
 '''
 
 
-@pytest.fixture(params=["echo", "mine.py:Echo(n=3)"])
-def echo(request, tmp_path, monkeypatch):
-    """The task as an expression: of a file in the tasks' folder, and of one's own elsewhere."""
-    name, _, rest = request.param.partition(":")
-    folder = tmp_path / "more_tasks"
-    folder.mkdir()
-    if rest:
-        path = folder / name
-        path.write_text(ECHO)
-        plugins.allow(path)
-        yield f"{path}:{rest}"
-    else:
-        (folder / "echo.py").write_text(ECHO)
-        monkeypatch.setattr(data.tasks, "__path__", [*data.tasks.__path__, str(folder)])
-        importlib.invalidate_caches()
-        forget()
-        yield name
-        del sys.modules["data.tasks.echo"], data.tasks.echo
-    forget()
-
-
-def forget():
+@pytest.fixture
+def echo(tmp_path):
+    """A task of the user's file; tests/test_trial_changes.py adds one to the tree."""
+    path = tmp_path / "mine.py"
+    path.write_text(ECHO)
+    plugins.allow(path)
+    yield f"{path}:Echo(n=3)"
     for cached in (evals.all_tasks, evals.parse, view_of, retrieval_task):
         cached.cache_clear()
 
 
-def test_a_new_file_is_asked_listed_shown_and_trained_on(echo, tmp_path, tokenizer, capsys):
+def test_a_file_of_the_user_is_asked_shown_and_trained_on(echo, tmp_path, tokenizer, capsys):
     run = RunDirectory(tmp_path / "run")
     make_run(run.path, CONFIG, tokenizer.model)
-
-    if echo == "echo":
-        with pytest.raises(SystemExit):
-            evaluate.main(["--help"])
-        listed = "  echo(n=2)\n      Echo: a few ids, and at once the same again.\n"
-        assert listed in capsys.readouterr().out
     assert evaluate.main([str(run.path), "--tasks", echo, "--documents", "3"]) == 0
     shown = capsys.readouterr().out
     assert "Effective context" in shown and "NOT_LEARNED" in shown
@@ -119,10 +95,9 @@ def test_a_new_file_is_asked_listed_shown_and_trained_on(echo, tmp_path, tokeniz
     )
     rows = mixture(config, None, tokenizer)
     echoes = [rows[number] for number in range(0, 8, 2)]
-    size = 3 if "n=3" in echo else 2
     for row in echoes:
-        assert row["tokens"][1 : 1 + size].tolist() == row["targets"][size : 2 * size].tolist()
-        assert np.flatnonzero(row["loss_mask"]).tolist() == list(range(size, 2 * size))
+        assert row["tokens"][1:4].tolist() == row["targets"][3:6].tolist()
+        assert np.flatnonzero(row["loss_mask"]).tolist() == [3, 4, 5]
 
 
 def test_a_received_run_executes_nothing(tmp_path, tokenizer, monkeypatch, capsys):

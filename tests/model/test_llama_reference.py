@@ -1,8 +1,6 @@
 """Our logits against transformers' LlamaForCausalLM for the same weights.
 
-`make test-hf` compares the two live; LITERALS are what transformers 5.23 with torch 2.13 gave,
-so that the plain suite needs neither. To print them anew:
-`PYTHONPATH=. python tests/model/test_llama_reference.py`.
+LITERALS are what transformers 5.23 with torch 2.13 gave. `tests/interop` compares the two live.
 """
 
 import jax
@@ -120,33 +118,9 @@ def transformers_model(tied: bool, length: int):
     return model
 
 
-def transformers_logits(tied: bool) -> np.ndarray:
-    import torch
-
-    model = transformers_model(tied, TOKENS.shape[1])
-    with torch.no_grad():
-        return model(input_ids=torch.from_numpy(TOKENS)).logits.numpy()
-
-
 @pytest.mark.parametrize("tied", [False, True])
 def test_logits_are_the_recorded_ones_of_transformers(tied):
     logits_BTV = our_logits(tied)
     values, absolute_sum = LITERALS[tied]
     np.testing.assert_allclose([logits_BTV[index] for index in INDICES], values, atol=1e-4)
     assert np.abs(logits_BTV.astype(np.float64)).sum() == pytest.approx(absolute_sum, rel=1e-5)
-
-
-@pytest.mark.hf
-@pytest.mark.parametrize("tied", [False, True])
-def test_logits_are_those_of_transformers(tied):
-    pytest.importorskip("torch")
-    pytest.importorskip("transformers")
-    np.testing.assert_allclose(our_logits(tied), transformers_logits(tied), atol=1e-4)
-
-
-if __name__ == "__main__":
-    for tied in (False, True):
-        logits_BTV = transformers_logits(tied)
-        values = [float(f"{logits_BTV[index]:.7g}") for index in INDICES]
-        total = np.abs(logits_BTV.astype(np.float64)).sum()
-        print(f"    {tied}: ({values}, {total:.8g}),")

@@ -234,6 +234,7 @@ def test_the_documents_that_are_said_to_be_enough_are_enough():
         assert few.documents_needed <= 256
 
 
+@pytest.mark.filterwarnings("error")
 def test_a_seed_with_few_documents_is_left_out_of_a_pool_and_counted():
     """Two seeds with 64 documents and one with 4: the estimate of the two."""
     random = np.random.default_rng(6)
