@@ -100,8 +100,8 @@ for name, variant in VARIANTS.items():
     vectors[name] = config.model.position_table(LENGTH).inv_freq[0, 0]
 display(figures.decay_curves(vectors, 2 * LENGTH))
 for name, inv_freq in vectors.items():
-    forecast = capability.forecast(inv_freq[None], num_others=32, longest=LENGTH)
-    print(f"{name}: D_H of one head: {forecast} tokens")
+    bound = capability.bound_l50(inv_freq[None], num_others=32, longest=LENGTH)
+    print(f"{name}: D_H of one head: {bound} tokens")
 
 # %% [markdown]
 # ## Train

@@ -16,9 +16,9 @@ from evals.estimate.effective_context import UNDETERMINED, Estimate
 from model.config import ModelConfig
 from model.rotary import Rotary
 from reporting import l50
-from reporting.forecasts import Predictions, predict
 from reporting.l50 import Shape
 from reporting.members import Member, learned, tasks
+from reporting.predictions import Predictions, predict
 from utils.figures import (
     ARROW,
     CROSSED,
@@ -46,8 +46,8 @@ _THEORY = {  # field of Predictions: (legend, color, linestyle)
 }
 
 # Shifts along x, as a share of the distance to the next base: between members with the same base,
-# and between a member and its forecast.
-_MEMBER_SHIFT, _FORECAST_SHIFT = 0.3, 0.08
+# and between a member and its D_H.
+_MEMBER_SHIFT, _BOUND_SHIFT = 0.3, 0.08
 
 
 def _shapes(members: Sequence[Member]) -> dict[str, tuple[float, Shape]]:
@@ -272,8 +272,8 @@ def _draw_member(
             x, estimate = shift_x(shift), member.estimates[task]
             l50.draw_l50(panels[0], x, member, estimate, shape)
             l50.draw_accuracies(panels[1], x, member, estimate, shape)
-            if not shift and (forecast := member.forecasts[task]):
-                l50.draw_forecast(panels[0], shift_x(_FORECAST_SHIFT), member, forecast)
+            if not shift and (bound := member.bounds[task]):
+                l50.draw_bound(panels[0], shift_x(_BOUND_SHIFT), member, bound)
 
 
 def _legend_columns(members: Sequence[Member]) -> list[list[Line2D]]:
@@ -292,7 +292,7 @@ def _legend_columns(members: Sequence[Member]) -> list[list[Line2D]]:
         label = "every larger base has Bₘ ≥ 0\nat all m below the trained length"
         theory.append(handle(label, color=FAINT, ls=DASH_DOTTED, lw=1.4))
     leading = tasks(members)[:1]
-    if any(member.forecasts.get(task) for member in members for task in leading):
+    if any(member.bounds.get(task) for member in members for task in leading):
         label = "D_H: bound for\nrandom codes"
         measured.append(mark_handle(label, "D", ms=6, mfc="none", mew=1.3))
     special = []

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from experiment.run import RunDirectory
 from reporting import l50
 from reporting.members import Member, tasks
-from reporting.page import NONE, Table, format_captions
+from reporting.page import NONE, Table, format_caption, format_captions
 from utils.errors import UnreachableError
 from utils.figures import (
     DASHED,
@@ -210,4 +210,4 @@ def zeros_table(members: Sequence[Member]) -> Table:
         cells["quarter period"] = _format_period(member.theory.quarter_period)
         cells["full period"] = _format_period(member.theory.full_period)
         lines.append((member.index, cells))
-    return Table.from_cells(lines, caption=format_captions("inside_table")["caption"])
+    return Table.from_cells(lines, caption=format_caption("inside_table"))

@@ -10,7 +10,7 @@ from matplotlib.lines import Line2D
 
 from evals.estimate.effective_context import UNDETERMINED, Estimate
 from reporting.members import Member
-from theory.capability import Forecast
+from theory.capability import Bound
 from utils.figures import PAPER, error_bar, note, tag
 
 
@@ -86,15 +86,15 @@ def draw_accuracies(
     tag(artists, member, _tooltip(member, estimate, text))
 
 
-def draw_forecast(ax: Axes, x: float, member: Member, forecast: Forecast) -> None:
+def draw_bound(ax: Axes, x: float, member: Member, bound: Bound) -> None:
     """Draw a hollow diamond at D_H, with an arrow if it exceeds the distances tested."""
     look = {"color": member.look.color, "alpha": 0.9}
-    diamond = ax.plot(x, forecast.l50, "D", ms=6, mfc="none", mew=1.3, zorder=3, **look)
+    diamond = ax.plot(x, bound.l50, "D", ms=6, mfc="none", mew=1.3, zorder=3, **look)
     artists: list[Artist] = [*diamond]
-    if forecast.beyond:
+    if bound.beyond:
         head = {"arrowstyle": "<|-,head_width=0.15", "mutation_scale": 9, "lw": 1, "shrinkB": 3}
-        artists += _arrow(ax, x, forecast.l50, 20, **head | look)
-    tag(artists, member, f"{member.label}: D_H {forecast}")
+        artists += _arrow(ax, x, bound.l50, 20, **head | look)
+    tag(artists, member, f"{member.label}: D_H {bound}")
 
 
 def draw_line(

@@ -14,9 +14,9 @@ from evals.rows import Rows
 from experiment.config import TRAINED, ExperimentConfig
 from experiment.run import RunDirectory
 from model import rotary as rotary_lib
-from reporting.forecasts import Predictions, forecast, predict
+from reporting.predictions import Predictions, bound, predict
 from reporting.task_view import view_of
-from theory.capability import Forecast
+from theory.capability import Bound
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -80,14 +80,14 @@ class Measurement:
         return effective_context.estimate(self.rows)
 
     @functools.cached_property
-    def forecast(self) -> Forecast | None:
+    def bound(self) -> Bound | None:
         """D_H, the bound on L50 of heads with random codes; None without a count of keys."""
         config = self.config
         num_others = evals.parse(self.task).num_others(config.data, self.length)
         if num_others is None:
             return None
         longest = self.estimate.longest
-        return forecast(
+        return bound(
             config.model, config.data.context_length, num_others=num_others, longest=longest
         )
 

@@ -15,12 +15,12 @@ from experiment.identity import copy_notice, find_copies
 from experiment.items import metrics_damage
 from experiment.run import RunDirectory
 from model.rotary.rope import Rope
-from reporting.forecasts import Predictions, predict
 from reporting.labels import labels, setting
 from reporting.measurements import Measurement, drop_diverged, measurements
+from reporting.predictions import Predictions, predict
 from reporting.task_view import view_of
 from theory import bound
-from theory.capability import Forecast
+from theory.capability import Bound
 from utils.figures import Look, make_looks
 
 LOSS_POINTS = 150
@@ -129,10 +129,10 @@ class Member:
         return {m.task: m.estimate for m in nearest if m and m.kind == "retrieval"}
 
     @functools.cached_property
-    def forecasts(self) -> dict[str, Forecast | None]:
-        """D_H (`Measurement.forecast`) by task of `estimates`; None without a count of keys."""
+    def bounds(self) -> dict[str, Bound | None]:
+        """D_H (`Measurement.bound`) by task of `estimates`; None without a count of keys."""
         nearest = {task: self.nearest(task) for task in self.estimates}
-        return {task: m and m.forecast for task, m in nearest.items()}
+        return {task: m and m.bound for task, m in nearest.items()}
 
 
 def read(

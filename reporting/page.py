@@ -144,6 +144,11 @@ def format_captions(name: str, /, **values: object) -> dict[str, str]:
     }
 
 
+def format_caption(name: str, /, **values: object) -> str:
+    """Return the caption of a table."""
+    return format_captions(name, **values)["caption"]
+
+
 def format_list(texts: Iterable[str]) -> Markup:
     """Return texts as a list of a page's findings."""
     return Markup('<ul class="findings">{}</ul>').format(

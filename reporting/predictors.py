@@ -76,11 +76,11 @@ def compare(members: Sequence[Member]) -> list[Comparison]:
 
 
 def _predict(member: Member, task: str) -> Predicted:
-    """Return the predictions for a member; forecasts are clipped at the longest distance tested."""
-    forecast = member.forecasts[task]
+    """Return the predictions for a member; D_H is clipped at the longest distance tested."""
+    bound = member.bounds[task]
     values = vars(member.theory) | {
         BASE: member.base,
-        "D_H": forecast and max(1, forecast.l50),
+        "D_H": bound and max(1, bound.l50),
     }
     return {name: values[name] for name in NAMES}
 

@@ -16,13 +16,13 @@ from evals.estimate.effective_context import MEASURED, Estimate
 from experiment.config import TRAINED, ExperimentConfig
 from experiment.run import RunDirectory
 from reporting import predictors
-from reporting.forecasts import Predictions
 from reporting.labels import describe_seeds, name_runs
 from reporting.measurements import Measurement, drop_diverged, measurements
 from reporting.members import Member, describe_intervals, learned, make_members, tasks
-from reporting.page import NONE, Line, Table, format_captions
+from reporting.page import NONE, Line, Table, format_caption
+from reporting.predictions import Predictions
 from reporting.results import format_share, likelihoods, make_lines, write_csv
-from theory.capability import Forecast
+from theory.capability import Bound
 from utils.messages import printable
 from utils.text_table import TextTable, print_tables
 
@@ -49,7 +49,7 @@ class ResultTable(NamedTuple):
 # --- cells of one measurement --------------------------------------------------------------------
 
 
-def context_cells(theory: Predictions, estimate: Estimate | None, bound: Forecast | None) -> Cells:
+def context_cells(theory: Predictions, estimate: Estimate | None, bound: Bound | None) -> Cells:
     """Return effective context beside D_H and the theory length."""
     return {
         "effective context [95% CI]": str(estimate or NONE),
@@ -83,7 +83,7 @@ def _format_tokens(count: float | None) -> str:
 def _retrieval_cells(measured: Measurement) -> Cells:
     """Return the cells of a terminal: the worst bin without its interval, no dip and no L85."""
     theory, estimate = measured.theory, measured.estimate
-    cells = context_cells(theory, estimate, measured.forecast)
+    cells = context_cells(theory, estimate, measured.bound)
     cells["worst bin"] = re.sub(r" \[.*?\]", "", cells["worst bin"])
     more = more_context_cells(theory, estimate)
     return cells | {name: more[name] for name in ("ceiling", "quarter period", "full period")}
@@ -301,7 +301,7 @@ def numbers(members: Sequence[Member]) -> tuple[Table, Table]:
     more: list[Line] = []
     for member in members:
         estimate = member.estimates.get(names[0]) if names else None
-        bound = member.forecasts.get(names[0]) if names else None
+        bound = member.bounds.get(names[0]) if names else None
         cells = context_cells(member.theory, estimate, bound)
         head, text = next(iter(cells)), member.diverged or "not evaluated"
         cells |= {} if estimate else {head: text}
@@ -320,8 +320,8 @@ def numbers(members: Sequence[Member]) -> tuple[Table, Table]:
         "learned": any(member.config.model.learned_frequencies for member in members),
     }
     return (
-        Table.from_cells(lines, **format_captions("numbers", **values)),
-        Table.from_cells(more, **format_captions("more_numbers", **values)),
+        Table.from_cells(lines, caption=format_caption("numbers", **values)),
+        Table.from_cells(more, caption=format_caption("more_numbers", **values)),
     )
 
 
@@ -334,8 +334,8 @@ def other_tables(members: Sequence[Member]) -> Iterator[tuple[str, str, Table]]:
         if measured.kind in _SECTIONS and measured.compared
     )
     for kind, table in make_tables(items):
-        caption = format_captions("scores" if kind == "score" else "texts")
-        yield _SECTIONS[kind], table.title, Table.from_cells(table.lines, **caption)
+        caption = format_caption("scores" if kind == "score" else "texts")
+        yield _SECTIONS[kind], table.title, Table.from_cells(table.lines, caption=caption)
 
 
 _SECTIONS = {"score": "Whole-context tasks", "likelihood": "Likelihood of text"}
@@ -352,8 +352,8 @@ def trained_lengths(members: Sequence[Member], task: str) -> Table:
             for length, estimate in sorted(estimates.items())
         }
         lines.append((None, {"variant": name} | cells))
-    captions = format_captions("trained_lengths", task=task, over=describe_intervals(members))
-    return Table.from_cells(lines, **captions)
+    caption = format_caption("trained_lengths", task=task, over=describe_intervals(members))
+    return Table.from_cells(lines, caption=caption)
 
 
 def rules(members: Sequence[Member]) -> dict[str, Table]:
@@ -384,7 +384,7 @@ def _rules_table(members: Sequence[Member], task: str) -> Table:
             cells[f"above {threshold:g}"] = str(effective)
         lines.append((member.index, cells))
     lengths_text = ", ".join(f"{length:,}" for length in sorted(lengths))
-    return Table.from_cells(lines, **format_captions("rules", lengths=lengths_text))
+    return Table.from_cells(lines, caption=format_caption("rules", lengths=lengths_text))
 
 
 def seeds(members: Sequence[Member]) -> Table | None:
@@ -418,7 +418,7 @@ def seeds(members: Sequence[Member]) -> Table | None:
     if all(len(member.seeds) < 2 for member in members):
         return None
     description = describe_seeds([run.config for member in members for run in member.runs])
-    return Table.from_cells(lines, **format_captions("over_seeds", seeds=description))
+    return Table.from_cells(lines, caption=format_caption("over_seeds", seeds=description))
 
 
 def _over_seeds(values: Iterable[float], *, ratios: bool = False) -> str:

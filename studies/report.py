@@ -7,7 +7,7 @@ from pathlib import Path
 from types import ModuleType
 
 from reporting import page
-from reporting.page import NONE, Commands, Item, Table, format_captions
+from reporting.page import NONE, Commands, Item, Table, format_caption
 from reporting.paths import check_page
 from studies import rows
 from studies.card import NOT_MEASURED, Card, Claim
@@ -70,7 +70,7 @@ def _claim_table(cards: Sequence[Card], all_rows: Sequence[Row]) -> tuple[Table,
             mark, cells = judge(claim, card, all_rows)
             marks[mark] += 1
             lines.append((None, {"card": card.name} | cells))
-    caption = format_captions("study_claims")["caption"]
+    caption = format_caption("study_claims")
     counts = ", ".join(f"{number} {mark}" for mark, number in marks.most_common()) or NONE
     table = Table.from_cells(lines, caption=caption, wraps=True, has_all_columns=True)
     return table, counts

@@ -177,14 +177,12 @@ def capability_command(args: argparse.Namespace) -> tuple[dict, str]:
         result["layers"] = facts
         lines = [f"layer {index}: {line}" for index, line in enumerate(lines)]
     if args.others is not None:
-        forecast = capability.forecast_layers(
-            inv_freq_LNR, num_others=args.others, longest=args.length
-        )
-        result |= {"num_others": args.others, "needed": forecast.needed}
-        result |= {"forecast": forecast.l50, "beyond": forecast.beyond}
+        allowed = capability.bound_layers(inv_freq_LNR, num_others=args.others, longest=args.length)
+        result |= {"num_others": args.others, "needed": allowed.needed}
+        result |= {"l50": allowed.l50, "beyond": allowed.beyond}
         lines.append(
-            f"accuracy .5 among {args.others} other keys needs {forecast.needed:.4g}: "
-            f"L50 {forecast} tokens"
+            f"accuracy .5 among {args.others} other keys needs {allowed.needed:.4g}: "
+            f"D_H allows L50 {allowed} tokens"
         )
     if args.out:
         from theory import figures  # late: matplotlib is slow to import
@@ -450,7 +448,7 @@ def _parser() -> Parser:
     option = command.add_argument
     option("--heads", type=int, help="query heads of a layer (default: 1)")
     option("--length", type=tokens, required=True, help="tokens: 4096 or 4k")
-    text = "also forecast L50 among this number of keys that do not match"
+    text = "also the L50 that D_H allows among this number of keys that do not match"
     option("--others", type=int, metavar="N", help=text)
     text = "also draw it against length, for 1, 2, 4, ... heads: FILE.png, .svg or .pdf"
     option("--out", type=Path, help=text)

@@ -50,8 +50,8 @@ class Capability:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Forecast:
-    """Predicted L50 of the heads of a layer.
+class Bound:
+    """Bound on L50 of the heads of a layer.
 
     Attributes:
       l50: longest length, in tokens, at which D_H is at least `needed`; one below the shortest
@@ -123,9 +123,9 @@ def capability(
     )
 
 
-def forecast(
+def bound_l50(
     inv_freq_NR: np.ndarray, *, num_others: int, longest: int, shortest: int = 1
-) -> Forecast:
+) -> Bound:
     """Return the longest length at which accuracy .5 is possible among `num_others` keys.
 
     Nothing is fitted. D_H never rises with the length, so bisection finds that length.
@@ -145,22 +145,22 @@ def forecast(
         return result.value >= required
 
     if is_possible(longest):
-        return Forecast(l50=longest, beyond=True, needed=required)
+        return Bound(l50=longest, beyond=True, needed=required)
     low, high = shortest - 1, longest
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (middle, high) if is_possible(middle) else (low, middle)
-    return Forecast(l50=low, beyond=False, needed=required)
+    return Bound(l50=low, beyond=False, needed=required)
 
 
-def forecast_layers(inv_freq_LNR: np.ndarray, *, num_others: int, longest: int) -> Forecast:
-    """Return the largest `forecast` of any layer; arguments and errors as there.
+def bound_layers(inv_freq_LNR: np.ndarray, *, num_others: int, longest: int) -> Bound:
+    """Return the largest `bound_l50` of any layer; arguments and errors as there.
 
     Layers are independent here: the use of one layer's output by another is not modeled.
     """
     layers = np.unique(inv_freq_LNR, axis=0)
-    forecasts = [forecast(layer, num_others=num_others, longest=longest) for layer in layers]
-    return max(forecasts, key=lambda forecast: forecast.l50)
+    bounds = [bound_l50(layer, num_others=num_others, longest=longest) for layer in layers]
+    return max(bounds, key=lambda bound: bound.l50)
 
 
 def responses(inv_freq_R: np.ndarray, distances: np.ndarray) -> np.ndarray:

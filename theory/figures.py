@@ -10,9 +10,9 @@ import numpy as np
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from model.rotary.show import Report
 from theory import decay
 from theory.capability import capability, required_capability
+from theory.show import Report
 from utils.figures import (
     DASHED,
     FAINT,

@@ -16,7 +16,7 @@ from typing import Any
 import evals
 from experiment.config import ExperimentConfig
 from model import rotary as rotary_lib
-from reporting.forecasts import forecast as bound
+from reporting.predictions import bound
 from studies.card import Card, Measurement
 from theory import forecast as theory_forecast
 from utils.files import write_atomically

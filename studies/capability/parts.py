@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from evals.estimate.effective_context import Estimate
-from reporting.page import NONE, Drawing, Item, Table, format_captions
+from reporting.page import NONE, Drawing, Item, Table, format_caption, format_captions
 from studies.capability import forecasts, results, theories
 from studies.capability.theories import MINIMAL_HEAD, THEORIES, Comparison
 from studies.card import HELD, REFUTED, Card, Value
@@ -46,7 +46,7 @@ def sections(cards: Sequence[Card], rows: Sequence[Row]) -> Iterator[Item]:
     if compared:
         captions = format_captions("study_forecasts")
         yield "Theories", "", Drawing("forecasts", lambda: draw_forecasts(compared), captions)
-        caption = format_captions("study_errors")["caption"]
+        caption = format_caption("study_errors")
         yield "Theories", "", Table.from_cells(_errors(compared), caption=caption)
     for card in cards:
         if not card.members:
@@ -62,12 +62,12 @@ def sections(cards: Sequence[Card], rows: Sequence[Row]) -> Iterator[Item]:
                 format_captions("study_curves", card=card.name),
             ),
         )
-        caption = format_captions("study_numbers")["caption"]
+        caption = format_caption("study_numbers")
         lines = _members(card, rows, bound_of)
         yield title, "", Table.from_cells(lines, has_all_columns=True, caption=caption)
         lines = [(None, _forecast_cells(item)) for item in compared if item.card == card.name]
         if lines:
-            caption = format_captions("study_recall")["caption"]
+            caption = format_caption("study_recall")
             yield title, "", Table.from_cells(lines, caption=caption)
 
 

@@ -13,7 +13,7 @@ from model import rotary, transformer
 from model.attention import Attention
 from model.config import ModelConfig
 from model.positions import cos_sin, stack_tables
-from reporting.forecasts import predict
+from reporting.predictions import predict
 from theory import decay
 
 BASES = (10.0, 10.0, 10.0, 1e4)

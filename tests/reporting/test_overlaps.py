@@ -10,7 +10,6 @@ import pytest
 from matplotlib.figure import Figure
 
 from model import rotary
-from model.rotary import show
 from probes import all_probes
 from probes.analyses.through_training import _MARKERS
 from reporting import page
@@ -20,8 +19,8 @@ from studies import load_cards, rows
 from studies.capability import forecasts, parts, theories
 from tests.reporting.helpers import answers, experiment, make_run, row
 from tests.reporting.overlaps import overlaps
-from theory import decay
 from theory import figures as theory_figures
+from theory import show
 from utils.figures import STYLE
 
 # The shortest and the longest labels of members that docs has.
@@ -84,9 +83,7 @@ def test_wavelengths():
     stretched = "original_context_length=2048,target_context_length=16384"
     texts = "rope(base=1e4)", "p_rope(base=1e4,rotary_fraction=0.75)", "method1", "method2"
     texts += f"scaled_base(base=1e4,{stretched})", "position_interpolation(base=1e4,factor=8)"
-    reports = [
-        show.make_report(rotary.parse(text), show.Head(), decay.first_violation) for text in texts
-    ]
+    reports = [show.make_report(rotary.parse(text), show.Head()) for text in texts]
     assert overlaps(theory_figures.wavelengths(reports)) == []
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from reporting import predictors
-from reporting.forecasts import predict
+from reporting.predictions import predict
 from tests.reporting.helpers import answers, experiment, make_run, make_sweep, read
 from theory.capability import capability
 

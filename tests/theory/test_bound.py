@@ -8,7 +8,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from model import rotary
-from reporting.forecasts import predict
+from reporting.predictions import predict
 from theory import bound, decay, published
 
 

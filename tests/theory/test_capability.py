@@ -13,9 +13,9 @@ from experiment.overrides import apply
 from model.rotary.rope import Rope
 from theory.capability import (
     accuracy,
+    bound_l50,
+    bound_layers,
     capability,
-    forecast,
-    forecast_layers,
     query_head_frequencies,
     required_capability,
 )
@@ -61,7 +61,7 @@ def test_unrotated_pairs_bound_every_length_from_below(num_unrotated):
     assert capability(np.zeros((1, num_unrotated)), 2000).value == pytest.approx(floor, abs=1e-12)
     # The number of other keys decides whether that is sufficient.
     for num_others in (1, 3, 31, 1000):
-        result = forecast(inv_freq_1R, num_others=num_others, longest=2000)
+        result = bound_l50(inv_freq_1R, num_others=num_others, longest=2000)
         assert result.beyond == (NormalDist().cdf(floor) ** num_others >= 0.5)
         assert str(result) == ("> 2000" if result.beyond else str(result.l50))
 
@@ -77,7 +77,7 @@ def test_accuracy_is_the_distribution_of_the_largest_normal_draw():
 
 @pytest.mark.parametrize("num_others", [3, 31])
 def test_the_forecast_of_one_head_is_where_its_capability_falls_below(num_others):
-    result = forecast(rope(10), num_others=num_others, longest=200)
+    result = bound_l50(rope(10), num_others=num_others, longest=200)
     assert not result.beyond
     assert accuracy(capability(rope(10), result.l50).value, num_others) >= 0.5
     assert accuracy(capability(rope(10), result.l50 + 1).value, num_others) < 0.5
@@ -138,9 +138,9 @@ def test_a_slow_head_among_fast_ones_takes_the_long_distances():
 
 def test_the_layer_of_the_largest_forecast_counts():
     layers = np.stack([rope(10), rope(30), rope(10)])
-    alone = forecast(rope(30), num_others=31, longest=300)
-    assert forecast_layers(layers, num_others=31, longest=300) == alone
-    assert alone.l50 > forecast(rope(10), num_others=31, longest=300).l50
+    alone = bound_l50(rope(30), num_others=31, longest=300)
+    assert bound_layers(layers, num_others=31, longest=300) == alone
+    assert alone.l50 > bound_l50(rope(10), num_others=31, longest=300).l50
 
 
 def test_frequencies_of_grouped_heads_and_of_mla():

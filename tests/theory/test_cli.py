@@ -157,10 +157,10 @@ def test_capability_prints_and_draws_its_forecast(theory, tmp_path):
     figure = tmp_path / "capability.svg"
     arguments = ("capability", "--rotary", "rope(base=10)", "--head-dim", "64", "--length", "30")
     code, out, _ = theory(*arguments, "--others", "31", "--heads", "2", "--out", str(figure))
-    assert code == 0 and "31 other keys needs 2.012: L50 > 30 tokens" in out
+    assert code == 0 and "31 other keys needs 2.012: D_H allows L50 > 30 tokens" in out
     assert "  head 1: " in out
     assert "</svg>" in figure.read_text()
     result = json.loads(theory(*arguments, "--others", "31", "--json")[1])
     # The capability of one head is above 2.012 at 26 tokens, and below at 27.
-    assert (result["forecast"], result["beyond"]) == (26, False)
+    assert (result["l50"], result["beyond"]) == (26, False)
     assert result["needed"] == pytest.approx(2.012, abs=1e-3)

@@ -7,7 +7,7 @@ import pytest
 
 from configs import find_config
 from experiment.overrides import apply
-from reporting.forecasts import predict
+from reporting.predictions import predict
 from theory import decay, show
 
 # Four unrotated pairs of eight are not enough to keep sixteen rotated ones' sum above zero.

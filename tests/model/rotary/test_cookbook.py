@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from model.rotary import parse, variants
-from model.rotary.show import cookbook
+from theory.show import cookbook
 
 TABLE = (Path(__file__).parents[3] / "docs" / "rotary.md").read_text(encoding="utf-8")
 ROWS = [line.strip("|").split("|") for line in TABLE.splitlines() if line.startswith("| ")][2:]

@@ -7,14 +7,13 @@ import numpy as np
 import pytest
 
 from model.rotary import parse
-from model.rotary.show import Head, make_report
-from theory import decay
 from theory import show as command
+from theory.show import Head, make_report
 
 
 def report_on(text: str, dim: int, length: int, num_unrotated: int = 0):
     head = Head(dim=dim, length=length, num_unrotated=num_unrotated)
-    return make_report(parse(text), head, decay.first_violation)
+    return make_report(parse(text), head)
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import numpy as np
 from model import rotary as rotary_lib
 from model.config import ModelConfig
 from theory import capability, decay
-from theory.capability import Forecast
+from theory.capability import Bound
 
 # Default limit of the search for a first violation, tokens.
 HORIZON = 2**20
@@ -45,15 +45,15 @@ def predict(inv_freq: np.ndarray, limit: int = HORIZON) -> Predictions:
     )
 
 
-def forecast(
+def bound(
     model: ModelConfig,
     context_length: int,
     *,
     num_others: int,
     longest: int,
     masked_heads: Sequence[Sequence[int]] = (),
-) -> Forecast:
-    """Return `theory.capability.forecast` of the layer with the longest effective context.
+) -> Bound:
+    """Return `theory.capability.bound_l50` of the layer with the longest effective context.
 
     Layers are evaluated separately; compositions of layers are not modelled. L50 ends where a
     window or the masked distances begin.
@@ -76,13 +76,11 @@ def forecast(
             layers[heads_NR.tobytes(), end] = heads_NR
     l50 = max(
         (
-            capability.forecast(heads_NR, num_others=num_others, longest=end).l50
+            capability.bound_l50(heads_NR, num_others=num_others, longest=end).l50
             for (_, end), heads_NR in layers.items()
         ),
         default=0,
     )
     if model.masked_distances:
         l50 = min(l50, model.masked_distances[0] - 1)
-    return Forecast(
-        l50=l50, beyond=l50 == longest, needed=capability.required_capability(num_others)
-    )
+    return Bound(l50=l50, beyond=l50 == longest, needed=capability.required_capability(num_others))
