@@ -91,7 +91,6 @@ def run_probes(args: argparse.Namespace, out: Path, command: str) -> None:
     from experiment.compiled import keep_programs
     from experiment.devices import check_platform
     from probes import page
-    from probes.findings import format_findings, list_findings
     from probes.subject import Subject
     from reporting import members as members_lib
     from utils.text_table import TextTable, print_tables, terminal_width
@@ -115,7 +114,7 @@ def run_probes(args: argparse.Namespace, out: Path, command: str) -> None:
                 if args.heads and (lines := result.lines()):
                     title, names = f"{run.name}: {probe.title}", list(lines[0])[:2]
                     print_tables([TextTable(title=title, lines=lines, names=names)])
-    print(format_findings(list_findings(results), terminal_width()))
+    print(page.format_findings(page.list_findings(results), terminal_width()))
     page.write(results, members, out, command)
     notice(f"page: {out}")
 

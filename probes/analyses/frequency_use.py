@@ -17,8 +17,14 @@ from matplotlib.cm import ScalarMappable
 from matplotlib.colors import Normalize
 
 from probes.analyses.matching_keys import sum_by_document
-from probes.figures import head_name
-from probes.probe import HeadProbe, Number, bootstrap_counts, complex_pairs, with_interval
+from probes.probe import (
+    HeadProbe,
+    Number,
+    bootstrap_counts,
+    complex_pairs,
+    head_name,
+    with_interval,
+)
 from probes.subject import Subject
 from utils.figures import DASHED, FAINT, INK, PAPER, handle, token_axis
 

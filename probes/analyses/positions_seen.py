@@ -15,8 +15,7 @@ from data.pipeline import open_data
 from experiment import stages
 from experiment.items import read_items
 from experiment.loaded import LoadedRun
-from probes.figures import draw_band
-from probes.probe import Number, Probe, bootstrap_mean, quantile_distances
+from probes.probe import Number, Probe, bootstrap_mean, draw_band, quantile_distances
 from probes.subject import Subject
 from utils.figures import DASHED, INK, handle, token_axis
 

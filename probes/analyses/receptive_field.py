@@ -20,9 +20,8 @@ from evals.estimate.bins import fine_bin_number
 from model import transformer
 from model.config import NO_WINDOW, ModelConfig, PositionTable
 from model.transformer import Params
-from probes.figures import draw_band
 from probes.inside import Capture
-from probes.probe import Number, Probe, bootstrap_mean, quantile_distances
+from probes.probe import Number, Probe, bootstrap_mean, draw_band, quantile_distances
 from probes.subject import Subject
 from utils.figures import DASHED, INK, handle, token_axis
 

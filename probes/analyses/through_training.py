@@ -14,8 +14,7 @@ from experiment import load
 from experiment.loaded import LoadedRun
 from probes import all_probes
 from probes.analyses import matching_keys
-from probes.figures import draw_band
-from probes.probe import Number, Probe, format_number
+from probes.probe import Number, Probe, draw_band, format_number
 from probes.subject import Subject, untrained
 from utils.figures import mark_handle, token_axis
 

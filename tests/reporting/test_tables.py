@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from evals import rows as rows_lib
-from probes.findings import format_findings, list_findings
+from probes.page import format_findings, list_findings
 from probes.probe import Number
 from reporting import tables
 from reporting.labels import name_runs
