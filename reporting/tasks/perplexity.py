@@ -25,6 +25,8 @@ class Perplexity(TaskView):
     def curves(self, trained: Rows, rows: Rows) -> list[Curve]:
         """Return perplexity by position, over all documents and seeds."""
         trained = {name: column[trained["distance"] > 1] for name, column in trained.items()}
+        if not len(trained["distance"]):
+            return []
         positions, index = np.unique(trained["distance"], return_inverse=True)
         count, tokens = np.bincount(index), trained["num_tokens"]
         mean = np.bincount(index, trained["nll"]) / count

@@ -127,7 +127,9 @@ def page_of_tasks(folder):
                 rows.append(row(config, "needle(depths=5)", length=length, distance=distance))
             for nats, variant in enumerate((f"rope(base={base})", *others)):
                 numbers = dict(rotary=variant, length=length, nll=2 + nats / 9)
-                rows += [row(config, "perplexity", document=n, **numbers) for n in range(3)]
+                rows += [
+                    row(config, "perplexity", document=n, distance=4, **numbers) for n in range(3)
+                ]
                 rows += [row(config, "kv(keys=64)", distance=d, **numbers) for d in range(1, 128)]
         for candidate in (10, 500, 1e4, 1e6):
             numbers = dict(rotary=f"rope(base={candidate:g})", base=candidate, nll=candidate**0.1)
