@@ -197,6 +197,7 @@ def _pieces(chunks: Iterable[bytes]) -> Iterator[bytes]:
 
 
 _CUT_SHORT = "file is cut short: it ends inside compressed data"
+_BOMB = "decompresses to more than"
 
 
 @functools.lru_cache(maxsize=4096)
@@ -206,16 +207,17 @@ def _find_damages(path: Path, stamp: tuple) -> list[tuple[int, int, str]]:
     A stretch begins with a damaged member and ends before the next intact one. A file that is cut
     short has an empty stretch at its end: no checksum denies the lines before it.
     """
-    size, start, room = stamp[0], 0, limits.MOST_DECOMPRESSED
+    size, start = stamp[0], 0
     stretches: list[tuple[int, int, str]] = []
     with path.open("rb") as file:
         compression = _format(path, file)
         while compression and start < size:
-            start, problem, room = _find_damage(file, start, size, compression, room)
+            start, problem = _find_damage(file, start, size, compression)
             if problem == _CUT_SHORT:
                 return [*stretches, (size, size, problem)]
             if problem:
-                end = _find_intact(file, start + 1, size, compression) if room >= 0 else size
+                is_bomb = problem.startswith(_BOMB)
+                end = size if is_bomb else _find_intact(file, start + 1, size, compression)
                 lost = f"{problem}: {end - start:,} compressed bytes, with all documents in them"
                 stretches.append((start, end, lost))
                 start = end
@@ -223,18 +225,18 @@ def _find_damages(path: Path, stamp: tuple) -> list[tuple[int, int, str]]:
 
 
 def _find_damage(
-    file: BinaryIO, start: int, size: int, compression: _Format, room: int
-) -> tuple[int, str | None, int]:
-    """Return where the first damaged member starts, its problem, and the remaining `room`.
+    file: BinaryIO, start: int, size: int, compression: _Format
+) -> tuple[int, str | None]:
+    """Return where the first damaged member starts, and its problem.
 
     Args:
       file: a compressed file.
       start: start of a member.
       size: size of the file, which is returned if no member is damaged.
       compression: format of the file.
-      room: bytes that the file may decompress to, besides MOST_RATIO times its own.
     """
     decompressor, member, position = compression.decompressor(), start, start
+    room = limits.MOST_DECOMPRESSED  # bytes of text, besides MOST_RATIO times those of the file
     for piece in _pieces(_read(file, start, size, ignore_bytes)):
         data, position = piece, position + len(piece)
         room += limits.MOST_RATIO * len(data)
@@ -242,17 +244,13 @@ def _find_damage(
             try:
                 room -= len(decompressor.decompress(data))
             except compression.error as error:
-                return member, f"compressed data is damaged ({error})", room
+                return member, f"compressed data is damaged ({error})"
             if room < 0:
-                return (
-                    member,
-                    f"decompresses to more than {limits.MOST_RATIO:,} times its size",
-                    room,
-                )
+                return member, f"{_BOMB} {limits.MOST_RATIO:,} times its size"
             data = decompressor.unused_data
             if decompressor.eof:
                 decompressor, member = compression.decompressor(), position - len(data)
-    return member, _CUT_SHORT if member < size else None, room
+    return member, _CUT_SHORT if member < size else None
 
 
 def _find_intact(file: BinaryIO, start: int, size: int, compression: _Format) -> int:
@@ -263,8 +261,7 @@ def _find_intact(file: BinaryIO, start: int, size: int, compression: _Format) ->
         data = tail + data
         for match in re.finditer(re.escape(compression.magic), data):
             candidate = start - len(tail) + match.start()
-            room = limits.MOST_DECOMPRESSED
-            if _find_damage(file, candidate, size, compression, room)[0] > candidate:
+            if _find_damage(file, candidate, size, compression)[0] > candidate:
                 return candidate
         start += len(data) - len(tail)
         tail = data[-overlap:]
