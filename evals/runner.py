@@ -18,7 +18,7 @@ from evals import cost, kinds, rows
 from evals.copies import Copies
 from evals.cost import Readers
 from evals.estimate.sequential import next_round
-from evals.options import Options
+from evals.options import Options, check_variants
 from evals.progress import Progress
 from evals.rows import Rows
 from evals.score import AnswerScores, Candidate, check_fits, pass_shape, score
@@ -224,6 +224,7 @@ def evaluate(
     )
     # Several paths may lead to the same run.
     runs = list({run.path.resolve(): run for run in find_runs(run_paths)}.values())
+    check_variants(options.variants, runs)
     # Report files that cannot be extended before hours of work.
     for run in runs:
         if copies is None:
@@ -352,12 +353,8 @@ def ask(members: Sequence[Loaded], options: Options) -> Iterator[tuple[Questions
 def _load(
     runs: Sequence[RunDirectory], options: Options, notice: Callable[[str], None]
 ) -> list[Loaded]:
-    """Load the checkpoints with the variants that apply to them; skip copies of a run.
-
-    Raises:
-      ValueError: for a variant that applies to no run.
-    """
-    members, rejections = [], {text: [] for text in options.variants}
+    """Load the checkpoints with the variants that apply to them; skip copies of a run."""
+    members: list[Loaded] = []
     originals: dict[str, RunDirectory] = {}
     for run in runs:
         params, step = restore_params(run, options.step)
@@ -376,17 +373,12 @@ def _load(
             try:
                 variants[chosen_rotary(text, config)] = None
             except ValueError as error:
-                rejections[text].append((run, error))
+                notice(f"{run.name}: skipped: {error}")
         loaded = Loaded(
             run.name, config, run.tokenizer, params, step, tuple(variants), run, identity
         )
-        members.append(loaded)
-    for rejected in rejections.values():
-        if len(rejected) == len(members):
-            raise rejected[0][1]
-        for run, error in rejected:
-            notice(f"{run.name}: skipped: {error}")
-    return [member for member in members if member.variants]
+        members += [loaded] if variants else []
+    return members
 
 
 def _by_shape(members: Iterable[Loaded], options: Options) -> list[list[Loaded]]:

@@ -302,7 +302,7 @@ def test_a_window_of_33_tokens_has_an_effective_context_of_32(
     result = rows.read(tmp_path / "window" / "results.jsonl")
     assert (result["exact_match"] == (result["distance"] <= 32)).all()
     estimate = effective_context.estimate(result)
-    assert 28 < estimate.ci_low <= 32 <= estimate.l50 <= estimate.ci_high < 36
+    assert 28 < estimate.ci_low <= 32 <= estimate.l50 <= estimate.ci_high < 42
     assert estimate.ceiling == pytest.approx(1, abs=0.02)
     captured = capsys.readouterr()
     window, unlimited = [line for line in captured.out.splitlines() if line.startswith("| ")][2:]

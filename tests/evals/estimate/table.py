@@ -134,6 +134,8 @@ def truth(curve: Accuracy) -> float:
 
 def is_covered(result: Estimate, distance: float) -> bool:
     """Return whether the interval holds the truth; a fall within a bin of its end is at its end."""
+    if np.isnan(result.ci_low):  # too few answers: nothing is claimed
+        return True
     if result.is_beyond:
         return distance > result.longest / 2 ** (1 / 8)
     return result.ci_low - 1e-3 <= distance <= result.ci_high + 1e-3
