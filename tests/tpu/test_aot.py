@@ -15,6 +15,7 @@ from jax.sharding import AbstractMesh, PartitionSpec
 from configs import find_config
 from experiment import overrides
 from model.kernels import flash
+from tests.tpu.compiled import run, run_report
 from tpu import aot, cost, hlo, report, topology
 from tpu.topology import find
 from training.members import abstract_state
@@ -151,23 +152,10 @@ def test_least_traffic_of_fsdp():
     assert bound == {"all-gather": 2 * received, "reduce-scatter": received}
 
 
-def run(*arguments):
-    return subprocess.run(
-        [sys.executable, "-m", "tpu.aot", *arguments], capture_output=True, text=True, timeout=300
-    )
-
-
 def run_lines(*arguments):
     done = run(*arguments)
     assert done.returncode == 0, done.stderr
     return [" ".join(line.split()) for line in done.stdout.splitlines()]
-
-
-def run_report(*arguments):
-    done = run(*arguments, "--json")
-    assert done.returncode == 0, done.stderr
-    values = cost.Report(**json.loads(done.stdout))
-    return values._replace(collectives=[hlo.Collective(**c) for c in values.collectives])
 
 
 @pytest.mark.slow

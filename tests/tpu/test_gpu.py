@@ -1,14 +1,12 @@
 """GPUs by name; with the wheels of CUDA, the real step for real chips."""
 
 import importlib.util
-import json
-import subprocess
-import sys
 
 import pytest
 
 from experiment.metrics import peak_of
-from tpu import cost, gpu, hlo
+from tests.tpu.compiled import run, run_report
+from tpu import gpu, hlo
 from tpu.command import find_topology
 
 HAS_CUDA = importlib.util.find_spec("jax_cuda13_plugin") is not None
@@ -55,18 +53,6 @@ def test_a_collective_takes_the_slower_of_both_networks():
     assert gpu.find("h100:8x4").transfer_seconds(gather) == pytest.approx(28 / 450)
     a_few = hlo.Collective(kind="all-gather", count=1, num_bytes=32 * 10**9, group=4, hosts=4)
     assert gpu.find("h100:8x4").transfer_seconds(a_few) == pytest.approx(24 / 50)
-
-
-def run(*arguments):
-    command = [sys.executable, "-m", "tpu.aot", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=600)
-
-
-def run_report(*arguments):
-    done = run(*arguments, "--json")
-    assert done.returncode == 0, done.stderr
-    report = cost.Report(**json.loads(done.stdout))
-    return report._replace(collectives=[hlo.Collective(**c) for c in report.collectives])
 
 
 @pytest.mark.slow
