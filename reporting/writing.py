@@ -9,6 +9,7 @@ from pathlib import Path
 
 from matplotlib.figure import Figure
 
+from evals.estimate.effective_context import UNDETERMINED
 from experiment.items import read_items
 from experiment.run import find_runs
 from reporting import (
@@ -78,12 +79,18 @@ def _items(members: Sequence[Member], dirs: Sequence[Path], command: str) -> Ite
 
 def _lead(members: Sequence[Member]) -> Drawing:
     """Return the leading figure: effective context against base."""
-    task = next(iter(members_lib.tasks(members)), None)
-    estimates = [f"{m.label}: {m.estimates[task]}" for m in members if task and task in m.estimates]
+    task = next(iter(members_lib.tasks(members)), "")
+    estimates = {m.label: m.estimates[task] for m in members if task in m.estimates}
+    texts = (f"{label}: {estimate}" for label, estimate in estimates.items())
     captions = format_captions(
         "effective_context",
         task=task,
-        estimates="; ".join(estimates) or "Nothing measured yet",
+        estimates="; ".join(texts) or "Nothing measured yet",
+        beyond=any(estimate.is_beyond for estimate in estimates.values()),
+        undetermined=any(estimate.verdict == UNDETERMINED for estimate in estimates.values()),
+        without=not all(estimate.has_l50 for estimate in estimates.values()),
+        dips=any(estimate.dips for estimate in estimates.values()),
+        bounds=any(member.bounds.get(task) for member in members),
         over=describe_intervals(members),
         several=len({m.trained_length for m in members}) > 1,
     )

@@ -158,6 +158,12 @@ def test_censored_members_have_arrows_and_unlearned_ones_crosses(page):
     assert re.findall(r'class="(member-\d)"><title>[^<]*: NOT_LEARNED;', lead) == ["member-2"]
 
 
+def test_captions_name_only_what_is_drawn(page):
+    """One member has learned nothing, and none dips."""
+    assert "a cross without an effective context" in page
+    assert "crossed by a bar" not in page
+
+
 def test_what_is_drawn_where(members):
     figure = draw_effective_context(members)
     based, controls, accuracies, below = figure.axes

@@ -49,10 +49,10 @@ class ReceptiveField(Probe):
     title = "Gradient by distance"
     caption = """
     At the last question of each document. Above: norm of the gradient with respect to a token at
-    each distance; 1 is the mean over all tokens. Dashed: the farthest token that the windows of all
-    layers let through. Below: change of the prediction (Kullback-Leibler divergence) when the
-    document is truncated to its last tokens. Bands are 95% intervals over documents; one line per
-    seed."""
+    each distance; 1 is the mean over all tokens. Dashed, if all layers have windows: the farthest
+    token that these let through. Below: change of the prediction (Kullback-Leibler divergence) when
+    the document is truncated to its last tokens. Bands are 95% intervals over documents; one line
+    per seed."""
     y_labels = "gradient (mean = 1)", "KL divergence (nats)"
     x_label = "distance; tokens of context (log scale)"
     sharex = True

@@ -1,5 +1,6 @@
 """Columns, figures and tables that tasks declare."""
 
+import numpy as np
 import pytest
 
 from reporting import curves, results
@@ -39,3 +40,15 @@ def test_first_losses_are_paired_and_averaged_over_seeds(tmp_path):
         for x, y in zip(line.get_xdata(), line.get_ydata(), strict=True)
     }
     assert points == pytest.approx({10.0: 0.0, 500.0: 1.5})
+
+
+def test_perplexity_before_any_context_is_not_drawn(tmp_path):
+    """At position 1 the model has read nothing: nine nats there would hide all else."""
+    config = experiment("rope(base=10)")
+    nats = {1: 9.0, 2: 2.0, 3: 1.0}
+    rows = [row(config, "perplexity", distance=m, nll=n, document=d) for m, n in nats.items()
+            for d in (0, 1)]  # fmt: skip
+    make_run(tmp_path, config, rows)
+    ((_, (panel,)),) = curves.task_plots(read(tmp_path))
+    ((curve,),) = panel.curves.values()
+    assert dict(zip(curve.x, np.log(curve.y), strict=True)) == pytest.approx({2: 2.0, 3: 1.0})

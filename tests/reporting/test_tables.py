@@ -13,6 +13,7 @@ from probes.page import format_findings, list_findings
 from probes.probe import Number
 from reporting import tables
 from reporting.labels import name_runs
+from reporting.page import Table
 from tests.in_process import call
 from tests.reporting.helpers import answers, experiment, make_run, row
 from theory.published import OPEN_MODELS
@@ -167,3 +168,10 @@ def test_a_table_without_rows_says_none():
     """`theory audit` of a model that no known code misreads."""
     text = TextTable(title="Misreadings", lines=[]).text(80)
     assert text.split() == ["Misreadings", "none"]
+
+
+def test_a_column_of_dashes_is_left_out():
+    lines = [{"run": "a", "dip": "–", "L50": "5"}, {"run": "b", "dip": "–", "L50": "-"}]
+    assert TextTable(title="", lines=lines).heads == ["run", "L50"]
+    table = Table.from_cells([(None, line) for line in lines])
+    assert table.heads == ["run", "L50"] and table.lines[0][1] == ["a", "5"]
