@@ -8,6 +8,7 @@ line that is left shows that others were deleted, changed, added or repeated. Fi
 older, or somebody removed it: they are read, with a note.
 """
 
+import functools
 import hashlib
 import itertools
 import json
@@ -186,8 +187,14 @@ def read(path: Path) -> Rows:
     if damage := _damage(written, seal):
         raise ValueError(f"{path} {damage}; restore a copy, or delete it and evaluate again")
     if None in written:
-        print(printable(f"note: {path} {_UNSEALED}"), file=sys.stderr)
+        _note_missing_digest(path)
     return concatenate(parts)
+
+
+@functools.cache  # once per file: a command reads it several times
+def _note_missing_digest(path: Path) -> None:
+    note = f"note: {path}: no digest of its rows (an older file); lost rows cannot be noticed"
+    print(printable(note), file=sys.stderr)
 
 
 def _damage(written: set[str | None], seal: _Seal) -> str:
@@ -206,10 +213,6 @@ def _damage(written: set[str | None], seal: _Seal) -> str:
 
 
 _BLOCK = 4096
-_UNSEALED = (
-    "has no digest of its rows, as files of older versions: changed or deleted rows cannot be "
-    "noticed"
-)
 _SEALED = re.compile(rb'(\{.*),"file":"(\d{1,12}-[0-9a-f]{16})"\}\n?')
 _values = operator.itemgetter(*SCHEMA)
 

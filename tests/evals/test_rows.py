@@ -87,7 +87,7 @@ def test_rows_without_any_digest_are_read_with_a_note(tmp_path, capsys):
     path = tmp_path / "results.jsonl"
     path.write_text(json.dumps(ROW) + "\n" + json.dumps(ROW | {"query": 6}) + "\n")
     assert rows.read(path)["query"].tolist() == [5, 6]
-    assert f"note: {path} has no digest" in capsys.readouterr().err
+    assert f"note: {path}: no digest" in capsys.readouterr().err
     rows.write(path, rows.read(path))
     capsys.readouterr()
     rows.read(path)
