@@ -51,12 +51,6 @@ class DamagedCheckpointError(ValueError):
         )
 
 
-def data_state(run: RunDirectory, step: int) -> dict[str, Any]:
-    """Return the item `data` of a checkpoint; raise DamagedCheckpointError."""
-    items, _ = read_items(run, step)
-    return items["data"]
-
-
 def write_items(
     run: RunDirectory,
     step: int,
