@@ -329,7 +329,7 @@ def set_aside(run: RunDirectory, step: int) -> Path:
 def shape_difference(params: Params, expected: Params) -> str:
     """Describe the first parameter of another shape; empty if there is none."""
     shapes, expected_shapes = (
-        {name: tuple(leaf.shape) for name, leaf in named(tree).items()}
+        {name: tuple(leaf.shape) for name, leaf in leaves_by_name(tree).items()}
         for tree in (params, expected)
     )
     for name in sorted(shapes | expected_shapes):
@@ -346,7 +346,7 @@ def _read_arrays(
     path = (folder_of(run, step) / item).absolute()
     # Too little memory on a device says nothing about a file.
     check_platform()
-    damage = one_line(run, step, item, names=named(target), but=jax.errors.JaxRuntimeError)
+    damage = one_line(run, step, item, names=leaves_by_name(target), but=jax.errors.JaxRuntimeError)
     with damage:
         for file in path.rglob("*"):
             if file.parent.name != "d" and file.is_file():
@@ -393,7 +393,7 @@ class StoredParams:
     def __init__(self, run: RunDirectory, step: int | None = None):
         self.run, self.step = run, run.find_step(step)
         check_platform()
-        self.known = named(stored_params(run, self.step))
+        self.known = leaves_by_name(stored_params(run, self.step))
         self._digests = read_items(run, self.step)[1]
 
     def read(self, name: str) -> np.ndarray:
@@ -402,7 +402,7 @@ class StoredParams:
         target = nested(name, np.empty(known.shape, known.dtype))
         tree = _read_arrays(self.run, self.step, "params", target, partial=True)
         _verify(self.run, self.step, {"params": tree}, self._digests)
-        return named(tree)[name]
+        return leaves_by_name(tree)[name]
 
 
 def write_params(
@@ -450,7 +450,7 @@ _AT_ONCE = 2**26
 _SPREAD = np.uint32(0x9E3779B9)
 
 
-def named(tree: Any) -> dict[str, Any]:
+def leaves_by_name(tree: Any) -> dict[str, Any]:
     """Return the leaves of a tree by name, with dots between levels."""
     leaves, _ = jax.tree_util.tree_flatten_with_path(tree)
     return {jax.tree_util.keystr(path, simple=True, separator="."): leaf for path, leaf in leaves}
@@ -462,13 +462,16 @@ def digests(tree: Any) -> dict[str, str]:
     All hosts must call this together for arrays over several hosts. Arrays in host memory are sent
     to the default device, one by one if they are large.
     """
-    arrays = list(named(tree).values())
+    leaves = leaves_by_name(tree)
+    arrays = list(leaves.values())
     on_devices = all(isinstance(array, jax.Array) for array in arrays)
     if on_devices or sum(array.nbytes for array in arrays) <= _AT_ONCE:
         sums = jax.device_get(_sums(arrays))
     else:
         sums = [jax.device_get(_sums([array]))[0] for array in arrays]
-    return {name: f"{a:08x}{b:08x}" for name, (a, b) in zip(named(tree), sums, strict=True)}
+    return {
+        name: f"{a:08x}{b:08x}" for name, (a, b) in zip(leaves_by_name(tree), sums, strict=True)
+    }
 
 
 @jax.jit

@@ -96,9 +96,9 @@ def _replace(value: Any, changes: dict[str, Any], prefix: str, all_names: Sequen
 
 def _hint_elsewhere(where: str, all_names: Sequence[str]) -> str:
     """Return `did you mean X?` for a field of another object, or "" if none is called like it."""
-    name, others = where.rpartition(".")[2], [other for other in all_names if other != where]
-    same = [other for other in others if other.rpartition(".")[2] == name]
-    alike = [other for other in others if len(name) > 3 and name in other.rpartition(".")[2]]
+    name, other_names = where.rpartition(".")[2], [other for other in all_names if other != where]
+    same = [other for other in other_names if other.rpartition(".")[2] == name]
+    alike = [other for other in other_names if len(name) > 3 and name in other.rpartition(".")[2]]
     matches = [_OTHER_NAMES[name]] if name in _OTHER_NAMES else same or alike
     return f"did you mean {' or '.join(map(repr, matches[:2]))}?" if matches else ""
 

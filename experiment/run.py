@@ -152,16 +152,16 @@ class RunDirectory:
     @property
     def imported_run(self) -> "RunDirectory | None":
         """The import that this run is, or that it started from; None if it is not there."""
-        run, seen = self, {self.path}
+        run, visited = self, {self.path}
         while not (run.path / PUBLISHED).is_dir():
             path, at, step = (run.config.start_from or "").rpartition("@")
             parent = path if at and step.isdigit() else run.config.start_from
             if not parent or not (as_path(parent) / "config.json").exists():
                 return None
             run = RunDirectory(parent)
-            if run.path in seen:  # a renamed run may lie where its own parent was
+            if run.path in visited:  # a renamed run may lie where its own parent was
                 return None
-            seen.add(run.path)
+            visited.add(run.path)
         return run
 
     @functools.cached_property

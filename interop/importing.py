@@ -13,7 +13,7 @@ import numpy as np
 
 from data.config import DataConfig
 from data.tokenizer import Tokenizer
-from experiment.checkpoint import named, write_params
+from experiment.checkpoint import leaves_by_name, write_params
 from experiment.config import EvalConfig, ExperimentConfig, TrainConfig
 from experiment.run import PUBLISHED, RunDirectory
 from interop import card, check
@@ -109,7 +109,7 @@ def import_folder(
         origin |= {"license": _license(folder, gguf_tensors)}
         _record_origin(run, {**origin, "context": source.context, "tensors": digest})
         leaves = _read_arrays(model, entries, tensors)
-        write_params(run, 0, leaves, list(named(abstract_params(model))))
+        write_params(run, 0, leaves, list(leaves_by_name(abstract_params(model))))
         if reason := _reason_not_to_compare(source, layout) if compare else "--no-compare":
             _print(f"Logits were not compared with transformers': {reason}")
         else:
@@ -269,7 +269,7 @@ def _read_tokenizer(folder: Path, part: Path, model: ModelConfig) -> Tokenizer |
 
 def _check_tensors(model: ModelConfig, entries: list[Entry], tensors: Tensors) -> None:
     """Raise ValueError for a tensor that is missing, unknown, or has another shape or dtype."""
-    leaves, folder = named(abstract_params(model)), tensors.folder
+    leaves, folder = leaves_by_name(abstract_params(model)), tensors.folder
     unknown = set(tensors.known)
     for entry in entries:
         shapes = [leaves[name].shape[entry.is_stacked :] for name in entry.ours]
@@ -342,7 +342,7 @@ def _read_arrays(
     model: ModelConfig, entries: list[Entry], tensors: Tensors
 ) -> Iterator[tuple[str, np.ndarray]]:
     """Yield our arrays by name, stacked over layers, with one tensor of the files in memory."""
-    leaves = named(abstract_params(model))
+    leaves = leaves_by_name(abstract_params(model))
     for entry in entries:
         names = entry.names(model.num_layers)
         dtype = tensors.known[names[0]].dtype

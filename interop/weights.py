@@ -27,8 +27,8 @@ class Entry(NamedTuple):
 
     Attributes:
       hf_name: name of the tensor; `{layer}` stands for the number of a layer.
-      ours: names of our arrays, from `checkpoint.named`. Arrays of blocks are those of one layer,
-        without the leading axis.
+      ours: names of our arrays, from `checkpoint.leaves_by_name`. Arrays of blocks are those of
+        one layer, without the leading axis.
       to_hf: function from our arrays to the tensor.
       from_hf: its inverse.
     """

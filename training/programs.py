@@ -1,4 +1,4 @@
-"""What members of a sweep share, and programs that are compiled once per process.
+"""The part that members of a sweep share, and programs that are compiled once per process.
 
 Batches, seeds, and the arrays of members are arguments of a program, so runs of equal shape (seeds,
 items of a study) need one program. JAX caches compiled programs by the jitted function, so this

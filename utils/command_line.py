@@ -141,16 +141,16 @@ def print_text(text: str) -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python flushes at exit
 
 
-def exit_with(main: Callable[[], int | None], kept: str = "") -> NoReturn:
+def exit_with(main: Callable[[], int | None], note: str = "") -> NoReturn:
     """Run a command and exit with its status.
 
-    Ctrl-C exits with 130, and an error of the machine with 1, after one line, which says what is
-    `kept`. Other errors are defects of the program and keep their tracebacks.
+    Ctrl-C exits with 130, and an error of the machine with 1, after one line, which says the
+    `note`. Other errors are defects of the program and keep their tracebacks.
     """
     try:
         sys.exit(main())
     except KeyboardInterrupt:
-        print(f"stopped; {kept}" if kept else "stopped", file=sys.stderr)
+        print(f"stopped; {note}" if note else "stopped", file=sys.stderr)
         sys.exit(130)
     except Exception as error:
         if not (reason := machine_error(error)):
@@ -158,7 +158,7 @@ def exit_with(main: Callable[[], int | None], kept: str = "") -> NoReturn:
         spec = sys.modules["__main__"].__spec__
         program = f"python -m {spec.name}" if spec else Path(sys.argv[0]).name
         line = f"{program.removesuffix('.__main__')}: error: {reason}"
-        print(one_line(f"{line}; {kept}" if kept else line), file=sys.stderr)
+        print(one_line(f"{line}; {note}" if note else line), file=sys.stderr)
         # Whatever else fails at the exit, fails for the same reason.
         sys.unraisablehook = lambda unraisable: None
         warnings.simplefilter("ignore")

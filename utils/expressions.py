@@ -27,7 +27,7 @@ def build(
     base: type,
     *,
     kind: str,
-    given: Mapping[str, Any] | None = None,
+    defaults: Mapping[str, Any] | None = None,
 ) -> Any:
     """Build the object that `text` names.
 
@@ -37,7 +37,7 @@ def build(
       classes: dataclasses by name.
       base: their base class.
       kind: their kind in error messages, such as "rotary variant".
-      given: values of parameters that `text` leaves out; the class may lack some of them.
+      defaults: values of parameters that `text` leaves out; the class may lack some of them.
 
     Raises:
       ValueError: for an unknown name or parameter (with the nearest valid one), a value that is
@@ -70,7 +70,7 @@ def build(
         if parameter in arguments:
             raise ValueError(f"{kind} {quoted(text)} gives {parameter} twice")
         arguments[parameter] = _literal(argument.value, f"{name}({parameter}=...)")
-    arguments = {n: value for n, value in (given or {}).items() if n in parameters} | arguments
+    arguments = {n: value for n, value in (defaults or {}).items() if n in parameters} | arguments
     required = [n for n, parameter in parameters.items() if parameter.default is parameter.empty]
     missing = [n for n in required if n not in arguments]
     if missing:
@@ -106,16 +106,16 @@ def allow_files(text: str) -> None:
 
 
 def render(
-    name: str, value: Any, fields: Iterable[str], given: Mapping[str, Any] | None = None
+    name: str, value: Any, fields: Iterable[str], defaults: Mapping[str, Any] | None = None
 ) -> str:
     """Return `name(parameter=value,...)` of a dataclass, in the order of `fields`.
 
-    Parameters at their `given` value, or else at their default, are left out.
+    Parameters at their value in `defaults`, or else at that of the class, are left out.
     """
-    defaults = {field.name: field.default for field in dataclasses.fields(value)}
-    defaults |= given or {}
+    omitted = {field.name: field.default for field in dataclasses.fields(value)}
+    omitted |= defaults or {}
     items = {field: getattr(value, field) for field in fields}
-    parts = [f"{field}={_text(x)}" for field, x in items.items() if x != defaults[field]]
+    parts = [f"{field}={_text(x)}" for field, x in items.items() if x != omitted[field]]
     return f"{name}({','.join(parts)})" if parts else name
 
 

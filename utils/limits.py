@@ -34,8 +34,8 @@ MOST_DECOMPRESSED, MOST_RATIO = 2**28, 1000
 PIECE = 4096  # bytes to decompress at a time: zstd makes up to 128 KiB from 4
 
 
-def check_file(path: Path, most: float = math.inf) -> None:
-    """Raise ValueError for a pipe, device or folder, or a file of more than `most` bytes.
+def check_file(path: Path, limit: float = math.inf) -> None:
+    """Raise ValueError for a pipe, device or folder, or a file of more than `limit` bytes.
 
     Opening a pipe would wait forever for a writer.
     """
@@ -43,19 +43,19 @@ def check_file(path: Path, most: float = math.inf) -> None:
         status = os.stat(path)
         if not stat.S_ISREG(status.st_mode):
             raise ValueError(f"{path} is not a regular file; put the file itself there")
-        if status.st_size > most:
-            raise ValueError(f"{path} has {status.st_size:,} bytes (allowed: {most:,})")
+        if status.st_size > limit:
+            raise ValueError(f"{path} has {status.st_size:,} bytes (allowed: {limit:,})")
 
 
-def read_bytes(path: Path, most: float = MOST_JSON) -> bytes:
-    """Return the content of a regular file of at most `most` bytes."""
-    check_file(path, most)
+def read_bytes(path: Path, limit: float = MOST_JSON) -> bytes:
+    """Return the content of a regular file of at most `limit` bytes."""
+    check_file(path, limit)
     return path.read_bytes()
 
 
-def read_json(path: Path, most: int = MOST_JSON) -> Any:
+def read_json(path: Path, limit: int = MOST_JSON) -> Any:
     """Return the value of a JSON file; raise ValueError, without the path, if it is not JSON."""
-    return parse_json(read_bytes(path, most))
+    return parse_json(read_bytes(path, limit))
 
 
 def parse_json(content: bytes | str) -> Any:
@@ -103,16 +103,16 @@ def read_lines(path: Path) -> Iterator[bytes]:
             yield line
 
 
-def decompress_xz(content: bytes, most: int = MOST_DECOMPRESSED) -> bytes:
-    """Decompress one xz stream; raise ValueError for damage, or beyond `most` bytes."""
+def decompress_xz(content: bytes, limit: int = MOST_DECOMPRESSED) -> bytes:
+    """Decompress one xz stream; raise ValueError for damage, or beyond `limit` bytes."""
     decompressor = lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=2**28)
     try:
-        result = decompressor.decompress(content, most)
+        result = decompressor.decompress(content, limit)
     except lzma.LZMAError as error:
         raise ValueError(f"damaged xz ({error})") from error
     if not decompressor.eof:
-        beyond = len(result) >= most
-        raise ValueError(f"more than {most:,} bytes of content" if beyond else "cut short")
+        beyond = len(result) >= limit
+        raise ValueError(f"more than {limit:,} bytes of content" if beyond else "cut short")
     return result
 
 

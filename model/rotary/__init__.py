@@ -83,7 +83,7 @@ def label(rotary: Pattern) -> str:
 
 def parse(text: str, defaults: Mapping[str, Any] | None = None) -> Rotary:
     """Build the variant that `text` describes; see `utils.expressions.build`."""
-    return expressions.build(text, variants(), Rotary, kind="rotary variant", given=defaults)
+    return expressions.build(text, variants(), Rotary, kind="rotary variant", defaults=defaults)
 
 
 def parse_pattern(text: str, defaults: Mapping[str, Any] | None = None) -> Pattern:

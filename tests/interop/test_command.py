@@ -11,7 +11,7 @@ import pytest
 
 from configs import find_config
 from experiment import load, overrides
-from experiment.checkpoint import named
+from experiment.checkpoint import leaves_by_name
 from experiment.run import RunDirectory
 from interop.__main__ import main
 from interop.export import export
@@ -70,8 +70,8 @@ def test_training_continues_from_an_import(tmp_path, tiny_data):
     on = RunDirectory(tmp_path / "on")
     assert train(make_plan([overrides.apply(config, more)], [on]))
     # Hardly moved, so that it starts where the other came to.
-    for name, leaf in named(load(on.path).params).items():
-        before = named(load(came.path).params)[name].astype(np.float32)
+    for name, leaf in leaves_by_name(load(on.path).params).items():
+        before = leaves_by_name(load(came.path).params)[name].astype(np.float32)
         np.testing.assert_allclose(leaf, before, atol=1e-4)
         assert leaf.dtype == np.float32
     assert "base=10000" in on.record["parents"][0]["rotary"]

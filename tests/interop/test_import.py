@@ -10,7 +10,7 @@ import pytest
 from safetensors.numpy import save_file
 
 from experiment import load
-from experiment.checkpoint import named, write_params
+from experiment.checkpoint import leaves_by_name, write_params
 from experiment.run import RunDirectory
 from interop.architectures import ARCHITECTURES, windows_by_layer
 from interop.check import Comparison
@@ -59,8 +59,8 @@ def test_round_trip_is_exact(name, tmp_path):
     assert written["architectures"] == [ARCHITECTURES[model_type].class_name]
     assert rope_type in (None, written["rope_parameters"].get("rope_type"))
     run = import_folder(tmp_path / "out", tmp_path / "back")
-    loaded, expected = load(run.path), named(noise(model))
-    for leaf, array in named(loaded.params).items():
+    loaded, expected = load(run.path), leaves_by_name(noise(model))
+    for leaf, array in leaves_by_name(loaded.params).items():
         np.testing.assert_array_equal(array, expected[leaf], err_msg=leaf)
     table = model.position_table(CONTEXT)
     for field in ("inv_freq", "logit_scale"):
@@ -87,9 +87,9 @@ def test_dtype_is_kept(dtype, tmp_path):
     export(tmp_path / "run", tmp_path / "out")
     run = import_folder(tmp_path / "out", tmp_path / "back")
     params = load(run.path).params
-    assert all(leaf.dtype == dtype for leaf in named(params).values())
-    expected = named(noise(PLAIN))
-    for name, leaf in named(params).items():
+    assert all(leaf.dtype == dtype for leaf in leaves_by_name(params).values())
+    expected = leaves_by_name(noise(PLAIN))
+    for name, leaf in leaves_by_name(params).items():
         assert leaf.tobytes() == expected[name].astype(dtype).tobytes()
     export(run.path, tmp_path / "again")
     assert same_tensors(tmp_path / "out", tmp_path / "again")
@@ -136,7 +136,7 @@ def test_published_files_are_exported_unchanged_also_by_children(tmp_path):
     parent = import_folder(tmp_path / "out", tmp_path / "parent")
     child = RunDirectory(tmp_path / "child")
     child.write_config(dataclasses.replace(parent.config, start_from=str(parent.path)), ())
-    leaves = named(load(parent.path).params)
+    leaves = leaves_by_name(load(parent.path).params)
     write_params(child, 0, iter(leaves.items()), list(leaves))
     for run in (parent, child):
         export(run.path, tmp_path / f"{run.name}-out")

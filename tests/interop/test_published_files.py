@@ -11,7 +11,7 @@ import tokenizers
 
 from data.tokenizer import Tokenizer
 from experiment import load
-from experiment.checkpoint import named, write_params
+from experiment.checkpoint import leaves_by_name, write_params
 from experiment.run import PUBLISHED, RunDirectory
 from inference import generate
 from interop.export import export
@@ -130,7 +130,7 @@ def test_a_continued_model_names_its_base_license_and_context(publish, tmp_path)
     changes = {"start_from": str(parent.path), "data": data, "question": question}
     child.write_config(dataclasses.replace(parent.config, **changes), (), parent.tokenizer_sha256)
     shutil.copy(parent.tokenizer_path, child.path)
-    leaves = named(load(parent.path).params)
+    leaves = leaves_by_name(load(parent.path).params)
     changed_leaves = ((name, leaf * 1.5) for name, leaf in leaves.items())
     write_params(child, 0, changed_leaves, list(leaves))
     export(child.path, tmp_path / "out")

@@ -11,7 +11,7 @@ import pytest
 from safetensors.numpy import save_file
 
 from configs import find_config
-from experiment.checkpoint import named, write_params
+from experiment.checkpoint import leaves_by_name, write_params
 from experiment.config import ExperimentConfig
 from experiment.run import RunDirectory
 from interop.tensors import Tensors
@@ -139,7 +139,7 @@ def make_run(
     )
     run = RunDirectory(path)
     run.write_config(config, ())
-    leaves = named(noise(model, seed))
+    leaves = leaves_by_name(noise(model, seed))
     arrays = ((name, leaf.astype(dtype)) for name, leaf in leaves.items())
     write_params(run, 0, arrays, list(leaves))
     return run
