@@ -50,14 +50,14 @@ class Result(NamedTuple):
     Attributes:
       name: what was measured.
       ratio: description of numerator and denominator.
-      least: ratio of the fastest runs.
+      of_fastest: ratio of the fastest runs.
       median: median of the ratios of all rounds.
       measured: values behind the ratio, by name with unit ("tokens/s").
     """
 
     name: str
     ratio: str
-    least: float
+    of_fastest: float
     median: float
     measured: Mapping[str, float]
 
@@ -81,8 +81,9 @@ class Result(NamedTuple):
         numerator, denominator, *_ = seconds.values()
         ratios = [a / b for a, b in zip(numerator, denominator, strict=True)]
         fastest = {f"ms, {key}": 1e3 * min(times) for key, times in seconds.items()}
-        least = factor * min(numerator) / min(denominator)
-        return cls(name, ratio, least, factor * statistics.median(ratios), measured or fastest)
+        of_fastest = factor * min(numerator) / min(denominator)
+        median = factor * statistics.median(ratios)
+        return cls(name, ratio, of_fastest, median, measured or fastest)
 
 
 def run(name: str, setting: Setting) -> None:
@@ -91,13 +92,13 @@ def run(name: str, setting: Setting) -> None:
     Raises:
       ValueError: if a package is missing.
     """
-    table = Table("figure", "least / median", "ratio", "measured", box=None)
+    table = Table("figure", "fastest / median", "ratio", "measured", box=None)
     for item in importlib.import_module(f"benchmarks.{name}").measure(setting):
         if isinstance(item, str):
             print(item, flush=True)
             continue
         measured = ", ".join(f"{value:.4g} {unit}" for unit, value in item.measured.items())
-        table.add_row(item.name, f"{item.least:.3g} / {item.median:.3g}", item.ratio, measured)
+        table.add_row(item.name, f"{item.of_fastest:.3g} / {item.median:.3g}", item.ratio, measured)
     console = Console(highlight=False)
     facts = conditions(setting).items()
     console.print(", ".join(f"{fact}: {value}" for fact, value in facts), soft_wrap=True)
