@@ -53,28 +53,6 @@ def test_one_slow_head_of_a_layer_reaches_where_fast_ones_do_not():
     assert mixed[-1] > 0.9 > fast[-1] + 0.2
 
 
-def test_frozen_codes_recall_less_than_trained_ones():
-    """Without training of codes, what is left is the sum of cosines, which falls below zero."""
-    trained, frozen = (
-        accuracy("model.rotary.base=2", *x)[1]
-        for x in ((), ("train.frozen=[embedding,attention.query,attention.key]",))
-    )
-    assert frozen.mean() < trained.mean() - 0.1
-
-
-def test_learned_frequencies_move_and_reach_farther():
-    learned = "model.rotary=learned(base=2,learning_rate=0.02)"
-    _, fixed = accuracy("model.rotary.base=2")
-    assert accuracy(learned)[1].mean() > fixed.mean() + 0.03
-    start, end = (
-        forecast(
-            apply(SMALL, [learned, f"train.num_steps={n}", "train.warmup_steps=0"]), [0]
-        ).inv_freq_SNR
-        for n in (1, 100)
-    )
-    assert np.abs(end / start - 1).max() > 0.2
-
-
 def test_the_best_of_different_layers_counts():
     recall = forecast(apply(SMALL, ["model.num_layers=2", "model.rotary=[nope,rope(base=2)]"]), [0])
     assert recall.estimate.mean_accuracy > 0.95

@@ -119,17 +119,6 @@ def test_frozen_random_codes_give_phi_of_d_to_the_n(num_others, longest):
     assert is_correct.mean() == pytest.approx(best.mean(), abs=0.03)
 
 
-def test_a_window_and_hidden_distances_cut_recall():
-    layouts = one_question(7, [*range(1, 60)] * 4)
-    training = train(100, num_keys=8, embed_dim=16)
-    positions = Positions(np.zeros((1, 8)), window=30, masked_distances=(5, 9))
-    result = simulate(positions, layouts, training, [0], test=layouts)
-    distance = result.distance_A
-    is_seen = (distance < 30) & ((distance < 5) | (distance > 9))
-    assert result.is_correct_SA[0, is_seen].all()
-    assert result.is_correct_SA[0, ~is_seen].mean() < 0.1
-
-
 def test_a_result_is_a_function_of_its_seed():
     layouts = one_question(3, range(1, 40))
     training = train(20, num_keys=8, num_values=4, embed_dim=8)
