@@ -68,7 +68,7 @@ def sections(cards: Sequence[Card], rows: Sequence[Row]) -> Iterator[Item]:
         lines = [(None, _forecast_cells(item)) for item in compared if item.card == card.name]
         if lines:
             caption = format_caption("study_recall")
-            yield title, "", Table.from_cells(lines, caption=caption)
+            yield title, "", Table.from_cells(lines, has_all_columns=True, caption=caption)
 
 
 def _bound(bounds: Mapping[str, Any], member: str, measurement: str) -> float:
