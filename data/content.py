@@ -17,6 +17,7 @@ from pathlib import Path
 from data.source import InputFile, OnBytes, Source
 from utils.errors import UnreachableError, raise_outages
 from utils.files import write_atomically
+from utils.locks import lock
 from utils.manifest import read_manifest, seal
 from utils.paths import as_path, in_bucket
 from utils.progress import byte_progress
@@ -61,7 +62,14 @@ def content_digests(
     paths = [str(as_path(file.path).absolute()) for file in files]
     known = _load(root)
     if unknown := _unknown(paths, files, known):
-        known |= _read_all(unknown, root, show_progress)
+        with contextlib.ExitStack() as stack:
+            if sum(size for size, *_ in unknown.values()) > READ_QUIETLY:
+                with contextlib.suppress(OSError):  # without permission to write, nobody waits
+                    root.parent.mkdir(parents=True, exist_ok=True)
+                    stack.enter_context(lock(_file(root).with_suffix(".lock")))
+                    known = _load(root)  # another process of the run has read the files meanwhile
+                    unknown = _unknown(paths, files, known)
+            known |= _read_all(unknown, root, show_progress)
     return [
         file.sha256 or known.get(path, ([], ""))[1] for path, file in zip(paths, files, strict=True)
     ]
