@@ -104,3 +104,13 @@ def test_text_that_is_not_utf_8(trained_run, option, tmp_path, capsys, monkeypat
 def test_a_lone_surrogate_is_no_text(trained_run):
     with pytest.raises(ValueError, match="not Unicode"):
         load(trained_run).logits("caf\udce9")
+
+
+@pytest.mark.slow
+def test_a_missing_file_of_a_checkpoint_is_one_line(run, run_with):
+    """TensorStore's threads go on reading after the error."""
+    files = (run / "checkpoints/2/params").rglob("d/*")
+    max(files, key=lambda path: path.stat().st_size).unlink()
+    done = run_with({}, "evaluate.py", run, "--tasks", "kv")
+    assert done.returncode == 2 and b"checkpoint 2 is damaged" in done.stderr
+    assert len(done.stderr.splitlines()) == 1, done.stderr

@@ -7,7 +7,6 @@ import os
 import statistics
 import sys
 import threading
-import time
 from collections import deque
 from collections.abc import Iterator
 from typing import NoReturn
@@ -37,7 +36,7 @@ class Watchdog:
         self._queued: deque[jax.Array] = deque()
         self._times: deque[float] = deque(maxlen=20)  # seconds per update
         self._event, self._last, self._limit = "update", 0.0, math.inf
-        self._clock = 0.0  # seconds for which this process ran while it was watched
+        self._clock = 0.0  # seconds watched: a suspended process makes no looks
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="watchdog", daemon=True)
 
@@ -71,11 +70,8 @@ class Watchdog:
             self._event, self._limit = before
 
     def _watch(self) -> None:
-        before = time.monotonic()
         while not self._ended.wait(_EVERY):
-            # A longer pause between two looks is a suspension.
-            self._clock += min(time.monotonic() - before, 2 * _EVERY)
-            before = time.monotonic()
+            self._clock += _EVERY
             ended = 0
             while self._queued and self._queued[0].is_ready():  # pyright: ignore
                 self._queued.popleft()

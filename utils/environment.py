@@ -48,6 +48,16 @@ def _in_ascii(error: UnicodeError) -> tuple[str, int]:
     return _PLAIN.get(character, ascii(character)[1:-1]), error.start + 1
 
 
+def _ignore_late_reads(unraisable) -> None:
+    """Report an error in a destructor or thread, but none of reads that came too late.
+
+    After a damaged file of a checkpoint, orbax closes its event loop, and TensorStore's threads
+    still report there what they read.
+    """
+    if "Event loop is closed" not in str(unraisable.exc_value):
+        sys.__unraisablehook__(unraisable)
+
+
 def _is_command() -> bool:
     """Return whether this process is a command of ropewalk, not a notebook or another program."""
     program = sys.argv[0] if sys.argv else ""
@@ -58,6 +68,7 @@ def _is_command() -> bool:
 if _is_command():
     os.environ["MPLBACKEND"] = "agg"
     os.environ.pop("JAX_ENABLE_X64", None)
+    sys.unraisablehook = _ignore_late_reads
     codecs.register_error("in_ascii", _in_ascii)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
