@@ -25,6 +25,7 @@ from utils.threads import map_ahead, num_cpus
 
 READ_QUIETLY = 1 << 28  # bytes that are read without a progress bar
 _CHUNK = 1 << 20
+_SAVE_EVERY = 60  # seconds
 # An edit within the resolution of a file system's clock changes no time: a file that has just
 # changed is read again the next time.
 _SETTLED = 2_000_000_000  # ns
@@ -98,15 +99,20 @@ def _read_all(stamps: Stamps, root: Path, show_progress: bool) -> Digests:
     is_quiet = not show_progress or total <= READ_QUIETLY
     threads = num_cpus()
     digests: Digests = {}
-    settled_before = time.time_ns() - _SETTLED
+    settled: Digests = {}
+    saved, settled_before = time.monotonic(), time.time_ns() - _SETTLED
     with byte_progress("reading", total, transient=True, disable=is_quiet) as on_bytes:
         read = functools.partial(_sha256, on_bytes=on_bytes)
         results = map_ahead(read, stamps, num_threads=threads, ahead=2 * threads)
         try:
             for (path, stamp), digest in zip(stamps.items(), results, strict=True):
                 digests[path] = (stamp, digest)
-        finally:  # a process that is stopped goes on after the files that it has read
-            settled = {x: digests[x] for x in digests if max(digests[x][0][2:]) < settled_before}
+                if max(stamp[2:]) < settled_before:
+                    settled[path] = digests[path]
+                if time.monotonic() - saved > _SAVE_EVERY:  # a killed process continues from here
+                    _save(root, settled)
+                    saved = time.monotonic()
+        finally:
             _save(root, settled)
     return digests
 
