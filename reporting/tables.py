@@ -259,7 +259,7 @@ def _json_value(value: Any) -> Any:
 def tables(results: Results) -> list[TextTable]:
     """Return all results of runs."""
     names = "run", "task", "evaluated with"
-    made = [
+    text_tables = [
         TextTable(
             title=table.title,
             lines=[cells for _, cells in table.lines],
@@ -271,11 +271,11 @@ def tables(results: Results) -> list[TextTable]:
     diverged = {run.name: f"{run.diverged_at:,}" for run, *_ in results if run.diverged_at}
     if diverged:
         lines = [{"run": name, "diverged at step": step} for name, step in diverged.items()]
-        made.append(TextTable(title="Diverged", lines=lines))
-    if made:
+        text_tables.append(TextTable(title="Diverged", lines=lines))
+    if text_tables:
         seeds = describe_seeds([config for _, config, _ in results])
-        made[-1] = dataclasses.replace(made[-1], caption=f"{seeds}, one per run")
-    return made
+        text_tables[-1] = dataclasses.replace(text_tables[-1], caption=f"{seeds}, one per run")
+    return text_tables
 
 
 def _evaluations(results: Results) -> Iterator[Evaluation]:
@@ -412,8 +412,10 @@ def seeds(members: Sequence[Member]) -> Table | None:
             cells["training loss (nats)"] = _over_seeds(ends)
         if measured := member.nearest(text):
             numbers = np.unique(measured.rows["seed"]).tolist()
-            each = (rows_lib.select(measured.rows, seed=number) for number in numbers)
-            cells[f"{text}: perplexity"] = _over_seeds(map(summaries.perplexity, each), ratios=True)
+            by_seed = (rows_lib.select(measured.rows, seed=number) for number in numbers)
+            cells[f"{text}: perplexity"] = _over_seeds(
+                map(summaries.perplexity, by_seed), ratios=True
+            )
         lines.append((member.index, cells))
     if all(len(member.seeds) < 2 for member in members):
         return None

@@ -89,8 +89,8 @@ def _lines(items: Sequence[Item]) -> Iterator[str]:
                 yield f"\n{title}"
             last = title
             for _, cells in item.lines:
-                named = itertools.zip_longest(item.heads, cells, fillvalue="")
-                yield "  " + ", ".join(f"{head} {cell}".strip() for head, cell in named)
+                pairs = itertools.zip_longest(item.heads, cells, fillvalue="")
+                yield "  " + ", ".join(f"{head} {cell}".strip() for head, cell in pairs)
 
 
 def _facts(cards: Mapping[str, Card], all_rows: Sequence[Row]) -> list[str]:

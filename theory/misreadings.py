@@ -93,16 +93,16 @@ def _of_group(
     model: PublishedModel, group: LayerGroup, tolerance: float
 ) -> Iterator[tuple[str, int, str]]:
     """Yield the name, first position and source of every misreading of a group of layers."""
-    others = [other for other in model.groups if other.rope and other.kind != group.kind]
+    other_groups = [other for other in model.groups if other.rope and other.kind != group.kind]
     if not group.rope:
-        if others:
+        if other_groups:
             yield "rotates layers without rotation", 1, "executorch#22043"
         return
     source = "maxtext#1774, transformers#25199, llama.cpp#2376"
     yield "pairs neighbors (2i, 2i+1) instead of (i, i+R), or the reverse", 1, source
     if abs(group.scales.rotated - 1) > tolerance:
         yield "omits the temperature on the logits", 1, "vllm#46280, transformers#47435"
-    for name, source, actual in _wrong_vectors(group, others):
+    for name, source, actual in _wrong_vectors(group, other_groups):
         size = max(actual.size, group.inv_freq.size)
         expected, actual = (np.pad(v, (0, size - v.size)) for v in (group.inv_freq, actual))
         if first := first_difference(expected, actual, tolerance):
@@ -116,7 +116,7 @@ def _of_group(
 
 
 def _wrong_vectors(
-    group: LayerGroup, others: Sequence[LayerGroup]
+    group: LayerGroup, other_groups: Sequence[LayerGroup]
 ) -> Iterator[tuple[str, str, np.ndarray]]:
     """Yield the name and source of a misreading, and the frequencies that it computes, `[R]`."""
 
@@ -136,7 +136,7 @@ def _wrong_vectors(
     if group.rope.get("partial_rotary_factor", 1.0) < 1:
         source = "transformers#39847"
         yield "rotates all features", source, read_again(partial_rotary_factor=1.0)
-    for other in others:
+    for other in other_groups:
         if other.inv_freq.shape == group.inv_freq.shape:
             name = f"uses the frequencies of {other.kind} layers"
             yield name, "maxtext#3832", other.inv_freq

@@ -27,11 +27,11 @@ def l50(member: str, measurement: str = WHOLE) -> Measure:
 
     def measure(card: Card, rows: Sequence[Row]) -> Value | None:
         finished = _finished(card, rows, member)
-        estimate, whole = (estimate_rows(finished, name) for name in (measurement, WHOLE))
+        estimate, usual = (estimate_rows(finished, name) for name in (measurement, WHOLE))
         if estimate is None:
             return None
         value = l50_value(estimate)
-        if math.isnan(value.value) and whole and not math.isnan(l50_value(whole).value):
+        if math.isnan(value.value) and usual and not math.isnan(l50_value(usual).value):
             shortest = max(estimate.shortest, 1)
             value = Value(shortest, shortest, shortest, value.n)
         return value

@@ -215,21 +215,21 @@ def compare(
     statistic: Callable[..., Value],
     read: Callable[[Row], Sums | None],
     member: str,
-    *others: tuple[str, str],
+    *references: tuple[str, str],
     in_octaves: bool = False,
 ) -> Measure:
     """Return a measure of a card's member and other runs of the same seed, over seeds.
 
     Args:
-      statistic: of the sums of the member and of each of `others`.
+      statistic: of the sums of the member and of each of `references`.
       read: makes the sums of a row.
       member: of the card.
-      others: card and member of each.
+      references: card and member of each.
       in_octaves: as of `over_seeds`.
     """
 
     def measure(card: Card, rows: Sequence[Row]) -> Value | None:
-        groups = [runs_of(rows, *names) for names in ((card.name, member), *others)]
+        groups = [runs_of(rows, *names) for names in ((card.name, member), *references)]
         values = []
         for seed in sorted(set.intersection(*map(set, groups))):
             sums = [read(group[seed]) for group in groups]
@@ -264,8 +264,8 @@ def half_lag_ratio(member: str, other: str) -> Measure:
         # One seed decides nothing here: its interval is open.
         return Value(values[0].value / values[1].value, 0, np.inf, 1)
 
-    others = ("language_model", other), _REFERENCE
-    return compare(statistic, gains, member, *others, in_octaves=True)
+    references = ("language_model", other), _REFERENCE
+    return compare(statistic, gains, member, *references, in_octaves=True)
 
 
 def regained(member: str, measurement: str = WHOLE) -> Measure:
@@ -275,8 +275,8 @@ def regained(member: str, measurement: str = WHOLE) -> Measure:
         is_continued = row.card == "language_model_continued"
         return gains(row, 128, measurement if is_continued else WHOLE)
 
-    others = ("language_model", "base=100"), _REFERENCE
-    return compare(measure_regained, read, member, *others)
+    references = ("language_model", "base=100"), _REFERENCE
+    return compare(measure_regained, read, member, *references)
 
 
 def growth(member: str) -> Measure:
@@ -287,5 +287,5 @@ def growth(member: str) -> Measure:
         earlier = before._replace(total_DB=before.total_DB - reference_before.total_DB)
         return measure_difference(later, earlier)
 
-    others = ("language_model_long", REFERENCE), ("language_model", member), _REFERENCE
-    return compare(statistic, lambda row: losses(row, LENGTH), member, *others)
+    references = ("language_model_long", REFERENCE), ("language_model", member), _REFERENCE
+    return compare(statistic, lambda row: losses(row, LENGTH), member, *references)
