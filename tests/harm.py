@@ -52,8 +52,9 @@ class Damage(NamedTuple):
 
 
 DAMAGES = {
-    "newest checkpoint, resumed": Damage("run/checkpoints/6/**/*", "train"),
-    "newest checkpoint, evaluated": Damage("run/checkpoints/8/**/*", "evaluate"),
+    "parameters, evaluated": Damage("run/checkpoints/8/params/**/d/*", "evaluate"),
+    "parameters, resumed": Damage("run/checkpoints/6/params/**/d/*", "train"),
+    "any file of a checkpoint, resumed": Damage("run/checkpoints/6/**/*", "train"),
     "tokenizer and config.json": Damage("run/[ct]o*.*", "evaluate"),
     "prepared data": Damage("data/**/*", "train"),
     "rows": Damage("evaluated/results.jsonl", "report"),
