@@ -219,8 +219,8 @@ class Sweep(NamedTuple):
         """Return the directory of a member."""
         return RunDirectory(self.workdir / member.name)
 
-    def check_directories(self) -> None:
-        """Raise ValueError if a directory holds another run or sweep."""
+    def check_workdir(self) -> None:
+        """Raise ValueError if `workdir` holds another sweep, or a run instead of a sweep."""
         check_contents(self.workdir)
         if self.record is not None:
             exists = (self.workdir / "sweep.json").exists()
@@ -235,9 +235,6 @@ class Sweep(NamedTuple):
                 raise ValueError(
                     f"{self.workdir} holds a run; use another --workdir, or train.py to continue it"
                 )
-        for member in self.members:
-            run = self.run_of(member)
-            run.check_resumable(run.pinned(member.config))
 
 
 def single_run(config: ExperimentConfig, workdir: str | Path, overrides: Sequence[str]) -> Sweep:

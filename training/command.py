@@ -89,12 +89,14 @@ def _is_alone(arguments: argparse.Namespace) -> bool:
 
 def _check(sweep: Sweep) -> None:
     """Raise ValueError for mistakes that are seen without JAX, which takes seconds to start."""
-    sweep.check_directories()
+    sweep.check_workdir()
     text = {}
     for member in sweep.members:
+        run = sweep.run_of(member)
+        run.check_resumable(run.pinned(member.config))
         check_used(member.config, member.overrides)
         for stage in stages.split(member.config):
-            text.setdefault(sweep.run_of(member).with_own_tokenizer(stage.config.data))
+            text.setdefault(run.with_own_tokenizer(stage.config.data))
             for task in stage.config.train.eval_tasks + stage.config.evals.tasks:
                 evals.parse(task)
     for data in text:

@@ -66,7 +66,7 @@ def check_sweep(
     Raises:
       ValueError: for any error of the user.
     """
-    sweep.check_directories()
+    sweep.check_workdir()
     return [
         check_plan(
             [member.config for member in group],
