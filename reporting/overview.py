@@ -57,6 +57,8 @@ def _finding(label: str, estimate: Estimate) -> Markup:
     ends = f"{estimate.ci_low:.3g} to {estimate.ci_high:.3g}".replace(
         "inf", f"> {estimate.longest}"
     )
+    is_kv = estimate.task.startswith("kv")
+    recalls = "recalls a value among random keys" if is_kv else "recalls text"
     if estimate.verdict == NOT_LEARNED:
         text = "does not learn the task"
     elif estimate.verdict == LOW_CEILING:
@@ -66,13 +68,13 @@ def _finding(label: str, estimate: Estimate) -> Markup:
         text = "was asked too few questions for an effective context"
         note = f"evaluate {estimate.documents_needed:,} documents; "
     elif estimate.verdict == UNDETERMINED:
-        text, distance = "recalls text up to a distance <strong>between {}</strong> tokens", ends
+        text, distance = f"{recalls} up to a distance <strong>between {{}}</strong> tokens", ends
         note = "more documents would tell where; "
     elif estimate.verdict == MEASURED:
-        text = "recalls text <strong>up to {} tokens back</strong>"
+        text = f"{recalls} <strong>up to {{}} tokens back</strong>"
         note = f"95% interval {ends}; "
     else:
-        text = "recalls text at every distance tested, <strong>up to {} tokens back</strong>"
+        text = f"{recalls} at every distance tested, <strong>up to {{}} tokens back</strong>"
     note += f"mean accuracy {estimate.mean_accuracy:.2f}"
     note += "; accuracy recovers farther away" if estimate.dips else ""
     subject = Markup("a model with <strong>{}</strong> ").format(label)
