@@ -192,9 +192,9 @@ def draw_forecasts(compared: Sequence[Comparison]) -> Figure:
             marker = "o" if item.has_one_head else "s"
             error_bar(below, x, y, ends, **_style(item, colors[item.base], marker))
         times = f" × {of_l50.constant.value:.2f}" * fit
-        set_title(above, f"{theory}{times}\nrms {of_l50.rms} octaves, n = {of_l50.rms.n}")
-        times = f"× {of_mean.constant.value:.2f}: " * fit
-        set_title(below, f"{times}rms {of_mean.rms}, n = {of_mean.rms.n}")
+        set_title(above, f"{theory}{times}\nrms {_two_lines(of_l50.rms)}, octaves")
+        times = f"× {of_mean.constant.value:.2f}, " * fit
+        set_title(below, f"{times}rms {_two_lines(of_mean.rms)}")
         above.plot([1, 512], [1, 512], zorder=1, **REFERENCE)
         below.plot([0, 1], [0, 1], zorder=1, **REFERENCE)
         for axis in (above.xaxis, above.yaxis):
@@ -202,8 +202,10 @@ def draw_forecasts(compared: Sequence[Comparison]) -> Figure:
         above.set(xlim=(1.5, 400), ylim=(1.5, 400))
     figure.supxlabel("forecast: L50 (tokens) above, mean accuracy below")
     label_rows(axes, ("measured L50 (tokens)", "measured\nmean accuracy"))
+    # Colors follow the order of the bases, so some of them explain the others.
     bases = sorted(base for base in colors if base)
-    handles = [mark_handle(f"base {base:g}", "o", color=colors[base]) for base in bases]
+    named = bases[:: max(1, len(bases) // 6)]
+    handles = [mark_handle(f"base {base:g}", "o", color=colors[base]) for base in named]
     handles += [mark_handle("no single base", "o", color=FAINT)] if None in colors else []
     handles += [
         mark_handle("several heads", "s"),
@@ -214,6 +216,10 @@ def draw_forecasts(compared: Sequence[Comparison]) -> Figure:
     ]
     add_legend(figure, handles)
     return figure
+
+
+def _two_lines(value: Value) -> str:
+    return f"{value.value:.2g}, n = {value.n}\n[{value.low:.2g}, {value.high:.2g}]"
 
 
 def _style(item: Comparison, color: str, marker: str) -> dict[str, Any]:
