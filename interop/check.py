@@ -18,6 +18,7 @@ Each kind of error is tested where it is visible, at any depth and length:
 
 import dataclasses
 import functools
+import hashlib
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -39,7 +40,7 @@ from model import rotary, transformer
 from model.config import ModelConfig
 from model.positions import cos_sin
 from model.transformer import Block, Params
-from utils.limits import read_json
+from utils.limits import read_bytes, read_json
 
 # Largest difference, in roundings of float32. Rounding is chaotic in a real model: correct exports
 # differ by up to 5 (cosines within 1e-6 count too), planted errors by more than 1,000.
@@ -132,13 +133,24 @@ def _rotation(config: ModelConfig, context: int) -> list[np.ndarray]:
     return [np.broadcast_to(x, shape) for x in (table.inv_freq, scale, *query_scales)]
 
 
-def check_record(folder: Path, config: ModelConfig, context: int, digest: str) -> None:
+def digest_files(folder: Path) -> dict[str, str]:
+    """Return the SHA-256 of the files of an export that are neither config.json nor tensors."""
+    names = [path.name for path in sorted(folder.iterdir())]
+    others = ("config.json", "model", ".")  # compared by value, by tensor, and files of locks
+    return {name: _digest_file(folder / name) for name in names if not name.startswith(others)}
+
+
+def _digest_file(path: Path) -> str:
+    return hashlib.sha256(read_bytes(path)).hexdigest() if path.is_file() else ""
+
+
+def check_record(folder: Path, digest: str) -> None:
     """Raise ValueError if a folder has changed since its `logit_check.json`, if any, was written.
+
+    Files and keys of config.json that were added later are no change.
 
     Args:
       folder: a Hugging Face folder.
-      config: the model that its config.json describes.
-      context: trained context, tokens.
       digest: digest of its tensors, from `interop.tensors.digest_tensors`.
     """
     path = folder / RECORD
@@ -148,14 +160,23 @@ def check_record(folder: Path, config: ModelConfig, context: int, digest: str) -
     try:
         record = read_json(path)
         expected, written = record["tensors"], dict(record["config"])
+        files = dict(record.get("files", {}))  # older exports have none
     except (TypeError, KeyError, ValueError) as error:
         raise ValueError(f"{path} is damaged; {advice}") from error
-    if expected != digest:
-        raise ValueError(f"{folder}: tensors have changed since {RECORD} was written; {advice}")
-    try:
-        check_config(written, config, context, (RECORD, "config.json"))
-    except ValueError as error:
-        raise ValueError(f"{folder}: {error}; {advice}") from error
+    stated = read_json(folder / "config.json")
+    changed = ["tensors have changed"] if expected != digest else []
+    changed += [
+        f"{key} of config.json has changed"
+        for key, value in written.items()
+        if key not in stated or stated[key] != value
+    ]
+    changed += [
+        f"{Path(name).name} has changed"
+        for name, content in files.items()
+        if _digest_file(folder / Path(name).name) != content
+    ]
+    if changed:
+        raise ValueError(f"{folder}: {changed[0]} since {RECORD} was written; {advice}")
 
 
 def check_layers(theirs: PublishedModel, ours: PublishedModel) -> None:

@@ -95,7 +95,8 @@ def export(
         digest = digest_tensors(folder_model.tensors, folder_model.tensors.known)
         comparison = _compare(run, folder_model, digest)
         row = comparison and comparison._asdict()
-        _write_json(part / check.RECORD, {"tensors": digest, "config": hf_config, "row": row})
+        record = {"tensors": digest, "config": hf_config, "files": check.digest_files(part)}
+        _write_json(part / check.RECORD, record | {"row": row})
         readme = card.make_readme(run, step, config, chosen.model_type, tokenizer_note, comparison)
         (part / "README.md").write_text(readme, encoding="utf-8")
     return comparison

@@ -95,7 +95,7 @@ def import_folder(
             _check_pairs(model, entries, tensors)
         _print_notes(source, hf_config)
         digest = digest_tensors(tensors, (n for e in entries for n in e.names(model.num_layers)))
-        check.check_record(folder, model, source.context, digest)
+        check.check_record(folder, digest)
         run = RunDirectory(part)
         (part / PUBLISHED).mkdir(parents=True)
         for file, content in published.items():

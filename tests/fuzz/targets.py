@@ -196,8 +196,8 @@ def _gguf(folder: Path) -> None:
 
 
 def _logit_check(folder: Path) -> None:
-    config = hf_config.parse_config(_HF, "x")
-    check.check_record(folder, config.model, config.context, "0")
+    (folder / "config.json").write_text(json.dumps(_HF))
+    check.check_record(folder, "0")
 
 
 def _compressed(folder: Path, data: bytes) -> None:

@@ -211,7 +211,7 @@ def test_limits_admit_real_files(tmp_path):
     np.save(tmp_path / "x.npy", np.asfortranarray(a))
     assert limits.open_array(tmp_path / "x.npy").tolist() == a.tolist()
     with pytest.raises(ValueError, match="content"):
-        limits.decompress_xz(lzma.compress(bytes(100)), most=99)
+        limits.decompress_xz(lzma.compress(bytes(100)), limit=99)
     with pytest.raises(ValueError, match="cut short"):
         limits.decompress_xz(lzma.compress(b"abc")[:-9])
 

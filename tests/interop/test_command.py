@@ -33,6 +33,26 @@ def run(tmp_path) -> Path:
     return path
 
 
+@pytest.mark.parametrize(
+    "name, part",
+    {
+        "config.json": b"attention_bias",
+        "tokenizer.json": b"merges",
+        "tokenizer.model": b"\x01",
+        "tokenizer_config.json": b"tokenizer_class",
+        "special_tokens_map.json": b"bos_token",
+    }.items(),
+)
+def test_a_changed_bit_of_any_file_of_an_export_is_refused(name, part, run, tmp_path):
+    export(run, tmp_path / "out")
+    path = tmp_path / "out" / name
+    content = path.read_bytes()
+    position = content.index(part)
+    path.write_bytes(content[:position] + bytes([content[position] ^ 1]) + content[position + 1 :])
+    with pytest.raises(ValueError, match=r"has changed since logit_check\.json"):
+        import_folder(tmp_path / "out", tmp_path / "back", compare=False)
+
+
 def test_export_and_import_commands(run, tmp_path, capsys):
     out, back = str(tmp_path / "plain-hf"), str(tmp_path / "back")
     assert main(["export", str(run), out, "--dtype", "bfloat16", "--shard-gib", "0.0001"]) == 0
