@@ -81,10 +81,11 @@ def _format_tokens(count: float | None) -> str:
 
 
 def _retrieval_cells(measured: Measurement) -> Cells:
-    """Return the cells of a terminal: the worst bin without its interval, no dip and no L85."""
+    """Return the cells of a terminal: accuracies without intervals, no dip and no L85."""
     theory, estimate = measured.theory, measured.estimate
     cells = context_cells(theory, estimate, measured.bound)
-    cells["worst bin"] = re.sub(r" \[.*?\]", "", cells["worst bin"])
+    for name in ("worst bin", "mean accuracy"):
+        cells[name] = re.sub(r" \[.*?\]", "", cells[name])
     more = more_context_cells(theory, estimate)
     return cells | {name: more[name] for name in ("ceiling", "quarter period", "full period")}
 
