@@ -219,4 +219,6 @@ def main(kind: str, count: int, seed: int = 0) -> int:
 
 
 if __name__ == "__main__":
+    if len(sys.argv) < 3 or sys.argv[1] not in ("kills", "damages"):
+        sys.exit(__doc__)
     sys.exit(main(sys.argv[1], int(sys.argv[2]), *map(int, sys.argv[3:])))
