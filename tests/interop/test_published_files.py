@@ -107,7 +107,7 @@ def test_every_id_that_ends_a_turn_ends_a_text(file, publish, tmp_path):
     end = before.tokens[3]
     changes = {file: {"eos_token_id": [ids.tokenizer.eos_id, end]}}
     folder = published(publish("llama3"), tmp_path / "in", **changes)
-    (folder / "logit_check.json").unlink(missing_ok=True)  # of an export, which the change would break
+    (folder / "logit_check.json").unlink(missing_ok=True)  # the change would break it
     run = import_folder(folder, tmp_path / "run", compare=False)
     (after,) = generate(load(run.path), prompt, **options)
     assert after.tokens == before.tokens[: before.tokens.index(end)] and after.finish == "eos"
