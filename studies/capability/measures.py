@@ -163,10 +163,10 @@ def constant_growth(theory: str) -> Measure:
     return difference(constant(1000, math.inf), constant(150, 200))
 
 
-def _lower(accuracy: float, log_odds: float) -> float:
-    """Return an accuracy with lower log-odds; what is beyond .995 counts as .995."""
-    accuracy = min(max(accuracy, 0.005), 0.995)
-    return 1 / (1 + (1 - accuracy) / accuracy * math.exp(log_odds))
+def _forecast(item: Comparison, lower: float) -> float:
+    """Return the minimal head's mean accuracy, with log-odds that are lower by a number."""
+    accuracy = item.record["mean_accuracy"]
+    return accuracy / (accuracy + (1 - accuracy) * math.exp(lower))
 
 
 def theory_bias(*, low: float, high: float, lower: float = 0, **fields: Any) -> Measure:
@@ -178,25 +178,25 @@ def theory_bias(*, low: float, high: float, lower: float = 0, **fields: Any) -> 
       **fields: see `_over_members`.
     """
 
-    def bias(item: Comparison) -> float:
-        forecast = item.record["mean_accuracy"]
-        return (_lower(forecast, lower) if lower else forecast) - item.measured.mean_accuracy
+    def number(items: Sequence[Comparison]) -> Value:
+        errors = [_forecast(item, lower) - item.measured.mean_accuracy for item in items]
+        return Value.over(errors, "members")
 
-    return _over_members(
-        lambda items: Value.over([bias(item) for item in items], "members"), low, high, fields
-    )
+    return _over_members(number, low, high, fields)
 
 
 def theory_saved(*, low: float, high: float, lower: float, **fields: Any) -> Measure:
     """Return the measure of how much absolute error of mean accuracy `lower` removes."""
 
-    def saved(item: Comparison) -> float:
-        forecast, measured = item.record["mean_accuracy"], item.measured.mean_accuracy
-        return abs(forecast - measured) - abs(_lower(forecast, lower) - measured)
+    def number(items: Sequence[Comparison]) -> Value:
+        measured = np.array([item.measured.mean_accuracy for item in items])
+        before, after = (
+            abs(np.array([_forecast(item, change) for item in items]) - measured)
+            for change in (0, lower)
+        )
+        return Value.over(before - after, "members")
 
-    return _over_members(
-        lambda items: Value.over([saved(item) for item in items], "members"), low, high, fields
-    )
+    return _over_members(number, low, high, fields)
 
 
 def theory_curve(*, low: float, high: float, **fields: Any) -> Measure:
