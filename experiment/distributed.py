@@ -12,6 +12,7 @@ import sys
 import threading
 import traceback
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -22,7 +23,6 @@ from experiment.devices import check_platform
 from experiment.mesh import device_per_core
 from utils.command_line import Parser
 from utils.errors import RESTART_STATUS, UnreachableError
-from utils.git import current_commit
 from utils.messages import one_line
 
 # Bytes of a message from one process to the others.
@@ -136,6 +136,16 @@ def refusing_together() -> Iterator[None]:
             ) from refusal
 
 
+def _digest_code(root: Path = Path(__file__).parents[1]) -> str:
+    """Return a digest of the files that training may read; uncommitted edits count too."""
+    sha256 = hashlib.sha256()
+    for package in sorted(root.glob("*/__init__.py")):
+        for path in sorted(package.parent.rglob("*")):
+            if path.suffix in (".py", ".toml"):
+                sha256.update(f"{path.relative_to(root)}\0".encode() + path.read_bytes())
+    return sha256.hexdigest()
+
+
 def check_alike(config: object) -> None:
     """Check that processes do not differ in code, config or JAX.
 
@@ -148,7 +158,7 @@ def check_alike(config: object) -> None:
     if jax.process_count() == 1:
         return
     having = {
-        "code": (current_commit(), "put the same commit on every host"),
+        "code": (_digest_code(), "put the same files on every host"),
         "a config": (config, "start all with the same command"),
         "a version of JAX": (jax.__version__, "install requirements.lock on every host"),
     }
