@@ -186,7 +186,7 @@ def test_refusals_of_a_model_type_suggest_no_other(model_type):
 
 
 def test_rope_parameters_by_type_of_layer_are_audited_without_transformers():
-    """Return rope parameters by kind of layer, as version 5 of transformers writes them."""
+    """Version 5 of transformers writes rope parameters by kind of layer."""
     ropes = {"sliding_attention": {"rope_theta": 1e4}, "full_attention": {"rope_theta": 1e6}}
     hf_config = MODELS["gemma-3-1b-pt"][0] | {"rope_parameters": ropes}
     for name in ("rope_theta", "rope_local_base_freq", "rope_scaling"):
