@@ -220,6 +220,8 @@ def compare(
 ) -> Measure:
     """Return a measure of a card's member and other runs of the same seed, over seeds.
 
+    The interval is open, so that claims are undecided, until all seeds of the card have rows.
+
     Args:
       statistic: of the sums of the member and of each of `references`.
       read: makes the sums of a row.
@@ -235,7 +237,12 @@ def compare(
             sums = [read(group[seed]) for group in groups]
             if None not in sums:
                 values.append(statistic(*sums))
-        return over_seeds(values, in_octaves=in_octaves) if values else None
+        if not values:
+            return None
+        value = over_seeds(values, in_octaves=in_octaves)
+        # Documents of one seed say nothing about the seeds that are missing.
+        is_open = len(values) < len(card.seeds)
+        return value._replace(low=-np.inf, high=np.inf) if is_open else value
 
     return measure
 

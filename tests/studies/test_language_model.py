@@ -138,7 +138,9 @@ def test_an_interval_over_seeds_is_students():
     assert [judge(claim, card, rows)[0] for claim in card.claims[:2]] == [UNDECIDED, HELD]
     cheap = [dataclasses.replace(row, seed=0) for row in rows if row.seed == 0]
     assert judge(card.claims[3], card, cheap)[0] == NOT_MEASURED  # base 100 has no row
-    assert judge(card.claims[1], card, cheap)[0] == HELD
+    assert judge(card.claims[1], card, cheap)[0] == UNDECIDED  # the claim names three seeds
+    one_seed = dataclasses.replace(card, seeds=(0,))
+    assert judge(card.claims[1], one_seed, cheap)[0] == HELD
 
 
 def test_the_ratio_of_half_lags():
