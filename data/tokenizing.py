@@ -126,7 +126,6 @@ def _write_stores(
         **counts,
         "skipped": {
             "count": progress["num_skipped"],
-            "damaged_bytes": progress["damaged_bytes"],
             "first": progress["skipped"],
         },
     }
@@ -163,14 +162,12 @@ class _Item(NamedTuple):
       after: file and line at which reading continues once the document is stored.
       split: the split that the document belongs to.
       problem: `FILE:LINE: problem` of a skipped document.
-      damaged_bytes: as in `Document`.
     """
 
     text: str
     after: tuple[int, int]
     split: str = "train"
     problem: str | None = None
-    damaged_bytes: int = 0
 
 
 def _items(documents: Iterable[Document], source: Source, subsets: list[str]) -> Iterator[_Item]:
@@ -181,8 +178,7 @@ def _items(documents: Iterable[Document], source: Source, subsets: list[str]) ->
     for document in documents:
         after = (document.file, document.line + 1)
         if document.problem:
-            problem = _check_skipped(document, source)
-            yield _Item("", after, problem=problem, damaged_bytes=document.damaged_bytes)
+            yield _Item("", after, problem=_check_skipped(document, source))
             continue
         if document.subset is not None and document.subset not in subsets:
             subsets.append(document.subset)
@@ -249,9 +245,9 @@ class _StoreWriter:
       progress: content of `progress.json`, which covers finished shards only. after: file and line
         of the first document that is not in a finished shard; shards: entries of each store;
         text_bytes: UTF-8 bytes of the text in each store; piece_bytes: those of its ids; subsets:
-        names of subsets so far; tokenizer: its fingerprint; num_skipped, damaged_bytes, skipped:
-        numbers of skipped documents (or damaged parts of files) and of the bytes in such parts,
-        and the first problems; num_segments: finished shards per store.
+        names of subsets so far; tokenizer: its fingerprint; num_skipped, skipped: number of skipped
+        documents (or damaged files), and the first problems; num_segments: finished shards per
+        store.
     """
 
     def __init__(self, folder: Path, tokenizer: Tokenizer, skipped: tuple[int, list[str]]):
@@ -271,7 +267,6 @@ class _StoreWriter:
             "subsets": [],
             "tokenizer": tokenizer.fingerprint,
             "num_skipped": skipped[0],
-            "damaged_bytes": 0,
             "skipped": skipped[1],
             "num_segments": 0,
         }
@@ -287,7 +282,6 @@ class _StoreWriter:
         progress["after"] = item.after
         if item.problem:
             progress["num_skipped"] += 1
-            progress["damaged_bytes"] += item.damaged_bytes
             progress["skipped"] = [*progress["skipped"], item.problem][:LISTED]
             return
         if not self._writers:

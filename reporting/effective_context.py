@@ -22,7 +22,6 @@ from reporting.predictions import Predictions, predict
 from utils.figures import (
     ARROW,
     CROSSED,
-    DASH_DOTTED,
     DASHED,
     DOTTED,
     FAINT,
@@ -192,8 +191,6 @@ def _draw_theory(ax: Axes, based: Sequence[Member]) -> None:
             value = getattr(member.theory, name) or math.inf
             if member.base is not None and value < top:
                 tag(ax.plot(member.base, value, "_", color=color, ms=13, mew=1.8), member)
-    for stable in _stable_bases(based):
-        ax.axvline(stable, color=FAINT, linestyle=DASH_DOTTED, linewidth=1.1, zorder=1.5)
     families = {
         (dataclasses.replace(rotary, base=2.0), model.rope_head_dim, model.head_dim)
         for member in based
@@ -223,13 +220,6 @@ def _predict_bases(
         inv_freq = dataclasses.replace(model, rotary=rotary).position_table(length).inv_freq
         predictions.append(predict(inv_freq, horizon))
     return bases, predictions
-
-
-def _stable_bases(members: Sequence[Member]) -> list[float]:
-    """Return the stable bases of members, one per trained length, within the range of bases."""
-    bases = _bases(members)
-    stable = {member.stable_base for member in members if member.base is not None}
-    return sorted(base for base in stable if base and bases[0] <= base <= bases[-1])
 
 
 def _control_names(controls: Sequence[Member]) -> list[str]:
@@ -288,9 +278,6 @@ def _legend_columns(members: Sequence[Member]) -> list[list[Line2D]]:
         for label, color, linestyle in _THEORY.values()
         if any(member.base is not None for member in members)
     ]
-    if _stable_bases(members):
-        label = "every larger base has Bₘ ≥ 0\nat all m below the trained length"
-        theory.append(handle(label, color=FAINT, ls=DASH_DOTTED, lw=1.4))
     leading = tasks(members)[:1]
     if any(member.bounds.get(task) for member in members for task in leading):
         label = "D_H: bound for\nrandom codes"

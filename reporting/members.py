@@ -14,25 +14,14 @@ from experiment.config import TRAINED, ExperimentConfig
 from experiment.identity import copy_notice, find_copies
 from experiment.items import metrics_damage
 from experiment.run import RunDirectory
-from model.rotary.rope import Rope
 from reporting.labels import labels, setting
 from reporting.measurements import Measurement, drop_diverged, measurements
 from reporting.predictions import Predictions, predict
 from reporting.task_view import view_of
-from theory import bound
 from theory.capability import Bound
 from utils.figures import Look, make_looks
 
 LOSS_POINTS = 150
-LONGEST_STABLE = 2**13  # tokens; the proof of a stable base takes seconds up to this length
-
-
-@functools.cache
-def _stable_base(length: int, head_dim: int, rotary_fraction: float) -> float | None:
-    try:
-        return bound.stable_base(length, head_dim, rotary_fraction).high
-    except ValueError:  # no base covers the length: a head of a single pair
-        return None
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
@@ -89,18 +78,6 @@ class Member:
         return (
             None if model.window or model.masked_distances else getattr(model.rotary, "base", None)
         )
-
-    @functools.cached_property
-    def stable_base(self) -> float | None:
-        """Base from which on every base covers the trained length.
-
-        None if unknown: for variants other than plain RoPE, and for lengths whose proof takes long.
-        """
-        model, rotary = self.config.model, self.config.model.rotary
-        if not isinstance(rotary, Rope) or self.trained_length > LONGEST_STABLE:
-            return None
-        fraction = rotary.rotary_dim(model.rope_head_dim) / model.head_dim
-        return _stable_base(self.trained_length, model.head_dim, fraction)
 
     @property
     def trained_length(self) -> int:

@@ -47,7 +47,7 @@ HEADS = "#0072b2", "#a08900", "#1f9fd0", "#9a6230", "#00a36c", "#0f7a66", "#6fa3
 # Text in a dark or bright cell of a heat map, on both pages.
 ON_DARK, ON_BRIGHT = "#fefefe", "#1c2027"
 
-DASHED, DOTTED, DASH_DOTTED = (0, (5, 2)), (0, (1.2, 1.8)), (0, (6, 2, 1, 2))  # line styles
+DASHED, DOTTED = (0, (5, 2)), (0, (1.2, 1.8))  # line styles
 REFERENCE: dict[str, Any] = {"color": FAINT, "lw": 1, "ls": (0, (1, 2))}  # reference lines
 _CONTROL_DASHES = ((0, (5, 2)), (0, (1.5, 1.5)), (0, (6, 2, 1.5, 2)), (0, (9, 3)))
 
