@@ -111,7 +111,7 @@ def prepare(
             f"run names but {ON_DISK}; if you trust it, run python -m data.prepare with --out"
         )
     if show_progress and (show_files or not is_finished) and not in_bucket(root):
-        for line in describe(source) + _notes_of_copies(settings["files"]):
+        for line in describe(source):
             print(line, file=sys.stderr)
     if not is_finished:
         check_writable(root, _OTHER_ROOT)
@@ -130,14 +130,6 @@ def prepare(
 
 
 _OTHER_ROOT = "name another data.prepared_root (of data.prepare: --out)"
-
-
-def _notes_of_copies(identities: list[list]) -> list[str]:
-    """Return a note for each file with the content of another one."""
-    names: dict[str, str] = {}
-    files = ((name, digest) for name, digest, _ in identities if isinstance(digest, str))
-    pairs = ((name, names.setdefault(digest, name)) for name, digest in files)
-    return [f"note: {name} has the content of {other}" for name, other in pairs if name != other]
 
 
 def _check_documents(report: dict[str, Any], config: DataConfig, *, show_progress: bool) -> None:

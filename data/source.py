@@ -154,11 +154,6 @@ class Source(abc.ABC):
         for file in range(start[0], len(self.files)):
             yield from self.read_file(file, start[1] if file == start[0] else 1, on_bytes)
 
-    @property
-    def skipped(self) -> tuple[int, list[str]]:
-        """Number of bad documents left out before `read`, and the first of their problems."""
-        return 0, []
-
     def held_out_every(self) -> int:
         """Return n: one of n documents is held out if no file is a validation file."""
         return 100

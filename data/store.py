@@ -188,8 +188,7 @@ class ShardWriter:
         self._writer = array_record_module.ArrayRecordWriter(
             str(self._part), "group_size:1,uncompressed"
         )
-        self._pending: list[np.ndarray] = []
-        self._num_pending = 0
+        self._pending = bytearray()
         self._starts: list[int] = []
         self._hash = hashlib.sha256()
         self.num_tokens = 0
@@ -197,20 +196,18 @@ class ShardWriter:
     def append(self, ids: np.ndarray) -> None:
         """Add the ids of a document."""
         self._starts.append(self.num_tokens)
-        self._pending.append(ids.astype(self._dtype))
-        self._num_pending += len(ids)
+        self._pending += ids.astype(self._dtype).tobytes()
         self.num_tokens += len(ids)
-        if self._num_pending >= 64 * BLOCK:
-            self._write(self._num_pending // BLOCK * BLOCK)
+        size = BLOCK * self._dtype.itemsize
+        while len(self._pending) >= size:
+            self._write(size)
 
-    def _write(self, count: int) -> None:
-        """Write the first `count` pending ids as records."""
-        pending = np.concatenate([*self._pending, np.empty(0, self._dtype)])
-        for start in range(0, count, BLOCK):
-            record = pending[start : min(start + BLOCK, count)].tobytes()
-            self._hash.update(record)
-            self._writer.write(record)
-        self._pending, self._num_pending = [pending[count:]], len(pending) - count
+    def _write(self, size: int) -> None:
+        """Write the first pending bytes as a record."""
+        record = bytes(self._pending[:size])
+        self._hash.update(record)
+        self._writer.write(record)
+        del self._pending[:size]
 
     def discard(self) -> None:
         """Delete the unfinished shard."""
@@ -219,7 +216,8 @@ class ShardWriter:
 
     def finish(self) -> dict[str, Any] | None:
         """Complete the shard; return its entry for `write_index`, or None if it is empty."""
-        self._write(self._num_pending)
+        if self._pending:
+            self._write(len(self._pending))
         self._writer.close()
         if not self.num_tokens:
             self._part.unlink()

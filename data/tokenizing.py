@@ -7,7 +7,7 @@ import os
 import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -104,20 +104,19 @@ def _write_stores(
     """Write the stores of both splits; return the counts for `prepare.json`."""
     threads = num_cpus()
     sizes = [file.size for file in source.files]
-    with contextlib.closing(_StoreWriter(folder, tokenizer, source.skipped)) as writer:
+    with contextlib.closing(_StoreWriter(folder, tokenizer)) as writer:
         progress = writer.progress
         file, line = progress["after"]
         done = sum(sizes[:file])
         bar = byte_progress("tokenizing", sum(sizes), done=done, disable=not show_progress)
         with bar as on_bytes:
             documents = source.read(start=(file, line), on_bytes=on_bytes)
-            bundles = _bundles(_items(documents, source, progress["subsets"]))
+            bundles = _bundles(_items(documents, source))
             encode = functools.partial(_encode, tokenizer)
             for bundle in map_ahead(encode, bundles, num_threads=threads, ahead=4 * threads):
-                for item, ids in bundle:
-                    writer.add(item, ids)
+                for (document, split), ids in bundle:
+                    writer.add(document, split, ids)
             counts = writer.finish()
-    _note_missing_subsets(source, progress["subsets"])
     _note_changed_text(progress["text_bytes"], progress["piece_bytes"])
     if not counts["train"]["documents"]:
         name = source.path or name_of(type(source))
@@ -131,18 +130,6 @@ def _write_stores(
     }
 
 
-def _note_missing_subsets(source: Source, names: Iterable[str]) -> None:
-    """Print a note, not an error: the tokenized text is still usable."""
-    subsets = set(map(subset_name, names))
-    for name, _ in source.subset_shares:
-        if subset_name(name) not in subsets:
-            print(
-                f"note: subset_shares names {name}, and no document is of it; the source's "
-                f"subsets: {', '.join(sorted(subsets)) or 'none'}",
-                file=sys.stderr,
-            )
-
-
 def _note_changed_text(text_bytes: dict[str, int], piece_bytes: dict[str, int]) -> None:
     """Print a note if the ids stand for other text than the documents: bits per byte count it."""
     before, after = sum(text_bytes.values()), sum(piece_bytes.values())
@@ -154,41 +141,25 @@ def _note_changed_text(text_bytes: dict[str, int], piece_bytes: dict[str, int]) 
         )
 
 
-class _Item(NamedTuple):
-    """A document to store, or the problem of one that is skipped.
-
-    Attributes:
-      text: text of the document; "" with a problem.
-      after: file and line at which reading continues once the document is stored.
-      split: the split that the document belongs to.
-      problem: `FILE:LINE: problem` of a skipped document.
-    """
-
-    text: str
-    after: tuple[int, int]
-    split: str = "train"
-    problem: str | None = None
+_Item = tuple[Document, str]  # a document to store and its split; one with a problem is skipped
 
 
-def _items(documents: Iterable[Document], source: Source, subsets: list[str]) -> Iterator[_Item]:
-    """Yield the documents to store; append new names of subsets to `subsets`."""
+def _items(documents: Iterable[Document], source: Source) -> Iterator[_Item]:
+    """Yield the documents to store with their splits, and bad ones with `FILE:LINE: problem`."""
     has_validation_files = any(file.validation for file in source.files)
     interval = source.held_out_every()
     shares = {subset_name(name): share for name, share in source.subset_shares}
     for document in documents:
-        after = (document.file, document.line + 1)
         if document.problem:
-            yield _Item("", after, problem=_check_skipped(document, source))
+            yield document._replace(problem=_check_skipped(document, source)), ""
             continue
-        if document.subset is not None and document.subset not in subsets:
-            subsets.append(document.subset)
         digest = hashlib.sha256(document.text.encode()).hexdigest()
         if int(digest[8:16], 16) >= shares.get(subset_name(document.subset or ""), 1.0) * 2**32:
             continue
         validation = int(digest[:8], 16) % interval == 0
         if has_validation_files:
             validation = source.files[document.file].validation
-        yield _Item(document.text, after, "validation" if validation else "train")
+        yield document, "validation" if validation else "train"
 
 
 def _cut(text: str) -> Iterator[str]:
@@ -216,7 +187,7 @@ def _bundles(items: Iterable[_Item]) -> Iterator[list[_Item]]:
     bundle, size = [], 0
     for item in items:
         bundle.append(item)
-        size += len(item.text) + 100
+        size += len(item[0].text) + 100
         if size >= BUNDLE:
             yield bundle
             bundle, size = [], 0
@@ -232,7 +203,7 @@ def _encode(tokenizer: Tokenizer, bundle: list[_Item]) -> list[tuple[_Item, np.n
     for item in bundle:
         ids = [
             np.array(tokenizer.encode(text, inside=n > 0), np.int32)
-            for n, text in enumerate(_cut(item.text))
+            for n, text in enumerate(_cut(item[0].text))
         ]
         encoded.append((item, np.concatenate([[tokenizer.bos_id], *ids, end]).astype(np.int32)))
     return encoded
@@ -244,13 +215,12 @@ class _StoreWriter:
     Attributes:
       progress: content of `progress.json`, which covers finished shards only. after: file and line
         of the first document that is not in a finished shard; shards: entries of each store;
-        text_bytes: UTF-8 bytes of the text in each store; piece_bytes: those of its ids; subsets:
-        names of subsets so far; tokenizer: its fingerprint; num_skipped, skipped: number of skipped
-        documents (or damaged files), and the first problems; num_segments: finished shards per
-        store.
+        text_bytes: UTF-8 bytes of the text in each store; piece_bytes: those of its ids; tokenizer:
+        its fingerprint; num_skipped, skipped: number of skipped documents (or damaged files), and
+        the first problems; num_segments: finished shards per store.
     """
 
-    def __init__(self, folder: Path, tokenizer: Tokenizer, skipped: tuple[int, list[str]]):
+    def __init__(self, folder: Path, tokenizer: Tokenizer):
         self._folder, self._tokenizer = folder, tokenizer
         for split in SPLITS:
             (folder / split).mkdir(exist_ok=True)
@@ -264,10 +234,9 @@ class _StoreWriter:
             "shards": {split: [] for split in SPLITS},
             "text_bytes": dict.fromkeys(SPLITS, 0),
             "piece_bytes": dict.fromkeys(SPLITS, 0),
-            "subsets": [],
             "tokenizer": tokenizer.fingerprint,
-            "num_skipped": skipped[0],
-            "skipped": skipped[1],
+            "num_skipped": 0,
+            "skipped": [],
             "num_segments": 0,
         }
 
@@ -276,22 +245,24 @@ class _StoreWriter:
         for writer in self._writers.values():
             writer.discard()
 
-    def add(self, item: _Item, ids: np.ndarray) -> None:
+    def add(self, document: Document, split: str, ids: np.ndarray) -> None:
         """Store a document, or count a skipped one."""
         progress = self.progress
-        progress["after"] = item.after
-        if item.problem:
+        progress["after"] = [document.file, document.line + 1]
+        if document.problem:
             progress["num_skipped"] += 1
-            progress["skipped"] = [*progress["skipped"], item.problem][:LISTED]
+            progress["skipped"] = [*progress["skipped"], document.problem][:LISTED]
             return
         if not self._writers:
-            name, vocab_size = f"{progress['num_segments']:05d}", self._tokenizer.vocab_size
-            for split in SPLITS:
-                self._writers[split] = store_lib.ShardWriter(self._folder / split, name, vocab_size)
-        self._writers[item.split].append(ids)
-        progress["text_bytes"][item.split] += len(item.text.encode())
+            shard, vocab_size = f"{progress['num_segments']:05d}", self._tokenizer.vocab_size
+            self._writers = {
+                name: store_lib.ShardWriter(self._folder / name, shard, vocab_size)
+                for name in SPLITS
+            }
+        self._writers[split].append(ids)
+        progress["text_bytes"][split] += len(document.text.encode())
         added = self._tokenizer.adds_space
-        progress["piece_bytes"][item.split] += int(self._tokenizer.piece_lengths[ids].sum()) - added
+        progress["piece_bytes"][split] += int(self._tokenizer.piece_lengths[ids].sum()) - added
         if sum(writer.num_tokens for writer in self._writers.values()) >= SHARD_TOKENS:
             self._finish_shards()
 

@@ -19,7 +19,7 @@ import sys
 
 from utils.command_line import Parser
 
-_OPTIONS = ("--path", "--out", "--on-bad-document")
+_OPTIONS = ("--path", "--out")
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -36,12 +36,6 @@ def main(arguments: list[str] | None = None) -> int:
         default="runs/data",
         help="root of the prepared data, as for data.prepare (default: %(default)s)",
     )
-    parser.add_argument(
-        "--on-bad-document",
-        choices=("error", "skip"),
-        default="error",
-        help="error: stop at a bad document; skip: leave it out (default: %(default)s)",
-    )
     options, beam_options = parser.parse_known_args(arguments)
     for option in beam_options:  # Beam ignores unknown options
         name = option.partition("=")[0]
@@ -55,21 +49,16 @@ def main(arguments: list[str] | None = None) -> int:
             "this needs apache-beam: pip install '.[beam]' in the folder of ropewalk, in a "
             "separate environment"
         )
-    from data.redpajama.redpajama_dataset_builder import skipped_documents
     from data.sources.redpajama import build
 
     try:
         pipeline = pipeline_options.PipelineOptions(beam_options)
-        skip = options.on_bad_document == "skip"
-        builder = build(options.path, options.out, skip=skip, beam_options=pipeline)
+        builder = build(options.path, options.out, beam_options=pipeline)
     except (ValueError, OSError) as error:
         parser.refuse(error)
     print(builder.data_dir)
     for split, info in sorted((builder.info.splits or {}).items()):
         print(f"  {split}: {info.num_examples:,} documents in {info.num_shards} shards")
-    count, first = skipped_documents(builder)
-    if count:
-        print(f"  left out {count} documents:", *first, sep="\n    ")
     return 0
 
 

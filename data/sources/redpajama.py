@@ -33,14 +33,7 @@ class RedPajama(Source):
         if not self.show_progress:
             tfds.disable_progress_bar()
         logging.getLogger("absl").setLevel(logging.WARNING)
-        return build(str(self.path), self.prepared_root, skip=self.on_bad_document == "skip")
-
-    @property
-    def skipped(self) -> tuple[int, list[str]]:
-        """Bad documents that the builder left out."""
-        from data.redpajama.redpajama_dataset_builder import skipped_documents
-
-        return skipped_documents(self._builder)
+        return build(str(self.path), self.prepared_root)
 
     @functools.cached_property
     def files(self) -> list[InputFile]:
@@ -62,16 +55,17 @@ class RedPajama(Source):
         records = self._builder.as_data_source(split)  # pyright: ignore[reportCallIssue]
         for number in range(line, len(records) + 1):
             record = records[number - 1]
-            text, subset = record["text"].decode(), record["red_pajama_subset"].decode()
-            on_bytes(len(record["text"]) + len(record["meta"]) + len(subset))
-            yield Document(text, file, number, subset)
+            text, subset, problem = (
+                record[name].decode() for name in ("text", "red_pajama_subset", "problem")
+            )
+            on_bytes(sum(map(len, record.values())))
+            yield Document(text, file, number, subset or None, problem or None)
 
     @functools.cached_property
     def _published(self) -> "list[PublishedFile]":
-        from data.redpajama.redpajama_dataset_builder import layout, published_files
+        from data.redpajama.redpajama_dataset_builder import published_files
 
-        root = Path(str(self.path))
-        return published_files(layout(root), root)
+        return published_files(Path(str(self.path)))
 
     @property
     def inputs(self) -> list[InputFile]:
@@ -91,38 +85,28 @@ class RedPajama(Source):
         return {subset for _, subset in self._published if subset} or set(SUBSETS)
 
 
-def build(path: str, prepared_root: str, *, skip: bool, beam_options: Any = None) -> "Builder":
+def build(path: str, prepared_root: str, *, beam_options: Any = None) -> "Builder":
     """Return a builder whose ArrayRecord files exist; build them if they are missing.
 
     Args:
       path: folder of the published files.
       prepared_root: root of the result, whose folder is a hash of the files' names and content.
-      skip: leave out bad documents.
       beam_options: options of a Beam pipeline that reads the files; None: this process does.
-
-    Raises:
-      ValueError: on bad input, as `FILE:LINE: problem`.
     """
     import tensorflow_datasets as tfds
 
-    from data.redpajama.redpajama_dataset_builder import Builder, layout, published_files
+    from data.redpajama.redpajama_dataset_builder import Builder, published_files
 
     root = Path(path)
-    config = layout(root)
-    files = [file for file, _ in published_files(config, root)]
+    files = [file for file, _ in published_files(root)]
     digests = content_digests(files, local(prepared_root))
     names = [[file.name, file.validation] for file in files]
     key = hashlib.sha256(json.dumps([names, digests]).encode()).hexdigest()[:12]
     builder = Builder(
-        config=config,
         data_dir=local(prepared_root) / "tensorflow_datasets" / key,
         file_format="array_record",
-        skip_bad_documents=skip,
         use_beam=beam_options is not None,
     )
     options = tfds.download.DownloadConfig(manual_dir=root, beam_options=beam_options)
-    try:
-        builder.download_and_prepare(download_config=options, file_format="array_record")
-    except AssertionError as error:  # tensorflow-datasets has no split without documents
-        raise ValueError(f"{path}: no document is left in a split ({error})") from None
+    builder.download_and_prepare(download_config=options, file_format="array_record")
     return builder

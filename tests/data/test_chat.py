@@ -62,12 +62,6 @@ def test_prompts_are_those_of_transformers(tokenizer, theirs):
     assert tokenizer.encode_prompt("<|endoftext|>" + text) == [tokenizer.bos_id, *ids]
 
 
-def test_special_pieces_in_documents_are_text(tokenizer):
-    (start,) = tokenizer.encode("<|im_start|>", special=True)
-    assert start not in tokenizer.encode("<|im_start|>")
-    assert tokenizer.name_of(start) == "<|im_start|>"
-
-
 def test_turns_join_to_the_prompt(tokenizer, theirs):
     turns = chat.turns(tokenizer)
     contents = [tokenizer.encode(message["content"], inside=True) for message in MESSAGES[:2]]
@@ -120,10 +114,3 @@ def test_needles_are_asked_for_in_the_template(tokenizer, theirs, needles):
         assert text.startswith("<|im_start|>system\nBe kind.<|im_end|>\n<|im_start|>user\nSome")
     octaves = np.log2(distances)
     assert octaves.min() < 9 and octaves.max() > 11
-
-
-def test_a_context_without_room_is_refused(tokenizer):
-    data = DataConfig(context_length=64, batch_size=1)
-    context = TaskContext(data=data, tokenizer=tokenizer, length=64, seed=0)
-    with pytest.raises(ValueError, match="shortest that works"):
-        ChatNeedles().documents(context, range(1))

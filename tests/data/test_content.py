@@ -16,7 +16,6 @@ from data.source import InputFile
 from data.sources import local
 from data.store import TokenStore
 from tests.data.helpers import plain_text, write_jsonl
-from tests.in_process import call
 
 
 @pytest.fixture(autouse=True)
@@ -77,15 +76,14 @@ def test_a_split_is_part_of_the_identity(corpus):
     assert run(corpus) != before
 
 
-@pytest.mark.parametrize("source", ["local", "retrieval"])
-def test_another_library_of_equal_sizes_is_other_data(corpus, source, monkeypatch):
+def test_another_library_of_equal_sizes_is_other_data(corpus, monkeypatch):
     library = corpus / "lib"
     library.mkdir()
     for number in range(8):
         (library / f"m{number}.py").write_text(plain_text(number, 400))
     monkeypatch.setattr(local.sysconfig, "get_path", lambda name: str(library))
     monkeypatch.setattr(local, "local_files", local.local_files.__wrapped__)
-    changes = {"source": source, "tokenizer": None, "path": None, "vocab_size": 500}
+    changes = {"source": "local", "tokenizer": None, "path": None, "vocab_size": 500}
     before = run(corpus, **changes)
     swap(library / "m1.py")
     assert run(corpus, **changes) != before
@@ -148,36 +146,3 @@ def test_a_file_that_changes_while_it_is_read_is_refused(corpus, monkeypatch):
     monkeypatch.undo()
     path.write_bytes(original)
     assert TokenStore(run(corpus) / "train").num_documents == 20
-
-
-def test_an_unreadable_file_is_one_line(corpus, monkeypatch):
-    def refuse(*arguments):
-        raise PermissionError(13, "Permission denied")
-
-    monkeypatch.setattr(Path, "open", refuse)
-    with pytest.raises(ValueError, match=r"a\.jsonl: cannot be read \(Permission denied\)"):
-        content._sha256(str(corpus / "in" / "a.jsonl"), on_bytes=len)
-
-
-@pytest.mark.slow
-def test_a_run_on_data_of_the_former_format_resumes(corpus):
-    """Former folders are named after sizes; the fingerprint of a run is that of the tokens."""
-    command = ["train.py", "tiny", "--workdir", corpus / "run", "data.source=jsonl"]
-    command += [f"data.path={corpus / 'in'}", f"data.prepared_root={corpus / 'out'}"]
-    command += [f"data.tokenizer={corpus / 't.model'}", "model.vocab_size=640"]
-    command += ["train.num_steps=6", "train.save_every=2", "train.keep=9", "train.log_every=1"]
-
-    def losses():
-        rows = (corpus / "run" / "metrics.jsonl").read_text().splitlines()
-        return [row["loss"] for row in map(json.loads, rows) if "loss" in row]
-
-    call(*command)
-    uninterrupted = losses()
-    for step in ("4", "6"):
-        shutil.rmtree(corpus / "run" / "checkpoints" / step)
-    (folder,) = (corpus / "out").glob("jsonl-*")
-    folder.rename(corpus / "out" / "jsonl-778887446f98")
-    (corpus / "out.content.json").unlink()
-    assert "from step 2" in call(*command)
-    assert len(list((corpus / "out").glob("jsonl-*"))) == 2
-    assert losses() == uninterrupted and len(uninterrupted) == 6

@@ -12,7 +12,7 @@ import pytest
 
 from data import tokenizing
 from data.config import DataConfig
-from data.prepare import main, prepare
+from data.prepare import prepare
 from data.store import TokenStore
 from data.tokenizer import Tokenizer
 from tests.data.helpers import plain_text, write_jsonl
@@ -151,27 +151,6 @@ def test_nothing_of_a_damaged_file_is_kept(root):
     folder = run(root, on_bad_document="skip")
     assert len(texts(folder, "train") + texts(folder, "validation")) == 300
     assert json.loads((folder / "prepare.json").read_text())["skipped"]["count"] == 1
-
-
-def test_files_of_each_split_are_printed_and_missing_held_out_text(root, capsys, tokenizer):
-    (root / "in" / "README").touch()
-    for name in ("a.jsonl", "b.jsonl"):
-        (root / "in" / name).write_text('{"text": "one document"}\n')
-    arguments = ["--source", "jsonl", "--path", str(root / "in"), "--out", str(root / "out")]
-    arguments += ["--tokenizer", str(root / "t.model")]
-    (root / "t.model").write_bytes(tokenizer.model)
-    for _ in range(2):  # new, then finished
-        assert main(arguments) == 0
-        lines = capsys.readouterr().err.splitlines()
-        assert "train: 2 files, 50 bytes: a.jsonl, b.jsonl" in lines
-        assert "left out: README (not JSON Lines)" in lines
-        assert "validation: no file; a hash of the text holds out 1 document in 100" in lines
-        assert "note: b.jsonl has the content of a.jsonl" in lines
-        assert any(line.startswith("note: none of the 2 documents is held out") for line in lines)
-    write_jsonl(root / "in" / "validation.jsonl", ["held out"])
-    assert main(arguments) == 0
-    err = capsys.readouterr().err
-    assert "validation: 1 file, 21 bytes: validation.jsonl" in err and "is held out" not in err
 
 
 def test_subset_shares_keep_their_part(root):

@@ -50,16 +50,6 @@ def test_kv_has_the_configured_pairs_and_answers(tokenizer, task, pairs, answers
         assert num_keys == pairs + len(document.answers)
 
 
-@pytest.mark.parametrize("length", [64, 128])
-def test_kv_distances_end_at_the_longest(tokenizer, length):
-    """Octaves keep their answers: three each, five and a third octaves up to 40 tokens."""
-    samples = documents("kv(longest=40)", tokenizer, 300, length)
-    distances = np.concatenate([document.answers[:, 2] for document in samples])
-    assert distances.max() == 40
-    expected = min(3 * np.log2(41), length / 6)
-    assert len(distances) / len(samples) == pytest.approx(expected, rel=0.02)
-
-
 @pytest.mark.parametrize("length", [4, 5, 9, 64, 256, 257, 1000])
 def test_kv_keys_occur_once_or_twice_with_one_value(tokenizer, length):
     keys, values = set(tokenizer.keys.tolist()), set(tokenizer.values.tolist())
@@ -178,19 +168,6 @@ def test_loss_mask_marks_the_positions_that_answer(tokenizer, task):
         for i in range(start, start + count):
             expected[i - 1] = 1  # logits at i - 1 give token i
     np.testing.assert_array_equal(mask, expected)
-
-
-def test_chance(tokenizer):
-    def chance(task):
-        return retrieval_task(task).chance(tokenizer)
-
-    assert chance("kv") == 1 / 64
-    assert chance("lagcopy") == 1 / len(tokenizer.fillers)
-    assert chance("lines") == 1 / 90_000  # 10000 ... 99999
-    with pytest.raises(
-        ValueError, match=r"unknown retrieval task 'needle'; .*valid: kv, lagcopy, lines"
-    ):
-        chance("needle")
 
 
 @pytest.mark.parametrize(

@@ -3,8 +3,6 @@
 import json
 import pickle
 import shutil
-import subprocess
-import sys
 import unicodedata
 from pathlib import Path
 
@@ -17,7 +15,6 @@ from data.prepare import prepare
 from data.tokenizer import Tokenizer
 from data.verify import verify
 from evals.text import sizes
-from tests.conftest import ROOT
 from tests.data import json_tokenizers
 from tests.data.hard_text import SOURCES, hard_text
 from tests.data.helpers import plain_text, write_jsonl
@@ -113,11 +110,6 @@ def test_data_is_prepared_with_it(path, tmp_path):
     (folder / "tokenizer.json").write_bytes(tokenizer.model.replace(b"the", b"teh", 1))
     with pytest.raises(ValueError, match=r"tokenizer\.json: damaged"):
         open_data(config)
-
-
-def test_nothing_imports_tokenizers_until_such_a_file_is_read():
-    script = "import data.prepare, sys; sys.exit('tokenizers' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", script], cwd=ROOT, check=False).returncode == 0
 
 
 def changed_file(path: Path, folder: Path, **model) -> Path:
