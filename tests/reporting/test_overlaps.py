@@ -64,15 +64,9 @@ def test_probes(cls):
 
 
 def test_theory():
-    lengths = [2**power for power in range(10, 21)]
-    table = [
-        dict(length=n, high=4.0 * n, asymptotic=2.0 * n, men_2024=5.0 * n, su_2024=4.0 * n)
-        for n in lengths
-    ]
     slow, fast = (rotary.parse(f"rope(base={base})").inv_freq(64) for base in ("1e4", "10"))
     curves = {"rope(base=10000,rotary_fraction=0.75)": slow, "rope(base=10)": fast}
     for figure in (
-        theory_figures.base_against_length(table),
         theory_figures.decay_curves(curves, 2048),
         theory_figures.capabilities(np.stack([slow[::8], fast[::8]]), 64, 31),
     ):

@@ -122,20 +122,6 @@ def test_a_partition_attains_its_value_and_has_every_distance_once(num_heads, le
     assert min(norms) == pytest.approx(result.value, abs=1e-7)
 
 
-def test_a_pair_of_half_a_cycle_per_token_splits_odd_and_even_distances():
-    result = capability(np.full((2, 1), math.pi), 5)
-    assert result.value == pytest.approx(math.sqrt(2))
-    assert sorted(result.partition) == [((1, 1), (3, 3), (5, 5)), ((2, 2), (4, 4))]
-
-
-def test_a_slow_head_among_fast_ones_takes_the_long_distances():
-    slow = np.concatenate([rope(10, num_heads=3), rope(1e4)])
-    result = capability(slow, 100)
-    assert result.value > 1.5 * capability(rope(10, num_heads=4), 100).value
-    first, last = result.partition[3][-1]
-    assert last == 100 and last - first > 25
-
-
 def test_the_layer_of_the_largest_forecast_counts():
     layers = np.stack([rope(10), rope(30), rope(10)])
     alone = bound_l50(rope(30), num_others=31, longest=300)

@@ -46,13 +46,6 @@ def test_a_forecast_follows_the_positions_of_the_config():
     assert fast.mean() < unrotated.mean() - 0.2
 
 
-def test_one_slow_head_of_a_layer_reaches_where_fast_ones_do_not():
-    heads = "model.num_heads=2", "model.num_kv_heads=2"
-    fast = accuracy(*heads, "model.rotary=[[rope(base=2),rope(base=2)]]")[1]
-    mixed = accuracy(*heads, "model.rotary=[[rope(base=2),nope]]")[1]
-    assert mixed[-1] > 0.9 > fast[-1] + 0.2
-
-
 def test_the_best_of_different_layers_counts():
     recall = forecast(apply(SMALL, ["model.num_layers=2", "model.rotary=[nope,rope(base=2)]"]), [0])
     assert recall.estimate.mean_accuracy > 0.95

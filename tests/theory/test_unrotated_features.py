@@ -34,13 +34,3 @@ def test_show_and_predictions_read_the_same_vector(monkeypatch, capsys, sizes):
     assert (expected is None) == (not sizes)
     assert shown["first_negative"] == expected
     assert predict(config.model.position_table(64).inv_freq).first_violation == expected
-
-
-def test_the_limit_is_exclusive():
-    inv_freq = (
-        apply(find_config("tiny"), ["model.rotary.base=10"]).model.position_table(64).inv_freq
-    )
-    first = predict(inv_freq).first_violation
-    assert first == 5
-    assert predict(inv_freq, first).first_violation is None
-    assert predict(inv_freq, first + 1).first_violation == first
