@@ -7,7 +7,6 @@ if it lies outside, and else undecided.
 """
 
 import dataclasses
-import itertools
 import math
 import re
 import tomllib
@@ -20,7 +19,7 @@ import numpy as np
 from evals.estimate.statistics import t_half_width
 from experiment import overrides
 from experiment.config import ExperimentConfig
-from utils.checks import Bounds, Count, check
+from utils.checks import Bounds, Count, check, problem
 from utils.messages import nearest
 
 _Number = Annotated[int, Bounds(at_least=0)]
@@ -101,19 +100,6 @@ class Claim:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Member:
-    """One model of a card.
-
-    Attributes:
-      name: unique within the card; part of the names of runs.
-      overrides: changes to the card's config, as on a command line.
-    """
-
-    name: str
-    overrides: tuple[str, ...] = ()
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
 class Measurement:
     """One way to measure a model.
 
@@ -145,7 +131,8 @@ class Card:
       config: config that all members share, or the name of one in `configs/`; its own name,
         question and members do not count. None: a card about the rows of other cards.
       overrides: changes to this config, as on a command line.
-      members: models that differ from the config.
+      members: changes to the config that make each model, as on a command line, by the model's
+        name, which is part of the names of runs.
       tokens: budget of each member; None: the config's own steps.
       shares: of the budget. Each share is a run of its own, from scratch.
       seeds: default of `run`; a seed decides the initialization and the order of the data.
@@ -159,7 +146,7 @@ class Card:
     question: str
     config: ExperimentConfig | str | None = None
     overrides: tuple[str, ...] = ()
-    members: tuple[Member, ...] = ()
+    members: Mapping[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
     tokens: Count | None = None
     shares: tuple[float, ...] = (1 / 8, 1 / 4, 1 / 2, 1, 2)
     seeds: tuple[_Number, ...] = (0, 1, 2)
@@ -170,13 +157,14 @@ class Card:
 
     def __post_init__(self):
         check(self)
-        for kind, items in (("members", self.members), ("measurements", self.measurements)):
-            if not items and self.config is not None:
-                raise ValueError(f"card {self.name} needs {kind}")
-            for first, second in itertools.combinations(items, 2):
-                if first.name == second.name:
-                    raise ValueError(f"card {self.name}: two {kind} are called {first.name}")
-        for name in (self.name, *(member.name for member in self.members)):
+        if self.config is not None and not (self.members and self.measurements):
+            raise ValueError(f"card {self.name} needs members and measurements")
+        if len({item.name for item in self.measurements}) < len(self.measurements):
+            raise ValueError(f"card {self.name}: two measurements have one name")
+        for name, changes in self.members.items():
+            if wrong := problem(changes, tuple[str, ...]):
+                raise ValueError(f"member {name} must be {wrong}")
+        for name in (self.name, *self.members):
             if not name or re.search(r"[\s/*?\[\]]", name):
                 raise ValueError(
                     f"card {self.name}: {name!r} names files; leave out spaces and / * ? [ ]"
@@ -212,11 +200,11 @@ class Card:
           ValueError: naming the member, if an override is wrong.
         """
         configs = {}
-        for member in self.members:
+        for name, changes in self.members.items():
             try:
-                configs[member.name] = overrides.apply(self.shared(), member.overrides)
+                configs[name] = overrides.apply(self.shared(), changes)
             except ValueError as error:
-                raise ValueError(f"card {self.name}, member {member.name}: {error}") from error
+                raise ValueError(f"card {self.name}, member {name}: {error}") from error
         return configs
 
     def budgets(self, config: ExperimentConfig) -> list[ExperimentConfig]:
@@ -248,10 +236,6 @@ def read(
     """
     try:
         fields = tomllib.loads(path.read_text(encoding="utf-8"))
-        members = [
-            Member(name=name, overrides=tuple(changes))
-            for name, changes in fields.pop("members", {}).items()
-        ]
         measurements = [Measurement(**_tuples(part)) for part in fields.pop("measurements", ())]
         claims = [
             Claim(**part | {"measure": _make_measure(part["measure"], measures)})
@@ -260,7 +244,6 @@ def read(
         config = fields.pop("config", None)
         return Card(
             config=configs.get(config, config),
-            members=tuple(members),
             measurements=tuple(measurements) or (Measurement(),),
             claims=tuple(claims),
             **_tuples(fields),

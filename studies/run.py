@@ -70,22 +70,22 @@ def list_runs(
       ValueError: if an override is wrong, or there is no run that a member starts from.
     """
     runs = []
-    for member in card.members:
+    for member, member_changes in card.members.items():
         # As on a command line, `seed` decides the rows too.
-        changes = f"seed={seed}", *member.overrides, *overrides
+        changes = f"seed={seed}", *member_changes, *overrides
         for number, budget in enumerate(card.budgets(card.shared())):
-            name = f"{member.name},seed={seed}"
+            name = f"{member},seed={seed}"
             if card.tokens is not None:
                 name += f",steps={budget.train.num_steps}"
             directory = None if folder is None else RunDirectory(folder / name)
             try:
                 config = inherit(budget, changes, directory)
             except ValueError as error:
-                raise ValueError(f"card {card.name}, member {member.name}: {error}") from error
+                raise ValueError(f"card {card.name}, member {member}: {error}") from error
             last = split(config)[-1]
             is_last = card.tokens is None or number == len(card.shares) - 1
             tokens = last.tokens_before + last.tokens
-            runs.append(Run(member.name, seed, tokens, is_last, name, config))
+            runs.append(Run(member, seed, tokens, is_last, name, config))
     return runs
 
 

@@ -93,11 +93,11 @@ def _members(
     """Return a line for each member and measurement."""
     lines = []
     for member, measurement in itertools.product(card.members, card.measurements):
-        last = list(results.last_rows(card, rows, member.name).values())
+        last = list(results.last_rows(card, rows, member).values())
         estimate = results.estimate_rows(last, measurement.name)
-        bound = _bound(bounds, member.name, measurement.name)
+        bound = _bound(bounds, member, measurement.name)
         several = len(card.measurements) > 1
-        cells = {"member": member.name + f", {measurement.name}" * several}
+        cells = {"member": member + f", {measurement.name}" * several}
         cells["D_H"] = NONE if math.isnan(bound) else f"{bound:.3g}"
         if estimate:
             value = results.l50_value(estimate)

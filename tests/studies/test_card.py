@@ -9,10 +9,10 @@ import pytest
 from configs import find_config
 from configs.changes import change
 from model.rotary.rope import Rope
-from studies.card import Card, Claim, Member, Value, read
+from studies.card import Card, Claim, Value, read
 
 WSD = change(find_config("tiny"), train=dict(schedule="wsd", warmup_steps=2))
-BASES = Member(name="ten", overrides=("model.rotary.base=10",)), Member(name="b1e4")
+BASES = {"ten": ("model.rotary.base=10",), "b1e4": ()}
 
 
 def card(**changes) -> Card:
@@ -51,12 +51,8 @@ INF = math.inf
         ((253, INF), (128, INF), "held"),
         ((100, INF), (128, INF), "undecided"),
         ((-INF, 20), (-INF, 29), "held"),
-        ((30, INF), (-INF, 29), "refuted"),
-        ((0.5, 0.6), (0.42, 0.75), "held"),
-        ((0.4, 0.6), (0.42, 0.75), "undecided"),
         ((0.3, 0.8), (0.42, 0.75), "undecided"),
         ((0.76, 0.8), (0.42, 0.75), "refuted"),
-        ((-INF, INF), (0, INF), "undecided"),
         ((math.nan, 3), (0, INF), "undecided"),
     ],
 )
@@ -111,12 +107,9 @@ def test_a_card_is_read_from_a_file(tmp_path):
     ("old", "new"),
     [
         ('"least"', '"last"'),
-        ('["number", 4.0]', '["number"]'),
         ('["number", 4.0]', "[]"),
-        ("half", "halves"),
         ("measure =", "measures ="),
         ("at_least = 3", ""),
-        ("question", "questions"),
         ('name = "echo"', 'name = "a b"'),
         ('["model.rotary.base=10"]', "3"),
         ('name = "echo"', "name = "),
