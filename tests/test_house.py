@@ -66,7 +66,7 @@ def test_asserts_only_narrow_types():
 
 # Lines of code without docstrings, comments and blank lines. Both totals only fall; a commit that
 # raises one says which feature needs the lines.
-MAX_CODE, MAX_TESTS = 29_990, 21_340
+MAX_CODE, MAX_TESTS = 29_560, 20_700
 _NO_CODE = {
     *(tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE),
     *(tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER),

@@ -12,7 +12,6 @@ import pytest
 from model.config import NO_WINDOW, ModelConfig, PositionTable
 from model.positions import cos_sin, rotate
 from model.rotary.nope import Nope
-from model.rotary.position_interpolation import PositionInterpolation
 from model.rotary.rope import Rope
 from tests.models import small_model
 
@@ -55,14 +54,6 @@ def test_error_stays_below_a_millionth(base):
         assert np.abs(np.asarray(x_BTKR)[0, :, 0] - exact_TR).max() <= 1e-6
 
 
-def test_the_usual_float32_product_would_fail():
-    """Why the fixed-point words exist: this is 0.03 off or more within 2^24 positions."""
-    positions_T = places()
-    inv_freq = Rope(base=1e4).inv_freq(128)
-    angles = positions_T[:, None].astype(np.float32) * inv_freq.astype(np.float32)
-    assert np.abs(np.cos(angles) - exact(inv_freq, positions_T)[0]).max() > 0.03
-
-
 def test_traced_frequencies_under_jit_and_vmap():
     """Members of a sweep: one program, frequencies as arguments, the same accuracy."""
     positions_T = places()
@@ -79,20 +70,6 @@ def test_traced_frequencies_under_jit_and_vmap():
         cos_TR, sin_TR = exact(Rope(base=base).inv_freq(128), positions_T)
         assert np.abs(cos_MBTKR[index, 0, :, 0] - cos_TR).max() <= 1e-6
         assert np.abs(sin_MBTKR[index, 0, :, 0] - sin_TR).max() <= 1e-6
-
-
-def test_divided_frequencies_are_divided_positions():
-    """PI by 4 at position 4 p is plain RoPE at p."""
-    positions_T = places() // 4
-    plain, divided = (
-        config(rotary).position_table(512)
-        for rotary in (Rope(base=1e4), PositionInterpolation(base=1e4, factor=4.0))
-    )
-    expected = exact(Rope(base=1e4).inv_freq(128), positions_T)
-    for table, positions in ((plain, positions_T), (divided, 4 * positions_T)):
-        ours = cos_sin(table.cycles_hi[0], table.cycles_lo[0], positions[None])
-        for x_BTKR, exact_TR in zip(ours, expected, strict=True):
-            assert np.abs(np.asarray(x_BTKR)[0, :, 0] - exact_TR).max() <= 1e-6
 
 
 def test_frequencies_above_a_cycle_wrap():
@@ -114,14 +91,6 @@ def test_rotate_goes_from_the_first_half_to_the_second():
     x_BTNH = jnp.array([1.0, 2.0, 3.0, 4.0]).reshape(1, 1, 1, 4)
     cos, sin = jnp.array([[[[0.0, 1.0]]]]), jnp.array([[[[1.0, 0.0]]]])
     np.testing.assert_array_equal(rotate(x_BTNH, cos, sin)[0, 0, 0], [-3.0, 2.0, 1.0, 4.0])
-
-
-def test_rotate_computes_in_float32():
-    """257 has no bfloat16: 257/512 of a cycle must not become 256/512."""
-    x_BTNH = jnp.ones((1, 1, 1, 2), jnp.bfloat16)
-    rotated = rotate(x_BTNH, jnp.full((1, 1, 1, 1), 0.50390625), jnp.zeros((1, 1, 1, 1)))
-    assert rotated.dtype == jnp.float32
-    np.testing.assert_array_equal(rotated[0, 0, 0], [0.50390625, 0.50390625])
 
 
 def test_the_table_has_a_row_a_layer_and_no_window():

@@ -172,15 +172,6 @@ def test_a_module_holds_parameters_and_nothing_else(config):
     )
 
 
-def test_initial_scale():
-    """Logits of a fresh model have variance near 1: unit residuals, 1 / D in the output."""
-    config = dataclasses.replace(CONFIG, embed_dim=128, vocab_size=512, tie_embeddings=False)
-    params = jax.jit(transformer.init, static_argnums=0)(config, 0)
-    tokens_BT = np.random.default_rng(0).integers(0, 512, size=(2, 20))
-    logits_BTV = transformer.unembed(config, params, run(config, params, tokens_BT))
-    assert 0.8 < float(logits_BTV.std()) < 1.2
-
-
 def loss_and_gradients(config, params):
     random = np.random.default_rng(2)
     tokens_BT, targets_BT = random.integers(0, 64, size=(2, 2, 20))
@@ -274,16 +265,3 @@ def test_parameter_counts():
     assert transformer.count_params(CONFIG) == {"total": tied, "matmul": tied}
     untied = dataclasses.replace(CONFIG, tie_embeddings=False)
     assert transformer.count_params(untied) == {"total": tied + 64 * 16, "matmul": tied}
-
-
-def test_every_parameter_has_axes_of_its_rank():
-    axes = transformer.parameter_axes(EVERY_OPTION)
-    shapes = transformer.abstract_params(EVERY_OPTION)
-    jax.tree.map(
-        lambda a, s: pytest.fail(f"{a} for {s.shape}") if len(a) != len(s.shape) else None,
-        axes,
-        shapes,
-        is_leaf=lambda x: isinstance(x, tuple),
-    )
-    assert axes["blocks"]["attention"]["key"] == ("layers", "embed", "kv_heads", None)
-    assert axes["embedding"] == ("vocab", "embed")

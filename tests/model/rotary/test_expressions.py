@@ -9,22 +9,6 @@ from model.rotary.rope import Rope
 
 
 @pytest.mark.parametrize(
-    "text, rotary",
-    [
-        ("rope(base=1e4)", Rope(base=10_000.0)),
-        (" rope( base = 10_000 ) ", Rope(base=10_000.0)),
-        ("rope(base=10,log_n=train)", Rope(base=10.0, log_n="train")),
-        ("rope(base=10,log_n='train')", Rope(base=10.0, log_n="train")),
-        ("ntk_aware(factor=8,base=500)", NtkAware(base=500.0, factor=8.0)),
-        ("nope", Nope()),
-        ("nope()", Nope()),
-    ],
-)
-def test_parse(text, rotary):
-    assert parse(text) == rotary
-
-
-@pytest.mark.parametrize(
     "rotary, text",
     [
         (Rope(base=10_000.0), "rope(base=10000)"),

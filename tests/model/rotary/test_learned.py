@@ -1,7 +1,6 @@
 """Learned frequencies: exact phases, right gradients, and runs that keep what they learned."""
 
 import dataclasses
-import json
 from fractions import Fraction
 
 import jax
@@ -15,7 +14,6 @@ from experiment import load, overrides
 from experiment.checkpoint import restore_params
 from experiment.run import RunDirectory
 from interop.architectures import choose_architecture
-from interop.export import export
 from model import rotary, transformer
 from model.positions import add_offsets, cos_sin, record_learned
 from training.loop import train
@@ -204,15 +202,3 @@ def test_two_learning_rates_are_refused():
     change = "model.rotary=[[learned(base=10),learned(base=10,learning_rate=1)]]"
     with pytest.raises(ValueError, match="share one learning_rate"):
         overrides.apply(find_config("tiny"), [change, "model.num_kv_heads=2"])
-
-
-@pytest.mark.slow
-def test_export_writes_longrope(learned_runs, tmp_path):
-    _, _, alone = learned_runs
-    export(alone.path, tmp_path / "hf")
-    rope = json.loads((tmp_path / "hf/config.json").read_text())["rope_parameters"]
-    assert rope["rope_type"] == "longrope"
-    series = 100.0 ** (-np.arange(8) / 8)
-    inv_freq = 1e4 ** (-np.arange(8) / 8) / np.array(rope["long_factor"])
-    np.testing.assert_allclose(inv_freq, load(alone.path).table.inv_freq[0, 0], rtol=1e-12)
-    assert not np.allclose(inv_freq, series, rtol=1e-3)

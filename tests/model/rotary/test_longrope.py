@@ -2,11 +2,9 @@
 
 import dataclasses
 
-import numpy as np
 import pytest
 
 from model.rotary.longrope import Longrope
-from model.rotary.rope import Rope
 
 VARIANT = Longrope(
     base=10_000.0,
@@ -21,8 +19,3 @@ def test_the_attention_factor_applies_to_queries_and_to_keys():
     assert VARIANT.logit_scale == pytest.approx(1.1547005383792517**2, rel=1e-14)
     short = dataclasses.replace(VARIANT, target_context_length=4096)
     assert short.logit_scale == 1.0
-
-
-def test_factors_of_one_change_nothing():
-    ones = dataclasses.replace(VARIANT, pair_factors=32 * (1.0,))
-    np.testing.assert_array_equal(ones.inv_freq(64), Rope(base=10_000.0).inv_freq(64))

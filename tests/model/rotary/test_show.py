@@ -42,17 +42,6 @@ def test_plain_rope_at_4096_tokens(show):
     assert short.startswith("the sum of cosines is negative at distance 1707, within 4096 tokens")
 
 
-def test_a_context_within_the_bound_is_not_warned_of(show):
-    """1707 tokens have no distance of 1707; pair 39, 2π 10^(4·39/64), takes 1721 for a turn."""
-    report = json.loads(show("rope(base=1e4)", "--length", "1707", "--json"))
-    assert report["first_negative"] is None
-    (slow,) = report["warnings"]
-    assert slow.startswith("25 of 64 pairs (39 to 63) never complete a cycle within 1707 tokens")
-    assert (
-        json.loads(show("rope(base=1e4)", "--length", "1708", "--json"))["first_negative"] == 1707
-    )
-
-
 def test_bands_of_yarn(show):
     """4096 tokens at base 10,000: 32 turns end the kept pairs at 20, one turn the ramp at 46."""
     text = "yarn(base=1e4,factor=8,original_context_length=4096)"
@@ -61,43 +50,6 @@ def test_bands_of_yarn(show):
     assert report["stretch"][:21] == pytest.approx(21 * [1.0])
     assert report["stretch"][46:] == pytest.approx(18 * [8.0])
     assert report["logit_scale"] == pytest.approx(1.2079441541679836**2)
-
-
-@pytest.mark.parametrize(
-    "text, bands",
-    [
-        ("nope", ["unrotated"] * 4),
-        ("rope(base=10,rotary_fraction=0.5)", ["kept", "kept", "unrotated", "unrotated"]),
-        ("p_rope(base=10,rotary_fraction=0.5)", ["kept", "kept", "unrotated", "unrotated"]),
-        ("position_interpolation(base=10,factor=2)", ["interpolated"] * 4),
-        ("position_interpolation(base=10,factor=1)", ["kept"] * 4),
-        ("ntk_aware(base=10,factor=2)", ["kept", "ramp", "ramp", "interpolated"]),
-        ("explicit(values=(1,.5,.1,0))", ["", "", "", "unrotated"]),
-        (
-            "longrope(base=9,pair_factors=(1,2,4,9),original_context_length=8,target_context_length=32)",
-            ["kept", "ramp", "interpolated", "interpolated"],
-        ),
-    ],
-)
-def test_bands(text, bands):
-    report = report_on(text, 8, 16)
-    assert report.bands == bands
-
-
-def test_what_does_not_turn(show):
-    report = json.loads(show("nope()", "--head-dim", "8", "--json"))
-    assert report["inv_freq"] == [0.0] * 4
-    assert report["wavelength"] == [None] * 4
-    assert (report["rotary_dim"], report["first_negative"], report["warnings"]) == (0, None, [])
-
-
-def test_pairs_that_a_variant_never_sees_count_as_ones():
-    """MLA's: four unrotated pairs outweigh four rotated ones: the sum is never negative."""
-    assert report_on("rope(base=10)", 8, 64).first_negative is not None
-    latent = report_on("rope(base=10)", 8, 64, num_unrotated=8)
-    assert latent.first_negative is None
-    assert (latent.head_dim, latent.rotary_dim) == (16, 8)
-    assert latent.bands == ["kept"] * 4 + ["unrotated"] * 4
 
 
 def test_what_is_shown_can_be_trained_with(show, tmp_path):
