@@ -12,9 +12,6 @@ GCS_PACKAGES ?= gcsfs==2026.10.1 google-cloud-storage==3.17.1
 # Of test-hf; `.ci/run` leaves out what takes minutes.
 HF_TESTS ?= hf
 PLAYWRIGHT ?= playwright==1.65.2
-# Options of tests.fuzz: targets, and --seconds of each.
-FUZZ ?= --seconds 60
-ATHERIS ?= atheris==3.0.0
 # libtpu as the installed JAX requires it: another one crashes. It has a folder of its own, because
 # JAX looks for a TPU in every process that can import libtpu.
 LIBTPU ?= $$($(PY) -c "from importlib.metadata import requires as r; \
@@ -36,7 +33,7 @@ REV ?= HEAD
 # Tests that need more than the lock has: each has a target that installs it.
 APART := hf or published or browser or colab or notebook or slurm
 
-.PHONY: help setup demo test test-fast test-all test-hf test-published test-bucket test-tpu test-gpu test-browser test-notebooks test-colab test-slurm test-docs notebooks fuzz compare lint format lock clean
+.PHONY: help setup demo test test-fast test-all test-hf test-published test-bucket test-tpu test-gpu test-browser test-notebooks test-colab test-slurm test-docs notebooks compare lint format lock clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/:.*##/\t/' | expand -t 16
@@ -164,15 +161,6 @@ test-colab: $(COLAB)/.installed  ## notebooks and fast tests with the versions t
 # Debian's packages slurm-wlm and munge; the tests start the daemons on loopback, and end them.
 test-slurm: setup  ## what slurm/ submits, on a SLURM of two nodes here (skipped without Debian's slurm-wlm)
 	$(PY) -m pytest -m slurm tests/slurm
-
-$(VENV)-fuzz/.installed:
-	@echo "installing $(ATHERIS) into $(VENV)-fuzz"
-	@rm -rf $(VENV)-fuzz
-	@$(PY) -m pip install -qq --disable-pip-version-check --no-deps --target $(VENV)-fuzz $(ATHERIS)
-	@touch $@
-
-fuzz: setup $(VENV)-fuzz/.installed  ## fuzz the readers of files, a minute each (installs atheris)
-	PYTHONPATH=$(VENV)-fuzz nice -n 19 $(PY) -m tests.fuzz $(FUZZ)
 
 compare: setup  ## train `tiny` with REV's code and with the tree's: bit-equal?
 	$(PY) tests/compare.py $(REV)

@@ -1,10 +1,7 @@
 """A run in a bucket is the run on a disk: the same rows, the same bits, whatever happens to it."""
 
 import json
-import lzma
 import random
-import re
-import shlex
 import signal
 import time
 from pathlib import Path
@@ -12,8 +9,6 @@ from pathlib import Path
 import pytest
 
 from tests.data.helpers import plain_text, write_jsonl
-from tests.studies.test_run import write_study
-from tests.tpu.test_docs import BUCKET
 from utils.errors import RESTART_STATUS
 
 pytestmark = pytest.mark.slow
@@ -127,15 +122,6 @@ def test_train_stop_resume_evaluate_report(bucket, run_it, text, on_disk):
     assert not (Path(__file__).parents[2] / "gs:").exists()
 
 
-@pytest.mark.long
-def test_requests_that_fail_are_made_again(bucket, run_it, text, on_disk):
-    bucket.fail(one_in=25, seed=3)
-    run_it(*train(text))
-    bucket.fail(one_in=0)
-    assert bucket.counts["cut", -1] > 3
-    assert_same(bucket, on_disk)
-
-
 def complete_steps(bucket) -> set[int]:
     names = (name.split("/") for name in bucket.names("run/checkpoints/"))
     return {int(name[2]) for name in names if name[3:] == ["commit_success.txt"]}
@@ -215,52 +201,6 @@ def test_of_two_trainers_the_later_one_goes_on(bucket, run_it, text, on_disk):
     assert after - before <= {name for name in after if "/3/" in name}
     run_it(*train(text))
     assert_same(bucket, on_disk)
-
-
-SMALL = (
-    *("train.num_steps=3", "train.warmup_steps=1", "data.path=gs://BUCKET/text.jsonl"),
-    *("model.vocab_size=512", "data.vocab_size=500", "model.embed_dim=32", "model.num_layers=1"),
-    *("model.num_heads=2", "model.num_kv_heads=2", "model.head_dim=16", "model.mlp_dim=64"),
-    *("data.context_length=64", "data.batch_size=4", "data.num_workers=0"),
-    *("data.retrieval_tasks=[kv]", "evals.tasks=[kv]", "evals.documents=8"),
-)
-
-
-@pytest.mark.long
-def test_what_the_documentation_does(bucket, run_it, text, tree):
-    """Run the commands as they stand, on smaller models."""
-    run_it.folder = tree
-    for command in BUCKET:
-        python, script, *arguments = shlex.split(command)
-        assert python == "python"
-        arguments += SMALL if script in ("train.py", "sweep.py") else ()
-        run_it(script, *(word.replace("BUCKET", "bucket") for word in arguments))
-    bases = [f"bases/base={base}" for base in ("1e2", "1e4", "1e6")]
-    finished = {f"runs/{run}/checkpoints/3/commit_success.txt" for run in ("base_30m", *bases)}
-    assert finished | {"runs/longer/checkpoints/3/commit_success.txt"} < bucket.objects.keys()
-    assert "runs/bases/report.html" in bucket.objects
-    assert [path.name for path in (tree / "runs").iterdir()] == ["data"]
-    assert not (tree / "gs:").exists()
-
-
-@pytest.mark.long
-def test_a_study(bucket, run_it, tmp_path, shared_folder):
-    """Its runs and its rows are those of a disk."""
-    study = tmp_path / "study"
-    write_study(study, shared_folder / "data", steps=4)
-    command = "-m", "studies", "run", study, "--seeds", "0", "--workdir"
-    run_it(*command, study / "work")
-    run_it(*command, "gs://bucket/work", "--rows", "gs://bucket/rows")
-    copied = study / "copied/echo.jsonl.xz"
-    copied.parent.mkdir()
-    copied.write_bytes(bucket.objects["rows/echo.jsonl.xz"].content)
-    lines = [lzma.decompress(file.read_bytes()) for file in (copied, study / "rows" / copied.name)]
-    first, second = (re.sub(rb'"core_seconds":[0-9.]+', b"", line) for line in lines)
-    assert first == second
-    folders = "--rows", "gs://bucket/rows"
-    assert "1 rows, complete" in run_it("-m", "studies", "status", study, "--seeds", "0", *folders)
-    run_it("-m", "studies", "report", study, *folders, "--workdir", "gs://bucket/work")
-    assert "work/report/report.html" in bucket.objects
 
 
 @pytest.mark.long

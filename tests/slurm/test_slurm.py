@@ -1,8 +1,6 @@
 """slurm/submit.sh and slurm/job.sh on SLURM: interrupted runs end as the same run."""
 
 import json
-import os
-import signal
 import sys
 import time
 from pathlib import Path
@@ -149,28 +147,3 @@ def test_a_cancelled_job_is_not_requeued(late, cluster, arguments, reference, tm
     assert_same(run, reference)
 
 
-def test_a_killed_task_ends_the_job_and_the_run_continues(cluster, arguments, reference, tmp_path):
-    run = tmp_path / "run"
-    command = ("run", "--nodes", 2, *ONE, "--workdir", run, *arguments)
-    job = cluster.submit(*command)
-    wait_for(lambda: RunDirectory(run).steps(), 200, "a checkpoint")
-    os.kill(process_of(job, "1"), signal.SIGKILL)
-    assert cluster.wait(job) == "FAILED", log_of(run)
-    assert RunDirectory(run).steps()[-1] < STEPS
-
-    assert cluster.wait(cluster.submit(*command)) == "COMPLETED", log_of(run)
-    assert_same(run, reference, exactly=False)
-
-
-def process_of(job: str, task: str) -> int:
-    """Return the id of the Python process of a task."""
-    for folder in Path("/proc").glob("[0-9]*"):
-        try:
-            variables = (folder / "environ").read_bytes().split(b"\0")
-            program = (folder / "cmdline").read_bytes().split(b"\0")
-        except OSError:
-            continue
-        wanted = {f"SLURM_JOB_ID={job}".encode(), f"SLURM_PROCID={task}".encode()}
-        if wanted <= set(variables) and program[0] == sys.executable.encode():
-            return int(folder.name)
-    raise AssertionError(f"job {job} has no task {task}")

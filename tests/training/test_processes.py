@@ -2,7 +2,6 @@
 
 import json
 import os
-import shlex
 import shutil
 import signal
 import socket
@@ -16,7 +15,6 @@ import pytest
 
 from experiment.run import RunDirectory, find_runs
 from tests.in_process import call
-from tests.tpu.test_docs import PROCESSES
 from utils.errors import RESTART_STATUS
 
 ROOT = Path(__file__).parents[2]
@@ -153,53 +151,6 @@ def test_one_of_four_is_killed_and_two_go_on(whole, arguments, environment, tmp_
     assert data_state(run, 20) == data_state(whole, 20)
 
 
-@pytest.mark.long
-def test_what_the_documentation_starts(whole, environment, shared_folder, tree):
-    """Run the commands as they stand, but for the host's name."""
-    (tree / "runs").mkdir()
-    (tree / "runs/data").symlink_to(shared_folder / "data")
-    address = f"localhost:{free_port()}"
-    path = f"{Path(sys.executable).parent}:{environment['PATH']}"
-    both = [
-        subprocess.Popen(
-            shlex.split(command.replace("HOST:1234", address)),
-            cwd=tree,
-            env={**environment, "PATH": path},
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for command in PROCESSES
-    ]
-    outputs = [process.communicate(timeout=200)[1] for process in both]
-    assert [process.returncode for process in both] == [0, 0], outputs
-    assert "finished. Next" in outputs[0] and "finished" not in outputs[1]
-    np.testing.assert_allclose(losses(tree / "runs/two"), losses(whole), rtol=1e-5)
-    assert data_state(tree / "runs/two", 20) == data_state(whole, 20)
-
-
-@pytest.mark.long
-def test_two_start_from_another_run_in_parts(whole, arguments, environment, tmp_path):
-    command = [*arguments, f"start_from={whole}", "train.num_steps=2", "mesh.data=1"]
-    call("train.py", *command, "--workdir", tmp_path / "one")
-    command += ["mesh.fsdp=2"]
-    two = Processes(
-        tmp_path / "2", 2, environment, "train.py", *command, "--workdir", tmp_path / "two"
-    )
-    assert two.exit_statuses(120) == [0, 0], two.said()
-    np.testing.assert_allclose(losses(tmp_path / "two"), losses(tmp_path / "one"), rtol=1e-5)
-
-    # Nothing of a parent that is damaged is trained.
-    parent = tmp_path / "parent"
-    shutil.copytree(whole, parent)
-    for path in (parent / "checkpoints/20/params").glob("**/d/*"):
-        path.write_bytes(path.read_bytes()[:20])
-    command[command.index(f"start_from={whole}")] = f"start_from={parent}"
-    new = tmp_path / "new"
-    two = Processes(tmp_path / "3", 2, environment, "train.py", *command, "--workdir", new)
-    assert two.exit_statuses(60) == [2, 2] and not new.exists()
-    assert f"{parent}: checkpoint 20 is damaged (params" in two.said()[0]
-
-
 def test_a_signal_to_one_stops_all_at_one_step(arguments, environment, tmp_path):
     """Two members of a sweep, each on one of two processes; one process then finishes both."""
     arguments = [
@@ -264,14 +215,3 @@ def test_what_one_refuses_all_refuse(arguments, environment, tmp_path):
     assert message in first and "error" not in second
 
 
-@pytest.mark.long
-def test_hosts_with_other_configs_are_refused_once(arguments, environment, tmp_path):
-    command = ("sweep.py", *arguments, "seed=0,1", "--workdir", tmp_path / "run")
-    first, second = differing(
-        tmp_path, command, environment, (ROOT, []), (ROOT, ["train.learning_rate=1e-3"])
-    )
-    assert first.endswith(
-        "sweep.py: error: process 1 has a config other than process 0; start all with the same "
-        "command\n"
-    )
-    assert "error" not in second

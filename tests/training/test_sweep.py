@@ -1,6 +1,5 @@
 """A sweep's members are runs like any other."""
 
-import dataclasses
 import types
 
 import jax
@@ -152,34 +151,6 @@ def test_seeds_follow_one_another_through_one_program(
     changes = ["seed=0,1", "model.rotary.base=10,100", "train.num_steps=4", "train.eval_every=2"]
     assert train_sweep(make_sweep(find_config("tiny"), tmp_path, [*tiny_data, *changes]))
     assert counts[0] > 0 and counts[1] == counts[0]
-
-
-@pytest.mark.long
-def test_members_of_one_start_go_through_their_stages(finished_sweep, tmp_path, tiny_data):
-    """Each member of a staged sweep is the run it would be alone."""
-    folder, _ = finished_sweep
-    config = overrides.apply(
-        find_config("tiny"),
-        [*tiny_data, "train.num_steps=4", f"start_from={folder / 'base=10,seed=1'}"],
-    )
-    stages = (("data.context_length=32", "train.num_steps=3", "model.window=16"),)
-    configs = [
-        overrides.apply(dataclasses.replace(config, stages=stages), [f"model.rotary.base={base}"])
-        for base in (10, 50)
-    ]
-    runs = [RunDirectory(tmp_path / name) for name in ("together10", "together50", "alone")]
-    assert train(make_plan(configs, runs[:2])) and train(make_plan(configs[1:], runs[2:]))
-    _, together, alone = runs
-    losses = [[row["loss"] for row in run.read_metrics()] for run in (together, alone)]
-    assert len(losses[0]) == 7
-    np.testing.assert_allclose(losses[0], losses[1], rtol=1e-5)
-    assert digest(together) == digest(alone) and together.steps() == alone.steps()
-    assert together.positions_at(7) == alone.positions_at(7)
-    assert [p["rotary"] for p in alone.positions_at(7)] == [
-        "rope(base=10)",
-        "rope(base=50)",
-        "rope(base=50)",
-    ]
 
 
 GRID = ["model.rotary.base=10,1e4", "seed=0,1", "train.num_steps=3"]
