@@ -13,12 +13,12 @@ import textwrap
 import types
 import typing
 from collections.abc import Iterator, Sequence
-from typing import Annotated, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from experiment.config import ExperimentConfig, stored_fields
 from model import rotary as rotary_lib
 from model.rotary import Rotary
-from utils.checks import problem
+from utils.checks import describe, problem
 from utils.command_line import tokens
 from utils.expressions import literal, split_commas, unbalanced, unquote
 from utils.messages import nearest, one_line, quoted
@@ -187,9 +187,8 @@ def fields(value: Any, prefix: str = "") -> Iterator[Field]:
     for field in stored_fields(type(value)):
         name, field_value = f"{prefix}{field.name}", getattr(value, field.name)
         if not dataclasses.is_dataclass(field_value) or isinstance(field_value, Rotary):
-            yield Field(
-                name, _written(field_value), _kind(hints[field.name]), meanings.get(field.name, "")
-            )
+            kind, meaning = describe(hints[field.name]), meanings.get(field.name, "")
+            yield Field(name, _written(field_value), kind, meaning)
         if dataclasses.is_dataclass(field_value):
             yield from fields(field_value, f"{name}.")
 
@@ -225,20 +224,3 @@ def _written(value: Any) -> str:
     if isinstance(value, tuple):
         return f"[{','.join(map(_written, value))}]"
     return str(value).lower() if value is None or isinstance(value, bool) else f"{value}"
-
-
-def _kind(hint: Any) -> str:
-    """Describe a type hint: `whole number in [1, 10000] | none`."""
-    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
-    if origin is Annotated:
-        return f"{_kind(arguments[0])} {arguments[1]}"
-    if origin is typing.Literal:
-        return " | ".join(map(str, arguments))
-    if origin in (typing.Union, types.UnionType):
-        return " | ".join(map(_kind, arguments))
-    if origin is tuple:
-        return f"[{', '.join('...' if part is ... else _kind(part) for part in arguments)}]"
-    if isinstance(hint, type) and issubclass(hint, Rotary):
-        return "variant"
-    names = {int: "whole number", float: "number", bool: "true | false", str: "text"}
-    return names.get(hint, "none" if hint is types.NoneType else "object")

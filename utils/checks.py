@@ -70,59 +70,60 @@ def _hints(cls: type) -> dict[str, Any]:
 def problem(value: Any, hint: Any) -> str:
     """Describe what `value` must be; empty if the type hint admits it."""
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
-    if origin is Annotated:
-        kind, bounds = arguments
-        within = not problem(value, kind) and bounds.admit(value)
-        return "" if within else f"{_word(value, kind)} {bounds}, got {quoted(value)}"
-    if origin in (typing.Union, types.UnionType):
+    if origin in _UNIONS:
         problems = [problem(value, kind) for kind in arguments]
         return "" if "" in problems else problems[0]
-    if origin is typing.Literal:
-        if value in arguments:
-            return ""
-        hint_text = (
-            nearest(value, arguments)
-            if isinstance(value, str)
-            else f"(valid: {str(arguments)[1:-1]})"
-        )
-        return f"one of the allowed values, got {quoted(value)}; {hint_text}"
-    if origin is tuple:
-        if not isinstance(value, tuple):
-            return f"a tuple, got {quoted(value)}"
+    if origin is tuple and isinstance(value, tuple):
         kinds = arguments[:1] * len(value) if arguments[1:] == (...,) else arguments
-        if len(kinds) != len(value):
-            return f"{len(kinds)} values, got {quoted(value)}"
-        return next(filter(None, map(problem, value, kinds)), "")
+        if len(kinds) == len(value):
+            return next(filter(None, map(problem, value, kinds)), "")
+    elif _admits(hint, value):
+        return ""
+    elif origin is typing.Literal and isinstance(value, str):
+        return f"one of the allowed values, got {quoted(value)}; {nearest(value, arguments)}"
+    return f"{describe(hint)}, got {quoted(value)}"
+
+
+def _admits(hint: Any, value: Any) -> bool:
+    """Return whether a hint without unions and tuples admits `value`."""
+    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    if origin is Annotated:
+        return _admits(arguments[0], value) and arguments[1].admit(value)
+    if origin is typing.Literal:
+        return value in arguments
     if hint in (int, float):
-        return "" if _is_number(value, hint) else f"{_word(value, hint)}, got {quoted(value)}"
-    if hint in (str, bool, types.NoneType):
-        word = {str: "a string", bool: "True or False"}.get(hint, "None")
-        return "" if isinstance(value, hint) else f"{word}, got {quoted(value)}"
-    is_class = isinstance(hint, type) and dataclasses.is_dataclass(hint)
-    if is_class and not isinstance(value, hint):
-        return f"an object of {hint.__name__}, got {quoted(value)}"
-    return ""
+        return _is_number(value, hint)
+    is_checked = hint in (str, bool, types.NoneType) or dataclasses.is_dataclass(hint)
+    return isinstance(value, hint) if is_checked else origin is not tuple
 
 
-_INT64 = 2**63  # integers of arrays are below it
+_UNIONS = (typing.Union, types.UnionType)
+_WORDS = {
+    **{int: "a whole number", float: "a finite number", bool: "True or False", str: "a string"},
+    **{types.NoneType: "None", ...: "..."},
+}
+
+
+def describe(hint: Any) -> str:
+    """Describe the values that a type hint admits: `a whole number of at least 1 | None`."""
+    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    if origin is Annotated:
+        return f"{describe(arguments[0])} {arguments[1]}"
+    if origin is typing.Literal:
+        return " | ".join(map(str, arguments))
+    if origin in _UNIONS:
+        return " | ".join(map(describe, arguments))
+    if origin is tuple:
+        return f"[{', '.join(map(describe, arguments))}]"
+    return _WORDS.get(hint) or f"an object of {hint.__name__}"
 
 
 def _is_number(value: Any, kind: type) -> bool:
-    if not isinstance(value, numbers.Real) or isinstance(value, bool) or not _is_finite(value):
+    if not isinstance(value, numbers.Real) or isinstance(value, bool):
         return False
-    return kind is float or (value == math.floor(value) and abs(float(value)) < _INT64)
-
-
-def _is_finite(value: numbers.Real) -> bool:
     try:
-        return math.isfinite(value)
+        is_finite = math.isfinite(value)
     except OverflowError:  # an integer too large for a float
         return False
-
-
-def _word(value: Any, kind: type) -> str:
-    """Describe the kind of a number, without bounds."""
-    if kind is float:
-        return "a finite number"
-    too_large = isinstance(value, (int, float)) and not -_INT64 < value < _INT64
-    return "a whole number of 64 bits" if too_large else "a whole number"
+    is_whole = is_finite and value == math.floor(value) and abs(float(value)) < 2**63
+    return is_finite if kind is float else is_whole

@@ -9,7 +9,7 @@ import inspect
 import keyword
 import re
 import warnings
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -130,19 +130,22 @@ def _text(value: Any) -> str:
 def split_commas(text: str) -> list[str]:
     """Split at the commas outside brackets: `a,f(b,c)` is `a` and `f(b,c)`.
 
-    Commas do not split within a part in quotes, `'a,b',c`, or after a backslash, `a\\,b,c`;
-    `unquote` removes both.
+    Commas do not split within quotes, `'a,b',c`, or after a backslash, `a\\,b,c`; `unquote` removes
+    both.
 
     Raises:
       ValueError: if a bracket that contains a comma is not closed, or too many are open.
     """
-    parts, start = [], 0
-    for end, (character, is_open) in enumerate(_brackets(text)):
-        if character == "," and not is_open and text[end - 1 : end] != "\\":
+    parts, start, depth = [], 0, 0
+    for end, character in enumerate(_without_quotes(text)):
+        depth = max(0, depth + (character in _CLOSING) - (character in _CLOSING.values()))
+        if depth > MOST_NESTING:
+            raise ValueError(f"{quoted(text)} has more than {MOST_NESTING} open brackets")
+        if character == "," and not depth:
             parts.append(text[start:end])
             start = end + 1
-    if "," in text[start:] and (wrong := unbalanced(text)):
-        raise ValueError(wrong)
+    if depth and "," in text[start:]:
+        raise ValueError(unbalanced(text))
     return [*parts, text[start:]]
 
 
@@ -155,49 +158,23 @@ def unquote(text: str) -> str:
 
 def unbalanced(text: str) -> str:
     """Describe the first bracket of `text` without a counterpart; empty if there is none."""
-    is_open = ""
-    for character, is_open in _brackets(text):
-        if is_open.endswith(_STRAY):
+    is_open = []
+    for character in _without_quotes(text):
+        if character in _CLOSING:
+            is_open.append(_CLOSING[character])
+        elif character in _CLOSING.values() and (not is_open or is_open.pop() != character):
             return f"{quoted(text)} has a {character!r} that closes no bracket"
-    return f"{quoted(text)} lacks its closing {_CLOSING[is_open[-1]]!r}" if is_open else ""
+    return f"{quoted(text)} lacks its closing {is_open[-1]!r}" if is_open else ""
 
 
 _CLOSING = {"(": ")", "[": "]", "{": "}"}
-_STRAY = "!"  # a closing bracket that closes nothing
-# Of a list: the part in quotes that begins here.
-_QUOTED_PART = re.compile(
-    r"""(?:(?<=,)|(?<=, )|^)((?P<quote>["'])(?:(?!(?P=quote)).)*(?P=quote))(?=,|$)"""
-)
+# A quote within a word is an apostrophe.
+_QUOTED = re.compile(r"""(?<!\w)(["']).*?\1|\\,""", re.DOTALL)
 
 
-def _brackets(text: str) -> Iterator[tuple[str, str]]:
-    """Yield every character of `text` with the brackets that are open after it.
-
-    Brackets and commas inside quotes do not count, where the quotes are inside brackets,
-    `pg19(path='a(b')`, or around a part of a list, `'a,b',c`.
-    """
-    is_open = quote = ""
-    quoted_until = 0
-    for index, character in enumerate(text):
-        if not is_open and (part := _QUOTED_PART.match(text, index)):
-            quoted_until = part.end(1)
-        if index < quoted_until:
-            yield character, "" if index == quoted_until - 1 else character
-            continue
-        if quote:
-            quote = "" if character == quote else quote
-        elif is_open and character in "\"'":
-            quote = character
-        elif character in _CLOSING:
-            is_open += character
-            if len(is_open) > MOST_NESTING:
-                raise ValueError(f"{quoted(text)} has more than {MOST_NESTING} open brackets")
-        elif character in _CLOSING.values():
-            if not is_open or _CLOSING[is_open[-1]] != character:
-                yield character, is_open + _STRAY
-                continue
-            is_open = is_open[:-1]
-        yield character, is_open
+def _without_quotes(text: str) -> str:
+    """Return `text` with blanks in place of parts in quotes and commas after a backslash."""
+    return _QUOTED.sub(lambda match: " " * len(match[0]), text)
 
 
 def literal(text: str) -> Any:
