@@ -25,7 +25,6 @@ import jax.numpy as jnp
 import numpy as np
 import orbax.checkpoint as ocp
 from orbax.checkpoint import options
-from orbax.checkpoint.checkpoint_managers import preservation_policy
 
 from experiment import distributed
 from experiment.config import ExperimentConfig
@@ -75,39 +74,22 @@ def last_good(steps: Sequence[int], diverged: int) -> int | None:
     return max((step for step in steps if step + 1 < diverged), default=None)
 
 
-class _LastGood(preservation_policy.PreservationPolicy):
-    """Policy that keeps the last good checkpoint while updates are skipped."""
-
-    diverged: int | None = None  # the first update skipped in a row
-
-    def should_preserve(self, checkpoints, *, context) -> list[bool]:
-        steps = [checkpoint.step for checkpoint in checkpoints]
-        good = None if self.diverged is None else last_good(steps, self.diverged)
-        return [step == good for step in steps]
-
-
 class Checkpoints:
     """Saves and restores the training state of one run. Saving is asynchronous and atomic."""
 
-    def __init__(self, run: RunDirectory, *, keep: int, always: Sequence[int] = (), spare: int = 0):
+    def __init__(self, run: RunDirectory, *, keep: int, always: Sequence[int] = ()):
         """Keep the newest `keep` checkpoints, those of the steps `always`, and, while updates are
-        skipped, the last good one. Until `close`, keep `spare` more: members save one after
-        another, and all keep the checkpoint before until the last one has saved."""
-        self._run, self._last_good = run, _LastGood()
-        self._keep, self._always = keep, always
+        skipped, the last good one. Others are removed when the next one is saved: members save one
+        after another, and all keep the checkpoint before until the last one has saved."""
+        self._run, self._keep, self._always = run, keep, always
         if in_bucket(run.path) and distributed.is_primary_host():
             _remove_unfinished(run)
-        newest = preservation_policy.LatestN(keep + spare)
-        policies = [newest, preservation_policy.CustomSteps(always)]
         self._manager = ocp.CheckpointManager(
             str(run.checkpoints_path.absolute()),
             options=ocp.CheckpointManagerOptions(
                 # Of saves that were stopped. In a bucket, orbax fails if a listing is out of date.
                 cleanup_tmp_directories=not in_bucket(run.path),
                 lightweight_initialize=True,  # reads nothing of checkpoints that are there
-                preservation_policy=preservation_policy.AnyPreservationPolicy(
-                    [*policies, self._last_good]
-                ),
                 # Several members save at once; their hosts must not wait for one another's.
                 multiprocessing_options=options.MultiprocessingOptions(
                     barrier_sync_key_prefix=run.name
@@ -138,11 +120,10 @@ class Checkpoints:
             return  # a listing lacked it when this run was resumed; Orbax would remove it first
         arrays = {"params": params, "opt_state": opt_state}
         items = {"data": dataclasses.asdict(data), "config": config_item(self._run, step, config)}
-        skipped = data.skipped_in_row
-        self._last_good.diverged = step - skipped + 1 if skipped else None
         # Made of what lies on the devices, before anything is written.
         record = digest_item(digests(arrays), items, metrics)
         with raise_outages(self._run.path, writes=True):
+            self._remove_old(step, data.skipped_in_row)
             self._manager.save(
                 step,
                 # One item each: evaluation restores `params` alone, whatever the optimizer was.
@@ -161,13 +142,15 @@ class Checkpoints:
         with raise_outages(self._run.path, writes=True):
             self._manager.wait_until_finished()
             self._manager.close()
-            if step and distributed.is_primary_host():
-                self._remove_old(step)
+            if step:
+                skipped = read_items(self._run, step)[0]["data"].get("skipped_in_row", 0)
+                self._remove_old(step, skipped)
 
-    def _remove_old(self, step: int) -> None:
-        """Remove what a stopped process left; `step` is that of an intact checkpoint."""
+    def _remove_old(self, step: int, skipped: int) -> None:
+        """Remove checkpoints up to `step`, at which `skipped` updates in a row were skipped."""
+        if not distributed.is_primary_host():
+            return
         steps = [earlier for earlier in self._run.steps() if earlier <= step]
-        skipped = read_items(self._run, step)[0]["data"].get("skipped_in_row", 0)
         good = last_good(steps, step - skipped + 1) if skipped else None
         for earlier in set(steps[: -self._keep]) - {*self._always, good}:
             remove(folder_of(self._run, earlier))

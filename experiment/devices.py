@@ -1,14 +1,8 @@
 """The platform that JAX computes on."""
 
-import resource
-
 import jax
 
 from utils.messages import one_line
-
-# Bytes of addresses (`ulimit -v`). With less, XLA's threads cannot start: on two cores, evaluating
-# `tiny` aborts in C++ with 1.7 GB, and training it waits forever with 2.2 GB. Both work with 3 GB.
-_LEAST_ADDRESSES = 2.8 * 2**30
 
 
 class PlatformError(ValueError):
@@ -21,14 +15,8 @@ def check_platform() -> None:
     Several processes must have found each other before (`experiment.distributed.initialize`).
 
     Raises:
-      PlatformError: if JAX cannot use the platform, or `ulimit -v` leaves too few addresses.
+      PlatformError: if JAX cannot use the platform.
     """
-    addresses, _ = resource.getrlimit(resource.RLIMIT_AS)
-    if 0 <= addresses < _LEAST_ADDRESSES:
-        raise PlatformError(
-            f"the address space is limited to {addresses / 2**30:.1f} GiB (ulimit -v), and XLA "
-            f"needs {_LEAST_ADDRESSES / 2**30:g} GiB at least; raise the limit: ulimit -v unlimited"
-        )
     if jax.config.jax_enable_x64:  # pyright: ignore[reportAttributeAccessIssue]
         raise PlatformError(
             "JAX's default is 64 bits here (JAX_ENABLE_X64 or jax_enable_x64), and models need 32; "

@@ -312,5 +312,3 @@ def test_a_window_of_33_tokens_has_an_effective_context_of_32(
     # Base 10000, head of 128: 1707 is Men et al.'s bound; 2 pi 10000^(126/128) = 54410.
     assert {"1,707", "13,603", "54,410"} <= set(unlimited.split())
     assert f"python report.py {' '.join(paths)}" in captured.err
-
-

@@ -118,10 +118,8 @@ class Trainer:
         self.shardings = shardings_of(target)
         self.state, self.data_state, self.step = open_state(plan, target, self.print_line)
         ends = [stage.end for stage, *_ in plan.stages]  # results, which are always kept
-        keep, spare = config.train.keep, int(num_members > 1 and config.train.keep == 1)
-        self.checkpoints = [
-            Checkpoints(run, keep=keep, always=ends, spare=spare) for run in plan.runs
-        ]
+        keep = config.train.keep
+        self.checkpoints = [Checkpoints(run, keep=keep, always=ends) for run in plan.runs]
         num_steps = ends[-1]
         if self.step:
             text = f"resuming from step {self.step}"
@@ -203,15 +201,14 @@ def train_stage(
             )
             step = trainer.step = step + 1
             trace.after(step, scalars)
-            watchdog.add(scalars["loss"])
             if step == first_step + 1:
                 jax.block_until_ready(scalars["loss"])  # after the compilation
                 log.start_clock(step)
-                watchdog.start()
 
             # Log the scalars of an earlier step while this one runs. The validation loss is queued
             # behind the step, and is fetched as late as its scalars.
             log.flush()
+            watchdog.beat()
             is_end = step == stage.end
             evaluates = validation and (is_end or step % config.train.eval_every == 0)
             if validation and evaluates:

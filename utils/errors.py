@@ -12,7 +12,7 @@ from utils.paths import in_bucket
 # Another process, a device or a bucket failed, so a restart may succeed. A JobSet of xpk restarts
 # on this status and on those above 127, which signals leave behind.
 RESTART_STATUS = 42
-# No update ended for ten times as long as usual (`training.watchdog`).
+# No update came for far longer than ever before (`training.watchdog`).
 HANG_STATUS = 43
 
 
@@ -76,6 +76,7 @@ def raise_outages(path: Path, *, writes: bool = False) -> Iterator[None]:
 _MACHINE = {
     *(errno.EIO, errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.ESTALE),
     *(errno.EMFILE, errno.ENFILE, errno.EINTR, errno.ENOMEM, errno.EFBIG, errno.EBUSY),
+    errno.ENAMETOOLONG,
 }
 
 

@@ -1,7 +1,6 @@
 """Atomic writes."""
 
 import contextlib
-import errno
 import fcntl
 import glob
 import os
@@ -46,13 +45,7 @@ def check_contents(folder: Path) -> None:
         return  # neither a run nor a sweep, which other checks say
     root, folders = os.path.realpath(folder), [str(folder)]
     while folders:
-        try:
-            entries = [*os.scandir(folders.pop())]
-        except OSError as error:
-            if error.errno != errno.ENAMETOOLONG:
-                raise
-            raise ValueError(f"{folder} has folders in folders without an end") from None
-        for entry in entries:
+        for entry in os.scandir(folders.pop()):
             if entry.is_symlink():
                 target = os.path.realpath(entry.path)
                 if not target.startswith(f"{root}/") or not os.path.exists(target):

@@ -11,7 +11,6 @@ import lzma
 import math
 import os
 import stat
-import zipfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import IO, Any
@@ -63,14 +62,10 @@ def parse_json(content: bytes | str) -> Any:
     try:
         text = content.decode() if isinstance(content, bytes) else content
         value = json.loads(text)
-    except UnicodeDecodeError as error:
-        raise ValueError("not JSON (bytes that are no UTF-8)") from error
-    except json.JSONDecodeError as error:
-        raise ValueError(f"not JSON ({error})") from error
     except RecursionError as error:
         raise ValueError(_TOO_DEEP) from error
-    except ValueError as error:  # an integer of thousands of digits
-        raise ValueError(f"not JSON ({one_line(str(error), 60)})") from error
+    except ValueError as error:  # of UTF-8, of JSON, or an integer of thousands of digits
+        raise ValueError(f"not JSON ({one_line(str(error), 80)})") from error
     if text.count("[") + text.count("{") > MOST_NESTING:
         _check_nesting(value)
     return value
@@ -121,12 +116,22 @@ def open_array(path: Path) -> Any:
     import numpy as np  # late: most importers read no arrays
 
     check_file(path)
-    with _open(path) as stream:
-        size = stream.seek(0, os.SEEK_END)
-        stream.seek(0)
-        _check_header(stream, size)
-        stream.seek(0)
-        return np.load(stream) if in_bucket(path) else np.load(path, mmap_mode="r")
+    try:
+        # A map of the file is no longer than the file, whatever its header says.
+        mode, file = (None, _open(path)) if in_bucket(path) else ("r", path)
+        array = np.load(file, mmap_mode=mode, allow_pickle=False)
+    except OSError:
+        raise
+    except Exception as error:  # numpy parses the header as Python: damage raises any exception
+        raise ValueError(f"not an array ({one_line(str(error), 80)})") from error
+    return _check_numbers(array)
+
+
+def _check_numbers(array: Any) -> Any:
+    dtype = getattr(array, "dtype", None)
+    if dtype is None or dtype.kind not in "biuf":
+        raise ValueError("not an array of numbers")
+    return array
 
 
 def read_arrays(path: Path, names: Sequence[str]) -> list[Any]:
@@ -134,44 +139,17 @@ def read_arrays(path: Path, names: Sequence[str]) -> list[Any]:
     import numpy as np
 
     check_file(path, MOST_ARRAYS)
-    arrays = []
-    with _open(path) as file:
-        try:
-            archive = zipfile.ZipFile(file)
-            entries = [archive.getinfo(f"{name}.npy") for name in names]
-            if sum(entry.file_size for entry in entries) > MOST_ARRAYS:
+    try:
+        with _open(path) as file, np.load(file, allow_pickle=False) as arrays:
+            if sum(entry.file_size for entry in arrays.zip.infolist()) > MOST_ARRAYS:
                 raise ValueError(f"arrays of more than {MOST_ARRAYS:,} bytes")
-            for entry in entries:
-                # Other methods of compression allocate memory as the file says.
-                if entry.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-                    raise ValueError("compressed by a method that numpy does not write")
-                with archive.open(entry) as stream:
-                    _check_header(stream, entry.file_size)
-                with archive.open(entry) as stream:
-                    arrays.append(np.lib.format.read_array(stream, allow_pickle=False))
-        except (KeyError, MemoryError):
-            raise
-        except Exception as error:  # zipfile and numpy raise many kinds for damage
-            raise ValueError(f"not arrays ({one_line(str(error), 80)})") from error
-    return arrays
+            return [_check_numbers(arrays[name]) for name in names]
+    except (KeyError, OSError):
+        raise
+    except Exception as error:  # zipfile and numpy raise many kinds for damage
+        raise ValueError(f"not arrays ({one_line(str(error), 80)})") from error
 
 
 def _open(path: Path) -> IO[bytes]:
     # One request for an object of a bucket; fsspec's files have no readline(size).
     return io.BytesIO(path.read_bytes()) if in_bucket(path) else path.open("rb")
-
-
-def _check_header(stream: IO[bytes], size: int) -> None:
-    """Check the header of a .npy file of `size` bytes before numpy allocates what it says."""
-    from numpy.lib import format as npy
-
-    try:
-        version = npy.read_magic(stream)
-        read = npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0
-        shape, _, dtype = read(stream)
-        is_number = dtype.kind in "biuf" and all(0 <= n <= size for n in shape)
-        fits = is_number and stream.tell() + math.prod(shape) * dtype.itemsize == size
-    except Exception as error:  # numpy parses the header as Python: damage raises any exception
-        raise ValueError(f"not an array ({one_line(str(error), 80)})") from error
-    if not fits:
-        raise ValueError("not an array of numbers of the file's size")

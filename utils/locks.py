@@ -1,12 +1,10 @@
 """Locks on files. The operating system releases a lock when its process ends, even if killed."""
 
 import contextlib
-import errno
 import fcntl
 import functools
 import os
 import secrets
-import stat
 import sys
 import time
 from collections.abc import Iterator
@@ -62,20 +60,19 @@ _STALE = 60  # seconds; a holder only reads and writes one file
 
 
 def _open(path: Path) -> IO[str]:
-    """Open or create a file for locking; raise ValueError for a link, or no regular file."""
+    """Open or create a file for locking; raise ValueError for no regular file."""
+    # A link may lead to a file of the user, and a pipe would wait for a reader.
     try:
-        # A pipe would wait for a reader, and a link may lead to a file of the user.
         number = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK, 0o666)
     except OSError as error:
-        if error.errno not in (errno.ELOOP, errno.ENXIO, errno.EISDIR):
-            raise
-        raise ValueError(f"{path} is not a regular file; delete it") from None
+        raise ValueError(
+            f"{path} cannot be locked ({error.strerror}); delete it, or use another directory"
+        ) from None
     file = os.fdopen(number, "r+")
-    status = os.fstat(number)
-    if stat.S_ISREG(status.st_mode) and status.st_nlink <= 1:
+    if os.fstat(number).st_nlink <= 1:
         return file
     file.close()
-    raise ValueError(f"{path} is not a regular file, or a second name of one; delete it")
+    raise ValueError(f"{path} is a second name of another file; delete it")
 
 
 def _flock(file: IO[str], operation: int) -> None:

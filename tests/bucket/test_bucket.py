@@ -2,6 +2,7 @@
 
 import json
 import random
+import shlex
 import signal
 import time
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.data.helpers import plain_text, write_jsonl
+from tests.tpu.test_docs import BUCKET
 from utils.errors import RESTART_STATUS
 
 pytestmark = pytest.mark.slow
@@ -201,6 +203,32 @@ def test_of_two_trainers_the_later_one_goes_on(bucket, run_it, text, on_disk):
     assert after - before <= {name for name in after if "/3/" in name}
     run_it(*train(text))
     assert_same(bucket, on_disk)
+
+
+SMALL = (
+    *("train.num_steps=3", "train.warmup_steps=1", "data.path=gs://BUCKET/text.jsonl"),
+    *("model.vocab_size=512", "data.vocab_size=500", "model.embed_dim=32", "model.num_layers=1"),
+    *("model.num_heads=2", "model.num_kv_heads=2", "model.head_dim=16", "model.mlp_dim=64"),
+    *("data.context_length=64", "data.batch_size=4", "data.num_workers=0"),
+    *("data.retrieval_tasks=[kv]", "evals.tasks=[kv]", "evals.documents=8"),
+)
+
+
+@pytest.mark.long
+def test_what_the_documentation_does(bucket, run_it, text, tree):
+    """Run the commands as they stand, on smaller models."""
+    run_it.folder = tree
+    for command in BUCKET:
+        python, script, *arguments = shlex.split(command)
+        assert python == "python"
+        arguments += SMALL if script in ("train.py", "sweep.py") else ()
+        run_it(script, *(word.replace("BUCKET", "bucket") for word in arguments))
+    bases = [f"bases/base={base}" for base in ("1e2", "1e4", "1e6")]
+    finished = {f"runs/{run}/checkpoints/3/commit_success.txt" for run in ("base_30m", *bases)}
+    assert finished | {"runs/longer/checkpoints/3/commit_success.txt"} < bucket.objects.keys()
+    assert "runs/bases/report.html" in bucket.objects
+    assert [path.name for path in (tree / "runs").iterdir()] == ["data"]
+    assert not (tree / "gs:").exists()
 
 
 @pytest.mark.long

@@ -329,5 +329,3 @@ def test_a_folder_that_is_not_an_importable_model(config, tensors, files, expect
     for name, content in files.items():
         Path("hf", name).write_bytes(content)
     refuse("-m interop import hf new", expected)
-
-

@@ -145,5 +145,3 @@ def test_a_cancelled_job_is_not_requeued(late, cluster, arguments, reference, tm
 
     assert cluster.wait(cluster.submit(*command)) == "COMPLETED", log_of(run)
     assert_same(run, reference)
-
-

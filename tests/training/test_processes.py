@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import shutil
 import signal
 import socket
@@ -15,6 +16,7 @@ import pytest
 
 from experiment.run import RunDirectory, find_runs
 from tests.in_process import call
+from tests.tpu.test_docs import PROCESSES
 from utils.errors import RESTART_STATUS
 
 ROOT = Path(__file__).parents[2]
@@ -151,6 +153,30 @@ def test_one_of_four_is_killed_and_two_go_on(whole, arguments, environment, tmp_
     assert data_state(run, 20) == data_state(whole, 20)
 
 
+@pytest.mark.long
+def test_what_the_documentation_starts(whole, environment, shared_folder, tree):
+    """Run the commands as they stand, but for the host's name."""
+    (tree / "runs").mkdir()
+    (tree / "runs/data").symlink_to(shared_folder / "data")
+    address = f"localhost:{free_port()}"
+    path = f"{Path(sys.executable).parent}:{environment['PATH']}"
+    both = [
+        subprocess.Popen(
+            shlex.split(command.replace("HOST:1234", address)),
+            cwd=tree,
+            env={**environment, "PATH": path},
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for command in PROCESSES
+    ]
+    outputs = [process.communicate(timeout=200)[1] for process in both]
+    assert [process.returncode for process in both] == [0, 0], outputs
+    assert "finished. Next" in outputs[0] and "finished" not in outputs[1]
+    np.testing.assert_allclose(losses(tree / "runs/two"), losses(whole), rtol=1e-5)
+    assert data_state(tree / "runs/two", 20) == data_state(whole, 20)
+
+
 def test_a_signal_to_one_stops_all_at_one_step(arguments, environment, tmp_path):
     """Two members of a sweep, each on one of two processes; one process then finishes both."""
     arguments = [
@@ -213,5 +239,3 @@ def test_what_one_refuses_all_refuse(arguments, environment, tmp_path):
     first, second = differing(tmp_path, command, environment, (folder, []), (other_folder, []))
     message = "train.py: error: process 1: text.jsonl: no such file or folder\n"
     assert message in first and "error" not in second
-
-

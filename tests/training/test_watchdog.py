@@ -55,7 +55,7 @@ import sys, time
 from training import watchdog
 watchdog._LEAST, watchdog._EVERY = 1.0, 0.05
 with watchdog.Watchdog() as dog:
-    dog.start()
+    dog.beat()
     print("started", flush=True)
     sys.stdin.readline()
     time.sleep(0.3)
