@@ -1,6 +1,5 @@
 import dataclasses
 import json
-import shlex
 import shutil
 
 import numpy as np
@@ -259,30 +258,6 @@ def test_another_variant_at_evaluation_is_that_schedule(sweep):
     [(_, _, nope)] = evaluate(runs[1:], tasks=["kv"])
     np.testing.assert_allclose(as_nope["nll"], nope["nll"], atol=1e-5)
     assert set(as_nope["rotary"]) == {"nope"} and np.isnan(as_nope["base"]).all()
-
-
-@pytest.mark.long
-def test_train_with_a_evaluate_with_b_is_a_matrix(sweep, capsys):
-    """Each member keeps its own value of what a schedule's expression leaves out."""
-    paths = [str(sweep / name) for name in ("base=10", "rotary=nope")]
-    arguments = ["--rotary=trained,dynamic_yarn,rope(base=500)", "--tasks=kv", "--lengths=192"]
-    assert cli.main([*paths, *arguments]) == 0
-    tens, nope = (rows.read(sweep / name / "results.jsonl") for name in ("base=10", "rotary=nope"))
-    assert list(dict.fromkeys(tens["rotary"].tolist())) == [
-        "rope(base=10)",
-        "dynamic_yarn(base=10,original_context_length=96)",
-        "rope(base=500)",
-    ]
-    # The one without a base has none to stretch: said, and the cell stays empty.
-    assert list(dict.fromkeys(nope["rotary"].tolist())) == ["nope", "rope(base=500)"]
-    captured = capsys.readouterr()
-    assert "rotary=nope: skipped: dynamic_yarn needs base" in captured.err
-    assert "kv at 192: effective context" in captured.out
-    assert "yarn" in captured.out and "base=500)" in captured.out
-    row = next(line for line in captured.out.splitlines() if line.strip().startswith("rotary=nope"))
-    assert row.count("NOT_LEARNED") == 2
-    (typed,) = RunDirectory(sweep / "rotary=nope").read_commands()
-    assert shlex.split(typed) == ["python", "evaluate.py", *paths, *arguments]
 
 
 def test_a_window_of_33_tokens_has_an_effective_context_of_32(

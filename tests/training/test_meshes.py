@@ -11,13 +11,10 @@ import pytest
 from configs import find_config
 from data.pipeline import make_batches, open_data
 from experiment import overrides
-from experiment.checkpoint import digests
 from experiment.config import ExperimentConfig
-from experiment.mesh import make_mesh
 from experiment.run import RunDirectory
 from tests.data.helpers import plain_text, write_jsonl
 from training.loop import train
-from training.members import abstract_state
 from training.plan import make_plan
 
 pytestmark = pytest.mark.long
@@ -56,14 +53,6 @@ MESHES = [
     ),
 ]
 
-NUMBERS_OF_DEVICES = (1, 2, 4, 8)
-
-
-def numbers_like(tree):
-    """Numbers of the shapes and types of `tree`, the same in every process."""
-    numbers = np.random.default_rng(0)
-    return jax.tree.map(lambda x: 9 * numbers.normal(size=x.shape).astype(x.dtype), tree)
-
 
 SCRIPT = """
 import json, sys
@@ -72,11 +61,7 @@ jax.config.update("jax_num_cpu_devices", 8)
 from configs import find_config
 from experiment import overrides
 from experiment.run import RunDirectory
-from experiment.checkpoint import Checkpoints, DataState
-from experiment.mesh import make_mesh, put
-from tests.training.test_meshes import NUMBERS_OF_DEVICES, numbers_like
 from training import loop
-from training.members import abstract_state, shardings_of
 from training.plan import make_plan
 
 folder, cases = sys.argv[1], json.loads(sys.argv[2])
@@ -84,17 +69,6 @@ for name, (model, members) in cases.items():
     configs = [overrides.apply(find_config(model), changes) for changes in members]
     runs = [RunDirectory(f"{folder}/{name}/{index}") for index in range(len(configs))]
     assert loop.train(make_plan(configs, runs))
-
-# The same numbers, saved where they lie on some of the devices.
-for number in NUMBERS_OF_DEVICES:
-    config = overrides.apply(find_config("tiny"), ["mesh.data=1", f"mesh.fsdp={number}"])
-    target = abstract_state(config, 1, make_mesh(config, 1, jax.devices()[:number]))
-    state = put(numbers_like(target), shardings_of(target))
-    run = RunDirectory(f"{folder}/saved/{number}")
-    run.write_config(config, ())
-    checkpoints = Checkpoints(run, keep=1)
-    checkpoints.save(1, state.params, state.opt_state, DataState(fingerprint=""), config)
-    checkpoints.close()
 """
 
 
@@ -192,16 +166,3 @@ def test_a_run_goes_on_where_there_is_one_device(model, mesh, data, on_one, on_e
     assert train(make_plan(configs_of(model, *data), runs))
     for run, expected in zip(runs, on_one[model], strict=True):
         assert_same(run, expected)
-
-
-def test_digests_are_the_same_on_any_number_of_devices(on_eight):
-    """Those of a checkpoint, and those of the same numbers on this process's one device."""
-    folder = on_eight
-    (config,) = configs_of("plain")
-    runs = [RunDirectory(folder / "saved" / str(number)) for number in NUMBERS_OF_DEVICES]
-    records = [
-        json.loads((run.path / "checkpoints/1/digests/metadata").read_text()) for run in runs
-    ]
-    state = numbers_like(abstract_state(runs[0].config, 1, make_mesh(config, 1)))
-    expected = digests({"params": state.params, "opt_state": state.opt_state})
-    assert len(expected) > 30 and all(record["arrays"] == expected for record in records)

@@ -7,6 +7,7 @@ from jax.sharding import AbstractMesh, NamedSharding, PartitionSpec
 from optax import contrib
 
 from configs import find_config
+from experiment.checkpoint import leaves_by_name
 from experiment.run import RunDirectory
 from model import sharding
 from model.transformer import abstract_params, count_params
@@ -22,13 +23,6 @@ OPTIMIZERS = {
 }
 
 
-def by_name(tree) -> dict:
-    return {
-        jax.tree_util.keystr(path, simple=True, separator="."): leaf
-        for path, leaf in jax.tree_util.tree_leaves_with_path(tree)
-    }
-
-
 @pytest.mark.parametrize("name", OPTIMIZERS)
 def test_moments_are_split_as_their_parameters(name):
     mesh = AbstractMesh((1, 1, 4, 1, 1), ("sweep", "data", "fsdp", "sequence", "tensor"))
@@ -39,9 +33,9 @@ def test_moments_are_split_as_their_parameters(name):
         OPTIMIZERS[name], state, params, of_params, NamedSharding(mesh, PartitionSpec())
     )
     assert jax.tree.structure(result) == jax.tree.structure(state)
-    shapes, of_params = by_name(params), by_name(of_params)
-    num_split, where = 0, by_name(result)
-    for path, leaf in by_name(state).items():
+    shapes, of_params = leaves_by_name(params), leaves_by_name(of_params)
+    num_split, where = 0, leaves_by_name(result)
+    for path, leaf in leaves_by_name(state).items():
         # A moment's path ends in the name of its parameter.
         owner = max((owner for owner in shapes if path.endswith(owner)), key=len, default=None)
         is_moment = owner is not None and leaf.shape == shapes[owner].shape

@@ -3,7 +3,6 @@
 import json
 import os
 import shlex
-import shutil
 import signal
 import socket
 import subprocess
@@ -204,38 +203,3 @@ def test_a_signal_to_one_stops_all_at_one_step(arguments, environment, tmp_path)
         close = slice(0, step + 10)  # rounding grows with the steps
         np.testing.assert_allclose(losses(run.path)[close], losses(other.path)[close], rtol=1e-5)
         assert data_state(run.path, 100) == data_state(other.path, 100)
-
-
-def differing(tmp_path, arguments, environment, *differences) -> list[str]:
-    """Output of two processes, both refused with status 2; each has its own folder and options."""
-    port = free_port()
-    both = [
-        subprocess.Popen(
-            [
-                *(sys.executable, *map(str, arguments), *map(str, options)),
-                *("--coordinator", f"localhost:{port}", "--num-processes", "2"),
-                *("--process-id", str(index)),
-            ],
-            cwd=folder,
-            env=environment,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for index, (folder, options) in enumerate(differences)
-    ]
-    outputs = [process.communicate(timeout=120)[1] for process in both]
-    assert [process.returncode for process in both] == [2, 2]
-    assert not (tmp_path / "run").exists()
-    return outputs
-
-
-def test_what_one_refuses_all_refuse(arguments, environment, tmp_path):
-    """The second process is started where the text is not: the user reads it once."""
-    folder, other_folder = tmp_path / "here", tmp_path / "elsewhere"
-    folder.mkdir(), other_folder.mkdir()
-    shutil.copy(ROOT / "tests/data/witness/text.jsonl", folder / "text.jsonl")
-    command = (ROOT / "train.py", *arguments, "--workdir", tmp_path / "run")
-    command += ("data.source=jsonl", "data.path=text.jsonl")
-    first, second = differing(tmp_path, command, environment, (folder, []), (other_folder, []))
-    message = "train.py: error: process 1: text.jsonl: no such file or folder\n"
-    assert message in first and "error" not in second

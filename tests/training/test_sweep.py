@@ -1,7 +1,5 @@
 """A sweep's members are runs like any other."""
 
-import types
-
 import jax
 import numpy as np
 import pytest
@@ -12,7 +10,7 @@ from experiment.checkpoint import Checkpoints, restore_params
 from experiment.overrides import make_sweep
 from experiment.run import RunDirectory, common_steps, find_runs
 from tests.in_process import call
-from training import loop, sweep
+from training import loop
 from training.loop import train
 from training.plan import make_plan
 from training.programs import shared_part
@@ -156,37 +154,11 @@ def test_seeds_follow_one_another_through_one_program(
 GRID = ["model.rotary.base=10,1e4", "seed=0,1", "train.num_steps=3"]
 
 
-@pytest.fixture
-def calls(monkeypatch):
-    """Calls of `training.loop.train`: one (directory, config, overrides) a member."""
-    recorded = []
-
-    def record(plan, *, command, later_tokens):
-        paths = [run.path for run in plan.runs]
-        recorded.extend(zip(paths, plan.configs, plan.overrides, strict=True))
-        return True
-
-    def unchecked(configs, runs, *, overrides, **_):
-        mesh = types.SimpleNamespace(shape={"sweep": 1})
-        plan = {"configs": configs, "runs": runs, "overrides": overrides, "mesh": mesh}
-        return types.SimpleNamespace(**plan, stages=())
-
-    monkeypatch.setattr(loop, "train", record)
-    monkeypatch.setattr(sweep, "check_plan", unchecked)
-    monkeypatch.setattr(sweep, "complete_plan", lambda checked: checked)
-    return recorded
-
-
-def test_members_one_by_one_are_the_sweep(calls, tmp_path):
-    """Train members as array jobs and Kubernetes do, in any order."""
-    assert train_sweep(make_sweep(find_config("tiny"), tmp_path, GRID))
-    expected, text = list(calls), (tmp_path / "sweep.json").read_text()
-    assert [path.name for path, _, _ in expected] == [
-        *("base=10,seed=0", "base=1e4,seed=0", "base=10,seed=1", "base=1e4,seed=1")
-    ]
-    calls.clear()
-    (tmp_path / "sweep.json").unlink()
+def test_members_one_by_one_are_the_sweep(tmp_path):
+    """Array jobs and Kubernetes train members so, in any order."""
+    sweep = make_sweep(find_config("tiny"), tmp_path, GRID)
+    names = ["base=10,seed=0", "base=10,seed=1", "base=1e4,seed=0", "base=1e4,seed=1"]
+    assert [member.name for member in sweep.members] == names
     for number in (3, 0, 2, 1):
-        assert train_sweep(make_sweep(find_config("tiny"), tmp_path, GRID, only=number))
-        assert (tmp_path / "sweep.json").read_text() == text
-    assert sorted(calls, key=lambda call: call[0]) == sorted(expected, key=lambda call: call[0])
+        part = make_sweep(find_config("tiny"), tmp_path, GRID, only=number)
+        assert part.members == [sweep.members[number]] and part.record == sweep.record
