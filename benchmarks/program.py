@@ -11,7 +11,8 @@ from experiment.config import ExperimentConfig
 from experiment.mesh import make_global_batch, make_mesh
 from experiment.stages import split
 from training.members import abstract_state, first_state, shardings_of
-from training.step import compile_step, member_arrays
+from training.programs import member_arrays
+from training.step import compile_step
 
 
 def random_batch(config: ExperimentConfig) -> dict[str, np.ndarray]:

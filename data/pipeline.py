@@ -10,7 +10,7 @@ import functools
 import hashlib
 import itertools
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
@@ -39,12 +39,12 @@ class Rows(Protocol):
 
 
 class TrainingData(NamedTuple):
-    """Data as training uses it, from `open_data` or `rows_in_memory`.
+    """Data as training uses it, from `open_data`.
 
     Attributes:
       config: the config of the rows; training reads batch size and number of workers from it.
       fingerprint: two runs with equal fingerprint and config see equal rows.
-      tokenizer_path: file of the tokenizer (`data.tokenizer`); None if rows are not text.
+      tokenizer_path: file of the tokenizer (`data.tokenizer`).
       open_rows: returns the rows of a split, "train" or "validation"; raises ValueError if the
         prepared data is damaged or too small for one row.
       held_out: folder of the held-out documents that a run must keep, because the source differs
@@ -53,7 +53,7 @@ class TrainingData(NamedTuple):
 
     config: DataConfig
     fingerprint: str
-    tokenizer_path: Path | None
+    tokenizer_path: Path
     open_rows: Callable[[str], Rows]
     held_out: Path | None = None
 
@@ -104,32 +104,6 @@ def open_data(config: DataConfig, prepared: Path | None = None) -> TrainingData:
     text = TokenStore(prepared / "train") if source.has_text else tokenizer
     held_out = prepared / "validation" if source.differs_by_machine else None
     return TrainingData(config, text.fingerprint, file_in(prepared), open_rows, held_out)
-
-
-def rows_in_memory(
-    config: DataConfig, columns: Mapping[str, np.ndarray], held_out: Mapping[str, np.ndarray]
-) -> TrainingData:
-    """Return training data that repeats the given rows in order.
-
-    Args:
-      config: only its batch size is used.
-      columns: training rows after the contract of `data`, `[number of rows, T]` each.
-      held_out: rows of validation.
-    """
-    splits = {"train": _Columns(columns), "validation": _Columns(held_out)}
-    digest = hashlib.sha256()
-    for name in sorted(columns):
-        digest.update(name.encode() + np.ascontiguousarray(columns[name]).tobytes())
-
-    return TrainingData(config, digest.hexdigest(), None, splits.__getitem__)
-
-
-@dataclasses.dataclass(frozen=True)
-class _Columns:
-    columns: Mapping[str, np.ndarray]
-
-    def __getitem__(self, index: int) -> Row:
-        return {name: column[index % len(column)] for name, column in self.columns.items()}
 
 
 @dataclasses.dataclass(frozen=True)

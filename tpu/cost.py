@@ -27,7 +27,8 @@ from tpu.gpu import Machines
 from tpu.hlo import HBM, HOST, Collective, Program
 from tpu.topology import Topology
 from training.members import abstract_state, shardings_of
-from training.step import compile_step, member_arrays
+from training.programs import member_arrays
+from training.step import compile_step
 
 
 class Report(NamedTuple):

@@ -101,12 +101,10 @@ def _write_records(plan: Plan, command: str) -> None:
     held_out, *other_folders = {data.held_out for data in plan.data}
     for run, config, member_overrides in zip(plan.runs, plan.configs, plan.overrides, strict=True):
         if not run.is_started():
-            sha256 = plan.tokenizer.fingerprint if plan.tokenizer else None
-            run.write_config(config, member_overrides, sha256)
+            run.write_config(config, member_overrides, plan.tokenizer.fingerprint)
         if command:
             run.record_command(command)
-        if tokenizer_path:
-            copy_missing(tokenizer_path, run.path / tokenizer_path.name)
+        copy_missing(tokenizer_path, run.path / tokenizer_path.name)
         # With several texts, none of them is the held-out text of the run.
         if held_out and not other_folders:
             copy_missing(held_out, run.held_out_path, last="store.json")

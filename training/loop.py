@@ -33,8 +33,8 @@ from training.members import (
     with_fresh_moments,
 )
 from training.plan import Plan
-from training.programs import describe_compiler_options
-from training.step import compile_step, is_unsplit_cpu, member_arrays
+from training.programs import describe_compiler_options, member_arrays
+from training.step import compile_step, is_unsplit_cpu
 from training.validation import Validation
 from training.watchdog import Watchdog
 

@@ -19,8 +19,8 @@ from model import sharding
 from model.transformer import Params
 from training import optimizer
 from training.plan import Plan
-from training.programs import StaticConfig, program, static_config
-from training.step import State, init_state, stack
+from training.programs import StaticConfig, program, stack, static_config
+from training.step import State, init_state
 
 
 def abstract_state(config: ExperimentConfig, num_members: int, mesh: Mesh) -> State:

@@ -28,7 +28,7 @@ from model.config import ModelConfig
 from model.rotary import unique_variants
 from model.transformer import Params, abstract_params, describe_size
 from training import optimizer
-from training.programs import static_config
+from training.programs import shared_part
 from utils.files import check_writable
 from utils.messages import nearest
 from utils.paths import as_path, in_bucket
@@ -94,7 +94,7 @@ class Plan(NamedTuple):
       configs, runs, overrides, stages: as in `Checked`.
       data: rows of each stage.
       mesh: the mesh of all stages.
-      tokenizer: of the first stage; None if it reads no text.
+      tokenizer: of the first stage.
       start_step: as in `Checked`, the same in all processes.
       params: parameters to start from, on the mesh, stacked; None: fresh ones.
     """
@@ -105,12 +105,9 @@ class Plan(NamedTuple):
     stages: list[tuple[Stage, ...]]
     data: list[TrainingData]
     mesh: Mesh
-    tokenizer: Tokenizer | None
+    tokenizer: Tokenizer
     start_step: int
     params: Params | None
-
-
-OpenData = Callable[[DataConfig], TrainingData]
 
 
 def make_plan(
@@ -118,21 +115,18 @@ def make_plan(
     runs: Sequence[RunDirectory],
     *,
     overrides: Sequence[Sequence[str]] = (),
-    open_data: OpenData = pipeline.open_data,
 ) -> Plan:
     """Check all stages of a run before any compute is spent, and open its data.
 
     Args:
       configs, runs, overrides: as in `check_plan`.
-      open_data: as in `complete_plan`.
 
     Raises:
       ValueError: for any error of the user; in all processes if in one of them.
     """
-    checks_data = open_data is pipeline.open_data
     with distributed.refusing_together():
-        checked = check_plan(configs, runs, overrides=overrides, checks_data=checks_data)
-    return complete_plan(checked, open_data)
+        checked = check_plan(configs, runs, overrides=overrides)
+    return complete_plan(checked)
 
 
 def check_plan(
@@ -140,7 +134,6 @@ def check_plan(
     runs: Sequence[RunDirectory],
     *,
     overrides: Sequence[Sequence[str]] = (),
-    checks_data: bool = True,
     num_devices: int | None = None,
     num_processes: int = 1,
 ) -> Checked:
@@ -151,7 +144,6 @@ def check_plan(
         learning rate, the seed (not the data's), and `start_from`.
       runs: one directory per member; a run of the same config is continued.
       overrides: overrides of each member, for its config.json; empty if there are none.
-      checks_data: whether the data config says where the rows come from.
       num_devices: of the machines that will train; None: those of this process.
       num_processes: that share `num_devices`.
 
@@ -172,6 +164,11 @@ def check_plan(
             f"train.profile_steps writes files of a disk, and {runs[0].path} is in a bucket; leave "
             "it out, or use a --workdir of this machine"
         )
+    if len({shared_part(config) for config in configs}) > 1:
+        raise ValueError(
+            "members that train together share their rows and one program, and these differ in "
+            "data, or in more of their models than rotary and window; train them apart"
+        )
     stages = list(zip(*map(split, configs), strict=True))
     axes = [_check_stage(stage, stages[0][0], num_devices, num_processes) for stage in stages]
     steps = common_steps(runs)
@@ -182,7 +179,7 @@ def check_plan(
             break
     start_step = max(steps, default=0)
     data = [runs[0].with_own_tokenizer(stage.config.data) for stage, *_ in stages]
-    for stage_data in dict.fromkeys(data) if checks_data else ():
+    for stage_data in dict.fromkeys(data):
         pipeline.check_data(stage_data)
     tokenizers: Tokenizers = {}
     for config in configs if configs[0].start_from and not start_step else ():
@@ -196,15 +193,13 @@ def check_plan(
     return Checked(configs, runs, overrides, stages, data, axes[0], start_step, tokenizers)
 
 
-def complete_plan(checked: Checked, open_data: OpenData = pipeline.open_data) -> Plan:
+def complete_plan(checked: Checked) -> Plan:
     """Read the parameters to start from, and open the rows, whose preparation may take hours.
 
     All processes must call this together.
 
     Args:
       checked: result of `check_plan` on the devices of this process.
-      open_data: returns the rows of a stage's data config; a caller with rows in memory passes a
-        function that returns `data.pipeline.rows_in_memory`.
 
     Raises:
       ValueError: for any error of the user; in all processes if in one of them.
@@ -216,26 +211,18 @@ def complete_plan(checked: Checked, open_data: OpenData = pipeline.open_data) ->
     starts = configs[0].start_from and not start_step
     params = starting_params(configs, mesh) if starts else None
     with distributed.refusing_together():
-        opened = [
-            _open_stage(stage, data, open_data)
-            for (stage, *_), data in zip(stages, checked.data, strict=True)
-        ]
+        opened = list(map(pipeline.open_data, checked.data))
+        for (stage, *_), data in zip(stages, opened, strict=True):
+            data.open_rows("train")  # checks their shapes
+            if stage.config.train.eval_every:
+                data.open_rows("validation")
         tokenizers = {
             f"stage {number}": (data.tokenizer_path, Tokenizer(data.tokenizer_path))
             for number, data in enumerate(opened)
-            if data.tokenizer_path
         }
         _check_tokenizers(checked.tokenizers | tokenizers, configs[0].model.vocab_size)
-    _, tokenizer = tokenizers.get("stage 0", (None, None))
+    _, tokenizer = tokenizers["stage 0"]
     return Plan(configs, runs, overrides, stages, opened, mesh, tokenizer, start_step, params)
-
-
-def _open_stage(stage: Stage, data: DataConfig, open_data: OpenData) -> TrainingData:
-    """Return the rows of a stage; opening them checks their shapes."""
-    rows = open_data(data)
-    for split_name in ("train", "validation") if stage.config.train.eval_every else ("train",):
-        rows.open_rows(split_name)
-    return rows
 
 
 def _check_fractions(model: ModelConfig) -> None:
@@ -262,12 +249,6 @@ def _check_stage(
       num_devices, num_processes: as in `check_plan`.
     """
     stage, num_members = members[0], len(members)
-    if len({(static_config(member.config), member.config.data) for member in members}) > 1:
-        raise ValueError(
-            f"stage {stage.number}: members that train together share their rows and one program, "
-            "and these differ in data, or in more of their models than rotary and window; train "
-            "them apart"
-        )
     shapes = abstract_params(first.config.model)
     if difference := shape_difference(abstract_params(stage.config.model), shapes):
         raise ValueError(

@@ -1,4 +1,4 @@
-"""The part that members of a sweep share, and programs that are compiled once per process.
+"""What members of a sweep share, in what they may differ, and programs that both are given to.
 
 Batches, seeds, and the arrays of members are arguments of a program, so runs of equal shape (seeds,
 items of a study) need one program. JAX caches compiled programs by the jitted function, so this
@@ -8,14 +8,16 @@ module caches the jitted function.
 import dataclasses
 import functools
 import os
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any, NamedTuple
 
 import jax
+import numpy as np
 
 from experiment.config import ExperimentConfig, TrainConfig
-from experiment.stages import split
-from model.config import Architecture
+from experiment.stages import Stage, split
+from model.config import Architecture, PositionTable
+from model.positions import stack_tables
 
 # Compiler options per chip, for training and `tpu.aot`. They are passed with each program, so they
 # need no environment variable, and `tpu.aot` estimates the same step that training runs.
@@ -35,7 +37,7 @@ OPTIONS: dict[str, dict[str, str]] = dict.fromkeys(
 class StaticConfig(NamedTuple):
     """The part of a config that training programs are compiled on.
 
-    Everything else reaches a program as an array (`training.step.MemberArrays`): frequencies and
+    Everything else reaches a program as an array (`MemberArrays`): frequencies and
     windows, the peak learning rate, seeds, and rows. Members that train together may differ in
     those arrays, in the seed, and in the run they start from, and in nothing else (`shared_part`).
 
@@ -52,6 +54,38 @@ def static_config(config: ExperimentConfig) -> StaticConfig:
     """Return the static part of `config`."""
     train = dataclasses.replace(config.train, learning_rate=1.0)
     return StaticConfig(config.model.architecture, train)
+
+
+class MemberArrays(NamedTuple):
+    """The arrays in which members of a sweep differ.
+
+    Attributes:
+      table: frequencies, scales and windows.
+      learning_rate: its peak, float32.
+      frequency_rate: peak learning rate of learned frequencies; None if there are none.
+    """
+
+    table: PositionTable
+    learning_rate: jax.Array | np.floating
+    frequency_rate: jax.Array | np.floating | None = None
+
+
+def stack(trees: Sequence[Any]) -> Any:
+    """Stack members along a new leading axis; a single member stays as it is."""
+    return trees[0] if len(trees) == 1 else jax.tree.map(lambda *x: np.stack(x), *trees)
+
+
+def member_arrays(stages: Sequence[Stage]) -> MemberArrays:
+    """Return the arrays in which members differ in a stage, stacked if there are several."""
+    configs = [stage.config for stage in stages]
+    tables = [config.model.position_table(config.data.context_length) for config in configs]
+    rates = stack([np.float32(config.train.learning_rate) for config in configs])
+    frequency_rates = None
+    if configs[0].model.learned_frequencies:
+        variants = [config.model.learned_variants[0] for config in configs]
+        frequency_rates = stack([np.float32(variant.learning_rate) for variant in variants])
+    table = tables[0] if len(tables) == 1 else stack_tables(tables)
+    return MemberArrays(table, rates, frequency_rates)
 
 
 def shared_part(config: ExperimentConfig) -> tuple[Hashable, ...]:

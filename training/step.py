@@ -1,7 +1,7 @@
 """One update: the loss, its gradient, AdamW. Written for one member; a sweep wraps it."""
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -11,14 +11,12 @@ import optax
 from jax.sharding import AbstractMesh, Mesh, NamedSharding, PartitionSpec
 
 from experiment.config import ExperimentConfig
-from experiment.stages import Stage
 from model import transformer
 from model.config import Architecture, PositionTable
 from model.loss import token_nll
-from model.positions import stack_tables
 from model.transformer import Params
 from training import optimizer
-from training.programs import StaticConfig, program, static_config
+from training.programs import MemberArrays, StaticConfig, program, static_config
 
 
 class State(NamedTuple):
@@ -33,38 +31,6 @@ class State(NamedTuple):
     params: Params
     opt_state: Any
     skipped: jax.Array | np.integer
-
-
-class MemberArrays(NamedTuple):
-    """The arrays in which members of a sweep differ.
-
-    Attributes:
-      table: frequencies, scales and windows.
-      learning_rate: its peak, float32.
-      frequency_rate: peak learning rate of learned frequencies; None if there are none.
-    """
-
-    table: PositionTable
-    learning_rate: jax.Array | np.floating
-    frequency_rate: jax.Array | np.floating | None = None
-
-
-def stack(trees: Sequence[Any]) -> Any:
-    """Stack members along a new leading axis; a single member stays as it is."""
-    return trees[0] if len(trees) == 1 else jax.tree.map(lambda *x: np.stack(x), *trees)
-
-
-def member_arrays(stages: Sequence[Stage]) -> MemberArrays:
-    """Return the arrays in which members differ in a stage, stacked if there are several."""
-    configs = [stage.config for stage in stages]
-    tables = [config.model.position_table(config.data.context_length) for config in configs]
-    rates = stack([np.float32(config.train.learning_rate) for config in configs])
-    frequency_rates = None
-    if configs[0].model.learned_frequencies:
-        variants = [config.model.learned_variants[0] for config in configs]
-        frequency_rates = stack([np.float32(variant.learning_rate) for variant in variants])
-    table = tables[0] if len(tables) == 1 else stack_tables(tables)
-    return MemberArrays(table, rates, frequency_rates)
 
 
 def init_state(config: StaticConfig | ExperimentConfig, seed: jax.Array) -> State:

@@ -18,8 +18,8 @@ from experiment.mesh import host_rows, make_global_batch, one_device_mesh
 from experiment.stages import Stage
 from model.transformer import Params
 from training.members import unstack
-from training.programs import StaticConfig, program, static_config
-from training.step import MemberArrays, State, loss_fn, over_members, split_batch
+from training.programs import MemberArrays, StaticConfig, program, static_config
+from training.step import State, loss_fn, over_members, split_batch
 
 NUM_BATCHES = 8  # of held-out rows: enough that losses of two steps differ by more than chance
 
@@ -66,7 +66,7 @@ class Validation:
 
     def _task_values(self, params: Params) -> dict[str, np.ndarray]:
         """Return the values of `train.eval_tasks`. The devices are idle meanwhile."""
-        if self._evaluate is None or self._data.tokenizer_path is None:
+        if self._evaluate is None:
             return {}
         members = unstack(params, len(self._configs), self._shardings.params)
         host_params = [distributed.fetch(member_params) for member_params in members]

@@ -13,8 +13,7 @@ import orbax.checkpoint as ocp
 import pytest
 
 from configs import find_config
-from data.packing import pack
-from data.pipeline import rows_in_memory
+from data.pipeline import open_data
 from experiment import overrides
 from experiment.checkpoint import Checkpoints, DataState, restore_params
 from experiment.mesh import make_mesh
@@ -28,12 +27,7 @@ CONFIGS = [
     )
     for base in (10, 1000)
 ]
-ROWS = pack(np.random.default_rng(0).integers(3, 500, (16, 65), np.int32), bos_id=3)
 STEPS = [2, 4, 6]
-
-
-def open_data(config):
-    return rows_in_memory(config, ROWS, ROWS)
 
 
 def state_at(step: int):
@@ -42,20 +36,21 @@ def state_at(step: int):
     state = first_state(CONFIGS[:1], shardings_of(target))
     numbers = np.random.default_rng(step)
     changed = jax.tree.map(lambda x: (x + numbers.normal(9, size=x.shape)).astype(x.dtype), state)
-    return target, changed._replace(skipped=state.skipped)
+    return changed._replace(skipped=state.skipped)
 
 
 @pytest.fixture(scope="module")
-def saved(tmp_path_factory) -> Path:
+def saved(tmp_path_factory, tiny_data) -> Path:
     """Two members with checkpoints of three steps."""
     folder = tmp_path_factory.mktemp("saved")
+    fingerprint = open_data(overrides.apply(CONFIGS[0], tiny_data).data).fingerprint
     for index, config in enumerate(CONFIGS):
         run = RunDirectory(folder / f"{index}")
         run.write_config(config, [])
         checkpoints = Checkpoints(run, keep=3)
         for step in STEPS:
-            _, state = state_at(step + index)
-            data = DataState(fingerprint=open_data(config.data).fingerprint, rows=8 * step)
+            state = state_at(step + index)
+            data = DataState(fingerprint=fingerprint, rows=8 * step)
             checkpoints.save(step, state.params, state.opt_state, data, config)
         checkpoints.close()
     return folder
@@ -67,14 +62,19 @@ def runs(saved, tmp_path) -> list[RunDirectory]:
     return [RunDirectory(tmp_path / f"{index}") for index in range(2)]
 
 
-def resume(runs: list[RunDirectory]):
-    """The state and step that runs go on from together, and the messages."""
-    configs = [CONFIGS[int(run.name)] for run in runs]
-    plan, messages = make_plan(configs, runs, open_data=open_data), []
-    target = abstract_state(configs[0], len(runs), plan.mesh)
-    state, data, step = open_state(plan, target, messages.append)
-    assert data.rows == 8 * step
-    return state, step, messages
+@pytest.fixture
+def resume(tiny_data):
+    """Return the state and step that runs go on from together, and the messages."""
+
+    def resume(runs: list[RunDirectory]):
+        configs = [overrides.apply(CONFIGS[int(run.name)], tiny_data) for run in runs]
+        plan, messages = make_plan(configs, runs), []
+        target = abstract_state(configs[0], len(runs), plan.mesh)
+        state, data, step = open_state(plan, target, messages.append)
+        assert data.rows == 8 * step
+        return state, step, messages
+
+    return resume
 
 
 def largest(folder: Path) -> Path:
@@ -118,7 +118,7 @@ DAMAGES = {
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
-def test_a_damaged_checkpoint_is_named_and_the_one_before_taken(damage, runs):
+def test_a_damaged_checkpoint_is_named_and_the_one_before_taken(damage, runs, resume):
     hurt, expected = DAMAGES[damage]
     (run, _) = runs
     hurt(run.checkpoints_path / "6")
@@ -136,7 +136,7 @@ def test_a_damaged_checkpoint_is_named_and_the_one_before_taken(damage, runs):
     state, step, (message,) = resume([run])
     assert step == 4
     assert message.startswith(f"DAMAGED: checkpoint 6 of {run.path}: {start}") and end in message
-    jax.tree.map(np.testing.assert_array_equal, state, state_at(4)[1])
+    jax.tree.map(np.testing.assert_array_equal, state, state_at(4))
     # Out of the way, for the run comes to step 6 again, and not gone.
     assert run.steps() == [2, 4] and (run.checkpoints_path / "6.damaged").is_dir()
     assert message.endswith(f"it is now {run.checkpoints_path}/6.damaged")
@@ -144,7 +144,7 @@ def test_a_damaged_checkpoint_is_named_and_the_one_before_taken(damage, runs):
 
 
 @pytest.mark.parametrize("number", [errno.EIO, errno.EMFILE, errno.EINTR])
-def test_an_error_of_the_disk_while_arrays_are_read_is_no_damage(number, runs, monkeypatch):
+def test_an_error_of_the_disk_while_arrays_are_read_is_no_damage(number, runs, monkeypatch, resume):
     """TensorStore raises ValueError, with the system's reason somewhere in a long text."""
     text = f"Encountered error while reading array: {'x' * 500} [OS error: {os.strerror(number)}]"
 
@@ -158,18 +158,18 @@ def test_an_error_of_the_disk_while_arrays_are_read_is_no_damage(number, runs, m
     assert runs[0].steps() == STEPS
 
 
-def test_members_go_on_together_from_what_is_whole_in_all(runs):
+def test_members_go_on_together_from_what_is_whole_in_all(runs, resume):
     flip(largest(runs[1].checkpoints_path / "6/opt_state"))
     shutil.rmtree(runs[0].checkpoints_path / "4/params")
     state, step, messages = resume(runs)
     assert step == 2 and len(messages) == 2
     for index in range(2):
         member_state = jax.tree.map(lambda x, index=index: x[index], state)
-        jax.tree.map(np.testing.assert_array_equal, member_state, state_at(2 + index)[1])
+        jax.tree.map(np.testing.assert_array_equal, member_state, state_at(2 + index))
     assert [run.steps() for run in runs] == [[2, 6], [2, 4]]
 
 
-def test_where_nothing_is_whole_nothing_is_begun(runs):
+def test_where_nothing_is_whole_nothing_is_begun(runs, resume):
     for step in STEPS:
         cut(runs[0].checkpoints_path / f"{step}/data/metadata")
     with pytest.raises(
@@ -181,7 +181,7 @@ def test_where_nothing_is_whole_nothing_is_begun(runs):
         restore_params(runs[0])
 
 
-def test_what_a_stopped_save_left_is_removed(runs):
+def test_what_a_stopped_save_left_is_removed(runs, resume):
     """Three are kept, of which steps 0 and 1 are too old; a stage's end is not."""
     run, _ = runs
     for step in (0, 1):
@@ -207,7 +207,7 @@ def test_a_config_that_was_edited_is_refused(runs):
         restore_params(RunDirectory(run.path))
     edited = overrides.apply(CONFIGS[0], ["model.rotary.base=11"])
     with pytest.raises(ValueError, match=message):
-        make_plan([edited], [RunDirectory(run.path)], open_data=open_data)
+        make_plan([edited], [RunDirectory(run.path)])
     # How a run is kept and watched is its own affair.
     shutil.copyfile(runs[1].path / "config.json", run.path / "config.json")
     change(run.path / "config.json", '"base": 1000.0', '"base": 10.0')
@@ -215,7 +215,7 @@ def test_a_config_that_was_edited_is_refused(runs):
     assert restore_params(RunDirectory(run.path))[1] == 6
 
 
-def test_a_config_comes_back_from_a_checkpoint(runs):
+def test_a_config_comes_back_from_a_checkpoint(runs, resume):
     run, _ = runs
     before = (run.path / "config.json").read_text()
     reads = lambda run: run.config, lambda run: resume([run]), restore_params

@@ -19,7 +19,8 @@ from training.log import DivergedError
 from training.loop import train
 from training.members import abstract_state, first_state, shardings_of
 from training.plan import make_plan
-from training.step import compile_step, member_arrays
+from training.programs import member_arrays
+from training.step import compile_step
 from training.sweep import train_sweep
 
 FROZEN = ["train.max_skipped=3", "train.num_steps=9", "train.save_every=3", "train.keep=9"]

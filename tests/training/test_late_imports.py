@@ -20,23 +20,6 @@ sys.meta_path.insert(0, Absent())
 """
 HEAVY = {"grain", "array_record", "zstandard", "tensorflow_datasets", "matplotlib"}
 
-IN_MEMORY = """
-import numpy as np
-import data.pipeline, data.store, experiment, model
-from data.packing import pack
-from configs import find_config
-from experiment import load, overrides
-from experiment.run import RunDirectory
-from training.loop import train
-from training.plan import make_plan
-
-config = overrides.apply(find_config("tiny"), ["train.num_steps=2"])
-rows = pack(np.random.default_rng(0).integers(3, 500, (16, 65), np.int32), bos_id=3)
-open_data = lambda config: data.pipeline.rows_in_memory(config, rows, rows)
-assert train(make_plan([config], [RunDirectory(sys.argv[1])], open_data=open_data))
-assert load(sys.argv[1]).logits(rows["tokens"]).shape == (16, 64, 512)
-"""
-
 
 def run(script: str, *arguments: object, absent, environment) -> subprocess.CompletedProcess[str]:
     code = BLOCKED.format(names=absent) + script
@@ -44,14 +27,6 @@ def run(script: str, *arguments: object, absent, environment) -> subprocess.Comp
         [sys.executable, "-c", code, *map(str, arguments)], cwd=ROOT, env=environment,
         capture_output=True, text=True, timeout=300,
     )  # fmt: skip
-
-
-@pytest.mark.long
-def test_rows_in_memory_train_without_what_reads_data(tmp_path, environment):
-    done = run(IN_MEMORY, tmp_path / "run", absent=HEAVY, environment=environment)
-    assert done.returncode == 0, done.stderr
-    names = {path.name for path in (tmp_path / "run").iterdir()}
-    assert names == {"config.json", "metrics.jsonl", "checkpoints", ".lock"}
 
 
 @pytest.mark.parametrize(

@@ -27,7 +27,8 @@ from experiment.run import RunDirectory
 from tests.in_process import call
 from training.loop import train
 from training.plan import make_plan
-from training.step import MemberArrays, State, init_state, over_members, train_step
+from training.programs import MemberArrays
+from training.step import State, init_state, over_members, train_step
 
 ROOT = Path(__file__).parents[2]
 pytestmark = pytest.mark.slow  # each compiles a train step, or starts processes that do

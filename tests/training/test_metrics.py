@@ -2,12 +2,9 @@
 
 import shutil
 
-import numpy as np
 import pytest
 
 from configs import find_config
-from data.packing import pack
-from data.pipeline import rows_in_memory
 from experiment import overrides
 from experiment.checkpoint import restore_params
 from experiment.identity import run_id
@@ -19,18 +16,19 @@ from training.plan import make_plan
 pytestmark = pytest.mark.slow
 
 GIVEN = ("train.num_steps=4", "train.save_every=2", "train.log_every=1", "train.keep=9")
-CONFIG = overrides.apply(find_config("tiny"), GIVEN)
-ROWS = pack(np.random.default_rng(0).integers(3, 500, (16, 65), np.int32), bos_id=3)
 
 
-def run_to_its_end(path) -> RunDirectory:
-    run = RunDirectory(path)
-    open_data = lambda config: rows_in_memory(config, ROWS, ROWS)  # noqa: E731
-    train(make_plan([CONFIG], [run], open_data=open_data))
-    return RunDirectory(path)
+@pytest.fixture
+def run_to_its_end(tiny_data):
+    def train_at(path) -> RunDirectory:
+        config = overrides.apply(find_config("tiny"), [*tiny_data, *GIVEN])
+        train(make_plan([config], [RunDirectory(path)]))
+        return RunDirectory(path)
+
+    return train_at
 
 
-def test_lost_rows_are_said_when_a_run_is_resumed_and_ever_after(tmp_path, capfd):
+def test_lost_rows_are_said_when_a_run_is_resumed_and_ever_after(run_to_its_end, tmp_path, capfd):
     intact = run_to_its_end(tmp_path / "whole")
     lines = intact.metrics_path.read_text().splitlines(keepends=True)
     assert len(lines) == 4 and not metrics_damage(intact)
