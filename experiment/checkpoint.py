@@ -203,16 +203,12 @@ def restore(run: RunDirectory, step: int, **arrays: Any) -> Restored:
     return Restored(read, data, recorded)
 
 
-def verify(run: RunDirectory, step: int, restored: Restored) -> None:
-    """Compare arrays with the saved digests; all hosts must call this together.
+def verify(run: RunDirectory, step: int, arrays: Any, recorded: Mapping[str, str]) -> None:
+    """Compare arrays with their digests when saved; all hosts must call this together.
 
     Raises:
       DamagedCheckpointError: naming the first array that differs.
     """
-    _verify(run, step, restored.arrays, restored.digests)
-
-
-def _verify(run: RunDirectory, step: int, arrays: Any, recorded: Mapping[str, str]) -> None:
     for name, digest in digests(arrays).items():
         if recorded.get(name) != digest:
             raise DamagedCheckpointError(run, step, f"{name} is not what was saved")
@@ -253,7 +249,7 @@ def _intact_params(run: RunDirectory, step: int) -> Params:
     # As numpy: the caller decides on which devices they go.
     target = jax.tree.map(lambda x: np.empty(x.shape, x.dtype), stored_params(run, step))
     restored = restore(run, step, params=target)
-    verify(run, step, restored)
+    verify(run, step, restored.arrays, restored.digests)
     return restored.arrays["params"]
 
 
@@ -384,7 +380,7 @@ class StoredParams:
         known = self.known[name]
         target = nested(name, np.empty(known.shape, known.dtype))
         tree = _read_arrays(self.run, self.step, "params", target, partial=True)
-        _verify(self.run, self.step, {"params": tree}, self._digests)
+        verify(self.run, self.step, {"params": tree}, self._digests)
         return leaves_by_name(tree)[name]
 
 

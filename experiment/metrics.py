@@ -5,7 +5,6 @@ import json
 import math
 import os
 import secrets
-import sys
 import tomllib
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -152,21 +151,14 @@ def _tensorboard(tensorboard: Any, run: RunDirectory) -> Tracker:
 
 
 def _wandb(wandb: Any, run: RunDirectory) -> Tracker:
-    mode = None
     # Without a key, `init` would wait for minutes.
-    if not os.environ.get("WANDB_MODE") and not os.environ.get("WANDB_API_KEY"):
-        mode = "offline"
-        print(
-            f"wandb: neither WANDB_API_KEY nor WANDB_MODE=online is set; it writes to {run.path}/"
-            "wandb only, from where `wandb sync` brings it online",
-            file=sys.stderr,
-        )
+    is_online = os.environ.get("WANDB_MODE") or os.environ.get("WANDB_API_KEY")
     session = wandb.init(
         project="ropewalk",
         name=run.name,
         id=_identity(run),
         dir=None if in_bucket(run.path) else str(run.path),
-        mode=mode,
+        mode=None if is_online else "offline",
         resume="allow",
         reinit="create_new",
     )

@@ -39,6 +39,7 @@ import hashlib
 import itertools
 import math
 import re
+import shlex
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -200,19 +201,26 @@ class Sweep(NamedTuple):
     def check_workdir(self) -> None:
         """Raise ValueError if `workdir` holds another sweep, or a run instead of a sweep."""
         check_contents(self.workdir)
-        if self.record is not None:
-            exists = (self.workdir / "sweep.json").exists()
-            if exists and (
-                other := read_sweep(self.workdir).difference(self.record, is_operational)
-            ):
+        if self.record is None:
+            return
+        if (self.workdir / "sweep.json").exists():
+            other = read_sweep(self.workdir)
+            if _deciding(other) != _deciding(self.record):
+                command = one_line(shlex.join([other.config, *other.overrides]), 150)
                 raise ValueError(
-                    f"{self.workdir} holds another sweep, {other}; use another --workdir, or "
+                    f"{self.workdir} holds another sweep, {command}; use another --workdir, or "
                     "delete that directory"
                 )
-            if (self.workdir / "config.json").exists():
-                raise ValueError(
-                    f"{self.workdir} holds a run; use another --workdir, or train.py to continue it"
-                )
+        if (self.workdir / "config.json").exists():
+            raise ValueError(
+                f"{self.workdir} holds a run; use another --workdir, or train.py to continue it"
+            )
+
+
+def _deciding(record: SweepRecord) -> SweepRecord:
+    """Return a record without overrides that do not change the numbers of a run."""
+    overrides = (o for o in record.overrides if not is_operational(o.partition("=")[0]))
+    return dataclasses.replace(record, overrides=tuple(overrides))
 
 
 def single_run(config: ExperimentConfig, workdir: str | Path, overrides: Sequence[str]) -> Sweep:

@@ -4,14 +4,13 @@ import dataclasses
 import hashlib
 import json
 import re
-import shlex
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
 from utils.checks import SINGLE_MAX, Bounds, check, problem
 from utils.limits import parse_json, read_json, read_lines
-from utils.messages import one_line, quoted
+from utils.messages import quoted
 
 
 def read_json_lines(path: Path, kinds: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -121,23 +120,6 @@ class SweepRecord:
     def to_json(self) -> str:
         """Return the content of the file."""
         return json.dumps(dataclasses.asdict(self), indent=2) + "\n"
-
-    def difference(self, other: "SweepRecord", ignored: Callable[[str], bool]) -> str:
-        """Describe what sets `other` apart; empty if nothing does but `ignored` fields."""
-        old, new = (
-            [record.config, *(o for o in record.overrides if not ignored(o.partition("=")[0]))]
-            for record in (self, other)
-        )
-        if old == new and self.members == other.members:
-            return ""
-        gone, added = [o for o in old if o not in new], [o for o in new if o not in old]
-        if not gone and not added:
-            gone, added = self.members, other.members
-        return f"with {_listed(gone) or 'less'}, and this one has {_listed(added) or 'less'}"
-
-
-def _listed(names: Iterable[str]) -> str:
-    return one_line(" ".join(map(shlex.quote, names)), 60)
 
 
 def read_sweep(path: Path) -> SweepRecord:

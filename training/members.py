@@ -123,7 +123,7 @@ def _restore_step(plan: Plan, target: State, step: int) -> tuple[State, DataStat
         ]
     with distributed.refusing_together():
         for run, saved in zip(plan.runs, restored, strict=True):
-            checkpoint.verify(run, step, saved)
+            checkpoint.verify(run, step, saved.arrays, saved.digests)
     states = [
         State(**saved.arrays, skipped=np.int32(saved.data.skipped_in_row)) for saved in restored
     ]

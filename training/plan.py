@@ -345,7 +345,7 @@ def _restore_sharded(run: RunDirectory, step: int, where: Params) -> Params:
         restored = checkpoint.restore(run, step, params=target)
     # All processes verify together, so all of them must have read first.
     with distributed.refusing_together(), naming_intact_checkpoint(run, step):
-        checkpoint.verify(run, step, restored)
+        checkpoint.verify(run, step, restored.arrays, restored.digests)
     return _in_float32(restored.arrays.pop("params"), jnp.asarray)
 
 

@@ -69,7 +69,10 @@ def build(
             raise ValueError(f"{name} has no parameter {quoted(parameter)}; {hint}")
         if parameter in arguments:
             raise ValueError(f"{kind} {quoted(text)} gives {parameter} twice")
-        arguments[parameter] = _literal(argument.value, f"{name}({parameter}=...)")
+        word = argument.value
+        is_word = isinstance(word, ast.Name)  # True, False and None are constants
+        where = f"{name}({parameter}=...)"
+        arguments[parameter] = word.id if is_word else _value(word, where)
     arguments = {n: value for n, value in (defaults or {}).items() if n in parameters} | arguments
     required = [n for n, parameter in parameters.items() if parameter.default is parameter.empty]
     missing = [n for n in required if n not in arguments]
@@ -179,7 +182,7 @@ def _without_quotes(text: str) -> str:
 
 def literal(text: str) -> Any:
     """Return the value of a Python literal; raise ValueError for any other text."""
-    return _value(_tree(text))
+    return _value(_tree(text), quoted(text))
 
 
 def _tree(text: str) -> ast.expr:
@@ -194,17 +197,8 @@ def _tree(text: str) -> ast.expr:
             raise ValueError(f"{quoted(text)} is no expression") from error
 
 
-def _value(node: ast.expr) -> Any:
+def _value(node: ast.expr, where: str) -> Any:
     try:
         return ast.literal_eval(node)
-    except (TypeError, SyntaxError, RecursionError, MemoryError) as error:
-        raise ValueError("no literal") from error
-
-
-def _literal(node: ast.expr, where: str):
-    if isinstance(node, ast.Name) and node.id not in ("True", "False", "None"):
-        return node.id
-    try:
-        return _value(node)
-    except ValueError as error:
+    except (ValueError, TypeError, SyntaxError, RecursionError, MemoryError) as error:
         raise ValueError(f"{where} must be a number, string or tuple") from error
