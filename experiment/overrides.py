@@ -44,6 +44,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from data.sources import source_class
 from experiment.config import ExperimentConfig, is_operational
 from experiment.dotted import apply as apply  # part of the command line, for its callers
 from experiment.inherit import inherit
@@ -141,6 +142,10 @@ _USED: dict[str, tuple[Callable[[ExperimentConfig], bool], str]] = {
     "data.retrieval_tasks": (
         lambda c: c.data.retrieval_fraction > 0 or not c.data.has_text,
         "data.retrieval_fraction=SHARE",
+    ),
+    "data.path": (
+        lambda c: source_class(c.data.source).needs_path,
+        "a source that reads files, such as data.source=jsonl",
     ),
     "members": (lambda c: False, "comma lists, such as model.rotary.base=10,100"),
 }

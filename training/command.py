@@ -11,7 +11,6 @@ import sys
 import evals
 from configs import argument_parser, find_config
 from data import pipeline
-from data.sources import reading_path, source_class
 from experiment import stages
 from experiment.overrides import SWEEP_HELP, Sweep, check_used, make_sweep, single_run
 from utils.command_line import Parser, add_process_flags, at_least
@@ -101,13 +100,6 @@ def _check(sweep: Sweep) -> None:
                 evals.parse(task)
     for data in text:
         pipeline.check_data(data)
-    read = any(source_class(data.source).needs_path for data in text)
-    for data in text if not read else ():
-        if data.path is not None:
-            raise ValueError(
-                f"data.source={data.source} does not read data.path={data.path}; set "
-                f"data.source={' or '.join(reading_path())}, or leave data.path out"
-            )
 
 
 def _launch(parser: Parser, arguments: argparse.Namespace, parts: list[Sweep]) -> int:

@@ -70,7 +70,7 @@ def _take_locks(plan: Plan, name: str, locks: contextlib.ExitStack) -> None:
         if in_bucket(run.path):
             write_atomically(run.path / ".lock", name)
         else:
-            locks.enter_context(_lock_directory(run.path))
+            locks.enter_context(_lock_directory(run.path, name))
     # The runs may have changed between the plan and the lock.
     for run, config in zip(plan.runs, plan.configs, strict=True):
         run.check_resumable(config)
@@ -81,7 +81,7 @@ def _take_locks(plan: Plan, name: str, locks: contextlib.ExitStack) -> None:
 
 
 @contextlib.contextmanager
-def _lock_directory(path: Path) -> Iterator[None]:
+def _lock_directory(path: Path, name: str) -> Iterator[None]:
     path.mkdir(parents=True, exist_ok=True)
     with try_lock(path / ".lock") as file:
         if file is None:
@@ -91,7 +91,7 @@ def _lock_directory(path: Path) -> Iterator[None]:
                 "--workdir"
             )
         file.truncate(0)
-        file.write(f"process {os.getpid()} on {socket.gethostname()}\n")
+        file.write(name)
         file.flush()
         yield
 

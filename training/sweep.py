@@ -21,7 +21,7 @@ from experiment.stages import split
 from training import loop
 from training.log import DivergedError
 from training.plan import Checked, check_plan, complete_plan
-from training.programs import shared_part, static_config
+from training.programs import shared_part
 from utils.files import write_atomically
 
 T = TypeVar("T")
@@ -103,13 +103,6 @@ def train_sweep(sweep: Sweep, *, command: str = "") -> bool:
     console = Console(stderr=True, quiet=quiet, highlight=False, markup=False, soft_wrap=True)
     for line in inherited:
         console.print(line)
-    if sweep.record and len(plans) > 1:
-        programs = {tuple(static_config(s.config) for s, *_ in plan.stages) for plan in plans}
-        seeds = {plan.configs[0].data.seed for plan in plans}
-        console.print(
-            f"{len(sweep.record.members)} members, {_plural(len(programs), 'shape')}, "
-            f"{_plural(len(seeds), 'data seed')}: one program per shape, one after another"
-        )
     num_diverged = 0
     tokens_left = sum(stage.tokens for plan in plans for stage, *_ in plan.stages)
     for plan in plans:
@@ -130,7 +123,3 @@ def train_sweep(sweep: Sweep, *, command: str = "") -> bool:
     if num_diverged == len(plans):
         raise DivergedError(f"all members diverged: no member of {sweep.workdir} finished")
     return True
-
-
-def _plural(count: int, noun: str) -> str:
-    return f"{count} {noun}{'' if count == 1 else 's'}"
