@@ -78,16 +78,14 @@ class Checkpoints:
     """Saves and restores the training state of one run. Saving is asynchronous and atomic."""
 
     def __init__(self, run: RunDirectory, *, keep: int, always: Sequence[int] = ()):
-        """Keep the newest `keep` checkpoints, those of the steps `always`, and, while updates are
-        skipped, the last good one. Others are removed when the next one is saved: members save one
-        after another, and all keep the checkpoint before until the last one has saved."""
+        """`remove_old` keeps the newest `keep` checkpoints, and those of the steps `always`."""
         self._run, self._keep, self._always = run, keep, always
         if in_bucket(run.path) and distributed.is_primary_host():
             _remove_unfinished(run)
         self._manager = ocp.CheckpointManager(
             str(run.checkpoints_path.absolute()),
             options=ocp.CheckpointManagerOptions(
-                # Of saves that were stopped. In a bucket, orbax fails if a listing is out of date.
+                # Of saves that were stopped; in a bucket `_remove_unfinished` removes them.
                 cleanup_tmp_directories=not in_bucket(run.path),
                 lightweight_initialize=True,  # reads nothing of checkpoints that are there
                 # Several members save at once; their hosts must not wait for one another's.
@@ -116,14 +114,11 @@ class Checkpoints:
           config: config at `step`; saved with the positional settings of every stage so far.
           metrics: digest of the rows logged up to `step` (`MetricsDigest.record`).
         """
-        if self._run.is_complete(step):
-            return  # a listing lacked it when this run was resumed; Orbax would remove it first
         arrays = {"params": params, "opt_state": opt_state}
         items = {"data": dataclasses.asdict(data), "config": config_item(self._run, step, config)}
         # Made of what lies on the devices, before anything is written.
         record = digest_item(digests(arrays), items, metrics)
         with raise_outages(self._run.path, writes=True):
-            self._remove_old(step, data.skipped_in_row)
             self._manager.save(
                 step,
                 # One item each: evaluation restores `params` alone, whatever the optimizer was.
@@ -134,33 +129,29 @@ class Checkpoints:
                 ),
             )
 
-    def close(self, step: int = 0) -> None:
-        """Wait until all saves are on disk; remove checkpoints up to `step` that are not kept.
-
-        Later ones stay: a run that resumes from `step` writes them again.
-        """
+    def close(self) -> None:
+        """Wait until all saves are on disk."""
         with raise_outages(self._run.path, writes=True):
             self._manager.wait_until_finished()
             self._manager.close()
-            if step:
-                skipped = read_items(self._run, step)[0]["data"].get("skipped_in_row", 0)
-                self._remove_old(step, skipped)
 
-    def _remove_old(self, step: int, skipped: int) -> None:
-        """Remove checkpoints up to `step`, at which `skipped` updates in a row were skipped."""
-        if not distributed.is_primary_host():
-            return
-        steps = [earlier for earlier in self._run.steps() if earlier <= step]
-        good = last_good(steps, step - skipped + 1) if skipped else None
-        for earlier in set(steps[: -self._keep]) - {*self._always, good}:
-            remove(folder_of(self._run, earlier))
+    def remove_old(self, complete: Sequence[int], step: int, skipped: int = 0) -> None:
+        """Remove checkpoints that are not kept; only the primary host calls it.
+
+        Args:
+          complete: steps at which all members that train together have a checkpoint, ascending.
+            Members save one after another, so that each has checkpoints that others lack.
+          step: number of updates done.
+          skipped: updates skipped in a row at `step`; if any, the last good checkpoint is kept too.
+        """
+        good = last_good(complete, step - skipped + 1) if skipped else None
+        with raise_outages(self._run.path, writes=True):
+            for earlier in set(complete[: -self._keep]) - {*self._always, good}:
+                remove(folder_of(self._run, earlier))
 
 
 def _remove_unfinished(run: RunDirectory) -> None:
-    """Remove checkpoints in a bucket whose saves were stopped.
-
-    A listing may be out of date; the file that marks a checkpoint as complete is read by name.
-    """
+    """Remove checkpoints in a bucket whose saves were stopped."""
     for path in run.checkpoints_path.iterdir() if run.checkpoints_path.is_dir() else ():
         if path.name.isdigit() and not run.is_complete(int(path.name)):
             remove(path)

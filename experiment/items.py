@@ -184,8 +184,7 @@ def one_line(
     # Orbax and TensorStore raise many kinds of errors for damaged files.
     except Exception as error:
         text = str(error) or type(error).__name__
-        is_unlisted = isinstance(error, FileNotFoundError) and run.is_complete(step, item)
-        if is_unlisted or is_outage(run.path, error) or _is_unread(error):
+        if is_outage(run.path, error) or _is_unread(error):
             text = machine_error(error) or text
             raise ValueError(
                 f"{folder_of(run, step)} {COULD_NOT_BE_READ} ({messages.one_line(text, 180)}); run "

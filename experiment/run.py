@@ -292,15 +292,14 @@ class RunDirectory:
         steps = [int(p.name) for p in self.checkpoints_path.iterdir() if p.name.isdigit()]
         return sorted(s for s in steps if not in_bucket(self.path) or self.is_complete(s))
 
-    def is_complete(self, step: int, item: str = "") -> bool:
-        """Return whether a checkpoint in a bucket, or an item of it, was written to its end.
+    def is_complete(self, step: int) -> bool:
+        """Return whether a checkpoint in a bucket, which has no rename, was written to its end.
 
-        In a bucket, which has no rename, Orbax writes a file last. It is read by its name, because
-        listings may lack new objects, and show removed ones.
+        Orbax writes a file last.
         """
-        path = self.checkpoints_path / str(step) / item / "commit_success.txt"
         try:
-            return in_bucket(path) and bool(path.read_bytes())
+            mark = self.checkpoints_path / str(step) / "commit_success.txt"
+            return bool(mark.read_bytes())
         except FileNotFoundError:
             return False
 

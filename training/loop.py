@@ -20,6 +20,7 @@ from experiment import distributed
 from experiment.checkpoint import Checkpoints, DataState
 from experiment.mesh import host_rows, make_global_batch
 from experiment.metrics import MetricsLog
+from experiment.run import common_steps
 from experiment.stages import Stage
 from model import kernels, transformer
 from training.directories import open_directories
@@ -144,9 +145,18 @@ class Trainer:
         """Finish all saves, and remove checkpoints that the config does not keep."""
         with Watchdog() as watchdog, watchdog.pause(saves=True):
             for checkpoints in self.checkpoints:
-                checkpoints.close(self.step)
+                checkpoints.close()
+            self.remove_old(self.step)
             for log in self.logs:
                 log.close()
+
+    def remove_old(self, newest: int) -> None:
+        """Remove checkpoints up to step `newest` that the config does not keep."""
+        skipped = np.atleast_1d(distributed.fetch(self.state.skipped)).tolist()
+        if distributed.is_primary_host():
+            complete = [step for step in common_steps(self.plan.runs) if step <= newest]
+            for checkpoints, count in zip(self.checkpoints, skipped, strict=True):
+                checkpoints.remove_old(complete, self.step, count)
 
 
 def train_stage(
@@ -249,11 +259,12 @@ class _Batches:
 
 
 def _save(trainer: Trainer, stages: tuple[Stage, ...], batches: _Batches, log: StageLog) -> None:
-    """Start saving the state of every member."""
+    """Remove old checkpoints, and start saving the state of every member."""
     trainer.check_lock()
     # Metrics first: a resumed run does not write the rows up to its checkpoint again.
     log.sync()
     trainer.data_state = batches.data_state()
+    trainer.remove_old(trainer.step - 1)
     members = unstack(trainer.state, len(stages), trainer.shardings)
     metrics = [metrics_log.record() for metrics_log in trainer.logs] or [None] * len(stages)
     for checkpoints, member, stage, record in zip(

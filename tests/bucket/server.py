@@ -10,8 +10,6 @@ do not make get 501.
         bucket.objects["run/config.json"].content
         bucket.fail(one_in=10, seed=0)      some requests now get 500 or 503, or are cut
         bucket.forbidden = {"POST"}         these methods get 403
-        bucket.stale = 20                   listings still show what the last 20 changes removed
-        bucket.hides = True                 they also lack what those changes wrote
         bucket.seconds = .1                 answers come late
 """
 
@@ -23,7 +21,7 @@ import random
 import re
 import threading
 import time
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, NamedTuple
@@ -61,15 +59,14 @@ class FakeBucket:
     Attributes:
       objects: by their names.
       environment: by which a process finds the bucket in place of Google's.
-      forbidden, stale, hides, seconds: see above.
+      forbidden, seconds: see above.
       counts: answers so far, by what was asked and their status; -1: the connection was cut.
     """
 
     def __init__(self, name: str = "bucket"):
         self.name, self.objects = name, dict[str, Object]()
         self.forbidden: set[str] = set()
-        self.stale, self.hides, self.seconds = 0, False, 0.0
-        self._replaced = deque[tuple[str, Object | None]](maxlen=1000)
+        self.seconds = 0.0
         self.counts: Counter[tuple[str, int]] = Counter()
         self._generations = itertools.count(time.time_ns() // 1000)
         self._uploads: dict[str, tuple[str, dict, bytearray]] = {}
@@ -113,12 +110,8 @@ class FakeBucket:
 
     def put(self, name: str, content: bytes) -> Object:
         """Writes an object, whatever lay under its name."""
-        self._replaced.append((name, self.objects.get(name)))
         stored = self.objects[name] = Object(content, next(self._generations))
         return stored
-
-    def _remove(self, name: str) -> None:
-        self._replaced.append((name, self.objects.pop(name)))
 
     def answer(self, method: str, target: str, headers: Mapping[str, str], body: bytes) -> Answer:
         """The service's answer to a request that has arrived whole."""
@@ -157,7 +150,7 @@ class FakeBucket:
         if wrong := self._condition(stored, query):
             return Answer(wrong) if wrong == 304 else refusal(wrong, "conditionNotMet")
         if method == "DELETE":
-            self._remove(name)
+            del self.objects[name]
             return Answer(204)
         if query.get("alt") != "media":
             return as_json(self._resource(name, stored))
@@ -209,11 +202,6 @@ class FakeBucket:
         items, prefixes = [], []
         listing = {"kind": "storage#objects", "items": items, "prefixes": prefixes}
         objects = dict(self.objects)
-        for name, before in list(self._replaced)[::-1][: self.stale]:
-            if before is not None:
-                objects[name] = before
-            elif self.hides:
-                objects.pop(name, None)
         for name in sorted(name for name in objects if name.startswith(prefix)):
             rest = name[len(prefix) :]
             is_folder = bool(delimiter) and delimiter in rest
@@ -272,7 +260,7 @@ class FakeBucket:
             return refusal(404, f"No such object: {self.name}/{source}")
         stored = self.put(target, self.objects[source].content)
         if kind == "moveTo":
-            self._remove(source)
+            del self.objects[source]
         resource = self._resource(target, stored)
         return as_json({"done": True, "resource": resource} if kind == "rewriteTo" else resource)
 

@@ -124,34 +124,6 @@ def test_train_stop_resume_evaluate_report(bucket, run_it, text, on_disk):
     assert not (Path(__file__).parents[2] / "gs:").exists()
 
 
-def complete_steps(bucket) -> set[int]:
-    names = (name.split("/") for name in bucket.names("run/checkpoints/"))
-    return {int(name[2]) for name in names if name[3:] == ["commit_success.txt"]}
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("hides", [False, True])
-def test_stale_listings_lose_no_checkpoint(hides, bucket, run_it, text, on_disk):
-    """Listings show removed checkpoints, as if their saves were unfinished; answers are late, too.
-
-    If they also lack new objects, which Orbax needs to finish a save, training may end with a
-    status on which a JobSet makes another start.
-    """
-    run_it.stopped(*train(text), after="step 7/")
-    newest = max(complete_steps(bucket))
-    bucket.stale, bucket.hides, bucket.seconds = 60, hides, 0.005
-    for _ in range(1 + hides):
-        process = run_it.start(*train(text))
-        output, _ = process.communicate(timeout=300)
-        assert "Traceback" not in output
-        assert process.returncode in ((0, RESTART_STATUS) if hides else (0,)), output
-        assert max(complete_steps(bucket)) >= newest, output
-        newest = max(complete_steps(bucket))
-    bucket.stale, bucket.seconds = 0, 0.0
-    run_it(*train(text))
-    assert_same(bucket, on_disk)
-
-
 def test_a_bucket_that_may_not_be_written_to_is_refused_before_compute(bucket, run_it, text):
     bucket.forbidden = {"POST", "PUT", "DELETE"}
     message = run_it(*train(text), code=2).splitlines()[-1]

@@ -188,10 +188,10 @@ def test_what_a_stopped_save_left_is_removed(runs, resume):
         shutil.copytree(run.checkpoints_path / "2", run.checkpoints_path / str(step))
     unfinished = run.checkpoints_path / "8.orbax-checkpoint-tmp"
     shutil.copytree(run.checkpoints_path / "2", unfinished)
-    Checkpoints(run, keep=3, always=[0]).close(6)
+    Checkpoints(run, keep=3, always=[0]).remove_old(run.steps(), 6)
     assert run.steps() == [0, 2, 4, 6]
     # Later than what is gone on from, a member of a sweep is ahead of the others.
-    Checkpoints(run, keep=1).close(4)
+    Checkpoints(run, keep=1).remove_old([0, 2, 4], 4)
     assert run.steps() == [4, 6]
     cut(run.checkpoints_path / "4/_CHECKPOINT_METADATA")  # orbax's own, of when it saved
     assert resume(runs)[1] == 6

@@ -126,6 +126,7 @@ def test_the_last_good_checkpoint_outlives_those_that_are_all_alike(tiny, tmp_pa
 
     def steps_after(step, skipped):
         data = DataState(fingerprint="", skipped_in_row=skipped)
+        checkpoints.remove_old(run.steps(), step, skipped)
         checkpoints.save(step, {"a": jnp.zeros(1)}, {"b": jnp.zeros(1)}, data, tiny)
         checkpoints._manager.wait_until_finished()
         return run.steps()
@@ -133,5 +134,6 @@ def test_the_last_good_checkpoint_outlives_those_that_are_all_alike(tiny, tmp_pa
     kept_steps = [steps_after(*saved) for saved in ((2, 0), (4, 0), (6, 1), (8, 3), (9, 0))]
     # One more is there until the next save.
     assert kept_steps == [[2], [2, 4], [4, 6], [4, 6, 8], [8, 9]]
-    checkpoints.close(9)
+    checkpoints.close()
+    checkpoints.remove_old(run.steps(), 9)
     assert run.steps() == [9]
