@@ -12,6 +12,7 @@ import contextlib
 import dataclasses
 import hashlib
 import json
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -78,21 +79,18 @@ def find_copies(
       runs: in order: what comes first is the original.
       ids_of: identities by step that are known of a run besides those of its checkpoints.
     """
-    by_config: dict[str, list[RunDirectory]] = {}
-    for run in runs:
-        by_config.setdefault(_config_digest(run), []).append(run)
+    counts = Counter(map(_config_digest, runs))
     copies: dict[RunDirectory, RunDirectory] = {}
-    for group in by_config.values():
-        if len(group) == 1:  # nothing to compare it with: its checkpoints need not be opened
+    originals: dict[RunDirectory, dict[int, str]] = {}
+    for run in runs:
+        if counts[_config_digest(run)] == 1:  # its checkpoints need not be opened
             continue
-        originals: dict[RunDirectory, dict[int, str]] = {}
-        for run in group:
-            ids = checkpoint_ids(run) | dict(ids_of(run))
-            original = next((o for o in originals if _equal(ids, originals[o])), None)
-            if original is None:
-                originals[run] = ids
-            else:
-                copies[run] = original
+        ids = checkpoint_ids(run) | dict(ids_of(run))
+        original = next((o for o in originals if _equal(ids, originals[o])), None)
+        if original is None:
+            originals[run] = ids
+        else:
+            copies[run] = original
     return copies
 
 

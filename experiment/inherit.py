@@ -109,16 +109,18 @@ def describe(
     if child.start_from is None:
         return []
     start, parent = _find_parent(child.start_from, run)
-    file, theirs, ours = (_model_fields(experiment) for experiment in (config, parent, child))
+    models = [_model_fields(experiment) for experiment in (config, parent, child)]
+    names = {name: None for fields_of_model in models for name in fields_of_model}
+    values = {name: [model.get(name, "none") for model in models] for name in names}
     lines = [
-        f"{name}: {theirs.get(name, 'none')} -> {ours.get(name, 'none')}"
-        for name in {**theirs, **ours}
-        if theirs.get(name) != ours.get(name)
+        f"{name}: {theirs} -> {ours}"
+        for name, (_, theirs, ours) in values.items()
+        if theirs != ours
     ]
     replaced = [
-        f"{name}={ours.get(name, 'none')} ({config.name}: {file.get(name, 'none')})"
-        for name in {**file, **ours}
-        if file.get(name) != ours.get(name) == theirs.get(name)
+        f"{name}={ours} ({config.name}: {file})"
+        for name, (file, theirs, ours) in values.items()
+        if file != ours == theirs
     ]
     tokenizers = [
         (experiment.data.tokenizer, experiment.data.vocab_size) for experiment in (child, config)

@@ -60,14 +60,19 @@ class Commands:
         assert process.returncode == code, output
         return output
 
-    def stopped(self, *arguments: str, after: str, by: int = signal.SIGTERM) -> str:
-        """Output of a command that gets a signal once it has printed `after`."""
+    def start_until(self, *arguments: str, after: str) -> tuple[subprocess.Popen, str]:
+        """A command that has printed `after`, and its output so far."""
         process, output = self.start(*arguments), ""
         assert process.stdout is not None
         deadline = time.monotonic() + 200
         while after not in output and time.monotonic() < deadline:
             output += (line := process.stdout.readline())
             assert line, output
+        return process, output
+
+    def stopped(self, *arguments: str, after: str, by: int = signal.SIGTERM) -> str:
+        """Output of a command that gets a signal once it has printed `after`."""
+        process, output = self.start_until(*arguments, after=after)
         process.send_signal(by)
         return output + process.communicate(timeout=200)[0]
 

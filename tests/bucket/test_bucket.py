@@ -143,11 +143,7 @@ def test_a_bucket_that_is_gone_ends_the_run_which_then_goes_on(
     """In one line, with a status on which a JobSet makes another start."""
     # Rows from a disk: whoever reads them in a bucket tries for a quarter of an hour.
     command = (*train(text), f"data.prepared_root={tmp_path}")
-    process, output = run_it.start(*command), ""
-    assert process.stdout is not None
-    while "step 4/" not in output:
-        output += (line := process.stdout.readline())
-        assert line, output
+    process, output = run_it.start_until(*command, after="step 4/")
     bucket.fail(one_in=1)
     output += process.communicate(timeout=300)[0]
     assert process.returncode == RESTART_STATUS, output
@@ -161,11 +157,7 @@ def test_a_bucket_that_is_gone_ends_the_run_which_then_goes_on(
 
 @pytest.mark.long
 def test_of_two_trainers_the_later_one_goes_on(bucket, run_it, text, on_disk):
-    process, output = run_it.start(*train(text)), ""
-    assert process.stdout is not None
-    while "step 1/" not in output:
-        output += (line := process.stdout.readline())
-        assert line, output
+    process, output = run_it.start_until(*train(text), after="step 1/")
     bucket.put("run/.lock", b"process 7 on elsewhere\n")
     before = {name for name in bucket.names("run/") if name.endswith("commit_success.txt")}
     output += process.communicate(timeout=200)[0]
