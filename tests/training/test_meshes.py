@@ -1,7 +1,6 @@
 """Twenty updates on eight devices, laid out in many ways, are those of one device."""
 
 import json
-import shutil
 from pathlib import Path
 
 import jax
@@ -110,7 +109,7 @@ def on_eight(request, data, tmp_path_factory, run_script) -> Path:
     cases = {}
     for model, mesh in [case for case in known if case in requested]:
         axes = [f"mesh.{axis}" for axis in mesh.split()]
-        changes = [*data, "mesh.data=1", *axes, "train.save_every=10"]
+        changes = [*data, "mesh.data=1", *axes]
         name, members = MODELS[model]
         cases[f"{model} {mesh}"] = (name, [[*member, *changes] for member in members])
     folder = tmp_path_factory.mktemp("meshes")
@@ -148,21 +147,4 @@ def test_a_mesh_trains_like_one_device(model, mesh, on_one, on_eight):
     folder = on_eight
     for index, expected in enumerate(on_one[model]):
         run = RunDirectory(folder / f"{model} {mesh}" / str(index))
-        assert_same(run, expected)
-
-
-@pytest.mark.parametrize(
-    ("model", "mesh"), [("plain", "fsdp=8"), ("members", "sweep=2 fsdp=2 tensor=2")]
-)
-def test_a_run_goes_on_where_there_is_one_device(model, mesh, data, on_one, on_eight, tmp_path):
-    """From step 10, which eight devices saved."""
-    folder = on_eight
-    runs = []
-    for index in range(len(on_one[model])):
-        runs.append(RunDirectory(tmp_path / str(index)))
-        shutil.copytree(folder / f"{model} {mesh}" / str(index), runs[-1].path)
-        shutil.rmtree(runs[-1].checkpoints_path / "20")
-        assert runs[-1].steps() == [10]
-    assert train(make_plan(configs_of(model, *data), runs))
-    for run, expected in zip(runs, on_one[model], strict=True):
         assert_same(run, expected)
