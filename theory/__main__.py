@@ -283,7 +283,55 @@ def _recall_facts(config: Any, recall: Any) -> dict:
     return facts | {"worst": bins[0], "bins": bins[1:], "seeds": seeds, "notes": recall.notes}
 
 
-# --- models and curve -----------------------------------------------------------------------------
+# --- table, models, curve ------------------------------------------------------------------------
+
+
+def table_command(args: argparse.Namespace) -> tuple[dict, str]:
+    """Compare the papers' smallest bases with the certified ones."""
+    lengths = sorted(args.lengths)
+    # Both papers have head_dim 128 only.
+    papers = (published.MEN_2024, published.SU_2024) if args.head_dim == 128 else ({}, {})
+    rows = []
+    for answer in bound.smallest(bound.pairs_of(args.head_dim), lengths):
+        men, su = (paper.get(answer.length) for paper in papers)
+        rows.append(
+            {
+                "length": answer.length,
+                "low": answer.low,
+                "high": answer.high,
+                "critical": answer.critical,
+                "intervals_proved": len(answer.certificate.witnesses),
+                "asymptotic": answer.length / published.CI_ZERO,
+                "men_2024": men,
+                "men_above_ours": None if men is None else men / answer.high - 1,
+                "su_2024": su,
+                "su_agrees": None if su is None else su == float(f"{answer.high:.1e}"),
+            }
+        )
+    if args.figure:
+        from theory import figures  # late: matplotlib is slow to import
+
+        figures.save(figures.base_against_length(rows), args.figure)
+    return {"head_dim": args.head_dim, "rows": rows}, format_table(
+        [],
+        ["length", "certified", "m*", "intervals", "L/x0", "Su 2024", "Men et al.", "difference"],
+        map(_table_line, rows),
+        title=f"Smallest base with B_m >= 0 below a length, head_dim {args.head_dim}",
+        caption="Every smaller base is infeasible, proved on this number of intervals of ln(base),"
+        " each by one distance m. At the certified base, B_m >= 0 at every distance. m*: the last"
+        " distance to rise above 0. L/x0: the estimate for infinitely many pairs.",
+    )
+
+
+def _table_line(row: dict) -> list[str]:
+    cells = [_short(row["length"]), f"{row['high']:.9g}", f"{row['critical'] or '-'}"]
+    cells += [f"{row['intervals_proved']:,}", f"{row['asymptotic']:.2g}"]
+    if row["men_2024"] is None:
+        return [*cells, "-", "-", "-"]
+    same = row["men_2024"] == float(f"{row['high']:.1e}")
+    difference = "the same" if same else f"{row['men_above_ours']:+.0%}"
+    su = f"{row['su_2024']:.1e}" + ("" if row["su_agrees"] else " (differs)")
+    return [*cells, su, f"{row['men_2024']:.1e}", difference]
 
 
 def models_command(args: argparse.Namespace) -> tuple[dict, str]:
@@ -307,7 +355,7 @@ def audit_command(args: argparse.Namespace) -> tuple[dict, str]:
     For each kind of layer: the frequencies as the model's code computes them, the first distance
     with B_m < 0 next to the claimed context, the certified smallest base, and the pairs that never
     complete a cycle. Then the known misreadings of such settings that would change this model, with
-    the first distance at which each matters. Needs no weights.
+    the first position at which each matters. Needs no weights.
     """
     facts = audit.audit(audit.read_model(args.path), args.tolerance)
     return facts, audit.as_text(facts, args.path.name)
@@ -331,6 +379,13 @@ def curve_command(args: argparse.Namespace) -> tuple[dict, str]:
 
 def _finite(number: float) -> float | None:
     return number if np.isfinite(number) else None
+
+
+def _short(length: int) -> str:
+    for unit, size in (("M", 2**20), ("k", 2**10)):
+        if length % size == 0:
+            return f"{length // size}{unit}"
+    return f"{length:,}"
 
 
 # --- the command line ----------------------------------------------------------------------------
@@ -387,6 +442,11 @@ def _parser() -> Parser:
     option("overrides", nargs="*", metavar="dotted.field=value", help="changes to the config")
     text = "simulated seeds, between which the interval is (default: 3)"
     option("--seeds", type=int, default=3, metavar="N", help=text)
+
+    option = add(table_command, head).add_argument
+    text = "default: 1k to 1M"
+    option("--lengths", type=tokens, nargs="+", default=published.LENGTHS, help=text)
+    option("--figure", type=Path, help="also draw it: FILE.png, .svg or .pdf")
 
     option = add(audit_command).add_argument
     text = "a config.json, its folder, or a .gguf file"

@@ -191,10 +191,10 @@ def as_text(facts: dict[str, Any], name: str) -> str:
     parts.append(
         format_table(
             ["wrong code", "layers", "seen in"],
-            ["first distance"],
+            ["first position"],
             rows,
             title="Misreadings that would change this model",
-            caption=f"first distance at which a rotated pair is off by more than "
+            caption=f"first position or distance at which a rotated pair is off by more than "
             f"{facts['tolerance']:g} rad, or at which logits differ",
         )
     )

@@ -15,6 +15,7 @@ from theory.capability import capability, required_capability
 from theory.show import Report
 from utils.figures import (
     DASHED,
+    FAINT,
     GRID,
     INK,
     REFERENCE,
@@ -34,6 +35,36 @@ from utils.files import write_atomically
 from utils.paths import local
 
 _MAX_POINTS = 20_000  # of a curve
+
+
+@matplotlib.rc_context(STYLE)
+def base_against_length(rows: Sequence[Mapping]) -> Figure:
+    """Draw the smallest base by length: certified, published, asymptotic.
+
+    Args:
+      rows: rows of `python -m theory table --json`.
+    """
+    figure = new_figure(9.2, 4.6)
+    ax = figure.subplots()
+    lengths = [row["length"] for row in rows]
+    ax.plot(lengths, [row["asymptotic"] for row in rows], color=FAINT, lw=1.4, ls=DASHED)
+    handles = [
+        handle("certified", marker="o", color=INK, lw=1.4, ms=5),
+        handle("infinitely many pairs:\nL / x₀ (docs/theory.md)", color=FAINT, lw=1.4, ls=DASHED),
+    ]
+    published = ("men_2024", "D", 9, "Men et al. 2024, Table 2"), ("su_2024", "x", 8, "Su 2024")
+    for key, marker, size, label in published:
+        points = [(row["length"], row[key]) for row in rows if row[key] is not None]
+        if points:
+            ax.plot(*zip(*points, strict=True), marker, color=FAINT, ms=size, mew=1.8)
+            handles.append(mark_handle(label, marker, color=FAINT, ms=size, mew=1.8))
+    ax.plot(lengths, [row["high"] for row in rows], "o-", color=INK, lw=1.4, ms=5)
+    token_axis(ax.xaxis)
+    power_axis(ax.yaxis)
+    ax.set_xlabel("context length L (tokens, log scale)")
+    ax.set_ylabel("smallest base with Bₘ ≥ 0\nfor all m < L (log scale)")
+    add_legend(figure, handles)
+    return figure
 
 
 @matplotlib.rc_context(STYLE)

@@ -1,11 +1,11 @@
-"""Known misreadings of rotary settings, and the first distance at which each one matters.
+"""Known misreadings of rotary settings, and the first position at which each one matters.
 
 A misreading is an error that a public implementation made with a published config. It is listed
 for a model only if it changes the model: the model has the setting, and the wrong vector differs.
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,6 +14,7 @@ from interop.layers import LayerGroup, PublishedModel
 from model.rotary.rope_parameters import compute_frequencies
 
 TOLERANCE = 0.05  # of a rotated unit vector: 2.9 degrees
+_FLOAT32_BITS, _BFLOAT16_BITS = 24, 8  # of a significand
 
 
 class Misreading(NamedTuple):
@@ -22,8 +23,8 @@ class Misreading(NamedTuple):
     Attributes:
       name: description of the wrong code.
       kinds: kinds of layers that it changes, as in `LayerGroup`.
-      first: first distance between two tokens at which a rotated pair is off by more than the
-        tolerance.
+      first: first distance between two tokens, or position for roundings, at which a rotated pair
+        is off by more than the tolerance.
       source: public issues of it.
     """
 
@@ -37,9 +38,8 @@ def find_misreadings(model: PublishedModel, tolerance: float = TOLERANCE) -> lis
     """Return the known misreadings that change a model within its context, earliest first."""
     rows: dict[str, Misreading] = {}
     for group in model.groups:
-        for name, source, actual in _misread(model, group, tolerance):
-            first = 1 if actual is None else first_difference(group.inv_freq, actual, tolerance)
-            if first and first <= model.context:
+        for name, first, source in _of_group(model, group, tolerance):
+            if first <= model.context:
                 row = rows.get(name, Misreading(name, (), first, source))
                 kinds = (*row.kinds, group.kind)
                 rows[name] = row._replace(kinds=kinds, first=min(first, row.first))
@@ -50,11 +50,9 @@ def first_difference(expected: np.ndarray, actual: np.ndarray, tolerance: float)
     """Return the first distance at which two vectors rotate some pair differently.
 
     Args:
-      expected, actual: float64 `[R]`, radians per token; the shorter one is padded with zeros.
+      expected, actual: float64 `[R]`, radians per token.
       tolerance: |exp(i m ω) - exp(i m ω')| from which a pair counts as different, below 1.
     """
-    size = max(actual.size, expected.size)
-    expected, actual = (np.pad(vector, (0, size - vector.size)) for vector in (expected, actual))
     slip = np.abs(expected - actual).max(initial=0.0)
     if slip == 0:
         return None
@@ -63,39 +61,82 @@ def first_difference(expected: np.ndarray, actual: np.ndarray, tolerance: float)
     return max(1, math.ceil(2 * math.asin(tolerance / 2) / slip))
 
 
-def _misread(
-    model: PublishedModel, group: LayerGroup, tolerance: float
-) -> Iterator[tuple[str, str, np.ndarray | None]]:
-    """Yield every misreading of a group of layers: its name, source and wrong frequencies, `[R]`.
+def first_rounding(inv_freq: np.ndarray, limit: int, bits: int, tolerance: float) -> int | None:
+    """Return the first position whose angle, rounded to `bits`, is off by more than a tolerance.
 
-    None instead of frequencies: it differs from the first token on.
+    The position, the frequency and their product are each rounded to `bits` significant bits.
+
+    Args:
+      inv_freq: float64 `[R]`, radians per token.
+      limit: positions below it are tested.
+      bits: of the significand: 24 for float32, 8 for bfloat16.
+      tolerance: error in radians.
     """
+    # Three roundings, each by at most 2^-bits of the value: smaller angles are within tolerance.
+    smallest = tolerance * 2.0**bits / 3
+    for start in range(int(smallest / max(inv_freq.max(initial=0.0), 1e-300)), limit, 2**14):
+        positions = np.arange(start, min(start + 2**14, limit), dtype=np.float64)[:, None]
+        pairs = inv_freq[inv_freq * positions[-1] >= smallest]
+        rounded = _round(_round(positions, bits) * _round(pairs, bits), bits)
+        wrong = (np.abs(rounded - positions * pairs) > tolerance).any(axis=1)
+        if wrong.any():
+            return start + int(np.argmax(wrong))
+    return None
+
+
+def _round(x: np.ndarray, bits: int) -> np.ndarray:
+    mantissa, exponent = np.frexp(x)
+    return np.ldexp(np.round(np.ldexp(mantissa, bits)), exponent - bits)
+
+
+def _of_group(
+    model: PublishedModel, group: LayerGroup, tolerance: float
+) -> Iterator[tuple[str, int, str]]:
+    """Yield the name, first position and source of every misreading of a group of layers."""
+    other_groups = [other for other in model.groups if other.rope and other.kind != group.kind]
+    if not group.rope:
+        if other_groups:
+            yield "rotates layers without rotation", 1, "executorch#22043"
+        return
+    source = "maxtext#1774, transformers#25199, llama.cpp#2376"
+    yield "pairs neighbors (2i, 2i+1) instead of (i, i+R), or the reverse", 1, source
+    if abs(group.scales.rotated - 1) > tolerance:
+        yield "omits the temperature on the logits", 1, "vllm#46280, transformers#47435"
+    for name, source, actual in _wrong_vectors(group, other_groups):
+        size = max(actual.size, group.inv_freq.size)
+        expected, actual = (np.pad(v, (0, size - v.size)) for v in (group.inv_freq, actual))
+        if first := first_difference(expected, actual, tolerance):
+            yield name, first, source
+    for dtype, bits, source in (
+        ("bfloat16", _BFLOAT16_BITS, "transformers#29285, TransformerEngine#1245"),
+        ("float32", _FLOAT32_BITS, "transformers#29285"),
+    ):
+        if first := first_rounding(group.inv_freq, model.context, bits, tolerance):
+            yield f"multiplies positions and frequencies in {dtype}", first, source
+
+
+def _wrong_vectors(
+    group: LayerGroup, other_groups: Sequence[LayerGroup]
+) -> Iterator[tuple[str, str, np.ndarray]]:
+    """Yield the name and source of a misreading, and the frequencies that it computes, `[R]`."""
 
     def read_again(**changes: Any) -> np.ndarray:
         return compute_frequencies(group.rope | changes, group.head, group.head.context)[0]
 
-    others = [other for other in model.groups if other.rope and other.kind != group.kind]
-    if not group.rope:
-        if others:
-            yield "rotates layers without rotation", "executorch#22043", None
-        return
-    source = "maxtext#1774, transformers#25199, llama.cpp#2376"
-    yield "pairs neighbors (2i, 2i+1) instead of (i, i+R), or the reverse", source, None
-    if abs(group.scales.rotated - 1) > tolerance:
-        yield "omits the temperature on the logits", "vllm#46280, transformers#47435", None
-    kind = group.rope["rope_type"]
-    if group.rope.get("rope_theta"):
-        if kind not in ("default", "proportional"):
-            wrong = read_again(rope_type="default")
-            yield "ignores rope_scaling", "levanter, torchtitan", wrong
-        wrong = read_again(rope_theta=10_000.0)
-        yield "ignores the base and uses 10000", "SpecForge#265", wrong
+    kind, has_base = group.rope["rope_type"], bool(group.rope.get("rope_theta"))
+    if has_base and kind not in ("default", "proportional"):
+        source = "levanter, torchtitan"
+        yield "ignores rope_scaling", source, read_again(rope_type="default")
+    if has_base:
+        source = "SpecForge#265"
+        yield "ignores the base and uses 10000", source, read_again(rope_theta=10_000.0)
     if kind in ("yarn", "linear"):
         twice = group.inv_freq / group.rope["factor"]
         yield "divides positions and frequencies by the factor", "LLMs-from-scratch#939", twice
     if group.rope.get("partial_rotary_factor", 1.0) < 1:
-        wrong = read_again(partial_rotary_factor=1.0)
-        yield "rotates all features", "transformers#39847", wrong
-    for other in others:
+        source = "transformers#39847"
+        yield "rotates all features", source, read_again(partial_rotary_factor=1.0)
+    for other in other_groups:
         if other.inv_freq.shape == group.inv_freq.shape:
-            yield f"uses the frequencies of {other.kind} layers", "maxtext#3832", other.inv_freq
+            name = f"uses the frequencies of {other.kind} layers"
+            yield name, "maxtext#3832", other.inv_freq

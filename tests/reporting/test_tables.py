@@ -94,6 +94,7 @@ def _audit(folder):
 TABLES = {
     "findings": _findings,
     "step1": _step1,
+    "lengths": lambda _: call("-m", "theory", "table", "--lengths", "1k", "4k"),
 }
 
 

@@ -9,7 +9,9 @@ import pytest
 from interop.layers import Layer, PublishedModel, group_layers
 from model.rotary.base import HfHead
 from model.rotary.rope_parameters import compute_frequencies
-from theory.audit import as_text, audit, read_model
+from theory.audit import as_text, audit, read_layers, read_model
+from theory.misreadings import first_rounding
+from theory.published import OPEN_MODELS
 from utils.messages import printable
 
 TOLERANCE = 0.05
@@ -111,10 +113,21 @@ def test_temperatures():
 
 
 def test_plain_models_raise_no_false_alarm():
-    """Only what is wrong for every rotation: pairs, and the base where it is not 10000."""
+    """Only what is wrong for every rotation: pairs, the base where it is not 10000, roundings."""
     assert set(misreadings(published("llama-2-7b"))) == {
         "pairs neighbors (2i, 2i+1) instead of (i, i+R), or the reverse",
+        "multiplies positions and frequencies in bfloat16",
     }
+
+
+def test_rounding_to_float32_begins_where_numpy_is_wrong():
+    inv_freq, tolerance = np.array(series(1e4, 64)[:8]), 0.01
+    first = first_rounding(inv_freq, 2**19, 24, tolerance)
+    positions = np.arange(2**19)[:, None]
+    product = positions.astype(np.float32) * inv_freq.astype(np.float32)
+    wrong = np.abs(product.astype(np.float64) - positions * inv_freq).max(1) > tolerance
+    assert first == int(np.argmax(wrong)) > 0
+    assert first_rounding(inv_freq, first, 24, tolerance) is None
 
 
 def test_facts_of_smollm2():
@@ -125,6 +138,22 @@ def test_facts_of_smollm2():
     # Liu et al. 2023: 2 ceil(32 log_1e5(8192 / 2π)) = 40, rounded down to complete cycles.
     assert group["critical_dimension"] == 40
     assert group["slowest_periods"][0] == pytest.approx(2 * math.pi * 1e5 ** (31 / 32))
+
+
+@pytest.mark.hf
+@pytest.mark.long
+def test_the_table_of_published_models_is_read():
+    pytest.importorskip("transformers")
+    models = {model.name: read_layers(model.config) for model in OPEN_MODELS}
+
+    def layers(name):
+        return {group.kind: group.layers for group in models[name].groups}
+
+    assert layers("gemma-3-4b")["full_attention"] == (5, 11, 17, 23, 29)
+    assert layers("qwen3-next-80b") == {"full_attention": tuple(range(3, 48, 4))}
+    assert layers("exaone-4.0-32b")["full_attention"] == tuple(range(3, 64, 4))
+    assert layers("mistral-7b-v0.2") == {"full_attention": tuple(range(32))}
+    assert layers("mistral-7b-v0.1") == {"sliding_attention": tuple(range(32))}
 
 
 def test_names_of_a_config_are_neither_markup_nor_control_characters():
@@ -146,16 +175,22 @@ FOLDER = {
     ("changes", "message"),
     [
         ({"num_hidden_layers": -1}, "num_hidden_layers must be a whole number"),
+        ({"num_hidden_layers": 10**9}, "num_hidden_layers must be a whole number"),
         ({"rope_scaling": {"rope_type": "yern", "factor": 2.0}}, "yern"),
         ({"rope_scaling": {"rope_type": "yarn"}}, "factor"),
+        ({"rope_scaling": 3}, "config.json"),
         ({"rope_scaling": {"type": "linear", "factor": 0}}, "factor must be a finite number"),
+        ({"rope_scaling": {"type": "linear", "factor": -4.0}}, "factor must be a finite number"),
         ({"rope_theta": "10000"}, "rope_theta must be a finite number"),
+        ({"rope_theta": 0}, "rope_theta must be a finite number"),
         ({"rope_theta": 1e-9}, "rope_theta must be a finite number"),
         ({"rope_theta": math.nan}, "config.json"),
+        ({"head_dim": 127}, "config.json"),
         ({"head_dim": 2**40}, "config.json"),
         ({"model_type": "baichuan"}, "model_type 'baichuan'"),
         ({"model_type": ["llama"]}, "config.json"),
         ({"model_type": "gemma3"}, "multimodal"),
+        ({"model_type": "gpt2"}, "model_type 'gpt2'"),
         ({"model_type": "falcon", "alibi": True}, "model_type 'falcon'"),
     ],
 )

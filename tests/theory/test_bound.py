@@ -9,13 +9,7 @@ from hypothesis import strategies as st
 
 from model import rotary
 from reporting.predictions import predict
-from theory import bound, decay
-
-# Smallest bases at head_dim 128 of Men et al. 2024 (Table 2), and of Su 2024 ("Transformer upgrade
-# roadmap 18"). Both leave open whether 1k is 1000 or 1024 tokens; Su's values are of 1024 * 2^k.
-LENGTHS = tuple(1024 * 2**k for k in range(11))
-MEN_2024 = (4.3e3, 1.6e4, 2.7e4, 8.4e4, 3.1e5, 6.4e5, 2.1e6, 7.8e6, 3.6e7, 6.4e7, 5.1e8)
-SU_2024 = (4.3e3, 1.2e4, 2.7e4, 8.4e4, 2.3e5, 6.3e5, 2.1e6, 4.9e6, 2.4e7, 5.8e7, 6.5e7)
+from theory import bound, decay, published
 
 
 def exact(x, m, head_dim, rotary_fraction=1.0):
@@ -59,7 +53,7 @@ def check(certificate, length, head_dim, *, rotary_fraction=1.0, start=0.0, samp
 
 @pytest.fixture(scope="module")
 def smallest():
-    lengths = LENGTHS[:6]
+    lengths = published.LENGTHS[:6]
     return dict(zip(lengths, bound.smallest(bound.pairs_of(128), lengths), strict=True))
 
 
@@ -122,12 +116,18 @@ def test_half_of_the_pairs_unrotated_covers_every_length():
 
 @pytest.mark.long  # the first six are in test_su_s_two_digits
 def test_all_lengths_of_the_papers():
-    answers = bound.smallest(bound.pairs_of(128), LENGTHS)
-    assert tuple(float(f"{answer.high:.1e}") for answer in answers) == tuple(SU_2024)
-    for answer, men in zip(answers, MEN_2024, strict=True):
+    answers = bound.smallest(bound.pairs_of(128), published.LENGTHS)
+    assert tuple(float(f"{answer.high:.1e}") for answer in answers) == tuple(
+        published.SU_2024.values()
+    )
+    for answer, men in zip(answers, published.MEN_2024.values(), strict=True):
         assert answer.high <= answer.low * (1 + 1e-8)
         assert float(f"{answer.high:.1e}") <= men
     check(answers[-1].certificate, 2**20, 128, samples=1, every=997)
+
+
+def test_the_zero_of_the_cosine_integral():
+    assert abs(mpmath.findroot(mpmath.ci, 0.6) - published.CI_ZERO) < 1e-15
 
 
 # --- against direct evaluation -------------------------------------------------------------------

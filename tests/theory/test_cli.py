@@ -1,5 +1,6 @@
 import dataclasses
 import json
+import math
 import subprocess
 import sys
 from pathlib import Path
@@ -46,6 +47,21 @@ def test_json_is_one_object(theory):
         "first_violation": 725,
         "checked_up_to": 725,
     }
+
+
+def test_any_variant_by_its_expression(theory):
+    """Interpolation by 4 divides every distance by 4: 4 * 724 < m <= 4 * 725."""
+    expression = "position_interpolation(base=1e4,factor=4)"
+    code, out, _ = theory("length", "--rotary", expression, "--head-dim", "64")
+    assert code == 0
+    assert 4 * 724 < int(out) <= 4 * 725
+
+
+def test_no_violation_prints_a_bound(theory):
+    assert theory("length", "--rotary", "nope", "--head-dim", "64")[1] == "> 2147483647\n"
+    out = theory("length", "--base", "1e4", "--head-dim", "64", "--limit", "725", "--json")[1]
+    assert json.loads(out)["first_violation"] is None
+    assert json.loads(out)["checked_up_to"] == 724
 
 
 def test_length_of_a_run_has_every_layer(theory, tmp_path):
@@ -111,6 +127,24 @@ def test_models(theory):
     assert "llama-3-8b" in only and "llama-2-7b" not in only
     code, _, err = theory("models", "lama-3-8b")
     assert code == 2 and "did you mean 'llama-3-8b'?" in err
+
+
+def test_capability_prints_exactly_its_keys(theory):
+    """√2 cos((M - 1) ω / 2) for one pair; two heads have half of the distances each."""
+    arguments = ("capability", "--rotary", "explicit(values=(0.1,))", "--head-dim", "2", "--json")
+    code, out, err = theory(*arguments, "--heads", "1", "--length", "21")
+    assert (code, err) == (0, "")
+    single = json.loads(out)
+    keys = ["rotary", "head_dim", "heads", "length", "capability", "certificate", "partition"]
+    assert list(single) == keys
+    assert single["capability"] == pytest.approx(math.sqrt(2) * math.cos(1.0))
+    assert single["certificate"] == pytest.approx(single["capability"], abs=1e-9)
+    assert single["partition"] == [[[1, 21]]]
+
+    double = json.loads(theory(*arguments, "--heads", "2", "--length", "42")[1])
+    assert list(double) == keys and double["certificate"] is None
+    assert double["capability"] == pytest.approx(single["capability"])
+    assert sorted(double["partition"]) == [[[1, 21]], [[22, 42]]]
 
 
 def test_capability_prints_and_draws_its_forecast(theory, tmp_path):
