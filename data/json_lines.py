@@ -1,9 +1,11 @@
 """JSON Lines files, compressed or not, read line by line.
 
-A bad line is returned as a problem, so that the caller may continue after it. A compressed file
-that does not decompress, or whose checksums differ, is one problem: no document of it is returned.
+A bad line is returned as a problem, so that the caller may continue after it. So is a damaged
+member of a compressed file: a gzip member or zstd frame that does not decompress, or whose checksum
+differs. No document of it is returned, and reading goes on at the next intact member.
 """
 
+import contextlib
 import functools
 import re
 import zlib
@@ -41,36 +43,34 @@ def json_records(
 ) -> Iterator[tuple[int, dict, str | None]]:
     """Yield line number, JSON object and problem (None if "text" is good) of each line of a file.
 
-    Blank lines are skipped. A damaged compressed file counts as one line.
+    Blank lines are skipped. A damaged member of a compressed file counts as one line; its object is
+    {"damaged_bytes": its size}.
     """
-    damage, is_empty = _find_damage(path), True
-    if damage:
-        size = path.stat().st_size
-        on_bytes(size)
-        if start == 1:
-            yield 1, {}, f"{damage}: {size:,} compressed bytes, with all documents in them"
-        return
-    for line, data in enumerate(_lines(_chunks(path, on_bytes)), start=1):
-        if data.strip():
-            is_empty = False
-            if line >= start:
-                yield line, *_json_record(data)
-    if is_empty and start == 1:
+    line, is_empty = 0, True
+    for data in _lines(_chunks(path, on_bytes)):
+        line += 1
+        if isinstance(data, _Damage):
+            record = {"damaged_bytes": data.num_bytes} if data.num_bytes else {}
+            entry = (line, record, data.problem)
+        elif data.strip():
+            entry = (line, *_json_record(data)) if line >= start else None
+        else:
+            continue
+        is_empty = False
+        if entry and line >= start:
+            yield entry
+    if is_empty:
         yield 1, {}, "file holds no document"
 
 
 def first_record(path: Path) -> dict:
     """Return the JSON object of the first line of a file; {} if it is none."""
-    try:
-        records = filter(bytes.strip, _lines(_chunks(path, ignore_bytes)))
-        return _json_record(next(records, b""))[0]
-    except ValueError:  # damaged
-        return {}
+    records = (data for data in _lines(_chunks(path, ignore_bytes, verify=False)))
+    first = next((data for data in records if isinstance(data, _Damage) or data.strip()), b"")
+    return {} if isinstance(first, _Damage) else _json_record(first)[0]
 
 
 def _json_record(data: bytes) -> tuple[dict, str | None]:
-    if len(data) > limits.MOST_JSON:
-        return {}, f"a line of more than {limits.MOST_JSON:,} bytes"
     try:
         record = limits.parse_json(data.decode("utf-8-sig"))
     except UnicodeDecodeError as error:
@@ -98,14 +98,28 @@ def text_problem(text: str) -> str | None:
 
 def lines(path: Path) -> Iterator[bytes]:
     """Yield the lines of a JSON Lines file; raise ValueError for damage."""
-    if damage := _find_damage(path):
-        raise ValueError(f"{path}: {damage}")
-    yield from _lines(_chunks(path, ignore_bytes))
+    for data in _lines(_chunks(path, ignore_bytes)):
+        if isinstance(data, _Damage):
+            raise ValueError(f"{path}: {data.problem}")
+        yield data
+
+
+class _Damage(NamedTuple):
+    """A line that is too long, or a damaged member of a compressed file.
+
+    Attributes:
+      problem: what is wrong.
+      num_bytes: compressed bytes that are left out, with unknown documents; 0 for a line.
+    """
+
+    problem: str
+    num_bytes: int = 0
 
 
 class _Format(NamedTuple):
-    """A format of compression: how to read one gzip member or zstd frame."""
+    """A format of compression: its first bytes, and how to read one member."""
 
+    magic: bytes
     decompressor: Callable[[], Any]
     error: type[Exception]
 
@@ -121,89 +135,164 @@ def _format(path: Path, file: BinaryIO) -> _Format | None:
     if head == _ZST or (name == "zst" and head[:3] != _GZIP):
         import zstandard  # only .zst files need it
 
-        return _Format(zstandard.ZstdDecompressor().decompressobj, zstandard.ZstdError)
+        return _Format(_ZST, zstandard.ZstdDecompressor().decompressobj, zstandard.ZstdError)
     if head[:3] == _GZIP or name == "gz":
-        return _Format(functools.partial(zlib.decompressobj, wbits=31), zlib.error)
+        return _Format(_GZIP, functools.partial(zlib.decompressobj, wbits=31), zlib.error)
     return None
 
 
 _GZIP, _ZST = b"\x1f\x8b\x08", b"\x28\xb5\x2f\xfd"
 
 
-def _find_damage(path: Path) -> str:
-    """Return what is wrong with a compressed file, which is read to its end; "" for other files."""
-    limits.check_file(path)
-    status = path.stat()
-    return _find_damage_once(path, (status.st_size, status.st_mtime_ns or status.st_mtime))
-
-
-@functools.lru_cache(maxsize=4096)
-def _find_damage_once(path: Path, stamp: tuple) -> str:
-    with path.open("rb") as file:
-        if _format(path, file) is None:
-            return ""
-    try:
-        for _ in _chunks(path, ignore_bytes):
-            pass
-    except ValueError as error:
-        return str(error)
-    return ""
-
-
-def _chunks(path: Path, on_bytes: OnBytes) -> Iterator[bytes]:
+def _chunks(path: Path, on_bytes: OnBytes, *, verify: bool = True) -> Iterator[bytes | _Damage]:
     """Yield the decompressed bytes of a file in chunks of bounded size.
 
     Args:
       path: the file.
       on_bytes: called with the number of bytes read from disk.
-
-    Raises:
-      ValueError: at damage, without the path.
+      verify: read a compressed file to its end first, so that no byte of a damaged member is
+        yielded.
     """
     limits.check_file(path)
+    status = path.stat()
     with path.open("rb") as file:
         compression = _format(path, file)
-        file.seek(0)
-        chunks = _read(file, on_bytes)
-        yield from _decompress(chunks, compression) if compression else chunks
+        if compression is None:
+            yield from _read(file, 0, status.st_size, on_bytes)
+            return
+        stamp = (status.st_size, status.st_mtime_ns or status.st_mtime)
+        position = 0
+        for start, end, problem in _find_damages(path, stamp) if verify else ():
+            yield from _decompressed(_read(file, position, start, on_bytes), compression)
+            on_bytes(end - start)
+            yield _Damage(problem, end - start)
+            position = end
+        yield from _decompressed(_read(file, position, status.st_size, on_bytes), compression)
 
 
-def _read(file: BinaryIO, on_bytes: OnBytes) -> Iterator[bytes]:
-    while data := file.read(_CHUNK):
+def _read(file: BinaryIO, start: int, end: int, on_bytes: OnBytes) -> Iterator[bytes]:
+    while start < end:
+        file.seek(start)  # the file may have been read elsewhere meanwhile
+        if not (data := file.read(min(_CHUNK, end - start))):
+            return
+        start += len(data)
         on_bytes(len(data))
         yield data
 
 
-def _decompress(chunks: Iterable[bytes], compression: _Format) -> Iterator[bytes]:
-    """Yield the content of zstd frames or gzip members, piece by piece."""
-    decompressor, is_complete = compression.decompressor(), True
+def _decompressed(chunks: Iterable[bytes], compression: _Format) -> Iterator[bytes]:
+    """Yield the content of zstd frames or gzip members, piece by piece; stop at damage."""
+    decompressor = compression.decompressor()
+    with contextlib.suppress(compression.error):
+        for data in _pieces(chunks):
+            while data:
+                yield decompressor.decompress(data)
+                data = decompressor.unused_data
+                if decompressor.eof:
+                    decompressor = compression.decompressor()
+
+
+def _pieces(chunks: Iterable[bytes]) -> Iterator[bytes]:
+    return (c[i : i + limits.PIECE] for c in chunks for i in range(0, len(c), limits.PIECE))
+
+
+_CUT_SHORT = "file is cut short: it ends inside compressed data"
+_BOMB = "decompresses to more than"
+
+
+@functools.lru_cache(maxsize=4096)
+def _find_damages(path: Path, stamp: tuple) -> list[tuple[int, int, str]]:
+    """Return start, end and problem of each damaged stretch of a compressed file.
+
+    A stretch begins with a damaged member and ends before the next intact one. A file that is cut
+    short has an empty stretch at its end: no checksum denies the lines before it.
+    """
+    size, start = stamp[0], 0
+    stretches: list[tuple[int, int, str]] = []
+    with path.open("rb") as file:
+        compression = _format(path, file)
+        while compression and start < size:
+            start, problem = _find_damage(file, start, size, compression)
+            if problem == _CUT_SHORT:
+                return [*stretches, (size, size, problem)]
+            if problem:
+                is_bomb = problem.startswith(_BOMB)
+                end = size if is_bomb else _find_intact(file, start + 1, size, compression)
+                lost = f"{problem}: {end - start:,} compressed bytes, with all documents in them"
+                stretches.append((start, end, lost))
+                start = end
+    return stretches
+
+
+def _find_damage(
+    file: BinaryIO, start: int, size: int, compression: _Format
+) -> tuple[int, str | None]:
+    """Return where the first damaged member starts, and its problem.
+
+    Args:
+      file: a compressed file.
+      start: start of a member.
+      size: size of the file, which is returned if no member is damaged.
+      compression: format of the file.
+    """
+    decompressor, member, position = compression.decompressor(), start, start
     room = limits.MOST_DECOMPRESSED  # bytes of text, besides MOST_RATIO times those of the file
-    for data in (c[i : i + limits.PIECE] for c in chunks for i in range(0, len(c), limits.PIECE)):
+    for piece in _pieces(_read(file, start, size, ignore_bytes)):
+        data, position = piece, position + len(piece)
         room += limits.MOST_RATIO * len(data)
         while data:
             try:
-                content = decompressor.decompress(data)
+                room -= len(decompressor.decompress(data))
             except compression.error as error:
-                raise ValueError(f"compressed data is damaged ({error})") from None
-            room -= len(content)
+                return member, f"compressed data is damaged ({error})"
             if room < 0:
-                raise ValueError(f"decompresses to more than {limits.MOST_RATIO:,} times its size")
-            yield content
-            data, is_complete = decompressor.unused_data, decompressor.eof
-            if is_complete:
-                decompressor = compression.decompressor()
-    if not is_complete:
-        raise ValueError("file is cut short: it ends inside compressed data")
+                return member, f"{_BOMB} {limits.MOST_RATIO:,} times its size"
+            data = decompressor.unused_data
+            if decompressor.eof:
+                decompressor, member = compression.decompressor(), position - len(data)
+    return member, _CUT_SHORT if member < size else None
 
 
-def _lines(chunks: Iterable[bytes]) -> Iterator[bytes]:
-    """Yield the lines of a file; of a line above `MOST_JSON` bytes only one byte more than that."""
-    line = bytearray()
+def _find_intact(file: BinaryIO, start: int, size: int, compression: _Format) -> int:
+    """Return where the next intact member starts; the size of the file if there is none."""
+    overlap = len(compression.magic) - 1
+    tail = b""
+    for data in _read(file, start, size, ignore_bytes):
+        data = tail + data
+        for match in re.finditer(re.escape(compression.magic), data):
+            candidate = start - len(tail) + match.start()
+            if _find_damage(file, candidate, size, compression)[0] > candidate:
+                return candidate
+        start += len(data) - len(tail)
+        tail = data[-overlap:]
+    return size
+
+
+def _lines(chunks: Iterable[bytes | _Damage]) -> Iterator[bytes | _Damage]:
+    """Yield the lines of a file; a line that is interrupted by damage belongs to the damage."""
+    rest: list[bytes] = []
+    size = 0
     for chunk in chunks:
+        if isinstance(chunk, _Damage):
+            yield chunk
+            rest, size = [], 0
+            continue
         *ends, last = chunk.split(b"\n")
         for end in ends:
-            yield b"".join((line, end))[: limits.MOST_JSON + 1]
-            line.clear()
-        line += last[: limits.MOST_JSON + 1 - len(line)]
-    if line:
-        yield bytes(line)
+            yield _join(rest, size, end)
+            rest, size = [], 0
+        size += len(last)
+        if last and size <= limits.MOST_JSON:
+            rest.append(last)
+        elif size > limits.MOST_JSON:
+            rest = []
+    if size:
+        yield _join(rest, size, b"")
+
+
+def _join(parts: list[bytes], size: int, end: bytes) -> bytes | _Damage:
+    if size + len(end) > limits.MOST_JSON:
+        return _Damage(
+            f"a line of more than {limits.MOST_JSON:,} bytes: it has {size + len(end):,}"
+        )
+    return b"".join([*parts, end])

@@ -254,7 +254,8 @@ def _print_report(folder: Path) -> None:
             )
     skipped = report.get("skipped", {"count": 0})
     if skipped["count"]:
-        print(f"  left out {skipped['count']} documents or damaged files:")
+        damaged = f" or damaged parts of files ({skipped['damaged_bytes']:,} bytes in the parts)"
+        print(f"  left out {skipped['count']} documents{damaged * bool(skipped['damaged_bytes'])}:")
         print(*(f"    {problem}" for problem in skipped["first"]), sep="\n")
 
 

@@ -48,6 +48,8 @@ class Document(NamedTuple):
       line: line of the file, from 1.
       subset: RedPajama's name for the kind of text, if the document has one.
       problem: the reason why the document cannot be used; None for a good document.
+      damaged_bytes: bytes of the file that are left out with the problem, with unknown documents; 0
+        if the problem is one document.
     """
 
     text: str
@@ -55,6 +57,7 @@ class Document(NamedTuple):
     line: int
     subset: str | None = None
     problem: str | None = None
+    damaged_bytes: int = 0
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

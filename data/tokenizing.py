@@ -125,6 +125,7 @@ def _write_stores(
         **counts,
         "skipped": {
             "count": progress["num_skipped"],
+            "damaged_bytes": progress["damaged_bytes"],
             "first": progress["skipped"],
         },
     }
@@ -216,8 +217,9 @@ class _StoreWriter:
       progress: content of `progress.json`, which covers finished shards only. after: file and line
         of the first document that is not in a finished shard; shards: entries of each store;
         text_bytes: UTF-8 bytes of the text in each store; piece_bytes: those of its ids; tokenizer:
-        its fingerprint; num_skipped, skipped: number of skipped documents (or damaged files), and
-        the first problems; num_segments: finished shards per store.
+        its fingerprint; num_skipped, damaged_bytes, skipped: numbers of skipped documents (or
+        damaged parts of files) and of the bytes in such parts, and the first problems;
+        num_segments: finished shards per store.
     """
 
     def __init__(self, folder: Path, tokenizer: Tokenizer):
@@ -236,6 +238,7 @@ class _StoreWriter:
             "piece_bytes": dict.fromkeys(SPLITS, 0),
             "tokenizer": tokenizer.fingerprint,
             "num_skipped": 0,
+            "damaged_bytes": 0,
             "skipped": [],
             "num_segments": 0,
         }
@@ -251,6 +254,7 @@ class _StoreWriter:
         progress["after"] = [document.file, document.line + 1]
         if document.problem:
             progress["num_skipped"] += 1
+            progress["damaged_bytes"] += document.damaged_bytes
             progress["skipped"] = [*progress["skipped"], document.problem][:LISTED]
             return
         if not self._writers:

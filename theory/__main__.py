@@ -22,7 +22,13 @@ from rich.console import Console
 
 from model import rotary
 from model.rotary.rope import Rope
-from theory import audit, bound, capability, decay, published
+from theory import (
+    audit,
+    bound,
+    capability,
+    decay,
+    published,
+)
 from theory.misreadings import TOLERANCE
 from theory.tables import format_table
 from utils.command_line import Parser, exit_with, expression, print_text, tokens
@@ -67,6 +73,15 @@ def bound_command(args: argparse.Namespace) -> tuple[dict, str]:
         lines += ["  every base between 1 and this one has it too"]
     rounded = round_up(pairs, smallest.high, args.length)
     lines += [f"  rounded up: {rounded} (feasible at every distance)"]
+    if args.stable or args.intervals:
+        stable = bound.stable(pairs, args.length)
+        result |= {"stable": stable.high} if args.stable else {}
+        lines += [f"every base above {stable.high:.10g} has it too"]
+    if args.intervals:
+        intervals = bound.intervals(pairs, args.length, smallest.high).feasible
+        result["intervals"] = [[low, _finite(high)] for low, high in intervals]
+        lines += [f"feasible intervals of the base ({len(intervals)}):"]
+        lines += [f"  {low!r} to {high!r}" for low, high in intervals]
     return result, "\n".join(lines)
 
 
@@ -77,7 +92,7 @@ def round_up(pairs: bound.Pairs, base: float, length: int) -> str:
         text = f"{math.ceil(base / unit) * unit:.{digits}g}"
         # Rounding by more than 5% would give a misleading answer.
         near = max(base, 1 + 1e-15) <= float(text) <= 1.05 * base
-        if near and bound.is_feasible(pairs, math.log(float(text)), length):
+        if near and bound.is_certainly_feasible(pairs, float(text), length):
             return text
     return repr(base)
 
@@ -414,6 +429,8 @@ def _parser() -> Parser:
 
     option = add(bound_command, head, share).add_argument
     option("--length", type=tokens, required=True, help="tokens: 131072 or 128k")
+    option("--stable", action="store_true", help="also the base above which every base is feasible")
+    option("--intervals", action="store_true", help="also every feasible interval")
 
     command = add(length_command, head, share)
     text = "distances below this are tested (default: 2^31)"

@@ -14,8 +14,10 @@ the right are float64 results plus bounds on their errors (`_Taylor`), and the q
 negative at both ends of an interval, it is negative between them. See docs/theory.md.
 """
 
+import bisect
+import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -30,6 +32,9 @@ _POOL_SIZE = 24  # witnesses to try in the next steps
 _MAX_NEW = 16  # new witnesses of one search
 _NEAR = 16384  # tokens around the last witness, which are searched first
 _SHORT = 4  # a step below 4 / m (30 / m is usual) starts a search for witnesses
+_FIRST_CELL = 2**-5  # width in x, before halving
+_CHUNK = 2**12  # distances of a block: arrays of a few MiB
+_RESOLUTION = 1e-9  # of feasible intervals, in ln(base)
 
 
 class Pairs(NamedTuple):
@@ -85,6 +90,34 @@ class SmallestBase(NamedTuple):
     certificate: Certificate
 
 
+class StableBase(NamedTuple):
+    """The smallest base above which every base is feasible lies in [low, high].
+
+    Attributes:
+      low: infeasible; None if no base is.
+      high: every base above it is feasible.
+      witness: the distance whose B_m is negative at `low` and on some interval left of it.
+    """
+
+    low: float | None
+    high: float
+    witness: int | None
+
+
+class Intervals(NamedTuple):
+    """Feasible and infeasible intervals of bases.
+
+    Attributes:
+      feasible: (low, high) of each feasible interval, ascending; the last high is inf.
+      infeasible: (left, right, witness), ascending: B_m of the witness is negative for all x in
+        [left, right], x = ln(base). Gaps between the two lists are less than 1e-9 wide in x; they
+        adjoin a feasible interval or are undecided.
+    """
+
+    feasible: list[tuple[float, float]]
+    infeasible: list[tuple[float, float, int]]
+
+
 class _Taylor:
     """B_m, its derivative and curvature in x, for pairs of x `[K]` and m `[K]`, with error bounds.
 
@@ -99,19 +132,19 @@ class _Taylor:
         inv_freq = np.exp(-s * x)
         cycles = m * (inv_freq * (1 / (2 * np.pi)))
         phase = (cycles - np.rint(cycles)) * (2 * np.pi)
-        terms = np.cos(phase)
-        rates = m * (s * inv_freq) * np.sin(phase)
+        self.terms = np.cos(phase)
+        self.rates = m * (s * inv_freq) * np.sin(phase)
         angles = m * inv_freq
-        curvatures = s * s * angles * np.sqrt(1 + angles * angles)
+        self.curvatures = s * s * angles * np.sqrt(1 + angles * angles)
         relative = 8 * s * x + 32
         angle = m[:, 0] * (inv_freq * relative).sum(axis=1)
-        self.value = terms.sum(axis=1) + pairs.unrotated
+        self.value = self.terms.sum(axis=1) + pairs.unrotated
         self.value_error = _UNIT * (angle + n * (24 + n) + n * pairs.unrotated)
-        self.rate = rates.sum(axis=1)
+        self.rate = self.rates.sum(axis=1)
         speed = s * inv_freq * (relative + 24 + n)
         twist = s * inv_freq * inv_freq * relative
         self.rate_error = _UNIT * (m[:, 0] * speed.sum(axis=1) + m[:, 0] ** 2 * twist.sum(axis=1))
-        self.curvature = curvatures.sum(axis=1) * (1 + 1e-9)
+        self.curvature = self.curvatures.sum(axis=1) * (1 + 1e-9)
 
 
 def reach(pairs: Pairs, x: float, witnesses: np.ndarray) -> np.ndarray:
@@ -155,7 +188,7 @@ def _find_witnesses(pairs: Pairs, x: float, first: int, length: int) -> np.ndarr
     return witnesses[np.argsort(-reach(pairs, x, witnesses))[:_MAX_NEW]]
 
 
-def is_feasible(pairs: Pairs, x: float, length: int) -> bool:
+def _is_feasible(pairs: Pairs, x: float, length: int) -> bool:
     """Return whether B_m > 0 is certain for all m < length at x and at bases rounded to it."""
     return _all_positive(pairs) or all(
         (values > error).all() for _, values, error in _values(pairs, x, 0, length)
@@ -212,9 +245,14 @@ def smallest(pairs: Pairs, lengths: Sequence[int]) -> list[SmallestBase]:
 def _feasible_above(pairs: Pairs, x: float, length: int) -> float:
     """Return a feasible point within 8e-9 right of x."""
     for gap in _GAPS:
-        if is_feasible(pairs, x + gap, length):
+        if _is_feasible(pairs, x + gap, length):
             return x + gap
     raise ArithmeticError(f"float64 cannot decide ln(base) = {x!r} at {length} tokens")
+
+
+def is_certainly_feasible(pairs: Pairs, base: float, length: int) -> bool:
+    """Return whether B_m > 0 is certain in float64 for all m < length."""
+    return _is_feasible(pairs, math.log(base), length)
 
 
 def _all_positive(pairs: Pairs) -> bool:
@@ -222,7 +260,150 @@ def _all_positive(pairs: Pairs) -> bool:
     return pairs.unrotated >= pairs.slope.size
 
 
+def _positive_below(pairs: Pairs, x: float, length: int) -> int:
+    """Return a distance M <= length such that B_m > 0 for all m < M, at x and right of it.
+
+    cos is replaced by cos on [0, π] and -1 beyond, which never rises with the angle, and angles
+    never rise with x. The pair of one radian per token counts with its smallest cosine.
+    """
+    blocks = decay.scan(np.ones(1), 0, length)
+    minimum = pairs.unrotated + min(float(values.min()) - error for _, values, error in blocks)
+    inv_freq = np.exp(-pairs.slope[1:] * x) * (1 + 1e-12)  # exceeds its relative error
+
+    def is_undecided(m: int) -> bool:
+        minorant = np.cos(np.minimum(m * inv_freq, np.pi))
+        return minorant.sum() + minimum <= 1e-12 * (1 + pairs.slope.size)
+
+    return bisect.bisect_left(range(length), True, key=is_undecided)
+
+
+def _closed_threshold(pairs: Pairs, length: int) -> float:
+    """Return an x above which every base is feasible, by `_positive_below`, to 1e-3."""
+    low = high = 0.0
+    while _positive_below(pairs, high, length) < length:
+        low, high = high, high + 4
+        if high > _LAST_X:
+            raise ValueError(f"no base below e^{_LAST_X:g} is stable at {length} tokens")
+    while high - low > 1e-3:
+        middle = (low + high) / 2
+        covered = _positive_below(pairs, middle, length) == length
+        low, high = (low, middle) if covered else (middle, high)
+    return high
+
+
+class _Cell(NamedTuple):
+    left: float
+    right: float
+    distances: np.ndarray  # undecided ones; for all others, B_m > 0 on the cell is proved
+
+
+def _cells(
+    pairs: Pairs, length: int, left: float, right: float
+) -> Iterator[tuple[float, float, bool, int | None]]:
+    """Yield (left, right, feasible, witness) of cells of [left, right], right to left.
+
+    Branch and bound: a cell is feasible if every B_m is positive on all of it, and has a witness if
+    that distance's B_m is negative on all of it. Otherwise it is halved, and the halves evaluate
+    only the undecided distances; a cell too narrow for that is neither.
+    """
+    edges = np.linspace(left, right, math.ceil((right - left) / _FIRST_CELL) + 1)
+    for stop, start in itertools.pairwise(edges[::-1].tolist()):
+        distances = np.arange(_positive_below(pairs, start, length), length)
+        stack = [_Cell(start, stop, distances)]
+        while stack:
+            cell = stack.pop()
+            remaining, witness = _split_cell(pairs, cell)
+            if witness is None and remaining.size and cell.right - cell.left > _RESOLUTION:
+                middle = (cell.left + cell.right) / 2
+                stack.append(_Cell(cell.left, middle, remaining))
+                stack.append(_Cell(middle, cell.right, remaining))
+            else:
+                yield cell.left, cell.right, witness is None and not remaining.size, witness
+
+
+def _split_cell(pairs: Pairs, cell: _Cell) -> tuple[np.ndarray, int | None]:
+    """Return the distances not proved positive on the cell, and a witness if there is one."""
+    middle, half = (cell.left + cell.right) / 2, (cell.right - cell.left) / 2
+    remaining = [cell.distances[:0]]
+    for first in range(0, cell.distances.size, _CHUNK):
+        m = cell.distances[first : first + _CHUNK]
+        lowest, highest = _range(pairs, middle, half * (1 + 1e-9), m)
+        if highest.min() < 0:
+            return m, int(m[highest.argmin()])
+        remaining.append(m[lowest <= 0])
+    return np.concatenate(remaining), None
+
+
+def _range(pairs: Pairs, x: float, half: float, m: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return bounds of B_m over [x - half, x + half], float64 `[K]`, by Taylor's formula at x."""
+    taylor = _Taylor(pairs, np.array([x]), m)
+    # Curvatures at the left end, where every angle is larger by at most exp(slope · half).
+    quadratic = math.exp(2 * half * float(pairs.slope.max())) * half * half / 2
+    error = taylor.value_error + taylor.rate_error * half
+    swing = np.abs(taylor.rate) * half + taylor.curvature * quadratic + error
+    # In wide cells, separate bounds of the cosines, each at least -1, are tighter.
+    swings = np.abs(taylor.rates) * half + taylor.curvatures * (quadratic * (1 + 1e-9))
+    separate = np.maximum(taylor.terms - swings, -1).sum(axis=1) + pairs.unrotated - error
+    return np.maximum(taylor.value - swing, separate), taylor.value + swing
+
+
+def stable(pairs: Pairs, length: int) -> StableBase:
+    """Return the base above which every base is feasible, with a proof.
+
+    Raises:
+      ValueError: for a length outside [2, 2**31], or that no base covers.
+    """
+    check_length(length)
+    if _all_positive(pairs):
+        return StableBase(low=None, high=1.0, witness=None)
+    boundary = _closed_threshold(pairs, length)
+    for left, right, feasible, witness in _cells(pairs, length, 0.0, boundary):
+        if witness is not None:
+            return StableBase(low=math.exp(right), high=math.exp(boundary), witness=witness)
+        if feasible and right == boundary:
+            boundary = left
+    return StableBase(low=None, high=math.exp(boundary), witness=None)
+
+
+def intervals(pairs: Pairs, length: int, left: float) -> Intervals:
+    """Return all feasible intervals of bases above `left`, with a proof of completeness."""
+    check_length(length)
+    end = _closed_threshold(pairs, length)
+    good, bad = [(end, math.inf)], []
+    for low, high, feasible, witness in _cells(pairs, length, math.log(left), end):
+        if witness is not None:
+            bad.append((low, high, witness))
+        elif feasible and high == good[-1][0]:
+            good[-1] = (low, good[-1][1])
+        elif feasible:
+            good.append((low, high))
+    return Intervals(
+        feasible=[(math.exp(low), math.exp(high)) for low, high in reversed(good)],
+        infeasible=bad[::-1],
+    )
+
+
 def check_length(length: int) -> None:
     """Raise ValueError unless 2 <= length <= 2**31."""
     if not 2 <= length <= decay.LONGEST:
         raise ValueError(f"length must be from 2 to 2^31 tokens, got {length}")
+
+
+def smallest_base(length: int, head_dim: int = 128, rotary_fraction: float = 1.0) -> SmallestBase:
+    """Return b*(length) of plain RoPE, to 1e-8.
+
+    Args:
+      length: context in tokens; B_m must be non-negative for all m < length.
+      head_dim: features of a head, even.
+      rotary_fraction: share of them that are rotated; each unrotated pair adds 1.
+
+    Raises:
+      ValueError: for a length outside [2, 2**31], a head without a rotated pair, or a length
+        that no base covers (a single rotated pair).
+    """
+    return smallest(pairs_of(head_dim, rotary_fraction), [length])[0]
+
+
+def stable_base(length: int, head_dim: int = 128, rotary_fraction: float = 1.0) -> StableBase:
+    """Return the base of plain RoPE above which every base covers `length`; see `smallest_base`."""
+    return stable(pairs_of(head_dim, rotary_fraction), length)

@@ -32,7 +32,8 @@ class Jsonl(Source):
         records = json_records(self.files[file].path, start=line, on_bytes=on_bytes)
         for number, record, problem in records:
             text = "" if problem else record["text"]
-            yield Document(text, file, number, _subset(record), problem)
+            damaged = record.get("damaged_bytes", 0) if problem else 0
+            yield Document(text, file, number, _subset(record), problem, damaged)
 
     def subsets(self) -> set[str]:
         """Return RedPajama's subsets and, for a private corpus, the first label of each file."""

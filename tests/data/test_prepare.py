@@ -9,6 +9,7 @@ import time
 
 import numpy as np
 import pytest
+import zstandard
 
 from data import tokenizing
 from data.config import DataConfig
@@ -142,15 +143,27 @@ def test_skipped_documents_are_counted_and_listed(root):
         run(root)  # data with skipped documents is not used for "error"
 
 
-def test_nothing_of_a_damaged_file_is_kept(root):
-    good, bad = (gzip.compress(b'{"text": "%s"}\n' % word * 50) for word in (b"good", b"bad"))
-    bad = bad[:-8] + bytes(8)  # another checksum
-    (root / "in" / "c.jsonl.gz").write_bytes(good + bad)
-    with pytest.raises(ValueError, match=r"c\.jsonl\.gz:1: compressed data is damaged"):
+def test_a_truncated_zst_is_reported_by_file_and_line(root):
+    data = zstandard.compress((root / "in" / "a.jsonl").read_bytes())
+    (root / "in" / "c.jsonl.zst").write_bytes(data[:-1000])
+    with pytest.raises(ValueError, match=r"c\.jsonl\.zst:\d+: file is cut short"):
         run(root)
     folder = run(root, on_bad_document="skip")
-    assert len(texts(folder, "train") + texts(folder, "validation")) == 300
     assert json.loads((folder / "prepare.json").read_text())["skipped"]["count"] == 1
+    assert len(texts(folder, "train")) >= 290
+
+
+def test_a_damaged_member_is_counted_in_bytes(root):
+    good, bad = (gzip.compress(b'{"text": "%s"}\n' % word * 50) for word in (b"good", b"bad"))
+    bad = bad[:-8] + bytes(8)  # another checksum
+    (root / "in" / "c.jsonl.gz").write_bytes(good + bad + good)
+    with pytest.raises(ValueError, match=r"c\.jsonl\.gz:51: compressed data is damaged"):
+        run(root)
+    folder = run(root, on_bad_document="skip")
+    kept = texts(folder, "train") + texts(folder, "validation")
+    assert kept.count("good") == 100 and "bad" not in kept and len(kept) == 400
+    skipped = json.loads((folder / "prepare.json").read_text())["skipped"]
+    assert (skipped["count"], skipped["damaged_bytes"]) == (1, len(bad))
 
 
 def test_subset_shares_keep_their_part(root):

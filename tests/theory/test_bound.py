@@ -23,11 +23,6 @@ def exact(x, m, head_dim, rotary_fraction=1.0):
         return turning + (head_dim - rotary_dim) // 2
 
 
-def smallest_base(length, head_dim=128, rotary_fraction=1.0):
-    (answer,) = bound.smallest(bound.pairs_of(head_dim, rotary_fraction), [length])
-    return answer
-
-
 def direct(bases, length, head_dim):
     """Return the smallest B_m over m < length for each base in float64, exact to 1e-9 here."""
     powers = -np.arange(0, head_dim, 2) / head_dim
@@ -62,9 +57,14 @@ def test_su_s_two_digits(smallest):
     assert ours == ["4.3e+03", "1.2e+04", "2.7e+04", "8.4e+04", "2.3e+05", "6.3e+05"]
 
 
+def test_the_answer_is_as_narrow_as_promised(smallest):
+    for answer in smallest.values():
+        assert answer.low < answer.high <= answer.low * (1 + 1e-8)
+
+
 def test_the_critical_distance_changes_sign_between_low_and_high(smallest):
     for length, answer in smallest.items():
-        assert answer.low < answer.high <= answer.low * (1 + 1e-8) and answer.critical < length
+        assert answer.critical < length
         assert exact(mpmath.log(answer.low), answer.critical, 128) < 0
         assert exact(mpmath.log(answer.high), answer.critical, 128) > 0
 
@@ -91,7 +91,7 @@ def test_every_interval_of_the_proof_holds(smallest):
     "length, head_dim, fraction", [(700, 64, 1.0), (900, 256, 1.0), (2048, 64, 0.75), (90, 8, 1.0)]
 )
 def test_proofs_of_other_heads(length, head_dim, fraction):
-    answer = smallest_base(length, head_dim, fraction)
+    answer = bound.smallest_base(length, head_dim, fraction)
     check(answer.certificate, length, head_dim, rotary_fraction=fraction)
     if fraction == 1:
         assert direct([answer.high], length, head_dim).min() > 0
@@ -109,9 +109,12 @@ def test_the_smallest_base_never_falls_with_length():
 def test_half_of_the_pairs_unrotated_covers_every_length():
     """Su 2024: for each rotated pair there is an unrotated one, and 1 + cos >= 0."""
     for fraction in (0.5, 0.25):
-        answer = smallest_base(2**31, 64, fraction)
+        answer = bound.smallest_base(2**31, 64, fraction)
         assert answer.low == 1.0 and answer.high < 1 + 1e-8
         assert answer.critical is None and not answer.certificate.witnesses.size
+        assert bound.stable_base(2**31, 64, fraction) == bound.StableBase(
+            low=None, high=1.0, witness=None
+        )
 
 
 @pytest.mark.long  # the first six are in test_su_s_two_digits
@@ -144,12 +147,66 @@ def test_feasibility_is_that_of_fifty_digits(length, x, head_dim, one_in):
     with mpmath.workdps(50):
         x = mpmath.log(base)
     expected = all(exact(x, m, head_dim, fraction) >= 0 for m in range(length))
-    answer = smallest_base(length, head_dim, fraction)
+    answer = bound.smallest_base(length, head_dim, fraction)
     if base < answer.low:
         assert not expected
         left, _, witnesses = answer.certificate
         m = witnesses[np.searchsorted(left, float(x)) - 1]
         assert exact(x, m, head_dim, fraction) < 0
+    if base >= bound.stable_base(length, head_dim, fraction).high:
+        assert expected
+
+
+# --- stable base and intervals ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("length, head_dim", [(64, 64), (256, 128), (1024, 128), (500, 32)])
+def test_every_base_above_the_stable_one_is_feasible(length, head_dim):
+    stable = bound.stable_base(length, head_dim)
+    assert stable.high <= stable.low * (1 + 1e-8)
+    above = stable.high * np.exp(np.append(0, np.random.default_rng(0).exponential(3, 200)))
+    assert direct(above, length, head_dim).min() > -1e-9
+    with mpmath.workdps(50):
+        assert exact(mpmath.log(stable.low), stable.witness, head_dim) < 0
+    below = stable.low * np.exp(-np.array([1e-8, 1e-7, 1e-6]))
+    assert direct(below, length, head_dim).max() < 0
+
+
+@pytest.mark.parametrize("length, head_dim", [(300, 32), (512, 128)])
+def test_intervals_are_those_of_a_grid(length, head_dim):
+    """A grid decides nothing, but may not contradict: 2,000 bases from 0.8 b* on."""
+    high = bound.smallest_base(length, head_dim).high
+    intervals = bound.intervals(bound.pairs_of(head_dim), length, high)
+    lows, highs = np.array(intervals.feasible).T
+    assert lows[0] == high and highs[-1] == np.inf
+    assert np.all(lows[1:] > highs[:-1]) and np.all(highs > lows)
+    bases = np.geomspace(0.8 * high, 2 * lows[-1], 2000)
+    inside = np.array([((lows <= b) & (b <= highs)).any() for b in bases])
+    assert inside.any() and not inside.all()
+    values = direct(bases, length, head_dim)
+    assert values[inside].min() > 0
+    assert values[~inside].max() < 0
+    # The ends are sharp.
+    gaps = np.log(lows[1:] / highs[:-1])
+    assert direct(lows[1:] * np.exp(-np.minimum(gaps / 2, 1e-7)), length, head_dim).max() < 0
+    assert lows[-1] == pytest.approx(bound.stable_base(length, head_dim).high, rel=1e-8)
+
+
+def test_narrow_intervals_are_found():
+    """At 2048 tokens and 128 features a third of all feasible intervals are narrower than 1%."""
+    high = bound.smallest_base(2048).high
+    result = bound.intervals(bound.pairs_of(128), 2048, high)
+    intervals = np.array(result.feasible[:-1])
+    widths = np.log(intervals[:, 1] / intervals[:, 0])
+    assert len(widths) > 3 and widths.min() < 0.01
+    # Each cell that is infeasible names its witness.
+    for left, right, m in result.infeasible[::3]:
+        for x in (left, (left + right) / 2, right):
+            assert 0 < m < 2048 and exact(x, m, 128) < 0
+    # Together they leave out next to nothing.
+    covered = sum(right - left for left, right, _ in result.infeasible)
+    width = math.log(result.feasible[-1][0] / high) - widths.sum()
+    assert covered == pytest.approx(width, abs=1e-7)
 
 
 # --- heads and layers -------------------------------------------------------------------------
@@ -166,16 +223,21 @@ def test_lengths_by_layer_and_head():
     assert predict(layers).first_violation is None
 
 
+# --- bad input ----------------------------------------------------------------------------------
+
+
 def test_undecided_answers_raise():
     """Two pairs: cos 355 is -1 + 5e-10, so B_355 approaches zero."""
     with pytest.raises(ArithmeticError, match="float64 cannot decide"):
-        smallest_base(400, 4)
+        bound.smallest_base(400, 4)
 
 
 # --- the proof must be needed -------------------------------------------------------------------
 
 LOOSE = {
     "no second-order term": lambda taylor: setattr(taylor, "curvature", 0 * taylor.curvature),
+    "a tenth of it": lambda taylor: setattr(taylor, "curvature", taylor.curvature / 10),
+    "no slope": lambda taylor: setattr(taylor, "rate", 0 * taylor.rate),
     "wrong sign of the slope": lambda taylor: setattr(taylor, "rate", -taylor.rate),
 }
 
@@ -189,7 +251,7 @@ def test_a_loosened_bound_is_caught(mutation, monkeypatch):
 
     monkeypatch.setattr(bound, "_Taylor", Loose)
     with pytest.raises((AssertionError, ValueError, ArithmeticError)):
-        check(smallest_base(1024).certificate, 1024, 128, samples=20)
+        check(bound.smallest_base(1024).certificate, 1024, 128, samples=20)
 
 
 def test_error_bounds_hold():
@@ -213,3 +275,11 @@ def test_error_bounds_hold():
             assert abs(value - taylor.value[k]) < taylor.value_error[k]
             assert abs(rate - taylor.rate[k]) < taylor.rate_error[k]
             assert abs(second) < taylor.curvature[k]
+
+
+def test_a_point_just_below_the_answer_is_not_feasible(smallest):
+    """B_m is -1e-3 or so there, at one distance only."""
+    pairs = bound.pairs_of(128)
+    for length, answer in smallest.items():
+        assert bound.is_certainly_feasible(pairs, answer.high, length)
+        assert not bound.is_certainly_feasible(pairs, answer.low * (1 - 1e-7), length)

@@ -97,6 +97,12 @@ def test_bound_prints_exactly_its_keys(theory):
     assert (result["length"], result["head_dim"], result["rotary_fraction"]) == (1024, 128, 1.0)
     assert 4293.43 < result["low"] < result["high"] < 4293.45  # Su 2024: 4.3e3
 
+    more = json.loads(theory("bound", "--length", "1k", "--json", "--stable", "--intervals")[1])
+    assert list(more) == [*result, "stable", "intervals"]
+    assert more["intervals"][0][0] == result["high"]
+    assert more["intervals"][-1][0] == pytest.approx(more["stable"], rel=1e-8)
+    assert more["intervals"][-1][1] is None
+
 
 def test_rounded_bounds_are_feasible(theory):
     """The published two digits, 1.2e4 at 2048 and 2.7e4 at 4096, are infeasible themselves."""
