@@ -29,7 +29,7 @@ sweeps: a comma makes members, several commas a grid
   train.learning_rate=1e-3,3e-3            two learning rates
   start_from=RUN model.rotary.base=10,100  all members from the parameters of one run
   "start_from='a,b'"                       quotes around a value, or around one of a list, keep its
-                                           commas
+                                           commas; a path that exists needs none
 Without a comma, the config's own members are used, if it has any.
 Real text: data.source=jsonl data.path=FILE_OR_FOLDER (RedPajama format; .jsonl, .gz, .zst)
 """
@@ -38,6 +38,7 @@ import dataclasses
 import hashlib
 import itertools
 import math
+import os
 import re
 import shlex
 from collections.abc import Callable, Sequence
@@ -54,7 +55,7 @@ from experiment.stages import split
 from utils.expressions import allow_files, split_commas, unquote
 from utils.files import check_contents
 from utils.messages import one_line
-from utils.paths import as_path
+from utils.paths import as_path, in_bucket
 
 # Files and `--help` teach the same language: it is written down once, above.
 _, OVERRIDES_HELP, SWEEP_HELP = str(__doc__).split("\n\n")
@@ -124,6 +125,8 @@ def grid(overrides: Sequence[str]) -> list[tuple[str, list[str]]]:
             raise ValueError(f"{one_line(path, 60)}: {error}") from error
         if len(values) > 1 and not all(map(str.strip, values)):
             raise ValueError(f"{one_line(override, 60)}: a value is missing beside a comma")
+        if path in _PATH_FIELDS:
+            values = _join_paths(values)
         choices.append([f"{path}={value.strip()}" for value in values])
     if math.prod(map(len, choices)) > _MOST_MEMBERS:
         raise ValueError(f"the values listed make more than {_MOST_MEMBERS:,} members; list fewer")
@@ -157,6 +160,25 @@ def check_used(config: ExperimentConfig, overrides: Sequence[str]) -> None:
         is_used, remedy = _USED.get(name, (lambda _: True, ""))
         if not any(is_used(stage.config) for stage in split(config)):
             raise ValueError(f"{name} has no effect here; use {remedy}, or leave {name} out")
+
+
+_PATH_FIELDS = ("start_from", "data.path", "data.tokenizer")
+
+
+def _join_paths(parts: Sequence[str]) -> list[str]:
+    """Join parts of a comma list that make an existing path, as members' names have commas."""
+    paths = []
+    while parts:
+        joined = (",".join(parts[:count]) for count in range(len(parts), 1, -1))
+        path = next((p for p in joined if not in_bucket(p) and _exists(p)), parts[0])
+        paths.append(path)
+        parts = parts[path.count(",") + 1 :] if path != parts[0] else parts[1:]
+    return paths
+
+
+def _exists(path: str) -> bool:
+    head, _, step = path.rpartition("@")
+    return os.path.exists(head if step.isdigit() else path)
 
 
 class Member(NamedTuple):

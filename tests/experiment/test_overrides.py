@@ -76,15 +76,19 @@ def test_commas_inside_brackets_do_not_split():
     assert overrides.grid(["evals.tasks=[kv,lines]"])[0][1] == ["evals.tasks=[kv,lines]"]
 
 
-def test_commas_in_values():
-    """Members' own directories are named so: quotes or a backslash keep them."""
+def test_commas_in_values(tmp_path, monkeypatch):
+    """Members' own directories are named so: quotes, a backslash or an existing path keep them."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("base=10,num_heads=4", "base=30,num_heads=4"):
+        (tmp_path / name).mkdir()
 
     def values(text: str) -> list[str | None]:
         members = overrides.grid([f"start_from={text}"])
         return [overrides.apply(find_config("tiny"), member).start_from for _, member in members]
 
-    ten = "base=10,num_heads=4"
-    assert values(f"'{ten}'") == values(ten.replace(",", "\\,")) == [ten]
+    ten, thirty = "base=10,num_heads=4", "base=30,num_heads=4"
+    assert values(ten) == values(f"'{ten}'") == values(ten.replace(",", "\\,")) == [ten]
+    assert values(f"{ten}@5,{thirty}") == [f"{ten}@5", thirty]
     assert values('a,"b,c",d') == ["a", "b,c", "d"]
     assert values("it's,that's") == ["it's", "that's"]
 
