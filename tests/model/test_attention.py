@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from flax import nnx
 
+from model import rotary
 from model.attention import Attention
 from model.config import ModelConfig
 from model.positions import cos_sin
@@ -70,7 +71,8 @@ def attend_by_loops(layer: Attention, x_TD: np.ndarray, positions_T, segment_ids
         for name in ("query", "key", "value", "out")
     }
     x_TD = np.asarray(x_TD, np.float64)
-    inv_freq = config.rotary.inv_freq(H)
+    (variants,) = rotary.expand_pattern(config.rotary, 1, config.kv_heads)
+    variants = [*variants] * (config.kv_heads // len(variants))
 
     def project_token(name, t, head):
         """Query, key or value of one token and head."""
@@ -80,8 +82,9 @@ def attend_by_loops(layer: Attention, x_TD: np.ndarray, positions_T, segment_ids
     def normed(x, norm):
         return x / np.sqrt((x * x).mean() + config.norm_epsilon) * np.asarray(norm.scale[...])
 
-    def rotate(x, position):
-        z = (x[: H // 2] + 1j * x[H // 2 :]) * np.exp(1j * position * inv_freq)
+    def rotate(x, position, head):
+        z = x[: H // 2] + 1j * x[H // 2 :]
+        z *= np.exp(1j * position * variants[head].inv_freq(H))
         return np.concatenate([z.real, z.imag])
 
     def key(s, head):
@@ -107,13 +110,11 @@ def attend_by_loops(layer: Attention, x_TD: np.ndarray, positions_T, segment_ids
             if config.qk_norm:
                 q = normed(q, layer.query_norm)
             growth = math.log(positions_T[t] + 1) / math.log(CONTEXT)
-            scale = {"off": 1, "train": growth, "extrapolate": max(1, growth)}[config.rotary.log_n]
+            variant = variants[group]
+            scale = {"off": 1, "train": growth, "extrapolate": max(1, growth)}[variant.log_n]
             scale /= math.sqrt(H)
-            rotates = np.tile(inv_freq > 0, 2)
-            scale_rotated, scale_unrotated = (
-                config.rotary.logit_scale,
-                config.rotary.unrotated_logit_scale,
-            )
+            rotates = np.tile(variant.inv_freq(H) > 0, 2)
+            factors = np.where(rotates, variant.logit_scale, variant.unrotated_logit_scale)
             visible = [
                 s
                 for s in range(t + 1)
@@ -121,8 +122,9 @@ def attend_by_loops(layer: Attention, x_TD: np.ndarray, positions_T, segment_ids
                 and (config.window is None or t - s < config.window)
                 and not masked_distances[0] <= t - s <= masked_distances[1]
             ]
-            q = rotate(q, positions_T[t]) * np.where(rotates, scale_rotated, scale_unrotated)
-            logits = [scale * (q @ rotate(smeared_key(s, group), positions_T[s])) for s in visible]
+            q = rotate(q, positions_T[t], group) * factors
+            keys = (rotate(smeared_key(s, group), positions_T[s], group) for s in visible)
+            logits = [scale * (q @ k) for k in keys]
             weights_S = np.exp(logits - np.max(logits))
             weights_S /= weights_S.sum()
             value = sum(
@@ -161,6 +163,7 @@ LATE = [*range(9, 9 + T)], [1] * T  # around the trained context, where log-n st
         {"num_kv_heads": N},
         {"num_kv_heads": 1},
         {"qk_norm": True, "shift_keys": True, "window": 4, "rotary": Warm(base=9.0, log_n="train")},
+        {"rotary": rotary.parse_pattern("[[rope(base=9),rope(base=1e4,log_n=train)]]")},
     ],
     ids=str,
 )

@@ -1,22 +1,17 @@
 """Heads of a layer that rotate at frequencies of their own."""
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
-from flax import nnx
 
 from configs import find_config
 from experiment import overrides
-from experiment.config import from_dict, to_dict
 from model import rotary, transformer
-from model.attention import Attention
 from model.config import ModelConfig
-from model.positions import cos_sin, stack_tables
+from model.positions import stack_tables
 from reporting.predictions import predict
 from theory import decay
 
-BASES = (10.0, 10.0, 10.0, 1e4)
 ONE_SLOW = "[[rope(base=10),rope(base=10),rope(base=10),rope(base=1e4)]]"
 
 init = jax.jit(transformer.init, static_argnums=0)
@@ -28,57 +23,6 @@ def config(pattern: str, **changes) -> ModelConfig:
         "head_dim": 16, "mlp_dim": 32,
     }  # fmt: skip
     return ModelConfig(**sizes | changes, rotary=rotary.parse_pattern(pattern))  # pyright: ignore
-
-
-def reference(x_TD: np.ndarray, weights: dict[str, np.ndarray], log_n: dict[int, float]):
-    """A whole attention layer in float64: every head rotates at the frequencies of its own base."""
-    T, H = len(x_TD), weights["query"].shape[2]
-    out_TD = np.zeros_like(x_TD)
-    for head in range(8):
-        kv_head = head // 2
-        inv_freq = BASES[kv_head] ** (-2 * np.arange(H // 2) / H)
-        rotations = np.exp(1j * np.arange(T)[:, None] * inv_freq)
-
-        def complex_of(projection_TH):
-            return projection_TH[:, : H // 2] + 1j * projection_TH[:, H // 2 :]
-
-        q_TR = complex_of(x_TD @ weights["query"][:, head]) * rotations
-        k_SR = complex_of(x_TD @ weights["key"][:, kv_head]) * rotations
-        logits_TS = np.real(q_TR @ np.conj(k_SR).T) / np.sqrt(H)
-        if kv_head in log_n:  # a query at p is multiplied by ln(p + 1) / ln(context)
-            logits_TS *= (np.log(np.arange(T) + 1) / log_n[kv_head])[:, None]
-        logits_TS[np.triu_indices(T, 1)] = -np.inf
-        weights_TS = np.exp(logits_TS - logits_TS.max(axis=1, keepdims=True))
-        weights_TS /= weights_TS.sum(axis=1, keepdims=True)
-        value_SH = x_TD @ weights["value"][:, kv_head]
-        out_TD += weights_TS @ value_SH @ weights["out"][head]
-    return out_TD
-
-
-@pytest.mark.parametrize(
-    ("pattern", "log_n"),
-    [(ONE_SLOW, {}), (ONE_SLOW.replace("base=1e4", "base=1e4,log_n=train"), {3: np.log(32)})],
-)
-def test_one_slow_head_among_fast_ones_equals_the_reference(pattern, log_n):
-    layer = Attention(config(pattern), rngs=nnx.Rngs(params=3))
-    table = jax.tree.map(lambda x: x[1], layer.config.position_table(32))
-    random = np.random.default_rng(0)
-    x_TD = 3 * random.normal(size=(40, 24))
-    positions_BT = jnp.arange(40)[None]
-    with jax.default_matmul_precision("highest"):
-        ours = nnx.jit(layer)(
-            jnp.asarray(x_TD, jnp.float32)[None],
-            table,
-            cos_sin(table.cycles_hi, table.cycles_lo, positions_BT),
-            positions_BT,
-            jnp.ones((1, 40), jnp.int32),
-        )[0]
-    weights = {
-        name: np.asarray(getattr(layer, name)[...], np.float64)
-        for name in ("query", "key", "value", "out")
-    }
-    expected = reference(x_TD, weights, log_n)
-    np.testing.assert_allclose(ours, expected, atol=2e-5 * np.abs(expected).max())
 
 
 def hidden(model: ModelConfig, table, params=None) -> np.ndarray:
@@ -114,15 +58,6 @@ def test_theory_takes_the_head_that_reaches_farthest():
     slow = rotary.parse("rope(base=1e4)").inv_freq(16)
     assert predicted.first_violation == decay.first_violation(slow)
     assert predicted.full_period == decay.full_period(slow)
-
-
-def test_overrides_expressions_and_json_keep_them():
-    tiny = find_config("tiny")
-    pattern = "[[rope(base=10),p_rope(base=100,rotary_fraction=0.5)],rope(base=1000)]"
-    changed = overrides.apply(tiny, ["model.num_kv_heads=2", f"model.rotary={pattern}"])
-    assert rotary.expression(changed.model.rotary) == pattern
-    assert changed.model.rotary == rotary.parse_pattern(pattern)
-    assert from_dict(to_dict(changed)) == changed
 
 
 def test_the_key_that_latent_heads_share_cannot_rotate_in_two_ways():

@@ -41,18 +41,6 @@ def test_linear_and_its_gradient(x_shape, weight_shape, formula):
         np.testing.assert_allclose(a, b, atol=1e-5)
 
 
-def test_linear_under_vmap():
-    """Members of a sweep: a weight each, gradients kept apart."""
-    random = np.random.default_rng(0)
-    x_BTD = jnp.asarray(random.normal(size=(2, 5, 6)), jnp.float32)
-    weight_MDF = jnp.asarray(random.normal(size=(3, 6, 7)), jnp.float32)
-    ones = jnp.ones((2, 5, 7))
-    _, batched_MDF = jax.vmap(lambda w: gradients(linear, x_BTD, w, ones))(weight_MDF)
-    for weight_DF, gradient_DF in zip(weight_MDF, batched_MDF, strict=True):
-        expected_DF = gradients(linear, x_BTD, weight_DF, ones)[1]
-        np.testing.assert_allclose(gradient_DF, expected_DF, atol=1e-5)
-
-
 def test_linear_computes_in_the_dtype_of_x():
     """The weight stays float32 and so does its gradient; the product is bfloat16."""
     x_TD, weight_DF = jnp.ones((3, 4), jnp.bfloat16), jnp.full((4, 2), 1.001)
@@ -61,11 +49,18 @@ def test_linear_computes_in_the_dtype_of_x():
     assert (x_gradient.dtype, weight_gradient.dtype) == (jnp.bfloat16, jnp.float32)
 
 
-def test_rms_norm_by_hand():
-    """The mean square of (3, 4) is 12.5; with 3.5 added its root is 4."""
-    norm = RMSNorm(2, epsilon=3.5)
-    norm.scale[...] = jnp.array([1.0, 2.0])
-    np.testing.assert_allclose(norm(jnp.array([3.0, 4.0])), [0.75, 2.0])
+@pytest.mark.parametrize(
+    "norm, parameters, x, expected",
+    [  # the mean square of (3, 4) is 12.5, with 3.5 added 16; the variance of (3, 7) is 4
+        (RMSNorm(2, epsilon=3.5), [[1, 2]], [3, 4], [0.75, 2]),
+        (RMSNorm(2, epsilon=3.5, zero_centered=True), [[0, 1]], [3, 4], [0.75, 2]),
+        (LayerNorm(2, epsilon=12.0), [[1, 2], [0, 3]], [3, 7], [-0.5, 4]),
+    ],
+)
+def test_norms_by_hand(norm, parameters, x, expected):
+    for name, values in zip(("scale", "bias"), parameters, strict=False):
+        getattr(norm, name)[...] = jnp.array(values, jnp.float32)
+    np.testing.assert_allclose(norm(jnp.array(x, jnp.float32)), expected)
 
 
 def test_rms_norm_is_float32_inside():
@@ -74,20 +69,6 @@ def test_rms_norm_is_float32_inside():
     out = RMSNorm(8, epsilon=1e-5)(x)
     assert out.dtype == jnp.bfloat16
     np.testing.assert_array_equal(out.astype(jnp.float32), np.ones(8))
-
-
-def test_zero_centered_norm_by_hand():
-    """RMSNorm with parameters that are added to 1."""
-    norm = RMSNorm(2, epsilon=3.5, zero_centered=True)
-    norm.scale[...] = jnp.array([0.0, 1.0])
-    np.testing.assert_allclose(norm(jnp.array([3.0, 4.0])), [0.75, 2.0])
-
-
-def test_layer_norm_by_hand():
-    """The variance of (3, 7) is 4; with 12 added its root is 4."""
-    norm = LayerNorm(2, epsilon=12.0)
-    norm.scale[...], norm.bias[...] = jnp.array([1.0, 2.0]), jnp.array([0.0, 3.0])
-    np.testing.assert_allclose(norm(jnp.array([3.0, 7.0])), [-0.5, 4.0])
 
 
 @pytest.mark.parametrize("activation, at_1", [("gelu", 0.8413447), ("gelu_tanh", 0.8411920)])

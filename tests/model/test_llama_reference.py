@@ -1,126 +1,141 @@
-"""Our logits against transformers' LlamaForCausalLM for the same weights.
+"""Our logits against transformers' Llama and DeepSeek-V3 (dense layers) for the same weights.
 
-LITERALS are what transformers 5.23 with torch 2.13 gave. `tests/interop` compares the two live.
+LITERALS are what transformers 5.23 with torch 2.13 gave; weights get our names as in an import.
+`tests/interop` compares the two live.
 """
+
+import dataclasses
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from model import transformer
+from interop.weights import make_entries
+from model import rotary, transformer
+from model.config import MlaConfig, ModelConfig
 from model.rotary.rope import Rope
 from tests.models import small_model
 
 V, D, L, N, K, H, F = 96, 32, 2, 4, 2, 8, 48
+A, C, P, U = 12, 10, 4, 6  # of MLA: ranks of queries and of keys, rotated features, values
 BASE, EPSILON = 500.0, 1e-5
 TOKENS = (np.arange(2 * 40).reshape(2, 40) * 37 + 11) % V
 
-# logits[row, position, id], and the sum of all |logits|, by whether embeddings are tied.
+LLAMA = small_model(
+    vocab_size=V, embed_dim=D, num_layers=L, num_heads=N, num_kv_heads=K, head_dim=H,
+    mlp_dim=F, rotary=Rope(base=BASE), norm_epsilon=EPSILON, tie_embeddings=False,
+)  # fmt: skip
+
+
+def make_latent(expression: str, q_lora_rank: int | None) -> ModelConfig:
+    mla = MlaConfig(
+        kv_lora_rank=C, q_lora_rank=q_lora_rank, qk_nope_head_dim=H, qk_rope_head_dim=P,
+        v_head_dim=U,
+    )  # fmt: skip
+    return dataclasses.replace(
+        LLAMA, num_kv_heads=N, head_dim=H + P, norm_epsilon=1e-6, mla=mla,
+        rotary=rotary.parse(expression),
+    )  # fmt: skip
+
+
+YARN = "yarn(base=500,factor=4,original_context_length=16,mscale=1.0,mscale_all_dim=1.0)"
+MODELS = {
+    "llama": LLAMA,
+    "llama, tied": dataclasses.replace(LLAMA, tie_embeddings=True),
+    "mla": make_latent("rope(base=500)", A),
+    "mla, yarn": make_latent(YARN, A),
+    "mla, direct queries": make_latent("rope(base=500)", None),
+}
+# logits[row, position, id], and the sum of all |logits|.
 INDICES = [(0, 0, 0), (0, 7, 95), (0, 39, 50), (1, 3, 17), (1, 21, 64), (1, 39, 2)]
 LITERALS = {
-    False: ([-2.956341, 1.931189, 0.2025366, 1.00853, -1.628972, 0.7933886], 11450.059),
-    True: ([1.240462, -0.4379919, 2.50413, 1.191141, -3.582701, -2.227614], 11269.115),
-}
+    "llama": ([-2.956341, 1.931189, 0.2025366, 1.00853, -1.628972, 0.7933886], 11450.059),
+    "llama, tied": ([1.240462, -0.4379919, 2.50413, 1.191141, -3.582701, -2.227614], 11269.115),
+    "mla": ([-0.373073, 0.8944998, -0.1569581, 1.025546, -2.399329, -2.466932], 11715.827),
+    "mla, yarn": ([-0.373073, 0.7128131, -1.576949, 0.8158902, -2.280201, -1.88458], 11686.658),
+    "mla, direct queries": (
+        [-3.681717, 2.688148, -3.235887, 1.208562, -1.91758, 0.9554591], 11585.709,
+    ),
+}  # fmt: skip
 
 
-def huggingface_weights(tied: bool) -> dict[str, np.ndarray]:
+def huggingface_weights(config: ModelConfig) -> dict[str, np.ndarray]:
     """Weights by transformers' names, `[out, in]`, from numpy's frozen generator."""
-    random = np.random.RandomState(20)
+    mla, output = config.mla, {"lm_head.weight": (V, D)}
     shapes = {"model.embed_tokens.weight": (V, D), "model.norm.weight": (D,)}
+    shapes |= output if mla else {}  # the order of shapes decides the numbers
+    attention = {"q_proj": (N * H, D), "k_proj": (K * H, D), "v_proj": (K * H, D)}
+    attention |= {"o_proj": (D, N * H)}
+    queries = {}
+    if mla:
+        attention = {"kv_a_proj_with_mqa": (C + P, D), "kv_a_layernorm": (C,)}
+        attention |= {"kv_b_proj": (N * (H + U), C), "o_proj": (D, N * U)}
+        queries = {"q_proj": (N * (H + P), D)}
+        if mla.q_lora_rank:
+            queries = {"q_a_proj": (A, D), "q_a_layernorm": (A,), "q_b_proj": (N * (H + P), A)}
     for layer in range(L):
         prefix = f"model.layers.{layer}."
-        shapes |= {
-            prefix + "input_layernorm.weight": (D,),
-            prefix + "self_attn.q_proj.weight": (N * H, D),
-            prefix + "self_attn.k_proj.weight": (K * H, D),
-            prefix + "self_attn.v_proj.weight": (K * H, D),
-            prefix + "self_attn.o_proj.weight": (D, N * H),
-            prefix + "post_attention_layernorm.weight": (D,),
-            prefix + "mlp.gate_proj.weight": (F, D),
-            prefix + "mlp.up_proj.weight": (F, D),
-            prefix + "mlp.down_proj.weight": (D, F),
-        }
-    if not tied:
-        shapes["lm_head.weight"] = (V, D)
+        shapes[f"{prefix}input_layernorm.weight"] = (D,)
+        shapes |= {f"{prefix}self_attn.{name}.weight": s for name, s in attention.items()}
+        shapes[f"{prefix}post_attention_layernorm.weight"] = (D,)
+        mlp = {"gate_proj": (F, D), "up_proj": (F, D), "down_proj": (D, F)}
+        shapes |= {f"{prefix}mlp.{name}.weight": shape for name, shape in mlp.items()}
+        shapes |= {f"{prefix}self_attn.{name}.weight": shape for name, shape in queries.items()}
+    if not config.tie_embeddings:
+        shapes |= output
+    random = np.random.RandomState(21 if mla else 20)
     weights = {name: 0.3 * random.standard_normal(shape) for name, shape in shapes.items()}
     # Norms near 1, each feature its own: a norm left out or swapped shows.
     weights = {n: 1 + w if "norm" in n else w for n, w in weights.items()}
     return {name: weight.astype(np.float32) for name, weight in weights.items()}
 
 
-def our_params(weights: dict[str, np.ndarray]) -> transformer.Params:
-    def stacked(name: str) -> list[np.ndarray]:
-        return [weights[f"model.layers.{layer}.{name}.weight"] for layer in range(L)]
-
-    def heads_out(name: str, heads: int) -> jax.Array:
-        return jnp.stack([w.reshape(heads, H, D).transpose(2, 0, 1) for w in stacked(name)])
-
-    def transposed(name: str) -> jax.Array:
-        return jnp.stack([w.T for w in stacked(name)])
-
-    params = {
-        "embedding": jnp.asarray(weights["model.embed_tokens.weight"]),
-        "final_norm": {"scale": jnp.asarray(weights["model.norm.weight"])},
-        "blocks": {
-            "attention_norm": {"scale": jnp.stack(stacked("input_layernorm"))},
-            "attention": {
-                "query": heads_out("self_attn.q_proj", N),
-                "key": heads_out("self_attn.k_proj", K),
-                "value": heads_out("self_attn.v_proj", K),
-                "out": transposed("self_attn.o_proj").reshape(L, N, H, D),
-            },
-            "mlp_norm": {"scale": jnp.stack(stacked("post_attention_layernorm"))},
-            "mlp": {
-                "gate": transposed("mlp.gate_proj"),
-                "up": transposed("mlp.up_proj"),
-                "down": transposed("mlp.down_proj"),
-            },
-        },
-    }
-    if "lm_head.weight" in weights:
-        params["output"] = jnp.asarray(weights["lm_head.weight"])
+def our_params(config: ModelConfig) -> transformer.Params:
+    params, weights = {}, huggingface_weights(config)
+    for entry in make_entries(config, "interleaved" if config.mla else "half"):
+        layers = [entry.from_hf(weights[name]) for name in entry.names(L)]
+        for path, *arrays in zip(entry.ours, *layers, strict=True):
+            *folders, name = path.split(".")
+            node = params
+            for folder in folders:
+                node = node.setdefault(folder, {})
+            node[name] = np.stack(arrays) if entry.is_stacked else arrays[0]
     return params
 
 
-def our_logits(tied: bool) -> np.ndarray:
-    config = small_model(
-        vocab_size=V, embed_dim=D, num_layers=L, num_heads=N, num_kv_heads=K, head_dim=H,
-        mlp_dim=F, rotary=Rope(base=BASE), norm_epsilon=EPSILON, tie_embeddings=tied,
-    )  # fmt: skip
-    params = our_params(huggingface_weights(tied))
-    shapes = jax.tree.map(lambda x: x.shape, params)
-    assert shapes == jax.tree.map(lambda x: x.shape, transformer.abstract_params(config))
-    B, T = TOKENS.shape
-    hidden_BTD = transformer.hidden(
-        config, params, config.position_table(T), jnp.asarray(TOKENS),
-        jnp.tile(jnp.arange(T), (B, 1)), jnp.ones((B, T), jnp.int32),
-    )  # fmt: skip
-    return np.asarray(transformer.unembed(config, params, hidden_BTD))
-
-
-def transformers_model(tied: bool, length: int):
-    """Its LlamaForCausalLM with the weights above, for rows of `length` ids."""
+def transformers_model(length: int):
+    """Its LlamaForCausalLM with the weights of LLAMA, for rows of `length` ids."""
     import torch
     from transformers import LlamaConfig, LlamaForCausalLM
 
     config = LlamaConfig(
         vocab_size=V, hidden_size=D, intermediate_size=F, num_hidden_layers=L,
         num_attention_heads=N, num_key_value_heads=K, head_dim=H, rms_norm_eps=EPSILON,
-        rope_parameters={"rope_type": "default", "rope_theta": BASE}, tie_word_embeddings=tied,
+        rope_parameters={"rope_type": "default", "rope_theta": BASE}, tie_word_embeddings=False,
         max_position_embeddings=length,
     )  # fmt: skip
     model = LlamaForCausalLM(config).eval()
-    weights = {name: torch.from_numpy(w) for name, w in huggingface_weights(tied).items()}
-    if tied:
-        weights["lm_head.weight"] = weights["model.embed_tokens.weight"]
-    model.load_state_dict(weights)
+    weights = huggingface_weights(LLAMA)
+    model.load_state_dict({name: torch.from_numpy(w) for name, w in weights.items()})
     return model
 
 
-@pytest.mark.parametrize("tied", [False, True])
-def test_logits_are_the_recorded_ones_of_transformers(tied):
-    logits_BTV = our_logits(tied)
-    values, absolute_sum = LITERALS[tied]
+@pytest.mark.parametrize("name", MODELS)
+def test_logits_are_the_recorded_ones_of_transformers(name):
+    config = MODELS[name]
+    params = our_params(config)
+    shapes = jax.tree.map(lambda x: x.shape, params)
+    assert shapes == jax.tree.map(lambda x: x.shape, transformer.abstract_params(config))
+    B, T = TOKENS.shape
+    positions_BT, ids_BT = jnp.tile(jnp.arange(T), (B, 1)), jnp.ones((B, T), jnp.int32)
+
+    @jax.jit
+    def run(params):
+        rows = jnp.asarray(TOKENS), positions_BT, ids_BT
+        hidden_BTD = transformer.hidden(config, params, config.position_table(T), *rows)
+        return transformer.unembed(config, params, hidden_BTD)
+
+    logits_BTV, (values, absolute_sum) = np.asarray(run(params)), LITERALS[name]
     np.testing.assert_allclose([logits_BTV[index] for index in INDICES], values, atol=1e-4)
     assert np.abs(logits_BTV.astype(np.float64)).sum() == pytest.approx(absolute_sum, rel=1e-5)

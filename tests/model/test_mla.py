@@ -1,179 +1,22 @@
-"""Multi-head latent attention against transformers' DeepSeek-V3 (dense layers), same weights.
-
-LITERALS are what `DeepseekV3ForCausalLM` of transformers 5.23 with torch 2.13 gave for the weights
-below. `tests/interop` compares the two live, after an import and after an export.
-"""
+"""Multi-head latent attention: key smearing by its formula, and aligned queries."""
 
 import dataclasses
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-import pytest
 from flax import nnx
 
-from model import rotary, transformer
-from model.config import MlaConfig, ModelConfig
 from model.mla import LatentAttention
 from model.positions import cos_sin
-from tests.models import small_model
+from tests.model.test_llama_reference import MODELS, C, D, H, N, P
 
-V, D, L, N, F = 96, 32, 2, 4, 48
-A, C, H, P, U = 12, 10, 8, 4, 6
 EPSILON = 1e-6
-TOKENS = (np.arange(2 * 40).reshape(2, 40) * 37 + 11) % V
-PLAIN = "rope(base=500)"
-YARN = "yarn(base=500,factor=4,original_context_length=16,mscale=1.0,mscale_all_dim=1.0)"
-CASES = {"plain": (PLAIN, True), "yarn": (YARN, True), "direct queries": (PLAIN, False)}
-
-# logits[row, position, id], and the sum of all |logits|.
-INDICES = [(0, 0, 0), (0, 7, 95), (0, 39, 50), (1, 3, 17), (1, 21, 64), (1, 39, 2)]
-LITERALS = {
-    "plain": (
-        [-0.373073, 0.8944998, -0.1569581, 1.025546, -2.399329, -2.466932],
-        11715.827,
-    ),
-    "yarn": (
-        [-0.373073, 0.7128131, -1.576949, 0.8158902, -2.280201, -1.88458],
-        11686.658,
-    ),
-    "direct queries": (
-        [-3.681717, 2.688148, -3.235887, 1.208562, -1.91758, 0.9554591],
-        11585.709,
-    ),
-}
-
-
-def config(case: str) -> ModelConfig:
-    expression, latent_queries = CASES[case]
-    return small_model(
-        vocab_size=V, embed_dim=D, num_layers=L, num_heads=N, num_kv_heads=N, head_dim=H + P,
-        mlp_dim=F, rotary=rotary.parse(expression),
-        mla=MlaConfig(
-            kv_lora_rank=C, q_lora_rank=A if latent_queries else None, qk_nope_head_dim=H,
-            qk_rope_head_dim=P, v_head_dim=U,
-        ),
-        norm_epsilon=EPSILON, tie_embeddings=False,
-    )  # fmt: skip
-
-
-def huggingface_weights(case: str) -> dict[str, np.ndarray]:
-    """Weights by transformers' names, `[out, in]`, from numpy's frozen generator."""
-    random = np.random.RandomState(21)
-    shapes = {
-        "model.embed_tokens.weight": (V, D),
-        "model.norm.weight": (D,),
-        "lm_head.weight": (V, D),
-    }
-    for layer in range(L):
-        prefix = f"model.layers.{layer}."
-        shapes |= {
-            prefix + "input_layernorm.weight": (D,),
-            prefix + "self_attn.kv_a_proj_with_mqa.weight": (C + P, D),
-            prefix + "self_attn.kv_a_layernorm.weight": (C,),
-            prefix + "self_attn.kv_b_proj.weight": (N * (H + U), C),
-            prefix + "self_attn.o_proj.weight": (D, N * U),
-            prefix + "post_attention_layernorm.weight": (D,),
-            prefix + "mlp.gate_proj.weight": (F, D),
-            prefix + "mlp.up_proj.weight": (F, D),
-            prefix + "mlp.down_proj.weight": (D, F),
-        }
-        if CASES[case][1]:
-            shapes |= {
-                prefix + "self_attn.q_a_proj.weight": (A, D),
-                prefix + "self_attn.q_a_layernorm.weight": (A,),
-                prefix + "self_attn.q_b_proj.weight": (N * (H + P), A),
-            }
-        else:
-            shapes[prefix + "self_attn.q_proj.weight"] = (N * (H + P), D)
-    weights = {name: 0.3 * random.standard_normal(shape) for name, shape in shapes.items()}
-    weights = {n: 1 + w if "norm" in n else w for n, w in weights.items()}
-    return {name: weight.astype(np.float32) for name, weight in weights.items()}
-
-
-def our_params(weights: dict[str, np.ndarray], case: str) -> transformer.Params:
-    # DeepSeek turns neighbours (2i, 2i + 1); we turn halves (i, i + P / 2).
-    halves = np.concatenate([np.arange(0, P, 2), np.arange(1, P, 2)])
-
-    def stacked(name: str) -> np.ndarray:
-        return np.stack([weights[f"model.layers.{layer}.{name}.weight"] for layer in range(L)])
-
-    def transposed(name: str) -> np.ndarray:
-        return stacked(name).swapaxes(1, 2)
-
-    def queries(name: str) -> np.ndarray:
-        q = transposed(name)
-        q = q.reshape(L, q.shape[1], N, H + P)
-        return np.concatenate([q[..., :H], q[..., H:][..., halves]], axis=-1)
-
-    down = transposed("self_attn.kv_a_proj_with_mqa")
-    up = transposed("self_attn.kv_b_proj").reshape(L, C, N, H + U)
-    attention = {
-        "latent_down": down[..., :C],
-        "latent_norm": {"scale": stacked("self_attn.kv_a_layernorm")},
-        "key_rope": down[..., C:][..., halves],
-        "key_up": up[..., :H],
-        "value_up": up[..., H:],
-        "out": transposed("self_attn.o_proj").reshape(L, N, U, D),
-    }
-    if CASES[case][1]:
-        attention |= {
-            "query_down": transposed("self_attn.q_a_proj"),
-            "query_latent_norm": {"scale": stacked("self_attn.q_a_layernorm")},
-            "query_up": queries("self_attn.q_b_proj"),
-        }
-    else:
-        attention["query"] = queries("self_attn.q_proj")
-    params = {
-        "embedding": weights["model.embed_tokens.weight"],
-        "output": weights["lm_head.weight"],
-        "final_norm": {"scale": weights["model.norm.weight"]},
-        "blocks": {
-            "attention_norm": {"scale": stacked("input_layernorm")},
-            "attention": attention,
-            "mlp_norm": {"scale": stacked("post_attention_layernorm")},
-            "mlp": {
-                "gate": transposed("mlp.gate_proj"),
-                "up": transposed("mlp.up_proj"),
-                "down": transposed("mlp.down_proj"),
-            },
-        },
-    }
-    return params
-
-
-def logits(model: ModelConfig, params: transformer.Params) -> np.ndarray:
-    B, T = TOKENS.shape
-
-    @jax.jit
-    def run(params):
-        hidden_BTD = transformer.hidden(
-            model, params, model.position_table(T), jnp.asarray(TOKENS),
-            jnp.tile(jnp.arange(T), (B, 1)), jnp.ones((B, T), jnp.int32),
-        )  # fmt: skip
-        return transformer.unembed(model, params, hidden_BTD)
-
-    return np.asarray(run(params))
-
-
-def our_logits(case: str) -> np.ndarray:
-    params = our_params(huggingface_weights(case), case)
-    shapes = jax.tree.map(lambda x: x.shape, params)
-    assert shapes == jax.tree.map(lambda x: x.shape, transformer.abstract_params(config(case)))
-    return logits(config(case), params)
-
-
-@pytest.mark.parametrize("case", CASES)
-def test_logits_are_the_recorded_ones_of_transformers(case):
-    logits_BTV = our_logits(case)
-    values, absolute_sum = LITERALS[case]
-    np.testing.assert_allclose([logits_BTV[index] for index in INDICES], values, atol=1e-4)
-    assert np.abs(logits_BTV.astype(np.float64)).sum() == pytest.approx(absolute_sum, rel=1e-5)
 
 
 def test_key_smearing_equals_formula():
     """Two packed documents, one query, head and key at a time, in float64."""
-    model = dataclasses.replace(config("direct queries"), num_layers=1, shift_keys=True)
+    model = dataclasses.replace(MODELS["mla, direct queries"], num_layers=1, shift_keys=True)
     mla = model.mla
     assert mla
     layer = nnx.eval_shape(lambda: LatentAttention(model, mla, rngs=nnx.Rngs(params=0)))
@@ -220,7 +63,7 @@ def test_key_smearing_equals_formula():
 
 def test_align_query_key_starts_queries_as_keys():
     """Both parts are equal, the unrotated one up to the norm of the token's latent."""
-    model = dataclasses.replace(config("direct queries"), num_layers=1)
+    model = dataclasses.replace(MODELS["mla, direct queries"], num_layers=1)
     mla = model.mla
     assert mla
     tricks = dict(align_query_key=True, shift_keys=True)

@@ -95,7 +95,7 @@ def ours() -> tuple[float, float]:
         head_dim=llama.H, mlp_dim=llama.F, rotary=llama.Rope(base=llama.BASE),
         norm_epsilon=llama.EPSILON, tie_embeddings=False,
     )  # fmt: skip
-    params = jax.device_get(llama.our_params(llama.huggingface_weights(False)))
+    params = jax.device_get(llama.our_params(llama.LLAMA))
     table = config.position_table(LENGTH)
     ids = np.array([1, *TEXT])
     documents = windows(ids, np.zeros((len(ids), 2), np.int32), LENGTH, STRIDE)
@@ -111,7 +111,7 @@ def transformers_loop() -> tuple[float, float]:
     """A window holds `max_length` text tokens and BOS before them."""
     import torch
 
-    model = llama.transformers_model(False, LENGTH + 1)
+    model = llama.transformers_model(LENGTH + 1)
     encodings, bos = torch.from_numpy(TEXT)[None], torch.ones((1, 1), dtype=torch.long)
     max_length, seq_len, prev_end_loc = LENGTH, encodings.shape[1], 0
     nll_sum, n_tokens, window_means = 0.0, 0, []

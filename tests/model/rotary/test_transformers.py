@@ -10,60 +10,34 @@ from model.rotary import parse
 pytestmark = pytest.mark.hf
 
 BASES = (100.0, 500.0, 1e4, 5e5)
-YARN = "yarn(base={base},factor=8,original_context_length=2048{more})"
-LLAMA = "llama3(base={base},factor=8,original_context_length={original}{more})"
-# (our expression, transformers' rope_type, its parameters, its current length)
+YARN = "yarn(base={base},factor=8,original_context_length=2048"
+LLAMA = "llama3(base={base},factor=8,original_context_length="
+PI = "position_interpolation(base={base},factor=4"
+# (our expression, transformers' rope_type, its parameters)
 CASES = [
-    ("rope(base={base},rotary_fraction=0.5)", "linear", {"factor": 1.0, "part": 0.5}, None),
-    ("p_rope(base={base},rotary_fraction=0.25)", "proportional", {"part": 0.25}, None),
-    ("position_interpolation(base={base},factor=4)", "linear", {"factor": 4.0}, None),
-    (
-        "position_interpolation(base={base},factor=4,rotary_fraction=0.5)",
-        "linear",
-        {"factor": 4.0, "part": 0.5},
-        None,
-    ),
+    ("rope(base={base},rotary_fraction=0.5)", "linear", dict(factor=1.0, part=0.5)),
+    ("p_rope(base={base},rotary_fraction=0.25)", "proportional", dict(part=0.25)),
+    (f"{PI})", "linear", dict(factor=4.0)),
+    (f"{PI},rotary_fraction=0.5)", "linear", dict(factor=4.0, part=0.5)),
     # With factor 1 the dynamic base at 4 times the trained 2048 tokens is NTK-aware by 4.
-    ("ntk_aware(base={base},factor=4)", "dynamic", {"factor": 1.0}, 8192),
-    (YARN, "yarn", {"factor": 8.0, "original": 2048}, None),
+    ("ntk_aware(base={base},factor=4)", "dynamic", dict(factor=1.0, length=8192)),
+    (f"{YARN})", "yarn", dict(factor=8.0, original=2048)),
+    (f"{YARN},truncate=False)", "yarn", dict(factor=8.0, original=2048, truncate=False)),
     (
-        YARN,
-        "yarn",
-        {"factor": 8.0, "original": 2048, "truncate": False, "more": ",truncate=False"},
-        None,
+        f"{YARN},beta_fast=16,beta_slow=2,rotary_fraction=0.5)", "yarn",
+        dict(factor=8.0, original=2048, beta_fast=16.0, beta_slow=2.0, part=0.5),
     ),
     (
-        YARN,
-        "yarn",
-        {
-            "factor": 8.0, "original": 2048, "beta_fast": 16.0, "beta_slow": 2.0, "part": 0.5,
-            "more": ",beta_fast=16,beta_slow=2,rotary_fraction=0.5",
-        },
-        None,
+        f"{YARN},mscale=0.707,mscale_all_dim=0.5)", "yarn",
+        dict(factor=8.0, original=2048, mscale=0.707, mscale_all_dim=0.5),
     ),
     (
-        YARN,
-        "yarn",
-        {
-            "factor": 8.0, "original": 2048, "mscale": 0.707, "mscale_all_dim": 0.5,
-            "more": ",mscale=0.707,mscale_all_dim=0.5",
-        },
-        None,
+        f"{LLAMA}8192)", "llama3",
+        dict(factor=8.0, original=8192, low_freq_factor=1.0, high_freq_factor=4.0),
     ),
     (
-        LLAMA,
-        "llama3",
-        {"factor": 8.0, "original": 8192, "low_freq_factor": 1.0, "high_freq_factor": 4.0},
-        None,
-    ),
-    (
-        LLAMA,
-        "llama3",
-        {
-            "factor": 8.0, "original": 256, "low_freq_factor": 2.0, "high_freq_factor": 16.0,
-            "more": ",low_freq_factor=2,high_freq_factor=16",
-        },
-        None,
+        f"{LLAMA}256,low_freq_factor=2,high_freq_factor=16)", "llama3",
+        dict(factor=8.0, original=256, low_freq_factor=2.0, high_freq_factor=16.0),
     ),
 ]  # fmt: skip
 
@@ -93,12 +67,10 @@ def theirs(rope_type, base, head_dim, length=None, **parameters):
 
 @pytest.mark.parametrize("base", BASES)
 @pytest.mark.parametrize("head_dim", [32, 64, 128])
-@pytest.mark.parametrize("text, rope_type, parameters, length", CASES)
-def test_frequencies_and_attention_factor(text, rope_type, parameters, length, base, head_dim):
-    parameters = dict(parameters)
-    more = parameters.pop("more", "")
-    variant = parse(text.format(base=base, more=more, original=parameters.get("original")))
-    inv_freq, factor = theirs(rope_type, base, head_dim, length, **parameters)
+@pytest.mark.parametrize("text, rope_type, parameters", CASES)
+def test_frequencies_and_attention_factor(text, rope_type, parameters, base, head_dim):
+    variant = parse(text.format(base=base))
+    inv_freq, factor = theirs(rope_type, base, head_dim, **parameters)
     # float32 on their side; where the ramp subtracts, that is 2e-6 relative.
     np.testing.assert_allclose(variant.inv_freq(head_dim), inv_freq, rtol=5e-6)
     # Of DeepSeek's two scales transformers' function returns the ratio, its model has the other.
