@@ -58,7 +58,10 @@ def published_files(root: Path) -> list[PublishedFile]:
       ValueError: if there are no files, or one does not name a subset in its first line.
     """
     files = list_json_lines(root).files
-    if published := [(file, subset) for file in files if (subset := _subset_of(file.name))]:
+    published: list[PublishedFile] = [
+        (file, subset) for file in files if (subset := _subset_of(file.name))
+    ]
+    if published:
         return published
     for file in files:
         if problem := _subset_problem(first_record(file.path)):
@@ -141,7 +144,7 @@ def examples(published: PublishedFile) -> Iterator[tuple[str, dict]]:
     for line, record, problem in json_records(source.path):
         if problem is None and file_subset is None:
             problem = _subset_problem(record)
-        subset = file_subset or SUBSET_NAMES.get(record.get("red_pajama_subset"), "")
+        subset = file_subset or SUBSET_NAMES.get(str(record.get("red_pajama_subset")), "")
         yield (
             f"{source.name}:{line}",
             {

@@ -61,9 +61,9 @@ def assert_equal(ours, exact, tolerance: float):
 
 def check_kernel(attend, inputs, window, tolerance=1e-6, dtype="float32"):
     """Compare output and gradients of a kernel with float64; a window is traced."""
-    *inputs, ids = inputs
-    inputs = [jnp.asarray(x, dtype) for x in inputs]
-    ours = jax.jit(functools.partial(differentiate, attend))(*inputs, ids, np.int32(window))
+    *arrays, ids = inputs
+    q, k, v, g = (jnp.asarray(x, dtype) for x in arrays)
+    ours = jax.jit(functools.partial(differentiate, attend))(q, k, v, g, ids, np.int32(window))
     assert [x.dtype for x in ours] == [dtype] * 4
-    exact = [np.asarray(x, np.float64) for x in inputs]
-    assert_equal(ours, in_float64(*exact, ids, window), tolerance)
+    q, k, v, g = (np.asarray(x, np.float64) for x in (q, k, v, g))
+    assert_equal(ours, in_float64(q, k, v, g, ids, window), tolerance)
