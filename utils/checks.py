@@ -94,7 +94,9 @@ def _admits(hint: Any, value: Any) -> bool:
     if hint in (int, float):
         return _is_number(value, hint)
     is_checked = hint in (str, bool, types.NoneType) or dataclasses.is_dataclass(hint)
-    return isinstance(value, hint) if is_checked else origin is not tuple
+    if isinstance(hint, type) and is_checked:
+        return isinstance(value, hint)
+    return origin is not tuple
 
 
 _UNIONS = (typing.Union, types.UnionType)
