@@ -29,8 +29,8 @@ examples:
 Text is printed as it is generated. With several prompts, each is printed after "> " before its
 text. The text of a prompt does not depend on the other prompts.
 
-If a layer below the last has a dynamic variant (dynamic_...), rows longer than the trained length
-are recomputed for each token, which is slower.
+With a dynamic variant (dynamic_...), texts that may pass the trained length are recomputed for each
+token, which is slower.
 """
 
 import utils.environment  # noqa: F401 - first: it checks that packages are installed

@@ -14,20 +14,7 @@ import jax
 import jax.numpy as jnp
 
 from model.config import ModelConfig
-from model.rotary import Rotary, repeat_pattern
-
-
-class Layout(NamedTuple):
-    """The static properties of the caches.
-
-    Attributes:
-      sizes: number of slots of each layer.
-      unrotated: for each layer, whether keys are cached before rotation because the layer's
-        frequencies depend on the row's length.
-    """
-
-    sizes: tuple[int, ...]
-    unrotated: tuple[bool, ...]
+from model.rotary import repeat_pattern
 
 
 class LayerCache(NamedTuple):
@@ -37,7 +24,7 @@ class LayerCache(NamedTuple):
     the latents.
 
     Attributes:
-      k_BKHS: keys, smeared and (unless `Layout.unrotated`) rotated.
+      k_BKHS: keys, smeared and rotated.
       v_BKSU: values.
       last_BKH: the newest token's key before smearing; None without `shift_keys`.
     """
@@ -50,18 +37,10 @@ class LayerCache(NamedTuple):
 Caches = tuple[LayerCache, ...]
 
 
-def dynamic_layers(config: ModelConfig) -> tuple[bool, ...]:
-    """Return for each layer whether its frequencies depend on the row's length."""
-    layers = repeat_pattern(config.rotary, config.num_layers, "num_layers")
-    heads = (layer if isinstance(layer, tuple) else (layer,) for layer in layers)
-    return tuple(any(type(h).at_length is not Rotary.at_length for h in layer) for layer in heads)
-
-
-def make_layout(config: ModelConfig, room: int) -> Layout:
-    """Return the layout for rows of up to `room` tokens; a window limits the slots of a layer."""
+def cache_sizes(config: ModelConfig, room: int) -> tuple[int, ...]:
+    """Return the slots of each layer for rows of up to `room` tokens; a window limits them."""
     windows = repeat_pattern(config.window, config.num_layers, "num_layers")
-    sizes = tuple(min(window, room) if window else room for window in windows)
-    return Layout(sizes, dynamic_layers(config))
+    return tuple(min(window, room) if window else room for window in windows)
 
 
 def fill_cache(entries: tuple, lengths_B: jax.Array, size: int) -> LayerCache:
@@ -124,20 +103,6 @@ def commit(caches: Caches, new: Caches, starts_B: jax.Array, count: jax.Array) -
 
     pairs = zip(caches, new, strict=True)
     return tuple(_map_slots(move, cache, added[2], added[:2]) for cache, added in pairs)
-
-
-def resize_cache(caches: Caches, layout: Layout) -> Caches:
-    """Return the caches with the sizes of a larger layout; rows must not have wrapped before."""
-
-    def resize(cache: LayerCache, size: int) -> LayerCache:
-        def pad(array: jax.Array, axis: int) -> jax.Array:
-            widths = [(0, 0)] * array.ndim
-            widths[axis] = (0, size - array.shape[axis])
-            return jnp.pad(array, widths)
-
-        return _map_slots(pad, cache, cache[2])
-
-    return tuple(map(resize, caches, layout.sizes))
 
 
 def _map_slots(function: Callable, cache: LayerCache, last: Any, *operands: Any) -> LayerCache:

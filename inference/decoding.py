@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 from flax import nnx
 
-from inference.cache import Caches, LayerCache, Layout, append, fill_cache
+from inference.cache import Caches, LayerCache, append, fill_cache
 from model.attention import Attention, rotate_queries, smear_keys
 from model.axes import shard_tokens
 from model.config import Architecture, PositionTable
@@ -62,7 +62,7 @@ def unstack(config: Architecture, params: Params) -> Weights:
 
 def prefill(
     config: Architecture,
-    layout: Layout | None,
+    sizes: tuple[int, ...] | None,
     weights: Weights,
     table: PositionTable,
     tokens_BT: jax.Array,
@@ -72,7 +72,7 @@ def prefill(
 
     Args:
       config: see `ModelConfig.forward_architecture`.
-      layout: layout of the caches; None: no caches.
+      sizes: slots of each layer's cache; None: no caches.
       weights: see `unstack`.
       table: table of the prompts. If it depends on the length, all prompts have equal lengths.
       tokens_BT: int32 ids, padded at the end.
@@ -89,12 +89,11 @@ def prefill(
     layers = zip(weights["blocks"], _layer_tables(table, positions_BT), strict=True)
     for layer, (params, (layer_table, layer_cos_sin)) in enumerate(layers):
         block = _block(config, params)
-        if layout is not None:
+        if sizes is not None:
             # The block computes these too; XLA merges equal computations.
             normed_BTD = block.attention_norm(x_BTD)
-            rotation = None if layout.unrotated[layer] else layer_cos_sin
-            entries = _cache_entries(block.attention, normed_BTD, rotation, positions_BT)
-            caches.append(fill_cache(entries, lengths_B, layout.sizes[layer]))
+            entries = _cache_entries(block.attention, normed_BTD, layer_cos_sin, positions_BT)
+            caches.append(fill_cache(entries, lengths_B, sizes[layer]))
         x_BTD = block(x_BTD, layer_table, layer_cos_sin, positions_BT, segment_ids_BT)
     last_B11 = (lengths_B - 1)[:, None, None]
     return _logits(config, weights, jnp.take_along_axis(x_BTD, last_B11, axis=1)), tuple(caches)
@@ -102,7 +101,6 @@ def prefill(
 
 def decode_step(
     config: Architecture,
-    layout: Layout,
     weights: Weights,
     table: PositionTable,
     caches: tuple[Caches, Caches],
@@ -111,8 +109,8 @@ def decode_step(
     """Add one token to each row.
 
     Args:
-      config, layout, weights: see `prefill`. Latent attention with smeared keys has no caches.
-      table: table of rows of this length.
+      config, weights: see `prefill`. Latent attention with smeared keys has no caches.
+      table: table of the rows.
       caches: the caches, and the new caches (see `inference.cache.new_cache`).
       token: the newest token.
 
@@ -122,10 +120,10 @@ def decode_step(
     x_B1D = weights["embedding"][token.ids_B][:, None]
     new_caches = []
     tables = _layer_tables(table, token.positions_B[:, None])
-    layers = zip(weights["blocks"], layout.unrotated, *caches, tables, strict=True)
-    for params, unrotated, cache, new, (layer_table, layer_cos_sin) in layers:
+    layers = zip(weights["blocks"], *caches, tables, strict=True)
+    for params, cache, new, (layer_table, layer_cos_sin) in layers:
         block = _block(config, params)
-        step = _Step(layer_table, layer_cos_sin, token, unrotated)
+        step = _Step(layer_table, layer_cos_sin, token)
         normed_B1D = block.attention_norm(x_B1D)
         out_B1D, new = _attend(block.attention, normed_B1D, (cache, new), step)
         x_B1D = block.add_outputs(x_B1D, out_B1D)
@@ -140,13 +138,11 @@ class _Step(NamedTuple):
       table: the layer's row of the position table.
       cos_sin: cosines and sines at the token's position, `[B, 1, K, R]` each.
       token: the newest token.
-      unrotated: see `Layout`.
     """
 
     table: PositionTable
     cos_sin: tuple[jax.Array, jax.Array]
     token: Token
-    unrotated: bool
 
     @property
     def positions(self) -> jax.Array:
@@ -172,14 +168,6 @@ class _Step(NamedTuple):
         mask_BS &= distance_BS <= self.positions
         mask = mask_BS.reshape(len(mask_BS), *[1] * (logits.ndim - 2), -1)
         return jax.nn.softmax(jnp.where(mask, logits, -jnp.inf), axis=-1)
-
-    def rotate_cached(self, k_BSKH: jax.Array, distance_BS: jax.Array) -> jax.Array:
-        """Return cached keys, rotated now if they are cached unrotated."""
-        if not self.unrotated:
-            return k_BSKH
-        table = self.table
-        angles = cos_sin(table.cycles_hi, table.cycles_lo, self.positions - distance_BS)
-        return rotate(k_BSKH, *angles).astype(k_BSKH.dtype)
 
 
 def _layer_tables(table: PositionTable, positions_BT: jax.Array) -> list[tuple[PositionTable, Any]]:
@@ -212,15 +200,13 @@ def _project(attention: Any, x_BTD: jax.Array) -> tuple[jax.Array, jax.Array, ja
 def _cache_entries(
     attention, x_BTD, rotation, positions_BT
 ) -> tuple[jax.Array, jax.Array, jax.Array | None]:
-    """Return keys (rotated by `rotation`), values, and keys before smearing."""
+    """Return rotated keys, values, and keys before smearing."""
     _, k_BSKH, v_BSKU = _project(attention, x_BTD)
     last = None
     if attention.config.shift_keys:
         last = k_BSKH
         k_BSKH = smear_keys(k_BSKH, attention.shift, positions_BT)
-    if rotation is not None:
-        k_BSKH = rotate(k_BSKH, *rotation).astype(x_BTD.dtype)
-    return k_BSKH, v_BSKU, last
+    return rotate(k_BSKH, *rotation).astype(x_BTD.dtype), v_BSKU, last
 
 
 def _new_key(attention, k_B1KH, last_BKH, step: _Step) -> tuple[jax.Array, Any]:
@@ -229,9 +215,7 @@ def _new_key(attention, k_B1KH, last_BKH, step: _Step) -> tuple[jax.Array, Any]:
     if attention.config.shift_keys:
         new_last = k_B1KH[:, 0]
         k_B1KH = smear_keys(k_B1KH, attention.shift, step.positions, last_BKH)
-    if not step.unrotated:
-        k_B1KH = rotate(k_B1KH, *step.cos_sin).astype(k_B1KH.dtype)
-    return k_B1KH[:, 0], new_last
+    return rotate(k_B1KH, *step.cos_sin).astype(k_B1KH.dtype)[:, 0], new_last
 
 
 def _attend(
@@ -260,13 +244,10 @@ def _attend(
         latent_logits = _latent_logits(attention, q_nope_BNH, (old, new))
     q_BKGH = q_BNH.reshape(B, K, -1, H)
 
-    def logits(k_BKHS, distance_BS):
-        if step.unrotated:
-            k_BSKH = step.rotate_cached(k_BKHS.transpose(0, 3, 1, 2), distance_BS)
-            k_BKHS = k_BSKH.transpose(0, 2, 3, 1)
+    def logits(k_BKHS):
         return jnp.einsum("BKGH,BKHS->BKGS", q_BKGH, k_BKHS, preferred_element_type=jnp.float32)
 
-    both = [logits(old.k_BKHS, distances[:, :S]), logits(new.k_BKHS, distances[:, S:])]
+    both = [logits(old.k_BKHS), logits(new.k_BKHS)]
     all_logits = latent_logits + jnp.concatenate(both, -1)
     weights = step.attention_weights(all_logits, distances, config.masked_distances).astype(dtype)
     out_BKGU = jnp.einsum("BKGS,BKSU->BKGU", weights[..., :S], old.v_BKSU)

@@ -10,12 +10,13 @@ import jax.numpy as jnp
 import numpy as np
 
 from inference import decoding, programs
-from inference.cache import dynamic_layers, make_layout
+from inference.cache import cache_sizes
 from inference.options import Options
 from inference.programs import CHUNK, Rows, Static
 from inference.sampling import Draws, Sampler
 from model.config import ModelConfig, PositionTable
 from model.positions import stack_tables
+from model.rotary import Rotary, repeat_pattern
 from model.transformer import Params
 
 _MIN_PROMPT = 64  # tokens of the smallest program for prompts
@@ -52,11 +53,6 @@ class Engine:
       weights: see `decoding.unstack`.
       table: function from the length of a row to its position table.
       is_dynamic: whether frequencies depend on the row's length. Each row is then its own batch.
-      needs_recompute: whether that holds for a layer below the last. A cache is then valid for one
-        table only. A dynamic last layer alone keeps an exact cache of unrotated keys: recomputing
-        full rows instead is 38 times slower at 200 tokens, 13 times at 1,000 (one layer, CPU).
-      has_cache: False for latent attention with smeared keys, because no cached latent holds a
-        smeared key. Full rows are then recomputed from the start.
     """
 
     def __init__(
@@ -65,15 +61,27 @@ class Engine:
         """`context_length`: trained context, tokens."""
         self.model, self.config = model, model.forward_architecture(dtype)
         self.weights = decoding.unstack(self.config, params)
-        dynamic = dynamic_layers(model)
-        self.is_dynamic, self.needs_recompute = any(dynamic), any(dynamic[:-1])
-        self.has_cache = model.mla is None or not model.shift_keys
+        layers = repeat_pattern(model.rotary, model.num_layers, "num_layers")
+        heads = (layer if isinstance(layer, tuple) else (layer,) for layer in layers)
+        self.is_dynamic = any(
+            type(variant).at_length is not Rotary.at_length for layer in heads for variant in layer
+        )
 
         @functools.lru_cache(maxsize=4 * CHUNK)
         def table(row_length: int) -> PositionTable:
             return model.position_table(context_length, row_length)
 
         self.table = table if self.is_dynamic else lambda row_length: table(context_length)
+
+    def has_cache(self, first: int, last: int) -> bool:
+        """Return whether a cache is exact for rows that grow from `first` to `last` tokens.
+
+        It is not if their frequencies change on the way, nor for latent attention with smeared
+        keys, because no cached latent holds a smeared key.
+        """
+        if self.model.mla is not None and self.model.shift_keys:
+            return False
+        return jax.tree.all(jax.tree.map(np.array_equal, self.table(first), self.table(last)))
 
     def generate(
         self, prompts: Prompts, options: Options, end: int
@@ -106,26 +114,27 @@ class _Batch:
     """
 
     def __init__(self, engine: Engine, prompts: Prompts, options: Options, end: int):
-        self._engine, self._end, self.remaining = engine, end, options.max_new_tokens
-        self._sampler = Sampler(options.temperature == 0, options.top_k, options.top_p is not None)
+        self._engine, self.remaining = engine, options.max_new_tokens
         # Pad the batch to a bucket with copies of the first row, which are done from the start.
         self._num_rows = len(prompts.rows)
         size = bucket(self._num_rows, smallest=1)
         indices = [i if i < self._num_rows else 0 for i in range(size)]
         self._dropped = np.arange(size) >= self._num_rows
-        self._ids = [list(prompts.rows[i]) for i in indices]
+        self._prompts = [prompts.rows[i] for i in indices]
         keys = np.array([prompts.keys[i] for i in indices], np.uint32)
         self._draws = Draws(
             jax.vmap(jax.random.fold_in, (None, 0))(jax.random.key(options.seed), keys),
             jnp.float32(options.temperature or 1),
             jnp.float32(options.top_p or 1),
         )
-        self._length = max(map(len, self._ids))  # of the longest row
-        self._prompt_length = self._length
+        self._length = max(map(len, self._prompts))  # of the longest row
+        self._room = self._length + self.remaining
+        sizes = None  # rows without caches are recomputed
+        if engine.has_cache(self._length, self._room - 1):  # the last token is never an input
+            sizes = cache_sizes(engine.model, bucket(self._room, _MIN_ROOM))
+        sampler = Sampler(options.temperature == 0, options.top_k, options.top_p is not None)
+        self._static = Static(engine.config, sizes, sampler, end)
         self._rows = Rows(None, None, None, None)
-        self._layout = None  # of the caches; rows without caches are recomputed
-        if engine.has_cache:
-            self._layout = make_layout(engine.model, bucket(self._length + CHUNK, _MIN_ROOM))
         self._seconds_per_token = float("inf")  # minimum so far
 
     @property
@@ -135,19 +144,18 @@ class _Batch:
 
     def start(self) -> np.ndarray:
         """Process the prompts; return the first tokens, `[B, 1]`."""
-        lengths_B = np.array([len(ids) for ids in self._ids], np.int32)
         self._rows = programs.start(
-            self._static(),
+            self._static,
             self._engine.weights,
             self._engine.table(self._length),
-            self._pad_ids(bucket(self._length)),
-            lengths_B,
+            self._pad_prompts(bucket(self._length)),
+            np.array([len(ids) for ids in self._prompts], np.int32),
             self._draws,
         )
-        new_B1 = self._add(np.asarray(self._rows.tokens_B)[:, None])
-        if self._layout is None:
-            self._drop_caches()
-        return new_B1
+        if self._static.sizes is None:
+            ids_BT = jnp.asarray(self._pad_prompts(bucket(self._room)))
+            self._rows = self._rows._replace(caches=ids_BT)
+        return self._add(np.asarray(self._rows.tokens_B)[:, None])
 
     def drop(self, dropped_B: np.ndarray | None) -> None:
         """Mark rows as done."""
@@ -158,77 +166,39 @@ class _Batch:
 
     def decode(self) -> np.ndarray:
         """Add some tokens; return them, `[B, n]`."""
-        tables = self._next_tables(min(self.remaining, self._chunk_size()))
-        count = len(tables)
-        self._make_room(self._length + count)
+        count = min(self.remaining, self._chunk_size())
         begin = time.perf_counter()
-        program = programs.recompute if self._layout is None else programs.decode
+        program, tables = programs.decode, self._engine.table(self._length)
+        if self._static.sizes is None:
+            program, tables = programs.recompute, self._stack_tables(count)
         self._rows, chosen_BC = program(
-            self._static(),
-            self._engine.weights,
-            # One table for every token that a program could add, or one for all.
-            stack_tables(
-                tables + tables[-1:] * (CHUNK - count) if self._engine.is_dynamic else tables[:1]
-            ),
-            self._rows,
-            self._draws,
-            count,
+            self._static, self._engine.weights, tables, self._rows, self._draws, count
         )
         new_BC = np.asarray(chosen_BC)[:, :count]
         seconds = (time.perf_counter() - begin) / count
         self._seconds_per_token = min(self._seconds_per_token, seconds)
         return self._add(new_BC)
 
-    def _static(self) -> Static:
-        return Static(self._engine.config, self._layout, self._sampler, self._end)
-
-    def _pad_ids(self, size: int) -> np.ndarray:
-        """Return the ids of all rows, padded, `[B, T]`."""
-        tokens_BT = np.zeros((len(self._ids), size), np.int32)
-        for row, ids in zip(tokens_BT, self._ids, strict=True):
+    def _pad_prompts(self, size: int) -> np.ndarray:
+        """Return the ids of the prompts, padded, `[B, T]`."""
+        tokens_BT = np.zeros((len(self._prompts), size), np.int32)
+        for row, ids in zip(tokens_BT, self._prompts, strict=True):
             row[: len(ids)] = ids
         return tokens_BT
 
     def _add(self, new_BC: np.ndarray) -> np.ndarray:
         self._length += new_BC.shape[1]
         self.remaining -= new_BC.shape[1]
-        if self._engine.needs_recompute:
-            for ids, new in zip(self._ids, new_BC.tolist(), strict=True):
-                ids += new
         return new_BC[: self._num_rows]
 
     def _chunk_size(self) -> int:
         """Return the number of tokens of the next call: few until the speed is known."""
         return max(2, min(CHUNK, int(_CALL_SECONDS / self._seconds_per_token)))
 
-    def _next_tables(self, max_count: int) -> list[PositionTable]:
-        """Return the tables of the next tokens, as many as one program can compute."""
-        # The newest token is not in the cache yet; with it, the row has its current length.
-        tables = [self._engine.table(self._length + i) for i in range(max_count)]
-        if not self._engine.needs_recompute or self._layout is None:
-            return tables
-        cached = self._engine.table(self._prompt_length)
-        equal = [t for t in tables if jax.tree.all(jax.tree.map(np.array_equal, t, cached))]
-        if equal:
-            return equal
-        # The table has changed, so the cache is no longer valid.
-        self._drop_caches()
-        return tables
-
-    def _drop_caches(self) -> None:
-        self._layout = None
-        self._rows = self._rows._replace(caches=jnp.asarray(self._pad_ids(bucket(self._length))))
-
-    def _make_room(self, length: int) -> None:
-        """Enlarge the caches if rows of this length do not fit."""
-        if self._layout is None:
-            missing = bucket(length) - self._rows.caches.shape[1]
-            if missing > 0:
-                tokens_BT = jnp.pad(self._rows.caches, ((0, 0), (0, missing)))
-                self._rows = self._rows._replace(caches=tokens_BT)
-            return
-        larger = make_layout(self._engine.model, bucket(length, _MIN_ROOM))
-        if max(larger.sizes) > max(self._layout.sizes):
-            self._layout = larger
-            caches = programs.resize_cache(larger, self._rows.caches)
-            self._rows = self._rows._replace(caches=caches)
+    def _stack_tables(self, count: int) -> PositionTable:
+        """Return a table for every token that a program could add, or one for all."""
+        if not self._engine.is_dynamic:
+            return stack_tables([self._engine.table(self._length)])
+        # The newest token is not processed yet; with it, the row has its current length.
+        tables = [self._engine.table(self._length + i) for i in range(count)]
+        return stack_tables(tables + tables[-1:] * (CHUNK - count))

@@ -7,7 +7,6 @@ import jax
 import jax.numpy as jnp
 
 from inference import cache, decoding
-from inference.cache import Layout
 from inference.decoding import Weights
 from inference.sampling import Draws, Sampler, choose
 from model.config import Architecture, PositionTable
@@ -37,13 +36,13 @@ class Static(NamedTuple):
 
     Attributes:
       config: see `ModelConfig.forward_architecture`.
-      layout: layout of the caches; None for `recompute`.
+      sizes: slots of each layer's cache; None for `recompute`.
       sampler: static part of sampling.
       end: the id that ends a text, or -1.
     """
 
     config: Architecture
-    layout: Layout | None
+    sizes: tuple[int, ...] | None
     sampler: Sampler
     end: int
 
@@ -60,7 +59,7 @@ def start(
     """Process prompts, and choose the first token after each."""
     with jax.default_matmul_precision("highest"):
         logits_BV, caches = decoding.prefill(
-            static.config, static.layout, weights, table, tokens_BT, lengths_B
+            static.config, static.sizes, weights, table, tokens_BT, lengths_B
         )
     tokens_B = choose(static.sampler, draws, logits_BV, lengths_B)
     return Rows(caches, tokens_B, lengths_B, tokens_B == static.end)
@@ -70,7 +69,7 @@ def start(
 def decode(
     static: Static,
     weights: Weights,
-    tables: PositionTable,
+    table: PositionTable,
     rows: Rows,
     draws: Draws,
     count: jax.Array,
@@ -80,7 +79,7 @@ def decode(
     Args:
       static: static argument.
       weights: see `decoding.unstack`.
-      tables: one table per token, or one for all, stacked along a leading axis.
+      table: table of the rows.
       rows: state of the rows; its arrays are donated.
       draws: runtime part of sampling.
       count: number of tokens, at most CHUNK.
@@ -88,17 +87,16 @@ def decode(
     Returns:
       The rows, and the tokens `[B, CHUNK]`. Ignore tokens after `count` or after a row's end.
     """
-    assert static.layout is not None
-    layout, caches, starts_B = static.layout, rows.caches, rows.positions_B
+    caches, starts_B = rows.caches, rows.positions_B
 
-    def step(table: PositionTable, rows: Rows, i: jax.Array) -> tuple[jax.Array, Any]:
+    def step(rows: Rows, i: jax.Array) -> tuple[jax.Array, Any]:
         token = decoding.Token(rows.tokens_B, rows.positions_B, i)
         both = caches, rows.caches
         with jax.default_matmul_precision("highest"):
-            return decoding.decode_step(static.config, layout, weights, table, both, token)
+            return decoding.decode_step(static.config, weights, table, both, token)
 
     rows = rows._replace(caches=cache.new_cache(caches, CHUNK))
-    rows, chosen_BC, i = _repeat(static, step, tables, rows, draws, count)
+    rows, chosen_BC, i = _repeat(static, step, rows, draws, count)
     return rows._replace(caches=cache.commit(caches, rows.caches, starts_B, i)), chosen_BC
 
 
@@ -115,35 +113,29 @@ def recompute(
 
     If the frequencies of a layer depend on the row's length, so do its outputs for earlier tokens,
     and the keys and values of all layers above. A cache of those is never exact. Nor do latents
-    hold smeared keys.
+    hold smeared keys. `tables` has one table per token, or one for all, along a leading axis.
     """
 
-    def step(table: PositionTable, rows: Rows, i: jax.Array) -> tuple[jax.Array, jax.Array]:
+    def step(rows: Rows, i: jax.Array) -> tuple[jax.Array, jax.Array]:
+        table = jax.tree.map(lambda x: x[jnp.minimum(i, x.shape[0] - 1)], tables)
         index_B = jnp.arange(rows.tokens_B.shape[0])
         tokens_BT = rows.caches.at[index_B, rows.positions_B].set(rows.tokens_B)
         with jax.default_matmul_precision("highest"):
             logits_BV, _ = decoding.prefill(
-                static.config, static.layout, weights, table, tokens_BT, rows.positions_B + 1
+                static.config, None, weights, table, tokens_BT, rows.positions_B + 1
             )
         return logits_BV, tokens_BT
 
-    rows, chosen_BC, _ = _repeat(static, step, tables, rows, draws, count)
+    rows, chosen_BC, _ = _repeat(static, step, rows, draws, count)
     return rows, chosen_BC
 
 
-@functools.partial(jax.jit, static_argnums=0)
-def resize_cache(layout: Layout, caches: Any) -> Any:
-    """Compile `cache.resize_cache`."""
-    return cache.resize_cache(caches, layout)
-
-
-def _repeat(static, step, tables, rows, draws, count):
+def _repeat(static, step, rows, draws, count):
     """Repeat `step` for up to `count` tokens; return rows, tokens, and the number of steps."""
 
     def body(state):
         i, rows, chosen_BC = state
-        table = jax.tree.map(lambda x: x[jnp.minimum(i, x.shape[0] - 1)], tables)
-        logits_BV, caches = step(table, rows, i)
+        logits_BV, caches = step(rows, i)
         # Rows that ended do not advance, so that they stay within their caches.
         positions_B = rows.positions_B + ~rows.done_B
         tokens_B = choose(static.sampler, draws, logits_BV, positions_B)

@@ -45,14 +45,11 @@ STATIC: dict[str, dict[str, Any]] = {
     "latent, window, smeared keys": LATENT | dict(window=(7, None), shift_keys=True),
 }  # fmt: skip
 DYNAMICS: dict[str, dict[str, Any]] = {
-    "one layer": dict(rotary=DYNAMIC, num_layers=1),
     "one layer, window, smeared keys": dict(
         rotary=DYNAMIC, num_layers=1, window=9, shift_keys=True
     ),
-    "one layer, latent": LATENT | dict(rotary=DYNAMIC, num_layers=1, shift_keys=True),
-    "above another": dict(rotary=f"[rope(base=500),{DYNAMIC}]"),
     "two layers": dict(rotary=f"dynamic_ntk_aware(base=500,original_context_length={TRAINED})"),
-    "below another": dict(rotary=f"[{DYNAMIC},nope]"),
+    "one of two heads": dict(rotary=f"[[nope,{DYNAMIC}],nope]"),
 }
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from inference import decoding
-from inference.cache import make_layout
+from inference.cache import cache_sizes
 from model import transformer
 from tests.inference.models import STATIC, config
 
@@ -16,9 +16,9 @@ ROOM = 128
 
 def caches(model):
     params = transformer.abstract_params(model)
-    static, layout = model.forward_architecture(), make_layout(model, ROOM)
+    static, sizes = model.forward_architecture(), cache_sizes(model, ROOM)
     zeros = jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), params)
-    prefill = functools.partial(decoding.prefill, static, layout)
+    prefill = functools.partial(decoding.prefill, static, sizes)
     ids, lengths = np.zeros((3, 64), np.int32), np.array([1, 64, 20], np.int32)
     weights, table = decoding.unstack(static, zeros), model.position_table(ROOM)
     return jax.eval_shape(prefill, weights, table, ids, lengths)[1]
@@ -36,10 +36,3 @@ def test_window_limits_the_cache():
     windowed, unlimited = caches(config(window=(7, None)))
     assert windowed.k_BKHS.shape == (3, 2, 16, 7) and windowed.v_BKSU.shape == (3, 2, 7, 16)
     assert unlimited.k_BKHS.shape == (3, 2, 16, ROOM) and unlimited.last_BKH is None
-
-
-def test_only_dynamic_variants_cache_unrotated_keys():
-    dynamic = "dynamic_yarn(base=500,original_context_length=64)"
-    assert make_layout(config(rotary=f"[rope(base=500),{dynamic}]"), 9).unrotated == (0, 1)
-    assert make_layout(config(rotary=f"[[nope,{dynamic}],nope]"), 9).unrotated == (1, 0)
-    assert make_layout(config(), 9).unrotated == (0, 0)

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from inference import programs
-from inference.cache import make_layout
 from inference.engine import Engine, Prompts
 from inference.options import Options
 from tests.inference.models import (
@@ -58,13 +57,14 @@ def test_dynamic_variant_equals_a_forward_pass_at_every_length(name):
     assert generate(Engine(plain, TRAINED, weights), [PROMPT], 100) != [new]
 
 
-def test_a_prompt_past_the_trained_length_has_its_own_frequencies():
+def test_a_dynamic_variant_has_a_cache_up_to_the_trained_length():
     model = config(**DYNAMICS["two layers"])
-    weights, prompt = params(model), PROMPT * 4
-    [new] = generate(Engine(model, TRAINED, weights), [prompt], 3)
-    row = prompt + new
-    for length in range(len(prompt), len(row)):
-        assert row[length] == logits(model, weights, row[:length], length)[-1].argmax()
+    weights = params(model)
+    engine = Engine(model, TRAINED, weights)
+    assert engine.has_cache(TRAINED - 3, TRAINED) and not engine.has_cache(TRAINED - 3, TRAINED + 1)
+    [new] = generate(engine, [PROMPT], TRAINED + 1 - len(PROMPT))
+    assert generate(engine, [PROMPT], 90)[0][: len(new)] == new  # the same without a cache
+    assert not engine.has_cache(2 * TRAINED, 2 * TRAINED + 1)
 
 
 @pytest.mark.parametrize(
@@ -111,18 +111,6 @@ def test_generation_stops_when_all_rows_are_done():
     next(parts)
     with pytest.raises(StopIteration):
         parts.send(np.array([True]))
-
-
-@pytest.mark.long
-def test_caches_resize_up_to_the_window():
-    model = config(window=(300, 40, None), num_layers=3)
-    weights = params(model)
-    [new] = generate(Engine(model, TRAINED, weights), [PROMPT], 560)
-    row = PROMPT + new
-    expected = logits(model, weights, row, len(row)).argmax(axis=-1)
-    assert new == expected[len(PROMPT) - 1 : -1].tolist()
-    assert make_layout(model, 256).sizes == (256, 40, 256)
-    assert make_layout(model, 1024).sizes == (300, 40, 1024)
 
 
 def test_one_program_per_bucket():
