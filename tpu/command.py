@@ -1,4 +1,4 @@
-"""Arguments of tpu.plan and tpu.aot, checked without JAX, which takes seconds to start."""
+"""Arguments of tpu.aot, checked without JAX, which takes seconds to start."""
 
 import argparse
 import math
@@ -31,7 +31,7 @@ def find_topology(name: str) -> Topology | Machines:
 
 
 def command_line(program: str, description: str | None) -> Parser:
-    """Return the parser of tpu.plan and tpu.aot."""
+    """Return the parser."""
     parser = Parser(
         prog=program,
         description=description,

@@ -1,8 +1,7 @@
-"""Kubernetes manifests of a run, sweep or study on TPU slices of GKE, from `tpu/jobset.yaml`.
+"""Kubernetes manifests of a run or sweep on TPU slices of GKE, from `tpu/jobset.yaml`.
 
     python -m tpu.jobset demo --workdir /runs/demo --topology v5e:4x4 --image IMAGE
     python -m tpu.jobset paper_2b --mode run --workdir /runs/paper_2b --topology v5p:4x4x4 ...
-    python -m tpu.jobset capability --mode study --workdir /runs/c --topology v5e:2x2 --image IMAGE
 
 The manifests go to standard output; tpu/apply.sh passes them to kubectl. --workdir is a folder of
 /runs, where a volume that all pods share is mounted (Filestore, or a bucket through GCS FUSE), or

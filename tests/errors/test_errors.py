@@ -160,7 +160,7 @@ def test_changed_training_data_is_refused(refuse, monkeypatch):
         "-m experiment.keep run --out new",
         "-m interop export run new",
         "-m interop import run new",
-        "-m interop lm_eval run --tasks local_text",
+        "-m interop lm_eval run --tasks x",
     ],
 )
 def test_a_read_only_disk_is_noticed_before_any_work(command, refuse, monkeypatch):
@@ -190,7 +190,7 @@ def test_a_missing_package_is_named(module, command, expected, refuse, monkeypat
     [
         *("train.py", "sweep.py", "evaluate.py", "generate.py", "report.py"),
         *("-m theory", "-m probes", "-m studies", "-m interop", "-m data.prepare"),
-        *("-m model.rotary show", "-m tpu.plan", "-m tpu.jobset", "-m benchmarks"),
+        *("-m model.rotary show", "-m tpu.aot", "-m tpu.jobset", "-m benchmarks"),
     ],
 )
 def test_a_python_without_packages_names_the_environment(command):

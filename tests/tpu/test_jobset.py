@@ -5,7 +5,6 @@ import re
 import pytest
 import yaml
 
-from tests.tpu import crd
 from tpu import jobset
 from tpu.topology import find
 from utils.errors import HANG_STATUS, RESTART_STATUS
@@ -141,15 +140,3 @@ def test_a_mesh_that_does_not_fit_the_slice_is_refused(mode):
 def test_meshes_are_those_of_the_groups_and_stages(changes):
     with pytest.raises(ValueError, match="does not divide"):
         jobset.make_jobs("sweep", "tiny", "/runs/a", changes, find("v5e:2x2"))
-
-
-@pytest.mark.parametrize("changes", [{}, {"spot": True}], ids=["", "spot"])
-def test_kubernetes_knows_every_field(changes):
-    job = read(**changes)
-    assert crd.problems(job) == []
-    # An unknown field, a missing one and another type are errors.
-    rules = job["spec"]["failurePolicy"]["rules"]
-    rules[0]["onJobFailureReason"] = rules[0].pop("onJobFailureReasons")
-    del rules[0]["name"]
-    job["spec"]["replicatedJobs"][0]["replicas"] = "1"
-    assert len(crd.problems(job)) == 3
