@@ -1,7 +1,7 @@
 """Speed and memory as ratios of things that alternate on one machine.
 
 python -m benchmarks cpu        step, members and peer
-python -m benchmarks gpu        the same on one GPU, with larger models
+python -m benchmarks gpu        step and members on one GPU, with larger models
 python -m benchmarks NAME       one benchmark
 """
 
@@ -17,24 +17,21 @@ from pathlib import Path
 from benchmarks import protocol
 from benchmarks.protocol import Setting
 from utils.command_line import Parser, at_least, exit_with
-from utils.messages import nearest
 
 ROOT = Path(__file__).parent.parent
 BENCHMARKS = {
     "step": "training step: tokens/s, memory, share of the device's matrix products and its peak",
     "members": "sweeps of up to 16 members beside as many single runs",
-    "peer": "training step beside transformers' Llama with torch's AdamW (needs torch)",
+    "peer": "on a CPU, training step beside transformers' Llama with torch's AdamW (needs torch)",
     "evaluation": "scoring beside a forward pass",
     "decode": "greedy decoding beside transformers' generate (needs torch)",
 }
-SET = ("step", "members", "peer")  # of `cpu` and `gpu`
+SETS = {"cpu": ("step", "members", "peer"), "gpu": ("step", "members")}
 # Every process gets these variables unless they are set.
 ENVIRONMENT = {
     "cpu": {"GLIBC_TUNABLES": "glibc.malloc.hugetlb=1"},  # 2 MiB pages, as in the Makefile
     "gpu": {"XLA_PYTHON_CLIENT_MEM_FRACTION": "0.92"},
 }
-# Both libraries share the GPU with a JAX that only reports the device.
-TORCH_ENVIRONMENT = {"XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
 
 
 def parse(arguments: list[str]) -> tuple[Parser, argparse.Namespace]:
@@ -50,28 +47,21 @@ def parse(arguments: list[str]) -> tuple[Parser, argparse.Namespace]:
     add("--device", choices=[*ENVIRONMENT], default="cpu", help="sizes of NAME (cpu)")
     add("--rounds", type=at_least(1), default=5, help="alternations (default 5)")
     add("--dry", action="store_true", help="a dry run anywhere, with tiny models")
-    add("--only", metavar="NAMES", help="cpu, gpu: these benchmarks, separated by commas")
     return parser, parser.parse_args(arguments)
 
 
-def run_set(parser: Parser, arguments: argparse.Namespace) -> int:
+def run_set(arguments: argparse.Namespace) -> int:
     """Run the benchmarks of a device, each in its own process; return how many failed."""
     device = arguments.name
-    names = SET if arguments.only is None else arguments.only.split(",")
-    for name in names:
-        if name not in SET:
-            parser.error(f"unknown benchmark {name!r} of {device}; {nearest(name, SET)}")
     failures = []
-    for name in names:
+    for name in SETS[device]:
         command = [sys.executable, "-m", "benchmarks", name, "--device", device]
         command += ["--rounds", str(arguments.rounds)]
-        variables = ENVIRONMENT[device] | (TORCH_ENVIRONMENT if name == "peer" else {})
-        process = subprocess.run(
-            [*command, *["--dry"] * arguments.dry], cwd=ROOT, env=variables | os.environ
-        )
+        command += ["--dry"] * arguments.dry
+        process = subprocess.run(command, cwd=ROOT, env=ENVIRONMENT[device] | os.environ)
         failures += [name] * bool(process.returncode)
     for name in failures:
-        print(f"{name} failed; repeat it by: python -m benchmarks {device} --only {name}")
+        print(f"{name} failed; repeat it by: python -m benchmarks {name} --device {device}")
     return len(failures)
 
 
@@ -79,7 +69,7 @@ def main() -> int:
     """Run the command line."""
     parser, arguments = parse(sys.argv[1:])
     if arguments.name in ENVIRONMENT:
-        return run_set(parser, arguments)
+        return run_set(arguments)
     setting = Setting(arguments.device, arguments.rounds, arguments.dry)
     try:
         protocol.run(arguments.name, setting)

@@ -22,7 +22,7 @@ from benchmarks.peer import make_llama, require_torch
 from benchmarks.protocol import Result, Setting, alternate, start
 from inference.engine import Engine, Prompts
 from inference.options import Options
-from interop.architectures import choose_architecture
+from interop.choose import choose_architecture
 from model import rotary, transformer
 from model.config import ModelConfig
 from model.transformer import Params
@@ -101,7 +101,7 @@ def _load_transformers(config: ModelConfig, params: Params, context: int) -> Any
     import torch
 
     torch.set_num_threads(len(os.sched_getaffinity(0)))
-    architecture = choose_architecture(config)
+    architecture = choose_architecture(config, context)
     model = make_llama(config, context).eval()
     tensors = {}
     for entry in architecture.entries(config):

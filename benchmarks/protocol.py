@@ -11,13 +11,11 @@ import importlib.metadata
 import multiprocessing
 import os
 import platform
-import re
 import signal
 import statistics
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
@@ -107,14 +105,10 @@ def run(name: str, setting: Setting) -> None:
 
 def conditions(setting: Setting) -> dict[str, Any]:
     """Return the device, versions, load and commit; never a host name or a path."""
-    try:
-        match = re.search(r"^model name\s*:\s*(.+)$", Path("/proc/cpuinfo").read_text(), re.M)
-    except OSError:
-        match = None
     installed = {d.metadata["Name"] for d in importlib.metadata.distributions()}
     versions = [f"{p} {importlib.metadata.version(p)}" for p in PACKAGES if p in installed]
     result = {
-        "processor": match[1].strip() if match else platform.machine(),
+        "machine": platform.machine(),
         "cores": num_cpus(),
         "load": round(os.getloadavg()[0], 1),
         "versions": ", ".join([f"python {platform.python_version()}", *versions]),
@@ -127,8 +121,8 @@ def conditions(setting: Setting) -> dict[str, Any]:
 
 
 def is_out_of_memory(error: Exception) -> bool:
-    """Return whether JAX or torch raised the error because a program does not fit into memory."""
-    return "RESOURCE_EXHAUSTED" in str(error) or "out of memory" in str(error)
+    """Return whether JAX raised the error because a program does not fit into memory."""
+    return "RESOURCE_EXHAUSTED" in str(error)
 
 
 def timed(function: Callable[[], Any], steps: int = 1) -> Callable[[], float]:
