@@ -5,7 +5,6 @@ import utils.environment  # noqa: F401 - first: it checks that packages are inst
 # isort: split
 import argparse
 import importlib
-import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,14 +16,14 @@ from interop.folders import check_new, find_source
 from interop.tensors import SHARD_BYTES
 from utils.command_line import Parser, exit_with, expression, tokens
 from utils.files import check_writable
-from utils.paths import as_path
+from utils.paths import local
 
 _EXPORT = """Export a run as a Hugging Face folder: python -m interop export RUN FOLDER
 
 The folder has safetensors files, a config.json for transformers 5 and 4, tokenizer files, and a
-README.md about the training. It appears under its name only after its rotation, windows and logits
-were compared with the run's. They are those of transformers if it is installed, otherwise those of
-the model as an import reads it.
+README.md about the training. It appears under its name only after rotation, windows and logits that
+transformers computes from it were compared with the run's. Without transformers, an import must
+read each number where the export has put it.
 
 docs/interop.md lists the classes of transformers and the features that none of them has.
 """
@@ -40,12 +39,8 @@ generation config are kept in RUN/published. docs/interop.md lists the models th
 
 _LM_EVAL = """Evaluate with lm-evaluation-harness: python -m interop lm_eval RUN --tasks NAME[,...]
 
-Tasks are those of the harness, those in the folder of `--include_path`, and three that need no
-network: local_text (bits per byte of held-out text), local_next_line (which of four lines comes
-next) and local_passkey. In Python, `register()` adds runs to the harness as the model `ropewalk`.
-
-Every text begins with BOS. With `--bos every`, so does each window of a long text. Results are
-written to lm_eval/ in the run directory, or to --out.
+Other options are those of `lm_eval run`, such as --limit, --num_fewshot and --include_path. In
+Python, `interop.lm_eval.register()` adds runs to the harness as the model `ropewalk`.
 """
 
 
@@ -62,7 +57,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         add_arguments(
             commands.add_parser(name, help=text, description=description, formatter_class=raw)
         )
-    options = parser.parse_args(sys.argv[1:] if arguments is None else arguments)
+    options, others = parser.parse_known_args(sys.argv[1:] if arguments is None else arguments)
+    if others and options.command != "lm_eval":
+        parser.error(f"unrecognized arguments: {' '.join(others)}")
     try:
         options.check(options)
         # Import late: help and invalid arguments do not need JAX.
@@ -71,7 +68,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
         keep_programs()
         check_platform()
-        return importlib.import_module(f"interop.{options.module}").main(options)
+        main_function = importlib.import_module(f"interop.{options.module}").main
+        return main_function(options, *[others] * (options.command == "lm_eval"))
     except (ValueError, OSError) as error:
         parser.refuse(error)
 
@@ -84,11 +82,6 @@ def _add_export(parser: Parser) -> None:
     text = "dtype of the tensors (default: the checkpoint's)"
     add("--dtype", choices=("float32", "bfloat16", "float16"), help=text)
     add("--architecture", metavar="TYPE", help="model_type (default: the first that fits)")
-    text = (
-        "rope_type (default: the variant's own, or else longrope; `proportional` is written on "
-        "request only)"
-    )
-    add("--rope-type", metavar="TYPE", help=text)
     size: dict[str, Any] = {"type": float, "default": SHARD_BYTES / 2**30, "metavar": "GIB"}
     add("--shard-gib", **size, help="size of a file (default: %(default)g)")
     parser.set_defaults(module="export", check=_check_export)
@@ -127,17 +120,11 @@ def _check_import(options: argparse.Namespace) -> None:
 def _add_lm_eval(parser: Parser) -> None:
     add = parser.add_argument
     add("run_path", metavar="RUN", help="run directory")
-    add("--tasks", required=True, metavar="NAME[,NAME...]", help="tasks, groups or .yaml files")
-    add("--include_path", metavar="DIR", help="folder with your own tasks")
-    add("--limit", type=float, metavar="N", help="documents per task; below 1, their share")
-    add("--num_fewshot", type=int, metavar="N", help="examples per prompt (default: the task's)")
     add("--max_length", type=tokens, metavar="TOKENS", help="default: the trained context")
     text = "another rotary variant (see evaluate.py)"
     add("--rotary", default=TRAINED, type=expression, metavar="EXPR", help=text)
-    add("--bos", choices=("first", "every"), default="first", help="windows that begin with BOS")
     add("--step", type=int, metavar="N", help="checkpoint (default: the newest)")
-    add("--metadata", type=json.loads, metavar="JSON", help="arguments of the tasks")
-    add("--out", type=Path, metavar="FILE", help="default: RUN/lm_eval/TASKS,step=N.json")
+    add("--output_path", metavar="PATH", help="default: RUN/lm_eval/results.json, with the time")
     parser.set_defaults(module="lm_eval", check=_check_lm_eval)
 
 
@@ -145,13 +132,9 @@ def _check_lm_eval(options: argparse.Namespace) -> None:
     """Raise ValueError for arguments that are wrong."""
     run = find_run(options.run_path)
     chosen_rotary(options.rotary, run.config_at(run.find_step(options.step)))
-    if options.include_path and not Path(options.include_path).is_dir():
-        raise ValueError(f"--include_path {options.include_path}: the folder does not exist")
-    for name, value in (("limit", options.limit), ("max_length", options.max_length)):
-        if value is not None and value <= 0:
-            raise ValueError(f"--{name} must be above 0, got {value:g}")
-    out = as_path(options.out).parent if options.out else run.path
-    check_writable(out, "give another --out FILE")
+    out = local(options.output_path or run.path / "lm_eval" / "results.json")
+    check_writable(out.parent, "give another --output_path")
+    options.output_path = str(out)
 
 
 if __name__ == "__main__":

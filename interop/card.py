@@ -1,12 +1,15 @@
-"""The README.md of an exported folder: training, rotation, and the comparison of logits."""
+"""The README.md of an exported folder: training, rotation, and what was compared."""
 
 import re
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
+
+import jinja2
 
 from experiment.config import ExperimentConfig
 from experiment.run import RunDirectory
-from interop.check import ROUNDINGS, Comparison
+from interop.check import Comparison
 from model import rotary
 from model.transformer import count_params
 
@@ -14,29 +17,24 @@ IDENTICAL = (
     "The tensors are byte for byte those that were imported, and config.json describes the same "
     "model, so logits were not computed."
 )
-_USAGE = """```python
-from transformers import pipeline
-generate = pipeline("text-generation", "THIS_FOLDER")
-print(generate("import numpy", max_new_tokens=40)[0]["generated_text"])
-```"""
+READ_BACK = (
+    "An import of the folder has the run's configuration and parameters. Logits were not compared "
+    "with transformers: {reason}."
+)
+_TEMPLATE = Path(__file__).with_name("card.md.j2")
 
 
 def format_comparison(row: Comparison) -> str:
     """Return one line of text."""
     return (
-        f"logits of {row.num_tokens} tokens: difference {row.difference:.1e}, allowed "
-        f"{row.tolerance:.1e} (root mean squares; float32 rounding {row.rounding:.1e}, spread "
-        f"{row.spread:.2g})"
+        f"transformers' logits of {row.num_tokens} tokens: difference {row.difference:.1e}, "
+        f"allowed {row.tolerance:.1e} (root mean squares; float32 rounding {row.rounding:.1e}, "
+        f"spread {row.spread:.2g})"
     )
 
 
 def make_readme(
-    run: RunDirectory,
-    step: int,
-    config: ExperimentConfig,
-    model_type: str,
-    tokenizer_note: str,
-    comparison: Comparison | None,
+    run: RunDirectory, step: int, config: ExperimentConfig, model_type: str, **notes: str
 ) -> str:
     """Return the README.md of an export, with the front matter of model hubs.
 
@@ -45,31 +43,28 @@ def make_readme(
       step: step of the checkpoint.
       config: config in force at that step.
       model_type: entry of config.json.
-      tokenizer_note: why there is no tokenizer; empty if there is one.
-      comparison: of logits; None if the tensors are those that were imported.
+      **notes: `tokenizer_note`, why there is no tokenizer (empty if there is one), and
+        `comparison`, what was compared.
     """
     origin = run.imported_run
-    published = origin.record.get("imported", {}) if origin else {}
-    base, license_name = published and _base_model(published), published.get("license")
-    head = {"library_name": "transformers", "pipeline_tag": "text-generation"}
-    head |= {"base_model": base, "license": license_name}
-    size = f"A `{model_type}` model with {count_params(config.model)['total']:,} parameters"
-    if not published:
-        text = f"{size}, trained with ropewalk. Its question: {config.question}"
-    else:
-        done = "imported from" if "imported" in run.record else "trained further with ropewalk from"
-        text = f"{size}, {done} `{base}`. The license of `{base}` holds for this model too."
-    sections = [
-        "\n".join(
-            ["---", *(f"{k}: {v}" for k, v in head.items() if v), "tags:", "- ropewalk", "---"]
-        ),
-        f"# {run.name}",
-        text,
-        tokenizer_note or _USAGE,
-        f"## Training\n\n{_training(run, step, config)}",
-        f"## Comparison of logits\n\n{_describe_comparison(comparison)}",
-    ]
-    return "\n\n".join(sections) + "\n"
+    template = jinja2.Template(
+        _TEMPLATE.read_text(encoding="utf-8"),
+        trim_blocks=True,
+        keep_trailing_newline=True,
+        undefined=jinja2.StrictUndefined,
+    )
+    return template.render(
+        run=run,
+        config=config,
+        model_type=model_type,
+        base=_base_model(origin.record.get("imported", {})) if origin else "",
+        imported=run.record.get("imported"),
+        num_params=count_params(config.model)["total"],
+        stages=[{"window": None, **stage} for stage in run.positions_at(step)],
+        rotary=rotary.label(config.model.rotary),
+        commands=run.read_commands(),
+        **notes,
+    )
 
 
 def _base_model(published: Mapping[str, Any]) -> str:
@@ -77,37 +72,3 @@ def _base_model(published: Mapping[str, Any]) -> str:
     path = published["config"].get("_name_or_path")
     is_name = isinstance(path, str) and re.fullmatch(r"[\w-][\w.-]*/[\w.-]+", path)
     return str(path if is_name else published["name"])
-
-
-def _training(run: RunDirectory, step: int, config: ExperimentConfig) -> str:
-    data, train = config.data, config.train
-    if imported := run.record.get("imported"):
-        lines = [f"- imported from `{imported['name']}`, not trained here"]
-    else:
-        lines = []
-        for stage in run.positions_at(step):
-            window = f", window {stage['window']}" if stage.get("window") else ""
-            lines.append(
-                f"- {stage['num_steps']:,} steps, {stage['context_length']:,} tokens of context, "
-                f"rotary `{stage['rotary']}`{window}"
-            )
-        lines += [
-            f"- data: `{data.source}`, {data.batch_size} rows per step, seed {data.seed}",
-            f"- AdamW, peak learning rate {train.learning_rate:g}, schedule {train.schedule}, "
-            f"seed {config.seed}",
-        ]
-    lines.append(f"- rotary variant: `{rotary.label(config.model.rotary)}`")
-    if commands := run.read_commands():
-        lines += ["", "```", *commands, "```"]
-    return "\n".join(lines)
-
-
-def _describe_comparison(row: Comparison | None) -> str:
-    if row is None:
-        return IDENTICAL
-    program = "transformers" if row.rounding else "the folder as ropewalk imports it"
-    return (
-        f"Float32 logits of the run and of {program}, computed from these files for random token "
-        f"ids. A difference of {ROUNDINGS} times the rounding of float32 is allowed, within 2e-6 "
-        f"and 1e-3 of the spread.\n\n{format_comparison(row)}"
-    )

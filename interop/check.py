@@ -3,43 +3,39 @@
 Names and shapes of tensors prove little: a wrong base or another order of pairs has the same ones.
 Each kind of error is tested where it is visible, at any depth and length:
 
-- `check_config` parses config.json. It compares sizes, windows and norm epsilon for equality, and
-  the rotation as float64 frequencies and scales, to 1e-12.
+- `choose.check_config` parses config.json. It compares sizes, windows and norm epsilon for
+  equality, and the rotation as float64 frequencies and scales, to 1e-12.
 - `check_layers` compares the frequencies, scales and window of each layer with those that
   `interop.measured_layers` measures on the code of transformers.
 - `compare_logits` computes the logits of a row of up to 64 tokens from the files, with our model
   and with transformers. The root mean square of the difference is compared with the rounding of
   float32, which is measured: transformers computes the row in float32 and in float64, so errors of
   the conversion do not affect it. Another order of pairs or another epsilon differ by more than a
-  thousand times that; 32 times is allowed. Where transformers is not installed, or the model is too
-  large, the folder is read as an import reads it, and our own forward pass must give the run's
-  logits.
+  thousand times that; 32 times is allowed.
+- `check_mapping`: where transformers is not installed, or the model is too large, an import must
+  read each number where the export has put it.
 """
 
 import dataclasses
-import functools
 import hashlib
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from flax import nnx
 
-from experiment.checkpoint import put
-from interop.architectures import FEATURES, SIZES, windows_by_layer
+from experiment.checkpoint import leaves_by_name, put
+from interop.choose import check_config
 from interop.hf_config import parse_config
 from interop.layers import PublishedModel, imported_layers
 from interop.tensors import Tensors
 from interop.transformers_model import TransformersModel, has_transformers
 from interop.weights import Entry, make_entries
-from model import rotary, transformer
+from model import transformer
 from model.config import ModelConfig
-from model.positions import cos_sin
-from model.transformer import Block, Params
 from utils.limits import read_bytes, read_json
 
 # Largest difference, in roundings of float32. Rounding is chaotic in a real model: correct exports
@@ -52,8 +48,6 @@ RECORD = "logit_check.json"  # in an exported folder
 _MAX_BYTES = 2**32  # float32 parameters of models that are compared with transformers
 _ROW = 64  # tokens: angles of transformers, in float32, are exact to 4e-6
 _PRECISION = 3e-6  # of frequencies that transformers computes in float32, relative
-# Fields of a model that change its logits. Windows and rotation are compared separately.
-_FIELDS = (*SIZES, "kv_heads", "mla", *FEATURES)
 
 
 class Comparison(NamedTuple):
@@ -62,7 +56,7 @@ class Comparison(NamedTuple):
     Attributes:
       num_tokens: tokens of the row.
       difference: between the logits of the folder and of the run.
-      rounding: between transformers' float32 and float64; 0 without transformers.
+      rounding: between transformers' float32 and float64.
       tolerance: largest difference allowed.
       spread: standard deviation of the logits.
     """
@@ -92,45 +86,13 @@ class FolderModel(NamedTuple):
     entries: Sequence[Entry]
 
 
-def fits_in_memory(config: ModelConfig) -> bool:
-    """Return True if a model is small enough to be compared with transformers."""
-    return 4 * transformer.count_params(config)["total"] <= _MAX_BYTES
-
-
-def check_config(
-    hf_config: Mapping[str, Any],
-    config: ModelConfig,
-    context: int,
-    names: tuple[str, str] = ("config.json", "the run"),
-) -> None:
-    """Raise ValueError if a config.json does not describe `config`, naming what differs.
-
-    Args:
-      hf_config: content of the config.json.
-      config: the model that it should describe.
-      context: trained context, tokens.
-      names: names of the two in the message.
-    """
-    described = parse_config(hf_config, "the folder", context).model
-    pairs = {name: (getattr(described, name), getattr(config, name)) for name in _FIELDS}
-    if windows_by_layer(described) != windows_by_layer(config):
-        pairs["window"] = described.window, config.window
-    rotations = (_rotation(described, context), _rotation(config, context))
-    if not all(np.allclose(*pair, rtol=1e-12, atol=1e-25) for pair in zip(*rotations, strict=True)):
-        pairs["rotary"] = rotary.label(described.rotary), rotary.label(config.rotary)
-    for name, (first, second) in pairs.items():
-        if first != second or name == "rotary":
-            raise ValueError(f"{names[0]} has {name}={first}, and {names[1]} has {second}")
-
-
-def _rotation(config: ModelConfig, context: int) -> list[np.ndarray]:
-    """Return the frequencies and the scales of all pairs of each head, `[L, K, R]`."""
-    table = config.position_table(context)
-    rotates = table.inv_freq != 0
-    scale = np.where(rotates, table.logit_scale[..., None], table.unrotated_logit_scale[..., None])
-    query_scales = (table.query_floor[..., None], table.query_slope[..., None])
-    shape = (config.num_layers, config.kv_heads, table.inv_freq.shape[-1])
-    return [np.broadcast_to(x, shape) for x in (table.inv_freq, scale, *query_scales)]
+def reason_not_to_compare(config: ModelConfig) -> str:
+    """Return why logits cannot be compared with transformers'; empty if they can."""
+    if not has_transformers():
+        return "it is not installed (pip install '.[hf]')"
+    if 4 * transformer.count_params(config)["total"] > _MAX_BYTES:
+        return "the model is larger than 4 GiB in float32"
+    return ""
 
 
 def digest_files(folder: Path) -> dict[str, str]:
@@ -203,8 +165,25 @@ def check_layers(theirs: PublishedModel, ours: PublishedModel) -> None:
                     )
 
 
+def check_mapping(model: FolderModel) -> None:
+    """Raise ValueError if an import of the folder reads another model or other parameters."""
+    check_config(model.hf_config, model.config, model.context)
+    source = parse_config(model.hf_config, "the folder", model.context)
+    entries = make_entries(source.model, source.layout, source.architecture.fused)
+    for written, read in zip(model.entries, entries, strict=True):
+        # The functions only move numbers, so an array of all different ones shows what they do.
+        shape = model.tensors.known[written.hf_name.format(layer=0)].shape
+        numbers = np.arange(math.prod(shape), dtype=np.uint32).reshape(shape)
+        pairs = zip(written.from_hf(numbers), read.from_hf(numbers), strict=True)
+        if written[:2] != read[:2] or not all(np.array_equal(*pair) for pair in pairs):
+            raise ValueError(
+                f"{written.hf_name} would be imported as another parameter; nothing was written. "
+                "Report this with the config.json"
+            )
+
+
 def compare_logits(model: FolderModel) -> Comparison:
-    """Compare the logits of a folder with those of its run.
+    """Compare the logits that transformers computes from a folder with those of its run.
 
     Raises:
       ValueError: if config.json does not describe the run's model, or transformers has another
@@ -216,18 +195,11 @@ def compare_logits(model: FolderModel) -> Comparison:
     # The last position decides which list of two a `longrope` takes; its logits do not count.
     positions_T = np.append(np.arange(count - 1), model.context - 1)
     ours_TV = compute_our_logits(model, tokens_T, positions_T)[:-1]
-    rounding = 0.0
-    if fits_in_memory(model.config) and has_transformers():
-        theirs = TransformersModel(model.tensors.folder)
-        check_layers(theirs.measure(model.context), imported_layers(model.hf_config))
-        expected_TV = theirs.logits(tokens_T, positions_T)[:-1]
-        theirs.model.double()
-        rounding = _rms(theirs.logits(tokens_T, positions_T)[:-1], expected_TV)
-    else:
-        source = parse_config(model.hf_config, "the folder", model.context)
-        entries = make_entries(source.model, source.layout, source.architecture.fused)
-        back = model._replace(config=source.model, entries=entries)
-        expected_TV = compute_our_logits(back, tokens_T, positions_T)[:-1]
+    theirs = TransformersModel(model.tensors.folder)
+    check_layers(theirs.measure(model.context), imported_layers(model.hf_config))
+    expected_TV = theirs.logits(tokens_T, positions_T)[:-1]
+    theirs.model.double()
+    rounding = _rms(theirs.logits(tokens_T, positions_T)[:-1], expected_TV)
     spread = float(expected_TV.std())
     tolerance = max(ROUNDINGS * rounding, _MIN_TOLERANCE * spread)
     tolerance = min(tolerance, _MAX_TOLERANCE * spread)
@@ -252,41 +224,37 @@ def _rms(a_TV: np.ndarray, b_TV: np.ndarray) -> float:
 
 
 def compute_our_logits(model: FolderModel, tokens_T, positions_T) -> np.ndarray:
-    """Return the logits of our model, float32 `[T, V]`, with one layer on the device at a time."""
+    """Return the logits of our model with the folder's tensors, float32 `[T, V]`."""
     config = dataclasses.replace(
         model.config, compute_dtype="float32", remat="none", attention="xla"
     )
-    table, positions_BT = config.position_table(model.context), jnp.asarray(positions_T)[None]
-    leaves = _read_leaves(model, None)
+    table, params = config.position_table(model.context), {}
+    for name, array in read_arrays(config, model.entries, model.tensors):
+        put(params, name, np.asarray(array, np.float32))
+
+    @jax.jit
+    def compute(params, *inputs_T):
+        tokens_1T, positions_1T = (x[None] for x in inputs_T)
+        ones_1T = jnp.ones_like(tokens_1T)
+        x_1TD = transformer.hidden(config, params, table, tokens_1T, positions_1T, ones_1T)
+        return transformer.unembed(config, params, x_1TD)[0]
+
     with jax.default_matmul_precision("highest"):
-        x_BTD = jnp.asarray(leaves["embedding"][np.asarray(tokens_T)])[None]
-        x_BTD = transformer.scale_embedding(config, x_BTD)
-        for layer in range(config.num_layers):
-            row = jax.tree.map(lambda leaf, layer=layer: leaf[layer], table)
-            params: Params = {}
-            for name, leaf in _read_leaves(model, layer).items():
-                put(params, name.removeprefix("blocks."), leaf)
-            x_BTD = _apply_layer(config, params, row, x_BTD, positions_BT)
-        norm = {x.removeprefix("final_norm."): leaves[x] for x in leaves if "final_norm." in x}
-        x_BTD = transformer.normalize(config, norm, x_BTD)
-        output = jnp.asarray(leaves["embedding" if config.tie_embeddings else "output"])
-        return np.asarray(transformer.logits(output, x_BTD)[0])
+        return np.asarray(compute(params, tokens_T, positions_T))
 
 
-def _read_leaves(model: FolderModel, layer: int | None) -> dict[str, np.ndarray]:
-    """Return our float32 arrays of one layer, or those outside of blocks, by name."""
-    leaves = {}
-    for entry in model.entries:
-        if entry.is_stacked == (layer is not None):
-            arrays = entry.from_hf(model.tensors.read(entry.hf_name.format(layer=layer)))
-            leaves |= zip(entry.ours, arrays, strict=True)
-    return {name: np.asarray(array, np.float32) for name, array in leaves.items()}
-
-
-@functools.partial(jax.jit, static_argnums=0)
-def _apply_layer(config: ModelConfig, params: Params, row, x_BTD, positions_BT) -> jax.Array:
-    graph, state = nnx.split(nnx.eval_shape(lambda: Block(config, rngs=nnx.Rngs(params=0))))
-    nnx.replace_by_pure_dict(state, params)
-    rotation = cos_sin(row.cycles_hi, row.cycles_lo, positions_BT)
-    block = nnx.merge(graph, state)
-    return block(x_BTD, row, rotation, positions_BT, jnp.ones_like(positions_BT))
+def read_arrays(
+    model: ModelConfig, entries: Sequence[Entry], tensors: Tensors
+) -> Iterator[tuple[str, np.ndarray]]:
+    """Yield our arrays by name, stacked over layers, with one tensor of the files in memory."""
+    leaves = leaves_by_name(transformer.abstract_params(model))
+    for entry in entries:
+        names = entry.names(model.num_layers)
+        dtype = tensors.known[names[0]].dtype
+        arrays = {name: np.empty(leaves[name].shape, dtype) for name in entry.ours}
+        for layer, hf_name in enumerate(names):
+            parts = entry.from_hf(tensors.read(hf_name))
+            for name, part in zip(entry.ours, parts, strict=True):
+                arrays[name][layer if entry.is_stacked else ...] = part
+        for name in entry.ours:
+            yield name, arrays.pop(name)

@@ -12,15 +12,16 @@ import numpy as np
 
 from data.tokenizer import Tokenizer
 from experiment.checkpoint import StoredParams
-from experiment.config import ExperimentConfig
 from experiment.run import RunDirectory, find_run
 from interop import card, check
-from interop.architectures import choose_architecture, make_config
+from interop.architectures import make_config
 from interop.check import Comparison, FolderModel
+from interop.choose import check_config, choose_architecture
 from interop.folders import new_folder
 from interop.tensors import DTYPES, SHARD_BYTES, Tensors, digest_tensors, write_tensors
 from interop.tokenizer_files import read_published, write_published, write_tokenizer
 from interop.weights import Entry
+from model.config import ModelConfig
 from model.positions import record_learned
 from utils.messages import one_line
 
@@ -30,17 +31,15 @@ _DTYPES = {"float32": "F32", "bfloat16": "BF16", "float16": "F16"}
 
 def main(arguments: argparse.Namespace) -> int:
     """Run the command."""
-    comparison = export(
+    note = export(
         arguments.run_path,
         arguments.folder,
         step=arguments.step,
         dtype=arguments.dtype,
         architecture=arguments.architecture,
-        rope_type=arguments.rope_type,
         shard_bytes=max(1, int(arguments.shard_gib * 2**30)),
     )
-    line = card.format_comparison(comparison) if comparison else card.IDENTICAL
-    print(f"{line}\nexported: {arguments.folder}", file=sys.stderr)
+    print(f"{note}\nexported: {arguments.folder}", file=sys.stderr)
     return 0
 
 
@@ -51,10 +50,9 @@ def export(
     step: int | None = None,
     dtype: str | None = None,
     architecture: str | None = None,
-    rope_type: str | None = None,
     shard_bytes: int = SHARD_BYTES,
-) -> Comparison | None:
-    """Export a run as a Hugging Face folder, which appears only if its logits are the run's.
+) -> str:
+    """Export a run as a Hugging Face folder, which appears only if it was proved to be the run.
 
     Args:
       run_path: run directory.
@@ -62,12 +60,10 @@ def export(
       step: step of the checkpoint; None: the newest.
       dtype: dtype of the tensors; None: the checkpoint's.
       architecture: model_type; None: that of the imported model, or else the first that fits.
-      rope_type: the only rope_type allowed; None: the variant's own, or else longrope.
       shard_bytes: size of a file.
 
     Returns:
-      The comparison of logits. None for an imported run whose tensors are byte for byte those that
-      were imported: config.json is compared with the run and with the imported one.
+      What was compared, a text.
 
     Raises:
       ValueError: if the folder exists, no class of transformers has the model, or the logits
@@ -82,9 +78,10 @@ def export(
             config.model, {"blocks": {"attention": {"frequency_offset": offsets}}}
         )
         context = config.data.context_length
-        chosen = choose_architecture(model, architecture or _imported_type(run, config))
+        imported_type = _imported_type(run, model, context)
+        chosen = choose_architecture(model, context, architecture or imported_type)
         tokenizer = run.tokenizer if run.tokenizer_path.exists() else None
-        hf_config = make_config(chosen, model, context, tokenizer, rope_type)
+        hf_config = make_config(chosen, model, context, tokenizer)
         entries = chosen.entries(model)
         _check_parameters(entries, stored, chosen.class_name)
         actual = _write_tensors(part, entries, stored, dtype, shard_bytes)
@@ -93,20 +90,23 @@ def export(
         tokenizer_note = _write_tokenizer(run, tokenizer, part, context)
         folder_model = FolderModel(Tensors(part), hf_config, model, context, entries)
         digest = digest_tensors(folder_model.tensors, folder_model.tensors.known)
-        comparison = _compare(run, folder_model, digest)
+        comparison, note = _compare(run, folder_model, digest)
         row = comparison and comparison._asdict()
         record = {"tensors": digest, "config": hf_config, "files": check.digest_files(part)}
         _write_json(part / check.RECORD, record | {"row": row})
-        readme = card.make_readme(run, step, config, chosen.model_type, tokenizer_note, comparison)
+        notes = {"tokenizer_note": tokenizer_note, "comparison": note}
+        readme = card.make_readme(run, step, config, chosen.model_type, **notes)
         (part / "README.md").write_text(readme, encoding="utf-8")
-    return comparison
+    return note
 
 
-def _imported_type(run: RunDirectory, config: ExperimentConfig) -> str | None:
+def _imported_type(run: RunDirectory, model: ModelConfig, context: int) -> str | None:
     """Return the model_type that a run was imported from, if the model still fits it."""
     model_type = run.record.get("imported", {}).get("model_type")
     try:
-        return choose_architecture(config.model, model_type).model_type if model_type else None
+        if model_type:
+            choose_architecture(model, context, model_type)
+        return model_type
     except ValueError:
         return None
 
@@ -143,7 +143,7 @@ def _write_tensors(
             layers = zip(*leaves, strict=True) if entry.is_stacked else [leaves]
             for name, arrays in zip(entry.names(num_layers), layers, strict=True):
                 tensor = entry.to_hf(*arrays)
-                # The comparison of logits reads our parameters from the files.
+                # Later checks read our parameters from the files.
                 back = entry.from_hf(tensor)
                 if [x.tobytes() for x in back] != [x.tobytes() for x in arrays]:
                     raise ValueError(f"{name} is not read back as it is in the run; report this")
@@ -158,23 +158,33 @@ def _write_tensors(
     return dtypes[entries[0].hf_name].name
 
 
-def _compare(run: RunDirectory, model: FolderModel, digest: str) -> Comparison | None:
-    """Return the comparison, if one is needed; raise ValueError if the folder is not the run."""
+def _compare(run: RunDirectory, model: FolderModel, digest: str) -> tuple[Comparison | None, str]:
+    """Return the comparison of logits, if any, and what was compared, a text.
+
+    For an imported run whose tensors are byte for byte those that were imported, config.json is
+    compared with the run and with the imported one.
+
+    Raises:
+      ValueError: if the folder is not the run.
+    """
     imported = run.record.get("imported", {})
     if digest != imported.get("tensors"):
+        if reason := check.reason_not_to_compare(model.config):
+            check.check_mapping(model)
+            return None, card.READ_BACK.format(reason=reason)
         comparison = check.compare_logits(model)
         check.check_comparison(comparison, "the folder's logits")
-        return comparison
-    check.check_config(model.hf_config, model.config, model.context)
+        return comparison, card.format_comparison(comparison)
+    check_config(model.hf_config, model.config, model.context)
     try:
         names = ("the imported config.json", "the run")
-        check.check_config(imported["config"], model.config, imported["context"], names)
+        check_config(imported["config"], model.config, imported["context"], names)
     except ValueError as error:
         raise ValueError(
             f"{run.path}: the tensors are those that were imported, but the model is another one: "
             f"{error}; nothing was written"
         ) from error
-    return None
+    return None, card.IDENTICAL
 
 
 def _write_tokenizer(

@@ -67,16 +67,6 @@ _LLAMA3 = (
 _CONTROL, _USER_DEFINED = 3, 4  # llama.cpp's types of tokens
 
 
-def _byte_level(use_regex: bool) -> dict[str, Any]:
-    options = {"add_prefix_space": False, "trim_offsets": True, "use_regex": use_regex}
-    return {"type": "ByteLevel", **options}
-
-
-def _split(*regexes: str) -> list[dict[str, Any]]:
-    split = {"type": "Split", "behavior": "Isolated", "invert": False}
-    return [*({**split, "pattern": {"Regex": x}} for x in regexes), _byte_level(False)]
-
-
 # llama.cpp's for a file that does not name one (src/llama-vocab.cpp).
 _DEFAULT = (
     r"[\p{P}\$\+<=>\^~\|]+",
@@ -84,14 +74,14 @@ _DEFAULT = (
     r"\p{N}+",
     r"[0-9][0-9][0-9]",
 )
-# By `tokenizer.ggml.pre`: the pre-tokenizers, the normalizer, and whether a word that is a piece
-# is not merged from others. They are those of the models' own tokenizer.json.
-_PRE_TOKENIZERS: dict[str, tuple[list[dict[str, Any]], dict[str, Any] | None, bool]] = {
-    "default": (_split(*_DEFAULT), None, False),
-    "gpt-2": ([_byte_level(True)], None, False),
-    "smollm": ([{"type": "Digits", "individual_digits": True}, _byte_level(True)], None, False),
-    "llama-bpe": (_split(_LLAMA3), None, True),
-    "qwen2": (_split(_LLAMA3.replace("{1,3}", "")), {"type": "NFC"}, False),
+# By `tokenizer.ggml.pre`: expressions of words, as in the models' own tokenizer.json; without any,
+# words are those of GPT-2.
+_WORDS = {
+    "default": _DEFAULT,
+    "gpt-2": (),
+    "smollm": (),
+    "llama-bpe": (_LLAMA3,),
+    "qwen2": (_LLAMA3.replace("{1,3}", ""),),
 }
 
 
@@ -356,10 +346,10 @@ class GgufTensors(Tensors):
         kind, pre = get("tokenizer.ggml.model"), get("tokenizer.ggml.pre", "default")
         if kind is None:
             return {}
-        if kind != "gpt2" or pre not in _PRE_TOKENIZERS:
+        if kind != "gpt2" or pre not in _WORDS:
             raise UnreadTokenizerError(
                 f"{self.folder}: a tokenizer of kind {quoted(kind)} ({quoted(pre)}) is not read "
-                f"from GGUF files (allowed: gpt2 with {', '.join(_PRE_TOKENIZERS)})"
+                f"from GGUF files (allowed: gpt2 with {', '.join(_WORDS)})"
             )
         pieces, types, merges = (
             self._list(f"tokenizer.ggml.{name}", kind)
@@ -385,7 +375,6 @@ class GgufTensors(Tensors):
         if turn_end is not None and turn_end != generation.get("eos_token_id", turn_end):
             generation["eos_token_id"] = [generation["eos_token_id"], turn_end]
         contents = {
-            "tokenizer.json": _tokenizer_json(pieces, types, merges, pre),
             "tokenizer_config.json": tokenizer_config,
             "special_tokens_map.json": special,
             "generation_config.json": generation,
@@ -394,6 +383,11 @@ class GgufTensors(Tensors):
             name: (json.dumps(content, ensure_ascii=False, indent=1) + "\n").encode()
             for name, content in contents.items()
         }
+        try:
+            files["tokenizer.json"] = _make_tokenizer(pieces, types, merges, pre)
+        except Exception as error:  # the library raises its base class
+            reason = one_line(str(error), 80)
+            raise ValueError(f"{self.folder}: damaged tokenizer ({reason})") from None
         if template := get("tokenizer.chat_template"):
             files["chat_template.jinja"] = str(template).encode()
         return files
@@ -423,27 +417,24 @@ def _shortest(value: Any) -> Any:
     return float(str(np.float32(value))) if isinstance(value, float) else value
 
 
-def _tokenizer_json(
-    pieces: list[str], types: list[int], merges: list[str], pre: str
-) -> dict[str, Any]:
-    """Return the content of a tokenizer.json of byte-level BPE."""
-    parts, normalizer, ignore_merges = _PRE_TOKENIZERS[pre]
-    flags = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
-    added = [
-        {"id": i, "content": piece, **flags, "special": kind == _CONTROL}
-        for i, (piece, kind) in enumerate(zip(pieces, types, strict=True))
-        if kind in (_CONTROL, _USER_DEFINED)
-    ]
+def _make_tokenizer(pieces: list[str], types: list[int], merges: list[str], pre: str) -> bytes:
+    """Return a tokenizer.json of byte-level BPE."""
+    from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers
+    from tokenizers.pre_tokenizers import ByteLevel, Digits, Sequence, Split
+
     vocab = {piece: i for i, piece in enumerate(pieces)}
-    model = {"type": "BPE", "vocab": vocab, "merges": [merge.split(" ", 1) for merge in merges]}
-    return {
-        "version": "1.0",
-        "truncation": None,
-        "padding": None,
-        "added_tokens": added,
-        "normalizer": normalizer,
-        "pre_tokenizer": {"type": "Sequence", "pretokenizers": parts},
-        "post_processor": None,
-        "decoder": _byte_level(True),
-        "model": {**model, "ignore_merges": ignore_merges},
-    }
+    pairs: Any = [tuple(merge.split(" ", 1)) for merge in merges]
+    # Llama 3 does not merge a word that is a piece from others.
+    tokenizer: Any = Tokenizer(models.BPE(vocab, pairs, ignore_merges=pre == "llama-bpe"))
+    splits: list[Any] = [Split(Regex(words), "isolated") for words in _WORDS[pre]]
+    splits += [Digits(individual_digits=True)] * (pre == "smollm")
+    byte_level = ByteLevel(add_prefix_space=False, use_regex=not _WORDS[pre])
+    tokenizer.pre_tokenizer = Sequence([*splits, byte_level])
+    if pre == "qwen2":
+        tokenizer.normalizer = normalizers.NFC()
+    tokenizer.decoder = decoders.ByteLevel()
+    for piece, kind in zip(pieces, types, strict=True):
+        if kind in (_CONTROL, _USER_DEFINED):
+            is_special = kind == _CONTROL
+            tokenizer.add_tokens([AddedToken(piece, normalized=False, special=is_special)])
+    return tokenizer.to_str().encode()

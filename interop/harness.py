@@ -1,8 +1,7 @@
 """Log likelihoods and continuations of a run for lm-evaluation-harness, which is not needed here.
 
-BOS: every text (a context, a document, a prompt) begins with BOS. `<s>` in a text is plain text.
-If a text is longer than `max_length`, later windows begin in its middle, as rows of training do;
-with `bos="every"` each window begins with BOS.
+Every text (a context, a document, a prompt) begins with BOS. `<s>` in a text is plain text. If a
+text is longer than `max_length`, later windows begin in its middle, as rows of training do.
 """
 
 import dataclasses
@@ -10,15 +9,13 @@ import functools
 import logging
 from collections import defaultdict
 from collections.abc import Sequence
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, NamedTuple
 
 from data.task import Document
 from evals import score
 from experiment.loaded import LoadedRun
 from model import rotary as rotary_lib
-from utils.messages import quoted
 
-Bos = Literal["first", "every"]
 TRAINED = "trained"
 _MIN_LENGTH = 32  # tokens of the smallest compiled program
 
@@ -53,7 +50,6 @@ class Scorer:
       run: the run, with that variant.
       tokenizer: its tokenizer.
       max_length: largest number of input tokens.
-      bos: "first" or "every"; see above.
     """
 
     def __init__(
@@ -62,7 +58,6 @@ class Scorer:
         *,
         rotary: str = TRAINED,
         max_length: int | None = None,
-        bos: Bos = "first",
     ):
         """Prepare a loaded run.
 
@@ -71,14 +66,11 @@ class Scorer:
           rotary: expression of a variant, as in `evaluate.py --rotary`; omitted parameters are the
             trained variant's.
           max_length: largest number of input tokens; None: the trained context.
-          bos: see above.
 
         Raises:
           ValueError: if the variant does not fit, an argument is not allowed, or the run has no
             tokenizer.
         """
-        if bos not in get_args(Bos):
-            raise ValueError(f"bos must be one of {', '.join(get_args(Bos))}, got {quoted(bos)}")
         if max_length is not None and max_length < 2:
             raise ValueError(f"max_length must be at least 2, got {max_length}")
         config, model = run.config, run.config.model
@@ -86,7 +78,7 @@ class Scorer:
             inherited = rotary_lib.inherited_parameters(model.rotary, config.data.context_length)
             model = dataclasses.replace(model, rotary=rotary_lib.parse_pattern(rotary, inherited))
         self.run = dataclasses.replace(run, config=dataclasses.replace(config, model=model))
-        self.tokenizer, self.bos = run.tokenizer, bos
+        self.tokenizer = run.tokenizer
         self.max_length = max_length or config.data.context_length
         # In float32, because ties of bfloat16 logits would decide greedy answers.
         self._config = dataclasses.replace(model, compute_dtype="float32", remat="none")
@@ -100,24 +92,6 @@ class Scorer:
     def encode(self, text: str, *, bos: bool = True) -> list[int]:
         """Return the ids of a text, with BOS in front."""
         return [self.tokenizer.bos_id] * bos + self.tokenizer.encode(text)
-
-    def windows(self, text: str) -> list[Pair]:
-        """Return windows of a text that score each id once, after as many others as fit.
-
-        The first window is BOS and the ids that fit. Each later window scores up to `max_length`
-        new ids (one less with BOS in front) after at least one that was scored before.
-        """
-        ids = self.encode(text)
-        every = self.bos == "every"
-        pairs, scored = [], 1
-        while scored < len(ids):
-            room = self.max_length + 1 if scored == 1 or not every else self.max_length
-            end = min(len(ids), scored + room - 1)
-            context = ids[max(0, end - room) : scored]
-            prefix = [self.tokenizer.bos_id] if every and scored > 1 else []
-            pairs.append(Pair(prefix + context, ids[scored:end]))
-            scored = end
-        return pairs
 
     def log_likelihoods(self, pairs: Sequence[Pair]) -> list[tuple[float, bool]]:
         """Return each continuation's log likelihood in nats, and whether greedy decoding yields it.
@@ -150,7 +124,7 @@ class Scorer:
                 f"a continuation of {count} tokens does not fit max_length={self.max_length}; "
                 "use a larger --max_length"
             )
-        tokens = self._truncate([*pair.context, *pair.continuation], self.max_length + 1)
+        tokens = [*pair.context, *pair.continuation][-self.max_length - 1 :]
         return Document.from_lists(tokens, [[len(tokens) - count, count, 0]])
 
     def generate(self, prompts: Sequence[str], settings: Sequence[Generation]) -> list[str]:
@@ -167,7 +141,7 @@ class Scorer:
             ids = self.encode(prompt)
             room = max(self.max_length - len(ids), self.max_length // 2)
             new = min(setting.max_new_tokens, room)
-            rows.append(self._truncate(ids, self.max_length - new))
+            rows.append(ids[max(0, len(ids) + new - self.max_length) :])
             groups[setting._replace(max_new_tokens=new)].append(number)
             if new < setting.max_new_tokens:
                 _log.warning(
@@ -186,22 +160,3 @@ class Scorer:
             for number, output in zip(numbers, outputs, strict=True):
                 texts[number] = output.text
         return texts
-
-    def _truncate(self, ids: list[int], count: int) -> list[int]:
-        """Return the last `count` ids, the first replaced by BOS if each window has one."""
-        if len(ids) <= count:
-            return ids
-        last = ids[len(ids) - count :]
-        return [self.tokenizer.bos_id, *last[1:]] if self.bos == "every" else last
-
-    def describe(self) -> dict[str, Any]:
-        """Return the run, the variant and the settings, for a file of results."""
-        return {
-            "run": str(self.run.directory.path),
-            "step": self.run.step,
-            "rotary": rotary_lib.expression(self.run.config.model.rotary),
-            "trained_length": self.run.config.data.context_length,
-            "max_length": self.max_length,
-            "bos": self.bos,
-            "tokenizer": self.tokenizer.fingerprint,
-        }

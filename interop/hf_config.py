@@ -54,26 +54,12 @@ _UNSUPPORTED_BY: dict[str, dict[str, Any]] = {
         ("use_bidirectional_attention", "final_logit_softcapping", "attn_logit_softcapping")
     ),
 }
-# Keys that change the logits of some class of transformers, and the types that read them. Other
-# classes ignore them, and so does the import, with a note.
-_BY_LAYER = ("ministral", "qwen2", "qwen3", "smollm3", "mellum", "olmo3", "gemma3_text")
-_NEW = ("olmo2", "olmo3", "gpt_neox", "gemma3_text")
-_READ_BY: dict[str, tuple[str, ...]] = {
-    "attention_bias": ("llama", "qwen3", "smollm3", "deepseek_v2", "deepseek_v3", "mellum", *_NEW),
-    "mlp_bias": ("llama", "smollm3", "deepseek_v2"),
-    "partial_rotary_factor": ("phi3", "gpt_neox"),
-    "sliding_window": ("mistral", "phi3", *_BY_LAYER),
-    "layer_types": _BY_LAYER,
-    "query_pre_attn_scalar": ("gemma3_text",),
-    "attn_logit_softcapping": ("gemma3_text",),
-    "final_logit_softcapping": ("gemma3_text",),
-    "no_rope_layers": ("smollm3",),
+# Types whose classes read a bias; the others ignore the key: Qwen 2 always has attention_bias.
+_BIASED = {
+    "attention_bias": {"llama", "qwen3", "smollm3", "deepseek_v2", "deepseek_v3", "mellum"}
+    | {"olmo2", "olmo3", "gpt_neox", "gemma3_text"},
+    "mlp_bias": {"llama", "smollm3", "deepseek_v2"},
 }
-# Read by classes that are not imported: Cohere, Gemma, Granite, MiniCPM, OLMo and others.
-_OTHERS = ("logit_scale", "logits_scaling", "scale_emb", "scale_depth", "dim_model_base")
-_OTHERS += ("attention_multiplier", "embedding_multiplier", "residual_multiplier", "clip_qkv")
-_OTHERS += ("attention_chunk_size", "use_qk_norm", "qk_layernorm")
-_READ_BY |= dict.fromkeys(_OTHERS, ())
 _MULTIMODAL = ("gemma3",)
 
 
@@ -87,7 +73,6 @@ class HfModel(NamedTuple):
       longest: max_position_embeddings, tokens.
       keys: content of the config.json, with Llama's names of keys.
       layout: which features of a head form a pair.
-      ignored: `key=value` of each key that its class ignores and another class would not.
     """
 
     architecture: Architecture
@@ -96,7 +81,6 @@ class HfModel(NamedTuple):
     longest: int
     keys: Mapping[str, Any]
     layout: Layout
-    ignored: tuple[str, ...] = ()
 
 
 def read_config(path: Path) -> dict[str, Any]:
@@ -148,16 +132,21 @@ def parse_config(config: Mapping[str, Any], name: str, context: int | None = Non
 def _parse(config: Mapping[str, Any], name: str, context: int | None) -> HfModel:
     architecture, config = _find_architecture(config), _with_llama_names(config)
     kind = architecture.model_type
-    reader, ignored = _Reader(config, _DEFAULTS.get(kind, {})), _ignored(config)
+    reader = _Reader(config, _DEFAULTS.get(kind, {}))
     layers = reader.value(_LAYERS, None, Layers)
     _refuse_unsupported(reader, architecture)
     longest = reader.count("max_position_embeddings")
     N, D = reader.count("num_attention_heads"), reader.count("hidden_size")
     mla = _read_mla(reader) if architecture.mla else None
-    if mla is None:
-        head_dim = rope_dim = reader.count("head_dim", D // N)
-    else:
+    if mla is not None:
         head_dim, rope_dim = mla.qk_nope_head_dim + mla.qk_rope_head_dim, mla.qk_rope_head_dim
+    else:
+        has_own = architecture.fused == "no"
+        head_dim = rope_dim = reader.count("head_dim", D // N) if has_own else D // N
+    if kind in ("llama", "gemma3_text") and D % N:
+        raise ValueError(
+            f"config.json: hidden_size={D} must be a multiple of num_attention_heads={N}"
+        )
     if head_dim % 2 or rope_dim % 2:
         raise ValueError(
             f"config.json: head_dim={head_dim} is not supported: pairs of features rotate, so it "
@@ -169,22 +158,24 @@ def _parse(config: Mapping[str, Any], name: str, context: int | None) -> HfModel
     def variant(layer_type: str | None = None) -> Rotary:
         """Return the variant of one type of layer."""
         rope = read_rope(config, layer_type)
-        if "partial_rotary_factor" in ignored:
+        is_read = architecture.layout == "partial" or rope["rope_type"] == "proportional"
+        if rope.get("partial_rotary_factor", 1) != 1 and not is_read:
             if rope["rope_type"] != "default":
                 raise ValueError(
                     f"config.json: no class of transformers reads partial_rotary_factor for "
                     f"model_type {kind} and rope_type {rope['rope_type']}; remove the key, or set "
                     "the model_type that has it"
                 )
-            rope.pop("partial_rotary_factor", None)
+            del rope["partial_rotary_factor"]
         return read_variant(rope, head, context or longest, f"{name}'s config.json")
 
+    is_multi_head = architecture.mla or architecture.fused == "heads"
     model = ModelConfig(
         vocab_size=reader.count("vocab_size"),
         embed_dim=D,
         num_layers=layers,
         num_heads=N,
-        num_kv_heads=None if mla else reader.count("num_key_value_heads", N),
+        num_kv_heads=None if is_multi_head else reader.count("num_key_value_heads", N),
         head_dim=head_dim,
         mlp_dim=reader.count("intermediate_size"),
         rotary=_read_rotary(reader, architecture, windows, variant),
@@ -202,8 +193,7 @@ def _parse(config: Mapping[str, Any], name: str, context: int | None) -> HfModel
     layout: Layout = architecture.layout
     if architecture.mla and not reader.value("rope_interleave", True, bool):
         layout = "half"
-    texts = tuple(f"{key}={quoted(value, 40)}" for key, value in ignored.items())
-    return HfModel(architecture, model, context or longest, longest, config, layout, texts)
+    return HfModel(architecture, model, context or longest, longest, config, layout)
 
 
 def _find_architecture(config: Mapping[str, Any]) -> Architecture:
@@ -246,25 +236,6 @@ def _read_features(reader: "_Reader", architecture: Architecture, head_dim: int)
         scale_dim = reader.count("query_pre_attn_scalar")
         features["scale_dim"] = None if scale_dim == head_dim else scale_dim
     return features
-
-
-def _ignored(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the keys that the class ignores and that would change another class's logits."""
-    values = {name: config.get(name) for name in _READ_BY}
-    for rope in (config.get("rope_parameters"), config.get("rope_scaling")):
-        if isinstance(rope, dict):
-            partial = rope.get("partial_rotary_factor", values["partial_rotary_factor"])
-            # Any class reads it for this type.
-            is_read = "proportional" in (rope.get("rope_type"), rope.get("type"))
-            values["partial_rotary_factor"] = None if is_read else partial
-    types = values["layer_types"]
-    if isinstance(types, list) and "sliding_attention" not in types:
-        values["layer_types"] = None
-    return {
-        name: value
-        for name, value in values.items()
-        if config["model_type"] not in _READ_BY[name] and value not in (None, False, 1, [])
-    }
 
 
 class _Reader:
@@ -324,8 +295,8 @@ def _refuse_unsupported(reader: _Reader, architecture: Architecture) -> None:
         )
     neutral_values = _UNSUPPORTED | _UNSUPPORTED_BY.get(architecture.model_type, {})
     for name, neutral in neutral_values.items():
-        if name in _READ_BY and config["model_type"] not in _READ_BY[name]:
-            continue  # ignored, as the class does: Qwen 2 always has attention_bias
+        if config["model_type"] not in _BIASED.get(name, {config["model_type"]}):
+            continue
         value = config.get(name, neutral)
         if value != neutral and (neutral or value):
             raise ValueError(

@@ -1,11 +1,9 @@
 """Imports of Hugging Face folders and GGUF files as runs; `interop.__main__` has the command."""
 
 import argparse
-import contextlib
 import json
-import re
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,21 +15,22 @@ from experiment.checkpoint import leaves_by_name, write_params
 from experiment.config import EvalConfig, ExperimentConfig, TrainConfig
 from experiment.run import PUBLISHED, RunDirectory
 from interop import card, check
-from interop.architectures import choose_architecture, make_config
+from interop.architectures import make_config
 from interop.check import FolderModel
+from interop.choose import choose_architecture
 from interop.folders import find_source, new_folder
 from interop.gguf import SUFFIX, GgufTensors, UnreadTokenizerError
 from interop.hf_config import HfModel, parse_config, read_config
 from interop.tensors import Tensors, digest_tensors
 from interop.tokenizer_files import drop_unused, find_tokenizer, puts_bos, read_published
-from interop.transformers_model import find_other_ids, has_transformers
+from interop.transformers_model import find_other_ids
 from interop.weights import Entry, Layout, make_entries
 from model import rotary as rotary_lib
 from model.config import ModelConfig
 from model.rotary.base import HfHead
 from model.rotary.rope_parameters import read_rope, selected_factors
 from model.transformer import abstract_params, describe_size
-from utils.limits import read_bytes, read_json
+from utils.limits import read_json
 from utils.messages import printable, quoted
 from utils.paths import local
 
@@ -39,7 +38,6 @@ from utils.paths import local
 # apart. With fewer pairs than this, noise could look so too.
 _INTERLEAVED_RATIO = 1.6
 _MIN_PAIRS = 128
-_LICENSE = re.compile(r"[\w.-]+")  # an identifier such as apache-2.0
 
 
 def main(arguments: argparse.Namespace) -> int:
@@ -93,7 +91,7 @@ def import_folder(
         _check_tensors(model, entries, tensors)
         if layout == "auto" and model.mla is None and source.layout == "half":
             _check_pairs(model, entries, tensors)
-        _print_notes(source, hf_config)
+        _print_factors(source, hf_config)
         digest = digest_tensors(tensors, (n for e in entries for n in e.names(model.num_layers)))
         check.check_record(folder, digest)
         run = RunDirectory(part)
@@ -106,9 +104,8 @@ def import_folder(
         config = _run_config(source, name, tokenizer_path)
         run.write_config(config, (), tokenizer.fingerprint if tokenizer else None)
         origin = {"name": name, "model_type": source.architecture.model_type, "config": hf_config}
-        origin |= {"license": _license(folder, gguf_tensors)}
         _record_origin(run, {**origin, "context": source.context, "tensors": digest})
-        leaves = _read_arrays(model, entries, tensors)
+        leaves = check.read_arrays(model, entries, tensors)
         write_params(run, 0, leaves, list(leaves_by_name(abstract_params(model))))
         if reason := _reason_not_to_compare(source, layout) if compare else "--no-compare":
             _print(f"Logits were not compared with transformers': {reason}")
@@ -149,13 +146,8 @@ def _entries(source: HfModel, layout: str) -> list[Entry]:
     return make_entries(source.model, chosen, source.architecture.fused)
 
 
-def _print_notes(source: HfModel, hf_config: Mapping[str, Any]) -> None:
-    """Print how keys of config.json are read that a user may expect to be read otherwise."""
-    for key in source.ignored:
-        _print(
-            f"config.json: {key} is ignored, as {source.architecture.class_name} ignores it; in "
-            "another class it would change the logits"
-        )
+def _print_factors(source: HfModel, hf_config: Mapping[str, Any]) -> None:
+    """Print which of two lists of factors is used."""
     head = HfHead(source.model.rope_head_dim, hf_config["max_position_embeddings"])
     factors = None
     if source.architecture.ropes != "by window":
@@ -169,14 +161,12 @@ def _print_notes(source: HfModel, hf_config: Mapping[str, Any]) -> None:
 
 def _reason_not_to_compare(source: HfModel, layout: str) -> str:
     """Return why logits cannot be compared with transformers'; empty if they can."""
-    if not has_transformers():
-        return "it is not installed (pip install '.[hf]')"
+    if reason := check.reason_not_to_compare(source.model):
+        return reason
     if layout not in ("auto", source.layout):
         return f"it does not read the folder with --layout {layout}"
-    if not check.fits_in_memory(source.model):
-        return "the model is larger than 4 GiB in float32"
     try:
-        choose_architecture(source.model, source.architecture.model_type)
+        choose_architecture(source.model, source.context, source.architecture.model_type)
     except ValueError as error:
         return str(error)
     return ""
@@ -218,20 +208,6 @@ def _record_origin(run: RunDirectory, imported: dict[str, Any]) -> None:
     path = run.path / "config.json"
     record = read_json(path)
     path.write_text(json.dumps({"imported": imported, **record}, indent=2) + "\n", encoding="utf-8")
-
-
-def _license(folder: Path, tensors: Tensors | None) -> str | None:
-    """Return the license that the card of a published model, or a GGUF file, names."""
-    name: Any = None
-    if isinstance(tensors, GgufTensors):
-        name = tensors.metadata.get("general.license")
-    else:
-        with contextlib.suppress(OSError, ValueError):
-            text = read_bytes(folder / "README.md").decode(errors="replace")
-            front_matter = text.split("---")[1] if text.startswith("---") else ""
-            lines = [line.partition(":") for line in front_matter.splitlines()]
-            name = next((value.strip(" '\"") for key, _, value in lines if key == "license"), None)
-    return name if isinstance(name, str) and _LICENSE.fullmatch(name) else None
 
 
 def _read_tokenizer(folder: Path, part: Path, model: ModelConfig) -> Tokenizer | None:
@@ -336,20 +312,3 @@ def looks_interleaved(norms_KH: np.ndarray) -> bool:
     first, second = np.split(log_KH, 2, axis=1)
     half, neighbors = np.abs(first - second), np.abs(log_KH[:, ::2] - log_KH[:, 1::2])
     return bool(half.mean() > _INTERLEAVED_RATIO * neighbors.mean())
-
-
-def _read_arrays(
-    model: ModelConfig, entries: list[Entry], tensors: Tensors
-) -> Iterator[tuple[str, np.ndarray]]:
-    """Yield our arrays by name, stacked over layers, with one tensor of the files in memory."""
-    leaves = leaves_by_name(abstract_params(model))
-    for entry in entries:
-        names = entry.names(model.num_layers)
-        dtype = tensors.known[names[0]].dtype
-        arrays = {name: np.empty(leaves[name].shape, dtype) for name in entry.ours}
-        for layer, hf_name in enumerate(names):
-            parts = entry.from_hf(tensors.read(hf_name))
-            for name, part in zip(entry.ours, parts, strict=True):
-                arrays[name][layer if entry.is_stacked else ...] = part
-        for name in entry.ours:
-            yield name, arrays.pop(name)

@@ -107,7 +107,7 @@ def imported_layers(config: Mapping[str, Any]) -> PublishedModel:
         if parsed.layout == "partial":
             size = np.count_nonzero(inv_freq)
         elif model.mla is None:
-            scale, rotated_scale = 1.0, rotated_scale
+            scale = 1.0
         layers.append(
             Layer(
                 number=number,

@@ -2,84 +2,29 @@
 
 import argparse
 import functools
+import importlib.metadata
 import json
-import logging
 import os
-import re
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Callable, Mapping
 from typing import Any
 
-import utils.files
-from interop.harness import TRAINED, Bos, Generation, Pair, Scorer
-from utils.messages import nearest
-from utils.paths import as_path
+from interop.harness import TRAINED, Generation, Pair, Scorer
 
-TASKS = Path(__file__).parent / "tasks"
 _SAMPLING = {"temperature": 1.0, "top_k": None, "top_p": None, "seed": 0}
 
 
-def main(arguments: argparse.Namespace) -> int:
-    """Run the command."""
-    include = [str(TASKS), *([arguments.include_path] if arguments.include_path else [])]
-    language_model = register()
+def main(arguments: argparse.Namespace, others: list[str]) -> int:
+    """Run the harness's command line with a run and the `others` of the arguments."""
+    register()
     os.environ.setdefault("DISABLE_MULTIPROC", "1")  # compute standard errors in this process
-    # Its warnings do not apply here; problems with tasks are errors.
-    logging.getLogger("lm_eval").setLevel(logging.ERROR)
-    from lm_eval.evaluator import simple_evaluate  # pyright: ignore[reportMissingImports]
-    from lm_eval.tasks import TaskManager  # pyright: ignore[reportMissingImports]
-    from lm_eval.utils import make_table  # pyright: ignore[reportMissingImports]
-
-    names = arguments.tasks.split(",")
-    for defaults in (False, True):  # the harness's own tasks are thousands of files
-        manager = TaskManager(
-            include_path=include, include_defaults=defaults, metadata=arguments.metadata or {}
-        )
-        unknown = [n for n in names if not manager.match_tasks([n]) and not Path(n).is_file()]
-        if not unknown:
-            break
-    else:
-        raise ValueError(
-            f"--tasks: unknown task {unknown[0]!r}; {nearest(unknown[0], manager.all_tasks)}"
-        )
-    model = language_model(
-        arguments.run_path,
-        rotary=arguments.rotary,
-        max_length=arguments.max_length,
-        bos=arguments.bos,
-        step=arguments.step,
-    )
-    results = simple_evaluate(
-        model,
-        tasks=names,
-        task_manager=manager,
-        limit=arguments.limit,
-        num_fewshot=arguments.num_fewshot,
-        log_samples=False,
-        bootstrap_iters=1000,
-        torch_random_seed=None,  # pyright: ignore[reportArgumentType]
-    )
-    assert results is not None  # None in a job's other processes, which do not occur here
-    out = as_path(arguments.out or _default_out(model.scorer, names))
-    contents = ("results", "groups", "n-samples", "n-shot", "versions", "higher_is_better")
-    content = {"model": model.scorer.describe()}
-    content |= {name: value for name, value in results.items() if name in contents}
-    out.parent.mkdir(parents=True, exist_ok=True)
-    utils.files.write_atomically(out, json.dumps(content, indent=2, default=str) + "\n")
-    print(make_table(results))
-    print(f"results: {out}", file=sys.stderr)
+    names = ("rotary", "max_length", "step")
+    model = {"run": arguments.run_path, **{name: getattr(arguments, name) for name in names}}
+    options = ["--model_args", json.dumps(model), "--output_path", arguments.output_path]
+    sys.argv[:] = ["lm_eval", "run", "--model", "ropewalk", *options, *others]
+    (script,) = importlib.metadata.entry_points(group="console_scripts", name="lm_eval")
+    script.load()()
     return 0
-
-
-def _default_out(scorer: Scorer, names: Sequence[str]) -> Path:
-    """Return a path in the run directory, named by task, step and untrained variant."""
-    run, description = scorer.run, scorer.describe()
-    trained = run.directory.config_at(run.step).model.rotary
-    rotary = [] if run.config.model.rotary == trained else [description["rotary"]]
-    name = ",".join([*names, f"step={description['step']}", *rotary])
-    short = re.sub(r"[^\w=,.()+-]", "_", name)[:200]
-    return run.directory.path / "lm_eval" / f"{short}.json"
 
 
 @functools.cache
@@ -90,6 +35,7 @@ def register() -> type:
       ValueError: if lm-evaluation-harness is not installed.
     """
     try:
+        from lm_eval import utils  # pyright: ignore[reportMissingImports]
         from lm_eval.api.model import TemplateLM  # pyright: ignore[reportMissingImports]
         from lm_eval.api.registry import register_model  # pyright: ignore[reportMissingImports]
         from lm_eval.models.utils import (  # pyright: ignore[reportMissingImports]
@@ -100,16 +46,17 @@ def register() -> type:
             "lm_eval needs lm-evaluation-harness: run `make test-hf` once, or pip install lm-eval"
         ) from None
 
-    model_class = _make_class(TemplateLM, normalize_gen_kwargs)
+    model_class = _make_class(TemplateLM, utils, normalize_gen_kwargs)
     register_model("ropewalk")(model_class)
     return model_class
 
 
-def _make_class(template: Any, normalize: Callable[[dict], Mapping]) -> type:
+def _make_class(template: Any, utils: Any, normalize: Callable[[dict], Mapping]) -> type:
     """Return the class; see `register`.
 
     Args:
       template: the harness's `TemplateLM`.
+      utils: its module of that name.
       normalize: its function that completes settings of generation.
     """
 
@@ -126,14 +73,13 @@ def _make_class(template: Any, normalize: Callable[[dict], Mapping]) -> type:
             *,
             rotary: str = TRAINED,
             max_length: int | None = None,
-            bos: Bos = "first",
             step: int | None = None,
             **_: Any,  # batch_size, device and others, which JAX decides
         ):
             from experiment import load
 
             super().__init__()
-            self.scorer = Scorer(load(run, step), rotary=rotary, max_length=max_length, bos=bos)
+            self.scorer = Scorer(load(run, step), rotary=rotary, max_length=max_length)
 
         @property
         def eot_token_id(self) -> int:
@@ -165,9 +111,9 @@ def _make_class(template: Any, normalize: Callable[[dict], Mapping]) -> type:
             return self.scorer.log_likelihoods([Pair(*ids) for _, *ids in requests])
 
         def loglikelihood_rolling(self, requests, disable_tqdm: bool = False) -> list[float]:
-            windows = [self.scorer.windows(request.args[0]) for request in requests]
-            scores = iter(self.scorer.log_likelihoods([pair for text in windows for pair in text]))
-            return [float(sum(next(scores)[0] for _ in text)) for text in windows]
+            texts = [_windows(utils, self.scorer, request.args[0]) for request in requests]
+            scores = iter(self.scorer.log_likelihoods([pair for text in texts for pair in text]))
+            return [float(sum(next(scores)[0] for _ in text)) for text in texts]
 
         def generate_until(self, requests, disable_tqdm: bool = False) -> list[str]:
             prompts = [request.args[0] for request in requests]
@@ -175,6 +121,14 @@ def _make_class(template: Any, normalize: Callable[[dict], Mapping]) -> type:
             return self.scorer.generate(prompts, settings)
 
     return RunLM
+
+
+def _windows(utils: Any, scorer: Scorer, text: str) -> list[Pair]:
+    """Return windows that score each id once, after BOS or at least one id scored before."""
+    windows = utils.get_rolling_token_windows(
+        scorer.encode(text, bos=False), scorer.tokenizer.bos_id, scorer.max_length, context_len=1
+    )
+    return [Pair(*utils.make_disjoint_window(window)) for window in windows]
 
 
 def _settings(arguments: Mapping[str, Any]) -> Generation:

@@ -20,20 +20,17 @@ from model.rotary.rope_parameters import Scales, compute_frequencies
 UNROTATED = 1e30  # factor of an unrotated pair: 1e-30 radians per token is 0 in float32
 
 
-def make_rope_parameters(
-    rotary: Rotary, head: HfHead, *, rope_type: str | None = None, partial: bool = False
-) -> dict[str, Any]:
+def make_rope_parameters(rotary: Rotary, head: HfHead, *, partial: bool = False) -> dict[str, Any]:
     """Return rope parameters for a static variant.
 
     Args:
       rotary: the variant of one layer.
       head: entries of the model's config.json.
-      rope_type: the only type allowed; None: the variant's own, or else longrope.
       partial: True if the class rotates the first features of a head only (Phi-3). Other classes
         rotate all features, the unrotated ones by a negligible frequency.
 
     Raises:
-      ValueError: if no parameters of that type have the variant's frequencies and scales.
+      ValueError: if no parameters have the variant's frequencies and scales.
     """
     inv_freq = rotary.inv_freq(head.head_dim)
     fraction = rotary.rotary_dim(head.head_dim) / head.head_dim if partial else 1.0
@@ -43,17 +40,16 @@ def make_rope_parameters(
     for rope in _candidates(rotary, head, expected, scales):
         if partial:
             rope["partial_rotary_factor"] = fraction
+        if rope["rope_type"] == "proportional":
+            continue  # version 4 does not know it
         rope = {name: _as_json(name, value) for name, value in rope.items()}
-        # Version 4 does not know `proportional`, so it is written on request only.
-        if rope["rope_type"] != rope_type and (rope_type or rope["rope_type"] == "proportional"):
-            continue
         # Some types change beyond the trained context, so a long row is compared too.
         read = [compute_frequencies(rope, head, length) for length in (1, 64 * head.context)]
         if all(_equal(*pair, expected, scales) for pair in read):
             return rope
     raise ValueError(
-        f"{type(rotary).__name__} cannot be written as rope_type {rope_type or 'longrope'} of this "
-        "class; omit --rope-type, or choose another --architecture"
+        f"{type(rotary).__name__} cannot be written as rope_type longrope of this class; choose "
+        "another --architecture"
     )
 
 
@@ -89,12 +85,7 @@ def _candidates(
         # The base of a geometric series, whichever variant computed it.
         fitted = (inv_freq[0] / inv_freq[1]) ** len(inv_freq)
         yield {"rope_type": "default", "rope_theta": fitted}
-    base = getattr(rotary, "base", None)
-    share = np.count_nonzero(inv_freq) / len(inv_freq)
-    if base is not None and share:
-        theta = base ** (1 / share)  # the exponent runs over all features of the head
-        yield {"rope_type": "proportional", "rope_theta": theta, "partial_rotary_factor": share}
-    yield _as_longrope(inv_freq, base or 10_000.0, head, scales)
+    yield _as_longrope(inv_freq, getattr(rotary, "base", None) or 10_000.0, head, scales)
 
 
 def _as_longrope(inv_freq: np.ndarray, base: float, head: HfHead, scales: Scales) -> dict[str, Any]:

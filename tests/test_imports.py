@@ -41,8 +41,8 @@ PACKAGES = {
     "evals": "numpy jax scipy rich",
     "inference": "numpy jax flax",
     "training": "numpy jax optax rich",
-    "interop": "numpy jax flax ml_dtypes orbax rich safetensors sentencepiece tokenizers "
-    "transformers torch lm_eval datasets gguf",
+    "interop": "numpy jax jinja2 ml_dtypes orbax rich safetensors sentencepiece tokenizers "
+    "transformers torch lm_eval gguf",
     "theory": "numpy jax optax matplotlib rich",
     "reporting": "numpy matplotlib rich jinja2 markupsafe",
     "probes": "numpy jax scipy matplotlib rich jinja2",

@@ -15,7 +15,7 @@ million tokens; export one run.
     python train.py figure6_llama2_7b --workdir runs/figure6_llama2_7b/1e9 model.rotary.base=1e9
     python evaluate.py runs/figure6_llama2_7b/*
     python report.py runs/figure6_llama2_7b/*
-    python -m interop lm_eval runs/figure6_llama2_7b/6e5 --tasks local_text
+    python -m interop lm_eval runs/figure6_llama2_7b/6e5 --tasks wikitext
     python -m interop export runs/figure6_llama2_7b/6e5 exported
 
 Memory: 17.2 of 95 GiB a chip on a v5p:4x4x4 (64 chips), as compiled (`python -m tpu.aot

@@ -11,7 +11,7 @@ steps.
     python evaluate.py runs/gradient_llama3_8b --step 20 --lengths 8192,65536
     python evaluate.py runs/gradient_llama3_8b --step 60 --lengths 8192,65536
     python report.py runs/gradient_llama3_8b
-    python -m interop lm_eval runs/gradient_llama3_8b --tasks local_text
+    python -m interop lm_eval runs/gradient_llama3_8b --tasks wikitext
     python -m interop export runs/gradient_llama3_8b exported
 
 Llama 3's tokenizer is a tokenizer.json. It joins

@@ -1,24 +1,18 @@
-"""`python -m interop` from end to end, and the example of docs/interop.md."""
+"""`python -m interop` from end to end."""
 
 import json
-import re
 import shutil
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from configs import find_config
-from experiment import load, overrides
-from experiment.checkpoint import leaves_by_name
+from experiment import load
 from experiment.run import RunDirectory
 from interop.__main__ import main
 from interop.export import export
 from interop.importing import import_folder
 from tests.interop.weights_helpers import PLAIN, changed, make_run
-from training.loop import train
-from training.plan import make_plan
 
 ROOT = Path(__file__).parents[2]
 pytestmark = pytest.mark.slow
@@ -56,7 +50,7 @@ def test_a_changed_bit_of_any_file_of_an_export_is_refused(name, part, run, tmp_
 def test_export_and_import_commands(run, tmp_path, capsys):
     out, back = str(tmp_path / "plain-hf"), str(tmp_path / "back")
     assert main(["export", str(run), out, "--dtype", "bfloat16", "--shard-gib", "0.0001"]) == 0
-    assert "logits of 47 tokens: difference" in capsys.readouterr().err
+    assert "Logits were not compared" in capsys.readouterr().err
     config = json.loads((tmp_path / "plain-hf/config.json").read_text())
     assert (config["bos_token_id"], config["eos_token_id"]) == (1, 2)
     assert config["dtype"] == config["torch_dtype"] == "bfloat16"
@@ -69,46 +63,3 @@ def test_export_and_import_commands(run, tmp_path, capsys):
     assert not RunDirectory(tmp_path / "back").unfinished  # as pages would mark it
     logits = ours.logits("import numpy")
     assert np.abs(np.asarray(theirs.logits("import numpy")) - logits).max() < 0.2  # rounded
-
-
-@pytest.mark.long
-def test_training_continues_from_an_import(tmp_path, tiny_data):
-    """Train, export in bfloat16, import, and continue with another base."""
-    arguments = [*tiny_data, "train.num_steps=2", "train.log_every=1"]
-    config = overrides.apply(find_config("tiny"), arguments)
-    run = RunDirectory(tmp_path / "run")
-    assert train(make_plan([config], [run]))
-    export(run.path, tmp_path / "hf", dtype="bfloat16")
-    came = import_folder(tmp_path / "hf", tmp_path / "came")
-    assert came.tokenizer == run.tokenizer
-    more = [
-        *arguments,
-        f"start_from={came.path}",
-        "model.rotary.base=100",
-        "train.learning_rate=1e-6",
-    ]
-    on = RunDirectory(tmp_path / "on")
-    assert train(make_plan([overrides.apply(config, more)], [on]))
-    # Hardly moved, so that it starts where the other came to.
-    for name, leaf in leaves_by_name(load(on.path).params).items():
-        before = leaves_by_name(load(came.path).params)[name].astype(np.float32)
-        np.testing.assert_allclose(leaf, before, atol=1e-4)
-        assert leaf.dtype == np.float32
-    assert "base=10000" in on.record["parents"][0]["rotary"]
-
-
-@pytest.mark.hf
-def test_example_of_the_readme(run, tmp_path, capsys, monkeypatch):
-    pytest.importorskip("torch")
-    pytest.importorskip("transformers")
-    (block,) = re.findall(
-        r"```python\n(from transformers.*?)```", (ROOT / "docs/interop.md").read_text(), re.S
-    )
-    assert len([line for line in block.splitlines() if line]) == 3
-    (tmp_path / "runs").mkdir()
-    assert main(["export", str(run), str(tmp_path / "runs/plain-hf")]) == 0
-    monkeypatch.chdir(tmp_path)
-    capsys.readouterr()
-    exec(block, {})
-    assert capsys.readouterr().out.startswith("import numpy")
-    assert "transformers" in sys.modules

@@ -1,11 +1,8 @@
 """GGUF files, written with the package `gguf` as llama.cpp's converter does (`make test-hf`)."""
 
-import contextlib
 import json
 import os
-import shutil
 import struct
-import time
 from pathlib import Path
 
 import numpy as np
@@ -26,15 +23,6 @@ from tests.interop.weights_helpers import CONTEXT, PLAIN, changed, make_run
 from theory.audit import read_model
 
 pytestmark = [pytest.mark.hf, pytest.mark.slow]
-# The converter's names, from gguf-py's tensor_mapping.
-NAMES = {
-    "input_layernorm": "attn_norm", "self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k",
-    "self_attn.v_proj": "attn_v", "self_attn.q_norm": "attn_q_norm",
-    "self_attn.k_norm": "attn_k_norm", "self_attn.o_proj": "attn_output",
-    "post_attention_layernorm": "ffn_norm", "mlp.gate_proj": "ffn_gate", "mlp.up_proj": "ffn_up",
-    "mlp.down_proj": "ffn_down",
-}  # fmt: skip
-OTHERS = {"model.embed_tokens": "token_embd", "model.norm": "output_norm", "lm_head": "output"}
 # transformers ignores `attention.key_length` of a llama.
 NARROW = changed(PLAIN, head_dim=8)
 MODELS = {
@@ -44,14 +32,6 @@ MODELS = {
 }
 # transformers counts the tokens to size the embedding.
 TOKENS = {"tokens": ["t", "1", *(f"t{i}" for i in range(94))], "types": [1] * 96, "merges": ["t 1"]}
-
-
-def gguf_name(name: str) -> str:
-    body, kind = name.rsplit(".", 1)
-    if body in OTHERS:
-        return f"{OTHERS[body]}.{kind}"
-    _, _, layer, part = body.split(".", 3)
-    return f"blk.{layer}.{NAMES[part]}.{kind}"
 
 
 def permuted(weights: np.ndarray, num_heads: int) -> np.ndarray:
@@ -89,13 +69,16 @@ def write_gguf(path: Path, folder: Path, kind: str, metadata=(), tokenizer: dict
         if "eot" in tokenizer:
             writer.add_eot_token_id(tokenizer["eot"])
         writer.add_chat_template("{{ messages[0]['content'] }}")
+    architectures = {name: number for number, name in gguf.MODEL_ARCH_NAMES.items()}
+    names = gguf.get_tensor_name_map(architectures[kind], config["num_hidden_layers"])
     for name in tensors.known:
         tensor = tensors.read(name)
         if kind == "llama" and name.endswith("q_proj.weight"):
             tensor = permuted(tensor, config["num_attention_heads"])
         if kind == "llama" and name.endswith("k_proj.weight"):
             tensor = permuted(tensor, config["num_key_value_heads"])
-        writer.add_tensor(gguf_name(name), np.ascontiguousarray(tensor))
+        gguf_name = names.get_name(name, try_suffixes=(".weight", ".bias"))
+        writer.add_tensor(gguf_name, np.ascontiguousarray(tensor))
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
@@ -226,52 +209,13 @@ def test_frequency_factors_are_read(tmp_path):
     )
 
 
-def huge_counts(content: bytes, position: int) -> bytes:
-    return content[:position] + (2**40).to_bytes(8, "little") + content[position + 8 :]
-
-
-def mutate(content: bytes, random: np.random.Generator) -> bytes:
-    """Damage the header of a file: a bit, a count, a range, or its end."""
-    header = content.index(b"blk.0.") + 200
-    position = int(random.integers(8, header))
-    choices = [
-        content[:position]
-        + bytes([content[position] ^ 1 << random.integers(8)])
-        + content[position + 1 :],
-        huge_counts(content, position),
-        content[:position] + content[position + int(random.integers(1, 64)) :],
-        content[:position],
-    ]
-    return choices[int(random.integers(len(choices)))]
-
-
-def check_refusal(path: Path, run: Path, seconds: float = 100) -> str:
+def check_refusal(path: Path, run: Path) -> str:
     """Import a file; return the error, which must be a ValueError of one line."""
-    try:
-        with limit_time(seconds):
-            import_folder(path, run, compare=False)
-    except ValueError as error:
-        assert str(error).isprintable() and len(str(error)) < 500
-        assert not run.exists()
-        return str(error)
-    shutil.rmtree(run)
-    return ""
-
-
-@pytest.mark.long
-def test_sixty_damaged_files_are_refused_in_one_line(tmp_path):
-    """None takes 10 s longer than three times the import of the file before the damage."""
-    export(make_run(tmp_path / "run", PLAIN).path, tmp_path / "out")
-    path, random = tmp_path / "m.gguf", np.random.default_rng(0)
-    write_gguf(path, tmp_path / "out", "llama", tokenizer={"pre": "gpt-2", **TOKENS})
-    content, begin = path.read_bytes(), time.monotonic()
-    assert not check_refusal(path, tmp_path / "back")
-    seconds = 10 + 3 * (time.monotonic() - begin)
-    for _ in range(60):
-        path.write_bytes(mutate(content, random))
-        check_refusal(path, tmp_path / "back", seconds)
-        with contextlib.suppress(ValueError), limit_time(seconds):
-            read_model(path)
+    with limit_time(100), pytest.raises(ValueError) as error:
+        import_folder(path, run, compare=False)
+    message = str(error.value)
+    assert message.isprintable() and len(message) < 500 and not run.exists()
+    return message
 
 
 def test_hostile_values_are_refused_by_name(tmp_path):

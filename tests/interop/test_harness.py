@@ -71,34 +71,11 @@ def test_scores_do_not_depend_on_the_batch(run):
     assert scores[-1][1]
 
 
-@pytest.mark.parametrize("bos", ["first", "every"])
-@pytest.mark.parametrize("count", [0, 1, 47, 48, 49, 95, 96, 97, 200])
-def test_windows_score_each_id_once(run, bos, count, monkeypatch):
-    model = Scorer(run, bos=bos)
-    ids = np.random.default_rng(count).integers(3, 600, count).tolist()
-    monkeypatch.setattr(tokenizer_lib.Tokenizer, "encode", lambda *_, **__: ids)
-    windows = model.windows("text")
-    assert [i for pair in windows for i in pair.continuation] == ids
-    start = 0
-    for number, (context, continuation) in enumerate(windows):
-        assert len(context) >= 1 and len(context) + len(continuation) <= LENGTH + 1
-        prefix_length = 1 if number == 0 or bos == "every" else 0
-        assert list(context[:prefix_length]) == [model.tokenizer.bos_id] * prefix_length
-        # What is given is what stands before, as far back as there is room.
-        assert list(context[prefix_length:]) == ids[start - len(context) + prefix_length : start]
-        assert len(context) + len(continuation) == LENGTH + 1 or number == 0
-        start += len(continuation)
-
-
 def test_long_contexts_lose_their_oldest_ids(run):
     ids = np.random.default_rng(1).integers(3, 600, 80).tolist()
     [result] = Scorer(run).log_likelihoods([Pair(ids[:70], ids[70:])])
     expected = by_hand(run, Pair(ids[80 - LENGTH - 1 : 70], ids[70:]))
     assert result[0] == pytest.approx(expected[0], abs=2e-4)
-    model = Scorer(run, bos="every")
-    [result] = model.log_likelihoods([Pair(ids[:70], ids[70:])])
-    short = [model.tokenizer.bos_id, *ids[80 - LENGTH : 70]]
-    assert result[0] == pytest.approx(by_hand(run, Pair(short, ids[70:]))[0], abs=2e-4)
 
 
 @pytest.mark.long

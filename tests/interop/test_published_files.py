@@ -119,8 +119,8 @@ def test_every_id_that_ends_a_turn_ends_a_text(file, publish, tmp_path):
 def test_a_continued_model_names_its_base_license_and_context(publish, tmp_path):
     config = {"model_max_length": 131_072}
     folder = published(publish("llama3"), tmp_path / "Some-1B", tokenizer_config=config)
-    (folder / "README.md").write_text("---\ntags: [a]\nlicense: llama3.1\n---\n# Some\n")
     (folder / "LICENSE").write_text("the terms")
+    (folder / "chat_template.jinja").write_text("{{ 1 }}\n")
     path = folder / "config.json"
     name = {"_name_or_path": "some/Some-1B"}
     path.write_text(json.dumps(json.loads(path.read_text()) | name))
@@ -136,10 +136,11 @@ def test_a_continued_model_names_its_base_license_and_context(publish, tmp_path)
     write_params(child, 0, changed_leaves, list(leaves))
     export(child.path, tmp_path / "out")
     card = (tmp_path / "out" / "README.md").read_text()
-    assert "\nbase_model: some/Some-1B\nlicense: llama3.1\n" in card and question not in card
+    assert "\nbase_model: some/Some-1B\n" in card and question not in card
     written = json.loads((tmp_path / "out" / "tokenizer_config.json").read_text())
     assert written["model_max_length"] == 2 * CONTEXT
-    assert (tmp_path / "out" / "LICENSE").read_text() == "the terms"
+    for file in ("LICENSE", "chat_template.jinja"):
+        assert (tmp_path / "out" / file).read_bytes() == (folder / file).read_bytes()
     assert (parent.path / PUBLISHED / "tokenizer_config.json").read_bytes() == (
         folder / "tokenizer_config.json"
     ).read_bytes()

@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from interop.architectures import choose_architecture, make_config
+from interop.architectures import make_config
+from interop.choose import choose_architecture
 from interop.rotary_config import make_rope_parameters, read_variant
 from model.rotary import parse
 from model.rotary.base import HfHead
 from model.rotary.recorded import Recorded
-from model.rotary.rope_parameters import compute_frequencies
 from tests.interop.weights_helpers import CASES, CONTEXT, PLAIN, changed
 
 
@@ -85,7 +85,7 @@ MORE = {
 @pytest.mark.parametrize("name", [*OLD, *MORE])
 def test_version_4_reads_the_same_vector(name):
     model = MORE[name] if name in MORE else CASES[name][2]
-    config = make_config(choose_architecture(model), model, CONTEXT)
+    config = make_config(choose_architecture(model, CONTEXT), model, CONTEXT)
     inv_freq, attention, everywhere = version_4(config)
     table = model.position_table(CONTEXT)
     expected = table.inv_freq[0, 0, : len(inv_freq)]  # of smollm3 the first layer rotates
@@ -94,15 +94,6 @@ def test_version_4_reads_the_same_vector(name):
     if model.mla is not None:
         rest = table.unrotated_logit_scale[0, 0]
         assert everywhere == pytest.approx(rest, rel=1e-12)
-
-
-def test_proportional_is_written_on_request():
-    rotary, head = parse("rope(base=500,rotary_fraction=0.5)"), HfHead(16, CONTEXT)
-    assert make_rope_parameters(rotary, head)["rope_type"] == "longrope"
-    rope = make_rope_parameters(rotary, head, rope_type="proportional")
-    assert rope["partial_rotary_factor"] == 0.5
-    inv_freq, _ = compute_frequencies(rope, head)
-    np.testing.assert_allclose(inv_freq, rotary.inv_freq(16), rtol=1e-12)
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,6 @@ import json
 from pathlib import Path
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 from safetensors.numpy import save_file
@@ -143,22 +142,6 @@ def make_run(
     arrays = ((name, leaf.astype(dtype)) for name, leaf in leaves.items())
     write_params(run, 0, arrays, list(leaves))
     return run
-
-
-def our_logits(model: ModelConfig, params: transformer.Params, tokens_BT, context: int = CONTEXT):
-    """Return our logits, float32 `[B, T, V]`."""
-    tokens_BT = jnp.asarray(tokens_BT)
-    B, T = tokens_BT.shape
-
-    @jax.jit
-    def logits(params):
-        positions_BT = jnp.tile(jnp.arange(T), (B, 1))
-        table = model.position_table(context)
-        ones_BT = jnp.ones_like(tokens_BT)
-        hidden = transformer.hidden(model, params, table, tokens_BT, positions_BT, ones_BT)
-        return transformer.unembed(model, params, hidden)
-
-    return np.asarray(logits(params))
 
 
 def plant(folder: Path, keys: dict) -> None:

@@ -13,7 +13,7 @@ from evals import runner
 from experiment import load, overrides
 from experiment.checkpoint import restore_params
 from experiment.run import RunDirectory
-from interop.architectures import choose_architecture
+from interop.choose import choose_architecture
 from model import rotary, transformer
 from model.positions import add_offsets, cos_sin, record_learned
 from training.loop import train
@@ -195,7 +195,7 @@ def test_only_what_is_learned_moves():
     assert not recorded.learned_frequencies and rest == {"blocks": {"attention": {}}}
     assert not recorded.position_table(64).inv_freq[:, 1].any()
     with pytest.raises(ValueError, match="differ between heads"):
-        choose_architecture(recorded)
+        choose_architecture(recorded, 64)
 
 
 def test_two_learning_rates_are_refused():

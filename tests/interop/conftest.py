@@ -1,0 +1,9 @@
+"""Tests of exports and imports run as where transformers is not installed, unless marked `hf`."""
+
+import pytest
+
+
+@pytest.fixture(autouse=True)
+def no_transformers(monkeypatch, request):
+    if "hf" not in request.keywords:
+        monkeypatch.setattr("interop.check.has_transformers", lambda: False)
