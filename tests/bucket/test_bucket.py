@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.data.helpers import plain_text, write_jsonl
-from tests.tpu.test_docs import BUCKET
+from tests.tpu.page import BUCKET
 from utils.errors import RESTART_STATUS
 
 pytestmark = pytest.mark.slow

@@ -4,11 +4,9 @@ import functools
 import importlib.util
 import json
 import math
-import re
 import shlex
 import subprocess
 import sys
-from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -22,12 +20,12 @@ from experiment import overrides
 from experiment.mesh import mesh_sizes
 from model.kernels import flash
 from tests.tpu.compiled import run, run_report
+from tests.tpu.page import COMPILED
 from tpu import aot, cost, hlo, report, topology
 from tpu.command import command_line, parse
 from tpu.topology import find
 from training.members import abstract_state
 
-PAGE = (Path(__file__).parents[2] / "docs/scaling.md").read_text(encoding="utf-8")
 HAS_LIBTPU = importlib.util.find_spec("libtpu") is not None
 
 
@@ -68,7 +66,7 @@ def test_every_array_of_the_state():
     assert actual["opt_state.1.count"][2] == 4
 
 
-@pytest.mark.parametrize("command", re.findall(r"`((?:\w+) --topology [^`]+)`", PAGE))
+@pytest.mark.parametrize("command", COMPILED)
 def test_commands_of_the_page_are_accepted(command, monkeypatch):
     monkeypatch.setattr("sys.argv", ["tpu.aot", *shlex.split(command)])
     assert parse(command_line("tpu.aot", None))

@@ -15,7 +15,7 @@ import pytest
 
 from experiment.run import RunDirectory, find_runs
 from tests.in_process import call
-from tests.tpu.test_docs import PROCESSES
+from tests.tpu.page import PROCESSES
 from utils.errors import RESTART_STATUS
 
 ROOT = Path(__file__).parents[2]
