@@ -3,11 +3,10 @@
     python report.py DIR... [--out FILE.html]
 
 DIR is a run or a sweep directory. Beside the page, figures are saved as PNG and SVG, and numbers as
-results.csv (columns: reporting/results.py). The page lists missing results with the commands that
-produce them. The page of one DIR is DIR/report.html. The page of several has a folder of its own
-beside them: report-A+B/report.html for A and B. Runs that differ only in their seeds are one
-member, in any DIR. Sweeps of the same bases at several trained lengths show effective context
-against trained length.
+results.csv (columns: reporting/results.py). The page of one DIR is DIR/report.html. The page of
+several has a folder of its own beside the first: report-A+B/report.html for A and B. Runs that
+differ only in their seeds are one member, in any DIR. Sweeps of the same bases at several trained
+lengths show effective context against trained length.
 """
 
 import utils.environment  # noqa: F401 - first: it checks that packages are installed

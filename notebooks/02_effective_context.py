@@ -75,22 +75,18 @@ display(Image(f"{SWEEP}/effective_context.png", width=800))
 
 # %%
 # %run evaluate.py {SWEEP} --rotary trained,dynamic_yarn,dynamic_ntk_aware --lengths 256 --tasks kv
-# %run report.py {SWEEP}
-display(Image(f"{SWEEP}/matrix_kv_256.png", width=800))
 
 # %% [markdown]
 # ## Attention analysis
 #
 # The probes capture queries and keys before rotation. The logit gap of a matching key over the
-# others is the bound B(m) of Men et al. with the weights of the model. The first figure shows the
-# zero of this empirical B(m), the measured effective context, and the periods of the slowest
-# pair; the second the full curve; the third the contribution of each pair.
+# others is the bound B(m) of Men et al. with the weights of the model. The first figure shows it
+# for each head, with its zeros; the second the contribution of each pair.
 
 # %%
 # %run -m probes {SWEEP}
-# %run report.py {SWEEP}
-for name in ("inside", "probes/matching_keys", "probes/frequency_use"):
-    display(Image(f"{SWEEP}/{name}.png", width=800))
+for name in ("matching_keys", "frequency_use"):
+    display(Image(f"{SWEEP}/probes/{name}.png", width=800))
 
 # %% [markdown]
 # ## Next steps

@@ -14,13 +14,14 @@ from evals.estimate.effective_context import MEASURED, Estimate
 from evals.kinds import KINDS
 from experiment.config import TRAINED
 from reporting import l50
+from reporting.labels import labels
 from reporting.members import Member, tasks, tasks_at_several_lengths
 from reporting.task_view import Curve, Mark, Plot, view_of
 from utils.figures import (
-    FAINT,
     INK,
     PAPER,
     REFERENCE,
+    add_legend,
     folded,
     format_value,
     grid,
@@ -143,26 +144,23 @@ def draw_by_length(members: Sequence[Member], task: str) -> Figure:
     figure, axes = grid(1 + 2 * retrieval, height=4)
     panels = axes[:, 0]
     shown = [member for member in members if member.select_task(task)]
-    for index, member in enumerate(shown):
+    all_lengths, trained = set(), {member.trained_length for member in shown}
+    for number, member in enumerate(shown):
         results = member.select_task(task)
         options = {"lw": 1.7, "marker": "o", "ms": 4, **member.look.line}
         lengths = [m.length for m in results]
+        all_lengths |= set(lengths)
         tag(panels[0].plot(lengths, [m.value for m in results], **options), member)
         if retrieval:
-            # Marks beyond the longest distance have equal heights: shift them sideways.
-            shift = 2 ** (0.04 * (index - (len(shown) - 1) / 2))
             estimates = [(member, m.estimate) for m in results]
-            tag(l50.draw_line(panels[1], [shift * n for n in lengths], estimates), member)
+            tag(l50.draw_line(panels[1], lengths, estimates, number), member)
             worst = [m.estimate.worst.accuracy for m in results]
             tag(panels[2].plot(lengths, worst, **options), member)
-    results = [measured for member in shown for measured in member.select_task(task)]
-    lengths = sorted({measured.length for measured in results})
-    trained = {member.trained_length for member in shown}
     for ax in panels:
         ax.set_xscale("log", base=2)
         for length in trained:
             ax.axvline(length, color=INK, linewidth=0.9, zorder=1)
-        label_lengths(ax.xaxis, {*lengths, *trained}, dict.fromkeys(trained, "trained"))
+        label_lengths(ax.xaxis, {*all_lengths, *trained}, dict.fromkeys(trained, "trained"))
     set_title(panels[0], f"{task}:\n{KINDS[kind].name}")
     if kind != "likelihood":
         panels[0].set_ylim(-0.03, 1.03)
@@ -170,14 +168,46 @@ def draw_by_length(members: Sequence[Member], task: str) -> Figure:
         set_title(panels[2], "accuracy of the worst bin")
         panels[2].set_ylim(-0.03, 1.03)
         set_title(panels[1], "effective context (tokens)")
-        if not any(measured.estimate.has_l50 for measured in results):
-            box = {"fc": "white", "ec": "none", "pad": 2}
-            middle = {"xycoords": "axes fraction", "ha": "center", "color": FAINT, "bbox": box}
-            panels[1].annotate("no member has an effective context", (0.5, 0.5), **middle)
-        panels[1].plot(lengths, lengths, zorder=1, **REFERENCE)  # L50 cannot exceed the context
+        ends = sorted(all_lengths)
+        panels[1].plot(ends, ends, zorder=1, **REFERENCE)  # L50 cannot exceed the context
         token_axis(panels[1].yaxis)
     figure.supxlabel("context length evaluated (tokens)")
     series_legend(figure, members)
+    return figure
+
+
+def group_trained_lengths(members: Sequence[Member], task: str) -> list[list[Member]]:
+    """Return groups of members with equal models and several trained lengths, ascending."""
+    series: dict[object, list[Member]] = {}
+    for member in members:
+        if task in member.estimates:
+            series.setdefault(member.config.model, []).append(member)
+    groups = [sorted(group, key=lambda m: m.trained_length) for group in series.values()]
+    return [group for group in groups if len({member.trained_length for member in group}) > 1]
+
+
+def draw_trained_lengths(members: Sequence[Member], task: str) -> Figure:
+    """Draw L50 against trained length, a line per model."""
+    figure = new_figure(9.2, 5)
+    ax = figure.subplots()
+    groups = group_trained_lengths(members, task)
+    names = labels([group[0].config for group in groups])
+    handles = []
+    for number, (series, name) in enumerate(zip(groups, names, strict=True)):
+        handles.append(handle(name, lw=2.2, **series[0].look.line))
+        positions = [member.trained_length for member in series]
+        estimates = [(member, member.estimates[task]) for member in series]
+        l50.draw_line(ax, positions, estimates, number)
+    lengths = sorted({member.trained_length for group in groups for member in group})
+    ax.set_xscale("log", base=2)
+    token_axis(ax.yaxis)
+    ax.set_xlim(lengths[0] / 1.3, lengths[-1] * 1.3)
+    ax.plot(lengths, lengths, zorder=1, **REFERENCE)
+    label_lengths(ax.xaxis, lengths)
+    ax.set_xlabel("trained length T (tokens, log scale)")
+    ax.set_ylabel("effective context (tokens, log scale)")
+    set_title(ax, f"Effective context on {task} against trained length")
+    add_legend(figure, [*handles, handle("trained length", **REFERENCE)])
     return figure
 
 

@@ -1,7 +1,7 @@
 """Marks of effective context, the same in every figure."""
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from matplotlib.artist import Artist
@@ -13,17 +13,7 @@ from reporting.members import Member
 from theory.capability import Bound
 from utils.figures import PAPER, error_bar, note, tag
 
-
-class Shape(NamedTuple):
-    """Marker (as in matplotlib), size, opacity and width of the interval (points)."""
-
-    marker: str = "o"
-    size: float = 5
-    alpha: float = 1.0
-    width: float = 1.8
-
-
-DOT = Shape()
+WIDTH = 1.8  # of intervals, points
 
 
 def _arrow(ax: Axes, x: float, y: float, length: float, **style: Any) -> list[Artist]:
@@ -32,34 +22,32 @@ def _arrow(ax: Axes, x: float, y: float, length: float, **style: Any) -> list[Ar
     return [artist.arrow_patch] if artist.arrow_patch else []
 
 
-def draw_l50(ax: Axes, x: float, member: Member, estimate: Estimate, shape: Shape = DOT) -> None:
+def draw_l50(ax: Axes, x: float, member: Member, estimate: Estimate, size: float = 5) -> None:
     """Draw L50 with its 95% interval, or an arrow if it lies beyond the distances tested.
 
-    The mark is a cross at the lowest tick if there is none (`Estimate.has_l50`); a bar crosses it
-    if the curve dips. An interval without a dot is undetermined. In all figures, only D_H is
-    hollow.
+    The mark is a cross at the bottom if there is none (`Estimate.has_l50`); a bar crosses it if the
+    curve dips. An interval without a dot is undetermined. In all figures, only D_H is hollow.
     """
-    l50, size = estimate.mark, shape.size
-    style = {"color": member.look.color, "alpha": shape.alpha}
-    dot = {"marker": shape.marker, "ms": size, "ls": "none", "zorder": 4, **style}
+    l50, color = estimate.mark, {"color": member.look.color}
+    dot = {"marker": "o", "ms": size, "ls": "none", "zorder": 4, **color}
     artists: list[Artist] = []
     if not estimate.has_l50:
-        artists += ax.plot(x, ax.get_yticks()[0], "x", ms=size, mew=1.8, zorder=4, **style)
+        bottom = ax.get_xaxis_transform()
+        artists += ax.plot(x, 0.03, "x", ms=size, mew=1.8, zorder=4, transform=bottom, **color)
     elif estimate.verdict.startswith((">", "<")):
         artists += ax.plot(x, l50, **dot)
         length = 4 * size if estimate.verdict.startswith(">") else -4 * size
-        head = {"mutation_scale": 1.8 * size, "lw": shape.width, "shrinkB": 0}
-        artists += _arrow(ax, x, l50, length, **head, **style)
+        head = {"mutation_scale": 1.8 * size, "lw": WIDTH, "shrinkB": 0}
+        artists += _arrow(ax, x, l50, length, **head, **color)
     else:
         low = max(estimate.ci_low, estimate.shortest, 1)
         high = min(estimate.ci_high, estimate.longest)
-        lines = {"elinewidth": shape.width, "capsize": size / 2}
         dot |= {"marker": "none"} if estimate.verdict == UNDETERMINED else {}
-        artists += error_bar(ax, x, l50, (low, high), **lines, **dot)
+        artists += error_bar(ax, x, l50, (low, high), elinewidth=WIDTH, capsize=size / 2, **dot)
         ends = (low, estimate.ci_low == 0, "v"), (high, np.isinf(estimate.ci_high), "^")
         for end, is_open, marker in ends:
             if is_open:  # the interval continues beyond the distances tested
-                artists += ax.plot(x, end, marker, ms=0.9 * size, **style)
+                artists += ax.plot(x, end, marker, ms=0.9 * size, **color)
     if estimate.dips and estimate.has_l50:
         artists += ax.plot(x, l50, marker="_", ms=0.6 * size, mew=1.6, color=PAPER, zorder=5)
     tag(artists, member, _tooltip(member, estimate, f"{estimate}; {estimate.accuracies}"))
@@ -69,15 +57,12 @@ def _tooltip(member: Member, estimate: Estimate, text: str) -> str:
     return f"{member.label}, {estimate.task} at {estimate.length}: {text}"
 
 
-def draw_accuracies(
-    ax: Axes, x: float, member: Member, estimate: Estimate, shape: Shape = DOT
-) -> None:
-    """Draw mean accuracy with the mark of L50, and the worst bin as a triangle."""
-    worst, size = estimate.worst, shape.size
-    style = {"color": member.look.color, "alpha": shape.alpha, "capsize": size / 2}
-    style |= {"ls": "none", "zorder": 4}
+def draw_accuracies(ax: Axes, x: float, member: Member, estimate: Estimate, size: float) -> None:
+    """Draw mean accuracy as a dot, and the worst bin as a triangle."""
+    worst = estimate.worst
+    style = {"color": member.look.color, "capsize": size / 2, "ls": "none", "zorder": 4}
     ends = estimate.mean_accuracy_low, estimate.mean_accuracy_high
-    mean = {"marker": shape.marker, "ms": 0.8 * size, "elinewidth": shape.width}
+    mean = {"marker": "o", "ms": 0.8 * size, "elinewidth": WIDTH}
     artists = error_bar(ax, x, estimate.mean_accuracy, ends, **mean, **style)
     ends = worst.ci_low, worst.ci_high
     look = {"marker": "v", "ms": 0.6 * size, "elinewidth": 0.9}
@@ -98,11 +83,17 @@ def draw_bound(ax: Axes, x: float, member: Member, bound: Bound) -> None:
 
 
 def draw_line(
-    ax: Axes, positions: Sequence[float], estimates: Sequence[tuple[Member, Estimate]]
+    ax: Axes,
+    positions: Sequence[float],
+    estimates: Sequence[tuple[Member, Estimate]],
+    number: int,
 ) -> list[Line2D]:
-    """Draw the marks of learned estimates and the line through them; return the line."""
+    """Draw the marks of learned estimates and the line through them; return the line.
+
+    Marks beyond the longest distance have equal heights, so each `number` is shifted sideways.
+    """
     known = [
-        (x, member, estimate)
+        (x * 2 ** (0.04 * number), member, estimate)
         for x, (member, estimate) in zip(positions, estimates, strict=True)
         if estimate.has_l50
     ]

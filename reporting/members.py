@@ -181,9 +181,7 @@ def make_members(group: Mapping[RunDirectory, rows_lib.Rows]) -> Iterator[Member
         yield Member(
             index=0,
             label=f"@{max(steps)}" if len(numbers) > 1 else "",
-            look=make_looks([None], [1])[
-                0
-            ],  # `read` sets index and look, which depend on all members
+            look=Look("", ""),  # `read` sets index and look, which depend on all members
             runs=runs,
             seeds=seeds,
             config=config,

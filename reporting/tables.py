@@ -15,10 +15,9 @@ from evals.estimate import summaries, thresholds
 from evals.estimate.effective_context import MEASURED, Estimate
 from experiment.config import TRAINED, ExperimentConfig
 from experiment.run import RunDirectory
-from reporting import predictors
 from reporting.labels import describe_seeds, name_runs
 from reporting.measurements import Measurement, drop_diverged, measurements
-from reporting.members import Member, describe_intervals, learned, make_members, tasks
+from reporting.members import Member, describe_intervals, make_members, tasks
 from reporting.page import NONE, Line, Table, format_caption
 from reporting.predictions import Predictions
 from reporting.results import format_share, likelihoods, make_lines, write_csv
@@ -153,21 +152,31 @@ def make_tables(
       items: evaluations.
       has_matrices: whether tasks with several variants of evaluation have a table of variants.
     """
-    groups: dict[tuple[str, int], list[Evaluation]] = {}  # to be compared, side by side
-    for item in items:
-        groups.setdefault((item.measured.task, item.measured.length), []).append(item)
+    groups = _alike(items)
     for name, kind in _KINDS.items():
         by_title: dict[str, list[Evaluation]] = {}
-        for group in groups.values():
+        for group in groups:
             first = group[0].measured
             if first.kind != name:
                 continue
-            if has_matrices and len({item.measured.variant for item in group}) > 1:
+            if has_matrices and _has_variants(group):
                 yield name, _matrix(group)
             else:
                 by_title.setdefault(kind.title.format(first.task), []).extend(group)
         for title, group in by_title.items():
             yield name, _table(title, group, kind)
+
+
+def _alike(items: Iterable[Evaluation]) -> list[list[Evaluation]]:
+    """Group evaluations of one task and length, which are compared side by side."""
+    groups: dict[tuple[str, int], list[Evaluation]] = {}
+    for item in items:
+        groups.setdefault((item.measured.task, item.measured.length), []).append(item)
+    return list(groups.values())
+
+
+def _has_variants(group: Sequence[Evaluation]) -> bool:
+    return len({item.measured.variant for item in group}) > 1
 
 
 def _table(title: str, items: Sequence[Evaluation], kind: _Kind) -> ResultTable:
@@ -193,13 +202,13 @@ def _table(title: str, items: Sequence[Evaluation], kind: _Kind) -> ResultTable:
 
 def _matrix(items: Sequence[Evaluation]) -> ResultTable:
     """Return variants of training (rows) x evaluation (columns), for one task and length."""
-    lines: dict[tuple, Cells] = {}
+    lines: dict[tuple, tuple[int | None, Cells]] = {}
     for item in items:
-        line = lines.setdefault(tuple(item.first.items()), dict(item.first))
+        _, line = lines.setdefault(tuple(item.first.items()), (item.index, dict(item.first)))
         line[item.measured.variant] = item.measured.text
     first = items[0].measured
     title = f"{first.task} at {first.length:,}: {first.kind_info.title}, by variant of evaluation"
-    return ResultTable(title, [(None, line) for line in lines.values()])
+    return ResultTable(title, list(lines.values()))
 
 
 def above_best(results: Sequence[Measurement]) -> list[Cells]:
@@ -297,7 +306,6 @@ def _evaluations(results: Results) -> Iterator[Evaluation]:
 def numbers(members: Sequence[Member]) -> tuple[Table, Table]:
     """Return the leading task's measurements beside its predictions, and all other numbers."""
     names = tasks(members)
-    secondary = [name for name in names[1:] if learned(members, name)]
     lines: list[Line] = []
     more: list[Line] = []
     for member in members:
@@ -308,22 +316,46 @@ def numbers(members: Sequence[Member]) -> tuple[Table, Table]:
         cells |= {} if estimate else {head: text}
         lines.append((member.index, {"member": member.label} | cells))
         cells = {"member": member.label} | more_context_cells(member.theory, estimate)
-        for name in secondary:
+        cells |= _published_cells(member, names[0]) if estimate else {}
+        for name in names[1:]:
             other = member.estimates.get(name)
-            cells[name] = f"{other}; {other.accuracies}" if other else "not evaluated"
+            cells[name] = f"{other}; {other.accuracies}" if other else NONE
         more.append((member.index, cells))
     estimates = [estimate for member in members for estimate in member.estimates.values()]
-    values = {
-        "task": names[0] if names else "",
-        "over": describe_intervals(members),
-        "documents": min((estimate.num_documents for estimate in estimates), default=0),
-        "tasks": ", ".join(name for name in names[1:] if name not in secondary),
-        "learned": any(member.config.model.learned_frequencies for member in members),
-    }
+    documents = min((estimate.num_documents for estimate in estimates), default=0)
+    task, over = names[0] if names else "", describe_intervals(members)
+    caption = format_caption("numbers", task=task, over=over, documents=documents)
     return (
-        Table.from_cells(lines, caption=format_caption("numbers", **values)),
-        Table.from_cells(more, caption=format_caption("more_numbers", **values)),
+        Table.from_cells(lines, caption=caption),
+        Table.from_cells(more, caption=format_caption("more_numbers")),
     )
+
+
+def _published_cells(member: Member, task: str) -> Cells:
+    """Return two published measures of effective length, over all lengths of a task."""
+    rows = rows_lib.concatenate([measured.rows for measured in member.select_task(task)])
+    relative = thresholds.effective_length(rows)
+    # With a single length, the comparison with the shortest length is trivial.
+    return {
+        "visual edge": f"{thresholds.visual_edge(rows):,.0f}",
+        "0.85 of the shortest": str(relative) if len(relative.lengths) > 1 else NONE,
+    }
+
+
+def variant_tables(members: Sequence[Member]) -> Iterator[tuple[str, Table]]:
+    """Yield name and table of variants of training x evaluation, per task and length."""
+    items = (
+        Evaluation({"trained with": member.label}, measured, member.index)
+        for member in members
+        for measured in member.measurements
+        if measured.compared
+    )
+    caption = format_caption("variants", over=describe_intervals(members))
+    for group in _alike(items):
+        if _has_variants(group):
+            first = group[0].measured
+            table = Table.from_cells(_matrix(group).lines, caption=caption)
+            yield f"{first.task} at {first.length:,}", table
 
 
 def other_tables(members: Sequence[Member]) -> Iterator[tuple[str, str, Table]]:
@@ -340,52 +372,6 @@ def other_tables(members: Sequence[Member]) -> Iterator[tuple[str, str, Table]]:
 
 
 _SECTIONS = {"score": "Whole-context tasks", "likelihood": "Likelihood of text"}
-
-
-def trained_lengths(members: Sequence[Member], task: str) -> Table:
-    """Return effective context by variant and trained length."""
-    series = predictors.group_trained_lengths(members, task)
-    lines: list[Line] = []
-    for group, name in zip(series, predictors.series_names(series), strict=True):
-        estimates = {member.trained_length: member.estimates[task] for member in group}
-        cells = {
-            f"context length {length:,}": f"{estimate}; {estimate.accuracies}"
-            for length, estimate in sorted(estimates.items())
-        }
-        lines.append((None, {"variant": name} | cells))
-    caption = format_caption("trained_lengths", task=task, over=describe_intervals(members))
-    return Table.from_cells(lines, caption=caption)
-
-
-def rules(members: Sequence[Member]) -> dict[str, Table]:
-    """Return effective context by several definitions, by task, for tasks with any recall."""
-    return {
-        task: _rules_table(members, task)
-        for task in tasks(members, "retrieval", "score")
-        if learned(members, task)
-        or any(m.value >= 0.5 for member in members for m in member.select_task(task))
-    }
-
-
-def _rules_table(members: Sequence[Member], task: str) -> Table:
-    lines: list[Line] = []
-    lengths = set()
-    for member in (member for member in members if member.select_task(task)):
-        rows = rows_lib.concatenate([measured.rows for measured in member.select_task(task)])
-        lengths |= set(rows["length"].tolist())
-        cells = {"member": member.label}
-        if estimate := member.estimates.get(task):
-            cells |= {"L50 [95% CI]": str(estimate), "L85 [95% CI]": estimate.l85_text}
-            cells["visual edge"] = f"{thresholds.visual_edge(rows):,.0f}"
-        relative = thresholds.effective_length(rows)
-        # With a single length, the comparison with the shortest length is trivial.
-        cells["0.85 of the shortest"] = str(relative) if len(relative.lengths) > 1 else NONE
-        for threshold in (thresholds.RULER_BASE, thresholds.RULER_CHAT):
-            effective = thresholds.effective_length(rows, threshold=threshold)
-            cells[f"above {threshold:g}"] = str(effective)
-        lines.append((member.index, cells))
-    lengths_text = ", ".join(f"{length:,}" for length in sorted(lengths))
-    return Table.from_cells(lines, caption=format_caption("rules", lengths=lengths_text))
 
 
 def seeds(members: Sequence[Member]) -> Table | None:

@@ -93,18 +93,6 @@ class Grid(NamedTuple):
     counts: np.ndarray
 
 
-class Evaluated(NamedTuple):
-    """Rows of a member on one task, length and variant (`Measurement.variant`)."""
-
-    index: int
-    label: str
-    trained_length: int
-    task: str
-    length: int
-    variant: str
-    rows: Rows
-
-
 # Section, name of the table within it, its caption, and its lines: member index, cells by head.
 TaskTable: TypeAlias = tuple[str, str, str, list[tuple[int, dict[str, str]]]]
 
@@ -150,8 +138,8 @@ class TaskView:
         return None
 
     @classmethod
-    def tables(cls, evaluated: Sequence[Evaluated]) -> Iterator[TaskTable]:
-        """Yield tables of all parameters of the task, from the rows of all tasks."""
+    def tables(cls, members: Sequence[Any]) -> Iterator[TaskTable]:
+        """Yield tables of all parameters of the task, from `reporting.members`."""
         yield from ()
 
 

@@ -44,8 +44,6 @@ _BASES = LinearSegmentedColormap.from_list(
     "bases", ("#4b5bd6", "#8f4fd6", "#cf3f9a", "#e25a33", "#cb8500")
 )
 HEADS = "#0072b2", "#a08900", "#1f9fd0", "#9a6230", "#00a36c", "#0f7a66", "#6fa35a", "#6a7a88"
-# Text in a dark or bright cell of a heat map, on both pages.
-ON_DARK, ON_BRIGHT = "#fefefe", "#1c2027"
 
 DASHED, DOTTED = (0, (5, 2)), (0, (1.2, 1.8))  # line styles
 REFERENCE: dict[str, Any] = {"color": FAINT, "lw": 1, "ls": (0, (1, 2))}  # reference lines

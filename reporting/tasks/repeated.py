@@ -1,11 +1,12 @@
 """Su's table: shares of right tokens, at the trained length and beyond it."""
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import evals
 from evals.tasks import repeated
 from reporting.results import format_share
-from reporting.task_view import Evaluated, TaskTable, TaskView
+from reporting.task_view import TaskTable, TaskView
 
 SECTION = "Tokens guessed right"
 HEADS = {"trained": "repeated, lag T", "half": "repeated, lag T/2", "none": "not repeated"}
@@ -20,17 +21,17 @@ class Repeated(TaskView):
     """View of `evals.tasks.repeated`."""
 
     @classmethod
-    def tables(cls, evaluated: Sequence[Evaluated]) -> Iterator[TaskTable]:
+    def tables(cls, members: Sequence[Any]) -> Iterator[TaskTable]:
         """Yield a table for each length beyond the trained length.
 
         All tokens count, including those of the first copy. For a paired difference of two
         variants use `summaries.difference` with `column="first_token_correct"`.
         """
         rows: dict[tuple, dict] = {}  # by member and variant, then by lag and length
-        for item in evaluated:
-            if isinstance(task := evals.parse(item.task), repeated.Repeated):
-                member = item.index, item.label, item.trained_length, item.variant
-                rows.setdefault(member, {})[task.lag, item.length] = item.rows
+        for member, measured in ((m, measured) for m in members for measured in m.measurements):
+            if isinstance(task := evals.parse(measured.task), repeated.Repeated):
+                key = member.index, member.label, member.trained_length, measured.variant
+                rows.setdefault(key, {})[task.lag, measured.length] = measured.rows
         lines: dict[int, list] = {}
         for (index, label, trained, variant), by_key in rows.items():
             for length in sorted({length for _, length in by_key if length > trained}):

@@ -1,7 +1,7 @@
 import pytest
 from matplotlib.patches import Rectangle
 
-from reporting import heat_maps
+from reporting import heat_maps, tables
 from tests.reporting.helpers import answers, experiment, make_run, make_sweep, read, row
 
 YARN = "dynamic_yarn(base={},original_context_length=128)"
@@ -23,25 +23,10 @@ def members(tmp_path_factory):
             # Depths of 1 - distance / length: 0.9 at both lengths, 0.1 at the longer one.
             rows += [row(config, "needle(depths=5)", distance=13, document=i) for i in range(4)]
             for document in range(4):
-                common = {"length": 256, "document": document}
-                rows += [
-                    row(
-                        config,
-                        "needle(depths=5)",
-                        distance=26,
-                        exact_match=False,
-                        first_token_correct=False,
-                        **common,
-                    ),
-                    row(
-                        config,
-                        "needle(depths=5)",
-                        distance=230,
-                        exact_match=document < 1,
-                        first_token_correct=document < 1,
-                        **common,
-                    ),
-                ]
+                for distance, right in ((26, False), (230, document < 1)):
+                    answer = {"exact_match": right, "first_token_correct": right}
+                    place = {"length": 256, "document": document, "distance": distance}
+                    rows.append(row(config, "needle(depths=5)", **place, **answer))
         make_run(folder / f"base={base}", config, rows)
     return read(folder)
 
@@ -51,18 +36,15 @@ def tooltips(figure) -> list[str]:
     return [gid.partition("title:")[2] for patch in patches if (gid := patch.get_gid())]
 
 
-def test_cells_of_the_matrix(members):
-    results = heat_maps.cells(members, "kv", 256)
-    assert results.keys() == {(i, s) for i in (0, 1) for s in ("trained", "dynamic_yarn")}
-    l50 = {
-        key: float(heat_maps.cell_text(cell).split()[0])
-        for key, cell in results.items()
-        if key != (1, "dynamic_yarn")
-    }
-    assert l50[0, "trained"] == pytest.approx(19.5, abs=0.6)
-    assert l50[0, "dynamic_yarn"] == pytest.approx(39.5, abs=0.8)
-    assert l50[1, "trained"] == pytest.approx(59.5, abs=1)
-    assert heat_maps.cell_text(results[1, "dynamic_yarn"]) == "> 255"
+def test_variants_of_training_and_evaluation(members):
+    tables_by_name = dict(tables.variant_tables(members))
+    assert tables_by_name.keys() == {"kv at 256", "perplexity at 128"}
+    table = tables_by_name["kv at 256"]
+    assert table.heads == ["trained with", "trained", "dynamic_yarn"]
+    (_, tens), (_, thirties) = table.lines
+    l50 = [float(text.split()[0]) for text in (*tens[1:], thirties[1])]
+    assert l50 == pytest.approx([19.5, 39.5, 59.5], abs=1)
+    assert thirties[2] == "> 255"
 
 
 def test_needles_by_length_and_depth(members):

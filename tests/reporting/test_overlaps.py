@@ -2,21 +2,16 @@
 
 import dataclasses
 import re
-from typing import Any
 
 import matplotlib
 import numpy as np
 import pytest
-from matplotlib.figure import Figure
 
 from model import rotary
 from probes import all_probes
 from probes.analyses.through_training import _MARKERS
 from reporting import page
 from reporting.writing import write
-from studies import folder as study_folder
-from studies import load_cards, rows
-from studies.capability import forecasts, parts, theories
 from tests.reporting.helpers import answers, experiment, make_run, row
 from tests.reporting.overlaps import overlaps
 from theory import figures as theory_figures
@@ -31,16 +26,6 @@ LABELS = "base=10", "base=10000,num_heads=4,window=32", "base=30,num_heads=4", "
 def style():
     with matplotlib.rc_context(STYLE):
         yield
-
-
-def test_overlaps_are_measured_on_the_drawn_figure():
-    figure = Figure()
-    ax = figure.subplots()
-    ax.text(0.5, 0.5, "one label")
-    ax.text(0.52, 0.5, "another")
-    ax.text(0.5, 0.9, "apart")
-    ax.text(1.1, 0.1, "beyond the right edge")
-    assert overlaps(figure) == [("beyond the right edge", "page"), ("one label", "another")]
 
 
 def make_probe(cls, seed: int):
@@ -81,17 +66,6 @@ def test_wavelengths():
     assert overlaps(theory_figures.wavelengths(reports)) == []
 
 
-@pytest.mark.long
-def test_studies():
-    """The figures of the committed rows; C15 has members of many kinds."""
-    card = load_cards("capability")["C15"]
-    committed = rows.read_all(study_folder("capability") / "rows")
-    bounds, recall = (forecasts.read(f)["C15"] for f in (forecasts.BOUNDS, forecasts.RECALL))
-    assert overlaps(parts.draw_curves(card, committed, bounds, recall)) == []
-    compared = [item for item in theories.compare(committed) if item.card == "C15"]
-    assert overlaps(parts.draw_forecasts(compared)) == []
-
-
 def page_of_heads(folder):
     """Make runs of equal bases with several heads, controls with long names, a distant base."""
     for base in ("rope(base=10)", "rope(base=30)", "rope(base=10000)", "nope"):
@@ -107,7 +81,7 @@ def page_of_heads(folder):
 
 
 def page_of_tasks(folder):
-    """Make runs with rows of every task that has a figure, and with the files of two probes."""
+    """Make runs with rows of every task that has a figure."""
     others = [
         f"dynamic_{name}(base=10,original_context_length=128)" for name in ("yarn", "ntk_aware")
     ]
@@ -134,15 +108,7 @@ def page_of_tasks(folder):
             for text, nats in (("natural", 0.0), ("control", 1.0)):
                 task = f"lagcopy(text={text})"
                 rows.append(row(config, task, distance=distance, document=distance, nll=nats))
-        run = make_run(folder / f"base={base}", config, rows)
-        (run.path / "probes").mkdir()
-        names = "zero_LN", "zero_low_LN", "zero_high_LN"
-        zeros = {name: np.array([[3.0, np.inf, 20.0]]) for name in names}
-        use = {"inv_freq_LNR": np.geomspace(0.01, 1, 32), "amplitude_3LNR": np.ones((3, 32))}
-        files: dict[str, Any] = {"matching_keys": zeros, "frequency_use": use}
-        for probe, file in files.items():
-            path = run.path / "probes" / f"{probe}.npz"
-            np.savez(path, step=10, distances_M=np.arange(1, 128), **file)
+        make_run(folder / f"base={base}", config, rows)
 
 
 def page_of_trained_lengths(folder):
@@ -158,8 +124,7 @@ def page_of_trained_lengths(folder):
 
 PAGES = {
     page_of_heads: "loss length_kv superficial",
-    page_of_tasks: "predictors_kv inside heat_map_needle_depths_5 matrix_perplexity_128 step1 "
-    "copy_gain context_gain perplexity_by_position",
+    page_of_tasks: "heat_map_needle_depths_5 step1 copy_gain context_gain perplexity_by_position",
     page_of_trained_lengths: "trained_length effective_context accuracy_by_distance",
 }
 

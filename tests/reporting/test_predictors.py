@@ -1,5 +1,3 @@
-# pyright: reportAttributeAccessIssue=false
-# (matplotlib's stubs lack many attributes of artists)
 import pytest
 
 from reporting import predictors
@@ -29,33 +27,31 @@ def members(tmp_path_factory):
 
 
 def test_effective_context_that_is_the_quarter_period_has_slope_one_on_it(members):
-    short, long = predictors.compare(members)
-    assert [short.trained_length, long.trained_length] == [128, 256]
-    assert [member.base for member in long.members] == [10, 30, 50, 100]
-    lines = {line.predictor: line for line in long.regressions}
-    names = {"D_H", "first_violation", "quarter_period", "base"}
-    assert lines.keys() == names
+    comparisons = predictors.compare(members)
+    lines = {line.predictor: line for line in comparisons["kv", 256]}
+    assert lines.keys() == {"D_H", "first_violation", "quarter_period", "base"}
     quarter = lines["quarter_period"]
     assert quarter.slope == pytest.approx(1, abs=0.03)
     assert quarter.offset == pytest.approx(0, abs=0.05)
-    assert quarter.as_is < 0.05
-    assert quarter.num_censored == predictors.describe(long)["num_censored"] == 0
-    # At 128 tokens, base 100 is beyond the distances tested: counted, described, not fitted.
-    assert {(line.num_bases, line.num_censored) for line in short.regressions} == {(3, 1)}
-    described = predictors.describe(short)
-    assert (described["num_bases"], described["num_censored"]) == (3, 1)
+    assert quarter.as_is < 0.05 and quarter.num_censored == 0
+    # At 128 tokens, base 100 is beyond the distances tested: counted, not fitted.
+    short = comparisons["kv", 128]
+    assert {(line.num_bases, line.num_censored) for line in short} == {(3, 1)}
+    (name, table), _ = predictors.comparison_tables(members)
+    assert name == "kv, context length 128"
+    assert {cells[0] for _, cells in table.lines} == set(predictors.NAMES.values())
 
 
 def test_forecasts_end_at_the_capability_of_one_head_or_the_longest_distance(members):
     """A forecast ends where D_1 falls below 2.012; layers are not composed."""
-    for comparison in predictors.compare(members):
-        for member, predicted in zip(comparison.members, comparison.predicted, strict=True):
-            inv_freq_1R = member.config.model.position_table(128).inv_freq[0]
-            length, longest = int(predicted["D_H"] or 0), member.trained_length - 1
-            assert capability(inv_freq_1R, length).value >= 2.012
-            ends = capability(inv_freq_1R, length + 1).value < 2.012
-            assert ends == ((member.base, longest) != (100, 127))
-            assert ends or length == longest
+    for member in (member for member in members if member.base):
+        inv_freq_1R = member.config.model.position_table(128).inv_freq[0]
+        length = int(predictors.predict(member, "kv")["D_H"] or 0)
+        longest = member.trained_length - 1
+        assert capability(inv_freq_1R, length).value >= 2.012
+        ends = capability(inv_freq_1R, length + 1).value < 2.012
+        assert ends == ((member.base, longest) != (100, 127))
+        assert ends or length == longest
 
 
 def test_a_task_without_a_count_of_keys_has_no_forecast(tmp_path):
@@ -63,7 +59,5 @@ def test_a_task_without_a_count_of_keys_has_no_forecast(tmp_path):
     for base, reach in ((10, 15), (30, 40), (50, 70)):
         config = experiment(f"rope(base={base})")
         make_run(path / f"base={base}", config, answers(config, reach, task="lines", documents=16))
-    (comparison,) = predictors.compare(read(path))
-    assert [predicted["D_H"] for predicted in comparison.predicted] == [None] * 3
-    assert "D_H" not in {line.predictor for line in comparison.regressions}
-    assert predictors.draw_predictors(comparison).axes[0].get_title() == "D_H: none"
+    (lines,) = predictors.compare(read(path)).values()
+    assert "D_H" not in {line.predictor for line in lines}
