@@ -45,19 +45,19 @@ examples:
   python evaluate.py runs/demo --step1 base=1e3,1e4,1e5 --lengths 1024
                                           loss of the first rows before any update, by variant
 
-The number of documents is printed before scoring starts, and then the remaining time. Ctrl-C
-stops and keeps the rows scored so far. Lengths that do not fit the memory are rejected.
+The number of documents is printed before scoring starts; a terminal shows the remaining time.
+Ctrl-C stops and keeps the rows scored so far. Lengths that do not fit the memory are rejected.
 
 Rows are written to results.jsonl in each run directory (or under --out) and replace those of the
 same task, length, step and rotary variant. Effective context [95% CI]: the distance in tokens at
 which accuracy has first fallen half-way from its ceiling (accuracy at short distances) to chance.
 "> 250": accuracy is significantly above half-way at every distance tested. "undetermined between A
-and B": neither a fall nor its absence is significant. TOO_FEW_ANSWERS: the same, and more documents
-would tell. LOW_CEILING: the ceiling is significantly below 0.95. NOT_LEARNED: it is not above 0.5.
-"dips": accuracy recovers after a fall, so one number does not describe it. Worst bin: the least
-accuracy over an eighth of an octave of distances, or a wider bin if there are fewer than 30
-answers. Mean: accuracy, mean over all distances. D_H: a bound for heads whose keys have random
-codes (docs/theory.md).
+and B" (or "undetermined" alone): neither a fall nor its absence is significant. TOO_FEW_ANSWERS:
+the same, and more documents would tell. LOW_CEILING: the ceiling is significantly below 0.95.
+NOT_LEARNED: it is not above 0.5. "dips": accuracy recovers after a fall, so one number does not
+describe it. Worst bin: the least accuracy over an eighth of an octave of distances, or a wider bin
+if there are fewer than 30 answers. Mean: accuracy, mean over all distances. D_H: a bound for heads
+whose keys have random codes (docs/theory.md).
 """
 
 import utils.environment  # noqa: F401 - first: it checks that packages are installed

@@ -3,13 +3,13 @@
 import dataclasses
 import functools
 import itertools
-import math
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 from rich.console import Console
+from rich.progress import Progress
 
 import evals
 from data.task import Document, Task
@@ -19,9 +19,8 @@ from evals.copies import Copies
 from evals.cost import Readers
 from evals.estimate.sequential import next_round
 from evals.options import Options, check_variants
-from evals.progress import Progress
 from evals.rows import Rows
-from evals.score import AnswerScores, Candidate, check_fits, pass_shape, score
+from evals.score import AnswerScores, Candidate, check_fits, score
 from evals.spread import spread_score
 from evals.text import MissingTextError
 from experiment import distributed
@@ -31,6 +30,7 @@ from experiment.identity import copy_notice, run_id
 from experiment.items import metrics_damage
 from experiment.run import RunDirectory, find_runs
 from model import rotary as rotary_lib
+from model import transformer
 from model.positions import record_learned
 from model.rotary import Pattern
 from model.transformer import Params
@@ -99,8 +99,6 @@ class Group:
         member = self.members[0]
         config = member.config
         lengths = options.lengths or config.evals.lengths or (config.data.context_length,)
-        for length in lengths:
-            cost.check_length(self._config, self._candidates[0].table_for(length), length)
         held_out = member.run.held_out_path if member.run else None
         questions, skipped = [], []
         for name, length in itertools.product(options.tasks or config.evals.tasks, lengths):
@@ -113,6 +111,7 @@ class Group:
                 documents = task.documents(context, range(count))
                 if not documents:
                     raise ValueError(f"{name} has no documents at length {length}")
+                check_fits(self._config, self._candidates, len(documents), length)
             except cost.DoesNotFitError:
                 raise
             except ValueError as error:
@@ -127,26 +126,13 @@ class Group:
             notice(f"skipped: {reason}")
         return questions
 
-    def check_fits(self) -> None:
-        """Raise ValueError if a pass does not fit the memory; the longest is tried first."""
-        for part in sorted(self.questions, key=lambda part: -part.length):
-            check_fits(self._config, self._candidates, len(part.documents), part.length)
+    def host_bytes(self, part: Questions) -> int:
+        """Return the host memory of the documents and their result rows (`evals.cost`)."""
+        return cost.host_bytes(part.documents, self._readers)
 
-    def needs(self, questions: Iterable[Questions]) -> cost.Needs:
-        """Return what scoring the questions needs; padding rows count."""
-        needs, num_candidates = cost.Needs(), len(self.owners)
-        for part in questions:
-            num_documents = len(part.documents)
-            per_pass, B = pass_shape(num_candidates, num_documents, part.length)
-            num_rows = math.ceil(num_documents / B) * B
-            num_rows *= math.ceil(num_candidates / per_pass) * per_pass
-            part_needs = cost.Needs(
-                num_documents * num_candidates,
-                num_rows * cost.flops_per_row(self.members[0].config, part.length),
-                cost.host_bytes(part.documents, self._readers),
-            )
-            needs = needs.plus(part_needs)
-        return needs
+    def num_tokens(self, part: Questions) -> int:
+        """Return the tokens of the forward passes of all candidates, without padding rows."""
+        return len(self.owners) * len(part.documents) * part.length
 
     def ask(
         self,
@@ -234,38 +220,37 @@ def evaluate(
     groups = [Group(alike, options, notice) for alike in _by_shape(members, options)]
     if not any(group.questions for group in groups):
         raise ValueError("no task of the config can be evaluated here; choose others with --tasks")
-    needs = functools.reduce(cost.Needs.plus, (group.needs(group.questions) for group in groups))
-    cost.check_host(needs.host_bytes, "all documents")
-    if not console.quiet:
-        suffix = f" (up to {_MAX_FACTOR} times as many with --precision)" * bool(options.precision)
-        console.print(f"scoring {needs.documents:,} documents{suffix}", highlight=False)
-    for group in groups:
-        group.check_fits()
+    parts = [(group, part) for group in groups for part in group.questions]
+    cost.check_host(sum(group.host_bytes(part) for group, part in parts), "all documents")
+    count = sum(len(group.owners) * len(part.documents) for group, part in parts)
+    suffix = f" (up to {_MAX_FACTOR} times as many with --precision)" * bool(options.precision)
+    console.print(f"scoring {count:,} documents{suffix}", highlight=False)
 
     runs = [member.run for member in members if member.run]
     with distributed.refusing_together():
         targets = _targets(runs, copies)
     results = {run.path: rows.columns([]) for run in runs}
     advice = "Start all processes again; the rows scored so far are kept."
-    with distributed.failing_together(advice), Progress(console) as progress:
-        bar = progress.add_task("", total=needs.documents)
-        progress.flops_left = needs.flops
-        for group, questions in [(owner, part) for owner in groups for part in owner.questions]:
-            length = questions.length
-            progress.update(bar, description=f"{questions.task.expression} at {length}")
+    on_terminal = console.is_terminal
+    bar = Progress(console=console, transient=True, disable=not on_terminal)
+    with distributed.failing_together(advice), bar:
+        total = sum(itertools.starmap(Group.num_tokens, parts))
+        row = bar.add_task("", total=total)
+        for group, questions in parts:
+            name = f"{questions.task.expression} at {questions.length}"
+            bar.update(row, description=name)
+            if not on_terminal:
+                notice(name, style="")
 
-            def advance(documents: int, group: Group = group, length: int = length) -> None:
-                flops = cost.flops_per_row(group.members[0].config, length)
-                progress.advance(bar, documents, documents * flops)
+            def advance(documents: int, length: int = questions.length) -> None:
+                bar.advance(row, documents * length)
 
             new = group.ask(questions, advance, spread_score)
             while options.precision and (
                 more := group.next_round(questions, new, options.precision)
             ):
-                added_needs = group.needs([more])
-                needs = needs.plus(added_needs)
-                progress.flops_left += added_needs.flops
-                progress.update(bar, total=needs.documents)
+                total += group.num_tokens(more)
+                bar.update(row, total=total)
                 added = group.ask(more, advance, spread_score)
                 new = [rows.concatenate(pair) for pair in zip(new, added, strict=True)]
             # Write now, so that an interrupted evaluation keeps these rows.
@@ -274,14 +259,16 @@ def evaluate(
 
 
 def check_lengths(config: ExperimentConfig) -> None:
-    """Reject lengths of the config's evaluation that cannot fit the device.
+    """Reject lengths of the config's evaluation that do not fit the device.
 
     Raises:
-      ValueError: as `evals.cost.check_length`.
+      ValueError: as `evals.score.check_fits`.
     """
-    table = config.model.position_table(config.data.context_length)
+    network = config.model.forward_architecture()
+    table = functools.partial(config.model.position_table, config.data.context_length)
+    candidate = Candidate(transformer.abstract_params(network), table)
     for length in config.evals.lengths or (config.data.context_length,):
-        cost.check_length(config.model.forward_architecture(), table, length)
+        check_fits(network, [candidate], config.evals.documents, length)
 
 
 def _targets(runs: Sequence[RunDirectory], copies: Copies | None) -> dict[Path, RunDirectory]:

@@ -13,6 +13,7 @@ import jax
 import numpy as np
 
 from data.task import Document
+from evals.cost import DoesNotFitError
 from experiment.memory import free_device_memory
 from model import loss, transformer
 from model.config import Architecture, PositionTable
@@ -119,15 +120,15 @@ def score(
 def check_fits(
     config: Architecture, candidates: Sequence[Candidate], num_documents: int, length: int
 ) -> None:
-    """Compiles what `score` will run.
+    """Compile what `score` will run.
 
     Raises:
-      ValueError: if it needs more memory than there is; it names a length that would fit.
+      DoesNotFitError: if it needs more memory than there is; it names a length that would fit.
     """
     per_pass, B = pass_shape(len(candidates), num_documents, length)
     chosen = candidates[:per_pass]
-    shapes = jax.eval_shape(
-        lambda: jax.tree.map(_stack, *(candidate.params for candidate in chosen))
+    shapes = jax.tree.map(
+        lambda leaf: jax.ShapeDtypeStruct((per_pass, *leaf.shape), leaf.dtype), chosen[0].params
     )
     batch = Batch(*[jax.ShapeDtypeStruct((B, length), np.int32)] * 4)
     tables = stack_tables([candidate.table_for(length) for candidate in chosen])
@@ -209,7 +210,7 @@ def _check_memory(compiled, B: int, length: int) -> None:
     if free is not None and needed > free:
         fitting = max(1, int(length * free / needed))
         rows = "one row needs" if B == 1 else f"{B} rows need"
-        raise ValueError(
+        raise DoesNotFitError(
             f"length {length} does not fit: {rows} {needed / 2**30:.1f} GiB and "
             f"{free / 2**30:.1f} GiB are free; try --lengths {2 ** (fitting.bit_length() - 1)}"
         )
