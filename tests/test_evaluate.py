@@ -1,6 +1,5 @@
 import dataclasses
 import json
-import shutil
 
 import numpy as np
 import pytest
@@ -176,33 +175,6 @@ def test_rows_of_training_are_asked_of_each_data_seed(sweep, monkeypatch):
     assert rows_of_0 == rows_of_wider != rows_of_1
 
 
-def test_a_new_evaluation_replaces_the_same_and_keeps_the_rest(tmp_path, tokenizer_bytes):
-    make_run(tmp_path / "run", CONFIG, tokenizer_bytes, steps=(2, 4))
-
-    def evaluations():
-        result = rows.read(tmp_path / "run" / "results.jsonl")
-        names = ("task", "length", "step", "rotary")
-        keys = list(zip(*(result[name].tolist() for name in names), strict=True))
-        return {key: keys.count(key) for key in sorted(set(keys))}
-
-    run = [tmp_path / "run"]
-    evaluate(run, tasks=["kv(answers=5)"], documents=2)
-    evaluate(run, tasks=["lagcopy"], documents=1)
-    before = evaluations()
-    assert before.pop(("kv(answers=5)", 96, 4, "rope(base=10000)")) == 10
-    evaluate(run, tasks=["kv(answers=5)"], documents=1)
-    evaluate(run, tasks=["kv(answers=5)"], documents=1, step=2)
-    evaluate(run, tasks=["kv(answers=5)"], documents=1, lengths=[64, 32])
-    evaluate(run, tasks=["kv(answers=5)"], documents=1, variants=["nope"])
-    assert evaluations() == before | {
-        ("kv(answers=5)", 32, 4, "rope(base=10000)"): 5,
-        ("kv(answers=5)", 64, 4, "rope(base=10000)"): 5,
-        ("kv(answers=5)", 96, 2, "rope(base=10000)"): 5,
-        ("kv(answers=5)", 96, 4, "nope"): 5,
-        ("kv(answers=5)", 96, 4, "rope(base=10000)"): 5,
-    }
-
-
 def test_a_published_model_is_not_asked_for_ids_without_text(
     tmp_path, tokenizer_bytes, monkeypatch
 ):
@@ -233,22 +205,6 @@ def test_rows_of_runs_that_stay_as_they_are(sweep, tmp_path_factory, capsys):
     assert all(tasks == {"lagcopy", "kv(answers=5)"} for tasks in result.values())
     commands = [copy.read_commands() for copy in copies]
     assert [len(typed) for typed in commands] == [2, 2, 2, 3]
-
-
-def test_rows_of_other_parameters_are_refused(sweep, tmp_path_factory, tokenizer_bytes, capsys):
-    """The run was trained again and came out otherwise: its old rows lie in it and under --out."""
-    path, out = sweep / "base=10", tmp_path_factory.mktemp("out") / "rows"
-    for where in ([], [f"--out={out}"]):
-        assert cli.main([str(path), "--tasks=kv", *where]) == 0
-    shutil.rmtree(path / "checkpoints")
-    make_run(path, MEMBERS["base=10"], tokenizer_bytes, salt=1)
-    for where, results in (([], path / "results.jsonl"), ([f"--out={out}"], out / "results.jsonl")):
-        with pytest.raises(SystemExit):
-            cli.main([str(path), "--tasks=kv", *where])
-        message = capsys.readouterr().err
-        assert f"{results} holds rows of another run" in message
-        assert "other parameters at step 4" in message
-        (path / "results.jsonl").unlink(missing_ok=True)
 
 
 def test_another_variant_at_evaluation_is_that_schedule(sweep):

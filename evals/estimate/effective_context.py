@@ -255,9 +255,10 @@ class Estimate:
         """Return the text of a distance by its verdict."""
         start = f"< {self.shortest}" if low == 0 else f"{low:.3g}"
         end = f"> {self.longest}" if np.isinf(high) else f"{high:.3g}"
+        between = "" if low == 0 and np.isinf(high) else f" between {start} and {end}"
         texts = {
             MEASURED: f"{value:.3g} [{start}, {end}]",
-            UNDETERMINED: f"undetermined between {start} and {end}",
+            UNDETERMINED: f"undetermined{between}",
             TOO_FEW_ANSWERS: f"{TOO_FEW_ANSWERS}, {self.documents_needed} documents are enough",
             LOW_CEILING: f"{LOW_CEILING}, ceiling "
             + _with_interval(self.ceiling, self.ceiling_low, self.ceiling_high),

@@ -1,12 +1,13 @@
 """Two published measures of effective length, for comparison with L50.
 
-RULER (arXiv 2404.06654) and NoLiMa (arXiv 2502.05167) report the longest context whose score, the
-mean over needle depths, exceeds a threshold. Men et al. (arXiv 2405.14591) report the edge of the
-green area of a heat map. Both are functions of rows of one member setting.
+NoLiMa (arXiv 2502.05167) reports the longest context whose score, the mean over needle depths,
+exceeds a threshold. Men et al. (arXiv 2405.14591) report the edge of the green area of a heat map.
+Both are functions of rows of one member setting.
 
 Both are less precise than L50. A model that retrieves over exactly M tokens scores M / L at a
-context of L > M, so its effective length by threshold tau is M / tau: 1.17 M at 0.856, 2 M at 0.5.
-A mean over depths also hides a dip in the middle.
+context of L > M, so its effective length by threshold tau is M / tau: 1.18 M at 0.85. A mean over
+depths also hides a dip in the middle. RULER's thresholds (Llama 2 7B's mean over its 13 tasks at 4k
+tokens) do not apply to a single task.
 """
 
 from typing import NamedTuple
@@ -17,11 +18,6 @@ import evals
 from evals import rows as rows_lib
 from evals.estimate.bins import bin_number, fine_bin_number, widths
 from evals.rows import Rows
-
-# RULER's thresholds for chat models (README) and base models (paper, appendix F): the accuracy of
-# Llama 2 7B at 4k tokens, mean of RULER's 13 tasks. They do not apply to other tasks.
-RULER_CHAT = 0.856
-RULER_BASE = 0.794
 
 # NoLiMa's threshold: this share of the score at the shortest context, at least _LEARNED there.
 RELATIVE = 0.85
@@ -54,39 +50,20 @@ class EffectiveLength(NamedTuple):
         return f">= {self.value}" if self.value == self.lengths[-1] else f"{self.value}"
 
 
-def effective_length(rows: Rows, *, threshold: float | None = None) -> EffectiveLength:
-    """Return RULER's effective length, cumulative and strict.
+def effective_length(rows: Rows) -> EffectiveLength:
+    """Return NoLiMa's effective length, cumulative and strict.
 
-    It is cumulative because accuracy can recover: with a small base a model may pass at 4k, fail
-    at 8k and pass at 16k. RULER's definition, "maximum length exceeding the threshold", specifies
-    neither.
+    The threshold is `RELATIVE` times the accuracy at the shortest length, or `_LEARNED` if that
+    accuracy is lower. It is useful only with several lengths, because every learned model passes at
+    the shortest. It is cumulative because accuracy can recover: with a small base a model may pass
+    at 4k, fail at 8k and pass at 16k.
 
     Args:
-      rows: rows of one member setting at one or more lengths. Accuracy is the mean over tasks, as
-        RULER's is over its 13 tasks. Seeds are pooled.
-      threshold: accuracy to exceed, such as `RULER_CHAT`. The default is `RELATIVE` times the
-        accuracy at the shortest length, or `_LEARNED` if that accuracy is lower. It is useful only
-        with several lengths, because every learned model passes at the shortest.
-
-    Raises:
-      ValueError: if there are no rows, or a task was not evaluated at every length.
+      rows: rows of one task and member setting at one or more lengths. Seeds are pooled.
     """
-    if not len(rows["task"]):
-        raise ValueError("no rows to compute an effective length from; evaluate first")
-    tasks, lengths = np.unique(rows["task"]).tolist(), np.unique(rows["length"]).tolist()
-    accuracy = []
-    for length in lengths:
-        parts = [rows_lib.select(rows, task=task, length=length) for task in tasks]
-        missing = [task for task, part in zip(tasks, parts, strict=True) if not len(part["task"])]
-        if missing:
-            raise ValueError(
-                f"effective length needs every task at every length, and {', '.join(missing)} was "
-                f"not evaluated at length {length}; evaluate it there or leave that length out"
-            )
-        accuracy.append(float(np.mean([mean_accuracy(part) for part in parts])))
-    limit = threshold
-    if limit is None:
-        limit = RELATIVE * accuracy[0] if accuracy[0] >= _LEARNED else _LEARNED
+    lengths = np.unique(rows["length"]).tolist()
+    accuracy = [mean_accuracy(rows_lib.select(rows, length=length)) for length in lengths]
+    limit = RELATIVE * accuracy[0] if accuracy[0] >= _LEARNED else _LEARNED
     value = None
     for length, score in zip(lengths, accuracy, strict=True):
         if score <= limit:
@@ -118,12 +95,7 @@ def visual_edge(rows: Rows) -> float:
 
     Args:
       rows: rows of one retrieval task and member setting at one or more lengths. Seeds are pooled.
-
-    Raises:
-      ValueError: if there are no rows.
     """
-    if not len(rows["task"]):
-        raise ValueError("no rows to compute an edge from; evaluate first")
     edges = []
     for length in np.unique(rows["length"]):
         at_length = rows_lib.select(rows, length=length)

@@ -8,7 +8,6 @@ from data import word_lists
 from data.config import DataConfig
 from data.prepare import prepare
 from data.store import TokenStore
-from tests.evals import oracles
 from tests.evals.helpers import PROMPT_WORDS, experiment, write_texts
 
 
@@ -68,9 +67,3 @@ def text_tokenizer(text_config):
 def store(text_config):
     """The held-out documents."""
     return TokenStore(prepare(text_config.data) / "validation")
-
-
-@pytest.fixture
-def copying_oracle(monkeypatch):
-    """Call `oracles.stand_in_for_the_model`."""
-    oracles.stand_in_for_the_model(monkeypatch)

@@ -58,17 +58,6 @@ def test_devices_share_full_passes(monkeypatch, shares, num_documents, num_devic
     assert sum(done) >= num_documents
 
 
-def test_a_process_scores_its_own_share(monkeypatch, shares):
-    monkeypatch.setattr(jax, "process_count", lambda: 3)
-    monkeypatch.setattr(jax, "process_index", lambda: 1)
-    monkeypatch.setattr(spread.distributed, "merge", lambda field: field)
-    inputs = documents(100)
-    rank = spread_score(inputs).rank[0]
-    assert shares == [list(range(48, 96))]
-    expected = [x.number if 48 <= x.number < 96 else 0 for x in inputs for _ in x.answers]
-    np.testing.assert_array_equal(rank, expected)
-
-
 def test_an_error_on_a_device_stops_the_others(monkeypatch, shares):
     monkeypatch.setattr(jax, "local_devices", lambda: jax.devices() * 3)
 

@@ -123,17 +123,3 @@ def test_joined_digits_are_refused_by_the_tasks_that_ask_for_numbers(tmp_path):
         with pytest.raises(ValueError, match=f"^{task[:5]}.*joins digits"):
             make_documents(evals.parse(task), config, joined, 4000, range(1))
     assert make_documents(evals.parse("fwe"), config, joined, 4000, range(1))
-
-
-def test_a_tokenizer_that_puts_a_space_before_texts_gives_the_same_texts(
-    tmp_path, prose_config, prompt_tokenizer
-):
-    spaced = sentencepiece_model(tmp_path / "spaced.model", split_digits=True)
-    assert spaced.encode("key") != spaced.encode("key", inside=True)
-    for task in ("needle", "needle(keys=4)", "passkey", "vt", "fwe", "cwe"):
-        texts = []
-        for tokenizer in (spaced, prompt_tokenizer):
-            document = make_documents(evals.parse(task), prose_config, tokenizer, 4000, range(1))[0]
-            texts.append(tokenizer.decode(document.tokens))
-        assert texts[0][:75] == texts[1][:75]
-        assert not any("  " in text.replace("they are:  ", "") for text in texts)

@@ -23,7 +23,6 @@ from data import chat, json_lines, store
 from data.tokenizer import Tokenizer
 from data.tokenizer_json import template
 from evals import rows
-from evals.tasks import lines
 from experiment import items, overrides
 from experiment.config import to_dict
 from experiment.records import read_sweep
@@ -376,13 +375,6 @@ def targets(folder: Path) -> dict[str, Target]:
         "jsonl": Target(
             _compressed,
             [text, gzip.compress(text, mtime=0), zstandard.ZstdCompressor().compress(text)],
-        ),
-        "cases": Target(
-            _file("x.jsonl", lambda f: lines._read_cases.__wrapped__(str(f / "x.jsonl"))),
-            [
-                b'{"prompt": "line a: <1>", "correct_line": "a", "expected_number": 1,'
-                b' "random_idx": ["a"]}\n'
-            ],
         ),
     }
 

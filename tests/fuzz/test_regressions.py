@@ -53,7 +53,7 @@ NESTED = [b"[" * n + b"]" * n for n in (101, 500, 5_000, 100_000)]
 NESTED += [b'{"a":' * n + b"1" + b"}" * n for n in (500, 100_000)]
 SWEEP = '{{"config": "tiny", "overrides": ["{}"], "members": ["a"]}}'
 JSON_FILES = ("config", "sweep", "metrics", "commands", "results", "study_row", "token_store")
-JSON_FILES += ("digests", "tokenizer_json", "safetensors_index", "hf_import", "cases")
+JSON_FILES += ("digests", "tokenizer_json", "safetensors_index", "hf_import")
 JSON_FILES += ("logit_check", "frequencies_json")
 NO_FILE = ("override", "expression", "study_row", "token_store", "digests", "jsonl")
 

@@ -1,7 +1,6 @@
 """Rows of simulated models whose accuracy by distance is known."""
 
 import numpy as np
-from scipy import stats
 
 from evals import rows
 
@@ -37,18 +36,6 @@ def simulate(
         return np.where(random.random(shape) < together, random.random((shape[0], 1)), independent)
 
     return _rows(curves, random, luck, (documents, queries), (shortest, longest), first)
-
-
-def correlated(
-    curves, random, *, documents=64, queries=64, longest=256, shortest=2, rho=0.2
-) -> rows.Rows:
-    """Rows as of `simulate`; luck within a document has a Gaussian copula of correlation rho."""
-
-    def luck(shape):
-        normal = np.sqrt(rho) * random.normal(size=(shape[0], 1))
-        return stats.norm.cdf(normal + np.sqrt(1 - rho) * random.normal(size=shape))
-
-    return _rows(curves, random, luck, (documents, queries), (shortest, longest), 0)
 
 
 def _rows(curves, random, luck, shape, distances, first) -> rows.Rows:

@@ -38,33 +38,21 @@ def step(m):
     return m <= 64
 
 
-@pytest.mark.parametrize(("threshold", "length"), [(thresholds.RULER_CHAT, 74), (0.5, 127)])
-def test_a_step_at_m_has_an_effective_length_of_m_over_tau(threshold, length):
-    """A model that sees 64 tokens: 64 / .856 = 74.8 and, strictly longer, 64 / .5 = 128."""
-    result = thresholds.effective_length(table(step, range(60, 140)), threshold=threshold)
-    assert result.value == length
+def test_a_step_at_m_has_an_effective_length_of_m_over_085():
+    """A model that sees 64 tokens: 64 / .85 = 75.3."""
+    result = thresholds.effective_length(table(step, range(60, 140)))
+    assert result.value == 75
     assert result.accuracy[result.lengths.index(100)] == pytest.approx(0.64)
 
 
-def test_the_relative_threshold_is_085_of_the_shortest_length():
+def test_the_threshold_is_085_of_the_shortest_length():
     """.8 at the shortest: the threshold is .68."""
     rows = by_length(L64=0.8, L128=0.75, L256=0.7, L512=0.65, L1024=0.1)
     result = thresholds.effective_length(rows)
     assert result.threshold == pytest.approx(0.68)
     assert result.accuracy == pytest.approx((0.8, 0.75, 0.7, 0.65, 0.1))
     assert (result.value, str(result)) == (256, "256")
-
-
-def test_an_accuracy_equal_to_the_threshold_does_not_exceed_it():
-    rows = by_length(L64=1.0, L128=0.5)
-    assert thresholds.effective_length(rows, threshold=0.5).value == 64
-
-
-def test_limits_are_said_as_limits():
-    rows = by_length(L64=0.6, L128=0.55)
-    assert str(thresholds.effective_length(rows, threshold=0.5)) == ">= 128"
-    none = thresholds.effective_length(rows, threshold=thresholds.RULER_BASE)
-    assert (none.value, str(none)) == (None, "< 64")
+    assert str(thresholds.effective_length(by_length(L64=0.6, L128=0.55))) == ">= 128"
 
 
 def test_a_relative_threshold_needs_a_score_to_begin_with():

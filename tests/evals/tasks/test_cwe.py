@@ -1,7 +1,6 @@
 import re
 from collections import Counter
 
-import numpy as np
 import pytest
 
 import evals
@@ -50,13 +49,8 @@ def test_words_occur_as_often_as_officially(length, example, query, prose_config
             assert {word for word in counts if counts[word] == often} == set(answer)
             # The only order that a model can know: that of first occurrence.
             assert answer == [word for word in counts if counts[word] == often]
-        orders.add(
-            tuple(
-                np.array(
-                    [halves[1][1].index(w) if w in halves[1][1] else -1 for w in halves[1][0]]
-                )[:60]
-            )
-        )
+        listed, answer = halves[1]
+        orders.add(tuple(answer.index(word) if word in answer else -1 for word in listed[:60]))
         texts = [
             prompt_tokenizer.decode(document.tokens[start : start + count]).strip()
             for start, count, _ in document.answers

@@ -35,14 +35,6 @@ def test_the_same_target_after_more_and_more_of_what_came_before(text_config, te
     assert result[0].num_bytes is not None and result[0].num_bytes.tolist() == [len(string)]
 
 
-def test_a_length_without_room_for_context_is_refused(text_config, text_tokenizer):
-    with pytest.raises(ValueError, match=r"fixed_target does not fit length=128; .* is 288$"):
-        make_documents(FixedTarget(), text_config, text_tokenizer, 128, range(2))
-    assert make_documents(FixedTarget(target=64), text_config, text_tokenizer, 128, range(2))
-    with pytest.raises(ValueError, match="target must be a whole number of at least 1, got 0"):
-        FixedTarget(target=0)
-
-
 def target_rows(nll_by_document):
     """Rows of documents asked at contexts 32, 64, 128, 256."""
     nll = np.array(nll_by_document)

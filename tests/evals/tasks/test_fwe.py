@@ -17,7 +17,6 @@ PATTERN = (
 
 
 def test_the_three_most_frequent_words_in_order(prose_config, prompt_tokenizer):
-    places = set()
     for length in (330, 500, 2000):
         for document in make_documents(Fwe(), prose_config, prompt_tokenizer, length, range(10)):
             match = re.fullmatch(PATTERN, prompt_tokenizer.decode(document.tokens))
@@ -33,9 +32,6 @@ def test_the_three_most_frequent_words_in_order(prose_config, prompt_tokenizer):
                 prompt_tokenizer.decode(document.tokens[s : s + n]) for s, n, _ in document.answers
             ]
             assert [text.strip() for text in texts] == answer
-            places.add(tuple(np.array([word == "..." for word in coded])[:25]))
-    # Not the same shuffle every time.
-    assert len(places) == 30
 
 
 def test_frequencies_follow_zeta(prose_config, prompt_tokenizer):

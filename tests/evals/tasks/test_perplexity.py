@@ -1,19 +1,14 @@
 import dataclasses
-import itertools
 
-import jax
 import numpy as np
 import pytest
 
 import evals
-from data.config import DataConfig
 from data.prepare import prepare
-from evals import score, text
-from evals.score import Candidate
+from evals import text
 from evals.tasks import perplexity
 from evals.tasks.perplexity import Perplexity
 from evals.text import MissingTextError
-from model import transformer
 from reporting.task_view import view_of
 from tests.evals.helpers import experiment, make_documents, rows
 
@@ -44,7 +39,7 @@ def test_perplexity_by_position_against_numbers_made_by_hand():
     np.testing.assert_allclose(np.log(curve.high[0]), 9 / 4 + 1.96 * (2 / 3) ** 0.5 / 3**0.5)
 
 
-@pytest.mark.parametrize("tokens", [1, 200, 400, 1500, 3000, 10**6])
+@pytest.mark.parametrize("tokens", [1, 400, 1500, 10**6])
 def test_as_few_crops_and_documents_as_the_tokens_take(text_config, text_tokenizer, store, tokens):
     """Documents first, then crops of each; all that fit where there are fewer tokens."""
     task, length = Perplexity(tokens=tokens), 200
@@ -82,30 +77,6 @@ def test_crops_of_one_document_do_not_overlap(text_config, text_tokenizer, store
 
 def _starts(text, crop):
     return [n for n in range(1, len(text) - len(crop) + 1) if text[n : n + len(crop)] == crop]
-
-
-def test_nll_by_position_is_that_of_a_bigram_model_in_float64():
-    """With blocks of zeros the model is a table: next id by this id, whatever the position."""
-    config = experiment(DataConfig(source="retrieval", context_length=64, batch_size=1)).model
-    params = transformer.init(config, 0)
-    params["blocks"] = jax.tree.map(np.zeros_like, params["blocks"])
-    random = np.random.default_rng(1)
-    params["final_norm"]["scale"] = scale = random.uniform(1, 3, 8).astype(np.float32)
-
-    embedding = np.asarray(params["embedding"], np.float64)
-    normed = embedding / np.sqrt((embedding**2).mean(-1, keepdims=True) + config.norm_epsilon)
-    logits = (normed * scale) @ embedding.T
-    log_p = logits - np.log(np.exp(logits).sum(-1, keepdims=True))
-
-    tokens = random.integers(0, 1024, 65)
-    table = config.position_table(64)
-    candidate = Candidate(params, lambda row_length: table)
-    result = score.score(config, [candidate], [perplexity.binned(tokens)], 64)
-    per_token = -log_p[tokens[:-1], tokens[1:]]  # of positions 1, 2, ...
-    # Half-octaves: 1, 2, 3, 4-5, 6-7, 8-11, 12-15, 16-22, 23-31, 32-45, 46-63, 64.
-    edges = [0, 1, 2, 3, 5, 7, 11, 15, 22, 31, 45, 63, 64]
-    expected = [per_token[a:b].mean() for a, b in itertools.pairwise(edges)]
-    np.testing.assert_allclose(result.nll[0], expected, atol=2e-5)
 
 
 def test_text_is_not_prepared_where_a_received_config_says(text_config, text_tokenizer, tmp_path):

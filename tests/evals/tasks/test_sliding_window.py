@@ -37,22 +37,6 @@ def test_windows_of_a_text_of_eleven_tokens():
     assert [int(document.num_words[0]) for document in result] == [3, 1, 1, 1]
 
 
-@pytest.mark.parametrize(("length", "stride"), [(6, 6), (6, 1), (20, 3), (11, 2), (1, 1)])
-def test_every_token_is_scored_once(length, stride):
-    ids = np.arange(12)
-    result = windows(ids, np.zeros((12, 2), np.int32), length, stride)
-    scored = [
-        document.tokens[first + offset]
-        for document in result
-        for first, count, _ in document.answers.tolist()
-        for offset in range(count)
-    ]
-    assert scored == list(range(1, 12))
-    assert all(
-        document.tokens[0] == 0 and len(document.tokens) <= length + 1 for document in result
-    )
-
-
 SIZES = ("num_bytes", "num_words")
 
 
@@ -107,43 +91,5 @@ def ours() -> tuple[float, float]:
     ]
 
 
-def transformers_loop() -> tuple[float, float]:
-    """A window holds `max_length` text tokens and BOS before them."""
-    import torch
-
-    model = llama.transformers_model(LENGTH + 1)
-    encodings, bos = torch.from_numpy(TEXT)[None], torch.ones((1, 1), dtype=torch.long)
-    max_length, seq_len, prev_end_loc = LENGTH, encodings.shape[1], 0
-    nll_sum, n_tokens, window_means = 0.0, 0, []
-    for begin_loc in range(0, seq_len, STRIDE):
-        end_loc = min(begin_loc + max_length, seq_len)
-        trg_len = end_loc - prev_end_loc
-        input_ids = torch.cat([bos, encodings[:, begin_loc:end_loc]], dim=1)
-        target_ids = input_ids.clone()
-        target_ids[:, :-trg_len] = -100
-        with torch.no_grad():
-            neg_log_likelihood = model(input_ids, labels=target_ids).loss
-        # The model shifts labels inside: the first label, BOS's, is always dropped.
-        num_loss_tokens = int((target_ids[:, 1:] != -100).sum())
-        nll_sum += float(neg_log_likelihood) * num_loss_tokens
-        n_tokens += num_loss_tokens
-        window_means.append(float(neg_log_likelihood))
-        prev_end_loc = end_loc
-        if end_loc == seq_len:
-            break
-    return nll_sum / n_tokens, float(np.mean(window_means))
-
-
 def test_perplexity_is_the_recorded_one_of_transformers():
     np.testing.assert_allclose(ours(), LITERALS, atol=1e-4)
-
-
-@pytest.mark.hf
-@pytest.mark.long
-def test_perplexity_is_that_of_transformers():
-    pytest.importorskip("torch")
-    pytest.importorskip("transformers")
-    result, expected = ours(), transformers_loop()
-    np.testing.assert_allclose(result, expected, atol=1e-4)
-    np.testing.assert_allclose(np.exp(result), np.exp(expected), rtol=1e-4)
-    assert abs(result[0] - result[1]) > 0.01  # the two are told apart

@@ -8,10 +8,8 @@ from data import pipeline
 from evals import score
 from evals.estimate import summaries
 from evals.score import Candidate
-from evals.tasks import step1
 from evals.tasks.step1 import CHUNK, Step1
 from model import loss, transformer
-from reporting.tasks.step1 import first_loss
 from tests.evals.helpers import experiment, make_documents, rows
 
 LENGTH = 600
@@ -62,18 +60,6 @@ def test_documents_are_the_rows_of_the_first_batches(result, first_batches):
     assert kinds == {"text", "retrieval"}
 
 
-def test_a_chunk_ends_where_a_document_does():
-    row = {
-        "tokens": np.array([5, 6, 2, 1, 7, 8], np.int32),
-        "targets": np.array([6, 2, 0, 7, 8, 9], np.int32),
-        "positions": np.array([0, 1, 2, 0, 1, 2], np.int32),
-        "segment_ids": np.array([1, 1, 1, 2, 2, 2], np.int32),
-        "loss_mask": np.array([1, 1, 0, 1, 1, 1], np.float32),
-    }
-    answers = step1.chunks(row["loss_mask"], row["positions"], 2)
-    assert answers.tolist() == [[1, 2, 1], [4, 2, 1], [6, 1, 3]]
-
-
 @pytest.mark.slow
 def test_the_mean_is_the_loss_that_training_reports(result, first_batches, mixed):
     """Shuffled positions or a leak between packed documents would show."""
@@ -95,12 +81,3 @@ def test_the_mean_is_the_loss_that_training_reports(result, first_batches, mixed
     counts = np.concatenate([document.answers[:, 1] for document in result])
     mean = summaries.mean_nll(rows(nll=scores.nll[0], num_tokens=counts))
     assert mean == pytest.approx(expected, abs=1e-5)
-
-
-def test_variants_are_compared_by_chunk():
-    # One row of three chunks, 256, 256 and 100 tokens, differences .1, .3 and .2 nats.
-    first = rows(document=[0] * 3, query=range(3), num_tokens=[256, 256, 100], nll=[2.1, 3.3, 4.2])
-    second = first | {"nll": np.array([2.0, 3.0, 4.0])}
-    result = first_loss(first | {"seed": np.zeros(3)}, second | {"seed": np.zeros(3)})
-    assert result.mean == pytest.approx(0.2)
-    assert result.standard_error == pytest.approx((3 / 2 * 2 * 25.6**2) ** 0.5 / 612)
