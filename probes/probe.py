@@ -64,6 +64,17 @@ def draw_band(ax: Axes, x: np.ndarray, y_3: np.ndarray, color: str, **style: Any
     ax.fill_between(x, y_3[1], y_3[2], color=color, alpha=0.2, lw=0)
 
 
+def draw_points(
+    ax: Axes, x_X: np.ndarray, y_3X: np.ndarray, color: str, marker: str = "o", size: float = 5
+) -> None:
+    """Draw values with their 95% intervals; a value that is NaN is a cross at the bottom."""
+    ax.plot(x_X, y_3X[0], marker, color=color, ms=size, zorder=4)
+    ax.vlines(x_X, y_3X[1], y_3X[2], color=color, lw=1.2)
+    lost_X = x_X[np.isnan(y_3X[0])]
+    bottom_X = np.full(len(lost_X), 0.03)
+    ax.plot(lost_X, bottom_X, "x", color=color, ms=size, transform=ax.get_xaxis_transform())
+
+
 class Number(NamedTuple):
     """One number of a run; its 95% interval over documents is NaN if it has none."""
 

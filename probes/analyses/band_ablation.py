@@ -7,7 +7,7 @@ like a key at distance 0. The control is the same number of random pairs.
 
 import itertools
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -17,7 +17,7 @@ from model.config import ModelConfig
 from model.positions import freeze_pairs
 from model.transformer import without_pairs
 from probes.effects import measure_effects
-from probes.probe import Number, Probe
+from probes.probe import Number, Probe, draw_points
 from probes.subject import Subject
 from theory import capability
 from utils.figures import DASHED, FAINT, INK, REFERENCE, handle, mark_handle, token_axis
@@ -38,7 +38,7 @@ class BandAblation(Probe):
     Attributes:
       start_G: shortest period of a band in tokens, half of its longest; inf: pairs that do not
         rotate.
-      pairs_G: number of pairs of a head, mean over the changed heads.
+      pairs_G: number of pairs of a head, mean over heads.
       trained_length: tokens.
       longest: longest distance tested, tokens.
       intact_l50_3, intact_loss_3: of the unchanged model.
@@ -65,33 +65,16 @@ class BandAblation(Probe):
     )
 
     @classmethod
-    def measure(
-        cls,
-        subject: Subject,
-        heads: Iterable[tuple[int, int]] | None = None,
-        *,
-        draws: int = _NUM_DRAWS,
-    ) -> "BandAblation":
-        """Remove bands of frequencies from some heads and evaluate the model.
-
-        Args:
-          subject: the run.
-          heads: (layer, query head) pairs, from 0; None: all.
-          draws: number of draws of random pairs, for every band.
-
-        Raises:
-          ValueError: for a head that does not exist, or one that shares its key, or the norm of
-            its query (qk_norm), with heads that are not in `heads`.
-        """
+    def measure(cls, subject: Subject, *, draws: int = _NUM_DRAWS) -> "BandAblation":
+        """Remove bands of frequencies from all heads, as many random pairs, and evaluate."""
         config, length = subject.run.config.model, subject.run.config.data.context_length
         inv_freq_LNR = capability.query_head_frequencies(
             subject.run.table.inv_freq, config.num_heads
         )
-        is_selected_LN = _select_heads(inv_freq_LNR.shape[:2], heads)
         with np.errstate(divide="ignore"):
             octave_LNR = np.floor(np.log2(2 * np.pi / inv_freq_LNR / length))
-        octave_G = np.unique(octave_LNR[is_selected_LN])
-        bands_GLNR = (octave_LNR == octave_G[:, None, None, None]) & is_selected_LN[..., None]
+        octave_G = np.unique(octave_LNR)
+        bands_GLNR = octave_LNR == octave_G[:, None, None, None]
         random = np.random.default_rng(0)
         pairs_GXLNR = np.stack([[band, *_shuffle(band, draws, random)] for band in bands_GLNR])
         intact, W, G, X = subject.candidate(), len(METHODS), len(octave_G), 1 + draws
@@ -107,7 +90,7 @@ class BandAblation(Probe):
         )
         return cls(
             start_G=length * 2.0**octave_G,
-            pairs_G=bands_GLNR.sum(axis=(1, 2, 3)) / is_selected_LN.sum(),
+            pairs_G=bands_GLNR.sum(axis=3).mean(axis=(1, 2)),
             trained_length=length,
             longest=subject.length or length,
             intact_l50_3=effects.l50_3X[:, 0],
@@ -176,16 +159,10 @@ class BandAblation(Probe):
     ) -> None:
         ax.axhline(intact_3[0], color=INK, lw=1, ls=DASHED)
         ax.axvline(self.trained_length, **REFERENCE)
-        for band, start in enumerate(self._x_of_bands()):
-            for method, marker in enumerate(_MARKERS):
-                x = start * 2 ** (0.3 + 0.4 * method)
-                value, low, high = value_3WG[:, method, band]
-                if math.isnan(value):
-                    ax.plot(x, 0.02, "x", color=color, transform=ax.get_xaxis_transform())
-                ax.plot(x, value, marker, color=color, ms=5, zorder=4)
-                ax.vlines(x, low, high, color=color, lw=1.2)
-                random_C = random_WGC[method, band]
-                ax.plot([x] * len(random_C), random_C, marker, color=FAINT, ms=2.5)
+        for method, marker in enumerate(_MARKERS):
+            x_G = self._x_of_bands() * 2 ** (0.3 + 0.4 * method)
+            draw_points(ax, x_G, value_3WG[:, method], color, marker)
+            ax.plot(x_G, random_WGC[method], marker, color=FAINT, ms=2.5)
 
     def _x_of_bands(self) -> np.ndarray:
         """Return where bands begin on the x axis; unrotated pairs are right of all others."""
@@ -204,18 +181,6 @@ def _format_range(values: np.ndarray, spec: str) -> str:
     return f"{np.nanmin(values):{spec}} to {np.nanmax(values):{spec}}"
 
 
-def _select_heads(shape: tuple[int, ...], heads: Iterable[tuple[int, int]] | None) -> np.ndarray:
-    L, N = shape
-    is_selected_LN = np.full((L, N), heads is None)
-    for layer, head in heads or []:
-        if not (0 <= layer < L and 0 <= head < N):
-            raise ValueError(
-                f"no head {head} in layer {layer}: layers are 0 to {L - 1}, heads 0 to {N - 1}"
-            )
-        is_selected_LN[layer, head] = True
-    return is_selected_LN
-
-
 def _shuffle(pairs_LNR: np.ndarray, draws: int, random: np.random.Generator) -> list[np.ndarray]:
     """Return draws of as many pairs of each head; heads with equal pairs have equal draws."""
     L, _, R = pairs_LNR.shape
@@ -229,20 +194,9 @@ def zero_candidate(config: ModelConfig, candidate: Candidate, pairs_LNR: np.ndar
 
 
 def freeze_candidate(config: ModelConfig, candidate: Candidate, pairs_LNR: np.ndarray) -> Candidate:
-    """Return the model that does not rotate some pairs of its heads.
-
-    Raises:
-      ValueError: if the pairs differ between heads that share a key.
-    """
-    L, N, R = pairs_LNR.shape
-    K = 1 if config.mla is not None else config.kv_heads
-    pairs_LKGR = pairs_LNR.reshape(L, K, N // K, R)
-    if (pairs_LKGR != pairs_LKGR[:, :, :1]).any():
-        raise ValueError(
-            f"each group of {N // K} heads shares a key and its rotation: freeze the same pairs in "
-            "all heads of a group"
-        )
-    pairs_LKR = pairs_LKGR[:, :, 0]
+    """Return the model that does not rotate some pairs; heads that share a key share them."""
+    N, K = config.num_heads, 1 if config.mla is not None else config.kv_heads
+    pairs_LKR = pairs_LNR[:, :: N // K]
     if (pairs_LKR == pairs_LKR[:, :1]).all():
         pairs_LKR = pairs_LKR[:, :1]  # keeps the shape of the table, and so the compiled program
 

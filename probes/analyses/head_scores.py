@@ -26,7 +26,7 @@ from matplotlib.axes import Axes
 
 from data.tokenizer import Tokenizer
 from probes.inside import Capture, capture
-from probes.probe import HeadProbe, Number, bootstrap_mean, format_number
+from probes.probe import HeadProbe, Number, bootstrap_mean, draw_points, format_number
 from probes.questions import Questions
 from probes.subject import Subject, untrained
 from utils.figures import DOTTED, FAINT, INK, handle, mark_handle, token_axis
@@ -140,10 +140,8 @@ class HeadScores(HeadProbe):
         colors, shares = self.colors, self.shares
         offsets = np.linspace(-0.3, 0.3, len(colors)) if len(colors) > 1 else [0.0]
         for (head, color), offset in zip(colors, offsets, strict=True):
-            for column, score_3LN in enumerate(shares.values()):
-                value, low, high = score_3LN[:, *head]
-                ax.plot(column + offset, value, "o", color=color, ms=4, zorder=3)
-                ax.vlines(column + offset, low, high, color=color, lw=1.2)
+            score_3S = np.stack([score_3LN[:, *head] for score_3LN in shares.values()], axis=1)
+            draw_points(ax, np.arange(len(shares)) + offset, score_3S, color, size=4)
         for column, uniform in enumerate(self.uniform_LX.mean(axis=0)[: len(shares)]):
             ax.hlines(uniform, column - 0.42, column + 0.42, color=FAINT, lw=1.5)
         ax.plot(len(shares) - 1, self.random_LN.max(), "^", color=FAINT, ms=5)

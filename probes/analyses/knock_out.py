@@ -16,7 +16,7 @@ from evals.score import Candidate
 from model.transformer import without_heads
 from probes.analyses.head_scores import retrieval
 from probes.effects import measure_effects
-from probes.probe import HeadProbe, Number, format_number, format_runs
+from probes.probe import HeadProbe, Number, draw_points, format_number, format_runs
 from probes.subject import Subject
 from theory import capability
 from utils.figures import DASHED, FAINT, INK, REFERENCE, handle, mark_handle, token_axis
@@ -158,19 +158,12 @@ class KnockOut(HeadProbe):
     def _draw_masked(self, ax: Axes) -> None:
         top = 1.3 * self.longest
         ax.axhline(self.intact_l50_3[0], color=INK, lw=1, ls=DASHED)
-        value_C, low_C, high_C = np.clip(self.by_score_l50_3C, 1, top)
-        ticks = range(len(self.masked_C))
-        ax.plot(ticks, value_C, "o-", color=INK, ms=5, lw=1.2)
-        ax.vlines(ticks, low_C, high_C, color=INK, lw=1.2)
-        bottom = ax.get_xaxis_transform()
-        for tick, value, random_D in zip(ticks, value_C, self.random_l50_CD, strict=True):
-            is_lost_D = np.isnan(random_D)
-            x_D = tick + 0.12 + 0.05 * np.arange(len(random_D))
-            ax.plot(x_D, random_D, "o", color=FAINT, ms=3)
-            lost_x = x_D[is_lost_D]
-            ax.plot(lost_x, np.full_like(lost_x, 0.03), "x", color=FAINT, ms=3, transform=bottom)
-            if np.isnan(value):
-                ax.plot(tick, 0.03, "x", color=INK, transform=bottom)
+        value_3C, ticks = np.clip(self.by_score_l50_3C, 1, top), np.arange(len(self.masked_C))
+        ax.plot(ticks, value_3C[0], color=INK, lw=1.2)
+        draw_points(ax, ticks, value_3C, INK)
+        for order, random_C in enumerate(self.random_l50_CD.T):
+            x_C = ticks + 0.12 + 0.05 * order
+            draw_points(ax, x_C, np.tile(random_C, (3, 1)), FAINT, size=3)
         token_axis(ax.yaxis)
         ax.set_ylim(0.9, top)
         ax.set_xticks(ticks, [f"{masked:.0f}" for masked in self.masked_C])

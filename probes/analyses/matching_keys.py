@@ -114,24 +114,6 @@ class MatchingKeys(HeadProbe):
         """Return the distances (first, last) at which the head's accuracy is .5 or more."""
         return list(capability.find_runs(self.distances_M[self.accuracy[layer, head] >= 0.5]))
 
-    def window(self, layer: int, head: int) -> tuple[int, float, float]:
-        """Return the length of the window filter most similar to the head's, and two cosines.
-
-        The window filter of a length is the best filter for all distances up to that length. The
-        second cosine is that of the most similar plain mean of responses up to some length, a null:
-        only what exceeds it speaks for the best filter.
-        """
-        weights_W = np.concatenate([self.cosine_LNR[layer, head], -self.sine_LNR[layer, head]])
-        lengths = np.unique(np.geomspace(1, self.distances_M[-1], 48).astype(int))
-        f_MW = capability.responses(self.inv_freq_LNR[layer, head], self.distances_M)
-        best_CW = [capability.nearest_point(f_MW[:length]) for length in lengths]
-        mean_CW = [f_MW[:length].mean(axis=0) for length in lengths]
-        filters_2CW = np.array([best_CW, mean_CW])
-        norms_2C = np.linalg.norm(filters_2CW, axis=2) * np.linalg.norm(weights_W)
-        cosines_2C = filters_2CW @ weights_W / np.maximum(norms_2C, 1e-30)
-        cosine, null = cosines_2C.max(axis=1).tolist()
-        return int(lengths[cosines_2C[0].argmax()]), cosine, null
-
     def numbers(self) -> dict[str, Number]:
         """Return the largest zero, where the best head fails, and the accuracy of the model."""
         head = self.highest(self.zero_LN)
@@ -149,13 +131,11 @@ class MatchingKeys(HeadProbe):
         return {ZERO: self.zero_LN}
 
     def line(self, head: tuple[int, int]) -> dict[str, str]:
-        """Return the zero, the most similar window, and the distances that the head answers."""
+        """Return the zero, and the distances that the head answers alone."""
         zeros = self.zero_LN[head], self.zero_low_LN[head], self.zero_high_LN[head]
         zero, low, high = map(self._format_distance, zeros)
-        length, cosine, null = self.window(*head)
         return {
             "zero of B(m) [95% CI]": f"{zero} [{low}, {high}]",
-            "most similar window": f"{length} (cosine {cosine:.2f}, mean window {null:.2f})",
             "alone answers": format_runs(self.alone(*head)),
         }
 

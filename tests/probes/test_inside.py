@@ -137,13 +137,6 @@ def test_chunks_equal_slices_of_all_logits(monkeypatch):
     np.testing.assert_allclose(jnp.concatenate([part for _, part in parts], 2), all_BNTS, atol=1e-5)
 
 
-def test_rows_longer_than_the_trained_context_warn():
-    run = random_model({}, "rope(base=30)")
-    longest = run.config.data.context_length
-    with pytest.warns(UserWarning, match=f"rows of {longest + 1} tokens: .* rows of {longest}$"):
-        assert capture(run, np.zeros((1, longest + 1), int)).length == longest + 1
-
-
 @pytest.mark.parametrize("model", [{}, MLA | dict(shift_keys=True)])
 def test_capturing_does_not_change_the_program(model):
     """Without its extra outputs, the capturing program is the one that trains."""

@@ -69,12 +69,3 @@ def test_freezing_unrotated_pairs_changes_nothing(tokenizer_file):
         subject.run.config.model, subject.candidate(), np.ones((1, 1, 64), bool)
     )
     assert result.intact_loss_3[1] > 1 > 1e-3 > measure_effects(subject, [everything]).loss_3X[0]
-
-
-def test_only_the_copying_head_needs_its_pairs(tokenizer_file):
-    subject = Subject(run=copying_run(tokenizer_file, num_random_heads=1))
-    idle, copying = (BandAblation.measure(subject, [(0, head)], draws=1) for head in (0, 1))
-    assert idle.loss_3WG[0].max() < 1e-2
-    (zeroed,), (frozen,) = copying.loss_3WG[0]
-    assert zeroed > 1 and frozen < 1e-2
-    assert np.isnan(copying.l50_3WG[0, 0]).all()

@@ -72,13 +72,9 @@ def test_a_previous_token_head():
     assert scores.entropy_3LN == pytest.approx(0, abs=1e-5)
     assert scores.first_3LN == pytest.approx(2 / T)
     assert scores.uniform_LX[0, 1] == pytest.approx(0.0594, abs=1e-4)
-
-
-def test_a_sink():
-    scores = score(attending_back(T))
-    assert scores.first_3LN == pytest.approx(1)
-    assert scores.numbers()["sinks (share of heads)"].value == 1
-    assert score(attending_back(0)).numbers()["sinks (share of heads)"].value == 0
+    for distance, share in ((T, 1), (0, 0)):  # the first token is a sink; the query itself is none
+        sinks = score(attending_back(distance)).numbers()["sinks (share of heads)"]
+        assert sinks.value == share
 
 
 def test_an_induction_head_matches_prefixes():
@@ -108,16 +104,3 @@ def test_retrieval_counts_only_correct_answers():
     right_Q = np.array([False, True, True])
     assert retrieval(attending_back(distance_BT), QUESTIONS, right_Q)[0] == 1
     assert np.isnan(retrieval(attending_back(distance_BT), QUESTIONS, ~ALL_RIGHT)).all()
-
-
-def test_large_models_have_lines_of_the_highest_heads():
-    """65 heads, of which the last alone attends to the token before the query."""
-    indices_BT = np.tile(np.arange(T), (3, 1))
-    q_BTNH, k_BSNH = np.zeros((2, 3, T, 65, T))
-    q_BTNH[:, :, 64:] = one_hot(np.maximum(indices_BT - 1, 0), T)
-    k_BSNH[:, :, 64:] = one_hot(indices_BT, T)
-    scores = score(make_capture(q_BTNH, k_BSNH, "nope"), uniform_heads(1, 2 * N, heads=65))
-    lines = scores.lines()
-    kinds = ["prefix matching", "previous token", "first token", "retrieval"]
-    assert [line["highest in"] for line in lines[::6]] == kinds and len(lines) == 24
-    assert next(line["head"] for line in lines if line["highest in"] == "previous token") == "64"

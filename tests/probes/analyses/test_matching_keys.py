@@ -9,7 +9,6 @@ from probes.analyses.matching_keys import MatchingKeys
 from probes.inside import Capture
 from probes.questions import Questions
 from tests.probes.helpers import make_subject, plant_keys
-from theory import capability
 
 B, R = 200, 8
 SHAPE = B, 64, 2, R
@@ -67,18 +66,3 @@ def test_intervals_of_zeros_cover_them():
     result = measure_planted(np.eye(R)[7], noise=0.5)
     assert (result.zero_low_LN < quarter).all() and (result.zero_high_LN > quarter).all()
     assert (result.zero_high_LN - result.zero_low_LN < quarter).all()
-
-
-def test_a_window_filter_is_recognised():
-    best_W = capability.nearest_point(capability.responses(inv_freq(), np.arange(1, 15)))
-    result = measure_planted(3 * (best_W[:R] + 1j * best_W[R:]), noise=0)
-    length, cosine, null = result.window(0, 1)
-    assert abs(length - 14) <= 1 and cosine > 0.999
-    assert 0.5 < null < cosine - 0.02
-
-
-def test_the_null_of_a_window_is_a_plain_mean_of_responses():
-    mean_W = capability.responses(inv_freq(), np.arange(1, 15)).mean(axis=0)
-    result = measure_planted(3 * (mean_W[:R] + 1j * mean_W[R:]), noise=0)
-    _, cosine, null = result.window(0, 1)
-    assert null > 0.999 > cosine

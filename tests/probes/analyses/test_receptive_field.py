@@ -4,16 +4,12 @@ import jax
 import numpy as np
 import pytest
 
-from configs import find_config
-from configs.changes import change
-from experiment.loaded import LoadedRun
-from experiment.run import RunDirectory
-from model import transformer
 from probes import capture
 from probes.analyses.receptive_field import ReceptiveField
 from probes.inside import Capture
 from probes.questions import Questions
 from tests.probes.helpers import make_subject
+from tests.probes.test_inside import random_model
 
 pytestmark = pytest.mark.slow
 
@@ -27,18 +23,9 @@ QUESTIONS = Questions(
 )
 
 
-def random_model(**model) -> LoadedRun:
-    """Return a model with random parameters, by default of two layers."""
-    config = change(find_config("tiny"), model=model)
-    leaves, tree = jax.tree.flatten(transformer.init(config.model, 0))
-    random = np.random.default_rng(1)
-    leaves = [leaf + 0.2 * random.normal(size=leaf.shape).astype(np.float32) for leaf in leaves]
-    return LoadedRun(RunDirectory("nowhere"), 0, config, jax.tree.unflatten(tree, leaves))
-
-
 def random_capture(**model) -> Capture:
     """Return a capture of random rows by a random model."""
-    run = random_model(**model)
+    run = random_model(model, "rope(base=10000)")
     shape = ROWS, LENGTH
     return capture(run, np.random.default_rng(2).integers(run.config.model.vocab_size, size=shape))
 
@@ -73,7 +60,8 @@ def test_without_windows_every_token_has_a_gradient():
 
 def test_a_truncated_context_is_a_shorter_document():
     """With key smearing, a leak of the token before the cut would show."""
-    run, inside = random_model(shift_keys=True), random_capture(shift_keys=True)
+    run = random_model({"shift_keys": True}, "rope(base=10000)")
+    inside = random_capture(shift_keys=True)
     result = ReceptiveField.measure(make_subject(inside, QUESTIONS))
     kl = []
     for row, query in enumerate([38, 30] * (ROWS // 2)):

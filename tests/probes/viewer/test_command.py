@@ -5,10 +5,7 @@ import shutil
 
 import pytest
 
-from experiment import load
-from probes.questions import capture_recall
 from probes.viewer.__main__ import main
-from probes.viewer.arrays import find_recalls
 from tests.probes.viewer.test_page import script_text
 
 # Slow, because runs are trained first.
@@ -31,15 +28,3 @@ def test_a_page_that_cannot_fit_is_refused_before_captures(trained_run, monkeypa
     with pytest.raises(SystemExit):
         main([str(trained_run), *arguments])
     assert "does not fit a page of 0.01 MB: show --length" in capsys.readouterr().err
-
-
-def test_the_questions_of_a_document_are_its_recalls(trained_run):
-    inside, questions = capture_recall(load(trained_run), documents=4)
-    for row in range(4):
-        # The answer of a question at the end is not in the row.
-        in_row = (questions.row_Q == row) & (questions.query_Q < inside.length - 1)
-        assert in_row.any()
-        recalls = zip(
-            questions.query_Q[in_row].tolist(), questions.key_Q[in_row].tolist(), strict=True
-        )
-        assert set(find_recalls(inside.tokens_BT[row])) >= set(recalls)
