@@ -179,30 +179,22 @@ def _draw_member(
 def _legend(members: Sequence[Member], task: str) -> list[Line2D]:
     """Return an entry for each kind of mark that is drawn."""
     estimates = [member.estimates[task] for member in members if task in member.estimates]
-    entries = [(bool(estimates), mark_handle("measured; mean accuracy (below)", "o", ms=_SIZE))]
-    entries += [(bool(estimates), mark_handle("worst bin (below)", "v", ms=5))]
-    entries += [
-        (any(member.base is not None for member in members), handle(label, color=color, ls=ls))
-        for label, color, ls in _THEORY.values()
-    ]
-    dips, bound = "dips: one number does\nnot describe the curve", "D_H: bound for\nrandom codes"
-    entries += [
-        (
-            any(member.bounds.get(task) for member in members),
-            mark_handle(bound, "D", ms=6, mfc="none", mew=1.3),
-        ),
-        (any(e.dips for e in estimates), mark_handle(dips, CROSSED, ms=7)),
-        (
-            any(e.verdict.startswith(">") for e in estimates),
-            mark_handle("beyond the longest\ndistance tested", ARROW, ms=9),
-        ),
-        (
-            any(e.verdict == UNDETERMINED for e in estimates),
-            handle("undetermined: the\ninterval only", lw=1.8),
-        ),
-        (
-            not all(e.has_l50 for e in estimates),
-            mark_handle("no effective context", "x", ms=7, mew=1.8),
-        ),
-    ]
-    return [entry for is_drawn, entry in entries if is_drawn]
+    handles = []
+    if estimates:
+        handles.append(mark_handle("measured; mean accuracy (below)", "o", ms=_SIZE))
+        handles.append(mark_handle("worst bin (below)", "v", ms=5))
+    if any(member.base is not None for member in members):
+        handles += [handle(label, color=color, ls=ls) for label, color, ls in _THEORY.values()]
+    if any(member.bounds.get(task) for member in members):
+        label = "D_H: bound for\nrandom codes"
+        handles.append(mark_handle(label, "D", ms=6, mfc="none", mew=1.3))
+    if any(estimate.dips for estimate in estimates):
+        label = "dips: one number does\nnot describe the curve"
+        handles.append(mark_handle(label, CROSSED, ms=7))
+    if any(estimate.verdict.startswith(">") for estimate in estimates):
+        handles.append(mark_handle("beyond the longest\ndistance tested", ARROW, ms=9))
+    if any(estimate.verdict == UNDETERMINED for estimate in estimates):
+        handles.append(handle("undetermined: the\ninterval only", lw=1.8))
+    if not all(estimate.has_l50 for estimate in estimates):
+        handles.append(mark_handle("no effective context", "x", ms=7, mew=1.8))
+    return handles
