@@ -76,6 +76,7 @@ def draw_effective_context(members: Sequence[Member]) -> Figure:
         above.set_xticks(range(len(controls)), names)
         if letters * len(controls) > 50:  # no room side by side
             below.tick_params(axis="x", rotation=90)
+            figure.set_figheight(figure.get_figheight() + 0.08 * letters)
         below.set_xlabel("controls")
         for x, member in enumerate(controls):
             _draw_member(above, below, member, task, (x, x + _BOUND_SHIFT))
