@@ -104,23 +104,6 @@ def our_params(config: ModelConfig) -> transformer.Params:
     return params
 
 
-def transformers_model(length: int):
-    """Its LlamaForCausalLM with the weights of LLAMA, for rows of `length` ids."""
-    import torch
-    from transformers import LlamaConfig, LlamaForCausalLM
-
-    config = LlamaConfig(
-        vocab_size=V, hidden_size=D, intermediate_size=F, num_hidden_layers=L,
-        num_attention_heads=N, num_key_value_heads=K, head_dim=H, rms_norm_eps=EPSILON,
-        rope_parameters={"rope_type": "default", "rope_theta": BASE}, tie_word_embeddings=False,
-        max_position_embeddings=length,
-    )  # fmt: skip
-    model = LlamaForCausalLM(config).eval()
-    weights = huggingface_weights(LLAMA)
-    model.load_state_dict({name: torch.from_numpy(w) for name, w in weights.items()})
-    return model
-
-
 @pytest.mark.parametrize("name", MODELS)
 def test_logits_are_the_recorded_ones_of_transformers(name):
     config = MODELS[name]
