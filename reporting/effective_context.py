@@ -69,7 +69,7 @@ def draw_effective_context(members: Sequence[Member]) -> Figure:
     for ax in axes[0]:
         _draw_trained_lengths(ax, members, label=ax is axes[0, -1])
     if based:
-        _draw_based(*axes[:, 0], based, task)
+        _draw_based(axes[0, 0], axes[1, 0], based, task)
     if controls:
         above, below = axes[:, -1]
         above.set_xlim(-0.6, len(controls) - 0.4)

@@ -28,7 +28,8 @@ def draw_l50(ax: Axes, x: float, member: Member, estimate: Estimate, size: float
     The mark is a cross at the bottom if there is none (`Estimate.has_l50`); a bar crosses it if the
     curve dips. An interval without a dot is undetermined. In all figures, only D_H is hollow.
     """
-    l50, color = estimate.mark, {"color": member.look.color}
+    l50 = estimate.mark
+    color: dict[str, Any] = {"color": member.look.color}
     dot = {"marker": "o", "ms": size, "ls": "none", "zorder": 4, **color}
     artists: list[Artist] = []
     if not estimate.has_l50:
