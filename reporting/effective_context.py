@@ -195,7 +195,7 @@ def _legend(members: Sequence[Member], task: str) -> list[Line2D]:
     if any(estimate.verdict.startswith(">") for estimate in estimates):
         handles.append(mark_handle("beyond the longest\ndistance tested", ARROW, ms=9))
     if any(estimate.verdict == UNDETERMINED for estimate in estimates):
-        handles.append(handle("undetermined: the\ninterval only", lw=1.8))
+        handles.append(handle("undetermined: the\ninterval only", color=INK, lw=1.8))
     if not all(estimate.has_l50 for estimate in estimates):
         handles.append(mark_handle("no effective context", "x", ms=7, mew=1.8))
     return handles
