@@ -95,6 +95,6 @@ def test_the_command_writes_arrays_figures_and_a_page(run, capsys):
     assert (run.path / "probes" / "matching_keys.png").read_bytes()[1:4] == b"PNG"
     assert "<svg" in (run.path / "probes" / "inside.html").read_text()
     out = capsys.readouterr().out
-    assert "alone answers" in out
+    assert "zero of B(m)" in out
     page = (run.path / "probes" / "inside.html").read_text()
     assert "answered correctly: " in out and "answered correctly: " in page
