@@ -7,22 +7,29 @@ The main metric of Men et al. (arXiv 2405.14591). `template`:
     official    LongEval's prompt word for word, with its question at the end, then the cue that
                 LongChat gave to its base model, 'Line <red-fox>: <REGISTER_CONTENT> is', and " <"
 
-Numbers have five digits, so that all lines are equally hard. LongEval decodes 100 tokens and takes
-their last number; here the first ids after the cue must be the number's.
+Numbers have five digits, so that all lines are equally hard. `cases` reads a file of official test
+cases (.jsonl, .jsonl.gz or .jsonl.zst, each line with `prompt`, `correct_line`, `expected_number`
+and `random_idx`) and uses them unchanged, with numbers of one to five digits and the same cue.
+Document n is the file's line n, from 0. The number of lines of a case does not depend on `length`,
+which only has to fit them. LongEval decodes 100 tokens and takes their last number; here the first
+ids after the cue must be the number's.
 """
 
 import dataclasses
 import functools
-from typing import Literal, NamedTuple
+from collections.abc import Iterable
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from data import keys
+from data import json_lines, keys
 from data.task import Document, Sample, TaskContext
 from data.tasks import lines
 from data.tokenizer import Tokenizer
 from data.word_lists import ADJECTIVES, HELD_OUT_NOUNS
 from evals import prompts
+from utils.limits import parse_json
+from utils.paths import as_path
 
 _INTRO = (
     "Below is a record of lines I want you to remember. Each line begins with 'line <line index>' "
@@ -31,6 +38,7 @@ _INTRO = (
     "ask you to retrieve the corresponding <REGISTER_CONTENT> of a certain line index. Now the "
     "record start:\n\n"
 )
+_CUE_END = ">: <REGISTER_CONTENT> is <"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -39,24 +47,28 @@ class Lines(lines.Lines):
 
     Attributes:
       template: "completion" or "official".
+      cases: path of a file of official test cases; None: generated lines.
     """
 
     template: Literal["completion", "official"] = "completion"
+    cases: str | None = None
 
     def __post_init__(self):
         super().__post_init__()
+        if self.cases is not None and self.template != "official":
+            raise ValueError("lines(cases=...) holds official prompts: add template=official")
         if self.template == "official" and self.answers != lines.Lines.answers:
             raise ValueError(
                 "lines(answers=...) needs template=completion: an official prompt has one answer"
             )
 
     def least_length(self, context: TaskContext) -> int:
-        """Return the length of two lines and the question."""
+        """Return the length of two lines and the question; cases are checked when read."""
         if self.template == "completion":
             return super().least_length(context)
         parts = _parts(context.tokenizer)
         line = sum(map(len, parts.line)) + parts.names.longest + 5
-        return len(parts.intro) + 2 * line + parts.question_size - 1
+        return 2 if self.cases else len(parts.intro) + 2 * line + parts.question_size - 1
 
     def key(self, context: TaskContext, number: int) -> tuple:
         """Return the key of a document."""
@@ -64,11 +76,38 @@ class Lines(lines.Lines):
             return super().key(context, number)
         return prompts.key(self, context, number)
 
+    def sources(self, context: TaskContext, numbers: range) -> Iterable[tuple[int, Any]]:
+        """Return the cases of the file with their places."""
+        if self.cases is None:
+            return super().sources(context, numbers)
+        records = _read_cases(self.cases)
+        return [
+            (number, (records[number], f"{self.cases}:{number + 1}"))
+            for number in numbers
+            if number < len(records)
+        ]
+
     def document(self, context: TaskContext, sample: Sample) -> Document:
         """Make lines and the question, in the chosen template."""
         if self.template == "completion":
             return super().document(context, sample)
-        return _official(context, sample)
+        return _official(context, sample) if self.cases is None else _case(context, *sample.source)
+
+    def documents(self, context: TaskContext, numbers: range) -> list[Document]:
+        """Make documents; raises ValueError if a case does not fit the length."""
+        documents = super().documents(context, numbers)
+        longest = max((len(document.tokens) for document in documents), default=0)
+        if longest > context.length + 1:
+            raise ValueError(
+                f"lines: the cases of {self.cases} have up to {longest} tokens with this tokenizer "
+                f"and do not fit length={context.length}; ask for --lengths {longest - 1} "
+                "or a file with fewer lines"
+            )
+        return documents
+
+    def chance(self, tokenizer: Tokenizer) -> float:
+        """Return the accuracy of a guess."""
+        return super().chance(tokenizer) if self.cases is None else 1 / 50_000
 
 
 class _Parts(NamedTuple):
@@ -95,7 +134,7 @@ def _parts(tokenizer: Tokenizer) -> _Parts:
         prompts.parts(
             tokenizer,
             "\nNow the record is over. Tell me what is the <REGISTER_CONTENT> in line{}? I need "
-            "the number. Line <{}>: <REGISTER_CONTENT> is <",
+            "the number. Line <{}" + _CUE_END,
         ),
         keys.pairs(tokenizer, ADJECTIVES, HELD_OUT_NOUNS, (" ", "-")),
         keys.pairs(tokenizer, ADJECTIVES, HELD_OUT_NOUNS),
@@ -120,3 +159,35 @@ def _official(context: TaskContext, sample: Sample) -> Document:
     name, cue_name = parts.names[drawn[chosen]], parts.cue_names[drawn[chosen]]
     question, number = before + name + middle + cue_name + after, entries[chosen][1][:5]
     return prompts.ask(tokens, [(question, number, starts[chosen])])
+
+
+@functools.lru_cache(maxsize=8)
+def _read_cases(path: str) -> list[dict]:
+    if not as_path(path).is_file():
+        raise ValueError(f"lines: {path} is not a file of cases")
+    records = []
+    for line, data in enumerate(json_lines.lines(as_path(path)), start=1):
+        try:
+            record = parse_json(data)
+        except ValueError as error:
+            raise ValueError(f"{path}:{line}: {error}") from None
+        for name in ("prompt", "correct_line", "expected_number", "random_idx"):
+            if not isinstance(record, dict) or name not in record:
+                raise ValueError(f"{path}:{line}: a case without {name!r}")
+        records.append(record)
+    return records
+
+
+def _case(context: TaskContext, record: dict, where: str) -> Document:
+    tokenizer = context.tokenizer
+    encode = prompts.encoder(tokenizer)
+    prompt, line, value = record["prompt"], record["correct_line"], str(record["expected_number"])
+    start, end = prompt.find("\n" + line) + 1, line.rfind(f"<{value}>") + 1
+    if not start or not end:
+        raise ValueError(f"{where}: the prompt does not contain the case's line with its number")
+    digits = keys.digits(tokenizer, [int(value)], task="lines")[0]
+    start_of_number = start + end
+    before = [tokenizer.bos_id, *tokenizer.encode(prompt[:start_of_number])]
+    between = encode(prompt[start_of_number + len(value) :])
+    cue = encode(f"Line <{record['random_idx'][0]}{_CUE_END}")
+    return prompts.ask(before + digits + between, [(cue, digits, len(before))])

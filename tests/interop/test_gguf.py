@@ -1,8 +1,11 @@
 """GGUF files, written with the package `gguf` as llama.cpp's converter does (`make test-hf`)."""
 
+import contextlib
 import json
 import os
+import shutil
 import struct
+import time
 from pathlib import Path
 
 import numpy as np
@@ -347,3 +350,51 @@ def test_keys_that_may_change_the_rotation_are_refused(kind, name, value, tmp_pa
 def test_a_window_of_the_header_is_audited(tmp_path):
     (group,) = read_model(header(tmp_path, "starcoder2", {"attention.sliding_window": 512})).groups
     assert (group.kind, group.window) == ("sliding_attention", 512)
+
+
+def huge_counts(content: bytes, position: int) -> bytes:
+    return content[:position] + (2**40).to_bytes(8, "little") + content[position + 8 :]
+
+
+def mutate(content: bytes, random: np.random.Generator) -> bytes:
+    """Damage the header of a file: a bit, a count, a range, or its end."""
+    header = content.index(b"blk.0.") + 200
+    position = int(random.integers(8, header))
+    choices = [
+        content[:position]
+        + bytes([content[position] ^ 1 << random.integers(8)])
+        + content[position + 1 :],
+        huge_counts(content, position),
+        content[:position] + content[position + int(random.integers(1, 64)) :],
+        content[:position],
+    ]
+    return choices[int(random.integers(len(choices)))]
+
+
+def check_refusal(path: Path, run: Path, seconds: float = 100) -> str:
+    """Import a file; return the error, which must be a ValueError of one line."""
+    try:
+        with limit_time(seconds):
+            import_folder(path, run, compare=False)
+    except ValueError as error:
+        assert str(error).isprintable() and len(str(error)) < 500
+        assert not run.exists()
+        return str(error)
+    shutil.rmtree(run)
+    return ""
+
+
+@pytest.mark.long
+def test_sixty_damaged_files_are_refused_in_one_line(tmp_path):
+    """None takes 10 s longer than three times the import of the file before the damage."""
+    export(make_run(tmp_path / "run", PLAIN).path, tmp_path / "out")
+    path, random = tmp_path / "m.gguf", np.random.default_rng(0)
+    write_gguf(path, tmp_path / "out", "llama", tokenizer={"pre": "gpt-2", **TOKENS})
+    content, begin = path.read_bytes(), time.monotonic()
+    assert not check_refusal(path, tmp_path / "back")
+    seconds = 10 + 3 * (time.monotonic() - begin)
+    for _ in range(60):
+        path.write_bytes(mutate(content, random))
+        check_refusal(path, tmp_path / "back", seconds)
+        with contextlib.suppress(ValueError), limit_time(seconds):
+            read_model(path)
