@@ -60,7 +60,7 @@ if there are fewer than 30 answers. Mean: accuracy, mean over all distances. D_H
 whose keys have random codes (docs/theory.md).
 """
 
-import utils.environment  # noqa: F401 - first: it checks that packages are installed
+import ropewalk.utils.environment  # noqa: F401 - first: it checks that packages are installed
 
 # isort: split
 import dataclasses
@@ -72,11 +72,11 @@ from collections.abc import Sequence
 
 from rich.console import Console
 
-import evals
-from evals.options import FORMATS, Options, check_variants, checkpoints
-from experiment.run import find_trained
-from model import rotary as rotary_lib
-from utils.command_line import (
+from ropewalk import evals
+from ropewalk.evals.options import FORMATS, Options, check_variants, checkpoints
+from ropewalk.experiment.run import find_trained
+from ropewalk.model import rotary as rotary_lib
+from ropewalk.utils.command_line import (
     Parser,
     add_process_flags,
     exit_with,
@@ -84,7 +84,7 @@ from utils.command_line import (
     expression_list,
     token_list,
 )
-from utils.errors import UnreachableError
+from ropewalk.utils.errors import UnreachableError
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -109,12 +109,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (ValueError, UnreachableError) as error:
         parser.refuse(error)
     # Imported late: JAX takes seconds and an accelerator, which help and errors do not need.
-    from evals import runner
-    from evals.copies import Copies
-    from experiment import distributed
-    from experiment.compiled import keep_programs
-    from experiment.devices import PlatformError, check_platform
-    from reporting.tables import print_results
+    from ropewalk.evals import runner
+    from ropewalk.evals.copies import Copies
+    from ropewalk.experiment import distributed
+    from ropewalk.experiment.compiled import keep_programs
+    from ropewalk.experiment.devices import PlatformError, check_platform
+    from ropewalk.reporting.tables import print_results
 
     keep_programs()
     console = Console(stderr=True, markup=False)

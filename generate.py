@@ -33,7 +33,7 @@ With a dynamic variant (dynamic_...), texts that may pass the trained length are
 token, which is slower.
 """
 
-import utils.environment  # noqa: F401 - first: it checks that packages are installed
+import ropewalk.utils.environment  # noqa: F401 - first: it checks that packages are installed
 
 # isort: split
 import argparse
@@ -44,12 +44,12 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-from experiment.config import chosen_rotary
-from experiment.run import find_run
-from inference.options import Options
-from utils.command_line import Parser, exit_with, expression, tokens
-from utils.errors import UnreachableError
-from utils.messages import check_unicode, printable
+from ropewalk.experiment.config import chosen_rotary
+from ropewalk.experiment.run import find_run
+from ropewalk.inference.options import Options
+from ropewalk.utils.command_line import Parser, exit_with, expression, tokens
+from ropewalk.utils.errors import UnreachableError
+from ropewalk.utils.messages import check_unicode, printable
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -77,10 +77,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _generate(args: argparse.Namespace, prompts: list[str], options: Options) -> None:
     # Import late: this takes seconds, and help and invalid arguments do not need it.
-    from experiment import load
-    from experiment.compiled import keep_programs
-    from experiment.devices import check_platform
-    from inference import generate
+    from ropewalk.experiment import load
+    from ropewalk.experiment.compiled import keep_programs
+    from ropewalk.experiment.devices import check_platform
+    from ropewalk.inference import generate
 
     keep_programs()
     check_platform()

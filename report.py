@@ -9,17 +9,17 @@ differ only in their seeds are one member, in any DIR. Sweeps of the same bases 
 lengths show effective context against trained length.
 """
 
-import utils.environment  # noqa: F401 - first: it checks that packages are installed
+import ropewalk.utils.environment  # noqa: F401 - first: it checks that packages are installed
 
 # isort: split
 import argparse
 import shlex
 import sys
 
-from reporting.paths import check_page, find_dirs, page_of
-from utils.command_line import Parser, exit_with
-from utils.messages import printable
-from utils.paths import as_path
+from ropewalk.reporting.paths import check_page, find_dirs, page_of
+from ropewalk.utils.command_line import Parser, exit_with
+from ropewalk.utils.messages import printable
+from ropewalk.utils.paths import as_path
 
 
 def main() -> None:
@@ -36,7 +36,7 @@ def main() -> None:
         dirs = find_dirs(args.dirs)
         out = check_page(as_path(args.out) if args.out else page_of(dirs))
         # Imported late: help and invalid arguments need neither matplotlib nor JAX.
-        from reporting.writing import write
+        from ropewalk.reporting.writing import write
 
         for notice in write(dirs, out, shlex.join(["python", *sys.argv])):
             print(printable(f"report.py: {notice}"), file=sys.stderr)

@@ -7,8 +7,8 @@ own; with data.seed=0 given they read the same rows, and train together. Members
 train one group after another. Each member's directory is what `train.py` would have made.
 """
 
-from training import command
-from utils.command_line import exit_with
+from ropewalk.training import command
+from ropewalk.utils.command_line import exit_with
 
 
 def main() -> int:

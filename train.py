@@ -3,8 +3,8 @@
 A run is resumed by starting the same command again, and ends as if it had never stopped.
 """
 
-from training import command
-from utils.command_line import exit_with
+from ropewalk.training import command
+from ropewalk.utils.command_line import exit_with
 
 
 def main() -> int:

@@ -5,7 +5,7 @@ python -m benchmarks gpu        step and members on one GPU, with larger models
 python -m benchmarks NAME       one benchmark
 """
 
-import utils.environment  # noqa: F401 - first: it checks that packages are installed
+import ropewalk.utils.environment  # noqa: F401 - first: it checks that packages are installed
 
 # isort: split
 import argparse
@@ -14,9 +14,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-from benchmarks import protocol
-from benchmarks.protocol import Setting
-from utils.command_line import Parser, at_least, exit_with
+from ropewalk.benchmarks import protocol
+from ropewalk.benchmarks.protocol import Setting
+from ropewalk.utils.command_line import Parser, at_least, exit_with
 
 ROOT = Path(__file__).parent.parent
 BENCHMARKS = {

@@ -18,14 +18,14 @@ from typing import Any
 import jax
 import numpy as np
 
-from benchmarks.peer import make_llama, require_torch
-from benchmarks.protocol import Result, Setting, alternate, start
-from inference.engine import Engine, Prompts
-from inference.options import Options
-from interop.choose import choose_architecture
-from model import rotary, transformer
-from model.config import ModelConfig
-from model.transformer import Params
+from ropewalk.benchmarks.peer import make_llama, require_torch
+from ropewalk.benchmarks.protocol import Result, Setting, alternate, start
+from ropewalk.inference.engine import Engine, Prompts
+from ropewalk.inference.options import Options
+from ropewalk.interop.choose import choose_architecture
+from ropewalk.model import rotary, transformer
+from ropewalk.model.config import ModelConfig
+from ropewalk.model.transformer import Params
 
 PROMPTS = (128, 512, 2048)
 NEW_TOKENS = 64
@@ -70,7 +70,9 @@ def _time(sizes: dict[str, Any], length: int, rounds: int) -> dict[str, list[flo
     functions = {}
     with contextlib.ExitStack() as stack:
         for side in SIDES:
-            generate = stack.enter_context(start("benchmarks.decode:make", side, sizes, length))
+            generate = stack.enter_context(
+                start("ropewalk.benchmarks.decode:make", side, sizes, length)
+            )
             functions[f"{side}, first"] = functools.partial(generate, 1)
             functions[side] = functools.partial(generate, NEW_TOKENS + 1)
         return alternate(functions, rounds)

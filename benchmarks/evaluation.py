@@ -6,14 +6,14 @@ from collections.abc import Iterator
 import jax
 import numpy as np
 
-from benchmarks.program import random_batch
-from benchmarks.protocol import Result, Setting, alternate, timed
-from configs import small
-from configs.changes import change, heads
-from data.task import Document
-from evals import score
-from experiment.config import ExperimentConfig
-from model import transformer
+from ropewalk.benchmarks.program import random_batch
+from ropewalk.benchmarks.protocol import Result, Setting, alternate, timed
+from ropewalk.configs import small
+from ropewalk.configs.changes import change, heads
+from ropewalk.data.task import Document
+from ropewalk.evals import score
+from ropewalk.experiment.config import ExperimentConfig
+from ropewalk.model import transformer
 
 SIZES = {
     "sizes of `small`": {},

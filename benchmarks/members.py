@@ -4,11 +4,11 @@ import contextlib
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from benchmarks import shapes
-from benchmarks.program import TrainStep
-from benchmarks.protocol import Result, Setting, alternate, is_out_of_memory, start, timed
-from experiment.mesh import device_per_core
-from model.transformer import count_params
+from ropewalk.benchmarks import shapes
+from ropewalk.benchmarks.program import TrainStep
+from ropewalk.benchmarks.protocol import Result, Setting, alternate, is_out_of_memory, start, timed
+from ropewalk.experiment.mesh import device_per_core
+from ropewalk.model.transformer import count_params
 
 # The counts of members, and steps per round, by device and shape.
 COUNTS = {
@@ -40,7 +40,7 @@ def _start(
     """Start a sweep: on CPUs in its own process, which has one device per core if count > 1."""
     arguments = (setting.device, setting.dry, name, count)
     if setting.device == "cpu":
-        return start("benchmarks.members:make_round", *arguments)
+        return start("ropewalk.benchmarks.members:make_round", *arguments)
     return contextlib.nullcontext(timed(make_round(*arguments)))
 
 

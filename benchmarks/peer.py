@@ -15,12 +15,12 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks import shapes
-from benchmarks.program import TrainStep, random_batch
-from benchmarks.protocol import Result, Setting, alternate, start
-from configs.changes import change
-from experiment.config import ExperimentConfig
-from model.config import ModelConfig
+from ropewalk.benchmarks import shapes
+from ropewalk.benchmarks.program import TrainStep, random_batch
+from ropewalk.benchmarks.protocol import Result, Setting, alternate, start
+from ropewalk.configs.changes import change
+from ropewalk.experiment.config import ExperimentConfig
+from ropewalk.model.config import ModelConfig
 
 STEPS = 10  # of a block
 
@@ -65,7 +65,9 @@ def _time(name: str, setting: Setting) -> dict[str, list[float]]:
         sides.append("torch, compiled")
     with contextlib.ExitStack() as stack:
         functions = {
-            side: stack.enter_context(start("benchmarks.peer:make_block", side, name, setting.dry))
+            side: stack.enter_context(
+                start("ropewalk.benchmarks.peer:make_block", side, name, setting.dry)
+            )
             for side in sides
         }
         return alternate(functions, setting.rounds)
@@ -127,8 +129,8 @@ def make_llama(model: ModelConfig, context: int) -> Any:
     """Return the class of transformers for such a model (Llama for plain ones), in float32."""
     from transformers import AutoConfig, AutoModelForCausalLM
 
-    from interop.architectures import make_config
-    from interop.choose import choose_architecture
+    from ropewalk.interop.architectures import make_config
+    from ropewalk.interop.choose import choose_architecture
 
     settings = make_config(choose_architecture(model, context), model, context)
     config = AutoConfig.for_model(**settings)

@@ -7,12 +7,12 @@ from typing import Any
 import jax
 import numpy as np
 
-from experiment.config import ExperimentConfig
-from experiment.mesh import make_global_batch, make_mesh
-from experiment.stages import split
-from training.members import abstract_state, first_state, shardings_of
-from training.programs import member_arrays
-from training.step import compile_step
+from ropewalk.experiment.config import ExperimentConfig
+from ropewalk.experiment.mesh import make_global_batch, make_mesh
+from ropewalk.experiment.stages import split
+from ropewalk.training.members import abstract_state, first_state, shardings_of
+from ropewalk.training.programs import member_arrays
+from ropewalk.training.step import compile_step
 
 
 def random_batch(config: ExperimentConfig) -> dict[str, np.ndarray]:

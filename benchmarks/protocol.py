@@ -22,8 +22,8 @@ import jax
 from rich.console import Console
 from rich.table import Table
 
-from utils.git import current_commit
-from utils.threads import num_cpus
+from ropewalk.utils.git import current_commit
+from ropewalk.utils.threads import num_cpus
 
 PACKAGES = ("jax", "jaxlib", "flax", "torch", "transformers")
 
@@ -91,7 +91,7 @@ def run(name: str, setting: Setting) -> None:
       ValueError: if a package is missing.
     """
     table = Table("figure", "fastest / median", "ratio", "measured", box=None)
-    for item in importlib.import_module(f"benchmarks.{name}").measure(setting):
+    for item in importlib.import_module(f"ropewalk.benchmarks.{name}").measure(setting):
         if isinstance(item, str):
             print(item, flush=True)
             continue

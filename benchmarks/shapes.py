@@ -1,9 +1,9 @@
 """Sizes of the models that are benchmarked, derived from the configs."""
 
-from configs import base_30m, base_125m, demo, paper_2b
-from configs.changes import change, heads
-from experiment.config import ExperimentConfig
-from experiment.metrics import flops_per_token
+from ropewalk.configs import base_30m, base_125m, demo, paper_2b
+from ropewalk.configs.changes import change, heads
+from ropewalk.experiment.config import ExperimentConfig
+from ropewalk.experiment.metrics import flops_per_token
 
 
 def train_shapes(device: str, dry: bool = False) -> dict[str, ExperimentConfig]:

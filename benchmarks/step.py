@@ -5,12 +5,12 @@ from typing import NamedTuple
 
 import jax
 
-from benchmarks import shapes
-from benchmarks.program import TrainStep
-from benchmarks.protocol import Result, Setting, alternate, is_out_of_memory, timed
-from experiment.config import ExperimentConfig
-from experiment.metrics import peak_of
-from model.transformer import count_params
+from ropewalk.benchmarks import shapes
+from ropewalk.benchmarks.program import TrainStep
+from ropewalk.benchmarks.protocol import Result, Setting, alternate, is_out_of_memory, timed
+from ropewalk.experiment.config import ExperimentConfig
+from ropewalk.experiment.metrics import peak_of
+from ropewalk.model.transformer import count_params
 
 
 class Products(NamedTuple):

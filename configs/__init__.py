@@ -8,10 +8,10 @@ import argparse
 import importlib
 import pkgutil
 
-from experiment import dotted, overrides
-from experiment.config import ExperimentConfig
-from utils.command_line import Parser
-from utils.messages import nearest
+from ropewalk.experiment import dotted, overrides
+from ropewalk.experiment.config import ExperimentConfig
+from ropewalk.utils.command_line import Parser
+from ropewalk.utils.messages import nearest
 
 
 def argument_parser(program: str, description: str | None, *more: str) -> Parser:

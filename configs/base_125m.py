@@ -6,9 +6,9 @@ Cost: 2.5B tokens (about 20 per parameter) take about five hours per member on o
 (an estimate from FLOPs).
 """
 
-from configs.base_30m import configs as base_30m
-from configs.changes import change, heads
-from experiment.config import TrainConfig
+from ropewalk.configs.base_30m import configs as base_30m
+from ropewalk.configs.changes import change, heads
+from ropewalk.experiment.config import TrainConfig
 
 configs = [
     change(

@@ -7,11 +7,11 @@ Cost: about 6 minutes per member on one H100 at 300M tokens (an estimate: 6.9e16
 head_dim stays 64, as everywhere here: the bound depends on it.
 """
 
-from configs.changes import vary
-from data.config import DataConfig
-from experiment.config import EvalConfig, ExperimentConfig, TrainConfig
-from model.config import ModelConfig
-from model.rotary.rope import Rope
+from ropewalk.configs.changes import vary
+from ropewalk.data.config import DataConfig
+from ropewalk.experiment.config import EvalConfig, ExperimentConfig, TrainConfig
+from ropewalk.model.config import ModelConfig
+from ropewalk.model.rotary.rope import Rope
 
 configs = [
     ExperimentConfig(

@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Iterable
 from typing import Any
 
-from experiment.config import ExperimentConfig
+from ropewalk.experiment.config import ExperimentConfig
 
 
 def change(config: ExperimentConfig, **changes: Any) -> ExperimentConfig:

@@ -9,8 +9,8 @@ smearing) and `align_query_key` (see `configs.small`). Without the first, recall
 the tokens (docs/experiments.md).
 """
 
-from configs.changes import change
-from configs.small import configs as small
+from ropewalk.configs.changes import change
+from ropewalk.configs.small import configs as small
 
 configs = [
     change(

@@ -13,11 +13,11 @@ members of `language_model` take six to ten hours on two CPU cores. An estimate 
 minutes in all, of which most is compilation and text.
 """
 
-from configs.changes import change, vary
-from data.config import DataConfig
-from experiment.config import EvalConfig, ExperimentConfig, TrainConfig
-from model.config import ModelConfig
-from model.rotary.rope import Rope
+from ropewalk.configs.changes import change, vary
+from ropewalk.data.config import DataConfig
+from ropewalk.experiment.config import EvalConfig, ExperimentConfig, TrainConfig
+from ropewalk.model.config import ModelConfig
+from ropewalk.model.rotary.rope import Rope
 
 language_model = ExperimentConfig(
     name="language_model",

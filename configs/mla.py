@@ -4,10 +4,10 @@
 heads' width, and half as many rotated dims as unrotated ones.
 """
 
-from configs.base_125m import configs as base_125m
-from configs.changes import change
-from configs.tiny import configs as tiny
-from model.config import MlaConfig
+from ropewalk.configs.base_125m import configs as base_125m
+from ropewalk.configs.changes import change
+from ropewalk.configs.tiny import configs as tiny
+from ropewalk.model.config import MlaConfig
 
 small = MlaConfig(
     kv_lora_rank=24, q_lora_rank=16, qk_nope_head_dim=16, qk_rope_head_dim=8, v_head_dim=16

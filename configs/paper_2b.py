@@ -14,10 +14,10 @@ depends on the width). Its MLP is 2.7 times the model's width: 5504. The vocabul
 125,696. Batch of 1024 rows, cosine schedule and weight decay 0.1 are the table's.
 """
 
-from data.config import DataConfig
-from experiment.config import EvalConfig, ExperimentConfig, MeshConfig, TrainConfig
-from model.config import ModelConfig
-from model.rotary.rope import Rope
+from ropewalk.data.config import DataConfig
+from ropewalk.experiment.config import EvalConfig, ExperimentConfig, MeshConfig, TrainConfig
+from ropewalk.model.config import ModelConfig
+from ropewalk.model.rotary.rope import Rope
 
 configs = [
     ExperimentConfig(

@@ -19,9 +19,9 @@ control's, and significantly (95%) lower. Everything else is undecided. This is 
 et al. train on 4.2B tokens, this on 102,400 at most.
 """
 
-from configs.changes import change, vary
-from configs.small import configs as small
-from experiment.config import EvalConfig, TrainConfig
+from ropewalk.configs.changes import change, vary
+from ropewalk.configs.small import configs as small
+from ropewalk.experiment.config import EvalConfig, TrainConfig
 
 BASES = ("500", "1e4", "1e5", "1e6")
 

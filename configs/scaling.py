@@ -8,8 +8,8 @@ The shapes are Llama 2's (Touvron et al. 2023, arXiv 2307.09288): 7B with as man
 heads, 70B with eight. Batches have 4 million tokens, as theirs do.
 """
 
-from configs.changes import change, heads
-from configs.paper_2b import configs as paper_2b
+from ropewalk.configs.changes import change, heads
+from ropewalk.configs.paper_2b import configs as paper_2b
 
 scale_7b = change(
     *paper_2b,

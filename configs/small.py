@@ -6,10 +6,10 @@ quickly because of `shift_keys` (key smearing) and `align_query_key` (see `model
 key-value recall at all distances in seven of eight rows, and of many small updates.
 """
 
-from data.config import DataConfig
-from experiment.config import EvalConfig, ExperimentConfig, TrainConfig
-from model.config import ModelConfig
-from model.rotary.rope import Rope
+from ropewalk.data.config import DataConfig
+from ropewalk.experiment.config import EvalConfig, ExperimentConfig, TrainConfig
+from ropewalk.model.config import ModelConfig
+from ropewalk.model.rotary.rope import Rope
 
 configs = [
     ExperimentConfig(

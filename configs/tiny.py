@@ -3,9 +3,9 @@
 Cost: seconds on one core.
 """
 
-from configs.changes import change
-from configs.small import configs as small
-from experiment.config import TrainConfig
+from ropewalk.configs.changes import change
+from ropewalk.configs.small import configs as small
+from ropewalk.experiment.config import TrainConfig
 
 configs = [
     change(

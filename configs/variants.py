@@ -8,9 +8,9 @@ import math
 import tomllib
 from pathlib import Path
 
-from configs.base_30m import configs as base_30m
-from configs.changes import change
-from model import rotary
+from ropewalk.configs.base_30m import configs as base_30m
+from ropewalk.configs.changes import change
+from ropewalk.model import rotary
 
 (small,) = base_30m
 

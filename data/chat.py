@@ -4,9 +4,9 @@ import contextlib
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from data.tokenizer import Tokenizer
-from utils.limits import read_bytes, read_json
-from utils.messages import one_line
+from ropewalk.data.tokenizer import Tokenizer
+from ropewalk.utils.limits import read_bytes, read_json
+from ropewalk.utils.messages import one_line
 
 _CONTENT = "CONTENT OF THE MESSAGE"  # a text that no template contains
 

@@ -3,9 +3,9 @@
 import dataclasses
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from data import sources, tasks
-from utils.checks import Bounds, Share, check
-from utils.paths import check_path
+from ropewalk.data import sources, tasks
+from ropewalk.utils.checks import Bounds, Share, check
+from ropewalk.utils.paths import check_path
 
 if TYPE_CHECKING:
     SourceName = str

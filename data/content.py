@@ -14,14 +14,14 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from data.source import InputFile, OnBytes, Source
-from utils.errors import UnreachableError, raise_outages
-from utils.files import write_atomically
-from utils.locks import lock
-from utils.manifest import read_manifest, seal
-from utils.paths import as_path, in_bucket
-from utils.progress import byte_progress
-from utils.threads import map_ahead, num_cpus
+from ropewalk.data.source import InputFile, OnBytes, Source
+from ropewalk.utils.errors import UnreachableError, raise_outages
+from ropewalk.utils.files import write_atomically
+from ropewalk.utils.locks import lock
+from ropewalk.utils.manifest import read_manifest, seal
+from ropewalk.utils.paths import as_path, in_bucket
+from ropewalk.utils.progress import byte_progress
+from ropewalk.utils.threads import map_ahead, num_cpus
 
 READ_QUIETLY = 1 << 28  # bytes that are read without a progress bar
 _CHUNK = 1 << 20

@@ -16,10 +16,10 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from data.json_lines import PATTERNS, first_record, stem_of, without_compression
-from data.source import InputFile, LeftOut
-from utils.messages import one_line
-from utils.paths import as_path, in_bucket
+from ropewalk.data.json_lines import PATTERNS, first_record, stem_of, without_compression
+from ropewalk.data.source import InputFile, LeftOut
+from ropewalk.utils.messages import one_line
+from ropewalk.utils.paths import as_path, in_bucket
 
 # Names of splits in the `datasets` library (huggingface.co/docs/datasets/repository_structure);
 # SlimPajama has "holdout".

@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
-from data.source import OnBytes, ignore_bytes
-from utils import limits
+from ropewalk.data.source import OnBytes, ignore_bytes
+from ropewalk.utils import limits
 
 PATTERNS = "*.jsonl, *.ndjson or *.json, each also with .gz or .zst"
 # wget appends a number if the file is there: Common Crawl's files in RedPajama, saved in one

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from data.task import Sample, TaskContext
-from data.tokenizer import Tokenizer
+from ropewalk.data.task import Sample, TaskContext
+from ropewalk.data.tokenizer import Tokenizer
 
 Entry = tuple[list[int], list[int]]  # ids before the number, and the other ids
 

@@ -6,20 +6,22 @@ from collections.abc import Sequence
 
 import numpy as np
 
-import data.tasks
-from data.config import DataConfig
-from data.packing import Row, TextRows
-from data.store import TokenStore
-from data.task import Task, TaskContext
-from data.tokenizer import Tokenizer
-from utils import expressions
-from utils.plugins import classes_in
+import ropewalk.data.tasks
+from ropewalk.data.config import DataConfig
+from ropewalk.data.packing import Row, TextRows
+from ropewalk.data.store import TokenStore
+from ropewalk.data.task import Task, TaskContext
+from ropewalk.data.tokenizer import Tokenizer
+from ropewalk.utils import expressions
+from ropewalk.utils.plugins import classes_in
 
 
 @functools.cache
 def retrieval_task(text: str) -> Task:
     """Return the task of an expression; raise ValueError as `utils.expressions.build` does."""
-    return expressions.build(text, classes_in(data.tasks, Task), Task, kind="retrieval task")
+    return expressions.build(
+        text, classes_in(ropewalk.data.tasks, Task), Task, kind="retrieval task"
+    )
 
 
 @dataclasses.dataclass(frozen=True)

@@ -17,7 +17,7 @@ import hashlib
 
 import numpy as np
 
-from data.store import TokenStore
+from ropewalk.data.store import TokenStore
 
 Row = dict[str, np.ndarray]  # the batch contract of `data`, without the batch axis
 

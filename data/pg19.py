@@ -11,7 +11,7 @@ import logging
 from pathlib import Path
 from typing import NamedTuple
 
-from utils.paths import as_path
+from ropewalk.utils.paths import as_path
 
 
 class Book(NamedTuple):

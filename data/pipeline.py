@@ -16,17 +16,17 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from data.config import DataConfig
-from data.mixture import mixture, retrieval_task
-from data.packing import Row
-from data.prepare import check_arguments, describe, open_source, prepare
-from data.sources import reading_path, source_class
-from data.store import TokenStore
-from data.task import TaskContext
-from data.tokenizer import file_in
-from data.verify import read_tokenizer
-from utils import plugins
-from utils.threads import map_ahead
+from ropewalk.data.config import DataConfig
+from ropewalk.data.mixture import mixture, retrieval_task
+from ropewalk.data.packing import Row
+from ropewalk.data.prepare import check_arguments, describe, open_source, prepare
+from ropewalk.data.sources import reading_path, source_class
+from ropewalk.data.store import TokenStore
+from ropewalk.data.task import TaskContext
+from ropewalk.data.tokenizer import file_in
+from ropewalk.data.verify import read_tokenizer
+from ropewalk.utils import plugins
+from ropewalk.utils.threads import map_ahead
 
 Batch = dict[str, np.ndarray]
 _PREFETCH = 4  # batches built ahead

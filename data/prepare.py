@@ -29,7 +29,7 @@ the data even if it was verified before, prints the damaged files and exits with
     python -m data.prepare --verify runs/data/jsonl-3f9c...
 """
 
-import utils.environment  # noqa: F401 - first: it checks that packages are installed
+import ropewalk.utils.environment  # noqa: F401 - first: it checks that packages are installed
 
 # isort: split
 import argparse
@@ -42,20 +42,20 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from data import sources, tokenizing
-from data import tokenizer as tokenizer_lib
-from data.config import DataConfig
-from data.content import identities
-from data.files import describe_files
-from data.source import SKIP_ADVICE, Source
-from data.tokenizer import Tokenizer
-from data.verify import SPLITS, check_intact, verify
-from utils.command_line import Parser, exit_with
-from utils.files import check_writable
-from utils.locks import lock
-from utils.manifest import read_manifest
-from utils.messages import quoted
-from utils.paths import as_path, copy, in_bucket
+from ropewalk.data import sources, tokenizing
+from ropewalk.data import tokenizer as tokenizer_lib
+from ropewalk.data.config import DataConfig
+from ropewalk.data.content import identities
+from ropewalk.data.files import describe_files
+from ropewalk.data.source import SKIP_ADVICE, Source
+from ropewalk.data.tokenizer import Tokenizer
+from ropewalk.data.verify import SPLITS, check_intact, verify
+from ropewalk.utils.command_line import Parser, exit_with
+from ropewalk.utils.files import check_writable
+from ropewalk.utils.locks import lock
+from ropewalk.utils.manifest import read_manifest
+from ropewalk.utils.messages import quoted
+from ropewalk.utils.paths import as_path, copy, in_bucket
 
 VERSION = 3  # of the rules that make ids from text: a new version prepares everything again
 ON_DISK = "runs/data"  # where data for a bucket is prepared

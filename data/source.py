@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, ClassVar, Literal, NamedTuple
 
-from utils.messages import nearest, quoted
-from utils.plugins import name_of
+from ropewalk.utils.messages import nearest, quoted
+from ropewalk.utils.plugins import name_of
 
 SUBSETS = ("arxiv", "book", "c4", "common_crawl", "github", "stackexchange", "wikipedia")
 # The names that RedPajama's files, its dataset card and SlimPajama use for these subsets.

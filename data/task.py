@@ -15,11 +15,11 @@ from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 
-from data.config import DataConfig
-from data.tokenizer import Tokenizer
-from utils.checks import check
-from utils.expressions import render
-from utils.plugins import name_of
+from ropewalk.data.config import DataConfig
+from ropewalk.data.tokenizer import Tokenizer
+from ropewalk.utils.checks import check
+from ropewalk.utils.expressions import render
+from ropewalk.utils.plugins import name_of
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -17,13 +17,13 @@ from typing import Any
 import numpy as np
 import sentencepiece
 
-from data import tokenizer_json
-from data.sentencepiece_model import parse_model
-from utils.errors import UnreachableError
-from utils.limits import read_bytes
-from utils.manifest import DamagedError
-from utils.messages import one_line
-from utils.paths import as_path
+from ropewalk.data import tokenizer_json
+from ropewalk.data.sentencepiece_model import parse_model
+from ropewalk.utils.errors import UnreachableError
+from ropewalk.utils.limits import read_bytes
+from ropewalk.utils.manifest import DamagedError
+from ropewalk.utils.messages import one_line
+from ropewalk.utils.paths import as_path
 
 NUM_KEYS = NUM_VALUES = 64  # symbols of retrieval documents
 NUM_SPECIAL = 3 + 256  # <unk> <s> </s> and the 256 byte pieces

@@ -14,8 +14,8 @@ import re
 from pathlib import Path
 from typing import Any
 
-from utils.limits import MOST_PIECES, parse_json, read_json
-from utils.messages import quoted
+from ropewalk.utils.limits import MOST_PIECES, parse_json, read_json
+from ropewalk.utils.messages import quoted
 
 _BEFORE_MODEL = ("normalizer", "pre_tokenizer")
 _BYTE = re.compile("<0x([0-9A-F]{2})>")

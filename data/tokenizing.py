@@ -11,17 +11,17 @@ from typing import Any
 
 import numpy as np
 
-from data import store as store_lib
-from data import tokenizer as tokenizer_lib
-from data.content import identities
-from data.source import LISTED, SKIP_ADVICE, Document, Source, subset_name
-from data.tokenizer import Tokenizer, file_in
-from data.verify import SPLITS, read_tokenizer
-from utils.files import sync
-from utils.manifest import file_entries, read_manifest, write_manifest
-from utils.plugins import name_of
-from utils.progress import byte_progress
-from utils.threads import map_ahead, num_cpus
+from ropewalk.data import store as store_lib
+from ropewalk.data import tokenizer as tokenizer_lib
+from ropewalk.data.content import identities
+from ropewalk.data.source import LISTED, SKIP_ADVICE, Document, Source, subset_name
+from ropewalk.data.tokenizer import Tokenizer, file_in
+from ropewalk.data.verify import SPLITS, read_tokenizer
+from ropewalk.utils.files import sync
+from ropewalk.utils.manifest import file_entries, read_manifest, write_manifest
+from ropewalk.utils.plugins import name_of
+from ropewalk.utils.progress import byte_progress
+from ropewalk.utils.threads import map_ahead, num_cpus
 
 SHARD_TOKENS = 1 << 26
 SLICE = 1 << 20  # characters encoded at a time

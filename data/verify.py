@@ -12,11 +12,11 @@ import json
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
-from data.source import OnBytes, ignore_bytes
-from data.tokenizer import Tokenizer, file_in
-from utils.files import write_atomically
-from utils.manifest import find_damages, read_manifest
-from utils.progress import byte_progress
+from ropewalk.data.source import OnBytes, ignore_bytes
+from ropewalk.data.tokenizer import Tokenizer, file_in
+from ropewalk.utils.files import write_atomically
+from ropewalk.utils.manifest import find_damages, read_manifest
+from ropewalk.utils.progress import byte_progress
 
 SPLITS = ("train", "validation")
 MANIFESTS = ("prepare.json", "progress.json")  # of a finished folder, and of an unfinished one

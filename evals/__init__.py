@@ -12,19 +12,19 @@ import functools
 from collections.abc import Callable
 from pathlib import Path
 
-import data.tasks
-import evals.tasks as eval_tasks
-from data.task import Task, TaskContext
-from data.tokenizer import Tokenizer
-from experiment.config import ExperimentConfig
-from utils import expressions
-from utils.plugins import classes_in
+import ropewalk.data.tasks
+from ropewalk.data.task import Task, TaskContext
+from ropewalk.data.tokenizer import Tokenizer
+from ropewalk.evals import tasks as eval_tasks
+from ropewalk.experiment.config import ExperimentConfig
+from ropewalk.utils import expressions
+from ropewalk.utils.plugins import classes_in
 
 
 @functools.cache
 def all_tasks() -> dict[str, type[Task]]:
     """Return every task by the name of its file; `evals.tasks` overrides `data.tasks`."""
-    return classes_in(data.tasks, Task) | classes_in(eval_tasks, Task)
+    return classes_in(ropewalk.data.tasks, Task) | classes_in(eval_tasks, Task)
 
 
 @functools.cache
@@ -62,7 +62,7 @@ def while_training(config: ExperimentConfig) -> Callable[..., list[dict[str, flo
         parse(task)
     if not config.train.eval_tasks:
         return None
-    from evals import runner  # late: most runs have no such tasks
+    from ropewalk.evals import runner  # late: most runs have no such tasks
 
     runner.check_lengths(config)
     # Not `Task.num_documents`, which may be large: the evaluation repeats during training.

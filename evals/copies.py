@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from data.tokenizer import FILE_NAMES
-from experiment.run import RunDirectory, find_runs
-from utils.files import check_writable
-from utils.paths import as_path, copy
+from ropewalk.data.tokenizer import FILE_NAMES
+from ropewalk.experiment.run import RunDirectory, find_runs
+from ropewalk.utils.files import check_writable
+from ropewalk.utils.paths import as_path, copy
 
 _OVERWRITTEN = ("config.json", "metrics.jsonl", *FILE_NAMES)  # on every evaluation
 _COPIED_ONCE = ("results.jsonl", "commands.jsonl")  # then only appended to in the copy

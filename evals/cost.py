@@ -6,8 +6,8 @@ Device memory is that of XLA's analysis of the compiled program (`evals.score.ch
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from data.task import Document, Task, TaskContext
-from experiment.memory import free_host_memory
+from ropewalk.data.task import Document, Task, TaskContext
+from ropewalk.experiment.memory import free_host_memory
 
 # Bytes of a result row: at its peak, while the run's file is written, and until the end.
 _ROW_WRITTEN, _ROW_KEPT = 3 * 2**10, 2**10

@@ -3,9 +3,9 @@
 from collections.abc import Callable
 from typing import NamedTuple
 
-import evals
-from evals.estimate import effective_context, summaries, thresholds
-from evals.rows import Rows
+from ropewalk import evals
+from ropewalk.evals.estimate import effective_context, summaries, thresholds
+from ropewalk.evals.rows import Rows
 
 
 class Kind(NamedTuple):

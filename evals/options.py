@@ -5,15 +5,15 @@ import itertools
 from collections.abc import Sequence
 from pathlib import Path
 
-import evals
-from data.config import MAX_CONTEXT
-from experiment import stages
-from experiment.config import TRAINED, NumDocuments, chosen_rotary
-from experiment.run import RunDirectory
-from model import rotary as rotary_lib
-from utils.checks import Positive, check
-from utils.expressions import split_commas
-from utils.messages import nearest, quoted
+from ropewalk import evals
+from ropewalk.data.config import MAX_CONTEXT
+from ropewalk.experiment import stages
+from ropewalk.experiment.config import TRAINED, NumDocuments, chosen_rotary
+from ropewalk.experiment.run import RunDirectory
+from ropewalk.model import rotary as rotary_lib
+from ropewalk.utils.checks import Positive, check
+from ropewalk.utils.expressions import split_commas
+from ropewalk.utils.messages import nearest, quoted
 
 FORMATS = "table", "csv", "json", "markdown"  # of printed results
 

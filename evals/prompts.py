@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterable
 
 import numpy as np
 
-from data.task import Document, Sample, Task, TaskContext, distances, possible
-from data.tokenizer import Tokenizer
+from ropewalk.data.task import Document, Sample, Task, TaskContext, distances, possible
+from ropewalk.data.tokenizer import Tokenizer
 
 # The haystack of RULER (Hsieh et al., arXiv 2404.06654) and of landmark attention's passkey.
 NOISE = "The grass is green. The sky is blue. The sun is yellow. Here we go. There and back again."

@@ -21,13 +21,13 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from experiment.identity import disagreement
-from experiment.records import row_problem
-from experiment.run import RunDirectory
-from utils.files import write_atomically
-from utils.limits import parse_json, read_lines
-from utils.locks import lock
-from utils.messages import printable, quoted
+from ropewalk.experiment.identity import disagreement
+from ropewalk.experiment.records import row_problem
+from ropewalk.experiment.run import RunDirectory
+from ropewalk.utils.files import write_atomically
+from ropewalk.utils.limits import parse_json, read_lines
+from ropewalk.utils.locks import lock
+from ropewalk.utils.messages import printable, quoted
 
 Rows = dict[str, np.ndarray]
 

@@ -11,30 +11,30 @@ import numpy as np
 from rich.console import Console
 from rich.progress import Progress
 
-import evals
-from data.task import Document, Task
-from data.tokenizer import Tokenizer
-from evals import cost, kinds, rows
-from evals.copies import Copies
-from evals.cost import Readers
-from evals.estimate.sequential import next_round
-from evals.options import Options, check_variants
-from evals.rows import Rows
-from evals.score import AnswerScores, Candidate, check_fits, score
-from evals.spread import spread_score
-from evals.text import MissingTextError
-from experiment import distributed
-from experiment.checkpoint import restore_params
-from experiment.config import ExperimentConfig, chosen_rotary
-from experiment.identity import copy_notice, run_id
-from experiment.items import metrics_damage
-from experiment.run import RunDirectory, find_runs
-from model import rotary as rotary_lib
-from model import transformer
-from model.positions import record_learned
-from model.rotary import Pattern
-from model.transformer import Params
-from utils.files import check_writable
+from ropewalk import evals
+from ropewalk.data.task import Document, Task
+from ropewalk.data.tokenizer import Tokenizer
+from ropewalk.evals import cost, kinds, rows
+from ropewalk.evals.copies import Copies
+from ropewalk.evals.cost import Readers
+from ropewalk.evals.estimate.sequential import next_round
+from ropewalk.evals.options import Options, check_variants
+from ropewalk.evals.rows import Rows
+from ropewalk.evals.score import AnswerScores, Candidate, check_fits, score
+from ropewalk.evals.spread import spread_score
+from ropewalk.evals.text import MissingTextError
+from ropewalk.experiment import distributed
+from ropewalk.experiment.checkpoint import restore_params
+from ropewalk.experiment.config import ExperimentConfig, chosen_rotary
+from ropewalk.experiment.identity import copy_notice, run_id
+from ropewalk.experiment.items import metrics_damage
+from ropewalk.experiment.run import RunDirectory, find_runs
+from ropewalk.model import rotary as rotary_lib
+from ropewalk.model import transformer
+from ropewalk.model.positions import record_learned
+from ropewalk.model.rotary import Pattern
+from ropewalk.model.transformer import Params
+from ropewalk.utils.files import check_writable
 
 Evaluated = list[tuple[RunDirectory, ExperimentConfig, Rows]]
 

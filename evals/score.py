@@ -12,14 +12,14 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from data.task import Document
-from evals.cost import DoesNotFitError
-from experiment.memory import free_device_memory
-from model import loss, transformer
-from model.config import Architecture, PositionTable
-from model.loss import TokenScores
-from model.positions import stack_tables
-from model.transformer import Params
+from ropewalk.data.task import Document
+from ropewalk.evals.cost import DoesNotFitError
+from ropewalk.experiment.memory import free_device_memory
+from ropewalk.model import loss, transformer
+from ropewalk.model.config import Architecture, PositionTable
+from ropewalk.model.loss import TokenScores
+from ropewalk.model.positions import stack_tables
+from ropewalk.model.transformer import Params
 
 # Tokens of a forward pass: enough to fill the matrix units, but few enough for small memories.
 _TOKENS_PER_PASS = {"cpu": 2**14}

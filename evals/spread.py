@@ -8,10 +8,10 @@ from typing import Any
 import jax
 import numpy as np
 
-from data.task import Document
-from evals.score import AnswerScores, Candidate, pass_shape, score
-from experiment import distributed
-from model.config import Architecture
+from ropewalk.data.task import Document
+from ropewalk.evals.score import AnswerScores, Candidate, pass_shape, score
+from ropewalk.experiment import distributed
+from ropewalk.model.config import Architecture
 
 
 def spread_score(

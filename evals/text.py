@@ -8,14 +8,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from data.prepare import ON_DISK, prepare
-from data.sources import source_class
-from data.store import TokenStore
-from data.task import Document, Task, TaskContext
-from data.tokenizer import Tokenizer
-from data.verify import read_tokenizer
-from utils.manifest import DamagedError, find_damages
-from utils.plugins import name_of
+from ropewalk.data.prepare import ON_DISK, prepare
+from ropewalk.data.sources import source_class
+from ropewalk.data.store import TokenStore
+from ropewalk.data.task import Document, Task, TaskContext
+from ropewalk.data.tokenizer import Tokenizer
+from ropewalk.data.verify import read_tokenizer
+from ropewalk.utils.manifest import DamagedError, find_damages
+from ropewalk.utils.plugins import name_of
 
 
 class MissingTextError(ValueError):

@@ -8,7 +8,7 @@ Five nouns name what a user trains:
     Sweep    the members that one command trains (`Sweep`)
     Member   one run of a sweep: its name, overrides, and config (`Member`)
 
-from experiment import load
+from ropewalk.experiment import load
 run = load("runs/demo/base=10,num_heads=4")  # run.config, run.params, run.tokenizer, run.table
 logits = run.logits("import numpy")   # float32 [B, T, V]
 """
@@ -20,5 +20,5 @@ from typing import Any
 def __getattr__(name: str) -> Any:
     # Late: `--help`, and data's worker processes, import experiment.config and not JAX.
     if name == "load":
-        return importlib.import_module("experiment.loaded").load
+        return importlib.import_module("ropewalk.experiment.loaded").load
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

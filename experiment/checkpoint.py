@@ -26,10 +26,10 @@ import numpy as np
 import orbax.checkpoint as ocp
 from orbax.checkpoint import options
 
-from experiment import distributed
-from experiment.config import ExperimentConfig
-from experiment.devices import check_platform
-from experiment.items import (
+from ropewalk.experiment import distributed
+from ropewalk.experiment.config import ExperimentConfig
+from ropewalk.experiment.devices import check_platform
+from ropewalk.experiment.items import (
     DamagedCheckpointError,
     check_config,
     config_item,
@@ -39,11 +39,11 @@ from experiment.items import (
     read_items,
     write_items,
 )
-from experiment.run import RunDirectory
-from model.transformer import Params, abstract_params
-from utils.errors import raise_outages
-from utils.limits import MOST_JSON, check_file
-from utils.paths import in_bucket, remove
+from ropewalk.experiment.run import RunDirectory
+from ropewalk.model.transformer import Params, abstract_params
+from ropewalk.utils.errors import raise_outages
+from ropewalk.utils.limits import MOST_JSON, check_file
+from ropewalk.utils.paths import in_bucket, remove
 
 # Orbax logs every save, and the traceback of each error that it raises.
 logging.getLogger("absl").setLevel(logging.CRITICAL)

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import jax
 
-from utils.files import write_atomically
+from ropewalk.utils.files import write_atomically
 
 _MIN_SECONDS = 0.2  # programs that compile faster are compiled at every start
 

@@ -6,12 +6,12 @@ import re
 import typing
 from typing import Annotated, Any, Literal
 
-from data.config import MAX_CONTEXT, DataConfig
-from model import rotary as rotary_lib
-from model.config import ModelConfig
-from model.rotary import Pattern
-from utils.checks import SINGLE_MAX, Bounds, Count, Seed, Share, SinglePositive, check
-from utils.messages import one_line, quoted
+from ropewalk.data.config import MAX_CONTEXT, DataConfig
+from ropewalk.model import rotary as rotary_lib
+from ropewalk.model.config import ModelConfig
+from ropewalk.model.rotary import Pattern
+from ropewalk.utils.checks import SINGLE_MAX, Bounds, Count, Seed, Share, SinglePositive, check
+from ropewalk.utils.messages import one_line, quoted
 
 # A config.json may only name classes of these packages: reading one never runs other code.
 PACKAGES = ("model", "data", "experiment")

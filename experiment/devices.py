@@ -2,7 +2,7 @@
 
 import jax
 
-from utils.messages import one_line
+from ropewalk.utils.messages import one_line
 
 
 class PlatformError(ValueError):

@@ -19,11 +19,11 @@ import jax
 import numpy as np
 from jax.experimental import multihost_utils
 
-from experiment.devices import check_platform
-from experiment.mesh import device_per_core
-from utils.command_line import Parser
-from utils.errors import RESTART_STATUS, UnreachableError
-from utils.messages import one_line
+from ropewalk.experiment.devices import check_platform
+from ropewalk.experiment.mesh import device_per_core
+from ropewalk.utils.command_line import Parser
+from ropewalk.utils.errors import RESTART_STATUS, UnreachableError
+from ropewalk.utils.messages import one_line
 
 # Bytes of a message from one process to the others.
 _MESSAGE = 1024

@@ -15,13 +15,13 @@ import typing
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
-from experiment.config import ExperimentConfig, stored_fields
-from model import rotary as rotary_lib
-from model.rotary import Rotary
-from utils.checks import describe, problem
-from utils.command_line import tokens
-from utils.expressions import literal, split_commas, unbalanced, unquote
-from utils.messages import nearest, one_line, quoted
+from ropewalk.experiment.config import ExperimentConfig, stored_fields
+from ropewalk.model import rotary as rotary_lib
+from ropewalk.model.rotary import Rotary
+from ropewalk.utils.checks import describe, problem
+from ropewalk.utils.command_line import tokens
+from ropewalk.utils.expressions import literal, split_commas, unbalanced, unquote
+from ropewalk.utils.messages import nearest, one_line, quoted
 
 # Names that other codebases have for fields.
 _OTHER_NAMES = {

@@ -16,9 +16,9 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from experiment.config import REMOVED, ExperimentConfig, flatten, is_operational, to_dict
-from experiment.items import DamagedCheckpointError, read_digests
-from experiment.run import RunDirectory
+from ropewalk.experiment.config import REMOVED, ExperimentConfig, flatten, is_operational, to_dict
+from ropewalk.experiment.items import DamagedCheckpointError, read_digests
+from ropewalk.experiment.run import RunDirectory
 
 # Paths. The digests of parameters and the tokenizer's sha256 stand for what lies there.
 _PATHS = {"start_from", "data.path", "data.tokenizer"}

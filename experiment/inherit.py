@@ -15,11 +15,11 @@ config when the parent has trained on or was deleted.
 import dataclasses
 from collections.abc import Sequence
 
-from data.config import DataConfig
-from experiment.config import ExperimentConfig
-from experiment.dotted import apply, fields
-from experiment.run import RunDirectory, find_start
-from utils.paths import as_path
+from ropewalk.data.config import DataConfig
+from ropewalk.experiment.config import ExperimentConfig
+from ropewalk.experiment.dotted import apply, fields
+from ropewalk.experiment.run import RunDirectory, find_start
+from ropewalk.utils.paths import as_path
 
 
 def inherit(

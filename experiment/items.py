@@ -16,15 +16,15 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from experiment import stages
-from experiment.config import ExperimentConfig, first_difference, from_dict, to_dict
-from experiment.records import MetricsDigest
-from experiment.run import RunDirectory
-from utils import messages
-from utils.errors import is_outage, machine_error
-from utils.limits import read_json
-from utils.manifest import digest, seal, unseal
-from utils.messages import quoted
+from ropewalk.experiment import stages
+from ropewalk.experiment.config import ExperimentConfig, first_difference, from_dict, to_dict
+from ropewalk.experiment.records import MetricsDigest
+from ropewalk.experiment.run import RunDirectory
+from ropewalk.utils import messages
+from ropewalk.utils.errors import is_outage, machine_error
+from ropewalk.utils.limits import read_json
+from ropewalk.utils.manifest import digest, seal, unseal
+from ropewalk.utils.messages import quoted
 
 COULD_NOT_BE_READ = "could not be read"  # in messages about errors that are not damage
 # First words of the ValueErrors of TensorStore if the system refused a request. UNKNOWN stands for

@@ -5,7 +5,7 @@ loaded, evaluated, probed and started from (`start_from`), but not resumed. Its 
 rounded to 8 bits of precision and read as float32.
 """
 
-import utils.environment  # noqa: F401 - first: it checks that packages are installed
+import ropewalk.utils.environment  # noqa: F401 - first: it checks that packages are installed
 
 # isort: split
 import argparse
@@ -16,10 +16,10 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
-from experiment.run import RunDirectory, find_trained
-from utils.command_line import Parser, exit_with
-from utils.files import check_writable
-from utils.paths import copy, local
+from ropewalk.experiment.run import RunDirectory, find_trained
+from ropewalk.utils.command_line import Parser, exit_with
+from ropewalk.utils.files import check_writable
+from ropewalk.utils.paths import copy, local
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -64,7 +64,7 @@ def keep(dirs: Sequence[Path], out: Path, step: int | None, *, command: str) -> 
     for source in sources:
         source.read_commands()  # refuses a damaged file, which is copied at the end
     check_writable(out, "give another --out")
-    from experiment.checkpoint import keep_params  # late: wrong arguments need no JAX
+    from ropewalk.experiment.checkpoint import keep_params  # late: wrong arguments need no JAX
 
     for source, target, source_step in zip(sources, targets, steps, strict=True):
         keep_params(source, source_step, target)

@@ -8,16 +8,16 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from data.tokenizer import Tokenizer
-from experiment.checkpoint import restore_params
-from experiment.config import ExperimentConfig, chosen_rotary
-from experiment.run import RunDirectory, find_run
-from model import rotary as rotary_lib
-from model import transformer
-from model.config import ModelConfig, PositionTable
-from model.positions import record_learned
-from model.transformer import Params
-from utils.messages import check_unicode
+from ropewalk.data.tokenizer import Tokenizer
+from ropewalk.experiment.checkpoint import restore_params
+from ropewalk.experiment.config import ExperimentConfig, chosen_rotary
+from ropewalk.experiment.run import RunDirectory, find_run
+from ropewalk.model import rotary as rotary_lib
+from ropewalk.model import transformer
+from ropewalk.model.config import ModelConfig, PositionTable
+from ropewalk.model.positions import record_learned
+from ropewalk.model.transformer import Params
+from ropewalk.utils.messages import check_unicode
 
 
 @dataclasses.dataclass(frozen=True, repr=False, eq=False)

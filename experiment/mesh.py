@@ -12,9 +12,9 @@ import numpy as np
 from jax.experimental import mesh_utils
 from jax.sharding import AxisType, Mesh
 
-from experiment.config import ExperimentConfig, MeshConfig
-from model.axes import MESH_AXES
-from model.sharding import batch_sharding
+from ropewalk.experiment.config import ExperimentConfig, MeshConfig
+from ropewalk.model.axes import MESH_AXES
+from ropewalk.model.sharding import batch_sharding
 
 # FLOPs that a device performs while it receives one byte from another: 1,000 to 4,000 on the chips
 # of experiment/chips.toml, at half of their peaks. `_spread_members` weighs both.

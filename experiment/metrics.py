@@ -12,13 +12,13 @@ from typing import Any
 
 import jax
 
-from experiment.config import ExperimentConfig
-from experiment.items import metrics_record
-from experiment.records import MetricsDigest
-from experiment.run import RunDirectory
-from model.transformer import count_params
-from utils.files import write_atomically
-from utils.paths import in_bucket
+from ropewalk.experiment.config import ExperimentConfig
+from ropewalk.experiment.items import metrics_record
+from ropewalk.experiment.records import MetricsDigest
+from ropewalk.experiment.run import RunDirectory
+from ropewalk.model.transformer import count_params
+from ropewalk.utils.files import write_atomically
+from ropewalk.utils.paths import in_bucket
 
 # FLOP/s of a chip, by a part of its JAX device kind.
 PEAK_FLOPS: dict[str, float] = tomllib.loads(Path(__file__).with_name("chips.toml").read_text())

@@ -45,17 +45,17 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from data.sources import source_class
-from experiment.config import ExperimentConfig, is_operational
-from experiment.dotted import apply as apply  # part of the command line, for its callers
-from experiment.inherit import inherit
-from experiment.records import SweepRecord, read_sweep
-from experiment.run import RunDirectory
-from experiment.stages import split
-from utils.expressions import allow_files, split_commas, unquote
-from utils.files import check_contents
-from utils.messages import one_line
-from utils.paths import as_path, in_bucket
+from ropewalk.data.sources import source_class
+from ropewalk.experiment.config import ExperimentConfig, is_operational
+from ropewalk.experiment.dotted import apply as apply  # part of the command line, for its callers
+from ropewalk.experiment.inherit import inherit
+from ropewalk.experiment.records import SweepRecord, read_sweep
+from ropewalk.experiment.run import RunDirectory
+from ropewalk.experiment.stages import split
+from ropewalk.utils.expressions import allow_files, split_commas, unquote
+from ropewalk.utils.files import check_contents
+from ropewalk.utils.messages import one_line
+from ropewalk.utils.paths import as_path, in_bucket
 
 # Files and `--help` teach the same language: it is written down once, above.
 _, OVERRIDES_HELP, SWEEP_HELP = str(__doc__).split("\n\n")

@@ -8,9 +8,9 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
-from utils.checks import SINGLE_MAX, Bounds, check, problem
-from utils.limits import parse_json, read_json, read_lines
-from utils.messages import quoted
+from ropewalk.utils.checks import SINGLE_MAX, Bounds, check, problem
+from ropewalk.utils.limits import parse_json, read_json, read_lines
+from ropewalk.utils.messages import quoted
 
 
 def read_json_lines(path: Path, kinds: Mapping[str, Any]) -> list[dict[str, Any]]:

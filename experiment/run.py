@@ -10,20 +10,20 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from data import chat
-from data.config import DataConfig
-from data.tokenizer import Tokenizer, file_in
-from experiment import stages
-from experiment.config import ExperimentConfig, first_difference, from_dict, to_dict
-from experiment.records import METRICS, read_json_lines, read_sweep
-from utils.checks import problem
-from utils.command_line import requote
-from utils.files import check_contents, write_atomically
-from utils.git import current_commit
-from utils.limits import read_json
-from utils.locks import lock
-from utils.manifest import DamagedError
-from utils.paths import as_path, in_bucket
+from ropewalk.data import chat
+from ropewalk.data.config import DataConfig
+from ropewalk.data.tokenizer import Tokenizer, file_in
+from ropewalk.experiment import stages
+from ropewalk.experiment.config import ExperimentConfig, first_difference, from_dict, to_dict
+from ropewalk.experiment.records import METRICS, read_json_lines, read_sweep
+from ropewalk.utils.checks import problem
+from ropewalk.utils.command_line import requote
+from ropewalk.utils.files import check_contents, write_atomically
+from ropewalk.utils.git import current_commit
+from ropewalk.utils.limits import read_json
+from ropewalk.utils.locks import lock
+from ropewalk.utils.manifest import DamagedError
+from ropewalk.utils.paths import as_path, in_bucket
 
 PUBLISHED = "published"  # folder of an imported run: tokenizer files, as published
 

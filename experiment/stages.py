@@ -15,11 +15,11 @@ A sweep's member is the config with the member's overrides, and the stages are a
 import dataclasses
 from typing import Any, NamedTuple
 
-from data.config import DataConfig
-from experiment.config import ExperimentConfig, to_dict
-from experiment.dotted import apply
-from model import rotary as rotary_lib
-from utils.messages import nearest
+from ropewalk.data.config import DataConfig
+from ropewalk.experiment.config import ExperimentConfig, to_dict
+from ropewalk.experiment.dotted import apply
+from ropewalk.model import rotary as rotary_lib
+from ropewalk.utils.messages import nearest
 
 
 class Stage(NamedTuple):

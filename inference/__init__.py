@@ -1,7 +1,7 @@
 """Text generation from checkpoints.
 
-from experiment import load
-from inference import generate
+from ropewalk.experiment import load
+from ropewalk.inference import generate
 [result] = generate(load("runs/demo/base=10,num_heads=1"), ["import numpy"], max_new_tokens=20)
 print(result.text)
 """
@@ -15,5 +15,5 @@ _MODULES = {"generate": "generation", "Generated": "generation", "Options": "opt
 def __getattr__(name: str) -> Any:
     # Import late: `--help` and invalid arguments do not need JAX.
     if name in _MODULES:
-        return getattr(importlib.import_module(f"inference.{_MODULES[name]}"), name)
+        return getattr(importlib.import_module(f"ropewalk.inference.{_MODULES[name]}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from model.config import ModelConfig
-from model.rotary import repeat_pattern
+from ropewalk.model.config import ModelConfig
+from ropewalk.model.rotary import repeat_pattern
 
 
 class LayerCache(NamedTuple):

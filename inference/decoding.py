@@ -11,14 +11,14 @@ import jax
 import jax.numpy as jnp
 from flax import nnx
 
-from inference.cache import Caches, LayerCache, append, fill_cache
-from model.attention import Attention, rotate_queries, smear_keys
-from model.axes import shard_tokens
-from model.config import Architecture, PositionTable
-from model.mask import is_visible
-from model.mla import LatentAttention
-from model.positions import cos_sin, rotate
-from model.transformer import Block, Params, normalize, scale_embedding
+from ropewalk.inference.cache import Caches, LayerCache, append, fill_cache
+from ropewalk.model.attention import Attention, rotate_queries, smear_keys
+from ropewalk.model.axes import shard_tokens
+from ropewalk.model.config import Architecture, PositionTable
+from ropewalk.model.mask import is_visible
+from ropewalk.model.mla import LatentAttention
+from ropewalk.model.positions import cos_sin, rotate
+from ropewalk.model.transformer import Block, Params, normalize, scale_embedding
 
 Weights = dict[str, Any]
 

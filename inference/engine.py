@@ -9,15 +9,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from inference import decoding, programs
-from inference.cache import cache_sizes
-from inference.options import Options
-from inference.programs import CHUNK, Rows, Static
-from inference.sampling import Draws, Sampler
-from model.config import ModelConfig, PositionTable
-from model.positions import stack_tables
-from model.rotary import Rotary, repeat_pattern
-from model.transformer import Params
+from ropewalk.inference import decoding, programs
+from ropewalk.inference.cache import cache_sizes
+from ropewalk.inference.options import Options
+from ropewalk.inference.programs import CHUNK, Rows, Static
+from ropewalk.inference.sampling import Draws, Sampler
+from ropewalk.model.config import ModelConfig, PositionTable
+from ropewalk.model.positions import stack_tables
+from ropewalk.model.rotary import Rotary, repeat_pattern
+from ropewalk.model.transformer import Params
 
 _MIN_PROMPT = 64  # tokens of the smallest program for prompts
 _MIN_ROOM = 256  # tokens of the smallest cache

@@ -9,12 +9,12 @@ from typing import Any, Literal
 
 import numpy as np
 
-from data.tokenizer import Tokenizer
-from experiment.loaded import LoadedRun
-from inference.engine import Engine, Prompts
-from inference.options import Options
-from inference.text import TextStream
-from utils.messages import quoted
+from ropewalk.data.tokenizer import Tokenizer
+from ropewalk.experiment.loaded import LoadedRun
+from ropewalk.inference.engine import Engine, Prompts
+from ropewalk.inference.options import Options
+from ropewalk.inference.text import TextStream
+from ropewalk.utils.messages import quoted
 
 Prompt = str | Sequence[int]
 

@@ -3,8 +3,8 @@
 import dataclasses
 from typing import Annotated, Literal
 
-from data.config import MAX_CONTEXT
-from utils.checks import Bounds, Count, NonNegative, Seed, check
+from ropewalk.data.config import MAX_CONTEXT
+from ropewalk.utils.checks import Bounds, Count, NonNegative, Seed, check
 
 Top = Annotated[float, Bounds(above=0, at_most=1)]
 

@@ -6,10 +6,10 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from inference import cache, decoding
-from inference.decoding import Weights
-from inference.sampling import Draws, Sampler, choose
-from model.config import Architecture, PositionTable
+from ropewalk.inference import cache, decoding
+from ropewalk.inference.decoding import Weights
+from ropewalk.inference.sampling import Draws, Sampler, choose
+from ropewalk.model.config import Architecture, PositionTable
 
 # Maximum tokens per call of `decode`: few enough for streaming, enough to amortize the call.
 CHUNK = 32

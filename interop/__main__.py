@@ -1,6 +1,6 @@
 """Import, export and evaluate models: python -m interop {export,import,lm_eval} ..."""
 
-import utils.environment  # noqa: F401 - first: it checks that packages are installed
+import ropewalk.utils.environment  # noqa: F401 - first: it checks that packages are installed
 
 # isort: split
 import argparse
@@ -10,13 +10,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from experiment.config import TRAINED, chosen_rotary
-from experiment.run import find_run
-from interop.folders import check_new, find_source
-from interop.tensors import SHARD_BYTES
-from utils.command_line import Parser, exit_with, expression, tokens
-from utils.files import check_writable
-from utils.paths import local
+from ropewalk.experiment.config import TRAINED, chosen_rotary
+from ropewalk.experiment.run import find_run
+from ropewalk.interop.folders import check_new, find_source
+from ropewalk.interop.tensors import SHARD_BYTES
+from ropewalk.utils.command_line import Parser, exit_with, expression, tokens
+from ropewalk.utils.files import check_writable
+from ropewalk.utils.paths import local
 
 _EXPORT = """Export a run as a Hugging Face folder: python -m interop export RUN FOLDER
 
@@ -63,12 +63,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         options.check(options)
         # Import late: help and invalid arguments do not need JAX.
-        from experiment.compiled import keep_programs
-        from experiment.devices import check_platform
+        from ropewalk.experiment.compiled import keep_programs
+        from ropewalk.experiment.devices import check_platform
 
         keep_programs()
         check_platform()
-        main_function = importlib.import_module(f"interop.{options.module}").main
+        main_function = importlib.import_module(f"ropewalk.interop.{options.module}").main
         return main_function(options, *[others] * (options.command == "lm_eval"))
     except (ValueError, OSError) as error:
         parser.refuse(error)

@@ -7,14 +7,14 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
 
-from data.tokenizer import Tokenizer
-from interop.rotary_config import add_version_4_keys, make_rope_parameters
-from interop.weights import Entry, Fused, Layout, make_entries
-from model.config import ModelConfig
-from model.rotary import repeat_pattern
-from model.rotary.base import HfHead, Rotary
-from model.rotary.nope import Nope
-from model.rotary.rope_parameters import LOCAL_BASES
+from ropewalk.data.tokenizer import Tokenizer
+from ropewalk.interop.rotary_config import add_version_4_keys, make_rope_parameters
+from ropewalk.interop.weights import Entry, Fused, Layout, make_entries
+from ropewalk.model.config import ModelConfig
+from ropewalk.model.rotary import repeat_pattern
+from ropewalk.model.rotary.base import HfHead, Rotary
+from ropewalk.model.rotary.nope import Nope
+from ropewalk.model.rotary.rope_parameters import LOCAL_BASES
 
 LATENT_EPSILON = 1e-6  # of DeepSeek's norms of latents, whatever rms_norm_eps is
 # Names of keys of config.json, where they differ from Llama's.

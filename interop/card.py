@@ -7,11 +7,11 @@ from typing import Any
 
 import jinja2
 
-from experiment.config import ExperimentConfig
-from experiment.run import RunDirectory
-from interop.check import Comparison
-from model import rotary
-from model.transformer import count_params
+from ropewalk.experiment.config import ExperimentConfig
+from ropewalk.experiment.run import RunDirectory
+from ropewalk.interop.check import Comparison
+from ropewalk.model import rotary
+from ropewalk.model.transformer import count_params
 
 IDENTICAL = (
     "The tensors are byte for byte those that were imported, and config.json describes the same "

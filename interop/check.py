@@ -27,16 +27,16 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from experiment.checkpoint import leaves_by_name, put
-from interop.choose import check_config
-from interop.hf_config import parse_config
-from interop.layers import PublishedModel, imported_layers
-from interop.tensors import Tensors
-from interop.transformers_model import TransformersModel, has_transformers
-from interop.weights import Entry, make_entries
-from model import transformer
-from model.config import ModelConfig
-from utils.limits import read_bytes, read_json
+from ropewalk.experiment.checkpoint import leaves_by_name, put
+from ropewalk.interop.choose import check_config
+from ropewalk.interop.hf_config import parse_config
+from ropewalk.interop.layers import PublishedModel, imported_layers
+from ropewalk.interop.tensors import Tensors
+from ropewalk.interop.transformers_model import TransformersModel, has_transformers
+from ropewalk.interop.weights import Entry, make_entries
+from ropewalk.model import transformer
+from ropewalk.model.config import ModelConfig
+from ropewalk.utils.limits import read_bytes, read_json
 
 # Largest difference, in roundings of float32. Rounding is chaotic in a real model: correct exports
 # differ by up to 5 (cosines within 1e-6 count too), planted errors by more than 1,000.

@@ -10,18 +10,18 @@ from typing import Any
 
 import numpy as np
 
-from interop.architectures import (
+from ropewalk.interop.architectures import (
     ARCHITECTURES,
     Architecture,
     heads_by_layer,
     make_config,
     windows_by_layer,
 )
-from interop.hf_config import parse_config
-from model import rotary
-from model.config import ModelConfig
-from model.rotary.base import Rotary
-from utils.messages import nearest
+from ropewalk.interop.hf_config import parse_config
+from ropewalk.model import rotary
+from ropewalk.model.config import ModelConfig
+from ropewalk.model.rotary.base import Rotary
+from ropewalk.utils.messages import nearest
 
 # Fields that do not change the function of given parameters, or that are compared by what follows
 # from them.

@@ -10,20 +10,20 @@ from typing import Any
 
 import numpy as np
 
-from data.tokenizer import Tokenizer
-from experiment.checkpoint import StoredParams
-from experiment.run import RunDirectory, find_run
-from interop import card, check
-from interop.architectures import make_config
-from interop.check import Comparison, FolderModel
-from interop.choose import check_config, choose_architecture
-from interop.folders import new_folder
-from interop.tensors import DTYPES, SHARD_BYTES, Tensors, digest_tensors, write_tensors
-from interop.tokenizer_files import read_published, write_published, write_tokenizer
-from interop.weights import Entry
-from model.config import ModelConfig
-from model.positions import record_learned
-from utils.messages import one_line
+from ropewalk.data.tokenizer import Tokenizer
+from ropewalk.experiment.checkpoint import StoredParams
+from ropewalk.experiment.run import RunDirectory, find_run
+from ropewalk.interop import card, check
+from ropewalk.interop.architectures import make_config
+from ropewalk.interop.check import Comparison, FolderModel
+from ropewalk.interop.choose import check_config, choose_architecture
+from ropewalk.interop.folders import new_folder
+from ropewalk.interop.tensors import DTYPES, SHARD_BYTES, Tensors, digest_tensors, write_tensors
+from ropewalk.interop.tokenizer_files import read_published, write_published, write_tokenizer
+from ropewalk.interop.weights import Entry
+from ropewalk.model.config import ModelConfig
+from ropewalk.model.positions import record_learned
+from ropewalk.utils.messages import one_line
 
 _OFFSETS = "blocks.attention.frequency_offset"
 _DTYPES = {"float32": "F32", "bfloat16": "BF16", "float16": "F16"}

@@ -6,9 +6,9 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
-from utils.files import check_writable
-from utils.locks import try_lock
-from utils.paths import local
+from ropewalk.utils.files import check_writable
+from ropewalk.utils.locks import try_lock
+from ropewalk.utils.paths import local
 
 _MARK = ".incomplete"  # a locked file in a folder that is being written
 

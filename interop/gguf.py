@@ -16,11 +16,11 @@ from typing import Annotated, Any, NoReturn
 
 import numpy as np
 
-from interop.tensors import Tensor, Tensors
-from interop.weights import feature_order
-from utils.checks import Bounds, Count, Layers, Positive, problem
-from utils.limits import check_file
-from utils.messages import one_line, quoted
+from ropewalk.interop.tensors import Tensor, Tensors
+from ropewalk.interop.weights import feature_order
+from ropewalk.utils.checks import Bounds, Count, Layers, Positive, problem
+from ropewalk.utils.limits import check_file
+from ropewalk.utils.messages import one_line, quoted
 
 SUFFIX = ".gguf"
 _PERMUTED = {"llama"}  # architectures whose converter stores pairs side by side

@@ -11,10 +11,10 @@ from collections import defaultdict
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from data.task import Document
-from evals import score
-from experiment.loaded import LoadedRun
-from model import rotary as rotary_lib
+from ropewalk.data.task import Document
+from ropewalk.evals import score
+from ropewalk.experiment.loaded import LoadedRun
+from ropewalk.model import rotary as rotary_lib
 
 TRAINED = "trained"
 _MIN_LENGTH = 32  # tokens of the smallest compiled program
@@ -133,7 +133,7 @@ class Scorer:
         A prompt that is too long loses its oldest ids. If prompt and new tokens do not fit, the
         prompt keeps at least half of `max_length`, and the text is cut to the rest.
         """
-        from inference import generate  # here, because log likelihoods do not need it
+        from ropewalk.inference import generate  # here, because log likelihoods do not need it
 
         groups = defaultdict(list)
         rows = []

@@ -4,22 +4,22 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from interop.architectures import (
+from ropewalk.interop.architectures import (
     ARCHITECTURES,
     LATENT_EPSILON,
     RENAMED,
     Architecture,
 )
-from interop.rotary_config import read_variant
-from interop.weights import Layout
-from model.config import MlaConfig, ModelConfig
-from model.rotary import Pattern
-from model.rotary.base import HfHead, Rotary
-from model.rotary.nope import Nope
-from model.rotary.rope_parameters import read_rope
-from utils.checks import Count, Layers, problem
-from utils.limits import MOST_CONFIG, read_json
-from utils.messages import one_line, quoted
+from ropewalk.interop.rotary_config import read_variant
+from ropewalk.interop.weights import Layout
+from ropewalk.model.config import MlaConfig, ModelConfig
+from ropewalk.model.rotary import Pattern
+from ropewalk.model.rotary.base import HfHead, Rotary
+from ropewalk.model.rotary.nope import Nope
+from ropewalk.model.rotary.rope_parameters import read_rope
+from ropewalk.utils.checks import Count, Layers, problem
+from ropewalk.utils.limits import MOST_CONFIG, read_json
+from ropewalk.utils.messages import one_line, quoted
 
 _ALIASES = {"deepseek_v2": "deepseek_v3"}  # it routes experts differently; dense layers are equal
 _LAYERS = "num_hidden_layers"

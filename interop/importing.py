@@ -9,30 +9,30 @@ from typing import Any
 
 import numpy as np
 
-from data.config import DataConfig
-from data.tokenizer import Tokenizer
-from experiment.checkpoint import leaves_by_name, write_params
-from experiment.config import EvalConfig, ExperimentConfig, TrainConfig
-from experiment.run import PUBLISHED, RunDirectory
-from interop import card, check
-from interop.architectures import make_config
-from interop.check import FolderModel
-from interop.choose import choose_architecture
-from interop.folders import find_source, new_folder
-from interop.gguf import SUFFIX, GgufTensors, UnreadTokenizerError
-from interop.hf_config import HfModel, parse_config, read_config
-from interop.tensors import Tensors, digest_tensors
-from interop.tokenizer_files import drop_unused, find_tokenizer, puts_bos, read_published
-from interop.transformers_model import find_other_ids
-from interop.weights import Entry, Layout, make_entries
-from model import rotary as rotary_lib
-from model.config import ModelConfig
-from model.rotary.base import HfHead
-from model.rotary.rope_parameters import read_rope, selected_factors
-from model.transformer import abstract_params, describe_size
-from utils.limits import read_json
-from utils.messages import printable, quoted
-from utils.paths import local
+from ropewalk.data.config import DataConfig
+from ropewalk.data.tokenizer import Tokenizer
+from ropewalk.experiment.checkpoint import leaves_by_name, write_params
+from ropewalk.experiment.config import EvalConfig, ExperimentConfig, TrainConfig
+from ropewalk.experiment.run import PUBLISHED, RunDirectory
+from ropewalk.interop import card, check
+from ropewalk.interop.architectures import make_config
+from ropewalk.interop.check import FolderModel
+from ropewalk.interop.choose import choose_architecture
+from ropewalk.interop.folders import find_source, new_folder
+from ropewalk.interop.gguf import SUFFIX, GgufTensors, UnreadTokenizerError
+from ropewalk.interop.hf_config import HfModel, parse_config, read_config
+from ropewalk.interop.tensors import Tensors, digest_tensors
+from ropewalk.interop.tokenizer_files import drop_unused, find_tokenizer, puts_bos, read_published
+from ropewalk.interop.transformers_model import find_other_ids
+from ropewalk.interop.weights import Entry, Layout, make_entries
+from ropewalk.model import rotary as rotary_lib
+from ropewalk.model.config import ModelConfig
+from ropewalk.model.rotary.base import HfHead
+from ropewalk.model.rotary.rope_parameters import read_rope, selected_factors
+from ropewalk.model.transformer import abstract_params, describe_size
+from ropewalk.utils.limits import read_json
+from ropewalk.utils.messages import printable, quoted
+from ropewalk.utils.paths import local
 
 # Pairs look interleaved if neighbors are this many times more alike than features half a head
 # apart. With fewer pairs than this, noise could look so too.

@@ -9,12 +9,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from interop.hf_config import parse_config
-from model.config import NO_WINDOW
-from model.rotary.base import HfHead
-from model.rotary.rope_parameters import Scales, compute_frequencies, read_rope
-from utils.limits import MOST_FEATURES
-from utils.messages import quoted
+from ropewalk.interop.hf_config import parse_config
+from ropewalk.model.config import NO_WINDOW
+from ropewalk.model.rotary.base import HfHead
+from ropewalk.model.rotary.rope_parameters import Scales, compute_frequencies, read_rope
+from ropewalk.utils.limits import MOST_FEATURES
+from ropewalk.utils.messages import quoted
 
 _PRECISION = 1e-6  # of frequencies that were measured in float32, relative
 

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from interop.harness import TRAINED, Generation, Pair, Scorer
+from ropewalk.interop.harness import TRAINED, Generation, Pair, Scorer
 
 _SAMPLING = {"temperature": 1.0, "top_k": None, "top_p": None, "seed": 0}
 
@@ -76,7 +76,7 @@ def _make_class(template: Any, utils: Any, normalize: Callable[[dict], Mapping])
             step: int | None = None,
             **_: Any,  # batch_size, device and others, which JAX decides
         ):
-            from experiment import load
+            from ropewalk.experiment import load
 
             super().__init__()
             self.scorer = Scorer(load(run, step), rotary=rotary, max_length=max_length)

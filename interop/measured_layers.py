@@ -24,11 +24,11 @@ from transformers import CONFIG_MAPPING, AutoModel
 from transformers.initialization import no_init_weights
 from transformers.utils import logging
 
-from interop.layers import Layer, PublishedModel, group_layers
-from interop.torch_modes import FixedOutputs, WithoutWeights
-from model.rotary.rope_parameters import check_rope
-from utils.checks import Bounds, problem
-from utils.messages import one_line, quoted
+from ropewalk.interop.layers import Layer, PublishedModel, group_layers
+from ropewalk.interop.torch_modes import FixedOutputs, WithoutWeights
+from ropewalk.model.rotary.rope_parameters import check_rope
+from ropewalk.utils.checks import Bounds, problem
+from ropewalk.utils.messages import one_line, quoted
 
 _NAME = "ropewalk_audit"  # of the attention function
 _MOST_LAYERS, _MOST_CONTEXT, _MOST_OUTPUTS = 256, 2**24, 2**20

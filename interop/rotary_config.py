@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from model.rotary import variant_of_rope_type
-from model.rotary.base import HfHead, Rotary, geometric_inv_freq
-from model.rotary.recorded import Recorded
-from model.rotary.rope_parameters import Scales, compute_frequencies
+from ropewalk.model.rotary import variant_of_rope_type
+from ropewalk.model.rotary.base import HfHead, Rotary, geometric_inv_freq
+from ropewalk.model.rotary.recorded import Recorded
+from ropewalk.model.rotary.rope_parameters import Scales, compute_frequencies
 
 UNROTATED = 1e30  # factor of an unrotated pair: 1e-30 radians per token is 0 in float32
 

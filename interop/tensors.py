@@ -16,8 +16,8 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
-from utils.limits import check_file, read_json
-from utils.messages import one_line, quoted
+from ropewalk.utils.limits import check_file, read_json
+from ropewalk.utils.messages import one_line, quoted
 
 INDEX, SINGLE = "model.safetensors.index.json", "model.safetensors"
 SHARD_BYTES = 2**30

@@ -11,11 +11,11 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from data.sentencepiece_model import BPE, Type, parse_model
-from data.tokenizer import FILE_NAMES, Tokenizer
-from data.tokenizer_json import template, vocabulary_of
-from utils.files import write_atomically
-from utils.limits import parse_json, read_bytes, read_json
+from ropewalk.data.sentencepiece_model import BPE, Type, parse_model
+from ropewalk.data.tokenizer import FILE_NAMES, Tokenizer
+from ropewalk.data.tokenizer_json import template, vocabulary_of
+from ropewalk.utils.files import write_atomically
+from ropewalk.utils.limits import parse_json, read_bytes, read_json
 
 _SPACE = "\u2581"  # SentencePiece's character for a space
 # Types of models for which transformers 5 loads a tokenizer class of its own, whatever

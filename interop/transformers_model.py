@@ -6,9 +6,9 @@ from pathlib import Path
 
 import numpy as np
 
-from data.tokenizer import Tokenizer
-from interop.layers import PublishedModel
-from utils.messages import one_line, quoted
+from ropewalk.data.tokenizer import Tokenizer
+from ropewalk.interop.layers import PublishedModel
+from ropewalk.utils.messages import one_line, quoted
 
 
 def has_transformers() -> bool:
@@ -86,7 +86,7 @@ class TransformersModel:
 
     def measure(self, context: int) -> PublishedModel:
         """Return the rotation and window of each layer, for rows of `context` tokens."""
-        from interop import measured_layers  # late: it imports transformers
+        from ropewalk.interop import measured_layers  # late: it imports transformers
 
         return measured_layers.measure(self.model.config.to_dict(), context)
 

@@ -16,7 +16,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from model.config import ModelConfig
+from ropewalk.model.config import ModelConfig
 
 Layout = Literal["half", "partial", "interleaved"]
 Fused = Literal["no", "rows", "heads"]

@@ -11,4 +11,4 @@
 | G      | N // K, queries per key     | Q      | answers of a document                 |
 """
 
-import utils.environment  # noqa: F401 - `python -m model.rotary` checks that packages are installed
+import ropewalk.utils.environment  # noqa: F401 - `python -m model.rotary` checks that packages are installed

@@ -10,10 +10,10 @@ import jax.numpy as jnp
 from flax import nnx
 from jax.ad_checkpoint import checkpoint_name
 
-from model import kernels
-from model.config import Architecture, PositionTable
-from model.layers import linear, make_norm, normal_param, zeros_param
-from model.positions import repeat_heads, rotate
+from ropewalk.model import kernels
+from ropewalk.model.config import Architecture, PositionTable
+from ropewalk.model.layers import linear, make_norm, normal_param, zeros_param
+from ropewalk.model.positions import repeat_heads, rotate
 
 # Queries `[B, T, N, H]`, keys `[B, S, K, H]`, and values `[B, S, K, U]` before rotation.
 QueryKeyValue = tuple[jax.Array, jax.Array, jax.Array]

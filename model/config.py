@@ -10,11 +10,11 @@ from typing import Annotated, Any, Literal
 
 import numpy as np
 
-from model import rotary as rotary_lib
-from model.rotary import Pattern, Rotary
-from model.rotary.learned import Learned
-from utils.checks import Bounds, Count, Layers, SinglePositive, check
-from utils.limits import MOST_FREQUENCIES
+from ropewalk.model import rotary as rotary_lib
+from ropewalk.model.rotary import Pattern, Rotary
+from ropewalk.model.rotary.learned import Learned
+from ropewalk.utils.checks import Bounds, Count, Layers, SinglePositive, check
+from ropewalk.utils.limits import MOST_FREQUENCIES
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

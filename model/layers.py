@@ -7,9 +7,9 @@ import jax
 import jax.numpy as jnp
 from flax import nnx
 
-from model.axes import gather_weight
-from model.config import Architecture
-from model.kernels.matmul import matmul
+from ropewalk.model.axes import gather_weight
+from ropewalk.model.config import Architecture
+from ropewalk.model.kernels.matmul import matmul
 
 
 def normal_param(rngs: nnx.Rngs, shape: tuple, axes: tuple, *, fan_in: int) -> nnx.Param:

@@ -6,9 +6,9 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from model import axes, vocabulary
-from model.config import Architecture
-from model.transformer import Params, logits, output_matrix
+from ropewalk.model import axes, vocabulary
+from ropewalk.model.config import Architecture
+from ropewalk.model.transformer import Params, logits, output_matrix
 
 # Maximum number of float32 logits on a device if `loss_chunk` is None: 256 MiB.
 MAX_LOGITS = 2**26

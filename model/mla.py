@@ -8,9 +8,9 @@ import jax
 import jax.numpy as jnp
 from flax import nnx
 
-from model.attention import Attention, QueryKeyValue, smear_keys
-from model.config import Architecture, MlaConfig
-from model.layers import linear, make_norm, normal_param, zeros_param
+from ropewalk.model.attention import Attention, QueryKeyValue, smear_keys
+from ropewalk.model.config import Architecture, MlaConfig
+from ropewalk.model.layers import linear, make_norm, normal_param, zeros_param
 
 
 class LatentAttention(Attention):

@@ -16,10 +16,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from model import rotary as rotary_lib
-from model.config import ModelConfig, PositionTable
-from model.rotary.learned import Learned
-from model.rotary.recorded import Recorded
+from ropewalk.model import rotary as rotary_lib
+from ropewalk.model.config import ModelConfig, PositionTable
+from ropewalk.model.rotary.learned import Learned
+from ropewalk.model.rotary.recorded import Recorded
 
 # The exact frequencies stay on the host. (In JAX 0.7, `register_dataclass` cannot leave one out.)
 _ARRAYS = [x.name for x in dataclasses.fields(PositionTable) if x.name != "inv_freq"]

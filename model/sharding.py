@@ -3,9 +3,9 @@
 import jax
 from jax.sharding import AbstractMesh, Mesh, NamedSharding, PartitionSpec
 
-from model.axes import RULES, TOKENS
-from model.config import Architecture
-from model.transformer import Params, parameter_axes
+from ropewalk.model.axes import RULES, TOKENS
+from ropewalk.model.config import Architecture
+from ropewalk.model.transformer import Params, parameter_axes
 
 
 def parameter_shardings(

@@ -16,9 +16,9 @@ import numpy as np
 from flax import nnx
 from jax.ad_checkpoint import checkpoint_name
 
-from model import vocabulary
-from model.attention import Attention, QueryKeyValue
-from model.axes import (
+from ropewalk.model import vocabulary
+from ropewalk.model.attention import Attention, QueryKeyValue
+from ropewalk.model.axes import (
     gather_stream,
     on_one_cpu,
     save_all_but_gathered,
@@ -26,10 +26,10 @@ from model.axes import (
     shard_stream,
     weights_are_gathered,
 )
-from model.config import Architecture, PositionTable
-from model.layers import Mlp, make_norm, normal_param
-from model.mla import LatentAttention
-from model.positions import add_offsets, cos_sin
+from ropewalk.model.config import Architecture, PositionTable
+from ropewalk.model.layers import Mlp, make_norm, normal_param
+from ropewalk.model.mla import LatentAttention
+from ropewalk.model.positions import add_offsets, cos_sin
 
 Params = dict[str, Any]
 

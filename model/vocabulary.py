@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 from jax.sharding import PartitionSpec
 
-from model.axes import RULES, TOKENS
+from ropewalk.model.axes import RULES, TOKENS
 
 _FEATURES, _IDS = RULES["embed"], RULES["vocab"]
 

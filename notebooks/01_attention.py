@@ -38,7 +38,7 @@ DOCUMENTS = 256  # documents of key-value recall for the probes
 # %%
 import math
 
-from experiment import load
+from ropewalk.experiment import load
 
 runs = {
     "base 10, one head": load("notebooks/runs/base=10,num_heads=1"),
@@ -57,7 +57,7 @@ for run in runs.values():
 # question has a known distance, so the answers measure the effective context of each model.
 
 # %%
-from probes import Subject
+from ropewalk.probes import Subject
 
 subjects = {name: Subject(run=run, documents=DOCUMENTS) for name, run in runs.items()}
 for name, subject in subjects.items():
@@ -74,7 +74,7 @@ for name, subject in subjects.items():
 # %%
 from matplotlib import pyplot as plt
 
-from utils.figures import HEADS, STYLE
+from ropewalk.utils.figures import HEADS, STYLE
 
 plt.rcParams.update(STYLE)
 
@@ -104,7 +104,7 @@ plt.show()
 # and compare its profile over distances with the periods of its pairs.
 
 # %%
-from probes import capture, view
+from ropewalk.probes import capture, view
 
 TEXT = "".join(pieces[1:96])
 view({name: capture(run, TEXT) for name, run in runs.items()}, tokenizer)
@@ -123,7 +123,7 @@ from IPython.display import display
 from rich import print as show
 from rich.table import Table
 
-from probes import all_probes
+from ropewalk.probes import all_probes
 
 
 def print_table(rows):
@@ -154,7 +154,7 @@ matching = run_probe(all_probes()["matching_keys"])
 # they were trained with limits the distance.
 
 # %%
-from model import rotary
+from ropewalk.model import rotary
 
 subject = subjects["base 10, one head"]
 inside, questions = subject.capture, subject.questions

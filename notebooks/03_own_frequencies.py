@@ -57,7 +57,7 @@ import dataclasses
 
 import numpy as np
 
-from model.rotary import Rotary
+from ropewalk.model.rotary import Rotary
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -84,10 +84,10 @@ class Even(Rotary):
 # %%
 from IPython.display import Image, display
 
-from configs import find_config
-from experiment import overrides
-from theory import capability, figures
-from utils.plugins import allow
+from ropewalk.configs import find_config
+from ropewalk.experiment import overrides
+from ropewalk.theory import capability, figures
+from ropewalk.utils.plugins import allow
 
 LENGTH = 128  # tokens that the models below are trained on
 OWN = f"{WORKDIR}/even.py:Even(shortest=8,longest=256)"
@@ -132,10 +132,10 @@ display(Image(f"{WORKDIR}/runs/accuracy_by_distance.png", width=800))
 # %%
 from matplotlib import rc_context
 
-from experiment import load
-from experiment.run import find_runs
-from probes import Subject, all_probes
-from utils.figures import STYLE
+from ropewalk.experiment import load
+from ropewalk.experiment.run import find_runs
+from ropewalk.probes import Subject, all_probes
+from ropewalk.utils.figures import STYLE
 
 runs = find_runs([f"{WORKDIR}/runs"])
 subjects = {name: Subject(run=load(run.path)) for name, run in zip(VARIANTS, runs, strict=True)}

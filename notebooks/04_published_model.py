@@ -78,8 +78,8 @@ if not os.path.exists(RUN):
 # %%
 from IPython.display import Image, display
 
-from experiment import load
-from theory import figures
+from ropewalk.experiment import load
+from ropewalk.theory import figures
 
 run = load(RUN)
 trained = run.config.data.context_length
@@ -91,7 +91,7 @@ display(figures.decay_curves({run.rotary_label: run.table.inv_freq[0, 0]}, train
 # Numbers are hidden in a long text, and the chat asks for one after another.
 
 # %%
-import evaluate
+from ropewalk import evaluate
 
 options = ["--tasks", TASK, "--lengths", LENGTHS, "--documents", str(DOCUMENTS)]
 evaluate.main([RUN, *options])  # `%run` would look for other processes, after JAX was used
@@ -109,8 +109,8 @@ display(Image(figure, width=800) if figure.exists() else absent)
 # %%
 from matplotlib import rc_context
 
-from probes import Subject, all_probes
-from utils.figures import STYLE
+from ropewalk.probes import Subject, all_probes
+from ropewalk.utils.figures import STYLE
 
 length = min(256, trained)
 probe = all_probes()["head_scores"]
@@ -127,7 +127,7 @@ with rc_context(STYLE):
 # head.
 
 # %%
-from probes import capture, view
+from ropewalk.probes import capture, view
 
 layer = int(scores.prefix_3LN[0].argmax()) // scores.shape[1]
 TEXT = "The key of the red house is under the stone. Where is the key of the red house? It is"

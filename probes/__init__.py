@@ -1,7 +1,7 @@
 """Attention analysis: a trained model's queries and keys before rotation, and probes of them.
 
-from experiment import load
-from probes import capture
+from ropewalk.experiment import load
+from ropewalk.probes import capture
 
 inside = capture(load("runs/demo/base=10,num_heads=4"), "def attend(query, key, value):")
 inside.weights(layer=0)                                 # [B, N, T, S]
@@ -9,7 +9,7 @@ inside.logits(layer=0, rotary=rotary.parse("rope(base=1e4)"))    # the same q an
 view(inside, load("runs/demo/base=10,num_heads=4").tokenizer)  # an interactive page
 """
 
-import utils.environment  # noqa: F401 - first: it checks that packages are installed
+import ropewalk.utils.environment
 
 # isort: split
 import functools
@@ -17,11 +17,11 @@ import importlib
 import pkgutil
 from typing import TYPE_CHECKING, Any
 
-import probes.analyses
-from utils.plugins import classes_in
+import ropewalk.probes.analyses
+from ropewalk.utils.plugins import classes_in
 
 if TYPE_CHECKING:
-    from probes.probe import Probe
+    from ropewalk.probes.probe import Probe
 
 _MODULES = {
     "Capture": "inside",
@@ -36,19 +36,19 @@ _MODULES = {
 def __getattr__(name: str) -> Any:
     # Import late: invalid arguments need neither JAX nor matplotlib.
     if name in _MODULES:
-        return getattr(importlib.import_module(f"probes.{_MODULES[name]}"), name)
+        return getattr(importlib.import_module(f"ropewalk.probes.{_MODULES[name]}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def names() -> list[str]:
     """List all probes without importing them: the names of the files of `probes.analyses`."""
-    return [info.name for info in pkgutil.iter_modules(probes.analyses.__path__)]
+    return [info.name for info in pkgutil.iter_modules(ropewalk.probes.analyses.__path__)]
 
 
 @functools.cache
 def all_probes() -> "dict[str, type[Probe]]":
     """Return all probes of `probes.analyses` by file name, in the order of the page."""
-    from probes.probe import Probe
+    from ropewalk.probes.probe import Probe
 
-    classes = classes_in(probes.analyses, Probe)
+    classes = classes_in(ropewalk.probes.analyses, Probe)
     return dict(sorted(classes.items(), key=lambda item: item[1].order))

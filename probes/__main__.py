@@ -18,13 +18,13 @@ from pathlib import Path
 
 from rich.console import Console
 
-import probes
-from data.config import MAX_CONTEXT
-from experiment.run import find_trained
-from reporting.paths import check_page
-from utils.command_line import Parser, exit_with, tokens
-from utils.messages import nearest, quoted
-from utils.paths import as_path
+from ropewalk import probes
+from ropewalk.data.config import MAX_CONTEXT
+from ropewalk.experiment.run import find_trained
+from ropewalk.reporting.paths import check_page
+from ropewalk.utils.command_line import Parser, exit_with, tokens
+from ropewalk.utils.messages import nearest, quoted
+from ropewalk.utils.paths import as_path
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -87,13 +87,13 @@ def _list_probes() -> str:
 def run_probes(args: argparse.Namespace, out: Path, command: str) -> None:
     """Run the probes; write the arrays, and the page `out`, which shows `command`."""
     # Imported after parsing, because --help does not need JAX.
-    from experiment import load
-    from experiment.compiled import keep_programs
-    from experiment.devices import check_platform
-    from probes import page
-    from probes.subject import Subject
-    from reporting import members as members_lib
-    from utils.text_table import TextTable, print_tables, terminal_width
+    from ropewalk.experiment import load
+    from ropewalk.experiment.compiled import keep_programs
+    from ropewalk.experiment.devices import check_platform
+    from ropewalk.probes import page
+    from ropewalk.probes.subject import Subject
+    from ropewalk.reporting import members as members_lib
+    from ropewalk.utils.text_table import TextTable, print_tables, terminal_width
 
     keep_programs()
     check_platform()

@@ -5,11 +5,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from evals.estimate import effective_context
-from evals.rows import Rows
-from evals.score import Candidate
-from probes.probe import bootstrap_mean
-from probes.subject import Subject
+from ropewalk.evals.estimate import effective_context
+from ropewalk.evals.rows import Rows
+from ropewalk.evals.score import Candidate
+from ropewalk.probes.probe import bootstrap_mean
+from ropewalk.probes.subject import Subject
 
 
 class Effects(NamedTuple):

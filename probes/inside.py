@@ -11,18 +11,18 @@ from collections.abc import Iterator
 import jax
 import numpy as np
 
-from data.config import MAX_CONTEXT
-from evals.cost import size
-from experiment.loaded import LoadedRun
-from experiment.memory import free_device_memory
-from model import mask, transformer
-from model.attention import order_by_pair, rotate_heads, rotate_queries
-from model.config import Architecture, ModelConfig, PositionTable
-from model.kernels.xla import masked_logits
-from model.positions import cos_sin
-from model.rotary import Pattern
-from model.transformer import Activations, Params
-from theory import capability
+from ropewalk.data.config import MAX_CONTEXT
+from ropewalk.evals.cost import size
+from ropewalk.experiment.loaded import LoadedRun
+from ropewalk.experiment.memory import free_device_memory
+from ropewalk.model import mask, transformer
+from ropewalk.model.attention import order_by_pair, rotate_heads, rotate_queries
+from ropewalk.model.config import Architecture, ModelConfig, PositionTable
+from ropewalk.model.kernels.xla import masked_logits
+from ropewalk.model.positions import cos_sin
+from ropewalk.model.rotary import Pattern
+from ropewalk.model.transformer import Activations, Params
+from ropewalk.theory import capability
 
 # Maximal number of logits of a chunk: 64 MiB in float32.
 _CHUNK = 2**24

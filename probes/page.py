@@ -7,12 +7,12 @@ from pathlib import Path
 
 import numpy as np
 
-from probes.probe import Number, Probe, format_number
-from reporting import overview, page
-from reporting.members import Member
-from reporting.page import Commands, Drawing, Folded, Item, Table
-from reporting.writing import provenance
-from utils.messages import printable
+from ropewalk.probes.probe import Number, Probe, format_number
+from ropewalk.reporting import overview, page
+from ropewalk.reporting.members import Member
+from ropewalk.reporting.page import Commands, Drawing, Folded, Item, Table
+from ropewalk.reporting.writing import provenance
+from ropewalk.utils.messages import printable
 
 # Results of a probe: measurements of each member's seeds, by the member's label.
 ByLabel = Mapping[str, Sequence[Probe]]

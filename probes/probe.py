@@ -14,9 +14,9 @@ from matplotlib.cm import ScalarMappable
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from evals.estimate.summaries import over_seeds
-from probes.subject import Subject
-from utils.figures import (
+from ropewalk.evals.estimate.summaries import over_seeds
+from ropewalk.probes.subject import Subject
+from ropewalk.utils.figures import (
     HEADS,
     INK,
     Series,
@@ -27,8 +27,8 @@ from utils.figures import (
     set_title,
     tag,
 )
-from utils.files import write_atomically
-from utils.plugins import name_of
+from ropewalk.utils.files import write_atomically
+from ropewalk.utils.plugins import name_of
 
 _NUM_RESAMPLES = 400
 

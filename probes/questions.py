@@ -4,10 +4,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-import evals
-from experiment.loaded import LoadedRun
-from model import transformer
-from probes.inside import Capture, capture, check_capture
+from ropewalk import evals
+from ropewalk.experiment.loaded import LoadedRun
+from ropewalk.model import transformer
+from ropewalk.probes.inside import Capture, capture, check_capture
 
 
 class Questions(NamedTuple):

@@ -8,17 +8,17 @@ from collections.abc import Sequence
 import jax
 import numpy as np
 
-import evals
-from data.task import Document
-from evals import runner
-from evals.estimate import effective_context
-from evals.rows import Rows
-from evals.runner import Loaded
-from evals.score import AnswerScores, Candidate, score
-from experiment.loaded import LoadedRun
-from model import transformer
-from probes.inside import Capture, bytes_per_document
-from probes.questions import Questions, capture_recall, grade_answers
+from ropewalk import evals
+from ropewalk.data.task import Document
+from ropewalk.evals import runner
+from ropewalk.evals.estimate import effective_context
+from ropewalk.evals.rows import Rows
+from ropewalk.evals.runner import Loaded
+from ropewalk.evals.score import AnswerScores, Candidate, score
+from ropewalk.experiment.loaded import LoadedRun
+from ropewalk.model import transformer
+from ropewalk.probes.inside import Capture, bytes_per_document
+from ropewalk.probes.questions import Questions, capture_recall, grade_answers
 
 # Default number of documents: at most _DOCUMENTS, and as many as fit _MEMORY.
 _MEMORY = 2**30  # bytes of queries, keys, values and residual streams

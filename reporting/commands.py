@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from experiment.records import read_sweep
-from experiment.run import RunDirectory, find_runs
-from utils.command_line import format_command, requote
+from ropewalk.experiment.records import read_sweep
+from ropewalk.experiment.run import RunDirectory, find_runs
+from ropewalk.utils.command_line import format_command, requote
 
 
 def train_command(path: Path) -> str:

@@ -8,16 +8,16 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter
 
-import evals
-from evals import rows as rows_lib
-from evals.estimate.effective_context import MEASURED, Estimate
-from evals.kinds import KINDS
-from experiment.config import TRAINED
-from reporting import l50
-from reporting.labels import labels
-from reporting.members import Member, tasks, tasks_at_several_lengths
-from reporting.task_view import Curve, Mark, Plot, view_of
-from utils.figures import (
+from ropewalk import evals
+from ropewalk.evals import rows as rows_lib
+from ropewalk.evals.estimate.effective_context import MEASURED, Estimate
+from ropewalk.evals.kinds import KINDS
+from ropewalk.experiment.config import TRAINED
+from ropewalk.reporting import l50
+from ropewalk.reporting.labels import labels
+from ropewalk.reporting.members import Member, tasks, tasks_at_several_lengths
+from ropewalk.reporting.task_view import Curve, Mark, Plot, view_of
+from ropewalk.utils.figures import (
     INK,
     PAPER,
     REFERENCE,

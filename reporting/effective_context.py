@@ -11,12 +11,12 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from evals.estimate.effective_context import UNDETERMINED, Estimate
-from model.rotary import Rotary
-from reporting import l50
-from reporting.members import Member, tasks
-from reporting.predictions import predict
-from utils.figures import (
+from ropewalk.evals.estimate.effective_context import UNDETERMINED, Estimate
+from ropewalk.model.rotary import Rotary
+from ropewalk.reporting import l50
+from ropewalk.reporting.members import Member, tasks
+from ropewalk.reporting.predictions import predict
+from ropewalk.utils.figures import (
     ARROW,
     CROSSED,
     DASHED,

@@ -9,9 +9,9 @@ from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
-from reporting.members import Member, tasks
-from reporting.task_view import view_of
-from utils.figures import EMPTY, INK, folded, grid, tag
+from ropewalk.reporting.members import Member, tasks
+from ropewalk.reporting.task_view import view_of
+from ropewalk.utils.figures import EMPTY, INK, folded, grid, tag
 
 # Lightness rises evenly from dark blue to yellow, so the order survives every kind of color
 # blindness; the papers' green to red does not.

@@ -6,11 +6,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from experiment.run import RunDirectory
-from reporting.members import Member, tasks
-from reporting.page import NONE, Line, Table, format_caption
-from utils.errors import UnreachableError
-from utils.limits import read_arrays
+from ropewalk.experiment.run import RunDirectory
+from ropewalk.reporting.members import Member, tasks
+from ropewalk.reporting.page import NONE, Line, Table, format_caption
+from ropewalk.utils.errors import UnreachableError
+from ropewalk.utils.limits import read_arrays
 
 _TASK = "kv"  # task of the probe
 

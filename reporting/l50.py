@@ -8,10 +8,10 @@ from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
-from evals.estimate.effective_context import UNDETERMINED, Estimate
-from reporting.members import Member
-from theory.capability import Bound
-from utils.figures import PAPER, error_bar, note, tag
+from ropewalk.evals.estimate.effective_context import UNDETERMINED, Estimate
+from ropewalk.reporting.members import Member
+from ropewalk.theory.capability import Bound
+from ropewalk.utils.figures import PAPER, error_bar, note, tag
 
 WIDTH = 1.8  # of intervals, points
 

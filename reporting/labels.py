@@ -7,10 +7,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from experiment.config import ExperimentConfig, is_operational
-from experiment.run import RunDirectory
-from model import rotary as rotary_lib
-from model.rotary import Pattern, Rotary
+from ropewalk.experiment.config import ExperimentConfig, is_operational
+from ropewalk.experiment.run import RunDirectory
+from ropewalk.model import rotary as rotary_lib
+from ropewalk.model.rotary import Pattern, Rotary
 
 _ROTARY = "model.rotary"
 

@@ -5,18 +5,18 @@ import functools
 
 import numpy as np
 
-import evals
-from evals import rows as rows_lib
-from evals.estimate import effective_context
-from evals.estimate.effective_context import Estimate
-from evals.kinds import KINDS, Kind
-from evals.rows import Rows
-from experiment.config import TRAINED, ExperimentConfig
-from experiment.run import RunDirectory
-from model import rotary as rotary_lib
-from reporting.predictions import Predictions, bound, predict
-from reporting.task_view import view_of
-from theory.capability import Bound
+from ropewalk import evals
+from ropewalk.evals import rows as rows_lib
+from ropewalk.evals.estimate import effective_context
+from ropewalk.evals.estimate.effective_context import Estimate
+from ropewalk.evals.kinds import KINDS, Kind
+from ropewalk.evals.rows import Rows
+from ropewalk.experiment.config import TRAINED, ExperimentConfig
+from ropewalk.experiment.run import RunDirectory
+from ropewalk.model import rotary as rotary_lib
+from ropewalk.reporting.predictions import Predictions, bound, predict
+from ropewalk.reporting.task_view import view_of
+from ropewalk.theory.capability import Bound
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

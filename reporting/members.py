@@ -6,20 +6,20 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
-import evals
-from evals import rows as rows_lib
-from evals.estimate.effective_context import Estimate
-from experiment import stages
-from experiment.config import TRAINED, ExperimentConfig
-from experiment.identity import copy_notice, find_copies
-from experiment.items import metrics_damage
-from experiment.run import RunDirectory
-from reporting.labels import labels, setting
-from reporting.measurements import Measurement, drop_diverged, measurements
-from reporting.predictions import Predictions, predict
-from reporting.task_view import view_of
-from theory.capability import Bound
-from utils.figures import Look, make_looks
+from ropewalk import evals
+from ropewalk.evals import rows as rows_lib
+from ropewalk.evals.estimate.effective_context import Estimate
+from ropewalk.experiment import stages
+from ropewalk.experiment.config import TRAINED, ExperimentConfig
+from ropewalk.experiment.identity import copy_notice, find_copies
+from ropewalk.experiment.items import metrics_damage
+from ropewalk.experiment.run import RunDirectory
+from ropewalk.reporting.labels import labels, setting
+from ropewalk.reporting.measurements import Measurement, drop_diverged, measurements
+from ropewalk.reporting.predictions import Predictions, predict
+from ropewalk.reporting.task_view import view_of
+from ropewalk.theory.capability import Bound
+from ropewalk.utils.figures import Look, make_looks
 
 LOSS_POINTS = 150
 

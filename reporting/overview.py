@@ -4,9 +4,9 @@ from collections.abc import Sequence
 
 from markupsafe import Markup
 
-from reporting.labels import describe_seeds, flatten
-from reporting.members import Member, tasks
-from reporting.page import Folded, Part, Table
+from ropewalk.reporting.labels import describe_seeds, flatten
+from ropewalk.reporting.members import Member, tasks
+from ropewalk.reporting.page import Folded, Part, Table
 
 
 def facts(members: Sequence[Member]) -> list[str]:

@@ -17,9 +17,9 @@ import matplotlib
 from markupsafe import Markup
 from matplotlib.figure import Figure
 
-from utils.figures import NAMED, PAGE_WIDTH, STYLE, Look
-from utils.files import write_atomically
-from utils.messages import printable
+from ropewalk.utils.figures import NAMED, PAGE_WIDTH, STYLE, Look
+from ropewalk.utils.files import write_atomically
+from ropewalk.utils.messages import printable
 
 _FOLDER = Path(__file__).with_name("templates")
 

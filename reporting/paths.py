@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from experiment.run import find_runs
-from utils.files import check_writable
-from utils.paths import as_path
+from ropewalk.experiment.run import find_runs
+from ropewalk.utils.files import check_writable
+from ropewalk.utils.paths import as_path
 
 _LONGEST_NAME = 100  # characters of a folder's name
 

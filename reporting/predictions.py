@@ -5,10 +5,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from model import rotary as rotary_lib
-from model.config import ModelConfig
-from theory import capability, decay
-from theory.capability import Bound
+from ropewalk.model import rotary as rotary_lib
+from ropewalk.model.config import ModelConfig
+from ropewalk.theory import capability, decay
+from ropewalk.theory.capability import Bound
 
 # Default limit of the search for a first violation, tokens.
 HORIZON = 2**20

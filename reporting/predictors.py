@@ -2,10 +2,10 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from evals.estimate import regression
-from evals.estimate.regression import Point, Regression
-from reporting.members import Member, learned, tasks
-from reporting.page import NONE, Line, Table, format_caption
+from ropewalk.evals.estimate import regression
+from ropewalk.evals.estimate.regression import Point, Regression
+from ropewalk.reporting.members import Member, learned, tasks
+from ropewalk.reporting.page import NONE, Line, Table, format_caption
 
 # Lengths in tokens, except for the base.
 BASE = "base"

@@ -59,12 +59,12 @@ from typing import Any
 
 import numpy as np
 
-from evals import rows as rows_lib
-from evals.estimate import summaries, thresholds
-from evals.estimate.effective_context import Estimate
-from model import rotary as rotary_lib
-from reporting.measurements import Measurement
-from reporting.members import Member
+from ropewalk.evals import rows as rows_lib
+from ropewalk.evals.estimate import summaries, thresholds
+from ropewalk.evals.estimate.effective_context import Estimate
+from ropewalk.model import rotary as rotary_lib
+from ropewalk.reporting.measurements import Measurement
+from ropewalk.reporting.members import Member
 
 _ESTIMATE_FIELDS = (
     *("ceiling", "ceiling_low", "ceiling_high", "verdict", "documents_needed"),

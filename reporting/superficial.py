@@ -5,9 +5,9 @@ from collections.abc import Sequence
 import numpy as np
 from matplotlib.figure import Figure
 
-from reporting.members import Member, learned, tasks
-from reporting.task_view import view_of
-from utils.figures import grid, label_rows, label_values, mark_handle, series_legend, tag
+from ropewalk.reporting.members import Member, learned, tasks
+from ropewalk.reporting.task_view import view_of
+from ropewalk.utils.figures import grid, label_rows, label_values, mark_handle, series_legend, tag
 
 
 def superficial_lengths(members: Sequence[Member]) -> list[int]:

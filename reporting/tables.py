@@ -10,20 +10,20 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from evals import rows as rows_lib
-from evals.estimate import summaries, thresholds
-from evals.estimate.effective_context import MEASURED, Estimate
-from experiment.config import TRAINED, ExperimentConfig
-from experiment.run import RunDirectory
-from reporting.labels import describe_seeds, name_runs
-from reporting.measurements import Measurement, drop_diverged, measurements
-from reporting.members import Member, describe_intervals, make_members, tasks
-from reporting.page import NONE, Line, Table, format_caption
-from reporting.predictions import Predictions
-from reporting.results import format_share, likelihoods, make_lines, write_csv
-from theory.capability import Bound
-from utils.messages import printable
-from utils.text_table import TextTable, print_tables
+from ropewalk.evals import rows as rows_lib
+from ropewalk.evals.estimate import summaries, thresholds
+from ropewalk.evals.estimate.effective_context import MEASURED, Estimate
+from ropewalk.experiment.config import TRAINED, ExperimentConfig
+from ropewalk.experiment.run import RunDirectory
+from ropewalk.reporting.labels import describe_seeds, name_runs
+from ropewalk.reporting.measurements import Measurement, drop_diverged, measurements
+from ropewalk.reporting.members import Member, describe_intervals, make_members, tasks
+from ropewalk.reporting.page import NONE, Line, Table, format_caption
+from ropewalk.reporting.predictions import Predictions
+from ropewalk.reporting.results import format_share, likelihoods, make_lines, write_csv
+from ropewalk.theory.capability import Bound
+from ropewalk.utils.messages import printable
+from ropewalk.utils.text_table import TextTable, print_tables
 
 Cells: TypeAlias = dict[str, str]  # by head
 Results: TypeAlias = Sequence[tuple[RunDirectory, ExperimentConfig, rows_lib.Rows]]

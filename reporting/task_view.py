@@ -10,10 +10,10 @@ from typing import Any, ClassVar, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
-import evals
-import reporting.tasks
-from evals.rows import Rows
-from utils import plugins
+import ropewalk.reporting.tasks
+from ropewalk import evals
+from ropewalk.evals.rows import Rows
+from ropewalk.utils import plugins
 
 
 class Plot(NamedTuple):
@@ -146,7 +146,7 @@ class TaskView:
 @functools.cache
 def all_views() -> Mapping[str, type[TaskView]]:
     """Return the views in `reporting.tasks` by the name of the task."""
-    return plugins.classes_in(reporting.tasks, TaskView)
+    return plugins.classes_in(ropewalk.reporting.tasks, TaskView)
 
 
 @functools.cache

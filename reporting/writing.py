@@ -9,9 +9,9 @@ from pathlib import Path
 
 from matplotlib.figure import Figure
 
-from experiment.items import read_items
-from experiment.run import find_runs
-from reporting import (
+from ropewalk.experiment.items import read_items
+from ropewalk.experiment.run import find_runs
+from ropewalk.reporting import (
     commands,
     curves,
     heat_maps,
@@ -23,15 +23,15 @@ from reporting import (
     superficial,
     tables,
 )
-from reporting import members as members_lib
-from reporting.effective_context import draw_effective_context
-from reporting.members import Member, describe_intervals, tasks
-from reporting.page import Commands, Drawing, Folded, Item, Table, format_captions
-from reporting.paths import check_page
-from reporting.task_view import all_views
-from utils.files import write_atomically
-from utils.messages import printable
-from utils.paths import as_path
+from ropewalk.reporting import members as members_lib
+from ropewalk.reporting.effective_context import draw_effective_context
+from ropewalk.reporting.members import Member, describe_intervals, tasks
+from ropewalk.reporting.page import Commands, Drawing, Folded, Item, Table, format_captions
+from ropewalk.reporting.paths import check_page
+from ropewalk.reporting.task_view import all_views
+from ropewalk.utils.files import write_atomically
+from ropewalk.utils.messages import printable
+from ropewalk.utils.paths import as_path
 
 
 def write(dirs: Sequence[Path], out: Path, command: str) -> list[str]:

@@ -10,7 +10,7 @@ claims name; `rows/CARD.jsonl.xz` has the measured rows. The package itself may 
     check_forecasts(cards)    raises ValueError if a forecast that `run` needs is missing
 """
 
-import utils.environment  # noqa: F401 - first: it checks that packages are installed
+import ropewalk.utils.environment  # noqa: F401 - first: it checks that packages are installed
 
 # isort: split
 import importlib
@@ -21,8 +21,8 @@ import sys
 from pathlib import Path
 from types import ModuleType
 
-from studies.card import Card, read
-from utils.messages import nearest
+from ropewalk.studies.card import Card, read
+from ropewalk.utils.messages import nearest
 
 
 def names() -> list[str]:
@@ -37,7 +37,7 @@ def load(study: str) -> ModuleType:
       ValueError: if there is no such study, with the nearest name.
     """
     if study in names():
-        return importlib.import_module(f"studies.{study}")
+        return importlib.import_module(f"ropewalk.studies.{study}")
     path = Path(study).resolve() / "__init__.py"
     if "/" not in study or not path.parent.is_dir():
         raise ValueError(f"unknown study {study!r}; {nearest(study, names())}")

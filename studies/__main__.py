@@ -12,9 +12,9 @@ other runs continue from their last checkpoint in the work directory.
 
 import argparse
 
-from studies import folder, load, load_cards
-from utils.command_line import Parser, exit_with
-from utils.paths import as_path
+from ropewalk.studies import folder, load, load_cards
+from ropewalk.utils.command_line import Parser, exit_with
+from ropewalk.utils.paths import as_path
 
 _COMMANDS = {
     "run": "train and measure what has no rows yet",
@@ -75,7 +75,7 @@ def main() -> int:
         workdir = as_path(arguments.workdir or f"runs/studies/{name}")
         # Late imports: they need JAX, and help and invalid arguments do not.
         if command == "report":
-            from studies import report
+            from ropewalk.studies import report
 
             out = as_path(arguments.out or workdir / "report" / "report.html")
             print(*report.write(package, cards, rows_folder, out), out, sep="\n")
@@ -85,7 +85,7 @@ def main() -> int:
             for line in package.forecast(list(cards.values())):
                 print(line, flush=True)
         else:
-            from studies import run
+            from ropewalk.studies import run
 
             lines = run.status(cards, seeds_of, rows_folder)
             if command == "run":

@@ -16,11 +16,11 @@ from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
-from evals.estimate.statistics import t_half_width
-from experiment import overrides
-from experiment.config import ExperimentConfig
-from utils.checks import Bounds, Count, check, problem
-from utils.messages import nearest
+from ropewalk.evals.estimate.statistics import t_half_width
+from ropewalk.experiment import overrides
+from ropewalk.experiment.config import ExperimentConfig
+from ropewalk.utils.checks import Bounds, Count, check, problem
+from ropewalk.utils.messages import nearest
 
 _Number = Annotated[int, Bounds(at_least=0)]
 
@@ -178,7 +178,7 @@ class Card:
         """
         config = self.config
         if isinstance(config, str):
-            from configs import find_config  # late: it imports every config
+            from ropewalk.configs import find_config  # late: it imports every config
 
             config = find_config(config)
         assert config is not None  # a card without a config has no members

@@ -6,12 +6,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
 
-from reporting import page
-from reporting.page import NONE, Commands, Item, Table, format_caption
-from reporting.paths import check_page
-from studies import rows
-from studies.card import NOT_MEASURED, Card, Claim
-from studies.rows import Row
+from ropewalk.reporting import page
+from ropewalk.reporting.page import NONE, Commands, Item, Table, format_caption
+from ropewalk.reporting.paths import check_page
+from ropewalk.studies import rows
+from ropewalk.studies.card import NOT_MEASURED, Card, Claim
+from ropewalk.studies.rows import Row
 
 
 def write(package: ModuleType, cards: Mapping[str, Card], folder: Path, out: Path) -> list[str]:

@@ -15,14 +15,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from evals.estimate.bins import fine_bin_number
-from evals.estimate.trials import Trials
-from evals.rows import Rows
-from experiment.config import ExperimentConfig, flatten, from_dict, is_operational, to_dict
-from utils.files import write_atomically
-from utils.limits import decompress_xz, parse_json, read_bytes
-from utils.locks import lock
-from utils.messages import one_line
+from ropewalk.evals.estimate.bins import fine_bin_number
+from ropewalk.evals.estimate.trials import Trials
+from ropewalk.evals.rows import Rows
+from ropewalk.experiment.config import ExperimentConfig, flatten, from_dict, is_operational, to_dict
+from ropewalk.utils.files import write_atomically
+from ropewalk.utils.limits import decompress_xz, parse_json, read_bytes
+from ropewalk.utils.locks import lock
+from ropewalk.utils.messages import one_line
 
 _VERSION = 2  # of the files; version 1 had one file for each row
 

@@ -15,24 +15,24 @@ from typing import Any, NamedTuple
 
 import jax
 
-from evals import kinds, runner
-from experiment.compiled import keep_programs
-from experiment.config import ExperimentConfig
-from experiment.devices import check_platform
-from experiment.identity import run_id
-from experiment.inherit import inherit
-from experiment.loaded import load
-from experiment.mesh import device_per_core
-from experiment.overrides import Member, Sweep
-from experiment.run import RunDirectory
-from experiment.stages import split
-from model import transformer
-from studies import rows
-from studies.card import Card, Measurement
-from studies.rows import Answers, Counts, Losses, Row
-from training.sweep import train_sweep
-from utils.files import check_writable
-from utils.git import current_commit
+from ropewalk.evals import kinds, runner
+from ropewalk.experiment.compiled import keep_programs
+from ropewalk.experiment.config import ExperimentConfig
+from ropewalk.experiment.devices import check_platform
+from ropewalk.experiment.identity import run_id
+from ropewalk.experiment.inherit import inherit
+from ropewalk.experiment.loaded import load
+from ropewalk.experiment.mesh import device_per_core
+from ropewalk.experiment.overrides import Member, Sweep
+from ropewalk.experiment.run import RunDirectory
+from ropewalk.experiment.stages import split
+from ropewalk.model import transformer
+from ropewalk.studies import rows
+from ropewalk.studies.card import Card, Measurement
+from ropewalk.studies.rows import Answers, Counts, Losses, Row
+from ropewalk.training.sweep import train_sweep
+from ropewalk.utils.files import check_writable
+from ropewalk.utils.git import current_commit
 
 
 class Run(NamedTuple):

@@ -8,14 +8,14 @@ from pathlib import Path
 import jax
 import pytest
 
-from configs import find_config
-from experiment import overrides
-from experiment.compiled import keep_programs
-from experiment.run import RunDirectory
+from ropewalk.configs import find_config
+from ropewalk.experiment import overrides
+from ropewalk.experiment.compiled import keep_programs
+from ropewalk.experiment.run import RunDirectory
+from ropewalk.training.loop import train
+from ropewalk.training.plan import make_plan
+from ropewalk.utils.locks import lock
 from tests.offline import sitecustomize  # noqa: F401 - it blocks connections
-from training.loop import train
-from training.plan import make_plan
-from utils.locks import lock
 
 ROOT = Path(__file__).parent.parent
 UNOPTIMIZED = "JAX_DISABLE_MOST_OPTIMIZATIONS"

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from model.config import ModelConfig
-from model.rotary.nope import Nope
+from ropewalk.model.config import ModelConfig
+from ropewalk.model.rotary.nope import Nope
 
 
 def small_model(**changes: Any) -> ModelConfig:

@@ -6,8 +6,8 @@ import jax
 import numpy as np
 import pytest
 
-from experiment import load
-from experiment.run import RunDirectory
+from ropewalk.experiment import load
+from ropewalk.experiment.run import RunDirectory
 
 pytestmark = pytest.mark.colab
 

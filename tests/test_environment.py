@@ -8,8 +8,8 @@ import sys
 
 import pytest
 
-import generate
-from experiment import load
+from ropewalk import generate
+from ropewalk.experiment import load
 from tests.conftest import ROOT
 
 

@@ -4,19 +4,19 @@ import json
 import numpy as np
 import pytest
 
-import evaluate as cli
-from data import tokenizer as tokenizer_lib
-from data.config import DataConfig
-from data.task import Document
-from evals import rows, runner, spread, text
-from evals import score as score_lib
-from evals.estimate import effective_context
-from experiment.checkpoint import Checkpoints, DataState
-from experiment.config import EvalConfig, ExperimentConfig, TrainConfig
-from experiment.run import RunDirectory, find_runs
-from model import transformer
-from model.rotary.nope import Nope
-from model.rotary.rope import Rope
+from ropewalk import evaluate as cli
+from ropewalk.data import tokenizer as tokenizer_lib
+from ropewalk.data.config import DataConfig
+from ropewalk.data.task import Document
+from ropewalk.evals import rows, runner, spread, text
+from ropewalk.evals import score as score_lib
+from ropewalk.evals.estimate import effective_context
+from ropewalk.experiment.checkpoint import Checkpoints, DataState
+from ropewalk.experiment.config import EvalConfig, ExperimentConfig, TrainConfig
+from ropewalk.experiment.run import RunDirectory, find_runs
+from ropewalk.model import transformer
+from ropewalk.model.rotary.nope import Nope
+from ropewalk.model.rotary.rope import Rope
 from tests.evals import oracles
 from tests.models import small_model
 

@@ -9,13 +9,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from configs import find_config
-from experiment import load, overrides
-from experiment.config import from_dict, to_dict
-from model import rotary
-from model.rotary.recorded import Recorded
+from ropewalk.configs import find_config
+from ropewalk.experiment import load, overrides
+from ropewalk.experiment.config import from_dict, to_dict
+from ropewalk.model import rotary
+from ropewalk.model.rotary.recorded import Recorded
+from ropewalk.utils import plugins
 from tests.in_process import call, run_command
-from utils import plugins
 
 BENT = '''
 """Frequencies that fall off faster than geometrically."""
@@ -24,7 +24,7 @@ import dataclasses
 
 import numpy as np
 
-from model.rotary import Rotary
+from ropewalk.model.rotary import Rotary
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -134,7 +134,7 @@ def test_a_stage_takes_nothing_from_a_file(mine):
     staged = overrides.apply(
         find_config("tiny"), [f"stages=[[model.rotary={mine}:Bent(strength=2)]]"]
     )
-    from experiment import stages
+    from ropewalk.experiment import stages
 
     with pytest.raises(ValueError, match="a stage takes nothing from a file of your own"):
         stages.split(staged)

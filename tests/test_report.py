@@ -5,10 +5,10 @@ import sys
 
 import pytest
 
-import report
-from reporting.effective_context import draw_effective_context
+from ropewalk import report
+from ropewalk.reporting.effective_context import draw_effective_context
+from ropewalk.utils import figures as style
 from tests.reporting.helpers import LENGTH, answers, experiment, make_run, make_sweep, read
-from utils import figures as style
 
 
 @pytest.fixture(autouse=True, scope="module")

@@ -21,7 +21,7 @@ SOURCE = '''"""Text files."""
 import functools
 from pathlib import Path
 
-from data.source import Document, InputFile, Source
+from ropewalk.data.source import Document, InputFile, Source
 
 
 class Texts(Source):

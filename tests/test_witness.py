@@ -9,8 +9,8 @@ import jax
 import numpy as np
 import pytest
 
-from experiment.checkpoint import restore_params
-from experiment.run import RunDirectory
+from ropewalk.experiment.checkpoint import restore_params
+from ropewalk.experiment.run import RunDirectory
 from tests.in_process import call
 
 WITNESS = Path(__file__).parent / "data/witness/witness.tar.xz"

@@ -1,6 +1,6 @@
 """`python -m theory COMMAND ...`: bounds and capability of a base, variant, or run."""
 
-import utils.environment  # noqa: F401 - first: it checks that packages are installed
+import ropewalk.utils.environment  # noqa: F401 - first: it checks that packages are installed
 
 # isort: split
 import os
@@ -20,19 +20,19 @@ from typing import Any
 import numpy as np
 from rich.console import Console
 
-from model import rotary
-from model.rotary.rope import Rope
-from theory import (
+from ropewalk.model import rotary
+from ropewalk.model.rotary.rope import Rope
+from ropewalk.theory import (
     audit,
     bound,
     capability,
     decay,
     published,
 )
-from theory.misreadings import TOLERANCE
-from theory.tables import format_table
-from utils.command_line import Parser, exit_with, expression, print_text, tokens
-from utils.messages import nearest
+from ropewalk.theory.misreadings import TOLERANCE
+from ropewalk.theory.tables import format_table
+from ropewalk.utils.command_line import Parser, exit_with, expression, print_text, tokens
+from ropewalk.utils.messages import nearest
 
 
 def _bases(text: str) -> list[float]:
@@ -139,7 +139,7 @@ def _find_violations(args: argparse.Namespace) -> tuple[dict, list[list[int | No
 def _read_run(path: Path) -> tuple[dict, np.ndarray, int]:
     """Return the run's name, its frequencies `[L, K, R]`, and its number of query heads."""
     # Imported here, so that the other commands start without jax.
-    from experiment.run import RunDirectory
+    from ropewalk.experiment.run import RunDirectory
 
     config = RunDirectory(path).config
     inv_freq_LKR = config.model.position_table(config.data.context_length).inv_freq
@@ -185,7 +185,7 @@ def capability_command(args: argparse.Namespace) -> tuple[dict, str]:
             f"D_H allows L50 {allowed} tokens"
         )
     if args.out:
-        from theory import figures  # late: matplotlib is slow to import
+        from ropewalk.theory import figures  # late: matplotlib is slow to import
 
         figures.save(figures.capabilities(inv_freq_LNR[best], args.length, args.others), args.out)
         result["figure"] = str(args.out)
@@ -240,10 +240,10 @@ def forecast_command(args: argparse.Namespace) -> tuple[dict, str]:
     docs/theory.md.
     """
     # Late imports: the other commands need neither configs nor scipy.
-    from configs import find_config
-    from evals.estimate.bins import bin_number, bin_start
-    from experiment import overrides
-    from theory.forecast import forecast
+    from ropewalk.configs import find_config
+    from ropewalk.evals.estimate.bins import bin_number, bin_start
+    from ropewalk.experiment import overrides
+    from ropewalk.theory.forecast import forecast
 
     if args.seeds < 1:
         raise ValueError(f"--seeds must be at least 1, got {args.seeds}")
@@ -324,7 +324,7 @@ def table_command(args: argparse.Namespace) -> tuple[dict, str]:
             }
         )
     if args.figure:
-        from theory import figures  # late: matplotlib is slow to import
+        from ropewalk.theory import figures  # late: matplotlib is slow to import
 
         figures.save(figures.base_against_length(rows), args.figure)
     return {"head_dim": args.head_dim, "rows": rows}, format_table(
@@ -383,7 +383,7 @@ def curve_command(args: argparse.Namespace) -> tuple[dict, str]:
         raise ValueError("no curve to draw: give --base 1e4,1e6 or --rotary EXPR (repeatable)")
     bound.check_length(args.length)
     curves = {rotary.expression(v): v.inv_freq(args.head_dim) for v in variants}
-    from theory import figures  # late: matplotlib is slow to import
+    from ropewalk.theory import figures  # late: matplotlib is slow to import
 
     figures.save(figures.decay_curves(curves, args.length), args.out)
     firsts = {name: decay.first_violation(vector, args.length) for name, vector in curves.items()}

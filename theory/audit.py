@@ -6,15 +6,15 @@ from typing import Any
 
 import numpy as np
 
-from interop import hf_config, layers
-from interop.gguf import SUFFIX, GgufFile
-from interop.layers import LayerGroup, PublishedModel
-from interop.transformers_model import has_transformers
-from theory import decay
-from theory.misreadings import TOLERANCE, find_misreadings
-from theory.smallest_bases import smallest_base
-from theory.tables import format_table
-from utils.messages import one_line, printable, quoted
+from ropewalk.interop import hf_config, layers
+from ropewalk.interop.gguf import SUFFIX, GgufFile
+from ropewalk.interop.layers import LayerGroup, PublishedModel
+from ropewalk.interop.transformers_model import has_transformers
+from ropewalk.theory import decay
+from ropewalk.theory.misreadings import TOLERANCE, find_misreadings
+from ropewalk.theory.smallest_bases import smallest_base
+from ropewalk.theory.tables import format_table
+from ropewalk.utils.messages import one_line, printable, quoted
 
 _SEARCHED = 2**21  # tokens, at least, in which a first violation is searched
 
@@ -45,7 +45,7 @@ def read_model(path: Path) -> PublishedModel:
 def _find_type(architecture: str) -> str:
     """Return the model type of a GGUF file's architecture: the same name, but for `-` and `_`."""
     if has_transformers():
-        from interop import measured_layers  # late: it imports transformers
+        from ropewalk.interop import measured_layers  # late: it imports transformers
 
         return measured_layers.find_type(architecture)
     return architecture
@@ -61,7 +61,7 @@ def read_layers(config: Mapping[str, Any]) -> PublishedModel:
       ValueError: if nothing knows the model type, a value is not allowed, or no layer rotates.
     """
     if has_transformers():
-        from interop import measured_layers  # late: it imports transformers
+        from ropewalk.interop import measured_layers  # late: it imports transformers
 
         model = measured_layers.measure(config)
     else:

@@ -22,8 +22,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from model.rotary.rope import Rope
-from theory import decay
+from ropewalk.model.rotary.rope import Rope
+from ropewalk.theory import decay
 
 _UNIT = 2.0**-53
 _LAST_X = 500.0  # e^500 is the largest number tested

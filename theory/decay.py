@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 
 import numpy as np
 
-from theory import exact
+from ropewalk.theory import exact
 
 LONGEST = 2**31  # distances below this are reduced exactly
 

@@ -10,10 +10,10 @@ import numpy as np
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from theory import decay
-from theory.capability import capability, required_capability
-from theory.show import Report
-from utils.figures import (
+from ropewalk.theory import decay
+from ropewalk.theory.capability import capability, required_capability
+from ropewalk.theory.show import Report
+from ropewalk.utils.figures import (
     DASHED,
     FAINT,
     GRID,
@@ -31,8 +31,8 @@ from utils.figures import (
     set_title,
     token_axis,
 )
-from utils.files import write_atomically
-from utils.paths import local
+from ropewalk.utils.files import write_atomically
+from ropewalk.utils.paths import local
 
 _MAX_POINTS = 20_000  # of a curve
 

@@ -11,17 +11,17 @@ from typing import NamedTuple
 import jax.numpy as jnp
 import numpy as np
 
-import evals
-from data.tasks.kv import Kv
-from data.tokenizer import NUM_VALUES
-from evals.estimate.bins import fine_bin_number
-from evals.estimate.effective_context import Estimate, estimate_trials
-from evals.estimate.trials import Trials
-from experiment.config import ExperimentConfig, is_frozen
-from model.rotary import repeat_pattern
-from theory.capability import query_head_frequencies
-from theory.minimal_head import Accuracy, Layouts, Positions, Training, simulate
-from training.optimizer import learning_rate_fraction
+from ropewalk import evals
+from ropewalk.data.tasks.kv import Kv
+from ropewalk.data.tokenizer import NUM_VALUES
+from ropewalk.evals.estimate.bins import fine_bin_number
+from ropewalk.evals.estimate.effective_context import Estimate, estimate_trials
+from ropewalk.evals.estimate.trials import Trials
+from ropewalk.experiment.config import ExperimentConfig, is_frozen
+from ropewalk.model.rotary import repeat_pattern
+from ropewalk.theory.capability import query_head_frequencies
+from ropewalk.theory.minimal_head import Accuracy, Layouts, Positions, Training, simulate
+from ropewalk.training.optimizer import learning_rate_fraction
 
 _DOCUMENTS = {"train": 1024, "test": 256}  # layouts; training draws new keys for them
 _MAX_PHASES = 2**26  # positions x heads x pairs

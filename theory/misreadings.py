@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from interop.layers import LayerGroup, PublishedModel
-from model.rotary.rope_parameters import compute_frequencies
+from ropewalk.interop.layers import LayerGroup, PublishedModel
+from ropewalk.model.rotary.rope_parameters import compute_frequencies
 
 TOLERANCE = 0.05  # of a rotated unit vector: 2.9 degrees
 _FLOAT32_BITS, _BFLOAT16_BITS = 24, 8  # of a significand

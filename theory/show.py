@@ -10,7 +10,7 @@ examples:
   python -m model.rotary show demo --plot wavelengths.png     # every member of a config's sweep
 """
 
-import utils.environment  # noqa: F401 - first: it checks that packages are installed
+import ropewalk.utils.environment  # noqa: F401 - first: it checks that packages are installed
 
 # isort: split
 import argparse
@@ -24,15 +24,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from configs import load_configs
-from experiment import overrides
-from model import rotary
-from model.rotary.base import Rotary, geometric_inv_freq
-from model.rotary.p_rope import PRope
-from theory import decay
-from utils.command_line import Parser, exit_with, expression, print_text, tokens
-from utils.expressions import split_commas
-from utils.messages import nearest
+from ropewalk.configs import load_configs
+from ropewalk.experiment import overrides
+from ropewalk.model import rotary
+from ropewalk.model.rotary.base import Rotary, geometric_inv_freq
+from ropewalk.model.rotary.p_rope import PRope
+from ropewalk.theory import decay
+from ropewalk.utils.command_line import Parser, exit_with, expression, print_text, tokens
+from ropewalk.utils.expressions import split_commas
+from ropewalk.utils.messages import nearest
 
 
 class Head(NamedTuple):
@@ -267,7 +267,7 @@ def main() -> None:
             sizes = {"dim": args.head_dim or head.dim, "length": args.length or head.length}
             reports.append(make_report(variant, head._replace(**sizes)))
         if args.plot:
-            from theory import figures  # late: matplotlib is slow to import
+            from ropewalk.theory import figures  # late: matplotlib is slow to import
 
             figures.save(figures.wavelengths(reports), Path(args.plot))
     except (ValueError, OSError) as error:

@@ -7,7 +7,7 @@ import functools
 import tomllib
 from pathlib import Path
 
-from theory import bound
+from ropewalk.theory import bound
 
 PATH = Path(__file__).with_suffix(".toml")
 QUICK = 2**12  # tokens; bounds up to here take less than half a second

@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from utils.messages import printable
-from utils.text_table import TextTable, terminal_width
+from ropewalk.utils.messages import printable
+from ropewalk.utils.text_table import TextTable, terminal_width
 
 
 def format_table(

@@ -22,7 +22,7 @@ report gives MFU, tokens per second and the run's chip-hours for both. Both igno
 and partly filled matrix units, so that the sum is no upper bound: published runs have taken longer.
 """
 
-import utils.environment  # noqa: F401 - first: it checks that packages are installed
+import ropewalk.utils.environment  # noqa: F401 - first: it checks that packages are installed
 
 # isort: split
 import dataclasses
@@ -30,8 +30,8 @@ import json
 
 from rich.console import Console
 
-from tpu.command import command_line, parse
-from utils.command_line import exit_with
+from ropewalk.tpu.command import command_line, parse
+from ropewalk.utils.command_line import exit_with
 
 
 def main() -> int:
@@ -40,8 +40,8 @@ def main() -> int:
     parser.add_argument("--json", action="store_true", help="one JSON object instead of tables")
     arguments, topology, config = parse(parser)
     # Imported late: JAX takes seconds, which help and invalid arguments do not need.
-    from tpu.cost import analyze
-    from tpu.report import show
+    from ropewalk.tpu.cost import analyze
+    from ropewalk.tpu.report import show
 
     try:
         report = analyze(config, topology, arguments.members)

@@ -4,15 +4,15 @@ import argparse
 import math
 import re
 
-from configs import find_config
-from experiment import overrides
-from experiment.config import ExperimentConfig
-from experiment.inherit import inherit
-from tpu import gpu, topology
-from tpu.gpu import GPUS, Machines
-from tpu.topology import CHIPS, Topology
-from utils.command_line import Parser, at_least
-from utils.messages import nearest
+from ropewalk.configs import find_config
+from ropewalk.experiment import overrides
+from ropewalk.experiment.config import ExperimentConfig
+from ropewalk.experiment.inherit import inherit
+from ropewalk.tpu import gpu, topology
+from ropewalk.tpu.gpu import GPUS, Machines
+from ropewalk.tpu.topology import CHIPS, Topology
+from ropewalk.utils.command_line import Parser, at_least
+from ropewalk.utils.messages import nearest
 
 
 def find_topology(name: str) -> Topology | Machines:

@@ -17,18 +17,18 @@ import numpy as np
 from jax.extend.core import jaxprs_in_params
 from jax.sharding import Mesh
 
-from experiment import metrics
-from experiment.config import ExperimentConfig
-from experiment.mesh import make_mesh
-from experiment.stages import split
-from model import kernels, sharding
-from tpu.command import amount
-from tpu.gpu import Machines
-from tpu.hlo import HBM, HOST, Collective, Program
-from tpu.topology import Topology
-from training.members import abstract_state, shardings_of
-from training.programs import member_arrays
-from training.step import compile_step
+from ropewalk.experiment import metrics
+from ropewalk.experiment.config import ExperimentConfig
+from ropewalk.experiment.mesh import make_mesh
+from ropewalk.experiment.stages import split
+from ropewalk.model import kernels, sharding
+from ropewalk.tpu.command import amount
+from ropewalk.tpu.gpu import Machines
+from ropewalk.tpu.hlo import HBM, HOST, Collective, Program
+from ropewalk.tpu.topology import Topology
+from ropewalk.training.members import abstract_state, shardings_of
+from ropewalk.training.programs import member_arrays
+from ropewalk.training.step import compile_step
 
 
 class Report(NamedTuple):

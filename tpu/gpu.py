@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
-    from tpu.hlo import Collective
+    from ropewalk.tpu.hlo import Collective
 
 # Share of a GPU's memory for JAX (XLA_PYTHON_CLIENT_MEM_FRACTION; 0.75 by default). The rest is for
 # CUDA, NCCL and cuDNN.

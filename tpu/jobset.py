@@ -8,7 +8,7 @@ The manifests go to standard output; tpu/apply.sh passes them to kubectl. --work
 gs://BUCKET/DIR. With a bucket nothing is mounted, and the image needs the extra `gcs`.
 """
 
-import utils.environment  # noqa: F401 - first: it checks that packages are installed
+import ropewalk.utils.environment  # noqa: F401 - first: it checks that packages are installed
 
 # isort: split
 import argparse
@@ -20,14 +20,14 @@ import string
 from pathlib import Path
 from typing import NamedTuple
 
-from configs import argument_parser, find_config
-from experiment import overrides
-from experiment.overrides import make_members
-from tpu import topology as topology_lib
-from tpu.topology import Topology
-from utils.command_line import at_least, exit_with
-from utils.errors import HANG_STATUS, RESTART_STATUS
-from utils.paths import check_path, in_bucket
+from ropewalk.configs import argument_parser, find_config
+from ropewalk.experiment import overrides
+from ropewalk.experiment.overrides import make_members
+from ropewalk.tpu import topology as topology_lib
+from ropewalk.tpu.topology import Topology
+from ropewalk.utils.command_line import at_least, exit_with
+from ropewalk.utils.errors import HANG_STATUS, RESTART_STATUS
+from ropewalk.utils.paths import check_path, in_bucket
 
 TEMPLATE = Path(__file__).with_name("jobset.yaml")
 
@@ -108,7 +108,7 @@ def make_jobs(
     """
     if mode in ("evaluate", "report"):
         return [Job(job_name(workdir, mode), config_name, ["python", f"{mode}.py", workdir])]
-    from training.sweep import check_meshes  # late: it imports JAX
+    from ropewalk.training.sweep import check_meshes  # late: it imports JAX
 
     sizes = {"num_devices": topology.num_chips, "num_processes": topology.num_hosts}
     check = functools.partial(check_meshes, **sizes)

@@ -5,14 +5,14 @@ from collections.abc import Iterator
 from rich.console import Console
 from rich.table import Table
 
-from experiment.config import ExperimentConfig
-from experiment.mesh import mesh_sizes
-from tpu import gpu
-from tpu.command import amount
-from tpu.cost import Report, peak_flops
-from tpu.gpu import Machines
-from tpu.topology import Topology
-from training import programs
+from ropewalk.experiment.config import ExperimentConfig
+from ropewalk.experiment.mesh import mesh_sizes
+from ropewalk.tpu import gpu
+from ropewalk.tpu.command import amount
+from ropewalk.tpu.cost import Report, peak_flops
+from ropewalk.tpu.gpu import Machines
+from ropewalk.tpu.topology import Topology
+from ropewalk.training import programs
 
 
 def show(

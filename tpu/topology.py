@@ -19,11 +19,11 @@ from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from utils.command_line import Parser
-from utils.messages import nearest
+from ropewalk.utils.command_line import Parser
+from ropewalk.utils.messages import nearest
 
 if TYPE_CHECKING:
-    from tpu.hlo import Collective
+    from ropewalk.tpu.hlo import Collective
 
 
 class Chip(NamedTuple):

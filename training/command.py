@@ -1,6 +1,6 @@
 """The command line of train.py and sweep.py: parse, check or train, print."""
 
-import utils.environment  # noqa: F401 - first: it checks that packages are installed
+import ropewalk.utils.environment  # noqa: F401 - first: it checks that packages are installed
 
 # isort: split
 import argparse
@@ -8,13 +8,13 @@ import os
 import shlex
 import sys
 
-import evals
-from configs import argument_parser, find_config
-from data import pipeline
-from experiment import stages
-from experiment.overrides import SWEEP_HELP, Sweep, check_used, make_sweep, single_run
-from utils.command_line import Parser, add_process_flags, at_least
-from utils.errors import UnreachableError
+from ropewalk import evals
+from ropewalk.configs import argument_parser, find_config
+from ropewalk.data import pipeline
+from ropewalk.experiment import stages
+from ropewalk.experiment.overrides import SWEEP_HELP, Sweep, check_used, make_sweep, single_run
+from ropewalk.utils.command_line import Parser, add_process_flags, at_least
+from ropewalk.utils.errors import UnreachableError
 
 
 def train(description: str | None) -> int:
@@ -108,11 +108,11 @@ def _launch(parser: Parser, arguments: argparse.Namespace, parts: list[Sweep]) -
     With --apart, --check gets a part for each member.
     """
     # After parsing: --help and invalid arguments need no JAX.
-    from experiment import distributed
-    from experiment.compiled import keep_programs
-    from experiment.devices import PlatformError
-    from training.log import DivergedError
-    from training.sweep import check_sweep, describe_inheritance, train_sweep
+    from ropewalk.experiment import distributed
+    from ropewalk.experiment.compiled import keep_programs
+    from ropewalk.experiment.devices import PlatformError
+    from ropewalk.training.log import DivergedError
+    from ropewalk.training.sweep import check_sweep, describe_inheritance, train_sweep
 
     try:
         if not arguments.check:

@@ -12,13 +12,13 @@ import socket
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from experiment import distributed
-from experiment.run import common_steps
-from training.plan import Plan
-from utils.errors import raise_outages
-from utils.files import write_atomically
-from utils.locks import try_lock
-from utils.paths import copy_missing, in_bucket
+from ropewalk.experiment import distributed
+from ropewalk.experiment.run import common_steps
+from ropewalk.training.plan import Plan
+from ropewalk.utils.errors import raise_outages
+from ropewalk.utils.files import write_atomically
+from ropewalk.utils.locks import try_lock
+from ropewalk.utils.paths import copy_missing, in_bucket
 
 
 @contextlib.contextmanager

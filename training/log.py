@@ -11,11 +11,11 @@ import numpy as np
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
-from experiment.checkpoint import last_good
-from experiment.metrics import MetricsLog, flops_per_token, peak_flops
-from experiment.run import RunDirectory
-from experiment.stages import Stage
-from utils.messages import duration
+from ropewalk.experiment.checkpoint import last_good
+from ropewalk.experiment.metrics import MetricsLog, flops_per_token, peak_flops
+from ropewalk.experiment.run import RunDirectory
+from ropewalk.experiment.stages import Stage
+from ropewalk.utils.messages import duration
 
 
 class DivergedError(ValueError):

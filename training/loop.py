@@ -15,29 +15,29 @@ import numpy as np
 from jax.sharding import Mesh
 from rich.console import Console
 
-from data import pipeline
-from experiment import distributed
-from experiment.checkpoint import Checkpoints, DataState
-from experiment.mesh import host_rows, make_global_batch
-from experiment.metrics import MetricsLog
-from experiment.run import common_steps
-from experiment.stages import Stage
-from model import kernels, transformer
-from training.directories import open_directories
-from training.interrupts import Interrupts
-from training.log import DivergedError, Divergence, StageLog, Trace
-from training.members import (
+from ropewalk.data import pipeline
+from ropewalk.experiment import distributed
+from ropewalk.experiment.checkpoint import Checkpoints, DataState
+from ropewalk.experiment.mesh import host_rows, make_global_batch
+from ropewalk.experiment.metrics import MetricsLog
+from ropewalk.experiment.run import common_steps
+from ropewalk.experiment.stages import Stage
+from ropewalk.model import kernels, transformer
+from ropewalk.training.directories import open_directories
+from ropewalk.training.interrupts import Interrupts
+from ropewalk.training.log import DivergedError, Divergence, StageLog, Trace
+from ropewalk.training.members import (
     abstract_state,
     open_state,
     shardings_of,
     unstack,
     with_fresh_moments,
 )
-from training.plan import Plan
-from training.programs import describe_compiler_options, member_arrays
-from training.step import compile_step, is_unsplit_cpu
-from training.validation import Validation
-from training.watchdog import Watchdog
+from ropewalk.training.plan import Plan
+from ropewalk.training.programs import describe_compiler_options, member_arrays
+from ropewalk.training.step import compile_step, is_unsplit_cpu
+from ropewalk.training.validation import Validation
+from ropewalk.training.watchdog import Watchdog
 
 
 def train(plan: Plan, *, command: str = "", later_tokens: int = 0) -> bool:

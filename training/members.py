@@ -9,18 +9,18 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from experiment import checkpoint, distributed
-from experiment.checkpoint import DataState
-from experiment.config import ExperimentConfig, TrainConfig
-from experiment.items import COULD_NOT_BE_READ, DamagedCheckpointError
-from experiment.mesh import put
-from experiment.run import RunDirectory, common_steps
-from model import sharding
-from model.transformer import Params
-from training import optimizer
-from training.plan import Plan
-from training.programs import StaticConfig, program, stack, static_config
-from training.step import State, init_state
+from ropewalk.experiment import checkpoint, distributed
+from ropewalk.experiment.checkpoint import DataState
+from ropewalk.experiment.config import ExperimentConfig, TrainConfig
+from ropewalk.experiment.items import COULD_NOT_BE_READ, DamagedCheckpointError
+from ropewalk.experiment.mesh import put
+from ropewalk.experiment.run import RunDirectory, common_steps
+from ropewalk.model import sharding
+from ropewalk.model.transformer import Params
+from ropewalk.training import optimizer
+from ropewalk.training.plan import Plan
+from ropewalk.training.programs import StaticConfig, program, stack, static_config
+from ropewalk.training.step import State, init_state
 
 
 def abstract_state(config: ExperimentConfig, num_members: int, mesh: Mesh) -> State:

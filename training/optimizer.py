@@ -11,8 +11,8 @@ import jax.numpy as jnp
 import optax
 from jax.sharding import NamedSharding
 
-from experiment.config import TrainConfig, is_frozen
-from model.transformer import Params
+from ropewalk.experiment.config import TrainConfig, is_frozen
+from ropewalk.model.transformer import Params
 
 
 def make_optimizer(config: TrainConfig) -> optax.GradientTransformation:

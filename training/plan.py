@@ -10,28 +10,32 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh
 
-import evals
-from data import pipeline
-from data.config import DataConfig
-from data.pipeline import TrainingData
-from data.tokenizer import Tokenizer
-from experiment import checkpoint, distributed
-from experiment.checkpoint import naming_intact_checkpoint, restore_params, shape_difference
-from experiment.config import ExperimentConfig, flatten, to_dict
-from experiment.items import DamagedCheckpointError, check_config
-from experiment.mesh import device_memory, make_mesh, mesh_sizes, put
-from experiment.metrics import check_trackers
-from experiment.run import RunDirectory, common_steps, find_start
-from experiment.stages import Stage, split
-from model import sharding
-from model.config import ModelConfig
-from model.rotary import unique_variants
-from model.transformer import Params, abstract_params, describe_size
-from training import optimizer
-from training.programs import shared_part
-from utils.files import check_writable
-from utils.messages import nearest
-from utils.paths import as_path, in_bucket
+from ropewalk import evals
+from ropewalk.data import pipeline
+from ropewalk.data.config import DataConfig
+from ropewalk.data.pipeline import TrainingData
+from ropewalk.data.tokenizer import Tokenizer
+from ropewalk.experiment import checkpoint, distributed
+from ropewalk.experiment.checkpoint import (
+    naming_intact_checkpoint,
+    restore_params,
+    shape_difference,
+)
+from ropewalk.experiment.config import ExperimentConfig, flatten, to_dict
+from ropewalk.experiment.items import DamagedCheckpointError, check_config
+from ropewalk.experiment.mesh import device_memory, make_mesh, mesh_sizes, put
+from ropewalk.experiment.metrics import check_trackers
+from ropewalk.experiment.run import RunDirectory, common_steps, find_start
+from ropewalk.experiment.stages import Stage, split
+from ropewalk.model import sharding
+from ropewalk.model.config import ModelConfig
+from ropewalk.model.rotary import unique_variants
+from ropewalk.model.transformer import Params, abstract_params, describe_size
+from ropewalk.training import optimizer
+from ropewalk.training.programs import shared_part
+from ropewalk.utils.files import check_writable
+from ropewalk.utils.messages import nearest
+from ropewalk.utils.paths import as_path, in_bucket
 
 Tokenizers = dict[str, tuple[Path, Tokenizer]]  # by a description of where it comes from
 

@@ -14,10 +14,10 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from experiment.config import ExperimentConfig, TrainConfig
-from experiment.stages import Stage, split
-from model.config import Architecture, PositionTable
-from model.positions import stack_tables
+from ropewalk.experiment.config import ExperimentConfig, TrainConfig
+from ropewalk.experiment.stages import Stage, split
+from ropewalk.model.config import Architecture, PositionTable
+from ropewalk.model.positions import stack_tables
 
 # Compiler options per chip, for training and `tpu.aot`. They are passed with each program, so they
 # need no environment variable, and `tpu.aot` estimates the same step that training runs.

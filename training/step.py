@@ -10,13 +10,13 @@ import numpy as np
 import optax
 from jax.sharding import AbstractMesh, Mesh, NamedSharding, PartitionSpec
 
-from experiment.config import ExperimentConfig
-from model import transformer
-from model.config import Architecture, PositionTable
-from model.loss import token_nll
-from model.transformer import Params
-from training import optimizer
-from training.programs import MemberArrays, StaticConfig, program, static_config
+from ropewalk.experiment.config import ExperimentConfig
+from ropewalk.model import transformer
+from ropewalk.model.config import Architecture, PositionTable
+from ropewalk.model.loss import token_nll
+from ropewalk.model.transformer import Params
+from ropewalk.training import optimizer
+from ropewalk.training.programs import MemberArrays, StaticConfig, program, static_config
 
 
 class State(NamedTuple):

@@ -12,17 +12,17 @@ from typing import TypeVar
 
 from rich.console import Console
 
-from experiment import distributed
-from experiment.config import ExperimentConfig
-from experiment.inherit import describe
-from experiment.mesh import describe_mesh, mesh_sizes
-from experiment.overrides import Sweep
-from experiment.stages import split
-from training import loop
-from training.log import DivergedError
-from training.plan import Checked, check_plan, complete_plan
-from training.programs import shared_part
-from utils.files import write_atomically
+from ropewalk.experiment import distributed
+from ropewalk.experiment.config import ExperimentConfig
+from ropewalk.experiment.inherit import describe
+from ropewalk.experiment.mesh import describe_mesh, mesh_sizes
+from ropewalk.experiment.overrides import Sweep
+from ropewalk.experiment.stages import split
+from ropewalk.training import loop
+from ropewalk.training.log import DivergedError
+from ropewalk.training.plan import Checked, check_plan, complete_plan
+from ropewalk.training.programs import shared_part
+from ropewalk.utils.files import write_atomically
 
 T = TypeVar("T")
 

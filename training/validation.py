@@ -9,17 +9,17 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-import evals
-from data import pipeline
-from data.tokenizer import Tokenizer
-from experiment import distributed
-from experiment.config import ExperimentConfig
-from experiment.mesh import host_rows, make_global_batch, one_device_mesh
-from experiment.stages import Stage
-from model.transformer import Params
-from training.members import unstack
-from training.programs import MemberArrays, StaticConfig, program, static_config
-from training.step import State, loss_fn, over_members, split_batch
+from ropewalk import evals
+from ropewalk.data import pipeline
+from ropewalk.data.tokenizer import Tokenizer
+from ropewalk.experiment import distributed
+from ropewalk.experiment.config import ExperimentConfig
+from ropewalk.experiment.mesh import host_rows, make_global_batch, one_device_mesh
+from ropewalk.experiment.stages import Stage
+from ropewalk.model.transformer import Params
+from ropewalk.training.members import unstack
+from ropewalk.training.programs import MemberArrays, StaticConfig, program, static_config
+from ropewalk.training.step import State, loss_fn, over_members, split_batch
 
 NUM_BATCHES = 8  # of held-out rows: enough that losses of two steps differ by more than chance
 

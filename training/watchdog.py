@@ -8,8 +8,8 @@ import sys
 import threading
 from collections.abc import Iterator
 
-from utils.errors import HANG_STATUS
-from utils.messages import duration
+from ropewalk.utils.errors import HANG_STATUS
+from ropewalk.utils.messages import duration
 
 _TIMES = 5  # the longest time between two updates so far
 _LEAST = 120.0  # seconds: requests to a bucket are repeated for half a minute

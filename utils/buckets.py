@@ -16,7 +16,7 @@ from typing import Any, Self
 import fsspec.config
 from etils.epath import backend, gpath
 
-from utils.errors import is_request, raise_outages, unreachable
+from ropewalk.utils.errors import is_request, raise_outages, unreachable
 
 # A cached listing would miss objects that TensorStore and other processes write.
 fsspec.config.conf.setdefault("gcs", {})["use_listings_cache"] = False

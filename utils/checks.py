@@ -16,7 +16,7 @@ import types
 import typing
 from typing import Annotated, Any
 
-from utils.messages import nearest, quoted
+from ropewalk.utils.messages import nearest, quoted
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

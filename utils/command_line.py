@@ -10,10 +10,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NoReturn
 
-from utils.errors import describe, machine_error
-from utils.expressions import allow_files, split_commas, unquote
-from utils.messages import one_line, quoted
-from utils.plugins import allow
+from ropewalk.utils.errors import describe, machine_error
+from ropewalk.utils.expressions import allow_files, split_commas, unquote
+from ropewalk.utils.messages import one_line, quoted
+from ropewalk.utils.plugins import allow
 
 
 class Parser(argparse.ArgumentParser):

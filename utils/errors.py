@@ -6,8 +6,8 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from utils.messages import one_line
-from utils.paths import in_bucket
+from ropewalk.utils.messages import one_line
+from ropewalk.utils.paths import in_bucket
 
 # Another process, a device or a bucket failed, so a restart may succeed. A JobSet of xpk restarts
 # on this status and on those above 127, which signals leave behind.

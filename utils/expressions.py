@@ -13,9 +13,9 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from utils.limits import MOST_EXPRESSION, MOST_NESTING
-from utils.messages import nearest, one_line, quoted
-from utils.plugins import allow, class_in_file
+from ropewalk.utils.limits import MOST_EXPRESSION, MOST_NESTING
+from ropewalk.utils.messages import nearest, one_line, quoted
+from ropewalk.utils.plugins import allow, class_in_file
 
 # A class in a file of code outside the repository: path, class, and what follows.
 _OWN_FILE = re.compile(r"([^()]+\.py):(\w+)(.*)", re.DOTALL)

@@ -8,8 +8,8 @@ import secrets
 import tempfile
 from pathlib import Path
 
-from utils.messages import one_line
-from utils.paths import in_bucket
+from ropewalk.utils.messages import one_line
+from ropewalk.utils.paths import in_bucket
 
 
 def check_writable(folder: Path, otherwise: str) -> None:

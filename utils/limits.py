@@ -15,8 +15,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import IO, Any
 
-from utils.messages import one_line
-from utils.paths import in_bucket
+from ropewalk.utils.messages import one_line
+from ropewalk.utils.paths import in_bucket
 
 # Bytes of a JSON file, and of one line of others. A tokenizer.json of 262,144 pieces has 33 MB, and
 # parsed JSON takes up to 24 times its bytes.

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
 
-from utils.paths import in_bucket
+from ropewalk.utils.paths import in_bucket
 
 
 @contextlib.contextmanager

@@ -10,12 +10,12 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from utils.errors import raise_outages
-from utils.files import write_atomically
-from utils.limits import check_file, read_json
-from utils.messages import quoted
-from utils.paths import in_bucket
-from utils.threads import map_ahead, num_cpus
+from ropewalk.utils.errors import raise_outages
+from ropewalk.utils.files import write_atomically
+from ropewalk.utils.limits import check_file, read_json
+from ropewalk.utils.messages import quoted
+from ropewalk.utils.paths import in_bucket
+from ropewalk.utils.threads import map_ahead, num_cpus
 
 
 class DamagedError(ValueError):

@@ -9,7 +9,7 @@ import re
 import shutil
 from pathlib import Path
 
-from utils.messages import quoted
+from ropewalk.utils.messages import quoted
 
 # `Path` removes one of the two slashes. A drive (`C:/`) has a single letter.
 _ADDRESS = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/+")
@@ -51,7 +51,7 @@ def as_path(path: str | Path) -> Path:
         raise ValueError(
             f"{_address(path)} needs gcsfs: pip install '.[gcs]' in the folder of ropewalk"
         )
-    from utils.buckets import BucketPath  # late: it imports fsspec
+    from ropewalk.utils.buckets import BucketPath  # late: it imports fsspec
 
     return BucketPath(_address(path))  # pyright: ignore[reportReturnType]
 

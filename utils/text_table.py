@@ -13,7 +13,7 @@ from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
-from utils.messages import printable
+from ropewalk.utils.messages import printable
 
 _NO_TERMINAL = 120  # columns of a pipe or a file, unless COLUMNS is set
 

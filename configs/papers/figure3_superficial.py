@@ -27,8 +27,8 @@ perplexity up to 128k tokens. It fails at LongEval and at the needle from 1k tok
 its pretrained context of 4096 (Figure 3; Section 5.4 explains it by B_m < 0).
 """
 
-from configs.changes import change, vary
-from configs.papers import scales
+from ropewalk.configs.changes import change, vary
+from ropewalk.configs.papers import scales
 
 configs = scales.continued(
     "figure3_superficial",

@@ -26,8 +26,8 @@ Perplexity hardly differs. LongEval's accuracy falls below the bound. Base 2e5 h
 perplexity and a very low accuracy.
 """
 
-from configs.changes import change, vary
-from configs.papers import scales
+from ropewalk.configs.changes import change, vary
+from ropewalk.configs.papers import scales
 
 PAPER = change(
     scales.LLAMA2_7B,

@@ -37,9 +37,9 @@ Published: Llama 2 7B was fine-tuned at 32768 tokens with bases around the bound
 and Table 2). Perplexity hardly differs. LongEval's accuracy falls below the bound.
 """
 
-from configs.changes import change
-from configs.papers import scales
-from configs.papers.figure6_finetune_bases import PAPER
+from ropewalk.configs.changes import change
+from ropewalk.configs.papers import scales
+from ropewalk.configs.papers.figure6_finetune_bases import PAPER
 
 configs = scales.at_each_scale(
     "figure6",

@@ -34,8 +34,8 @@ fine-tunes "the base 2B model" for each row. Here the third stage continues the 
 run shows all.
 """
 
-from configs.changes import change
-from configs.papers import scales
+from ropewalk.configs.changes import change
+from ropewalk.configs.papers import scales
 
 configs = scales.at_each_scale(
     "figure7_pretrain",

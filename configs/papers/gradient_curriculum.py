@@ -32,10 +32,10 @@ low perplexity. The post gives no table and does not state its steps per stage; 
 ours.
 """
 
-from configs.changes import change, vary
-from configs.papers import scales
-from experiment.config import EvalConfig
-from model.rotary.scaled_base import ScaledBase
+from ropewalk.configs.changes import change, vary
+from ropewalk.configs.papers import scales
+from ropewalk.experiment.config import EvalConfig
+from ropewalk.model.rotary.scaled_base import ScaledBase
 
 
 def law(original: int, target: int, base: str) -> str:

@@ -39,10 +39,10 @@ each with the law's base (Liu et al., arXiv 2310.05209). The post does not state
 stage; the steps here are ours.
 """
 
-from configs.changes import change
-from configs.papers import scales
-from configs.papers.gradient_curriculum import PAPER
-from experiment.config import EvalConfig
+from ropewalk.configs.changes import change
+from ropewalk.configs.papers import scales
+from ropewalk.configs.papers.gradient_curriculum import PAPER
+from ropewalk.experiment.config import EvalConfig
 
 # Four million tokens a step at every length: a chip has a sixteenth of one row at a time.
 _ACCUMULATE = (4, 1)

@@ -27,9 +27,9 @@ distance and base.
 
 import dataclasses
 
-from configs.changes import change, vary
-from configs.papers import scales
-from model.config import MlaConfig
+from ropewalk.configs.changes import change, vary
+from ropewalk.configs.papers import scales
+from ropewalk.model.config import MlaConfig
 
 small = MlaConfig(kv_lora_rank=64, qk_nope_head_dim=64, qk_rope_head_dim=32, v_head_dim=64)
 medium = dataclasses.replace(small, kv_lora_rank=128)

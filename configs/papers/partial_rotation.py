@@ -23,8 +23,8 @@ Published: no measurement but an argument. With half of a head unrotated, sum_i 
 GPT-NeoX rotates a quarter of each head since EleutherAI found a part slightly better than all.
 """
 
-from configs.changes import change, vary
-from configs.papers import scales
+from ropewalk.configs.changes import change, vary
+from ropewalk.configs.papers import scales
 
 
 def members(small: str, large: str) -> tuple[tuple[str, ...], ...]:

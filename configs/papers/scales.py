@@ -11,13 +11,13 @@ base 100 and 64 features rotates by 42 degrees within 64. 32768 tokens at base 5
 periods of that pair, and 512 tokens at base 10 are 35.
 """
 
-from configs.base_30m import configs as base_30m
-from configs.changes import change, heads
-from configs.paper_2b import configs as paper_2b
-from configs.scaling import scale_7b
-from configs.small import configs as small
-from data.config import DataConfig
-from experiment.config import ExperimentConfig, TrainConfig
+from ropewalk.configs.base_30m import configs as base_30m
+from ropewalk.configs.changes import change, heads
+from ropewalk.configs.paper_2b import configs as paper_2b
+from ropewalk.configs.scaling import scale_7b
+from ropewalk.configs.small import configs as small
+from ropewalk.data.config import DataConfig
+from ropewalk.experiment.config import ExperimentConfig, TrainConfig
 
 (CPU,) = small
 GPU = change(

@@ -32,9 +32,9 @@ gets 68.91 / 45.41 (Table 1); with log-n beyond the trained length only, 59.11 /
 The post does not state the lag of its repeated text; the task `repeated` has two.
 """
 
-from configs.base_125m import configs as base_125m
-from configs.changes import change, vary
-from configs.papers import scales
+from ropewalk.configs.base_125m import configs as base_125m
+from ropewalk.configs.changes import change, vary
+from ropewalk.configs.papers import scales
 
 TASKS = ("repeated", "repeated(lag=trained)", "repeated(lag=half)")
 

@@ -27,8 +27,8 @@ slow pairs interpolated) has 97 and 2554 distances with B_m < 0 and scores 0.40 
 angles do not explain the failure (Section 5.5).
 """
 
-from configs.changes import change, vary
-from configs.papers import scales
+from ropewalk.configs.changes import change, vary
+from ropewalk.configs.papers import scales
 
 configs = scales.continued(
     "table4_methods",

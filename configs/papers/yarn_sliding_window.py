@@ -32,8 +32,8 @@ ahead of NTK-aware, and YaRN of both, on Llama models and on Mistral 7B. Dynamic
 exceptionally well on models without fine-tuning. (The post shows charts without numbers.)
 """
 
-from configs.changes import change, vary
-from configs.papers import scales
+from ropewalk.configs.changes import change, vary
+from ropewalk.configs.papers import scales
 
 
 def stretched(base: str, length: int, ramp: str = "") -> tuple[str, ...]:

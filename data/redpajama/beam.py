@@ -17,7 +17,7 @@ import argparse
 import difflib
 import sys
 
-from utils.command_line import Parser
+from ropewalk.utils.command_line import Parser
 
 _OPTIONS = ("--path", "--out")
 
@@ -49,7 +49,7 @@ def main(arguments: list[str] | None = None) -> int:
             "this needs apache-beam: pip install '.[beam]' in the folder of ropewalk, in a "
             "separate environment"
         )
-    from data.sources.redpajama import build
+    from ropewalk.data.sources.redpajama import build
 
     try:
         pipeline = pipeline_options.PipelineOptions(beam_options)

@@ -9,7 +9,7 @@ the full set: 2084 files, 2.7 TB unpacked), and writes ArrayRecord without Tenso
              or the names of urls.txt in other folders, as `wget -i urls.txt` leaves them
     shards   any *.jsonl, *.jsonl.gz, *.jsonl.zst whose lines have "red_pajama_subset"
 
-    from data.redpajama.redpajama_dataset_builder import Builder
+    from ropewalk.data.redpajama.redpajama_dataset_builder import Builder
     builder = Builder(data_dir=DIR)
     builder.download_and_prepare(
         download_config=tfds.download.DownloadConfig(manual_dir=FILES), file_format="array_record"
@@ -28,10 +28,10 @@ from pathlib import Path
 
 import tensorflow_datasets as tfds
 
-from data.files import list_json_lines
-from data.json_lines import first_record, json_records
-from data.source import SUBSET_NAMES, SUBSETS, InputFile
-from utils.messages import quoted
+from ropewalk.data.files import list_json_lines
+from ropewalk.data.json_lines import first_record, json_records
+from ropewalk.data.source import SUBSET_NAMES, SUBSETS, InputFile
+from ropewalk.utils.messages import quoted
 
 _SAMPLE_FILE = re.compile(r"([a-z0-9]+)(_\d{4}-\d{2})?_sample\.jsonl(\.gz|\.zst)?")
 # The names in urls.txt, after the folders of their subsets.

@@ -7,8 +7,8 @@ import functools
 import pkgutil
 import sys
 
-from data.source import Source
-from utils.plugins import classes_in
+from ropewalk.data.source import Source
+from ropewalk.utils.plugins import classes_in
 
 
 def names() -> list[str]:

@@ -3,9 +3,9 @@
 import functools
 from collections.abc import Iterator
 
-from data.files import Listing, list_json_lines
-from data.json_lines import first_record, json_records
-from data.source import SUBSETS, Document, InputFile, LeftOut, OnBytes, Source
+from ropewalk.data.files import Listing, list_json_lines
+from ropewalk.data.json_lines import first_record, json_records
+from ropewalk.data.source import SUBSETS, Document, InputFile, LeftOut, OnBytes, Source
 
 
 class Jsonl(Source):

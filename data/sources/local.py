@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from data.json_lines import text_problem
-from data.source import Document, InputFile, OnBytes, Source
+from ropewalk.data.json_lines import text_problem
+from ropewalk.data.source import Document, InputFile, OnBytes, Source
 
 LOCAL_BYTES = 4 << 20  # few enough to prepare in seconds
 

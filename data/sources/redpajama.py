@@ -8,13 +8,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from data.content import content_digests
-from data.files import list_json_lines
-from data.source import SUBSETS, Document, InputFile, LeftOut, OnBytes, Source
-from utils.paths import local
+from ropewalk.data.content import content_digests
+from ropewalk.data.files import list_json_lines
+from ropewalk.data.source import SUBSETS, Document, InputFile, LeftOut, OnBytes, Source
+from ropewalk.utils.paths import local
 
 if TYPE_CHECKING:
-    from data.redpajama.redpajama_dataset_builder import Builder, PublishedFile
+    from ropewalk.data.redpajama.redpajama_dataset_builder import Builder, PublishedFile
 
 
 class RedPajama(Source):
@@ -63,7 +63,7 @@ class RedPajama(Source):
 
     @functools.cached_property
     def _published(self) -> "list[PublishedFile]":
-        from data.redpajama.redpajama_dataset_builder import published_files
+        from ropewalk.data.redpajama.redpajama_dataset_builder import published_files
 
         return published_files(Path(str(self.path)))
 
@@ -95,7 +95,7 @@ def build(path: str, prepared_root: str, *, beam_options: Any = None) -> "Builde
     """
     import tensorflow_datasets as tfds
 
-    from data.redpajama.redpajama_dataset_builder import Builder, published_files
+    from ropewalk.data.redpajama.redpajama_dataset_builder import Builder, published_files
 
     root = Path(path)
     files = [file for file, _ in published_files(root)]

@@ -1,6 +1,6 @@
 """Retrieval documents only, which are generated from (seed, index)."""
 
-from data.sources.local import Local
+from ropewalk.data.sources.local import Local
 
 
 class Retrieval(Local):

@@ -12,7 +12,7 @@ comparable.
 import pkgutil
 import re
 
-from utils.messages import nearest, quoted
+from ropewalk.utils.messages import nearest, quoted
 
 
 def names() -> list[str]:

@@ -10,10 +10,10 @@ from typing import Annotated
 
 import numpy as np
 
-from data.config import DataConfig
-from data.task import Document, Sample, Task, TaskContext, evenly, possible
-from data.tokenizer import NUM_KEYS, NUM_VALUES
-from utils.checks import Bounds, Count, Positive
+from ropewalk.data.config import DataConfig
+from ropewalk.data.task import Document, Sample, Task, TaskContext, evenly, possible
+from ropewalk.data.tokenizer import NUM_KEYS, NUM_VALUES
+from ropewalk.utils.checks import Bounds, Count, Positive
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

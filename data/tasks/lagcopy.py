@@ -7,9 +7,9 @@ import dataclasses
 
 import numpy as np
 
-from data.task import Document, Sample, Task, TaskContext, evenly, possible
-from data.tokenizer import Tokenizer
-from utils.checks import Count
+from ropewalk.data.task import Document, Sample, Task, TaskContext, evenly, possible
+from ropewalk.data.tokenizer import Tokenizer
+from ropewalk.utils.checks import Count
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -10,11 +10,11 @@ import functools
 
 import numpy as np
 
-from data import keys
-from data.task import Document, Sample, Task, TaskContext, evenly, possible
-from data.tokenizer import Tokenizer
-from data.word_lists import ADJECTIVES, HELD_OUT_NOUNS, NOUNS
-from utils.checks import Count
+from ropewalk.data import keys
+from ropewalk.data.task import Document, Sample, Task, TaskContext, evenly, possible
+from ropewalk.data.tokenizer import Tokenizer
+from ropewalk.data.word_lists import ADJECTIVES, HELD_OUT_NOUNS, NOUNS
+from ropewalk.utils.checks import Count
 
 
 @functools.lru_cache(maxsize=8)

@@ -21,13 +21,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import special
 
-import evals
-from evals.estimate import fall
-from evals.estimate.bins import bin_number, bin_start
-from evals.estimate.fall import Ceiling, Curve, Dip, Fall
-from evals.estimate.statistics import expanded, limits, quantile, t_half_width
-from evals.estimate.trials import Trials
-from evals.rows import Rows
+from ropewalk import evals
+from ropewalk.evals.estimate import fall
+from ropewalk.evals.estimate.bins import bin_number, bin_start
+from ropewalk.evals.estimate.fall import Ceiling, Curve, Dip, Fall
+from ropewalk.evals.estimate.statistics import expanded, limits, quantile, t_half_width
+from ropewalk.evals.estimate.trials import Trials
+from ropewalk.evals.rows import Rows
 
 # Increment when the same rows give another L50. Version 1 fitted a logistic curve.
 ESTIMATOR = 2

@@ -19,8 +19,8 @@ from typing import NamedTuple
 import numpy as np
 from scipy import special
 
-from evals.estimate.statistics import Limits, limits, quantile
-from evals.estimate.trials import Trials
+from ropewalk.evals.estimate.statistics import Limits, limits, quantile
+from ropewalk.evals.estimate.trials import Trials
 
 # The ceiling uses distances up to 32 tokens, or the task's first two octaves.
 _SHORT_DISTANCE = 32

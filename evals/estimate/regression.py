@@ -17,8 +17,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from scipy import special
 
-from evals.estimate.effective_context import MEASURED, Estimate
-from evals.estimate.statistics import t_half_width
+from ropewalk.evals.estimate.effective_context import MEASURED, Estimate
+from ropewalk.evals.estimate.statistics import t_half_width
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -11,10 +11,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from evals import rows as rows_lib
-from evals.estimate.bins import BINS_PER_OCTAVE, FINE_PER_BIN
-from evals.estimate.effective_context import TOO_FEW_ANSWERS, UNDETERMINED, estimate
-from evals.rows import Rows
+from ropewalk.evals import rows as rows_lib
+from ropewalk.evals.estimate.bins import BINS_PER_OCTAVE, FINE_PER_BIN
+from ropewalk.evals.estimate.effective_context import TOO_FEW_ANSWERS, UNDETERMINED, estimate
+from ropewalk.evals.rows import Rows
 
 # Columns that identify a member. Seeds are separate: documents do not reduce their variance.
 _MEMBER = ("run", "seed", "trained_length", "step", "rotary")

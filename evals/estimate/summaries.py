@@ -5,8 +5,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from evals.estimate.statistics import MeanWithError, clustered_mean, t_half_width
-from evals.rows import Rows
+from ropewalk.evals.estimate.statistics import MeanWithError, clustered_mean, t_half_width
+from ropewalk.evals.rows import Rows
 
 
 class Interval(NamedTuple):

@@ -14,10 +14,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-import evals
-from evals import rows as rows_lib
-from evals.estimate.bins import bin_number, fine_bin_number, widths
-from evals.rows import Rows
+from ropewalk import evals
+from ropewalk.evals import rows as rows_lib
+from ropewalk.evals.estimate.bins import bin_number, fine_bin_number, widths
+from ropewalk.evals.rows import Rows
 
 # NoLiMa's threshold: this share of the score at the shortest context, at least _LEARNED there.
 RELATIVE = 0.85

@@ -5,8 +5,8 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from evals.estimate.bins import fine_bin_number, fine_bin_start, group_bins, widths
-from evals.rows import Rows
+from ropewalk.evals.estimate.bins import fine_bin_number, fine_bin_start, group_bins, widths
+from ropewalk.evals.rows import Rows
 
 
 @dataclasses.dataclass(frozen=True)

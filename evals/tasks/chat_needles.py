@@ -15,12 +15,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from data import chat, keys
-from data.task import Document, Sample, TaskContext, evenly, possible
-from data.tokenizer import Tokenizer
-from data.word_lists import ADJECTIVES, HELD_OUT_NOUNS
-from evals import prompts
-from utils.checks import Count
+from ropewalk.data import chat, keys
+from ropewalk.data.task import Document, Sample, TaskContext, evenly, possible
+from ropewalk.data.tokenizer import Tokenizer
+from ropewalk.data.word_lists import ADJECTIVES, HELD_OUT_NOUNS
+from ropewalk.evals import prompts
+from ropewalk.utils.checks import Count
 
 _INTRO = (
     "Some special magic numbers are hidden within the following text. Make sure to memorize it. I "

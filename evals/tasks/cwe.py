@@ -18,11 +18,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from data import keys
-from data.task import Document, Sample, TaskContext
-from data.tokenizer import Tokenizer
-from data.word_lists import ADJECTIVES, HELD_OUT_NOUNS, NOUNS
-from evals import prompts
+from ropewalk.data import keys
+from ropewalk.data.task import Document, Sample, TaskContext
+from ropewalk.data.tokenizer import Tokenizer
+from ropewalk.data.word_lists import ADJECTIVES, HELD_OUT_NOUNS, NOUNS
+from ropewalk.evals import prompts
 
 _NUM_COMMON = 10
 # RULER uses the higher frequencies from this length on.

@@ -9,9 +9,9 @@ beyond it (Men et al., arXiv 2405.14591).
 
 import dataclasses
 
-from data.task import Document, Sample, TaskContext
-from evals import text
-from utils.checks import Count
+from ropewalk.data.task import Document, Sample, TaskContext
+from ropewalk.evals import text
+from ropewalk.utils.checks import Count
 
 FIRST_CONTEXT = 32
 

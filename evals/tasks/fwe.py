@@ -20,9 +20,9 @@ import string
 import numpy as np
 from scipy.special import zeta
 
-from data.task import Document, Sample, TaskContext
-from data.tokenizer import Tokenizer
-from evals import prompts
+from ropewalk.data.task import Document, Sample, TaskContext
+from ropewalk.data.tokenizer import Tokenizer
+from ropewalk.evals import prompts
 
 _ALPHA = 2.0
 _LETTERS = 6

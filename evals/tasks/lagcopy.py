@@ -21,11 +21,11 @@ from typing import Annotated, Any, Literal
 
 import numpy as np
 
-from data.task import Document, Sample, TaskContext
-from data.tasks import lagcopy
-from data.tokenizer import Tokenizer
-from evals import prompts, text
-from utils.checks import Bounds, Count
+from ropewalk.data.task import Document, Sample, TaskContext
+from ropewalk.data.tasks import lagcopy
+from ropewalk.data.tokenizer import Tokenizer
+from ropewalk.evals import prompts, text
+from ropewalk.utils.checks import Bounds, Count
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

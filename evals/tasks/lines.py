@@ -22,14 +22,14 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from data import json_lines, keys
-from data.task import Document, Sample, TaskContext
-from data.tasks import lines
-from data.tokenizer import Tokenizer
-from data.word_lists import ADJECTIVES, HELD_OUT_NOUNS
-from evals import prompts
-from utils.limits import parse_json
-from utils.paths import as_path
+from ropewalk.data import json_lines, keys
+from ropewalk.data.task import Document, Sample, TaskContext
+from ropewalk.data.tasks import lines
+from ropewalk.data.tokenizer import Tokenizer
+from ropewalk.data.word_lists import ADJECTIVES, HELD_OUT_NOUNS
+from ropewalk.evals import prompts
+from ropewalk.utils.limits import parse_json
+from ropewalk.utils.paths import as_path
 
 _INTRO = (
     "Below is a record of lines I want you to remember. Each line begins with 'line <line index>' "

@@ -33,12 +33,12 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
 
-from data import keys
-from data.task import Document, Sample, TaskContext, possible
-from data.tokenizer import Tokenizer
-from data.word_lists import ADJECTIVES, HELD_OUT_NOUNS
-from evals import prompts, text
-from utils.checks import Bounds, Count
+from ropewalk.data import keys
+from ropewalk.data.task import Document, Sample, TaskContext, possible
+from ropewalk.data.tokenizer import Tokenizer
+from ropewalk.data.word_lists import ADJECTIVES, HELD_OUT_NOUNS
+from ropewalk.evals import prompts, text
+from ropewalk.utils.checks import Bounds, Count
 
 
 class _Needle(NamedTuple):

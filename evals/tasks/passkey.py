@@ -13,10 +13,10 @@ answer.
 import dataclasses
 import functools
 
-from data import chat, keys
-from data.task import Document, Sample, TaskContext
-from data.tokenizer import Tokenizer
-from evals import prompts
+from ropewalk.data import chat, keys
+from ropewalk.data.task import Document, Sample, TaskContext
+from ropewalk.data.tokenizer import Tokenizer
+from ropewalk.evals import prompts
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -12,10 +12,10 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from data.task import Document, Sample, Task, TaskContext
-from evals import text
-from evals.estimate.bins import BIN_STARTS
-from utils.checks import Count
+from ropewalk.data.task import Document, Sample, Task, TaskContext
+from ropewalk.evals import text
+from ropewalk.evals.estimate.bins import BIN_STARTS
+from ropewalk.utils.checks import Count
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -8,11 +8,11 @@ import dataclasses
 
 import numpy as np
 
-from data import pg19 as pg19_lib
-from data.task import Document, Sample, Task, TaskContext
-from evals import text
-from evals.tasks.sliding_window import check_window, windows
-from utils.checks import Count
+from ropewalk.data import pg19 as pg19_lib
+from ropewalk.data.task import Document, Sample, Task, TaskContext
+from ropewalk.evals import text
+from ropewalk.evals.tasks.sliding_window import check_window, windows
+from ropewalk.utils.checks import Count
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

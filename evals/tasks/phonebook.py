@@ -14,11 +14,11 @@ import functools
 
 import numpy as np
 
-from data import keys
-from data.task import Document, Sample, TaskContext
-from data.tokenizer import Tokenizer
-from data.word_lists import FIRST_NAMES, LAST_NAMES
-from evals import prompts
+from ropewalk.data import keys
+from ropewalk.data.task import Document, Sample, TaskContext
+from ropewalk.data.tokenizer import Tokenizer
+from ropewalk.data.word_lists import FIRST_NAMES, LAST_NAMES
+from ropewalk.evals import prompts
 
 
 @functools.lru_cache(maxsize=8)

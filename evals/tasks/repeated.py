@@ -15,9 +15,9 @@ from typing import Literal
 
 import numpy as np
 
-from data.task import Document, Sample, TaskContext
-from evals.text import CropTask
-from utils.checks import Count
+from ropewalk.data.task import Document, Sample, TaskContext
+from ropewalk.evals.text import CropTask
+from ropewalk.utils.checks import Count
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

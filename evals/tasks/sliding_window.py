@@ -13,9 +13,9 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from data.task import Document, Sample, Task, TaskContext
-from evals import text
-from utils.checks import Count
+from ropewalk.data.task import Document, Sample, Task, TaskContext
+from ropewalk.evals import text
+from ropewalk.utils.checks import Count
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

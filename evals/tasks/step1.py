@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from data.store import TokenStore
-from data.task import Document, Sample, Task, TaskContext
-from evals import text
+from ropewalk.data.store import TokenStore
+from ropewalk.data.task import Document, Sample, Task, TaskContext
+from ropewalk.evals import text
 
 CHUNK = 256  # tokens of an answer at most
 TOKENS = 2**18  # of training rows by default: losses paired by token tell 0.001 nats apart
@@ -43,7 +43,9 @@ class Step1(Task):
         self, context: TaskContext, numbers: range
     ) -> Iterator[tuple[int, dict[str, np.ndarray]]]:
         """Yield the first rows of training."""
-        from data.mixture import mixture  # it brings grain and jax, which --help does without
+        from ropewalk.data.mixture import (
+            mixture,  # it brings grain and jax, which --help does without
+        )
 
         data = dataclasses.replace(context.data, context_length=context.length)
         prepared = text.prepared(context, task="step1")

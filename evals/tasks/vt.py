@@ -17,11 +17,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from data import keys
-from data.task import Document, Sample, TaskContext
-from data.tokenizer import Tokenizer
-from evals import prompts
-from utils.checks import Count
+from ropewalk.data import keys
+from ropewalk.data.task import Document, Sample, TaskContext
+from ropewalk.data.tokenizer import Tokenizer
+from ropewalk.evals import prompts
+from ropewalk.utils.checks import Count
 
 _NAME_LETTERS = 5
 _EXAMPLE_LETTERS = 3

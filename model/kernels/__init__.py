@@ -13,8 +13,8 @@ blocks outside the window, and other documents. `matmul` is the layers' matrix p
 custom backward pass for CPUs.
 """
 
-from model.kernels.choice import Choice, attention, choose, choose_for_model
-from model.kernels.conformance import check
-from model.kernels.xla import reference
+from ropewalk.model.kernels.choice import Choice, attention, choose, choose_for_model
+from ropewalk.model.kernels.conformance import check
+from ropewalk.model.kernels.xla import reference
 
 __all__ = ["Choice", "attention", "check", "choose", "choose_for_model", "reference"]

@@ -10,7 +10,7 @@ Additional shape letters: X query blocks, Y key blocks.
 import jax
 import jax.numpy as jnp
 
-from model.kernels.parts import (
+from ropewalk.model.kernels.parts import (
     FORBIDDEN,
     Parts,
     Shard,
@@ -20,7 +20,7 @@ from model.kernels.parts import (
     cut_keys,
     cut_queries,
 )
-from model.mask import attention_mask
+from ropewalk.model.mask import attention_mask
 
 # Tokens of a block: the largest of these for which a block's logits fit the cache of a CPU core.
 BLOCK_LENGTHS = (512, 256, 128)

@@ -9,10 +9,10 @@ import jax
 import jax.numpy as jnp
 from jax.sharding import PartitionSpec
 
-from model import axes
-from model.axes import HEADS, TOKENS
-from model.config import Architecture
-from model.kernels import blocks, ring, xla
+from ropewalk.model import axes
+from ropewalk.model.axes import HEADS, TOKENS
+from ropewalk.model.config import Architecture
+from ropewalk.model.kernels import blocks, ring, xla
 
 # GPUs below compute capability 8.0, and GPUs of another maker, in device kinds.
 WITHOUT_FLASH = re.compile(r"Tesla|Quadro|TITAN|GTX|RTX 20|\bT4\b|[PV]100|AMD|gfx")
@@ -73,9 +73,9 @@ def choose(
         why = _flash_cannot(H, U, dtype) if on_gpu else ""
     # Pallas takes a while to import.
     if platform == "tpu" and not why:
-        from model.kernels import splash as fast
+        from ropewalk.model.kernels import splash as fast
     elif on_gpu and not why:
-        from model.kernels import flash as fast
+        from ropewalk.model.kernels import flash as fast
     else:
         fast = None
     if num_devices > 1:
@@ -88,7 +88,7 @@ def choose(
 
 
 def _splash_cannot(T: int, num_devices: int) -> str:
-    from model.kernels import splash
+    from ropewalk.model.kernels import splash
 
     if -(-T // num_devices) <= splash.MAX_LENGTH:
         return ""
@@ -103,7 +103,7 @@ def _flash_cannot(H: int, U: int, dtype) -> str:
     if WITHOUT_FLASH.search(kind):
         return f"flash attention needs an NVIDIA GPU of compute capability 8.0 or more, not {kind}"
     try:
-        from model.kernels import flash
+        from ropewalk.model.kernels import flash
     except ImportError as error:
         return f"flash attention needs a newer JAX than {jax.__version__}: {error}"
     if jnp.dtype(dtype).name not in flash.DTYPES:

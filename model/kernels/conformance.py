@@ -6,8 +6,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from model.config import NO_WINDOW, Architecture
-from model.kernels import choice, xla
+from ropewalk.model.config import NO_WINDOW, Architecture
+from ropewalk.model.kernels import choice, xla
 
 
 def differentiate(

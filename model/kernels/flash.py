@@ -30,9 +30,9 @@ import jax.numpy as jnp
 from jax.experimental import pallas as pl
 from jax.experimental.pallas.triton import CompilerParams, load, store
 
-from model.kernels import parts
-from model.kernels.parts import FORBIDDEN, Parts, Shard
-from model.mask import is_visible
+from ropewalk.model.kernels import parts
+from ropewalk.model.kernels.parts import FORBIDDEN, Parts, Shard
+from ropewalk.model.mask import is_visible
 
 MAX_WIDTH = 256
 DTYPES = ("bfloat16", "float16", "float32")

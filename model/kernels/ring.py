@@ -12,7 +12,7 @@ import functools
 import jax
 import jax.numpy as jnp
 
-from model.kernels.parts import FORBIDDEN, Parts, Shard, cast_gradients, row_shift
+from ropewalk.model.kernels.parts import FORBIDDEN, Parts, Shard, cast_gradients, row_shift
 
 
 def attention(

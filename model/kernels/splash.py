@@ -20,8 +20,8 @@ from jax.experimental.pallas.ops.tpu.splash_attention import (
 )
 from jax.experimental.pallas.ops.tpu.splash_attention.splash_attention_mask_info import MaskInfo
 
-from model.kernels import parts
-from model.kernels.parts import FORBIDDEN, Parts, Shard
+from ropewalk.model.kernels import parts
+from ropewalk.model.kernels.parts import FORBIDDEN, Parts, Shard
 
 BLOCK = 512
 

@@ -3,8 +3,8 @@
 import jax
 import jax.numpy as jnp
 
-from model.kernels import blocks, parts
-from model.mask import attention_mask
+from ropewalk.model.kernels import blocks, parts
+from ropewalk.model.mask import attention_mask
 
 # Rows up to this length store the weights for the backward pass, in up to eight query blocks.
 UNROLLED = 512

@@ -14,12 +14,12 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-from model.rotary.base import Rotary
-from model.rotary.recorded import Recorded
-from utils import expressions
-from utils.expressions import split_commas, unbalanced
-from utils.messages import quoted
-from utils.plugins import classes_in, name_of
+from ropewalk.model.rotary.base import Rotary
+from ropewalk.model.rotary.recorded import Recorded
+from ropewalk.utils import expressions
+from ropewalk.utils.expressions import split_commas, unbalanced
+from ropewalk.utils.messages import quoted
+from ropewalk.utils.plugins import classes_in, name_of
 
 __all__ = [
     "Pattern",

@@ -6,4 +6,4 @@ The command needs configs and theory, which this folder must not import.
 import runpy
 
 if __name__ == "__main__":
-    runpy.run_module("theory.show", run_name="__main__", alter_sys=True)
+    runpy.run_module("ropewalk.theory.show", run_name="__main__", alter_sys=True)

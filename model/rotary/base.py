@@ -12,7 +12,7 @@ from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 
-from utils.checks import SINGLE_MAX, Bounds, Count, check
+from ropewalk.utils.checks import SINGLE_MAX, Bounds, Count, check
 
 Base = Annotated[float, Bounds(above=1, at_most=1e100)]
 Factor = Annotated[float, Bounds(at_least=1, at_most=1e9)]  # stretches only

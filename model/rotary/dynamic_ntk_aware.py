@@ -4,8 +4,8 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from model.rotary.base import Dynamic, HfHead, Rotary
-from model.rotary.ntk_aware import NtkAware
+from ropewalk.model.rotary.base import Dynamic, HfHead, Rotary
+from ropewalk.model.rotary.ntk_aware import NtkAware
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -2,9 +2,9 @@
 
 import dataclasses
 
-from model.rotary.base import Dynamic, Rotary
-from model.rotary.ntk_by_parts import NtkByParts
-from utils.checks import Positive
+from ropewalk.model.rotary.base import Dynamic, Rotary
+from ropewalk.model.rotary.ntk_by_parts import NtkByParts
+from ropewalk.utils.checks import Positive
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

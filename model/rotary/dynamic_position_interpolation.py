@@ -2,8 +2,8 @@
 
 import dataclasses
 
-from model.rotary.base import Dynamic, Rotary
-from model.rotary.position_interpolation import PositionInterpolation
+from ropewalk.model.rotary.base import Dynamic, Rotary
+from ropewalk.model.rotary.position_interpolation import PositionInterpolation
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

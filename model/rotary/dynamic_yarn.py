@@ -2,9 +2,9 @@
 
 import dataclasses
 
-from model.rotary.base import Rotary
-from model.rotary.dynamic_ntk_by_parts import DynamicNtkByParts
-from model.rotary.yarn import Yarn
+from ropewalk.model.rotary.base import Rotary
+from ropewalk.model.rotary.dynamic_ntk_by_parts import DynamicNtkByParts
+from ropewalk.model.rotary.yarn import Yarn
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

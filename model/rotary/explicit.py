@@ -5,9 +5,9 @@ from pathlib import Path
 
 import numpy as np
 
-from model.rotary.base import Rotary, as_floats
-from utils.checks import NonNegative
-from utils.limits import open_array, read_json
+from ropewalk.model.rotary.base import Rotary, as_floats
+from ropewalk.utils.checks import NonNegative
+from ropewalk.utils.limits import open_array, read_json
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

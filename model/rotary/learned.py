@@ -4,8 +4,8 @@ import dataclasses
 
 import numpy as np
 
-from model.rotary.base import Base, Rotary, geometric_inv_freq
-from utils.checks import SinglePositive
+from ropewalk.model.rotary.base import Base, Rotary, geometric_inv_freq
+from ropewalk.utils.checks import SinglePositive
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

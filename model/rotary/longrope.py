@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import numpy as np
 
-from model.rotary.base import (
+from ropewalk.model.rotary.base import (
     Base,
     Factor,
     HfHead,
@@ -16,7 +16,7 @@ from model.rotary.base import (
     check_target,
     geometric_inv_freq,
 )
-from utils.checks import Bounds, Count
+from ropewalk.utils.checks import Bounds, Count
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -2,8 +2,8 @@
 
 import dataclasses
 
-from model.rotary.base import Base
-from model.rotary.rope import Rope
+from ropewalk.model.rotary.base import Base
+from ropewalk.model.rotary.rope import Rope
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -5,8 +5,8 @@ from typing import Annotated
 
 import numpy as np
 
-from model.rotary.base import Base, Factor, Stretched, geometric_inv_freq
-from utils.checks import Bounds
+from ropewalk.model.rotary.base import Base, Factor, Stretched, geometric_inv_freq
+from ropewalk.utils.checks import Bounds
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

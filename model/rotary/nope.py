@@ -4,7 +4,7 @@ import dataclasses
 
 import numpy as np
 
-from model.rotary.base import Rotary
+from ropewalk.model.rotary.base import Rotary
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -4,8 +4,8 @@ import dataclasses
 
 import numpy as np
 
-from model.rotary.base import Stretched, geometric_inv_freq
-from utils.checks import Share
+from ropewalk.model.rotary.base import Stretched, geometric_inv_freq
+from ropewalk.utils.checks import Share
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

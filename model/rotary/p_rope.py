@@ -4,7 +4,7 @@ import dataclasses
 
 import numpy as np
 
-from model.rotary.rope import Rope
+from ropewalk.model.rotary.rope import Rope
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

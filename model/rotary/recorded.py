@@ -4,8 +4,8 @@ import dataclasses
 
 import numpy as np
 
-from model.rotary.base import Rotary, as_floats
-from utils.checks import Positive
+from ropewalk.model.rotary.base import Rotary, as_floats
+from ropewalk.utils.checks import Positive
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -4,7 +4,7 @@ import dataclasses
 
 import numpy as np
 
-from model.rotary.base import Base, Rotary, geometric_inv_freq
+from ropewalk.model.rotary.base import Base, Rotary, geometric_inv_freq
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -10,10 +10,10 @@ from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
-from model.rotary.base import Base, HfHead, geometric_inv_freq
-from utils.checks import Bounds, Count, NonNegative, Positive, problem
-from utils.limits import MOST_FEATURES
-from utils.messages import nearest, one_line, quoted
+from ropewalk.model.rotary.base import Base, HfHead, geometric_inv_freq
+from ropewalk.utils.checks import Bounds, Count, NonNegative, Positive, problem
+from ropewalk.utils.limits import MOST_FEATURES
+from ropewalk.utils.messages import nearest, one_line, quoted
 
 # Where config.json has none; 10,000 for other types.
 _DEFAULT_THETA = {"smollm3": 2_000_000.0, "olmo3": 500_000.0, "gemma3_text": 1_000_000.0}

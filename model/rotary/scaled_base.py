@@ -9,8 +9,8 @@ from typing import Annotated
 
 import numpy as np
 
-from model.rotary.base import Base, Rotary, check_target, geometric_inv_freq
-from utils.checks import Bounds, Count
+from ropewalk.model.rotary.base import Base, Rotary, check_target, geometric_inv_freq
+from ropewalk.utils.checks import Bounds, Count
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

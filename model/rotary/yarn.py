@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from model.rotary.base import HfHead, Rotary, geometric_inv_freq
-from model.rotary.ntk_by_parts import NtkByParts
-from utils.checks import NonNegative
+from ropewalk.model.rotary.base import HfHead, Rotary, geometric_inv_freq
+from ropewalk.model.rotary.ntk_by_parts import NtkByParts
+from ropewalk.utils.checks import NonNegative
 
 
 def temperature(mscale: float, factor: float) -> float:

@@ -12,15 +12,15 @@ from collections.abc import Sequence
 import numpy as np
 from matplotlib.axes import Axes
 
-from evals.score import Candidate
-from model.config import ModelConfig
-from model.positions import freeze_pairs
-from model.transformer import without_pairs
-from probes.effects import measure_effects
-from probes.probe import Number, Probe, draw_points
-from probes.subject import Subject
-from theory import capability
-from utils.figures import DASHED, FAINT, INK, REFERENCE, handle, mark_handle, token_axis
+from ropewalk.evals.score import Candidate
+from ropewalk.model.config import ModelConfig
+from ropewalk.model.positions import freeze_pairs
+from ropewalk.model.transformer import without_pairs
+from ropewalk.probes.effects import measure_effects
+from ropewalk.probes.probe import Number, Probe, draw_points
+from ropewalk.probes.subject import Subject
+from ropewalk.theory import capability
+from ropewalk.utils.figures import DASHED, FAINT, INK, REFERENCE, handle, mark_handle, token_axis
 
 METHODS = "zeroed", "frozen"
 

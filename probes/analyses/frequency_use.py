@@ -16,8 +16,8 @@ from matplotlib.axes import Axes
 from matplotlib.cm import ScalarMappable
 from matplotlib.colors import Normalize
 
-from probes.analyses.matching_keys import sum_by_document
-from probes.probe import (
+from ropewalk.probes.analyses.matching_keys import sum_by_document
+from ropewalk.probes.probe import (
     HeadProbe,
     Number,
     bootstrap_counts,
@@ -25,8 +25,8 @@ from probes.probe import (
     head_name,
     with_interval,
 )
-from probes.subject import Subject
-from utils.figures import DASHED, FAINT, INK, PAPER, handle, token_axis
+from ropewalk.probes.subject import Subject
+from ropewalk.utils.figures import DASHED, FAINT, INK, PAPER, handle, token_axis
 
 _MASSIVE = 5  # times the mean
 _MAX_HEADS = 8  # heads in the lower panel

@@ -24,12 +24,12 @@ import numpy as np
 from jax.scipy.special import entr
 from matplotlib.axes import Axes
 
-from data.tokenizer import Tokenizer
-from probes.inside import Capture, capture
-from probes.probe import HeadProbe, Number, bootstrap_mean, draw_points, format_number
-from probes.questions import Questions
-from probes.subject import Subject, untrained
-from utils.figures import DOTTED, FAINT, INK, handle, mark_handle, token_axis
+from ropewalk.data.tokenizer import Tokenizer
+from ropewalk.probes.inside import Capture, capture
+from ropewalk.probes.probe import HeadProbe, Number, bootstrap_mean, draw_points, format_number
+from ropewalk.probes.questions import Questions
+from ropewalk.probes.subject import Subject, untrained
+from ropewalk.utils.figures import DOTTED, FAINT, INK, handle, mark_handle, token_axis
 
 _SINK = 0.3  # mean weight on the first token
 _MAX_LINES, _NUM_HIGHEST = 64, 6  # lines of the table, and heads per kind if there are more

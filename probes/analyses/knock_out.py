@@ -10,16 +10,16 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 from matplotlib.axes import Axes
 
-from evals.estimate.bins import fine_bin_number, group_bins
-from evals.rows import Rows
-from evals.score import Candidate
-from model.transformer import without_heads
-from probes.analyses.head_scores import retrieval
-from probes.effects import measure_effects
-from probes.probe import HeadProbe, Number, draw_points, format_number, format_runs
-from probes.subject import Subject
-from theory import capability
-from utils.figures import DASHED, FAINT, INK, REFERENCE, handle, mark_handle, token_axis
+from ropewalk.evals.estimate.bins import fine_bin_number, group_bins
+from ropewalk.evals.rows import Rows
+from ropewalk.evals.score import Candidate
+from ropewalk.model.transformer import without_heads
+from ropewalk.probes.analyses.head_scores import retrieval
+from ropewalk.probes.effects import measure_effects
+from ropewalk.probes.probe import HeadProbe, Number, draw_points, format_number, format_runs
+from ropewalk.probes.subject import Subject
+from ropewalk.theory import capability
+from ropewalk.utils.figures import DASHED, FAINT, INK, REFERENCE, handle, mark_handle, token_axis
 
 _NUM_DRAWS = 4  # random orders of heads
 _MAX_COUNTS = 6  # numbers of heads that are masked together

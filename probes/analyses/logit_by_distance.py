@@ -16,10 +16,10 @@ import jax.numpy as jnp
 import numpy as np
 from matplotlib.axes import Axes
 
-from probes.inside import Capture
-from probes.probe import HeadProbe, Number, bootstrap_counts, complex_pairs, with_interval
-from probes.subject import Subject
-from utils.figures import FAINT, mark_handle, token_axis
+from ropewalk.probes.inside import Capture
+from ropewalk.probes.probe import HeadProbe, Number, bootstrap_counts, complex_pairs, with_interval
+from ropewalk.probes.subject import Subject
+from ropewalk.utils.figures import FAINT, mark_handle, token_axis
 
 
 class LogitByDistance(HeadProbe):

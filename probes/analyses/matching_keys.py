@@ -18,9 +18,9 @@ from typing import NamedTuple
 import numpy as np
 from matplotlib.axes import Axes
 
-from evals.estimate.bins import fine_bin_number
-from probes.inside import Capture
-from probes.probe import (
+from ropewalk.evals.estimate.bins import fine_bin_number
+from ropewalk.probes.inside import Capture
+from ropewalk.probes.probe import (
     HeadProbe,
     Number,
     bootstrap_counts,
@@ -28,10 +28,10 @@ from probes.probe import (
     format_runs,
     with_interval,
 )
-from probes.questions import Questions
-from probes.subject import Subject
-from theory import capability
-from utils.figures import DASHED, FAINT, INK, handle, mark_handle, token_axis
+from ropewalk.probes.questions import Questions
+from ropewalk.probes.subject import Subject
+from ropewalk.theory import capability
+from ropewalk.utils.figures import DASHED, FAINT, INK, handle, mark_handle, token_axis
 
 ZERO = "zero of the empirical B(m), largest over heads (tokens)"
 _MIN_QUESTIONS = 30  # of a dot

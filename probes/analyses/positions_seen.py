@@ -11,13 +11,13 @@ from collections.abc import Sequence
 import numpy as np
 from matplotlib.axes import Axes
 
-from data.pipeline import open_data
-from experiment import stages
-from experiment.items import read_items
-from experiment.loaded import LoadedRun
-from probes.probe import Number, Probe, bootstrap_mean, draw_band, quantile_distances
-from probes.subject import Subject
-from utils.figures import DASHED, INK, handle, token_axis
+from ropewalk.data.pipeline import open_data
+from ropewalk.experiment import stages
+from ropewalk.experiment.items import read_items
+from ropewalk.experiment.loaded import LoadedRun
+from ropewalk.probes.probe import Number, Probe, bootstrap_mean, draw_band, quantile_distances
+from ropewalk.probes.subject import Subject
+from ropewalk.utils.figures import DASHED, INK, handle, token_axis
 
 # Limits of the sample of training rows; it is large enough for an interval.
 _MAX_TOKENS = 2**21

@@ -16,14 +16,14 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
-from evals.estimate.bins import fine_bin_number
-from model import transformer
-from model.config import NO_WINDOW, ModelConfig, PositionTable
-from model.transformer import Params
-from probes.inside import Capture
-from probes.probe import Number, Probe, bootstrap_mean, draw_band, quantile_distances
-from probes.subject import Subject
-from utils.figures import DASHED, INK, handle, token_axis
+from ropewalk.evals.estimate.bins import fine_bin_number
+from ropewalk.model import transformer
+from ropewalk.model.config import NO_WINDOW, ModelConfig, PositionTable
+from ropewalk.model.transformer import Params
+from ropewalk.probes.inside import Capture
+from ropewalk.probes.probe import Number, Probe, bootstrap_mean, draw_band, quantile_distances
+from ropewalk.probes.subject import Subject
+from ropewalk.utils.figures import DASHED, INK, handle, token_axis
 
 # Maximal number of attention weights in memory: a quarter of a GiB in float32.
 _MAX_WEIGHTS = 2**26

@@ -10,13 +10,13 @@ from collections.abc import Sequence
 import numpy as np
 from matplotlib.axes import Axes
 
-from experiment import load
-from experiment.loaded import LoadedRun
-from probes import all_probes
-from probes.analyses import matching_keys
-from probes.probe import Number, Probe, draw_band, format_number
-from probes.subject import Subject, untrained
-from utils.figures import mark_handle, token_axis
+from ropewalk.experiment import load
+from ropewalk.experiment.loaded import LoadedRun
+from ropewalk.probes import all_probes
+from ropewalk.probes.analyses import matching_keys
+from ropewalk.probes.probe import Number, Probe, draw_band, format_number
+from ropewalk.probes.subject import Subject, untrained
+from ropewalk.utils.figures import mark_handle, token_axis
 
 _L50 = "L50 (tokens)"
 # The numbers that are drawn: shares in the upper panel, distances in the lower one.

@@ -13,10 +13,10 @@ from pathlib import Path
 
 from rich.console import Console
 
-from experiment.run import find_run
-from reporting.paths import check_page
-from utils.command_line import Parser, exit_with, tokens
-from utils.paths import as_path
+from ropewalk.experiment.run import find_run
+from ropewalk.reporting.paths import check_page
+from ropewalk.utils.command_line import Parser, exit_with, tokens
+from ropewalk.utils.paths import as_path
 
 _MAX_COMPRESSION = 4  # of a page's arrays
 
@@ -79,10 +79,10 @@ def _check(args: argparse.Namespace) -> Path:
 def write_page(args: argparse.Namespace, out: Path, console: Console) -> None:
     """Capture the runs and write the page `out`."""
     # Imported after parsing, because --help needs neither JAX nor matplotlib.
-    from experiment import load
-    from probes.inside import capture
-    from probes.viewer.page import view
-    from reporting.labels import labels
+    from ropewalk.experiment import load
+    from ropewalk.probes.inside import capture
+    from ropewalk.probes.viewer.page import view
+    from ropewalk.reporting.labels import labels
 
     runs = [load(path, args.step) for path in args.runs]
     for run in runs[1:]:
@@ -118,8 +118,8 @@ def _texts(args: argparse.Namespace, runs: Sequence) -> tuple:
     """Return tokens `[B, T]`, and the titles of the rows."""
     import numpy as np
 
-    from model import positions
-    from probes.questions import capture_recall
+    from ropewalk.model import positions
+    from ropewalk.probes.questions import capture_recall
 
     run, text = runs[0], args.text
     if args.file:

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 import jax
 import numpy as np
 
-from model import transformer
-from probes.inside import Capture
+from ropewalk.model import transformer
+from ropewalk.probes.inside import Capture
 
 _NUM_PREDICTED = 2  # likeliest next tokens on the page
 

@@ -13,14 +13,14 @@ from typing import Any
 
 import numpy as np
 
-from data.tokenizer import Tokenizer
-from model import rotary as rotary_lib
-from probes.inside import Capture
-from probes.viewer import arrays
-from reporting.page import load_templates
-from utils.files import write_atomically
-from utils.messages import printable
-from utils.paths import as_path
+from ropewalk.data.tokenizer import Tokenizer
+from ropewalk.model import rotary as rotary_lib
+from ropewalk.probes.inside import Capture
+from ropewalk.probes.viewer import arrays
+from ropewalk.reporting.page import load_templates
+from ropewalk.utils.files import write_atomically
+from ropewalk.utils.messages import printable
+from ropewalk.utils.paths import as_path
 
 _TEMPLATES = load_templates(Path(__file__).with_name("templates"))
 _FRAME = '<iframe srcdoc="{}" style="width: 100%; height: 56rem; border: 0"></iframe>'

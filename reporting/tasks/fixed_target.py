@@ -4,9 +4,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from evals.estimate import summaries
-from evals.rows import Rows, select
-from reporting.task_view import Curve, Mark, Plot, TaskView
+from ropewalk.evals.estimate import summaries
+from ropewalk.evals.rows import Rows, select
+from ropewalk.reporting.task_view import Curve, Mark, Plot, TaskView
 
 ENOUGH = 0.95  # share of the longest context's gain
 

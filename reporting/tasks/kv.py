@@ -1,6 +1,6 @@
 """The place of kv on a page."""
 
-from reporting.task_view import TaskView
+from ropewalk.reporting.task_view import TaskView
 
 
 class Kv(TaskView):

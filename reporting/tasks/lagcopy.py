@@ -4,11 +4,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-import evals
-from evals.estimate.bins import BIN_STARTS
-from evals.rows import Rows
-from evals.tasks import lagcopy
-from reporting.task_view import Curve, Plot, TaskView
+from ropewalk import evals
+from ropewalk.evals.estimate.bins import BIN_STARTS
+from ropewalk.evals.rows import Rows
+from ropewalk.evals.tasks import lagcopy
+from ropewalk.reporting.task_view import Curve, Plot, TaskView
 
 
 class Lagcopy(TaskView):

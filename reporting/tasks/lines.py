@@ -1,6 +1,6 @@
 """The place of lines on a page."""
 
-from reporting.task_view import TaskView
+from ropewalk.reporting.task_view import TaskView
 
 
 class Lines(TaskView):

@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from evals.rows import Rows
-from reporting.task_view import Grid, TaskView
+from ropewalk.evals.rows import Rows
+from ropewalk.reporting.task_view import Grid, TaskView
 
 
 class Needle(TaskView):

@@ -3,10 +3,10 @@
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-import evals
-from evals.tasks import repeated
-from reporting.results import format_share
-from reporting.task_view import TaskTable, TaskView
+from ropewalk import evals
+from ropewalk.evals.tasks import repeated
+from ropewalk.reporting.results import format_share
+from ropewalk.reporting.task_view import TaskTable, TaskView
 
 SECTION = "Tokens guessed right"
 HEADS = {"trained": "repeated, lag T", "half": "repeated, lag T/2", "none": "not repeated"}

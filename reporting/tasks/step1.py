@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from evals.estimate import summaries
-from evals.rows import Rows, select
-from reporting.task_view import Curve, Mark, Plot, TaskView
+from ropewalk.evals.estimate import summaries
+from ropewalk.evals.rows import Rows, select
+from ropewalk.reporting.task_view import Curve, Mark, Plot, TaskView
 
 
 class Step1(TaskView):

@@ -7,28 +7,28 @@ of C1 to C11 are older than it). The claims of a card go beyond these numbers.
 
 from collections.abc import Iterator, Sequence
 
-from reporting.page import Item
-from studies.capability.recipe import configs as configs
-from studies.card import Card
-from studies.rows import Row
+from ropewalk.reporting.page import Item
+from ropewalk.studies.capability.recipe import configs as configs
+from ropewalk.studies.card import Card
+from ropewalk.studies.rows import Row
 
 
 def forecast(cards: Sequence[Card]) -> Iterator[str]:
     """Compute and store the missing forecasts of cards; yield a line for each."""
-    from studies.capability import forecasts  # late: it needs JAX
+    from ropewalk.studies.capability import forecasts  # late: it needs JAX
 
     return forecasts.forecast(cards)
 
 
 def check_forecasts(cards: Sequence[Card]) -> None:
     """Raise ValueError if a forecast that `run` needs is missing."""
-    from studies.capability import forecasts
+    from ropewalk.studies.capability import forecasts
 
     forecasts.check_forecasts(cards)
 
 
 def sections(cards: Sequence[Card], rows: Sequence[Row]) -> Iterator[Item]:
     """Yield figures and tables of the report."""
-    from studies.capability.parts import sections as make  # late: it needs matplotlib
+    from ropewalk.studies.capability.parts import sections as make  # late: it needs matplotlib
 
     return make(cards, rows)

@@ -13,14 +13,14 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-import evals
-from experiment.config import ExperimentConfig
-from model import rotary as rotary_lib
-from reporting.predictions import bound
-from studies.card import Card, Measurement
-from theory import forecast as theory_forecast
-from utils.files import write_atomically
-from utils.limits import read_json
+from ropewalk import evals
+from ropewalk.experiment.config import ExperimentConfig
+from ropewalk.model import rotary as rotary_lib
+from ropewalk.reporting.predictions import bound
+from ropewalk.studies.card import Card, Measurement
+from ropewalk.theory import forecast as theory_forecast
+from ropewalk.utils.files import write_atomically
+from ropewalk.utils.limits import read_json
 
 BOUNDS, RECALL = "forecasts.json", "recall.json"
 _SHARES = 1 / 4, 1  # of a card's budget, whose recall is simulated

@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
-from studies.capability import theories
-from studies.capability.results import WHOLE, estimate_rows, l50_value, last_rows
-from studies.capability.theories import MINIMAL_HEAD, Comparison, interval_of
-from studies.card import Card, Measure, Value
-from studies.rows import Row
+from ropewalk.studies.capability import theories
+from ropewalk.studies.capability.results import WHOLE, estimate_rows, l50_value, last_rows
+from ropewalk.studies.capability.theories import MINIMAL_HEAD, Comparison, interval_of
+from ropewalk.studies.card import Card, Measure, Value
+from ropewalk.studies.rows import Row
 
 
 def _finished(card: Card, rows: Sequence[Row], member: str) -> tuple[Row, ...]:

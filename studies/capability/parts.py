@@ -8,13 +8,13 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from evals.estimate.effective_context import Estimate
-from reporting.page import NONE, Drawing, Item, Table, format_caption, format_captions
-from studies.capability import forecasts, results, theories
-from studies.capability.theories import MINIMAL_HEAD, THEORIES, Comparison
-from studies.card import HELD, REFUTED, Card, Value
-from studies.rows import Row
-from utils.figures import (
+from ropewalk.evals.estimate.effective_context import Estimate
+from ropewalk.reporting.page import NONE, Drawing, Item, Table, format_caption, format_captions
+from ropewalk.studies.capability import forecasts, results, theories
+from ropewalk.studies.capability.theories import MINIMAL_HEAD, THEORIES, Comparison
+from ropewalk.studies.card import HELD, REFUTED, Card, Value
+from ropewalk.studies.rows import Row
+from ropewalk.utils.figures import (
     DASHED,
     DOTTED,
     FAINT,

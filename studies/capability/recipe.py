@@ -10,11 +10,11 @@ On one core (x86-64, float32), 1 layer x 1 head of 64 features trains 70 to 80 t
 second at context 128 and reaches a ceiling of .99 within .2M tokens.
 """
 
-from configs.changes import change
-from data.config import DataConfig
-from experiment.config import EvalConfig, ExperimentConfig, TrainConfig
-from model.config import MlaConfig, ModelConfig
-from model.rotary.rope import Rope
+from ropewalk.configs.changes import change
+from ropewalk.data.config import DataConfig
+from ropewalk.experiment.config import EvalConfig, ExperimentConfig, TrainConfig
+from ropewalk.model.config import MlaConfig, ModelConfig
+from ropewalk.model.rotary.rope import Rope
 
 LONG = ExperimentConfig(
     name="capability",

@@ -10,12 +10,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from evals.estimate.effective_context import Estimate, estimate_trials
-from evals.estimate.trials import Trials
-from experiment.config import ExperimentConfig, flatten, is_operational, to_dict
-from studies.capability.forecasts import count_tokens
-from studies.card import Card, Value
-from studies.rows import Answers, Row
+from ropewalk.evals.estimate.effective_context import Estimate, estimate_trials
+from ropewalk.evals.estimate.trials import Trials
+from ropewalk.experiment.config import ExperimentConfig, flatten, is_operational, to_dict
+from ropewalk.studies.capability.forecasts import count_tokens
+from ropewalk.studies.card import Card, Value
+from ropewalk.studies.rows import Answers, Row
 
 WHOLE = "whole"  # name of a card's usual measurement
 _RESAMPLES = 1000

@@ -12,15 +12,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-import evals
-import studies
-from evals.estimate.bins import bin_number
-from evals.estimate.effective_context import Estimate
-from model.rotary.rope import Rope
-from studies.capability import forecasts, results
-from studies.card import Value
-from studies.rows import Row
-from theory.decay import first_violation, quarter_period
+from ropewalk import evals, studies
+from ropewalk.evals.estimate.bins import bin_number
+from ropewalk.evals.estimate.effective_context import Estimate
+from ropewalk.model.rotary.rope import Rope
+from ropewalk.studies.capability import forecasts, results
+from ropewalk.studies.card import Value
+from ropewalk.studies.rows import Row
+from ropewalk.theory.decay import first_violation, quarter_period
 
 MINIMAL_HEAD, D_H, QUARTER, B_M = "minimal head", "D_H", "quarter period", "B_m < 0"
 THEORIES = MINIMAL_HEAD, D_H, QUARTER, B_M

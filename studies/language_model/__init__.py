@@ -5,11 +5,11 @@ docs/language_model.md has the claims and forecasts, which were committed before
 
 from collections.abc import Iterator, Sequence
 
-from studies.card import Card
+from ropewalk.studies.card import Card
 
 
 def sections(cards: Sequence[Card], rows: Sequence) -> Iterator:
     """Yield the figures of the report."""
-    from studies.language_model import figures  # late: it needs matplotlib
+    from ropewalk.studies.language_model import figures  # late: it needs matplotlib
 
     return figures.sections(cards, rows)

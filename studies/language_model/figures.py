@@ -5,10 +5,10 @@ from collections.abc import Callable, Iterator, Sequence
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from reporting.page import Drawing, Item
-from studies.card import Card, Value
-from studies.language_model import measures
-from studies.language_model.measures import (
+from ropewalk.reporting.page import Drawing, Item
+from ropewalk.studies.card import Card, Value
+from ropewalk.studies.language_model import measures
+from ropewalk.studies.language_model.measures import (
     LENGTH,
     REFERENCE,
     Sums,
@@ -17,9 +17,9 @@ from studies.language_model.measures import (
     over_seeds,
     runs_of,
 )
-from studies.rows import Row
-from utils.figures import REFERENCE as REFERENCE_LINE
-from utils.figures import Look, add_legend, handle, make_looks, new_figure, token_axis
+from ropewalk.studies.rows import Row
+from ropewalk.utils.figures import REFERENCE as REFERENCE_LINE
+from ropewalk.utils.figures import Look, add_legend, handle, make_looks, new_figure, token_axis
 
 BASES: tuple[int, ...] = 10, 100, 1_000, 10_000
 # First distance with B_m < 0 at 64 features, by base, tokens: `python -m theory length`.

@@ -9,12 +9,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-import evals
-from evals.estimate.bins import FINE_PER_BIN, fine_bin_start
-from evals.tasks.lagcopy import Lagcopy
-from evals.tasks.perplexity import Perplexity
-from studies.card import Card, Measure, Value
-from studies.rows import Losses, Row
+from ropewalk import evals
+from ropewalk.evals.estimate.bins import FINE_PER_BIN, fine_bin_start
+from ropewalk.evals.tasks.lagcopy import Lagcopy
+from ropewalk.evals.tasks.perplexity import Perplexity
+from ropewalk.studies.card import Card, Measure, Value
+from ropewalk.studies.rows import Losses, Row
 
 LENGTH = 512  # tokens of a trained row
 REFERENCE = "base=10000"

@@ -1,7 +1,7 @@
 """FLOPs by hand; nothing is timed here."""
 
-from benchmarks import shapes
-from experiment.metrics import flops_per_token
+from ropewalk.benchmarks import shapes
+from ropewalk.experiment.metrics import flops_per_token
 
 
 def expected_flops(V, D, L, N, K, H, F, T):

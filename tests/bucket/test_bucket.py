@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from ropewalk.utils.errors import RESTART_STATUS
 from tests.data.helpers import plain_text, write_jsonl
 from tests.tpu.page import BUCKET
-from utils.errors import RESTART_STATUS
 
 pytestmark = pytest.mark.slow
 

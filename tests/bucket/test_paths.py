@@ -8,16 +8,16 @@ import time
 import numpy as np
 import pytest
 
-from data.config import DataConfig
-from data.pipeline import open_data
-from data.prepare import prepare
-from data.store import TokenStore
-from experiment.records import read_json_lines
+from ropewalk.data.config import DataConfig
+from ropewalk.data.pipeline import open_data
+from ropewalk.data.prepare import prepare
+from ropewalk.data.store import TokenStore
+from ropewalk.experiment.records import read_json_lines
+from ropewalk.utils import limits, locks
+from ropewalk.utils.files import write_atomically
+from ropewalk.utils.paths import as_path, copy, in_bucket, remove
 from tests.bucket.server import PAGE
 from tests.data.helpers import plain_text, write_jsonl
-from utils import limits, locks
-from utils.files import write_atomically
-from utils.paths import as_path, copy, in_bucket, remove
 
 
 @pytest.fixture
@@ -110,7 +110,7 @@ def test_ids_are_read_where_they_lie(root, bucket, tmp_path, monkeypatch):
     names = [name for name in bucket.names("data/") if name.startswith(f"data/{on_disk.name}/")]
     assert {name.rpartition("/")[2] for name in names} >= {"prepare.json", "store.json"}
     # It is found there now, by whoever has the text, and no disk is asked.
-    monkeypatch.setattr("data.prepare.copy", None)
+    monkeypatch.setattr("ropewalk.data.prepare.copy", None)
     assert open_data(config).fingerprint == data.fingerprint
     local = TokenStore(on_disk / "train")
     remote = TokenStore(f"gs://bucket/data/{on_disk.name}/train")
@@ -122,9 +122,9 @@ def test_ids_are_read_where_they_lie(root, bucket, tmp_path, monkeypatch):
 
 
 def test_what_cannot_be_reached_is_not_damaged(root, bucket):
-    from experiment.items import read_items
-    from experiment.run import RunDirectory
-    from utils.errors import UnreachableError
+    from ropewalk.experiment.items import read_items
+    from ropewalk.experiment.run import RunDirectory
+    from ropewalk.utils.errors import UnreachableError
 
     bucket.put("root/checkpoints/3/data/metadata", b"{}")
     bucket.forbidden = {"GET"}

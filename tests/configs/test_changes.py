@@ -2,9 +2,9 @@
 
 import dataclasses
 
-from configs.changes import change
-from configs.tiny import configs
-from model.rotary.nope import Nope
+from ropewalk.configs.changes import change
+from ropewalk.configs.tiny import configs
+from ropewalk.model.rotary.nope import Nope
 
 (tiny,) = configs
 

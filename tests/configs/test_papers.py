@@ -7,32 +7,32 @@ import shlex
 
 import pytest
 
-import configs.papers
-import evals
-from configs import find_config
-from experiment import overrides
-from experiment.checkpoint import shape_difference
-from experiment.config import ExperimentConfig
-from experiment.metrics import flops_per_token
-from experiment.overrides import make_members
-from experiment.stages import split
-from model.transformer import abstract_params
-from training.programs import shared_part
-from utils.expressions import split_commas
+import ropewalk.configs.papers
+from ropewalk import evals
+from ropewalk.configs import find_config
+from ropewalk.experiment import overrides
+from ropewalk.experiment.checkpoint import shape_difference
+from ropewalk.experiment.config import ExperimentConfig
+from ropewalk.experiment.metrics import flops_per_token
+from ropewalk.experiment.overrides import make_members
+from ropewalk.experiment.stages import split
+from ropewalk.model.transformer import abstract_params
+from ropewalk.training.programs import shared_part
+from ropewalk.utils.expressions import split_commas
 
 # Experiments on published weights have only the papers' own scale.
 IMPORTED = ("figure6_llama2_7b", "gradient_llama3_8b")
-MODULES = {name for _, name, _ in pkgutil.iter_modules(configs.papers.__path__)}
+MODULES = {name for _, name, _ in pkgutil.iter_modules(ropewalk.configs.papers.__path__)}
 PAPERS = sorted(MODULES - {"scales", *IMPORTED})
 SCALES = ("cpu", "gpu", "paper")
 
 
 def doc(name: str) -> str:
-    return importlib.import_module(f"configs.papers.{name}").__doc__ or ""
+    return importlib.import_module(f"ropewalk.configs.papers.{name}").__doc__ or ""
 
 
 def load(name: str) -> list[ExperimentConfig]:
-    return importlib.import_module(f"configs.papers.{name}").configs
+    return importlib.import_module(f"ropewalk.configs.papers.{name}").configs
 
 
 def members_of(config: ExperimentConfig) -> list[ExperimentConfig]:

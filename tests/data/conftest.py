@@ -1,8 +1,8 @@
 import pytest
 import sentencepiece
 
-from data import tokenizer as tokenizer_lib
-from data.tokenizer import Tokenizer
+from ropewalk.data import tokenizer as tokenizer_lib
+from ropewalk.data.tokenizer import Tokenizer
 from tests.data.helpers import plain_text
 
 

@@ -7,8 +7,8 @@ from types import SimpleNamespace
 
 import numpy as np
 
-from data import store as store_lib
-from data.store import ShardWriter, TokenStore
+from ropewalk.data import store as store_lib
+from ropewalk.data.store import ShardWriter, TokenStore
 
 B, E = 1, 2  # BOS and EOS
 

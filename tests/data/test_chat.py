@@ -5,11 +5,11 @@ import json
 import numpy as np
 import pytest
 
-from data import chat
-from data.config import DataConfig
-from data.task import TaskContext
-from data.tokenizer import Tokenizer
-from evals.tasks.chat_needles import ChatNeedles
+from ropewalk.data import chat
+from ropewalk.data.config import DataConfig
+from ropewalk.data.task import TaskContext
+from ropewalk.data.tokenizer import Tokenizer
+from ropewalk.evals.tasks.chat_needles import ChatNeedles
 from tests.data import json_tokenizers
 from tests.data.hard_text import SOURCES
 

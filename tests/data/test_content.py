@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from data import content, prepare, tokenizing
-from data.config import DataConfig
-from data.source import InputFile
-from data.sources import local
-from data.store import TokenStore
+from ropewalk.data import content, prepare, tokenizing
+from ropewalk.data.config import DataConfig
+from ropewalk.data.source import InputFile
+from ropewalk.data.sources import local
+from ropewalk.data.store import TokenStore
 from tests.data.helpers import plain_text, write_jsonl
 
 

@@ -6,8 +6,8 @@ import os
 import pytest
 import zstandard
 
-from data.files import describe_files, list_json_lines
-from data.sources import source_class
+from ropewalk.data.files import describe_files, list_json_lines
+from ropewalk.data.sources import source_class
 
 LINE = b'{"text": "words"}\n'
 

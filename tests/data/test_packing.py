@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from data.packing import TextRows, pack
+from ropewalk.data.packing import TextRows, pack
 from tests.data.helpers import B, E, make_store
 
 

@@ -7,7 +7,7 @@ import pytest
 import tensorflow_datasets as tfds
 from tensorflow_datasets.datasets.pg19 import pg19_dataset_builder
 
-from data.pg19 import test_books as read_books
+from ropewalk.data.pg19 import test_books as read_books
 
 # In the order of ids, which differs from the order of names.
 BOOKS = [(2544, "Zwei é\nlines"), (10146, "Reminiscences of\n\npioneer days")]

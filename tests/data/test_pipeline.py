@@ -9,15 +9,15 @@ import sys
 import numpy as np
 import pytest
 
-from data.config import DataConfig
-from data.mixture import RetrievalRows, retrieval_task
-from data.pipeline import make_batches, open_data
-from data.prepare import prepare
-from data.task import TaskContext
-from data.tokenizer import Tokenizer
+from ropewalk.data.config import DataConfig
+from ropewalk.data.mixture import RetrievalRows, retrieval_task
+from ropewalk.data.pipeline import make_batches, open_data
+from ropewalk.data.prepare import prepare
+from ropewalk.data.task import TaskContext
+from ropewalk.data.tokenizer import Tokenizer
+from ropewalk.utils import plugins
 from tests.data.helpers import plain_text, write_jsonl
 from tests.evals.test_new_task import ECHO
-from utils import plugins
 
 CONTEXT = 200
 
@@ -154,9 +154,9 @@ def test_stream_is_pinned(config, prepared):
 WORKERS = """
 import dataclasses, itertools, json, sys
 from pathlib import Path
-from data.config import DataConfig
-from data.pipeline import make_batches, open_data
-from utils import plugins
+from ropewalk.data.config import DataConfig
+from ropewalk.data.pipeline import make_batches, open_data
+from ropewalk.utils import plugins
 if __name__ == "__main__":
     plugins.allow("echo.py")
     fields = json.loads(sys.stdin.read())

@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 import zstandard
 
-from data import tokenizing
-from data.config import DataConfig
-from data.prepare import prepare
-from data.store import TokenStore
-from data.tokenizer import Tokenizer
+from ropewalk.data import tokenizing
+from ropewalk.data.config import DataConfig
+from ropewalk.data.prepare import prepare
+from ropewalk.data.store import TokenStore
+from ropewalk.data.tokenizer import Tokenizer
 from tests.data.helpers import plain_text, write_jsonl
 
 
@@ -211,9 +211,9 @@ def test_wrong_arguments_are_refused_before_a_document_is_read(tmp_path, name, c
 
 KILLED = """
 import sys
-from data import tokenizing as t
-from data.config import DataConfig
-from data.prepare import main, prepare
+from ropewalk.data import tokenizing as t
+from ropewalk.data.config import DataConfig
+from ropewalk.data.prepare import main, prepare
 if __name__ == "__main__":
     t.SHARD_TOKENS, t.BUNDLE, t.num_cpus = 2_000, 1_000, lambda: int(sys.argv[3])
     prepare(DataConfig(source="jsonl", path=sys.argv[1], vocab_size=600, context_length=8,

@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 import zstandard
 
-from data.config import DataConfig
-from data.prepare import prepare
-from data.redpajama.redpajama_dataset_builder import published_files
-from data.sources import source_class
-from data.sources.redpajama import build
-from data.store import TokenStore
+from ropewalk.data.config import DataConfig
+from ropewalk.data.prepare import prepare
+from ropewalk.data.redpajama.redpajama_dataset_builder import published_files
+from ropewalk.data.sources import source_class
+from ropewalk.data.sources.redpajama import build
+from ropewalk.data.store import TokenStore
 from tests.data.helpers import plain_text
 
 

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 import zstandard
 
-from data.config import DataConfig
-from data.prepare import prepare
-from data.sources.redpajama import RedPajama
+from ropewalk.data.config import DataConfig
+from ropewalk.data.prepare import prepare
+from ropewalk.data.sources.redpajama import RedPajama
 from tests.data.helpers import plain_text, write_jsonl
 from tests.test_house import ROOT
 
@@ -83,7 +83,7 @@ def test_same_documents_in_the_same_order_and_the_same_stores(tmp_path, workers,
     config |= {"context_length": 2, "batch_size": 1}
     store_by_one = prepare(DataConfig(**config, prepared_root=str(tmp_path / "one")))
     # Beam's files must be used: building them again would fail.
-    monkeypatch.setattr("data.redpajama.redpajama_dataset_builder.examples", None)
+    monkeypatch.setattr("ropewalk.data.redpajama.redpajama_dataset_builder.examples", None)
     by_beam = records(read(root, tmp_path / "beam"))
     assert [len(split) for split in by_one] == [7 * 60 + 1, 2]
     assert by_beam == by_one

@@ -1,10 +1,10 @@
 import numpy as np
 import pytest
 
-from data.config import DataConfig
-from data.mixture import retrieval_task
-from data.task import TaskContext
-from data.word_lists import ADJECTIVES, HELD_OUT_NOUNS, NOUNS
+from ropewalk.data.config import DataConfig
+from ropewalk.data.mixture import retrieval_task
+from ropewalk.data.task import TaskContext
+from ropewalk.data.word_lists import ADJECTIVES, HELD_OUT_NOUNS, NOUNS
 
 TASKS = ("kv", "lagcopy", "lines")
 DATA = DataConfig(source="retrieval", context_length=64, batch_size=1)

@@ -4,7 +4,7 @@ import grain
 import pytest
 from grain.experimental import index_shuffle
 
-from data.mixture import interleaved
+from ropewalk.data.mixture import interleaved
 
 
 @pytest.mark.parametrize(

@@ -7,9 +7,9 @@ import sys
 import pytest
 import zstandard
 
-from data.sources import source_class
+from ropewalk.data.sources import source_class
+from ropewalk.utils import limits
 from tests.data.helpers import write_jsonl
-from utils import limits
 
 
 def source(name, path=None):
@@ -182,7 +182,7 @@ def test_local_continues_after_the_last_stored_file():
 
 
 NEW_SOURCE = """
-from data.source import Document, InputFile, Source
+from ropewalk.data.source import Document, InputFile, Source
 
 
 class Poem(Source):
@@ -201,8 +201,8 @@ class Poem(Source):
 USE_IT = """
 import data.sources
 data.sources.__path__.append(".")
-from data.config import DataConfig
-from data.pipeline import make_batches, open_data
+from ropewalk.data.config import DataConfig
+from ropewalk.data.pipeline import make_batches, open_data
 config = DataConfig(source="poem", tokenizer="t.model", context_length=8, batch_size=2,
                     prepared_root="prepared")
 batch = next(make_batches(open_data(config), start_step=0))

@@ -4,8 +4,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from data import store as store_lib
-from data.store import BLOCK, TokenStore
+from ropewalk.data import store as store_lib
+from ropewalk.data.store import BLOCK, TokenStore
 from tests.data.helpers import B, E, make_store
 
 

@@ -4,8 +4,8 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from data import tokenizer as tokenizer_lib
-from data.tokenizer import Tokenizer
+from ropewalk.data import tokenizer as tokenizer_lib
+from ropewalk.data.tokenizer import Tokenizer
 from tests.data.helpers import plain_text
 
 

@@ -9,12 +9,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from data.config import DataConfig
-from data.pipeline import open_data
-from data.prepare import prepare
-from data.tokenizer import Tokenizer
-from data.verify import verify
-from evals.text import sizes
+from ropewalk.data.config import DataConfig
+from ropewalk.data.pipeline import open_data
+from ropewalk.data.prepare import prepare
+from ropewalk.data.tokenizer import Tokenizer
+from ropewalk.data.verify import verify
+from ropewalk.evals.text import sizes
 from tests.data import json_tokenizers
 from tests.data.hard_text import SOURCES, hard_text
 from tests.data.helpers import plain_text, write_jsonl

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from data import verify
-from data.config import DataConfig
-from data.prepare import main, prepare
-from data.store import TokenStore
+from ropewalk.data import verify
+from ropewalk.data.config import DataConfig
+from ropewalk.data.prepare import main, prepare
+from ropewalk.data.store import TokenStore
 from tests.data.helpers import plain_text, write_jsonl
 
 

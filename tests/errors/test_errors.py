@@ -22,15 +22,15 @@ from etils.epath import backend
 from jax.experimental import multihost_utils
 from safetensors.numpy import save
 
-from configs import find_config
-from data import pipeline
-from data import tokenizer as tokenizer_lib
-from experiment import distributed, load
-from experiment.config import from_dict
+from ropewalk.configs import find_config
+from ropewalk.data import pipeline
+from ropewalk.data import tokenizer as tokenizer_lib
+from ropewalk.experiment import distributed, load
+from ropewalk.experiment.config import from_dict
+from ropewalk.utils import paths
+from ropewalk.utils.messages import LONGEST
 from tests.conftest import ROOT
 from tests.in_process import run_command
-from utils import paths
-from utils.messages import LONGEST
 
 TINY = find_config("tiny")
 TRAIN = "train.py tiny --workdir run train.num_steps=2 train.save_every=1 evals.tasks=[kv]"

@@ -3,11 +3,11 @@ import json
 import numpy as np
 import pytest
 
-from data import tokenizer as tokenizer_lib
-from data import word_lists
-from data.config import DataConfig
-from data.prepare import prepare
-from data.store import TokenStore
+from ropewalk.data import tokenizer as tokenizer_lib
+from ropewalk.data import word_lists
+from ropewalk.data.config import DataConfig
+from ropewalk.data.prepare import prepare
+from ropewalk.data.store import TokenStore
 from tests.evals.helpers import PROMPT_WORDS, experiment, write_texts
 
 

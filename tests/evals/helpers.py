@@ -5,11 +5,11 @@ from pathlib import Path
 
 import numpy as np
 
-import evals
-from data.config import DataConfig
-from evals.rows import Rows
-from experiment.config import EvalConfig, ExperimentConfig, TrainConfig
-from model.rotary.rope import Rope
+from ropewalk import evals
+from ropewalk.data.config import DataConfig
+from ropewalk.evals.rows import Rows
+from ropewalk.experiment.config import EvalConfig, ExperimentConfig, TrainConfig
+from ropewalk.model.rotary.rope import Rope
 from tests.models import small_model
 
 # Of the prompts that retrieval tasks ask in words.

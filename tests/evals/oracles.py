@@ -4,11 +4,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from data.task import Document
-from model import loss, transformer
-from model.config import ModelConfig
-from model.rotary.nope import Nope
-from model.rotary.rope import Rope
+from ropewalk.data.task import Document
+from ropewalk.model import loss, transformer
+from ropewalk.model.config import ModelConfig
+from ropewalk.model.rotary.nope import Nope
+from ropewalk.model.rotary.rope import Rope
 from tests.models import small_model
 
 

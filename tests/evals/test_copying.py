@@ -13,11 +13,11 @@ import numpy as np
 import pytest
 from scipy import stats
 
-import evals
-from evals import score
-from evals.score import Candidate
-from model import transformer
-from model.rotary.rope import Rope
+from ropewalk import evals
+from ropewalk.evals import score
+from ropewalk.evals.score import Candidate
+from ropewalk.model import transformer
+from ropewalk.model.rotary.rope import Rope
 from tests.evals.helpers import make_documents
 from tests.evals.oracles import exact_matches
 from tests.models import small_model

@@ -4,8 +4,8 @@ import re
 
 import pytest
 
-import evaluate as cli
-from evals import cost, runner, score
+from ropewalk import evaluate as cli
+from ropewalk.evals import cost, runner, score
 from tests.test_evaluate import CONFIG, make_run
 
 

@@ -8,17 +8,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import evals
-import evaluate
-from data.config import DataConfig
-from data.mixture import mixture, retrieval_task
-from experiment.config import EvalConfig
-from experiment.run import RunDirectory
-from reporting import writing
-from reporting.task_view import view_of
+from ropewalk import evals, evaluate
+from ropewalk.data.config import DataConfig
+from ropewalk.data.mixture import mixture, retrieval_task
+from ropewalk.experiment.config import EvalConfig
+from ropewalk.experiment.run import RunDirectory
+from ropewalk.reporting import writing
+from ropewalk.reporting.task_view import view_of
+from ropewalk.utils import plugins
 from tests.in_process import run_command
 from tests.test_evaluate import CONFIG, make_run
-from utils import plugins
 
 ECHO = '''"""Echo: a few ids, and at once the same again."""
 
@@ -26,8 +25,8 @@ import dataclasses
 
 import numpy as np
 
-from data.task import Document, Task
-from reporting.task_view import Curve, Plot, TaskView
+from ropewalk.data.task import Document, Task
+from ropewalk.reporting.task_view import Curve, Plot, TaskView
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

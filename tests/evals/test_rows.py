@@ -4,7 +4,7 @@ import json
 import numpy as np
 import pytest
 
-from evals import rows
+from ropewalk.evals import rows
 
 ROW = {
     "task": "kv", "split": "validation", "run": "base=10", "run_id": "0123456789ab-ba9876543210",

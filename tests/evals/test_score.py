@@ -5,11 +5,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from data.task import Document
-from evals import score as score_lib
-from evals.score import Candidate
-from model import transformer
-from model.rotary.rope import Rope
+from ropewalk.data.task import Document
+from ropewalk.evals import score as score_lib
+from ropewalk.evals.score import Candidate
+from ropewalk.model import transformer
+from ropewalk.model.rotary.rope import Rope
 from tests.models import small_model
 
 pytestmark = pytest.mark.slow

@@ -4,9 +4,9 @@ import jax
 import numpy as np
 import pytest
 
-from data.task import Document
-from evals import spread
-from evals.score import AnswerScores
+from ropewalk.data.task import Document
+from ropewalk.evals import spread
+from ropewalk.evals.score import AnswerScores
 
 ROWS_PER_PASS = 16
 

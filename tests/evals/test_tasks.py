@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 import sentencepiece
 
-import evals
-from data.config import DataConfig
-from data.tokenizer import Tokenizer
+from ropewalk import evals
+from ropewalk.data.config import DataConfig
+from ropewalk.data.tokenizer import Tokenizer
 from tests.evals.helpers import PROMPT_WORDS, experiment, make_documents
 
 IN_WORDS = (

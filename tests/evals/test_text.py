@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import sentencepiece
 
-from data.task import Document
-from data.tokenizer import Tokenizer
-from evals import text
+from ropewalk.data.task import Document
+from ropewalk.data.tokenizer import Tokenizer
+from ropewalk.evals import text
 
 TEXTS = (
     "two words",

@@ -8,7 +8,7 @@ import pytest
 
 PROGRAM = """
 import jax, jax.numpy as jnp, numpy as np
-from experiment.compiled import keep_programs
+from ropewalk.experiment.compiled import keep_programs
 keep_programs()
 compiled = []
 jax.monitoring.register_event_listener(lambda event, **_: compiled.append(event))

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from configs import find_config, load_configs
-from experiment.config import from_dict, to_dict
+from ropewalk.configs import find_config, load_configs
+from ropewalk.experiment.config import from_dict, to_dict
 
 
 @pytest.mark.parametrize("name", sorted(load_configs()))

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from experiment.checkpoint import _sum, digests
+from ropewalk.experiment.checkpoint import _sum, digests
 
 NUMBERS = np.random.default_rng(0).normal(size=(3, 5)).astype(np.float32)
 

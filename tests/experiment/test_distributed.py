@@ -1,6 +1,6 @@
 """Processes of one run must have the same code."""
 
-from experiment import distributed
+from ropewalk.experiment import distributed
 
 
 def test_edits_that_are_not_committed_are_other_code(tmp_path):

@@ -2,10 +2,10 @@
 
 import pytest
 
-from configs import find_config
-from experiment import overrides
-from experiment.config import flatten, to_dict
-from experiment.dotted import fields
+from ropewalk.configs import find_config
+from ropewalk.experiment import overrides
+from ropewalk.experiment.config import flatten, to_dict
+from ropewalk.experiment.dotted import fields
 
 
 @pytest.mark.parametrize("name", ["small", "mla_tiny", "llama3"])

@@ -6,11 +6,11 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-import evals
-from configs import find_config
-from experiment import overrides
-from experiment.config import flatten, to_dict
-from model import rotary
+from ropewalk import evals
+from ropewalk.configs import find_config
+from ropewalk.experiment import overrides
+from ropewalk.experiment.config import flatten, to_dict
+from ropewalk.model import rotary
 
 TINY = find_config("tiny")
 FIELDS = [name for name in flatten(to_dict(TINY)) if not name.endswith("class")]

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from configs import find_config
-from experiment import overrides
-from experiment.inherit import describe, inherit
-from experiment.run import RunDirectory
+from ropewalk.configs import find_config
+from ropewalk.experiment import overrides
+from ropewalk.experiment.inherit import describe, inherit
+from ropewalk.experiment.run import RunDirectory
 
 TINY = find_config("tiny")
 PATTERN = "[rope(base=5e6),nope]"

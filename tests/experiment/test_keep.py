@@ -4,11 +4,11 @@ import jax
 import numpy as np
 import pytest
 
-from configs import find_config
-from experiment import keep, load
-from experiment.checkpoint import Checkpoints, DataState
-from experiment.run import RunDirectory
-from model import transformer
+from ropewalk.configs import find_config
+from ropewalk.experiment import keep, load
+from ropewalk.experiment.checkpoint import Checkpoints, DataState
+from ropewalk.experiment.run import RunDirectory
+from ropewalk.model import transformer
 
 
 @pytest.fixture(scope="module")

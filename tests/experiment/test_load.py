@@ -11,15 +11,15 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from configs import find_config
-from data.sources import local
-from data.tokenizer import Tokenizer
-from evals import rows, runner
-from experiment import load, overrides
-from experiment.run import RunDirectory
-from model import transformer
-from training.loop import train
-from training.plan import make_plan
+from ropewalk.configs import find_config
+from ropewalk.data.sources import local
+from ropewalk.data.tokenizer import Tokenizer
+from ropewalk.evals import rows, runner
+from ropewalk.experiment import load, overrides
+from ropewalk.experiment.run import RunDirectory
+from ropewalk.model import transformer
+from ropewalk.training.loop import train
+from ropewalk.training.plan import make_plan
 
 ROOT = Path(__file__).parents[2]
 # Slow: they train the runs that are loaded.

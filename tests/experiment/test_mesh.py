@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 from jax.sharding import Mesh
 
-from data.config import DataConfig
-from experiment.config import ExperimentConfig, MeshConfig, TrainConfig
-from experiment.mesh import host_rows, mesh_sizes
-from model.axes import MESH_AXES
+from ropewalk.data.config import DataConfig
+from ropewalk.experiment.config import ExperimentConfig, MeshConfig, TrainConfig
+from ropewalk.experiment.mesh import host_rows, mesh_sizes
+from ropewalk.model.axes import MESH_AXES
 from tests.models import small_model
 
 CONFIG = ExperimentConfig(

@@ -5,11 +5,11 @@ import json
 
 import pytest
 
-from configs import find_config
-from experiment import overrides
-from experiment.run import RunDirectory
-from model import rotary
-from model.rotary.rope import Rope
+from ropewalk.configs import find_config
+from ropewalk.experiment import overrides
+from ropewalk.experiment.run import RunDirectory
+from ropewalk.model import rotary
+from ropewalk.model.rotary.rope import Rope
 
 
 @pytest.fixture(scope="module")

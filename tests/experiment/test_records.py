@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from experiment.records import METRICS, read_json_lines
+from ropewalk.experiment.records import METRICS, read_json_lines
 
 
 @pytest.mark.parametrize("half", ['{"step": 2, "tok', '{"step": 2, "name": "\\u00', b'{"a": "\xc3'])

@@ -4,10 +4,10 @@ import dataclasses
 
 import pytest
 
-from configs import find_config
-from experiment import overrides, stages
-from experiment.run import RunDirectory
-from model import rotary
+from ropewalk.configs import find_config
+from ropewalk.experiment import overrides, stages
+from ropewalk.experiment.run import RunDirectory
+from ropewalk.model import rotary
 
 STAGES = (
     ("model.rotary.base=100", "train.num_steps=10", "train.warmup_steps=1"),

@@ -5,8 +5,8 @@ import types
 
 import pytest
 
-from experiment.metrics import open_tracker
-from experiment.run import RunDirectory
+from ropewalk.experiment.metrics import open_tracker
+from ropewalk.experiment.run import RunDirectory
 
 
 @pytest.fixture

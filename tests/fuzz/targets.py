@@ -17,24 +17,24 @@ from typing import Any, NamedTuple
 import numpy as np
 import zstandard
 
-import evals
-from configs import find_config
-from data import chat, json_lines, store
-from data.tokenizer import Tokenizer
-from data.tokenizer_json import template
-from evals import rows
-from experiment import items, overrides
-from experiment.config import to_dict
-from experiment.records import read_sweep
-from experiment.run import RunDirectory
-from interop import check, hf_config, tensors, tokenizer_files
-from interop.gguf import GgufFile
-from interop.layers import imported_layers
-from model import rotary
-from reporting import commands, inside
-from studies import rows as study_rows
+from ropewalk import evals
+from ropewalk.configs import find_config
+from ropewalk.data import chat, json_lines, store
+from ropewalk.data.tokenizer import Tokenizer
+from ropewalk.data.tokenizer_json import template
+from ropewalk.evals import rows
+from ropewalk.experiment import items, overrides
+from ropewalk.experiment.config import to_dict
+from ropewalk.experiment.records import read_sweep
+from ropewalk.experiment.run import RunDirectory
+from ropewalk.interop import check, hf_config, tensors, tokenizer_files
+from ropewalk.interop.gguf import GgufFile
+from ropewalk.interop.layers import imported_layers
+from ropewalk.model import rotary
+from ropewalk.reporting import commands, inside
+from ropewalk.studies import rows as study_rows
+from ropewalk.utils import manifest
 from tests.data.helpers import make_store
-from utils import manifest
 
 ROOT = Path(__file__).parents[2]
 RUN = ROOT / "notebooks" / "runs" / "base=10,num_heads=1"

@@ -16,15 +16,15 @@ import numpy as np
 import pytest
 import zstandard
 
-from data import json_lines
-from data.store import TokenStore
-from data.tokenizer_json import JsonPieces, template
-from experiment.config import to_dict
+from ropewalk.data import json_lines
+from ropewalk.data.store import TokenStore
+from ropewalk.data.tokenizer_json import JsonPieces, template
+from ropewalk.experiment.config import to_dict
+from ropewalk.utils import limits, manifest
 from tests.fuzz.targets import _HF as HF
 from tests.fuzz.targets import _ROW as ROW
 from tests.fuzz.targets import FIFO, TINY, Target, targets
 from tests.in_process import limit_time
-from utils import limits, manifest
 
 
 def npy(shape, data=bytes(8), descr="<f8") -> bytes:

@@ -8,9 +8,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from model import rotary, transformer
-from model.config import MlaConfig, ModelConfig
-from model.transformer import Params
+from ropewalk.model import rotary, transformer
+from ropewalk.model.config import MlaConfig, ModelConfig
+from ropewalk.model.transformer import Params
 
 V, TRAINED = 96, 64
 

@@ -6,9 +6,9 @@ import jax
 import numpy as np
 import pytest
 
-from inference import decoding
-from inference.cache import cache_sizes
-from model import transformer
+from ropewalk.inference import decoding
+from ropewalk.inference.cache import cache_sizes
+from ropewalk.model import transformer
 from tests.inference.models import STATIC, config
 
 ROOM = 128

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from inference import programs
-from inference.engine import Engine, Prompts
-from inference.options import Options
+from ropewalk.inference import programs
+from ropewalk.inference.engine import Engine, Prompts
+from ropewalk.inference.options import Options
 from tests.inference.models import (
     DYNAMICS,
     SMEARED_LATENT,

@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import generate as command
-from experiment import load
-from inference import generate
+from ropewalk import generate as command
+from ropewalk.experiment import load
+from ropewalk.inference import generate
 
 pytestmark = pytest.mark.slow
 

@@ -5,7 +5,7 @@ import itertools
 
 import pytest
 
-from inference.text import TextStream
+from ropewalk.inference.text import TextStream
 
 
 @dataclasses.dataclass

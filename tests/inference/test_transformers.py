@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from inference.engine import Engine, Prompts
-from inference.options import Options
+from ropewalk.inference.engine import Engine, Prompts
+from ropewalk.inference.options import Options
 from tests.inference.models import LATENT, V, config, params
 
 pytestmark = pytest.mark.hf
@@ -32,7 +32,7 @@ LONG = ("window by layer", "qk-norm", "biases")
 def test_greedy_tokens_equal_transformers(name):
     pytest.importorskip("torch")
     pytest.importorskip("transformers")
-    from benchmarks.decode import transformers_generate
+    from ropewalk.benchmarks.decode import transformers_generate
 
     model = config(**MODELS[name])
     weights = params(model)

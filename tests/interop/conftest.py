@@ -6,4 +6,4 @@ import pytest
 @pytest.fixture(autouse=True)
 def no_transformers(monkeypatch, request):
     if "hf" not in request.keywords:
-        monkeypatch.setattr("interop.check.has_transformers", lambda: False)
+        monkeypatch.setattr("ropewalk.interop.check.has_transformers", lambda: False)

@@ -7,11 +7,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from experiment import load
-from experiment.run import RunDirectory
-from interop.__main__ import main
-from interop.export import export
-from interop.importing import import_folder
+from ropewalk.experiment import load
+from ropewalk.experiment.run import RunDirectory
+from ropewalk.interop.__main__ import main
+from ropewalk.interop.export import export
+from ropewalk.interop.importing import import_folder
 from tests.interop.weights_helpers import PLAIN, changed, make_run
 
 ROOT = Path(__file__).parents[2]

@@ -9,12 +9,12 @@ import shutil
 import numpy as np
 import pytest
 
-from interop.check import FolderModel, check_comparison, compare_logits
-from interop.choose import choose_architecture
-from interop.export import export
-from interop.tensors import Tensors
-from interop.weights import make_entries
-from model.config import ModelConfig
+from ropewalk.interop.check import FolderModel, check_comparison, compare_logits
+from ropewalk.interop.choose import choose_architecture
+from ropewalk.interop.export import export
+from ropewalk.interop.tensors import Tensors
+from ropewalk.interop.weights import make_entries
+from ropewalk.model.config import ModelConfig
 from tests.interop.weights_helpers import (
     CASES,
     CONTEXT,
@@ -74,10 +74,10 @@ def test_a_wrong_mapping_is_refused(mapping, has_transformers, tmp_path, monkeyp
     """With transformers and without it."""
     if has_transformers:
         pytest.importorskip("transformers")
-    monkeypatch.setattr("interop.check.has_transformers", lambda: has_transformers)
+    monkeypatch.setattr("ropewalk.interop.check.has_transformers", lambda: has_transformers)
     run = make_run(tmp_path / "run", changed(PLAIN, num_layers=2))
     with monkeypatch.context() as wrong:
-        wrong.setattr("interop.architectures.make_entries", mapping)
+        wrong.setattr("ropewalk.interop.architectures.make_entries", mapping)
         with pytest.raises(ValueError, match="nothing was written"):
             export(run.path, tmp_path / "out")
     assert [path.name for path in tmp_path.iterdir()] == ["run"]
@@ -105,7 +105,7 @@ def test_a_parameter_without_a_tensor_is_refused(tmp_path, monkeypatch):
     def without_values(*arguments):
         return [e for e in make_entries(*arguments) if "blocks.attention.value" not in e.ours]
 
-    monkeypatch.setattr("interop.architectures.make_entries", without_values)
+    monkeypatch.setattr("ropewalk.interop.architectures.make_entries", without_values)
     with pytest.raises(ValueError, match=r"LlamaForCausalLM lacks .*attention\.value; train"):
         export(run.path, tmp_path / "out")
     assert not (tmp_path / "out").exists()

@@ -2,7 +2,7 @@
 
 import pytest
 
-from interop.folders import new_folder
+from ropewalk.interop.folders import new_folder
 
 
 def test_a_folder_of_the_user_is_kept(tmp_path):

@@ -11,19 +11,19 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from data.tokenizer import Tokenizer
-from experiment import load
-from experiment.run import PUBLISHED
-from interop.export import export
-from interop.gguf import GgufFile, GgufTensors, UnreadTokenizerError
-from interop.importing import import_folder
-from interop.tensors import Tensors
-from model.rotary import parse_pattern
+from ropewalk.data.tokenizer import Tokenizer
+from ropewalk.experiment import load
+from ropewalk.experiment.run import PUBLISHED
+from ropewalk.interop.export import export
+from ropewalk.interop.gguf import GgufFile, GgufTensors, UnreadTokenizerError
+from ropewalk.interop.importing import import_folder
+from ropewalk.interop.tensors import Tensors
+from ropewalk.model.rotary import parse_pattern
+from ropewalk.theory.audit import read_model
 from tests.data import json_tokenizers
 from tests.data.hard_text import SOURCES, hard_text
 from tests.in_process import limit_time
 from tests.interop.weights_helpers import CONTEXT, PLAIN, changed, make_run
-from theory.audit import read_model
 
 pytestmark = [pytest.mark.hf, pytest.mark.slow]
 # transformers ignores `attention.key_length` of a llama.
@@ -106,7 +106,7 @@ def test_tensors_are_restored_and_logits_are_transformers(kind, tmp_path, capsys
 def test_rows_in_another_order_are_refused(tmp_path, monkeypatch):
     export(make_run(tmp_path / "run", NARROW).path, tmp_path / "out")
     write_gguf(tmp_path / "m.gguf", tmp_path / "out", "llama", tokenizer={"pre": "?", **TOKENS})
-    monkeypatch.setattr("interop.gguf._PERMUTED", set())
+    monkeypatch.setattr("ropewalk.interop.gguf._PERMUTED", set())
     with pytest.raises(ValueError, match="transformers' logits differ"):
         import_folder(tmp_path / "m.gguf", tmp_path / "back")
 

@@ -4,13 +4,13 @@ import jax
 import numpy as np
 import pytest
 
-from configs import find_config
-from configs.changes import change
-from data import tokenizer as tokenizer_lib
-from experiment.loaded import LoadedRun
-from experiment.run import RunDirectory
-from interop.harness import Pair, Scorer
-from model import transformer
+from ropewalk.configs import find_config
+from ropewalk.configs.changes import change
+from ropewalk.data import tokenizer as tokenizer_lib
+from ropewalk.experiment.loaded import LoadedRun
+from ropewalk.experiment.run import RunDirectory
+from ropewalk.interop.harness import Pair, Scorer
+from ropewalk.model import transformer
 from tests.data.helpers import plain_text
 
 pytestmark = pytest.mark.slow

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from interop.hf_config import parse_config
-from interop.layers import imported_layers
-from model.rotary import label
-from model.transformer import count_params
+from ropewalk.interop.hf_config import parse_config
+from ropewalk.interop.layers import imported_layers
+from ropewalk.model.rotary import label
+from ropewalk.model.transformer import count_params
 
 
 def config(sizes: tuple[int, ...], **more):
@@ -200,7 +200,7 @@ def test_rope_parameters_by_type_of_layer_are_audited_without_transformers():
 @pytest.mark.hf
 @pytest.mark.parametrize("hf_config", [*(m[0] for m in MODELS.values()), GEMMA_27B, PHI_4_MINI])
 def test_the_import_and_transformers_read_the_same_rotation(hf_config):
-    measure = pytest.importorskip("interop.measured_layers").measure
+    measure = pytest.importorskip("ropewalk.interop.measured_layers").measure
     ours, theirs = (read(hf_config).groups for read in (imported_layers, measure))
     assert [group.layers for group in ours] == [group.layers for group in theirs]
     for a, b in zip(ours, theirs, strict=True):

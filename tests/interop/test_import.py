@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
-from experiment import load
-from experiment.checkpoint import leaves_by_name
-from interop.architectures import ARCHITECTURES, windows_by_layer
-from interop.export import export
-from interop.importing import import_folder, looks_interleaved
-from interop.tensors import Tensors
+from ropewalk.experiment import load
+from ropewalk.experiment.checkpoint import leaves_by_name
+from ropewalk.interop.architectures import ARCHITECTURES, windows_by_layer
+from ropewalk.interop.export import export
+from ropewalk.interop.importing import import_folder, looks_interleaved
+from ropewalk.interop.tensors import Tensors
 from tests.interop.weights_helpers import (
     CASES,
     CONTEXT,

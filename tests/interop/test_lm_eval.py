@@ -7,14 +7,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from configs import find_config
-from experiment import overrides
-from experiment.run import RunDirectory
-from interop.__main__ import main
-from interop.export import export
-from interop.lm_eval import register
-from training.loop import train
-from training.plan import make_plan
+from ropewalk.configs import find_config
+from ropewalk.experiment import overrides
+from ropewalk.experiment.run import RunDirectory
+from ropewalk.interop.__main__ import main
+from ropewalk.interop.export import export
+from ropewalk.interop.lm_eval import register
+from ropewalk.training.loop import train
+from ropewalk.training.plan import make_plan
 
 pytestmark = pytest.mark.hf
 

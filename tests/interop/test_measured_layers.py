@@ -6,7 +6,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-measure = pytest.importorskip("interop.measured_layers").measure
+measure = pytest.importorskip("ropewalk.interop.measured_layers").measure
 pytestmark = pytest.mark.hf
 SMALL = dict(hidden_size=32, num_attention_heads=4, num_hidden_layers=4, vocab_size=64)
 SMALL |= dict(intermediate_size=32, num_key_value_heads=2, max_position_embeddings=64)

@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 import tokenizers
 
-from data.tokenizer import Tokenizer
-from experiment import load
-from experiment.checkpoint import leaves_by_name, write_params
-from experiment.run import PUBLISHED, RunDirectory
-from inference import generate
-from interop.export import export
-from interop.importing import import_folder
-from interop.transformers_model import find_other_ids
+from ropewalk.data.tokenizer import Tokenizer
+from ropewalk.experiment import load
+from ropewalk.experiment.checkpoint import leaves_by_name, write_params
+from ropewalk.experiment.run import PUBLISHED, RunDirectory
+from ropewalk.inference import generate
+from ropewalk.interop.export import export
+from ropewalk.interop.importing import import_folder
+from ropewalk.interop.transformers_model import find_other_ids
 from tests.data import json_tokenizers
 from tests.data.hard_text import SOURCES, hard_text
 from tests.interop.weights_helpers import CONTEXT, PLAIN, changed, make_run

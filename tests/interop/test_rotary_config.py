@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from interop.architectures import make_config
-from interop.choose import choose_architecture
-from interop.rotary_config import make_rope_parameters, read_variant
-from model.rotary import parse
-from model.rotary.base import HfHead
-from model.rotary.recorded import Recorded
+from ropewalk.interop.architectures import make_config
+from ropewalk.interop.choose import choose_architecture
+from ropewalk.interop.rotary_config import make_rope_parameters, read_variant
+from ropewalk.model.rotary import parse
+from ropewalk.model.rotary.base import HfHead
+from ropewalk.model.rotary.recorded import Recorded
 from tests.interop.weights_helpers import CASES, CONTEXT, PLAIN, changed
 
 

@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 import sentencepiece
 
-from data import tokenizer as tokenizer_lib
-from data.tokenizer import Tokenizer
-from interop.architectures import ARCHITECTURES
-from interop.tokenizer_files import find_tokenizer, write_tokenizer
+from ropewalk.data import tokenizer as tokenizer_lib
+from ropewalk.data.tokenizer import Tokenizer
+from ropewalk.interop.architectures import ARCHITECTURES
+from ropewalk.interop.tokenizer_files import find_tokenizer, write_tokenizer
 from tests.data import json_tokenizers
 from tests.data.hard_text import SOURCES, hard_text
 

@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
-from configs import find_config
-from experiment.checkpoint import leaves_by_name, write_params
-from experiment.config import ExperimentConfig
-from experiment.run import RunDirectory
-from interop.tensors import Tensors
-from model import transformer
-from model.config import MlaConfig, ModelConfig
-from model.rotary import parse_pattern
+from ropewalk.configs import find_config
+from ropewalk.experiment.checkpoint import leaves_by_name, write_params
+from ropewalk.experiment.config import ExperimentConfig
+from ropewalk.experiment.run import RunDirectory
+from ropewalk.interop.tensors import Tensors
+from ropewalk.model import transformer
+from ropewalk.model.config import MlaConfig, ModelConfig
+from ropewalk.model.rotary import parse_pattern
 from tests.models import small_model
 
 CONTEXT = 48

@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 from flax import nnx
 
-from model import rotary
-from model.attention import Attention
-from model.config import ModelConfig
-from model.positions import cos_sin
-from model.rotary.nope import Nope
-from model.rotary.recorded import Recorded
-from model.rotary.rope import Rope
+from ropewalk.model import rotary
+from ropewalk.model.attention import Attention
+from ropewalk.model.config import ModelConfig
+from ropewalk.model.positions import cos_sin
+from ropewalk.model.rotary.nope import Nope
+from ropewalk.model.rotary.recorded import Recorded
+from ropewalk.model.rotary.rope import Rope
 from tests.models import small_model
 
 D, N, K, H, T = 24, 4, 2, 8, 12

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from configs import find_config
-from experiment import overrides
-from model.config import NO_WINDOW
+from ropewalk.configs import find_config
+from ropewalk.experiment import overrides
+from ropewalk.model.config import NO_WINDOW
 
 
 @pytest.fixture(scope="module")

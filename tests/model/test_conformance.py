@@ -13,10 +13,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from model import kernels
-from model.config import NO_WINDOW
-from model.kernels import xla
-from model.kernels.conformance import differentiate, relative_errors
+from ropewalk.model import kernels
+from ropewalk.model.config import NO_WINDOW
+from ropewalk.model.kernels import xla
+from ropewalk.model.kernels.conformance import differentiate, relative_errors
 
 FACTOR = 2.0  # another order of sums may double bfloat16's own error
 T = 1024 if jax.default_backend() != "cpu" else 128

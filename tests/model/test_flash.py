@@ -9,8 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from model.config import NO_WINDOW
-from model.kernels import flash
+from ropewalk.model.config import NO_WINDOW
+from ropewalk.model.kernels import flash
 from tests.model.float64_attention import (
     assert_equal,
     check_kernel,

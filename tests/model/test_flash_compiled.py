@@ -9,8 +9,8 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from model.kernels import flash
-from tpu import gpu
+from ropewalk.model.kernels import flash
+from ropewalk.tpu import gpu
 
 HAS_CUDA = importlib.util.find_spec("jax_cuda13_plugin") is not None
 pytestmark = [

@@ -4,13 +4,13 @@ import jax
 import numpy as np
 import pytest
 
-from configs import find_config
-from experiment import overrides
-from model import rotary, transformer
-from model.config import ModelConfig
-from model.positions import stack_tables
-from reporting.predictions import predict
-from theory import decay
+from ropewalk.configs import find_config
+from ropewalk.experiment import overrides
+from ropewalk.model import rotary, transformer
+from ropewalk.model.config import ModelConfig
+from ropewalk.model.positions import stack_tables
+from ropewalk.reporting.predictions import predict
+from ropewalk.theory import decay
 
 ONE_SLOW = "[[rope(base=10),rope(base=10),rope(base=10),rope(base=1e4)]]"
 

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from jax.experimental.pallas.ops.tpu.splash_attention import splash_attention_kernel
 
-from model import kernels
-from model.config import NO_WINDOW
-from model.kernels import blocks, choice, flash, parts, splash, xla
+from ropewalk.model import kernels
+from ropewalk.model.config import NO_WINDOW
+from ropewalk.model.kernels import blocks, choice, flash, parts, splash, xla
 from tests.model.float64_attention import (
     assert_equal,
     check_kernel,
@@ -203,8 +203,8 @@ def test_flash_attention_from_ampere_on(kind, expected):
 
 
 def test_a_jax_without_pallas_for_triton_takes_plain_xla(monkeypatch):
-    monkeypatch.delattr("model.kernels.flash")
-    monkeypatch.setitem(sys.modules, "model.kernels.flash", None)
+    monkeypatch.delattr("ropewalk.model.kernels.flash")
+    monkeypatch.setitem(sys.modules, "ropewalk.model.kernels.flash", None)
     with on("gpu"):
         choice = kernels.choose(4096, 64, 64, "bfloat16")
     assert choice.name == "xla" and f"newer JAX than {jax.__version__}" in choice.why

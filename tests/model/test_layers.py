@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from flax import nnx
 
-from model.layers import LayerNorm, Mlp, RMSNorm, linear
+from ropewalk.model.layers import LayerNorm, Mlp, RMSNorm, linear
 from tests.models import small_model
 
 

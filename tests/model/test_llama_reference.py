@@ -11,10 +11,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from interop.weights import make_entries
-from model import rotary, transformer
-from model.config import MlaConfig, ModelConfig
-from model.rotary.rope import Rope
+from ropewalk.interop.weights import make_entries
+from ropewalk.model import rotary, transformer
+from ropewalk.model.config import MlaConfig, ModelConfig
+from ropewalk.model.rotary.rope import Rope
 from tests.models import small_model
 
 V, D, L, N, K, H, F = 96, 32, 2, 4, 2, 8, 48

@@ -8,10 +8,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from model import axes
-from model import loss as loss_lib
-from model.config import ModelConfig
-from model.loss import token_nll, token_scores
+from ropewalk.model import axes
+from ropewalk.model import loss as loss_lib
+from ropewalk.model.config import ModelConfig
+from ropewalk.model.loss import token_nll, token_scores
 from tests.model.test_transformer import equations
 from tests.models import small_model
 

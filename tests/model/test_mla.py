@@ -7,8 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 from flax import nnx
 
-from model.mla import LatentAttention
-from model.positions import cos_sin
+from ropewalk.model.mla import LatentAttention
+from ropewalk.model.positions import cos_sin
 from tests.model.test_llama_reference import MODELS, C, D, H, N, P
 
 EPSILON = 1e-6

@@ -9,10 +9,10 @@ import mpmath
 import numpy as np
 import pytest
 
-from model.config import NO_WINDOW, ModelConfig, PositionTable
-from model.positions import cos_sin, rotate
-from model.rotary.nope import Nope
-from model.rotary.rope import Rope
+from ropewalk.model.config import NO_WINDOW, ModelConfig, PositionTable
+from ropewalk.model.positions import cos_sin, rotate
+from ropewalk.model.rotary.nope import Nope
+from ropewalk.model.rotary.rope import Rope
 from tests.models import small_model
 
 LIMIT = 2**24

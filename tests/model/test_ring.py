@@ -13,11 +13,11 @@ ROOT = Path(__file__).parent.parent.parent
 SCRIPT = """
 import dataclasses, functools, json
 import jax, jax.numpy as jnp, numpy as np
-from model import kernels, loss, sharding, transformer
-from model.axes import MESH_AXES
-from model.config import MlaConfig, ModelConfig
-from model.kernels import blocks, choice, flash, ring, splash, xla
-from model.rotary.rope import Rope
+from ropewalk.model import kernels, loss, sharding, transformer
+from ropewalk.model.axes import MESH_AXES
+from ropewalk.model.config import MlaConfig, ModelConfig
+from ropewalk.model.kernels import blocks, choice, flash, ring, splash, xla
+from ropewalk.model.rotary.rope import Rope
 
 blocks.BLOCK_LENGTHS = (16,)
 

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from flax import nnx
 
-from model import transformer
-from model.loss import token_nll
-from model.positions import cos_sin
-from model.rotary.nope import Nope
-from model.rotary.rope import Rope
+from ropewalk.model import transformer
+from ropewalk.model.loss import token_nll
+from ropewalk.model.positions import cos_sin
+from ropewalk.model.rotary.nope import Nope
+from ropewalk.model.rotary.rope import Rope
 from tests.models import small_model
 
 pytestmark = pytest.mark.slow

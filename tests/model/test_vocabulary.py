@@ -13,10 +13,10 @@ jax.config.update("jax_num_cpu_devices", 8)
 import jax.numpy as jnp
 import numpy as np
 from jax.sharding import NamedSharding, PartitionSpec
-from configs import find_config
-from experiment import overrides
-from experiment.mesh import make_mesh
-from model import loss, sharding, vocabulary
+from ropewalk.configs import find_config
+from ropewalk.experiment import overrides
+from ropewalk.experiment.mesh import make_mesh
+from ropewalk.model import loss, sharding, vocabulary
 
 V, D, B, T = 48, 16, 8, 20
 random = np.random.default_rng(0)

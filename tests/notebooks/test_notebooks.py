@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from interop.export import export
 from notebooks import setup
+from ropewalk.interop.export import export
 
 ROOT = Path(__file__).parents[2]
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))

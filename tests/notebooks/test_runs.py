@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from experiment import load
+from ropewalk.experiment import load
 
 RUNS = Path(__file__).parents[2] / "notebooks/runs"
 MEMBERS = sorted(path.name for path in RUNS.iterdir())

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from data import tokenizer as tokenizer_lib
+from ropewalk.data import tokenizer as tokenizer_lib
 
 
 @pytest.fixture(scope="session")

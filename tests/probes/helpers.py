@@ -7,15 +7,15 @@ from typing import Any
 
 import numpy as np
 
-from configs import find_config
-from configs.changes import change
-from data.tokenizer import Tokenizer
-from experiment.loaded import LoadedRun
-from experiment.run import RunDirectory
-from model import rotary as rotary_lib
-from model.transformer import Activations
-from probes.inside import Capture
-from probes.questions import Questions
+from ropewalk.configs import find_config
+from ropewalk.configs.changes import change
+from ropewalk.data.tokenizer import Tokenizer
+from ropewalk.experiment.loaded import LoadedRun
+from ropewalk.experiment.run import RunDirectory
+from ropewalk.model import rotary as rotary_lib
+from ropewalk.model.transformer import Activations
+from ropewalk.probes.inside import Capture
+from ropewalk.probes.questions import Questions
 from tests.evals.oracles import copying_model
 
 

@@ -9,18 +9,18 @@ import jax
 import numpy as np
 import pytest
 
-from data.pipeline import make_batches, open_data
-from evals import runner
-from experiment import load
-from experiment.run import RunDirectory
-from probes.__main__ import main
-from probes.analyses.head_scores import HeadScores
-from probes.analyses.matching_keys import MatchingKeys
-from probes.analyses.positions_seen import PositionsSeen, count_training_pairs
-from probes.analyses.through_training import ThroughTraining, checkpoints
-from probes.questions import capture_recall, grade_answers
-from probes.subject import Subject
-from training.step import init_state
+from ropewalk.data.pipeline import make_batches, open_data
+from ropewalk.evals import runner
+from ropewalk.experiment import load
+from ropewalk.experiment.run import RunDirectory
+from ropewalk.probes.__main__ import main
+from ropewalk.probes.analyses.head_scores import HeadScores
+from ropewalk.probes.analyses.matching_keys import MatchingKeys
+from ropewalk.probes.analyses.positions_seen import PositionsSeen, count_training_pairs
+from ropewalk.probes.analyses.through_training import ThroughTraining, checkpoints
+from ropewalk.probes.questions import capture_recall, grade_answers
+from ropewalk.probes.subject import Subject
+from ropewalk.training.step import init_state
 
 # Slow, because a run is trained first.
 pytestmark = pytest.mark.slow

@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 from jax.interpreters.partial_eval import dce_jaxpr
 
-from configs import find_config
-from configs.changes import change
-from experiment.loaded import LoadedRun
-from experiment.run import RunDirectory
-from model import rotary as rotary_lib
-from model import transformer
-from model.config import MlaConfig
-from probes import capture
+from ropewalk.configs import find_config
+from ropewalk.configs.changes import change
+from ropewalk.experiment.loaded import LoadedRun
+from ropewalk.experiment.run import RunDirectory
+from ropewalk.model import rotary as rotary_lib
+from ropewalk.model import transformer
+from ropewalk.model.config import MlaConfig
+from ropewalk.probes import capture
 
 pytestmark = pytest.mark.slow
 
@@ -131,7 +131,7 @@ def test_chunks_equal_slices_of_all_logits(monkeypatch):
     inside = capture(run, **make_rows(run))
     all_BNTS = inside.logits(1)
     np.testing.assert_allclose(inside.logits(1, slice(7, 12)), all_BNTS[:, :, 7:12], atol=1e-5)
-    monkeypatch.setattr("probes.inside._CHUNK", 3 * 2 * 2 * LENGTH)
+    monkeypatch.setattr("ropewalk.probes.inside._CHUNK", 3 * 2 * 2 * LENGTH)
     parts = list(inside.chunks(1))
     assert [queries.stop - queries.start for queries, _ in parts] == [3] * 13 + [1]
     np.testing.assert_allclose(jnp.concatenate([part for _, part in parts], 2), all_BNTS, atol=1e-5)

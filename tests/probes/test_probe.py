@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from probes.probe import Number, format_number
+from ropewalk.probes.probe import Number, format_number
 
 
 @pytest.mark.parametrize(

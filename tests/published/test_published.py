@@ -10,15 +10,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from data import chat
-from data.tokenizer import Tokenizer
-from evals.options import Options
-from evals.runner import evaluate
-from experiment import load
-from interop.export import export
-from interop.importing import import_folder
-from interop.tensors import Tensors
-from theory import audit
+from ropewalk.data import chat
+from ropewalk.data.tokenizer import Tokenizer
+from ropewalk.evals.options import Options
+from ropewalk.evals.runner import evaluate
+from ropewalk.experiment import load
+from ropewalk.interop.export import export
+from ropewalk.interop.importing import import_folder
+from ropewalk.interop.tensors import Tensors
+from ropewalk.theory import audit
 
 pytestmark = pytest.mark.published
 

@@ -2,14 +2,14 @@
 
 import json
 
-from data.config import DataConfig
-from evals import rows as rows_lib
-from experiment.config import ExperimentConfig, TrainConfig
-from experiment.identity import config_digest, run_id
-from experiment.items import digest_item
-from experiment.run import RunDirectory, find_runs
-from model import rotary
-from reporting import members as members_lib
+from ropewalk.data.config import DataConfig
+from ropewalk.evals import rows as rows_lib
+from ropewalk.experiment.config import ExperimentConfig, TrainConfig
+from ropewalk.experiment.identity import config_digest, run_id
+from ropewalk.experiment.items import digest_item
+from ropewalk.experiment.run import RunDirectory, find_runs
+from ropewalk.model import rotary
+from ropewalk.reporting import members as members_lib
 from tests.models import small_model
 
 LENGTH = 128

@@ -1,8 +1,8 @@
 import pytest
 
-from reporting import commands
+from ropewalk.reporting import commands
+from ropewalk.utils.command_line import requote
 from tests.reporting.helpers import answers, experiment, make_run, make_sweep
-from utils.command_line import requote
 
 REPORT = "python report.py out"
 

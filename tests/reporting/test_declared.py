@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from reporting import curves, results
+from ropewalk.reporting import curves, results
 from tests.reporting.helpers import experiment, make_run, make_sweep, read, row
 
 

@@ -5,10 +5,10 @@ import dataclasses
 import numpy as np
 import pytest
 
-from model.config import MlaConfig
-from reporting.effective_context import draw_effective_context
+from ropewalk.model.config import MlaConfig
+from ropewalk.reporting.effective_context import draw_effective_context
+from ropewalk.utils.figures import INK
 from tests.reporting.helpers import answers, experiment, make_run, make_sweep, read
-from utils.figures import INK
 
 # The unrotated fifth of a head moves the first violation.
 LATENT = MlaConfig(kv_lora_rank=16, qk_nope_head_dim=8, qk_rope_head_dim=32, v_head_dim=32)

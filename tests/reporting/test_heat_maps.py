@@ -1,7 +1,7 @@
 import pytest
 from matplotlib.patches import Rectangle
 
-from reporting import heat_maps, tables
+from ropewalk.reporting import heat_maps, tables
 from tests.reporting.helpers import answers, experiment, make_run, make_sweep, read, row
 
 YARN = "dynamic_yarn(base={},original_context_length=128)"

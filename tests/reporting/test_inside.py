@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from reporting import inside
+from ropewalk.reporting import inside
 from tests.reporting.helpers import answers, experiment, make_run, make_sweep, read
 
 

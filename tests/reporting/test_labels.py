@@ -2,7 +2,7 @@ import dataclasses
 
 import pytest
 
-from reporting.labels import labels
+from ropewalk.reporting.labels import labels
 from tests.reporting.helpers import experiment
 
 

@@ -2,8 +2,8 @@ import dataclasses
 
 import pytest
 
-from evals import rows as rows_lib
-from reporting import tables
+from ropewalk.evals import rows as rows_lib
+from ropewalk.reporting import tables
 from tests.reporting.helpers import answers, diverge, experiment, make_run, read, row, rows_of
 
 

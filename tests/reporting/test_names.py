@@ -6,13 +6,13 @@ import re
 
 import numpy as np
 
-import generate
-from reporting.writing import write
+from ropewalk import generate
+from ropewalk.reporting.writing import write
+from ropewalk.theory import figures
+from ropewalk.utils.figures import STYLE
+from ropewalk.utils.messages import printable
+from ropewalk.utils.text_table import TextTable, print_tables
 from tests.reporting.helpers import answers, experiment, make_run, make_sweep
-from theory import figures
-from utils.figures import STYLE
-from utils.messages import printable
-from utils.text_table import TextTable, print_tables
 
 NAMES = [r"$\foo{$", "$x_1$<script>alert(1)</script>", "plain"]
 

@@ -7,11 +7,11 @@ import io
 import numpy as np
 import pytest
 
-from evals.estimate import summaries
-from experiment.run import find_runs
-from reporting import members as members_lib
-from reporting import results, tables
-from reporting.labels import describe_seeds
+from ropewalk.evals.estimate import summaries
+from ropewalk.experiment.run import find_runs
+from ropewalk.reporting import members as members_lib
+from ropewalk.reporting import results, tables
+from ropewalk.reporting.labels import describe_seeds
 from tests.reporting.helpers import answers, experiment, make_run, make_sweep, read, row
 
 T_2 = 4.302652729911275  # of two degrees of freedom at 97.5%, from tables

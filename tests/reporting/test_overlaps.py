@@ -7,16 +7,16 @@ import matplotlib
 import numpy as np
 import pytest
 
-from model import rotary
-from probes import all_probes
-from probes.analyses.through_training import _MARKERS
-from reporting import page
-from reporting.writing import write
+from ropewalk.model import rotary
+from ropewalk.probes import all_probes
+from ropewalk.probes.analyses.through_training import _MARKERS
+from ropewalk.reporting import page
+from ropewalk.reporting.writing import write
+from ropewalk.theory import figures as theory_figures
+from ropewalk.theory import show
+from ropewalk.utils.figures import STYLE
 from tests.reporting.helpers import answers, experiment, make_run, row
 from tests.reporting.overlaps import overlaps
-from theory import figures as theory_figures
-from theory import show
-from utils.figures import STYLE
 
 # The shortest and the longest labels of members that docs has.
 LABELS = "base=10", "base=10000,num_heads=4,window=32", "base=30,num_heads=4", "rotary=nope"

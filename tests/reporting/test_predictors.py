@@ -1,9 +1,9 @@
 import pytest
 
-from reporting import predictors
-from reporting.predictions import predict
+from ropewalk.reporting import predictors
+from ropewalk.reporting.predictions import predict
+from ropewalk.theory.capability import capability
 from tests.reporting.helpers import answers, experiment, make_run, make_sweep, read
-from theory.capability import capability
 
 
 @pytest.fixture(scope="module")

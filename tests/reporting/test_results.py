@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from reporting import results
+from ropewalk.reporting import results
 from tests.reporting.helpers import answers, experiment, make_run, make_sweep, read, row
 
 

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from evals import rows as rows_lib
-from reporting import tables
-from reporting.labels import name_runs
-from reporting.page import Table
+from ropewalk.evals import rows as rows_lib
+from ropewalk.reporting import tables
+from ropewalk.reporting.labels import name_runs
+from ropewalk.reporting.page import Table
+from ropewalk.utils.text_table import TextTable
 from tests.reporting.helpers import answers, experiment, make_run, row
-from utils.text_table import TextTable
 
 GOLDEN = Path(__file__).with_name("golden")
 WIDTHS = 80, 120

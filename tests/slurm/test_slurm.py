@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from experiment.run import RunDirectory
+from ropewalk.experiment.run import RunDirectory
 from tests.slurm.cluster import Cluster, missing, wait_for
 
 pytestmark = [

@@ -2,8 +2,8 @@
 
 import pytest
 
-from studies import folder, load_cards, rows, run
-from theory.decay import first_violation, quarter_period
+from ropewalk.studies import folder, load_cards, rows, run
+from ropewalk.theory.decay import first_violation, quarter_period
 
 CARDS = load_cards("capability")
 

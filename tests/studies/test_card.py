@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from configs import find_config
-from configs.changes import change
-from model.rotary.rope import Rope
-from studies.card import Card, Claim, Value, read
+from ropewalk.configs import find_config
+from ropewalk.configs.changes import change
+from ropewalk.model.rotary.rope import Rope
+from ropewalk.studies.card import Card, Claim, Value, read
 
 WSD = change(find_config("tiny"), train=dict(schedule="wsd", warmup_steps=2))
 BASES = {"ten": ("model.rotary.base=10",), "b1e4": ()}

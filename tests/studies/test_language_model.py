@@ -5,13 +5,13 @@ import dataclasses
 import numpy as np
 import pytest
 
-import studies
-from configs import find_config
-from evals.estimate.bins import fine_bin_number
-from studies.card import HELD, NOT_MEASURED, UNDECIDED
-from studies.language_model import measures
-from studies.report import judge
-from studies.rows import Answers, Losses, Row
+from ropewalk import studies
+from ropewalk.configs import find_config
+from ropewalk.evals.estimate.bins import fine_bin_number
+from ropewalk.studies.card import HELD, NOT_MEASURED, UNDECIDED
+from ropewalk.studies.language_model import measures
+from ropewalk.studies.report import judge
+from ropewalk.studies.rows import Answers, Losses, Row
 
 CARDS = studies.load_cards("language_model")
 

@@ -10,14 +10,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from configs import find_config
-from configs.changes import change
-from evals import rows as answer_rows
-from evals.estimate.bins import fine_bin_number
-from evals.estimate.effective_context import estimate, estimate_trials
-from evals.estimate.trials import Trials
-from studies import folder, rows
-from studies.rows import Answers, Counts, Losses, Row
+from ropewalk.configs import find_config
+from ropewalk.configs.changes import change
+from ropewalk.evals import rows as answer_rows
+from ropewalk.evals.estimate.bins import fine_bin_number
+from ropewalk.evals.estimate.effective_context import estimate, estimate_trials
+from ropewalk.evals.estimate.trials import Trials
+from ropewalk.studies import folder, rows
+from ropewalk.studies.rows import Answers, Counts, Losses, Row
 
 CONFIG = find_config("tiny")
 

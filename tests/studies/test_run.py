@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from studies import load_cards, rows
+from ropewalk.studies import load_cards, rows
 from tests.in_process import call
 
 ROOT = Path(__file__).parent.parent.parent
@@ -40,7 +40,7 @@ measure = ["number_of_rows", 5.0, {{ half = 1.0 }}]
 at_least = 4.5
 """
 MEASURES = """
-from studies.card import Value
+from ropewalk.studies.card import Value
 
 def number_of_rows(value, half):
     ends = value - half, value + half

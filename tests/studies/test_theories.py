@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from studies import folder, rows
-from studies.capability import measures, theories
-from studies.capability.theories import B_M, D_H, MINIMAL_HEAD, Comparison
+from ropewalk.studies import folder, rows
+from ropewalk.studies.capability import measures, theories
+from ropewalk.studies.capability.theories import B_M, D_H, MINIMAL_HEAD, Comparison
 
 
 def make(l50: float, length: float, *, is_beyond: bool = False, bias: float = 0.1) -> Comparison:

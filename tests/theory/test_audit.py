@@ -6,13 +6,13 @@ import math
 import numpy as np
 import pytest
 
-from interop.layers import Layer, PublishedModel, group_layers
-from model.rotary.base import HfHead
-from model.rotary.rope_parameters import compute_frequencies
-from theory.audit import as_text, audit, read_layers, read_model
-from theory.misreadings import first_rounding
-from theory.published import OPEN_MODELS
-from utils.messages import printable
+from ropewalk.interop.layers import Layer, PublishedModel, group_layers
+from ropewalk.model.rotary.base import HfHead
+from ropewalk.model.rotary.rope_parameters import compute_frequencies
+from ropewalk.theory.audit import as_text, audit, read_layers, read_model
+from ropewalk.theory.misreadings import first_rounding
+from ropewalk.theory.published import OPEN_MODELS
+from ropewalk.utils.messages import printable
 
 TOLERANCE = 0.05
 # Rope parameters, features of a head, context, and layers of each kind.
@@ -199,7 +199,7 @@ def test_values_out_of_range_and_unknown_types_are_refused(
 ):
     if is_installed:
         pytest.importorskip("transformers")
-    monkeypatch.setattr("theory.audit.has_transformers", lambda: is_installed)
+    monkeypatch.setattr("ropewalk.theory.audit.has_transformers", lambda: is_installed)
     (tmp_path / "config.json").write_text(json.dumps(FOLDER | changes))
     with pytest.raises(ValueError, match=message) as raised:
         read_model(tmp_path)

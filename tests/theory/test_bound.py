@@ -7,9 +7,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from model import rotary
-from reporting.predictions import predict
-from theory import bound, decay, published
+from ropewalk.model import rotary
+from ropewalk.reporting.predictions import predict
+from ropewalk.theory import bound, decay, published
 
 
 def exact(x, m, head_dim, rotary_fraction=1.0):

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from scipy import optimize
 
-from configs import find_config
-from experiment.overrides import apply
-from model.rotary.rope import Rope
-from theory.capability import (
+from ropewalk.configs import find_config
+from ropewalk.experiment.overrides import apply
+from ropewalk.model.rotary.rope import Rope
+from ropewalk.theory.capability import (
     accuracy,
     bound_l50,
     bound_layers,

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from configs import find_config
-from experiment.run import RunDirectory
-from model.rotary.nope import Nope
-from model.rotary.rope import Rope
-from theory.__main__ import main
+from ropewalk.configs import find_config
+from ropewalk.experiment.run import RunDirectory
+from ropewalk.model.rotary.nope import Nope
+from ropewalk.model.rotary.rope import Rope
+from ropewalk.theory.__main__ import main
 
 ROOT = Path(__file__).parents[2]
 

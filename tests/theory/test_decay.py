@@ -2,8 +2,8 @@ import mpmath
 import numpy as np
 import pytest
 
-from theory import decay
-from theory.decay import cosine_sum, first_violation, full_period, quarter_period
+from ropewalk.theory import decay
+from ropewalk.theory.decay import cosine_sum, first_violation, full_period, quarter_period
 
 
 def powers(base, dim):

@@ -5,7 +5,7 @@ import mpmath
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from theory import exact
+from ropewalk.theory import exact
 
 
 def reference(inv_freq, distance, unrotated=0):

@@ -5,11 +5,11 @@ import json
 import numpy as np
 import pytest
 
-from configs import find_config
-from configs.changes import change
-from experiment.overrides import apply
+from ropewalk.configs import find_config
+from ropewalk.configs.changes import change
+from ropewalk.experiment.overrides import apply
+from ropewalk.theory.forecast import check, forecast
 from tests.in_process import run_command
-from theory.forecast import check, forecast
 
 # One head of 16 features learns eight keys in documents of 32 tokens within 100 updates.
 SMALL = change(

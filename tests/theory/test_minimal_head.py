@@ -5,13 +5,13 @@ from statistics import NormalDist
 import numpy as np
 import pytest
 
-from configs.changes import change
-from model.rotary.rope import Rope
-from studies import load_cards
-from studies.capability import forecasts
-from theory import minimal_head
-from theory.forecast import forecast
-from theory.minimal_head import Layouts, Positions, Training, simulate
+from ropewalk.configs.changes import change
+from ropewalk.model.rotary.rope import Rope
+from ropewalk.studies import load_cards
+from ropewalk.studies.capability import forecasts
+from ropewalk.theory import minimal_head
+from ropewalk.theory.forecast import forecast
+from ropewalk.theory.minimal_head import Layouts, Positions, Training, simulate
 
 BASE_10 = Rope(base=10.0).inv_freq(16)
 

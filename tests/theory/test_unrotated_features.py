@@ -5,10 +5,10 @@ import sys
 
 import pytest
 
-from configs import find_config
-from experiment.overrides import apply
-from reporting.predictions import predict
-from theory import decay, show
+from ropewalk.configs import find_config
+from ropewalk.experiment.overrides import apply
+from ropewalk.reporting.predictions import predict
+from ropewalk.theory import decay, show
 
 # Four unrotated pairs of eight are not enough to keep sixteen rotated ones' sum above zero.
 SIZES = ["model.mla.qk_nope_head_dim=8", "model.mla.qk_rope_head_dim=32", "model.head_dim=40"]

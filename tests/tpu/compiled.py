@@ -5,7 +5,7 @@ import subprocess
 import sys
 from typing import Any
 
-from tpu import cost, hlo
+from ropewalk.tpu import cost, hlo
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess:

@@ -15,16 +15,16 @@ from jax.experimental import pallas as pl
 from jax.sharding import AbstractMesh, PartitionSpec
 from jax.tree_util import keystr, tree_leaves_with_path
 
-from configs import find_config
-from experiment import overrides
-from experiment.mesh import mesh_sizes
-from model.kernels import flash
+from ropewalk.configs import find_config
+from ropewalk.experiment import overrides
+from ropewalk.experiment.mesh import mesh_sizes
+from ropewalk.model.kernels import flash
+from ropewalk.tpu import aot, cost, hlo, report, topology
+from ropewalk.tpu.command import command_line, parse
+from ropewalk.tpu.topology import find
+from ropewalk.training.members import abstract_state
 from tests.tpu.compiled import run, run_report
 from tests.tpu.page import COMPILED
-from tpu import aot, cost, hlo, report, topology
-from tpu.command import command_line, parse
-from tpu.topology import find
-from training.members import abstract_state
 
 HAS_LIBTPU = importlib.util.find_spec("libtpu") is not None
 
@@ -224,7 +224,9 @@ def test_a_step_that_does_not_fit_is_refused():
 @needs_libtpu
 @pytest.mark.parametrize("name", ["v4:2x2x1", "v5e:2x2", "v5p:2x2x1", "v6e:2x2"])
 def test_a_chip_is_one_device(name):
-    code = f"from tpu import topology; print(len(topology.find({name!r}).compile_devices()))"
+    code = (
+        f"from ropewalk.tpu import topology; print(len(topology.find({name!r}).compile_devices()))"
+    )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.stdout == "4\n", done.stderr
 
@@ -262,8 +264,8 @@ def test_no_array_is_gathered_twice():
 PRODUCT = """
 import jax, jax.numpy as jnp, re
 from jax.sharding import NamedSharding, PartitionSpec
-from tpu import topology
-from training.programs import program
+from ropewalk.tpu import topology
+from ropewalk.training.programs import program
 devices = topology.find("v5e:4x4").compile_devices()
 split = NamedSharding(jax.make_mesh((16,), ("x",), devices=devices), PartitionSpec("x"))
 x, w = (jax.ShapeDtypeStruct((n, 4096), jnp.bfloat16, sharding=split) for n in (8192, 4096))

@@ -4,10 +4,10 @@ import importlib.util
 
 import pytest
 
-from experiment.metrics import peak_of
+from ropewalk.experiment.metrics import peak_of
+from ropewalk.tpu import gpu, hlo
+from ropewalk.tpu.command import find_topology
 from tests.tpu.compiled import run, run_report
-from tpu import gpu, hlo
-from tpu.command import find_topology
 
 HAS_CUDA = importlib.util.find_spec("jax_cuda13_plugin") is not None
 needs_cuda = pytest.mark.skipif(not HAS_CUDA, reason="needs jax[cuda13]: make test-gpu")

@@ -4,7 +4,7 @@ import dataclasses
 
 import pytest
 
-from tpu.hlo import HOST, Collective, Program
+from ropewalk.tpu.hlo import HOST, Collective, Program
 
 # Parameters bf16 [64, 32] gathered from 4 chips in a loop of 8, an all-reduce kept in slices, and
 # an asynchronous gather that appears in two fusions with one channel.

@@ -5,9 +5,9 @@ import re
 import pytest
 import yaml
 
-from tpu import jobset
-from tpu.topology import find
-from utils.errors import HANG_STATUS, RESTART_STATUS
+from ropewalk.tpu import jobset
+from ropewalk.tpu.topology import find
+from ropewalk.utils.errors import HANG_STATUS, RESTART_STATUS
 
 VARIANT = "model.rotary=yarn(base=1e4,factor=8,original_context_length=64)"
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from model.loss import MAX_LOGITS_OF
-from tpu.topology import CHIPS, find
+from ropewalk.model.loss import MAX_LOGITS_OF
+from ropewalk.tpu.topology import CHIPS, find
 
 
 @pytest.mark.parametrize(

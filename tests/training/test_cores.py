@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from experiment.run import RunDirectory
+from ropewalk.experiment.run import RunDirectory
 from tests.conftest import ROOT
 from tests.in_process import call
 
@@ -71,9 +71,9 @@ def test_any_number_of_cores_trains_to_the_same_bits(sweep, on_one_core, tmp_pat
 
 
 SIZES = """
-from configs import find_config
-from experiment import overrides
-from experiment.mesh import make_mesh
+from ropewalk.configs import find_config
+from ropewalk.experiment import overrides
+from ropewalk.experiment.mesh import make_mesh
 
 for members, given in ((8, []), (6, []), (5, []), (1, []), (4, ["mesh.data=2", "mesh.sweep=2"])):
     print(make_mesh(overrides.apply(find_config("tiny"), given), members).size)

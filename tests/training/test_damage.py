@@ -12,14 +12,14 @@ import numpy as np
 import orbax.checkpoint as ocp
 import pytest
 
-from configs import find_config
-from data.pipeline import open_data
-from experiment import overrides
-from experiment.checkpoint import Checkpoints, DataState, restore_params
-from experiment.mesh import make_mesh
-from experiment.run import RunDirectory
-from training.members import abstract_state, first_state, open_state, shardings_of
-from training.plan import make_plan
+from ropewalk.configs import find_config
+from ropewalk.data.pipeline import open_data
+from ropewalk.experiment import overrides
+from ropewalk.experiment.checkpoint import Checkpoints, DataState, restore_params
+from ropewalk.experiment.mesh import make_mesh
+from ropewalk.experiment.run import RunDirectory
+from ropewalk.training.members import abstract_state, first_state, open_state, shardings_of
+from ropewalk.training.plan import make_plan
 
 CONFIGS = [
     overrides.apply(

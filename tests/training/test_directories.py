@@ -2,11 +2,11 @@
 
 import pytest
 
-from configs import find_config
-from experiment import overrides
-from experiment.run import RunDirectory
-from training.directories import open_directories
-from training.plan import make_plan
+from ropewalk.configs import find_config
+from ropewalk.experiment import overrides
+from ropewalk.experiment.run import RunDirectory
+from ropewalk.training.directories import open_directories
+from ropewalk.training.plan import make_plan
 
 
 @pytest.fixture

@@ -5,23 +5,23 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from configs import find_config
-from data import pipeline
-from experiment import overrides
-from experiment.checkpoint import Checkpoints, DataState, restore_params
-from experiment.mesh import make_global_batch, make_mesh
-from experiment.overrides import make_sweep
-from experiment.run import RunDirectory
-from experiment.stages import split
+from ropewalk.configs import find_config
+from ropewalk.data import pipeline
+from ropewalk.experiment import overrides
+from ropewalk.experiment.checkpoint import Checkpoints, DataState, restore_params
+from ropewalk.experiment.mesh import make_global_batch, make_mesh
+from ropewalk.experiment.overrides import make_sweep
+from ropewalk.experiment.run import RunDirectory
+from ropewalk.experiment.stages import split
+from ropewalk.training import loop
+from ropewalk.training.log import DivergedError
+from ropewalk.training.loop import train
+from ropewalk.training.members import abstract_state, first_state, shardings_of
+from ropewalk.training.plan import make_plan
+from ropewalk.training.programs import member_arrays
+from ropewalk.training.step import compile_step
+from ropewalk.training.sweep import train_sweep
 from tests.training.test_loop import assert_same_run
-from training import loop
-from training.log import DivergedError
-from training.loop import train
-from training.members import abstract_state, first_state, shardings_of
-from training.plan import make_plan
-from training.programs import member_arrays
-from training.step import compile_step
-from training.sweep import train_sweep
 
 FROZEN = ["train.max_skipped=3", "train.num_steps=9", "train.save_every=3", "train.keep=9"]
 TOO_FAST = "train.learning_rate=1e30"  # its first update ends all others

@@ -6,16 +6,16 @@ import json
 import numpy as np
 import pytest
 
-from configs import find_config
-from data import pipeline
-from experiment import overrides
-from experiment.checkpoint import Checkpoints, restore
-from experiment.mesh import make_mesh
-from experiment.run import RunDirectory
-from training.interrupts import Interrupts
-from training.loop import train
-from training.members import abstract_state
-from training.plan import make_plan
+from ropewalk.configs import find_config
+from ropewalk.data import pipeline
+from ropewalk.experiment import overrides
+from ropewalk.experiment.checkpoint import Checkpoints, restore
+from ropewalk.experiment.mesh import make_mesh
+from ropewalk.experiment.run import RunDirectory
+from ropewalk.training.interrupts import Interrupts
+from ropewalk.training.loop import train
+from ropewalk.training.members import abstract_state
+from ropewalk.training.plan import make_plan
 
 STEP = 2**30
 pytestmark = pytest.mark.slow  # compiles a train step

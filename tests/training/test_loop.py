@@ -17,18 +17,18 @@ import numpy as np
 import pytest
 from jax.sharding import AbstractMesh
 
-from configs import find_config
-from data import pipeline
-from experiment import overrides
-from experiment.checkpoint import restore_params
-from experiment.config import from_dict
-from experiment.mesh import make_mesh
-from experiment.run import RunDirectory
+from ropewalk.configs import find_config
+from ropewalk.data import pipeline
+from ropewalk.experiment import overrides
+from ropewalk.experiment.checkpoint import restore_params
+from ropewalk.experiment.config import from_dict
+from ropewalk.experiment.mesh import make_mesh
+from ropewalk.experiment.run import RunDirectory
+from ropewalk.training.loop import train
+from ropewalk.training.plan import make_plan
+from ropewalk.training.programs import MemberArrays
+from ropewalk.training.step import State, init_state, over_members, train_step
 from tests.in_process import call
-from training.loop import train
-from training.plan import make_plan
-from training.programs import MemberArrays
-from training.step import State, init_state, over_members, train_step
 
 ROOT = Path(__file__).parents[2]
 pytestmark = pytest.mark.slow  # each compiles a train step, or starts processes that do

@@ -7,14 +7,14 @@ import jax
 import numpy as np
 import pytest
 
-from configs import find_config
-from data.pipeline import make_batches, open_data
-from experiment import overrides
-from experiment.config import ExperimentConfig
-from experiment.run import RunDirectory
+from ropewalk.configs import find_config
+from ropewalk.data.pipeline import make_batches, open_data
+from ropewalk.experiment import overrides
+from ropewalk.experiment.config import ExperimentConfig
+from ropewalk.experiment.run import RunDirectory
+from ropewalk.training.loop import train
+from ropewalk.training.plan import make_plan
 from tests.data.helpers import plain_text, write_jsonl
-from training.loop import train
-from training.plan import make_plan
 
 pytestmark = pytest.mark.long
 
@@ -57,11 +57,11 @@ SCRIPT = """
 import json, sys
 import jax
 jax.config.update("jax_num_cpu_devices", 8)
-from configs import find_config
-from experiment import overrides
-from experiment.run import RunDirectory
-from training import loop
-from training.plan import make_plan
+from ropewalk.configs import find_config
+from ropewalk.experiment import overrides
+from ropewalk.experiment.run import RunDirectory
+from ropewalk.training import loop
+from ropewalk.training.plan import make_plan
 
 folder, cases = sys.argv[1], json.loads(sys.argv[2])
 for name, (model, members) in cases.items():

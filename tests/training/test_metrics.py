@@ -4,14 +4,14 @@ import shutil
 
 import pytest
 
-from configs import find_config
-from experiment import overrides
-from experiment.checkpoint import restore_params
-from experiment.identity import run_id
-from experiment.items import metrics_damage, metrics_record
-from experiment.run import RunDirectory
-from training.loop import train
-from training.plan import make_plan
+from ropewalk.configs import find_config
+from ropewalk.experiment import overrides
+from ropewalk.experiment.checkpoint import restore_params
+from ropewalk.experiment.identity import run_id
+from ropewalk.experiment.items import metrics_damage, metrics_record
+from ropewalk.experiment.run import RunDirectory
+from ropewalk.training.loop import train
+from ropewalk.training.plan import make_plan
 
 pytestmark = pytest.mark.slow
 

@@ -5,8 +5,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from experiment.config import TrainConfig
-from training import optimizer
+from ropewalk.experiment.config import TrainConfig
+from ropewalk.training import optimizer
 
 
 def test_one_member_update_equals_adamw_written_out():

@@ -6,12 +6,12 @@ import pytest
 from jax.sharding import AbstractMesh, NamedSharding, PartitionSpec
 from optax import contrib
 
-from configs import find_config
-from experiment.checkpoint import leaves_by_name
-from experiment.run import RunDirectory
-from model import sharding
-from model.transformer import abstract_params, count_params
-from training import optimizer, plan
+from ropewalk.configs import find_config
+from ropewalk.experiment.checkpoint import leaves_by_name
+from ropewalk.experiment.run import RunDirectory
+from ropewalk.model import sharding
+from ropewalk.model.transformer import abstract_params, count_params
+from ropewalk.training import optimizer, plan
 
 TINY = find_config("tiny")
 OPTIMIZERS = {

@@ -13,10 +13,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from experiment.run import RunDirectory, find_runs
+from ropewalk.experiment.run import RunDirectory, find_runs
+from ropewalk.utils.errors import RESTART_STATUS
 from tests.in_process import call
 from tests.tpu.page import PROCESSES
-from utils.errors import RESTART_STATUS
 
 ROOT = Path(__file__).parents[2]
 pytestmark = pytest.mark.slow  # each starts several processes

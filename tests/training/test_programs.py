@@ -1,6 +1,6 @@
 """The options passed to a chip's compiler, and the line that describes them."""
 
-from training import programs
+from ropewalk.training import programs
 
 FLAG = "xla_jf_spmd_threshold_for_windowed_einsum_mib"
 

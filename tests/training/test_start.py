@@ -10,7 +10,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from experiment.checkpoint import digests
+from ropewalk.experiment.checkpoint import digests
 from tests.interop.weights_helpers import PLAIN, make_run, noise
 
 pytestmark = pytest.mark.slow  # starts a process, for its devices
@@ -19,10 +19,10 @@ SCRIPT = """
 import dataclasses, json, sys
 import jax
 jax.config.update("jax_num_cpu_devices", 4)
-from experiment.checkpoint import digests
-from experiment.mesh import make_mesh
-from experiment.run import RunDirectory
-from training.plan import starting_params
+from ropewalk.experiment.checkpoint import digests
+from ropewalk.experiment.mesh import make_mesh
+from ropewalk.experiment.run import RunDirectory
+from ropewalk.training.plan import starting_params
 parent = RunDirectory(sys.argv[1])
 mesh = dataclasses.replace(parent.config.mesh, data=1, fsdp=4)
 config = dataclasses.replace(parent.config, mesh=mesh, start_from=sys.argv[1])

@@ -4,17 +4,17 @@ import jax
 import numpy as np
 import pytest
 
-from configs import find_config
-from experiment import overrides
-from experiment.checkpoint import Checkpoints, restore_params
-from experiment.overrides import make_sweep
-from experiment.run import RunDirectory, common_steps, find_runs
+from ropewalk.configs import find_config
+from ropewalk.experiment import overrides
+from ropewalk.experiment.checkpoint import Checkpoints, restore_params
+from ropewalk.experiment.overrides import make_sweep
+from ropewalk.experiment.run import RunDirectory, common_steps, find_runs
+from ropewalk.training import loop
+from ropewalk.training.loop import train
+from ropewalk.training.plan import make_plan
+from ropewalk.training.programs import shared_part
+from ropewalk.training.sweep import train_sweep
 from tests.in_process import call
-from training import loop
-from training.loop import train
-from training.plan import make_plan
-from training.programs import shared_part
-from training.sweep import train_sweep
 
 
 def digest(run: RunDirectory) -> str:

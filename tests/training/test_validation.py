@@ -7,16 +7,16 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from configs import find_config
-from data.pipeline import make_batches, open_data
-from evals import runner
-from experiment import load, overrides
-from experiment.run import RunDirectory
-from model import transformer
-from model.loss import token_nll
-from training.loop import train
-from training.plan import make_plan
-from training.validation import NUM_BATCHES
+from ropewalk.configs import find_config
+from ropewalk.data.pipeline import make_batches, open_data
+from ropewalk.evals import runner
+from ropewalk.experiment import load, overrides
+from ropewalk.experiment.run import RunDirectory
+from ropewalk.model import transformer
+from ropewalk.model.loss import token_nll
+from ropewalk.training.loop import train
+from ropewalk.training.plan import make_plan
+from ropewalk.training.validation import NUM_BATCHES
 
 pytestmark = pytest.mark.slow
 TIMING = {"seconds", "tokens_per_second", "mfu"}

@@ -7,15 +7,15 @@ import time
 
 import pytest
 
-from experiment.run import RunDirectory
+from ropewalk.experiment.run import RunDirectory
+from ropewalk.utils.errors import HANG_STATUS
 from tests.conftest import ROOT
-from utils.errors import HANG_STATUS
 
 HANG = """
 import sys, time
-from experiment import checkpoint
-from training import loop, watchdog
-from training.command import train
+from ropewalk.experiment import checkpoint
+from ropewalk.training import loop, watchdog
+from ropewalk.training.command import train
 watchdog._LEAST = watchdog._LONGEST_SAVE = 8.0
 watchdog._EVERY = 0.05
 read = loop._Batches.read_next
@@ -52,7 +52,7 @@ def test_what_never_ends_ends_the_process(tiny_data, tmp_path, environment, even
 
 SUSPENDED = """
 import sys, time
-from training import watchdog
+from ropewalk.training import watchdog
 watchdog._LEAST, watchdog._EVERY = 1.0, 0.05
 with watchdog.Watchdog() as dog:
     dog.beat()

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 import pytest
 
-from utils.checks import Bounds, Count, Share, check
+from ropewalk.utils.checks import Bounds, Count, Share, check
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -9,7 +9,7 @@ import warnings
 
 import pytest
 
-from utils.command_line import Parser, exit_with
+from ropewalk.utils.command_line import Parser, exit_with
 
 
 @pytest.fixture(autouse=True)

@@ -4,13 +4,13 @@ import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 
-from utils.files import write_atomically
+from ropewalk.utils.files import write_atomically
 
 # Ends or waits after it has created its unfinished file.
 WRITER = """
 import os, signal, sys, time
 from pathlib import Path
-from utils import files
+from ropewalk.utils import files
 def stop(*_):
     print(flush=True)
     time.sleep(600)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from utils.messages import nearest, one_line, printable, quoted
+from ropewalk.utils.messages import nearest, one_line, printable, quoted
 
 
 @pytest.mark.parametrize("text", ["a\nb", "a\r\nb", "x" * 10_000, "\x00\x1b[31m\ud800", "\n" * 999])

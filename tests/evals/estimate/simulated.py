@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from evals import rows
+from ropewalk.evals import rows
 
 CHANCE = 1 / 64
 

@@ -14,11 +14,11 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from scipy import special
 
-from data.tasks.kv import Kv
-from evals.estimate import effective_context
-from evals.estimate.bins import fine_bin_number
-from evals.estimate.effective_context import Estimate
-from evals.estimate.trials import Trials
+from ropewalk.data.tasks.kv import Kv
+from ropewalk.evals.estimate import effective_context
+from ropewalk.evals.estimate.bins import fine_bin_number
+from ropewalk.evals.estimate.effective_context import Estimate
+from ropewalk.evals.estimate.trials import Trials
 from tests.evals.estimate.simulated import CHANCE, logistic
 
 LENGTH, LONGEST = 128, 125

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from evals.estimate import bins
+from ropewalk.evals.estimate import bins
 
 
 def test_fine_bins_are_eighths_of_an_octave_and_begin_at_powers_of_two():

@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 
-from evals.estimate import effective_context
+from ropewalk.evals.estimate import effective_context
 from tests.evals.estimate.simulated import CHANCE, logistic, revived, simulate, weak_next_door
 
 

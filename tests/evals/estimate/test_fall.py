@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from scipy import optimize
 
-from evals.estimate import fall, statistics
-from evals.estimate.fall import Runs
-from evals.estimate.trials import Trials
+from ropewalk.evals.estimate import fall, statistics
+from ropewalk.evals.estimate.fall import Runs
+from ropewalk.evals.estimate.trials import Trials
 
 
 def trials(counts, right, x, *, chance=0.0):

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from evals.estimate import regression
-from evals.estimate.regression import Point
+from ropewalk.evals.estimate import regression
+from ropewalk.evals.estimate.regression import Point
 
 BASES = 2.0 ** np.array([3, 4, 5.5, 7, 9])
 NAN = float("nan")

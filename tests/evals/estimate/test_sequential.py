@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from evals.estimate import effective_context, sequential
+from ropewalk.evals.estimate import effective_context, sequential
 from tests.evals.estimate.simulated import CHANCE, logistic, simulate
 
 

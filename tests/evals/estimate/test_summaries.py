@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from evals.estimate import summaries
+from ropewalk.evals.estimate import summaries
 from tests.evals.helpers import rows
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from evals.estimate import thresholds
+from ropewalk.evals.estimate import thresholds
 
 
 def table(accuracy, lengths, *, task="passkey", trials=20, distances=None):

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from evals.estimate.trials import Trials
+from ropewalk.evals.estimate.trials import Trials
 
 
 @pytest.fixture

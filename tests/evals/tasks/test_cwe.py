@@ -3,7 +3,7 @@ from collections import Counter
 
 import pytest
 
-import evals
+from ropewalk import evals
 from tests.evals.helpers import make_documents
 
 INTRO = (

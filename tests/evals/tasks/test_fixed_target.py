@@ -1,9 +1,9 @@
 import numpy as np
 import pytest
 
-from evals.tasks.fixed_target import FixedTarget
-from evals.tasks.perplexity import Perplexity
-from reporting.tasks.fixed_target import context_gain
+from ropewalk.evals.tasks.fixed_target import FixedTarget
+from ropewalk.evals.tasks.perplexity import Perplexity
+from ropewalk.reporting.tasks.fixed_target import context_gain
 from tests.evals.helpers import make_documents, rows
 
 

@@ -3,8 +3,8 @@ from collections import Counter
 
 import numpy as np
 
-import evals
-from evals.tasks.fwe import Fwe
+from ropewalk import evals
+from ropewalk.evals.tasks.fwe import Fwe
 from tests.evals.helpers import make_documents
 
 PATTERN = (

@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
-from evals.tasks.lagcopy import Lagcopy
-from reporting.tasks.lagcopy import copy_gain
+from ropewalk.evals.tasks.lagcopy import Lagcopy
+from ropewalk.reporting.tasks.lagcopy import copy_gain
 from tests.evals.helpers import make_documents, rows
 
 

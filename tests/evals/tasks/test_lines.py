@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 import zstandard
 
-import evals
-from evals.tasks.lines import Lines
+from ropewalk import evals
+from ropewalk.evals.tasks.lines import Lines
 from tests.evals.helpers import make_documents
 
 INTRO = (

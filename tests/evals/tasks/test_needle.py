@@ -5,8 +5,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import evals
-from reporting.task_view import view_of
+from ropewalk import evals
+from ropewalk.reporting.task_view import view_of
 from tests.evals.helpers import make_documents, rows
 
 NOISE = (

@@ -4,8 +4,8 @@ import re
 import numpy as np
 import pytest
 
-from evals.tasks.chat_needles import ChatNeedles
-from evals.tasks.passkey import Passkey
+from ropewalk.evals.tasks.chat_needles import ChatNeedles
+from ropewalk.evals.tasks.passkey import Passkey
 from tests.evals.helpers import make_documents
 
 GARBAGE = (

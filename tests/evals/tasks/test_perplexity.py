@@ -3,13 +3,13 @@ import dataclasses
 import numpy as np
 import pytest
 
-import evals
-from data.prepare import prepare
-from evals import text
-from evals.tasks import perplexity
-from evals.tasks.perplexity import Perplexity
-from evals.text import MissingTextError
-from reporting.task_view import view_of
+from ropewalk import evals
+from ropewalk.data.prepare import prepare
+from ropewalk.evals import text
+from ropewalk.evals.tasks import perplexity
+from ropewalk.evals.tasks.perplexity import Perplexity
+from ropewalk.evals.text import MissingTextError
+from ropewalk.reporting.task_view import view_of
 from tests.evals.helpers import experiment, make_documents, rows
 
 

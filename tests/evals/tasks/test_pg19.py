@@ -2,8 +2,8 @@ from pathlib import Path
 
 import pytest
 
-from evals.tasks.pg19 import Pg19
-from reporting.task_view import view_of
+from ropewalk.evals.tasks.pg19 import Pg19
+from ropewalk.reporting.task_view import view_of
 from tests.data.helpers import plain_text
 from tests.evals.helpers import make_documents, rows
 

@@ -1,6 +1,6 @@
 import re
 
-from evals.tasks.phonebook import Phonebook
+from ropewalk.evals.tasks.phonebook import Phonebook
 from tests.evals.helpers import make_documents
 
 

@@ -1,6 +1,6 @@
 import pytest
 
-from evals.tasks.repeated import Repeated
+from ropewalk.evals.tasks.repeated import Repeated
 from tests.evals.helpers import make_documents
 
 

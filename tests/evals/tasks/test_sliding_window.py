@@ -4,12 +4,12 @@ import jax
 import numpy as np
 import pytest
 
-from data.config import DataConfig
-from evals import score
-from evals.estimate import summaries
-from evals.score import Candidate
-from evals.tasks.sliding_window import SlidingWindow, windows
-from reporting.task_view import view_of
+from ropewalk.data.config import DataConfig
+from ropewalk.evals import score
+from ropewalk.evals.estimate import summaries
+from ropewalk.evals.score import Candidate
+from ropewalk.evals.tasks.sliding_window import SlidingWindow, windows
+from ropewalk.reporting.task_view import view_of
 from tests.evals.helpers import experiment, make_documents, rows
 from tests.model import test_llama_reference as llama
 

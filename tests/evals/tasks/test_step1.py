@@ -4,12 +4,12 @@ import jax
 import numpy as np
 import pytest
 
-from data import pipeline
-from evals import score
-from evals.estimate import summaries
-from evals.score import Candidate
-from evals.tasks.step1 import CHUNK, Step1
-from model import loss, transformer
+from ropewalk.data import pipeline
+from ropewalk.evals import score
+from ropewalk.evals.estimate import summaries
+from ropewalk.evals.score import Candidate
+from ropewalk.evals.tasks.step1 import CHUNK, Step1
+from ropewalk.model import loss, transformer
 from tests.evals.helpers import experiment, make_documents, rows
 
 LENGTH = 600

@@ -1,6 +1,6 @@
 import re
 
-import evals
+from ropewalk import evals
 from tests.evals.helpers import make_documents
 
 NOISE = (

@@ -8,11 +8,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from configs import load_configs
-from experiment.config import from_dict, to_dict
-from model.positions import cos_sin, rotate
-from model.rotary import Rotary, expression, parse, variants
-from model.rotary.recorded import Recorded
+from ropewalk.configs import load_configs
+from ropewalk.experiment.config import from_dict, to_dict
+from ropewalk.model.positions import cos_sin, rotate
+from ropewalk.model.rotary import Rotary, expression, parse, variants
+from ropewalk.model.rotary.recorded import Recorded
 from tests.models import small_model
 
 # One example of each variant, from the configs: a new variant brings a config, and this file

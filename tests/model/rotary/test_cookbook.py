@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from model.rotary import parse, variants
-from theory.show import cookbook
+from ropewalk.model.rotary import parse, variants
+from ropewalk.theory.show import cookbook
 
 TABLE = (Path(__file__).parents[3] / "docs" / "rotary.md").read_text(encoding="utf-8")
 ROWS = [line.strip("|").split("|") for line in TABLE.splitlines() if line.startswith("| ")][2:]

@@ -9,8 +9,8 @@ import dataclasses
 import numpy as np
 import pytest
 
-from model import rotary
-from model.config import ModelConfig
+from ropewalk.model import rotary
+from ropewalk.model.config import ModelConfig
 
 ORIGINAL = 2048
 STATIC = {

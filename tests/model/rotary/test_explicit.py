@@ -5,9 +5,9 @@ import json
 import numpy as np
 import pytest
 
-from experiment.config import from_dict, to_dict
-from model.rotary import expression, parse
-from model.rotary.explicit import Explicit
+from ropewalk.experiment.config import from_dict, to_dict
+from ropewalk.model.rotary import expression, parse
+from ropewalk.model.rotary.explicit import Explicit
 
 VALUES = (1.0, 0.3, 0.1, 0.0)
 

@@ -2,10 +2,10 @@
 
 import pytest
 
-from model.rotary import expression, parse
-from model.rotary.nope import Nope
-from model.rotary.ntk_aware import NtkAware
-from model.rotary.rope import Rope
+from ropewalk.model.rotary import expression, parse
+from ropewalk.model.rotary.nope import Nope
+from ropewalk.model.rotary.ntk_aware import NtkAware
+from ropewalk.model.rotary.rope import Rope
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ the trained length. The small base of yarn has the upper clamp rotary_dim - 1 in
 import numpy as np
 import pytest
 
-from model import rotary
+from ropewalk.model import rotary
 
 LONG = "pair_factors=(1,1.05,1.25,2,3.5,6,10,16),original_context_length=4096"
 LONG += ",target_context_length=65536"

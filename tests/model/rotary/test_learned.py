@@ -8,17 +8,17 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from configs import find_config
-from evals import runner
-from experiment import load, overrides
-from experiment.checkpoint import restore_params
-from experiment.run import RunDirectory
-from interop.choose import choose_architecture
-from model import rotary, transformer
-from model.positions import add_offsets, cos_sin, record_learned
-from training.loop import train
-from training.plan import make_plan
-from training.step import loss_fn
+from ropewalk.configs import find_config
+from ropewalk.evals import runner
+from ropewalk.experiment import load, overrides
+from ropewalk.experiment.checkpoint import restore_params
+from ropewalk.experiment.run import RunDirectory
+from ropewalk.interop.choose import choose_architecture
+from ropewalk.model import rotary, transformer
+from ropewalk.model.positions import add_offsets, cos_sin, record_learned
+from ropewalk.training.loop import train
+from ropewalk.training.plan import make_plan
+from ropewalk.training.step import loss_fn
 
 LEARNED = "model.rotary=learned(base=100,learning_rate=0.02)"
 

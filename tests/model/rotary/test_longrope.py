@@ -4,7 +4,7 @@ import dataclasses
 
 import pytest
 
-from model.rotary.longrope import Longrope
+from ropewalk.model.rotary.longrope import Longrope
 
 VARIANT = Longrope(
     base=10_000.0,

@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from model.rotary.method1 import Method1
-from theory.decay import cosine_sum
+from ropewalk.model.rotary.method1 import Method1
+from ropewalk.theory.decay import cosine_sum
 
 
 def test_no_distance_below_30k_has_a_negative_sum():

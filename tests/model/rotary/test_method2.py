@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from model.rotary import parse
-from model.rotary.method2 import Method2
-from theory.decay import cosine_sum
+from ropewalk.model.rotary import parse
+from ropewalk.model.rotary.method2 import Method2
+from ropewalk.theory.decay import cosine_sum
 
 
 def test_the_sum_is_negative_at_as_many_distances_as_in_the_paper():

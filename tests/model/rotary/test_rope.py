@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from model.rotary.rope import Rope
+from ropewalk.model.rotary.rope import Rope
 
 
 def test_a_fraction_rounds_down_to_whole_pairs():

@@ -2,7 +2,7 @@
 
 import pytest
 
-from model.rotary.scaled_base import ScaledBase
+from ropewalk.model.rotary.scaled_base import ScaledBase
 
 
 @pytest.mark.parametrize(

@@ -6,9 +6,9 @@ import sys
 import numpy as np
 import pytest
 
-from model.rotary import parse
-from theory import show as command
-from theory.show import Head, make_report
+from ropewalk.model.rotary import parse
+from ropewalk.theory import show as command
+from ropewalk.theory.show import Head, make_report
 
 
 def report_on(text: str, dim: int, length: int, num_unrotated: int = 0):

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from model.rotary import parse
+from ropewalk.model.rotary import parse
 
 pytestmark = pytest.mark.hf
 

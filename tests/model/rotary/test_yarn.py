@@ -2,7 +2,7 @@
 
 import pytest
 
-from model import rotary
+from ropewalk.model import rotary
 
 
 @pytest.mark.parametrize(("factor", "attention_factor"), [(8, 1.2079441541679836), (1, 1.0)])

@@ -6,12 +6,12 @@ import jax
 import numpy as np
 import pytest
 
-from model.positions import freeze_pairs
-from model.transformer import without_pairs
-from probes import Subject, capture
-from probes.analyses.band_ablation import BandAblation, freeze_candidate
-from probes.effects import measure_effects
-from probes.probe import complex_pairs
+from ropewalk.model.positions import freeze_pairs
+from ropewalk.model.transformer import without_pairs
+from ropewalk.probes import Subject, capture
+from ropewalk.probes.analyses.band_ablation import BandAblation, freeze_candidate
+from ropewalk.probes.effects import measure_effects
+from ropewalk.probes.probe import complex_pairs
 from tests.probes.helpers import copying_run
 from tests.probes.test_inside import MODELS, make_rows, random_model
 

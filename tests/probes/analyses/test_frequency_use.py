@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from probes.analyses.frequency_use import FrequencyUse
+from ropewalk.probes.analyses.frequency_use import FrequencyUse
 from tests.probes.helpers import make_subject, plant_keys
 
 T, N, R = 48, 2, 4

@@ -5,8 +5,8 @@ import math
 import numpy as np
 import pytest
 
-from probes.analyses.head_scores import HeadScores, head_scores, retrieval
-from probes.questions import Questions
+from ropewalk.probes.analyses.head_scores import HeadScores, head_scores, retrieval
+from ropewalk.probes.questions import Questions
 from tests.probes.helpers import make_capture
 
 T, N = 64, 50

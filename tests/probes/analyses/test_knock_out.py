@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from probes import Subject
-from probes.analyses.knock_out import KnockOut
+from ropewalk.probes import Subject
+from ropewalk.probes.analyses.knock_out import KnockOut
 from tests.probes.helpers import copying_run
 
 pytestmark = pytest.mark.slow

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from probes.analyses.logit_by_distance import LogitByDistance
+from ropewalk.probes.analyses.logit_by_distance import LogitByDistance
 from tests.probes.helpers import make_capture, make_subject
 
 B, T, N, R = 20, 48, 2, 4

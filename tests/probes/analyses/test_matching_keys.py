@@ -5,9 +5,9 @@ import math
 import numpy as np
 import pytest
 
-from probes.analyses.matching_keys import MatchingKeys
-from probes.inside import Capture
-from probes.questions import Questions
+from ropewalk.probes.analyses.matching_keys import MatchingKeys
+from ropewalk.probes.inside import Capture
+from ropewalk.probes.questions import Questions
 from tests.probes.helpers import make_subject, plant_keys
 
 B, R = 200, 8

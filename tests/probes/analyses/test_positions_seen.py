@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from probes.analyses import positions_seen
-from probes.analyses.positions_seen import count_pairs
+from ropewalk.probes.analyses import positions_seen
+from ropewalk.probes.analyses.positions_seen import count_pairs
 
 
 @pytest.mark.parametrize("n", [1, 7, 64])

@@ -4,10 +4,10 @@ import jax
 import numpy as np
 import pytest
 
-from probes import capture
-from probes.analyses.receptive_field import ReceptiveField
-from probes.inside import Capture
-from probes.questions import Questions
+from ropewalk.probes import capture
+from ropewalk.probes.analyses.receptive_field import ReceptiveField
+from ropewalk.probes.inside import Capture
+from ropewalk.probes.questions import Questions
 from tests.probes.helpers import make_subject
 from tests.probes.test_inside import random_model
 

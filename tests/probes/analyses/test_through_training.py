@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from probes.analyses.through_training import ThroughTraining
+from ropewalk.probes.analyses.through_training import ThroughTraining
 
 
 def make_result(*value_C: float) -> ThroughTraining:

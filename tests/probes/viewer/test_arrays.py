@@ -4,8 +4,14 @@ import jax
 import numpy as np
 import pytest
 
-from probes import capture
-from probes.viewer.arrays import find_recalls, from_bytes, pack_heads, predict_next, to_bytes
+from ropewalk.probes import capture
+from ropewalk.probes.viewer.arrays import (
+    find_recalls,
+    from_bytes,
+    pack_heads,
+    predict_next,
+    to_bytes,
+)
 from tests.probes.test_inside import LENGTH, make_rows, random_model
 
 HEADS = [(1, 0), (0, 1), (1, 1)]

@@ -7,7 +7,7 @@ import shutil
 import numpy as np
 import pytest
 
-from probes import capture, view
+from ropewalk.probes import capture, view
 from tests.probes.test_inside import random_model
 from tests.probes.viewer.test_page import tokenizer
 

@@ -5,7 +5,7 @@ import shutil
 
 import pytest
 
-from probes.viewer.__main__ import main
+from ropewalk.probes.viewer.__main__ import main
 from tests.probes.viewer.test_page import script_text
 
 # Slow, because runs are trained first.
@@ -23,7 +23,9 @@ def test_two_equal_runs_are_shown_by_path(trained_run, tmp_path, capsys):
 
 
 def test_a_page_that_cannot_fit_is_refused_before_captures(trained_run, monkeypatch, capsys):
-    monkeypatch.setattr("probes.inside.capture", lambda *arguments: pytest.fail("computed"))
+    monkeypatch.setattr(
+        "ropewalk.probes.inside.capture", lambda *arguments: pytest.fail("computed")
+    )
     arguments = ["--text", "def attend(query, key): " * 40, "--max-size", "0.01"]
     with pytest.raises(SystemExit):
         main([str(trained_run), *arguments])

@@ -9,10 +9,10 @@ import zlib
 import numpy as np
 import pytest
 
-from probes import capture, view
-from probes.viewer.arrays import pack_heads
+from ropewalk.probes import capture, view
+from ropewalk.probes.viewer.arrays import pack_heads
+from ropewalk.utils.messages import printable
 from tests.probes.test_inside import make_rows, random_model
-from utils.messages import printable
 
 
 def tokenizer(vocab_size: int) -> types.SimpleNamespace:
