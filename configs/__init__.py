@@ -60,7 +60,7 @@ def load_configs() -> dict[str, ExperimentConfig]:
       ValueError: if two files define a config of one name.
     """
     configs: dict[str, ExperimentConfig] = {}
-    for info in pkgutil.walk_packages(__path__, "configs."):
+    for info in pkgutil.walk_packages(__path__, f"{__name__}."):
         for config in getattr(importlib.import_module(info.name), "configs", ()):
             if config.name in configs:
                 raise ValueError(f"{info.name}: a config named {config.name} exists already")

@@ -212,10 +212,15 @@ def to_dict(value: Any) -> Any:
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         cls = type(value)
         fields = {f.name: to_dict(getattr(value, f.name)) for f in stored_fields(cls)}
-        return {"class": f"{cls.__module__}.{cls.__qualname__}", **fields}
+        return {"class": class_path(cls), **fields}
     if isinstance(value, tuple):
         return [to_dict(item) for item in value]
     return value
+
+
+def class_path(cls: type) -> str:
+    """Return the path that files give a class: its module in this package, and its name."""
+    return f"{cls.__module__}.{cls.__qualname__}".removeprefix("ropewalk.")
 
 
 def stored_fields(cls: Any) -> list[dataclasses.Field]:
@@ -242,7 +247,7 @@ def from_dict(value: Any) -> Any:
             f"config names the class {quoted(path)}, which is not one of this repository's"
         )
     try:
-        cls = getattr(importlib.import_module(module_name), class_name)
+        cls = getattr(importlib.import_module(f"ropewalk.{module_name}"), class_name)
     except (ImportError, AttributeError) as error:
         file = one_line(f"{module_name.replace('.', '/')}.py", 60)
         raise ValueError(

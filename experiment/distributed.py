@@ -136,7 +136,10 @@ def refusing_together() -> Iterator[None]:
             ) from refusal
 
 
-def _digest_code(root: Path = Path(__file__).parents[1]) -> str:
+_ROOT = Path(__file__).resolve().parents[1]
+
+
+def _digest_code(root: Path = _ROOT) -> str:
     """Return a digest of the files that training may read; uncommitted edits count too."""
     sha256 = hashlib.sha256()
     for package in sorted(root.glob("*/__init__.py")):

@@ -16,7 +16,14 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from ropewalk.experiment.config import REMOVED, ExperimentConfig, flatten, is_operational, to_dict
+from ropewalk.experiment.config import (
+    REMOVED,
+    ExperimentConfig,
+    class_path,
+    flatten,
+    is_operational,
+    to_dict,
+)
 from ropewalk.experiment.items import DamagedCheckpointError, read_digests
 from ropewalk.experiment.run import RunDirectory
 
@@ -116,7 +123,7 @@ def _without_defaults(value: Any) -> Any:
         return [_without_defaults(item) for item in value]
     if not dataclasses.is_dataclass(value) or isinstance(value, type):
         return to_dict(value)
-    path = f"{type(value).__module__}.{type(value).__qualname__}"
+    path = class_path(type(value))
     stated = REMOVED.get(path, {}) | {
         field.name: _without_defaults(getattr(value, field.name))
         for field in dataclasses.fields(value)

@@ -2,7 +2,6 @@
 
 import importlib.metadata
 import platform
-import tomllib
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
@@ -32,6 +31,7 @@ from ropewalk.reporting.task_view import all_views
 from ropewalk.utils.files import write_atomically
 from ropewalk.utils.messages import printable
 from ropewalk.utils.paths import as_path
+from ropewalk.utils.version import __version__
 
 
 def write(dirs: Sequence[Path], out: Path, command: str) -> list[str]:
@@ -143,10 +143,8 @@ def provenance(members: Sequence[Member]) -> list[str]:
             subject = "Runs with equal data seeds consumed the same rows:"
         text = ", ".join(f"{rows:,} rows (digest {digest:016x})" for rows, digest in digests)
         sentences = [f"Data fingerprint {fingerprints}.", f"{subject} {text}."]
-    project = Path(__file__).parent.parent / "pyproject.toml"
-    version = tomllib.loads(project.read_text(encoding="utf-8"))["project"]["version"]
     sentences.append(
-        f"Page made by ropewalk {version}, Python {platform.python_version()}, "
+        f"Page made by ropewalk {__version__}, Python {platform.python_version()}, "
         f"JAX {importlib.metadata.version('jax')}."
     )
     return sentences

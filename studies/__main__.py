@@ -71,7 +71,7 @@ def main() -> int:
         seeds = getattr(arguments, "seeds", None)
         seeds_of = {name: parse_seeds(seeds) if seeds else c.seeds for name, c in cards.items()}
         rows_folder = as_path(arguments.rows or folder(study) / "rows")
-        name = package.__name__.removeprefix("studies.")
+        name = package.__name__.rpartition(".")[2]
         workdir = as_path(arguments.workdir or f"runs/studies/{name}")
         # Late imports: they need JAX, and help and invalid arguments do not.
         if command == "report":

@@ -36,7 +36,7 @@ def write(package: ModuleType, cards: Mapping[str, Card], folder: Path, out: Pat
     missing = [
         name for name, card in cards.items() if card.members and not _rows_of(card, all_rows)
     ]
-    study = package.__name__.removeprefix("studies.")
+    study = package.__name__.rpartition(".")[2]
     command = f"python -m studies run {study} --only {','.join(missing)}"
     page.write(
         out,

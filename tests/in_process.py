@@ -19,12 +19,12 @@ def run_command(command: str, patch: pytest.MonkeyPatch) -> int:
     patch.setattr(jax.distributed, "initialize", _find_nobody)
     first, *rest = shlex.split(command)
     if first == "-m":
-        module = importlib.import_module(rest[0])
+        module = importlib.import_module(f"ropewalk.{rest[0]}")
         if hasattr(module, "__path__"):
-            module = importlib.import_module(f"{rest[0]}.__main__")
+            module = importlib.import_module(f"ropewalk.{rest[0]}.__main__")
         patch.setattr(sys, "argv", rest)
     else:
-        module = importlib.import_module(first.removesuffix(".py"))
+        module = importlib.import_module(f"ropewalk.{first.removesuffix('.py')}")
         patch.setattr(sys, "argv", [first, *rest])
     try:
         return module.main() or 0

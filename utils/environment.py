@@ -19,15 +19,13 @@ def _print_one_line(kind, error, trace) -> None:
         sys.__excepthook__(kind, error, trace)
 
 
-sys.excepthook = _print_one_line
-
 import codecs  # noqa: E402
 import importlib.util  # noqa: E402
 import io  # noqa: E402
 import os  # noqa: E402
 from pathlib import Path  # noqa: E402
 
-_ROOT = Path(__file__).parents[1]
+_ROOT = Path(__file__).resolve().parents[1]
 
 if importlib.util.find_spec("sentencepiece") is None:  # required, and rarely anywhere else
     activate = _ROOT / ".venv/bin/activate"
@@ -62,12 +60,14 @@ def _is_command() -> bool:
     """Return whether this process is a command of ropewalk, not a notebook or another program."""
     program = sys.argv[0] if sys.argv else ""
     is_ours = program == "-m" or _ROOT in Path(program).absolute().parents
+    is_ours |= Path(program).name == "ropewalk"
     return is_ours and "ipykernel" not in sys.modules
 
 
 if _is_command():
     os.environ["MPLBACKEND"] = "agg"
     os.environ.pop("JAX_ENABLE_X64", None)
+    sys.excepthook = _print_one_line
     sys.unraisablehook = _ignore_late_reads
     codecs.register_error("in_ascii", _in_ascii)
     for stream in (sys.stdout, sys.stderr):

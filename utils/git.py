@@ -11,7 +11,10 @@ def current_commit() -> str | None:
 
     def run(*arguments: str) -> str:
         process = subprocess.run(
-            ["git", *arguments], cwd=Path(__file__).parents[1], capture_output=True, check=True
+            ["git", *arguments],
+            cwd=Path(__file__).resolve().parents[1],
+            capture_output=True,
+            check=True,
         )
         return process.stdout.decode().strip()
 

@@ -1,0 +1,42 @@
+"""ropewalk: pretrain Llama-like models from scratch, and measure what their RoPE does.
+
+import ropewalk
+run = ropewalk.load("runs/demo/base=10,num_heads=4")  # run.config, run.params, run.table
+logits = run.logits("import numpy")  # float32 [B, T, V]
+rows = ropewalk.rows("runs/demo")  # result rows as dicts, for pandas or polars
+table = ropewalk.table("rope(base=10000)", head_dim=64, context_length=2048)
+facts = ropewalk.audit("config.json")  # what the rotation of a published model does
+
+The folders of this package are links to those of the repository, where a name such as `model` or
+`data` is a good one; only here they cannot meet the modules of a user.
+"""
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from ropewalk.utils.version import __version__
+
+if TYPE_CHECKING:
+    from ropewalk.experiment.loaded import LoadedRun, load
+    from ropewalk.public import audit, rows, table
+
+__all__ = ["LoadedRun", "__version__", "audit", "load", "rows", "table"]
+
+_MODULES = {
+    "LoadedRun": "experiment.loaded",
+    "load": "experiment.loaded",
+    "audit": "public",
+    "rows": "public",
+    "table": "public",
+}
+
+
+def __getattr__(name: str) -> Any:
+    # Late: `import ropewalk` needs no JAX.
+    if name in _MODULES:
+        return getattr(importlib.import_module(f"ropewalk.{_MODULES[name]}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return __all__
