@@ -82,7 +82,7 @@ EDITS = {
 def changed_tree(tmp_path):
     tree = tmp_path / "tree"
     ignore = shutil.ignore_patterns("runs", ".*", "__pycache__", "tests")
-    shutil.copytree(ROOT, tree, ignore=ignore)
+    shutil.copytree(ROOT, tree, ignore=ignore, symlinks=True)
     for name, content in FILES.items():
         (tree / name).write_text(content)
     for name, edits in EDITS.items():

@@ -199,8 +199,8 @@ class Poem(Source):
             yield Document(f"Verse {number}: a rose is a rose.\\n" * number, file, number)
 """
 USE_IT = """
-import data.sources
-data.sources.__path__.append(".")
+from ropewalk.data import sources
+sources.__path__.append(".")
 from ropewalk.data.config import DataConfig
 from ropewalk.data.pipeline import make_batches, open_data
 config = DataConfig(source="poem", tokenizer="t.model", context_length=8, batch_size=2,

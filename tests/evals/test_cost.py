@@ -17,7 +17,7 @@ def run(tmp_path, tokenizer):
 
 @pytest.mark.parametrize("option", ["--lengths=1e9", "--documents=999999999999"])
 def test_absurd_numbers_are_rejected_without_jax(run, run_script, option):
-    code = "import sys; sys.modules['jax'] = None; import evaluate; evaluate.main()"
+    code = "import sys; sys.modules['jax'] = None; from ropewalk import evaluate; evaluate.main()"
     done = run_script("-c", code, run, "--tasks=kv", option, check=False)
     name = option.strip("-").split("=")[0]
     assert done.returncode == 2 and re.fullmatch(f"evaluate.py: error: {name} .*\n", done.stderr)

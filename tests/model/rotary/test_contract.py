@@ -61,7 +61,7 @@ def test_the_file_names_its_only_class(name):
     """The expression name is the file's; the class is the same words in capitals."""
     cls = variants()[name]
     assert cls.__name__ == "".join(word.capitalize() for word in name.split("_"))
-    assert cls.__module__ == f"model.rotary.{name}"
+    assert cls.__module__ == f"ropewalk.model.rotary.{name}"
 
 
 @pytest.mark.parametrize("head_dim", [4, 64, 128])
