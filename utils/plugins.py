@@ -57,13 +57,11 @@ def allowed() -> list[str]:
     return sorted(_allowed)
 
 
-def class_in_file(path: Path, name: str, base: type[T]) -> type[T]:
-    """Return the subclass `name` of `base` in a user's file, whose code is executed.
-
-    The name of its module is the path of the file, which `name_of` returns.
+def run_file(path: Path) -> ModuleType:
+    """Execute a user's file and return its module, whose name is the path of the file.
 
     Raises:
-      ValueError: if the file is not `allowed`, is missing, fails, or has no such class.
+      ValueError: if the file is not `allowed`, is missing, or fails.
     """
     # The config or the result rows of a run may name a file, which must not be executed.
     if os.path.realpath(path) not in _allowed:
@@ -81,7 +79,16 @@ def class_in_file(path: Path, name: str, base: type[T]) -> type[T]:
         exec(compile(path.read_bytes(), str(path), "exec"), vars(module))
     except Exception as error:
         raise ValueError(f"{path} cannot be run: {error!r}") from error
-    classes = {cls.__name__: cls for cls in _defined(module, base)}
+    return module
+
+
+def class_in_file(path: Path, name: str, base: type[T]) -> type[T]:
+    """Return the subclass `name` of `base` in a user's file, whose code is executed.
+
+    Raises:
+      ValueError: as `run_file`, or if the file has no such class.
+    """
+    classes = {cls.__name__: cls for cls in _defined(run_file(path), base)}
     if name not in classes:
         raise ValueError(f"{path} has no {base.__name__} {name!r}; it has {sorted(classes)}")
     return classes[name]
