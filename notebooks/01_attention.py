@@ -38,7 +38,7 @@ DOCUMENTS = 256  # documents of key-value recall for the probes
 # %%
 import math
 
-from ropewalk.experiment import load
+from ropewalk import load
 
 runs = {
     "base 10, one head": load("notebooks/runs/base=10,num_heads=1"),

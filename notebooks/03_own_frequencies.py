@@ -132,7 +132,7 @@ display(Image(f"{WORKDIR}/runs/accuracy_by_distance.png", width=800))
 # %%
 from matplotlib import rc_context
 
-from ropewalk.experiment import load
+from ropewalk import load
 from ropewalk.experiment.run import find_runs
 from ropewalk.probes import Subject, all_probes
 from ropewalk.utils.figures import STYLE

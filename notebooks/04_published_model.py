@@ -78,7 +78,7 @@ if not os.path.exists(RUN):
 # %%
 from IPython.display import Image, display
 
-from ropewalk.experiment import load
+from ropewalk import load
 from ropewalk.theory import figures
 
 run = load(RUN)
