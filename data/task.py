@@ -37,6 +37,7 @@ class Document:
       first_query: number of the first answer within the document.
       num_bytes, num_words: int32 `[Q]`, size of the answers' text, if the task measures text.
       segment_ids: int32 `[n - 1]`, as in a packed row of training; None: one document.
+      first_position: position of BOS.
     """
 
     tokens: np.ndarray
@@ -46,6 +47,7 @@ class Document:
     num_bytes: np.ndarray | None = None
     num_words: np.ndarray | None = None
     segment_ids: np.ndarray | None = None
+    first_position: int = 0
 
     @classmethod
     def from_lists(cls, tokens: Any, answers: Any, **fields: Any) -> "Document":

@@ -161,6 +161,7 @@ def _batch(documents: Sequence[Document], B: int, length: int) -> Batch:
         positions_BT[row, :count] = np.arange(count) - np.repeat(
             starts, np.diff(starts, append=count)
         )
+        positions_BT[row, :count] += document.first_position
     return Batch(tokens_BT[:, :-1], tokens_BT[:, 1:], positions_BT, segment_ids_BT)
 
 

@@ -43,13 +43,63 @@ def prepared(context: TaskContext, *, task: str) -> Path:
     return folder
 
 
-def validation(context: TaskContext, *, task: str) -> TokenStore:
+class Texts(NamedTuple):
+    """Documents in memory, read as those of a `TokenStore`.
+
+    Attributes:
+      ids: int32 `[n]`, the documents one after another, each with BOS and EOS.
+      starts: int64 `[documents + 1]`, where each begins, and the end.
+    """
+
+    ids: np.ndarray
+    starts: np.ndarray
+
+    @property
+    def num_documents(self) -> int:
+        """Number of documents."""
+        return len(self.starts) - 1
+
+    def document_span(self, document: int) -> tuple[int, int]:
+        """Return where a document begins and ends."""
+        return int(self.starts[document]), int(self.starts[document + 1])
+
+    def read(self, start: int, length: int) -> np.ndarray:
+        """Return a copy of `length` ids."""
+        return self.ids[start : start + length].copy()
+
+
+@functools.lru_cache(maxsize=4)
+def read_texts(path: str, tokenizer: Tokenizer) -> Texts:
+    """Tokenize the documents of .jsonl files (also .gz, .zst) for an evaluation.
+
+    Raises:
+      ValueError: if there are none, or one is damaged.
+    """
+    source = source_class("jsonl")(path=path)
+    documents = []
+    for document in source.read():
+        if document.problem:
+            where = f"{source.files[document.file].path}:{document.line}"
+            raise ValueError(f"{where}: {document.problem}; leave the document out of the file")
+        ids = tokenizer.encode(document.text)
+        documents.append(np.array([tokenizer.bos_id, *ids, tokenizer.eos_id], np.int32))
+    if not documents:
+        raise ValueError(f"{path} has no documents")
+    return Texts(np.concatenate(documents), np.cumsum([0, *map(len, documents)]))
+
+
+def validation(context: TaskContext, *, task: str, path: str | None = None) -> TokenStore | Texts:
     """Open the run's held-out documents, tokenized: its copy, or else the prepared text.
+
+    Args:
+      path: .jsonl files to read instead.
 
     Raises:
       ValueError: if the run has no text, its text is missing on this machine, or its copy is
-        damaged.
+        damaged; as `read_texts`.
     """
+    if path is not None:
+        return read_texts(path, context.tokenizer)
     if not context.data.has_text:
         raise ValueError(f"{task} needs text, and data.source={context.data.source} has none")
     if context.held_out is None or not context.held_out.exists():
@@ -66,7 +116,7 @@ def validation(context: TaskContext, *, task: str) -> TokenStore:
     return store
 
 
-def order(store: TokenStore, *, seed: int) -> tuple[np.ndarray, np.random.Generator]:
+def order(store: TokenStore | Texts, *, seed: int) -> tuple[np.ndarray, np.random.Generator]:
     """Return the store's documents in the order of their numbers, and the random generator."""
     random = np.random.Generator(np.random.Philox(seed))
     return random.permutation(store.num_documents), random
@@ -85,12 +135,18 @@ class Crop(NamedTuple):
 
 
 def crops(
-    context: TaskContext, numbers: range, *, task: str, length: int | None = None
+    context: TaskContext,
+    numbers: range,
+    *,
+    task: str,
+    length: int | None = None,
+    path: str | None = None,
 ) -> Iterator[tuple[int, Crop]]:
     """Yield one crop from a random position of each of `numbers` held-out documents.
 
     Args:
       length: ids of a crop; None: the length of the context.
+      path: text other than the run's, as of `validation`.
 
     Yields:
       Numbers and crops, documents in an order that `context.seed` decides, the too short ones left
@@ -99,15 +155,22 @@ def crops(
     Raises:
       ValueError: as `validation`; if every document is shorter, naming the longest.
     """
-    cropped = several_crops(context, numbers, task=task, length=length or context.length, most=1)
+    length = length or context.length
+    cropped = several_crops(context, numbers, task=task, length=length, most=1, path=path)
     return ((number, crop) for number, (crop,) in cropped)
 
 
 def several_crops(
-    context: TaskContext, numbers: range, *, task: str, length: int, most: int
+    context: TaskContext,
+    numbers: range,
+    *,
+    task: str,
+    length: int,
+    most: int,
+    path: str | None = None,
 ) -> Iterator[tuple[int, list[Crop]]]:
     """Yield up to `most` crops of each document, as `crops`, without overlap."""
-    store = validation(context, task=task)
+    store = validation(context, task=task, path=path)
     indices, random = order(store, seed=context.seed)
     number, longest = 0, 0
     for index in indices.tolist():
@@ -128,7 +191,7 @@ def several_crops(
         raise too_short(task, length, longest)
 
 
-def _crop(context: TaskContext, store: TokenStore, start: int, length: int) -> Crop:
+def _crop(context: TaskContext, store: TokenStore | Texts, start: int, length: int) -> Crop:
     # Include the id before the crop, which shows whether the crop starts inside a word.
     ids = store.read(start - 1, length + 1)
     sizes_N2 = sizes(context.tokenizer, ids)
@@ -148,12 +211,12 @@ class Share(NamedTuple):
     crops: int
 
 
-def share(context: TaskContext, tokens: int, *, task: str) -> Share:
+def share(context: TaskContext, tokens: int, *, task: str, path: str | None = None) -> Share:
     """Return the fewest crops per document, then the fewest documents, with `tokens` in all.
 
     The result is all documents if they have fewer tokens.
     """
-    store = validation(context, task=task)
+    store = validation(context, task=task, path=path)
     wanted = -(-tokens // context.length)
     rooms = []
     for index in order(store, seed=context.seed)[0].tolist():
@@ -166,12 +229,19 @@ def share(context: TaskContext, tokens: int, *, task: str) -> Share:
     return Share(len(rooms), crops)
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class CropTask(Task):
-    """A task that makes each document from a `Crop`."""
+    """A task that makes each document from a `Crop`.
+
+    Attributes:
+      path: .jsonl files (also .gz, .zst) or their folder; None: the run's held-out text.
+    """
+
+    path: str | None = None
 
     def sources(self, context: TaskContext, numbers: range) -> Iterator[tuple[int, Crop]]:
         """Yield one crop for each number."""
-        return crops(context, numbers, task=name_of(type(self)))
+        return crops(context, numbers, task=name_of(type(self)), path=self.path)
 
 
 def too_short(

@@ -40,12 +40,15 @@ class Lagcopy(lagcopy.Lagcopy):
         for natural text and its control.
       crops: natural text and control: texts that a pair of long documents gives, without overlap,
         at most. They are one document of the statistics.
+      path: natural text and control: .jsonl files (also .gz, .zst) or their folder; None: the run's
+        held-out text.
     """
 
     text: Literal["random", "natural", "control"] = "random"
     lag: Annotated[int, Bounds(at_least=2)] | None = None
     passage: Annotated[int, Bounds(at_least=2)] | None = None
     crops: Count = 1
+    path: str | None = None
 
     def __post_init__(self):
         super().__post_init__()
@@ -53,8 +56,10 @@ class Lagcopy(lagcopy.Lagcopy):
             raise ValueError(
                 "lagcopy(answers=...) needs text=random: other texts have fixed answers"
             )
-        if self.text == "random" and (self.passage or self.crops > 1):
-            raise ValueError("lagcopy(passage=..., crops=...) need text=natural or text=control")
+        if self.text == "random" and (self.passage or self.crops > 1 or self.path):
+            raise ValueError(
+                "lagcopy(passage=..., crops=..., path=...) need text=natural or text=control"
+            )
 
     @property
     def kind(self) -> Literal["retrieval", "accuracy"]:
@@ -83,7 +88,7 @@ class Lagcopy(lagcopy.Lagcopy):
         pairs = range(2 * numbers.start, 2 * numbers.stop)
         room = context.length - self._copied(self.lag or 2)
         cropped = text.several_crops(
-            context, pairs, task=self.expression, length=room, most=self.crops
+            context, pairs, task=self.expression, length=room, most=self.crops, path=self.path
         )
         return (
             (number // 2, list(zip(others, crops, strict=False)))

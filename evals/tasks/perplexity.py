@@ -25,11 +25,13 @@ class Perplexity(Task):
     Attributes:
       tokens: minimum number of tokens, unless the text has fewer. Each crop comes from a different
         document; if there are too few, documents give several crops that do not overlap.
+      path: .jsonl files (also .gz, .zst) or their folder; None: the run's held-out text.
     """
 
     kind = "likelihood"
 
     tokens: Count = 100_000
+    path: str | None = None
 
     def num_documents(self, context: TaskContext, documents: int) -> int:
         """Return the number of documents with `tokens` tokens, or all documents."""
@@ -41,11 +43,11 @@ class Perplexity(Task):
         """Return the crops of each document."""
         most = self._share(context).crops
         return text.several_crops(
-            context, numbers, task="perplexity", length=context.length, most=most
+            context, numbers, task="perplexity", length=context.length, most=most, path=self.path
         )
 
     def _share(self, context: TaskContext) -> text.Share:
-        return text.share(context, self.tokens, task="perplexity")
+        return text.share(context, self.tokens, task="perplexity", path=self.path)
 
     def document(self, context: TaskContext, sample: Sample) -> list[Document]:
         """Make BOS and a crop each, with one answer for each half-octave of positions."""

@@ -29,6 +29,7 @@ class SlidingWindow(Task):
       stride: tokens from one window to the next.
       tokens: tokens to score at the start of each document, or all of a shorter document.
       truncate: score the first window only, as YaRN's --truncate does.
+      path: .jsonl files (also .gz, .zst) or their folder; None: the run's held-out text.
     """
 
     kind = "likelihood"
@@ -36,6 +37,7 @@ class SlidingWindow(Task):
     stride: Count = 256
     tokens: Count = 16384
     truncate: bool = False
+    path: str | None = None
 
     def check(self, context: TaskContext) -> None:
         """Reject windows that skip tokens or never move."""
@@ -44,7 +46,7 @@ class SlidingWindow(Task):
 
     def sources(self, context: TaskContext, numbers: range) -> Iterator[tuple[int, np.ndarray]]:
         """Yield the start of each text, after BOS."""
-        store = text.validation(context, task="sliding_window")
+        store = text.validation(context, task="sliding_window", path=self.path)
         indices, _ = text.order(store, seed=context.seed)
         # Spans of the text, without BOS and EOS.
         spans = [(start + 1, end - 1) for start, end in map(store.document_span, indices.tolist())]

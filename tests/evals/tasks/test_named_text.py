@@ -1,0 +1,41 @@
+"""Tasks on text that the command line names."""
+
+import gzip
+import json
+
+import pytest
+
+from tests.evals.helpers import make_documents
+
+TASKS = [
+    "perplexity(tokens=500{})",
+    "fixed_target(target=16{})",
+    "repeated(tokens=4{})",
+    "lagcopy(text=natural,lag=10{})",
+    "sliding_window(stride=32,tokens=64{})",
+    "shifted(first=100{})",
+]
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_text_comes_from_the_file(task, text_config, text_tokenizer, tmp_path):
+    def documents(named: str):
+        return make_documents(task.format(named), text_config, text_tokenizer, 64, range(2))
+
+    held_out = f"{text_config.data.path}/validation.jsonl"
+    pairs = zip(documents(f",path={held_out}"), documents(""), strict=True)
+    assert all(named.tokens.tolist() == own.tokens.tolist() for named, own in pairs)
+    text = "z9 " * 400
+    (tmp_path / "other.jsonl.gz").write_bytes(
+        gzip.compress(json.dumps({"text": text}).encode() + b"\n") * 4
+    )
+    expected = {text_tokenizer.bos_id, *text_tokenizer.encode(text)}
+    rows = documents(f",path={tmp_path}/other.jsonl.gz")
+    assert rows and all(set(row.tokens.tolist()) <= expected for row in rows)
+
+
+def test_a_damaged_document_is_named(text_config, text_tokenizer, tmp_path):
+    path = tmp_path / "texts.jsonl"
+    path.write_text('{"text": "good"}\n{"text": 3}\n')
+    with pytest.raises(ValueError, match=r"texts.jsonl:2: .*not a string"):
+        make_documents(f"perplexity(path={path})", text_config, text_tokenizer, 64, range(1))
