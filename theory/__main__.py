@@ -370,10 +370,17 @@ def audit_command(args: argparse.Namespace) -> tuple[dict, str]:
     For each kind of layer: the frequencies as the model's code computes them, the first distance
     with B_m < 0 next to the claimed context, the certified smallest base, and the pairs that never
     complete a cycle. Then the known misreadings of such settings that would change this model, with
-    the first position at which each matters. Needs no weights.
+    the first position at which each matters. Needs no weights. With two models: what differs
+    between them, by layer.
     """
-    facts = audit.audit(audit.read_model(args.path), args.tolerance)
-    return facts, audit.as_text(facts, args.path.name)
+    facts = [audit.audit(audit.read_model(path), args.tolerance) for path in args.path]
+    if not facts[1:]:
+        return facts[0], audit.as_text(facts[0], args.path[0].name)
+    if facts[2:]:
+        raise ValueError(f"audit describes one model or compares two, not {len(facts)}")
+    rows = audit.find_differences(*facts)
+    names = [path.name if path.name != "config.json" else path.parent.name for path in args.path]
+    return {"differences": rows}, audit.as_differences(rows, names)
 
 
 def curve_command(args: argparse.Namespace) -> tuple[dict, str]:
@@ -466,8 +473,8 @@ def _parser() -> Parser:
     option("--figure", type=Path, help="also draw it: FILE.png, .svg or .pdf")
 
     option = add(audit_command).add_argument
-    text = "a config.json, its folder, or a .gguf file"
-    option("path", type=Path, metavar="CONFIG_JSON|FOLDER|GGUF", help=text)
+    text = "a config.json, its folder, or a .gguf file; two are compared"
+    option("path", type=Path, nargs="+", metavar="CONFIG_JSON|FOLDER|GGUF", help=text)
     text = f"radians by which a rotation must be wrong to count (default: {TOLERANCE:g})"
     option("--tolerance", type=float, default=TOLERANCE, metavar="RAD", help=text)
 

@@ -1,6 +1,6 @@
 """Audit of a published model's rotary settings, from its config alone."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -199,6 +199,85 @@ def as_text(facts: dict[str, Any], name: str) -> str:
         )
     )
     return printable("\n".join(parts))
+
+
+# What two models are compared in, by layer: the heading, and the text of a group of layers.
+_COMPARED: dict[str, Callable[[dict[str, Any]], str]] = {
+    "rotation": lambda group: describe_rope(group),
+    "rotated features": lambda group: f"{group['rotated']}/{group['head_dim']}",
+    "window": lambda group: "none" if group["window"] is None else f"{group['window']:,}",
+    "logit scale": lambda group: f"{group['logit_scale']:.6g}",
+    "logit scale, unrotated": lambda group: f"{group['unrotated_logit_scale']:.6g}",
+    "query scale": lambda group: group["query_scale"] or "none",
+    "B_m < 0": lambda group: str(group["first_violation"] or "never"),
+}
+
+
+def find_differences(facts: dict[str, Any], others: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return what differs between two audited models, as rows of the same layers.
+
+    Returns:
+      A dict for each difference: `what`, `layers` (the numbers of the layers, empty for the whole
+      model), and the texts `first` and `second`. `frequencies` compares `inv_freq` of pairs.
+    """
+    rows = []
+    for name in ("model_type", "context", "layers_without_heads"):
+        if facts[name] != others[name]:
+            pair = str(facts[name]), str(others[name])
+            rows.append({"what": name.replace("_", " "), "layers": [], "pair": pair})
+    layers, other_layers = _by_layer(facts), _by_layer(others)
+    if layers.keys() != other_layers.keys():
+        pair = str(len(layers)), str(len(other_layers))
+        rows.append({"what": "layers with heads", "layers": [], "pair": pair})
+    by_pair: dict[tuple[str, tuple[str, str]], list[int]] = {}
+    for layer in sorted(layers.keys() & other_layers.keys()):
+        group, other = layers[layer], other_layers[layer]
+        for what, text in _COMPARED.items():
+            pair = text(group), text(other)
+            if pair[0] != pair[1]:
+                by_pair.setdefault((what, pair), []).append(layer)
+        if pair := _compare_frequencies(group["inv_freq"], other["inv_freq"]):
+            by_pair.setdefault(("frequencies", pair), []).append(layer)
+    rows += [{"what": what, "layers": at, "pair": pair} for (what, pair), at in by_pair.items()]
+    return [
+        {"what": r["what"], "layers": r["layers"], "first": r["pair"][0], "second": r["pair"][1]}
+        for r in rows
+    ]
+
+
+def _by_layer(facts: dict[str, Any]) -> dict[int, dict[str, Any]]:
+    return {layer: group for group in facts["groups"] for layer in group["layers"]}
+
+
+def _compare_frequencies(first: list[float], second: list[float]) -> tuple[str, str] | None:
+    """Return the frequencies of the pair that differs most, in radians per token."""
+    if len(first) != len(second):
+        return f"{len(first)} pairs", f"{len(second)} pairs"
+    ratios = np.array(first) / np.array(second)
+    pair = int(np.abs(np.log(ratios)).argmax()) if first else 0
+    if not first or abs(ratios[pair] - 1) < 1e-6:  # of float32
+        return None
+    return f"pair {pair}: {first[pair]:.6g}", f"{second[pair]:.6g} (x {1 / ratios[pair]:.4g})"
+
+
+def _ranges(numbers: list[int]) -> str:
+    """Return ascending numbers as text: "0-3, 5"."""
+    edges = (
+        [n for n in numbers if n - 1 not in numbers],
+        [n for n in numbers if n + 1 not in numbers],
+    )
+    pairs = zip(*edges, strict=True)
+    return ", ".join(f"{first}" if first == last else f"{first}-{last}" for first, last in pairs)
+
+
+def as_differences(rows: list[dict[str, Any]], names: Sequence[str]) -> str:
+    """Return the rows of `find_differences` as a table."""
+    if not rows:
+        return printable(f"{names[0]} and {names[1]} rotate alike in every layer")
+    lines = [[row["what"], _ranges(row["layers"]), row["first"], row["second"]] for row in rows]
+    return printable(
+        format_table(["difference", "layers", *names], [], lines, title=" and ".join(names))
+    )
 
 
 def as_rows(rows: list[dict[str, Any]]) -> str:

@@ -9,7 +9,14 @@ import pytest
 from ropewalk.interop.layers import Layer, PublishedModel, group_layers
 from ropewalk.model.rotary.base import HfHead
 from ropewalk.model.rotary.rope_parameters import compute_frequencies
-from ropewalk.theory.audit import as_text, audit, read_layers, read_model
+from ropewalk.theory.audit import (
+    as_differences,
+    as_text,
+    audit,
+    find_differences,
+    read_layers,
+    read_model,
+)
 from ropewalk.theory.misreadings import first_rounding
 from ropewalk.theory.published import OPEN_MODELS
 from ropewalk.utils.messages import printable
@@ -211,3 +218,26 @@ def test_large_configs_are_refused_before_they_are_parsed(tmp_path):
     (tmp_path / "config.json").write_text("[" + "{}," * 2_000_000 + "{}]")
     with pytest.raises(ValueError, match="bytes"):
         read_model(tmp_path)
+
+
+def test_what_differs_between_two_models():
+    """The scaling of Llama 3.2 divides the slowest frequencies by 32."""
+    config = {
+        "model_type": "llama", "hidden_size": 2048, "num_attention_heads": 32,
+        "num_hidden_layers": 4, "intermediate_size": 64, "vocab_size": 64, "head_dim": 64,
+        "max_position_embeddings": 131_072, "rope_theta": 500_000.0,
+        "rope_scaling": {
+            "rope_type": "llama3", "factor": 32.0, "low_freq_factor": 1.0,
+            "high_freq_factor": 4.0, "original_max_position_embeddings": 8192,
+        },
+    }  # fmt: skip
+    plain = config | {"rope_scaling": None, "max_position_embeddings": 8192}
+    first, second = (audit(read_layers(c)) for c in (config, plain))
+    rows = {row["what"]: row for row in find_differences(first, second)}
+    assert rows.keys() == {"context", "rotation", "B_m < 0", "frequencies"}
+    assert rows["context"]["first"] == "131072" and rows["context"]["second"] == "8192"
+    assert rows["frequencies"]["layers"] == [0, 1, 2, 3]
+    # Pair i rotates 500,000^(-2i/64); from pair 18 on it needs more than 8,192 tokens for a cycle.
+    assert rows["frequencies"]["second"] == f"{500_000 ** (-36 / 64):.6g} (x 32)"
+    assert find_differences(first, first) == []
+    assert "0-3" in as_differences(list(rows.values()), ["long", "short"])

@@ -23,14 +23,14 @@ def test_text_comes_from_the_file(task, text_config, text_tokenizer, tmp_path):
         return make_documents(task.format(named), text_config, text_tokenizer, 64, range(2))
 
     held_out = f"{text_config.data.path}/validation.jsonl"
-    pairs = zip(documents(f",path={held_out}"), documents(""), strict=True)
+    pairs = zip(documents(f",path='{held_out}'"), documents(""), strict=True)
     assert all(named.tokens.tolist() == own.tokens.tolist() for named, own in pairs)
     text = "z9 " * 400
     (tmp_path / "other.jsonl.gz").write_bytes(
         gzip.compress(json.dumps({"text": text}).encode() + b"\n") * 4
     )
     expected = {text_tokenizer.bos_id, *text_tokenizer.encode(text)}
-    rows = documents(f",path={tmp_path}/other.jsonl.gz")
+    rows = documents(f",path='{tmp_path}/other.jsonl.gz'")
     assert rows and all(set(row.tokens.tolist()) <= expected for row in rows)
 
 
@@ -38,4 +38,4 @@ def test_a_damaged_document_is_named(text_config, text_tokenizer, tmp_path):
     path = tmp_path / "texts.jsonl"
     path.write_text('{"text": "good"}\n{"text": 3}\n')
     with pytest.raises(ValueError, match=r"texts.jsonl:2: .*not a string"):
-        make_documents(f"perplexity(path={path})", text_config, text_tokenizer, 64, range(1))
+        make_documents(f"perplexity(path='{path}')", text_config, text_tokenizer, 64, range(1))

@@ -16,7 +16,7 @@ VARIANTS = [
     "dynamic_yarn(base=100,original_context_length=32)",
     "[rope(base=100),nope]",
 ]
-LOG_N = "rope(base=100,log_n=true)"
+LOG_N = "rope(base=100,log_n=train)"
 
 
 @pytest.fixture(scope="module")
