@@ -14,6 +14,7 @@ COMMANDS = {
     "theory": "bounds, forecasts, and audits of published models",
     "interop": "import and export models",
     "studies": "repeat the committed experiments",
+    "experiment": "list runs, delete old checkpoints",
 }
 
 
@@ -21,7 +22,7 @@ def main() -> int:
     """Run the command that the first argument names; return the exit status."""
     name = sys.argv[1] if sys.argv[1:] else "--help"
     if name in ("-h", "--help"):
-        lines = [f"  {command:<10}{text}" for command, text in COMMANDS.items()]
+        lines = [f"  {command:<12}{text}" for command, text in COMMANDS.items()]
         print("usage: ropewalk COMMAND ...\n", *lines, "\nropewalk COMMAND --help: more", sep="\n")
         return 0
     if name not in COMMANDS:

@@ -1,0 +1,103 @@
+"""Lists runs below a folder, and deletes checkpoints that are no longer needed.
+
+python -m experiment list runs             config, variant, seed, steps, last loss, size
+python -m experiment prune runs --keep 1   deletes all but the newest checkpoint of each run
+"""
+
+import ropewalk.utils.environment  # noqa: F401 - first: it checks that packages are installed
+
+# isort: split
+import argparse
+import shutil
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from ropewalk.experiment.run import RunDirectory
+from ropewalk.experiment.stages import split
+from ropewalk.model import rotary
+from ropewalk.utils.command_line import Parser, at_least, exit_with
+from ropewalk.utils.locks import try_lock
+from ropewalk.utils.text_table import TextTable, print_tables
+
+
+def main() -> int:
+    """Run the command line; return the exit status."""
+    raw = argparse.RawDescriptionHelpFormatter
+    parser = Parser(prog="python -m experiment", description=__doc__, formatter_class=raw)
+    commands = parser.add_subparsers(required=True, metavar="COMMAND", dest="command")
+    for name, text in (("list", "list runs"), ("prune", "delete old checkpoints")):
+        command = commands.add_parser(name, help=text, description=text)
+        command.add_argument("dirs", nargs="+", type=Path, metavar="DIR")
+    text = "checkpoints to keep of each run (default: 1)"
+    command.add_argument("--keep", type=at_least(1), default=1, metavar="N", help=text)
+    arguments = parser.parse_args()
+    try:
+        runs = list(find_below(arguments.dirs))
+        if not runs:
+            raise ValueError(f"no run (config.json) below {', '.join(map(str, arguments.dirs))}")
+        if arguments.command == "list":
+            lines = [describe(run) for run in runs]
+            print_tables([TextTable(title="", lines=lines, names=("run", "config", "rotary"))])
+        else:
+            freed = sum(prune(run, arguments.keep) for run in runs)
+            print(f"deleted {freed / 1e6:,.1f} MB of checkpoints of {len(runs)} runs")
+    except (ValueError, OSError) as error:
+        parser.refuse(error)
+    return 0
+
+
+def find_below(folders: Sequence[Path]) -> Iterator[RunDirectory]:
+    """Yield the runs at or below folders, in order of their names; links are not followed."""
+    for folder in folders:
+        if not folder.is_dir():
+            raise ValueError(f"{folder} is not a folder")
+        if (folder / "config.json").is_file():
+            yield RunDirectory(folder)
+            continue
+        children = (path for path in sorted(folder.iterdir()) if not path.is_symlink())
+        yield from find_below([path for path in children if path.is_dir()])
+
+
+def describe(run: RunDirectory) -> dict[str, str]:
+    """Return the cells of a run, by column; a run that cannot be read says why."""
+    cells = {"run": str(run.path)}
+    try:
+        config, steps = run.config, run.steps()
+        losses = [row["loss"] for row in run.read_metrics() if "loss" in row]
+    except ValueError as error:
+        return cells | {"config": str(error)}
+    newest, end = steps[-1] if steps else 0, split(config)[-1].end
+    return cells | {
+        "config": config.name,
+        "rotary": rotary.label(config.model.rotary),
+        "seed": str(config.seed),
+        "steps": f"{newest:,}" if newest == end else f"{newest:,} of {end:,}",
+        "loss": f"{losses[-1]:.3f}" if losses else "-",
+        "MB": f"{_size(run.path) / 1e6:,.1f}",
+    }
+
+
+def prune(run: RunDirectory, keep: int) -> int:
+    """Delete all but the newest checkpoints of a run that no process trains; return the bytes.
+
+    Raises:
+      ValueError: if a process trains the run.
+    """
+    old = run.steps()[:-keep]
+    folders = [run.checkpoints_path / str(step) for step in old]
+    freed = sum(map(_size, folders))
+    with try_lock(run.path / ".lock") as file:
+        if file is None:
+            raise ValueError(f"{run.path} is being trained; stop that process first")
+        for folder in folders:
+            # A name that is no number is no checkpoint: a deletion that is cut short leaves none.
+            shutil.rmtree(folder.rename(folder.with_name(f"{folder.name}.deleted")))
+    return freed
+
+
+def _size(path: Path) -> int:
+    return sum(file.stat().st_size for file in path.rglob("*") if file.is_file())
+
+
+if __name__ == "__main__":
+    exit_with(main)

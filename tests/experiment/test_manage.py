@@ -1,0 +1,24 @@
+"""`python -m experiment`: runs are listed, and old checkpoints deleted."""
+
+import shutil
+
+from ropewalk import load
+from ropewalk.utils.locks import try_lock
+from tests.in_process import call
+
+
+def test_runs_below_a_folder_are_listed_and_pruned(trained_run, tmp_path):
+    run = shutil.copytree(trained_run, tmp_path / "runs" / "sweep" / "run")
+    (tmp_path / "runs" / "notes").mkdir()
+    (tmp_path / "runs" / "link").symlink_to(tmp_path / "runs" / "sweep")
+    listing = call("-m", "experiment", "list", tmp_path / "runs")
+    assert listing.count("tiny") == 1 and "rope(base=" in listing
+    logits = load(run).logits("import")
+    with try_lock(run / ".lock"):
+        output = call("-m", "experiment", "prune", tmp_path / "runs", status=2)
+        assert "is being trained" in output and (run / "checkpoints" / "1").exists()
+    output = call("-m", "experiment", "prune", tmp_path / "runs", "--keep", "1")
+    assert "of 1 runs" in output
+    assert [path.name for path in (run / "checkpoints").iterdir()] == ["2"]
+    assert (load(run).logits("import") == logits).all()
+    assert "no run" in call("-m", "experiment", "list", tmp_path / "runs" / "notes", status=2)
