@@ -384,7 +384,7 @@ def audit_command(args: argparse.Namespace) -> tuple[dict, str]:
 
 
 def curve_command(args: argparse.Namespace) -> tuple[dict, str]:
-    """Draw B_m over distance."""
+    """Draw B_m over distance, or the upper bound of attention scores (Men et al. 2024, Eq. 14)."""
     variants = [*(Rope(base=base) for base in args.base), *map(rotary.parse, args.rotary)]
     if not variants:
         raise ValueError("no curve to draw: give --base 1e4,1e6 or --rotary EXPR (repeatable)")
@@ -392,7 +392,18 @@ def curve_command(args: argparse.Namespace) -> tuple[dict, str]:
     curves = {rotary.expression(v): v.inv_freq(args.head_dim) for v in variants}
     from ropewalk.theory import figures  # late: matplotlib is slow to import
 
-    figures.save(figures.decay_curves(curves, args.length), args.out)
+    draw = figures.attention_bounds if args.bound == "attention" else figures.decay_curves
+    figures.save(draw(curves, args.length), args.out)
+    if args.bound == "attention":
+        far = {
+            n: decay.attention_bound(v, np.array([0, args.length - 1])) for n, v in curves.items()
+        }
+        ratios = {name: float(last / first) for name, (first, last) in far.items()}
+        result = {"figure": str(args.out), "length": args.length, "relative_bound": ratios}
+        lines = [
+            f"{ratio:.3f} of the bound at distance 0  {name}" for name, ratio in ratios.items()
+        ]
+        return result, "\n".join([*lines, f"figure: {args.out}"])
     firsts = {name: decay.first_violation(vector, args.length) for name, vector in curves.items()}
     result = {"figure": str(args.out), "length": args.length, "first_violation": firsts}
     lines = [f"{_format_first(first, args.length)}  {name}" for name, first in firsts.items()]
@@ -485,6 +496,8 @@ def _parser() -> Parser:
     option("--base", type=_bases, default=[], help="comma list of bases of plain RoPE")
     option("--rotary", **variant, action="append", default=[], help="any variant; repeatable")
     option("--length", type=tokens, default=4096, help="tokens (default: 4096)")
+    text = "b_m (default), or attention: the upper bound of attention scores"
+    option("--bound", choices=("b_m", "attention"), default="b_m", help=text)
     option("--out", type=Path, default=Path("curve.png"), help="FILE.png, .svg or .pdf")
     return parser
 

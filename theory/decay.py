@@ -76,6 +76,26 @@ def cosine_sum(inv_freq: np.ndarray, distances: np.ndarray) -> np.ndarray:
     return total.reshape(distances.shape)
 
 
+def attention_bound(inv_freq: np.ndarray, distances: np.ndarray) -> np.ndarray:
+    """Return the sum of Men et al. 2024, Eq. 14, which bounds attention scores, by distance.
+
+    |q R_m k| <= max_l |h_l - h_(l+1)| * sum_(n=1..R) |sum_(l<n) exp(i m inv_freq_l)|, with h_l the
+    complex product of pair l of query and key (Su et al. 2021, section 3.4.3). It depends on the
+    order of the pairs, and says nothing about which keys match.
+
+    Args:
+      inv_freq: float64 `[R]`, radians per token, in the order of the pairs.
+      distances: integers of any shape, in tokens, below 2**31.
+
+    Returns:
+      float64, the shape of `distances`; R (R + 1) / 2 at distance 0.
+    """
+    distances = np.asarray(distances).astype(np.int64)
+    phases = _phases(_cycles(np.asarray(inv_freq, dtype=np.float64)), distances.ravel())
+    sums = np.abs(np.cumsum(np.exp(1j * phases), axis=1)).sum(axis=1)
+    return sums.reshape(distances.shape)
+
+
 def scan(inv_freq: np.ndarray, start: int, stop: int) -> Iterator[tuple[int, np.ndarray, float]]:
     """Yield B_m of every distance start <= m < stop, fast.
 

@@ -68,6 +68,29 @@ def base_against_length(rows: Sequence[Mapping]) -> Figure:
 
 
 @matplotlib.rc_context(STYLE)
+def attention_bounds(curves: Mapping[str, np.ndarray], length: int) -> Figure:
+    """Draw `decay.attention_bound` for 0 <= m < length, relative to distance 0.
+
+    Args:
+      curves: names and inverse frequencies, float64 `[R]`, radians per token.
+      length: tokens.
+    """
+    figure = new_figure(9.2, 3.6)
+    axes = figure.subplots()
+    distances = np.unique(np.linspace(0, length - 1, min(length, _MAX_POINTS)).astype(np.int64))
+    looks = make_looks([_base(inv_freq) for inv_freq in curves.values()], [1] * len(curves))
+    for (name, inv_freq), look in zip(curves.items(), looks, strict=True):
+        values = decay.attention_bound(inv_freq, distances)
+        axes.plot(distances, values / values[0], color=look.color, lw=0.8, label=name)
+    axes.set(
+        xlabel="distance m (tokens)", xlim=(0, length), ylabel="bound / bound at 0", ylim=(0, 1)
+    )
+    axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
+    axes.legend()
+    return figure
+
+
+@matplotlib.rc_context(STYLE)
 def decay_curves(curves: Mapping[str, np.ndarray], length: int) -> Figure:
     """Draw B_m for 0 <= m < length, a panel per curve, with its first negative distance.
 

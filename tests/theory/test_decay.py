@@ -110,3 +110,23 @@ def test_periods_of_the_slowest_pair():
     assert full_period(powers(100, 64)) == pytest.approx(544.0, rel=5e-4)
     assert full_period([0.5, 0.25, 0.0]) == pytest.approx(25.132741228718345)
     assert quarter_period([0.5, 0.25, 0.0]) == pytest.approx(6.283185307179586)
+
+
+def test_upper_bound_of_attention_scores_against_50_digits():
+    """Men et al. 2024, Eq. 14, and the inequality itself on random queries and keys."""
+    inv_freq = 10000.0 ** (-np.arange(0, 16, 2) / 16)
+    distances = np.array([0, 1, 7, 1000, 123_457])
+    values = decay.attention_bound(inv_freq, distances)
+    assert values[0] == 36  # 1 + 2 + ... + 8
+    with mpmath.workdps(50):
+        for m, value in zip(distances.tolist(), values, strict=True):
+            terms = [mpmath.expj(m * mpmath.mpf(float(frequency))) for frequency in inv_freq]
+            sums = [abs(mpmath.fsum(terms[:n])) for n in range(1, 9)]
+            assert abs(value - mpmath.fsum(sums)) < 1e-11
+    random = np.random.default_rng(0)
+    query, key = random.normal(size=(2, 500, 8, 2)) @ [1, 1j]
+    products = query * key.conj()
+    steps = np.abs(np.diff(products, append=0, axis=1)).max(axis=1)
+    for m, value in zip(distances, values, strict=True):
+        scores = np.abs((products * np.exp(1j * m * inv_freq)).sum(axis=1).real)
+        assert (scores <= steps * value * (1 + 1e-9)).all()
