@@ -13,6 +13,7 @@ import dataclasses
 import json
 import math
 import sys
+from collections.abc import Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -327,7 +328,14 @@ def table_command(args: argparse.Namespace) -> tuple[dict, str]:
         from ropewalk.theory import figures  # late: matplotlib is slow to import
 
         figures.save(figures.base_against_length(rows), args.figure)
-    return {"head_dim": args.head_dim, "rows": rows}, format_table(
+    fits = {
+        name: fit_power([(row["length"], row[name]) for row in rows if row[name]])
+        for name in ("high", "men_2024")
+    }
+    laws = [
+        f"{who} {fits[name][0]:.4f} L^{fits[name][1]:.3f}" for name, who in _FITTED if fits[name]
+    ]
+    table = format_table(
         [],
         ["length", "certified", "m*", "intervals", "L/x0", "Su 2024", "Men et al.", "difference"],
         map(_table_line, rows),
@@ -336,6 +344,25 @@ def table_command(args: argparse.Namespace) -> tuple[dict, str]:
         " each by one distance m. At the certified base, B_m >= 0 at every distance. m*: the last"
         " distance to rise above 0. L/x0: the estimate for infinitely many pairs.",
     )
+    note = "The law of Men et al., Figure 1, as a fit of ln(base) to ln(L): " + ", ".join(laws)
+    if fits["men_2024"]:
+        note += (
+            ". Their bases come from a search on a grid, which steps over narrow feasible"
+            " intervals, so the exponent depends on the grid"
+        )
+    return {"head_dim": args.head_dim, "rows": rows, "fits": fits}, f"{table}\n{note}."
+
+
+_FITTED = ("high", "certified"), ("men_2024", "Men et al.")
+
+
+def fit_power(points: Sequence[tuple[float, float]]) -> tuple[float, float] | None:
+    """Return c and p of y = c x^p by least squares of logarithms; None for less than two points."""
+    if len(points) < 2:
+        return None
+    x, y = np.log(np.array(points, float)).T
+    p, log_c = np.polyfit(x, y, 1)
+    return float(np.exp(log_c)), float(p)
 
 
 def _table_line(row: dict) -> list[str]:

@@ -164,3 +164,10 @@ def test_capability_prints_and_draws_its_forecast(theory, tmp_path):
     # The capability of one head is above 2.012 at 26 tokens, and below at 27.
     assert (result["l50"], result["beyond"]) == (26, False)
     assert result["needed"] == pytest.approx(2.012, abs=1e-3)
+
+
+def test_the_law_of_figure_1(theory):
+    """Fits that another program made of Men et al.'s Table 2 and of our certified bases."""
+    fits = json.loads(theory("table", "--json")[1])["fits"]
+    assert fits["men_2024"] == pytest.approx([0.0423, 1.628], rel=1e-3)
+    assert fits["high"] == pytest.approx([0.1403, 1.481], rel=1e-3)
