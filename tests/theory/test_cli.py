@@ -166,8 +166,9 @@ def test_capability_prints_and_draws_its_forecast(theory, tmp_path):
     assert result["needed"] == pytest.approx(2.012, abs=1e-3)
 
 
+@pytest.mark.slow
 def test_the_law_of_figure_1(theory):
     """Fits that another program made of Men et al.'s Table 2 and of our certified bases."""
     fits = json.loads(theory("table", "--json")[1])["fits"]
-    assert fits["men_2024"] == pytest.approx([0.0423, 1.628], rel=1e-3)
-    assert fits["high"] == pytest.approx([0.1403, 1.481], rel=1e-3)
+    rounded = {name: (round(c, 4), round(p, 3)) for name, (c, p) in fits.items()}
+    assert rounded == {"men_2024": (0.0423, 1.628), "high": (0.1403, 1.481)}
