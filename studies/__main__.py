@@ -64,7 +64,10 @@ def parse_seeds(text: str) -> list[int]:
 def main() -> int:
     """Run the command line; return the exit status, 130 if a signal stopped it."""
     parser = make_parser()
-    arguments = parser.parse_args()
+    # argparse gives a subcommand no positional arguments after its options.
+    arguments, rest = parser.parse_known_args()
+    if rest and (arguments.command != "run" or any(text.startswith("-") for text in rest)):
+        parser.error(f"unrecognized arguments: {' '.join(rest)}")
     study, command = arguments.study, arguments.command
     try:
         package, cards = load(study), load_cards(study, arguments.only)
@@ -91,7 +94,8 @@ def main() -> int:
             if command == "run":
                 if hasattr(package, "check_forecasts"):
                     package.check_forecasts(list(cards.values()))
-                lines = run.run_cards(cards, seeds_of, workdir, rows_folder, arguments.overrides)
+                overrides = [*arguments.overrides, *rest]
+                lines = run.run_cards(cards, seeds_of, workdir, rows_folder, overrides)
             for line in lines:
                 print(line, flush=True)
     except (ValueError, OSError) as error:

@@ -121,3 +121,8 @@ def test_a_finished_sweep_is_measured_and_a_study_by_path_is_reported(study, tmp
     output = call("-m", "studies", "report", study, "--out", tmp_path / "r.html")
     assert "value [95% CI] 5 [4, 6], claimed at least 4.5, n 1 seed, mark undecided" in output
     assert "Does it echo?" in (tmp_path / "r.html").read_text()
+
+
+def test_fields_may_follow_options(study):
+    output = call("-m", "studies", "run", study, "--seeds", "0", "data.pth=x", status=2)
+    assert "'data.pth'" in output and "did you mean" in output
