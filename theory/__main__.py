@@ -332,9 +332,7 @@ def table_command(args: argparse.Namespace) -> tuple[dict, str]:
         name: fit_power([(row["length"], row[name]) for row in rows if row[name]])
         for name in ("high", "men_2024")
     }
-    laws = [
-        f"{who} {fits[name][0]:.4f} L^{fits[name][1]:.3f}" for name, who in _FITTED if fits[name]
-    ]
+    laws = [f"{who} {law[0]:.4f} L^{law[1]:.3f}" for name, who in _FITTED if (law := fits[name])]
     table = format_table(
         [],
         ["length", "certified", "m*", "intervals", "L/x0", "Su 2024", "Men et al.", "difference"],
