@@ -11,6 +11,7 @@ other runs continue from their last checkpoint in the work directory.
 """
 
 import argparse
+import dataclasses
 
 from ropewalk.studies import folder, load, load_cards
 from ropewalk.utils.command_line import Parser, exit_with
@@ -36,7 +37,7 @@ def make_parser() -> Parser:
         if name == "run":
             text = "config fields of this machine, such as data.path=FOLDER"
             command.add_argument("overrides", nargs="*", metavar="field=value", help=text)
-        if name in ("run", "status"):
+        if name in ("run", "status", "report"):
             command.add_argument("--seeds", metavar="N,N", help="default: those of each card")
         command.add_argument("--workdir", metavar="DIR", help="default runs/studies/STUDY")
         command.add_argument("--rows", metavar="DIR", help="default rows/ of the study's folder")
@@ -80,6 +81,10 @@ def main() -> int:
         if command == "report":
             from ropewalk.studies import report
 
+            cards = {
+                name: dataclasses.replace(card, seeds=tuple(seeds_of[name]))
+                for name, card in cards.items()
+            }
             out = as_path(arguments.out or workdir / "report" / "report.html")
             print(*report.write(package, cards, rows_folder, out), out, sep="\n")
         elif command == "forecast":

@@ -26,10 +26,12 @@ BASES: tuple[int, ...] = 10, 100, 1_000, 10_000
 B_M_LENGTHS = {10: 5, 100: 46, 1_000: 197}
 _CONSTANTS = 3.0, 4.3  # of these lengths, for single heads (docs/results.md)
 _CARD = "language_model"
+_FIRST_POSITION = 4  # before it, half octaves have one token of each document
 _COSTS = {
     "alternative": "Loss of each base minus that of base 10,000, against position.",
     "caption": "Loss of each base minus that of base 10,000 by position, on the same held-out "
-    "documents, by half octaves. Bands: 95% intervals over seeds, over documents for one seed.",
+    "documents, by half octaves from position 4 on. Bands: 95% intervals over seeds, over "
+    "documents for one seed.",
 }
 _GAINS = {
     "alternative": "Copy gain of each base against the lag between two copies of a passage.",
@@ -50,7 +52,7 @@ def draw_costs(rows: Sequence[Row]) -> Figure:
     """Draw the cost of each base by position."""
     figure, ax = _new_figure()
     read = lambda row: losses(row, LENGTH)  # noqa: E731
-    _draw_bases(ax, rows, read, measures.measure_difference, BASES[:-1])
+    _draw_bases(ax, rows, read, measures.measure_difference, BASES[:-1], _FIRST_POSITION)
     ax.set(xlabel="position (tokens, log scale)", ylabel="loss minus that of base 10,000 (nats)")
     return figure
 
@@ -59,7 +61,7 @@ def draw_copy_gains(rows: Sequence[Row]) -> Figure:
     """Draw the copy gain of each base by lag, and where it is forecast to fall to half."""
     figure, ax = _new_figure()
     measure = lambda run, _: measures.measure_mean(run)  # noqa: E731
-    looks = _draw_bases(ax, rows, gains, measure, BASES)
+    looks = _draw_bases(ax, rows, gains, measure, BASES, measures.SHORTEST_LAG)
     for base, length in B_M_LENGTHS.items():
         low, high = (constant * length for constant in _CONSTANTS)
         if base in looks and low < LENGTH:
@@ -82,8 +84,9 @@ def _draw_bases(
     read: Callable[[Row], Sums | None],
     measure: Callable[[Sums, Sums], Value],
     bases: Sequence[int],
+    first: float,
 ) -> dict[int, Look]:
-    """Draw a line with its interval for each base, over half octaves; return the bases' looks."""
+    """Draw each base's line and interval over half octaves from `first`; return the looks."""
     colors = make_looks(list(map(float, BASES)), [1] * len(BASES))
     all_looks = dict(zip(BASES, colors, strict=True))
     references = runs_of(rows, _CARD, REFERENCE)
@@ -98,7 +101,7 @@ def _draw_bases(
         if not curves:
             continue
         look = looks[base] = all_looks[base]
-        centers = list(curves[0])
+        centers = [center for center in curves[0] if center >= first]
         values = [over_seeds([curve[center] for curve in curves]) for center in centers]
         ax.plot(centers, [value.value for value in values], **look.line, lw=2)
         low, high = ([value.low for value in values], [value.high for value in values])

@@ -123,13 +123,15 @@ def measure_half_lag(run: Sums, reference: Sums) -> Value:
 
     def half_lag(gain_DB: np.ndarray, reference_DB: np.ndarray) -> float:
         ratio_B = gain_DB.sum(0) / reference_DB.sum(0)
+        is_sampled_B = np.isfinite(ratio_B)  # a resample may have no answer in a half octave
+        ratio_B, logs_B = ratio_B[is_sampled_B], np.log(run.center_B[is_sampled_B])
         below = np.flatnonzero(ratio_B < 0.5)
         if not len(below):
             return np.inf
         last = below[0]
         if last == 0:
-            return float(run.center_B[0])
-        first, logs_B = last - 1, np.log(run.center_B)
+            return float(np.exp(logs_B[0]))
+        first = last - 1
         share = (ratio_B[first] - 0.5) / (ratio_B[first] - ratio_B[last])
         return float(np.exp(logs_B[first] + share * (logs_B[last] - logs_B[first])))
 
