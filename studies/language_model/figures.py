@@ -1,11 +1,12 @@
 """Figures of the study: loss by position and copy gain by lag, for every base."""
 
+import functools
 from collections.abc import Callable, Iterator, Sequence
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from ropewalk.reporting.page import Drawing, Item
+from ropewalk.reporting.page import NONE, Drawing, Item, Table
 from ropewalk.studies.card import Card, Value
 from ropewalk.studies.language_model import measures
 from ropewalk.studies.language_model.measures import (
@@ -43,9 +44,36 @@ _GAINS = {
 
 def sections(cards: Sequence[Card], rows: Sequence[Row]) -> Iterator[Item]:
     """Yield the figures of the card of bases, once it has rows."""
-    if _CARD in {card.name for card in cards} and runs_of(rows, _CARD, REFERENCE):
+    (card,) = [card for card in cards if card.name == _CARD] or [None]
+    if card is not None and runs_of(rows, _CARD, REFERENCE):
+        yield "Against base 10,000", "", make_table(card, rows)
         yield "Cost by position", "", Drawing("costs", lambda: draw_costs(rows), _COSTS)
         yield "Copy gain by lag", "", Drawing("copy gains", lambda: draw_copy_gains(rows), _GAINS)
+
+
+_COLUMNS = {
+    "loss": measures.cost,
+    "at positions 1-16": functools.partial(measures.cost, last=16),
+    "256-512": functools.partial(measures.cost, first=256),
+    "513-1,024": functools.partial(measures.cost, length=1024, first=513),
+    "513-2,048": functools.partial(measures.cost, length=2048, first=513),
+    "copy gain, lags > 32": functools.partial(measures.copy_ratio, first=32),
+    "> 256": functools.partial(measures.copy_ratio, first=256),
+}
+
+
+def make_table(card: Card, rows: Sequence[Row]) -> Table:
+    """Make the table of each base's loss minus, and copy gain divided by, that of base 1e4."""
+    lines = []
+    for base in BASES[:-1]:
+        values = {name: make(f"base={base}")(card, rows) for name, make in _COLUMNS.items()}
+        texts = {name: NONE if value is None else str(value) for name, value in values.items()}
+        lines.append((None, {"base": f"{base:,}"} | texts))
+    caption = (
+        "Loss of a base minus that of base 10,000, nats per token, in all positions of 512 tokens "
+        "and in some, beyond 512 in longer texts; copy gain divided by that of base 10,000."
+    )
+    return Table.from_cells(lines, caption=caption, wraps=True, has_all_columns=True)
 
 
 def draw_costs(rows: Sequence[Row]) -> Figure:
@@ -101,7 +129,8 @@ def _draw_bases(
         if not curves:
             continue
         look = looks[base] = all_looks[base]
-        centers = [center for center in curves[0] if center >= first]
+        # The last half octave of positions has one: 512.
+        centers = [center for center in curves[0] if first <= center <= LENGTH]
         values = [over_seeds([curve[center] for curve in curves]) for center in centers]
         ax.plot(centers, [value.value for value in values], **look.line, lw=2)
         low, high = ([value.low for value in values], [value.high for value in values])
