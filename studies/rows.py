@@ -256,6 +256,8 @@ def _last_name(path: str | None) -> str | None:
 def check(row: Row, config: ExperimentConfig) -> None:
     """Check that a row has the config of its run as its card is now, wherever its text is.
 
+    A card may leave `start_from` to the command line; only `run` knows it then.
+
     Raises:
       ValueError: naming the first difference.
     """
@@ -264,7 +266,8 @@ def check(row: Row, config: ExperimentConfig) -> None:
         for c in (row.config, without_folders(config))
     )
     for name in new:
-        if old.get(name) != new[name]:
+        is_open = name == "start_from" and new[name] is None
+        if old.get(name) != new[name] and not is_open:
             raise ValueError(
                 f"the row of {row.card}/{row.member},seed={row.seed} after {row.tokens} tokens has "
                 f"{name}={old.get(name)}, and the card now has {name}={new[name]}; delete that "

@@ -131,6 +131,7 @@ def test_rows_name_no_folders_of_a_machine_and_fit_those_of_another():
     stored = rows.without_folders(here)
     assert (stored.start_from, stored.data.path) == ("parent@5", "text")
     rows.check(row(config=stored), there)
+    rows.check(row(config=stored), change(there, start_from=None))
     with pytest.raises(ValueError, match="start_from=parent@5, and the card now has start_from"):
         rows.check(row(config=stored), change(there, start_from="/there/parent@7"))
 
