@@ -35,7 +35,7 @@ def register() -> type:
       ValueError: if lm-evaluation-harness is not installed.
     """
     try:
-        from lm_eval import utils  # pyright: ignore[reportMissingImports]
+        from lm_eval import utils  # pyright: ignore
         from lm_eval.api.model import TemplateLM  # pyright: ignore[reportMissingImports]
         from lm_eval.api.registry import register_model  # pyright: ignore[reportMissingImports]
         from lm_eval.models.utils import (  # pyright: ignore[reportMissingImports]

@@ -26,7 +26,7 @@ def test_a_written_config_is_the_config_with_its_changes(tmp_path):
         expected["data"]["seed"] = 7
         expected["train"]["learning_rate"] = 0.5
         assert config == expected
-    assert "# whole number in [1, 10000]: blocks.\n" in path.read_text()
+    assert "# a whole number in [1, 10000]: blocks.\n" in path.read_text()
     output = call("train.py", "tiny", "--write", path, status=2)
     assert f"{path}: File exists" in output and output.count("\n") == 1
 

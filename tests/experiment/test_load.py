@@ -101,11 +101,14 @@ def test_a_damaged_tokenizer_is_refused_and_its_training_writes_it_again(runs):
 
 def test_readmes_third_use_runs_as_it_stands(runs):
     text = (ROOT / "README.md").read_text()
-    (block,) = re.findall(r"```python\n(from experiment.*?)```", text, re.DOTALL)
-    assert len(block.splitlines()) <= 5
-    assert block.count('load("runs/demo/base=10,num_heads=1")') == 1
-    names = {}
-    exec(block.replace("runs/demo/base=10,num_heads=1", str(runs["plain"].path)), names)
+    (block,) = re.findall(r"```python\n(import ropewalk.*?)```", text, re.DOTALL)
+    assert len(block.splitlines()) <= 7
+    names, path = {}, str(runs["plain"].path)
+    for folder in ("runs/demo/base=10,num_heads=1", "runs/demo"):
+        assert block.count(f'("{folder}")') == 1
+        block = block.replace(f'("{folder}")', f'("{path}")')
+    exec(block, names)
+    assert names["rows"] == [] and names["table"].inv_freq.shape == (1, 1, 32)
     assert names["logits"].ndim == 3
     assert names["inv_freq"].shape[0] == runs["plain"].config.model.num_layers
 
