@@ -255,7 +255,8 @@ def _print_report(folder: Path) -> None:
     skipped = report.get("skipped", {"count": 0})
     if skipped["count"]:
         damaged = f" or damaged parts of files ({skipped['damaged_bytes']:,} bytes in the parts)"
-        print(f"  left out {skipped['count']} documents{damaged * bool(skipped['damaged_bytes'])}:")
+        documents = f"{skipped['count']} document{'s' * (skipped['count'] != 1)}"
+        print(f"  left out {documents}{damaged * bool(skipped['damaged_bytes'])}:")
         print(*(f"    {problem}" for problem in skipped["first"]), sep="\n")
 
 
