@@ -12,10 +12,11 @@ from typing import Any
 
 import jax
 
-from ropewalk.experiment.config import ExperimentConfig
+from ropewalk.experiment.config import ExperimentConfig, flatten, to_dict
 from ropewalk.experiment.items import metrics_record
 from ropewalk.experiment.records import MetricsDigest
 from ropewalk.experiment.run import RunDirectory
+from ropewalk.model import rotary
 from ropewalk.model.transformer import count_params
 from ropewalk.utils.files import write_atomically
 from ropewalk.utils.paths import in_bucket
@@ -139,8 +140,18 @@ def open_tracker(name: str, run: RunDirectory) -> Tracker:
     return open_on(importlib.import_module(module), run)
 
 
+def _settings(run: RunDirectory) -> dict[str, bool | int | float | str]:
+    """Return the fields of a run's config by dotted name, so that runs can be plotted by them."""
+    fields = flatten(to_dict(run.config)) | {"rotary": rotary.label(run.config.model.rotary)}
+    plain = {name: x for name, x in fields.items() if isinstance(x, bool | int | float | str)}
+    return {name: x for name, x in plain.items() if name.rpartition(".")[2] != "class"}
+
+
 def _tensorboard(tensorboard: Any, run: RunDirectory) -> Tracker:
     writer = tensorboard.SummaryWriter(str(run.path / "tensorboard"))
+    # As `add_hparams` does, but in the run's own folder instead of one for each call.
+    for summary in tensorboard.summary.hparams(_settings(run), {"loss": None}):
+        writer.file_writer.add_summary(summary)
 
     def write(row: dict[str, float]) -> None:
         for key, value in row.items():
@@ -156,6 +167,8 @@ def _wandb(wandb: Any, run: RunDirectory) -> Tracker:
     session = wandb.init(
         project="ropewalk",
         name=run.name,
+        group=run.path.resolve().parent.name if _is_member(run) else None,
+        config=_settings(run),
         id=_identity(run),
         dir=None if in_bucket(run.path) else str(run.path),
         mode=None if is_online else "offline",
@@ -163,6 +176,11 @@ def _wandb(wandb: Any, run: RunDirectory) -> Tracker:
         reinit="create_new",
     )
     return lambda row: session.log(row, step=row["step"])
+
+
+def _is_member(run: RunDirectory) -> bool:
+    """Return whether a run lies in the folder of a sweep."""
+    return (run.path.parent / "sweep.json").exists()
 
 
 def _identity(run: RunDirectory) -> str:

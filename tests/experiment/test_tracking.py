@@ -1,10 +1,14 @@
 """Dashboards, with stand-ins for their packages: where files go, and what a run is called there."""
 
+import json
 import sys
 import types
 
 import pytest
 
+from ropewalk.configs import find_config
+from ropewalk.experiment import overrides
+from ropewalk.experiment.config import to_dict
 from ropewalk.experiment.metrics import open_tracker
 from ropewalk.experiment.run import RunDirectory
 
@@ -28,6 +32,8 @@ def sessions(monkeypatch, tmp_path):
 
 def make_run(path):
     path.mkdir(parents=True)
+    config = overrides.apply(find_config("tiny"), ["model.rotary.base=30", "seed=7"])
+    (path / "config.json").write_text(json.dumps({"config": to_dict(config)}))
     return RunDirectory(path)
 
 
@@ -43,3 +49,15 @@ def test_files_lie_under_the_run_and_a_run_is_known_by_more_than_its_path(
     assert first["id"] == resumed["id"] != second["id"] and len(first["id"]) == 16
     assert first["name"] == "demo" and first["resume"] == "allow"
     assert first["logged"] == [(3, {"step": 3, "loss": 1.5})]
+
+
+def test_runs_can_be_plotted_by_their_settings_and_grouped_by_sweep(sessions, tmp_path):
+    run = make_run(tmp_path / "bases" / "base=30")
+    open_tracker("wandb", run)
+    (run.path.parent / "sweep.json").touch()
+    open_tracker("wandb", run)
+    alone, member = sessions
+    assert (alone["group"], member["group"]) == (None, "bases")
+    settings = {"model.rotary.base": 30.0, "rotary": "rope(base=30)", "seed": 7, "data.seed": 7}
+    assert settings.items() <= member["config"].items()
+    assert not [name for name in member["config"] if name.endswith("class")]
