@@ -18,7 +18,7 @@ from ropewalk.benchmarks import protocol
 from ropewalk.benchmarks.protocol import Setting
 from ropewalk.utils.command_line import Parser, at_least, exit_with
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).resolve().parents[1]
 BENCHMARKS = {
     "step": "training step: tokens/s, memory, share of the device's matrix products and its peak",
     "members": "sweeps of up to 16 members beside as many single runs",
