@@ -191,7 +191,8 @@ def test_what_the_documentation_does(bucket, run_it, text, tree):
     finished = {f"runs/{run}/checkpoints/3/commit_success.txt" for run in ("base_30m", *bases)}
     assert finished | {"runs/longer/checkpoints/3/commit_success.txt"} < bucket.objects.keys()
     assert "runs/bases/report.html" in bucket.objects
-    assert [path.name for path in (tree / "runs").iterdir()] == ["data"]
+    # Prepared text, and the digests of the files that it was made from.
+    assert {path.name for path in (tree / "runs").iterdir()} == {"data", "data.content.json"}
     assert not (tree / "gs:").exists()
 
 
