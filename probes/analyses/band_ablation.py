@@ -7,7 +7,7 @@ like a key at distance 0. The control is the same number of random pairs.
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -38,7 +38,7 @@ class BandAblation(Probe):
     Attributes:
       start_G: shortest period of a band in tokens, half of its longest; inf: pairs that do not
         rotate.
-      pairs_G: number of pairs of a head, mean over heads.
+      pairs_G: number of pairs of a head, mean over the changed heads.
       trained_length: tokens.
       longest: longest distance tested, tokens.
       intact_l50_3, intact_loss_3: of the unchanged model.
@@ -65,16 +65,33 @@ class BandAblation(Probe):
     )
 
     @classmethod
-    def measure(cls, subject: Subject, *, draws: int = _NUM_DRAWS) -> "BandAblation":
-        """Remove bands of frequencies from all heads, as many random pairs, and evaluate."""
+    def measure(
+        cls,
+        subject: Subject,
+        heads: Iterable[tuple[int, int]] | None = None,
+        *,
+        draws: int = _NUM_DRAWS,
+    ) -> "BandAblation":
+        """Remove bands of frequencies from some heads, as many random pairs, and evaluate.
+
+        Args:
+          subject: the run.
+          heads: (layer, query head) pairs, from 0; None: all.
+          draws: number of draws of random pairs, for every band.
+
+        Raises:
+          ValueError: for a head that does not exist, or one that shares its key, or the norm of
+            its query (qk_norm), with heads that are not in `heads`.
+        """
         config, length = subject.run.config.model, subject.run.config.data.context_length
         inv_freq_LNR = capability.query_head_frequencies(
             subject.run.table.inv_freq, config.num_heads
         )
+        is_selected_LN = _select_heads(inv_freq_LNR.shape[:2], heads)
         with np.errstate(divide="ignore"):
             octave_LNR = np.floor(np.log2(2 * np.pi / inv_freq_LNR / length))
-        octave_G = np.unique(octave_LNR)
-        bands_GLNR = octave_LNR == octave_G[:, None, None, None]
+        octave_G = np.unique(octave_LNR[is_selected_LN])
+        bands_GLNR = (octave_LNR == octave_G[:, None, None, None]) & is_selected_LN[..., None]
         random = np.random.default_rng(0)
         pairs_GXLNR = np.stack([[band, *_shuffle(band, draws, random)] for band in bands_GLNR])
         intact, W, G, X = subject.candidate(), len(METHODS), len(octave_G), 1 + draws
@@ -90,7 +107,7 @@ class BandAblation(Probe):
         )
         return cls(
             start_G=length * 2.0**octave_G,
-            pairs_G=bands_GLNR.sum(axis=3).mean(axis=(1, 2)),
+            pairs_G=bands_GLNR.sum(axis=(1, 2, 3)) / is_selected_LN.sum(),
             trained_length=length,
             longest=subject.length or length,
             intact_l50_3=effects.l50_3X[:, 0],
@@ -179,6 +196,18 @@ def _format_range(values: np.ndarray, spec: str) -> str:
     if np.isnan(values).all():
         return "not learned"
     return f"{np.nanmin(values):{spec}} to {np.nanmax(values):{spec}}"
+
+
+def _select_heads(shape: tuple[int, ...], heads: Iterable[tuple[int, int]] | None) -> np.ndarray:
+    L, N = shape
+    is_selected_LN = np.full((L, N), heads is None)
+    for layer, head in heads or []:
+        if not (0 <= layer < L and 0 <= head < N):
+            raise ValueError(
+                f"no head {head} in layer {layer}: layers are 0 to {L - 1}, heads 0 to {N - 1}"
+            )
+        is_selected_LN[layer, head] = True
+    return is_selected_LN
 
 
 def _shuffle(pairs_LNR: np.ndarray, draws: int, random: np.random.Generator) -> list[np.ndarray]:
