@@ -203,7 +203,7 @@ def as_text(facts: dict[str, Any], name: str) -> str:
 
 # What two models are compared in, by layer: the heading, and the text of a group of layers.
 _COMPARED: dict[str, Callable[[dict[str, Any]], str]] = {
-    "rotation": lambda group: describe_rope(group),
+    "rotation": describe_rope,
     "rotated features": lambda group: f"{group['rotated']}/{group['head_dim']}",
     "window": lambda group: "none" if group["window"] is None else f"{group['window']:,}",
     "logit scale": lambda group: f"{group['logit_scale']:.6g}",
@@ -253,11 +253,14 @@ def _compare_frequencies(first: list[float], second: list[float]) -> tuple[str, 
     """Return the frequencies of the pair that differs most, in radians per token."""
     if len(first) != len(second):
         return f"{len(first)} pairs", f"{len(second)} pairs"
-    ratios = np.array(first) / np.array(second)
-    pair = int(np.abs(np.log(ratios)).argmax()) if first else 0
-    if not first or abs(ratios[pair] - 1) < 1e-6:  # of float32
+    ours, theirs = np.array(first), np.array(second)
+    with np.errstate(divide="ignore", invalid="ignore"):  # unrotated pairs are 0
+        ratios = np.where(ours == theirs, 1.0, theirs / ours)
+        gaps = np.abs(np.log(ratios))
+    pair = int(gaps.argmax()) if first else 0
+    if not first or gaps[pair] < 1e-6:  # of float32
         return None
-    return f"pair {pair}: {first[pair]:.6g}", f"{second[pair]:.6g} (x {1 / ratios[pair]:.4g})"
+    return f"pair {pair}: {ours[pair]:.6g}", f"{theirs[pair]:.6g} (x {ratios[pair]:.4g})"
 
 
 def _ranges(numbers: list[int]) -> str:

@@ -1,4 +1,4 @@
-"""What members of a sweep share, in what they may differ, and programs that both are given to.
+"""The parts that members of a sweep share, those that may differ, and the programs of both.
 
 Batches, seeds, and the arrays of members are arguments of a program, so runs of equal shape (seeds,
 items of a study) need one program. JAX caches compiled programs by the jitted function, so this

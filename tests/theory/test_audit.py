@@ -10,6 +10,7 @@ from ropewalk.interop.layers import Layer, PublishedModel, group_layers
 from ropewalk.model.rotary.base import HfHead
 from ropewalk.model.rotary.rope_parameters import compute_frequencies
 from ropewalk.theory.audit import (
+    _compare_frequencies,
     as_differences,
     as_text,
     audit,
@@ -241,3 +242,13 @@ def test_what_differs_between_two_models():
     assert rows["frequencies"]["second"] == f"{500_000 ** (-36 / 64):.6g} (x 32)"
     assert find_differences(first, first) == []
     assert "0-3" in as_differences(list(rows.values()), ["long", "short"])
+
+
+def test_unrotated_pairs_are_compared_too():
+    """Frequencies of 0 are equal, or differ without end; they are no NaN."""
+    assert _compare_frequencies([1.0, 0.5, 0.0], [1.0, 0.5, 0.0]) is None
+    assert _compare_frequencies([1.0, 0.5, 0.0], [1.0, 0.25, 0.0]) == (
+        "pair 1: 0.5",
+        "0.25 (x 0.5)",
+    )
+    assert _compare_frequencies([1.0, 0.0], [1.0, 0.25]) == ("pair 1: 0", "0.25 (x inf)")
