@@ -9,13 +9,17 @@ import argparse
 import importlib
 import pkgutil
 import re
+import sys
+from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from ropewalk.configs import template
 from ropewalk.experiment import dotted, overrides
+from ropewalk.experiment import stages as stages_lib
 from ropewalk.experiment.config import ExperimentConfig
-from ropewalk.utils.command_line import Parser
+from ropewalk.utils.command_line import Parser, print_text
 from ropewalk.utils.messages import nearest, quoted
 from ropewalk.utils.plugins import allow, run_file
 
@@ -26,10 +30,21 @@ def argument_parser(program: str, description: str | None, *more: str) -> Parser
     class ConfigParser(Parser):
         def format_help(self) -> str:
             lines = "".join(f"  {c.name:<30} {c.question}\n" for c in load_configs().values())
-            more_help = f"configs:\n{lines}", f"{overrides.OVERRIDES_HELP}\n", *more
+            more_help = (
+                f"configs (CONFIG --help explains one):\n{lines}",
+                f"{overrides.OVERRIDES_HELP}\n",
+                *more,
+            )
             return "\n".join([super().format_help(), *more_help])
 
         def parse_intermixed_args(self, args=None, namespace=None) -> Any:
+            words = sys.argv[1:] if args is None else args
+            if words[1:] and words[1] in ("-h", "--help") and not words[0].startswith("-"):
+                try:
+                    print_text(explain(config_argument(words[0])))
+                except ValueError as error:
+                    self.refuse(error)
+                self.exit()
             arguments = super().parse_intermixed_args(args, namespace)
             if arguments.write:
                 try:
@@ -85,12 +100,36 @@ def load_configs() -> dict[str, ExperimentConfig]:
       ValueError: if two files define a config of one name.
     """
     configs: dict[str, ExperimentConfig] = {}
-    for info in pkgutil.walk_packages(__path__, f"{__name__}."):
-        for config in getattr(importlib.import_module(info.name), "configs", ()):
+    for module in _modules():
+        for config in getattr(module, "configs", ()):
             if config.name in configs:
-                raise ValueError(f"{info.name}: a config named {config.name} exists already")
+                raise ValueError(f"{module.__name__}: there are two configs named {config.name}")
             configs[config.name] = config
     return configs
+
+
+def _modules() -> Iterator[ModuleType]:
+    for info in pkgutil.walk_packages(__path__, f"{__name__}."):
+        yield importlib.import_module(info.name)
+
+
+def explain(name: str) -> str:
+    """Return the question, members and evaluation of a config, and the docstring of its file.
+
+    Raises:
+      ValueError: as for `find_config`.
+    """
+    config = find_config(name)
+    if match := _FILE.fullmatch(name):
+        doc = run_file(Path(match["path"])).__doc__
+    else:
+        doc = next(m.__doc__ for m in _modules() if config in getattr(m, "configs", ()))
+    stages = dict.fromkeys(
+        stage.config.evals.describe(stage.config.data.context_length)
+        for stage in stages_lib.split(config)
+    )
+    members = (f"member: {' '.join(member)}" for member in config.members)
+    return "\n".join([f"{config.name}: {config.question}", *members, *stages, "", doc or ""])
 
 
 _FILE = re.compile(r"(?P<path>.+\.py)(:(?P<name>[^:]+))?")

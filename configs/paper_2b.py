@@ -19,6 +19,12 @@ from ropewalk.experiment.config import EvalConfig, ExperimentConfig, MeshConfig,
 from ropewalk.model.config import ModelConfig
 from ropewalk.model.rotary.rope import Rope
 
+# Section 5: LongEval, the needle in a haystack, and the test split of PG-19.
+PAPER_EVALS = EvalConfig(
+    tasks=("lines(template=official)", "needle(haystack=text,cue=gkamradt)", "pg19"),
+    lengths=(512, 1024, 2048, 4096),
+)
+
 configs = [
     ExperimentConfig(
         name="paper_2b",
@@ -46,6 +52,6 @@ configs = [
         ),
         train=TrainConfig(num_steps=238_000, learning_rate=2e-4, warmup_steps=2_000),
         mesh=MeshConfig(data=1, fsdp=-1),
-        evals=EvalConfig(tasks=("lines", "lagcopy", "perplexity"), documents=256),
+        evals=PAPER_EVALS,
     )
 ]

@@ -1,7 +1,7 @@
 """One config per rotary variant: `base_30m` trained from scratch with each of them.
 
 Only the variant differs; `variants.toml` lists the variants. Dynamic variants are plain RoPE at the
-trained length and stretch at evaluation, by each row's length.
+trained length and stretch at evaluation, by each row's length, so they are evaluated beyond it.
 """
 
 import math
@@ -30,6 +30,7 @@ configs = [
         question=variant["question"],
         members=(),
         model=dict(rotary=rotary.parse(variant["rotary"].format(**_SERIES))),
+        evals=dict(lengths=tuple(variant.get("lengths", ()))),
     )
     for name, variant in _VARIANTS.items()
 ]

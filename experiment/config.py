@@ -148,6 +148,11 @@ class EvalConfig:
     def __post_init__(self):
         check(self)
 
+    def describe(self, trained_length: int) -> str:
+        """Return a line with the tasks, lengths and documents."""
+        lengths = ", ".join(map(str, self.lengths or (trained_length,)))
+        return f"evaluation: {', '.join(self.tasks)}; {lengths} tokens; {self.documents} documents"
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ExperimentConfig:

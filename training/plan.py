@@ -87,6 +87,11 @@ class Checked(NamedTuple):
             *(f"start_from: {start} has parameters of these shapes" for start in starts if start),
             *(f"data.tokenizer: {path} has {size} ids" for path, size in files.items()),
             *sources,
+            *dict.fromkeys(
+                stage.config.evals.describe(stage.config.data.context_length)
+                for stages in self.stages
+                for stage in stages
+            ),
             "not checked: documents, free disk space, the memory of activations",
         ]
 

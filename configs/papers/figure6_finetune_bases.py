@@ -31,7 +31,6 @@ from ropewalk.configs.papers import scales
 
 PAPER = change(
     scales.LLAMA2_7B,
-    evals=dict(lengths=(32_768,)),
     members=vary("model.rotary.base", ("1e4", "1e5", "2e5", "6.4e5", "5e6", "1e9")),
 )
 

@@ -62,6 +62,7 @@ configs = scales.at_each_scale(
                 "train.warmup_steps=0",
                 "train.weight_decay=0",
                 "model.rotary.base=1e4",
+                "evals.lengths=[512,2048,8192,32768]",
             ),
             ("model.rotary.base=1e6",),
         ),

@@ -11,8 +11,11 @@ base 100 and 64 features rotates by 42 degrees within 64. 32768 tokens at base 5
 periods of that pair, and 512 tokens at base 10 are 35.
 """
 
+import dataclasses
+
 from ropewalk.configs.base_30m import configs as base_30m
 from ropewalk.configs.changes import change, heads
+from ropewalk.configs.paper_2b import PAPER_EVALS
 from ropewalk.configs.paper_2b import configs as paper_2b
 from ropewalk.configs.scaling import scale_7b
 from ropewalk.configs.small import configs as small
@@ -38,7 +41,7 @@ GPU = change(
     ),
     evals=dict(tasks=("kv", "lines", "needle", "perplexity")),
 )
-PAPER_2B = change(*paper_2b, evals=dict(tasks=("lines", "needle", "perplexity")))
+(PAPER_2B,) = paper_2b
 
 # Llama 2 7B as Men et al. fine-tune it (Section 5.1 and Table 5, whose "2e5" must be 2e-5).
 # `figure6_llama2_7b` imports the parameters of `runs/llama2_7b`.
@@ -54,7 +57,7 @@ LLAMA2_7B = change(
         num_workers=8,
     ),
     train=TrainConfig(num_steps=1000, learning_rate=2e-5, schedule="constant", weight_decay=0.0),
-    evals=dict(tasks=("lines", "needle", "perplexity")),
+    evals=dataclasses.replace(PAPER_EVALS, lengths=(4096, 8192, 16_384, 32_768)),
 )
 
 # Parents that are continued at a longer context.

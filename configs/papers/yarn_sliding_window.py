@@ -87,7 +87,7 @@ configs = scales.at_each_scale(
         scales.LLAMA2_7B,
         data=dict(batch_size=64),
         train=dict(num_steps=400, warmup_steps=20),
-        evals=dict(tasks=("pg19", "lines"), lengths=(4096, 8192, 16_384, 32_768)),
+        evals=dict(tasks=("pg19", "passkey"), lengths=(4096, 8192, 16_384, 32_768)),
         members=vary(
             "model.rotary",
             (

@@ -19,6 +19,7 @@ from ropewalk.experiment.stages import split
 from ropewalk.model.transformer import abstract_params
 from ropewalk.training.programs import shared_part
 from ropewalk.utils.expressions import split_commas
+from tests.in_process import call
 
 # Experiments on published weights have only the papers' own scale.
 IMPORTED = ("figure6_llama2_7b", "gradient_llama3_8b")
@@ -80,12 +81,14 @@ def test_each_scale_can_be_trained_at_the_stated_cost(name):
     costs = re.findall(r"([\d.]+e\d+) FLOP", doc(name))
     for config, cost in zip(scales, costs, strict=True):
         assert float(cost) == pytest.approx(flops(config), rel=0.06), config.name
-        members, shapes = members_of(config), abstract_params(config.model)
-        for stage in (stage for run in [config, *members] for stage in split(run)):
-            assert not shape_difference(abstract_params(stage.config.model), shapes)
-            for task in stage.config.evals.tasks:
-                evals.parse(task)
-        assert len(set(map(shared_part, members))) <= 1
+        members = members_of(config)
+        for run in [config, *members]:
+            shapes = abstract_params(run.model)
+            for stage in split(run):
+                assert not shape_difference(abstract_params(stage.config.model), shapes)
+                for task in stage.config.evals.tasks:
+                    evals.parse(task)
+        assert len(set(map(shared_part, members))) <= (8 if name == "olmpool" else 1)
 
 
 @pytest.mark.parametrize("name", PAPERS)
@@ -107,7 +110,32 @@ def test_commands_can_be_typed(name):
                     ends = [stage.end for stage in split(trained[parent])]
                     assert int(step or ends[-1]) in ends
             continue
+        if script == "-m":
+            assert arguments[0] == "probes"
+            continue
         assert script in ("evaluate.py", "report.py")
         paths, options = split_options(arguments)
         assert trained.keys() >= set(paths)
         assert all(map(evals.parse, split_commas(options.get("--tasks", "kv"))))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", PAPERS)
+def test_help_and_check_print_the_evaluation(name, tmp_path):
+    config = find_config(f"{name}_cpu")
+    expected = f"evaluation: {', '.join(config.evals.tasks)}; "
+    assert expected in call("train.py", config.name, "--help")
+    check = "--workdir", tmp_path, "--check", "start_from=none"
+    assert expected in call("train.py", config.name, *check)
+
+
+FINE_TUNED = "figure3_superficial", "figure6_finetune_bases", "figure6_llama2_7b", "table4_methods"
+
+
+@pytest.mark.parametrize("name", ["figure7_pretrain", *FINE_TUNED])
+def test_configs_of_men_et_al_evaluate_as_their_section_5(name):
+    """LongEval's prompt (Figure 8), gkamradt's needle, and the test split of PG-19."""
+    longeval, needle, pg19 = map(evals.parse, load(name)[-1].evals.tasks)
+    assert longeval.template == "official"
+    assert (needle.haystack, needle.cue) == ("text", "gkamradt")
+    assert pg19.expression == "pg19"
