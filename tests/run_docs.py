@@ -2,7 +2,7 @@
 
     python tests/run_docs.py [FILE.md ...]      default: README.md, then docs/*.md
 
-A comment before a block, <!-- skip: REASON -->, skips it; so does a line that begins with `make
+Commands that are a cell of a table run too, unless they name a RUN or FILE of the reader. A comment before a block, <!-- skip: REASON -->, skips it; so does a line that begins with `make
 test`. A block of Python that begins with `# NAME.py` is written to that file. Prints a line per
 block, and exits with status 1 if a command fails.
 """
@@ -17,13 +17,15 @@ from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
 BLOCK = re.compile(
-    r"^(?:<!-- skip: (?P<reason>[^>]*) -->\n)?```(?P<language>\w*)\n(?P<code>.*?)^```", re.M | re.S
+    r"^(?:<!-- skip: (?P<reason>[^>]*) -->\n)?```(?P<language>\w*)\n(?P<code>.*?)^```"
+    r"|\| `(?P<cell>python (?![^`]*\b(?:RUN|FILE)\b)[^`]*)` \|$",
+    re.M | re.S,
 )
 
 
 def run_block(block: re.Match, clone: Path) -> int:
     """Run a block in the clone, with its virtual environment; return the exit status."""
-    code = block["code"]
+    code = block["code"] or block["cell"]
     if block["language"] == "python" and (name := re.match(r"# (\w+\.py)\n", code)):
         (clone / name[1]).write_text(code, encoding="utf-8")
         return 0
@@ -48,9 +50,9 @@ def main(names: list[str]) -> int:
         for page in pages or [clone / "README.md", *sorted(clone.glob("docs/*.md"))]:
             text = page.read_text(encoding="utf-8")
             for block in BLOCK.finditer(text):
-                if block["language"] not in ("", "python"):
+                if block["language"] not in (None, "", "python"):
                     continue
-                line = text.count("\n", 0, block.start("code"))
+                line = text.count("\n", 0, block.start("code" if block["code"] else "cell"))
                 where, start = f"{page.relative_to(clone)}:{line}", time.monotonic()
                 result = f"skipped: {block['reason']}"
                 if block["reason"] is None:
