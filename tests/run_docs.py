@@ -2,9 +2,10 @@
 
     python tests/run_docs.py [FILE.md ...]      default: README.md, then docs/*.md
 
-Commands that are a cell of a table run too, unless they name a RUN or FILE of the reader. A comment before a block, <!-- skip: REASON -->, skips it; so does a line that begins with `make
-test`. A block of Python that begins with `# NAME.py` is written to that file. Prints a line per
-block, and exits with status 1 if a command fails.
+Commands that are the last cell of a row of a table run too, unless they name a RUN or FILE of the
+reader. A comment before a block, <!-- skip: REASON -->, skips it; so does a line that begins with
+`make test`. A block of Python that begins with `# NAME.py` is written to that file. Prints a line
+per block, and exits with status 1 if a command fails.
 """
 
 import os
