@@ -28,6 +28,12 @@ B_M_LENGTHS = {10: 5, 100: 46, 1_000: 197}
 _CONSTANTS = 3.0, 4.3  # of these lengths, for single heads (docs/results.md)
 _CARD = "language_model"
 _FIRST_POSITION = 4  # before it, half octaves have one token of each document
+_LOSSES = {
+    "alternative": "Loss of each base against position, within and beyond the trained length.",
+    "caption": "Loss by position in held-out texts of 2,048 tokens, four times the trained length "
+    "(vertical line), by half octaves. Bands: 95% intervals over seeds, over documents for one "
+    "seed.",
+}
 _COSTS = {
     "alternative": "Loss of each base minus that of base 10,000, against position.",
     "caption": "Loss of each base minus that of base 10,000 by position, on the same held-out "
@@ -47,6 +53,7 @@ def sections(cards: Sequence[Card], rows: Sequence[Row]) -> Iterator[Item]:
     (card,) = [card for card in cards if card.name == _CARD] or [None]
     if card is not None and runs_of(rows, _CARD, REFERENCE):
         yield "Against base 10,000", "", make_table(card, rows)
+        yield "Loss by position", "", Drawing("losses", lambda: draw_losses(rows), _LOSSES)
         yield "Cost by position", "", Drawing("costs", lambda: draw_costs(rows), _COSTS)
         yield "Copy gain by lag", "", Drawing("copy gains", lambda: draw_copy_gains(rows), _GAINS)
 
@@ -76,11 +83,24 @@ def make_table(card: Card, rows: Sequence[Row]) -> Table:
     return Table.from_cells(lines, caption=caption, wraps=True, has_all_columns=True)
 
 
+def draw_losses(rows: Sequence[Row]) -> Figure:
+    """Draw the loss of each base by position, up to four times the trained length."""
+    figure, ax = _new_figure()
+    read = lambda row: losses(row, 4 * LENGTH, 16, 4 * LENGTH)  # noqa: E731
+    _draw_bases(ax, rows, read, lambda run, _: measures.measure_mean(run), BASES)
+    ax.axvline(LENGTH, color="black", lw=1)
+    ax.text(LENGTH / 1.05, ax.get_ylim()[1], "trained length", ha="right", va="top")
+    ax.set(xlabel="position (tokens, log scale)", ylabel="loss (nats per token)")
+    return figure
+
+
 def draw_costs(rows: Sequence[Row]) -> Figure:
     """Draw the cost of each base by position."""
     figure, ax = _new_figure()
-    read = lambda row: losses(row, LENGTH)  # noqa: E731
-    _draw_bases(ax, rows, read, measures.measure_difference, BASES[:-1], _FIRST_POSITION)
+    ax.axhline(0, **REFERENCE_LINE)
+    # The last half octave of positions has one: 512.
+    read = lambda row: losses(row, LENGTH, _FIRST_POSITION, LENGTH)  # noqa: E731
+    _draw_bases(ax, rows, read, measures.measure_difference, BASES[:-1])
     ax.set(xlabel="position (tokens, log scale)", ylabel="loss minus that of base 10,000 (nats)")
     return figure
 
@@ -88,8 +108,9 @@ def draw_costs(rows: Sequence[Row]) -> Figure:
 def draw_copy_gains(rows: Sequence[Row]) -> Figure:
     """Draw the copy gain of each base by lag, and where it is forecast to fall to half."""
     figure, ax = _new_figure()
-    measure = lambda run, _: measures.measure_mean(run)  # noqa: E731
-    looks = _draw_bases(ax, rows, gains, measure, BASES, measures.SHORTEST_LAG)
+    ax.axhline(0, **REFERENCE_LINE)
+    read = lambda row: gains(row, measures.SHORTEST_LAG)  # noqa: E731
+    looks = _draw_bases(ax, rows, read, lambda run, _: measures.measure_mean(run), BASES)
     for base, length in B_M_LENGTHS.items():
         low, high = (constant * length for constant in _CONSTANTS)
         if base in looks and low < LENGTH:
@@ -101,7 +122,6 @@ def draw_copy_gains(rows: Sequence[Row]) -> Figure:
 def _new_figure() -> tuple[Figure, Axes]:
     figure = new_figure(7.2, 3.8)
     ax = figure.subplots()
-    ax.axhline(0, **REFERENCE_LINE)
     token_axis(ax.xaxis)
     return figure, ax
 
@@ -112,9 +132,8 @@ def _draw_bases(
     read: Callable[[Row], Sums | None],
     measure: Callable[[Sums, Sums], Value],
     bases: Sequence[int],
-    first: float,
 ) -> dict[int, Look]:
-    """Draw each base's line and interval over half octaves from `first`; return the looks."""
+    """Draw each base's line and interval over the half octaves that are read; return the looks."""
     colors = make_looks(list(map(float, BASES)), [1] * len(BASES))
     all_looks = dict(zip(BASES, colors, strict=True))
     references = runs_of(rows, _CARD, REFERENCE)
@@ -129,8 +148,7 @@ def _draw_bases(
         if not curves:
             continue
         look = looks[base] = all_looks[base]
-        # The last half octave of positions has one: 512.
-        centers = [center for center in curves[0] if first <= center <= LENGTH]
+        centers = list(curves[0])
         values = [over_seeds([curve[center] for curve in curves]) for center in centers]
         ax.plot(centers, [value.value for value in values], **look.line, lw=2)
         low, high = ([value.low for value in values], [value.high for value in values])
