@@ -170,10 +170,16 @@ def test_figures_are_drawn_from_rows():
         )
         for member in ("base=10", "base=10000")
     ]
+    long = dataclasses.replace(
+        rows[1].answers[0], length=2048, losses=losses([8, 100, 1000], [[9.0, 3.0, 4.5]] * 4)
+    )
+    rows[1] = dataclasses.replace(rows[1], answers=(*rows[1].answers, long))
     package = studies.load("language_model")
     items = list(package.sections(list(CARDS.values()), rows))
-    titles = ["Against base 10,000", "Cost by position", "Copy gain by lag"]
+    titles = ["Against base 10,000", "Loss by position", "Cost by position", "Copy gain by lag"]
     assert [title for title, *_ in items] == titles
-    for *_, drawing in items[1:]:
-        (ax,) = drawing.draw().axes
+    axes = [drawing.draw().axes[0] for *_, drawing in items[1:]]
+    # From position 16 on, and also beyond the trained length.
+    assert axes[0].get_lines()[0].get_ydata().tolist() == [3.0, 4.5]
+    for ax in axes:
         assert len(ax.get_lines()) >= 2
