@@ -21,9 +21,11 @@ class DataConfig:
 
     Attributes:
       source: a file in `data/sources`. "local": the source code of Python's standard library, on
-        any machine. "jsonl": RedPajama-format JSON lines at `path`, also with .gz or .zst.
-        "redpajama": the published files at `path`. "retrieval": retrieval documents only.
+        any machine. "files": all JSON lines, Parquet and plain text at `path`; "jsonl", "parquet"
+        and "txt": those of one format. "redpajama": the published files at `path`. "retrieval":
+        retrieval documents only.
       path: file or folder of the source; not used by "local" and "retrieval".
+      text_field: field of a JSON line, or column of a Parquet file, that holds the text.
       tokenizer: an existing SentencePiece .model or tokenizer.json; None trains one on the source.
       vocab_size: size of the tokenizer to train (ignored if `tokenizer` is set); 128 of its ids
         are reserved for the keys and values of retrieval documents.
@@ -45,6 +47,7 @@ class DataConfig:
 
     source: SourceName = "local"
     path: str | None = None
+    text_field: str = "text"
     tokenizer: str | None = None
     vocab_size: int = 1024
     subset_shares: tuple[tuple[str, Share], ...] = ()

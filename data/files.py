@@ -9,16 +9,17 @@ The name of a file, or else the innermost of its folders whose name does, decide
 Hidden files and folders are left out. Linked folders are read, each once.
 """
 
+import functools
+import hashlib
 import os
 import re
 from collections import defaultdict, deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
-from ropewalk.data.json_lines import PATTERNS, first_record, stem_of, without_compression
-from ropewalk.data.source import InputFile, LeftOut
-from ropewalk.utils.messages import one_line
+from ropewalk.data.source import SUBSETS, Document, InputFile, LeftOut, OnBytes, Source
+from ropewalk.utils.messages import nearest, one_line
 from ropewalk.utils.paths import as_path, in_bucket
 
 # Names of splits in the `datasets` library (huggingface.co/docs/datasets/repository_structure);
@@ -30,6 +31,35 @@ _UNINFORMATIVE = {"", "of", "part", "shard", "chunk", "split", "set", "file", "d
 _HASH = re.compile(r"(?=.*\d)[0-9a-f]{4,}")
 
 
+Record = tuple[int, dict, str | None]  # line, fields and problem of a document
+
+
+class Format(NamedTuple):
+    """How the files of one format are recognized and read.
+
+    Attributes:
+      title: name of the format.
+      patterns: names of its files, for messages.
+      stem: returns the name of a file without the suffixes of the format; None for another format.
+      records: yields the documents of a file from line `start` (from 1) on, whose text is `field`.
+        The fields of a problem are {"damaged_bytes": n}, if it is a part of the file with unknown
+        documents.
+      first: returns the fields of the first document of a file, of which those of text are strings;
+        {} if it cannot be read, or is only text.
+      may_be_other: whether a name may be that of a file with other content. Such a file is left out
+        if its first document has no text.
+      is_document: whether a file is one document, without fields.
+    """
+
+    title: str
+    patterns: str
+    stem: Callable[[str], str | None]
+    records: Callable[..., Iterator[Record]]  # (path, *, field, start, on_bytes)
+    first: Callable[[Path], dict] = lambda path: {}
+    may_be_other: Callable[[str], bool] = lambda name: False
+    is_document: bool = False
+
+
 class Listing(NamedTuple):
     """Files in order, and the entries that are left out."""
 
@@ -37,17 +67,127 @@ class Listing(NamedTuple):
     left_out: list[LeftOut]
 
 
-def list_json_lines(path: str | Path) -> Listing:
-    """Return the JSON Lines files at `path`, a file or a folder, by name.
+# A folder with fewer files that are documents holds out the end of each.
+_FEW_DOCUMENTS = 10
+_HELD_OUT_PART = 10  # one part in 10 of a document
+_HELD_OUT_FILES = 20  # one file in 20
+
+
+class FileSource(Source):
+    """Files of some formats at `data.path`. A subclass names the formats."""
+
+    needs_path = True
+    formats: ClassVar[tuple[Format, ...]]
+
+    @functools.cached_property
+    def _listing(self) -> Listing:
+        return list_files(str(self.path), self.formats, self.text_field)
+
+    @property
+    def files(self) -> list[InputFile]:
+        """Files at `data.path`."""
+        return self._listing.files
+
+    @property
+    def left_out(self) -> list[LeftOut]:
+        """Other files at `data.path`."""
+        return self._listing.left_out
+
+    @functools.cached_property
+    def _holds_out_ends(self) -> bool:
+        """Whether the last part of each file that is one document is held out."""
+        is_few = len(self.files) < _FEW_DOCUMENTS
+        return is_few and not any(file.validation for file in self.files)
+
+    def held_out_rule(self) -> str:
+        """Return the rule for files that are documents, and for other ones."""
+        kinds = {self._format(file).is_document for file in self.files}
+        if not self._holds_out_ends or kinds == {False}:
+            return super().held_out_rule()
+        ends = f"the last 1/{_HELD_OUT_PART} of each text file is held out"
+        return ends if kinds == {True} else f"{ends}, and {super().held_out_rule()}"
+
+    def _format(self, file: InputFile) -> Format:
+        return next(f for f in self.formats if f.stem(file.path.name) is not None)
+
+    def read_file(self, file: int, line: int, on_bytes: OnBytes) -> Iterator[Document]:
+        """Yield the documents of a file, in the order of its lines or rows."""
+        path, text_format = self.files[file].path, self._format(self.files[file])
+        has_parts = text_format.is_document and self._holds_out_ends
+        records = text_format.records(
+            path, field=self.text_field, start=1 if has_parts else line, on_bytes=on_bytes
+        )
+        for number, record, problem in records:
+            text = "" if problem else record[self.text_field]
+            damaged = record.get("damaged_bytes", 0) if problem else 0
+            document = Document(text, file, number, _subset(record), problem, damaged)
+            parts = _parts(document) if has_parts and not problem else [document]
+            yield from (part for part in parts if part.line >= line)
+
+    def subsets(self) -> set[str]:
+        """Return RedPajama's subsets and, for a private corpus, the first label of each file."""
+        labels = (_subset(self._format(file).first(file.path)) for file in self.files)
+        return set(SUBSETS) | {label for label in labels if label}
+
+    def check(self) -> None:
+        """Check the field `text_field` in the first file of each format, and as `Source.check`."""
+        super().check()
+        firsts: dict[Format, Path] = {}
+        for file in self.files:
+            firsts.setdefault(self._format(file), file.path)
+        for text_format, path in firsts.items():
+            fields = strings_in(text_format.first(path))
+            if fields and self.text_field not in fields:
+                raise ValueError(
+                    f"data.text_field={self.text_field}: no such field of text in {path}; "
+                    f"{nearest(self.text_field, fields)}"
+                )
+
+    def identity(self) -> dict[str, str]:
+        """Return the field of the text, unless it is the default."""
+        is_default = self.text_field == "text" or not self.has_fields
+        return {} if is_default else {"text_field": self.text_field}
+
+
+def strings_in(record: dict) -> list[str]:
+    """Return the names of the fields that are strings."""
+    return [name for name, value in record.items() if isinstance(value, str)]
+
+
+def _parts(document: Document) -> list[Document]:
+    """Return the beginning of a text and its last part, which is held out; cut at a paragraph."""
+    text = document.text
+    near = len(text) - len(text) // _HELD_OUT_PART
+    cuts = (text.rfind(end, len(text) // 2, near) + len(end) for end in ("\n\n", "\n", " "))
+    cut = next((cut for cut in cuts if cut > len(text) // 2), near)
+    parts = [
+        document._replace(text=text[:cut], held_out=False),
+        document._replace(text=text[cut:], held_out=True, line=document.line + 1),
+    ]
+    return [part for part in parts if part.text.strip()]
+
+
+def _subset(record: dict) -> str | None:
+    """Return RedPajama's subset; its releases store it in two fields."""
+    meta = record.get("meta")
+    subset = record.get("red_pajama_subset")
+    if subset is None and isinstance(meta, dict):
+        subset = meta.get("redpajama_set_name")
+    return subset if isinstance(subset, str) else None
+
+
+def list_files(path: str | Path, formats: Sequence[Format], text_field: str = "text") -> Listing:
+    """Return the files of some formats at `path`, a file or a folder, by name.
 
     Raises:
       ValueError: if there is none, a link is broken, a folder cannot be read, or a file is there
         twice, compressed and not.
     """
     root = as_path(path)
+    patterns = ", ".join(f.patterns for f in formats)
     if root.is_file():
-        if stem_of(root.name) is None:
-            raise ValueError(f"{root}: not one of {PATTERNS}")
+        if all(f.stem(root.name) is None for f in formats):
+            raise ValueError(f"{root}: not one of {patterns}")
         return Listing([InputFile(path=root, name=root.name, size=root.stat().st_size)], [])
     if not root.is_dir():
         raise ValueError(f"{root}: no such file or folder")
@@ -55,23 +195,32 @@ def list_json_lines(path: str | Path) -> Listing:
         paths, left_out = _walk(root)
     except PermissionError as error:
         raise ValueError(f"{error.filename}: no permission to read it; change its mode") from None
-    stems = {}
+    stems, documents = {}, []
     for name, file in paths.items():
-        if (stem := stem_of(name)) is None:
-            left_out.append(LeftOut(name, "not JSON Lines"))
-        elif re.search(r"\.json(\.|$)", name, re.IGNORECASE) and "text" not in first_record(file):
-            left_out.append(LeftOut(name, 'not JSON Lines: no "text" in the first line'))
+        text_format = next((f for f in formats if f.stem(file.name) is not None), None)
+        if text_format is None:
+            titles = " or ".join(f.title for f in formats)
+            left_out.append(LeftOut(name, f"not {titles}"))
+        elif text_format.may_be_other(name) and text_field not in strings_in(
+            text_format.first(file)
+        ):
+            reason = f'not {text_format.title}: no "{text_field}" in the first line'
+            left_out.append(LeftOut(name, reason))
         else:
-            stems[name] = stem
+            stems[name] = text_format.stem(name)
+            documents += [name] * text_format.is_document
     if not stems:
         raise ValueError(
-            f"{root}: folder holds none of {PATTERNS}{'; ' * bool(left_out)}"
+            f"{root}: folder holds none of {patterns}{'; ' * bool(left_out)}"
             + "; ".join(describe_left_out(left_out))
         )
     _refuse_copies(root, stems)
     held_out = _held_out(stems)
     if len(held_out) == len(stems):
         held_out = set()
+    if not held_out and len(documents) == len(stems) >= _FEW_DOCUMENTS:
+        documents.sort(key=lambda name: hashlib.sha256(name.encode()).digest())
+        held_out = set(documents[: max(1, len(documents) // _HELD_OUT_FILES)])
     return Listing(
         [
             InputFile(
@@ -133,7 +282,8 @@ def _refuse_copies(root: Path, names: Iterable[str]) -> None:
     """Raise ValueError if a file is there twice, as gzip --keep leaves it."""
     by_name: dict[str, str] = {}
     for name in names:
-        other = by_name.setdefault(without_compression(name), name)
+        uncompressed = re.sub(r"\.(gz|zst)$", "", name, flags=re.IGNORECASE)
+        other = by_name.setdefault(uncompressed, name)
         if other != name:
             raise ValueError(
                 f"{root}: {other} and {name} are one file, compressed and not; move one away"

@@ -1,4 +1,4 @@
-"""JSON Lines files, compressed or not, read line by line.
+"""JSON Lines files, compressed or not, read line by line; `chunks` reads any compressed file.
 
 A bad line is returned as a problem, so that the caller may continue after it. So is a damaged
 member of a compressed file: a gzip member or zstd frame that does not decompress, or whose checksum
@@ -20,7 +20,7 @@ PATTERNS = "*.jsonl, *.ndjson or *.json, each also with .gz or .zst"
 # wget appends a number if the file is there: Common Crawl's files in RedPajama, saved in one
 # folder, have the same names in every crawl.
 _NAME = re.compile(
-    r"(?P<file>(?P<stem>.*)\.(jsonl|ndjson|json))(\.gz|\.zst|(?<=classifier\.jsonl)\.zst\.\d)?",
+    r"(?P<stem>.*)\.(jsonl|ndjson|json)(\.gz|\.zst|(?<=classifier\.jsonl)\.zst\.\d)?",
     re.IGNORECASE | re.DOTALL,
 )
 _CHUNK = 1 << 17  # bytes read from disk at a time; they may decompress to many more
@@ -32,28 +32,22 @@ def stem_of(name: str) -> str | None:
     return match["stem"] if match else None
 
 
-def without_compression(name: str) -> str:
-    """Return the name of a JSON Lines file without the suffix of its compression."""
-    match = _NAME.fullmatch(name)
-    return match["file"] if match and not name[-1].isdigit() else name
-
-
 def json_records(
-    path: Path, *, start: int = 1, on_bytes: OnBytes = ignore_bytes
+    path: Path, *, field: str = "text", start: int = 1, on_bytes: OnBytes = ignore_bytes
 ) -> Iterator[tuple[int, dict, str | None]]:
-    """Yield line number, JSON object and problem (None if "text" is good) of each line of a file.
+    """Yield line number, JSON object and problem (None if `field` is good) of each line of a file.
 
     Blank lines are skipped. A damaged member of a compressed file counts as one line; its object is
     {"damaged_bytes": its size}.
     """
     line, is_empty = 0, True
-    for data in _lines(_chunks(path, on_bytes)):
+    for data in _lines(chunks(path, on_bytes)):
         line += 1
-        if isinstance(data, _Damage):
+        if isinstance(data, Damage):
             record = {"damaged_bytes": data.num_bytes} if data.num_bytes else {}
             entry = (line, record, data.problem)
         elif data.strip():
-            entry = (line, *_json_record(data)) if line >= start else None
+            entry = (line, *_json_record(data, field)) if line >= start else None
         else:
             continue
         is_empty = False
@@ -65,23 +59,30 @@ def json_records(
 
 def first_record(path: Path) -> dict:
     """Return the JSON object of the first line of a file; {} if it is none."""
-    records = (data for data in _lines(_chunks(path, ignore_bytes, verify=False)))
-    first = next((data for data in records if isinstance(data, _Damage) or data.strip()), b"")
-    return {} if isinstance(first, _Damage) else _json_record(first)[0]
+    records = (data for data in _lines(chunks(path, ignore_bytes, verify=False)))
+    first = next((data for data in records if isinstance(data, Damage) or data.strip()), b"")
+    with contextlib.suppress(ValueError):
+        record = None if isinstance(first, Damage) else _parse(first)
+        return record if isinstance(record, dict) else {}
+    return {}
 
 
-def _json_record(data: bytes) -> tuple[dict, str | None]:
+def _parse(data: bytes) -> Any:
+    return limits.parse_json(data.decode("utf-8-sig"))
+
+
+def _json_record(data: bytes, field: str) -> tuple[dict, str | None]:
     try:
-        record = limits.parse_json(data.decode("utf-8-sig"))
+        record = _parse(data)
     except UnicodeDecodeError as error:
         return {}, f"broken UTF-8 at byte {error.start + 1} of the line"
     except ValueError as error:
         return {}, str(error)
-    if not isinstance(record, dict) or "text" not in record:
-        return {}, 'no "text" in this JSON line'
-    if not isinstance(record["text"], str):
-        return {}, f'"text" is {type(record["text"]).__name__}, not a string'
-    return record, text_problem(record["text"])
+    if not isinstance(record, dict) or field not in record:
+        return {}, f'no "{field}" in this JSON line'
+    if not isinstance(record[field], str):
+        return {}, f'"{field}" is {type(record[field]).__name__}, not a string'
+    return record, text_problem(record[field])
 
 
 def text_problem(text: str) -> str | None:
@@ -98,13 +99,13 @@ def text_problem(text: str) -> str | None:
 
 def lines(path: Path) -> Iterator[bytes]:
     """Yield the lines of a JSON Lines file; raise ValueError for damage."""
-    for data in _lines(_chunks(path, ignore_bytes)):
-        if isinstance(data, _Damage):
+    for data in _lines(chunks(path, ignore_bytes)):
+        if isinstance(data, Damage):
             raise ValueError(f"{path}: {data.problem}")
         yield data
 
 
-class _Damage(NamedTuple):
+class Damage(NamedTuple):
     """A line that is too long, or a damaged member of a compressed file.
 
     Attributes:
@@ -144,7 +145,7 @@ def _format(path: Path, file: BinaryIO) -> _Format | None:
 _GZIP, _ZST = b"\x1f\x8b\x08", b"\x28\xb5\x2f\xfd"
 
 
-def _chunks(path: Path, on_bytes: OnBytes, *, verify: bool = True) -> Iterator[bytes | _Damage]:
+def chunks(path: Path, on_bytes: OnBytes, *, verify: bool = True) -> Iterator[bytes | Damage]:
     """Yield the decompressed bytes of a file in chunks of bounded size.
 
     Args:
@@ -165,7 +166,7 @@ def _chunks(path: Path, on_bytes: OnBytes, *, verify: bool = True) -> Iterator[b
         for start, end, problem in _find_damages(path, stamp) if verify else ():
             yield from _decompressed(_read(file, position, start, on_bytes), compression)
             on_bytes(end - start)
-            yield _Damage(problem, end - start)
+            yield Damage(problem, end - start)
             position = end
         yield from _decompressed(_read(file, position, status.st_size, on_bytes), compression)
 
@@ -268,12 +269,12 @@ def _find_intact(file: BinaryIO, start: int, size: int, compression: _Format) ->
     return size
 
 
-def _lines(chunks: Iterable[bytes | _Damage]) -> Iterator[bytes | _Damage]:
+def _lines(chunks: Iterable[bytes | Damage]) -> Iterator[bytes | Damage]:
     """Yield the lines of a file; a line that is interrupted by damage belongs to the damage."""
     rest: list[bytes] = []
     size = 0
     for chunk in chunks:
-        if isinstance(chunk, _Damage):
+        if isinstance(chunk, Damage):
             yield chunk
             rest, size = [], 0
             continue
@@ -290,9 +291,7 @@ def _lines(chunks: Iterable[bytes | _Damage]) -> Iterator[bytes | _Damage]:
         yield _join(rest, size, b"")
 
 
-def _join(parts: list[bytes], size: int, end: bytes) -> bytes | _Damage:
+def _join(parts: list[bytes], size: int, end: bytes) -> bytes | Damage:
     if size + len(end) > limits.MOST_JSON:
-        return _Damage(
-            f"a line of more than {limits.MOST_JSON:,} bytes: it has {size + len(end):,}"
-        )
+        return Damage(f"a line of more than {limits.MOST_JSON:,} bytes: it has {size + len(end):,}")
     return b"".join([*parts, end])

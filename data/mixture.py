@@ -15,6 +15,9 @@ from ropewalk.data.tokenizer import Tokenizer
 from ropewalk.utils import expressions
 from ropewalk.utils.plugins import classes_in
 
+# Up to here a pass is worth almost as much as new text (Muennighoff et al., arXiv 2305.16264).
+MOST_EPOCHS = 4
+
 
 @functools.cache
 def retrieval_task(text: str) -> Task:
@@ -58,6 +61,24 @@ class Mixture:
     def __getitem__(self, index: int) -> Row:
         source, row = interleaved(index, self.weights)
         return self.sources[source][row]
+
+    def warnings(self, num_rows: int) -> list[str]:
+        """Return a line for each text that `num_rows` rows read more than `MOST_EPOCHS` times."""
+        shares = (weight / sum(self.weights) for weight in self.weights)
+        texts = zip(self.sources, shares, strict=True)
+        epochs = [num_rows * s / t.rows_per_epoch for t, s in texts if isinstance(t, TextRows)]
+        return [f"warning: {describe_epochs(n)}" for n in epochs if n > MOST_EPOCHS]
+
+
+def describe_epochs(epochs: float, what: str = "the text") -> str:
+    """Describe passes over a text; above `MOST_EPOCHS`, say that they gain less than new text."""
+    passes = f"{epochs:.2g} passes over {what}"
+    if epochs <= MOST_EPOCHS:
+        return passes
+    return (
+        f"{passes}, more than {MOST_EPOCHS}: each further one gains less than new text; use more "
+        "text, a lower train.num_steps, or a smaller model"
+    )
 
 
 def interleaved(index: int, weights: Sequence[float]) -> tuple[int, int]:

@@ -37,6 +37,10 @@ class Rows(Protocol):
 
     def __getitem__(self, index: int, /) -> Row: ...
 
+    def warnings(self, num_rows: int, /) -> list[str]:
+        """Return what a user should know about the first `num_rows` rows."""
+        ...
+
 
 class TrainingData(NamedTuple):
     """Data as training uses it, from `open_data`.

@@ -11,13 +11,14 @@
 Every document is stored as [BOS] + ids + [EOS]. Files and folders named validation, test, dev, ...
 go to the validation split (`data.files` has the rules). Without such files, a hash of the text
 decides: one document in 100, which may be none; of `local`, which is small, one in 4. Equal texts
-go to the same split.
+go to the same split. A plain text is one document: of fewer than ten files the last tenth of each
+is held out, of more one file in twenty.
 
 train.py prepares data when necessary. This command does it beforehand; it can be stopped and
 started again:
 
     python -m data.prepare                                        the standard library's source
-    python -m data.prepare --source jsonl --path DIR --vocab-size 4096
+    python -m data.prepare --source files --path DIR --vocab-size 4096
     python -m data.prepare --source jsonl --path DIR --tokenizer llama/tokenizer.model
     python -m data.prepare --source redpajama --path DIR          the files as published
 
@@ -153,14 +154,13 @@ def describe(source: Source) -> list[str]:
         return []
     lines = describe_files(source.inputs, source.left_out)
     if not any(file.validation for file in source.inputs):
-        every = source.held_out_every()
-        lines.append(f"validation: no file; a hash of the text holds out 1 document in {every}")
+        lines.append(f"validation: no file; {source.held_out_rule()}")
     return lines
 
 
 def open_source(config: DataConfig, *, show_progress: bool = False) -> Source:
     """Return the source of a config. Nothing is read yet."""
-    names = ("path", "subset_shares", "on_bad_document", "prepared_root")
+    names = ("path", "text_field", "subset_shares", "on_bad_document", "prepared_root")
     fields = {name: getattr(config, name) for name in names}
     return sources.source_class(config.source)(**fields, show_progress=show_progress)
 
@@ -213,6 +213,8 @@ def _parser() -> Parser:
     add = parser.add_argument
     add("--source", choices=sources.names(), help=texts + default)
     add("--path", metavar="FILE_OR_DIR", help=f"files of {' or '.join(sources.reading_path())}")
+    text = "field of a JSON line, or column of a Parquet file, that holds the text" + default
+    add("--text-field", metavar="NAME", help=text)
     text = "a SentencePiece .model or a tokenizer.json (default: train one)"
     add("--tokenizer", metavar="MODEL", help=text)
     text = "size of a tokenizer trained here" + default

@@ -50,6 +50,8 @@ class Document(NamedTuple):
       problem: the reason why the document cannot be used; None for a good document.
       damaged_bytes: bytes of the file that are left out with the problem, with unknown documents; 0
         if the problem is one document.
+      held_out: whether the document is for validation; None: the name of its file decides, or else
+        a hash of the text.
     """
 
     text: str
@@ -58,6 +60,7 @@ class Document(NamedTuple):
     subset: str | None = None
     problem: str | None = None
     damaged_bytes: int = 0
+    held_out: bool | None = None
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -105,9 +108,11 @@ class Source(abc.ABC):
     The first line of a subclass's docstring is its text in `python -m data.prepare --help`.
 
     Attributes:
-      path, subset_shares, on_bad_document, prepared_root: fields of `data.config.DataConfig`.
+      path, text_field, subset_shares, on_bad_document, prepared_root: fields of
+        `data.config.DataConfig`.
       show_progress: whether to show a bar.
       needs_path: whether the source reads `path`; `data.path` is refused otherwise.
+      has_fields: whether a document has fields, and `text_field` names that of the text.
       has_text: whether rows of text exist; without it, only a tokenizer is prepared.
       differs_by_machine: whether another machine may have other text. A run then keeps its
         held-out documents.
@@ -115,11 +120,13 @@ class Source(abc.ABC):
     """
 
     needs_path: ClassVar[bool] = False
+    has_fields: ClassVar[bool] = False
     has_text: ClassVar[bool] = True
     differs_by_machine: ClassVar[bool] = False
     all_labeled: ClassVar[bool] = False
 
     path: str | None = None
+    text_field: str = "text"
     subset_shares: tuple[tuple[str, float], ...] = ()
     on_bad_document: Literal["error", "skip"] = "error"
     prepared_root: str = ""
@@ -160,6 +167,10 @@ class Source(abc.ABC):
     def held_out_every(self) -> int:
         """Return n: one of n documents is held out if no file is a validation file."""
         return 100
+
+    def held_out_rule(self) -> str:
+        """Return how documents are held out if no file is a validation file."""
+        return f"a hash of the text holds out 1 document in {self.held_out_every()}"
 
     def identity(self) -> dict[str, Any]:
         """Return JSON values that decide the ids, besides `inputs` and the tokenizer."""

@@ -160,6 +160,8 @@ def _items(documents: Iterable[Document], source: Source) -> Iterator[_Item]:
         validation = int(digest[:8], 16) % interval == 0
         if has_validation_files:
             validation = source.files[document.file].validation
+        if document.held_out is not None:
+            validation = document.held_out
         yield document, "validation" if validation else "train"
 
 

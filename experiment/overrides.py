@@ -148,7 +148,11 @@ _USED: dict[str, tuple[Callable[[ExperimentConfig], bool], str]] = {
     ),
     "data.path": (
         lambda c: source_class(c.data.source).needs_path,
-        "a source that reads files, such as data.source=jsonl",
+        "a source that reads files, such as data.source=files, or the config own_text",
+    ),
+    "data.text_field": (
+        lambda c: source_class(c.data.source).has_fields,
+        "a source whose documents have fields, such as data.source=files",
     ),
     "members": (lambda c: False, "comma lists, such as model.rotary.base=10,100"),
 }

@@ -111,6 +111,7 @@ def _launch(parser: Parser, arguments: argparse.Namespace, parts: list[Sweep]) -
     from ropewalk.experiment import distributed
     from ropewalk.experiment.compiled import keep_programs
     from ropewalk.experiment.devices import PlatformError
+    from ropewalk.training import budget
     from ropewalk.training.log import DivergedError
     from ropewalk.training.sweep import check_sweep, describe_inheritance, train_sweep
 
@@ -132,6 +133,8 @@ def _launch(parser: Parser, arguments: argparse.Namespace, parts: list[Sweep]) -
                 lines |= dict.fromkeys(describe_inheritance(part))
                 for checked in checks:
                     lines |= dict.fromkeys(checked.describe())
+                is_elsewhere = arguments.devices is not None
+                lines |= dict.fromkeys(budget.describe(checks, is_elsewhere=is_elsewhere))
             print(*lines if distributed.is_primary_host() else (), sep="\n")
             return 0
         (sweep,) = parts

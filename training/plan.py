@@ -1,6 +1,7 @@
 """The plan of a run: everything is checked before anything is written or compiled."""
 
 import contextlib
+import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -92,7 +93,6 @@ class Checked(NamedTuple):
                 for stages in self.stages
                 for stage in stages
             ),
-            "not checked: documents, free disk space, the memory of activations",
         ]
 
 
@@ -221,8 +221,11 @@ def complete_plan(checked: Checked) -> Plan:
     params = starting_params(configs, mesh) if starts else None
     with distributed.refusing_together():
         opened = list(map(pipeline.open_data, checked.data))
+        notes: dict[str, None] = {}
         for (stage, *_), data in zip(stages, opened, strict=True):
-            data.open_rows("train")  # checks their shapes
+            rows = data.open_rows("train")  # checks their shapes
+            num_rows = (stage.end - stage.rows_from) * data.config.batch_size
+            notes |= dict.fromkeys(rows.warnings(num_rows))
             if stage.config.train.eval_every:
                 data.open_rows("validation")
         tokenizers = {
@@ -231,6 +234,8 @@ def complete_plan(checked: Checked) -> Plan:
         }
         _check_tokenizers(checked.tokenizers | tokenizers, configs[0].model.vocab_size)
     _, tokenizer = tokenizers["stage 0"]
+    if notes and distributed.is_primary_host():
+        print(*notes, sep="\n", file=sys.stderr)
     return Plan(configs, runs, overrides, stages, opened, mesh, tokenizer, start_step, params)
 
 
@@ -271,15 +276,20 @@ def _check_stage(
         return mesh_sizes(stage.config, num_members, num_devices, num_processes)
     # At least the parameters and the optimizer's state must fit once over all devices: otherwise
     # the run would fail after minutes.
-    state = jax.eval_shape(optimizer.make_optimizer(stage.config.train).init, shapes)
-    member_bytes = sum(x.size * x.dtype.itemsize for x in jax.tree.leaves((shapes, state)))
-    needed, available = num_members * member_bytes, device_memory()
+    needed, available = num_members * state_bytes(stage.config), device_memory()
     if available is not None and needed > available:
         raise ValueError(
             f"parameters and optimizer state take {needed / 2**30:,.1f} GiB, and all devices have "
             f"{available / 2**30:,.1f} GiB; make the model smaller, or use more devices"
         )
     return dict(make_mesh(stage.config, num_members).shape)
+
+
+def state_bytes(config: ExperimentConfig) -> int:
+    """Return the bytes of the parameters and optimizer state of one member."""
+    shapes = abstract_params(config.model)
+    state = jax.eval_shape(optimizer.make_optimizer(config.train).init, shapes)
+    return sum(x.size * x.dtype.itemsize for x in jax.tree.leaves((shapes, state)))
 
 
 def _check_tokenizers(tokenizers: Tokenizers, num_ids: int) -> None:

@@ -28,9 +28,9 @@ from pathlib import Path
 
 import tensorflow_datasets as tfds
 
-from ropewalk.data.files import list_json_lines
 from ropewalk.data.json_lines import first_record, json_records
 from ropewalk.data.source import SUBSET_NAMES, SUBSETS, InputFile
+from ropewalk.data.sources.jsonl import Jsonl
 from ropewalk.utils.messages import quoted
 
 _SAMPLE_FILE = re.compile(r"([a-z0-9]+)(_\d{4}-\d{2})?_sample\.jsonl(\.gz|\.zst)?")
@@ -57,7 +57,7 @@ def published_files(root: Path) -> list[PublishedFile]:
     Raises:
       ValueError: if there are no files, or one does not name a subset in its first line.
     """
-    files = list_json_lines(root).files
+    files = Jsonl(path=str(root)).files
     published: list[PublishedFile] = [
         (file, subset) for file in files if (subset := _subset_of(file.name))
     ]

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ropewalk.data.content import content_digests
-from ropewalk.data.files import list_json_lines
 from ropewalk.data.source import SUBSETS, Document, InputFile, LeftOut, OnBytes, Source
+from ropewalk.data.sources.jsonl import Jsonl
 from ropewalk.utils.paths import local
 
 if TYPE_CHECKING:
@@ -75,10 +75,10 @@ class RedPajama(Source):
     @property
     def left_out(self) -> list[LeftOut]:
         """Files with other names at `data.path`."""
-        listing = list_json_lines(str(self.path))
+        listed = Jsonl(path=self.path)
         names = {file.name for file in self.inputs}
-        unpublished = [file.name for file in listing.files if file.name not in names]
-        return listing.left_out + [LeftOut(name, "not a published name") for name in unpublished]
+        unpublished = [file.name for file in listed.files if file.name not in names]
+        return listed.left_out + [LeftOut(name, "not a published name") for name in unpublished]
 
     def subsets(self) -> set[str]:
         """Return the subsets in the names of the files, or all if no name has one."""

@@ -6,8 +6,9 @@ import os
 import pytest
 import zstandard
 
-from ropewalk.data.files import describe_files, list_json_lines
+from ropewalk.data.files import describe_files, list_files
 from ropewalk.data.sources import source_class
+from ropewalk.data.sources.jsonl import FORMAT
 
 LINE = b'{"text": "words"}\n'
 
@@ -17,6 +18,10 @@ def write(root, *names):
         path = root / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(LINE)
+
+
+def list_json_lines(root):
+    return list_files(root, (FORMAT,))
 
 
 def held_out(root):

@@ -1,0 +1,50 @@
+"""Plain text files on disk."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from ropewalk.data.files import FileSource, Format, Record
+from ropewalk.data.json_lines import Damage, chunks, text_problem
+from ropewalk.data.source import OnBytes, ignore_bytes
+
+_NAME = re.compile(r"(?P<stem>.*)\.txt(\.gz|\.zst)?", re.IGNORECASE | re.DOTALL)
+
+
+def _stem_of(name: str) -> str | None:
+    match = _NAME.fullmatch(name)
+    return match["stem"] if match else None
+
+
+def _records(
+    path: Path, *, field: str = "text", start: int = 1, on_bytes: OnBytes = ignore_bytes
+) -> Iterator[Record]:
+    """Yield the text of a file as one document, or the problem with it."""
+    parts = []
+    for part in chunks(path, on_bytes) if start == 1 else ():
+        if isinstance(part, Damage):
+            yield 1, {"damaged_bytes": part.num_bytes}, part.problem
+            return
+        parts.append(part)
+    if start > 1:
+        return
+    try:
+        text = b"".join(parts).decode("utf-8-sig")
+        yield 1, {field: text}, text_problem(text)
+    except UnicodeDecodeError as error:
+        yield 1, {}, f"broken UTF-8 at byte {error.start + 1}; convert the file to UTF-8"
+
+
+FORMAT = Format(
+    title="plain text",
+    patterns="*.txt, also with .gz or .zst",
+    stem=_stem_of,
+    records=_records,
+    is_document=True,
+)
+
+
+class Txt(FileSource):
+    """Plain text, one document per file: .txt, also with .gz or .zst."""
+
+    formats = (FORMAT,)

@@ -1,0 +1,187 @@
+"""Text as users have it: any field, Parquet, plain text; damage is a counted skip or an error."""
+
+import json
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from ropewalk.data.config import DataConfig
+from ropewalk.data.mixture import Mixture
+from ropewalk.data.packing import TextRows
+from ropewalk.data.pipeline import describe_source
+from ropewalk.data.prepare import prepare
+from ropewalk.data.sources import source_class
+from ropewalk.data.store import TokenStore
+from tests.data.helpers import make_store, plain_text
+
+
+def read(path, source="files", start=(0, 1), **fields):
+    return list(source_class(source)(path=str(path), **fields).read(start=start))
+
+
+def write_parquet(path, texts, name="text", **options):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    pq.write_table(pa.table({name: texts, "id": list(range(len(texts)))}), path, **options)
+
+
+@pytest.fixture
+def model(tmp_path, tokenizer):
+    (tmp_path / "t.model").write_bytes(tokenizer.model)
+
+
+def config(root, **changes):
+    fields = {"source": "files", "path": str(root / "in"), "tokenizer": str(root / "t.model")}
+    fields |= {"context_length": 8, "batch_size": 1, "prepared_root": str(root / "out")}
+    return DataConfig(**(fields | changes))
+
+
+@pytest.mark.parametrize(
+    "kind", [pa.string(), pa.large_string(), pa.string_view(), pa.dictionary(pa.int32(), "string")]
+)
+def test_all_types_of_text_of_a_parquet_column_are_read(tmp_path, kind):
+    texts = [f"text {i}" for i in range(700)]
+    write_parquet(tmp_path / "a.parquet", pa.array(texts).cast(kind), row_group_size=300)
+    sizes = []
+    source = source_class("parquet")(path=str(tmp_path))
+    documents = list(source.read(on_bytes=sizes.append))
+    assert [(d.line, d.text) for d in documents] == list(enumerate(texts, 1))
+    assert sum(sizes) == (tmp_path / "a.parquet").stat().st_size
+    assert read(tmp_path, "parquet", start=(0, 650)) == documents[649:]
+
+
+def test_labels_of_a_parquet_file_are_those_of_json_lines(tmp_path):
+    table = {"text": ["a", "b"], "meta": [{"redpajama_set_name": "RedPajamaC4", "n": 1}, None]}
+    pq.write_table(pa.table(table), tmp_path / "a.parquet")
+    assert [d.subset for d in read(tmp_path)] == ["RedPajamaC4", None]
+
+
+def test_bad_rows_are_named_and_the_rest_is_read(tmp_path):
+    bad = pa.array([b"caf\xe9"]).cast(pa.binary())
+    bad = pa.Array.from_buffers(pa.string(), 1, bad.buffers())  # not checked to be UTF-8
+    texts = pa.concat_arrays([pa.array(["one", None, " "]), bad, pa.array(["two"])])
+    write_parquet(tmp_path / "a.parquet", texts)
+    assert [(d.line, d.text, d.problem) for d in read(tmp_path)] == [
+        (1, "one", None),
+        (2, "", '"text" is null, not a string'),
+        (3, "", "empty document"),
+        (4, "", "broken UTF-8 at byte 4 of the text"),
+        (5, "two", None),
+    ]
+
+
+def test_a_damaged_row_group_is_counted_and_the_others_are_read(tmp_path):
+    path = tmp_path / "a.parquet"
+    texts = [f"{i} {i * 2654435761 % 2**32:x}" for i in range(900)]
+    options = {"row_group_size": 300, "compression": "none", "use_dictionary": False}
+    write_parquet(path, texts, write_page_checksum=True, **options)
+    content = bytearray(path.read_bytes())
+    content[content.index(texts[450].encode())] ^= 1
+    path.write_bytes(content)
+    documents = read(tmp_path)
+    (lost,) = [d for d in documents if d.problem]
+    assert (lost.line, lost.damaged_bytes > 5000) == (301, True)
+    assert "row group 1 is damaged" in str(lost.problem)
+    assert [d.text for d in documents if not d.problem] == texts[:300] + texts[600:]
+    assert read(tmp_path, start=(0, 302)) == documents[301:]
+
+
+def write_damaged(path):
+    path.write_bytes(b"PAR1" + bytes(100))
+
+
+@pytest.mark.parametrize(
+    ("write", "problem"),
+    [
+        (write_damaged, "magic bytes not found"),
+        (lambda path: write_parquet(path, [1, 2]), 'column "text" is int64, not a string'),
+        (lambda path: write_parquet(path, ["a"], "body"), r'no column "text" \(columns: body, id'),
+        (lambda path: write_parquet(path, pa.array([], "string")), "file holds no document"),
+    ],
+)
+def test_a_file_without_text_stops_or_is_left_out(tmp_path, model, write, problem):
+    write_parquet(tmp_path / "in" / "a.parquet", [plain_text(i) for i in range(60)])
+    write(tmp_path / "in" / "b.parquet")
+    with pytest.raises(ValueError, match=rf"b\.parquet:1: .*{problem}"):
+        prepare(config(tmp_path), show_progress=False)
+    folder = prepare(config(tmp_path, on_bad_document="skip"), show_progress=False)
+    report = json.loads((folder / "prepare.json").read_text())
+    assert report["train"]["documents"] + report["validation"]["documents"] == 60
+    assert report["skipped"]["count"] == 1
+
+
+def test_the_field_of_the_text_is_checked_first_and_decides_the_ids(tmp_path, model):
+    root = tmp_path / "in"
+    texts = [plain_text(i) for i in range(60)]
+    write_parquet(root / "b.parquet", texts, "content")
+    lines = (json.dumps({"content": text, "title": "A title"}) + "\n" for text in texts[:30])
+    (root / "a.jsonl").write_text("".join(lines))
+    with pytest.raises(ValueError, match=r"text_field=contnt: .*a\.jsonl; did you mean 'content'"):
+        prepare(config(tmp_path, text_field="contnt"))
+    with pytest.raises(ValueError, match=r"text_field=title: .*b\.parquet"):
+        prepare(config(tmp_path, text_field="title"))
+    both = prepare(config(tmp_path, text_field="content"), show_progress=False)
+    assert TokenStore(both / "train").num_documents + _num_held_out(both) == 90
+    path = str(root / "a.jsonl")
+    contents, titles = (
+        prepare(config(tmp_path, path=path, text_field=name), show_progress=False)
+        for name in ("content", "title")
+    )
+    assert contents != titles
+    fingerprints = {TokenStore(path / "train").fingerprint for path in (contents, titles)}
+    assert len(fingerprints) == 2
+
+
+def _num_held_out(prepared):
+    return TokenStore(prepared / "validation").num_documents
+
+
+def split(documents):
+    return [(d.line, d.text, d.held_out) for d in documents]
+
+
+def test_few_plain_texts_hold_out_their_ends_at_a_paragraph(tmp_path):
+    text = "".join(f"Paragraph {i} of forty.\n\n" for i in range(40))
+    (tmp_path / "a.txt").write_bytes(b"\xef\xbb\xbf" + text.encode())
+    cut = text.index("Paragraph 36")  # the last paragraph that begins in the first nine tenths
+    parts = [(1, text[:cut], False), (2, text[cut:], True)]
+    assert len(text[cut:]) >= len(text) / 10 > len(text[cut:]) - 26
+    assert split(read(tmp_path)) == parts == split(read(tmp_path, "txt"))
+    assert split(read(tmp_path, start=(0, 2))) == parts[1:]
+    assert describe_source(config(tmp_path, path=str(tmp_path)))[-1] == (
+        "validation: no file; the last 1/10 of each text file is held out"
+    )
+
+
+def test_a_tenth_of_the_text_is_for_validation(tmp_path, model):
+    (tmp_path / "in").mkdir()
+    text = "".join(plain_text(i) for i in range(100))
+    (tmp_path / "in" / "a.txt").write_text(text)
+    report = json.loads(
+        (prepare(config(tmp_path), show_progress=False) / "prepare.json").read_text()
+    )
+    sizes = report["train"]["text_bytes"], report["validation"]["text_bytes"]
+    assert sum(sizes) == len(text) and sizes[1] == pytest.approx(len(text) / 10, rel=0.05)
+
+
+def test_names_of_splits_and_many_files_hold_out_whole_texts(tmp_path):
+    for i in range(40):
+        (tmp_path / f"{i}.txt").write_text(plain_text(i))
+    assert sum(f.validation for f in source_class("files")(path=str(tmp_path)).files) == 2
+    assert {d.held_out for d in read(tmp_path)} == {None}
+    (tmp_path / "test.txt").write_text("held out")
+    held_out = [f.name for f in source_class("txt")(path=str(tmp_path)).files if f.validation]
+    assert held_out == ["test.txt"]
+
+
+def test_text_in_another_encoding_is_refused(tmp_path):
+    (tmp_path / "a.txt").write_bytes("café".encode("latin-1"))
+    (document,) = read(tmp_path)
+    assert document.problem == "broken UTF-8 at byte 4; convert the file to UTF-8"
+
+
+def test_more_than_four_passes_over_the_text_are_reported(tmp_path):
+    store = make_store(tmp_path / "store", [range(3, 102)])  # 101 ids: nine rows in an epoch
+    rows = Mixture([TextRows(store, 10, seed=0)], [1.0])
+    assert rows.warnings(36) == []
+    assert "4.1 passes over the text, more than 4" in rows.warnings(37)[0]
