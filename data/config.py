@@ -4,7 +4,7 @@ import dataclasses
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from ropewalk.data import sources, tasks
-from ropewalk.utils.checks import Bounds, Share, check
+from ropewalk.utils.checks import Bounds, Count, Positive, Share, check
 from ropewalk.utils.paths import check_path
 
 if TYPE_CHECKING:
@@ -32,6 +32,13 @@ class DataConfig:
       subset_shares: share in [0, 1] of a RedPajama subset's documents to keep, by name, e.g.
         (("github", 0.5),); all documents of other subsets are kept. Every published name of a
         subset is accepted (`data.source.SUBSET_NAMES`).
+      weights: relative shares of the rows of text by corpus, e.g. (("books", 2), ("code", 1));
+        every corpus needs one. A corpus is a subset, or a folder of `path` (`data.strata`). Empty:
+        each has its share of the text.
+      long_fraction: share of the rows of text (with weights: of each corpus) from documents of at
+        least `long_tokens` tokens, as in continued training for long contexts. None: their share
+        of the text.
+      long_tokens: tokens of a long document; None: `context_length`.
       context_length: tokens of a training row.
       batch_size: rows of a step over all devices.
       retrieval_fraction: share of rows that are retrieval documents.
@@ -51,6 +58,9 @@ class DataConfig:
     tokenizer: str | None = None
     vocab_size: int = 1024
     subset_shares: tuple[tuple[str, Share], ...] = ()
+    weights: tuple[tuple[str, Positive], ...] = ()
+    long_fraction: Share | None = None
+    long_tokens: Count | None = None
     context_length: Annotated[int, Bounds(at_least=2, at_most=MAX_CONTEXT)]
     batch_size: Annotated[int, Bounds(at_least=1, at_most=2**24)]
     retrieval_fraction: Share = 0.0

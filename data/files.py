@@ -27,6 +27,7 @@ from ropewalk.utils.paths import as_path, in_bucket
 _HELD_OUT = {"validation", "valid", "dev", "val", "test", "testing", "eval", "evaluation"}
 _HELD_OUT |= {"heldout", "holdout"}
 _TRAIN = {"train", "training"}
+_SPLITS = _HELD_OUT | _TRAIN
 _UNINFORMATIVE = {"", "of", "part", "shard", "chunk", "split", "set", "file", "data"}
 _HASH = re.compile(r"(?=.*\d)[0-9a-f]{4,}")
 
@@ -120,14 +121,28 @@ class FileSource(Source):
         for number, record, problem in records:
             text = "" if problem else record[self.text_field]
             damaged = record.get("damaged_bytes", 0) if problem else 0
-            document = Document(text, file, number, _subset(record), problem, damaged)
+            label = self._label(file, record)
+            document = Document(text, file, number, label, problem, damaged)
             parts = _parts(document) if has_parts and not problem else [document]
             yield from (part for part in parts if part.line >= line)
 
     def subsets(self) -> set[str]:
         """Return RedPajama's subsets and, for a private corpus, the first label of each file."""
-        labels = (_subset(self._format(file).first(file.path)) for file in self.files)
-        return set(SUBSETS) | {label for label in labels if label}
+        return set(SUBSETS) | (self.corpora().keys() - {""})
+
+    def corpora(self) -> dict[str, Path]:
+        """Return a file of each corpus: those of the first documents of all files."""
+        return {
+            self._label(i, self._format(file).first(file.path)) or "": file.path
+            for i, file in enumerate(self.files)
+            if not file.validation
+        }
+
+    def _label(self, file: int, record: dict) -> str | None:
+        """Return the subset that a document names, or else the folder that its file is in."""
+        *folders, _ = self.files[file].name.split("/")
+        folder = next((f for f in folders if not _words(f) or _words(f)[-1] not in _SPLITS), None)
+        return _subset(record) or folder
 
     def check(self) -> None:
         """Check the field `text_field` in the first file of each format, and as `Source.check`."""
@@ -144,9 +159,12 @@ class FileSource(Source):
                 )
 
     def identity(self) -> dict[str, str]:
-        """Return the field of the text, unless it is the default."""
+        """Return the field of the text, unless it is "text", and whether folders are subsets."""
         is_default = self.text_field == "text" or not self.has_fields
-        return {} if is_default else {"text_field": self.text_field}
+        fields = {} if is_default else {"text_field": self.text_field}
+        if self.subset_shares and any(self._label(i, {}) for i in range(len(self.files))):
+            fields["subsets"] = "labels or folders"  # without folders, as it always was
+        return fields
 
 
 def strings_in(record: dict) -> list[str]:
@@ -308,7 +326,7 @@ def _held_out(stems: dict[str, str]) -> set[str]:
         rest = tuple(word for word in stem_terms if word not in _HELD_OUT)
         is_paired = len(rest) < len(stem_terms) and rest in of_training
         last = [part[-1] for part in (*folders, stem_terms) if part]
-        marks = [word for word in last if word in _HELD_OUT | _TRAIN]
+        marks = [word for word in last if word in _SPLITS]
         if is_paired or (marks and marks[-1] in _HELD_OUT):
             held_out.add(name)
     return held_out

@@ -9,7 +9,7 @@ import numpy as np
 import ropewalk.data.tasks
 from ropewalk.data.config import DataConfig
 from ropewalk.data.packing import Row, TextRows
-from ropewalk.data.store import TokenStore
+from ropewalk.data.strata import Stratum
 from ropewalk.data.task import Task, TaskContext
 from ropewalk.data.tokenizer import Tokenizer
 from ropewalk.utils import expressions
@@ -62,12 +62,20 @@ class Mixture:
         source, row = interleaved(index, self.weights)
         return self.sources[source][row]
 
-    def warnings(self, num_rows: int) -> list[str]:
-        """Return a line for each text that `num_rows` rows read more than `MOST_EPOCHS` times."""
-        shares = (weight / sum(self.weights) for weight in self.weights)
-        texts = zip(self.sources, shares, strict=True)
-        epochs = [num_rows * s / t.rows_per_epoch for t, s in texts if isinstance(t, TextRows)]
-        return [f"warning: {describe_epochs(n)}" for n in epochs if n > MOST_EPOCHS]
+    def notes(self, num_rows: int) -> list[str]:
+        """Return a line for each of several texts: its part of `num_rows` rows, and passes over it.
+
+        One text has a line if it is read more than `MOST_EPOCHS` times.
+        """
+        lines = []
+        for rows, weight in zip(self.sources, self.weights, strict=True):
+            if isinstance(rows, TextRows):
+                share = weight / sum(self.weights)
+                epochs = share * num_rows / rows.rows_per_epoch
+                warning = "warning: " * (epochs > MOST_EPOCHS)
+                passes = describe_epochs(epochs, rows.name)
+                lines.append(f"{warning}{100 * share:.3g}% of the rows: {passes}")
+        return [line for line in lines if len(lines) > 1 or line.startswith("warning")]
 
 
 def describe_epochs(epochs: float, what: str = "the text") -> str:
@@ -99,22 +107,26 @@ def interleaved(index: int, weights: Sequence[float]) -> tuple[int, int]:
 
 
 def mixture(
-    config: DataConfig, store: TokenStore | None, tokenizer: Tokenizer, split: str = "train"
+    config: DataConfig, texts: Sequence[Stratum], tokenizer: Tokenizer, split: str = "train"
 ) -> Mixture:
     """Return the endless rows of a split, with random access.
 
     Args:
       config: shares, tasks, context length and seed.
-      store: text of the split; None if the source has no text.
-      tokenizer: tokenizer of the store.
+      texts: text of the split; empty if the source has none.
+      tokenizer: tokenizer of the texts.
       split: "train"; any other name gives retrieval documents that training never contains.
+
+    Raises:
+      ValueError: if a text is shorter than a row.
     """
     sources: list[TextRows | RetrievalRows] = []
     weights: list[float] = []
-    fraction = 1.0 if store is None else config.retrieval_fraction
-    if store is not None and fraction < 1:
-        sources.append(TextRows(store, config.context_length, seed=config.seed))
-        weights.append(1 - fraction)
+    fraction = config.retrieval_fraction if texts else 1.0
+    for text in texts if fraction < 1 else ():
+        length, seed = config.context_length, config.seed
+        sources.append(TextRows(text.store, length, seed=seed, name=text.name))
+        weights.append((1 - fraction) * text.share)
     if fraction > 0:
         context = TaskContext(
             data=config,

@@ -25,16 +25,23 @@ Row = dict[str, np.ndarray]  # the batch contract of `data`, without the batch a
 class TextRows:
     """Endless packed rows with random access.
 
+    Attributes:
+      name: what the text is called.
+      rows_per_epoch: rows of a pass over the text.
+
     Raises:
-      ValueError: if the store is shorter than one row.
+      ValueError: if the text is shorter than one row.
     """
 
-    def __init__(self, store: TokenStore, context_length: int, *, seed: int):
+    def __init__(
+        self, store: TokenStore, context_length: int, *, seed: int, name: str = "the text"
+    ):
+        self.name = name
         self._store, self._T, self._seed = store, context_length, seed
         spare = store.num_tokens - 1  # the last id is a target only
         if spare < context_length:
             raise ValueError(
-                f"{store.path} holds {store.num_tokens} ids, a row of "
+                f"{store.path} ({self.name}) holds {store.num_tokens} ids, a row of "
                 f"context_length={context_length} needs {context_length + 1}; use more text"
             )
         # One row less than fits leaves room for every offset, unless only one row fits.

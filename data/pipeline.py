@@ -22,6 +22,7 @@ from ropewalk.data.packing import Row
 from ropewalk.data.prepare import check_arguments, describe, open_source, prepare
 from ropewalk.data.sources import reading_path, source_class
 from ropewalk.data.store import TokenStore
+from ropewalk.data.strata import Stratum, fingerprint, open_strata
 from ropewalk.data.task import TaskContext
 from ropewalk.data.tokenizer import file_in
 from ropewalk.data.verify import read_tokenizer
@@ -37,7 +38,7 @@ class Rows(Protocol):
 
     def __getitem__(self, index: int, /) -> Row: ...
 
-    def warnings(self, num_rows: int, /) -> list[str]:
+    def notes(self, num_rows: int, /) -> list[str]:
         """Return what a user should know about the first `num_rows` rows."""
         ...
 
@@ -102,12 +103,15 @@ def open_data(config: DataConfig, prepared: Path | None = None) -> TrainingData:
     tokenizer = read_tokenizer(prepared)
 
     def open_rows(split: str) -> Rows:
-        store = TokenStore(prepared / split) if source.has_text else None
-        return mixture(config, store, tokenizer, split)
+        texts = of_training
+        if split != "train" and source.has_text:
+            texts = [Stratum("held-out text", 1.0, TokenStore(prepared / split))]
+        return mixture(config, texts, tokenizer, split)
 
-    text = TokenStore(prepared / "train") if source.has_text else tokenizer
+    of_training = open_strata(config, prepared) if source.has_text else []
+    identity = fingerprint(of_training) if of_training else tokenizer.fingerprint
     held_out = prepared / "validation" if source.differs_by_machine else None
-    return TrainingData(config, text.fingerprint, file_in(prepared), open_rows, held_out)
+    return TrainingData(config, identity, file_in(prepared), open_rows, held_out)
 
 
 @dataclasses.dataclass(frozen=True)

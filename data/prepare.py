@@ -43,7 +43,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from ropewalk.data import sources, tokenizing
+from ropewalk.data import sources, strata, tokenizing
 from ropewalk.data import tokenizer as tokenizer_lib
 from ropewalk.data.config import DataConfig
 from ropewalk.data.content import identities
@@ -100,6 +100,7 @@ def prepare(
         "vocab_size": None if tokenizer else config.vocab_size,
         "shard_tokens": tokenizing.SHARD_TOKENS,
         **source.identity(),
+        **strata.settings(config),
     }
     name = hashlib.sha256(json.dumps(settings).encode()).hexdigest()[:12]
     folder = root / f"{config.source}-{name}"
@@ -169,9 +170,12 @@ def check_arguments(config: DataConfig) -> Tokenizer | None:
     """Return the tokenizer that `config` names, after checks that read no document.
 
     Raises:
-      ValueError: if the source has no files, for a bad `subset_shares`, tokenizer or `vocab_size`.
+      ValueError: if the source has no files, for bad `subset_shares` or `weights`, a bad tokenizer
+        or `vocab_size`.
     """
-    open_source(config).check()
+    source = open_source(config)
+    source.check()
+    strata.check(config, source)
     if config.tokenizer:
         return Tokenizer(config.tokenizer)
     tokenizer_lib.check_vocab_size(config.vocab_size)
@@ -182,7 +186,10 @@ def main(arguments: list[str] | None = None) -> int:
     """Run `python -m data.prepare`; return exit status 0, or 2 after one line about the error."""
     parser = _parser()
     options = vars(parser.parse_args(arguments))
-    options["subset_shares"] = tuple(options["subset_shares"])
+    for name in ("subset_shares", "weights"):
+        options[name] = tuple(options[name])
+    if options["long_tokens"]:
+        options["long_fraction"] = 1.0  # any one: it decides no id
     verified = options.pop("verify")
     if options["path"] and not sources.source_class(options["source"]).needs_path:
         readers = "|".join(sources.reading_path())
@@ -224,6 +231,11 @@ def _parser() -> Parser:
     text = "share, in [0, 1], of a RedPajama subset's documents to keep (may be repeated)"
     share: dict[str, Any] = {"type": _subset_share, "metavar": "NAME=SHARE", "help": text}
     add("--subset-share", dest="subset_shares", action="append", default=[], **share)
+    text = "weight of a corpus, as in data.weights (may be repeated)"
+    weight: dict[str, Any] = {"type": _named_number, "metavar": "NAME=WEIGHT", "help": text}
+    add("--weight", dest="weights", action="append", default=[], **weight)
+    text = "store documents of N tokens or more apart, for runs with data.long_fraction"
+    add("--long-tokens", type=int, metavar="N", help=text)
     text = "root of the prepared data" + default
     add("--out", dest="prepared_root", metavar="DIR", help=text)
     text = "read prepared data (all under --out, or one folder) and list damaged files"
@@ -236,13 +248,20 @@ def _describe(source: str) -> str:
 
 
 def _subset_share(argument: str) -> tuple[str, float]:
-    name, _, share = argument.partition("=")
-    with contextlib.suppress(ValueError):
-        if 0 <= float(share) <= 1:
-            return name, float(share)
+    with contextlib.suppress(argparse.ArgumentTypeError):
+        name, share = _named_number(argument)
+        if 0 <= share <= 1:
+            return name, share
     raise argparse.ArgumentTypeError(
         f"{quoted(argument)} is not NAME=SHARE with a share in [0, 1], like github=0.5"
     )
+
+
+def _named_number(argument: str) -> tuple[str, float]:
+    name, _, number = argument.partition("=")
+    with contextlib.suppress(ValueError):
+        return name, float(number)
+    raise argparse.ArgumentTypeError(f"{quoted(argument)} is not NAME=WEIGHT, like books=2")
 
 
 def _print_report(folder: Path) -> None:

@@ -180,6 +180,13 @@ class Source(abc.ABC):
         """Return the names that `data.subset_shares` may use; empty if there are no subsets."""
         return set()
 
+    def corpora(self) -> dict[str, Path]:
+        """Return a file of each corpus that is known to be there before documents are read.
+
+        "" is the corpus of documents that belong to none.
+        """
+        return {}
+
     def check(self) -> None:
         """Check files and `subset_shares` before any document is read.
 

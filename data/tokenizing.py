@@ -12,11 +12,12 @@ from typing import Any
 import numpy as np
 
 from ropewalk.data import store as store_lib
+from ropewalk.data import strata
 from ropewalk.data import tokenizer as tokenizer_lib
 from ropewalk.data.content import identities
 from ropewalk.data.source import LISTED, SKIP_ADVICE, Document, Source, subset_name
 from ropewalk.data.tokenizer import Tokenizer, file_in
-from ropewalk.data.verify import SPLITS, read_tokenizer
+from ropewalk.data.verify import read_tokenizer
 from ropewalk.utils.files import sync
 from ropewalk.utils.manifest import file_entries, read_manifest, write_manifest
 from ropewalk.utils.plugins import name_of
@@ -65,8 +66,10 @@ def write_prepared(
     report = {"settings": settings, "path": source.path, "tokenizer": tokenizer.fingerprint}
     paths = [file_in(folder)]
     if source.has_text:
-        report |= _write_stores(folder, source, tokenizer, show_progress)
-        paths += [folder / split / "store.json" for split in SPLITS]
+        writer = _StoreWriter(folder, tokenizer, settings)
+        report |= _write_stores(writer, source, tokenizer, show_progress)
+        stores = ["validation", *strata.folders(settings).values()]
+        paths += [folder / name / "store.json" for name in stores]
     if identities(source) != settings["files"]:
         (folder / "progress.json").unlink(missing_ok=True)
         file_in(folder).unlink()
@@ -99,12 +102,12 @@ def _check_skipped(document: Document, source: Source) -> str:
 
 
 def _write_stores(
-    folder: Path, source: Source, tokenizer: Tokenizer, show_progress: bool
+    writer: "_StoreWriter", source: Source, tokenizer: Tokenizer, show_progress: bool
 ) -> dict[str, Any]:
     """Write the stores of both splits; return the counts for `prepare.json`."""
     threads = num_cpus()
     sizes = [file.size for file in source.files]
-    with contextlib.closing(_StoreWriter(folder, tokenizer)) as writer:
+    with contextlib.closing(writer):
         progress = writer.progress
         file, line = progress["after"]
         done = sum(sizes[:file])
@@ -115,7 +118,11 @@ def _write_stores(
             encode = functools.partial(_encode, tokenizer)
             for bundle in map_ahead(encode, bundles, num_threads=threads, ahead=4 * threads):
                 for (document, split), ids in bundle:
-                    writer.add(document, split, ids)
+                    try:
+                        writer.add(document, split, ids)
+                    except ValueError as error:
+                        where = f"{source.files[document.file].path}:{document.line}"
+                        raise ValueError(f"{where}: {error}") from None
             counts = writer.finish()
     _note_changed_text(progress["text_bytes"], progress["piece_bytes"])
     if not counts["train"]["documents"]:
@@ -213,7 +220,7 @@ def _encode(tokenizer: Tokenizer, bundle: list[_Item]) -> list[tuple[_Item, np.n
 
 
 class _StoreWriter:
-    """Writes the stores of both splits, one shard of each at a time.
+    """Writes the stores of validation and of the strata of training, one shard of each at a time.
 
     Attributes:
       progress: content of `progress.json`, which covers finished shards only. after: file and line
@@ -224,10 +231,12 @@ class _StoreWriter:
         num_segments: finished shards per store.
     """
 
-    def __init__(self, folder: Path, tokenizer: Tokenizer):
-        self._folder, self._tokenizer = folder, tokenizer
-        for split in SPLITS:
-            (folder / split).mkdir(exist_ok=True)
+    def __init__(self, folder: Path, tokenizer: Tokenizer, settings: dict[str, Any]):
+        self._folder, self._tokenizer, self._settings = folder, tokenizer, settings
+        self._strata = strata.folders(settings)
+        self._names = [*self._strata.values(), "validation"]
+        for name in self._names:
+            (folder / name).mkdir(exist_ok=True)
         self._writers: dict[str, store_lib.ShardWriter] = {}
         with contextlib.suppress(FileNotFoundError):
             self.progress = read_manifest(folder / "progress.json")
@@ -235,9 +244,9 @@ class _StoreWriter:
             return
         self.progress = {
             "after": [0, 1],
-            "shards": {split: [] for split in SPLITS},
-            "text_bytes": dict.fromkeys(SPLITS, 0),
-            "piece_bytes": dict.fromkeys(SPLITS, 0),
+            "shards": {name: [] for name in self._names},
+            "text_bytes": dict.fromkeys(self._names, 0),
+            "piece_bytes": dict.fromkeys(self._names, 0),
             "tokenizer": tokenizer.fingerprint,
             "num_skipped": 0,
             "damaged_bytes": 0,
@@ -251,7 +260,11 @@ class _StoreWriter:
             writer.discard()
 
     def add(self, document: Document, split: str, ids: np.ndarray) -> None:
-        """Store a document, or count a skipped one."""
+        """Store a document, or count a skipped one.
+
+        Raises:
+          ValueError: as `strata.stratum_of`.
+        """
         progress = self.progress
         progress["after"] = [document.file, document.line + 1]
         if document.problem:
@@ -263,12 +276,16 @@ class _StoreWriter:
             shard, vocab_size = f"{progress['num_segments']:05d}", self._tokenizer.vocab_size
             self._writers = {
                 name: store_lib.ShardWriter(self._folder / name, shard, vocab_size)
-                for name in SPLITS
+                for name in self._names
             }
-        self._writers[split].append(ids)
-        progress["text_bytes"][split] += len(document.text.encode())
+        name = split
+        if split == "train":
+            key = strata.stratum_of(self._settings, document.subset, len(ids))
+            name = self._strata[key]
+        self._writers[name].append(ids)
+        progress["text_bytes"][name] += len(document.text.encode())
         added = self._tokenizer.adds_space
-        progress["piece_bytes"][split] += int(self._tokenizer.piece_lengths[ids].sum()) - added
+        progress["piece_bytes"][name] += int(self._tokenizer.piece_lengths[ids].sum()) - added
         if sum(writer.num_tokens for writer in self._writers.values()) >= SHARD_TOKENS:
             self._finish_shards()
 
@@ -284,17 +301,24 @@ class _StoreWriter:
         write_manifest(self._folder / "progress.json", progress, files)
 
     def finish(self) -> dict[str, dict[str, Any]]:
-        """Write the index of both stores; return the counts of each."""
+        """Write the index of each store; return the counts of both splits, and of strata if any."""
         if self._writers:
             self._finish_shards()
         counts = {}
-        for split, shards in self.progress["shards"].items():
-            store_lib.write_index(self._folder / split, shards, self._tokenizer)
-            store = store_lib.TokenStore(self._folder / split)
-            counts[split] = {
+        for name, shards in self.progress["shards"].items():
+            store_lib.write_index(self._folder / name, shards, self._tokenizer)
+            store = store_lib.TokenStore(self._folder / name)
+            counts[name] = {
                 "fingerprint": store.fingerprint,
                 "documents": store.num_documents,
                 "tokens": store.num_tokens,
-                "text_bytes": self.progress["text_bytes"][split],
+                "text_bytes": self.progress["text_bytes"][name],
             }
-        return counts
+        validation = counts.pop("validation")
+        if "strata" not in self._settings:
+            return {**counts, "validation": validation}
+        totals = {
+            name: sum(stratum[name] for stratum in counts.values())
+            for name in ("documents", "tokens", "text_bytes")
+        }
+        return {"train": totals, "validation": validation, "strata": counts}

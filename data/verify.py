@@ -41,8 +41,7 @@ def _manifests(folder: Path) -> list[Path]:
     finished, unfinished = (folder / name for name in MANIFESTS)
     if not finished.exists():
         return [unfinished]
-    stores = (folder / split / "store.json" for split in SPLITS)
-    return [finished, *(store for store in stores if store.exists())]
+    return [finished, *sorted(folder.glob("*/store.json"))]
 
 
 def damages(folder: Path, on_bytes: OnBytes = ignore_bytes) -> Iterator[str]:
@@ -85,7 +84,7 @@ def _advise(folder: Path, damage: str) -> str:
 
 def _stamp(folder: Path) -> Stamp:
     paths = [folder / "prepare.json", file_in(folder)]
-    paths += [path for split in SPLITS for path in sorted((folder / split).glob("*"))]
+    paths += sorted(folder.glob("*/*"))
     stats = [(path, path.stat()) for path in paths if path.exists()]
     return tuple((str(p.relative_to(folder)), s.st_size, s.st_mtime_ns) for p, s in stats)
 

@@ -150,6 +150,10 @@ _USED: dict[str, tuple[Callable[[ExperimentConfig], bool], str]] = {
         lambda c: source_class(c.data.source).needs_path,
         "a source that reads files, such as data.source=files, or the config own_text",
     ),
+    "data.long_tokens": (
+        lambda c: c.data.long_fraction is not None,
+        "data.long_fraction=SHARE",
+    ),
     "data.text_field": (
         lambda c: source_class(c.data.source).has_fields,
         "a source whose documents have fields, such as data.source=files",

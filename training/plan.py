@@ -225,7 +225,7 @@ def complete_plan(checked: Checked) -> Plan:
         for (stage, *_), data in zip(stages, opened, strict=True):
             rows = data.open_rows("train")  # checks their shapes
             num_rows = (stage.end - stage.rows_from) * data.config.batch_size
-            notes |= dict.fromkeys(rows.warnings(num_rows))
+            notes |= dict.fromkeys(rows.notes(num_rows))
             if stage.config.train.eval_every:
                 data.open_rows("validation")
         tokenizers = {

@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 
-from ropewalk.data.store import TokenStore
 from ropewalk.data.task import Document, Sample, Task, TaskContext
 from ropewalk.evals import text
 
@@ -43,17 +42,17 @@ class Step1(Task):
         self, context: TaskContext, numbers: range
     ) -> Iterator[tuple[int, dict[str, np.ndarray]]]:
         """Yield the first rows of training."""
-        from ropewalk.data.mixture import (
-            mixture,  # it brings grain and jax, which --help does without
-        )
+        # They bring grain and jax, which --help does without.
+        from ropewalk.data.mixture import mixture
+        from ropewalk.data.strata import open_strata
 
         data = dataclasses.replace(context.data, context_length=context.length)
         prepared = text.prepared(context, task="step1")
-        store = TokenStore(prepared / "train") if data.has_text else None
-        if store and store.num_tokens <= context.length:
-            longest = store.num_tokens - 1
+        texts = open_strata(data, prepared) if data.has_text else []
+        longest = min((part.store.num_tokens - 1 for part in texts), default=context.length)
+        if longest < context.length:
             raise text.too_short("step1", context.length, longest, what="stretch of training")
-        rows = mixture(data, store, context.tokenizer)
+        rows = mixture(data, texts, context.tokenizer)
         for number in numbers:
             row: Any = rows[number]
             yield number, row

@@ -183,5 +183,5 @@ def test_text_in_another_encoding_is_refused(tmp_path):
 def test_more_than_four_passes_over_the_text_are_reported(tmp_path):
     store = make_store(tmp_path / "store", [range(3, 102)])  # 101 ids: nine rows in an epoch
     rows = Mixture([TextRows(store, 10, seed=0)], [1.0])
-    assert rows.warnings(36) == []
-    assert "4.1 passes over the text, more than 4" in rows.warnings(37)[0]
+    assert rows.notes(36) == []
+    assert "4.1 passes over the text, more than 4" in rows.notes(37)[0]

@@ -92,7 +92,7 @@ def test_a_file_of_the_user_is_asked_shown_and_trained_on(echo, tmp_path, tokeni
     config = DataConfig(
         source="retrieval", context_length=8, batch_size=1, retrieval_tasks=(echo, "kv")
     )
-    rows = mixture(config, None, tokenizer)
+    rows = mixture(config, (), tokenizer)
     echoes = [rows[number] for number in range(0, 8, 2)]
     for row in echoes:
         assert row["tokens"][1:4].tolist() == row["targets"][3:6].tolist()

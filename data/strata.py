@@ -1,0 +1,163 @@
+"""Strata: parts of the training text with a token store each, so that rows can be drawn by weight.
+
+    data.weights=[[books,2],[code,1]]               two rows of books for one of code
+    data.long_fraction=0.7 data.long_tokens=4096    7 of 10 rows from documents of 4096 tokens or
+                                                    more; with weights, 7 of 10 of each corpus
+
+A corpus is the subset that a document names (`red_pajama_subset`), or else the folder of its file
+in `data.path`. A row comes from one stratum, so rows of long documents are seldom cut. Weights
+and fractions do not change the prepared text: only the names of the corpora and `long_tokens` do.
+"""
+
+import hashlib
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from ropewalk.data.config import DataConfig
+from ropewalk.data.source import SUBSETS, Source, subset_name
+from ropewalk.data.store import TokenStore
+from ropewalk.utils.manifest import read_manifest
+from ropewalk.utils.messages import nearest, quoted
+from ropewalk.utils.plugins import name_of
+
+
+class Stratum(NamedTuple):
+    """Text that rows are drawn from.
+
+    Attributes:
+      name: description for messages.
+      share: of the rows of text, in (0, 1].
+      store: the documents.
+    """
+
+    name: str
+    share: float
+    store: TokenStore
+
+
+def check(config: DataConfig, source: Source) -> None:
+    """Check weights and `long_fraction` before any document is read.
+
+    Raises:
+      ValueError: if there is no text, a corpus is unknown or named twice, or one has no weight.
+    """
+    if config.long_fraction is not None and not source.has_text:
+        raise ValueError(f"data.long_fraction: data.source={config.source} has no text")
+    if not config.weights:
+        return
+    corpora = source.corpora()
+    known = {subset_name(name) for name in corpora if name}
+    if not known or known & set(SUBSETS):  # then some documents name RedPajama's subsets
+        known |= {subset_name(name) for name in source.subsets()}
+    if not known:
+        raise ValueError(f"data.weights: data.source={name_of(type(source))} has no corpora")
+    weights = _weights(config)
+    for name in weights:
+        if name not in known:
+            raise ValueError(f"data.weights: unknown corpus {quoted(name)}; {nearest(name, known)}")
+    if len(weights) < len(config.weights):
+        raise ValueError("data.weights names a corpus twice; give it one weight")
+    left_out = {subset_name(name) for name, share in config.subset_shares if not share}
+    for label, file in corpora.items():
+        if (name := subset_name(label)) not in weights.keys() | left_out:
+            raise ValueError(f"{file}: {_no_weight(name)}")
+
+
+def _weights(config: DataConfig) -> dict[str, float]:
+    return {subset_name(name): weight for name, weight in config.weights}
+
+
+def _no_weight(corpus: str) -> str:
+    """Describe the mistake of a document whose corpus has no weight."""
+    if not corpus:
+        return "belongs to no corpus of data.weights; put it into a folder of data.path"
+    return (
+        f"data.weights has none for the corpus {quoted(corpus)}; add [{corpus},WEIGHT], or leave "
+        f"the corpus out with data.subset_shares=[[{corpus},0]]"
+    )
+
+
+def settings(config: DataConfig) -> dict[str, Any]:
+    """Return what decides the strata of prepared text; {} without weights and long_fraction."""
+    if not config.weights and config.long_fraction is None:
+        return {}
+    is_split = config.long_fraction is not None
+    long_tokens = (config.long_tokens or config.context_length) if is_split else None
+    return {"strata": {"corpora": sorted(_weights(config)), "long_tokens": long_tokens}}
+
+
+def _long_tokens(prepared: dict[str, Any]) -> int | None:
+    return prepared.get("strata", {}).get("long_tokens")
+
+
+def folders(prepared: dict[str, Any]) -> dict[tuple[str, bool], str]:
+    """Return the folder of each corpus ("" without weights), and of its long documents.
+
+    Args:
+      prepared: settings of the prepared folder.
+    """
+    if "strata" not in prepared:
+        return {("", False): "train"}
+    return {
+        (corpus, is_long): f"train-{number:02d}{'-long' * is_long}"
+        for number, corpus in enumerate(prepared["strata"]["corpora"] or [""])
+        for is_long in (False, True)[: 2 if _long_tokens(prepared) else 1]
+    }
+
+
+def stratum_of(prepared: dict[str, Any], subset: str | None, num_ids: int) -> tuple[str, bool]:
+    """Return the key in `folders` of a document of training.
+
+    Raises:
+      ValueError: if its corpus has no weight.
+    """
+    corpora = prepared.get("strata", {}).get("corpora")
+    corpus = subset_name(subset or "") if corpora else ""
+    if corpora and corpus not in corpora:
+        raise ValueError(_no_weight(corpus))
+    long_tokens = _long_tokens(prepared)
+    return corpus, long_tokens is not None and num_ids >= long_tokens
+
+
+def open_strata(config: DataConfig, folder: Path) -> list[Stratum]:
+    """Return the strata of a prepared folder that have text, with their shares of the rows.
+
+    A corpus without long documents, or with long ones only, gives all its rows from what it has.
+
+    Raises:
+      ValueError: if a corpus has no text, or no document is long.
+    """
+    prepared = read_manifest(folder / "prepare.json")["settings"]
+    stores = {key: TokenStore(folder / name) for key, name in folders(prepared).items()}
+    long_tokens, fraction = _long_tokens(prepared), config.long_fraction
+    if long_tokens and fraction and not any(stores[key].num_tokens for key in stores if key[1]):
+        raise ValueError(
+            f"data.long_fraction: no document has {long_tokens:,} tokens; use a lower "
+            "data.long_tokens"
+        )
+    weights = _weights(config) or {"": 1.0}
+    strata = []
+    for corpus, weight in weights.items():
+        parts = [key for key in stores if key[0] == corpus and stores[key].num_tokens]
+        if not parts:
+            raise ValueError(f"data.weights: no document of training belongs to {quoted(corpus)}")
+        for key in parts:
+            share = weight / sum(weights.values())
+            if len(parts) > 1 and fraction is not None:
+                share *= fraction if key[1] else 1 - fraction
+            lengths = (
+                f"{'from' if key[1] else 'below'} {long_tokens:,} tokens" if long_tokens else ""
+            )
+            name = ", ".join(filter(None, (corpus or "the text", lengths)))
+            strata += [Stratum(name, share, stores[key])] if share else []
+    return strata
+
+
+def fingerprint(strata: Sequence[Stratum]) -> str:
+    """Return a digest of the ids of all strata, in order."""
+    digests = [stratum.store.fingerprint for stratum in strata]
+    if len(digests) == 1:
+        return digests[0]
+    return hashlib.sha256(json.dumps(digests).encode()).hexdigest()
