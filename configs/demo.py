@@ -28,6 +28,6 @@ configs = [
         ),
         model=dict(num_layers=1, num_heads=4, mlp_dim=128),
         data=dict(context_length=128),
-        train=dict(num_steps=1000, learning_rate=5e-3, warmup_steps=40, save_every=200, keep=5),
+        train=dict(num_steps=1000, learning_rate=5e-3, warmup_steps=40, save_every=200),
     )
 ]

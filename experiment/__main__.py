@@ -1,7 +1,8 @@
 """Lists runs below a folder, and deletes checkpoints that are no longer needed.
 
 python -m experiment list runs             config, variant, seed, steps, last loss, size
-python -m experiment prune runs --keep 1   deletes all but the newest checkpoint of each run
+python -m experiment prune runs --keep 1   deletes all but the newest checkpoint of each run;
+                                           with --optimizer also its optimizer state
 """
 
 import ropewalk.utils.environment  # noqa: F401 - first: it checks that packages are installed
@@ -30,6 +31,8 @@ def main() -> int:
         command.add_argument("dirs", nargs="+", type=Path, metavar="DIR")
     text = "checkpoints to keep of each run (default: 1)"
     command.add_argument("--keep", type=at_least(1), default=1, metavar="N", help=text)
+    text = "also delete optimizer states: runs are evaluated and started from, but not resumed"
+    command.add_argument("--optimizer", action="store_true", help=text)
     arguments = parser.parse_args()
     try:
         runs = list(find_below(arguments.dirs))
@@ -39,7 +42,7 @@ def main() -> int:
             lines = [describe(run) for run in runs]
             print_tables([TextTable(title="", lines=lines, names=("run", "config", "rotary"))])
         else:
-            freed = sum(prune(run, arguments.keep) for run in runs)
+            freed = sum(prune(run, arguments.keep, arguments.optimizer) for run in runs)
             print(f"deleted {freed / 1e6:,.1f} MB of checkpoints of {len(runs)} runs")
     except (ValueError, OSError) as error:
         parser.refuse(error)
@@ -77,14 +80,21 @@ def describe(run: RunDirectory) -> dict[str, str]:
     }
 
 
-def prune(run: RunDirectory, keep: int) -> int:
+def prune(run: RunDirectory, keep: int, optimizer: bool = False) -> int:
     """Delete all but the newest checkpoints of a run that no process trains; return the bytes.
+
+    Args:
+      run: the run.
+      keep: number of checkpoints to keep.
+      optimizer: whether to delete the optimizer states of those that are kept.
 
     Raises:
       ValueError: if a process trains the run.
     """
-    old = run.steps()[:-keep]
-    folders = [run.checkpoints_path / str(step) for step in old]
+    paths = [run.checkpoints_path / str(step) for step in run.steps()]
+    folders = paths[:-keep]
+    if optimizer:
+        folders += [path / "opt_state" for path in paths[-keep:] if (path / "opt_state").exists()]
     freed = sum(map(_size, folders))
     with try_lock(run.path / ".lock") as file:
         if file is None:

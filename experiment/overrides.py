@@ -28,6 +28,8 @@ sweeps: a comma makes members, several commas a grid
   "model.rotary=rope(base=500),nope"       two variants
   train.learning_rate=1e-3,3e-3            two learning rates
   start_from=RUN model.rotary.base=10,100  all members from the parameters of one run
+  start_from=SWEEP                         each member from that of its name in another sweep; the
+                                           same command with another --workdir trains a sweep longer
   "start_from='a,b'"                       quotes around a value, or around one of a list, keep its
                                            commas; a path that exists needs none
 Without a comma, the config's own members are used, if it has any.
@@ -184,6 +186,33 @@ def _join_paths(parts: Sequence[str]) -> list[str]:
     return paths
 
 
+def _start_of(override: str, run: RunDirectory) -> str:
+    """Return an override that sets `start_from` to a sweep with the member called as `run`.
+
+    Other overrides are returned as they are.
+
+    Raises:
+      ValueError: if that sweep has no such member.
+    """
+    field, _, text = override.partition("=")
+    head, _, step = unquote(text).rpartition("@")
+    has_step = bool(head) and step.isdigit()
+    path = as_path(head if has_step else unquote(text))
+    if field != "start_from" or not text:
+        return override
+    member = path / run.name
+    # The sweep may have been deleted since.
+    is_known = run.is_started() and str(run.config.start_from).startswith(f"{member}@")
+    if not is_known and not (path / "sweep.json").exists():
+        return override
+    if not is_known and run.name not in (names := read_sweep(path).members):
+        raise ValueError(
+            f"start_from={path}: that sweep has no member {run.name}; list the values that it was "
+            f"trained with ({one_line(', '.join(names), 150)}), or start from one of its members"
+        )
+    return f"start_from={member}" + (f"@{step}" if has_step else "")
+
+
 def _exists(path: str) -> bool:
     head, _, step = path.rpartition("@")
     return os.path.exists(head if step.isdigit() else path)
@@ -241,6 +270,9 @@ class Sweep(NamedTuple):
         if (self.workdir / "sweep.json").exists():
             other = read_sweep(self.workdir)
             if _deciding(other) != _deciding(self.record):
+                if other.members == self.record.members:  # says which field differs
+                    for member in self.members:
+                        self.run_of(member).check_resumable(member.config, self.workdir)
                 command = one_line(shlex.join([other.config, *other.overrides]), 150)
                 raise ValueError(
                     f"{self.workdir} holds another sweep, {command}; use another --workdir, or "
@@ -319,6 +351,11 @@ def make_members(
         raise ValueError(
             "nothing varies: list values with commas (model.rotary.base=10,10000), or use train.py"
         )
+    if workdir is not None:
+        choices = [
+            (name, [_start_of(override, RunDirectory(workdir / name)) for override in member])
+            for name, member in choices
+        ]
     members = [Member(name, member, make(name, member)) for name, member in choices]
     for left, right in itertools.combinations(members, 2):
         if left.name == right.name:

@@ -266,8 +266,11 @@ class RunDirectory:
         """
         return self._read_config("parent")
 
-    def check_resumable(self, config: ExperimentConfig) -> None:
-        """Raise ValueError if the directory holds a sweep or, naming the field, another run."""
+    def check_resumable(self, config: ExperimentConfig, start: Path | None = None) -> None:
+        """Raise ValueError if the directory holds a sweep or, naming the field, another run.
+
+        `start` is what a longer training starts from, the sweep of a member; None: this run.
+        """
         if (self.path / "sweep.json").exists():
             raise ValueError(
                 f"{self.path} holds a sweep; use another --workdir, or sweep.py to continue it"
@@ -278,7 +281,8 @@ class RunDirectory:
             name, old, new = difference
             advice = "use another --workdir, or delete that directory"
             if name == "train.num_steps":
-                advice = f"to train it longer use another --workdir with start_from={self.path}"
+                start = start or self.path
+                advice = f"to train it longer use another --workdir with start_from={start}"
             raise ValueError(
                 f"{self.path} holds a run with {name}={old}, and this one has {name}={new}; "
                 f"{advice}"

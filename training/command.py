@@ -92,7 +92,7 @@ def _check(sweep: Sweep) -> None:
     text = {}
     for member in sweep.members:
         run = sweep.run_of(member)
-        run.check_resumable(run.pinned(member.config))
+        run.check_resumable(run.pinned(member.config), sweep.workdir)
         check_used(member.config, member.overrides)
         for stage in stages.split(member.config):
             text.setdefault(run.with_own_tokenizer(stage.config.data))

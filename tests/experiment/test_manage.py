@@ -3,6 +3,7 @@
 import shutil
 
 from ropewalk import load
+from ropewalk.experiment.run import RunDirectory
 from ropewalk.utils.locks import try_lock
 from tests.in_process import call
 
@@ -21,4 +22,10 @@ def test_runs_below_a_folder_are_listed_and_pruned(trained_run, tmp_path):
     assert "of 1 runs" in output
     assert [path.name for path in (run / "checkpoints").iterdir()] == ["2"]
     assert (load(run).logits("import") == logits).all()
+    call("-m", "experiment", "prune", run, "--optimizer")
+    assert (load(run).logits("import") == logits).all()
+    assert not (run / "checkpoints" / "2" / "opt_state").exists()
+    changes = RunDirectory(run).record["overrides"]
+    message = call("train.py", "tiny", "--workdir", run, *changes, status=2)
+    assert "without an optimizer state" in message and f"start_from={run}" in message
     assert "no run" in call("-m", "experiment", "list", tmp_path / "runs" / "notes", status=2)

@@ -1,5 +1,7 @@
 """A sweep's members are runs like any other."""
 
+import shutil
+
 import jax
 import numpy as np
 import pytest
@@ -70,6 +72,30 @@ def test_a_seed_has_its_own_rows_and_initialisation(finished_sweep):
     assert abs(first[0] - first[2]) < abs(first[0] - first[1])
     last = [run.read_metrics()[-1]["loss"] for run in runs]
     assert len(set(last)) == 4
+
+
+@pytest.mark.slow
+def test_a_sweep_is_trained_longer_as_a_run_is(finished_sweep, tmp_path, tiny_data):
+    """Each member starts from the member of its name, also after that sweep is deleted."""
+    source = shutil.copytree(finished_sweep[0], tmp_path / "short")
+    command = ["sweep.py", "tiny", *tiny_data, "model.rotary.base=10,10000", "seed=0,1"]
+    longer = [*command, "train.num_steps=9", "--workdir"]
+    assert f"another --workdir with start_from={source}\n" in call(*longer, source, status=2)
+    other = ["sweep.py", "tiny", *tiny_data, "model.rotary.base=10,20", "--workdir", tmp_path / "b"]
+    assert "has no member base=10" in call(*other, f"start_from={source}", status=2)
+    shorter = [*command, "train.num_steps=2", f"start_from={source}@5", "--workdir"]
+    call(*shorter, tmp_path / "long")
+    call(
+        "train.py", "tiny", *tiny_data, "train.num_steps=2", "seed=1", "--workdir",
+        tmp_path / "alone", f"start_from={source}/base=10,seed=1@5",
+    )  # fmt: skip
+    member = RunDirectory(tmp_path / "long" / "base=10,seed=1")
+    alone = RunDirectory(tmp_path / "alone")
+    assert member.config == alone.config
+    params, alone_params = restore_params(member)[0], restore_params(alone)[0]
+    np.testing.assert_allclose(params["embedding"], alone_params["embedding"], atol=1e-5)
+    shutil.rmtree(source)
+    assert call(*shorter, tmp_path / "long").count("finished already") == 2
 
 
 @pytest.mark.slow
