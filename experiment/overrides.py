@@ -10,6 +10,7 @@ overrides: any field of the config, by its dotted path (--help-fields lists them
   "model.rotary=mine.py:Bent(strength=2)"  a variant in a file of your own
   model.window=32  data.tokenizer=none     an optional value; none leaves it out
   evals.tasks=[kv,lines]                   a list
+  train.tracking=wandb,tensorboard         the same: these fields make no members
   seed=1                                   of the initialisation, and of the rows unless data.seed
                                            is given too
   mesh.data=2 mesh.fsdp=-1                 devices along an axis; -1: the rest of them
@@ -122,12 +123,13 @@ def grid(overrides: Sequence[str]) -> list[tuple[str, list[str]]]:
     for override in overrides:
         path, _, text = override.partition("=")
         try:
-            values = split_commas(text)
+            # Members that differ in nothing that decides numbers would be one run.
+            values = [text] if is_operational(path) else split_commas(text)
         except ValueError as error:
             raise ValueError(f"{one_line(path, 60)}: {error}") from error
         if len(values) > 1 and not all(map(str.strip, values)):
             raise ValueError(f"{one_line(override, 60)}: a value is missing beside a comma")
-        if path in _PATH_FIELDS:
+        if path in PATH_FIELDS:
             values = _join_paths(values)
         choices.append([f"{path}={value.strip()}" for value in values])
     if math.prod(map(len, choices)) > _MOST_MEMBERS:
@@ -172,7 +174,7 @@ def check_used(config: ExperimentConfig, overrides: Sequence[str]) -> None:
             raise ValueError(f"{name} has no effect here; use {remedy}, or leave {name} out")
 
 
-_PATH_FIELDS = ("start_from", "data.path", "data.tokenizer")
+PATH_FIELDS = ("start_from", "data.path", "data.tokenizer")
 
 
 def _join_paths(parts: Sequence[str]) -> list[str]:

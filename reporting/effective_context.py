@@ -16,6 +16,7 @@ from ropewalk.model.rotary import Rotary
 from ropewalk.reporting import l50
 from ropewalk.reporting.members import Member, tasks
 from ropewalk.reporting.predictions import predict
+from ropewalk.utils.expressions import split_commas
 from ropewalk.utils.figures import (
     ARROW,
     CROSSED,
@@ -46,6 +47,7 @@ _SIZE = 7.5  # of marks, points
 # Shifts along x, as a share of the distance to the next base: between members with the same base,
 # and between a member and its D_H.
 _MEMBER_SHIFT, _BOUND_SHIFT = 0.3, 0.08
+_NAME_WIDTH = 0.16  # of a name that is written upwards, inches
 
 
 def draw_effective_context(members: Sequence[Member]) -> Figure:
@@ -69,7 +71,7 @@ def draw_effective_context(members: Sequence[Member]) -> Figure:
     for ax in axes[0]:
         _draw_trained_lengths(ax, members, label=ax is axes[0, -1])
     if based:
-        _draw_based(axes[0, 0], axes[1, 0], based, task)
+        _draw_based(axes[0, 0], axes[1, 0], based, task, 7.5 * widths[0] / sum(widths))
     if controls:
         above, below = axes[:, -1]
         above.set_xlim(-0.6, len(controls) - 0.4)
@@ -104,7 +106,10 @@ def _draw_trained_lengths(ax: Axes, members: Sequence[Member], *, label: bool) -
             note(ax, f"trained\nlength {length:,}", (1, length), (4, 0), **style)
 
 
-def _draw_based(above: Axes, below: Axes, based: Sequence[Member], task: str) -> None:
+def _draw_based(
+    above: Axes, below: Axes, based: Sequence[Member], task: str, inches: float
+) -> None:
+    """Draw members by base, in panels of about this width."""
     bases = sorted({member.base for member in based if member.base})
     low, high = math.log10(bases[0]), math.log10(bases[-1])
     margin = max(0.08 * (high - low), 0.15)
@@ -113,19 +118,43 @@ def _draw_based(above: Axes, below: Axes, based: Sequence[Member], task: str) ->
     label_values(above.xaxis, {base: format_value(base) for base in bases})
     below.set_xlabel("RoPE base (log scale)")
     _draw_theory(above, based)
-    step = np.diff(np.log10(bases)).min(initial=0.2 * (high - low + 2 * margin))
-    for member in based:
-        assert member.base is not None
+    span = high - low + 2 * margin
+    step = np.diff(np.log10(bases)).min(initial=(0.2 if len(bases) > 1 else 0.8) * span)
+    groups = [[member for member in based if member.base == base] for base in bases]
+    most = max(map(len, groups))
+    gap = step * min(_MEMBER_SHIFT, 0.9 / most)
+    # Names stand beside each other; where there is no room, a mark has the number of its row.
+    has_room = most < 4 or gap / span * inches > _NAME_WIDTH
+    for base, group in zip(bases, groups, strict=True):
         # Members with the same base, but other heads or trained lengths, are side by side.
-        same = [other.index for other in based if other.base == member.base]
-        shift = _MEMBER_SHIFT * (same.index(member.index) - (len(same) - 1) / 2)
-        x, x_bound = (member.base * 10 ** (step * s) for s in (shift, shift + _BOUND_SHIFT))
-        differing = [part for part in member.label.split(",") if "base=" not in part]
-        if len(same) > 1 and differing:
-            style = {"rotation": 90, "fontsize": 8, "ha": "center", "va": "bottom"}
-            end = {"xycoords": ("data", "axes fraction"), "fc": PAPER, "pad": 0.5}
-            tag([note(above, ",".join(differing), (x, 0), (0, 4), **end, **style)], member)
-        _draw_member(above, below, member, task, (x, x_bound))
+        for place, (member, name) in enumerate(zip(group, _names_beside(group), strict=True)):
+            shift = gap * (place - (len(group) - 1) / 2)
+            x, x_bound = (base * 10**s for s in (shift, shift + step * _BOUND_SHIFT))
+            if len(group) > 1 and name:
+                style = {"rotation": 90, "fontsize": 8 if has_room else 7}
+                style |= {"ha": "center", "va": "bottom"}
+                end = {"xycoords": ("data", "axes fraction"), "fc": PAPER, "pad": 0.5}
+                text = name if has_room else str(member.index + 1)
+                tag([note(above, text, (x, 0), (0, 4), **end, **style)], member)
+            _draw_member(above, below, member, task, (x, x_bound))
+
+
+def _names_beside(group: Sequence[Member]) -> list[str]:
+    """Return what the labels of members of one base do not share, in short."""
+    parts = [
+        [re.sub(r"^rotary=(\w+)\(.*", r"\1", part) for part in split_commas(_name(member))]
+        for member in group
+    ]
+    shared = set.intersection(*map(set, parts))
+    return [
+        ",".join(part for part in names if part not in shared and not part.startswith("base="))
+        for names in parts
+    ]
+
+
+def _name(member: Member) -> str:
+    """Return the label of a member without the state of its training."""
+    return member.label.partition(" (")[0]
 
 
 def _draw_theory(ax: Axes, based: Sequence[Member]) -> None:
@@ -162,7 +191,7 @@ def _draw_theory(ax: Axes, based: Sequence[Member]) -> None:
 
 def _control_names(controls: Sequence[Member]) -> list[str]:
     """Return labels without `rotary=`, with each setting on its own line."""
-    return [re.sub("[,/]", "\n", member.label.replace("rotary=", "")) for member in controls]
+    return [re.sub("[,/]", "\n", _name(member).replace("rotary=", "")) for member in controls]
 
 
 def _draw_member(

@@ -2,17 +2,19 @@
 
 import collections
 import dataclasses
+import itertools
 import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from ropewalk.experiment.config import ExperimentConfig, is_operational
+from ropewalk.experiment.overrides import PATH_FIELDS
 from ropewalk.experiment.run import RunDirectory
 from ropewalk.model import rotary as rotary_lib
 from ropewalk.model.rotary import Pattern, Rotary
 
-_ROTARY = "model.rotary"
+_ROTARY, _NONE = "model.rotary", "None"
 
 
 def flatten(config: Any, prefix: str = "") -> dict[str, str]:
@@ -43,9 +45,9 @@ def setting(config: ExperimentConfig) -> dict[str, str]:
 def labels(configs: Sequence[ExperimentConfig]) -> list[str]:
     """Return one label per config, such as `base=10`, `rotary=nope` or `base=10000,window=32`.
 
-    Labels have the fewest fields that distinguish all configs, the rotary variant first, and the
-    fields of the model in which a few differ from most, such as a window. A value that most configs
-    share is omitted.
+    Labels have the fewest fields that distinguish all configs, the rotary variant first, paths only
+    where nothing else differs, and the fields of the model in which a few differ from most, such as
+    a window. None, such as no window, is omitted.
     """
     settings = _settings(configs)
 
@@ -54,25 +56,38 @@ def labels(configs: Sequence[ExperimentConfig]) -> list[str]:
 
     fields = list(dict.fromkeys(field for values in settings for field in values))
     chosen = [_ROTARY] if count_distinct([_ROTARY]) > 1 else []
-    while count_distinct(chosen) < count_distinct(fields):
-        chosen.append(max(fields, key=lambda field: count_distinct([*chosen, field])))
-    omitted = {}
+    for names in ([field for field in fields if field not in PATH_FIELDS], fields):
+        while count_distinct(chosen) < count_distinct([*chosen, *names]):
+            chosen.append(max(names, key=lambda field: count_distinct([*chosen, field])))
     for field in fields:
-        counts = collections.Counter(values.get(field) for values in settings)
-        value, count = counts.most_common(1)[0]
-        if field != _ROTARY and len(settings) / 2 < count < len(settings):
-            omitted[field] = value
-            if field.startswith("model.") and field not in chosen:
-                chosen.append(field)
+        count = collections.Counter(values.get(field) for values in settings).most_common(1)[0][1]
+        differs = field.startswith("model.") and len(settings) / 2 < count < len(settings)
+        differs &= field not in chosen
+        others = [name for name in chosen if name != _ROTARY]  # may already say the same
+        if differs and count_distinct([*others, field]) > count_distinct(others):
+            chosen.append(field)
+    # So that the name of a member in a larger report begins with its name in a smaller one.
+    chosen.sort(key=lambda f: (f != _ROTARY, f in PATH_FIELDS, fields.index(f)))
+    for field in set(chosen) & set(PATH_FIELDS):
+        paths = _shorten([values[field] for values in settings])
+        settings = [{**v, field: path} for v, path in zip(settings, paths, strict=True)]
     return [
         ",".join(
-            values[field] if field == _ROTARY else f"{field.rpartition('.')[2]}={values.get(field)}"
+            values[field] if field == _ROTARY else f"{field.rpartition('.')[2]}={values[field]}"
             for field in chosen
-            if field not in omitted or values.get(field) != omitted[field]
+            if values.get(field, _NONE) != _NONE
         )
         or values[_ROTARY]
         for values in settings
     ]
+
+
+def _shorten(paths: Sequence[str]) -> list[str]:
+    """Return paths without the folders with which all of them begin."""
+    parts = [Path(path).parts for path in paths if path != _NONE]
+    shared = itertools.takewhile(lambda names: len(set(names)) == 1, zip(*parts, strict=False))
+    depth = min(len(list(shared)), *(len(names) - 1 for names in parts))
+    return [path if path == _NONE else str(Path(*Path(path).parts[depth:])) for path in paths]
 
 
 def name_runs(runs: Sequence[RunDirectory]) -> list[str]:

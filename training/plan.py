@@ -190,8 +190,8 @@ def check_plan(
     for run in runs if steps else ():
         if not any((checkpoint.folder_of(run, step) / "opt_state").exists() for step in steps):
             raise ValueError(
-                f"{run.path} has parameters without an optimizer state and cannot be resumed; train "
-                f"it further in another --workdir with start_from={run.path}"
+                f"{run.path} has parameters without an optimizer state and cannot be resumed; "
+                f"train it further in another --workdir with start_from={run.path}"
             )
     data = [runs[0].with_own_tokenizer(stage.config.data) for stage, *_ in stages]
     for stage_data in dict.fromkeys(data):

@@ -2,10 +2,11 @@
 
 One code holds in all figures, on light and on dark pages:
 
-- A series (a member of a report, a model of a study, a variant) has the color of its base and the
-  line style of its number of heads. Colors become lighter in the order of the bases, so that the
-  order survives color blindness and black-and-white prints; all have a contrast of 3 or more on
-  white and on dark pages. A series without a base, such as a control, is gray.
+- A series (a member of a report, a model of a study, a variant) has the color of its base, the same
+  in all figures, and the line style of its number of heads. Colors become lighter in the order of
+  the bases, so that the order survives color blindness and black-and-white prints; all have a
+  contrast of 3 or more on white and on dark pages. A series without a base, such as a control, is
+  gray.
 - Heads of one model have `HEADS`, colors that no base has.
 - Theory and reference lines are black or gray.
 - Only D_H and forecasts have hollow marks.
@@ -85,23 +86,29 @@ def make_looks(bases: Sequence[float | None], heads: Sequence[int]) -> list[Look
     """Return the looks of series with these bases (None: a control) and numbers of heads.
 
     The color is that of the base. The line style is that of the number of heads; series with equal
-    bases and heads have different ones.
+    heads and nearly equal colors have different ones.
     """
     counts = sorted({n for base, n in zip(bases, heads, strict=True) if base is not None})
-    ordered = sorted({base for base in bases if base is not None})
-    colors = _BASES(np.linspace(0, 1, max(len(ordered), 2)))
-    looks = []
-    pairs = list(zip(bases, heads, strict=True))
-    for index, (base, num_heads) in enumerate(pairs):
-        repetition = bases[:index].count(base)
+    looks, drawn = [], []
+    for base, num_heads in zip(bases, heads, strict=True):
         if base is None:
-            color, styles = FAINT, _CONTROL_DASHES
+            repetition, color, styles = bases[: len(looks)].count(None), FAINT, _CONTROL_DASHES
         else:
-            repetition = pairs[:index].count((base, num_heads)) * len(counts)
-            repetition += counts.index(num_heads)
-            color, styles = to_hex(colors[ordered.index(base)]), ("-", *_CONTROL_DASHES)
+            place = _place(base)
+            alike = [n == num_heads and abs(place - other) < _ALIKE for other, n in drawn]
+            repetition = sum(alike) * len(counts) + counts.index(num_heads)
+            color, styles = to_hex(_BASES(place)), ("-", *_CONTROL_DASHES)
+            drawn.append((place, num_heads))
         looks.append(Look(color, styles[repetition % len(styles)]))
     return looks
+
+
+_ALIKE = 0.05  # colors nearer than this share of the color map are hard to tell apart
+
+
+def _place(base: float) -> float:
+    """Return the place of a base in the color map: 0 for 10 and below, 1 for 1e8 and above."""
+    return float(np.clip(np.log(np.log10(max(base, 10))) / np.log(8), 0, 1))
 
 
 def tag(artists: Iterable[Artist], series: Series, text: str = "") -> None:

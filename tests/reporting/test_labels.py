@@ -3,12 +3,17 @@ import dataclasses
 import pytest
 
 from ropewalk.reporting.labels import labels
+from ropewalk.utils.figures import make_looks
 from tests.reporting.helpers import experiment
 
 
 def rate(config, learning_rate):
     train = dataclasses.replace(config.train, learning_rate=learning_rate)
     return dataclasses.replace(config, train=train)
+
+
+def start(config, path):
+    return dataclasses.replace(config, start_from=path)
 
 
 TEN = experiment("rope(base=10)")
@@ -36,6 +41,15 @@ TEN = experiment("rope(base=10)")
             ["context_length=64", "context_length=128"],
         ),
         (
+            # A path only where nothing else differs, and without the folders that all share.
+            [start(TEN, "/runs/a/base=10@5"), start(TEN, "/runs/b/base=10@5"), TEN],
+            ["start_from=a/base=10@5", "start_from=b/base=10@5", "base=10"],
+        ),
+        (
+            [start(rate(TEN, 1e-3), "/runs/a/base=10@5"), rate(TEN, 3e-3)],
+            ["learning_rate=0.001", "learning_rate=0.003"],
+        ),
+        (
             [TEN, experiment("rope(base=30)"), experiment("p_rope(base=10,rotary_fraction=0.5)")],
             ["base=10", "base=30", "rotary=p_rope(base=10,rotary_fraction=0.5)"],
         ),
@@ -43,3 +57,19 @@ TEN = experiment("rope(base=10)")
 )
 def test_labels_have_the_fewest_fields_that_distinguish_members(configs, expected):
     assert labels(configs) == expected
+
+
+def test_members_have_one_name_and_color_in_reports_of_one_sweep_and_of_several():
+    """The name in a report of more members goes on where that in the smaller one ends."""
+    small = [experiment(f"rope(base={base})", window=w) for base in (10, 30) for w in (8, 16)]
+    longer = [
+        dataclasses.replace(c, data=dataclasses.replace(c.data, context_length=64)) for c in small
+    ]
+    names = labels(small)
+    assert names[0] == "base=10,window=8"
+    assert labels(small + longer)[:4] == [f"{name},context_length=128" for name in names]
+    colors = [look.color for look in make_looks([10, 30, None], [1, 1, 1])]
+    more = make_looks([1e3, 10, 1e6, 1.1e6, 30, None], [1, 1, 1, 1, 1, 1])
+    assert [more[1].color, more[4].color, more[5].color] == colors
+    # Bases whose colors are hard to tell apart have different lines.
+    assert more[2].linestyle != more[3].linestyle and more[1].linestyle == more[4].linestyle
