@@ -64,6 +64,7 @@ import ropewalk.utils.environment  # noqa: F401 - first: it checks that packages
 
 # isort: split
 import dataclasses
+import functools
 import shlex
 import sys
 import textwrap
@@ -115,6 +116,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     from ropewalk.experiment.compiled import keep_programs
     from ropewalk.experiment.devices import PlatformError, check_platform
     from ropewalk.reporting.tables import print_results
+    from ropewalk.reporting.trackers import log_results
 
     keep_programs()
     console = Console(stderr=True, markup=False)
@@ -141,6 +143,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         target = copies.copy(run) if copies else run
         target.record_command(shlex.join(["python", "evaluate.py", *typed]))
     print_results(results, args.format)
+    if not copies:
+        log_results(results, functools.partial(console.print, soft_wrap=True))
     paths = shlex.join(map(str, copies.roots if copies else args.paths))
     console.print(
         f"rows: results.jsonl of each run. Next: python report.py {paths}", soft_wrap=True

@@ -38,7 +38,7 @@ def main() -> None:
         # Imported late: help and invalid arguments need neither matplotlib nor JAX.
         from ropewalk.reporting.writing import write
 
-        for notice in write(dirs, out, shlex.join(["python", *sys.argv])):
+        for notice in write(dirs, out, shlex.join(["python", "report.py", *sys.argv[1:]])):
             print(printable(f"report.py: {notice}"), file=sys.stderr)
     except (ValueError, OSError) as error:
         parser.refuse(error)

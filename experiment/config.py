@@ -58,8 +58,9 @@ class TrainConfig:
         config's `evals.lengths` and with its `evals.documents`.
       profile_steps: the first and the last step of a profile, written under the run directory's
         profile/ (a sweep's under its first member's), for XProf or TensorBoard; empty for none.
-      tracking: also log to "tensorboard" or "wandb", under the run directory; wandb also online,
-        if WANDB_API_KEY or WANDB_MODE=online is set.
+      tracking: dashboards that also get the metrics, and the results of `evaluate.py`:
+        "tensorboard" and "wandb" under the run directory, wandb also online if WANDB_API_KEY or
+        WANDB_MODE=online is set, and "trackio" where it keeps its projects.
     """
 
     num_steps: Steps
@@ -79,7 +80,7 @@ class TrainConfig:
     log_every: Count = 10
     save_every: Count = 1000
     keep: Count = 2
-    tracking: tuple[Literal["tensorboard", "wandb"], ...] = ()
+    tracking: tuple[Literal["tensorboard", "wandb", "trackio"], ...] = ()
     eval_every: Annotated[int, Bounds(at_least=0)] = 0
     eval_tasks: tuple[str, ...] = ()
     profile_steps: tuple[Count, ...] = ()

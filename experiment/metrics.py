@@ -8,7 +8,7 @@ import secrets
 import tomllib
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import jax
 
@@ -117,8 +117,10 @@ class MetricsLog:
             self._file.close()
 
 
-# Takes a row of metrics.jsonl without what is not finite.
-Tracker = Callable[[dict[str, float]], None]
+class Tracker(Protocol):
+    """Logs a row of finite numbers with its `step`: of metrics.jsonl, or results of evaluations."""
+
+    def __call__(self, row: dict[str, float], *, is_result: bool = False) -> None: ...  # noqa: D102
 
 
 def check_trackers(names: Sequence[str]) -> None:
@@ -149,11 +151,11 @@ def _settings(run: RunDirectory) -> dict[str, bool | int | float | str]:
 
 def _tensorboard(tensorboard: Any, run: RunDirectory) -> Tracker:
     writer = tensorboard.SummaryWriter(str(run.path / "tensorboard"))
-    # As `add_hparams` does, but in the run's own folder instead of one for each call.
-    for summary in tensorboard.summary.hparams(_settings(run), {"loss": None}):
-        writer.file_writer.add_summary(summary)
+    # Settings without a list of metrics: then TensorBoard offers all scalars of the runs.
+    _, settings, _ = tensorboard.summary.hparams(_settings(run), {})
+    writer.file_writer.add_summary(settings)
 
-    def write(row: dict[str, float]) -> None:
+    def write(row: dict[str, float], *, is_result: bool = False) -> None:
         for key, value in row.items():
             writer.add_scalar(key, value, row["step"])
         writer.flush()
@@ -167,7 +169,7 @@ def _wandb(wandb: Any, run: RunDirectory) -> Tracker:
     session = wandb.init(
         project="ropewalk",
         name=run.name,
-        group=run.path.resolve().parent.name if _is_member(run) else None,
+        group=_sweep_name(run),
         config=_settings(run),
         id=_identity(run),
         dir=None if in_bucket(run.path) else str(run.path),
@@ -175,12 +177,31 @@ def _wandb(wandb: Any, run: RunDirectory) -> Tracker:
         resume="allow",
         reinit="create_new",
     )
-    return lambda row: session.log(row, step=row["step"])
+
+    def write(row: dict[str, float], *, is_result: bool = False) -> None:
+        if is_result:  # also of a step before the last one, which `log` would refuse
+            session.summary.update({key: value for key, value in row.items() if key != "step"})
+        else:
+            session.log(row, step=row["step"])
+
+    return write
 
 
-def _is_member(run: RunDirectory) -> bool:
-    """Return whether a run lies in the folder of a sweep."""
-    return (run.path.parent / "sweep.json").exists()
+def _trackio(trackio: Any, run: RunDirectory) -> Tracker:
+    session = trackio.init(
+        project="ropewalk",
+        name=f"{run.name}-{_identity(run)}",
+        group=_sweep_name(run),
+        config=_settings(run),
+        resume="allow",
+    )
+    return lambda row, *, is_result=False: session.log(row, step=int(row["step"]))
+
+
+def _sweep_name(run: RunDirectory) -> str | None:
+    """Return the name of the folder of the sweep that a run lies in; None if there is none."""
+    folder = run.path.resolve().parent
+    return folder.name if (folder / "sweep.json").exists() else None
 
 
 def _identity(run: RunDirectory) -> str:
@@ -194,4 +215,8 @@ def _identity(run: RunDirectory) -> str:
     return path.read_text(encoding="utf-8")
 
 
-_TRACKERS = {"tensorboard": ("tensorboardX", _tensorboard), "wandb": ("wandb", _wandb)}
+_TRACKERS = {
+    "tensorboard": ("tensorboardX", _tensorboard),
+    "wandb": ("wandb", _wandb),
+    "trackio": ("trackio", _trackio),
+}

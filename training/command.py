@@ -138,7 +138,7 @@ def _launch(parser: Parser, arguments: argparse.Namespace, parts: list[Sweep]) -
             print(*lines if distributed.is_primary_host() else (), sep="\n")
             return 0
         (sweep,) = parts
-        finished = train_sweep(sweep, command=shlex.join(["python", *sys.argv]))
+        finished = train_sweep(sweep, command=shlex.join(["python", parser.prog, *sys.argv[1:]]))
     except PlatformError as error:  # in all processes, because without devices none is the first
         parser.refuse(error)
     except ValueError as error:  # in all processes, and printed once
