@@ -11,6 +11,7 @@ HF_PACKAGES ?= torch==2.13.0 transformers==5.23.0 safetensors==0.8.0 \
 GCS_PACKAGES ?= gcsfs==2026.10.1 google-cloud-storage==3.17.1
 # Of test-hf; `.ci/run` leaves out what takes minutes.
 HF_TESTS ?= hf
+TRACKING_PACKAGES ?= tensorboardX==2.6.5 tensorboard==2.21.0 wandb==0.31.0
 PLAYWRIGHT ?= playwright==1.65.2
 # libtpu as the installed JAX requires it: another one crashes. It has a folder of its own, because
 # JAX looks for a TPU in every process that can import libtpu.
@@ -31,9 +32,9 @@ export GLIBC_TUNABLES ?= glibc.malloc.hugetlb=1
 
 REV ?= HEAD
 # Tests that need more than the lock has: each has a target that installs it.
-APART := hf or published or browser or colab or notebook or slurm
+APART := hf or published or browser or colab or notebook or tracking or slurm
 
-.PHONY: help setup demo test test-fast test-all test-hf test-published test-bucket test-tpu test-gpu test-browser test-notebooks test-colab test-slurm test-docs notebooks compare lint format lock clean
+.PHONY: help setup demo test test-fast test-all test-hf test-published test-bucket test-tpu test-gpu test-browser test-notebooks test-tracking test-colab test-slurm test-docs notebooks compare lint format lock clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/:.*##/\t/' | expand -t 16
@@ -64,7 +65,7 @@ test-fast: setup  ## what takes seconds
 
 test-all: setup  ## the suite compiled as users do, what samples for minutes, then the test-* below
 	JAX_DISABLE_MOST_OPTIMIZATIONS=0 $(PY) -m pytest -n 2 --dist worksteal -m "not ($(APART))"
-	$(MAKE) test-hf test-published test-bucket test-tpu test-gpu test-browser test-notebooks test-colab test-slurm test-docs
+	$(MAKE) test-hf test-published test-bucket test-tpu test-gpu test-browser test-notebooks test-tracking test-colab test-slurm test-docs
 
 $(VENV)/.installed-hf: $(VENV)/.installed
 	@echo "installing $(HF_PACKAGES)"
@@ -129,6 +130,14 @@ $(VENV)/.installed-notebooks: $(VENV)/.installed notebooks/jupyter.lock
 
 test-notebooks: $(VENV)/.installed-notebooks  ## the notebooks from top to bottom, small (installs jupytext)
 	$(PY) -m pytest -m notebook -k "$(NOTEBOOK)" tests/notebooks
+
+$(VENV)/.installed-tracking: $(VENV)/.installed
+	@echo "installing $(TRACKING_PACKAGES)"
+	@$(PY) -m pip install -qq --disable-pip-version-check $(TRACKING_PACKAGES)
+	@touch $@
+
+test-tracking: $(VENV)/.installed-tracking  ## dashboards, with their own readers (installs wandb, tensorboard)
+	$(PY) -m pytest -m tracking tests/experiment
 
 test-docs: setup  ## the commands of README and docs in a fresh clone (half an hour)
 	$(PY) tests/run_docs.py

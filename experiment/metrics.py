@@ -8,7 +8,7 @@ import secrets
 import tomllib
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NamedTuple, TypeAlias
 
 import jax
 
@@ -95,7 +95,7 @@ class MetricsLog:
             self._file.flush()
         self._digest.add(logged)
         for tracker in self._trackers:
-            tracker(known)
+            tracker.log(known)
 
     def record(self) -> dict[str, Any]:
         """Return the digest of all rows so far, for a checkpoint to keep."""
@@ -111,16 +111,29 @@ class MetricsLog:
             os.fsync(self._file.fileno())
 
     def close(self) -> None:
-        """Write all rows and close the file."""
+        """Write all rows, and close the file and the dashboards."""
         self.sync()
         if self._file is not None:
             self._file.close()
+        for tracker in self._trackers:
+            tracker.close()
 
 
-class Tracker(Protocol):
-    """Logs a row of finite numbers with its `step`: of metrics.jsonl, or results of evaluations."""
+Log: TypeAlias = Callable[[dict[str, float]], None]
 
-    def __call__(self, row: dict[str, float], *, is_result: bool = False) -> None: ...  # noqa: D102
+
+class Tracker(NamedTuple):
+    """An open dashboard of a run. Rows have finite numbers only.
+
+    Attributes:
+      log: logs a row of metrics.jsonl.
+      log_results: logs numbers of an evaluation, and the `step` of its checkpoint.
+      close: writes what is left; the run may then be opened again.
+    """
+
+    log: Log
+    log_results: Log
+    close: Callable[[], None]
 
 
 def check_trackers(names: Sequence[str]) -> None:
@@ -150,17 +163,19 @@ def _settings(run: RunDirectory) -> dict[str, bool | int | float | str]:
 
 
 def _tensorboard(tensorboard: Any, run: RunDirectory) -> Tracker:
-    writer = tensorboard.SummaryWriter(str(run.path / "tensorboard"))
+    # Files are named by the second at which they are opened.
+    suffix = f".{secrets.token_hex(4)}"
+    writer = tensorboard.SummaryWriter(str(run.path / "tensorboard"), filename_suffix=suffix)
     # Settings without a list of metrics: then TensorBoard offers all scalars of the runs.
     _, settings, _ = tensorboard.summary.hparams(_settings(run), {})
     writer.file_writer.add_summary(settings)
 
-    def write(row: dict[str, float], *, is_result: bool = False) -> None:
+    def write(row: dict[str, float]) -> None:
         for key, value in row.items():
             writer.add_scalar(key, value, row["step"])
         writer.flush()
 
-    return write
+    return Tracker(write, write, writer.close)
 
 
 def _wandb(wandb: Any, run: RunDirectory) -> Tracker:
@@ -178,13 +193,9 @@ def _wandb(wandb: Any, run: RunDirectory) -> Tracker:
         reinit="create_new",
     )
 
-    def write(row: dict[str, float], *, is_result: bool = False) -> None:
-        if is_result:  # also of a step before the last one, which `log` would refuse
-            session.summary.update({key: value for key, value in row.items() if key != "step"})
-        else:
-            session.log(row, step=row["step"])
-
-    return write
+    # `log` refuses results of steps before the last one.
+    write_results = lambda row: session.summary.update(_without_step(row))  # noqa: E731
+    return Tracker(lambda row: session.log(row, step=row["step"]), write_results, session.finish)
 
 
 def _trackio(trackio: Any, run: RunDirectory) -> Tracker:
@@ -195,7 +206,12 @@ def _trackio(trackio: Any, run: RunDirectory) -> Tracker:
         config=_settings(run),
         resume="allow",
     )
-    return lambda row, *, is_result=False: session.log(row, step=int(row["step"]))
+    write = lambda row: session.log(_without_step(row), step=int(row["step"]))  # noqa: E731
+    return Tracker(write, write, session.finish)
+
+
+def _without_step(row: dict[str, float]) -> dict[str, float]:
+    return {name: value for name, value in row.items() if name != "step"}
 
 
 def _sweep_name(run: RunDirectory) -> str | None:

@@ -29,7 +29,9 @@ def log_results(
                 notice(f"{run.path}: results are not logged: {error}")
                 continue
             row = {name: x for m in measurements(rows, config) for name, x in _numbers(m).items()}
-            open_tracker(name, run)(row | {"step": int(rows["step"].max())}, is_result=True)
+            tracker = open_tracker(name, run)
+            tracker.log_results(row | {"step": int(rows["step"].max())})
+            tracker.close()
 
 
 def _numbers(measured: Measurement) -> dict[str, float]:

@@ -21,7 +21,8 @@ def sessions(monkeypatch, tmp_path):
     def init(**options):
         logged = []
         started.append(options | {"logged": logged})
-        return types.SimpleNamespace(log=lambda row, step: logged.append((step, row)))
+        log = lambda row, step: logged.append((step, row))  # noqa: E731
+        return types.SimpleNamespace(log=log, finish=lambda: None)
 
     monkeypatch.setitem(sys.modules, "wandb", types.SimpleNamespace(init=init))
     monkeypatch.setenv("HOME", str(tmp_path))
@@ -43,7 +44,7 @@ def test_files_lie_under_the_run_and_a_run_is_known_by_more_than_its_path(
     for clone in ("one", "two", "one"):  # the last is resumed
         folder = tmp_path / clone / "runs/demo"
         run = RunDirectory(folder) if folder.exists() else make_run(folder)
-        open_tracker("wandb", run)({"step": 3, "loss": 1.5})
+        open_tracker("wandb", run).log({"step": 3, "loss": 1.5})
     first, second, resumed = sessions
     assert first["dir"] == str(tmp_path / "one/runs/demo")
     assert first["id"] == resumed["id"] != second["id"] and len(first["id"]) == 16

@@ -1,0 +1,109 @@
+"""Dashboards, with their own readers: settings, metrics and results of the members of a sweep."""
+
+import json
+import time
+
+import pytest
+
+from ropewalk.configs import find_config
+from ropewalk.experiment import overrides
+from ropewalk.experiment.config import to_dict
+from ropewalk.experiment.metrics import check_trackers, open_tracker
+from ropewalk.experiment.run import RunDirectory
+
+pytestmark = pytest.mark.tracking
+BASE = "model.rotary.base"
+
+
+@pytest.fixture
+def log(tmp_path):
+    """Log two members of the sweep `bases` to a dashboard, and later their results."""
+
+    def log_to(name):
+        for base in (10, 30):
+            run = RunDirectory(tmp_path / "bases" / f"base={base}")
+            run.path.mkdir(parents=True)
+            config = overrides.apply(find_config("tiny"), [f"{BASE}={base}"])
+            (run.path / "config.json").write_text(json.dumps({"config": to_dict(config)}))
+            (run.path.parent / "sweep.json").touch()
+            tracker = open_tracker(name, run)
+            for step in (1, 2):
+                tracker.log({"step": step, "loss": 3.0 / step})
+            tracker.close()
+            time.sleep(1.1)  # wandb names folders by the second
+            tracker = open_tracker(name, run)
+            tracker.log_results({"step": 2, "kv/64/l50": 2.0 * base})
+            tracker.close()
+        return tmp_path / "bases"
+
+    return log_to
+
+
+def test_tensorboard(log):
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+    from tensorboard.plugins.hparams.plugin_data_pb2 import HParamsPluginData
+
+    folder = log("tensorboard")
+    for base in (10, 30):
+        reader = EventAccumulator(str(folder / f"base={base}" / "tensorboard"))
+        reader.Reload()
+        assert [(e.step, e.value) for e in reader.Scalars("loss")] == [(1, 3), (2, 1.5)]
+        assert [(e.step, e.value) for e in reader.Scalars("kv/64/l50")] == [(2, 2 * base)]
+        # Without a list of metrics of its own, the page HPARAMS offers all scalars.
+        (content,) = reader.PluginTagToContent("hparams").values()
+        settings = HParamsPluginData.FromString(content).session_start_info.hparams
+        assert settings[BASE].number_value == base
+
+
+def records(path):
+    """Yield the records of wandb's offline file, which has the format of LevelDB's logs."""
+    from wandb.proto.wandb_internal_pb2 import Record
+
+    data, at, parts = path.read_bytes(), 7, b""
+    while at + 7 <= len(data):
+        at += 32768 - at % 32768 if 32768 - at % 32768 < 7 else 0  # the rest of a block
+        size, kind = int.from_bytes(data[at + 4 : at + 6], "little"), data[at + 6]
+        parts, at = parts + data[at + 7 : at + 7 + size], at + 7 + size
+        if kind in (1, 4):  # a record in one part, or its last part
+            yield Record.FromString(parts)
+            parts = b""
+
+
+def test_wandb(log, monkeypatch):
+    for name in ("WANDB_API_KEY", "WANDB_MODE"):
+        monkeypatch.delenv(name, raising=False)
+    folder = log("wandb")
+    for base in (10, 30):
+        found = {}
+        for path in sorted(folder.glob(f"base={base}/wandb/offline-run-*/*.wandb")):
+            for record in records(path):
+                found.setdefault(record.WhichOneof("record_type"), []).append(record)
+        starts = [record.run for record in found["run"]]
+        assert {run.run_group for run in starts} == {"bases"} and len(
+            {r.run_id for r in starts}
+        ) == 1
+        config = {item.key: json.loads(item.value_json) for item in starts[0].config.update}
+        assert config[BASE] == base
+        rows = [
+            {item.nested_key[0]: json.loads(item.value_json) for item in record.history.item}
+            for record in found["history"]
+        ]
+        assert [(row["_step"], row["loss"]) for row in rows] == [(1, 3), (2, 1.5)]
+        results = [item for r in found["summary"] for item in r.summary.update if "l50" in item.key]
+        assert [(item.key, float(item.value_json)) for item in results] == [("kv/64/l50", 2 * base)]
+
+
+def test_trackio(log, tmp_path, monkeypatch):
+    monkeypatch.setenv("TRACKIO_DIR", str(tmp_path / "trackio"))
+    storage = pytest.importorskip("trackio.sqlite_storage").SQLiteStorage
+    check_trackers(["trackio"])
+    log("trackio")
+    names = storage.get_runs("ropewalk")
+    assert [name.partition("-")[0] for name in names] == ["base=10", "base=30"]
+    for name, base in zip(names, (10, 30), strict=True):
+        values = [
+            (r["step"], r.get("loss"), r.get("kv/64/l50"))
+            for r in storage.get_logs("ropewalk", name)
+        ]
+        assert values == [(1, 3, None), (2, 1.5, None), (2, None, 2 * base)]
+        assert storage.get_run_config("ropewalk", name)[BASE] == base
