@@ -1,5 +1,6 @@
 """Dashboards, with their own readers: settings, metrics and results of the members of a sweep."""
 
+import importlib
 import json
 import time
 
@@ -73,6 +74,7 @@ def test_wandb(log, monkeypatch):
     for name in ("WANDB_API_KEY", "WANDB_MODE"):
         monkeypatch.delenv(name, raising=False)
     folder = log("wandb")
+    importlib.import_module("wandb").teardown()  # waits for the process that writes
     for base in (10, 30):
         found = {}
         for path in sorted(folder.glob(f"base={base}/wandb/offline-run-*/*.wandb")):
