@@ -2,13 +2,25 @@
 
 import functools
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 
 from ropewalk.data.task import Sample, TaskContext
 from ropewalk.data.tokenizer import Tokenizer
 
-Entry = tuple[list[int], list[int]]  # ids before the number, and the other ids
+
+class Entry(NamedTuple):
+    """Ids of an entry."""
+
+    before: list[int]
+    number: list[int]
+    after: list[int]
+
+    @property
+    def ids(self) -> list[int]:
+        """All ids."""
+        return self.before + self.number + self.after
 
 
 class Pairs:
@@ -48,15 +60,19 @@ def pairs(
     )
 
 
-def digits(tokenizer: Tokenizer, numbers: Sequence[int] | np.ndarray, *, task: str) -> list:
-    """Return the ids of numbers with equally many digits, one id per digit.
+def numbers(
+    tokenizer: Tokenizer, values: Sequence[int] | np.ndarray, *, task: str
+) -> list[list[int]]:
+    """Return the ids of numbers with equally many digits: one id per digit, or fewer.
 
     Raises:
       ValueError: if a digit is not one id of this tokenizer; it names the task.
     """
-    powers = 10 ** np.arange(len(str(numbers[0])) - 1, -1, -1)
+    powers = 10 ** np.arange(len(str(values[0])) - 1, -1, -1)
     try:
-        return tokenizer.digit_ids[np.asarray(numbers)[:, None] // powers % 10].tolist()
+        if not tokenizer.splits_digits:
+            return [tokenizer.encode(str(value), inside=True) for value in values]
+        return tokenizer.digit_ids[np.asarray(values)[:, None] // powers % 10].tolist()
     except ValueError as error:
         raise ValueError(f"{task} cannot ask for numbers: {error}") from None
 
@@ -84,13 +100,15 @@ def draw_entries(
       Indices of the keys, and the entries.
     """
     before, between, after = around
-    num_ids = sum(map(len, around)) + 2 + len(str(values.start))  # of the shortest entry
+    # Of the shortest entry; its words and its number may be one id each.
+    num_ids = sum(map(len, around)) + 2
+    num_ids += len(str(values.start)) if context.tokenizer.splits_digits else 1
     count = min(context.length // num_ids + 1, len(names))
     indices = sample.random.choice(len(names), size=count, replace=False).tolist()
-    numbers = sample.random.integers(values.start, values.stop, size=count)
-    numbered = zip(indices, digits(context.tokenizer, numbers, task=task), strict=True)
+    drawn = sample.random.integers(values.start, values.stop, size=count)
+    numbered = zip(indices, numbers(context.tokenizer, drawn, task=task), strict=True)
     return indices, [
-        (before + names[index] + between, number + after) for index, number in numbered
+        Entry(before + names[index] + between, number, after) for index, number in numbered
     ]
 
 
@@ -102,12 +120,12 @@ def append_entries(
     Raises:
       ValueError: if all entries fit, because the task has no more keys.
     """
-    sizes = np.array([[len(before), len(after)] for before, after in entries])
+    sizes = np.array([list(map(len, entry)) for entry in entries])
     ends = np.cumsum(sizes.sum(axis=1))
     count = int(np.searchsorted(ends, room, side="right"))
     if count == len(entries):
         raise ValueError(f"{task} does not fit this length: it has {count} different keys")
-    starts = len(tokens) + ends[:count] - sizes[:count, 1]
-    for before, after in entries[:count]:
-        tokens += before + after
+    starts = len(tokens) + ends[:count] - sizes[:count, 1:].sum(axis=1)
+    for entry in entries[:count]:
+        tokens += entry.ids
     return starts

@@ -38,6 +38,8 @@ class Document:
       num_bytes, num_words: int32 `[Q]`, size of the answers' text, if the task measures text.
       segment_ids: int32 `[n - 1]`, as in a packed row of training; None: one document.
       first_position: position of BOS.
+      merged: bool `[Q]`, whether the first or last id of an answer holds text beside the answer, as
+        where a tokenizer joins a space to a number; None: no answer does.
     """
 
     tokens: np.ndarray
@@ -48,6 +50,7 @@ class Document:
     num_words: np.ndarray | None = None
     segment_ids: np.ndarray | None = None
     first_position: int = 0
+    merged: np.ndarray | None = None
 
     @classmethod
     def from_lists(cls, tokens: Any, answers: Any, **fields: Any) -> "Document":
@@ -181,12 +184,25 @@ class Task(abc.ABC):
         self.check(context)
         documents = []
         for number, source in self.sources(context, numbers):
-            digest = hashlib.blake2b(repr(self.key(context, number)).encode(), digest_size=16)
-            bits = np.random.Philox(key=int.from_bytes(digest.digest(), "little"))
-            rows = self.document(context, Sample(number, np.random.Generator(bits), source))
-            rows = [rows] if isinstance(rows, Document) else rows
+            rows = self.rows(context, number, source)
             documents += [dataclasses.replace(row, number=number) for row in rows]
         return documents
+
+    def rows(
+        self, context: TaskContext, number: int, source: Any, length: int | None = None
+    ) -> Sequence[Document]:
+        """Return the rows of one sample.
+
+        Args:
+          source: item of `sources`.
+          length: length of the rows, with the random numbers of the context's; None: the context's.
+        """
+        digest = hashlib.blake2b(repr(self.key(context, number)).encode(), digest_size=16)
+        bits = np.random.Philox(key=int.from_bytes(digest.digest(), "little"))
+        if length is not None:
+            context = dataclasses.replace(context, length=length)
+        rows = self.document(context, Sample(number, np.random.Generator(bits), source))
+        return [rows] if isinstance(rows, Document) else rows
 
     def chance(self, tokenizer: Tokenizer) -> float:
         """Return the share of exact matches of a model that knows only the format."""

@@ -178,12 +178,15 @@ class Tokenizer:
           ValueError: if a digit is not one piece.
         """
         ids = [self.encode(digit, inside=True) for digit in string.digits]
-        if any(len(digit) != 1 for digit in ids):
+        if any(len(digit) != 1 or not self.piece_bytes[digit[0]] for digit in ids):
             raise ValueError("a digit is not one piece of this tokenizer; train it with digits")
-        pairs = itertools.product(range(10), repeat=2)
-        if any(self.encode(f"{a}{b}", inside=True) != ids[a] + ids[b] for a, b in pairs):
-            raise ValueError("this tokenizer joins digits; train it with digits split")
         return np.array(ids, np.int32)[:, 0]
+
+    @functools.cached_property
+    def splits_digits(self) -> bool:
+        """True if every digit of a number has an id of its own; as `digit_ids`."""
+        ids, pairs = self.digit_ids.tolist(), itertools.product(range(10), repeat=2)
+        return all(self.encode(f"{a}{b}", inside=True) == [ids[a], ids[b]] for a, b in pairs)
 
     @functools.cached_property
     def _ordinary(self) -> np.ndarray:

@@ -1,7 +1,8 @@
 """Prompts as lists of ids, for tasks with prompts in natural language.
 
-A prompt is encoded part by part and the parts are joined as ids. Text is never decoded and encoded
-again, so an answer has the same ids at every position. A space before a word belongs to the word;
+A prompt is encoded part by part and the parts are joined as ids, so an answer has the same ids at
+every position; only with tokenizers that join digits, a text is encoded again in one piece
+(`data.text_task`). A space before a word belongs to the word;
 the space before a number is a separate id of the prompt.
 """
 
@@ -12,6 +13,7 @@ from collections.abc import Callable, Iterable
 import numpy as np
 
 from ropewalk.data.task import Document, Sample, Task, TaskContext, distances, possible
+from ropewalk.data.text_task import TextTask
 from ropewalk.data.tokenizer import Tokenizer
 
 # The haystack of RULER (Hsieh et al., arXiv 2404.06654) and of landmark attention's passkey.
@@ -19,7 +21,7 @@ NOISE = "The grass is green. The sky is blue. The sun is yellow. Here we go. The
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class PromptTask(Task):
+class PromptTask(TextTask):
     """A task with a prompt in natural language, which is not a training task."""
 
     def key(self, context: TaskContext, number: int) -> tuple:

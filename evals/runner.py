@@ -119,6 +119,7 @@ class Group:
                     raise
                 skipped.append(error)
                 continue
+            _report_merged(name, length, documents, notice)
             questions.append(Questions(task, length, documents))
         if options.tasks and not questions:
             raise skipped[0]
@@ -175,6 +176,20 @@ def _check_trained(task: Task, member: Loaded) -> None:
             f"{task.expression}: {member.name} was imported and has never read such documents, "
             "which are ids without text; use chat_needles, passkey, needle or lagcopy, or train it "
             f"on them first: start_from={member.name} data.retrieval_fraction=0.5"
+        )
+
+
+def _report_merged(
+    name: str, length: int, documents: Sequence[Document], notice: Callable[[str], None]
+) -> None:
+    """Name the documents in which ids of answers hold other text too; see `Document.merged`."""
+    merged = [d for d in documents if d.merged is not None and d.merged.any()]
+    if numbers := dict.fromkeys(document.number for document in merged):
+        few = len(numbers) < len({document.number for document in documents})
+        which = f"documents {', '.join(map(str, numbers))}" if few else "all documents"
+        notice(
+            f"{name} at {length}: the tokenizer joins text beside the answer to it in {which}; the "
+            "joint ids count as the answer's"
         )
 
 

@@ -76,7 +76,6 @@ PAPER = change(
         batch_size=64,  # 4M tokens, as in the post
     ),
     train=dict(num_steps=20),
-    # Llama 3's tokenizer joins digits, so tasks with numbers cannot be evaluated.
     evals=EvalConfig(tasks=("perplexity",), lengths=(1_048_576,)),
     stages=(
         (*PAPER_MIDDLE, f"model.rotary={law(8192, 262_144, '5e5')}"),

@@ -14,10 +14,9 @@ steps.
     python -m interop lm_eval runs/gradient_llama3_8b --tasks wikitext
     python -m interop export runs/gradient_llama3_8b exported
 
-Llama 3's tokenizer is a tokenizer.json. It joins
-digits, so tasks that ask for numbers (`lines`, `needle`, `passkey`) refuse, and perplexity by
-length is what is asked. `evaluate.py` scores on one device, and refuses what does not fit it,
-with the length that would.
+Llama 3's tokenizer is a tokenizer.json. Perplexity by length is evaluated by default; tasks such
+as `needle` and `passkey` work too (`--tasks`). `evaluate.py` scores on one device, and refuses what
+does not fit it, with the length that would.
 
 Memory: 61.9 of 95 GiB a chip on a v5p:4x4x4 (64 chips) at a million tokens, as compiled (`python -m
 tpu.aot gradient_llama3_8b --topology v5p:4x4x4 start_from=None stages=[]

@@ -11,7 +11,8 @@ import functools
 import numpy as np
 
 from ropewalk.data import keys
-from ropewalk.data.task import Document, Sample, Task, TaskContext, evenly, possible
+from ropewalk.data.task import Document, Sample, TaskContext, evenly, possible
+from ropewalk.data.text_task import TextTask
 from ropewalk.data.tokenizer import Tokenizer
 from ropewalk.data.word_lists import ADJECTIVES, HELD_OUT_NOUNS, NOUNS
 from ropewalk.utils.checks import Count
@@ -28,7 +29,7 @@ def _parts(tokenizer: Tokenizer) -> tuple[list[list[int]], int]:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Lines(Task):
+class Lines(TextTask):
     """Recall of numbers by line; nouns of evaluation never occur in training.
 
     Attributes:
@@ -56,7 +57,7 @@ class Lines(Task):
         )
         # Reserve room for the queries first: each may repeat the longest line.
         num_queries = min(self.answers, length // longest // 2)
-        room = length - num_queries * max(len(before + after) for before, after in lines)
+        room = length - num_queries * max(len(line.ids) for line in lines)
         tokens = [tokenizer.bos_id]
         starts = keys.append_entries(tokens, lines, room, task="lines").tolist()
 
@@ -66,10 +67,10 @@ class Lines(Task):
         head, last = len(lines[0][0]) - 1, len(tokens) - starts[-1]
         for distance in self._draw_distances(context, num_queries, head, last, random):
             chosen = int(np.argmin(np.abs(len(tokens) - remaining - distance)))
-            before, after = lines[starts.index(remaining[chosen])]
-            tokens += before
-            answers.append((len(tokens), 5, len(tokens) - 1 - remaining[chosen]))
-            tokens += after
+            line = lines[starts.index(remaining[chosen])]
+            start = len(tokens) + len(line.before)
+            answers.append((start, len(line.number), start - 1 - remaining[chosen]))
+            tokens += line.ids
             remaining = np.delete(remaining, chosen)
         return Document.from_lists(tokens, answers)
 

@@ -10,7 +10,6 @@ in the text to the position that predicts it.
 
 import dataclasses
 import functools
-import itertools
 from typing import NamedTuple
 
 import numpy as np
@@ -97,7 +96,7 @@ class ChatNeedles(prompts.PromptTask):
         drawn = random.choice(len(wording.names), size=count, replace=False).tolist()
         names = [wording.names[key] for key in drawn]
         numbers = random.integers(10 ** (_DIGITS - 1), 10**_DIGITS, size=count)
-        values = keys.digits(tokenizer, numbers, task="chat_needles")
+        values = keys.numbers(tokenizer, numbers, task="chat_needles")
         needles = [
             (before + name + between, value + after)
             for name, value in zip(names, values, strict=True)
@@ -105,7 +104,8 @@ class ChatNeedles(prompts.PromptTask):
         questions = [wording.ask(name) for name in names]
         questions[1:] = [wording.turns.to_question + part for part in questions[1:]]
         # From the end of the text to each answer, and the size of all messages.
-        ends = list(itertools.accumulate(len(part) + _DIGITS for part in questions))
+        sizes = np.array([list(map(len, parts)) for parts in (questions, values)])
+        ends = sizes.sum(axis=0).cumsum()
         size = sum(len(start) + len(end) for start, end in needles)
         room = context.length + 1 - len(wording.start) - size - ends[-1]
         num_lines = room // len(line)
@@ -115,7 +115,7 @@ class ChatNeedles(prompts.PromptTask):
         nearest = min(max(ends[0] - 1, self.nearest or 0), farthest)
         distances = evenly(random, count, *possible(nearest, farthest, context.distances))
         # The line before which each needle stands; needles before it shift it, so start with far.
-        begins = text + np.array(ends) - _DIGITS - 1 - random.permutation(distances)
+        begins = text + ends - sizes[1] - 1 - random.permutation(distances)
         tokens, lines, starts = list(wording.start), 0, [0] * count
         for index in np.argsort(begins, kind="stable").tolist():
             missing = begins[index] - (len(tokens) - len(wording.start))

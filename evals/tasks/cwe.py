@@ -14,6 +14,7 @@ is measured from the word's last occurrence in the list.
 """
 
 import dataclasses
+import functools
 from typing import NamedTuple
 
 import numpy as np
@@ -44,6 +45,14 @@ _FEW = _Counts(common=6, other=1, example_words=20, example_common=3, example_ot
 _MANY = _Counts(common=30, other=3, example_words=40, example_common=10, example_other=3)
 
 
+@functools.lru_cache(maxsize=32)
+def _sizes_of_numbers(tokenizer: Tokenizer, bits: int) -> np.ndarray:
+    """Return how many ids the numbers 1 ... n have together, int `[2^bits]`."""
+    texts = map(str, range(1, 2**bits))
+    parts = texts if tokenizer.splits_digits else map(prompts.encoder(tokenizer), texts)
+    return np.cumsum([0, *map(len, parts)])
+
+
 def _words(tokenizer: Tokenizer, pairs: bool) -> keys.Pairs:
     if pairs:
         return keys.pairs(tokenizer, ADJECTIVES, NOUNS + HELD_OUT_NOUNS, (" ", "-"))
@@ -67,13 +76,13 @@ class _Prompt:
 
     def numbered(self, index: int, word: list[int]) -> list[int]:
         """Return the ids of " 7. word"; the first item of a list has no space before it."""
-        (digits,) = keys.digits(self._tokenizer, [index + 1], task="cwe")
+        (digits,) = keys.numbers(self._tokenizer, [index + 1], task="cwe")
         return self.space * (index > 0) + digits + self.dot + word
 
     def num_list_ids(self, count):
         """Return the number of ids of a list of `count` items without words; arrays work too."""
-        digits = sum(np.maximum(count - 10**power + 1, 0) for power in range(9))
-        return count * len(self.space + self.dot) - len(self.space) + digits
+        sizes = _sizes_of_numbers(self._tokenizer, int(np.max(count)).bit_length())
+        return count * len(self.space + self.dot) - len(self.space) + sizes[count]
 
     def num_ids(self, count, word_ids, common_ids: int):
         """Return the number of ids of a prompt of `count` items with its ten answers."""

@@ -93,18 +93,6 @@ class Lines(lines.Lines):
             return super().document(context, sample)
         return _official(context, sample) if self.cases is None else _case(context, *sample.source)
 
-    def documents(self, context: TaskContext, numbers: range) -> list[Document]:
-        """Make documents; raises ValueError if a case does not fit the length."""
-        documents = super().documents(context, numbers)
-        longest = max((len(document.tokens) for document in documents), default=0)
-        if longest > context.length + 1:
-            raise ValueError(
-                f"lines: the cases of {self.cases} have up to {longest} tokens with this tokenizer "
-                f"and do not fit length={context.length}; ask for --lengths {longest - 1} "
-                "or a file with fewer lines"
-            )
-        return documents
-
     def chance(self, tokenizer: Tokenizer) -> float:
         """Return the accuracy of a guess."""
         return super().chance(tokenizer) if self.cases is None else 1 / 50_000
@@ -157,8 +145,8 @@ def _official(context: TaskContext, sample: Sample) -> Document:
     chosen = int(np.abs(far - wished).argmin())
     before, middle, after = parts.question
     name, cue_name = parts.names[drawn[chosen]], parts.cue_names[drawn[chosen]]
-    question, number = before + name + middle + cue_name + after, entries[chosen][1][:5]
-    return prompts.ask(tokens, [(question, number, starts[chosen])])
+    question = before + name + middle + cue_name + after
+    return prompts.ask(tokens, [(question, entries[chosen].number, starts[chosen])])
 
 
 @functools.lru_cache(maxsize=8)
@@ -185,7 +173,7 @@ def _case(context: TaskContext, record: dict, where: str) -> Document:
     start, end = prompt.find("\n" + line) + 1, line.rfind(f"<{value}>") + 1
     if not start or not end:
         raise ValueError(f"{where}: the prompt does not contain the case's line with its number")
-    digits = keys.digits(tokenizer, [int(value)], task="lines")[0]
+    (digits,) = keys.numbers(tokenizer, [int(value)], task="lines")
     start_of_number = start + end
     before = [tokenizer.bos_id, *tokenizer.encode(prompt[:start_of_number])]
     between = encode(prompt[start_of_number + len(value) :])

@@ -187,7 +187,7 @@ class Needle(prompts.PromptTask):
         wording = _wording(tokenizer, self.haystack)
         drawn = random.choice(len(wording.names), size=self.keys, replace=False).tolist()
         values = random.integers(10**6, 10**7, size=self.keys)
-        numbers = keys.digits(tokenizer, values, task="needle")
+        numbers = keys.numbers(tokenizer, values, task="needle")
         before, middle, after = wording.needle
         first, second, third = wording.question
         needles = []

@@ -43,18 +43,18 @@ class Passkey(prompts.PromptTask):
         """Make the noise with the key twice, and the question at the end."""
         tokenizer = context.tokenizer
         intro, before, between, after, question = parts = self._parts(tokenizer)
-        room = context.length + 1 - sum(map(len, parts)) - 3 * 5
+        value = int(sample.random.integers(10**4, 10**5))
+        (key,) = keys.numbers(tokenizer, [value], task="passkey")
+        room = context.length + 1 - sum(map(len, parts)) - 3 * len(key)
         again = prompts.encoder(tokenizer)(" " + prompts.NOISE)
         noise = prompts.encoder(tokenizer)(prompts.NOISE) + again * (room // len(again) + 1)
 
-        nearest = 5 + len(after + question) - 1
-        value = int(sample.random.integers(10**4, 10**5))
-        (key,) = keys.digits(tokenizer, [value], task="passkey")
+        nearest = len(key + after + question) - 1
         distance = prompts.distance(sample.random, nearest, nearest + room, context.distances)
         behind = distance - nearest
         needle = before + key + between + key + after
         tokens = intro + noise[: room - behind] + needle + noise[:behind] + question + key
-        return Document.from_lists(tokens, [[len(tokens) - 5, 5, distance]])
+        return Document.from_lists(tokens, [[len(tokens) - len(key), len(key), distance]])
 
 
 @functools.lru_cache(maxsize=8)

@@ -50,18 +50,17 @@ class Phonebook(prompts.PromptTask):
             context, sample, names, ([], middle, line), values, task="phonebook"
         )
         tokens = [context.tokenizer.bos_id]
-        longest = max(len(before + after) for before, after in entries)
+        longest = max(len(entry.ids) for entry in entries)
         starts = keys.append_entries(
             tokens, entries, length - 3 * longest - len(line), task="phonebook"
         )
         shown = random.choice(len(starts), size=2, replace=False).tolist()
-        for before, after in ([], line), *(entries[index] for index in shown), ([], line):
-            tokens += before + after
+        tokens += line + entries[shown[0]].ids + entries[shown[1]].ids + line
 
         far = len(tokens) - starts
         wished = prompts.distance(random, 1, length, context.distances)
         gaps = np.abs(far - wished)
         gaps[shown] = length
         chosen = int(gaps.argmin())
-        before, number = entries[chosen][0], entries[chosen][1][:10]
-        return prompts.ask(tokens, [(before, number, starts[chosen])])
+        entry = entries[chosen]
+        return prompts.ask(tokens, [(entry.before, entry.number, starts[chosen])])

@@ -87,7 +87,7 @@ def _ask(
       num_lines: number of lines of noise.
     """
     encode = prompts.encoder(tokenizer)
-    line, (digits,) = prompts.noise_line(tokenizer), keys.digits(tokenizer, [value], task="vt")
+    line, (digits,) = prompts.noise_line(tokenizer), keys.numbers(tokenizer, [value], task="vt")
     tokens = start + encode(
         "Memorize and track the chain(s) of variable assignment hidden in the following text.\n\n"
     )
@@ -103,7 +103,7 @@ def _ask(
     tokens += encode(
         " Answer: According to the chain(s) of variable assignment in the text above, "
     )
-    tokens += keys.digits(tokenizer, [len(names)], task="vt")[0]
+    tokens += keys.numbers(tokenizer, [len(names)], task="vt")[0]
     tokens += encode(" variables are assigned the value ") + digits + encode(", they are: ")
     return prompts.ask(
         tokens, [([], name, position) for name, position in zip(names, starts, strict=True)]

@@ -111,4 +111,12 @@ def gemma3(texts, folder: Path, size: int = 1000) -> Path:
     return folder / "tokenizer.json"
 
 
+def across_spaces(texts, folder: Path, size: int = 1000) -> Path:
+    """Pieces of several words and digits, such as " is: 12"."""
+    tokenizer = _byte_level(texts, folder, regex=r"[^\n]+|\n", special=["</s>"], size=size)
+    tokenizer.save(str(folder / "tokenizer.json"))
+    (folder / "tokenizer_config.json").write_text(json.dumps({"eos_token": "</s>"}))
+    return folder / "tokenizer.json"
+
+
 MADE = {"llama3": llama3, "qwen": qwen, "gpt2": gpt2, "gemma3": gemma3}

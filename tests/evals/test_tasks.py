@@ -1,16 +1,10 @@
 """Properties of every task that makes its documents from random numbers."""
 
-import io
-import string
-
 import numpy as np
 import pytest
-import sentencepiece
 
 from ropewalk import evals
-from ropewalk.data.config import DataConfig
-from ropewalk.data.tokenizer import Tokenizer
-from tests.evals.helpers import PROMPT_WORDS, experiment, make_documents
+from tests.evals.helpers import experiment, make_documents
 
 IN_WORDS = (
     "lines", "lines(template=official)", "needle", "needle(keys=4)", "needle(haystack=text)",
@@ -99,27 +93,3 @@ def test_questions_are_asked_at_the_distances_wished_for(task, prose_config, pro
         make_documents(
             evals.parse("passkey"), config, prompt_tokenizer, 700, range(1), distances=(9000, 9999)
         )
-
-
-def sentencepiece_model(path, **options) -> Tokenizer:
-    """One as Llama's: a space before the text; not made by this repository."""
-    model = io.BytesIO()
-    text = [PROMPT_WORDS] * 9 + [f"{i} {i**2} {i**3}" for i in range(900)]
-    text += string.printable.strip()  # each by itself: before 0.2.3 all that is required must occur
-    sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter(text), model_writer=model, model_type="bpe", vocab_size=800,
-        byte_fallback=True, required_chars=string.printable.strip(),
-        normalization_rule_name="identity", remove_extra_whitespaces=False, minloglevel=2,
-        **options,
-    )  # fmt: skip
-    path.write_bytes(model.getvalue())
-    return Tokenizer(path)
-
-
-def test_joined_digits_are_refused_by_the_tasks_that_ask_for_numbers(tmp_path):
-    config = experiment(DataConfig(source="retrieval", context_length=64, batch_size=1))
-    joined = sentencepiece_model(tmp_path / "joined.model")
-    for task in ("needle", "passkey", "phonebook", "vt", "cwe", "lines(template=official)"):
-        with pytest.raises(ValueError, match=f"^{task[:5]}.*joins digits"):
-            make_documents(evals.parse(task), config, joined, 4000, range(1))
-    assert make_documents(evals.parse("fwe"), config, joined, 4000, range(1))
