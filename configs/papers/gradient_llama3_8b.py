@@ -14,9 +14,8 @@ steps.
     python -m interop lm_eval runs/gradient_llama3_8b --tasks wikitext
     python -m interop export runs/gradient_llama3_8b exported
 
-Llama 3's tokenizer is a tokenizer.json. Perplexity by length is evaluated by default; tasks such
-as `needle` and `passkey` work too (`--tasks`). `evaluate.py` scores on one device, and refuses what
-does not fit it, with the length that would.
+By default perplexity by length and tasks of RULER are evaluated, as the post does. `evaluate.py`
+scores on one device, and refuses what does not fit it, with the length that would.
 
 Memory: 61.9 of 95 GiB a chip on a v5p:4x4x4 (64 chips) at a million tokens, as compiled (`python -m
 tpu.aot gradient_llama3_8b --topology v5p:4x4x4 start_from=None stages=[]
@@ -40,7 +39,7 @@ stage; the steps here are ours.
 
 from ropewalk.configs.changes import change
 from ropewalk.configs.papers import scales
-from ropewalk.configs.papers.gradient_curriculum import PAPER
+from ropewalk.configs.papers.gradient_curriculum import PAPER, RULER
 from ropewalk.experiment.config import EvalConfig
 
 # Four million tokens a step at every length: a chip has a sixteenth of one row at a time.
@@ -54,7 +53,7 @@ configs = scales.at_each_scale(
         members=(),
         train=dict(accumulate=16, save_every=20),
         mesh=dict(fsdp=4, sequence=16),
-        evals=EvalConfig(tasks=("perplexity",), lengths=(65_536, 1_048_576)),
+        evals=EvalConfig(tasks=("perplexity", *RULER), lengths=(65_536, 1_048_576)),
         stages=tuple(
             (*stage, f"train.accumulate={count}")
             for stage, count in zip(PAPER.stages, _ACCUMULATE, strict=True)
