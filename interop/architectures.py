@@ -90,6 +90,15 @@ _CLASSES = (
     ),
 )
 ARCHITECTURES = {architecture.model_type: architecture for architecture in _CLASSES}
+# Published models whose class is not in transformers but in their folders, where it is never run:
+# they are only imported. By model_type and vocabulary: Baichuan 1 and 2 have one model_type.
+IMPORTED_ONLY = {
+    ("baichuan", 64_000): Architecture("baichuan", "BaiChuanForCausalLM", fused="pack"),
+    ("baichuan", 125_696): Architecture(
+        "baichuan", "BaichuanForCausalLM", fused="pack, unit output"
+    ),
+}
+IMPORTED_TYPES = {model_type for model_type, _ in IMPORTED_ONLY}
 
 
 def heads_by_layer(config: ModelConfig) -> list[tuple[Rotary, ...]]:

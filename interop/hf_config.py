@@ -6,6 +6,8 @@ from typing import Any, NamedTuple
 
 from ropewalk.interop.architectures import (
     ARCHITECTURES,
+    IMPORTED_ONLY,
+    IMPORTED_TYPES,
     LATENT_EPSILON,
     RENAMED,
     Architecture,
@@ -205,13 +207,32 @@ def _find_architecture(config: Mapping[str, Any]) -> Architecture:
             f"config.json: model_type {kind} is multimodal; write its text model first "
             "(docs/interop.md has the four lines)"
         )
+    if kind in IMPORTED_TYPES:
+        return _find_imported(kind, config)
     if kind not in ARCHITECTURES:
-        allowed = ", ".join(sorted({*ARCHITECTURES, *_ALIASES}))
+        allowed = ", ".join(sorted({*ARCHITECTURES, *IMPORTED_TYPES, *_ALIASES}))
         raise ValueError(
             f"config.json: model_type {quoted(model_type, 30)} is not supported (imported are "
             f"{allowed})"
         )
     return ARCHITECTURES[kind]
+
+
+def _find_imported(kind: str, config: Mapping[str, Any]) -> Architecture:
+    """Return the class of a config.json that transformers lacks."""
+    if "max_position_embeddings" not in config:  # Baichuan's 13B models have no rotation
+        raise ValueError(
+            f"config.json: model_type {kind!r} without max_position_embeddings has linear biases "
+            "(ALiBi) instead of a rotation, which is not supported; the 7B models are"
+        )
+    sizes = [size for name, size in IMPORTED_ONLY if name == kind]
+    size = config.get("vocab_size")
+    if size not in sizes:
+        raise ValueError(
+            f"config.json: model_type {kind!r} with vocab_size={quoted(size, 30)} is not supported "
+            f"(allowed: {' and '.join(map(str, sizes))}): the size tells how the output is scaled"
+        )
+    return IMPORTED_ONLY[kind, size]
 
 
 def _with_llama_names(config: Mapping[str, Any]) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from ropewalk.experiment.checkpoint import leaves_by_name, write_params
 from ropewalk.experiment.config import EvalConfig, ExperimentConfig, TrainConfig
 from ropewalk.experiment.run import PUBLISHED, RunDirectory
 from ropewalk.interop import card, check
-from ropewalk.interop.architectures import make_config
+from ropewalk.interop.architectures import IMPORTED_TYPES, make_config
 from ropewalk.interop.check import FolderModel
 from ropewalk.interop.choose import choose_architecture
 from ropewalk.interop.folders import find_source, new_folder
@@ -161,6 +161,8 @@ def _print_factors(source: HfModel, hf_config: Mapping[str, Any]) -> None:
 
 def _reason_not_to_compare(source: HfModel, layout: str) -> str:
     """Return why logits cannot be compared with transformers'; empty if they can."""
+    if source.architecture.model_type in IMPORTED_TYPES:
+        return "it has no such class; that of the model's folder is code, which is never run"
     if reason := check.reason_not_to_compare(source.model):
         return reason
     if layout not in ("auto", source.layout):
@@ -291,7 +293,8 @@ def _check_pairs(model: ModelConfig, entries: list[Entry], tensors: Tensors) -> 
     entry = next(candidate for candidate in entries if "blocks.attention.key" in candidate.ours)
     norms = []
     for name in entry.names(model.num_layers)[:4]:
-        (key_DKH,) = entry.from_hf(tensors.read(name))
+        arrays = dict(zip(entry.ours, entry.from_hf(tensors.read(name)), strict=True))
+        key_DKH = arrays["blocks.attention.key"]
         norms.append(np.linalg.norm(key_DKH.astype(np.float32), axis=0))
     if looks_interleaved(np.concatenate(norms)):
         raise ValueError(

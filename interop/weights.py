@@ -19,7 +19,7 @@ import numpy as np
 from ropewalk.model.config import ModelConfig
 
 Layout = Literal["half", "partial", "interleaved"]
-Fused = Literal["no", "rows", "heads"]
+Fused = Literal["no", "rows", "heads", "pack", "pack, unit output"]
 
 
 class Entry(NamedTuple):
@@ -30,7 +30,7 @@ class Entry(NamedTuple):
       ours: names of our arrays, from `checkpoint.leaves_by_name`. Arrays of blocks are those of
         one layer, without the leading axis.
       to_hf: function from our arrays to the tensor.
-      from_hf: its inverse.
+      from_hf: its inverse; of Baichuan 2's output layer, what the model makes of the tensor.
     """
 
     hf_name: str
@@ -73,6 +73,20 @@ def _same(hf_name: str, ours: str) -> Entry:
 
 def _transposed(hf_name: str, ours: str) -> Entry:
     return Entry(hf_name, (ours,), lambda x: x.T, lambda x: (x.T,))
+
+
+def _unit_rows(hf_name: str, ours: str) -> Entry:
+    """Return the entry of an output layer whose rows the model scales to length 1 when it reads it.
+
+    As `torch.nn.functional.normalize` in Baichuan 2's NormHead. Written rows have length 1 already.
+    """
+
+    def from_hf(x: np.ndarray) -> tuple[np.ndarray]:
+        rows = x.astype(np.float32)
+        lengths = np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-12)
+        return ((rows / lengths).astype(x.dtype),)
+
+    return Entry(hf_name, (ours,), lambda x: x, from_hf)
 
 
 def _norm(hf_name: str, ours: str, order: np.ndarray, heads: int) -> Entry:
@@ -143,12 +157,13 @@ def make_entries(config: ModelConfig, layout: Layout, fused: Fused = "no") -> li
       layout: layout of the features of a rotated head in the files.
       fused: which arrays are one tensor: queries, keys and values, and gate and up ("rows", Phi-3);
         or the query, key and value of one head after another ("heads", GPT-NeoX, whose other names
-        differ too).
+        differ too); or queries, keys and values only ("pack", Baichuan), beside an output layer
+        whose rows the model scales to length 1 ("pack, unit output", Baichuan 2).
     """
     if fused == "heads":
         return _neox_entries(config, feature_order(layout, config.head_dim, rotary_dim(config)))
     attention = (
-        _attention(config, layout, fused == "rows")
+        _attention(config, layout, _JOINED.get(fused))
         if config.mla is None
         else _latent(config, layout)
     )
@@ -169,7 +184,16 @@ def make_entries(config: ModelConfig, layout: Layout, fused: Fused = "no") -> li
         _transposed(f"{mlp}down_proj.weight", f"{ours}down"),
         _same("model.norm.weight", "final_norm.scale"),
     ]
-    return table if config.tie_embeddings else [*table, _same("lm_head.weight", "output")]
+    output = _unit_rows if fused == "pack, unit output" else _same
+    return table if config.tie_embeddings else [*table, output("lm_head.weight", "output")]
+
+
+# Name of the projection that holds queries, keys and values.
+_JOINED: dict[str, str] = {
+    "rows": "qkv_proj",
+    "pack": "W_pack",
+    "pack, unit output": "W_pack",
+}
 
 
 def rotary_dim(config: ModelConfig) -> int:
@@ -179,7 +203,7 @@ def rotary_dim(config: ModelConfig) -> int:
     return 2 * (int(pairs[-1]) + 1) if len(pairs) else 0
 
 
-def _attention(config: ModelConfig, layout: Layout, fused: bool) -> list[Entry]:
+def _attention(config: ModelConfig, layout: Layout, joined: str | None) -> list[Entry]:
     prefix, ours = "model.layers.{layer}.self_attn.", "blocks.attention."
     N, K, H = config.num_heads, config.kv_heads, config.head_dim
     order, plain = feature_order(layout, H, rotary_dim(config)), np.arange(H)
@@ -187,8 +211,8 @@ def _attention(config: ModelConfig, layout: Layout, fused: bool) -> list[Entry]:
     q_k_v = [
         _heads(f"{prefix}{x}_proj.weight", ours + name, features) for x, name, features in rotated
     ]
-    if fused:
-        q_k_v = [_joined(f"{prefix}qkv_proj.weight", q_k_v, [N * H, K * H, K * H])]
+    if joined:
+        q_k_v = [_joined(f"{prefix}{joined}.weight", q_k_v, [N * H, K * H, K * H])]
     if config.qkv_bias:
         q_k_v += [
             _heads(f"{prefix}{x}_proj.bias", f"{ours}{name}_bias", features)

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from ropewalk.interop import hf_config, layers
+from ropewalk.interop.architectures import IMPORTED_TYPES
 from ropewalk.interop.gguf import SUFFIX, GgufFile
 from ropewalk.interop.layers import LayerGroup, PublishedModel
 from ropewalk.interop.transformers_model import has_transformers
@@ -60,7 +61,7 @@ def read_layers(config: Mapping[str, Any]) -> PublishedModel:
     Raises:
       ValueError: if nothing knows the model type, a value is not allowed, or no layer rotates.
     """
-    if has_transformers():
+    if has_transformers() and str(config.get("model_type")) not in IMPORTED_TYPES:
         from ropewalk.interop import measured_layers  # late: it imports transformers
 
         model = measured_layers.measure(config)

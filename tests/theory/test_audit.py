@@ -195,7 +195,7 @@ FOLDER = {
         ({"rope_theta": math.nan}, "config.json"),
         ({"head_dim": 127}, "config.json"),
         ({"head_dim": 2**40}, "config.json"),
-        ({"model_type": "baichuan"}, "model_type 'baichuan'"),
+        ({"model_type": "baichuan"}, "model_type 'baichuan' with vocab_size=32000"),
         ({"model_type": ["llama"]}, "config.json"),
         ({"model_type": "gemma3"}, "multimodal"),
         ({"model_type": "gpt2"}, "model_type 'gpt2'"),
