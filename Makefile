@@ -142,7 +142,7 @@ test-tracking: $(VENV)/.installed-tracking  ## dashboards, with their own reader
 test-docs: setup  ## the commands of README and docs in a fresh clone (half an hour)
 	$(PY) tests/run_docs.py
 
-notebooks: $(VENV)/.installed-notebooks  ## make notebooks/*.ipynb of the .py beside them
+notebooks: $(VENV)/.installed-notebooks  ## make notebooks/*.ipynb of the .py beside them, and run those whose code has changed
 	$(PY) notebooks/make.py
 
 # Chromium is the machine's own; where there is none, the one that playwright has.

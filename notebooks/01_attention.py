@@ -5,25 +5,38 @@
 # # Attention analysis
 #
 # Three small models that differ in the base of their rotary frequencies or in their number of
-# heads. All were trained on 128 tokens of key-value recall. This notebook loads them and analyzes
-# their attention; it trains nothing. *Run all* takes about a minute on a CPU.
+# heads. All were trained on key-value recall in contexts of 128 tokens. This notebook loads them
+# and analyzes their attention; it trains nothing. *Run all* takes about a minute on a CPU.
 #
 # ![Attention of two models on one document](../docs/viewer.png)
 
 # %%
-# In Colab this clones the code; elsewhere the code is already present.
+# Finds the code: a clone, or a wheel or zip of ropewalk beside this notebook or in Google Drive.
 import os
 import subprocess
+from glob import glob
 
 REPOSITORY = "https://github.com/YOUR_ACCOUNT/ropewalk"
-if os.path.exists("../experiment"):  # opened in the folder notebooks
-    os.chdir("..")
-elif not os.path.exists("experiment"):
-    if not os.path.exists("ropewalk"):
-        subprocess.run(["git", "clone", "-q", "--depth", "1", REPOSITORY, "ropewalk"], check=True)
-    os.chdir("ropewalk")
+DRIVE = "/content/drive/MyDrive/ropewalk"  # after "Mount Drive" in the files panel of Colab
 
-# %run notebooks/setup.py
+
+def find(*folders):
+    return [path for path in folders if os.path.exists(f"{path}/ropewalk/__init__.py")]
+
+
+archives = [file for path in (".", DRIVE) for file in glob(f"{path}/ropewalk*.[wz][hi][lp]")]
+code = find(".", "..", "ropewalk", DRIVE)
+if not code and archives:
+    subprocess.run(["unzip", "-qo", archives[0], "-d", "ropewalk-code"], check=True)
+    code = find("ropewalk-code", *glob("ropewalk-code/*"))
+elif not code and "YOUR_ACCOUNT" not in REPOSITORY:
+    subprocess.run(["git", "clone", "-q", "--depth", "1", REPOSITORY, "ropewalk"], check=True)
+    code = ["ropewalk"]
+if not code:
+    raise SystemExit(f"Upload a wheel or zip of ropewalk beside this notebook or to {DRIVE}.")
+os.chdir(code[0])
+
+# %run ropewalk/notebooks/setup.py
 # %matplotlib inline
 
 # %% tags=["parameters"]
@@ -41,9 +54,9 @@ import math
 from ropewalk import load
 
 runs = {
-    "base 10, one head": load("notebooks/runs/base=10,num_heads=1"),
-    "base 10, four heads": load("notebooks/runs/base=10,num_heads=4"),
-    "base 10,000, one head": load("notebooks/runs/base=10000,num_heads=1"),
+    "base 10, one head": load("ropewalk/notebooks/runs/base=10,num_heads=1"),
+    "base 10, four heads": load("ropewalk/notebooks/runs/base=10,num_heads=4"),
+    "base 10,000, one head": load("ropewalk/notebooks/runs/base=10000,num_heads=1"),
 }
 for run in runs.values():
     periods = 2 * math.pi / run.table.inv_freq[0, 0]

@@ -12,19 +12,32 @@
 # ![Effective context against RoPE base](../docs/effective_context.png)
 
 # %%
-# In Colab this clones the code; elsewhere the code is already present.
+# Finds the code: a clone, or a wheel or zip of ropewalk beside this notebook or in Google Drive.
 import os
 import subprocess
+from glob import glob
 
 REPOSITORY = "https://github.com/YOUR_ACCOUNT/ropewalk"
-if os.path.exists("../experiment"):  # opened in the folder notebooks
-    os.chdir("..")
-elif not os.path.exists("experiment"):
-    if not os.path.exists("ropewalk"):
-        subprocess.run(["git", "clone", "-q", "--depth", "1", REPOSITORY, "ropewalk"], check=True)
-    os.chdir("ropewalk")
+DRIVE = "/content/drive/MyDrive/ropewalk"  # after "Mount Drive" in the files panel of Colab
 
-# %run notebooks/setup.py
+
+def find(*folders):
+    return [path for path in folders if os.path.exists(f"{path}/ropewalk/__init__.py")]
+
+
+archives = [file for path in (".", DRIVE) for file in glob(f"{path}/ropewalk*.[wz][hi][lp]")]
+code = find(".", "..", "ropewalk", DRIVE)
+if not code and archives:
+    subprocess.run(["unzip", "-qo", archives[0], "-d", "ropewalk-code"], check=True)
+    code = find("ropewalk-code", *glob("ropewalk-code/*"))
+elif not code and "YOUR_ACCOUNT" not in REPOSITORY:
+    subprocess.run(["git", "clone", "-q", "--depth", "1", REPOSITORY, "ropewalk"], check=True)
+    code = ["ropewalk"]
+if not code:
+    raise SystemExit(f"Upload a wheel or zip of ropewalk beside this notebook or to {DRIVE}.")
+os.chdir(code[0])
+
+# %run ropewalk/notebooks/setup.py
 # %matplotlib inline
 
 # %% tags=["parameters"]
@@ -50,7 +63,7 @@ os.makedirs(WORKDIR, exist_ok=True)
 # %%
 SWEEP = f"{WORKDIR}/bases"
 MEMBERS = "model.rotary.base=10,30,10000 model.num_heads=1"
-# %run sweep.py demo --workdir {SWEEP} {MEMBERS} {SETTINGS}
+# %run -m ropewalk.sweep demo --workdir {SWEEP} {MEMBERS} {SETTINGS}
 
 # %% [markdown]
 # ## Measure
@@ -62,8 +75,8 @@ MEMBERS = "model.rotary.base=10,30,10000 model.num_heads=1"
 # %%
 from IPython.display import Image, display
 
-# %run evaluate.py {SWEEP}
-# %run report.py {SWEEP}
+# %run -m ropewalk.evaluate {SWEEP}
+# %run -m ropewalk.report {SWEEP}
 display(Image(f"{SWEEP}/effective_context.png", width=800))
 
 # %% [markdown]
@@ -74,7 +87,8 @@ display(Image(f"{SWEEP}/effective_context.png", width=800))
 # variant is a vector.
 
 # %%
-# %run evaluate.py {SWEEP} --rotary trained,dynamic_yarn,dynamic_ntk_aware --lengths 256 --tasks kv
+VARIANTS = "trained,dynamic_yarn,dynamic_ntk_aware"
+# %run -m ropewalk.evaluate {SWEEP} --rotary {VARIANTS} --lengths 256 --tasks kv
 
 # %% [markdown]
 # ## Attention analysis
@@ -84,7 +98,7 @@ display(Image(f"{SWEEP}/effective_context.png", width=800))
 # for each head, with its zeros; the second the contribution of each pair.
 
 # %%
-# %run -m probes {SWEEP}
+# %run -m ropewalk.probes {SWEEP}
 for name in ("matching_keys", "frequency_use"):
     display(Image(f"{SWEEP}/probes/{name}.png", width=800))
 

@@ -12,19 +12,32 @@
 # ![B(m) by distance for several small bases](../docs/decay_small_bases.png)
 
 # %%
-# In Colab this clones the code; elsewhere the code is already present.
+# Finds the code: a clone, or a wheel or zip of ropewalk beside this notebook or in Google Drive.
 import os
 import subprocess
+from glob import glob
 
 REPOSITORY = "https://github.com/YOUR_ACCOUNT/ropewalk"
-if os.path.exists("../experiment"):  # opened in the folder notebooks
-    os.chdir("..")
-elif not os.path.exists("experiment"):
-    if not os.path.exists("ropewalk"):
-        subprocess.run(["git", "clone", "-q", "--depth", "1", REPOSITORY, "ropewalk"], check=True)
-    os.chdir("ropewalk")
+DRIVE = "/content/drive/MyDrive/ropewalk"  # after "Mount Drive" in the files panel of Colab
 
-# %run notebooks/setup.py
+
+def find(*folders):
+    return [path for path in folders if os.path.exists(f"{path}/ropewalk/__init__.py")]
+
+
+archives = [file for path in (".", DRIVE) for file in glob(f"{path}/ropewalk*.[wz][hi][lp]")]
+code = find(".", "..", "ropewalk", DRIVE)
+if not code and archives:
+    subprocess.run(["unzip", "-qo", archives[0], "-d", "ropewalk-code"], check=True)
+    code = find("ropewalk-code", *glob("ropewalk-code/*"))
+elif not code and "YOUR_ACCOUNT" not in REPOSITORY:
+    subprocess.run(["git", "clone", "-q", "--depth", "1", REPOSITORY, "ropewalk"], check=True)
+    code = ["ropewalk"]
+if not code:
+    raise SystemExit(f"Upload a wheel or zip of ropewalk beside this notebook or to {DRIVE}.")
+os.chdir(code[0])
+
+# %run ropewalk/notebooks/setup.py
 # %matplotlib inline
 
 # %% tags=["parameters"]
@@ -110,8 +123,8 @@ for name, inv_freq in vectors.items():
 # run it again, it continues from the last checkpoint.
 
 # %%
-MEMBERS = ",".join(VARIANTS.values())
-# %run sweep.py demo --workdir {WORKDIR}/runs model.rotary={MEMBERS} model.num_heads=1 {SETTINGS}
+MEMBERS = "model.rotary=" + ",".join(VARIANTS.values())
+# %run -m ropewalk.sweep demo --workdir {WORKDIR}/runs {MEMBERS} model.num_heads=1 {SETTINGS}
 
 # %% [markdown]
 # ## Measure
@@ -119,8 +132,8 @@ MEMBERS = ",".join(VARIANTS.values())
 # Key-value recall at every distance; L50 is the distance at which accuracy first falls half-way.
 
 # %%
-# %run evaluate.py {WORKDIR}/runs
-# %run report.py {WORKDIR}/runs
+# %run -m ropewalk.evaluate {WORKDIR}/runs
+# %run -m ropewalk.report {WORKDIR}/runs
 display(Image(f"{WORKDIR}/runs/accuracy_by_distance.png", width=800))
 
 # %% [markdown]

@@ -11,19 +11,32 @@
 # measurements with more documents.
 
 # %%
-# In Colab this clones the code; elsewhere the code is already present.
+# Finds the code: a clone, or a wheel or zip of ropewalk beside this notebook or in Google Drive.
 import os
 import subprocess
+from glob import glob
 
 REPOSITORY = "https://github.com/YOUR_ACCOUNT/ropewalk"
-if os.path.exists("../experiment"):  # opened in the folder notebooks
-    os.chdir("..")
-elif not os.path.exists("experiment"):
-    if not os.path.exists("ropewalk"):
-        subprocess.run(["git", "clone", "-q", "--depth", "1", REPOSITORY, "ropewalk"], check=True)
-    os.chdir("ropewalk")
+DRIVE = "/content/drive/MyDrive/ropewalk"  # after "Mount Drive" in the files panel of Colab
 
-# %run notebooks/setup.py
+
+def find(*folders):
+    return [path for path in folders if os.path.exists(f"{path}/ropewalk/__init__.py")]
+
+
+archives = [file for path in (".", DRIVE) for file in glob(f"{path}/ropewalk*.[wz][hi][lp]")]
+code = find(".", "..", "ropewalk", DRIVE)
+if not code and archives:
+    subprocess.run(["unzip", "-qo", archives[0], "-d", "ropewalk-code"], check=True)
+    code = find("ropewalk-code", *glob("ropewalk-code/*"))
+elif not code and "YOUR_ACCOUNT" not in REPOSITORY:
+    subprocess.run(["git", "clone", "-q", "--depth", "1", REPOSITORY, "ropewalk"], check=True)
+    code = ["ropewalk"]
+if not code:
+    raise SystemExit(f"Upload a wheel or zip of ropewalk beside this notebook or to {DRIVE}.")
+os.chdir(code[0])
+
+# %run ropewalk/notebooks/setup.py
 # %matplotlib inline
 
 # %% tags=["parameters"]
@@ -63,7 +76,7 @@ elif not MODEL:
     (MODEL,) = map(str, Path(package).glob("*/*.gguf"))
 if not os.path.exists(RUN):
     subprocess.run(
-        [sys.executable, "-m", "interop", "import", MODEL, RUN, "--no-compare"], check=True
+        [sys.executable, "-m", "ropewalk.interop", "import", MODEL, RUN, "--no-compare"], check=True
     )
 
 # %% [markdown]
@@ -73,7 +86,7 @@ if not os.path.exists(RUN):
 # B(m) = Σ cos(m ω). The bound of Men et al. is the first m at which B(m) is negative.
 
 # %%
-# %run -m theory audit {MODEL}
+# %run -m ropewalk.theory audit {MODEL}
 
 # %%
 from IPython.display import Image, display
@@ -95,7 +108,7 @@ from ropewalk import evaluate
 
 options = ["--tasks", TASK, "--lengths", LENGTHS, "--documents", str(DOCUMENTS)]
 evaluate.main([RUN, *options])  # `%run` would look for other processes, after JAX was used
-# %run report.py {RUN}
+# %run -m ropewalk.report {RUN}
 figure = Path(f"{RUN}/accuracy_by_distance.png")
 absent = "no figure: it needs ten questions at similar distances; raise DOCUMENTS"
 display(Image(figure, width=800) if figure.exists() else absent)

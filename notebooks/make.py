@@ -1,18 +1,25 @@
 """Generates the notebooks: run `make notebooks` after a change of NAME.py or of the repository URL.
 
     NAME.py      source: cells in jupytext's percent format
-    NAME.ipynb   generated notebook for Colab and Jupyter, without outputs
+    NAME.ipynb   generated notebook for Colab and Jupyter, with outputs
+
+A notebook whose code has changed is run in a kernel. Its pictures are stored in 256 colors and at
+most `WIDTH` pixels wide, and pages of more than `LARGEST` characters as a sentence.
 
 The badge and the first code cell are generated from `[project.urls] Repository` in pyproject.toml.
 While that address is a placeholder, a sentence replaces the badge.
 """
 
+import base64
+import io
 import sys
 import tomllib
 from pathlib import Path
 
 import jupytext
 import nbformat
+from nbclient import NotebookClient
+from PIL import Image
 
 HERE = Path(__file__).parent
 BADGE = (
@@ -21,20 +28,35 @@ BADGE = (
 )
 NO_BADGE = "To open this notebook in Jupyter or Colab, see `docs/installation.md`."
 SETUP = """\
-# In Colab this clones the code; elsewhere the code is already present.
+# Finds the code: a clone, or a wheel or zip of ropewalk beside this notebook or in Google Drive.
 import os
 import subprocess
+from glob import glob
 
 REPOSITORY = "{url}"
-if os.path.exists("../experiment"):  # opened in the folder notebooks
-    os.chdir("..")
-elif not os.path.exists("experiment"):
-    if not os.path.exists("ropewalk"):
-        subprocess.run(["git", "clone", "-q", "--depth", "1", REPOSITORY, "ropewalk"], check=True)
-    os.chdir("ropewalk")
+DRIVE = "/content/drive/MyDrive/ropewalk"  # after "Mount Drive" in the files panel of Colab
 
-%run notebooks/setup.py
+
+def find(*folders):
+    return [path for path in folders if os.path.exists(f"{{path}}/ropewalk/__init__.py")]
+
+
+archives = [file for path in (".", DRIVE) for file in glob(f"{{path}}/ropewalk*.[wz][hi][lp]")]
+code = find(".", "..", "ropewalk", DRIVE)
+if not code and archives:
+    subprocess.run(["unzip", "-qo", archives[0], "-d", "ropewalk-code"], check=True)
+    code = find("ropewalk-code", *glob("ropewalk-code/*"))
+elif not code and "YOUR_ACCOUNT" not in REPOSITORY:
+    subprocess.run(["git", "clone", "-q", "--depth", "1", REPOSITORY, "ropewalk"], check=True)
+    code = ["ropewalk"]
+if not code:
+    raise SystemExit(f"Upload a wheel or zip of ropewalk beside this notebook or to {{DRIVE}}.")
+os.chdir(code[0])
+
+%run ropewalk/notebooks/setup.py
 %matplotlib inline"""
+
+WIDTH, LARGEST = 700, 100_000
 
 
 def repository() -> str:
@@ -44,7 +66,10 @@ def repository() -> str:
 
 
 def generate(path: Path, url: str) -> dict[Path, str]:
-    """Return the contents of a notebook's source `path` and of its notebook, by path."""
+    """Return the contents of a notebook's source `path` and of its notebook, by path.
+
+    A cell keeps the outputs that it has in the notebook.
+    """
     notebook = jupytext.read(path)
     badge, setup = notebook.cells[0], notebook.cells[2]
     repository = url.partition("github.com/")[2]
@@ -52,20 +77,72 @@ def generate(path: Path, url: str) -> dict[Path, str]:
     badge.source = BADGE.format(repository=repository, name=path.stem) if is_real else NO_BADGE
     setup.source = SETUP.format(url=url)
     text = jupytext.writes(notebook, fmt="py:percent")
+    file = path.with_suffix(".ipynb")
+    before = nbformat.read(file, as_version=4).cells if file.exists() else []
+    outputs = {cell.source: cell.get("outputs", []) for cell in before}
     for number, cell in enumerate(notebook.cells):
         cell.id = f"cell-{number}"
+        if cell.cell_type == "code":
+            cell.outputs = outputs.get(cell.source, [])
     notebook.metadata = {"kernelspec": {"name": "python3", "display_name": "Python 3"}}
     notebook.nbformat, notebook.nbformat_minor = 4, 5
-    return {path: text, path.with_suffix(".ipynb"): nbformat.writes(notebook) + "\n"}
+    return {path: text, file: nbformat.writes(notebook) + "\n"}
+
+
+def execute(file: Path) -> None:
+    """Run a notebook in its folder, and store its outputs in it."""
+    notebook = nbformat.read(file, as_version=4)
+    where = {"metadata": {"path": str(file.parent)}}
+    NotebookClient(notebook, timeout=None, kernel_name="python3", resources=where).execute()
+    for cell in notebook.cells:
+        cell.metadata.pop("execution", None)
+        if cell.cell_type == "code":
+            cell.execution_count = None
+            cell.outputs = [shrink(output) for output in cell.outputs if not is_blank(output)]
+    notebook.metadata = {"kernelspec": {"name": "python3", "display_name": "Python 3"}}
+    file.write_text(nbformat.writes(notebook) + "\n", encoding="utf-8")
+
+
+def is_blank(output: nbformat.NotebookNode) -> bool:
+    """Return whether an output shows nothing (a finished bar) or a machine's warnings."""
+    texts = output.get("text", ""), output.get("data", {}).get("text/plain", "")
+    return output.get("name") == "stderr" or not "".join(texts).strip()
+
+
+def shrink(output: nbformat.NotebookNode) -> nbformat.NotebookNode:
+    """Return an output without counts and large parts."""
+    data = output.get("data", {})
+    if "execution_count" in output:
+        output.execution_count = None
+    if "image/png" in data:
+        picture = Image.open(io.BytesIO(base64.b64decode(data["image/png"]))).convert("RGB")
+        picture.thumbnail((WIDTH, 10_000))
+        png = io.BytesIO()
+        picture.quantize(256, Image.Quantize.MAXCOVERAGE).save(png, "png", optimize=True)
+        data["image/png"] = base64.b64encode(png.getvalue()).decode()
+    if len(data.get("text/html", "")) > LARGEST:
+        data["text/html"] = "<em>An interactive page: run the cell to see it.</em>"
+    return output
+
+
+def code_of(file: Path) -> list[str]:
+    """Return the sources of the code cells of a notebook; none if it does not exist."""
+    cells = nbformat.read(file, as_version=4).cells if file.exists() else []
+    return [cell.source for cell in cells if cell.cell_type == "code"]
 
 
 def main() -> None:
-    """Write the files that have changed."""
+    """Write the files that have changed, and run notebooks whose code has."""
     for path in sorted(HERE.glob("[0-9]*.py")):
-        for file, text in generate(path, repository()).items():
-            if not file.exists() or file.read_text(encoding="utf-8") != text:
-                file.write_text(text, encoding="utf-8")
-                print("wrote", file)
+        file = path.with_suffix(".ipynb")
+        before = code_of(file)
+        for changed, text in generate(path, repository()).items():
+            if not changed.exists() or changed.read_text(encoding="utf-8") != text:
+                changed.write_text(text, encoding="utf-8")
+                print("wrote", changed)
+        if code_of(file) != before:
+            print("running", file)
+            execute(file)
 
 
 if __name__ == "__main__":

@@ -19,10 +19,13 @@ from packaging.requirements import Requirement
 
 
 def required() -> list[Requirement]:
-    """Return the dependencies in pyproject.toml for this Python."""
-    text = (Path(__file__).parents[1] / "pyproject.toml").read_text(encoding="utf-8")
-    requirements = map(Requirement, tomllib.loads(text)["project"]["dependencies"])
-    return [r for r in requirements if r.marker is None or r.marker.evaluate()]
+    """Return the dependencies for this Python, of pyproject.toml or a wheel's metadata."""
+    file = Path(__file__).resolve().parents[1] / "pyproject.toml"
+    if file.exists():
+        lines = tomllib.loads(file.read_text(encoding="utf-8"))["project"]["dependencies"]
+    else:
+        lines = importlib.metadata.requires("ropewalk") or []
+    return [r for r in map(Requirement, lines) if not r.marker or r.marker.evaluate({"extra": ""})]
 
 
 def installed(requirements: Iterable[Requirement]) -> dict[str, str]:

@@ -49,7 +49,7 @@ def test_few_parameters():
 
 # Lines of code without docstrings, comments and blank lines. Both totals only fall; a commit that
 # raises one says which feature needs the lines.
-MAX_CODE, MAX_TESTS = 29_730, 19_640
+MAX_CODE, MAX_TESTS = 29_820, 19_660
 _NO_CODE = {
     *(tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE),
     *(tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER),
