@@ -288,11 +288,6 @@ def _format_value(value: float) -> str:
     return f"{value:.3g}" if abs(value) < 999.5 else f"{value:,.0f}"
 
 
-def format_runs(runs: Iterable[tuple[int, int]]) -> str:
-    """Return runs of distances as text, for example "1-17, 51-57"."""
-    return ", ".join(f"{first}-{last}" for first, last in runs) or "none"
-
-
 def complex_pairs(x: np.ndarray) -> np.ndarray:
     """Return `[..., H]` features as complex pairs `[..., R]`; rotation adds to their argument."""
     first, second = np.split(x, 2, axis=-1)

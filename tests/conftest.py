@@ -92,12 +92,17 @@ def tree(tmp_path) -> Path:
 
 @pytest.fixture(scope="session")
 def run_script(environment):
-    """Runs `python SCRIPT ...` from the repository root and returns the finished process."""
+    """Runs `python SCRIPT ...` from the repository root and returns the finished process.
 
-    def run(*arguments: object, check: bool = True) -> subprocess.CompletedProcess[str]:
+    Keywords are further variables of its environment.
+    """
+
+    def run(
+        *arguments: object, check: bool = True, **variables: str
+    ) -> subprocess.CompletedProcess[str]:
         done = subprocess.run(
-            [sys.executable, *map(str, arguments)], cwd=ROOT, env=environment, capture_output=True,
-            text=True, timeout=600,
+            [sys.executable, *map(str, arguments)], cwd=ROOT, env=environment | variables,
+            capture_output=True, text=True, timeout=600,
         )  # fmt: skip
         if check and done.returncode:
             raise AssertionError(f"{arguments} exited {done.returncode}\n{done.stderr}")

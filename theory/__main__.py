@@ -221,11 +221,8 @@ def _read_heads(args: argparse.Namespace) -> tuple[dict, np.ndarray]:
 def _format_capability(result: capability.Capability) -> str:
     if result.certificate is not None:
         return f"{result.value:.6g} (upper bound over all weights: {result.certificate:.6g})"
-    parts = (
-        ", ".join(str(first) if first == last else f"{first}-{last}" for first, last in part)
-        for part in result.partition
-    )
-    lines = (f"  head {head}: {part or 'none'}" for head, part in enumerate(parts))
+    parts = map(capability.format_runs, result.partition)
+    lines = (f"  head {head}: {part}" for head, part in enumerate(parts))
     return "\n".join([f"at least {result.value:.6g}, with these distances of each head", *lines])
 
 

@@ -12,6 +12,7 @@ from ropewalk.interop.gguf import SUFFIX, GgufFile
 from ropewalk.interop.layers import LayerGroup, PublishedModel
 from ropewalk.interop.transformers_model import has_transformers
 from ropewalk.theory import decay
+from ropewalk.theory.capability import find_runs, format_runs
 from ropewalk.theory.misreadings import TOLERANCE, find_misreadings
 from ropewalk.theory.smallest_bases import smallest_base
 from ropewalk.theory.tables import format_table
@@ -221,28 +222,25 @@ def find_differences(facts: dict[str, Any], others: dict[str, Any]) -> list[dict
       A dict for each difference: `what`, `layers` (the numbers of the layers, empty for the whole
       model), and the texts `first` and `second`. `frequencies` compares `inv_freq` of pairs.
     """
-    rows = []
-    for name in ("model_type", "context", "layers_without_heads"):
-        if facts[name] != others[name]:
-            pair = str(facts[name]), str(others[name])
-            rows.append({"what": name.replace("_", " "), "layers": [], "pair": pair})
+    differences: dict[tuple[str, str, str], list[int]] = {
+        (name.replace("_", " "), str(facts[name]), str(others[name])): []
+        for name in ("model_type", "context", "layers_without_heads")
+        if facts[name] != others[name]
+    }
     layers, other_layers = _by_layer(facts), _by_layer(others)
     if layers.keys() != other_layers.keys():
-        pair = str(len(layers)), str(len(other_layers))
-        rows.append({"what": "layers with heads", "layers": [], "pair": pair})
-    by_pair: dict[tuple[str, tuple[str, str]], list[int]] = {}
+        differences["layers with heads", str(len(layers)), str(len(other_layers))] = []
     for layer in sorted(layers.keys() & other_layers.keys()):
         group, other = layers[layer], other_layers[layer]
-        for what, text in _COMPARED.items():
-            pair = text(group), text(other)
-            if pair[0] != pair[1]:
-                by_pair.setdefault((what, pair), []).append(layer)
+        pairs = [(what, text(group), text(other)) for what, text in _COMPARED.items()]
         if pair := _compare_frequencies(group["inv_freq"], other["inv_freq"]):
-            by_pair.setdefault(("frequencies", pair), []).append(layer)
-    rows += [{"what": what, "layers": at, "pair": pair} for (what, pair), at in by_pair.items()]
+            pairs.append(("frequencies", *pair))
+        for what, first, second in pairs:
+            if first != second:
+                differences.setdefault((what, first, second), []).append(layer)
     return [
-        {"what": r["what"], "layers": r["layers"], "first": r["pair"][0], "second": r["pair"][1]}
-        for r in rows
+        {"what": what, "layers": at, "first": first, "second": second}
+        for (what, first, second), at in differences.items()
     ]
 
 
@@ -264,21 +262,14 @@ def _compare_frequencies(first: list[float], second: list[float]) -> tuple[str, 
     return f"pair {pair}: {ours[pair]:.6g}", f"{theirs[pair]:.6g} (x {ratios[pair]:.4g})"
 
 
-def _ranges(numbers: list[int]) -> str:
-    """Return ascending numbers as text: "0-3, 5"."""
-    edges = (
-        [n for n in numbers if n - 1 not in numbers],
-        [n for n in numbers if n + 1 not in numbers],
-    )
-    pairs = zip(*edges, strict=True)
-    return ", ".join(f"{first}" if first == last else f"{first}-{last}" for first, last in pairs)
-
-
 def as_differences(rows: list[dict[str, Any]], names: Sequence[str]) -> str:
     """Return the rows of `find_differences` as a table."""
     if not rows:
         return printable(f"{names[0]} and {names[1]} rotate alike in every layer")
-    lines = [[row["what"], _ranges(row["layers"]), row["first"], row["second"]] for row in rows]
+    lines = []
+    for row in rows:
+        layers = format_runs(find_runs(np.array(row["layers"]))) if row["layers"] else ""
+        lines.append([row["what"], layers, row["first"], row["second"]])
     return printable(
         format_table(["difference", "layers", *names], [], lines, title=" and ".join(names))
     )

@@ -175,6 +175,12 @@ def find_runs(numbers: np.ndarray) -> tuple[tuple[int, int], ...]:
     return tuple((int(run[0]), int(run[-1])) for run in runs if len(run))
 
 
+def format_runs(runs: Iterable[tuple[int, int]]) -> str:
+    """Return runs as text, for example "1-17, 51"."""
+    texts = (f"{first}" if first == last else f"{first}-{last}" for first, last in runs)
+    return ", ".join(texts) or "none"
+
+
 # --- one head ------------------------------------------------------------------------------------
 
 

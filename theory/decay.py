@@ -8,17 +8,15 @@ Error bounds below hold if numpy's float64 cos and sin are within `_COSINE_ERROR
 tests compare them with 50 digits.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
-
-from ropewalk.theory import exact
 
 LONGEST = 2**31  # distances below this are reduced exactly
 
 _UNIT = 2.0**-53  # relative rounding error of float64
 _COSINE_ERROR = 8 * _UNIT  # absolute error of numpy's cos and sin: 8 times the bound of libm
-_INVERSE_TWO_PI = 2**600 // exact.two_pi(400)  # 2**200 / 2π
+_INVERSE_TWO_PI = 0x28BE60DB9391054A7F09D5F47D4D377036D8A5664F10E4107F  # 2**200 / 2π
 _COLUMNS = 256
 _BLOCK = 2**20  # distances of a block: 8 MiB
 
@@ -164,13 +162,30 @@ def first_violation(inv_freq: np.ndarray, limit: int = 2**20) -> int | None:
     for start, values, error in scan(inv_freq, 0, limit):
         for index in np.flatnonzero(values < error):
             m = start + int(index)
-            angles = exact.products(rotated, m)
-            if (
-                values[index] < -error
-                or exact.sign_of_cosine_sum(angles, inv_freq.size - len(rotated)) < 0
-            ):
+            unrotated = inv_freq.size - len(rotated)
+            if values[index] < -error or _is_negative(rotated, m, unrotated):
                 return m
     return None
+
+
+def _is_negative(rotated: Sequence[float], distance: int, unrotated: int) -> bool:
+    """Return whether unrotated + sum_i cos(distance · rotated_i) < 0.
+
+    Digits are added until they decide, which they do: the exponentials of distinct algebraic
+    numbers are linearly independent over the algebraic numbers (Lindemann and Weierstrass), so such
+    a sum is never exactly zero.
+
+    Raises:
+      ArithmeticError: if 16,384 bits do not decide.
+    """
+    import mpmath  # late: it takes a moment, and float64 decides nearly all cases
+
+    for bits in (2**power for power in range(7, 15)):
+        with mpmath.workprec(bits):  # the angles are exact: 53 bits times 31
+            total = unrotated + mpmath.fsum(mpmath.cos(distance * mpmath.mpf(x)) for x in rotated)
+            if abs(total) > len(rotated) * mpmath.mpf(2) ** (8 - bits):
+                return bool(total < 0)
+    raise ArithmeticError(f"sign of a sum of cosines undecided at distance {distance}")
 
 
 def full_period(inv_freq: np.ndarray) -> float:

@@ -99,8 +99,6 @@ class Training:
       embed_dim: width of the embedding.
       num_keys, num_values: ids that keys and values are drawn from.
       aligned: whether key projections start equal to query projections.
-      frozen: replace x W by random codes of unit modulus, k(b) = c_b and q(a) = z c_a, of which
-        only the diagonal z trains, so that the other keys are independent noise.
       fixed: parameters that do not train, of "embedding", "query" and "key".
       frequency_rate: learning rate of learned frequencies as a multiple of `learning_rates`.
     """
@@ -114,7 +112,6 @@ class Training:
     num_keys: int = 64
     num_values: int = 64
     aligned: bool = True
-    frozen: bool = False
     fixed: tuple[str, ...] = ()
     frequency_rate: float = 0.0
 
@@ -122,7 +119,7 @@ class Training:
         """Return the numbers that the optimizer reads, with these learning rates."""
         names = "beta1", "beta2", "weight_decay"
         settings: dict[str, Any] = {name: np.float32(getattr(self, name)) for name in names}
-        rates = dict.fromkeys(("embedding", "query", "key", "weight", "gain"), 1.0)
+        rates = dict.fromkeys(("embedding", "query", "key", "gain"), 1.0)
         rates |= dict.fromkeys(self.fixed, 0.0) | {"frequency": self.frequency_rate}
         settings["rates"] = {name: np.float32(rate) for name, rate in rates.items()}
         return settings | {"learning_rates": np.append(learning_rates, 0).astype(np.float32)}
@@ -195,7 +192,7 @@ def simulate(
     """
     randoms = [np.random.Generator(np.random.Philox(seed)) for seed in seeds]
     table = make_table(positions, max(layouts.length, test.length))
-    params, codes = _stack([init(positions, training, random) for random in randoms])
+    params = _stack([init(positions, training, random) for random in randoms])
     # Updates have `batch_size` documents on average; those without any are left out.
     ends = np.floor(np.arange(len(training.learning_rates) + 1) * training.batch_size + 1e-9)
     ends = ends.astype(int)
@@ -212,13 +209,13 @@ def simulate(
         batch = Documents(*(x[:, np.where(counts_CB, row_CB, 0)] for x in _stack(documents)))
         query_SCBQ = batch.query_BQ * counts_CB[:, :, None]  # 0: no question
         batch = batch._replace(query_BQ=query_SCBQ)
-        params, state = _train(params, state, codes, batch, table, settings, training.num_values)
+        params, state = _train(params, state, batch, table, settings, training.num_values)
     index = np.arange(len(test))
     documents = _stack([draw(test, training, len(test), r, index=index) for r in randoms])
     is_correct = []
     for first in range(0, len(test), _TEST_DOCUMENTS):
         part = Documents(*(x[:, first : first + _TEST_DOCUMENTS] for x in documents))
-        logits_SBQU = _predict(params, codes, part, table, training.num_values)
+        logits_SBQU = _predict(params, part, table, training.num_values)
         is_correct.append(np.asarray(logits_SBQU.argmax(axis=-1) == part.target_BQ))
     is_asked_DQ = test.query_DQ > 0
     inv_freq_SNR = jax.vmap(lambda params: inv_freq_of(params, table))(params)
@@ -314,33 +311,24 @@ def make_table(positions: Positions, longest: int) -> Table:
     )
 
 
-def init(
-    positions: Positions, training: Training, random: np.random.Generator
-) -> tuple[Params, np.ndarray | None]:
-    """Draw the parameters of one seed, and the codes of keys if those are frozen.
+def init(positions: Positions, training: Training, random: np.random.Generator) -> Params:
+    """Draw the parameters of one seed.
 
     Returns:
-      With F = 2 N R features, "embedding" `[V, E]`, "query" and "key" `[E, F]`, or for frozen codes
-      "weight" `[N, R, 2]`; "gain" `[N]`; "frequency" `[N, R]`, in units of
-      `Positions.offset_unit_NR`, if frequencies train. Codes `[V, N, R, 2]`.
+      With F = 2 N R features, "embedding" `[V, E]`, "query" and "key" `[E, F]`; "gain" `[N]`;
+      "frequency" `[N, R]`, in units of `Positions.offset_unit_NR`, if frequencies train.
     """
     N, R = positions.inv_freq_NR.shape
     V, E = training.num_keys, training.embed_dim
-    params, codes = {}, None
-    if training.frozen:
-        angles_VNR = random.random((V, N, R)) * 2 * np.pi
-        codes = np.stack([np.cos(angles_VNR), np.sin(angles_VNR)], axis=-1).astype(np.float32)
-        params["weight"] = np.stack([np.ones((N, R)), np.zeros((N, R))], axis=-1)
-    else:
-        params["embedding"] = random.normal(size=(V, E)) / np.sqrt(E)
-        params["query"] = random.normal(size=(E, 2 * N * R)) / np.sqrt(E)
-        params["key"] = params["query"]
-        if not training.aligned:
-            params["key"] = random.normal(size=(E, 2 * N * R)) / np.sqrt(E)
+    params = {"embedding": random.normal(size=(V, E)) / np.sqrt(E)}
+    params["query"] = random.normal(size=(E, 2 * N * R)) / np.sqrt(E)
+    params["key"] = params["query"]
+    if not training.aligned:
+        params["key"] = random.normal(size=(E, 2 * N * R)) / np.sqrt(E)
     params["gain"] = np.full(N, _GAIN / N)
     if positions.offset_unit_NR is not None:
         params["frequency"] = np.zeros((N, R))
-    return {name: value.astype(np.float32) for name, value in params.items()}, codes
+    return {name: value.astype(np.float32) for name, value in params.items()}
 
 
 def inv_freq_of(params: Params, table: Table) -> jax.Array:
@@ -350,10 +338,8 @@ def inv_freq_of(params: Params, table: Table) -> jax.Array:
     return params["frequency"] * table.unit_NR + table.inv_freq_NR
 
 
-def _codes(params: Params, codes_VNR2: jax.Array | None, table: Table) -> tuple[Any, Any]:
+def _codes(params: Params, table: Table) -> tuple[Any, Any]:
     """Return the codes of queries and keys, `[V, N, R, 2]`, before rotation."""
-    if codes_VNR2 is not None:
-        return _multiply(codes_VNR2, params["weight"]), codes_VNR2
     square_V1 = jnp.square(params["embedding"]).mean(axis=-1, keepdims=True)
     x_VE = params["embedding"] * jax.lax.rsqrt(square_V1 + _NORM_EPSILON)
     shape = len(x_VE), *table.inv_freq_NR.shape, 2
@@ -366,11 +352,9 @@ def _multiply(a: jax.Array, b: jax.Array) -> jax.Array:
     return jnp.stack([real, a[..., 0] * b[..., 1] + a[..., 1] * b[..., 0]], axis=-1)
 
 
-def logits_of(
-    params: Params, codes: jax.Array | None, documents: Documents, table: Table, num_values: int
-) -> jax.Array:
+def logits_of(params: Params, documents: Documents, table: Table, num_values: int) -> jax.Array:
     """Return the logits of all values for each question of one seed, `[B, Q, U]`."""
-    query_VNR2, key_VNR2 = _codes(params, codes, table)
+    query_VNR2, key_VNR2 = _codes(params, table)
     angle_TNR = jnp.arange(len(table.scale_TNR))[:, None, None] * inv_freq_of(params, table)
     phase_TNR2 = jnp.stack([jnp.cos(angle_TNR), jnp.sin(angle_TNR)], axis=-1)
     query_BQ, key_BP = documents.query_BQ, documents.key_BP
@@ -388,11 +372,9 @@ def logits_of(
     return mixed_BQP @ jax.nn.one_hot(documents.value_BP, num_values)
 
 
-def loss_of(
-    params: Params, codes: jax.Array | None, documents: Documents, table: Table, num_values: int
-) -> jax.Array:
+def loss_of(params: Params, documents: Documents, table: Table, num_values: int) -> jax.Array:
     """Return the mean cross-entropy of one seed's questions, nats."""
-    logits_BQU = logits_of(params, codes, documents, table, num_values)
+    logits_BQU = logits_of(params, documents, table, num_values)
     losses_BQ = optax.softmax_cross_entropy_with_integer_labels(logits_BQU, documents.target_BQ)
     return losses_BQ.mean(where=documents.query_BQ > 0)
 
@@ -416,7 +398,6 @@ def _optimizer(settings: dict[str, Any]) -> optax.GradientTransformation:
 def _train(
     params: Params,
     state: Any,
-    codes: Any,
     documents: Documents,
     table: Table,
     settings: dict[str, Any],
@@ -424,24 +405,21 @@ def _train(
 ) -> tuple[Params, Any]:
     """Update all seeds; `documents` are `[S, C, B, ...]`, those of C updates."""
 
-    def update(carry: tuple, batch: Documents, codes: Any) -> tuple:
+    def update(carry: tuple, batch: Documents) -> tuple:
         params, state = carry
-        gradients = jax.grad(loss_of)(params, codes, batch, table, num_values)
+        gradients = jax.grad(loss_of)(params, batch, table, num_values)
         updates, state = _optimizer(settings).update(gradients, state, params)
         rate = {name: settings["rates"][name] for name in params}
         updates = jax.tree.map(jnp.multiply, rate, updates)
         return (optax.apply_updates(params, updates), state), None
 
-    def train(params: Params, state: Any, codes: Any, batches: Documents) -> tuple:
-        carry, _ = jax.lax.scan(functools.partial(update, codes=codes), (params, state), batches)
+    def train(params: Params, state: Any, batches: Documents) -> tuple:
+        carry, _ = jax.lax.scan(update, (params, state), batches)
         return carry
 
-    return jax.vmap(train)(params, state, codes, documents)
+    return jax.vmap(train)(params, state, documents)
 
 
 @functools.partial(jax.jit, static_argnames=("num_values",))
-def _predict(params: Params, codes: Any, documents: Documents, table: Table, num_values: int):
-    def predict(params: Params, codes: Any, documents: Documents) -> jax.Array:
-        return logits_of(params, codes, documents, table, num_values)
-
-    return jax.vmap(predict)(params, codes, documents)
+def _predict(params: Params, documents: Documents, table: Table, num_values: int) -> jax.Array:
+    return jax.vmap(lambda *seed: logits_of(*seed, table, num_values))(params, documents)

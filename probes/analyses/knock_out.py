@@ -16,7 +16,7 @@ from ropewalk.evals.score import Candidate
 from ropewalk.model.transformer import without_heads
 from ropewalk.probes.analyses.head_scores import retrieval
 from ropewalk.probes.effects import measure_effects
-from ropewalk.probes.probe import HeadProbe, Number, draw_points, format_number, format_runs
+from ropewalk.probes.probe import HeadProbe, Number, draw_points, format_number
 from ropewalk.probes.subject import Subject
 from ropewalk.theory import capability
 from ropewalk.utils.figures import DASHED, FAINT, INK, REFERENCE, handle, mark_handle, token_axis
@@ -138,7 +138,7 @@ class KnockOut(HeadProbe):
             "retrieval score": format_number([Number(self.retrieval_LN[head])]),
             "L50 without it": str(self.l50_text_LN[head]),
             "loss without it [95% CI]": f"{loss:.2f} [{low:.2f}, {high:.2f}]",
-            "alone answers": format_runs(self.window(*head)),
+            "alone answers": capability.format_runs(self.window(*head)),
         }
 
     def draw(self, axes: Sequence[Axes], color: str) -> None:

@@ -25,7 +25,6 @@ from ropewalk.probes.probe import (
     Number,
     bootstrap_counts,
     complex_pairs,
-    format_runs,
     with_interval,
 )
 from ropewalk.probes.questions import Questions
@@ -136,7 +135,7 @@ class MatchingKeys(HeadProbe):
         zero, low, high = map(self._format_distance, zeros)
         return {
             "zero of B(m) [95% CI]": f"{zero} [{low}, {high}]",
-            "alone answers": format_runs(self.alone(*head)),
+            "alone answers": capability.format_runs(self.alone(*head)),
         }
 
     def _format_distance(self, distance: float) -> str:

@@ -60,6 +60,9 @@ def test_every_field():
 @EXAMPLES
 @given(st.one_of(SIGNS, st.text(max_size=400), st.just("." * 3000 + "=1"), st.just("x" * 5000)))
 @example("x" * 5000 + "=1")
+@example("evals.lengths=[1152921504606846976]")
+@example("model.rotary=" + " " * 90_000 + "x")
+@example("evals.tasks=" + "[" * 90_000)
 def test_a_whole_override(text):
     taken_or_refused(overrides.apply, TINY, [text])
     taken_or_refused(overrides.grid, [text])
@@ -67,6 +70,9 @@ def test_a_whole_override(text):
 
 @EXAMPLES
 @given(VALUES)
+@example(" " * 90_000 + "x")
+@example("x" + "," * 99_000)
+@example("(" * 99_000)
 @pytest.mark.parametrize("parse", [rotary.parse_pattern, evals.parse])
 def test_an_expression(parse, text):
     taken_or_refused(parse, text)

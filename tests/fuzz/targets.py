@@ -1,9 +1,6 @@
-"""Readers of files that others may have written, with small real files as seeds."""
+"""Readers of files that others may have written."""
 
-import contextlib
 import functools
-import gzip
-import io
 import json
 import lzma
 import os
@@ -12,10 +9,7 @@ import struct
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, NamedTuple
-
-import numpy as np
-import zstandard
+from typing import Any
 
 from ropewalk import evals
 from ropewalk.configs import find_config
@@ -23,8 +17,7 @@ from ropewalk.data import chat, json_lines, store
 from ropewalk.data.tokenizer import Tokenizer
 from ropewalk.data.tokenizer_json import template
 from ropewalk.evals import rows
-from ropewalk.experiment import items, overrides
-from ropewalk.experiment.config import to_dict
+from ropewalk.experiment import items
 from ropewalk.experiment.records import read_sweep
 from ropewalk.experiment.run import RunDirectory
 from ropewalk.interop import check, hf_config, tensors, tokenizer_files
@@ -41,23 +34,7 @@ RUN = ROOT / "notebooks" / "runs" / "base=10,num_heads=1"
 TINY = find_config("tiny")
 
 
-class Target(NamedTuple):
-    """A reader.
-
-    Attributes:
-      read: called with an empty folder and the content of a file.
-      seeds: contents that it accepts.
-    """
-
-    read: Callable[[Path, bytes], Any]
-    seeds: list[bytes]
-
-
 FIFO = b"a pipe, not a file"
-
-
-def _text(read: Callable[[str], Any]) -> Callable[[Path, bytes], Any]:
-    return lambda folder, data: read(data.decode(errors="surrogateescape"))
 
 
 def _file(name: str, read: Callable[[Path], Any]) -> Callable[[Path, bytes], Any]:
@@ -70,17 +47,6 @@ def _file(name: str, read: Callable[[Path], Any]) -> Callable[[Path, bytes], Any
         read(folder)
 
     return write_and_read
-
-
-def _override(text: str) -> None:
-    overrides.apply(TINY, [text])
-    overrides.grid([text])
-
-
-def _expression(text: str) -> Any:
-    with contextlib.suppress(ValueError):
-        return rotary.parse_pattern(text)
-    return evals.parse(text)
 
 
 def _config(folder: Path) -> None:
@@ -208,42 +174,6 @@ def _compressed(folder: Path, data: bytes) -> None:
         assert problem or record["text"]
 
 
-def _json(value: Any) -> bytes:
-    return json.dumps(value).encode()
-
-
-def _array(value: Any) -> bytes:
-    buffer = io.BytesIO()
-    np.save(buffer, value)
-    return buffer.getvalue()
-
-
-def _arrays(**arrays: Any) -> bytes:
-    buffer = io.BytesIO()
-    np.savez(buffer, **arrays)
-    return buffer.getvalue()
-
-
-def safetensors_file(header: Any, data: bytes = b"") -> bytes:
-    """Return a file with a header of JSON."""
-    text = _json(header)
-    return struct.pack("<Q", len(text)) + text + data
-
-
-def gguf_file(values: dict[str, Any]) -> bytes:
-    """Return a header with texts and unsigned numbers."""
-
-    def text(string: str) -> bytes:
-        return struct.pack("<Q", len(string)) + string.encode()
-
-    body = b""
-    for name, value in values.items():
-        kind = struct.pack("<I", 8 if isinstance(value, str) else 4)
-        body += text(name) + kind
-        body += text(value) if isinstance(value, str) else struct.pack("<I", value)
-    return struct.pack("<4sIQQ", b"GGUF", 3, 0, len(values)) + body
-
-
 _ROW = {
     name: {str: "kv", int: 2, float: 0.5, bool: True}[kind] for name, kind in rows.SCHEMA.items()
 } | {"rank": 0}
@@ -251,7 +181,6 @@ _HF = {
     **{"model_type": "llama", "hidden_size": 64, "num_attention_heads": 4, "vocab_size": 96},
     **{"num_hidden_layers": 2, "max_position_embeddings": 128, "intermediate_size": 128},
 }
-_YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 32}
 _BYTES = [f"<0x{byte:02X}>" for byte in range(256)]
 _TOKENIZER_JSON = {
     "version": "1.0",
@@ -268,122 +197,51 @@ _TOKENIZER_JSON = {
         "byte_fallback": True,
     },
 }
-_TOKENIZER_FILES = {"bos_token": "<s>", "eos_token": {"content": "<s>"}, "eos_token_id": [258]}
 STORE = Path()  # set by `targets`
 
 
-def targets(folder: Path) -> dict[str, Target]:
-    """Return the targets by name; `folder` keeps files that they share."""
+def targets(folder: Path) -> dict[str, Callable[[Path, bytes], Any]]:
+    """Return readers by name; each is called with an empty folder and the content of a file.
+
+    `folder` keeps files that they share.
+    """
     global STORE
     STORE = _store(folder)
-    digests = json.loads((RUN / "checkpoints" / _step() / "digests" / "metadata").read_bytes())
-    zeros = dict.fromkeys(("zero_LN", "zero_low_LN", "zero_high_LN"), np.ones((1, 1)))
-    study_row = min((ROOT / "studies/capability/rows").glob("*.xz"), key=lambda p: p.stat().st_size)
-    text = b'{"text": "a b", "meta": {"set": ["x", 1]}}\n'
+
+    def frequencies(suffix: str) -> Callable[[Path, bytes], Any]:
+        name = f"x.{suffix}"
+        return _file(name, lambda f: rotary.parse_pattern(f"explicit(file='{f}/{name}')"))
+
     return {
-        "override": Target(
-            _text(_override),
-            [
-                b"model.rotary=yarn(base=1e4,factor=4,original_context_length=32)",
-                b"evals.tasks=[kv,needle(haystack=noise)]",
-            ],
+        "config": _file("config.json", _config),
+        "sweep": _file("sweep.json", read_sweep),
+        "metrics": _file("metrics.jsonl", _metrics),
+        "commands": _file("commands.jsonl", _commands),
+        "results": _file("results.jsonl", _results),
+        "study_row": _study_row,
+        "token_store": _sealed(_token_store, "store.json"),
+        "starts": _file("00000.starts.npy", _starts),
+        "frequencies": frequencies("npy"),
+        "frequencies_json": frequencies("json"),
+        "probe": _file("probes/matching_keys.npz", _zeros),
+        "digests": _sealed(
+            lambda f: items.metrics_record(RunDirectory(f), 1),
+            "checkpoints/1/digests/metadata",
+            "checksum",
         ),
-        "expression": Target(
-            _text(_expression),
-            [b"kv", b"[rope(base=1e4),nope]", b"explicit(values=(1.0,0.5))", b"vt"],
-        ),
-        "config": Target(
-            _file("config.json", _config),
-            [(RUN / "config.json").read_bytes(), _json({"config": to_dict(TINY)})],
-        ),
-        "sweep": Target(
-            _file("sweep.json", read_sweep),
-            [_json({"config": "tiny", "overrides": ["seed=0,1"], "members": ["seed=0", "seed=1"]})],
-        ),
-        "metrics": Target(
-            _file("metrics.jsonl", _metrics),
-            [b'{"step": 1, "tokens": 64, "loss": 5.5, "skipped": 1}\n' * 2],
-        ),
-        "commands": Target(
-            _file("commands.jsonl", _commands), [(RUN / "commands.jsonl").read_bytes()]
-        ),
-        "results": Target(_file("results.jsonl", _results), [_json(_ROW) + b"\n"]),
-        "study_row": Target(_study_row, [lzma.decompress(study_row.read_bytes()).splitlines()[0]]),
-        "token_store": Target(
-            _sealed(_token_store, "store.json"), [(STORE / "store.json").read_bytes()]
-        ),
-        "starts": Target(
-            _file("00000.starts.npy", _starts), [(STORE / "00000.starts.npy").read_bytes()]
-        ),
-        "frequencies": Target(
-            _file("x.npy", lambda f: rotary.parse_pattern(f"explicit(file='{f}/x.npy')")),
-            [_array(np.array([1.0, 0.5])), _array(np.array([1, 2]))],
-        ),
-        "frequencies_json": Target(
-            _file("x.json", lambda f: rotary.parse_pattern(f"explicit(file='{f}/x.json')")),
-            [b"[1, 0.5]", b'{"inv_freq": [1, 0.5]}'],
-        ),
-        "probe": Target(
-            _file("probes/matching_keys.npz", _zeros),
-            [_arrays(step=2, distances_M=np.arange(4), **zeros)],
-        ),
-        "digests": Target(
-            _sealed(
-                lambda f: items.metrics_record(RunDirectory(f), 1),
-                "checkpoints/1/digests/metadata",
-                "checksum",
-            ),
-            [_json(digests)],
-        ),
-        "tokenizer_model": Target(
-            _file("tokenizer.model", _tokenizer), [(RUN / "tokenizer.model").read_bytes()]
-        ),
-        "tokenizer_json": Target(_file("tokenizer.json", _tokenizer), [_json(_TOKENIZER_JSON)]),
-        "tokenizer_config": Target(
-            _file("tokenizer_config.json", _tokenizer_config), [_json(_TOKENIZER_FILES)]
-        ),
-        "safetensors": Target(
-            _file("model.safetensors", tensors.Tensors),
-            [
-                safetensors_file(
-                    {"a": {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]}}, bytes(8)
-                )
-            ],
-        ),
-        "safetensors_index": Target(
-            _file("model.safetensors.index.json", _indexed),
-            [_json({"metadata": {"total_size": 8}, "weight_map": {"a": "b.safetensors"}})],
-        ),
-        "gguf": Target(
-            _file("x.gguf", _gguf),
-            [
-                gguf_file(
-                    {
-                        **{"general.architecture": "llama", "llama.block_count": 2},
-                        **{"llama.embedding_length": 64, "llama.attention.head_count": 4},
-                        **{"llama.context_length": 128, "tokenizer.ggml.model": "gpt2"},
-                    }
-                )
-            ],
-        ),
-        "hf_import": Target(
-            _file("config.json", _hf_import), [_json(_HF), _json({**_HF, "rope_scaling": _YARN})]
-        ),
-        "logit_check": Target(
-            _file("logit_check.json", _logit_check), [_json({"tensors": "0", "config": _HF})]
-        ),
-        "jsonl": Target(
-            _compressed,
-            [text, gzip.compress(text, mtime=0), zstandard.ZstdCompressor().compress(text)],
-        ),
+        "tokenizer_model": _file("tokenizer.model", _tokenizer),
+        "tokenizer_json": _file("tokenizer.json", _tokenizer),
+        "tokenizer_config": _file("tokenizer_config.json", _tokenizer_config),
+        "safetensors": _file("model.safetensors", tensors.Tensors),
+        "safetensors_index": _file("model.safetensors.index.json", _indexed),
+        "gguf": _file("x.gguf", _gguf),
+        "hf_import": _file("config.json", _hf_import),
+        "logit_check": _file("logit_check.json", _logit_check),
+        "jsonl": _compressed,
     }
 
 
 def _indexed(folder: Path) -> None:
-    header = {"a": {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]}}
-    (folder / "b.safetensors").write_bytes(safetensors_file(header, bytes(8)))
+    header = json.dumps({"a": {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]}}).encode()
+    (folder / "b.safetensors").write_bytes(struct.pack("<Q", len(header)) + header + bytes(8))
     tensors.Tensors(folder)
-
-
-def _step() -> str:
-    return min(path.name for path in (RUN / "checkpoints").iterdir())

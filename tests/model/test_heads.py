@@ -9,8 +9,6 @@ from ropewalk.experiment import overrides
 from ropewalk.model import rotary, transformer
 from ropewalk.model.config import ModelConfig
 from ropewalk.model.positions import stack_tables
-from ropewalk.reporting.predictions import predict
-from ropewalk.theory import decay
 
 ONE_SLOW = "[[rope(base=10),rope(base=10),rope(base=10),rope(base=1e4)]]"
 
@@ -51,13 +49,6 @@ def test_members_of_a_sweep_stack_where_only_one_tells_heads_apart():
     for member, model in enumerate(models):
         row = jax.tree.map(lambda x: x[member], stacked)  # noqa: B023
         np.testing.assert_allclose(hidden(model, row), hidden(model, tables[member]), atol=1e-5)
-
-
-def test_theory_takes_the_head_that_reaches_farthest():
-    predicted = predict(config(ONE_SLOW).position_table(32).inv_freq)
-    slow = rotary.parse("rope(base=1e4)").inv_freq(16)
-    assert predicted.first_violation == decay.first_violation(slow)
-    assert predicted.full_period == decay.full_period(slow)
 
 
 def test_the_key_that_latent_heads_share_cannot_rotate_in_two_ways():

@@ -1,14 +1,8 @@
 """Ring attention and the rest of the model on eight devices, against one."""
 
 import json
-import os
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
-
-ROOT = Path(__file__).parent.parent.parent
 
 SCRIPT = """
 import dataclasses, functools, json
@@ -148,20 +142,9 @@ print(json.dumps(report))
 
 
 @pytest.fixture(scope="module")
-def report() -> dict:
+def report(run_script) -> dict:
     """Results of eight virtual devices in a separate process."""
-    environment = {
-        **os.environ,
-        "XLA_FLAGS": "--xla_force_host_platform_device_count=8",
-        "JAX_PLATFORMS": "cpu",
-        "PYTHONPATH": str(ROOT),
-        "JAX_DISABLE_MOST_OPTIMIZATIONS": "1",  # most of the time is compiling
-    }
-    done = subprocess.run(
-        [sys.executable, "-c", SCRIPT], env=environment, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr[-4000:]
-    return json.loads(done.stdout.splitlines()[-1])
+    return json.loads(run_script("-c", SCRIPT, JAX_NUM_CPU_DEVICES="8").stdout.splitlines()[-1])
 
 
 @pytest.mark.long

@@ -1,14 +1,11 @@
 """Members over the cores of one machine: the numbers of one core, whoever went on from whom."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from ropewalk.experiment.run import RunDirectory
-from tests.conftest import ROOT
 from tests.in_process import call
 
 pytestmark = pytest.mark.slow
@@ -18,22 +15,14 @@ SMALL = ("train.num_steps=6", "train.save_every=2", "train.eval_every=3", "train
 
 
 @pytest.fixture(scope="module")
-def sweep(environment, tiny_data):
+def sweep(run_script, tiny_data):
     """Trains four members on some cores; what is said."""
 
     def train(workdir: Path, cores: int) -> str:
         command = ["sweep.py", "tiny", "--workdir", workdir, BASES, *SMALL, *tiny_data]
         if cores == 1:  # as this process has
             return call(*command)
-        done = subprocess.run(
-            [sys.executable, *command],
-            cwd=ROOT,
-            env=environment | {"JAX_NUM_CPU_DEVICES": str(cores)},
-            capture_output=True,
-            text=True,
-        )
-        assert done.returncode == 0, done.stderr
-        return done.stderr
+        return run_script(*command, JAX_NUM_CPU_DEVICES=str(cores)).stderr
 
     return train
 
@@ -80,12 +69,6 @@ for members, given in ((8, []), (6, []), (5, []), (1, []), (4, ["mesh.data=2", "
 """
 
 
-def test_each_core_has_as_many_members_and_a_given_mesh_has_all_devices(environment):
-    done = subprocess.run(
-        [sys.executable, "-c", SIZES],
-        cwd=ROOT,
-        env=environment | {"JAX_NUM_CPU_DEVICES": "4"},
-        capture_output=True,
-        text=True,
-    )
-    assert done.stdout.split() == ["4", "3", "1", "1", "4"], done.stderr
+def test_each_core_has_as_many_members_and_a_given_mesh_has_all_devices(run_script):
+    done = run_script("-c", SIZES, JAX_NUM_CPU_DEVICES="4")
+    assert done.stdout.split() == ["4", "3", "1", "1", "4"]

@@ -76,12 +76,14 @@ def one_member(config) -> tuple[State, MemberArrays]:
     return init_state(config, jnp.uint32(config.seed)), member
 
 
+step_fn = jax.jit(train_step, static_argnums=0)
+
+
 def test_loss_falls_on_a_repeated_batch(tiny, batch):
     state, member = one_member(tiny)
-    step_fn = jax.jit(lambda *args: train_step(tiny, *args))
     losses = []
     for step in range(30):
-        state, scalars = step_fn(state, member, batch, np.int32(step % 10))
+        state, scalars = step_fn(tiny, state, member, batch, np.int32(step % 10))
         losses.append(float(scalars["loss"]))
     assert losses[0] == pytest.approx(np.log(512), abs=0.7)  # uniform guessing at the start
     assert losses[-1] < losses[0] - 1.5
@@ -90,8 +92,8 @@ def test_loss_falls_on_a_repeated_batch(tiny, batch):
 def test_microbatches_add_up_to_the_whole_batch(tiny, batch):
     state, member = one_member(tiny)
     config = dataclasses.replace(tiny, train=dataclasses.replace(tiny.train, accumulate=4))
-    _, scalars = jax.jit(lambda *a: train_step(tiny, *a))(state, member, batch, 5)
-    _, part_scalars = jax.jit(lambda *a: train_step(config, *a))(state, member, batch, 5)
+    _, scalars = step_fn(tiny, state, member, batch, np.int32(5))
+    _, part_scalars = step_fn(config, state, member, batch, np.int32(5))
     # Rows count different numbers of targets, so a mean of means would be off.
     assert len(set(batch["loss_mask"].sum(axis=1))) > 1
     np.testing.assert_allclose(scalars["loss"], part_scalars["loss"], rtol=1e-5)
@@ -112,9 +114,8 @@ def test_in_turn_and_side_by_side_are_the_same_program(tiny, batch, lone_cpu):
     _, scalars = jax.jit(in_turn)(state, member, batch, np.int32(9))
     _, side_scalars = jax.jit(side_by_side)(state, member, batch, np.int32(9))
     np.testing.assert_allclose(scalars["loss"], side_scalars["loss"], rtol=1e-5)
-    alone = jax.jit(function)  # they differ in arrays only
     for own_state, own_member, loss in zip(states, members, scalars["loss"], strict=True):
-        _, own_scalars = alone(own_state, own_member, batch, np.int32(9))
+        _, own_scalars = step_fn(tiny, own_state, own_member, batch, np.int32(9))
         np.testing.assert_allclose(own_scalars["loss"], loss, rtol=1e-5)
     assert len({round(float(x), 6) for x in scalars["loss"]}) == 3  # the arrays do differ
 
@@ -173,21 +174,19 @@ def data_state(run: RunDirectory, step: int) -> dict:
 
 
 @pytest.fixture(scope="module")
-def parent_child_staged(tiny, tmp_path_factory):
-    """A run, its continuation as a run of its own, and both as one run of two stages."""
-    folder = tmp_path_factory.mktemp("stages")
+def parent(tiny, tmp_path_factory) -> RunDirectory:
     config = overrides.apply(tiny, ["train.num_steps=8", "train.save_every=3", "train.keep=1"])
-    parent = run_in_process(config, folder / "parent")
-    child_config = overrides.apply(config, [f"start_from={parent.path}", *CONTINUED])
-    child = run_in_process(child_config, folder / "child")
-    stages = (CONTINUED, ("model.rotary=nope", "train.num_steps=2"))
-    staged = run_in_process(dataclasses.replace(config, stages=stages), folder / "staged")
-    return parent, child, staged
+    return run_in_process(config, tmp_path_factory.mktemp("parent") / "run")
 
 
 @pytest.mark.long
-def test_a_stage_is_a_run_that_starts_from_the_one_before(parent_child_staged):
-    parent, child, staged = parent_child_staged
+def test_a_stage_is_a_run_that_starts_from_the_one_before(parent, tmp_path):
+    """A run, its continuation as a run of its own, and both as one run of two stages."""
+    config = parent.config
+    child_config = overrides.apply(config, [f"start_from={parent.path}", *CONTINUED])
+    child = run_in_process(child_config, tmp_path / "child")
+    stages = (CONTINUED, ("model.rotary=nope", "train.num_steps=2"))
+    staged = run_in_process(dataclasses.replace(config, stages=stages), tmp_path / "staged")
     # Stages' ends are kept beside the newest one that keep=1 asks for.
     assert staged.steps() == [8, 14, 16] and child.steps() == [6] and parent.steps() == [8]
     for run, step in ((parent, 8), (child, 14)):
@@ -205,10 +204,7 @@ def test_a_stage_is_a_run_that_starts_from_the_one_before(parent_child_staged):
     digests = [data_state(run, step)["digest"] for run, step in ((parent, 8), (child, 6))]
     assert data_state(staged, 14)["digest"] == sum(digests) % 2**64
     assert data_state(staged, 14)["rows"] == 14 * 8
-
-
-def test_a_checkpoint_says_what_positions_were(parent_child_staged):
-    parent, child, staged = parent_child_staged
+    # A checkpoint says what positions were.
     before = {"num_steps": 8, "context_length": 64, "rotary": "rope(base=10000)", "window": None}
     after = {"num_steps": 6, "context_length": 32, "rotary": "rope(base=100)", "window": None}
     for run, step, stage in ((child, 6, 0), (staged, 14, 1)):
@@ -233,9 +229,9 @@ def test_a_checkpoint_says_what_positions_were(parent_child_staged):
     ],
 )
 def test_what_is_wrong_in_any_stage_is_refused_before_anything_is_written(
-    tiny, parent_child_staged, tmp_path, changes, message
+    tiny, parent, tmp_path, changes, message
 ):
-    changes = [change.format(parent=parent_child_staged[0].path) for change in changes]
+    changes = [change.format(parent=parent.path) for change in changes]
     run = RunDirectory(tmp_path / "run")
     with pytest.raises(ValueError, match=message) as caught:
         train(make_plan([overrides.apply(tiny, changes)], [run]))

@@ -177,18 +177,11 @@ def test_what_the_documentation_starts(whole, environment, shared_folder, tree):
 
 
 def test_a_signal_to_one_stops_all_at_one_step(arguments, environment, tmp_path):
-    """Two members of a sweep, each on one of two processes; one process then finishes both."""
-    arguments = [
-        *arguments,
-        "train.num_steps=100",
-        "train.save_every=100",
-        "seed=0,1",
-        "data.seed=0",
-    ]
-    stopped, finished = tmp_path / "stopped", tmp_path / "whole"
-    command = ("sweep.py", *arguments, "--workdir")
-    meshed = (*command, stopped, "mesh.sweep=2", "mesh.data=1")
-    two = Processes(tmp_path / "2", 2, environment, *meshed)
+    """Two members of a sweep, each on one of two processes."""
+    stopped = tmp_path / "stopped"
+    command = ("sweep.py", *arguments, "--workdir", stopped, "seed=0,1", "data.seed=0")
+    long = ("train.num_steps=100", "train.save_every=100", "mesh.sweep=2", "mesh.data=1")
+    two = Processes(tmp_path / "2", 2, environment, *command, *long)
     two.wait_for_rows(stopped / "seed=0", 4)
     os.kill(two.running[1].pid, signal.SIGTERM)
     assert two.exit_statuses(60) == [130, 130]
@@ -196,10 +189,3 @@ def test_a_signal_to_one_stops_all_at_one_step(arguments, environment, tmp_path)
     (step,) = first.steps()
     assert second.steps() == [step] and 4 <= step < 100
     assert "stopped by a signal to one of the processes" in two.said()[0]
-
-    for folder in (stopped, finished):
-        call(*command, folder)
-    for run, other in zip(find_runs([stopped]), find_runs([finished]), strict=True):
-        close = slice(0, step + 10)  # rounding grows with the steps
-        np.testing.assert_allclose(losses(run.path)[close], losses(other.path)[close], rtol=1e-5)
-        assert data_state(run.path, 100) == data_state(other.path, 100)

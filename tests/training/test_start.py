@@ -1,9 +1,6 @@
 """Starting from another run: each device holds its own part, float32 of what was saved."""
 
 import json
-import os
-import subprocess
-import sys
 
 import jax
 import ml_dtypes
@@ -36,16 +33,9 @@ print(json.dumps({"digests": digests(params), "held": held}))
 
 
 @pytest.mark.long
-def test_each_device_holds_its_part_of_bfloat16_parameters(tmp_path, environment):
+def test_each_device_holds_its_part_of_bfloat16_parameters(tmp_path, run_script):
     make_run(tmp_path / "run", PLAIN, dtype=ml_dtypes.bfloat16)
-    done = subprocess.run(
-        [sys.executable, "-c", SCRIPT, str(tmp_path / "run")],
-        env={**os.environ, **environment},
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 0, done.stderr
-    report = json.loads(done.stdout.splitlines()[-1])
+    report = json.loads(run_script("-c", SCRIPT, tmp_path / "run").stdout.splitlines()[-1])
     rounded = jax.tree.map(lambda x: x.astype(ml_dtypes.bfloat16).astype(np.float32), noise(PLAIN))
     assert report["digests"] == digests(rounded)
     # All but norms' scales, of which every device has a copy.

@@ -36,14 +36,13 @@ sys.exit(train("test"))
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("event", "saved"), [("update", 10), ("save", 2)])
-def test_what_never_ends_ends_the_process(tiny_data, tmp_path, environment, event, saved):
+@pytest.mark.parametrize(
+    ("event", "saved"), [("update", 10), pytest.param("save", 2, marks=pytest.mark.long)]
+)
+def test_what_never_ends_ends_the_process(tiny_data, tmp_path, run_script, event, saved):
     command = [event, "tiny", "--workdir", tmp_path / "run", *tiny_data, "train.save_every=5"]
     command += ["train.num_steps=2"] if event == "save" else []
-    done = subprocess.run(
-        [sys.executable, "-c", HANG, *map(str, command)],
-        cwd=ROOT, env=environment, capture_output=True, text=True, timeout=300,
-    )  # fmt: skip
+    done = run_script("-c", HANG, *command, check=False)
     assert done.returncode == HANG_STATUS, done.stderr
     assert "in hang" in done.stderr  # where the main thread waits
     assert f"no {event} ended for" in done.stderr.splitlines()[-1]

@@ -128,8 +128,35 @@ def test_limits_of_variants_are_other_variants(text, equal):
     np.testing.assert_allclose(text.inv_freq(64), equal.inv_freq(64), rtol=1e-14)
 
 
+L4096 = "original_context_length=4096"
+YARN40 = f"yarn(base=1e4,factor=40,{L4096}"
+
+
 @pytest.mark.parametrize(
-    "text", ["nope", *(f"{x}(base=9,factor=8,{L2048})" for x in ("llama3", "ntk_by_parts"))]
+    ("text", "rotated", "unrotated"),
+    [
+        *((x, 1.0, 1.0) for x in ("nope", f"llama3(base=9,factor=8,{L2048})")),
+        (f"ntk_by_parts(base=9,factor=8,{L2048})", 1.0, 1.0),
+        (f"yarn(base=1e4,factor=8,{L4096})", 1.2079441541679836, 1.2079441541679836),
+        (f"yarn(base=1e4,factor=1,{L4096})", 1.0, 1.0),
+        # 0.1 ln 40 + 1 = 1.36889; times 0.707: 1.26080; DeepSeek-V3 and V2 scale all alike.
+        (f"{YARN40},mscale=1,mscale_all_dim=1)", 1.3688879454113936, 1.3688879454113936),
+        (f"{YARN40},mscale=0.707,mscale_all_dim=0.707)", 1.2608037774058553, 1.2608037774058553),
+        # transformers: attention factor 0.92104..., and DeepSeek's softmax has 1.36889 for all.
+        (
+            f"{YARN40},mscale=0.707,mscale_all_dim=1)",
+            0.9210423553163399 * 1.3688879454113936,
+            1.36888794541,
+        ),
+        # DeepSeek's default: what is unrotated is left alone.
+        (f"{YARN40},mscale_all_dim=0)", 1.3688879454113936, 1.0),
+        (f"{YARN40},mscale=0)", 1.0, 1.0),
+        # transformers gives 1.15470..., the sqrt of 4/3, for 16 times 4096 = 2^12 tokens.
+        (f"longrope(base=100,{LONG})", 1.1547005383792517, 1.1547005383792517),
+        (f"longrope(base=9,pair_factors=(1,2),{L4096},target_context_length=4096)", 1.0, 1.0),
+    ],
 )
-def test_variants_without_a_temperature_scale_no_logit(text):
-    assert rotary.parse(text).logit_scale == 1
+def test_the_attention_factor_applies_to_queries_and_to_keys(text, rotated, unrotated):
+    variant = rotary.parse(text)
+    assert variant.logit_scale == pytest.approx(rotated**2, rel=1e-12)
+    assert variant.unrotated_logit_scale == pytest.approx(unrotated**2, rel=1e-10)
