@@ -8,7 +8,6 @@ train one group after another. Each member's directory is what `train.py` would 
 """
 
 from ropewalk.training import command
-from ropewalk.utils.command_line import exit_with
 
 
 def main() -> int:
@@ -17,4 +16,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    exit_with(main, "checkpoints are kept, and the same command continues")
+    command.exit_with(main, "checkpoints are kept, and the same command continues")

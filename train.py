@@ -4,7 +4,6 @@ A run is resumed by starting the same command again, and ends as if it had never
 """
 
 from ropewalk.training import command
-from ropewalk.utils.command_line import exit_with
 
 
 def main() -> int:
@@ -13,4 +12,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    exit_with(main, "checkpoints are kept, and the same command continues")
+    command.exit_with(main, "checkpoints are kept, and the same command continues")

@@ -1,8 +1,7 @@
 """Greedy decoding beside transformers' `generate`, with the same weights in float32.
 
 Each library has a process with one thread per core; the processes alternate. The time of n tokens
-is that of a call for n + 1 new tokens minus that of a call for one. Both write the same tokens
-(tests/inference/test_transformers.py).
+is that of a call for n + 1 new tokens minus that of a call for one.
 """
 
 # torch and transformers belong to an extra.

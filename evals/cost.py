@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from ropewalk.data.task import Document, Task, TaskContext
 from ropewalk.experiment.memory import free_host_memory
+from ropewalk.utils.messages import size
 
 # Bytes of a result row: at its peak, while the run's file is written, and until the end.
 _ROW_WRITTEN, _ROW_KEPT = 3 * 2**10, 2**10
@@ -65,10 +66,3 @@ def check_documents(task: Task, context: TaskContext, count: int, readers: Reade
     if has_all:  # else the text has fewer documents, and it fits the disk
         what = f"{count:,} documents of {task.expression} at length {context.length}"
         check_host(count * host_bytes(first, readers), what)
-
-
-def size(num_bytes: float) -> str:
-    """Return a number of bytes as text."""
-    return (
-        f"{num_bytes / 2**30:,.1f} GiB" if num_bytes >= 2**30 else f"{num_bytes / 2**20:,.0f} MiB"
-    )

@@ -12,7 +12,6 @@ import jax
 import numpy as np
 
 from ropewalk.data.config import MAX_CONTEXT
-from ropewalk.evals.cost import size
 from ropewalk.experiment.loaded import LoadedRun
 from ropewalk.experiment.memory import free_device_memory
 from ropewalk.model import mask, transformer
@@ -23,6 +22,7 @@ from ropewalk.model.positions import cos_sin
 from ropewalk.model.rotary import Pattern
 from ropewalk.model.transformer import Activations, Params
 from ropewalk.theory import capability
+from ropewalk.utils.messages import size
 
 # Maximal number of logits of a chunk: 64 MiB in float32.
 _CHUNK = 2**24

@@ -25,33 +25,87 @@ and partly filled matrix units, so that the sum is no upper bound: published run
 import ropewalk.utils.environment  # noqa: F401 - first: it checks that packages are installed
 
 # isort: split
+import argparse
 import dataclasses
 import json
+import re
 
 from rich.console import Console
 
-from ropewalk.tpu.command import command_line, parse
-from ropewalk.utils.command_line import exit_with
+from ropewalk.configs import find_config
+from ropewalk.experiment import overrides
+from ropewalk.experiment.config import ExperimentConfig
+from ropewalk.experiment.inherit import inherit
+from ropewalk.tpu import gpu, topology
+from ropewalk.tpu.gpu import GPUS, Machines
+from ropewalk.tpu.topology import CHIPS, Topology
+from ropewalk.utils.command_line import Parser, at_least, exit_with
+from ropewalk.utils.messages import nearest
+
+
+def find_topology(name: str) -> Topology | Machines:
+    """Return the TPU slice or the machines with GPUs called `name`.
+
+    Raises:
+      ValueError: if there are none; the message names the nearest.
+    """
+    kind = name.partition(":")[0]
+    if kind in GPUS:
+        return gpu.find(name)
+    known = [*CHIPS, "v5litepod", *GPUS]
+    if re.split("[:-]", name)[0] not in known:
+        raise ValueError(f"unknown topology {name!r}; {nearest(kind, known)}")
+    return topology.find(name)
+
+
+def command_line() -> Parser:
+    """Return the parser."""
+    parser = Parser(
+        prog="python -m tpu.aot",
+        description=__doc__,
+        epilog=overrides.OVERRIDES_HELP,
+        formatter_class=argparse.RawTextHelpFormatter,
+    )
+    parser.add_argument(
+        "config", metavar="CONFIG", help="name of a config; train.py --help lists them"
+    )
+    chips = "TPUs: v5e:8x8, v5p-128 ...; GPUs: t4, h100:8, h100:8x4 (4 hosts) ..."
+    parser.add_argument("--topology", required=True, metavar="T", help=chips)
+    members = "number of members of a sweep in one program (%(default)s)"
+    parser.add_argument("--members", type=at_least(1), default=1, metavar="N", help=members)
+    typed = overrides.typed
+    parser.add_argument("overrides", nargs="*", type=typed, metavar="dotted.field=value")
+    parser.add_argument("--json", action="store_true", help="one JSON object instead of tables")
+    return parser
+
+
+def parse(parser: Parser) -> tuple[argparse.Namespace, Topology | Machines, ExperimentConfig]:
+    """Return the arguments, their chips and their config; exit with 2 for a mistake in them."""
+    arguments = parser.parse_intermixed_args()
+    try:
+        chips = find_topology(arguments.topology)
+        return arguments, chips, inherit(find_config(arguments.config), arguments.overrides)
+    except ValueError as error:
+        parser.refuse(error)
 
 
 def main() -> int:
     """Run the command line; exit with 2 for a user's mistake, 1 if the step does not fit."""
-    parser = command_line("python -m tpu.aot", __doc__)
-    parser.add_argument("--json", action="store_true", help="one JSON object instead of tables")
-    arguments, topology, config = parse(parser)
+    parser = command_line()
+    arguments, chips, config = parse(parser)
     # Imported late: JAX takes seconds, which help and invalid arguments do not need.
     from ropewalk.tpu.cost import analyze
     from ropewalk.tpu.report import show
 
     try:
-        report = analyze(config, topology, arguments.members)
+        report = analyze(config, chips, arguments.members)
     except ValueError as error:
         parser.refuse(error)
     if arguments.json:
         collectives = [dataclasses.asdict(collective) for collective in report.collectives]
         print(json.dumps(report._asdict() | {"collectives": collectives}))
     else:
-        show(config, topology, arguments.members, report, Console(highlight=False, width=100))
+        show(config, chips, arguments.members, report, Console(highlight=False, width=100))
     return 1 if report.problem else 0
 
 

@@ -22,13 +22,13 @@ from ropewalk.experiment.config import ExperimentConfig
 from ropewalk.experiment.mesh import make_mesh
 from ropewalk.experiment.stages import split
 from ropewalk.model import kernels, sharding
-from ropewalk.tpu.command import amount
 from ropewalk.tpu.gpu import Machines
 from ropewalk.tpu.hlo import HBM, HOST, Collective, Program
 from ropewalk.tpu.topology import Topology
 from ropewalk.training.members import abstract_state, shardings_of
 from ropewalk.training.programs import member_arrays
 from ropewalk.training.step import compile_step
+from ropewalk.utils.messages import size
 
 
 class Report(NamedTuple):
@@ -108,7 +108,7 @@ def analyze(config: ExperimentConfig, chips: Topology | Machines, num_members: i
     memory = _memory(compiled, is_gpu)
     # XLA for GPUs does not refuse a step.
     if is_gpu and (memory["peak"] or 0) > chips.usable_memory:
-        problem = f"{amount(memory['peak'] or 0)} of {amount(chips.usable_memory)}"
+        problem = f"{size(memory['peak'] or 0)} of {size(chips.usable_memory)}"
     tokens = num_members * config.data.batch_size * config.data.context_length
     return Report(
         **memory,

@@ -8,11 +8,11 @@ from rich.table import Table
 from ropewalk.experiment.config import ExperimentConfig
 from ropewalk.experiment.mesh import mesh_sizes
 from ropewalk.tpu import gpu
-from ropewalk.tpu.command import amount
 from ropewalk.tpu.cost import Report, peak_flops
 from ropewalk.tpu.gpu import Machines
 from ropewalk.tpu.topology import Topology
 from ropewalk.training import programs
+from ropewalk.utils.messages import size
 
 
 def show(
@@ -42,15 +42,15 @@ def show(
 
 
 def _memory(chips: Topology | Machines, report: Report) -> Iterator[str]:
-    yield f"{'arguments':<12} {amount(report.arguments or 0):>12} per chip"
-    memory = amount(chips.usable_memory)
+    yield f"{'arguments':<12} {size(report.arguments or 0):>12} per chip"
+    memory = size(chips.usable_memory)
     if isinstance(chips, Machines):
         memory += f" (XLA_PYTHON_CLIENT_MEM_FRACTION={gpu.MEMORY_FRACTION})"
     fits = "does not fit" if report.problem else "fits"
     limit = "at most" if report.host_peak else "peak"
-    yield f"{limit:<12} {amount(report.peak or 0):>12} of {memory}: {fits}"
+    yield f"{limit:<12} {size(report.peak or 0):>12} of {memory}: {fits}"
     if report.host_peak:
-        yield f"{'host':<12} {amount(report.host_peak):>12} per chip, in its memory"
+        yield f"{'host':<12} {size(report.host_peak):>12} per chip, in its memory"
 
 
 def _collectives_table(report: Report) -> Table:
@@ -62,15 +62,15 @@ def _collectives_table(report: Report) -> Table:
         table.add_row(
             kind,
             str(sum(c.count for c in of_kind)),
-            amount(sum(c.count * c.num_bytes for c in of_kind)),
-            amount(sum(c.wire_bytes for c in of_kind)),
-            amount(sum(c.network_bytes for c in of_kind)),
-            amount(report.bound[kind]) if kind in report.bound else "-",
+            size(sum(c.count * c.num_bytes for c in of_kind)),
+            size(sum(c.wire_bytes for c in of_kind)),
+            size(sum(c.network_bytes for c in of_kind)),
+            size(report.bound[kind]) if kind in report.bound else "-",
         )
     bound = sum(report.bound.values())
     ratio = f" ({report.received / bound:.2f}x)" if bound else ""
-    received = amount(report.received) + ratio
-    table.add_row("total", "", "", received, amount(report.from_other_hosts), amount(bound))
+    received = size(report.received) + ratio
+    table.add_row("total", "", "", received, size(report.from_other_hosts), size(bound))
     return table
 
 
@@ -78,13 +78,13 @@ def _times(chips: Topology | Machines, report: Report) -> Iterator[str]:
     """Yield the least times of a step, its time with and without overlap, and the run's cost."""
     chip, peak = chips.chip, peak_flops(chips)
     ratio = f"{report.flops / report.model_flops:.2f}x the model's"
-    received = f"{amount(report.received)} per chip"
+    received = f"{size(report.received)} per chip"
     details = {
         "compute": f"{report.flops:.3e} FLOP per chip, {ratio}, at {peak / 1e12:.0f} TFLOP/s",
-        "memory": f"{amount(report.memory_traffic)} per chip, at {chip.memory_bandwidth / 1e9:.0f} "
+        "memory": f"{size(report.memory_traffic)} per chip, at {chip.memory_bandwidth / 1e9:.0f} "
         "GB/s",
         "network": f"{received}, {chips.describe_links(report.collectives)}",
-        "host": f"{amount(report.host_traffic)} per chip, at {chip.host_bandwidth / 1e9:.0f} GB/s",
+        "host": f"{size(report.host_traffic)} per chip, at {chip.host_bandwidth / 1e9:.0f} GB/s",
     }
     for name, detail in details.items():
         if name != "host" or report.host_traffic:

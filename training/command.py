@@ -13,7 +13,9 @@ from ropewalk.configs import argument_parser, find_config
 from ropewalk.data import pipeline
 from ropewalk.experiment import stages
 from ropewalk.experiment.overrides import SWEEP_HELP, Sweep, check_used, make_sweep, single_run
-from ropewalk.utils.command_line import Parser, add_process_flags, at_least
+from ropewalk.utils.command_line import Parser, add_process_flags, at_least, exit_with
+
+__all__ = ["exit_with", "sweep", "train"]
 from ropewalk.utils.errors import UnreachableError
 
 

@@ -1,6 +1,7 @@
 """Error messages of one line; long values in them are cut in the middle."""
 
 import difflib
+import math
 import re
 from collections.abc import Iterable
 
@@ -57,6 +58,14 @@ def duration(seconds: float) -> str:
         if seconds >= 2 * unit:
             return f"{seconds / unit:,.0f} {name}"
     return f"{max(1, seconds):.0f} s"
+
+
+def size(num_bytes: float) -> str:
+    """Return bytes in the largest fitting unit, up to TiB."""
+    if num_bytes < 1024:
+        return f"{num_bytes:.0f} B"
+    power = min(4, int(math.log2(num_bytes) / 10))
+    return f"{num_bytes / 1024**power:.2f} {'KMGT'[power - 1]}iB"
 
 
 def nearest(name: str, valid: Iterable[str]) -> str:

@@ -21,11 +21,6 @@ def to_bytes(weights: np.ndarray) -> np.ndarray:
     return np.rint(255 * np.sqrt(weights)).astype(np.uint8)
 
 
-def from_bytes(tiles: np.ndarray) -> np.ndarray:
-    """Decode the weights that `to_bytes` encodes, as the page does."""
-    return (tiles / 255.0) ** 2
-
-
 def pack_heads(inside: Capture, heads: Sequence[tuple[int, int]]) -> list[dict[str, np.ndarray]]:
     """Return the arrays of some heads for every row of a capture; heads are the first axis.
 

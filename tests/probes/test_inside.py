@@ -47,7 +47,17 @@ MODELS = {
     "shifted": (dict(shift_keys=True), "rope(base=30)"),
 }
 LENGTH = 40
-LONG = ("plain", "grouped", "partial", "layers", "log-n", "mla")
+LONG = (
+    "plain",
+    "grouped",
+    "partial",
+    "yarn",
+    "layers",
+    "log-n",
+    "mla",
+    "mla, query latent",
+    "shifted",
+)
 
 
 def random_model(model: dict, rotary: str) -> LoadedRun:

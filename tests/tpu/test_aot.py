@@ -20,7 +20,6 @@ from ropewalk.experiment import overrides
 from ropewalk.experiment.mesh import mesh_sizes
 from ropewalk.model.kernels import flash
 from ropewalk.tpu import aot, cost, hlo, report, topology
-from ropewalk.tpu.command import command_line, parse
 from ropewalk.tpu.topology import find
 from ropewalk.training.members import abstract_state
 from tests.tpu.compiled import run, run_report
@@ -69,7 +68,7 @@ def test_every_array_of_the_state():
 @pytest.mark.parametrize("command", COMPILED)
 def test_commands_of_the_page_are_accepted(command, monkeypatch):
     monkeypatch.setattr("sys.argv", ["tpu.aot", *shlex.split(command)])
-    _, chips, _ = parse(command_line("tpu.aot", None))
+    _, chips, _ = aot.parse(aot.command_line())
     assert chips.num_chips in (16, 64)
 
 

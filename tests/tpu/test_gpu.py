@@ -6,7 +6,7 @@ import pytest
 
 from ropewalk.experiment.metrics import peak_of
 from ropewalk.tpu import gpu, hlo
-from ropewalk.tpu.command import find_topology
+from ropewalk.tpu.aot import find_topology
 from tests.tpu.compiled import run, run_report
 
 HAS_CUDA = importlib.util.find_spec("jax_cuda13_plugin") is not None

@@ -43,7 +43,7 @@ MODELS = {
 }
 MESHES = [
     ("plain", "fsdp=8"),
-    ("members", "sweep=2 fsdp=2 tensor=2"),
+    ("members", "sweep=2 sequence=2 tensor=2"),
     ("mla", "fsdp=2 sequence=2 tensor=2"),
     ("other block", "fsdp=2 sequence=2 tensor=2"),
     *(

@@ -37,7 +37,11 @@ def gradients(result: ReceptiveField) -> np.ndarray:
 
 
 @pytest.mark.parametrize(
-    ("model", "farthest"), [(dict(window=5), 8), (dict(window=5, shift_keys=True), 10)]
+    ("model", "farthest"),
+    [
+        pytest.param(dict(window=5), 8, marks=pytest.mark.long),
+        (dict(window=5, shift_keys=True), 10),
+    ],
 )
 def test_gradients_end_at_the_limit_of_all_windows(model, farthest):
     result = ReceptiveField.measure(make_subject(random_capture(**model), QUESTIONS))
