@@ -422,4 +422,4 @@ def _train(
 
 @functools.partial(jax.jit, static_argnames=("num_values",))
 def _predict(params: Params, documents: Documents, table: Table, num_values: int) -> jax.Array:
-    return jax.vmap(lambda *seed: logits_of(*seed, table, num_values))(params, documents)
+    return jax.vmap(lambda p, d: logits_of(p, d, table, num_values))(params, documents)
