@@ -6,7 +6,7 @@ import re
 
 import numpy as np
 
-from ropewalk import generate
+from ropewalk.inference import command
 from ropewalk.reporting.writing import write
 from ropewalk.theory import figures
 from ropewalk.utils.figures import STYLE
@@ -39,7 +39,7 @@ def test_names_with_formulas_or_markup_are_shown_literally(tmp_path, monkeypatch
 
 def test_tables_print_no_control_characters(capsys):
     print_tables([TextTable(title="\x1b[2J", lines=[{"run": "a\x07b", "task": "<b>\x9b2J"}])])
-    generated = generate._Printer(["x\x1bc", "y"])
+    generated = command._Printer(["x\x1bc", "y"])
     for call in ((1, "b\x1b[H"), (0, "a\rA"), (0, ""), (1, "")):
         generated(*call)
     text = capsys.readouterr().out
