@@ -1,7 +1,7 @@
 """A needle in a haystack: retrieval of a sentence or number that is hidden at every depth.
 
-RULER's S-NIAH and multikey (Hsieh et al., arXiv 2404.06654), and gkamradt's sentence about Dolores
-Park, for base models. Templates are the official ones, word for word. The prompt ends with the
+RULER's needles (Hsieh et al., arXiv 2404.06654), and gkamradt's sentence about Dolores Park, for
+base models. Templates are the official ones, word for word. The prompt ends with the
 official answer prefix and a space, and the answer is teacher-forced: seven digits, or the rest of
 the sentence. The distance is from the first id of the answer in the needle to the position that
 predicts that id.
@@ -14,9 +14,15 @@ position of a small haystack become one document. The depth of an answer follows
     haystack=noise   lines of RULER's five sentences; needles are lines between them (S-NIAH-1)
     haystack=text    a random crop of held-out text for each number; needles are inserted at the
                      sentence end nearest to their depth, or at their depth if none is near
-                     (S-NIAH-2)
+                     (S-NIAH-2; the official generator reads essays)
+    haystack=needle  lines that are needles with other keys (MK-NIAH-2)
 
-    cue=ruler        an adjective-noun and its number; `keys` needles, one of which is the answer
+    cue=ruler        an adjective-noun and its number; `keys` needles, one of which is the answer.
+                     `values` numbers for every key (MV-NIAH), `queries` keys in one question
+                     (MQ-NIAH): each number is an answer, in the order of the keys in the question
+                     and of the numbers in the text, with ", " between them. Such a document has all
+                     needles at random depths. RULER counts the numbers anywhere in 128 tokens, in
+                     any order; a row states whether the number comes next
     cue=gkamradt     "The best thing to do in San Francisco is", as a question and that start
     cue=easy         the same, and the needle also contains the question (Lin et al., arXiv
                      2503.02130): the context repeats the cue and the answer word for word
@@ -28,7 +34,7 @@ documents would be equal.
 
 import dataclasses
 import functools
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
@@ -64,20 +70,22 @@ class _Wording(NamedTuple):
 
 
 @functools.lru_cache(maxsize=8)
-def _wording(tokenizer: Tokenizer, haystack: str) -> _Wording:
+def _wording(tokenizer: Tokenizer, haystack: str, several: bool) -> _Wording:
     # A needle between lines is a line; a needle between sentences starts with a space.
-    start, end = ("", "\n") if haystack == "noise" else (" ", "")
-    line = "" if haystack == "noise" else "\n"
+    start, end, line = (" ", "", "\n") if haystack == "text" else ("", "\n", "")
+    some, number, are, are_all = (
+        ("Some", "numbers", "are", "are all") if several else ("A", "number", "is", "is")
+    )
     return _Wording(
         tokenizer.encode(
-            "A special magic number is hidden within the following text. Make sure to memorize "
-            "it. I will quiz you about the number afterwards.\n"
+            f"{some} special magic {number} {are} hidden within the following text. Make sure to "
+            f"memorize it. I will quiz you about the {number} afterwards.\n"
         ),
         prompts.parts(tokenizer, start + "One of the special magic numbers for{} is: {}." + end),
         prompts.parts(
             tokenizer,
-            line + "What is the special magic number for{} mentioned in the provided text? The "
-            "special magic number for{} mentioned in the provided text is ",
+            line + f"What {are_all} the special magic {number} for{{}} mentioned in the provided "
+            f"text? The special magic {number} for{{}} mentioned in the provided text {are} ",
         ),
         keys.pairs(tokenizer, ADJECTIVES, HELD_OUT_NOUNS, (" ", "-")),
     )
@@ -94,58 +102,71 @@ class Needle(prompts.PromptTask):
     """A needle in a haystack; see the module.
 
     Attributes:
-      haystack: "noise" or "text".
-      keys: needles in the haystack, with different keys (RULER's multikey_1 has 4).
+      haystack: "noise", "text" or "needle".
+      keys: different keys in the haystack, at least `queries` (RULER's multikey_1 has 4).
+      values: needles of each key.
+      queries: keys in the question.
       cue: "ruler", "gkamradt" or "easy".
       depths: number of depths, evenly spaced from the start of the haystack to its end, or over
         the distances of the context if it has them.
     """
 
     kind = "retrieval"
-    haystack: Literal["noise", "text"] = "noise"
+    haystack: Literal["noise", "text", "needle"] = "noise"
     keys: Count = 1
+    values: Count = 1
+    queries: Count = 1
     cue: Literal["ruler", "gkamradt", "easy"] = "ruler"
     depths: Annotated[int, Bounds(at_least=2)] = 8
 
     def __post_init__(self):
         super().__post_init__()
-        if self.cue != "ruler" and (self.keys > 1 or self.haystack == "noise"):
+        if self.cue != "ruler" and (self._num_needles > 1 or self.haystack != "text"):
             raise ValueError(
                 f"needle(cue={self.cue}) has one needle, in text that differs between documents: "
                 f"write needle(haystack=text,cue={self.cue})"
             )
 
+    @property
+    def _num_needles(self) -> int:
+        return max(self.keys, self.queries) * self.values
+
+    @property
+    def _several(self) -> bool:
+        """Whether a question has several answers."""
+        return self.queries * self.values > 1
+
+    def _words(self, tokenizer: Tokenizer) -> _Wording:
+        return _wording(tokenizer, self.haystack, self._several)
+
     def least_length(self, context: TaskContext) -> int:
-        """Return the length with one line of noise, or one id of text for each depth."""
-        smallest = (
-            len(prompts.noise_line(context.tokenizer)) if self.haystack == "noise" else self.depths
-        )
+        """Return the length with one line, or one id of text for each depth."""
+        smallest = self.depths
+        if self.haystack == "noise":
+            smallest = len(prompts.noise_line(context.tokenizer))
+        if self.haystack == "needle":
+            wording = self._words(context.tokenizer)
+            smallest = sum(map(len, wording.needle)) + wording.names.longest + 7
         intro, longest, _ = self._sizes(context.tokenizer)
         return len(intro) + longest + smallest - 1
 
     def sources(self, context: TaskContext, numbers: range) -> Iterable[tuple[int, Any]]:
         """Return a crop for each number, or None for noise."""
-        if self.haystack == "noise":
+        if self.haystack != "text":
             return super().sources(context, numbers)
         intro, _, shortest = self._sizes(context.tokenizer)
         room = context.length + 1 - len(intro) - shortest
         return text.crops(context, numbers, task="needle(haystack=text)", length=room)
 
-    def document(self, context: TaskContext, sample: Sample) -> list[Document]:
-        """Make the same question at every depth."""
+    def document(self, context: TaskContext, sample: Sample) -> Document | list[Document]:
+        """Make the same question at every depth, or one question with several answers."""
+        if self._several:
+            return self._with_several_answers(context, sample)
         intro, _, _ = self._sizes(context.tokenizer)
         needle, *distractors = self._needles(context.tokenizer, sample.random)
         fixed = len(intro) + len(needle.question + needle.value)
         room = context.length + 1 - fixed - sum(len(item.ids) for item in (needle, *distractors))
-        if sample.source is None:
-            line = prompts.noise_line(context.tokenizer)
-            hay = np.tile(line, room // len(line))
-            places = np.arange(0, len(hay) + 1, len(line))
-            within = len(hay)
-        else:
-            hay = sample.source.tokens[1 : room + 1]
-            places = np.flatnonzero(_sentence_ends(context.tokenizer)[hay]) + 1
-            within = len(hay) / (self.depths - 1) / 2
+        hay, places, within = self._hay(context, sample, room, [needle.before])
         for other in distractors:
             position = _nearest(sample.random.integers(len(hay) + 1, size=1), places, within)
             places = places + len(other.ids) * (places >= position)
@@ -167,24 +188,116 @@ class Needle(prompts.PromptTask):
             rows.append(Document.from_lists(tokens, [answer], first_query=query))
         return rows
 
+    def _hay(
+        self, context: TaskContext, sample: Sample, room: int, needles: list[list[int]]
+    ) -> tuple[np.ndarray, np.ndarray, float]:
+        """Return the haystack, the places of needles in it, and their reach.
+
+        Args:
+          room: most ids.
+          needles: ids of the needles before their numbers; no line of the haystack has them.
+        """
+        if self.haystack == "text":
+            hay = sample.source.tokens[1 : room + 1]
+            places = np.flatnonzero(_sentence_ends(context.tokenizer)[hay]) + 1
+            return hay, places, len(hay) / (self.depths - 1) / 2
+        line = prompts.noise_line(context.tokenizer)
+        hay = np.tile(line, room // len(line))
+        places = np.arange(0, len(hay) + 1, len(line))
+        if self.haystack == "needle":
+            wording, values = self._words(context.tokenizer), range(10**6, 10**7)
+            _, entries = keys.draw_entries(
+                context, sample, wording.names, wording.needle, values, task="needle"
+            )
+            entries = [entry for entry in entries if entry.before not in needles]
+            ids: list[int] = []
+            starts = keys.append_entries(ids, entries, room, task="needle")
+            sizes = [len(entry.ids) for entry in entries[: len(starts)]]
+            hay, places = np.array(ids, np.int32), np.cumsum([0, *sizes])
+        return hay, places, len(hay)
+
+    def _with_several_answers(self, context: TaskContext, sample: Sample) -> Document:
+        """Make a question for several numbers, whose needles are at random depths."""
+        tokenizer, random = context.tokenizer, sample.random
+        wording, num_keys = self._words(tokenizer), max(self.keys, self.queries)
+        comma, line_up = prompts.encoder(tokenizer)(", "), self._line_up(tokenizer)
+        drawn = random.choice(len(wording.names), size=num_keys, replace=False).tolist()
+        names = [wording.names[key] for key in drawn]
+        values = random.integers(10**6, 10**7, size=self._num_needles)
+        numbers = keys.numbers(tokenizer, values, task="needle")
+        before, middle, after = wording.needle
+        needles = [
+            keys.Entry(before + names[i // self.values] + middle, number, after)
+            for i, number in enumerate(numbers)
+        ]
+        asked = random.choice(num_keys, size=self.queries, replace=False).tolist()
+        query = line_up([names[key] for key in asked])
+        first, second, third = wording.question
+        question = first + query + second + query + third
+        answers = [i for key in asked for i in range(key * self.values, (key + 1) * self.values)]
+
+        room = context.length + 1 - len(wording.intro) - 1 - len(question)
+        room -= sum(len(needle.ids) for needle in needles) + (len(answers) - 1) * len(comma)
+        room -= sum(len(numbers[i]) for i in answers)
+        hay, places, within = self._hay(
+            context, sample, room, [needle.before for needle in needles]
+        )
+        # From the start of every needle to the answers: hay, itself and later needles, question.
+        later = np.cumsum([len(needle.ids) for needle in needles])[::-1]
+        end = len(hay) + len(question)
+        near, far = possible(len(question), end + int(later[0]), context.distances)
+        wished = np.sort(random.integers(near, far + 1, size=len(needles)))[::-1]
+        wished = np.clip(end + later - wished, 0, len(hay))
+        positions = np.sort(_nearest(wished, places, within)).tolist()
+        tokens, starts, last = [tokenizer.bos_id, *wording.intro], {}, 0
+        # Numbers of a key stand in their order.
+        order = np.arange(num_keys).repeat(self.values)[random.permutation(len(needles))].tolist()
+        unused = {key: iter(range(key * self.values, (key + 1) * self.values)) for key in order}
+        for position, key in zip(positions, order, strict=True):
+            tokens += hay[last:position].tolist()
+            index, last = next(unused[key]), position
+            starts[index] = len(tokens) + len(needles[index].before)
+            tokens += needles[index].ids
+        tokens += hay[last:].tolist() + question
+        return prompts.ask(
+            tokens, [(comma * (i > 0), numbers[n], starts[n]) for i, n in enumerate(answers)]
+        )
+
+    @staticmethod
+    def _line_up(tokenizer: Tokenizer) -> Callable[[list[list[int]]], list[int]]:
+        """Return the function that joins the ids of names as "a, b, and c"."""
+        comma, last = map(prompts.encoder(tokenizer), (",", ", and"))
+
+        def join(names: list[list[int]]) -> list[int]:
+            ids = list(names[0])
+            for index, name in enumerate(names[1:], start=2):
+                ids += (last if index == len(names) else comma) + name
+            return ids
+
+        return join
+
     def _sizes(self, tokenizer: Tokenizer) -> tuple[list[int], int, int]:
         """Return the ids before the haystack, and the most and fewest ids without a haystack."""
         if self.cue != "ruler":
             needle = self._dolores_park(tokenizer)
             size = len(needle.ids + needle.question + needle.value)
             return [tokenizer.bos_id], size, size
-        wording = _wording(tokenizer, self.haystack)
-        constant = self.keys * (sum(map(len, wording.needle)) + 7)
-        constant += sum(map(len, wording.question)) + 7
+        wording, answers = self._words(tokenizer), self.queries * self.values
+        constant = self._num_needles * (sum(map(len, wording.needle)) + 7)
+        constant += sum(map(len, wording.question)) + 7 * answers
+        constant += (answers - 1) * len(prompts.encoder(tokenizer)(", "))
+        constant += 2 * len(self._line_up(tokenizer)([[]] * self.queries))
         sizes = wording.names.longest, wording.names.shortest
-        largest, smallest = (constant + (self.keys + 2) * size for size in sizes)
+        largest, smallest = (
+            constant + (self._num_needles + 2 * self.queries) * size for size in sizes
+        )
         return [tokenizer.bos_id, *wording.intro], largest, smallest
 
     def _needles(self, tokenizer: Tokenizer, random: np.random.Generator) -> list[_Needle]:
         """Return the needle of the question, then the distractors."""
         if self.cue != "ruler":
             return [self._dolores_park(tokenizer)]
-        wording = _wording(tokenizer, self.haystack)
+        wording = self._words(tokenizer)
         drawn = random.choice(len(wording.names), size=self.keys, replace=False).tolist()
         values = random.integers(10**6, 10**7, size=self.keys)
         numbers = keys.numbers(tokenizer, values, task="needle")

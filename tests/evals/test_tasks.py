@@ -6,10 +6,15 @@ import pytest
 from ropewalk import evals
 from tests.evals.helpers import experiment, make_documents
 
+SEVERAL = (
+    "needle(haystack=needle)", "needle(values=3)", "needle(haystack=text,queries=3)",
+    "needle(keys=3,queries=2,values=2,haystack=needle)",
+)  # fmt: skip
 IN_WORDS = (
     "lines", "lines(template=official)", "needle", "needle(keys=4)", "needle(haystack=text)",
     "needle(haystack=text,keys=4)", "needle(haystack=text,cue=gkamradt)",
     "needle(haystack=text,cue=easy)", "passkey", "phonebook", "vt", "vt(hops=2)", "cwe", "fwe",
+    *SEVERAL,
 )  # fmt: skip
 ALL = ("kv", "lagcopy", "lagcopy(lag=20)", "lagcopy(text=natural)", *IN_WORDS)
 
@@ -79,7 +84,7 @@ def test_documents_are_pure_functions_and_differ(task, prose_config, prompt_toke
         assert not shared
 
 
-@pytest.mark.parametrize("task", ["lagcopy", *IN_WORDS[:10]])
+@pytest.mark.parametrize("task", ["lagcopy", *IN_WORDS[:10], *SEVERAL[:3]])
 def test_questions_are_asked_at_the_distances_wished_for(task, prose_config, prompt_tokenizer):
     config = prose_config
     low, high = 150, 260

@@ -44,6 +44,35 @@ def test_one_needle_in_noise_is_rulers_prompt(prose_config, prompt_tokenizer):
     assert list(values.values()) == [8] * 30
 
 
+@pytest.mark.parametrize("hay", ["noise", "needle"])
+def test_several_answers_are_rulers_multivalue_and_multiquery(hay, prose_config, prompt_tokenizer):
+    task = f"needle(keys=5,queries=3,values=2,haystack={hay})"
+    ends = set()
+    for document in documents(task, prose_config, prompt_tokenizer, 1500, range(9)):
+        text = prompt_tokenizer.decode(document.tokens)
+        match = re.fullmatch(
+            "Some special magic numbers are hidden within the following text. Make sure to "
+            "memorize it. I will quiz you about the numbers afterwards.\n(?P<text>(?s:.)*\n)What are "
+            r"all the special magic numbers for (?P<keys>.*) mentioned in the provided text\? The "
+            "special magic numbers for (?P=keys) mentioned in the provided text are (?P<end>.*)",
+            text,
+        )
+        assert match
+        needles = re.findall(NEEDLE.format("(.*)", r"(\d{7})") + "\n", match["text"])
+        counts = Counter(Counter(key for key, _ in needles).values())
+        assert counts[2] == 5 and (hay == "needle") == (counts[1] > 10) and set(counts) <= {1, 2}
+        asked = re.fullmatch("(.*), (.*), and (.*)", match["keys"])
+        assert asked and len(set(asked.groups())) == 3
+        right = [value for key in asked.groups() for name, value in needles if name == key]
+        assert match["end"] == ", ".join(right) and len(right) == len(document.answers) == 6
+        for value, (start, count, distance) in zip(right, document.answers.tolist(), strict=True):
+            source = start - 1 - distance
+            for first in (start, source):
+                assert prompt_tokenizer.decode(document.tokens[first : first + count]) == value
+        ends.add(match["end"])
+    assert len(ends) == 9
+
+
 def test_depths_differ_in_nothing_else(prose_config, prompt_tokenizer):
     for task in ("needle(keys=3)", "needle(haystack=text,keys=3)", "needle(haystack=text)"):
         result = documents(task, prose_config, prompt_tokenizer, 800, range(6))
