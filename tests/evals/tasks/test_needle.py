@@ -51,10 +51,11 @@ def test_several_answers_are_rulers_multivalue_and_multiquery(hay, prose_config,
     for document in documents(task, prose_config, prompt_tokenizer, 1500, range(9)):
         text = prompt_tokenizer.decode(document.tokens)
         match = re.fullmatch(
-            "Some special magic numbers are hidden within the following text. Make sure to "
-            "memorize it. I will quiz you about the numbers afterwards.\n(?P<text>(?s:.)*\n)What are "
-            r"all the special magic numbers for (?P<keys>.*) mentioned in the provided text\? The "
-            "special magic numbers for (?P=keys) mentioned in the provided text are (?P<end>.*)",
+            r"Some special magic numbers are hidden within the following text\. Make sure to "
+            r"memorize it\. I will quiz you about the numbers afterwards\.\n(?P<text>(?s:.)*\n)"
+            r"What are all the special magic numbers for (?P<keys>.*) mentioned in the provided "
+            r"text\? The special magic numbers for (?P=keys) mentioned in the provided text are "
+            "(?P<end>.*)",
             text,
         )
         assert match
