@@ -232,6 +232,28 @@ def test_undecided_answers_raise():
         bound.smallest_base(400, 4)
 
 
+# --- the proof must be needed -------------------------------------------------------------------
+
+LOOSE = {
+    "no second-order term": lambda taylor: setattr(taylor, "curvature", 0 * taylor.curvature),
+    "a tenth of it": lambda taylor: setattr(taylor, "curvature", taylor.curvature / 10),
+    "no slope": lambda taylor: setattr(taylor, "rate", 0 * taylor.rate),
+    "wrong sign of the slope": lambda taylor: setattr(taylor, "rate", -taylor.rate),
+}
+
+
+@pytest.mark.parametrize("mutation", LOOSE)
+def test_a_loosened_bound_is_caught(mutation, monkeypatch):
+    class Loose(bound._Taylor):
+        def __init__(self, *arguments):
+            super().__init__(*arguments)
+            LOOSE[mutation](self)
+
+    monkeypatch.setattr(bound, "_Taylor", Loose)
+    with pytest.raises((AssertionError, ValueError, ArithmeticError)):
+        check(bound.smallest_base(1024).certificate, 1024, 128, samples=20)
+
+
 def test_error_bounds_hold():
     """The error bounds cover the difference to fifty digits."""
     rng = np.random.default_rng(0)
@@ -253,3 +275,11 @@ def test_error_bounds_hold():
             assert abs(value - taylor.value[k]) < taylor.value_error[k]
             assert abs(rate - taylor.rate[k]) < taylor.rate_error[k]
             assert abs(second) < taylor.curvature[k]
+
+
+def test_a_point_just_below_the_answer_is_not_feasible(smallest):
+    """B_m is -1e-3 or so there, at one distance only."""
+    pairs = bound.pairs_of(128)
+    for length, answer in smallest.items():
+        assert bound.is_certainly_feasible(pairs, answer.high, length)
+        assert not bound.is_certainly_feasible(pairs, answer.low * (1 - 1e-7), length)
