@@ -8,6 +8,7 @@ import tomllib
 
 import pytest
 
+from tests import functions_page
 from tests.conftest import ROOT
 from tests.in_process import call
 from tests.test_imports import SOURCES
@@ -101,3 +102,9 @@ def test_the_nearest_command_is_named(capsys, monkeypatch):
     assert main() == 2
     assert capsys.readouterr().err == "ropewalk: no command 'evalute'; did you mean 'evaluate'?\n"
     assert call("-m", "theory", "length", "--base", "10000", "--head-dim", "128") == "1707\n"
+
+
+def test_the_page_of_functions_is_that_of_their_docstrings():
+    shown = (ROOT / "docs/functions.md").read_text(encoding="utf-8")
+    assert shown == functions_page.page()
+    assert "| `ropewalk.load(path, step=None)` | Load the run at `path`" in shown
