@@ -35,8 +35,8 @@ FUNCTIONS = {
 }
 HEAD = """# Functions for scripts and notebooks
 
-`run` is the result of `ropewalk.load`. `help(FUNCTION)` has the arguments with shapes and units, the
-result and the errors. `python -m tests.functions_page > docs/functions.md` made this page.
+`run` is the result of `ropewalk.load`. `help(FUNCTION)` has the arguments with shapes and units,
+the result and the errors. `python -m tests.functions_page > docs/functions.md` made this page.
 
 | function | what it does |
 |---|---|
