@@ -86,7 +86,8 @@ def main() -> int:
                 for name, card in cards.items()
             }
             out = as_path(arguments.out or workdir / "report" / "report.html")
-            print(*report.write(package, cards, rows_folder, out), out, sep="\n")
+            chosen = parse_seeds(seeds) if seeds else None
+            print(*report.write(package, cards, rows_folder, out, chosen), out, sep="\n")
         elif command == "forecast":
             if not hasattr(package, "forecast"):
                 raise ValueError(f"{study} stores no forecasts")

@@ -14,7 +14,13 @@ from ropewalk.studies.card import NOT_MEASURED, Card, Claim
 from ropewalk.studies.rows import Row
 
 
-def write(package: ModuleType, cards: Mapping[str, Card], folder: Path, out: Path) -> list[str]:
+def write(
+    package: ModuleType,
+    cards: Mapping[str, Card],
+    folder: Path,
+    out: Path,
+    seeds: Sequence[int] | None = None,
+) -> list[str]:
     """Write the page `out` and its figures; return its tables as lines of text.
 
     Args:
@@ -23,12 +29,13 @@ def write(package: ModuleType, cards: Mapping[str, Card], folder: Path, out: Pat
       cards: by name.
       folder: of the rows.
       out: an HTML file.
+      seeds: those whose rows count; None: all.
 
     Raises:
       ValueError: if a row is damaged.
     """
     check_page(out)
-    all_rows = rows.read_all(folder)
+    all_rows = [row for row in rows.read_all(folder) if seeds is None or row.seed in seeds]
     table, counts = _claim_table(list(cards.values()), all_rows)
     items: list[Item] = [("Claims", "", table)]
     sections = getattr(package, "sections", lambda cards, rows: ())

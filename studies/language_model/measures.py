@@ -184,8 +184,9 @@ def over_seeds(values: Sequence[Value], *, in_octaves: bool = False) -> Value:
     if len(values) == 1:
         return values[0]
     numbers = np.array([value.value for value in values])
-    if not np.isfinite(numbers).all():
-        return Value(float(np.mean(numbers)), float(numbers.min()), np.inf, len(numbers))
+    if not np.isfinite(numbers).all():  # a half lag beyond all lags: there is no t interval
+        low = min(value.low for value in values)
+        return Value(float(np.mean(numbers)), low, np.inf, len(numbers))
     mean = Value.over(np.log(numbers) if in_octaves else numbers)
     if in_octaves:
         middle, low, high = np.exp(mean[:3]).tolist()

@@ -12,6 +12,7 @@ from ropewalk.studies.card import HELD, NOT_MEASURED, UNDECIDED
 from ropewalk.studies.language_model import measures
 from ropewalk.studies.report import judge
 from ropewalk.studies.rows import Answers, Losses, Row
+from tests.in_process import call
 
 CARDS = studies.load_cards("language_model")
 
@@ -183,3 +184,13 @@ def test_figures_are_drawn_from_rows():
     assert axes[0].get_lines()[0].get_ydata().tolist() == [3.0, 4.5]
     for ax in axes:
         assert len(ax.get_lines()) >= 2
+
+
+@pytest.mark.slow
+def test_a_report_has_the_rows_of_the_seeds_that_are_named(tmp_path):
+    """The losses of base 10 in the table of docs/language_model.md."""
+    for seed, loss in ((0, "0.00648"), (1, "0.0115")):
+        seeds = "--seeds", seed, "--workdir", tmp_path / str(seed)
+        assert f"base 10, loss {loss} [" in call(
+            "-m", "studies", "report", "language_model", *seeds
+        )
