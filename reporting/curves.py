@@ -104,7 +104,8 @@ def draw_loss(members: Sequence[Member]) -> Figure:
     ax = figure.subplots()
     for member in members:
         for tokens, nats in member.losses:
-            tag(ax.plot(tokens, nats, lw=1.6, **member.look.line), member)
+            marker = "o" if len(tokens) == 1 else ""  # one point is no line
+            tag(ax.plot(tokens, nats, lw=1.6, marker=marker, **member.look.line), member)
     ax.set_xlim(left=0)
     ax.xaxis.set_major_formatter(FuncFormatter(format_count))
     ax.set_xlabel("training tokens")

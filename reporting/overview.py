@@ -28,7 +28,7 @@ def summarize(members: Sequence[Member]) -> Markup:
     task = next(iter(tasks(members)), "")
     measured = [member for member in members if task in member.estimates]
     if not measured:
-        return Markup("No retrieval task has been evaluated.")
+        return Markup("No retrieval task has been evaluated, so there is no effective context.")
     based = [member for member in measured if member.base is not None] or measured
     finding = Markup("<strong>{}</strong>: {}, mean accuracy {:.2f}")
     findings = [

@@ -66,12 +66,15 @@ def _items(members: Sequence[Member], dirs: Sequence[Path], command: str) -> Ite
     task, over = next(iter(tasks(members)), ""), describe_intervals(members)
     estimates = {m.label: m.estimates[task] for m in members if task in m.estimates}
     texts = "; ".join(f"{label}: {estimate}" for label, estimate in estimates.items())
-    draw = partial(draw_effective_context, members)
-    yield _figure("Effective context", "effective_context", draw, estimates=texts, over=over)
-    table, more = tables.numbers(members)
-    yield "Numbers", "", table
-    summary = "More columns: dips, L85, ceiling, periods, published definitions, other tasks"
-    yield "Numbers", "", Folded(summary=summary, part=more)
+    numbers, more = tables.numbers(members)
+    # Without recall there is no effective context to lead with; the losses do.
+    has_losses_only = not estimates and any(member.measurements for member in members)
+    if not has_losses_only:
+        draw = partial(draw_effective_context, members)
+        yield _figure("Effective context", "effective_context", draw, estimates=texts, over=over)
+        yield "Numbers", "", numbers
+        summary = "More columns: dips, L85, ceiling, periods, published definitions, other tasks"
+        yield "Numbers", "", Folded(summary=summary, part=more)
     if table := tables.seeds(members):
         yield "Over seeds", "", table
     if curves.group_trained_lengths(members, task):
@@ -90,6 +93,12 @@ def _items(members: Sequence[Member], dirs: Sequence[Path], command: str) -> Ite
             yield section, name, Table.from_cells(lines, caption=caption)
     if any(member.losses for member in members):
         yield _figure("Training loss", "loss", partial(curves.draw_loss, members))
+    if has_losses_only:
+        yield (
+            "Lengths by theory",
+            "",
+            Folded(summary="Effective context: not evaluated", part=numbers),
+        )
     for part in overview.differences(members):
         yield "Differences between members", "", part
     lines = [("", "\n".join(commands.repeat(dirs, command)))]

@@ -83,4 +83,4 @@ def test_an_expression(parse, text):
 
 
 def test_quotes_in_brackets_hold_no_brackets():
-    assert len(overrides.grid(["evals.tasks=pg19(path='a(b'),kv"])) == 2
+    assert len(overrides.grid(["data.retrieval_tasks=pg19(path='a(b'),kv"])) == 2
