@@ -82,19 +82,24 @@ class Series(Protocol):
     def look(self) -> Look: ...  # noqa: D102
 
 
-def make_looks(bases: Sequence[float | None], heads: Sequence[int]) -> list[Look]:
+def make_looks(
+    bases: Sequence[float | None], heads: Sequence[int], *, spread: bool = False
+) -> list[Look]:
     """Return the looks of series with these bases (None: a control) and numbers of heads.
 
     The color is that of the base. The line style is that of the number of heads; series with equal
-    heads and nearly equal colors have different ones.
+    heads and nearly equal colors have different ones. With `spread`, the colors are those of the
+    ranks of the bases: for a figure that nobody compares with another report.
     """
+    ordered = sorted({base for base in bases if base is not None})
     counts = sorted({n for base, n in zip(bases, heads, strict=True) if base is not None})
     looks, drawn = [], []
     for base, num_heads in zip(bases, heads, strict=True):
         if base is None:
             repetition, color, styles = bases[: len(looks)].count(None), FAINT, _CONTROL_DASHES
         else:
-            place = _place(base)
+            rank = ordered.index(base) / max(1, len(ordered) - 1)
+            place = rank if spread else _place(base)
             alike = [n == num_heads and abs(place - other) < _ALIKE for other, n in drawn]
             repetition = sum(alike) * len(counts) + counts.index(num_heads)
             color, styles = to_hex(_BASES(place)), ("-", *_CONTROL_DASHES)

@@ -175,7 +175,7 @@ def draw_forecasts(compared: Sequence[Comparison]) -> Figure:
     last = {(item.card, item.member): item for item in compared if item.is_learned}
     items = list(last.values())
     single = [item for item in items if item.has_one_head]
-    looks = make_looks([item.base for item in items], [1] * len(items))
+    looks = make_looks([item.base for item in items], [1] * len(items), spread=True)
     colors = {item.base: look.color for item, look in zip(items, looks, strict=True)}
     figure, axes = grid(len(THEORIES), rows=2, columns=4, height=2.8, sharey="row")
     for theory, (above, below) in zip(THEORIES, axes, strict=True):

@@ -134,7 +134,7 @@ def _draw_bases(
     bases: Sequence[int],
 ) -> dict[int, Look]:
     """Draw each base's line and interval over the half octaves that are read; return the looks."""
-    colors = make_looks(list(map(float, BASES)), [1] * len(BASES))
+    colors = make_looks(list(map(float, BASES)), [1] * len(BASES), spread=True)
     all_looks = dict(zip(BASES, colors, strict=True))
     references = runs_of(rows, _CARD, REFERENCE)
     looks = {}
