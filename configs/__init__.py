@@ -121,7 +121,7 @@ def explain(name: str) -> str:
     """
     config = find_config(name)
     if match := _FILE.fullmatch(name):
-        doc = run_file(Path(match["path"])).__doc__
+        doc = sys.modules[str(Path(match["path"]))].__doc__  # `find_config` has executed it
     else:
         doc = next(m.__doc__ for m in _modules() if config in getattr(m, "configs", ()))
     stages = dict.fromkeys(

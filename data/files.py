@@ -36,7 +36,7 @@ Record = tuple[int, dict, str | None]  # line, fields and problem of a document
 
 
 class Format(NamedTuple):
-    """How the files of one format are recognized and read.
+    """A format of text files: how they are recognized and read.
 
     Attributes:
       title: name of the format.
@@ -96,7 +96,7 @@ class FileSource(Source):
 
     @functools.cached_property
     def _holds_out_ends(self) -> bool:
-        """Whether the last part of each file that is one document is held out."""
+        """Return whether the last part of each file that is one document is held out."""
         is_few = len(self.files) < _FEW_DOCUMENTS
         return is_few and not any(file.validation for file in self.files)
 

@@ -1,4 +1,4 @@
-"""What a command takes: passes over the text, time and disk. The estimates of `--check`.
+"""Estimates of `--check`: passes over the text, time and disk that a command takes.
 
 No text is read: the number of tokens follows from the bytes of the files. The time on CPUs follows
 from the rate of a matrix product, that on GPUs and TPUs from their peak.

@@ -133,7 +133,7 @@ class Needle(prompts.PromptTask):
 
     @property
     def _several(self) -> bool:
-        """Whether a question has several answers."""
+        """Return whether a question has several answers."""
         return self.queries * self.values > 1
 
     def _words(self, tokenizer: Tokenizer) -> _Wording:

@@ -43,7 +43,7 @@ BASES = [5.0, 10.0, 500.0, 1e4, 5e5, 1e9]
 
 
 def test_error_stays_below_a_millionth():
-    """Of members of a sweep: one program, with traced frequencies."""
+    """Members of a sweep have one program, with traced frequencies."""
     positions_T = places()
     tables = [config(Rope(base=base)).position_table(512) for base in BASES]
     stacked = jax.tree.map(lambda *x: np.stack(x), *tables)
