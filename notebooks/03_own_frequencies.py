@@ -12,33 +12,7 @@
 # ![B(m) by distance for several small bases](../docs/decay_small_bases.png)
 
 # %%
-# Finds the code: a clone, or a wheel or zip of ropewalk beside this notebook or in Google Drive.
-import os
-import subprocess
-from glob import glob
-
-REPOSITORY = "https://github.com/YOUR_ACCOUNT/ropewalk"
-DRIVE = "/content/drive/MyDrive/ropewalk"  # after "Mount Drive" in the files panel of Colab
-
-
-def find(*folders):
-    return [path for path in folders if os.path.exists(f"{path}/ropewalk/__init__.py")]
-
-
-archives = [file for path in (".", DRIVE) for file in glob(f"{path}/ropewalk*.[wz][hi][lp]")]
-code = find(".", "..", "ropewalk", DRIVE)
-if not code and archives:
-    subprocess.run(["unzip", "-qo", archives[0], "-d", "ropewalk-code"], check=True)
-    code = find("ropewalk-code", *glob("ropewalk-code/*"))
-elif not code and "YOUR_ACCOUNT" not in REPOSITORY:
-    subprocess.run(["git", "clone", "-q", "--depth", "1", REPOSITORY, "ropewalk"], check=True)
-    code = ["ropewalk"]
-if not code:
-    raise SystemExit(f"Upload a wheel or zip of ropewalk beside this notebook or to {DRIVE}.")
-os.chdir(code[0])
-
-# %run ropewalk/notebooks/setup.py
-# %matplotlib inline
+# notebooks/make.py writes this cell, which finds the code.
 
 # %% tags=["parameters"]
 # In Colab, "/content/drive/MyDrive/ropewalk" outlasts the session, and Run all continues there.

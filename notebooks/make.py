@@ -75,8 +75,9 @@ def generate(path: Path, url: str) -> dict[Path, str]:
     repository = url.partition("github.com/")[2]
     is_real = repository and "YOUR_ACCOUNT" not in repository
     badge.source = BADGE.format(repository=repository, name=path.stem) if is_real else NO_BADGE
-    setup.source = SETUP.format(url=url)
+    setup.source = "# notebooks/make.py writes this cell, which finds the code."
     text = jupytext.writes(notebook, fmt="py:percent")
+    setup.source = SETUP.format(url=url)
     file = path.with_suffix(".ipynb")
     before = nbformat.read(file, as_version=4).cells if file.exists() else []
     outputs = {cell.source: cell.get("outputs", []) for cell in before}
