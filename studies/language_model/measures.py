@@ -18,7 +18,7 @@ from ropewalk.studies.rows import Losses, Row
 
 LENGTH = 512  # tokens of a trained row
 REFERENCE = "base=10000"
-_REFERENCE = "language_model", REFERENCE
+_REFERENCE = "", REFERENCE  # of the own card, or of the first one (`compare`)
 _RESAMPLES = 2000
 WHOLE = "whole"  # name of a card's usual measurement
 SHORTEST_LAG = 8  # tokens; passages of shorter lags have too few answers for a half lag
@@ -208,9 +208,11 @@ def losses(row: Row, length: int, first: float = 1, last: float = np.inf) -> Sum
     return sums and sums.within(first, last)
 
 
-def gains(row: Row, first: float = 1, measurement: str = WHOLE) -> Sums | None:
+def gains(
+    row: Row, first: float = 1, measurement: str = WHOLE, length: int = LENGTH
+) -> Sums | None:
     """Return the copy gains of a row at lags from `first` on."""
-    sums = sum_copy_gains(row, LENGTH, measurement)
+    sums = sum_copy_gains(row, length, measurement)
     return sums and sums.within(first, np.inf)
 
 
@@ -229,12 +231,17 @@ def compare(
       statistic: of the sums of the member and of each of `references`.
       read: makes the sums of a row.
       member: of the card.
-      references: card and member of each.
+      references: card and member of each; "" is the card itself if it has the member, else
+        `language_model`.
       in_octaves: as of `over_seeds`.
     """
 
     def measure(card: Card, rows: Sequence[Row]) -> Value | None:
-        groups = [runs_of(rows, *names) for names in ((card.name, member), *references)]
+        own = {name: card.name for name in card.members}
+        groups = [
+            runs_of(rows, name or own.get(other, "language_model"), other)
+            for name, other in ((card.name, member), *references)
+        ]
         values = []
         for seed in sorted(set.intersection(*map(set, groups))):
             sums = [read(group[seed]) for group in groups]
@@ -250,15 +257,24 @@ def compare(
     return measure
 
 
-def cost(member: str, *, length: int = LENGTH, first: float = 1, last: float = np.inf) -> Measure:
-    """Return the measure of a member's loss minus that of base 1e4, nats per token."""
+def cost(
+    member: str,
+    *,
+    length: int = LENGTH,
+    first: float = 1,
+    last: float = np.inf,
+    of: Sequence[str] = _REFERENCE,
+) -> Measure:
+    """Return the measure of a member's loss minus that of base 1e4 or `of`, nats per token."""
+    card, other = of
     read = lambda row: losses(row, length, first, last)  # noqa: E731
-    return compare(measure_difference, read, member, _REFERENCE)
+    return compare(measure_difference, read, member, (card, other))
 
 
-def copy_ratio(member: str, first: float) -> Measure:
+def copy_ratio(member: str, first: float, *, length: int = LENGTH) -> Measure:
     """Return the measure of a member's copy gain divided by that of base 1e4."""
-    return compare(measure_ratio, lambda row: gains(row, first), member, _REFERENCE)
+    read = lambda row: gains(row, first, length=length)  # noqa: E731
+    return compare(measure_ratio, read, member, _REFERENCE)
 
 
 def half_lag(member: str) -> Measure:
@@ -285,7 +301,7 @@ def regained(member: str, measurement: str = WHOLE) -> Measure:
         is_continued = row.card == "language_model_continued"
         return gains(row, 128, measurement if is_continued else WHOLE)
 
-    references = ("language_model", "base=100"), _REFERENCE
+    references = ("language_model", "base=100"), ("language_model", REFERENCE)
     return compare(measure_regained, read, member, *references)
 
 
@@ -297,5 +313,6 @@ def growth(member: str) -> Measure:
         earlier = before._replace(total_DB=before.total_DB - reference_before.total_DB)
         return measure_difference(later, earlier)
 
-    references = ("language_model_long", REFERENCE), ("language_model", member), _REFERENCE
+    seeds = "language_model_seeds"  # on the same device
+    references = _REFERENCE, (seeds, member), (seeds, REFERENCE)
     return compare(statistic, lambda row: losses(row, LENGTH), member, *references)
