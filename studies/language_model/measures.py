@@ -208,11 +208,9 @@ def losses(row: Row, length: int, first: float = 1, last: float = np.inf) -> Sum
     return sums and sums.within(first, last)
 
 
-def gains(
-    row: Row, first: float = 1, measurement: str = WHOLE, length: int = LENGTH
-) -> Sums | None:
+def gains(row: Row, first: float = 1, measurement: str = WHOLE) -> Sums | None:
     """Return the copy gains of a row at lags from `first` on."""
-    sums = sum_copy_gains(row, length, measurement)
+    sums = sum_copy_gains(row, LENGTH, measurement)
     return sums and sums.within(first, np.inf)
 
 
@@ -271,9 +269,15 @@ def cost(
     return compare(measure_difference, read, member, (card, other))
 
 
-def copy_ratio(member: str, first: float, *, length: int = LENGTH) -> Measure:
+def copy_ratio(
+    member: str, first: float, last: float = np.inf, *, length: int = LENGTH
+) -> Measure:
     """Return the measure of a member's copy gain divided by that of base 1e4."""
-    read = lambda row: gains(row, first, length=length)  # noqa: E731
+
+    def read(row: Row) -> Sums | None:
+        sums = sum_copy_gains(row, length, WHOLE)
+        return sums and sums.within(first, last)
+
     return compare(measure_ratio, read, member, _REFERENCE)
 
 
