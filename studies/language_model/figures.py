@@ -25,8 +25,7 @@ from ropewalk.utils.figures import Look, add_legend, handle, make_looks, new_fig
 BASES: tuple[int, ...] = 10, 100, 1_000, 10_000
 # First distance with B_m < 0 at 64 features, by base, tokens: `python -m theory length`.
 B_M_LENGTHS = {10: 5, 100: 46, 1_000: 197}
-_CONSTANTS = 3.0, 4.3  # of these lengths, for single heads (docs/results.md)
-_CARD = "language_model"
+_CARD, _LONG = "language_model", "language_model_long"
 _FIRST_POSITION = 4  # before it, half octaves have one token of each document
 _LOSSES = {
     "alternative": "Loss of each base against position, within and beyond the trained length.",
@@ -42,9 +41,9 @@ _COSTS = {
 }
 _GAINS = {
     "alternative": "Copy gain of each base against the lag between two copies of a passage.",
-    "caption": "Copy gain: how much the first copy of a passage of 32 tokens lowers the loss of "
-    "the second, by lag. Vertical bands: 3 to 4.3 times the first distance with B_m < 0, where the "
-    "gain is forecast to fall to half of base 10,000's. Other bands as above.",
+    "caption": "Copy gain after 10M and after 40M tokens: how much the first copy of a passage of "
+    "32 tokens lowers the loss of the second, by lag. Dotted lines: the first distance with "
+    "B_m < 0 of a base, in its color. Bands as above.",
 }
 
 
@@ -106,16 +105,19 @@ def draw_costs(rows: Sequence[Row]) -> Figure:
 
 
 def draw_copy_gains(rows: Sequence[Row]) -> Figure:
-    """Draw the copy gain of each base by lag, and where it is forecast to fall to half."""
-    figure, ax = _new_figure()
-    ax.axhline(0, **REFERENCE_LINE)
+    """Draw the copy gain of each base by lag after 10M and 40M tokens, and where B_m turns."""
+    figure = new_figure(7.2, 3.8)
+    axes = figure.subplots(1, 2, sharey=True)
     read = lambda row: gains(row, measures.SHORTEST_LAG)  # noqa: E731
-    looks = _draw_bases(ax, rows, read, lambda run, _: measures.measure_mean(run), BASES)
-    for base, length in B_M_LENGTHS.items():
-        low, high = (constant * length for constant in _CONSTANTS)
-        if base in looks and low < LENGTH:
-            ax.axvspan(low, min(high, LENGTH), color=looks[base].color, alpha=0.12, lw=0)
-    ax.set(xlabel="lag (tokens, log scale)", ylabel="copy gain (nats per token)")
+    draw = lambda run, _: measures.measure_mean(run)  # noqa: E731
+    for ax, card, tokens in zip(axes, (_CARD, _LONG), ("10M", "40M"), strict=True):
+        token_axis(ax.xaxis)
+        ax.axhline(0, **REFERENCE_LINE)
+        looks = _draw_bases(ax, rows, read, draw, BASES, card, has_legend=card == _CARD)
+        for base in looks.keys() & B_M_LENGTHS.keys():
+            ax.axvline(B_M_LENGTHS[base], color=looks[base].color, ls=":", lw=1.5)
+        ax.set(xlabel="lag (tokens, log scale)", title=f"after {tokens} tokens")
+    axes[0].set_ylabel("copy gain (nats per token)")
     return figure
 
 
@@ -132,14 +134,17 @@ def _draw_bases(
     read: Callable[[Row], Sums | None],
     measure: Callable[[Sums, Sums], Value],
     bases: Sequence[int],
+    card: str = _CARD,
+    *,
+    has_legend: bool = True,
 ) -> dict[int, Look]:
     """Draw each base's line and interval over the half octaves that are read; return the looks."""
     colors = make_looks(list(map(float, BASES)), [1] * len(BASES), spread=True)
     all_looks = dict(zip(BASES, colors, strict=True))
-    references = runs_of(rows, _CARD, REFERENCE)
+    references = runs_of(rows, card, REFERENCE)
     looks = {}
     for base in bases:
-        runs = runs_of(rows, _CARD, f"base={base}")
+        runs = runs_of(rows, card, f"base={base}")
         curves = []
         for seed in sorted(runs.keys() & references.keys()):
             run, reference = read(runs[seed]), read(references[seed])
@@ -155,6 +160,6 @@ def _draw_bases(
         ax.fill_between(centers, low, high, color=look.color, alpha=0.15, lw=0)
     handles = [handle(f"base {base:,}", **look.line, lw=2) for base, look in looks.items()]
     figure = ax.get_figure(root=True)
-    if figure is not None:
+    if figure is not None and has_legend:
         add_legend(figure, handles)
     return looks
