@@ -48,37 +48,60 @@ _GAINS = {
 
 
 def sections(cards: Sequence[Card], rows: Sequence[Row]) -> Iterator[Item]:
-    """Yield the figures of the card of bases, once it has rows."""
-    (card,) = [card for card in cards if card.name == _CARD] or [None]
-    if card is not None and runs_of(rows, _CARD, REFERENCE):
-        yield "Against base 10,000", "", make_table(card, rows)
+    """Yield a table of each card that has rows, and the figures of the card of bases."""
+    if runs_of(rows, _CARD, REFERENCE):
+        for card in cards:
+            if any(runs_of(rows, card.name, member) for member in card.members):
+                yield f"Against base 10,000: {card.name}", "", make_table(card, rows)
+        yield "The same seeds on two devices", "", make_noise_table(rows)
         yield "Loss by position", "", Drawing("losses", lambda: draw_losses(rows), _LOSSES)
         yield "Cost by position", "", Drawing("costs", lambda: draw_costs(rows), _COSTS)
         yield "Copy gain by lag", "", Drawing("copy gains", lambda: draw_copy_gains(rows), _GAINS)
 
 
-_COLUMNS = {
-    "loss": measures.cost,
-    "at positions 1-16": functools.partial(measures.cost, last=16),
-    "256-512": functools.partial(measures.cost, first=256),
-    "513-1,024": functools.partial(measures.cost, length=1024, first=513),
-    "513-2,048": functools.partial(measures.cost, length=2048, first=513),
-    "copy gain, lags > 32": functools.partial(measures.copy_ratio, first=32),
-    "> 256": functools.partial(measures.copy_ratio, first=256),
-}
-
-
 def make_table(card: Card, rows: Sequence[Row]) -> Table:
-    """Make the table of each base's loss minus, and copy gain divided by, that of base 1e4."""
-    lines = []
-    for base in BASES[:-1]:
-        values = {name: make(f"base={base}")(card, rows) for name, make in _COLUMNS.items()}
-        texts = {name: NONE if value is None else str(value) for name, value in values.items()}
-        lines.append((None, {"base": f"{base:,}"} | texts))
-    caption = (
-        "Loss of a base minus that of base 10,000, nats per token, in all positions of 512 tokens "
-        "and in some, beyond 512 in longer texts; copy gain divided by that of base 10,000."
+    """Make the table of each member's loss minus, and copy gain divided by, that of base 1e4."""
+    T = card.shared().data.context_length
+    cost, copy_ratio = (
+        functools.partial(m, length=T) for m in (measures.cost, measures.copy_ratio)
     )
+    columns = {
+        "loss": cost,
+        "at positions 1-16": functools.partial(cost, last=16),
+        f"{T // 2:,}-{T:,}": functools.partial(cost, first=T // 2),
+        f"{T + 1:,}-{2 * T:,}": functools.partial(measures.cost, length=2 * T, first=T + 1),
+        f"{T + 1:,}-{4 * T:,}": functools.partial(measures.cost, length=4 * T, first=T + 1),
+        "copy gain, lags > 32": functools.partial(copy_ratio, first=32),
+        f"> {T // 2:,}": functools.partial(copy_ratio, first=T // 2),
+    }
+    lines = []
+    for member in card.members:
+        values = {name: make(member)(card, rows) for name, make in columns.items()}
+        if member != REFERENCE and any(values.values()):
+            texts = {name: NONE if value is None else str(value) for name, value in values.items()}
+            lines.append((None, {"member": member} | texts))
+    caption = (
+        f"Loss of a member minus that of base 10,000, nats per token, in all positions of {T:,} "
+        "tokens and in some, beyond them in longer texts; copy gain divided by that of base 10,000."
+    )
+    return Table.from_cells(lines, caption=caption, wraps=True, has_all_columns=True)
+
+
+def make_noise_table(rows: Sequence[Row]) -> Table:
+    """Make the table of each base's loss on an accelerator minus that of its seed on a CPU."""
+    lines = []
+    for base in BASES:
+        runs = [runs_of(rows, card, f"base={base}") for card in ("language_model_seeds", _CARD)]
+        values = {
+            f"seed {seed}": str(
+                measures.measure_difference(*(losses(r[seed], LENGTH) for r in runs))
+            )
+            for seed in sorted(runs[0].keys() & runs[1].keys())
+            if runs[0][seed].made_by["device"] != runs[1][seed].made_by["device"]
+        }
+        if values:
+            lines.append((None, {"base": f"{base:,}"} | values))
+    caption = "Loss of a run of language_model_seeds minus that of the same run on another device."
     return Table.from_cells(lines, caption=caption, wraps=True, has_all_columns=True)
 
 

@@ -18,7 +18,7 @@ from ropewalk.studies.rows import Losses, Row
 
 LENGTH = 512  # tokens of a trained row
 REFERENCE = "base=10000"
-_REFERENCE = "", REFERENCE  # of the own card, or of the first one (`compare`)
+_REFERENCE = "", REFERENCE  # "" is the card of `reference_card`
 _RESAMPLES = 2000
 WHOLE = "whole"  # name of a card's usual measurement
 SHORTEST_LAG = 8  # tokens; passages of shorter lags have too few answers for a half lag
@@ -214,6 +214,14 @@ def gains(row: Row, first: float = 1, measurement: str = WHOLE) -> Sums | None:
     return sums and sums.within(first, np.inf)
 
 
+def reference_card(card: Card) -> str:
+    """Return the card with base 1e4 that the members of `card` are compared with."""
+    if REFERENCE in card.members:
+        return card.name
+    # Those of the same device.
+    return "language_model_seeds" if card.name == "language_model_variants" else "language_model"
+
+
 def compare(
     statistic: Callable[..., Value],
     read: Callable[[Row], Sums | None],
@@ -229,15 +237,13 @@ def compare(
       statistic: of the sums of the member and of each of `references`.
       read: makes the sums of a row.
       member: of the card.
-      references: card and member of each; "" is the card itself if it has the member, else
-        `language_model`.
+      references: card and member of each; "" is that of `reference_card`.
       in_octaves: as of `over_seeds`.
     """
 
     def measure(card: Card, rows: Sequence[Row]) -> Value | None:
-        own = {name: card.name for name in card.members}
         groups = [
-            runs_of(rows, name or own.get(other, "language_model"), other)
+            runs_of(rows, name or reference_card(card), other)
             for name, other in ((card.name, member), *references)
         ]
         values = []
@@ -255,23 +261,13 @@ def compare(
     return measure
 
 
-def cost(
-    member: str,
-    *,
-    length: int = LENGTH,
-    first: float = 1,
-    last: float = np.inf,
-    of: Sequence[str] = _REFERENCE,
-) -> Measure:
-    """Return the measure of a member's loss minus that of base 1e4 or `of`, nats per token."""
-    card, other = of
+def cost(member: str, *, length: int = LENGTH, first: float = 1, last: float = np.inf) -> Measure:
+    """Return the measure of a member's loss minus that of base 1e4, nats per token."""
     read = lambda row: losses(row, length, first, last)  # noqa: E731
-    return compare(measure_difference, read, member, (card, other))
+    return compare(measure_difference, read, member, _REFERENCE)
 
 
-def copy_ratio(
-    member: str, first: float, last: float = np.inf, *, length: int = LENGTH
-) -> Measure:
+def copy_ratio(member: str, first: float, last: float = np.inf, *, length: int = LENGTH) -> Measure:
     """Return the measure of a member's copy gain divided by that of base 1e4."""
 
     def read(row: Row) -> Sums | None:

@@ -9,7 +9,7 @@ from ropewalk import studies
 from ropewalk.configs import find_config
 from ropewalk.evals.estimate.bins import fine_bin_number
 from ropewalk.studies.card import HELD, NOT_MEASURED, UNDECIDED
-from ropewalk.studies.language_model import measures
+from ropewalk.studies.language_model import figures, measures
 from ropewalk.studies.report import judge
 from ropewalk.studies.rows import Answers, Losses, Row
 from tests.in_process import call
@@ -48,7 +48,7 @@ def make_row(tasks: dict[str, Losses], member: str = "base=10", seed: int = 0) -
         config=find_config("language_model"),
         answers=answers,
         numbers={},
-        made_by={},
+        made_by={"device": "cpu"},
         core_seconds=0.0,
     )
 
@@ -177,9 +177,15 @@ def test_figures_are_drawn_from_rows():
     rows[1] = dataclasses.replace(rows[1], answers=(*rows[1].answers, long))
     package = studies.load("language_model")
     items = list(package.sections(list(CARDS.values()), rows))
-    titles = ["Against base 10,000", "Loss by position", "Cost by position", "Copy gain by lag"]
+    titles = [
+        "Against base 10,000: language_model",
+        "The same seeds on two devices",
+        "Loss by position",
+        "Cost by position",
+        "Copy gain by lag",
+    ]
     assert [title for title, *_ in items] == titles
-    axes = [drawing.draw().axes[0] for *_, drawing in items[1:]]
+    axes = [drawing.draw().axes[0] for *_, drawing in items[2:]]
     # From position 16 on, and also beyond the trained length.
     assert axes[0].get_lines()[0].get_ydata().tolist() == [3.0, 4.5]
     for ax in axes:
@@ -188,9 +194,25 @@ def test_figures_are_drawn_from_rows():
 
 @pytest.mark.slow
 def test_a_report_has_the_rows_of_the_seeds_that_are_named(tmp_path):
-    """The losses of base 10 in the table of docs/language_model.md."""
+    """The losses of base 10 by seed."""
     for seed, loss in ((0, "0.00648"), (1, "0.0115")):
         seeds = "--seeds", seed, "--workdir", tmp_path / str(seed)
-        assert f"base 10, loss {loss} [" in call(
+        assert f"base=10, loss {loss} [" in call(
             "-m", "studies", "report", "language_model", *seeds
         )
+
+
+def test_a_card_without_base_10000_is_compared_with_that_of_its_device():
+    reference = {name: measures.reference_card(card) for name, card in CARDS.items()}
+    assert reference["language_model_variants"] == "language_model_seeds"
+    assert reference["language_model_30m"] == "language_model_30m"
+
+
+def test_the_same_seed_on_two_devices_is_compared():
+    tasks = [{"perplexity": losses([10, 100], [[3.0, 2.5 + extra]] * 4)} for extra in (0.0, 0.5)]
+    cpu, gpu = map(make_row, tasks)
+    gpu = dataclasses.replace(gpu, card="language_model_seeds")
+    assert figures.make_noise_table([cpu, gpu]).lines == []  # one device
+    gpu = dataclasses.replace(gpu, made_by={"device": "gpu"})
+    (line,) = figures.make_noise_table([cpu, gpu]).lines
+    assert line == (None, ["10", "0.25 [0.25, 0.25]"])
