@@ -197,7 +197,8 @@ def compiled_pass(config: Architecture, leaves, structure, device: Any):
 
     `device` is JAX's default device, for which it compiles; None is the first.
     """
-    abstract = [jax.ShapeDtypeStruct(shape, dtype) for shape, dtype in leaves]
+    canonical = jax.dtypes.canonicalize_dtype  # frequencies are float64
+    abstract = [jax.ShapeDtypeStruct(shape, canonical(dtype)) for shape, dtype in leaves]
     arguments = jax.tree.unflatten(structure, abstract)
     compiled = jax.jit(functools.partial(_token_scores, config)).lower(*arguments).compile()
     _check_memory(compiled, *arguments[2].tokens_BT.shape)
