@@ -22,8 +22,9 @@ pytestmark = [
 @functools.cache
 def compile_gradient(name: str, T: int, H: int = 64, U: int = 64, dtype: str = "bfloat16"):
     """Outputs and gradients of documents and a traced window: two query heads of one key head."""
-    (device,) = gpu.find(name).compile_devices()
-    sharding = jax.sharding.SingleDeviceSharding(device)
+    # Under a mesh, as in tpu.aot: JAX 0.11 lowers a kernel for the GPU of the mesh in use.
+    mesh = jax.sharding.Mesh(gpu.find(name).compile_devices(), ("gpu",))
+    sharding = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec())
 
     def struct(*shape, dtype=dtype):
         return jax.ShapeDtypeStruct(shape, dtype, sharding=sharding)
@@ -34,7 +35,8 @@ def compile_gradient(name: str, T: int, H: int = 64, U: int = 64, dtype: str = "
     arrays = (struct(1, T, 2, H), struct(1, T, 1, H), struct(1, T, 1, U))
     numbers = (struct(1, T, dtype="int32"), struct(dtype="int32"))
     gradient = jax.jit(jax.value_and_grad(total, argnums=(0, 1, 2)))
-    return gradient.lower(*arrays, *numbers).compile()
+    with jax.set_mesh(mesh):
+        return gradient.lower(*arrays, *numbers).compile()
 
 
 def largest_array(text: str) -> int:
