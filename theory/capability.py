@@ -28,7 +28,6 @@ import numpy as np
 
 LONGEST = 2**17  # tokens; every distance is a row in memory
 
-_TOLERANCE = 1e-12  # of shares, and of the duality gap of one head, over √2
 _STARTS, _STEPS = 48, 1200
 _SOLVED = 6  # starts with the highest scores, which are solved exactly
 _HARDEST, _HEADS = 6, 3  # distances of the worst part, and other heads to move each of them to
@@ -185,51 +184,18 @@ def format_runs(runs: Iterable[tuple[int, int]]) -> str:
 
 
 def nearest_point(f_MW: np.ndarray) -> np.ndarray:
-    """Return the point `[W]` of the rows' convex hull that is nearest to 0 (Wolfe 1976).
+    """Return the point `[W]` of the rows' convex hull that is nearest to 0.
 
-    Its dual proves it: no row lies below the plane through the point, x . f >= |x|².
+    Its dual proves it: no row lies below the plane through the point, x . f >= |x|². The shares of
+    the rows are proportional to the u >= 0 that minimize (Σ u - 1)² + |Σ u f|²: with the point x
+    and the best Σ u, this is |x|² / (1 + |x|²).
     """
-    with_one = np.insert(f_MW, 0, 1, axis=1)
-    chosen = [int(np.argmin(np.einsum("mw,mw->m", f_MW, f_MW)))]
-    shares = np.ones(1)
-    point_W, norm = f_MW[chosen[0]], math.inf
-    # Each step is nearer, down to rounding; the hull of more than W rows contains 0.
-    while (nearer := float(np.linalg.norm(point_W))) < norm and len(chosen) <= len(point_W):
-        norm = nearer
-        along_M = np.einsum("mw,w->m", f_MW, point_W)
-        row = int(np.argmin(along_M))
-        if along_M[row] >= norm * (norm - _TOLERANCE) or row in chosen:
-            break
-        chosen, shares = _corral(with_one, [*chosen, row], np.append(shares, 0.0))
-        point_W = shares @ f_MW[chosen]
-    return point_W
+    from scipy import optimize  # late: it is slow to import
 
-
-def _corral(
-    with_one: np.ndarray, chosen: list[int], shares: np.ndarray
-) -> tuple[list[int], np.ndarray]:
-    """Drop chosen rows until their nearest *affine* combination has positive shares only.
-
-    Args:
-      with_one: `[M, 1 + W]`, (1, f) of every distance.
-      chosen: indices of rows.
-      shares: share of each chosen row in the current point.
-    """
-    while True:
-        # The least-squares solution of (1, 0) on rows (1, f) is proportional to the combination.
-        # QR, because the normal equations would lose half of the digits.
-        q, r = np.linalg.qr(with_one[chosen].T)
-        affine = np.linalg.solve(r, q[0])
-        affine /= affine.sum()
-        if affine.min() > _TOLERANCE:
-            return chosen, affine
-        # Move towards it up to the edge of the hull: there a share is 0, and its row is dropped.
-        falling = affine <= _TOLERANCE
-        steps = shares[falling] / np.maximum(shares[falling] - affine[falling], _TOLERANCE)
-        shares = shares + min(1.0, steps.min()) * (affine - shares)
-        is_positive = shares > _TOLERANCE
-        chosen = [row for row, keep in zip(chosen, is_positive, strict=True) if keep]
-        shares = shares[is_positive] / shares[is_positive].sum()
+    one_and_f = np.insert(f_MW, 0, 1, axis=1).T
+    # scipy's limit of 3 M steps is too low for some hulls that contain 0.
+    u_M, _ = optimize.nnls(one_and_f, np.eye(1, len(one_and_f))[0], maxiter=1000 * len(f_MW))
+    return u_M @ f_MW / u_M.sum()
 
 
 # --- several heads -------------------------------------------------------------------------------

@@ -97,15 +97,19 @@ def test_heads_share_the_distances_as_well_as_any_partition_does():
 
 
 def part_value(inv_freq_R: np.ndarray, distances: np.ndarray) -> float:
-    """Return √2 min over mixtures p of |E exp(i m ω)|, by another solver.
-
-    The minimum of (Σ u - 1)² + |Σ u exp(i m ω)|² over u >= 0 is in the direction of p.
-    """
-    if not len(distances):
+    """Return √2 min over mixtures p of |E exp(i m ω)|, by a solver for any function."""
+    size = len(distances)
+    if not size:
         return math.inf
     f_MW = np.exp(1j * np.outer(distances, inv_freq_R)).view(float)
-    u_M, _ = optimize.nnls(np.insert(f_MW, 0, 1, axis=1).T, np.eye(1 + f_MW.shape[1])[0])
-    return math.sqrt(2) * float(np.linalg.norm(u_M @ f_MW) / u_M.sum())
+    product_MM = f_MW @ f_MW.T
+    sum_is_1 = {"type": "eq", "fun": lambda p_M: p_M.sum() - 1, "jac": np.ones_like}
+    least = optimize.minimize(
+        lambda p_M: p_M @ product_MM @ p_M, np.full(size, 1 / size),
+        jac=lambda p_M: 2 * product_MM @ p_M, method="SLSQP", bounds=[(0, None)] * size,
+        constraints=[sum_is_1], options={"ftol": 1e-15, "maxiter": 1000},
+    )  # fmt: skip
+    return math.sqrt(2 * max(0.0, least.fun))
 
 
 @pytest.mark.parametrize("num_heads, length", [(2, 25), (4, 25), (3, 59)])
