@@ -41,7 +41,7 @@ class Format(NamedTuple):
     Attributes:
       title: name of the format.
       patterns: names of its files, for messages.
-      stem: returns the name of a file without the suffixes of the format; None for another format.
+      suffix: regular expression of the end of their names, after a dot.
       records: yields the documents of a file from line `start` (from 1) on, whose text is `field`.
         The fields of a problem are {"damaged_bytes": n}, if it is a part of the file with unknown
         documents.
@@ -54,11 +54,16 @@ class Format(NamedTuple):
 
     title: str
     patterns: str
-    stem: Callable[[str], str | None]
+    suffix: str
     records: Callable[..., Iterator[Record]]  # (path, *, field, start, on_bytes)
     first: Callable[[Path], dict] = lambda path: {}
     may_be_other: Callable[[str], bool] = lambda name: False
     is_document: bool = False
+
+    def stem(self, name: str) -> str | None:
+        """Return the name of a file without the suffix; None for a file of another format."""
+        match = re.fullmatch(rf"(.*)\.(?:{self.suffix})", name, re.IGNORECASE | re.DOTALL)
+        return match[1] if match else None
 
 
 class Listing(NamedTuple):

@@ -16,20 +16,7 @@ from typing import Any, BinaryIO, NamedTuple
 from ropewalk.data.source import OnBytes, ignore_bytes
 from ropewalk.utils import limits
 
-PATTERNS = "*.jsonl, *.ndjson or *.json, each also with .gz or .zst"
-# wget appends a number if the file is there: Common Crawl's files in RedPajama, saved in one
-# folder, have the same names in every crawl.
-_NAME = re.compile(
-    r"(?P<stem>.*)\.(jsonl|ndjson|json)(\.gz|\.zst|(?<=classifier\.jsonl)\.zst\.\d)?",
-    re.IGNORECASE | re.DOTALL,
-)
 _CHUNK = 1 << 17  # bytes read from disk at a time; they may decompress to many more
-
-
-def stem_of(name: str) -> str | None:
-    """Return the name of a JSON Lines file without its suffixes, or None for another file."""
-    match = _NAME.fullmatch(name)
-    return match["stem"] if match else None
 
 
 def json_records(

@@ -12,13 +12,12 @@ import itertools
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 
 from ropewalk.data.config import DataConfig
-from ropewalk.data.mixture import mixture, retrieval_task
-from ropewalk.data.packing import Row
+from ropewalk.data.mixture import Mixture, mixture, retrieval_task
 from ropewalk.data.prepare import check_arguments, describe, open_source, prepare
 from ropewalk.data.sources import reading_path, source_class
 from ropewalk.data.store import TokenStore
@@ -31,16 +30,6 @@ from ropewalk.utils.threads import map_ahead
 
 Batch = dict[str, np.ndarray]
 _PREFETCH = 4  # batches built ahead
-
-
-class Rows(Protocol):
-    """Endless rows with random access."""
-
-    def __getitem__(self, index: int, /) -> Row: ...
-
-    def notes(self, num_rows: int, /) -> list[str]:
-        """Return what a user should know about the first `num_rows` rows."""
-        ...
 
 
 class TrainingData(NamedTuple):
@@ -59,7 +48,7 @@ class TrainingData(NamedTuple):
     config: DataConfig
     fingerprint: str
     tokenizer_path: Path
-    open_rows: Callable[[str], Rows]
+    open_rows: Callable[[str], Mixture]
     held_out: Path | None = None
 
 
@@ -102,7 +91,7 @@ def open_data(config: DataConfig, prepared: Path | None = None) -> TrainingData:
     prepared = prepare(config) if prepared is None else prepared
     tokenizer = read_tokenizer(prepared)
 
-    def open_rows(split: str) -> Rows:
+    def open_rows(split: str) -> Mixture:
         texts = of_training
         if split != "train" and source.has_text:
             texts = [Stratum("held-out text", 1.0, TokenStore(prepared / split))]
@@ -118,7 +107,7 @@ def open_data(config: DataConfig, prepared: Path | None = None) -> TrainingData:
 class HostBatches:
     """This host's part of the batches from `start_step` on."""
 
-    rows: Rows
+    rows: Mixture
     batch_size: int
     start_step: int
     host_rows: Sequence[int]

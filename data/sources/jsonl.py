@@ -7,8 +7,10 @@ from ropewalk.data.files import FileSource, Format
 
 FORMAT = Format(
     title="JSON Lines",
-    patterns=json_lines.PATTERNS,
-    stem=json_lines.stem_of,
+    patterns="*.jsonl, *.ndjson or *.json, each also with .gz or .zst",
+    # wget appends a number if the file is there: Common Crawl's files in RedPajama, saved in one
+    # folder, have the same names in every crawl.
+    suffix=r"(jsonl|ndjson|json)(\.gz|\.zst|(?<=classifier\.jsonl)\.zst\.\d)?",
     records=json_lines.json_records,
     first=json_lines.first_record,
     may_be_other=lambda name: bool(re.search(r"\.json(\.|$)", name, re.IGNORECASE)),

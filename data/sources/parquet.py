@@ -12,13 +12,8 @@ from ropewalk.utils import limits
 from ropewalk.utils.errors import raise_outages
 from ropewalk.utils.messages import one_line
 
-_SUFFIX = ".parquet"
 _ROWS = 256  # read at a time
 _LABELS = {"red_pajama_subset": "red_pajama_subset", "meta": "meta.redpajama_set_name"}
-
-
-def _stem_of(name: str) -> str | None:
-    return name[: -len(_SUFFIX)] if name.lower().endswith(_SUFFIX) else None
 
 
 def _records(
@@ -145,7 +140,7 @@ def _first(path: Path) -> dict:
 
 
 FORMAT = Format(
-    title="Parquet", patterns="*.parquet", stem=_stem_of, records=_records, first=_first
+    title="Parquet", patterns="*.parquet", suffix="parquet", records=_records, first=_first
 )
 
 

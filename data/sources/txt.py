@@ -1,19 +1,11 @@
 """Plain text files on disk."""
 
-import re
 from collections.abc import Iterator
 from pathlib import Path
 
 from ropewalk.data.files import FileSource, Format, Record
 from ropewalk.data.json_lines import Damage, chunks, text_problem
 from ropewalk.data.source import OnBytes, ignore_bytes
-
-_NAME = re.compile(r"(?P<stem>.*)\.txt(\.gz|\.zst)?", re.IGNORECASE | re.DOTALL)
-
-
-def _stem_of(name: str) -> str | None:
-    match = _NAME.fullmatch(name)
-    return match["stem"] if match else None
 
 
 def _records(
@@ -38,7 +30,7 @@ def _records(
 FORMAT = Format(
     title="plain text",
     patterns="*.txt, also with .gz or .zst",
-    stem=_stem_of,
+    suffix=r"txt(\.gz|\.zst)?",
     records=_records,
     is_document=True,
 )
