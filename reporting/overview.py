@@ -19,10 +19,6 @@ def facts(members: Sequence[Member]) -> list[str]:
     ]
 
 
-def _plural(count: int, noun: str) -> str:
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"
-
-
 def summarize(members: Sequence[Member]) -> Markup:
     """Return the effective context of the smallest and the largest base, as markup."""
     task = next(iter(tasks(members)), "")

@@ -402,8 +402,3 @@ def smallest_base(length: int, head_dim: int = 128, rotary_fraction: float = 1.0
         that no base covers (a single rotated pair).
     """
     return smallest(pairs_of(head_dim, rotary_fraction), [length])[0]
-
-
-def stable_base(length: int, head_dim: int = 128, rotary_fraction: float = 1.0) -> StableBase:
-    """Return the base of plain RoPE above which every base covers `length`; see `smallest_base`."""
-    return stable(pairs_of(head_dim, rotary_fraction), length)

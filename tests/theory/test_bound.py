@@ -112,7 +112,7 @@ def test_half_of_the_pairs_unrotated_covers_every_length():
         answer = bound.smallest_base(2**31, 64, fraction)
         assert answer.low == 1.0 and answer.high < 1 + 1e-8
         assert answer.critical is None and not answer.certificate.witnesses.size
-        assert bound.stable_base(2**31, 64, fraction) == bound.StableBase(
+        assert bound.stable(bound.pairs_of(64, fraction), 2**31) == bound.StableBase(
             low=None, high=1.0, witness=None
         )
 
@@ -153,7 +153,7 @@ def test_feasibility_is_that_of_fifty_digits(length, x, head_dim, one_in):
         left, _, witnesses = answer.certificate
         m = witnesses[np.searchsorted(left, float(x)) - 1]
         assert exact(x, m, head_dim, fraction) < 0
-    if base >= bound.stable_base(length, head_dim, fraction).high:
+    if base >= bound.stable(bound.pairs_of(head_dim, fraction), length).high:
         assert expected
 
 
@@ -162,7 +162,7 @@ def test_feasibility_is_that_of_fifty_digits(length, x, head_dim, one_in):
 
 @pytest.mark.parametrize("length, head_dim", [(64, 64), (256, 128), (1024, 128), (500, 32)])
 def test_every_base_above_the_stable_one_is_feasible(length, head_dim):
-    stable = bound.stable_base(length, head_dim)
+    stable = bound.stable(bound.pairs_of(head_dim), length)
     assert stable.high <= stable.low * (1 + 1e-8)
     above = stable.high * np.exp(np.append(0, np.random.default_rng(0).exponential(3, 200)))
     assert direct(above, length, head_dim).min() > -1e-9
@@ -189,7 +189,7 @@ def test_intervals_are_those_of_a_grid(length, head_dim):
     # The ends are sharp.
     gaps = np.log(lows[1:] / highs[:-1])
     assert direct(lows[1:] * np.exp(-np.minimum(gaps / 2, 1e-7)), length, head_dim).max() < 0
-    assert lows[-1] == pytest.approx(bound.stable_base(length, head_dim).high, rel=1e-8)
+    assert lows[-1] == pytest.approx(bound.stable(bound.pairs_of(head_dim), length).high, rel=1e-8)
 
 
 def test_narrow_intervals_are_found():
