@@ -8,6 +8,8 @@ from types import SimpleNamespace
 import numpy as np
 
 from ropewalk.data import store as store_lib
+from ropewalk.data.config import DataConfig
+from ropewalk.data.prepare import prepare
 from ropewalk.data.store import ShardWriter, TokenStore
 
 B, E = 1, 2  # BOS and EOS
@@ -22,7 +24,21 @@ def plain_text(number: int, num_words: int = 60) -> str:
 
 
 def write_jsonl(path: Path, texts: list[str], **fields) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("".join(json.dumps({"text": text, **fields}) + "\n" for text in texts), "utf-8")
+
+
+def make_config(root: Path, **changes) -> DataConfig:
+    """Return a config of the JSON lines in `root`/in and the tokenizer `root`/t.model, if any."""
+    model = root / "t.model"
+    tokenizer = {"tokenizer": str(model)} if model.exists() else {"vocab_size": 600}
+    fields = {"source": "jsonl", "path": str(root / "in"), "prepared_root": str(root / "out")}
+    return DataConfig(**({"context_length": 8, "batch_size": 1} | fields | tokenizer | changes))
+
+
+def run_prepare(root: Path, **changes) -> Path:
+    """Return the prepared folder of `make_config`."""
+    return prepare(make_config(root, **changes), show_progress=False)
 
 
 def make_store(path, documents, *, vocab_size=300, shards=1):

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from ropewalk.data import content, prepare, tokenizing
-from ropewalk.data.config import DataConfig
+from ropewalk.data import content, tokenizing
 from ropewalk.data.source import InputFile
 from ropewalk.data.sources import local
 from ropewalk.data.store import TokenStore
 from tests.data.helpers import plain_text, write_jsonl
+from tests.data.helpers import run_prepare as run
 
 
 @pytest.fixture(autouse=True)
@@ -27,16 +27,9 @@ def _settle_at_once(monkeypatch):
 @pytest.fixture
 def corpus(tmp_path, tokenizer):
     (tmp_path / "t.model").write_bytes(tokenizer.model)
-    (tmp_path / "in").mkdir()
     write_jsonl(tmp_path / "in" / "a.jsonl", [plain_text(i) for i in range(20)])
     write_jsonl(tmp_path / "in" / "validation.jsonl", [plain_text(i) for i in range(20, 30)])
     return tmp_path
-
-
-def run(root: Path, **changes) -> Path:
-    fields = {"source": "jsonl", "path": str(root / "in"), "tokenizer": str(root / "t.model")}
-    fields |= {"context_length": 8, "batch_size": 1, "prepared_root": str(root / "out")}
-    return prepare.prepare(DataConfig(**(fields | changes)), show_progress=False)
 
 
 def fingerprints(folder: Path) -> list[str]:

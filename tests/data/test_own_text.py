@@ -6,14 +6,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from ropewalk.data.config import DataConfig
 from ropewalk.data.mixture import Mixture
 from ropewalk.data.packing import TextRows
 from ropewalk.data.pipeline import describe_source
 from ropewalk.data.prepare import prepare
 from ropewalk.data.sources import source_class
 from ropewalk.data.store import TokenStore
-from tests.data.helpers import make_store, plain_text
+from tests.data.helpers import make_config, make_store, plain_text
 
 
 def read(path, source="files", start=(0, 1), **fields):
@@ -31,9 +30,7 @@ def model(tmp_path, tokenizer):
 
 
 def config(root, **changes):
-    fields = {"source": "files", "path": str(root / "in"), "tokenizer": str(root / "t.model")}
-    fields |= {"context_length": 8, "batch_size": 1, "prepared_root": str(root / "out")}
-    return DataConfig(**(fields | changes))
+    return make_config(root, **({"source": "files"} | changes))
 
 
 @pytest.mark.parametrize(

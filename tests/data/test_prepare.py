@@ -12,26 +12,14 @@ import pytest
 import zstandard
 
 from ropewalk.data import tokenizing
-from ropewalk.data.config import DataConfig
-from ropewalk.data.prepare import prepare
 from ropewalk.data.store import TokenStore
 from ropewalk.data.tokenizer import Tokenizer
 from tests.data.helpers import plain_text, write_jsonl
-
-
-def config(root, **changes):
-    fields = {"source": "jsonl", "path": str(root / "in"), "vocab_size": 600}
-    fields |= {"context_length": 8, "batch_size": 1, "prepared_root": str(root / "out")}
-    return DataConfig(**(fields | changes))
-
-
-def run(*args, **changes):
-    return prepare(config(*args, **changes), show_progress=False)
+from tests.data.helpers import run_prepare as run
 
 
 @pytest.fixture
 def root(tmp_path):
-    (tmp_path / "in").mkdir()
     write_jsonl(tmp_path / "in" / "a.jsonl", [plain_text(i) for i in range(150)])
     write_jsonl(tmp_path / "in" / "b.jsonl", [plain_text(i) for i in range(150, 300)])
     return tmp_path

@@ -1,19 +1,16 @@
 """The builder on file names and fields that Together published."""
 
-import dataclasses
 import json
 from pathlib import Path
 
 import pytest
 import zstandard
 
-from ropewalk.data.config import DataConfig
-from ropewalk.data.prepare import prepare
 from ropewalk.data.redpajama.redpajama_dataset_builder import published_files
 from ropewalk.data.sources import source_class
 from ropewalk.data.sources.redpajama import build
 from ropewalk.data.store import TokenStore
-from tests.data.helpers import plain_text
+from tests.data.helpers import plain_text, run_prepare
 
 
 def write(path: Path, *records: dict) -> None:
@@ -131,13 +128,9 @@ def test_bad_documents_are_named_by_their_own_file_and_line(tmp_path):
     root = tmp_path / "in"
     texts = [{"text": plain_text(i)} for i in range(200)]
     write(root / "book.jsonl", *texts, {"txt": 1}, {"text": " "})
-    config = DataConfig(
-        source="redpajama", path=str(root), vocab_size=600, context_length=8, batch_size=1,
-        prepared_root=str(tmp_path / "out"),
-    )  # fmt: skip
     with pytest.raises(ValueError, match=r"book\.jsonl:20[12]: .*on_bad_document=skip"):
-        prepare(config, show_progress=False)
-    folder = prepare(dataclasses.replace(config, on_bad_document="skip"), show_progress=False)
+        run_prepare(tmp_path, source="redpajama")
+    folder = run_prepare(tmp_path, source="redpajama", on_bad_document="skip")
     skipped = json.loads((folder / "prepare.json").read_text())["skipped"]
     problems = [problem.partition(": ")[2] for problem in skipped["first"]]
     expected = ['book.jsonl:201: no "text" in this JSON line', "book.jsonl:202: empty document"]

@@ -34,11 +34,9 @@ def write_full(root, count=60):
     """Write RedPajama-Data-1T's folders: plain, compressed, of different sizes, one held out."""
     for name in ("arxiv/arxiv_0", "book/book", "c4/c4-train.00000-of-01024", "wikipedia/wiki"):
         path = root / f"{name}.jsonl"
-        path.parent.mkdir(parents=True, exist_ok=True)
         texts = [f"{name} {plain_text(i)}" for i in range(3 * count if "book" in name else count)]
         write_jsonl(path, texts, meta={"name": name, "é": "\n"})
     crawl = root / "common_crawl/2019-30"
-    crawl.mkdir(parents=True)
     plain = crawl / "en_head_0000.jsonl"
     write_jsonl(plain, [f"web {plain_text(i)}" for i in range(count)])
     (crawl / "en_head_0000.jsonl.zst").write_bytes(zstandard.compress(plain.read_bytes()))

@@ -6,12 +6,11 @@ import json
 import numpy as np
 import pytest
 
-from ropewalk.data.config import DataConfig
 from ropewalk.data.pipeline import make_batches, open_data
 from ropewalk.data.prepare import prepare
 from ropewalk.data.store import TokenStore
 from ropewalk.data.verify import damages
-from tests.data.helpers import write_jsonl
+from tests.data.helpers import make_config, write_jsonl
 
 # Each corpus has words of its own; books has long documents (of more than 200 ids) and short ones.
 CORPORA = {"books": ("ba", (20, 200)), "code": ("de", (30,)), "web": ("go", (40,))}
@@ -21,16 +20,15 @@ CORPORA = {"books": ("ba", (20, 200)), "code": ("de", (30,)), "web": ("go", (40,
 def root(tmp_path, tokenizer):
     (tmp_path / "t.model").write_bytes(tokenizer.model)
     for corpus, (word, lengths) in CORPORA.items():
-        (tmp_path / "in" / corpus / "train").mkdir(parents=True)
         texts = [f"{word} " * length + str(i) for i in range(40) for length in lengths]
         write_jsonl(tmp_path / "in" / corpus / "train" / "a.jsonl", texts)
     return tmp_path
 
 
 def config(root, **changes):
-    fields = {"source": "files", "path": str(root / "in"), "tokenizer": str(root / "t.model")}
-    fields |= {"context_length": 32, "batch_size": 50, "prepared_root": str(root / "out")}
-    return DataConfig(**(fields | changes))
+    return make_config(
+        root, **({"source": "files", "context_length": 32, "batch_size": 50} | changes)
+    )
 
 
 def prepared(data):

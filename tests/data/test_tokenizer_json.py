@@ -9,7 +9,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ropewalk.data.config import DataConfig
 from ropewalk.data.pipeline import open_data
 from ropewalk.data.prepare import prepare
 from ropewalk.data.tokenizer import Tokenizer
@@ -17,7 +16,7 @@ from ropewalk.data.verify import verify
 from ropewalk.evals.text import sizes
 from tests.data import json_tokenizers
 from tests.data.hard_text import SOURCES, hard_text
-from tests.data.helpers import plain_text, write_jsonl
+from tests.data.helpers import make_config, plain_text, run_prepare, write_jsonl
 
 pytestmark = pytest.mark.slow
 
@@ -93,11 +92,8 @@ def test_a_file_that_was_completed_stands_alone(path, tmp_path):
 def test_data_is_prepared_with_it(path, tmp_path):
     """BOS occurs only at the start of documents, even if it is also EOS."""
     texts = [plain_text(number) for number in range(300)]
-    write_jsonl(tmp_path / "a.jsonl", texts)
-    config = DataConfig(
-        source="jsonl", path=str(tmp_path / "a.jsonl"), tokenizer=str(path), context_length=32,
-        batch_size=2, prepared_root=str(tmp_path / "out"),
-    )  # fmt: skip
+    write_jsonl(tmp_path / "in" / "a.jsonl", texts)
+    config = make_config(tmp_path, tokenizer=str(path), context_length=32)
     folder, tokenizer = prepare(config, show_progress=False), Tokenizer(path)
     assert (folder / "tokenizer.json").read_bytes() == tokenizer.model
     assert not (folder / "tokenizer.model").exists()
@@ -131,12 +127,8 @@ def test_a_tokenizer_that_draws_its_ids_is_refused(path, tmp_path):
 def test_text_that_a_normalizer_changes_is_counted(path, tmp_path, capsys):
     """NFC makes one character of `e` and its accent: two bytes of three."""
     texts = [plain_text(number) + " caf" + "e\u0301" * (number % 3) for number in range(60)]
-    write_jsonl(tmp_path / "a.jsonl", texts)
-    config = DataConfig(
-        source="jsonl", path=str(tmp_path / "a.jsonl"), tokenizer=str(path), context_length=32,
-        batch_size=2, prepared_root=str(tmp_path / "out"),
-    )  # fmt: skip
-    prepare(config, show_progress=False)
+    write_jsonl(tmp_path / "in" / "a.jsonl", texts)
+    run_prepare(tmp_path, tokenizer=str(path))
     before = sum(len(text.encode()) for text in texts)
     after = sum(len(unicodedata.normalize("NFC", text).encode()) for text in texts)
     note = f"{before:,} bytes became {after:,}" if path.parent.name == "qwen" else ""

@@ -8,17 +8,16 @@ from pathlib import Path
 import pytest
 
 from ropewalk.data import verify
-from ropewalk.data.config import DataConfig
-from ropewalk.data.prepare import main, prepare
+from ropewalk.data.prepare import main
 from ropewalk.data.store import TokenStore
 from tests.data.helpers import plain_text, write_jsonl
+from tests.data.helpers import run_prepare as run
 
 
 @pytest.fixture(scope="module")
 def pristine(tmp_path_factory, tokenizer) -> Path:
     """Texts in `in`, and the data prepared from them in `out`."""
     root = tmp_path_factory.mktemp("pristine")
-    (root / "in").mkdir()
     (root / "t.model").write_bytes(tokenizer.model)
     write_jsonl(root / "in" / "train.jsonl", [plain_text(i) for i in range(30)])
     write_jsonl(root / "in" / "validation.jsonl", [plain_text(i) for i in range(30, 40)])
@@ -29,16 +28,6 @@ def pristine(tmp_path_factory, tokenizer) -> Path:
 @pytest.fixture
 def root(pristine, tmp_path) -> Path:
     return shutil.copytree(pristine, tmp_path / "copy")
-
-
-def config(root: Path, **changes) -> DataConfig:
-    fields = {"source": "jsonl", "path": str(root / "in"), "tokenizer": str(root / "t.model")}
-    fields |= {"context_length": 8, "batch_size": 1, "prepared_root": str(root / "out")}
-    return DataConfig(**(fields | changes))
-
-
-def run(root: Path, **changes) -> Path:
-    return prepare(config(root, **changes), show_progress=False)
 
 
 def flip(path: Path, bit: int) -> None:
