@@ -44,7 +44,7 @@ PACKAGES = {
     "training": "numpy jax optax rich",
     "interop": "numpy jax jinja2 ml_dtypes orbax rich safetensors sentencepiece tokenizers "
     "transformers torch lm_eval gguf",
-    "theory": "numpy jax optax matplotlib mpmath rich",
+    "theory": "numpy scipy jax optax matplotlib mpmath rich",
     "reporting": "numpy matplotlib rich jinja2 markupsafe",
     "probes": "numpy jax scipy matplotlib rich jinja2",
     "studies": "numpy scipy jax matplotlib jinja2 markupsafe",
