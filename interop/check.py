@@ -175,7 +175,8 @@ def check_mapping(model: FolderModel) -> None:
         shape = model.tensors.known[written.hf_name.format(layer=0)].shape
         numbers = np.arange(math.prod(shape), dtype=np.uint32).reshape(shape)
         pairs = zip(written.from_hf(numbers), read.from_hf(numbers), strict=True)
-        if written[:2] != read[:2] or not all(np.array_equal(*pair) for pair in pairs):
+        names = [(entry.hf_name, entry.ours) for entry in (written, read)]
+        if names[0] != names[1] or not all(np.array_equal(*pair) for pair in pairs):
             raise ValueError(
                 f"{written.hf_name} would be imported as another parameter; nothing was written. "
                 "Report this with the config.json"

@@ -11,7 +11,7 @@ Which features of a head form a pair depends on the format (`Layout`):
     interleaved  2i and 2i + 1: Meta's own files, and DeepSeek's rotated part
 """
 
-from collections.abc import Callable, Sequence
+import math
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -22,21 +22,67 @@ Layout = Literal["half", "partial", "interleaved"]
 Fused = Literal["no", "rows", "heads", "pack", "pack, unit output"]
 
 
+class Part(NamedTuple):
+    """One of our arrays, as rows of a tensor.
+
+    Attributes:
+      name: of our array, from `checkpoint.leaves_by_name`. Arrays of blocks are those of one layer,
+        without the leading axis.
+      inputs: how many leading axes of our array are inputs, which are the columns of the tensor; 0
+        for embeddings and vectors.
+      shape: of our array, -1 for one axis that follows from the tensor; None: that of the rows.
+      order: our index of each feature of a head in the order of the rows; None: the same order.
+    """
+
+    name: str
+    inputs: int = 0
+    shape: tuple[int, ...] | None = None
+    order: np.ndarray | None = None
+
+    def to_rows(self, array: np.ndarray) -> np.ndarray:
+        """Return the rows of our array."""
+        if self.inputs:
+            array = array.reshape(math.prod(array.shape[: self.inputs]), -1).T
+        elif self.shape is not None:
+            array = array.ravel()
+        return array if self.order is None else _reorder(array, self.order)
+
+    def from_rows(self, rows: np.ndarray) -> np.ndarray:
+        """Return our array; the inverse of `to_rows`."""
+        if self.order is not None:
+            rows = _reorder(rows, np.argsort(self.order))
+        array = rows.T if self.inputs else rows
+        return array if self.shape is None else array.reshape(self.shape)
+
+
+def _reorder(rows: np.ndarray, order: np.ndarray) -> np.ndarray:
+    """Reorder the rows of each head."""
+    return rows.reshape(-1, len(order), *rows.shape[1:])[:, order].reshape(rows.shape)
+
+
 class Entry(NamedTuple):
     """One tensor of a Hugging Face folder and our arrays that it holds.
 
     Attributes:
       hf_name: name of the tensor; `{layer}` stands for the number of a layer.
-      ours: names of our arrays, from `checkpoint.leaves_by_name`. Arrays of blocks are those of
-        one layer, without the leading axis.
-      to_hf: function from our arrays to the tensor.
-      from_hf: its inverse; of Baichuan 2's output layer, what the model makes of the tensor.
+      parts: our arrays.
+      sizes: number of rows of each part in a group; empty for one part.
+      groups: the rows are this many groups, one after another, each with rows of every part.
+      has_unit_rows: the model scales the rows to length 1 when it reads them, as
+        `torch.nn.functional.normalize` in Baichuan 2's NormHead. Written rows have length 1
+        already.
     """
 
     hf_name: str
-    ours: tuple[str, ...]
-    to_hf: Callable[..., np.ndarray]
-    from_hf: Callable[[np.ndarray], tuple[np.ndarray, ...]]
+    parts: tuple[Part, ...]
+    sizes: tuple[int, ...] = ()
+    groups: int = 1
+    has_unit_rows: bool = False
+
+    @property
+    def ours(self) -> tuple[str, ...]:
+        """Names of our arrays."""
+        return tuple(part.name for part in self.parts)
 
     @property
     def is_stacked(self) -> bool:
@@ -47,6 +93,29 @@ class Entry(NamedTuple):
         """Return the names of the tensors of all layers."""
         layers = range(num_layers) if self.is_stacked else (0,)
         return [self.hf_name.format(layer=layer) for layer in layers]
+
+    def to_hf(self, *arrays: np.ndarray) -> np.ndarray:
+        """Return the tensor that holds our arrays."""
+        rows = [part.to_rows(x) for part, x in zip(self.parts, arrays, strict=True)]
+        if len(rows) == 1:
+            return rows[0]
+        columns = rows[0].shape[1:]
+        grouped = [x.reshape(self.groups, -1, *columns) for x in rows]
+        return np.concatenate(grouped, axis=1).reshape(-1, *columns)
+
+    def from_hf(self, tensor: np.ndarray) -> tuple[np.ndarray, ...]:
+        """Return our arrays; the inverse of `to_hf`, but for the scale of `has_unit_rows`."""
+        if self.has_unit_rows:
+            rows = tensor.astype(np.float32)
+            lengths = np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-12)
+            tensor = (rows / lengths).astype(tensor.dtype)
+        columns = tensor.shape[1:]
+        grouped = tensor.reshape(self.groups, -1, *columns)
+        split = np.split(grouped, np.cumsum(self.sizes)[:-1], axis=1)
+        return tuple(
+            part.from_rows(x.reshape(-1, *columns))
+            for part, x in zip(self.parts, split, strict=True)
+        )
 
 
 def feature_order(layout: Layout, head_dim: int, rotary_dim: int) -> np.ndarray:
@@ -67,75 +136,8 @@ def feature_order(layout: Layout, head_dim: int, rotary_dim: int) -> np.ndarray:
     return pairs.ravel()
 
 
-def _same(hf_name: str, ours: str) -> Entry:
-    return Entry(hf_name, (ours,), lambda x: x, lambda x: (x,))
-
-
-def _transposed(hf_name: str, ours: str) -> Entry:
-    return Entry(hf_name, (ours,), lambda x: x.T, lambda x: (x.T,))
-
-
-def _unit_rows(hf_name: str, ours: str) -> Entry:
-    """Return the entry of an output layer whose rows the model scales to length 1 when it reads it.
-
-    As `torch.nn.functional.normalize` in Baichuan 2's NormHead. Written rows have length 1 already.
-    """
-
-    def from_hf(x: np.ndarray) -> tuple[np.ndarray]:
-        rows = x.astype(np.float32)
-        lengths = np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-12)
-        return ((rows / lengths).astype(x.dtype),)
-
-    return Entry(hf_name, (ours,), lambda x: x, from_hf)
-
-
-def _norm(hf_name: str, ours: str, order: np.ndarray, heads: int) -> Entry:
-    """Return the entry of a norm over the features of some heads, each in the same order."""
-    order = (np.arange(heads)[:, None] * len(order) + order).ravel()
-    back = np.argsort(order)
-    return Entry(hf_name, (ours,), lambda x: x[order], lambda x: (x[back],))
-
-
-def _heads(hf_name: str, ours: str, order: np.ndarray) -> Entry:
-    """Return the entry of a matrix, `[D, N, H]` and `[N H, D]`, or a bias, `[N, H]` and `[N H]`.
-
-    `order` is the `feature_order` of a head.
-    """
-    H, back = len(order), np.argsort(order)
-
-    def to_hf(x: np.ndarray) -> np.ndarray:
-        heads_NHx = np.moveaxis(x[..., order], 0, -1) if x.ndim == 3 else x[..., order]
-        return heads_NHx.reshape(-1, *heads_NHx.shape[2:])
-
-    def from_hf(x: np.ndarray) -> tuple[np.ndarray]:
-        heads_NHx = x.reshape(-1, H, *x.shape[1:])[:, back]
-        return (np.moveaxis(heads_NHx, -1, 0) if heads_NHx.ndim == 3 else heads_NHx,)
-
-    return Entry(hf_name, (ours,), to_hf, from_hf)
-
-
-def _out(hf_name: str, ours: str, head_dim: int) -> Entry:
-    """Return the entry of the output projection, ours `[N, H, D]` and theirs `[D, N H]`."""
-    return Entry(
-        hf_name,
-        (ours,),
-        lambda x: x.reshape(-1, x.shape[-1]).T,
-        lambda x: (x.T.reshape(-1, head_dim, x.shape[0]),),
-    )
-
-
-def _joined(hf_name: str, parts: Sequence[Entry], sizes: Sequence[int]) -> Entry:
-    """Return the entry of a tensor that holds several others, of `sizes` rows each."""
-    ends = np.cumsum(sizes)[:-1]
-
-    def to_hf(*ours: np.ndarray) -> np.ndarray:
-        return np.concatenate([part.to_hf(x) for part, x in zip(parts, ours, strict=True)])
-
-    def from_hf(x: np.ndarray) -> tuple[np.ndarray, ...]:
-        split = np.split(x, ends)
-        return tuple(part.from_hf(rows)[0] for part, rows in zip(parts, split, strict=True))
-
-    return Entry(hf_name, tuple(part.ours[0] for part in parts), to_hf, from_hf)
+def _single(hf_name: str, name: str, *part, **more) -> Entry:
+    return Entry(hf_name, (Part(name, *part),), **more)
 
 
 # Their names and ours, by position of the norms.
@@ -161,31 +163,28 @@ def make_entries(config: ModelConfig, layout: Layout, fused: Fused = "no") -> li
         whose rows the model scales to length 1 ("pack, unit output", Baichuan 2).
     """
     if fused == "heads":
-        return _neox_entries(config, feature_order(layout, config.head_dim, rotary_dim(config)))
-    attention = (
-        _attention(config, layout, _JOINED.get(fused))
-        if config.mla is None
-        else _latent(config, layout)
-    )
-    mlp, ours = "model.layers.{layer}.mlp.", "blocks.mlp."
-    gate = _transposed(f"{mlp}gate_proj.weight", f"{ours}gate")
-    up = _transposed(f"{mlp}up_proj.weight", f"{ours}up")
-    both = _joined(f"{mlp}gate_up_proj.weight", [gate, up], [config.mlp_dim] * 2)
+        return _neox_entries(config, layout)
+    attention = _latent if config.mla is not None else _attention
+    layer = "model.layers.{layer}."
+    gate, up, down = (Part(f"blocks.mlp.{name}", 1) for name in ("gate", "up", "down"))
+    both = Entry(f"{layer}mlp.gate_up_proj.weight", (gate, up), (config.mlp_dim,) * 2)
+    separate = [Entry(f"{layer}mlp.{x}_proj.weight", (y,)) for x, y in (("gate", gate), ("up", up))]
     first, *other_norms = (
-        _same(f"model.layers.{{layer}}.{name}layernorm.weight", f"blocks.{ours}norm.scale")
+        _single(f"{layer}{name}layernorm.weight", f"blocks.{ours}norm.scale")
         for name, ours in _NORMS[config.norm_position]
     )
     table = [
-        _same("model.embed_tokens.weight", "embedding"),
+        _single("model.embed_tokens.weight", "embedding"),
         first,
-        *attention,
+        *attention(config, layout, fused),
         *other_norms,
-        *([both] if fused == "rows" else [gate, up]),
-        _transposed(f"{mlp}down_proj.weight", f"{ours}down"),
-        _same("model.norm.weight", "final_norm.scale"),
+        *([both] if fused == "rows" else separate),
+        Entry(f"{layer}mlp.down_proj.weight", (down,)),
+        _single("model.norm.weight", "final_norm.scale"),
     ]
-    output = _unit_rows if fused == "pack, unit output" else _same
-    return table if config.tie_embeddings else [*table, output("lm_head.weight", "output")]
+    is_unit = fused == "pack, unit output"
+    output = _single("lm_head.weight", "output", has_unit_rows=is_unit)
+    return table if config.tie_embeddings else [*table, output]
 
 
 # Name of the projection that holds queries, keys and values.
@@ -203,114 +202,97 @@ def rotary_dim(config: ModelConfig) -> int:
     return 2 * (int(pairs[-1]) + 1) if len(pairs) else 0
 
 
-def _attention(config: ModelConfig, layout: Layout, joined: str | None) -> list[Entry]:
-    prefix, ours = "model.layers.{layer}.self_attn.", "blocks.attention."
+def _query_key_value(config: ModelConfig, layout: Layout) -> tuple[Part, Part, Part]:
+    H, K, ours = config.head_dim, config.kv_heads, "blocks.attention."
+    order = feature_order(layout, H, rotary_dim(config))
+    return (
+        Part(f"{ours}query", 1, (-1, config.num_heads, H), order),
+        Part(f"{ours}key", 1, (-1, K, H), order),
+        Part(f"{ours}value", 1, (-1, K, H)),
+    )
+
+
+def _biases(parts: tuple[Part, ...]) -> tuple[Part, ...]:
+    """Return the parts of the biases of queries, keys and values."""
+    return tuple(
+        part._replace(name=f"{part.name}_bias", inputs=0, shape=part.shape and part.shape[1:])
+        for part in parts
+    )
+
+
+def _attention(config: ModelConfig, layout: Layout, fused: Fused) -> list[Entry]:
+    prefix, out = "model.layers.{layer}.self_attn.", "blocks.attention.out"
     N, K, H = config.num_heads, config.kv_heads, config.head_dim
-    order, plain = feature_order(layout, H, rotary_dim(config)), np.arange(H)
-    rotated = (("q", "query", order), ("k", "key", order), ("v", "value", plain))
-    q_k_v = [
-        _heads(f"{prefix}{x}_proj.weight", ours + name, features) for x, name, features in rotated
-    ]
-    if joined:
-        q_k_v = [_joined(f"{prefix}{joined}.weight", q_k_v, [N * H, K * H, K * H])]
-    if config.qkv_bias:
-        q_k_v += [
-            _heads(f"{prefix}{x}_proj.bias", f"{ours}{name}_bias", features)
-            for x, name, features in rotated
+    parts = _query_key_value(config, layout)
+
+    def separate(suffix: str, parts: tuple[Part, ...]) -> list[Entry]:
+        return [
+            Entry(f"{prefix}{x}_{suffix}", (part,)) for x, part in zip("qkv", parts, strict=False)
         ]
+
+    entries = separate("proj.weight", parts)
+    if joined := _JOINED.get(fused):
+        entries = [Entry(f"{prefix}{joined}.weight", parts, (N * H, K * H, K * H))]
+    if config.qkv_bias:
+        entries += separate("proj.bias", _biases(parts))
     if config.qk_norm:
         # A norm across heads scales the features of one head after another.
-        counts = (N, K) if config.qk_norm_across_heads else (1, 1)
-        q_k_v += [
-            _norm(f"{prefix}{x}_norm.weight", f"{ours}{name}_norm.scale", order, count)
-            for (x, name, _), count in zip(rotated, counts, strict=False)
-        ]
-    return [*q_k_v, _out(f"{prefix}o_proj.weight", f"{ours}out", H)]
+        names = (f"{part.name}_norm.scale" for part in parts[:2])
+        norms = tuple(Part(name, order=parts[0].order) for name in names)
+        entries += separate("norm.weight", norms)
+    return [*entries, _single(f"{prefix}o_proj.weight", out, 2, (N, H, -1))]
 
 
-def _neox_entries(config: ModelConfig, order: np.ndarray) -> list[Entry]:
-    """Return the entries of all tensors of a GPT-NeoX; `order` is the `feature_order` of a head."""
-    layer, ours = "gpt_neox.layers.{layer}.", "blocks."
+def _neox_entries(config: ModelConfig, layout: Layout) -> list[Entry]:
+    """Return the entries of all tensors of a GPT-NeoX."""
+    layer, ours, N, H = "gpt_neox.layers.{layer}.", "blocks.", config.num_heads, config.head_dim
 
     def norm(hf_name: str, name: str) -> list[Entry]:
-        return [_same(f"{hf_name}.{x}", f"{name}.{y}") for x, y in _SCALE_BIAS]
+        names = (("weight", "scale"), ("bias", "bias"))
+        return [_single(f"{hf_name}.{x}", f"{name}.{y}") for x, y in names]
 
-    def product(hf_name: str, name: str, weight: Callable[..., Entry], *more) -> list[Entry]:
-        bias = _same(f"{layer}{hf_name}.bias", f"{ours}{name}_bias")
-        return [weight(f"{layer}{hf_name}.weight", ours + name, *more), bias]
+    def product(hf_name: str, name: str, *part) -> list[Entry]:
+        bias = _single(f"{layer}{hf_name}.bias", f"{ours}{name}_bias")
+        return [_single(f"{layer}{hf_name}.weight", ours + name, *part), bias]
 
+    weights = _query_key_value(config, layout)
+    joined = f"{layer}attention.query_key_value."
     table = [
-        _same("gpt_neox.embed_in.weight", "embedding"),
+        _single("gpt_neox.embed_in.weight", "embedding"),
         *norm(f"{layer}input_layernorm", f"{ours}attention_norm"),
-        *(_by_head(f"{layer}attention.query_key_value.{x}", y, order) for x, y in _SUFFIXES),
-        *product("attention.dense", "attention.out", _out, config.head_dim),
+        Entry(f"{joined}weight", weights, (H, H, H), groups=N),
+        Entry(f"{joined}bias", _biases(weights), (H, H, H), groups=N),
+        *product("attention.dense", "attention.out", 2, (N, H, -1)),
         *norm(f"{layer}post_attention_layernorm", f"{ours}mlp_norm"),
-        *product("mlp.dense_h_to_4h", "mlp.up", _transposed),
-        *product("mlp.dense_4h_to_h", "mlp.down", _transposed),
+        *product("mlp.dense_h_to_4h", "mlp.up", 1),
+        *product("mlp.dense_4h_to_h", "mlp.down", 1),
         *norm("gpt_neox.final_layer_norm", "final_norm"),
     ]
-    return table if config.tie_embeddings else [*table, _same("embed_out.weight", "output")]
+    return table if config.tie_embeddings else [*table, _single("embed_out.weight", "output")]
 
 
-_SCALE_BIAS = (("weight", "scale"), ("bias", "bias"))
-_SUFFIXES = (("weight", ""), ("bias", "_bias"))
-
-
-def _by_head(hf_name: str, suffix: str, order: np.ndarray) -> Entry:
-    """Return the entry of `[N 3 H, ...]`: query, key and value of one head after another."""
-    orders, H = (order, order, np.arange(len(order))), len(order)
-    names = (f"blocks.attention.{name}{suffix}" for name in ("query", "key", "value"))
-    parts = [_heads("", name, features) for name, features in zip(names, orders, strict=True)]
-
-    def to_hf(*ours: np.ndarray) -> np.ndarray:
-        rows = [part.to_hf(x) for part, x in zip(parts, ours, strict=True)]
-        by_head = np.stack([x.reshape(-1, H, *x.shape[1:]) for x in rows], axis=1)
-        return by_head.reshape(-1, *by_head.shape[3:])
-
-    def from_hf(x: np.ndarray) -> tuple[np.ndarray, ...]:
-        by_head = np.moveaxis(x.reshape(-1, 3, H, *x.shape[1:]), 1, 0)
-        rows = by_head.reshape(3, -1, *x.shape[1:])
-        return tuple(part.from_hf(x)[0] for part, x in zip(parts, rows, strict=True))
-
-    return Entry(hf_name, tuple(part.ours[0] for part in parts), to_hf, from_hf)
-
-
-def _latent(config: ModelConfig, layout: Layout) -> list[Entry]:
+def _latent(config: ModelConfig, layout: Layout, _: Fused) -> list[Entry]:
     """Return the entries of multi-head latent attention in DeepSeek's files."""
     mla, prefix, ours = config.mla, "model.layers.{layer}.self_attn.", "blocks.attention."
     assert mla is not None
+    N, C = config.num_heads, mla.kv_lora_rank
     H, P, U = mla.qk_nope_head_dim, mla.qk_rope_head_dim, mla.v_head_dim
     rope = feature_order(layout, P, P)
-    order = np.concatenate([np.arange(H), H + rope])
+    heads = (1, (-1, N, H + P), np.concatenate([np.arange(H), H + rope]))
     if mla.q_lora_rank is None:
-        queries = [_heads(f"{prefix}q_proj.weight", f"{ours}query", order)]
+        queries = [_single(f"{prefix}q_proj.weight", f"{ours}query", *heads)]
     else:
         queries = [
-            _transposed(f"{prefix}q_a_proj.weight", f"{ours}query_down"),
-            _same(f"{prefix}q_a_layernorm.weight", f"{ours}query_latent_norm.scale"),
-            _heads(f"{prefix}q_b_proj.weight", f"{ours}query_up", order),
+            _single(f"{prefix}q_a_proj.weight", f"{ours}query_down", 1),
+            _single(f"{prefix}q_a_layernorm.weight", f"{ours}query_latent_norm.scale"),
+            _single(f"{prefix}q_b_proj.weight", f"{ours}query_up", *heads),
         ]
-    latent = _transposed("", f"{ours}latent_down")
-    back = np.argsort(rope)
-    key_rope = Entry("", (f"{ours}key_rope",), lambda x: x.T[rope], lambda x: (x[back].T,))
+    latent = (Part(f"{ours}latent_down", 1), Part(f"{ours}key_rope", 1, order=rope))
+    ups = (Part(f"{ours}key_up", 1, (C, N, H)), Part(f"{ours}value_up", 1, (C, N, U)))
     return [
         *queries,
-        _joined(f"{prefix}kv_a_proj_with_mqa.weight", [latent, key_rope], [mla.kv_lora_rank, P]),
-        _same(f"{prefix}kv_a_layernorm.weight", f"{ours}latent_norm.scale"),
-        _keys_and_values(f"{prefix}kv_b_proj.weight", (f"{ours}key_up", f"{ours}value_up"), H, U),
-        _out(f"{prefix}o_proj.weight", f"{ours}out", U),
+        Entry(f"{prefix}kv_a_proj_with_mqa.weight", latent, (C, P)),
+        _single(f"{prefix}kv_a_layernorm.weight", f"{ours}latent_norm.scale"),
+        Entry(f"{prefix}kv_b_proj.weight", ups, (H, U), groups=N),
+        _single(f"{prefix}o_proj.weight", f"{ours}out", 2, (N, U, -1)),
     ]
-
-
-def _keys_and_values(hf_name: str, ours: tuple[str, str], H: int, U: int) -> Entry:
-    """Return the entry of ours `[C, N, H]` and `[C, N, U]` in `[N (H + U), C]`, head by head."""
-
-    def to_hf(key_CNH: np.ndarray, value_CNU: np.ndarray) -> np.ndarray:
-        both_CNX = np.concatenate([key_CNH, value_CNU], axis=-1)
-        return both_CNX.transpose(1, 2, 0).reshape(-1, both_CNX.shape[0])
-
-    def from_hf(x: np.ndarray) -> tuple[np.ndarray, ...]:
-        both_CNX = x.reshape(-1, H + U, x.shape[1]).transpose(2, 0, 1)
-        return both_CNX[..., :H], both_CNX[..., H:]
-
-    return Entry(hf_name, ours, to_hf, from_hf)
