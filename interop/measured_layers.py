@@ -14,24 +14,26 @@ import contextlib
 import copy
 import functools
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 import torch
 import transformers
+from torch.overrides import TorchFunctionMode
 from transformers import CONFIG_MAPPING, AutoModel
 from transformers.initialization import no_init_weights
 from transformers.utils import logging
 
 from ropewalk.interop.layers import Layer, PublishedModel, group_layers
-from ropewalk.interop.torch_modes import FixedOutputs, WithoutWeights
 from ropewalk.model.rotary.rope_parameters import check_rope
 from ropewalk.utils.checks import Bounds, problem
 from ropewalk.utils.messages import one_line, quoted
 
 _NAME = "ropewalk_audit"  # of the attention function
-_MOST_LAYERS, _MOST_CONTEXT, _MOST_OUTPUTS = 256, 2**24, 2**20
+_MOST_LAYERS, _MOST_CONTEXT = 256, 2**24
+_MOST_OUTPUTS = 2**20  # features of a linear layer
+_MOST_REAL = 2**20  # numbers of a tensor that is made
 _KINDS = ("attention", "full_attention", "sliding_attention", "chunked_attention")
 
 
@@ -178,6 +180,70 @@ def _rope_parameters(text: Any) -> list[dict[str, Any]]:
     return nested
 
 
+# --- a model without weights ----------------------------------------------------------------------
+
+
+class _WithoutWeights(TorchFunctionMode):
+    """Creates matrices without memory, on the device `meta`; vectors and buffers are real."""
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        """Call a function of torch."""
+        kwargs = kwargs or {}
+        if func not in (torch.empty, torch.zeros, torch.ones, torch.randn, torch.rand):
+            return func(*args, **kwargs)
+        tensor = func(*args, **{**kwargs, "device": "meta"})
+        if tensor.numel() > _MOST_REAL or (func is torch.empty and tensor.ndim > 1):
+            return tensor
+        return (
+            torch.ones(tensor.shape, dtype=tensor.dtype)
+            if func is torch.empty
+            else func(*args, **kwargs)
+        )
+
+
+class _FixedOutputs(TorchFunctionMode):
+    """Runs linear layers and embeddings as fixed vectors, which depend on their size only.
+
+    An operation on real tensors and tensors of the device `meta` gives one of `meta`.
+    """
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        """Call a function of torch."""
+        kwargs = kwargs or {}
+        if func is torch.nn.functional.linear:
+            inputs, weight = args[:2]
+            return _fixed(weight.shape[0]).expand(*inputs.shape[:-1], weight.shape[0]).clone()
+        if func is torch.nn.functional.embedding:
+            inputs, weight = args[:2]
+            return _fixed(weight.shape[1]).expand(*inputs.shape, weight.shape[1]).clone()
+        devices: set[str] = set()
+        _map(lambda tensor: devices.add(tensor.device.type), (args, kwargs))
+        if len(devices) > 1:
+            args, kwargs = _map(lambda tensor: tensor.to("meta"), (args, kwargs))
+        result = func(*args, **kwargs)
+        # States of recurrent layers are large, and no query or key is.
+        is_large = isinstance(result, torch.Tensor) and result.numel() > _MOST_REAL
+        return result.to("meta") if is_large else result
+
+
+def _fixed(size: int) -> torch.Tensor:
+    if size > _MOST_OUTPUTS:
+        raise ValueError(f"a layer of {size:,} outputs (allowed: {_MOST_OUTPUTS:,})")
+    generator = torch.Generator().manual_seed(size)
+    return torch.randn(size, generator=generator, dtype=torch.float64)
+
+
+def _map(function: Callable[[torch.Tensor], Any], value: Any) -> Any:
+    """Apply a function to all tensors of nested tuples, lists and dicts."""
+    if isinstance(value, torch.Tensor):
+        return function(value)
+    if type(value) in (tuple, list):
+        return type(value)(_map(function, item) for item in value)
+    if type(value) is dict:
+        return {name: _map(function, item) for name, item in value.items()}
+    return value
+
+
 # --- two forward passes ---------------------------------------------------------------------------
 
 
@@ -225,7 +291,7 @@ def _measure_layers(text: Any, context: int) -> list[Layer]:
 
 def _build_model(text: Any) -> Any:
     """Return the model of a config, whose large weights are on the device `meta`."""
-    with WithoutWeights(), no_init_weights():
+    with _WithoutWeights(), no_init_weights():
         model = AutoModel.from_config(
             text,
             attn_implementation=_NAME,
@@ -270,7 +336,7 @@ def _forward(model: Any, positions: list[int]) -> list[_Call]:
     """Return the calls of the attention function in a forward pass."""
     _calls.clear()
     _layer.clear()
-    with torch.no_grad(), FixedOutputs():
+    with torch.no_grad(), _FixedOutputs():
         model(
             input_ids=torch.zeros(1, len(positions), dtype=torch.long),
             position_ids=torch.tensor([positions]),

@@ -28,7 +28,6 @@ import ropewalk.utils.environment  # noqa: F401 - first: it checks that packages
 import argparse
 import dataclasses
 import json
-import re
 
 from rich.console import Console
 
@@ -36,26 +35,8 @@ from ropewalk.configs import find_config
 from ropewalk.experiment import overrides
 from ropewalk.experiment.config import ExperimentConfig
 from ropewalk.experiment.inherit import inherit
-from ropewalk.tpu import gpu, topology
-from ropewalk.tpu.gpu import GPUS, Machines
-from ropewalk.tpu.topology import CHIPS, Topology
+from ropewalk.tpu.topology import Machines, Topology, find
 from ropewalk.utils.command_line import Parser, at_least, exit_with
-from ropewalk.utils.messages import nearest
-
-
-def find_topology(name: str) -> Topology | Machines:
-    """Return the TPU slice or the machines with GPUs called `name`.
-
-    Raises:
-      ValueError: if there are none; the message names the nearest.
-    """
-    kind = name.partition(":")[0]
-    if kind in GPUS:
-        return gpu.find(name)
-    known = [*CHIPS, "v5litepod", *GPUS]
-    if re.split("[:-]", name)[0] not in known:
-        raise ValueError(f"unknown topology {name!r}; {nearest(kind, known)}")
-    return topology.find(name)
 
 
 def command_line() -> Parser:
@@ -83,7 +64,7 @@ def parse(parser: Parser) -> tuple[argparse.Namespace, Topology | Machines, Expe
     """Return the arguments, their chips and their config; exit with 2 for a mistake in them."""
     arguments = parser.parse_intermixed_args()
     try:
-        chips = find_topology(arguments.topology)
+        chips = find(arguments.topology)
         return arguments, chips, inherit(find_config(arguments.config), arguments.overrides)
     except ValueError as error:
         parser.refuse(error)

@@ -22,9 +22,8 @@ from ropewalk.experiment.config import ExperimentConfig
 from ropewalk.experiment.mesh import make_mesh
 from ropewalk.experiment.stages import split
 from ropewalk.model import kernels, sharding
-from ropewalk.tpu.gpu import Machines
 from ropewalk.tpu.hlo import HBM, HOST, Collective, Program
-from ropewalk.tpu.topology import Topology
+from ropewalk.tpu.topology import Machines, Topology
 from ropewalk.training.members import abstract_state, shardings_of
 from ropewalk.training.programs import member_arrays
 from ropewalk.training.step import compile_step
@@ -107,8 +106,8 @@ def analyze(config: ExperimentConfig, chips: Topology | Machines, num_members: i
     traffic = {"memory": program.memory_bytes(HBM), "host": program.memory_bytes(HOST)}
     memory = _memory(compiled, is_gpu)
     # XLA for GPUs does not refuse a step.
-    if is_gpu and (memory["peak"] or 0) > chips.usable_memory:
-        problem = f"{size(memory['peak'] or 0)} of {size(chips.usable_memory)}"
+    if is_gpu and (memory["peak"] or 0) > chips.chip.usable_memory:
+        problem = f"{size(memory['peak'] or 0)} of {size(chips.chip.usable_memory)}"
     tokens = num_members * config.data.batch_size * config.data.context_length
     return Report(
         **memory,

@@ -167,33 +167,36 @@ class Program:
         """Return the bytes read from and written to HBM, or the host's memory, in a step.
 
         Arrays in the chip's other memories do not count. An instruction reads its operands and
-        writes its result once; a fusion that slices an operand reads the slice.
+        writes its result once; a fusion that slices an operand reads the slice. An asynchronous
+        instruction counts at its end, whose type is that of the result alone.
         """
         total = 0.0
         for name, times in self._runs.items():
             if name in self._fused:
                 continue
-            types = {i.name: i.type for i in self._computations[name]}
+            by_name = {i.name: i for i in self._computations[name]}
             for instruction in self._computations[name]:
-                if instruction.opcode in _FREE or instruction.opcode.endswith("-done"):
+                if instruction.opcode in _FREE or instruction.opcode.endswith("-start"):
                     continue
                 if 'custom_call_target="AllocateBuffer"' in instruction.rest:
                     continue
+                start = by_name.get(instruction.operands[0]) if instruction.operands else None
+                if instruction.opcode.endswith("-done") and start:
+                    instruction = start._replace(type=instruction.type)
+                types = [by_name[x].type if x in by_name else "" for x in instruction.operands]
                 total += times * self._moved(instruction, types, space)
         return total
 
-    def _moved(self, instruction: _Instruction, types: dict[str, str], space: int) -> int:
-        operand_types = [types.get(name, "") for name in instruction.operands]
-        operands = [_num_bytes(type_, space) for type_ in operand_types]
-        if instruction.opcode.endswith("-start"):
-            return _moved_by_start(instruction, operand_types, space)
-        result = _num_bytes(instruction.type, space)
-        if instruction.opcode == "dynamic-slice":
-            return 2 * result
-        if instruction.opcode == "dynamic-update-slice":
-            return 2 * operands[1]
-        called = _called(instruction)
-        if instruction.opcode != "fusion" or not called:
+    def _moved(self, instruction: _Instruction, types: list[str], space: int) -> int:
+        """Return the bytes that an instruction moves in a memory; `types` are its operands'."""
+        operands = [_num_bytes(type_, space) for type_ in types]
+        result, called = _num_bytes(instruction.type, space), _called(instruction)
+        kind = instruction.opcode
+        if kind in ("dynamic-slice", "dynamic-slice-start", "slice-start"):
+            return (_num_bytes(instruction.type) if operands[0] else 0) + result
+        if kind.startswith("dynamic-update-slice"):
+            return operands[1] + (_num_bytes(types[1]) if result else 0)
+        if kind != "fusion" or not called:
             return sum(operands) + result
         read = sum(self._read(called[0], i, size) for i, size in enumerate(operands) if size)
         return read + self._written(self._computations[called[0]], instruction.type, space)
@@ -231,32 +234,6 @@ class Program:
                 size = _num_bytes(by_name[output.operands[1]].type)
             total += size if memory == space else 0
         return total
-
-
-def _moved_by_start(instruction: _Instruction, operand_types: list[str], space: int) -> int:
-    """Return the bytes that an asynchronous instruction moves in a memory.
-
-    Its type lists its operands before its results (after them for a copy); operands are not
-    written. A slice reads the sliced part only, an update writes the update only.
-    """
-    kind, type_ = instruction.opcode, instruction.type
-    arrays = list(_sizes(type_))
-    if kind == "copy-start":
-        results = arrays[:1]
-    elif type_.startswith("(("):
-        results = list(_sizes(_balanced(type_[1:])[1]))
-    elif kind in ("all-gather-start", "collective-permute-start"):
-        results = arrays[len(operand_types) :]
-    else:
-        results = arrays
-    written = sum(size for size, memory in results if memory == space)
-    read = sum(_num_bytes(type_, space) for type_ in operand_types)
-    if kind in ("slice-start", "dynamic-slice-start"):
-        read = results[0][0] if _num_bytes(operand_types[0], space) else 0
-    elif kind == "dynamic-update-slice-start":
-        read = _num_bytes(operand_types[1], space)
-        written = _num_bytes(operand_types[1]) if written else 0
-    return read + written
 
 
 def _parse(line: str) -> _Instruction:

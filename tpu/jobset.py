@@ -179,7 +179,7 @@ def main() -> int:
     )
     arguments = parser.parse_intermixed_args()
     try:
-        topology = topology_lib.find(arguments.topology)
+        topology = topology_lib.find_slice(arguments.topology)
         check_alone(arguments.mode, topology)
         jobs = _jobs(arguments, topology)
     except ValueError as error:

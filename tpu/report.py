@@ -7,10 +7,8 @@ from rich.table import Table
 
 from ropewalk.experiment.config import ExperimentConfig
 from ropewalk.experiment.mesh import mesh_sizes
-from ropewalk.tpu import gpu
 from ropewalk.tpu.cost import Report, peak_flops
-from ropewalk.tpu.gpu import Machines
-from ropewalk.tpu.topology import Topology
+from ropewalk.tpu.topology import MEMORY_FRACTION, Machines, Topology
 from ropewalk.training import programs
 from ropewalk.utils.messages import size
 
@@ -43,9 +41,9 @@ def show(
 
 def _memory(chips: Topology | Machines, report: Report) -> Iterator[str]:
     yield f"{'arguments':<12} {size(report.arguments or 0):>12} per chip"
-    memory = size(chips.usable_memory)
+    memory = size(chips.chip.usable_memory)
     if isinstance(chips, Machines):
-        memory += f" (XLA_PYTHON_CLIENT_MEM_FRACTION={gpu.MEMORY_FRACTION})"
+        memory += f" (XLA_PYTHON_CLIENT_MEM_FRACTION={MEMORY_FRACTION})"
     fits = "does not fit" if report.problem else "fits"
     limit = "at most" if report.host_peak else "peak"
     yield f"{limit:<12} {size(report.peak or 0):>12} of {memory}: {fits}"

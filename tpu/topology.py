@@ -1,10 +1,13 @@
-"""TPU slices by name: `v5p:4x4x4` is 64 chips of v5p in a cube. `chips.toml` has the chips.
+"""TPU slices and machines with NVIDIA GPUs by name; `chips.toml` and `gpus.toml` have the chips.
+
+`v5p:4x4x4` is 64 chips of v5p in a cube, `h100:8` a machine of 8 GPUs, and `h100:8x4` are four.
 
 `python -m tpu.topology NAME FIELD...` prints fields of a slice for the shell scripts, one per line.
 It needs no JAX, so that it runs on a laptop with Python only.
 
-Sizes count chips. Google's accelerator types, which are accepted too, count cores: `v5p-128` is
-`v5p:4x4x4`, 64 chips. GKE's names of v5e have its prefix instead of `v5litepod`: `v5e-64`.
+Sizes of slices count chips. Google's accelerator types, which are accepted too, count cores:
+`v5p-128` is `v5p:4x4x4`, 64 chips. GKE's names of v5e have its prefix instead of `v5litepod`:
+`v5e-64`.
 """
 
 import contextlib
@@ -12,9 +15,11 @@ import dataclasses
 import fnmatch
 import math
 import os
+import re
+import string
 import sys
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -56,8 +61,8 @@ class Chip(NamedTuple):
     shapes: list[str]
 
     @property
-    def memory(self) -> int:
-        """Bytes of HBM."""
+    def usable_memory(self) -> int:
+        """Bytes of HBM that a program may use."""
         return int(self.memory_gib * 2**30)
 
     @property
@@ -66,8 +71,57 @@ class Chip(NamedTuple):
         return 2 * len(self.shapes[0].split("x"))
 
 
-_SHEET = tomllib.loads(Path(__file__).with_name("chips.toml").read_text(encoding="utf-8"))
-CHIPS = {name: Chip(name=name, **row) for name, row in _SHEET.items()}
+# Share of a GPU's memory for JAX (XLA_PYTHON_CLIENT_MEM_FRACTION; 0.75 by default). The rest is for
+# CUDA, NCCL and cuDNN.
+MEMORY_FRACTION = 0.92
+
+
+class Gpu(NamedTuple):
+    """A GPU: an entry of `gpus.toml`.
+
+    Attributes:
+      name: prefix of the names of its machines.
+      device_kind: JAX's name of it.
+      compute_capability: major and minor.
+      cores: streaming multiprocessors.
+      shared_memory: bytes of a core, and the most that a block may use of them.
+      threads_per_core: the most that are resident.
+      l2_cache, memory: bytes.
+      clock_ghz: the highest clock.
+      memory_bandwidth: bytes/s.
+      link: what connects the GPUs of a host, "NVLink" or "PCIe".
+      link_bandwidth: bytes/s that a GPU receives over it.
+      network_bandwidth: bytes/s that a GPU receives from other hosts.
+      host_bandwidth: bytes/s between a GPU and its host's memory.
+    """
+
+    name: str
+    device_kind: str
+    compute_capability: list[int]
+    cores: int
+    shared_memory: list[int]
+    threads_per_core: int
+    l2_cache: int
+    clock_ghz: float
+    memory: int
+    memory_bandwidth: float
+    link: str
+    link_bandwidth: float
+    network_bandwidth: float
+    host_bandwidth: float
+
+    @property
+    def usable_memory(self) -> int:
+        """Bytes of memory that a program may use."""
+        return int(MEMORY_FRACTION * self.memory)
+
+
+def _read(name: str) -> str:
+    return Path(__file__).with_name(name).read_text(encoding="utf-8")
+
+
+CHIPS = {name: Chip(name=name, **row) for name, row in tomllib.loads(_read("chips.toml")).items()}
+GPUS = {name: Gpu(name=name, **row) for name, row in tomllib.loads(_read("gpus.toml")).items()}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -81,11 +135,6 @@ class Topology:
     def name(self) -> str:
         """Name of the slice, here and in libtpu: `v5p:4x4x4`."""
         return f"{self.chip.name}:{self.shape}"
-
-    @property
-    def usable_memory(self) -> int:
-        """Bytes of a chip's memory that a program may use."""
-        return self.chip.memory
 
     @property
     def sides(self) -> tuple[int, ...]:
@@ -160,35 +209,137 @@ class Topology:
           ValueError: if libtpu is not installed, or not the one that this JAX needs.
         """
         _check_libtpu()
-        # libtpu must not look for a TPU, nor query the cloud's metadata server for one.
-        for name, value in {
-            "TPU_SKIP_MDS_QUERY": "1",
-            "TPU_ACCELERATOR_TYPE": self.accelerator_type,
-            "TPU_WORKER_HOSTNAMES": "localhost",
-            "ALLOW_MULTIPLE_LIBTPU_LOAD": "1",
-        }.items():
-            os.environ.setdefault(name, value)
-        import jax
-        from jax.experimental import topologies
-
-        jax.config.update("jax_platforms", "cpu")
         # Without `wrap` libtpu assumes that there are no rings, and does not gather.
         options: dict[str, Any] = {"wrap": (*self.rings, False)[:3]}
         if self.chip.name == "v4":
             options["chip_config_name"] = "megacore"  # a chip's two cores are one device, as on v5p
         if self.num_chips == 1:
             options["chips_per_host_bounds"] = (1, 1, 1)
-        try:
-            return topologies.get_topology_desc(self.name, platform="tpu", **options).devices
-        except (ImportError, OSError, RuntimeError) as error:
-            raise ValueError(
-                f"libtpu cannot be loaded ({str(error).splitlines()[0]}); "
-                "pip install '.[tpu]' in the folder of ropewalk, in an environment of its own"
-            ) from error
+        environment = {
+            # libtpu must not look for a TPU, nor query the cloud's metadata server for one.
+            "TPU_SKIP_MDS_QUERY": "1",
+            "TPU_ACCELERATOR_TYPE": self.accelerator_type,
+            "TPU_WORKER_HOSTNAMES": "localhost",
+            "ALLOW_MULTIPLE_LIBTPU_LOAD": "1",
+        }
+        advice = "pip install '.[tpu]' in the folder of ropewalk, in an environment of its own"
+        return _compile_devices(self.name, "tpu", "libtpu", advice, environment, **options)
 
 
-def find(name: str) -> Topology:
-    """Return the slice called `name`.
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Machines:
+    """Hosts with GPUs of one kind; the attributes are those of `Topology`.
+
+    XLA compiles for an absent GPU from a description of the chip, with the wheels of `jax[cuda13]`,
+    which `make test-gpu` installs. On a device, XLA also times variants of matrix products and
+    fusions (autotuning). Here it uses defaults, so that launches and temporaries may differ.
+    """
+
+    chip: Gpu
+    chips_per_host: int
+    num_hosts: int = 1
+
+    @property
+    def name(self) -> str:
+        """Name of the machines: `h100:8x4`."""
+        hosts = f"x{self.num_hosts}" if self.num_hosts > 1 else ""
+        return f"{self.chip.name}:{self.chips_per_host}{hosts}"
+
+    @property
+    def num_chips(self) -> int:
+        """Number of GPUs; each is one JAX device."""
+        return self.chips_per_host * self.num_hosts
+
+    def transfer_seconds(self, collective: "Collective") -> float:
+        """Return the least time of a collective: the slower of both networks."""
+        within = (collective.wire_bytes - collective.network_bytes) / self.chip.link_bandwidth
+        if not collective.network_bytes:
+            return within
+        return max(within, collective.network_bytes / self.chip.network_bandwidth)
+
+    def describe_links(self, collectives: "Sequence[Collective]") -> str:
+        """Return what connects the GPUs; `collectives` are part of a slice's description only."""
+        within = f"over {self.chip.link} at {self.chip.link_bandwidth / 1e9:.0f} GB/s"
+        between = f", between hosts at {self.chip.network_bandwidth / 1e9:.0f} GB/s"
+        return within + between * (self.num_hosts > 1)
+
+    def compile_devices(self) -> list[Any]:
+        """Return the GPUs as devices for compilation only.
+
+        Raises:
+          ValueError: if the wheels of CUDA are not installed.
+        """
+        return _compile_devices(
+            self.name,
+            "cuda",
+            "XLA for NVIDIA GPUs",
+            "`make test-gpu` installs it into .venv-cuda: run .venv-cuda/bin/python -m tpu.aot",
+            # The plug-in must neither ask for a driver nor look for GPUs.
+            {"JAX_SKIP_CUDA_CONSTRAINTS_CHECK": "1", "CUDA_VISIBLE_DEVICES": "-1"},
+            target_config=target_config(self.chip),
+            topology=f"1x{self.num_hosts}x{self.chips_per_host}",
+        )
+
+
+def _compile_devices(
+    name: str, platform: str, compiler: str, advice: str, environment: Mapping[str, str], **options
+) -> list[Any]:
+    """Return devices for compilation only; `environment` is set where it has no value."""
+    for variable, value in environment.items():
+        os.environ.setdefault(variable, value)
+    import jax
+    from jax.experimental import topologies
+
+    jax.config.update("jax_platforms", "cpu")
+    try:
+        return topologies.get_topology_desc(name, platform=platform, **options).devices
+    except (ImportError, OSError, RuntimeError, NotImplementedError) as error:
+        reason = str(error).splitlines()[0]
+        raise ValueError(f"{compiler} cannot be loaded ({reason}); {advice}") from error
+
+
+def target_config(gpu: Gpu) -> str:
+    """Return XLA's description of a GPU, a `GpuTargetConfigProto` as text."""
+    major, minor = gpu.compute_capability
+    per_core, per_block = gpu.shared_memory
+    extension = "ACCELERATED_FEATURES" if major >= 9 else "NONE"
+    values = gpu._asdict() | {
+        "capability": f"major: {major} minor: {minor} feature_extension: {extension}",
+        "fpus_per_core": 64 if (major, minor) in ((7, 5), (8, 0)) else 128,
+        "per_core": per_core,
+        "per_block": per_block,
+        "bandwidth": round(gpu.memory_bandwidth),
+    }
+    return string.Template(_read("gpu.txtpb")).substitute(values)
+
+
+def find(name: str) -> Topology | Machines:
+    """Return the TPU slice or the machines with GPUs called `name`; "t4" is one GPU.
+
+    Raises:
+      ValueError: if there are none; the message names the nearest.
+    """
+    kind, _, shape = name.partition(":")
+    known = [*CHIPS, "v5litepod", *GPUS]
+    if re.split("[:-]", name)[0] not in known:
+        raise ValueError(f"unknown topology {name!r}; {nearest(kind, known)}")
+    if kind not in GPUS:
+        return find_slice(name)
+    sizes = re.fullmatch(r"([1-8])(?:x([1-9]\d*))?", shape or "1")
+    if not sizes:
+        raise ValueError(
+            f"unknown topology {name!r}: a host has 1 to 8 GPUs; {kind}:8x2 are two hosts of 8"
+        )
+    machines = Machines(chip=GPUS[kind], chips_per_host=int(sizes[1]), num_hosts=int(sizes[2] or 1))
+    if machines.num_hosts > 1 and not machines.chip.network_bandwidth:
+        raise ValueError(
+            f"topology {name!r}: {kind} is known on one host only; use {kind}:{sizes[1]}"
+        )
+    return machines
+
+
+def find_slice(name: str) -> Topology:
+    """Return the TPU slice called `name`.
 
     Raises:
       ValueError: if there is none; the message names the nearest slice.
@@ -222,7 +373,7 @@ def main() -> int:
     parser.add_argument("fields", nargs="*", choices=[*fields, []], metavar="FIELD")
     arguments = parser.parse_args()
     try:
-        topology = find(arguments.name)
+        topology = find_slice(arguments.name)
     except ValueError as error:
         parser.refuse(error)
     for field in arguments.fields or fields:

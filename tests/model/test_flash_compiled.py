@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import pytest
 
 from ropewalk.model.kernels import flash
-from ropewalk.tpu import gpu
+from ropewalk.tpu.topology import find
 
 HAS_CUDA = importlib.util.find_spec("jax_cuda13_plugin") is not None
 pytestmark = [
@@ -23,7 +23,7 @@ pytestmark = [
 def compile_gradient(name: str, T: int, H: int = 64, U: int = 64, dtype: str = "bfloat16"):
     """Outputs and gradients of documents and a traced window: two query heads of one key head."""
     # Under a mesh, as in tpu.aot: JAX 0.11 lowers a kernel for the GPU of the mesh in use.
-    mesh = jax.sharding.Mesh(gpu.find(name).compile_devices(), ("gpu",))
+    mesh = jax.sharding.Mesh(find(name).compile_devices(), ("gpu",))
     sharding = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec())
 
     def struct(*shape, dtype=dtype):

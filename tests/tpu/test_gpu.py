@@ -5,8 +5,8 @@ import importlib.util
 import pytest
 
 from ropewalk.experiment.metrics import peak_of
-from ropewalk.tpu import gpu, hlo
-from ropewalk.tpu.aot import find_topology
+from ropewalk.tpu import hlo
+from ropewalk.tpu.topology import GPUS, find
 from tests.tpu.compiled import run, run_report
 
 HAS_CUDA = importlib.util.find_spec("jax_cuda13_plugin") is not None
@@ -18,7 +18,7 @@ needs_cuda = pytest.mark.skipif(not HAS_CUDA, reason="needs jax[cuda13]: make te
     [("t4", 1, 1), ("h100:8", 8, 1), ("a100-40:4", 4, 1), ("h100:8x4", 32, 4), ("b200:4x2", 8, 2)],
 )
 def test_machines(name, num_chips, num_hosts):
-    machines = gpu.find(name)
+    machines = find(name)
     assert (machines.num_chips, machines.num_hosts) == (num_chips, num_hosts)
     assert machines.name == (name if ":" in name else f"{name}:1")
 
@@ -34,13 +34,13 @@ def test_machines(name, num_chips, num_hosts):
 )
 def test_unknown_machines_name_the_nearest(name, message):
     with pytest.raises(ValueError) as error:
-        find_topology(name)
+        find(name)
     assert message in str(error.value)
 
 
 def test_peaks_of_data_sheets():
     """Dense bfloat16, with float32 sums: H100 SXM 989, A100 312, L4 121, RTX 4090 165 TFLOP/s."""
-    peaks = {name: peak_of(chip.device_kind) for name, chip in gpu.GPUS.items()}
+    peaks = {name: peak_of(chip.device_kind) for name, chip in GPUS.items()}
     assert all(peaks.values())
     assert peaks["h100"] == 989e12 and peaks["a100"] == peaks["a100-40"] == 312e12
     assert peaks["l4"] == 121e12 and peaks["rtx4090"] == 165e12
@@ -50,9 +50,9 @@ def test_peaks_of_data_sheets():
 def test_a_collective_takes_the_slower_of_both_networks():
     """Among 4 x 8 GPUs, 28 of 32 GB come over NVLink at 450 GB/s, and 3 over a card of 50 GB/s."""
     gather = hlo.Collective(kind="all-gather", count=1, num_bytes=32 * 10**9, group=32, hosts=4)
-    assert gpu.find("h100:8x4").transfer_seconds(gather) == pytest.approx(28 / 450)
+    assert find("h100:8x4").transfer_seconds(gather) == pytest.approx(28 / 450)
     a_few = hlo.Collective(kind="all-gather", count=1, num_bytes=32 * 10**9, group=4, hosts=4)
-    assert gpu.find("h100:8x4").transfer_seconds(a_few) == pytest.approx(24 / 50)
+    assert find("h100:8x4").transfer_seconds(a_few) == pytest.approx(24 / 50)
 
 
 @pytest.mark.slow

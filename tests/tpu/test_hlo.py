@@ -138,6 +138,7 @@ ENTRY %main (x: s8[65536]) -> f32[8] {
   %turn = (s8[65536]{0:T(128)}, s8[65536]{0}, u32[]{:S(2)}) copy-start(%x)
   %turned = s8[65536]{0:T(128)} copy-done(%turn)
   %whole = (s8[1024]{0}, s8[4096]{0}) all-gather-start(%row), replica_groups={{0,1,2,3}}
+  %gathered = s8[4096]{0} all-gather-done(%whole)
   %host = bf16[8,512]{1,0:S(5)} custom-call(), custom_call_target="AllocateBuffer"
   %row = bf16[1,512]{1,0} bitcast(%x)
   %i = s32[]{:S(6)} constant(3)

@@ -6,7 +6,7 @@ import pytest
 import yaml
 
 from ropewalk.tpu import jobset
-from ropewalk.tpu.topology import find
+from ropewalk.tpu.topology import find_slice
 from ropewalk.utils.errors import HANG_STATUS, RESTART_STATUS
 
 VARIANT = "model.rotary=yarn(base=1e4,factor=8,original_context_length=64)"
@@ -15,7 +15,7 @@ VARIANT = "model.rotary=yarn(base=1e4,factor=8,original_context_length=64)"
 def read(name="ropewalk-x", member="base=1", command=("python",), topology="v5p:4x4x4", **changes):
     settings = {"image": "i", "claim": "runs", "spot": False, "restarts": 3} | changes
     job = jobset.Job(name, member, list(command))
-    return yaml.safe_load(jobset.manifest(job, find(topology), **settings))
+    return yaml.safe_load(jobset.manifest(job, find_slice(topology), **settings))
 
 
 def test_a_slice_has_a_pod_on_every_host():
@@ -95,17 +95,21 @@ def test_any_word_stays_one_word(word):
 def test_a_job_for_each_member_or_one_for_all():
     changes = [f"{VARIANT},nope", "train.num_steps=7"]
     arguments = ["tiny", "--workdir", "/runs/My Sweep", *changes]
-    first, second = jobset.make_jobs("members", "tiny", "/runs/My Sweep", changes, find("v5e:2x4"))
+    first, second = jobset.make_jobs(
+        "members", "tiny", "/runs/My Sweep", changes, find_slice("v5e:2x4")
+    )
     member = ["python", "sweep.py", "--member"]
     assert first[0] == "ropewalk-my-sweep-0"
     assert first[1] == "rotary=yarn(base=1e4,factor=8,original_context_length=64)"
     assert first[2] == [*member, "0", *arguments]
     assert second == ("ropewalk-my-sweep-1", "rotary=nope", [*member, "1", *arguments])
     ((name, _, command),) = jobset.make_jobs(
-        "sweep", "tiny", "/runs/My Sweep", changes, find("v5e:2x4")
+        "sweep", "tiny", "/runs/My Sweep", changes, find_slice("v5e:2x4")
     )
     assert (name, command) == ("ropewalk-my-sweep", ["python", "sweep.py", *arguments])
-    ((name, _, command),) = jobset.make_jobs("run", "tiny", "/runs/a", ["seed=1"], find("v5e:2x4"))
+    ((name, _, command),) = jobset.make_jobs(
+        "run", "tiny", "/runs/a", ["seed=1"], find_slice("v5e:2x4")
+    )
     expected = ["python", "train.py", "tiny", "--workdir", "/runs/a", "seed=1"]
     assert (name, command) == ("ropewalk-a", expected)
 
@@ -126,7 +130,7 @@ def test_a_mesh_that_does_not_fit_the_slice_is_refused(mode):
     changes = ["mesh.sweep=2" if mode == "sweep" else "mesh.data=16", "model.rotary.base=10,99,1e4"]
     changes = changes[:1] if mode == "run" else changes
     with pytest.raises(ValueError, match="does not divide"):
-        jobset.make_jobs(mode, "tiny", "/runs/a", changes, find("v5e:4x4"))
+        jobset.make_jobs(mode, "tiny", "/runs/a", changes, find_slice("v5e:4x4"))
 
 
 @pytest.mark.parametrize(
@@ -139,4 +143,4 @@ def test_a_mesh_that_does_not_fit_the_slice_is_refused(mode):
 )
 def test_meshes_are_those_of_the_groups_and_stages(changes):
     with pytest.raises(ValueError, match="does not divide"):
-        jobset.make_jobs("sweep", "tiny", "/runs/a", changes, find("v5e:2x2"))
+        jobset.make_jobs("sweep", "tiny", "/runs/a", changes, find_slice("v5e:2x2"))

@@ -3,7 +3,7 @@
 import pytest
 
 from ropewalk.model.loss import MAX_LOGITS_OF
-from ropewalk.tpu.topology import CHIPS, find
+from ropewalk.tpu.topology import CHIPS, find_slice
 
 
 @pytest.mark.parametrize(
@@ -20,7 +20,7 @@ from ropewalk.tpu.topology import CHIPS, find
     ],
 )
 def test_published_slices(name, num_chips, num_hosts, accelerator_type):
-    topology = find(name)
+    topology = find_slice(name)
     assert (topology.num_chips, topology.num_hosts) == (num_chips, num_hosts)
     assert topology.accelerator_type == accelerator_type
     assert topology.name == name
@@ -38,7 +38,7 @@ def test_published_slices(name, num_chips, num_hosts, accelerator_type):
     ],
 )
 def test_rings(name, rings):
-    assert find(name).rings == rings
+    assert find_slice(name).rings == rings
 
 
 @pytest.mark.parametrize(
@@ -52,7 +52,7 @@ def test_rings(name, rings):
     ],
 )
 def test_accelerator_types_count_cores(accelerator_type, name):
-    assert find(accelerator_type).name == name
+    assert find_slice(accelerator_type).name == name
 
 
 def test_logits_take_a_small_part_of_every_chips_memory():
@@ -60,7 +60,7 @@ def test_logits_take_a_small_part_of_every_chips_memory():
     kinds = {chip.device_kind: 4 * MAX_LOGITS_OF[chip.device_kind] for chip in CHIPS.values()}
     assert kinds.keys() == MAX_LOGITS_OF.keys()
     for chip in CHIPS.values():
-        assert 1 / 64 < kinds[chip.device_kind] / chip.memory <= 1 / 31
+        assert 1 / 64 < kinds[chip.device_kind] / chip.usable_memory <= 1 / 31
 
 
 def test_link_bandwidth_is_the_sheets():
