@@ -93,23 +93,17 @@ def test_any_word_stays_one_word(word):
 
 
 def test_a_job_for_each_member_or_one_for_all():
-    changes = [f"{VARIANT},nope", "train.num_steps=7"]
+    changes, chips = [f"{VARIANT},nope", "train.num_steps=7"], find_slice("v5e:2x4")
     arguments = ["tiny", "--workdir", "/runs/My Sweep", *changes]
-    first, second = jobset.make_jobs(
-        "members", "tiny", "/runs/My Sweep", changes, find_slice("v5e:2x4")
-    )
+    first, second = jobset.make_jobs("members", "tiny", "/runs/My Sweep", changes, chips)
     member = ["python", "sweep.py", "--member"]
     assert first[0] == "ropewalk-my-sweep-0"
     assert first[1] == "rotary=yarn(base=1e4,factor=8,original_context_length=64)"
     assert first[2] == [*member, "0", *arguments]
     assert second == ("ropewalk-my-sweep-1", "rotary=nope", [*member, "1", *arguments])
-    ((name, _, command),) = jobset.make_jobs(
-        "sweep", "tiny", "/runs/My Sweep", changes, find_slice("v5e:2x4")
-    )
+    ((name, _, command),) = jobset.make_jobs("sweep", "tiny", "/runs/My Sweep", changes, chips)
     assert (name, command) == ("ropewalk-my-sweep", ["python", "sweep.py", *arguments])
-    ((name, _, command),) = jobset.make_jobs(
-        "run", "tiny", "/runs/a", ["seed=1"], find_slice("v5e:2x4")
-    )
+    ((name, _, command),) = jobset.make_jobs("run", "tiny", "/runs/a", ["seed=1"], chips)
     expected = ["python", "train.py", "tiny", "--workdir", "/runs/a", "seed=1"]
     assert (name, command) == ("ropewalk-a", expected)
 
