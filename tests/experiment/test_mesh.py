@@ -82,7 +82,8 @@ class Chip(SimpleNamespace):
 def shares(hosts: np.ndarray, batch_size: int) -> list[tuple[list[int], list[int]]]:
     """Each host's rows, and those it counts; `hosts` says whose each device of a mesh
     `[sweep, data, fsdp, sequence, tensor]` is."""
-    chips = [Chip(id=i, process_index=int(host)) for i, host in enumerate(hosts.flat)]
+    kind = {"platform": "cpu", "device_kind": "cpu", "num_cores": 1}
+    chips = [Chip(id=i, process_index=int(host), **kind) for i, host in enumerate(hosts.flat)]
     mesh = Mesh(np.array(chips, object).reshape(hosts.shape), MESH_AXES)
     rows_by_host = [host_rows(mesh, batch_size, host) for host in range(hosts.max() + 1)]
     return [(share.rows, np.array(share.rows)[share.counted].tolist()) for share in rows_by_host]

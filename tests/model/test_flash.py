@@ -81,8 +81,11 @@ def test_triton_kernels_for_a_long_row_without_a_matrix_of_it(monkeypatch):
     ]
     arrays = [jax.ShapeDtypeStruct(shape, jnp.bfloat16) for shape in shapes]
     ids, window = (jax.ShapeDtypeStruct((members, *x), jnp.int32) for x in ((1, T), ()))
-    traced = jax.jit(jax.vmap(by_kernel)).trace(*arrays, ids, window)
-    text = traced.lower(lowering_platforms=("cuda",)).as_text()
+    device = jax.sharding.AbstractDevice("NVIDIA H100", num_cores=132, platform="cuda")
+    mesh = jax.sharding.AbstractMesh((1,), ("data",), abstract_device=device)
+    with jax.sharding.use_abstract_mesh(mesh):  # JAX 0.11 lowers for the mesh's device
+        traced = jax.jit(jax.vmap(by_kernel)).trace(*arrays, ids, window)
+        text = traced.lower(lowering_platforms=("cuda",)).as_text()
     assert text.count("@__gpu$xla.gpu.triton") == 3
     sizes = re.findall(r"tensor<((?:\d+x)+)", text)
     assert max(math.prod(map(int, x[:-1].split("x"))) for x in sizes) == math.prod(shapes[0])
