@@ -3,6 +3,7 @@
 `ARCHITECTURES` lists what each class supports, in the order in which `interop.choose` tries them.
 """
 
+import dataclasses
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
@@ -163,12 +164,7 @@ def make_config(
     }
     mla = config.mla
     if mla is not None:
-        hf_config |= {
-            "kv_lora_rank": mla.kv_lora_rank,
-            "q_lora_rank": mla.q_lora_rank,
-            "qk_nope_head_dim": mla.qk_nope_head_dim,
-            "qk_rope_head_dim": mla.qk_rope_head_dim,
-            "v_head_dim": mla.v_head_dim,
+        hf_config |= dataclasses.asdict(mla) | {
             "head_dim": mla.qk_rope_head_dim,
             "rope_interleave": True,
             # A mixture-of-experts class; here all layers are dense.

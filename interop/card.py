@@ -9,7 +9,6 @@ import jinja2
 
 from ropewalk.experiment.config import ExperimentConfig
 from ropewalk.experiment.run import RunDirectory
-from ropewalk.interop.check import Comparison
 from ropewalk.model import rotary
 from ropewalk.model.transformer import count_params
 
@@ -22,15 +21,6 @@ READ_BACK = (
     "with transformers: {reason}."
 )
 _TEMPLATE = Path(__file__).with_name("card.md.j2")
-
-
-def format_comparison(row: Comparison) -> str:
-    """Return one line of text."""
-    return (
-        f"transformers' logits of {row.num_tokens} tokens: difference {row.difference:.1e}, "
-        f"allowed {row.tolerance:.1e} (root mean squares; float32 rounding {row.rounding:.1e}, "
-        f"spread {row.spread:.2g})"
-    )
 
 
 def make_readme(

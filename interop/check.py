@@ -67,6 +67,13 @@ class Comparison(NamedTuple):
     tolerance: float
     spread: float
 
+    def __str__(self):
+        return (
+            f"transformers' logits of {self.num_tokens} tokens: difference {self.difference:.1e}, "
+            f"allowed {self.tolerance:.1e} (root mean squares; float32 rounding "
+            f"{self.rounding:.1e}, spread {self.spread:.2g})"
+        )
+
 
 class FolderModel(NamedTuple):
     """A folder and the model that it should contain.

@@ -174,7 +174,7 @@ def _compare(run: RunDirectory, model: FolderModel, digest: str) -> tuple[Compar
             return None, card.READ_BACK.format(reason=reason)
         comparison = check.compare_logits(model)
         check.check_comparison(comparison, "the folder's logits")
-        return comparison, card.format_comparison(comparison)
+        return comparison, str(comparison)
     check_config(model.hf_config, model.config, model.context)
     try:
         names = ("the imported config.json", "the run")

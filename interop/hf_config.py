@@ -33,34 +33,24 @@ _DEFAULTS: dict[str, dict[str, Any]] = {
     "smollm3": {"tie_word_embeddings": True},
     "phi3": {"rms_norm_eps": 1e-5},
     "olmo2": {"rms_norm_eps": 1e-5},
-    "olmo3": {"rms_norm_eps": 1e-5, "sliding_window": 4096},
+    "olmo3": {"rms_norm_eps": 1e-5, "sliding_window": 4096, "sliding_window_pattern": 4},
     "gpt_neox": {"rms_norm_eps": 1e-5, "hidden_act": "gelu"},
     "gemma3_text": {"head_dim": 256, "sliding_window": 4096, "tie_word_embeddings": True}
-    | {"hidden_act": "gelu_pytorch_tanh", "query_pre_attn_scalar": 256},
+    | {"hidden_act": "gelu_pytorch_tanh", "query_pre_attn_scalar": 256}
+    | {"sliding_window_pattern": 6},  # layers with a window, then one without: their number
 }
-# Layers with a window, then one without: their number, where config.json has no layer_types.
-_PATTERNS = {"olmo3": 4, "gemma3_text": 6}
 _ACTIVATIONS = {"silu": "silu", "swish": "silu", "gelu": "gelu", "gelu_pytorch_tanh": "gelu_tanh"}
 _ACTIVATIONS |= {"gelu_new": "gelu_tanh", "gelu_fast": "gelu_tanh"}
-# Keys that would change the logits and that no model of ours has, with their neutral values.
-_UNSUPPORTED: dict[str, Any] = {
-    "attention_bias": False,
-    "mlp_bias": False,
-    "quantization_config": None,
-    "num_local_experts": None,
-    "num_mtp_layers": None,
-}
-_UNSUPPORTED_BY: dict[str, dict[str, Any]] = {
-    "gpt_neox": {"attention_bias": True},
-    "gemma3_text": dict.fromkeys(
-        ("use_bidirectional_attention", "final_logit_softcapping", "attn_logit_softcapping")
-    ),
-}
-# Types whose classes read a bias; the others ignore the key: Qwen 2 always has attention_bias.
-_BIASED = {
+# Keys that would change the logits and that no model of ours has, and the types whose classes read
+# them; None: all. Qwen 2 always has attention_bias and ignores the key.
+_UNSUPPORTED: dict[str, set[str] | None] = {
     "attention_bias": {"llama", "qwen3", "smollm3", "deepseek_v2", "deepseek_v3", "mellum"}
     | {"olmo2", "olmo3", "gpt_neox", "gemma3_text"},
     "mlp_bias": {"llama", "smollm3", "deepseek_v2"},
+    **dict.fromkeys(("quantization_config", "num_local_experts", "num_mtp_layers")),
+    "use_bidirectional_attention": {"gemma3_text"},
+    "final_logit_softcapping": {"gemma3_text"},
+    "attn_logit_softcapping": {"gemma3_text"},
 }
 _MULTIMODAL = ("gemma3",)
 
@@ -314,10 +304,12 @@ def _refuse_unsupported(reader: _Reader, architecture: Architecture) -> None:
         raise ValueError(
             "config.json: a mixture of experts is not supported; all layers must be dense"
         )
-    neutral_values = _UNSUPPORTED | _UNSUPPORTED_BY.get(architecture.model_type, {})
-    for name, neutral in neutral_values.items():
-        if config["model_type"] not in _BIASED.get(name, {config["model_type"]}):
+    out_bias = architecture.features.get("out_bias", False)
+    neutral_values = {"attention_bias": out_bias, "mlp_bias": False}
+    for name, types in _UNSUPPORTED.items():
+        if types is not None and config["model_type"] not in types:
             continue
+        neutral = neutral_values.get(name)
         value = config.get(name, neutral)
         if value != neutral and (neutral or value):
             raise ValueError(
@@ -377,8 +369,8 @@ def _default_sliding(reader: _Reader, kind: str, layers: int) -> list[bool]:
         return [layer >= first for layer in range(layers)]
     if kind == "smollm3":
         return [not rotates for rotates in _rotating_layers(reader, layers)]
-    if kind in _PATTERNS:
-        period = reader.count("sliding_window_pattern", _PATTERNS[kind])
+    if "sliding_window_pattern" in reader.defaults:
+        period = reader.count("sliding_window_pattern")
         return [(layer + 1) % period != 0 for layer in range(layers)]
     return [kind != "mellum"] * layers
 

@@ -14,7 +14,7 @@ from ropewalk.data.tokenizer import Tokenizer
 from ropewalk.experiment.checkpoint import leaves_by_name, write_params
 from ropewalk.experiment.config import EvalConfig, ExperimentConfig, TrainConfig
 from ropewalk.experiment.run import PUBLISHED, RunDirectory
-from ropewalk.interop import card, check
+from ropewalk.interop import check
 from ropewalk.interop.architectures import IMPORTED_TYPES, make_config
 from ropewalk.interop.check import FolderModel
 from ropewalk.interop.choose import choose_architecture
@@ -179,7 +179,7 @@ def _compare(source: HfModel, entries: list[Entry], tensors: Tensors) -> None:
     expected = make_config(source.architecture, source.model, source.context)
     model = FolderModel(tensors, expected, source.model, source.context, entries)
     comparison = check.compare_logits(model)
-    _print(card.format_comparison(comparison))
+    _print(str(comparison))
     check.check_comparison(comparison, "transformers' logits")
 
 

@@ -20,12 +20,8 @@ from tests.interop.weights_helpers import (
     CONTEXT,
     EACH_CASE,
     PLAIN,
-    SLOWED,
-    changed,
-    interleave,
     make_run,
     noise,
-    plant,
 )
 
 pytestmark = pytest.mark.slow
@@ -83,25 +79,6 @@ def test_dtype_is_kept(dtype, tmp_path):
     export(run.path, tmp_path / "again")
     assert same_tensors(tmp_path / "out", tmp_path / "again")
     assert np.isfinite(load(run.path).logits(np.arange(8)[None])).all()
-
-
-SCALED = changed(PLAIN, SLOWED.format(12, ""), window=7)
-PLANTED = {
-    "pairs": ({}, "tensors have changed"),
-    "base": ({"rope_theta": 505.0}, r"rope_\w+ of config.json has changed"),
-}
-
-
-@pytest.mark.parametrize("error", PLANTED)
-def test_changed_folders_are_refused(error, tmp_path):
-    keys, message = PLANTED[error]
-    export(make_run(tmp_path / "run", SCALED).path, tmp_path / "out")
-    plant(tmp_path / "out", keys)
-    if error == "pairs":
-        interleave(tmp_path / "out", SCALED.head_dim)
-    with pytest.raises(ValueError, match=message):
-        import_folder(tmp_path / "out", tmp_path / "back")
-    assert not list(tmp_path.glob("back*"))
 
 
 def test_weights_must_be_finite(tmp_path):
