@@ -296,16 +296,27 @@ def without_heads(params: Params, heads: Iterable[tuple[int, int]]) -> Params:
       ValueError: if a head does not exist.
     """
     attention = params["blocks"]["attention"]
-    out_LNUD = attention["out"]
-    L, N = out_LNUD.shape[:2]
+    is_removed_LN = select_heads(attention["out"].shape[:2], heads)
+    out_LNUD = jnp.where(is_removed_LN[..., None, None], 0, attention["out"])
+    blocks = {**params["blocks"], "attention": {**attention, "out": out_LNUD}}
+    return {**params, "blocks": blocks}
+
+
+def select_heads(shape: tuple[int, ...], heads: Iterable[tuple[int, int]]) -> np.ndarray:
+    """Return which heads of L layers of N heads some (layer, query head) pairs are, bool `[L, N]`.
+
+    Raises:
+      ValueError: if a head does not exist.
+    """
+    L, N = shape
+    is_selected_LN = np.zeros((L, N), bool)
     for layer, head in heads:
         if not (0 <= layer < L and 0 <= head < N):
             raise ValueError(
                 f"no head {head} in layer {layer}: layers are 0 to {L - 1}, heads 0 to {N - 1}"
             )
-        out_LNUD = jnp.asarray(out_LNUD).at[layer, head].set(0)
-    blocks = {**params["blocks"], "attention": {**attention, "out": out_LNUD}}
-    return {**params, "blocks": blocks}
+        is_selected_LN[layer, head] = True
+    return is_selected_LN
 
 
 def without_pairs(config: Architecture, params: Params, pairs_LNR: np.ndarray) -> Params:

@@ -67,20 +67,12 @@ def bound(
     inv_freq_LKR = model.position_table(context_length).inv_freq
     inv_freq_LNR = capability.query_head_frequencies(inv_freq_LKR, model.num_heads)
     windows = rotary_lib.repeat_pattern(model.window, model.num_layers, "num_layers")
-    layers = {}  # equal layers are computed once
+    layers = []
     for layer, (inv_freq_NR, window) in enumerate(zip(inv_freq_LNR, windows, strict=True)):
         masked = [head for masked_layer, head in masked_heads if masked_layer == layer]
-        heads_NR = np.delete(inv_freq_NR, masked, axis=0)
-        if len(heads_NR):
-            end = min(window or longest, longest)
-            layers[heads_NR.tobytes(), end] = heads_NR
-    l50 = max(
-        (
-            capability.bound_l50(heads_NR, num_others=num_others, longest=end).l50
-            for (_, end), heads_NR in layers.items()
-        ),
-        default=0,
-    )
+        if len(heads_NR := np.delete(inv_freq_NR, masked, axis=0)):
+            layers.append((heads_NR, min(window or longest, longest)))
+    l50 = capability.bound_layers(layers, num_others=num_others).l50 if layers else 0
     if model.masked_distances:
         l50 = min(l50, model.masked_distances[0] - 1)
     return Bound(l50=l50, beyond=l50 == longest, needed=capability.required_capability(num_others))

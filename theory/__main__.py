@@ -178,7 +178,8 @@ def capability_command(args: argparse.Namespace) -> tuple[dict, str]:
         result["layers"] = facts
         lines = [f"layer {index}: {line}" for index, line in enumerate(lines)]
     if args.others is not None:
-        allowed = capability.bound_layers(inv_freq_LNR, num_others=args.others, longest=args.length)
+        pairs = [(heads_NR, args.length) for heads_NR in unique_LNR]
+        allowed = capability.bound_layers(pairs, num_others=args.others)
         result |= {"num_others": args.others, "needed": allowed.needed}
         result |= {"l50": allowed.l50, "beyond": allowed.beyond}
         lines.append(

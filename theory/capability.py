@@ -152,13 +152,20 @@ def bound_l50(
     return Bound(l50=low, beyond=False, needed=required)
 
 
-def bound_layers(inv_freq_LNR: np.ndarray, *, num_others: int, longest: int) -> Bound:
-    """Return the largest `bound_l50` of any layer; arguments and errors as there.
+def bound_layers(layers: Iterable[tuple[np.ndarray, int]], *, num_others: int) -> Bound:
+    """Return the largest `bound_l50` of any layer; equal layers are computed once.
 
     Layers are independent here: the use of one layer's output by another is not modeled.
+
+    Args:
+      layers: `inv_freq_NR` and `longest` of each layer, as for `bound_l50`, with its errors.
+      num_others: number of keys that do not match.
     """
-    layers = np.unique(inv_freq_LNR, axis=0)
-    bounds = [bound_l50(layer, num_others=num_others, longest=longest) for layer in layers]
+    unique = {(heads_NR.tobytes(), longest): heads_NR for heads_NR, longest in layers}
+    bounds = (
+        bound_l50(heads_NR, num_others=num_others, longest=longest)
+        for (_, longest), heads_NR in unique.items()
+    )
     return max(bounds, key=lambda bound: bound.l50)
 
 

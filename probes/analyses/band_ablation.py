@@ -15,7 +15,7 @@ from matplotlib.axes import Axes
 from ropewalk.evals.score import Candidate
 from ropewalk.model.config import ModelConfig
 from ropewalk.model.positions import freeze_pairs
-from ropewalk.model.transformer import without_pairs
+from ropewalk.model.transformer import select_heads, without_pairs
 from ropewalk.probes.effects import measure_effects
 from ropewalk.probes.probe import Number, Probe, draw_points
 from ropewalk.probes.subject import Subject
@@ -87,7 +87,8 @@ class BandAblation(Probe):
         inv_freq_LNR = capability.query_head_frequencies(
             subject.run.table.inv_freq, config.num_heads
         )
-        is_selected_LN = _select_heads(inv_freq_LNR.shape[:2], heads)
+        shape = inv_freq_LNR.shape[:2]
+        is_selected_LN = np.ones(shape, bool) if heads is None else select_heads(shape, heads)
         with np.errstate(divide="ignore"):
             octave_LNR = np.floor(np.log2(2 * np.pi / inv_freq_LNR / length))
         octave_G = np.unique(octave_LNR[is_selected_LN])
@@ -196,18 +197,6 @@ def _format_range(values: np.ndarray, spec: str) -> str:
     if np.isnan(values).all():
         return "not learned"
     return f"{np.nanmin(values):{spec}} to {np.nanmax(values):{spec}}"
-
-
-def _select_heads(shape: tuple[int, ...], heads: Iterable[tuple[int, int]] | None) -> np.ndarray:
-    L, N = shape
-    is_selected_LN = np.full((L, N), heads is None)
-    for layer, head in heads or []:
-        if not (0 <= layer < L and 0 <= head < N):
-            raise ValueError(
-                f"no head {head} in layer {layer}: layers are 0 to {L - 1}, heads 0 to {N - 1}"
-            )
-        is_selected_LN[layer, head] = True
-    return is_selected_LN
 
 
 def _shuffle(pairs_LNR: np.ndarray, draws: int, random: np.random.Generator) -> list[np.ndarray]:

@@ -7,3 +7,33 @@ view({run.directory.name: capture(run, text) for run in runs}, runs[0].tokenizer
 
 As the last expression of a notebook cell, `view(...)` displays the page.
 """
+
+import itertools
+from collections.abc import Sequence
+
+from ropewalk.model.config import ModelConfig
+
+
+def list_heads(
+    name: object, model: ModelConfig, layers: Sequence[int] | None, heads: Sequence[int] | None
+) -> list[tuple[int, int]]:
+    """Return the (layer, head) pairs of some layers and heads of a model, layer by layer.
+
+    Args:
+      name: of the model, for messages.
+      model: the model.
+      layers, heads: from 0; None: all.
+
+    Raises:
+      ValueError: for a layer or a head that does not exist.
+    """
+    selected = []
+    for kind, numbers, count in (
+        ("layer", layers, model.num_layers),
+        ("head", heads, model.num_heads),
+    ):
+        selected.append(range(count) if numbers is None else numbers)
+        for number in selected[-1]:
+            if not 0 <= number < count:
+                raise ValueError(f"{name} has no {kind} {number}: {kind}s are 0 to {count - 1}")
+    return list(itertools.product(*selected))

@@ -14,6 +14,7 @@ from pathlib import Path
 from rich.console import Console
 
 from ropewalk.experiment.run import find_run
+from ropewalk.probes.viewer import list_heads
 from ropewalk.reporting.paths import check_page
 from ropewalk.utils.command_line import Parser, exit_with, tokens
 from ropewalk.utils.paths import as_path
@@ -62,13 +63,7 @@ def _check(args: argparse.Namespace) -> Path:
     for path in args.runs:
         run = find_run(path)
         run.find_step(args.step)
-        model = run.config.model
-        for flag, count in (("layers", model.num_layers), ("heads", model.num_heads)):
-            for number in getattr(args, flag) or ():
-                if not 0 <= number < count:
-                    raise ValueError(
-                        f"{path} has no {flag[:-1]} {number}: {flag} are 0 to {count - 1}"
-                    )
+        list_heads(path, run.config.model, args.layers, args.heads)
     if args.length is not None and args.length < 1:
         raise ValueError(f"--length must be at least 1, got {args.length}")
     if args.file and not as_path(args.file).is_file():
@@ -140,8 +135,7 @@ def _default_length(args: argparse.Namespace, runs: Sequence) -> int:
 def _fitting(args: argparse.Namespace, runs: Sequence, num_texts: int, factor: float = 1.0) -> int:
     """Return the longest texts whose arrays have `factor` times the maximal size, uncompressed."""
     models = [run.config.model for run in runs]
-    layers, heads = args.layers or [], args.heads or []
-    num_heads = sum((len(layers) or m.num_layers) * (len(heads) or m.num_heads) for m in models)
+    num_heads = sum(len(list_heads("", m, args.layers, args.heads)) for m in models)
     # One byte per weight and per feature of a query or key; base64 has four for three.
     bytes_per_head = factor * args.max_size * 1e6 * 3 / 4 / (num_texts * num_heads)
     width = 2 * max(model.head_dim for model in models)

@@ -3,7 +3,6 @@
 import base64
 import dataclasses
 import html
-import itertools
 import json
 import math
 import zlib
@@ -16,7 +15,7 @@ import numpy as np
 from ropewalk.data.tokenizer import Tokenizer
 from ropewalk.model import rotary as rotary_lib
 from ropewalk.probes.inside import Capture
-from ropewalk.probes.viewer import arrays
+from ropewalk.probes.viewer import arrays, list_heads
 from ropewalk.reporting.page import load_templates
 from ropewalk.utils.files import write_atomically
 from ropewalk.utils.messages import printable
@@ -77,7 +76,7 @@ def view(
         captures = {rotary_lib.label(captures.config.rotary): captures}
     tokens_BT = _tokens(captures, tokenizer)
     members = [
-        _member(name, inside, _heads(name, inside, layers, heads))
+        _member(name, inside, list_heads(name, inside.config, layers, heads))
         for name, inside in captures.items()
     ]
     rows = [
@@ -135,22 +134,6 @@ def _tokens(captures: Mapping[str, Capture], tokenizer: Tokenizer) -> np.ndarray
             "pass the run's, run.tokenizer"
         )
     return tokens_BT
-
-
-def _heads(
-    name: str, inside: Capture, layers: Sequence[int] | None, heads: Sequence[int] | None
-) -> list[tuple[int, int]]:
-    """Return the selected heads, layer by layer."""
-    selected = []
-    for kind, numbers, count in (
-        ("layer", layers, inside.config.num_layers),
-        ("head", heads, inside.config.num_heads),
-    ):
-        selected.append(range(count) if numbers is None else numbers)
-        for number in selected[-1]:
-            if not 0 <= number < count:
-                raise ValueError(f"{name} has no {kind} {number}: {kind}s are 0 to {count - 1}")
-    return list(itertools.product(*selected))
 
 
 def _member(name: str, inside: Capture, heads: Sequence[tuple[int, int]]) -> dict[str, Any]:

@@ -127,9 +127,9 @@ def test_a_partition_attains_its_value_and_has_every_distance_once(num_heads, le
 
 
 def test_the_layer_of_the_largest_forecast_counts():
-    layers = np.stack([rope(10), rope(30), rope(10)])
+    layers = [(rope(base), 300) for base in (10, 30, 10)]
     alone = bound_l50(rope(30), num_others=31, longest=300)
-    assert bound_layers(layers, num_others=31, longest=300) == alone
+    assert bound_layers(layers, num_others=31) == alone
     assert alone.l50 > bound_l50(rope(10), num_others=31, longest=300).l50
 
 

@@ -7,13 +7,9 @@ import numpy as np
 import pytest
 
 from ropewalk.model.positions import freeze_pairs
-from ropewalk.model.transformer import without_pairs
+from ropewalk.model.transformer import select_heads, without_pairs
 from ropewalk.probes import Subject, capture
-from ropewalk.probes.analyses.band_ablation import (
-    BandAblation,
-    _select_heads,
-    freeze_candidate,
-)
+from ropewalk.probes.analyses.band_ablation import BandAblation, freeze_candidate
 from ropewalk.probes.effects import measure_effects
 from ropewalk.probes.probe import complex_pairs
 from tests.probes.helpers import copying_run
@@ -76,7 +72,7 @@ def test_freezing_unrotated_pairs_changes_nothing(tokenizer_file):
 
 
 def test_some_heads_are_selected_and_others_named():
-    selected = _select_heads((2, 3), [(1, 2), (0, 0)])
+    selected = select_heads((2, 3), [(1, 2), (0, 0)])
     assert selected.tolist() == [[True, False, False], [False, False, True]]
     with pytest.raises(ValueError, match="no head 3 in layer 1: layers are 0 to 1, heads 0 to 2"):
-        _select_heads((2, 3), [(1, 3)])
+        select_heads((2, 3), [(1, 3)])
