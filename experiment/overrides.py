@@ -221,11 +221,16 @@ def _exists(path: str) -> bool:
 
 
 class Member(NamedTuple):
-    """One member of a sweep: the name of its directory, its overrides, and the config they make."""
+    """One member of a sweep: its run, its overrides, and the config that they make."""
 
-    name: str
+    run: RunDirectory
     overrides: Sequence[str]
     config: ExperimentConfig
+
+    @property
+    def name(self) -> str:
+        """Name of its directory: the varying values."""
+        return self.run.path.name
 
 
 def _check_common(config: ExperimentConfig, common: Sequence[str]) -> None:
@@ -241,7 +246,7 @@ def _check_common(config: ExperimentConfig, common: Sequence[str]) -> None:
 
 
 class Sweep(NamedTuple):
-    """Members that one command trains; a single run is a sweep of one member without a name.
+    """Members that one command trains; a single run is a sweep of one member.
 
     Attributes:
       config: config of the experiment file.
@@ -260,10 +265,6 @@ class Sweep(NamedTuple):
         """True if all members of the sweep are trained."""
         return self.record is None or len(self.members) == len(self.record.members)
 
-    def run_of(self, member: Member) -> RunDirectory:
-        """Return the directory of a member."""
-        return RunDirectory(self.workdir / member.name)
-
     def check_workdir(self) -> None:
         """Raise ValueError if `workdir` holds another sweep, or a run instead of a sweep."""
         check_contents(self.workdir)
@@ -274,7 +275,7 @@ class Sweep(NamedTuple):
             if _deciding(other) != _deciding(self.record):
                 if other.members == self.record.members:  # says which field differs
                     for member in self.members:
-                        self.run_of(member).check_resumable(member.config, self.workdir)
+                        member.run.check_resumable(member.config, self.workdir)
                 command = one_line(shlex.join([other.config, *other.overrides]), 150)
                 raise ValueError(
                     f"{self.workdir} holds another sweep, {command}; use another --workdir, or "
@@ -295,8 +296,8 @@ def _deciding(record: SweepRecord) -> SweepRecord:
 def single_run(config: ExperimentConfig, workdir: str | Path, overrides: Sequence[str]) -> Sweep:
     """Return what train.py trains. Raises ValueError as `inherit` does."""
     workdir = as_path(workdir)
-    config_here = inherit(config, overrides, RunDirectory(workdir))
-    return Sweep(config, workdir, [Member("", overrides, config_here)])
+    run = RunDirectory(workdir)
+    return Sweep(config, workdir, [Member(run, overrides, inherit(config, overrides, run))])
 
 
 def make_sweep(
@@ -338,10 +339,12 @@ def make_members(
         from is not there.
     """
 
-    def make(name: str, member_overrides: Sequence[str]) -> ExperimentConfig:
+    def make(name: str, changes: Sequence[str]) -> Member:
         if workdir is None:
-            return apply(config, member_overrides)
-        return inherit(config, member_overrides, RunDirectory(workdir / name))
+            return Member(RunDirectory(name), changes, apply(config, changes))
+        run = RunDirectory(workdir / name)
+        changes = [_start_of(override, run) for override in changes]
+        return Member(run, changes, inherit(config, changes, run))
 
     choices = grid(overrides)
     if len(choices) == 1 and config.members:
@@ -353,12 +356,7 @@ def make_members(
         raise ValueError(
             "nothing varies: list values with commas (model.rotary.base=10,10000), or use train.py"
         )
-    if workdir is not None:
-        choices = [
-            (name, [_start_of(override, RunDirectory(workdir / name)) for override in member])
-            for name, member in choices
-        ]
-    members = [Member(name, member, make(name, member)) for name, member in choices]
+    members = list(itertools.starmap(make, choices))
     for left, right in itertools.combinations(members, 2):
         if left.name == right.name:
             raise ValueError(

@@ -176,9 +176,9 @@ def run_card(
     runs = missing(runs, rows.read(rows.file_path(rows_folder, card.name)))
     start = time.process_time()  # of all threads
     members = [
-        Member(run.name, overrides, run.config)
+        Member(directory, overrides, run.config)
         for run in runs
-        if not _is_trained(RunDirectory(folder / run.name), run.config)
+        if not _is_trained(directory := RunDirectory(folder / run.name), run.config)
     ]
     if members and not train_sweep(Sweep(card.shared(), folder, members)):
         raise KeyboardInterrupt

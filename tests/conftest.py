@@ -13,8 +13,8 @@ from ropewalk.experiment import overrides
 from ropewalk.experiment.compiled import keep_programs
 from ropewalk.experiment.run import RunDirectory
 from ropewalk.training.loop import train
-from ropewalk.training.plan import make_plan
 from ropewalk.utils.locks import lock
+from tests.models import make_plan
 from tests.offline import sitecustomize  # noqa: F401 - it blocks connections
 
 ROOT = Path(__file__).parent.parent
@@ -49,7 +49,7 @@ def trained_run(shared_folder, tiny_data) -> Path:
             changes = [*tiny_data, "train.num_steps=2", "train.save_every=1", "evals.tasks=[kv]"]
             config = overrides.apply(find_config("tiny"), changes)
             assert train(
-                make_plan([config], [RunDirectory(path)], overrides=[changes]), command="test"
+                make_plan([config], [RunDirectory(path)], overrides=changes), command="test"
             )
             (shared_folder / "trained" / "done").touch()
     return path

@@ -1,12 +1,25 @@
-"""Small models that tests share."""
+"""Small models, and plans of their training, that tests share."""
 
+from collections.abc import Sequence
 from typing import Any
 
+from ropewalk.experiment.config import ExperimentConfig
+from ropewalk.experiment.overrides import Member
+from ropewalk.experiment.run import RunDirectory
 from ropewalk.model.config import ModelConfig
 from ropewalk.model.rotary.nope import Nope
+from ropewalk.training.plan import Plan, check_plan, complete_plan
 
 
 def small_model(**changes: Any) -> ModelConfig:
     """Return a model of one layer with one head of 8 features."""
     sizes = dict(vocab_size=64, embed_dim=16, num_layers=1, num_heads=1, num_kv_heads=1)
     return ModelConfig(**(sizes | dict(head_dim=8, mlp_dim=16, rotary=Nope()) | changes))
+
+
+def make_plan(
+    configs: Sequence[ExperimentConfig], runs: Sequence[RunDirectory], overrides: Sequence[str] = ()
+) -> Plan:
+    """Return the plan that trains members together."""
+    members = [Member(run, overrides, config) for run, config in zip(runs, configs, strict=True)]
+    return complete_plan(check_plan(members))

@@ -40,9 +40,9 @@ def describe(checks: Sequence[Checked], *, is_elsewhere: bool) -> list[str]:
     flops = num_bytes = 0.0
     texts: dict[DataConfig, float] = {}
     for checked in checks:
-        members, config = len(checked.runs), checked.configs[0]
+        members, config = len(checked.runs), checked.config
         num_bytes += members * (config.train.keep + 1) * state_bytes(config)
-        for (stage, *_), data in zip(checked.stages, checked.data, strict=True):
+        for (stage, *_), data in zip(checked.stages, checked.sources, strict=True):
             flops += members * stage.tokens * flops_per_token(stage.config)
             lines[_rows(data)] = None
             if data.has_text:

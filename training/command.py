@@ -93,7 +93,7 @@ def _check(sweep: Sweep) -> None:
     sweep.check_workdir()
     text = {}
     for member in sweep.members:
-        run = sweep.run_of(member)
+        run = member.run
         run.check_resumable(run.pinned(member.config), sweep.workdir)
         check_used(member.config, member.overrides)
         for stage in stages.split(member.config):

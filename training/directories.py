@@ -72,8 +72,8 @@ def _take_locks(plan: Plan, name: str, locks: contextlib.ExitStack) -> None:
         else:
             locks.enter_context(_lock_directory(run.path, name))
     # The runs may have changed between the plan and the lock.
-    for run, config in zip(plan.runs, plan.configs, strict=True):
-        run.check_resumable(config)
+    for member in plan.members:
+        member.run.check_resumable(member.config)
     if max(common_steps(plan.runs), default=0) != plan.start_step:
         raise ValueError(
             f"another process has trained {plan.runs[0].path} just now; run the same command again"
@@ -99,9 +99,9 @@ def _lock_directory(path: Path, name: str) -> Iterator[None]:
 def _write_records(plan: Plan, command: str) -> None:
     tokenizer_path = plan.data[0].tokenizer_path
     held_out, *other_folders = {data.held_out for data in plan.data}
-    for run, config, member_overrides in zip(plan.runs, plan.configs, plan.overrides, strict=True):
+    for run, overrides, config in plan.members:
         if not run.is_started():
-            run.write_config(config, member_overrides, plan.tokenizer.fingerprint)
+            run.write_config(config, overrides, plan.tokenizer.fingerprint)
         if command:
             run.record_command(command)
         copy_missing(tokenizer_path, run.path / tokenizer_path.name)

@@ -103,7 +103,7 @@ class Trainer:
 
     def __init__(self, plan: Plan, check_lock: Callable[[], None]):
         """Restore or initialize the state."""
-        config, num_members = plan.configs[0], len(plan.runs)
+        config, num_members = plan.config, len(plan.runs)
         self.plan, self.check_lock = plan, check_lock
         is_primary = distributed.is_primary_host()
         quiet = not is_primary

@@ -57,14 +57,15 @@ def open_state(
     if plan.start_step:
         state, data_state, step = _restore_newest(plan, target, notice)
     else:
-        state = first_state(plan.configs, shardings_of(target), plan.params)
+        configs = [member.config for member in plan.members]
+        state = first_state(configs, shardings_of(target), plan.params)
         data_state, step = DataState(fingerprint=plan.data[0].fingerprint), 0
     numbers = [stage.number for stage, *_ in plan.stages if step <= stage.end]
     fingerprint = plan.data[numbers[0]].fingerprint
     if data_state.fingerprint != fingerprint:
         raise ValueError(
             f"{plan.runs[0].path} was trained on other data (fingerprint {data_state.fingerprint}, "
-            f"now {fingerprint}); restore {plan.configs[0].data.path or 'the source'} or use a new "
+            f"now {fingerprint}); restore {plan.config.data.path or 'the source'} or use a new "
             "--workdir"
         )
     return state, data_state, step

@@ -1,10 +1,10 @@
 """The plan of a run: everything is checked before anything is written or compiled."""
 
 import contextlib
+import dataclasses
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -26,6 +26,7 @@ from ropewalk.experiment.config import ExperimentConfig, flatten, to_dict
 from ropewalk.experiment.items import DamagedCheckpointError, check_config
 from ropewalk.experiment.mesh import device_memory, make_mesh, mesh_sizes, put
 from ropewalk.experiment.metrics import check_trackers
+from ropewalk.experiment.overrides import Member
 from ropewalk.experiment.run import RunDirectory, common_steps, find_start
 from ropewalk.experiment.stages import Stage, split
 from ropewalk.model import sharding
@@ -41,40 +42,50 @@ from ropewalk.utils.paths import as_path, in_bucket
 Tokenizers = dict[str, tuple[Path, Tokenizer]]  # by a description of where it comes from
 
 
-class Checked(NamedTuple):
+@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
+class Checked:
     """Settings of members that train together, checked before arrays or texts are read.
 
     Attributes:
-      configs: one per member; `start_from` includes the step.
-      runs: one directory per member; an unfinished run is continued.
-      overrides: overrides of each member, recorded in its config.json.
+      members: their runs, of which unfinished ones are continued, overrides and configs;
+        `start_from` includes the step.
       stages: one tuple per stage, holding each member's `Stage`.
-      data: data config of each stage, with a tokenizer that exists.
+      sources: data config of each stage, with a tokenizer that exists.
       axes: number of devices along each axis of the mesh.
       start_step: step of the newest common checkpoint; 0 if there is none.
       tokenizers: those that exist already, of named files and of the runs to start from.
     """
 
-    configs: list[ExperimentConfig]
-    runs: Sequence[RunDirectory]
-    overrides: Sequence[Sequence[str]]
+    members: Sequence[Member]
     stages: list[tuple[Stage, ...]]
-    data: list[DataConfig]
+    sources: list[DataConfig]
     axes: dict[str, int]
     start_step: int
     tokenizers: Tokenizers
 
+    @property
+    def config(self) -> ExperimentConfig:
+        """Config of the first member, for fields that members share."""
+        return self.members[0].config
+
+    @property
+    def runs(self) -> list[RunDirectory]:
+        """Run of each member."""
+        return [member.run for member in self.members]
+
     def describe(self) -> list[str]:
         """Return lines that say what was checked."""
-        config, num_members = self.configs[0], len(self.runs)
+        config, num_members = self.config, len(self.members)
         members = f", {num_members} members in one program" if num_members > 1 else ""
         num_steps = self.stages[-1][0].end
         at_step = f"step {self.start_step} of {num_steps} is there"
-        starts = dict.fromkeys(c.start_from for c in self.configs if not self.start_step)
+        starts = dict.fromkeys(
+            member.config.start_from for member in self.members if not self.start_step
+        )
         files = {path: tokenizer.vocab_size for path, tokenizer in self.tokenizers.values()}
         sources = (
             f"data.source={data.source}: {line}"
-            for data in dict.fromkeys(self.data)
+            for data in dict.fromkeys(self.sources)
             for line in pipeline.describe_source(data)
         )
         return [
@@ -96,89 +107,58 @@ class Checked(NamedTuple):
         ]
 
 
-class Plan(NamedTuple):
-    """A complete plan. Fields that members share are read from the first member.
+@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
+class Plan(Checked):
+    """A complete plan.
 
     Attributes:
-      configs, runs, overrides, stages: as in `Checked`.
       data: rows of each stage.
       mesh: the mesh of all stages.
       tokenizer: of the first stage.
-      start_step: as in `Checked`, the same in all processes.
       params: parameters to start from, on the mesh, stacked; None: fresh ones.
     """
 
-    configs: list[ExperimentConfig]
-    runs: Sequence[RunDirectory]
-    overrides: Sequence[Sequence[str]]
-    stages: list[tuple[Stage, ...]]
     data: list[TrainingData]
     mesh: Mesh
     tokenizer: Tokenizer
-    start_step: int
     params: Params | None
 
 
-def make_plan(
-    configs: Sequence[ExperimentConfig],
-    runs: Sequence[RunDirectory],
-    *,
-    overrides: Sequence[Sequence[str]] = (),
-) -> Plan:
-    """Check all stages of a run before any compute is spent, and open its data.
-
-    Args:
-      configs, runs, overrides: as in `check_plan`.
-
-    Raises:
-      ValueError: for any error of the user; in all processes if in one of them.
-    """
-    with distributed.refusing_together():
-        checked = check_plan(configs, runs, overrides=overrides)
-    return complete_plan(checked)
-
-
 def check_plan(
-    configs: Sequence[ExperimentConfig],
-    runs: Sequence[RunDirectory],
-    *,
-    overrides: Sequence[Sequence[str]] = (),
-    num_devices: int | None = None,
-    num_processes: int = 1,
+    members: Sequence[Member], *, num_devices: int | None = None, num_processes: int = 1
 ) -> Checked:
     """Check everything that needs no arrays and no texts; write nothing.
 
     Args:
-      configs: one per member, equal in each stage except for the rotary variant, the window, the
-        learning rate, the seed (not the data's), and `start_from`.
-      runs: one directory per member; a run of the same config is continued.
-      overrides: overrides of each member, for its config.json; empty if there are none.
+      members: those that train together (`training.programs.shared_part`); a run of the same
+        config is continued.
       num_devices: of the machines that will train; None: those of this process.
       num_processes: that share `num_devices`.
 
     Raises:
       ValueError: for any error of the user.
     """
-    evals.while_training(configs[0])  # refuses unknown tasks
-    check_trackers(configs[0].train.tracking)
-    configs = [run.pinned(config) for run, config in zip(runs, configs, strict=True)]
-    for run, config in zip(runs, configs, strict=True):
-        run.check_resumable(config)
+    members = [member._replace(config=member.run.pinned(member.config)) for member in members]
+    runs, config = [member.run for member in members], members[0].config
+    evals.while_training(config)  # refuses unknown tasks
+    check_trackers(config.train.tracking)
+    for run, _, member_config in members:
+        run.check_resumable(member_config)
         if not run.is_started():
-            _check_fractions(config.model)
+            _check_fractions(member_config.model)
         if distributed.is_primary_host():
             check_writable(run.path, "use another --workdir")
-    if configs[0].train.profile_steps and in_bucket(runs[0].path):
+    if config.train.profile_steps and in_bucket(runs[0].path):
         raise ValueError(
             f"train.profile_steps writes files of a disk, and {runs[0].path} is in a bucket; leave "
             "it out, or use a --workdir of this machine"
         )
-    if len({shared_part(config) for config in configs}) > 1:
+    if len({shared_part(member.config) for member in members}) > 1:
         raise ValueError(
             "members that train together share their rows and one program, and these differ in "
             "data, or in more of their models than rotary and window; train them apart"
         )
-    stages = list(zip(*map(split, configs), strict=True))
+    stages = list(zip(*(split(member.config) for member in members), strict=True))
     axes = [_check_stage(stage, stages[0][0], num_devices, num_processes) for stage in stages]
     steps = common_steps(runs)
     for step in reversed(steps):  # the newest that can be read
@@ -193,19 +173,26 @@ def check_plan(
                 f"{run.path} has parameters without an optimizer state and cannot be resumed; "
                 f"train it further in another --workdir with start_from={run.path}"
             )
-    data = [runs[0].with_own_tokenizer(stage.config.data) for stage, *_ in stages]
-    for stage_data in dict.fromkeys(data):
-        pipeline.check_data(stage_data)
+    sources = [runs[0].with_own_tokenizer(stage.config.data) for stage, *_ in stages]
+    for data in dict.fromkeys(sources):
+        pipeline.check_data(data)
     tokenizers: Tokenizers = {}
-    for config in configs if configs[0].start_from and not start_step else ():
-        parent, _ = find_matching_start(config)
-        tokenizers[f"start_from={config.start_from}"] = parent.tokenizer_path, parent.tokenizer
-    for number, stage_data in enumerate(data):
-        if path := stage_data.tokenizer:
+    for member in members if config.start_from and not start_step else ():
+        parent, _ = find_matching_start(member.config)
+        where = f"start_from={member.config.start_from}"
+        tokenizers[where] = parent.tokenizer_path, parent.tokenizer
+    for number, data in enumerate(sources):
+        if path := data.tokenizer:
             tokenizers[f"stage {number}"] = as_path(path), Tokenizer(path)
-    _check_tokenizers(tokenizers, configs[0].model.vocab_size)
-    overrides = overrides or [()] * len(runs)
-    return Checked(configs, runs, overrides, stages, data, axes[0], start_step, tokenizers)
+    _check_tokenizers(tokenizers, config.model.vocab_size)
+    return Checked(
+        members=members,
+        stages=stages,
+        sources=sources,
+        axes=axes[0],
+        start_step=start_step,
+        tokenizers=tokenizers,
+    )
 
 
 def complete_plan(checked: Checked) -> Plan:
@@ -219,16 +206,16 @@ def complete_plan(checked: Checked) -> Plan:
     Raises:
       ValueError: for any error of the user; in all processes if in one of them.
     """
-    configs, runs, overrides, stages, *_ = checked
+    config, members = checked.config, checked.members
     # A file system may show a checkpoint to one host before another.
     start_step = distributed.broadcast_from_primary(checked.start_step)
-    mesh = make_mesh(configs[0], len(runs))
-    starts = configs[0].start_from and not start_step
-    params = starting_params(configs, mesh) if starts else None
+    mesh = make_mesh(config, len(members))
+    starts = config.start_from and not start_step
+    params = starting_params([member.config for member in members], mesh) if starts else None
     with distributed.refusing_together():
-        opened = list(map(pipeline.open_data, checked.data))
+        opened = list(map(pipeline.open_data, checked.sources))
         notes: dict[str, None] = {}
-        for (stage, *_), data in zip(stages, opened, strict=True):
+        for (stage, *_), data in zip(checked.stages, opened, strict=True):
             rows = data.open_rows("train")  # checks their shapes
             num_rows = (stage.end - stage.rows_from) * data.config.batch_size
             notes |= dict.fromkeys(rows.notes(num_rows))
@@ -238,11 +225,12 @@ def complete_plan(checked: Checked) -> Plan:
             f"stage {number}": (data.tokenizer_path, Tokenizer(data.tokenizer_path))
             for number, data in enumerate(opened)
         }
-        _check_tokenizers(checked.tokenizers | tokenizers, configs[0].model.vocab_size)
+        _check_tokenizers(checked.tokenizers | tokenizers, config.model.vocab_size)
     _, tokenizer = tokenizers["stage 0"]
     if notes and distributed.is_primary_host():
         print(*notes, sep="\n", file=sys.stderr)
-    return Plan(configs, runs, overrides, stages, opened, mesh, tokenizer, start_step, params)
+    settings = vars(checked) | {"start_step": start_step}
+    return Plan(**settings, data=opened, mesh=mesh, tokenizer=tokenizer, params=params)
 
 
 def _check_fractions(model: ModelConfig) -> None:

@@ -50,7 +50,7 @@ def describe_inheritance(sweep: Sweep) -> list[str]:
     """Return the lines of `experiment.inherit.describe`, each once with its members' names."""
     names: dict[str, list[str]] = {}
     for member in sweep.members:
-        for line in describe(sweep.config, member.config, sweep.run_of(member)):
+        for line in describe(sweep.config, member.config, member.run):
             names.setdefault(line, []).append(member.name)
     return [
         line if len(members) == len(sweep.members) else f"{', '.join(members)}: {line}"
@@ -68,13 +68,7 @@ def check_sweep(
     """
     sweep.check_workdir()
     return [
-        check_plan(
-            [member.config for member in group],
-            [sweep.run_of(member) for member in group],
-            overrides=[member.overrides for member in group],
-            num_devices=num_devices,
-            num_processes=num_processes,
-        )
+        check_plan(group, num_devices=num_devices, num_processes=num_processes)
         for group in _grouped(sweep.members, lambda member: member.config)
     ]
 

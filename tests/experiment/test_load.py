@@ -19,7 +19,7 @@ from ropewalk.experiment import load, overrides
 from ropewalk.experiment.run import RunDirectory
 from ropewalk.model import transformer
 from ropewalk.training.loop import train
-from ropewalk.training.plan import make_plan
+from tests.models import make_plan
 
 ROOT = Path(__file__).parents[2]
 # Slow: they train the runs that are loaded.

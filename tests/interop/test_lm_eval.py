@@ -14,7 +14,7 @@ from ropewalk.interop.__main__ import main
 from ropewalk.interop.export import export
 from ropewalk.interop.lm_eval import register
 from ropewalk.training.loop import train
-from ropewalk.training.plan import make_plan
+from tests.models import make_plan
 
 pytestmark = pytest.mark.hf
 
@@ -49,7 +49,7 @@ def run(tmp_path_factory, tiny_data) -> RunDirectory:
     arguments = [*tiny_data, "train.num_steps=20", "train.save_every=20"]
     run = RunDirectory(tmp_path_factory.mktemp("asked") / "run")
     config = overrides.apply(find_config("tiny"), arguments)
-    assert train(make_plan([config], [run], overrides=[arguments]), command="test")
+    assert train(make_plan([config], [run], overrides=arguments), command="test")
     return run
 
 

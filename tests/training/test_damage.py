@@ -19,7 +19,7 @@ from ropewalk.experiment.checkpoint import Checkpoints, DataState, restore_param
 from ropewalk.experiment.mesh import make_mesh
 from ropewalk.experiment.run import RunDirectory
 from ropewalk.training.members import abstract_state, first_state, open_state, shardings_of
-from ropewalk.training.plan import make_plan
+from tests.models import make_plan
 
 CONFIGS = [
     overrides.apply(

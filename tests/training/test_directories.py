@@ -6,7 +6,7 @@ from ropewalk.configs import find_config
 from ropewalk.experiment import overrides
 from ropewalk.experiment.run import RunDirectory
 from ropewalk.training.directories import open_directories
-from ropewalk.training.plan import make_plan
+from tests.models import make_plan
 
 
 @pytest.fixture
@@ -16,7 +16,7 @@ def plan(tiny_data, tmp_path):
 
 
 def test_a_config_that_another_process_began_with_meanwhile_is_refused(plan):
-    other = overrides.apply(plan.configs[0], ["model.rotary.base=7"])
+    other = overrides.apply(plan.config, ["model.rotary.base=7"])
     plan.runs[0].write_config(other, [])
     with (
         pytest.raises(ValueError, match=r"holds a run with model\.rotary\.base=7"),

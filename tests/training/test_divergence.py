@@ -17,10 +17,10 @@ from ropewalk.training import loop
 from ropewalk.training.log import DivergedError
 from ropewalk.training.loop import train
 from ropewalk.training.members import abstract_state, first_state, shardings_of
-from ropewalk.training.plan import make_plan
 from ropewalk.training.programs import member_arrays
 from ropewalk.training.step import compile_step
 from ropewalk.training.sweep import train_sweep
+from tests.models import make_plan
 from tests.training.test_loop import assert_same_run
 
 FROZEN = ["train.max_skipped=3", "train.num_steps=9", "train.save_every=3", "train.keep=9"]
@@ -106,8 +106,8 @@ def test_a_lone_run_stops_and_says_what_was_good(tiny, tmp_path):
 
 def test_a_sweep_goes_on_past_a_group_that_diverged(tiny, tmp_path, capsys, monkeypatch):
     def train_group(plan, **_):
-        if plan.configs[0].model.num_layers in diverging:
-            raise DivergedError(f"so many layers: {plan.configs[0].model.num_layers}")
+        if plan.config.model.num_layers in diverging:
+            raise DivergedError(f"so many layers: {plan.config.model.num_layers}")
         return True
 
     monkeypatch.setattr(loop, "train", train_group)

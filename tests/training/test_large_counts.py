@@ -15,7 +15,7 @@ from ropewalk.experiment.run import RunDirectory
 from ropewalk.training.interrupts import Interrupts
 from ropewalk.training.loop import train
 from ropewalk.training.members import abstract_state
-from ropewalk.training.plan import make_plan
+from tests.models import make_plan
 
 STEP = 2**30
 pytestmark = pytest.mark.slow  # compiles a train step

@@ -25,10 +25,10 @@ from ropewalk.experiment.config import from_dict
 from ropewalk.experiment.mesh import make_mesh
 from ropewalk.experiment.run import RunDirectory
 from ropewalk.training.loop import train
-from ropewalk.training.plan import make_plan
 from ropewalk.training.programs import MemberArrays
 from ropewalk.training.step import State, init_state, over_members, train_step
 from tests.in_process import call
+from tests.models import make_plan
 
 ROOT = Path(__file__).parents[2]
 pytestmark = pytest.mark.slow  # each compiles a train step, or starts processes that do

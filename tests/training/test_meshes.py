@@ -13,8 +13,8 @@ from ropewalk.experiment import overrides
 from ropewalk.experiment.config import ExperimentConfig
 from ropewalk.experiment.run import RunDirectory
 from ropewalk.training.loop import train
-from ropewalk.training.plan import make_plan
 from tests.data.helpers import plain_text, write_jsonl
+from tests.models import make_plan
 
 pytestmark = pytest.mark.long
 
@@ -61,7 +61,7 @@ from ropewalk.configs import find_config
 from ropewalk.experiment import overrides
 from ropewalk.experiment.run import RunDirectory
 from ropewalk.training import loop
-from ropewalk.training.plan import make_plan
+from tests.models import make_plan
 
 folder, cases = sys.argv[1], json.loads(sys.argv[2])
 for name, (model, members) in cases.items():

@@ -11,7 +11,7 @@ from ropewalk.experiment.identity import run_id
 from ropewalk.experiment.items import metrics_damage, metrics_record
 from ropewalk.experiment.run import RunDirectory
 from ropewalk.training.loop import train
-from ropewalk.training.plan import make_plan
+from tests.models import make_plan
 
 pytestmark = pytest.mark.slow
 

@@ -8,6 +8,7 @@ from optax import contrib
 
 from ropewalk.configs import find_config
 from ropewalk.experiment.checkpoint import leaves_by_name
+from ropewalk.experiment.overrides import Member
 from ropewalk.experiment.run import RunDirectory
 from ropewalk.model import sharding
 from ropewalk.model.transformer import abstract_params, count_params
@@ -50,7 +51,7 @@ def test_the_memory_check_counts_the_state(monkeypatch, tmp_path):
     monkeypatch.setattr(plan, "device_memory", lambda: int(2.5 * num_bytes))
 
     def check() -> list[str]:
-        return plan.check_plan([TINY], [RunDirectory(tmp_path / "run")])
+        return plan.check_plan([Member(RunDirectory(tmp_path / "run"), (), TINY)])
 
     with pytest.raises(ValueError, match="parameters and optimizer state take"):
         check()

@@ -13,10 +13,10 @@ from ropewalk.experiment.overrides import make_sweep
 from ropewalk.experiment.run import RunDirectory, common_steps, find_runs
 from ropewalk.training import loop
 from ropewalk.training.loop import train
-from ropewalk.training.plan import make_plan
 from ropewalk.training.programs import shared_part
 from ropewalk.training.sweep import train_sweep
 from tests.in_process import call
+from tests.models import make_plan
 
 
 def digest(run: RunDirectory) -> str:

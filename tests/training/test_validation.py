@@ -15,8 +15,8 @@ from ropewalk.experiment.run import RunDirectory
 from ropewalk.model import transformer
 from ropewalk.model.loss import token_nll
 from ropewalk.training.loop import train
-from ropewalk.training.plan import make_plan
 from ropewalk.training.validation import NUM_BATCHES
+from tests.models import make_plan
 
 pytestmark = pytest.mark.slow
 TIMING = {"seconds", "tokens_per_second", "mfu"}

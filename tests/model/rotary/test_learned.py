@@ -17,8 +17,8 @@ from ropewalk.interop.choose import choose_architecture
 from ropewalk.model import rotary, transformer
 from ropewalk.model.positions import add_offsets, cos_sin, record_learned
 from ropewalk.training.loop import train
-from ropewalk.training.plan import make_plan
 from ropewalk.training.step import loss_fn
+from tests.models import make_plan
 
 LEARNED = "model.rotary=learned(base=100,learning_rate=0.02)"
 
