@@ -7,7 +7,7 @@ from typing import Any
 from ropewalk.benchmarks import shapes
 from ropewalk.benchmarks.program import TrainStep
 from ropewalk.benchmarks.protocol import Result, Setting, alternate, is_out_of_memory, start, timed
-from ropewalk.experiment.mesh import device_per_core
+from ropewalk.experiment.devices import device_per_core
 from ropewalk.model.transformer import count_params
 
 # The counts of members, and steps per round, by device and shape.

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from ropewalk.data.task import Document, Task, TaskContext
-from ropewalk.experiment.memory import free_host_memory
+from ropewalk.experiment.devices import free_host_memory
 from ropewalk.utils.messages import size
 
 # Bytes of a result row: at its peak, while the run's file is written, and until the end.
@@ -43,7 +43,7 @@ def host_bytes(documents: Sequence[Document], readers: Readers) -> int:
 def check_host(needed: float, what: str) -> None:
     """Raise DoesNotFitError if `needed` bytes for `what` are not free on this host."""
     free = free_host_memory()
-    if free is not None and needed > free:
+    if needed > free:
         raise DoesNotFitError(
             f"{what} do not fit: with their result rows they need about {size(needed)} and "
             f"{size(free)} are free; ask for fewer --documents or shorter --lengths"

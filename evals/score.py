@@ -14,7 +14,7 @@ import numpy as np
 
 from ropewalk.data.task import Document
 from ropewalk.evals.cost import DoesNotFitError
-from ropewalk.experiment.memory import free_device_memory
+from ropewalk.experiment.devices import free_device_memory
 from ropewalk.model import loss, transformer
 from ropewalk.model.config import Architecture, PositionTable
 from ropewalk.model.loss import TokenScores

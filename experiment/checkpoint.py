@@ -24,6 +24,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import orbax.checkpoint as ocp
+from flax import traverse_util
 from orbax.checkpoint import options
 
 from ropewalk.experiment import distributed
@@ -335,18 +336,9 @@ def _read_arrays(
         return handler.restore(path, args=arguments)  # pyright: ignore
 
 
-def nested(name: str, leaf: Any) -> dict[str, Any]:
-    """Return a tree of one leaf from its name, with dots between levels."""
-    head, _, rest = name.partition(".")
-    return {head: nested(rest, leaf) if rest else leaf}
-
-
-def put(tree: dict[str, Any], name: str, leaf: Any) -> None:
-    """Add one leaf to a tree, by its name with dots between levels."""
-    new = nested(name, leaf)
-    while (key := next(iter(new))) in tree:
-        tree, new = tree[key], new[key]
-    tree |= new
+def nested(leaves: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the tree of leaves by name, with dots between levels."""
+    return traverse_util.unflatten_dict(dict(leaves), sep=".")
 
 
 class StoredParams:
@@ -369,7 +361,7 @@ class StoredParams:
     def read(self, name: str) -> np.ndarray:
         """Read one array. Raises DamagedCheckpointError if it differs from what was saved."""
         known = self.known[name]
-        target = nested(name, np.empty(known.shape, known.dtype))
+        target = nested({name: np.empty(known.shape, known.dtype)})
         tree = _read_arrays(self.run, self.step, "params", target, partial=True)
         verify(self.run, self.step, {"params": tree}, self._digests)
         return leaves_by_name(tree)[name]
@@ -394,10 +386,11 @@ def write_params(
     written: dict[str, str] = {}
     dtypes: dict[str, str] = {}
     for name, array in arrays:
-        written |= digests({"params": nested(name, array)})
+        tree = nested({name: array})
+        written |= digests({"params": tree})
         dtypes[name] = array.dtype.name
-        partial.save(str(path), nested(name, array))
-        del array
+        partial.save(str(path), tree)
+        del array, tree
     if sorted(dtypes) != sorted(names):
         raise ValueError(
             f"parameters that differ from the model's: {sorted(dtypes.keys() ^ {*names})}"

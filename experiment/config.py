@@ -281,6 +281,9 @@ def from_dict(value: Any) -> Any:
     return typing.cast(type, cls)(**fields)
 
 
+# Fields whose values are paths: what lies there counts, not where it is.
+PATH_FIELDS = ("start_from", "data.path", "data.tokenizer")
+
 # Fields that may differ when a run is resumed: they do not change its numbers.
 _OPERATIONAL = re.compile(
     r"(name|question|members|mesh|evals"
@@ -294,11 +297,17 @@ def first_difference(
 ) -> tuple[str, Any, Any] | None:
     """Return the first field that decides numbers and differs between two runs, and its values."""
     # Compare fields, not files: fields that were added later have their defaults.
-    ours, theirs = flatten(to_dict(config)), flatten(to_dict(other))
+    ours, theirs = deciding_fields(config), deciding_fields(other)
     for name in {**theirs, **ours}:
-        if not is_operational(name) and ours.get(name) != theirs.get(name):
+        if ours.get(name) != theirs.get(name):
             return name, ours.get(name), theirs.get(name)
     return None
+
+
+def deciding_fields(config: ExperimentConfig) -> dict[str, Any]:
+    """Return the fields that decide the numbers of a run, by dotted name."""
+    fields = flatten(to_dict(config))
+    return {name: value for name, value in fields.items() if not is_operational(name)}
 
 
 def is_operational(name: str) -> bool:

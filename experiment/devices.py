@@ -1,8 +1,13 @@
-"""The platform that JAX computes on."""
+"""The platform that JAX computes on, its devices and their memory."""
+
+import contextlib
+import os
 
 import jax
+import psutil
 
 from ropewalk.utils.messages import one_line
+from ropewalk.utils.threads import num_cpus
 
 
 class PlatformError(ValueError):
@@ -34,3 +39,40 @@ def check_platform() -> None:
             f"({one_line(reason or 'no such device', 120)}); set JAX_PLATFORMS=cpu, or unset it so "
             "that JAX chooses"
         ) from error
+
+
+def device_per_core() -> None:
+    """Make each core a CPU device, for members of a sweep; no effect once JAX is in use.
+
+    It applies to the process. A setting of the user for CPU devices is not changed.
+    """
+    count = jax.config.jax_num_cpu_devices  # pyright: ignore[reportAttributeAccessIssue]
+    if count > 0 or "device_count" in os.environ.get("XLA_FLAGS", ""):
+        return
+    with contextlib.suppress(RuntimeError):
+        jax.config.update("jax_num_cpu_devices", num_cpus())
+
+
+def device_memory() -> int | None:
+    """Return the memory of all devices (for CPUs, of their machines), bytes; None: unknown."""
+    stats = jax.local_devices()[0].memory_stats() or {}
+    if "bytes_limit" in stats:
+        return stats["bytes_limit"] * jax.device_count()
+    is_cpu = jax.default_backend() == "cpu"
+    return psutil.virtual_memory().total * jax.process_count() if is_cpu else None
+
+
+def free_device_memory() -> int | None:
+    """Return the free bytes of the first device, on a CPU those of the host; None: unknown."""
+    stats = jax.local_devices()[0].memory_stats() or {}
+    if "bytes_limit" in stats:
+        return stats["bytes_limit"] - stats["bytes_in_use"]
+    return free_host_memory() if jax.default_backend() == "cpu" else None
+
+
+def free_host_memory() -> int:
+    """Return the bytes that the system can still give to programs.
+
+    Limits of containers and of SLURM jobs are not read.
+    """
+    return psutil.virtual_memory().available

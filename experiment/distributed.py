@@ -19,8 +19,7 @@ import jax
 import numpy as np
 from jax.experimental import multihost_utils
 
-from ropewalk.experiment.devices import check_platform
-from ropewalk.experiment.mesh import device_per_core
+from ropewalk.experiment.devices import check_platform, device_per_core
 from ropewalk.utils.command_line import Parser
 from ropewalk.utils.errors import RESTART_STATUS, UnreachableError
 from ropewalk.utils.messages import one_line
@@ -36,7 +35,7 @@ def initialize(arguments: argparse.Namespace, *, many_members: bool = False) -> 
 
     Args:
       arguments: arguments of the command line (`utils.command_line.add_process_flags`).
-      many_members: whether a lone process makes a device of each core (`experiment.mesh`).
+      many_members: whether a lone process makes a device of each core.
 
     Raises:
       ValueError: if some of the flags are missing, or the other processes are.

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from ropewalk.experiment.config import (
+    PATH_FIELDS,
     REMOVED,
     ExperimentConfig,
     class_path,
@@ -26,9 +27,6 @@ from ropewalk.experiment.config import (
 )
 from ropewalk.experiment.items import DamagedCheckpointError, read_digests
 from ropewalk.experiment.run import RunDirectory
-
-# Paths. The digests of parameters and the tokenizer's sha256 stand for what lies there.
-_PATHS = {"start_from", "data.path", "data.tokenizer"}
 
 
 def run_id(run: RunDirectory, step: int) -> str:
@@ -45,7 +43,8 @@ def run_id(run: RunDirectory, step: int) -> str:
 def config_digest(config: ExperimentConfig, tokenizer_sha256: str | None) -> str:
     """Return the part of the identity that config.json decides."""
     fields = flatten(_without_defaults(config))
-    fields = {k: x for k, x in fields.items() if not is_operational(k) and k not in _PATHS}
+    # The digests of parameters and the tokenizer's sha256 stand for what lies at paths.
+    fields = {k: x for k, x in fields.items() if not is_operational(k) and k not in PATH_FIELDS}
     return _digest([fields, tokenizer_sha256])
 
 

@@ -21,18 +21,12 @@ from ropewalk.experiment.config import ExperimentConfig, first_difference, from_
 from ropewalk.experiment.records import MetricsDigest
 from ropewalk.experiment.run import RunDirectory
 from ropewalk.utils import messages
-from ropewalk.utils.errors import is_outage, machine_error
+from ropewalk.utils.errors import is_outage, is_unread, machine_error
 from ropewalk.utils.limits import read_json
 from ropewalk.utils.manifest import digest, seal, unseal
 from ropewalk.utils.messages import quoted
 
 COULD_NOT_BE_READ = "could not be read"  # in messages about errors that are not damage
-# First words of the ValueErrors of TensorStore if the system refused a request. UNKNOWN stands for
-# most error codes of Linux, such as EIO.
-_UNREAD_CODES = (
-    *("PERMISSION_DENIED", "RESOURCE_EXHAUSTED", "UNAVAILABLE", "UNAUTHENTICATED", "UNKNOWN"),
-    *("DEADLINE_EXCEEDED", "CANCELLED", "ABORTED"),
-)
 
 
 class DamagedCheckpointError(ValueError):
@@ -184,7 +178,7 @@ def one_line(
     # Orbax and TensorStore raise many kinds of errors for damaged files.
     except Exception as error:
         text = str(error) or type(error).__name__
-        if is_outage(run.path, error) or _is_unread(error):
+        if is_outage(run.path, error) or is_unread(error):
             text = machine_error(error) or text
             raise ValueError(
                 f"{folder_of(run, step)} {COULD_NOT_BE_READ} ({messages.one_line(text, 180)}); run "
@@ -198,19 +192,6 @@ def one_line(
         else:
             what = f"{item}: {messages.one_line(text, 80)}"
         raise DamagedCheckpointError(run, step, what) from error
-
-
-def _is_unread(error: Exception) -> bool:
-    """Return whether an error is of the machine (rights, a disk, open files), not of the data."""
-    if isinstance(error, FileNotFoundError | IsADirectoryError | NotADirectoryError):
-        return False
-    # Exactly RuntimeError, as for threads that cannot be started: other errors derive from it.
-    return (
-        isinstance(error, OSError)
-        or type(error) is RuntimeError
-        or str(error).startswith(_UNREAD_CODES)
-        or bool(machine_error(error))
-    )
 
 
 def check_config(run: RunDirectory, step: int) -> None:

@@ -1,9 +1,7 @@
 """The mesh of devices, and arrays over it from the data of each host."""
 
-import contextlib
 import dataclasses
 import math
-import os
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -103,22 +101,8 @@ def _spread_members(
     return dataclasses.replace(config, mesh=mesh)
 
 
-def device_per_core() -> None:
-    """Make each core a CPU device, for members of a sweep; no effect once JAX is in use.
-
-    It applies to the process. A setting of the user for CPU devices is not changed.
-    """
-    count = jax.config.jax_num_cpu_devices  # pyright: ignore[reportAttributeAccessIssue]
-    if count > 0 or "device_count" in os.environ.get("XLA_FLAGS", ""):
-        return
-    can_tell = hasattr(os, "sched_getaffinity")  # what the process may use; not on macOS
-    cores = len(os.sched_getaffinity(0)) if can_tell else os.cpu_count() or 1
-    with contextlib.suppress(RuntimeError):
-        jax.config.update("jax_num_cpu_devices", cores)
-
-
 def _cores_for(num_members: int) -> list[Any] | None:
-    """Return those devices of `device_per_core` that get as many members each, if any."""
+    """Return those devices of `devices.device_per_core` that get as many members each, if any."""
     alone = jax.process_count() == 1 and jax.default_backend() == "cpu"
     num_cores = jax.config.jax_num_cpu_devices  # pyright: ignore[reportAttributeAccessIssue]
     if not alone or num_cores <= 1:
@@ -221,14 +205,3 @@ def put(tree: Any, shardings: Any) -> Any:
         tree,
         shardings,
     )
-
-
-def device_memory() -> int | None:
-    """Return the memory of all devices (for CPUs, of their machines), bytes; None: unknown."""
-    of_one = (jax.local_devices()[0].memory_stats() or {}).get("bytes_limit")
-    if of_one is not None:
-        return of_one * jax.device_count()
-    names = "SC_PHYS_PAGES", "SC_PAGE_SIZE"
-    if jax.default_backend() != "cpu" or not set(names) <= set(os.sysconf_names):
-        return None
-    return math.prod(map(os.sysconf, names)) * jax.process_count()

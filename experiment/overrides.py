@@ -49,7 +49,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ropewalk.data.sources import source_class
-from ropewalk.experiment.config import ExperimentConfig, is_operational
+from ropewalk.experiment.config import PATH_FIELDS, ExperimentConfig, is_operational
 from ropewalk.experiment.dotted import apply as apply  # part of the command line, for its callers
 from ropewalk.experiment.inherit import inherit
 from ropewalk.experiment.records import SweepRecord, read_sweep
@@ -172,9 +172,6 @@ def check_used(config: ExperimentConfig, overrides: Sequence[str]) -> None:
         is_used, remedy = _USED.get(name, (lambda _: True, ""))
         if not any(is_used(stage.config) for stage in split(config)):
             raise ValueError(f"{name} has no effect here; use {remedy}, or leave {name} out")
-
-
-PATH_FIELDS = ("start_from", "data.path", "data.tokenizer")
 
 
 def _join_paths(parts: Sequence[str]) -> list[str]:

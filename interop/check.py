@@ -27,7 +27,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ropewalk.experiment.checkpoint import leaves_by_name, put
+from ropewalk.experiment.checkpoint import leaves_by_name, nested
 from ropewalk.interop.choose import check_config
 from ropewalk.interop.hf_config import parse_config
 from ropewalk.interop.layers import PublishedModel, imported_layers
@@ -236,9 +236,10 @@ def compute_our_logits(model: FolderModel, tokens_T, positions_T) -> np.ndarray:
     config = dataclasses.replace(
         model.config, compute_dtype="float32", remat="none", attention="xla"
     )
-    table, params = config.position_table(model.context), {}
+    table, arrays = config.position_table(model.context), {}
     for name, array in read_arrays(config, model.entries, model.tensors):
-        put(params, name, np.asarray(array, np.float32))
+        arrays[name] = np.asarray(array, np.float32)
+    params = nested(arrays)
 
     @jax.jit
     def compute(params, *inputs_T):

@@ -12,8 +12,8 @@ import jax
 import numpy as np
 
 from ropewalk.data.config import MAX_CONTEXT
+from ropewalk.experiment.devices import free_device_memory
 from ropewalk.experiment.loaded import LoadedRun
-from ropewalk.experiment.memory import free_device_memory
 from ropewalk.model import mask, transformer
 from ropewalk.model.attention import order_by_pair, rotate_heads, rotate_queries
 from ropewalk.model.config import Architecture, ModelConfig, PositionTable

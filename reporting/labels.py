@@ -8,8 +8,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from ropewalk.experiment.config import ExperimentConfig, is_operational
-from ropewalk.experiment.overrides import PATH_FIELDS
+from ropewalk.experiment.config import PATH_FIELDS, ExperimentConfig, is_operational
 from ropewalk.experiment.run import RunDirectory
 from ropewalk.model import rotary as rotary_lib
 from ropewalk.model.rotary import Pattern, Rotary

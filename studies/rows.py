@@ -18,7 +18,7 @@ import numpy as np
 from ropewalk.evals.estimate.bins import fine_bin_number
 from ropewalk.evals.estimate.trials import Trials
 from ropewalk.evals.rows import Rows
-from ropewalk.experiment.config import ExperimentConfig, flatten, from_dict, is_operational, to_dict
+from ropewalk.experiment.config import ExperimentConfig, deciding_fields, from_dict, to_dict
 from ropewalk.utils.files import write_atomically
 from ropewalk.utils.limits import decompress_xz, parse_json, read_bytes
 from ropewalk.utils.locks import lock
@@ -261,19 +261,12 @@ def check(row: Row, config: ExperimentConfig) -> None:
     Raises:
       ValueError: naming the first difference.
     """
-    old, new = (
-        {name: x for name, x in flatten(to_dict(c)).items() if not _is_of_machine(name)}
-        for c in (row.config, without_folders(config))
-    )
+    old, new = deciding_fields(row.config), deciding_fields(without_folders(config))
     for name in new:
-        is_open = name == "start_from" and new[name] is None
+        is_open = name == "data.path" or (name == "start_from" and new[name] is None)
         if old.get(name) != new[name] and not is_open:
             raise ValueError(
                 f"the row of {row.card}/{row.member},seed={row.seed} after {row.tokens} tokens has "
                 f"{name}={old.get(name)}, and the card now has {name}={new[name]}; delete that "
                 "row, or restore the card"
             )
-
-
-def _is_of_machine(name: str) -> bool:
-    return name == "data.path" or is_operational(name)

@@ -18,11 +18,10 @@ import jax
 from ropewalk.evals import kinds, runner
 from ropewalk.experiment.compiled import keep_programs
 from ropewalk.experiment.config import ExperimentConfig
-from ropewalk.experiment.devices import check_platform
+from ropewalk.experiment.devices import check_platform, device_per_core
 from ropewalk.experiment.identity import run_id
 from ropewalk.experiment.inherit import inherit
 from ropewalk.experiment.loaded import load
-from ropewalk.experiment.mesh import device_per_core
 from ropewalk.experiment.overrides import Member, Sweep
 from ropewalk.experiment.run import RunDirectory
 from ropewalk.experiment.stages import split

@@ -37,7 +37,7 @@ PACKAGES = {
     # grain's worker processes import it: no jax, so no accelerator. absl: flags of these workers.
     "data": "numpy grain tensorflow_datasets array_record sentencepiece tokenizers google jinja2 "
     "zstandard rich absl apache_beam pyarrow",
-    "experiment": "numpy jax orbax tensorstore rich tensorboardX wandb zstandard",
+    "experiment": "numpy jax flax psutil orbax tensorstore rich tensorboardX wandb zstandard",
     "configs": "",
     "evals": "numpy jax scipy rich",
     "inference": "numpy jax flax",

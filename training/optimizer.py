@@ -93,24 +93,14 @@ def _is_frequency(path) -> bool:
 def _clip_by_norms(max_norm: float) -> optax.GradientTransformation:
     """Clip the global norm of weights, and that of learned frequencies."""
     clip = optax.clip_by_global_norm(max_norm)
+    parts = optax.partition(
+        {False: clip, True: clip},
+        lambda tree: jax.tree_util.tree_map_with_path(lambda path, _: _is_frequency(path), tree),
+    )
 
+    # Clipping has no state; that of `parts` would be another tree in checkpoints.
     def update(updates, state, params=None):
-        parts = [
-            clip.update(
-                jax.tree_util.tree_map_with_path(
-                    lambda path, x: x if _is_frequency(path) == learned else None,  # noqa: B023
-                    updates,
-                ),
-                state,
-            )[0]
-            for learned in (False, True)
-        ]
-        merged = jax.tree.map(
-            lambda weight, frequency: frequency if weight is None else weight,
-            *parts,
-            is_leaf=lambda x: x is None,
-        )
-        return merged, state
+        return parts.update(updates, parts.init(updates))[0], state
 
     return optax.GradientTransformation(clip.init, update)
 

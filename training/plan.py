@@ -5,6 +5,7 @@ import dataclasses
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -23,8 +24,9 @@ from ropewalk.experiment.checkpoint import (
     shape_difference,
 )
 from ropewalk.experiment.config import ExperimentConfig, flatten, to_dict
+from ropewalk.experiment.devices import device_memory
 from ropewalk.experiment.items import DamagedCheckpointError, check_config
-from ropewalk.experiment.mesh import device_memory, make_mesh, mesh_sizes, put
+from ropewalk.experiment.mesh import make_mesh, mesh_sizes, put
 from ropewalk.experiment.metrics import check_trackers
 from ropewalk.experiment.overrides import Member
 from ropewalk.experiment.run import RunDirectory, common_steps, find_start
@@ -229,7 +231,7 @@ def complete_plan(checked: Checked) -> Plan:
     _, tokenizer = tokenizers["stage 0"]
     if notes and distributed.is_primary_host():
         print(*notes, sep="\n", file=sys.stderr)
-    settings = vars(checked) | {"start_step": start_step}
+    settings: dict[str, Any] = vars(checked) | {"start_step": start_step}
     return Plan(**settings, data=opened, mesh=mesh, tokenizer=tokenizer, params=params)
 
 

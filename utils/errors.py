@@ -29,7 +29,9 @@ class UnreachableError(OSError):
 
 
 _MODULES = ("gcsfs", "aiohttp", "google", "requests", "fsspec")  # whose errors are the network's
+# Words of the errors of C++ libraries. UNKNOWN stands for most error codes of Linux, such as EIO.
 _WORDS = ("UNAVAILABLE", "DEADLINE_EXCEEDED", "PERMISSION_DENIED", "UNAUTHENTICATED", "RESOURCE_")
+_FIRST_WORDS = (*_WORDS, "UNKNOWN", "CANCELLED", "ABORTED")
 
 
 def is_request(error: BaseException) -> bool:
@@ -106,3 +108,16 @@ def machine_error(error: BaseException | None) -> str:
                 return one_line(str(error)[max(0, start - 80) : start + len(reason) + 60], 180)
         error = error and (error.__cause__ or error.__context__)
     return ""
+
+
+def is_unread(error: Exception) -> bool:
+    """Return whether an error of reading is of the machine or a bucket, not of the data."""
+    if isinstance(error, FileNotFoundError | IsADirectoryError | NotADirectoryError):
+        return False
+    # Exactly RuntimeError, as for threads that cannot be started: other errors derive from it.
+    return (
+        isinstance(error, OSError)
+        or type(error) is RuntimeError
+        or str(error).startswith(_FIRST_WORDS)
+        or bool(machine_error(error))
+    )

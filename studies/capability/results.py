@@ -12,7 +12,7 @@ import numpy as np
 
 from ropewalk.evals.estimate.effective_context import Estimate, estimate_trials
 from ropewalk.evals.estimate.trials import Trials
-from ropewalk.experiment.config import ExperimentConfig, flatten, is_operational, to_dict
+from ropewalk.experiment.config import ExperimentConfig, deciding_fields
 from ropewalk.studies.capability.forecasts import count_tokens
 from ropewalk.studies.card import Card, Value
 from ropewalk.studies.rows import Answers, Row
@@ -24,10 +24,10 @@ _RESAMPLES = 1000
 @functools.cache
 def identity(config: ExperimentConfig) -> str:
     """Return a text that is equal for runs that differ at most in card, seed and budget."""
-    fields = flatten(to_dict(config))
-    seeds = "name", "question", "seed", "data.seed", "train.num_steps"
-    names = [name for name in fields if name not in seeds and not is_operational(name)]
-    return json.dumps({name: fields[name] for name in names}, default=str)
+    fields = deciding_fields(config)
+    for name in ("seed", "data.seed", "train.num_steps"):
+        del fields[name]
+    return json.dumps(fields, default=str)
 
 
 @functools.cache
