@@ -56,6 +56,9 @@ class RunDirectory:
                 "not find its checkpoints; use another directory"
             )
 
+    def __repr__(self) -> str:
+        return f"RunDirectory({str(self.path)!r})"
+
     @property
     def tokenizer_path(self) -> Path:  # noqa: D102 - among the attributes
         return file_in(self.path)
