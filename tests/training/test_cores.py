@@ -1,12 +1,13 @@
 """Members over the cores of one machine: the numbers of one core, whoever went on from whom."""
 
-import json
 from pathlib import Path
 
 import pytest
 
+from ropewalk.experiment.items import read_digests
 from ropewalk.experiment.run import RunDirectory
 from tests.in_process import call
+from tests.training.helpers import rows_without_times
 
 pytestmark = pytest.mark.slow
 
@@ -36,20 +37,12 @@ def on_one_core(sweep, tmp_path_factory):
 
 def outcome(workdir: Path) -> dict[str, tuple]:
     """Each member's rows without the timings, and the digests of all its checkpoints."""
-    outcomes = {}
-    for path in sorted(workdir.glob("base=*")):
-        rows = map(json.loads, (path / "metrics.jsonl").read_text().splitlines())
-        clocks = ("seconds", "tokens_per_second")
-        digests = {
-            step: (path / f"checkpoints/{step}/digests/metadata").read_text()
-            for step in RunDirectory(path).steps()
-        }
-        outcomes[path.name] = (
-            [{n: x for n, x in r.items() if n not in clocks} for r in rows],
-            digests,
-        )
-    assert len(outcomes) == 4
-    return outcomes
+    runs = [RunDirectory(path) for path in sorted(workdir.glob("base=*"))]
+    assert len(runs) == 4
+    return {
+        run.name: (rows_without_times(run), [read_digests(run, step) for step in run.steps()])
+        for run in runs
+    }
 
 
 @pytest.mark.long

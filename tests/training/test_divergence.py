@@ -21,7 +21,7 @@ from ropewalk.training.programs import member_arrays
 from ropewalk.training.step import compile_step
 from ropewalk.training.sweep import train_sweep
 from tests.models import make_plan
-from tests.training.test_loop import assert_same_run
+from tests.training.helpers import assert_same_run
 
 FROZEN = ["train.max_skipped=3", "train.num_steps=9", "train.save_every=3", "train.keep=9"]
 TOO_FAST = "train.learning_rate=1e30"  # its first update ends all others

@@ -1,7 +1,6 @@
 """Counts beyond 32 bits: a run that resumes after 2^30 updates, 2^34 rows, 2^40 tokens."""
 
 import dataclasses
-import json
 
 import numpy as np
 import pytest
@@ -16,6 +15,7 @@ from ropewalk.training.interrupts import Interrupts
 from ropewalk.training.loop import train
 from ropewalk.training.members import abstract_state
 from tests.models import make_plan
+from tests.training.helpers import data_state
 
 STEP = 2**30
 pytestmark = pytest.mark.slow  # compiles a train step
@@ -55,7 +55,7 @@ def test_a_run_goes_on_after_a_trillion_tokens(tmp_path, tiny_data, monkeypatch)
         (step, step * tokens_per_step) for step in (STEP + 1, STEP + 2)
     ]
     assert all(np.isfinite(row["loss"]) for row in rows[-2:])
-    stored = json.loads((run.checkpoints_path / f"{STEP + 2}/data/metadata").read_text())
+    stored = data_state(run, STEP + 2)
     assert stored["rows"] == (STEP + 2) * batch_size > 2**33
 
     # Rows are those of their number, and the digest counts them: Python's integers have no bound.

@@ -29,28 +29,10 @@ from ropewalk.training.programs import MemberArrays
 from ropewalk.training.step import State, init_state, over_members, train_step
 from tests.in_process import call
 from tests.models import make_plan
+from tests.training.helpers import assert_same_run, data_state, rows_without_times
 
 ROOT = Path(__file__).parents[2]
 pytestmark = pytest.mark.slow  # each compiles a train step, or starts processes that do
-TIMING = {"seconds", "tokens_per_second", "mfu"}
-
-
-def deterministic_metrics(run: Path) -> list[dict]:
-    rows = RunDirectory(run).read_metrics()
-    return [{k: v for k, v in row.items() if k not in TIMING} for row in rows]
-
-
-def assert_same_run(first: Path, second: Path) -> None:
-    """Bit-identical parameters, metrics, optimizer state and row digest."""
-    assert deterministic_metrics(first) == deterministic_metrics(second)
-    params, step = restore_params(RunDirectory(first))
-    other_params, other_step = restore_params(RunDirectory(second))
-    assert step == other_step
-    jax.tree.map(np.testing.assert_array_equal, params, other_params)
-    data = [
-        json.loads((r / f"checkpoints/{step}/data/metadata").read_text()) for r in (first, second)
-    ]
-    assert data[0] == data[1] and data[0]["digest"] != 0
 
 
 @pytest.fixture(scope="module")
@@ -169,10 +151,6 @@ def run_in_process(config, path: Path) -> RunDirectory:
     return run
 
 
-def data_state(run: RunDirectory, step: int) -> dict:
-    return json.loads((run.checkpoints_path / f"{step}/data/metadata").read_text())
-
-
 @pytest.fixture(scope="module")
 def parent(tiny, tmp_path_factory) -> RunDirectory:
     config = overrides.apply(tiny, ["train.num_steps=8", "train.save_every=3", "train.keep=1"])
@@ -192,12 +170,12 @@ def test_a_stage_is_a_run_that_starts_from_the_one_before(parent, tmp_path):
     for run, step in ((parent, 8), (child, 14)):
         params, staged_params = restore_params(run)[0], restore_params(staged, step)[0]
         jax.tree.map(np.testing.assert_array_equal, params, staged_params)
-    rows = deterministic_metrics(staged.path)[:14]
+    rows = rows_without_times(staged.path)[:14]
     assert [row["step"] for row in rows] == list(range(1, 15))
-    assert rows[:8] == deterministic_metrics(parent.path)
+    assert rows[:8] == rows_without_times(parent.path)
     # Steps and tokens go on: 8 steps of 8 x 64 tokens, then 8 x 32 each.
     assert [row["tokens"] for row in rows[7:10]] == [4096, 4352, 4608]
-    child_rows = [{"step": None, "tokens": None} | row for row in deterministic_metrics(child.path)]
+    child_rows = [{"step": None, "tokens": None} | row for row in rows_without_times(child.path)]
     for row, other in zip(rows[8:], child_rows, strict=True):
         assert row == other | {"step": row["step"], "tokens": row["tokens"]}
     assert child_rows[0]["learning_rate"] == pytest.approx(1e-3 / 3)  # warmup 2: begins again

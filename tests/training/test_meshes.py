@@ -15,6 +15,7 @@ from ropewalk.experiment.run import RunDirectory
 from ropewalk.training.loop import train
 from tests.data.helpers import plain_text, write_jsonl
 from tests.models import make_plan
+from tests.training.helpers import data_state
 
 pytestmark = pytest.mark.long
 
@@ -117,10 +118,6 @@ def on_eight(request, data, tmp_path_factory, run_script) -> Path:
     return folder
 
 
-def last_digest(run: RunDirectory) -> dict:
-    return json.loads((run.checkpoints_path / "20/data/metadata").read_text())
-
-
 def assert_same(run: RunDirectory, expected: RunDirectory) -> None:
     """Twenty losses and gradient norms to 1e-5, from the same rows."""
     rows, expected_rows = run.read_metrics(), expected.read_metrics()
@@ -129,7 +126,7 @@ def assert_same(run: RunDirectory, expected: RunDirectory) -> None:
     for name in ("loss", "grad_norm"):
         values = [[row[name] for row in run_rows] for run_rows in (rows, expected_rows)]
         np.testing.assert_allclose(*values, rtol=1e-5, err_msg=name)
-    assert last_digest(run) == last_digest(expected)
+    assert data_state(run) == data_state(expected)
 
 
 def test_documents_share_rows_and_reach_over_devices(data):

@@ -1,6 +1,5 @@
 """Several processes are one run: the same rows and losses, one voice, and they stop together."""
 
-import json
 import os
 import shlex
 import signal
@@ -17,6 +16,7 @@ from ropewalk.experiment.run import RunDirectory, find_runs
 from ropewalk.utils.errors import RESTART_STATUS
 from tests.in_process import call
 from tests.tpu.page import PROCESSES
+from tests.training.helpers import data_state
 
 ROOT = Path(__file__).parents[2]
 pytestmark = pytest.mark.slow  # each starts several processes
@@ -82,10 +82,6 @@ class Processes:
 
 def losses(run: Path) -> list[float]:
     return [row["loss"] for row in RunDirectory(run).read_metrics()]
-
-
-def data_state(run: Path, step: int) -> dict:
-    return json.loads((run / f"checkpoints/{step}/data/metadata").read_text())
 
 
 @pytest.fixture(scope="module")

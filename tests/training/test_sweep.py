@@ -17,10 +17,7 @@ from ropewalk.training.programs import shared_part
 from ropewalk.training.sweep import train_sweep
 from tests.in_process import call
 from tests.models import make_plan
-
-
-def digest(run: RunDirectory) -> str:
-    return (run.checkpoints_path / str(run.steps()[-1]) / "data" / "metadata").read_text()
+from tests.training.helpers import data_state
 
 
 @pytest.fixture(scope="module")
@@ -48,7 +45,7 @@ def test_a_member_equals_its_single_run(finished_sweep, tmp_path, tiny_data):
     assert member.config == alone.config and member.steps() == alone.steps()
     losses = [[row["loss"] for row in run.read_metrics()] for run in (member, alone)]
     np.testing.assert_allclose(losses[0], losses[1], rtol=1e-5)
-    assert digest(member) == digest(alone)
+    assert data_state(member) == data_state(alone)
     params, alone_params = restore_params(member)[0], restore_params(alone)[0]
     np.testing.assert_allclose(params["embedding"], alone_params["embedding"], atol=1e-4)
 
@@ -64,7 +61,7 @@ def test_a_seed_has_its_own_rows_and_initialisation(finished_sweep):
         "base=10000,seed=1",
     ]
     assert [run.config.data.seed for run in runs] == [0, 1, 0, 1]
-    digests = [digest(run) for run in runs]
+    digests = [data_state(run)["digest"] for run in runs]
     assert digests[:2] == digests[2:] and digests[0] != digests[1]
     assert messages.count("training base=10,seed=") == 2  # two seeds, one after the other
     first = [run.read_metrics()[0]["loss"] for run in runs]

@@ -17,9 +17,9 @@ from ropewalk.model.loss import token_nll
 from ropewalk.training.loop import train
 from ropewalk.training.validation import NUM_BATCHES
 from tests.models import make_plan
+from tests.training.helpers import rows_without_times
 
 pytestmark = pytest.mark.slow
-TIMING = {"seconds", "tokens_per_second", "mfu"}
 EVALUATED = ["train.eval_every=3", "train.log_every=2"]
 
 
@@ -39,10 +39,6 @@ def evaluated(tiny, tmp_path_factory) -> RunDirectory:
     return run
 
 
-def rows_of(run: RunDirectory) -> list[dict]:
-    return [{k: v for k, v in row.items() if k not in TIMING} for row in run.read_metrics()]
-
-
 def test_the_loss_is_that_of_held_out_rows(tiny, evaluated):
     """Computed again from each checkpoint, over rows that training never reads."""
     data = open_data(tiny.data)
@@ -52,7 +48,7 @@ def test_the_loss_is_that_of_held_out_rows(tiny, evaluated):
     trained = make_batches(data, start_step=0)
     trained_rows = {tokens.tobytes() for _ in range(8) for tokens in next(trained)["tokens"]}
     assert not trained_rows & {tokens.tobytes() for batch in held_out for tokens in batch["tokens"]}
-    by_step = {row["step"]: row for row in rows_of(evaluated)}
+    by_step = {row["step"]: row for row in rows_without_times(evaluated)}
     assert [step for step, row in by_step.items() if "val_loss" in row] == [3, 6, 8]
     assert list(by_step) == [2, 3, 4, 6, 8]
     table = tiny.model.position_table(tiny.data.context_length)
@@ -73,8 +69,8 @@ def test_a_run_is_the_same_with_and_without(tiny, evaluated, tmp_path):
     assert train(make_plan([overrides.apply(tiny, ["train.log_every=1"])], [plain]))
     first, second = load(evaluated.path), load(plain.path)
     jax.tree.map(np.testing.assert_array_equal, first.params, second.params)
-    rows = {row["step"]: row for row in rows_of(plain)}
-    for row in rows_of(evaluated):
+    rows = {row["step"]: row for row in rows_without_times(plain)}
+    for row in rows_without_times(evaluated):
         row.pop("val_loss", None)
         assert row == rows[row["step"]]
 
@@ -92,7 +88,7 @@ def test_tasks_are_asked_of_every_member(tiny, tmp_path):
     perplexities = []
     for run in runs:
         assert not run.results_path.exists()
-        by_step = {row["step"]: row for row in rows_of(run)}
+        by_step = {row["step"]: row for row in rows_without_times(run)}
         assert [step for step, row in by_step.items() if "val_kv" in row] == [3, 4]
         options = runner.Options(tasks=["kv", "perplexity"], step=3, documents=8)
         ((_, _, rows),) = runner.evaluate([run.path], options)

@@ -1,0 +1,35 @@
+"""What a training leaves in its directory, to be compared."""
+
+import json
+from pathlib import Path
+
+import jax
+import numpy as np
+
+from ropewalk.experiment.checkpoint import restore_params
+from ropewalk.experiment.run import RunDirectory
+
+TIMING = {"seconds", "tokens_per_second", "mfu"}
+
+
+def rows_without_times(run: RunDirectory | Path) -> list[dict]:
+    """Rows of metrics.jsonl without the fields that depend on the clock."""
+    path = run if isinstance(run, Path) else run.path
+    rows = RunDirectory(path).read_metrics()
+    return [{k: v for k, v in row.items() if k not in TIMING} for row in rows]
+
+
+def data_state(run: RunDirectory | Path, step: int | None = None) -> dict:
+    """The rows that led to a checkpoint, by default the newest."""
+    run = RunDirectory(run) if isinstance(run, Path) else run
+    return json.loads((run.checkpoints_path / f"{run.find_step(step)}/data/metadata").read_text())
+
+
+def assert_same_run(first: Path, second: Path) -> None:
+    """Bit-identical parameters, metrics, optimizer state and row digest."""
+    assert rows_without_times(first) == rows_without_times(second)
+    params, step = restore_params(RunDirectory(first))
+    other_params, other_step = restore_params(RunDirectory(second))
+    assert step == other_step
+    jax.tree.map(np.testing.assert_array_equal, params, other_params)
+    assert data_state(first) == data_state(second) and data_state(first)["digest"] != 0
