@@ -323,17 +323,12 @@ def _read_arrays(
             if file.parent.name != "d" and file.is_file():
                 check_file(file, MOST_JSON)  # TensorStore reads all of it
         # The handler itself: a checkpointer would wait for hosts that failed to read.
-        handler, arguments = ocp.StandardCheckpointHandler(), ocp.args.StandardRestore(target)
-        if partial:
-            handler, arguments = (
-                ocp.PyTreeCheckpointHandler(),
-                ocp.args.PyTreeRestore(
-                    item=target,
-                    restore_args=ocp.checkpoint_utils.construct_restore_args(target),
-                    partial_restore=True,
-                ),
-            )
-        return handler.restore(path, args=arguments)  # pyright: ignore
+        arguments = ocp.args.PyTreeRestore(
+            item=target,
+            restore_args=ocp.checkpoint_utils.construct_restore_args(target),
+            partial_restore=partial,
+        )
+        return ocp.PyTreeCheckpointHandler().restore(path, args=arguments)  # pyright: ignore
 
 
 def nested(leaves: Mapping[str, Any]) -> dict[str, Any]:

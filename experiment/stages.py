@@ -77,6 +77,12 @@ def split(config: ExperimentConfig) -> tuple[Stage, ...]:
     return tuple(stages)
 
 
+def count_tokens(config: ExperimentConfig) -> int:
+    """Return the number of tokens that a run trains on, in all stages."""
+    last = split(config)[-1]
+    return last.tokens_before + last.tokens
+
+
 # Fields that all stages of a run share.
 _OF_THE_RUN = ("train.keep", "train.max_skipped", "train.tracking", "train.eval_tasks")
 

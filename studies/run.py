@@ -24,7 +24,7 @@ from ropewalk.experiment.inherit import inherit
 from ropewalk.experiment.loaded import load
 from ropewalk.experiment.overrides import Member, Sweep
 from ropewalk.experiment.run import RunDirectory
-from ropewalk.experiment.stages import split
+from ropewalk.experiment.stages import count_tokens, split
 from ropewalk.model import transformer
 from ropewalk.studies import rows
 from ropewalk.studies.card import Card, Measurement
@@ -81,10 +81,8 @@ def list_runs(
                 config = inherit(budget, changes, directory)
             except ValueError as error:
                 raise ValueError(f"card {card.name}, member {member}: {error}") from error
-            last = split(config)[-1]
             is_last = card.tokens is None or number == len(card.shares) - 1
-            tokens = last.tokens_before + last.tokens
-            runs.append(Run(member, seed, tokens, is_last, name, config))
+            runs.append(Run(member, seed, count_tokens(config), is_last, name, config))
     return runs
 
 

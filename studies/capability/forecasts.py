@@ -15,6 +15,7 @@ from typing import Any
 
 from ropewalk import evals
 from ropewalk.experiment.config import ExperimentConfig
+from ropewalk.experiment.stages import count_tokens
 from ropewalk.model import rotary as rotary_lib
 from ropewalk.reporting.predictions import bound
 from ropewalk.studies.card import Card, Measurement
@@ -75,11 +76,6 @@ def check_forecasts(cards: Sequence[Card]) -> None:
                         f"card {card.name}, member {member} has no forecast of this model; first "
                         "run: python -m studies forecast capability"
                     )
-
-
-def count_tokens(config: ExperimentConfig) -> int:
-    """Return the number of tokens that a run without stages trains on."""
-    return config.train.num_steps * config.data.batch_size * config.data.context_length
 
 
 def recall_budgets(card: Card, config: ExperimentConfig) -> list[ExperimentConfig]:

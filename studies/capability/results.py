@@ -13,7 +13,7 @@ import numpy as np
 from ropewalk.evals.estimate.effective_context import Estimate, estimate_trials
 from ropewalk.evals.estimate.trials import Trials
 from ropewalk.experiment.config import ExperimentConfig, deciding_fields
-from ropewalk.studies.capability.forecasts import count_tokens
+from ropewalk.experiment.stages import count_tokens
 from ropewalk.studies.card import Card, Value
 from ropewalk.studies.rows import Answers, Row
 

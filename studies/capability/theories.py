@@ -15,6 +15,7 @@ import numpy as np
 from ropewalk import evals, studies
 from ropewalk.evals.estimate.bins import bin_number
 from ropewalk.evals.estimate.effective_context import Estimate
+from ropewalk.experiment.stages import count_tokens
 from ropewalk.model.rotary.rope import Rope
 from ropewalk.studies.capability import forecasts, results
 from ropewalk.studies.card import Value
@@ -108,7 +109,7 @@ def _compare(rows: tuple[Row, ...]) -> list[Comparison]:
         for member, config in results.configs_of(card).items():
             bound = next(iter(bounds.get(card.name, {}).get(member, {}).values()), None)
             for budget in forecasts.recall_budgets(card, config):
-                tokens = forecasts.count_tokens(budget)
+                tokens = count_tokens(budget)
                 record = recall.get(card.name, {}).get(member, {}).get(str(tokens))
                 run = results.identity(budget), tokens
                 seeds = [row for row in results.rows_of(budget, rows) if row.tokens == tokens]

@@ -151,7 +151,7 @@ def test_an_error_of_the_disk_while_arrays_are_read_is_no_damage(number, runs, m
     def fail(*_, **__):
         raise ValueError(f"{text} {'y' * 500}")
 
-    monkeypatch.setattr(ocp.StandardCheckpointHandler, "restore", fail)
+    monkeypatch.setattr(ocp.PyTreeCheckpointHandler, "restore", fail)
     for read in (restore_params, lambda run: resume([run])):
         with pytest.raises(ValueError, match=f"could not be read .*{os.strerror(number)}"):
             read(runs[0])
