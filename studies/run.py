@@ -17,7 +17,6 @@ import jax
 
 from ropewalk.evals import kinds, runner
 from ropewalk.experiment.compiled import keep_programs
-from ropewalk.experiment.config import ExperimentConfig
 from ropewalk.experiment.devices import check_platform, device_per_core
 from ropewalk.experiment.identity import run_id
 from ropewalk.experiment.inherit import inherit
@@ -34,29 +33,24 @@ from ropewalk.utils.files import check_writable
 from ropewalk.utils.git import current_commit
 
 
-class Run(NamedTuple):
-    """One member with one seed and budget.
+class CardRun(NamedTuple):
+    """One member of a card with one seed and budget.
 
     Attributes:
-      member: name of the member.
-      seed: of the initialization and of the data.
-      tokens: tokens trained on, in all stages.
+      key: member of the card, seed, and tokens trained on in all stages, as of a row.
       is_last: whether it is the largest budget.
-      name: name of its directory.
-      config: of the run, with what it inherits from the run that it starts from.
+      member: member of the sweep that trains it; its config has what the run inherits from the run
+        that it starts from.
     """
 
-    member: str
-    seed: int
-    tokens: int
+    key: tuple[str, int, int]
     is_last: bool
-    name: str
-    config: ExperimentConfig
+    member: Member
 
 
 def list_runs(
     card: Card, seed: int, folder: Path | None = None, overrides: Sequence[str] = ()
-) -> list[Run]:
+) -> list[CardRun]:
     """Return the runs of a card with one seed.
 
     Args:
@@ -69,24 +63,23 @@ def list_runs(
       ValueError: if an override is wrong, or there is no run that a member starts from.
     """
     runs = []
-    for member, member_changes in card.members.items():
+    for name, member_changes in card.members.items():
         # As on a command line, `seed` decides the rows too.
         changes = f"seed={seed}", *member_changes, *overrides
         for number, budget in enumerate(card.budgets(card.shared())):
-            name = f"{member},seed={seed}"
-            if card.tokens is not None:
-                name += f",steps={budget.train.num_steps}"
-            directory = None if folder is None else RunDirectory(folder / name)
+            steps = "" if card.tokens is None else f",steps={budget.train.num_steps}"
+            directory = RunDirectory((folder or Path()) / f"{name},seed={seed}{steps}")
             try:
-                config = inherit(budget, changes, directory)
+                config = inherit(budget, changes, directory if folder else None)
             except ValueError as error:
-                raise ValueError(f"card {card.name}, member {member}: {error}") from error
+                raise ValueError(f"card {card.name}, member {name}: {error}") from error
             is_last = card.tokens is None or number == len(card.shares) - 1
-            runs.append(Run(member, seed, count_tokens(config), is_last, name, config))
+            key = name, seed, count_tokens(config)
+            runs.append(CardRun(key, is_last, Member(directory, overrides, config)))
     return runs
 
 
-def missing(runs: Sequence[Run], card_rows: Sequence[Row]) -> list[Run]:
+def missing(runs: Sequence[CardRun], card_rows: Sequence[Row]) -> list[CardRun]:
     """Return the runs without a row; a member and seed with a final row needs no other.
 
     Raises:
@@ -96,9 +89,9 @@ def missing(runs: Sequence[Run], card_rows: Sequence[Row]) -> list[Run]:
     finished = {(row.member, row.seed) for row in card_rows if row.final}
     waiting = []
     for run in runs:
-        if row := by_key.get((run.member, run.seed, run.tokens)):
-            rows.check(row, run.config)
-        elif (run.member, run.seed) not in finished:
+        if row := by_key.get(run.key):
+            rows.check(row, run.member.config)
+        elif run.key[:2] not in finished:
             waiting.append(run)
     return waiting
 
@@ -114,7 +107,7 @@ def status(
     for card in cards.values():
         card_rows = rows.read(rows.file_path(rows_folder, card.name))
         waiting = [
-            run.name
+            run.member.name
             for seed in seeds[card.name]
             for run in missing(list_runs(card, seed), card_rows)
         ]
@@ -172,31 +165,30 @@ def run_card(
     runs = list_runs(card, seed, folder, overrides)
     runs = missing(runs, rows.read(rows.file_path(rows_folder, card.name)))
     start = time.process_time()  # of all threads
-    members = [
-        Member(directory, overrides, run.config)
-        for run in runs
-        if not _is_trained(directory := RunDirectory(folder / run.name), run.config)
-    ]
+    members = [run.member for run in runs if not _is_trained(run.member)]
     if members and not train_sweep(Sweep(card.shared(), folder, members)):
         raise KeyboardInterrupt
     for run in runs:
-        row = _make_row(card, run, RunDirectory(folder / run.name))
+        row = _make_row(card, run)
         seconds, start = time.process_time() - start, time.process_time()
         row = dataclasses.replace(row, core_seconds=round(seconds, 1))
         rows.append(rows_folder, [row])
-        yield f"{card.name}/{run.name}: " + ", ".join(
+        yield f"{card.name}/{run.member.name}: " + ", ".join(
             f"{item.task} {item.value:.3f}" for item in row.answers
         )
 
 
-def _is_trained(directory: RunDirectory, config: ExperimentConfig) -> bool:
+def _is_trained(member: Member) -> bool:
+    directory, _, config = member
     if not directory.is_started():
         return False
     directory.check_resumable(directory.pinned(config))
     return split(config)[-1].end in directory.steps()
 
 
-def _make_row(card: Card, run: Run, directory: RunDirectory) -> Row:
+def _make_row(card: Card, run: CardRun) -> Row:
+    directory, _, config = run.member
+    member, seed, tokens = run.key
     if directory.diverged_at:
         raise ValueError(
             f"{directory.path} diverged at step {directory.diverged_at} and cannot be measured; "
@@ -206,11 +198,11 @@ def _make_row(card: Card, run: Run, directory: RunDirectory) -> Row:
     losses = {name: metrics[name] for name in ("loss", "val_loss") if metrics.get(name) is not None}
     return Row(
         card=card.name,
-        member=run.member,
-        seed=run.seed,
-        tokens=run.tokens,
+        member=member,
+        seed=seed,
+        tokens=tokens,
         final="as planned" if run.is_last else "",
-        config=rows.without_folders(run.config),
+        config=rows.without_folders(config),
         answers=tuple(
             answers for item in card.measurements for answers in measure(directory, item)
         ),
