@@ -1,6 +1,5 @@
 """slurm/submit.sh and slurm/job.sh on SLURM: interrupted runs end as the same run."""
 
-import json
 import sys
 import time
 from pathlib import Path
@@ -10,6 +9,7 @@ import pytest
 
 from ropewalk.experiment.run import RunDirectory
 from tests.slurm.cluster import Cluster, missing, wait_for
+from tests.training.helpers import data_state
 
 pytestmark = [
     pytest.mark.slurm,
@@ -45,11 +45,6 @@ def reference(arguments, run_script, tmp_path_factory):
 
 def losses(run: Path) -> list[float]:
     return [row["loss"] for row in RunDirectory(run).read_metrics()]
-
-
-def data_state(run: Path) -> dict:
-    """Return the data state of the last checkpoint, with the digest of all consumed rows."""
-    return json.loads((run / f"checkpoints/{STEPS}/data/metadata").read_text())
 
 
 def assert_same(run: Path, reference: Path, *, exactly: bool = True) -> None:

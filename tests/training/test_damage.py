@@ -18,6 +18,7 @@ from ropewalk.experiment import overrides
 from ropewalk.experiment.checkpoint import Checkpoints, DataState, restore_params
 from ropewalk.experiment.mesh import make_mesh
 from ropewalk.experiment.run import RunDirectory
+from ropewalk.training.directories import open_directories
 from ropewalk.training.members import abstract_state, first_state, open_state, shardings_of
 from tests.models import make_plan
 
@@ -228,3 +229,13 @@ def test_a_config_comes_back_from_a_checkpoint(runs, resume):
         fresh = RunDirectory(run.path)
         assert fresh.record == json.loads(before) and fresh.config == CONFIGS[0]
         assert resume([fresh])[1] == 6
+
+
+def test_a_config_that_another_process_began_with_meanwhile_is_refused(tiny_data, tmp_path):
+    """Of two trainers one goes on; the other's message is in the table of errors."""
+    config = overrides.apply(CONFIGS[0], tiny_data)
+    plan = make_plan([config], [RunDirectory(tmp_path / "run")])
+    plan.runs[0].write_config(overrides.apply(config, ["model.rotary.base=7"]), [])
+    message = r"holds a run with model\.rotary\.base=7"
+    with pytest.raises(ValueError, match=message), open_directories(plan, ""):
+        pass
