@@ -1,6 +1,11 @@
-"""Entries of a key and a number, such as red-fox 12345 or Anna Baker 7204418365, as token ids."""
+"""Entries of a key and a number, such as red-fox 12345 or Anna Baker 7204418365, as token ids.
+
+Instead of both there may be UUIDs.
+"""
 
 import functools
+import hashlib
+import uuid
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -44,6 +49,27 @@ class Pairs:
         return self._firsts[first] + self._seconds[second]
 
 
+class Uuids:
+    """UUIDs of version 4 as ids, by their index in a fixed list; `prefix` stands before them.
+
+    Attributes:
+      longest, shortest: bounds on the number of ids: a character has one id at most, and no id
+        spans two of the five groups.
+    """
+
+    def __init__(self, tokenizer: Tokenizer, prefix: str = ""):
+        self._tokenizer, self._prefix = tokenizer, prefix
+        self.longest, self.shortest = len(prefix) + 36, 5
+
+    def __len__(self) -> int:
+        return 2**62
+
+    def __getitem__(self, index: int) -> list[int]:
+        digest = hashlib.blake2b(str(index).encode(), digest_size=16).digest()
+        text = self._prefix + str(uuid.UUID(bytes=digest, version=4))
+        return self._tokenizer.encode(text, inside=True)
+
+
 @functools.lru_cache(maxsize=64)
 def pairs(
     tokenizer: Tokenizer,
@@ -77,12 +103,22 @@ def numbers(
         raise ValueError(f"{task} cannot ask for numbers: {error}") from None
 
 
+def draw_values(
+    context: TaskContext, sample: Sample, values: range | Uuids, count: int, *, task: str
+) -> list[list[int]]:
+    """Draw the ids of numbers, which have equally many digits, or of UUIDs; as `numbers`."""
+    if isinstance(values, Uuids):
+        return [values[index] for index in sample.random.integers(len(values), size=count).tolist()]
+    drawn = sample.random.integers(values.start, values.stop, size=count)
+    return numbers(context.tokenizer, drawn, task=task)
+
+
 def draw_entries(
     context: TaskContext,
     sample: Sample,
-    names: Pairs,
+    names: Pairs | Uuids,
     around: Sequence[list[int]],
-    values: range,
+    values: range | Uuids,
     *,
     task: str,
 ) -> tuple[list[int], list[Entry]]:
@@ -93,7 +129,7 @@ def draw_entries(
       sample: its random numbers are used.
       names: the keys.
       around: ids before the key, between key and number, and after the number.
-      values: range of the numbers, which have equally many digits.
+      values: as of `draw_values`.
       task: name of the task in messages.
 
     Returns:
@@ -101,14 +137,14 @@ def draw_entries(
     """
     before, between, after = around
     # Of the shortest entry; its words and its number may be one id each.
-    num_ids = sum(map(len, around)) + 2
-    num_ids += len(str(values.start)) if context.tokenizer.splits_digits else 1
+    is_split = context.tokenizer.splits_digits and isinstance(values, range)
+    num_ids = sum(map(len, around)) + 2 + (len(str(values.start)) if is_split else 1)
     count = min(context.length // num_ids + 1, len(names))
     indices = sample.random.choice(len(names), size=count, replace=False).tolist()
-    drawn = sample.random.integers(values.start, values.stop, size=count)
-    numbered = zip(indices, numbers(context.tokenizer, drawn, task=task), strict=True)
+    drawn = draw_values(context, sample, values, count, task=task)
     return indices, [
-        Entry(before + names[index] + between, number, after) for index, number in numbered
+        Entry(before + names[index] + between, value, after)
+        for index, value in zip(indices, drawn, strict=True)
     ]
 
 

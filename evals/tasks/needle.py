@@ -18,6 +18,8 @@ position of a small haystack become one document. The depth of an answer follows
     haystack=needle  lines that are needles with other keys (MK-NIAH-2)
 
     cue=ruler        an adjective-noun and its number; `keys` needles, one of which is the answer.
+                     UUIDs may stand in place of numbers (`value_type`, S-NIAH-3) and of both
+                     (`key_type` too, MK-NIAH-3).
                      `values` numbers for every key (MV-NIAH), `queries` keys in one question
                      (MQ-NIAH): each number is an answer, in the order of the keys in the question
                      and of the numbers in the text, with ", " between them. Such a document has all
@@ -66,28 +68,35 @@ class _Wording(NamedTuple):
     intro: list[int]
     needle: list[list[int]]  # around key and value
     question: list[list[int]]  # around the key, which occurs twice
-    names: keys.Pairs
+    names: keys.Pairs | keys.Uuids
+    values: range | keys.Uuids
 
 
 @functools.lru_cache(maxsize=8)
-def _wording(tokenizer: Tokenizer, haystack: str, several: bool) -> _Wording:
+def _wording(
+    tokenizer: Tokenizer, haystack: str, several: bool, key_type: str, value_type: str
+) -> _Wording:
     # A needle between lines is a line; a needle between sentences starts with a space.
     start, end, line = (" ", "", "\n") if haystack == "text" else ("", "\n", "")
-    some, number, are, are_all = (
-        ("Some", "numbers", "are", "are all") if several else ("A", "number", "is", "is")
-    )
+    number = value_type if several else value_type.removesuffix("s")
+    some, are, are_all = ("Some", "are", "are all") if several else ("A", "is", "is")
     return _Wording(
         tokenizer.encode(
             f"{some} special magic {number} {are} hidden within the following text. Make sure to "
             f"memorize it. I will quiz you about the {number} afterwards.\n"
         ),
-        prompts.parts(tokenizer, start + "One of the special magic numbers for{} is: {}." + end),
+        prompts.parts(
+            tokenizer, f"{start}One of the special magic {value_type} for{{}} is: {{}}.{end}"
+        ),
         prompts.parts(
             tokenizer,
             line + f"What {are_all} the special magic {number} for{{}} mentioned in the provided "
             f"text? The special magic {number} for{{}} mentioned in the provided text {are} ",
         ),
-        keys.pairs(tokenizer, ADJECTIVES, HELD_OUT_NOUNS, (" ", "-")),
+        keys.pairs(tokenizer, ADJECTIVES, HELD_OUT_NOUNS, (" ", "-"))
+        if key_type == "words"
+        else keys.Uuids(tokenizer, " "),
+        range(10**6, 10**7) if value_type == "numbers" else keys.Uuids(tokenizer),
     )
 
 
@@ -106,6 +115,8 @@ class Needle(prompts.PromptTask):
       keys: different keys in the haystack, at least `queries` (RULER's multikey_1 has 4).
       values: needles of each key.
       queries: keys in the question.
+      key_type: "words" or "uuids".
+      value_type: "numbers" or "uuids".
       cue: "ruler", "gkamradt" or "easy".
       depths: number of depths, evenly spaced from the start of the haystack to its end, or over
         the distances of the context if it has them.
@@ -116,14 +127,18 @@ class Needle(prompts.PromptTask):
     keys: Count = 1
     values: Count = 1
     queries: Count = 1
+    key_type: Literal["words", "uuids"] = "words"
+    value_type: Literal["numbers", "uuids"] = "numbers"
     cue: Literal["ruler", "gkamradt", "easy"] = "ruler"
     depths: Annotated[int, Bounds(at_least=2)] = 8
 
     def __post_init__(self):
         super().__post_init__()
-        if self.cue != "ruler" and (self._num_needles > 1 or self.haystack != "text"):
+        has_uuids = "uuids" in (self.key_type, self.value_type)
+        if self.cue != "ruler" and (self._num_needles > 1 or self.haystack != "text" or has_uuids):
             raise ValueError(
-                f"needle(cue={self.cue}) has one needle, in text that differs between documents: "
+                f"needle(cue={self.cue}) has one needle, of words, in text that differs between "
+                "documents: "
                 f"write needle(haystack=text,cue={self.cue})"
             )
 
@@ -137,7 +152,11 @@ class Needle(prompts.PromptTask):
         return self.queries * self.values > 1
 
     def _words(self, tokenizer: Tokenizer) -> _Wording:
-        return _wording(tokenizer, self.haystack, self._several)
+        return _wording(tokenizer, self.haystack, self._several, self.key_type, self.value_type)
+
+    def _value_sizes(self) -> tuple[int, int]:
+        """Return the most and fewest ids of a value."""
+        return (7, 7) if self.value_type == "numbers" else (36, 5)
 
     def least_length(self, context: TaskContext) -> int:
         """Return the length with one line, or one id of text for each depth."""
@@ -146,7 +165,8 @@ class Needle(prompts.PromptTask):
             smallest = len(prompts.noise_line(context.tokenizer))
         if self.haystack == "needle":
             wording = self._words(context.tokenizer)
-            smallest = sum(map(len, wording.needle)) + wording.names.longest + 7
+            smallest = sum(map(len, wording.needle)) + wording.names.longest
+            smallest += self._value_sizes()[0]
         intro, longest, _ = self._sizes(context.tokenizer)
         return len(intro) + longest + smallest - 1
 
@@ -163,7 +183,7 @@ class Needle(prompts.PromptTask):
         if self._several:
             return self._with_several_answers(context, sample)
         intro, _, _ = self._sizes(context.tokenizer)
-        needle, *distractors = self._needles(context.tokenizer, sample.random)
+        needle, *distractors = self._needles(context, sample)
         fixed = len(intro) + len(needle.question + needle.value)
         room = context.length + 1 - fixed - sum(len(item.ids) for item in (needle, *distractors))
         hay, places, within = self._hay(context, sample, room, [needle.before])
@@ -205,9 +225,9 @@ class Needle(prompts.PromptTask):
         hay = np.tile(line, room // len(line))
         places = np.arange(0, len(hay) + 1, len(line))
         if self.haystack == "needle":
-            wording, values = self._words(context.tokenizer), range(10**6, 10**7)
+            wording = self._words(context.tokenizer)
             _, entries = keys.draw_entries(
-                context, sample, wording.names, wording.needle, values, task="needle"
+                context, sample, wording.names, wording.needle, wording.values, task="needle"
             )
             entries = [entry for entry in entries if entry.before not in needles]
             ids: list[int] = []
@@ -223,8 +243,9 @@ class Needle(prompts.PromptTask):
         comma, line_up = prompts.encoder(tokenizer)(", "), self._line_up(tokenizer)
         drawn = random.choice(len(wording.names), size=num_keys, replace=False).tolist()
         names = [wording.names[key] for key in drawn]
-        values = random.integers(10**6, 10**7, size=self._num_needles)
-        numbers = keys.numbers(tokenizer, values, task="needle")
+        numbers = keys.draw_values(
+            context, sample, wording.values, self._num_needles, task="needle"
+        )
         before, middle, after = wording.needle
         needles = [
             keys.Entry(before + names[i // self.values] + middle, number, after)
@@ -283,24 +304,27 @@ class Needle(prompts.PromptTask):
             size = len(needle.ids + needle.question + needle.value)
             return [tokenizer.bos_id], size, size
         wording, answers = self._words(tokenizer), self.queries * self.values
-        constant = self._num_needles * (sum(map(len, wording.needle)) + 7)
-        constant += sum(map(len, wording.question)) + 7 * answers
+        constant = self._num_needles * sum(map(len, wording.needle))
+        constant += sum(map(len, wording.question))
         constant += (answers - 1) * len(prompts.encoder(tokenizer)(", "))
         constant += 2 * len(self._line_up(tokenizer)([[]] * self.queries))
         sizes = wording.names.longest, wording.names.shortest
         largest, smallest = (
-            constant + (self._num_needles + 2 * self.queries) * size for size in sizes
+            constant
+            + (self._num_needles + 2 * self.queries) * size
+            + (self._num_needles + answers) * value
+            for size, value in zip(sizes, self._value_sizes(), strict=True)
         )
         return [tokenizer.bos_id, *wording.intro], largest, smallest
 
-    def _needles(self, tokenizer: Tokenizer, random: np.random.Generator) -> list[_Needle]:
+    def _needles(self, context: TaskContext, sample: Sample) -> list[_Needle]:
         """Return the needle of the question, then the distractors."""
+        tokenizer = context.tokenizer
         if self.cue != "ruler":
             return [self._dolores_park(tokenizer)]
         wording = self._words(tokenizer)
-        drawn = random.choice(len(wording.names), size=self.keys, replace=False).tolist()
-        values = random.integers(10**6, 10**7, size=self.keys)
-        numbers = keys.numbers(tokenizer, values, task="needle")
+        drawn = sample.random.choice(len(wording.names), size=self.keys, replace=False).tolist()
+        numbers = keys.draw_values(context, sample, wording.values, self.keys, task="needle")
         before, middle, after = wording.needle
         first, second, third = wording.question
         needles = []
@@ -322,7 +346,9 @@ class Needle(prompts.PromptTask):
 
     def chance(self, tokenizer: Tokenizer) -> float:
         """Return the accuracy of a guess, 0 if all documents have the same answer."""
-        return 1 / (9 * 10**6) if self.cue == "ruler" else 0.0
+        if self.cue != "ruler":
+            return 0.0
+        return 1 / (9 * 10**6) if self.value_type == "numbers" else 2.0**-122
 
 
 def _nearest(targets: np.ndarray, places: np.ndarray, within: float) -> np.ndarray:

@@ -58,7 +58,8 @@ def test_ids_are_those_of_the_text_in_one_piece(task, joined, config):
     library = tokenizers.Tokenizer.from_str(joined.model.decode())
     name, length = task.partition("(")[0], floor(task, config, joined) + 700
     is_number = name not in ("vt", "cwe", "fwe") and "cue" not in task
-    pattern = r"\d{5,}" if is_number else r" (?:eat a.*day\.|[a-zA-Z]+(?:-[a-z]+)?(?=$| |\n))"
+    digits = "[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}" if "uuids" in task else r"\d{5,}"
+    pattern = digits if is_number else r" (?:eat a.*day\.|[a-zA-Z]+(?:-[a-z]+)?(?=$| |\n))"
     for document in make_documents(task, config, joined, length, range(2)):
         text = library.decode(document.tokens[1:].tolist(), skip_special_tokens=False)
         expected = library.encode(text, add_special_tokens=False)
