@@ -194,7 +194,8 @@ def _list_tasks() -> str:
             choices = [
                 choice for choice in typing.get_args(kinds[field.name]) if isinstance(choice, str)
             ]
-            values = dict.fromkeys([field.default, *choices])
+            default = "..." if field.default is dataclasses.MISSING else field.default
+            values = dict.fromkeys([default, *choices])
             parameters.append(f"{field.name}={'|'.join(map(str, values))}")
         lines.append(f"  {name}({', '.join(parameters)})" if parameters else f"  {name}")
         lines.append(f"      {(sys.modules[task.__module__].__doc__ or '').splitlines()[0]}")

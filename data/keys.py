@@ -137,8 +137,9 @@ def draw_entries(
     """
     before, between, after = around
     # Of the shortest entry; its words and its number may be one id each.
-    is_split = context.tokenizer.splits_digits and isinstance(values, range)
-    num_ids = sum(map(len, around)) + 2 + (len(str(values.start)) if is_split else 1)
+    num_ids = sum(map(len, around)) + 3
+    if isinstance(values, range) and context.tokenizer.splits_digits:
+        num_ids += len(str(values.start)) - 1
     count = min(context.length // num_ids + 1, len(names))
     indices = sample.random.choice(len(names), size=count, replace=False).tolist()
     drawn = draw_values(context, sample, values, count, task=task)

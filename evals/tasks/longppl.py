@@ -59,6 +59,11 @@ class Longppl(text.CropTask):
         """Return the short context and one token."""
         return (self.short or 1) + 1
 
+    def check(self, context: TaskContext) -> None:
+        """Raise ValueError as `data.task.Task.check`, or if the judge is no run."""
+        super().check(context)
+        _read_judge(self.judge)
+
     def documents(self, context: TaskContext, numbers: range) -> list[Document]:
         """Return the documents of these numbers.
 
