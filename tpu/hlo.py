@@ -99,6 +99,10 @@ class Program:
                     self._entry = name
             elif " = " in line and line.startswith(" "):
                 current.append(_parse(line))
+        self._computations = {
+            name: list(_join_pairs(instructions))
+            for name, instructions in self._computations.items()
+        }
         # Executions of each computation per step.
         self._runs: collections.Counter[str] = collections.Counter()
         if self._entry:
@@ -141,7 +145,7 @@ class Program:
             # libtpu writes a reduce-scatter as an all-reduce of which each chip keeps a slice.
             scatters = name.startswith("all-reduce-scatter")
             for instruction in self._computations[name]:
-                kind = instruction.opcode.removesuffix("-start")
+                kind = instruction.opcode
                 if kind not in KINDS:
                     continue
                 if kind == "all-reduce" and scatters:
@@ -150,13 +154,8 @@ class Program:
                 group = len(chips)
                 per_host = self._chips_per_host or math.inf
                 hosts = len({chip // per_host for chip in chips})
-                sizes = [size for size, _ in _sizes(instruction.type)]
-                num_bytes = sum(sizes)
-                if instruction.opcode == "all-gather-start":
-                    num_bytes = max(sizes)
-                elif instruction.opcode == "collective-permute-start":
-                    num_bytes = sizes[0]
-                elif instruction.opcode == "reduce-scatter":
+                num_bytes = _num_bytes(instruction.type)
+                if instruction.opcode == "reduce-scatter":
                     num_bytes *= group
                 channel = re.search(r"channel_id=(\d+)", instruction.rest)
                 key = channel[0] if channel and name in self._fused else instruction.name
@@ -167,24 +166,20 @@ class Program:
         """Return the bytes read from and written to HBM, or the host's memory, in a step.
 
         Arrays in the chip's other memories do not count. An instruction reads its operands and
-        writes its result once; a fusion that slices an operand reads the slice. An asynchronous
-        instruction counts at its end, whose type is that of the result alone.
+        writes its result once; a slice, also one in a fusion, reads what it writes.
         """
         total = 0.0
         for name, times in self._runs.items():
             if name in self._fused:
                 continue
-            by_name = {i.name: i for i in self._computations[name]}
+            types = {i.name: i.type for i in self._computations[name]}
             for instruction in self._computations[name]:
-                if instruction.opcode in _FREE or instruction.opcode.endswith("-start"):
+                if instruction.opcode in _FREE:
                     continue
                 if 'custom_call_target="AllocateBuffer"' in instruction.rest:
                     continue
-                start = by_name.get(instruction.operands[0]) if instruction.operands else None
-                if instruction.opcode.endswith("-done") and start:
-                    instruction = start._replace(type=instruction.type)
-                types = [by_name[x].type if x in by_name else "" for x in instruction.operands]
-                total += times * self._moved(instruction, types, space)
+                operands = [types.get(operand, "") for operand in instruction.operands]
+                total += times * self._moved(instruction, operands, space)
         return total
 
     def _moved(self, instruction: _Instruction, types: list[str], space: int) -> int:
@@ -192,9 +187,9 @@ class Program:
         operands = [_num_bytes(type_, space) for type_ in types]
         result, called = _num_bytes(instruction.type, space), _called(instruction)
         kind = instruction.opcode
-        if kind in ("dynamic-slice", "dynamic-slice-start", "slice-start"):
+        if kind in ("dynamic-slice", "slice"):
             return (_num_bytes(instruction.type) if operands[0] else 0) + result
-        if kind.startswith("dynamic-update-slice"):
+        if kind == "dynamic-update-slice":
             return operands[1] + (_num_bytes(types[1]) if result else 0)
         if kind != "fusion" or not called:
             return sum(operands) + result
@@ -234,6 +229,21 @@ class Program:
                 size = _num_bytes(by_name[output.operands[1]].type)
             total += size if memory == space else 0
         return total
+
+
+def _join_pairs(instructions: list[_Instruction]) -> Iterator[_Instruction]:
+    """Yield each asynchronous pair as one synchronous instruction, in the place of its end.
+
+    The type of the end is that of the results; the start's also lists operands and counters.
+    """
+    by_name = {instruction.name: instruction for instruction in instructions}
+    for instruction in instructions:
+        start = by_name.get(instruction.operands[0]) if instruction.operands else None
+        if instruction.opcode.endswith("-done") and start is not None:
+            opcode = start.opcode.removesuffix("-start")
+            yield instruction._replace(opcode=opcode, operands=start.operands, rest=start.rest)
+        elif not instruction.opcode.endswith("-start"):
+            yield instruction
 
 
 def _parse(line: str) -> _Instruction:

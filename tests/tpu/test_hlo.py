@@ -159,6 +159,29 @@ def test_asynchronous_instructions_count_once():
     assert program.memory_bytes(HOST) == 1024 + 1024
 
 
+# As XLA for GPUs writes them: the type of a start has the operands and the results of all arrays.
+PAIRS = """\
+ENTRY %main (a: bf16[4,8], b: bf16[2,8], c: f32[16,8]) -> f32[4,8] {
+  %a = bf16[4,8]{1,0} parameter(0)
+  %b = bf16[2,8]{1,0} parameter(1)
+  %c = f32[16,8]{1,0} parameter(2)
+  %gather = ((bf16[4,8], bf16[2,8]), (bf16[16,8], bf16[8,8])) all-gather-start(%a, %b), \
+replica_groups={{0,1,2,3}}
+  %gathered = (bf16[16,8], bf16[8,8]) all-gather-done(%gather)
+  %scatter = ((f32[16,8]), f32[4,8]) reduce-scatter-start(%c), replica_groups={{0,1,2,3}}
+  %scattered = f32[4,8]{1,0} reduce-scatter-done(%scatter)
+  %exchange = ((f32[16,8]), f32[16,8]) all-to-all-start(%c), replica_groups={{0,1,2,3}}
+  %exchanged = f32[16,8]{1,0} all-to-all-done(%exchange)
+}
+"""
+
+
+def test_asynchronous_collectives_have_the_bytes_of_their_results():
+    collectives = [(c.kind, c.num_bytes) for c in Program(PAIRS).collectives()]
+    gathered, full = (16 + 8) * 8 * 2, 16 * 8 * 4
+    assert collectives == [("all-gather", gathered), ("reduce-scatter", full), ("all-to-all", full)]
+
+
 @pytest.mark.parametrize(
     ("groups", "size", "hosts"),
     [  # of 8 chips each
