@@ -82,6 +82,10 @@ def write_gguf(path: Path, folder: Path, kind: str, metadata=(), tokenizer: dict
             tensor = permuted(tensor, config["num_key_value_heads"])
         gguf_name = names.get_name(name, try_suffixes=(".weight", ".bias"))
         writer.add_tensor(gguf_name, np.ascontiguousarray(tensor))
+    finish(writer)
+
+
+def finish(writer) -> None:
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
@@ -287,10 +291,7 @@ def header(tmp_path: Path, kind: str, metadata: dict, tensors=()) -> Path:
         writer.add_key_value(f"{kind}.{name}", value, gguf.GGUFValueType.get_type(value))
     for name, values in tensors:
         writer.add_tensor(name, np.asarray(values, np.float32))
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
+    finish(writer)
     return path
 
 
@@ -355,10 +356,6 @@ def test_a_window_of_the_header_is_audited(tmp_path):
     assert (group.kind, group.window) == ("sliding_attention", 512)
 
 
-def huge_counts(content: bytes, position: int) -> bytes:
-    return content[:position] + (2**40).to_bytes(8, "little") + content[position + 8 :]
-
-
 def mutate(content: bytes, random: np.random.Generator) -> bytes:
     """Damage the header of a file: a bit, a count, a range, or its end."""
     header = content.index(b"blk.0.") + 200
@@ -367,7 +364,7 @@ def mutate(content: bytes, random: np.random.Generator) -> bytes:
         content[:position]
         + bytes([content[position] ^ 1 << random.integers(8)])
         + content[position + 1 :],
-        huge_counts(content, position),
+        content[:position] + (2**40).to_bytes(8, "little") + content[position + 8 :],
         content[:position] + content[position + int(random.integers(1, 64)) :],
         content[:position],
     ]

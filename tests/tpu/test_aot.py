@@ -195,12 +195,6 @@ def test_least_traffic_of_fsdp():
     assert bound == {"all-gather": 2 * received, "reduce-scatter": received}
 
 
-def run_lines(*arguments):
-    done = run(*arguments)
-    assert done.returncode == 0, done.stderr
-    return [" ".join(line.split()) for line in done.stdout.splitlines()]
-
-
 @pytest.mark.slow
 @pytest.mark.skipif(HAS_LIBTPU, reason="libtpu is installed")
 def test_the_error_without_libtpu_names_the_extra():
@@ -314,12 +308,12 @@ def test_tensor_also_splits_the_residual_stream():
 @needs_libtpu
 def test_kv_shards_are_permuted_round_the_ring():
     """Two devices a row: keys, values, positions move in two layers, and back as gradients."""
-    lines = run_lines(
+    collectives = run_report(
         *("tiny", "--topology", "v5e:2x2", "mesh.data=1", "mesh.fsdp=2", "mesh.sequence=2"),
         *("data.context_length=256", "model.compute_dtype=bfloat16"),
-    )
-    permutes = next(line.split() for line in lines if line.startswith("collective-permute"))
-    assert int(permutes[1]) >= 2 * (2 + 2 + 2)
+    ).collectives
+    permutes = (c.count for c in collectives if c.kind == "collective-permute")
+    assert sum(permutes) >= 2 * (2 + 2 + 2)
 
 
 @needs_libtpu
