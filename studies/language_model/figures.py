@@ -25,7 +25,7 @@ from ropewalk.utils.figures import Look, add_legend, handle, make_looks, new_fig
 BASES: tuple[int, ...] = 10, 100, 1_000, 10_000
 # First distance with B_m < 0 at 64 features, by base, tokens: `python -m theory length`.
 B_M_LENGTHS = {10: 5, 100: 46, 1_000: 197}
-_CARD, _LONG = "language_model", "language_model_long"
+_CARD, _LONG, _SEEDS = "language_model", "language_model_long", "language_model_seeds"
 _FIRST_POSITION = 4  # before it, half octaves have one token of each document
 _LOSSES = {
     "alternative": "Loss of each base against position, within and beyond the trained length.",
@@ -91,14 +91,13 @@ def make_noise_table(rows: Sequence[Row]) -> Table:
     """Make the table of each base's loss on an accelerator minus that of its seed on a CPU."""
     lines = []
     for base in BASES:
-        runs = [runs_of(rows, card, f"base={base}") for card in ("language_model_seeds", _CARD)]
-        values = {
-            f"seed {seed}": str(
-                measures.measure_difference(*(losses(r[seed], LENGTH) for r in runs))
-            )
-            for seed in sorted(runs[0].keys() & runs[1].keys())
-            if runs[0][seed].made_by["device"] != runs[1][seed].made_by["device"]
-        }
+        cpu, other = (runs_of(rows, card, f"base={base}") for card in (_CARD, _SEEDS))
+        values = {}
+        for seed in sorted(cpu.keys() & other.keys()):
+            run, reference = losses(other[seed], LENGTH), losses(cpu[seed], LENGTH)
+            is_same = cpu[seed].made_by["device"] == other[seed].made_by["device"]
+            if run is not None and reference is not None and not is_same:
+                values[f"seed {seed}"] = str(measures.measure_difference(run, reference))
         if values:
             lines.append((None, {"base": f"{base:,}"} | values))
     caption = "Loss of a run of language_model_seeds minus that of the same run on another device."
