@@ -37,7 +37,7 @@ def load(name: str) -> list[ExperimentConfig]:
 
 
 def members_of(config: ExperimentConfig) -> list[ExperimentConfig]:
-    return [member for _, _, member in make_members(config, [])] if config.members else []
+    return [member.config for member in make_members(config, [])] if config.members else []
 
 
 def run_flops(config: ExperimentConfig) -> float:
@@ -104,10 +104,10 @@ def test_commands_can_be_typed(name):
             assert workdir_flag == "--workdir"
             trained[workdir] = overrides.apply(find_config(config_name), changes)
             members = make_members(trained[workdir], changes) if script == "sweep.py" else []
-            for member_name, _, member in members:
-                trained[f"{workdir}/{member_name}"] = member
-                if member.start_from:  # a run of an earlier command, at the end of a stage
-                    parent, _, step = member.start_from.partition("@")
+            for member in members:
+                trained[f"{workdir}/{member.name}"] = member.config
+                if member.config.start_from:  # a run of an earlier command, at a stage's end
+                    parent, _, step = member.config.start_from.partition("@")
                     ends = [stage.end for stage in split(trained[parent])]
                     assert int(step or ends[-1]) in ends
             continue
