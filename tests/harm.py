@@ -41,7 +41,7 @@ COMMANDS = {
     "import": ("-m interop import exported imported --no-compare", "imported"),
 }
 _DATED = "prepare.json", "progress.json", "commit_success.txt"
-_CLOCK = ("seconds", "tokens_per_second", "mfu", "date", "time", "git", "version")
+_IGNORED = ("seconds", "tokens_per_second", "mfu", "date", "time", "git", "version", "question")
 
 
 class Damage(NamedTuple):
@@ -93,8 +93,8 @@ def run(command: str, folder: Path) -> subprocess.Popen:
 def contents(folder: Path) -> dict[str, str]:
     """Return a digest of each file that two executions of a command must share.
 
-    Dates and rates are left out, and names that contain hashes are shortened. The arrays of a
-    checkpoint are compared by its digests.
+    Dates, rates and prose are left out, and names that contain hashes are shortened. The arrays of
+    a checkpoint are compared by its digests.
     """
     digests = {}
     for path in sorted(folder.rglob("*")):
@@ -115,15 +115,15 @@ def _digest(path: Path) -> str:
     content = path.read_bytes()
     if path.suffix == ".jsonl" or path.name in ("metadata", "config.json"):
         parts = content.splitlines() if path.suffix == ".jsonl" else [content]
-        values = [_without_clock(json.loads(part)) for part in parts]
+        values = [_without_ignored(json.loads(part)) for part in parts]
         content = json.dumps(values, sort_keys=True).encode()
     return hashlib.sha256(content).hexdigest()
 
 
-def _without_clock(value):
+def _without_ignored(value):
     if isinstance(value, dict):
-        return {k: _without_clock(v) for k, v in value.items() if k not in _CLOCK}
-    return [_without_clock(v) for v in value] if isinstance(value, list) else value
+        return {k: _without_ignored(v) for k, v in value.items() if k not in _IGNORED}
+    return [_without_ignored(v) for v in value] if isinstance(value, list) else value
 
 
 def kill(pristine: Path, number: int, rng: random.Random) -> tuple[str, str]:
