@@ -11,6 +11,7 @@ import numpy as np
 from ropewalk.data.tokenizer import Tokenizer
 from ropewalk.experiment.checkpoint import restore_params
 from ropewalk.experiment.config import ExperimentConfig, chosen_rotary
+from ropewalk.experiment.devices import check_platform
 from ropewalk.experiment.run import RunDirectory, find_run
 from ropewalk.model import rotary as rotary_lib
 from ropewalk.model import transformer
@@ -129,6 +130,7 @@ def load(path: str | Path, step: int | None = None) -> LoadedRun:
         checkpoint.
     """
     directory = find_run(path)
+    check_platform()  # before shapes are cached, in 64 bits
     params, step = restore_params(directory, step)
     config = directory.config_at(step)
     model, params = record_learned(config.model, params)

@@ -8,6 +8,7 @@ must leave the same, or refuse in one line. Exits with 1 for any other outcome.
 """
 
 import collections
+import functools
 import hashlib
 import json
 import os
@@ -62,18 +63,22 @@ DAMAGES = {
 }
 
 
-def make(folder: Path) -> None:
-    """Run all commands once in an empty folder."""
+def make(folder: Path) -> dict[str, float]:
+    """Run all commands once in a new folder; return the seconds of each."""
     from tests.data.helpers import plain_text, write_jsonl
 
+    folder.mkdir()
+    seconds = {}
     write_jsonl(folder / "text.jsonl", [f"{i} {plain_text(i)} " * 9 for i in range(120)])
     for name, (command, _) in COMMANDS.items():
         if name == "report":
             shutil.copytree(folder / "run", folder / "evaluated")
             shutil.copyfile(folder / "rows/results.jsonl", folder / "evaluated/results.jsonl")
-        process = run(command, folder)
-        if process.wait():
+        start = time.monotonic()
+        if run(command, folder).wait():
             raise SystemExit(f"{command} fails undisturbed:\n{(folder / 'output').read_text()}")
+        seconds[name] = time.monotonic() - start
+    return seconds
 
 
 def run(command: str, folder: Path) -> subprocess.Popen:
@@ -126,7 +131,9 @@ def _without_ignored(value):
     return [_without_ignored(v) for v in value] if isinstance(value, list) else value
 
 
-def kill(pristine: Path, number: int, rng: random.Random) -> tuple[str, str]:
+def kill(
+    pristine: Path, number: int, rng: random.Random, seconds: dict[str, float]
+) -> tuple[str, str]:
     """Kill one command, run it again, and return what was killed and the outcome."""
     names = [name for name in COMMANDS if name != "report"]
     name = names[number % len(names)]
@@ -135,7 +142,7 @@ def kill(pristine: Path, number: int, rng: random.Random) -> tuple[str, str]:
     shutil.rmtree(output)
     start = time.monotonic()
     process = run(command, folder)
-    moment = rng.uniform(1, 12)  # of seconds; the first is Python's own start
+    moment = rng.uniform(0.2, 1) * seconds[name]
     while process.poll() is None and time.monotonic() < start + moment:
         time.sleep(0.005)
     kind = f"{name}, ended before its kill" if process.poll() is not None else name
@@ -189,7 +196,6 @@ def _compare(
 
 def main(kind: str, count: int, seed: int = 0) -> int:
     """Print a table of the outcomes of `count` kills or damages; return the exit status."""
-    harm = {"kills": kill, "damages": damage}[kind]
     counts = collections.Counter()
     with tempfile.TemporaryDirectory() as temporary:
         pristine, before = Path(temporary) / "pristine", Path.cwd()
@@ -200,8 +206,10 @@ def main(kind: str, count: int, seed: int = 0) -> int:
         }
         # Damages are read in this process, which has imported JAX: the same bits.
         jax.config.update("jax_disable_most_optimizations", True)
-        pristine.mkdir()
-        make(pristine)
+        if kind == "kills":
+            make(Path(temporary) / "first")  # compiled programs are kept: later ones are faster
+        seconds = make(pristine)
+        harm = {"kills": functools.partial(kill, seconds=seconds), "damages": damage}[kind]
         for number in range(count):
             copy = Path(temporary) / str(number)
             shutil.copytree(pristine, copy)

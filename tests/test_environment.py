@@ -10,6 +10,7 @@ import pytest
 
 from ropewalk import generate
 from ropewalk.experiment import load
+from ropewalk.model import transformer
 from tests.conftest import ROOT
 
 
@@ -61,15 +62,18 @@ def test_a_platform_that_is_missing(run, run_with, command):
 
 
 def test_64_bits_of_a_notebook_are_refused(trained_run):
-    """They would make float64 of float32 parameters."""
+    """They would make float64 of float32 parameters, also in shapes that stay in memory."""
     import jax
 
+    transformer._skeleton.cache_clear()
     jax.config.update("jax_enable_x64", True)
     try:
         with pytest.raises(ValueError, match="jax_enable_x64"):
             load(trained_run)
     finally:
         jax.config.update("jax_enable_x64", False)
+    leaves = jax.tree.leaves(transformer.abstract_params(load(trained_run).config.model))
+    assert {leaf.dtype for leaf in leaves} == {jax.numpy.float32.dtype}
 
 
 def prompts(arguments: list[str], capsys) -> list[str]:

@@ -168,8 +168,8 @@ def test_a_member_may_not_leave_its_sweep(run, start):
 
 def test_an_imported_template_is_no_file_of_the_user(run, start):
     """Else the export of the imported run would publish it."""
-    status, _ = start(COMMANDS["export"])
-    assert status == 0
+    status, error = start(COMMANDS["export"])
+    assert status == 0, error
     Path("folder/chat_template.jinja").symlink_to("../outside/keys")
     status, error = start("-m interop import folder imported --no-compare")
     assert status == 2 and "chat_template.jinja links to" in error
