@@ -1,4 +1,4 @@
-"""What a training leaves in its directory, to be compared."""
+"""Read and compare the metrics, rows and arrays that runs leave in their directories."""
 
 import json
 from pathlib import Path

@@ -232,7 +232,7 @@ def test_a_config_comes_back_from_a_checkpoint(runs, resume):
 
 
 def test_a_config_that_another_process_began_with_meanwhile_is_refused(tiny_data, tmp_path):
-    """Of two trainers one goes on; the other's message is in the table of errors."""
+    """Two trainers start at once: the second is refused, and names the field that differs."""
     config = overrides.apply(CONFIGS[0], tiny_data)
     plan = make_plan([config], [RunDirectory(tmp_path / "run")])
     plan.runs[0].write_config(overrides.apply(config, ["model.rotary.base=7"]), [])
