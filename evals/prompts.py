@@ -31,7 +31,7 @@ class PromptTask(TextTask):
 
 def key(task: Task, context: TaskContext, number: int) -> tuple:
     """`Task.key` where nothing is trained on: no split, and the same for all distances."""
-    return context.seed, task.expression, context.length, number
+    return context.seed, task.identity, context.length, number
 
 
 def encoder(tokenizer: Tokenizer) -> Callable[[str], list[int]]:

@@ -11,6 +11,8 @@ import pytest
 from ropewalk import evals, evaluate
 from ropewalk.data.config import DataConfig
 from ropewalk.data.mixture import mixture, retrieval_task
+from ropewalk.data.task import TaskContext
+from ropewalk.evals.tasks.lagcopy import Lagcopy
 from ropewalk.experiment.config import EvalConfig
 from ropewalk.experiment.run import RunDirectory
 from ropewalk.reporting import writing
@@ -76,7 +78,7 @@ def echo(tmp_path):
 def test_a_file_of_the_user_is_asked_shown_and_trained_on(echo, tmp_path, tokenizer, capsys):
     run = RunDirectory(tmp_path / "run")
     make_run(run.path, CONFIG, tokenizer.model)
-    assert evaluate.main([str(run.path), "--tasks", echo, "--documents", "3"]) == 0
+    assert evaluate.main([str(run.path), "--tasks", echo, "--documents", "16"]) == 0
     shown = capsys.readouterr().out
     assert "Effective context" in shown and "NOT_LEARNED" in shown
     assert echo[-8:] in shown.replace("\n", "").replace(" ", "")
@@ -97,6 +99,23 @@ def test_a_file_of_the_user_is_asked_shown_and_trained_on(echo, tmp_path, tokeni
     for row in echoes:
         assert row["tokens"][1:4].tolist() == row["targets"][3:6].tolist()
         assert np.flatnonzero(row["loss_mask"]).tolist() == [3, 4, 5]
+
+
+def test_where_a_file_lies_decides_no_document(echo, tmp_path, tokenizer):
+    moved = tmp_path / "elsewhere" / "mine.py"
+    moved.parent.mkdir()
+    moved.write_text(ECHO)
+    plugins.allow(moved)
+    data = DataConfig(context_length=32, batch_size=1)
+    context = TaskContext(data=data, tokenizer=tokenizer, length=32, seed=0)
+    here, there = (
+        evals.parse(name).documents(context, range(4)) for name in (echo, f"{moved}:Echo(n=3)")
+    )
+    for one, other in zip(here, there, strict=True):
+        np.testing.assert_array_equal(one.tokens, other.tokens)
+    first, second = (Lagcopy(text="natural", path=f"{folder}/t.jsonl") for folder in ("a", "/b/c"))
+    assert first.key(context, 1) == second.key(context, 1)
+    assert first.key(context, 1) != Lagcopy(text="natural", path="a/u.jsonl").key(context, 1)
 
 
 def test_a_received_run_executes_nothing(tmp_path, tokenizer, monkeypatch, capsys):
