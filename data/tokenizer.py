@@ -92,7 +92,7 @@ class Tokenizer:
             raise ValueError(f"{path}: not a {kind}") from error
         if isinstance(pieces, _SentencePieces):
             self.bos_id, self.eos_id = pieces.processor.bos_id(), pieces.processor.eos_id()
-        if self.bos_id < 0 or self.eos_id < 0:
+        if not all(0 <= i < pieces.vocab_size for i in (self.bos_id, self.eos_id)):
             raise ValueError(f"{path}: tokenizer has no BOS or no EOS; documents need both")
 
     def __getstate__(self) -> dict:

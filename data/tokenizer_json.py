@@ -58,6 +58,9 @@ def complete(content: bytes, path: Path) -> tuple[bytes, int, int]:
             raise ValueError(
                 f"{path}: it has no piece {quoted(name)}, which should begin or end texts"
             )
+    for token in file.get("added_tokens") or []:
+        if token["content"] in (bos, eos):  # some chat models have a plain <|im_end|>
+            token["special"] = True
     file["post_processor"] = template([bos], [eos], vocabulary)
     written = json.dumps(file, ensure_ascii=False).encode()
     return written, vocabulary[bos], vocabulary[eos]
@@ -141,8 +144,8 @@ class JsonPieces:
                 f"this tokenizer.json has model.dropout={quoted(dropout)}, which gives a text "
                 "other ids at every call; set it to null in the file"
             )
-        self._content, self._outer = content, _load(content)
-        vocabulary = self._outer.get_vocab(with_added_tokens=True)
+        self._content, self._named = content, _load(content)
+        vocabulary = self._named.get_vocab(with_added_tokens=True)
         self.vocab_size = max(vocabulary.values()) + 1
         if self.vocab_size > MOST_PIECES:
             raise ValueError(
@@ -156,6 +159,10 @@ class JsonPieces:
                 f"{vocabulary[wrong[0]['content']]}, and this tokenizer.json says {wrong[0]['id']}"
             )
         self._unknown = file["model"].get("unk_token")
+        self._outer = self._named
+        if isinstance(file["model"]["vocab"], list):
+            file = _hide_special(file)
+            self._outer = _load(json.dumps(file).encode())
         first = self._outer.encode("x", add_special_tokens=False).ids[:1]
         self.adds_space = bool(first) and self._bytes_of(first[0]).startswith(b" ")
         self._inner = self._outer
@@ -171,7 +178,7 @@ class JsonPieces:
 
     def name_of(self, i: int) -> str:
         """Return the name of an id."""
-        return self._outer.id_to_token(i) or ""
+        return self._named.id_to_token(i) or ""
 
     @functools.cached_property
     def _special(self) -> Any:
@@ -182,11 +189,11 @@ class JsonPieces:
 
     def decode(self, ids: list[int]) -> str:
         """Return the text without special pieces."""
-        return self._outer.decode(ids, skip_special_tokens=True)
+        return self._named.decode(ids, skip_special_tokens=True)
 
     def find(self, piece: str) -> int | None:
         """Return the id of a piece by name."""
-        return self._outer.token_to_id(piece)
+        return self._named.token_to_id(piece)
 
     def _bytes_of(self, i: int) -> bytes:
         """Return the text of an id as bytes, empty for special and unknown pieces."""
@@ -200,7 +207,7 @@ class JsonPieces:
         if match := _BYTE.fullmatch(name):  # a part of a character, perhaps
             return bytes.fromhex(match[1])
         # Decoders treat the start and the end of a text otherwise.
-        return self._outer.decoder.decode(["x", name, "x"])[1:-1].encode()
+        return self._named.decoder.decode(["x", name, "x"])[1:-1].encode()
 
     def bytes_of_all(self) -> list[bytes]:
         """Return the bytes of every id."""
@@ -235,6 +242,19 @@ def _load(content: bytes) -> Any:
     tokenizer.no_truncation()
     tokenizer.no_padding()
     return tokenizer
+
+
+def _hide_special(file: dict[str, Any]) -> dict[str, Any]:
+    """Return a Unigram file whose special pieces have names that occur in no text.
+
+    Its model finds any piece in a text, so that `</s>` would be EOS; SentencePiece's finds none
+    that is special.
+    """
+    special = {token["content"] for token in file["added_tokens"] if token["special"]}
+    hidden = {name: f"\uffff{name}" for name in special if not _BYTE.fullmatch(name)}
+    vocab = [[hidden.get(piece, piece), score] for piece, score in file["model"]["vocab"]]
+    added = [t | {"content": hidden.get(t["content"], t["content"])} for t in file["added_tokens"]]
+    return file | {"model": file["model"] | {"vocab": vocab}, "added_tokens": added}
 
 
 def _types(part: Any) -> set[str]:

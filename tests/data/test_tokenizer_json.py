@@ -1,5 +1,6 @@
 """`tokenizer.json` as a run's tokenizer, compared with `tokenizers` and with transformers."""
 
+import io
 import json
 import pickle
 import shutil
@@ -8,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import sentencepiece
 
 from ropewalk.data.pipeline import open_data
 from ropewalk.data.prepare import prepare
@@ -122,6 +124,49 @@ def test_a_tokenizer_that_draws_its_ids_is_refused(path, tmp_path):
         Tokenizer(changed_file(path, tmp_path / "drawn", dropout=0.1))
     fixed = Tokenizer(changed_file(path, tmp_path / "fixed", dropout=0.0))
     assert fixed.encode("the cat") == Tokenizer(path).encode("the cat")
+
+
+def save(tokenizer, path: Path, **names) -> Tokenizer:
+    """Save a tokenizer of `tokenizers` with a config that has some names, and open it."""
+    tokenizer.save(str(path / "tokenizer.json"))
+    (path / "tokenizer_config.json").write_text(json.dumps(names))
+    return Tokenizer(path / "tokenizer.json")
+
+
+def test_names_of_special_pieces_are_text_for_a_unigram_model(tmp_path):
+    """A Unigram model finds any piece in a text; the ids must be SentencePiece's."""
+    from tokenizers import Tokenizer, decoders, models, normalizers
+
+    model = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=map(plain_text, range(200)), model_writer=model, vocab_size=600,
+        byte_fallback=True, normalization_rule_name="identity", remove_extra_whitespaces=False,
+        minloglevel=2,
+    )  # fmt: skip
+    expected = sentencepiece.SentencePieceProcessor(model_proto=model.getvalue())
+    pieces = [(expected.id_to_piece(i), expected.get_score(i)) for i in range(600)]
+    unigram = Tokenizer(models.Unigram(pieces, unk_id=0, byte_fallback=True))
+    space = [normalizers.Prepend("\u2581"), normalizers.Replace(" ", "\u2581")]
+    unigram.normalizer = normalizers.Sequence(space)
+    unigram.decoder = decoders.Sequence([decoders.ByteFallback(), decoders.Fuse()])
+    unigram.add_special_tokens(["<unk>", "<s>", "</s>"])
+    tokenizer = save(unigram, tmp_path, bos_token="<s>", eos_token="</s>")
+    assert (tokenizer.bos_id, tokenizer.eos_id) == (1, 2)
+    for text in ("a <s>b</s> c", "</s>", plain_text(0)):
+        assert tokenizer.encode(text) == expected.encode(text)
+    assert tokenizer.name_of(2) == "</s>" and tokenizer.encode("</s>", special=True)[-1] == 2
+
+
+def test_an_end_of_text_that_is_a_plain_piece_is_in_no_text(path, tmp_path):
+    """Some chat models add their end of a turn as a piece that is not special."""
+    import tokenizers
+
+    chat, name = tokenizers.Tokenizer.from_file(str(path)), "<end_of_turn>"
+    chat.add_tokens([name])
+    tokenizer = save(chat, tmp_path, eos_token=name)
+    assert tokenizer.name_of(tokenizer.eos_id) == name
+    assert tokenizer.eos_id not in tokenizer.encode(f"a {name} b")
+    assert tokenizer.piece_bytes[tokenizer.eos_id] == b""
 
 
 def test_text_that_a_normalizer_changes_is_counted(path, tmp_path, capsys):
