@@ -92,7 +92,7 @@ def _subset_problem(record: dict) -> str | None:
 class Builder(tfds.core.GeneratorBasedBuilder):
     """RedPajama: text, meta (JSON, as a string) and red_pajama_subset of every document.
 
-    A bad document has a problem in place of its text.
+    A bad document has a problem in place of its text; its meta is the number of damaged bytes.
 
     Args:
       use_beam: read each file in a worker of a Beam pipeline.
@@ -142,6 +142,7 @@ def examples(published: PublishedFile) -> Iterator[tuple[str, dict]]:
     """Yield key and example of each document of a file; bad ones have a problem and no text."""
     source, file_subset = published
     for line, record, problem in json_records(source.path):
+        damaged = str(record.get("damaged_bytes", "")) if problem else ""
         if problem is None and file_subset is None:
             problem = _subset_problem(record)
         subset = file_subset or SUBSET_NAMES.get(str(record.get("red_pajama_subset")), "")
@@ -149,7 +150,7 @@ def examples(published: PublishedFile) -> Iterator[tuple[str, dict]]:
             f"{source.name}:{line}",
             {
                 "text": "" if problem else record["text"],
-                "meta": "" if problem else meta_of(record),
+                "meta": damaged if problem else meta_of(record),
                 "red_pajama_subset": "" if problem else subset,
                 "problem": f"{source.name}:{line}: {problem}" if problem else "",
             },

@@ -55,11 +55,12 @@ class RedPajama(Source):
         records = self._builder.as_data_source(split)  # pyright: ignore[reportCallIssue]
         for number in range(line, len(records) + 1):
             record = records[number - 1]
-            text, subset, problem = (
-                record[name].decode() for name in ("text", "red_pajama_subset", "problem")
+            text, subset, problem, meta = (
+                record[name].decode() for name in ("text", "red_pajama_subset", "problem", "meta")
             )
             on_bytes(sum(map(len, record.values())))
-            yield Document(text, file, number, subset or None, problem or None)
+            damaged = int(meta or 0) if problem else 0
+            yield Document(text, file, number, subset or None, problem or None, damaged)
 
     @functools.cached_property
     def _published(self) -> "list[PublishedFile]":

@@ -137,3 +137,13 @@ def test_bad_documents_are_named_by_their_own_file_and_line(tmp_path):
     assert skipped["count"] == 2 and sorted(problems) == expected
     counts = [TokenStore(folder / split).num_documents for split in ("train", "validation")]
     assert sum(counts) == 200
+
+
+def test_bytes_of_damaged_parts_are_counted(tmp_path):
+    texts = [plain_text(i) for i in range(200)]
+    write(tmp_path / "in" / "book.jsonl.zst", *({"text": text} for text in texts))
+    with (tmp_path / "in" / "book.jsonl.zst").open("ab") as file:
+        file.write(b"not zstd")
+    folder = run_prepare(tmp_path, source="redpajama", on_bad_document="skip")
+    skipped = json.loads((folder / "prepare.json").read_text())["skipped"]
+    assert (skipped["count"], skipped["damaged_bytes"]) == (1, len(b"not zstd"))
