@@ -72,8 +72,13 @@ class DataConfig:
 
     def __post_init__(self):
         check(self)
-        for path in filter(None, (self.path, self.tokenizer, self.prepared_root)):
-            check_path(path)
+        for name in ("path", "tokenizer", "prepared_root"):
+            path = getattr(self, name)
+            if path == "":  # of a shell variable that is not set; Path("") is the current folder
+                raise ValueError(
+                    f"{name} must be a path, got ''; write one, or leave the field out"
+                )
+            check_path(path or ".")
         if sources.source_class(self.source).needs_path and self.path is None:
             raise ValueError(f"data.source={self.source} needs data.path=FILE_OR_FOLDER")
         if not self.retrieval_tasks:

@@ -20,6 +20,8 @@ _BUCKET = re.compile(r"[a-z0-9][a-z0-9_.-]{1,220}[a-z0-9]")  # as Google names t
 def check_path(path: str | Path) -> None:
     """Raise ValueError for an address other than gs://, or a name that no file system takes."""
     text = str(path)
+    if not text:  # `Path` would be the current folder
+        raise ValueError("'' is no path: write that of a file or folder, or . for this folder")
     if address := _ADDRESS.match(text):
         scheme, rest = address[1], text[address.end() :]
         if scheme != "gs":
