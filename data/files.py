@@ -4,7 +4,7 @@ The name of a file, or else the innermost of its folders whose name does, decide
 
     dev.jsonl  corpus_val-00000-of-00010.jsonl.gz  test/part_1.jsonl     held out
     val_speeches.jsonl  test_questions.jsonl                             words of a subject: not
-    valid.en.jsonl                                                       if there is train.en.jsonl
+    valid.en.jsonl  dev_en/a.jsonl                                       beside train.en or train_en
 
 Hidden files and folders are left out. Linked folders are read, each once.
 """
@@ -13,6 +13,7 @@ import functools
 import hashlib
 import os
 import re
+import unicodedata
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
@@ -28,8 +29,15 @@ _HELD_OUT = {"validation", "valid", "dev", "val", "test", "testing", "eval", "ev
 _HELD_OUT |= {"heldout", "holdout"}
 _TRAIN = {"train", "training"}
 _SPLITS = _HELD_OUT | _TRAIN
-_UNINFORMATIVE = {"", "of", "part", "shard", "chunk", "split", "set", "file", "data"}
-_HASH = re.compile(r"(?=.*\d)[0-9a-f]{4,}")
+# Terms of a name that are no subject: parts, versions, formats and states of a text.
+_UNINFORMATIVE = re.compile(
+    "(of|part|shard|chunk|split|set|sub|files?|data|samples?|v|version)?"
+    "|text|plain|raw|clean|tfrecord|snappy|zstd"
+)
+# Hashes, and numbers as of "00000-of-00001", "10M" or "100BT".
+_NUMBER = re.compile(r"(?=.*\d)[0-9a-f]{4,}|\d+([kmbgt][bt]?)?")
+_UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_SHARD = re.compile(r"-\d{5}-of-\d{5}")  # after the name of a split, on the Hub
 
 
 Record = tuple[int, dict, str | None]  # line, fields and problem of a document
@@ -45,10 +53,10 @@ class Format(NamedTuple):
       records: yields the documents of a file from line `start` (from 1) on, whose text is `field`.
         The fields of a problem are {"damaged_bytes": n}, if it is a part of the file with unknown
         documents.
-      first: returns the fields of the first document of a file, of which those of text are strings;
-        {} if it cannot be read, or is only text.
-      may_be_other: whether a name may be that of a file with other content. Such a file is left out
-        if its first document has no text.
+      first: returns the fields of the first document of a file with a text `field`, or else of the
+        first one; those of text are strings. {} if it cannot be read, or is only text.
+      may_be_other: whether a file may have other content, by its name. Such a file is left out if
+        its first documents lack `field`; one that is empty or damaged is not.
       is_document: whether a file is one document, without fields.
     """
 
@@ -56,8 +64,8 @@ class Format(NamedTuple):
     patterns: str
     suffix: str
     records: Callable[..., Iterator[Record]]  # (path, *, field, start, on_bytes)
-    first: Callable[[Path], dict] = lambda path: {}
-    may_be_other: Callable[[str], bool] = lambda name: False
+    first: Callable[[Path, str], dict] = lambda path, field: {}
+    may_be_other: Callable[[Path], bool] = lambda path: False
     is_document: bool = False
 
     def stem(self, name: str) -> str | None:
@@ -138,7 +146,7 @@ class FileSource(Source):
     def corpora(self) -> dict[str, Path]:
         """Return a file of each corpus: those of the first documents of all files."""
         return {
-            self._label(i, self._format(file).first(file.path)) or "": file.path
+            self._label(i, self._format(file).first(file.path, self.text_field)) or "": file.path
             for i, file in enumerate(self.files)
             if not file.validation
         }
@@ -156,8 +164,9 @@ class FileSource(Source):
         for file in self.files:
             firsts.setdefault(self._format(file), file.path)
         for text_format, path in firsts.items():
-            fields = strings_in(text_format.first(path))
-            if fields and self.text_field not in fields:
+            first = text_format.first(path, self.text_field)
+            fields = strings_in(first)
+            if fields and self.text_field not in first:
                 raise ValueError(
                     f"data.text_field={self.text_field}: no such field of text in {path}; "
                     f"{nearest(self.text_field, fields)}"
@@ -181,8 +190,9 @@ def _parts(document: Document) -> list[Document]:
     """Return the beginning of a text and its last part, which is held out; cut at a paragraph."""
     text = document.text
     near = len(text) - len(text) // _HELD_OUT_PART
-    cuts = (text.rfind(end, len(text) // 2, near) + len(end) for end in ("\n\n", "\n", " "))
-    cut = next((cut for cut in cuts if cut > len(text) // 2), near)
+    first = len(text) - 2 * len(text) // _HELD_OUT_PART
+    cuts = (text.rfind(end, first, near) + len(end) for end in ("\n\n", "\n", " "))
+    cut = next((cut for cut in cuts if cut > first), near)
     parts = [
         document._replace(text=text[:cut], held_out=False),
         document._replace(text=text[cut:], held_out=True, line=document.line + 1),
@@ -224,11 +234,13 @@ def list_files(path: str | Path, formats: Sequence[Format], text_field: str = "t
         if text_format is None:
             titles = " or ".join(f.title for f in formats)
             left_out.append(LeftOut(name, f"not {titles}"))
-        elif text_format.may_be_other(name) and text_field not in strings_in(
-            text_format.first(file)
+        elif text_format.may_be_other(file) and text_field not in (
+            first := text_format.first(file, text_field)
         ):
-            reason = f'not {text_format.title}: no "{text_field}" in the first line'
-            left_out.append(LeftOut(name, reason))
+            fields = ", ".join(strings_in(first))
+            reason = f'no "{text_field}" in its first lines'
+            reason += f" (data.text_field may name {fields})" * bool(fields)
+            left_out.append(LeftOut(name, f"not {text_format.title}: {reason}"))
         else:
             stems[name] = text_format.stem(name)
             documents += [name] * text_format.is_document
@@ -242,7 +254,9 @@ def list_files(path: str | Path, formats: Sequence[Format], text_field: str = "t
     if len(held_out) == len(stems):
         held_out = set()
     if not held_out and len(documents) == len(stems) >= _FEW_DOCUMENTS:
-        documents.sort(key=lambda name: hashlib.sha256(name.encode()).digest())
+        documents.sort(
+            key=lambda name: hashlib.sha256(name.encode(errors="surrogateescape")).digest()
+        )
         held_out = set(documents[: max(1, len(documents) // _HELD_OUT_FILES)])
     return Listing(
         [
@@ -320,30 +334,37 @@ def _held_out(stems: dict[str, str]) -> set[str]:
       stems: relative names without suffixes, by relative name.
     """
     terms = {name: list(map(_words, re.split(r"[\\/]", stem))) for name, stem in stems.items()}
-    # The other terms of the files of training: `valid.en` is held out beside `train.en`.
+    # The other terms of files and folders of training: `valid.en` is held out beside `train.en`.
     of_training = {
-        tuple(word for word in stem_terms if word not in _TRAIN)
-        for *_, stem_terms in terms.values()
-        if not _TRAIN.isdisjoint(stem_terms)
+        tuple(word for word in part if word not in _TRAIN)
+        for parts in terms.values()
+        for part in parts
+        if not _TRAIN.isdisjoint(part)
     }
-    held_out = set()
-    for name, (*folders, stem_terms) in terms.items():
-        rest = tuple(word for word in stem_terms if word not in _HELD_OUT)
-        is_paired = len(rest) < len(stem_terms) and rest in of_training
-        last = [part[-1] for part in (*folders, stem_terms) if part]
-        marks = [word for word in last if word in _SPLITS]
-        if is_paired or (marks and marks[-1] in _HELD_OUT):
-            held_out.add(name)
-    return held_out
+
+    def is_held_out(part: list[str]) -> bool | None:
+        rest = tuple(word for word in part if word not in _HELD_OUT)
+        if len(rest) < len(part) and (part[-1] in _HELD_OUT or rest in of_training):
+            return True
+        return False if part and part[-1] in _TRAIN else None
+
+    decisions = {name: map(is_held_out, reversed(parts)) for name, parts in terms.items()}
+    firsts = {
+        name: next((decision for decision in of_parts if decision is not None), False)
+        for name, of_parts in decisions.items()
+    }
+    return {name for name, decision in firsts.items() if decision}
 
 
 def _words(name: str) -> list[str]:
     """Return the terms of a name in lower case, without numbers, hashes and terms like "part"."""
+    name = unicodedata.normalize("NFC", name)  # macOS stores an accent as a character of its own
     name = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", name).lower()
-    name = re.sub(r"h[eo]ld[^a-z0-9]?out", "heldout", name)
-    terms = (word for word in re.split(r"[^a-z0-9]+", name) if not _HASH.fullmatch(word))
+    name = re.sub(r"h[eo]ld[^a-z0-9]?out", "heldout", _UUID.sub("", name))
+    terms = (word for word in re.split(r"[\W_]+", name) if not _NUMBER.fullmatch(word))
     terms = (re.sub(r"((set|split)s?)?\d*$", "", word) for word in terms)
-    return [word for word in terms if word not in _UNINFORMATIVE]
+    words = [word for word in terms if not _UNINFORMATIVE.fullmatch(word)]
+    return words[:1] if _SHARD.search(name) and words and words[0] in _SPLITS else words
 
 
 def describe_files(files: Sequence[InputFile], left_out: Sequence[LeftOut]) -> list[str]:

@@ -7,6 +7,7 @@ differs. No document of it is returned, and reading goes on at the next intact m
 
 import contextlib
 import functools
+import itertools
 import re
 import zlib
 from collections.abc import Callable, Iterable, Iterator
@@ -16,6 +17,7 @@ from typing import Any, BinaryIO, NamedTuple
 from ropewalk.data.source import OnBytes, ignore_bytes
 from ropewalk.utils import limits
 
+_FIRST_LINES = 64  # of a file, that tell its fields
 _CHUNK = 1 << 17  # bytes read from disk at a time; they may decompress to many more
 
 
@@ -44,14 +46,24 @@ def json_records(
         yield 1, {}, "file holds no document"
 
 
-def first_record(path: Path) -> dict:
-    """Return the JSON object of the first line of a file; {} if it is none."""
-    records = (data for data in _lines(chunks(path, ignore_bytes, verify=False)))
-    first = next((data for data in records if isinstance(data, Damage) or data.strip()), b"")
-    with contextlib.suppress(ValueError):
-        record = None if isinstance(first, Damage) else _parse(first)
-        return record if isinstance(record, dict) else {}
-    return {}
+def first_record(path: Path, field: str = "text") -> dict:
+    """Return the first JSON object whose `field` is a string, else the first one, or {}.
+
+    Only the first lines are read, because a line may be bad. Their checksum is not read.
+    """
+    objects = []
+    for data in itertools.islice(_lines(chunks(path, ignore_bytes, verify=False)), _FIRST_LINES):
+        with contextlib.suppress(ValueError):
+            record = None if isinstance(data, Damage) else _parse(data)
+            objects += [record] if isinstance(record, dict) else []
+            if objects and isinstance(objects[-1].get(field), str):
+                return objects[-1]
+    return objects[0] if objects else {}
+
+
+def is_empty(path: Path) -> bool:
+    """Return whether a file has no content that can be read: it is empty, or damaged at once."""
+    return not next((data for data in chunks(path, ignore_bytes, verify=False) if data), b"")
 
 
 def _parse(data: bytes) -> Any:
@@ -110,6 +122,7 @@ class _Format(NamedTuple):
     magic: bytes
     decompressor: Callable[[], Any]
     error: type[Exception]
+    padding: bytes = b""  # bytes that may be between members
 
 
 def _format(path: Path, file: BinaryIO) -> _Format | None:
@@ -119,17 +132,21 @@ def _format(path: Path, file: BinaryIO) -> _Format | None:
     """
     head = file.read(4)
     suffix = re.search(r"\.(gz|zst)(\.\d)?$", path.name.lower())
-    name = suffix[1] if suffix and head.lstrip()[:1] not in (b"{", b"\xef") else ""
+    name = suffix[1] if suffix and not _TEXT.match(head) else ""
     if head == _ZST or (name == "zst" and head[:3] != _GZIP):
         import zstandard  # only .zst files need it
 
-        return _Format(_ZST, zstandard.ZstdDecompressor().decompressobj, zstandard.ZstdError)
+        # The limit of `zstd --long=31`, as of Reddit's dumps; memory grows with the text.
+        zstd = zstandard.ZstdDecompressor(max_window_size=2**31)
+        return _Format(_ZST, zstd.decompressobj, zstandard.ZstdError)
     if head[:3] == _GZIP or name == "gz":
-        return _Format(_GZIP, functools.partial(zlib.decompressobj, wbits=31), zlib.error)
+        # Tapes and block devices fill the end with zeros, which gzip ignores.
+        return _Format(_GZIP, functools.partial(zlib.decompressobj, wbits=31), zlib.error, b"\0")
     return None
 
 
 _GZIP, _ZST = b"\x1f\x8b\x08", b"\x28\xb5\x2f\xfd"
+_TEXT = re.compile(rb"\s*{|\xef\xbb\xbf|[\t\n\r -~]{4}")  # the first bytes of a text
 
 
 def chunks(path: Path, on_bytes: OnBytes, *, verify: bool = True) -> Iterator[bytes | Damage]:
@@ -170,14 +187,14 @@ def _read(file: BinaryIO, start: int, end: int, on_bytes: OnBytes) -> Iterator[b
 
 def _decompressed(chunks: Iterable[bytes], compression: _Format) -> Iterator[bytes]:
     """Yield the content of zstd frames or gzip members, piece by piece; stop at damage."""
-    decompressor = compression.decompressor()
+    decompressor = None
     with contextlib.suppress(compression.error):
         for data in _pieces(chunks):
-            while data:
+            while data := data if decompressor else data.lstrip(compression.padding):
+                decompressor = decompressor or compression.decompressor()
                 yield decompressor.decompress(data)
                 data = decompressor.unused_data
-                if decompressor.eof:
-                    decompressor = compression.decompressor()
+                decompressor = None if decompressor.eof else decompressor
 
 
 def _pieces(chunks: Iterable[bytes]) -> Iterator[bytes]:
@@ -223,12 +240,14 @@ def _find_damage(
       size: size of the file, which is returned if no member is damaged.
       compression: format of the file.
     """
-    decompressor, member, position = compression.decompressor(), start, start
+    decompressor, member, position = None, start, start
     room = limits.MOST_DECOMPRESSED  # bytes of text, besides MOST_RATIO times those of the file
     for piece in _pieces(_read(file, start, size, ignore_bytes)):
         data, position = piece, position + len(piece)
         room += limits.MOST_RATIO * len(data)
-        while data:
+        while data := data if decompressor else data.lstrip(compression.padding):
+            if decompressor is None:
+                decompressor, member = compression.decompressor(), position - len(data)
             try:
                 room -= len(decompressor.decompress(data))
             except compression.error as error:
@@ -236,9 +255,8 @@ def _find_damage(
             if room < 0:
                 return member, f"{_BOMB} {limits.MOST_RATIO:,} times its size"
             data = decompressor.unused_data
-            if decompressor.eof:
-                decompressor, member = compression.decompressor(), position - len(data)
-    return member, _CUT_SHORT if member < size else None
+            decompressor = None if decompressor.eof else decompressor
+    return (member, _CUT_SHORT) if decompressor else (size, None)
 
 
 def _find_intact(file: BinaryIO, start: int, size: int, compression: _Format) -> int:

@@ -55,7 +55,7 @@ from ropewalk.utils.command_line import Parser, exit_with
 from ropewalk.utils.files import check_writable
 from ropewalk.utils.locks import lock
 from ropewalk.utils.manifest import read_manifest
-from ropewalk.utils.messages import quoted
+from ropewalk.utils.messages import printable, quoted
 from ropewalk.utils.paths import as_path, copy, in_bucket
 
 VERSION = 3  # of the rules that make ids from text: a new version prepares everything again
@@ -228,12 +228,11 @@ def _parser() -> Parser:
     add("--vocab-size", type=int, metavar="N", help=text)
     text = "error: stop at the first bad document; skip: leave them out and list them" + default
     add("--on-bad-document", choices=("error", "skip"), help=text)
-    text = "share, in [0, 1], of a RedPajama subset's documents to keep (may be repeated)"
-    share: dict[str, Any] = {"type": _subset_share, "metavar": "NAME=SHARE", "help": text}
-    add("--subset-share", dest="subset_shares", action="append", default=[], **share)
-    text = "weight of a corpus, as in data.weights (may be repeated)"
-    weight: dict[str, Any] = {"type": _named_number, "metavar": "NAME=WEIGHT", "help": text}
-    add("--weight", dest="weights", action="append", default=[], **weight)
+    share = "share, in [0, 1], of a RedPajama subset's documents to keep (may be repeated)"
+    weight = "weight of a corpus, as in data.weights (may be repeated)"
+    named: dict[str, Any] = {"action": "append", "type": _named_number, "metavar": "NAME=NUMBER"}
+    add("--subset-share", dest="subset_shares", default=[], help=share, **named)
+    add("--weight", dest="weights", default=[], help=weight, **named)
     text = "store documents of N tokens or more apart, for runs with data.long_fraction"
     add("--long-tokens", type=int, metavar="N", help=text)
     text = "root of the prepared data" + default
@@ -247,21 +246,11 @@ def _describe(source: str) -> str:
     return (inspect.getdoc(sources.source_class(source)) or "").splitlines()[0]
 
 
-def _subset_share(argument: str) -> tuple[str, float]:
-    with contextlib.suppress(argparse.ArgumentTypeError):
-        name, share = _named_number(argument)
-        if 0 <= share <= 1:
-            return name, share
-    raise argparse.ArgumentTypeError(
-        f"{quoted(argument)} is not NAME=SHARE with a share in [0, 1], like github=0.5"
-    )
-
-
 def _named_number(argument: str) -> tuple[str, float]:
     name, _, number = argument.partition("=")
     with contextlib.suppress(ValueError):
         return name, float(number)
-    raise argparse.ArgumentTypeError(f"{quoted(argument)} is not NAME=WEIGHT, like books=2")
+    raise argparse.ArgumentTypeError(f"{quoted(argument)} is not NAME=NUMBER, like books=0.5")
 
 
 def _print_report(folder: Path) -> None:
@@ -278,7 +267,7 @@ def _print_report(folder: Path) -> None:
         damaged = f" or damaged parts of files ({skipped['damaged_bytes']:,} bytes in the parts)"
         documents = f"{skipped['count']} document{'s' * (skipped['count'] != 1)}"
         print(f"  left out {documents}{damaged * bool(skipped['damaged_bytes'])}:")
-        print(*(f"    {problem}" for problem in skipped["first"]), sep="\n")
+        print(*(f"    {printable(problem)}" for problem in skipped["first"]), sep="\n")
 
 
 if __name__ == "__main__":

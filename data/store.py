@@ -167,7 +167,7 @@ def _open_records(path: Path) -> Any:
 
     # Options for random access: read only the requested records.
     return array_record_module.ArrayRecordReader(
-        str(path), "readahead_buffer_size:0,max_parallelism:0"
+        os.fsencode(str(path)), "readahead_buffer_size:0,max_parallelism:0"
     )
 
 
@@ -186,7 +186,7 @@ class ShardWriter:
         from array_record.python import array_record_module  # pyright: ignore
 
         self._writer = array_record_module.ArrayRecordWriter(
-            str(self._part), "group_size:1,uncompressed"
+            os.fsencode(str(self._part)), "group_size:1,uncompressed"
         )
         self._pending = bytearray()
         self._starts: list[int] = []

@@ -13,7 +13,9 @@ FORMAT = Format(
     suffix=r"(jsonl|ndjson|json)(\.gz|\.zst|(?<=classifier\.jsonl)\.zst\.\d)?",
     records=json_lines.json_records,
     first=json_lines.first_record,
-    may_be_other=lambda name: bool(re.search(r"\.json(\.|$)", name, re.IGNORECASE)),
+    may_be_other=lambda path: (
+        bool(re.search(r"\.json(\.|$)", path.name, re.IGNORECASE)) and not json_lines.is_empty(path)
+    ),
 )
 
 

@@ -128,7 +128,7 @@ def _record(content: bytes | None, record: dict, field: str) -> tuple[dict, str 
     return record | {field: text}, text_problem(text)
 
 
-def _first(path: Path) -> dict:
+def _first(path: Path, field: str) -> dict:
     """Return the labels of the first row, and "" for each column of strings."""
     with contextlib.suppress(ValueError), path.open("rb") as file, _raise_damage(path):
         reader = _open(path, file)

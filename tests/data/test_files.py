@@ -36,12 +36,17 @@ HELD_OUT = [
     "validation-00000-of-00001-a09b74b3ef9c3b56.jsonl",  # the Hub
     *("validation/chunk1/example_holdout_0.jsonl.zst", "test/chunk1/a.jsonl"),  # SlimPajama
     *("test/part_1.jsonl", "corpus/en_val/a.jsonl", "DEV/x.ndjson", "validation\\x.jsonl"),
+    "multilingual/c4-af-validation.tfrecord-00000-of-00001.json",  # mC4
+    "validation_matched-00000-of-00001.jsonl",  # MNLI
+    "lambada_test_plain_text.jsonl",
+    "validation-0a1b2c3d-4e5f-6789-abcd-ef0123456789.jsonl",
+    *("validation_v2.jsonl", "eval-10k.jsonl", "val_files/a.jsonl"),
 ]
 TRAINED_ON = [
     *("val_speeches.jsonl", "test_questions.jsonl", "validation_methods.jsonl", "devices.jsonl"),
     *("latest.jsonl", "valley.jsonl", "train/val_speeches.jsonl", "test/train.jsonl"),
     *("c4-train.00000-of-01024.jsonl", "medieval.jsonl", "evaluations_of_art.jsonl"),
-    "train/chunk1/example_train_0.jsonl",
+    *("train/chunk1/example_train_0.jsonl", "médiéval.jsonl", "me\u0301die\u0301val.jsonl"),
 ]
 
 
@@ -59,7 +64,8 @@ def test_words_of_a_subject_do_not_hold_out(tmp_path, name):
 
 def test_a_word_of_a_split_counts_beside_a_file_of_training(tmp_path):
     write(tmp_path, "train.en.jsonl", "valid.en.jsonl", "test_speeches.jsonl")
-    assert held_out(tmp_path) == ["valid.en.jsonl"]
+    write(tmp_path, "train-other-500/1/a.jsonl", "test-other/1/a.jsonl")  # LibriSpeech
+    assert held_out(tmp_path) == ["test-other/1/a.jsonl", "valid.en.jsonl"]
 
 
 def test_if_all_names_hold_out_none_does(tmp_path):
@@ -87,6 +93,34 @@ def test_every_entry_is_read_or_named_with_its_reason(tmp_path):
     assert all(name in lines for name in [*names, *reasons])
     source = source_class("jsonl")(path=str(root))
     assert [document.text for document in source.read()] == ["words"] * 6
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        *(("a.json", start + LINE) for start in (b'{"text": null}\n', b'{"id": 1}\n', b"{\n")),
+        *(
+            ("a.json.gz", content)
+            for content in (b"", gzip.compress(LINE)[:8], b"\x1f\x8b\x08" * 9)
+        ),
+    ],
+)
+def test_a_bad_start_leaves_no_file_out(tmp_path, name, content):
+    """An error names the line, or the file that a download left empty."""
+    write(tmp_path, "b.jsonl")
+    (tmp_path / name).write_bytes(content)
+    source = source_class("jsonl")(path=str(tmp_path))
+    assert source.left_out == []
+    source.check()
+    first, *rest = list(source.read())
+    assert first.file == 0 and first.problem
+    assert [d.text for d in rest] == ["words"] * (1 if name.endswith("gz") else 2)
+
+
+def test_fields_are_named_if_no_file_has_the_text(tmp_path):
+    (tmp_path / "en_head.json").write_bytes(b'{"raw_content": "words"}\n')  # RedPajama-V2
+    with pytest.raises(ValueError, match=r"data\.text_field may name raw_content"):
+        list_json_lines(tmp_path)
 
 
 def test_linked_folders_and_files_are_read_once(tmp_path):

@@ -1,6 +1,7 @@
 """Text as users have it: any field, Parquet, plain text; damage is a counted skip or an error."""
 
 import json
+import os
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -150,6 +151,12 @@ def test_few_plain_texts_hold_out_their_ends_at_a_paragraph(tmp_path):
     )
 
 
+def test_a_paragraph_far_from_the_end_is_no_cut(tmp_path):
+    """Nor is a download damaged that a browser decompressed and did not rename."""
+    (tmp_path / "a.txt.gz").write_text("word " * 55 + "\n\n" + "word " * 45)
+    assert len(read(tmp_path)[1].text) == pytest.approx(50, abs=5)
+
+
 def test_a_tenth_of_the_text_is_for_validation(tmp_path, model):
     (tmp_path / "in").mkdir()
     text = "".join(plain_text(i) for i in range(100))
@@ -163,7 +170,7 @@ def test_a_tenth_of_the_text_is_for_validation(tmp_path, model):
 
 def test_names_of_splits_and_many_files_hold_out_whole_texts(tmp_path):
     for i in range(40):
-        (tmp_path / f"{i}.txt").write_text(plain_text(i))
+        (tmp_path / os.fsdecode(b"%d\xe9.txt" % i)).write_text(plain_text(i))  # not UTF-8
     assert sum(f.validation for f in source_class("files")(path=str(tmp_path)).files) == 2
     assert {d.held_out for d in read(tmp_path)} == {None}
     (tmp_path / "test.txt").write_text("held out")
