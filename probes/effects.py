@@ -16,7 +16,8 @@ class Effects(NamedTuple):
     """Effects of X changes; `_3X` are a value and the ends of its 95% interval.
 
     Attributes:
-      l50_3X: tokens, as `evals.estimate.effective_context` has it; NaN if nothing is learned.
+      l50_3X: tokens, as `evals.estimate.effective_context` has it; NaN if nothing is
+        learned, and beside an interval if it is undetermined.
       loss_3X: nats, mean over answers.
       l50_text_X: L50 as text.
       rows: result rows of each changed model.

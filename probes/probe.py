@@ -67,10 +67,10 @@ def draw_band(ax: Axes, x: np.ndarray, y_3: np.ndarray, color: str, **style: Any
 def draw_points(
     ax: Axes, x_X: np.ndarray, y_3X: np.ndarray, color: str, marker: str = "o", size: float = 5
 ) -> None:
-    """Draw values with their 95% intervals; a value that is NaN is a cross at the bottom."""
+    """Draw values with their 95% intervals: without a value a line, without both a cross below."""
     ax.plot(x_X, y_3X[0], marker, color=color, ms=size, zorder=4)
     ax.vlines(x_X, y_3X[1], y_3X[2], color=color, lw=1.2)
-    lost_X = x_X[np.isnan(y_3X[0])]
+    lost_X = x_X[np.isnan(y_3X[:2]).all(axis=0)]
     bottom_X = np.full(len(lost_X), 0.03)
     ax.plot(lost_X, bottom_X, "x", color=color, ms=size, transform=ax.get_xaxis_transform())
 
@@ -277,7 +277,10 @@ def format_number(seeds: Sequence[Number]) -> str:
     if math.isnan(low) or low == value == high:
         return _format_value(value)
     end = "∞" if math.isinf(high) else _format_value(high)
-    return f"{_format_value(value)} [{_format_value(low)}, {end}]"
+    if math.isinf(value):
+        return f"> {_format_value(low)}"
+    text = "undetermined" if math.isnan(value) else _format_value(value)
+    return f"{text} [{_format_value(low)}, {end}]"
 
 
 def _format_value(value: float) -> str:

@@ -32,8 +32,8 @@ class BandAblation(Probe):
     """Effect of each octave of periods: its pairs zeroed or frozen, compared with random pairs.
 
     W methods (`METHODS`), G bands, C draws of random pairs; `_3WG` are a value and the ends of its
-    95% interval over documents. L50 in tokens, NaN if the model does not answer at the shortest
-    distances either; loss of the answers to key-value recall, in nats.
+    95% interval over documents. L50 in tokens, as of `Effects`; loss of the answers
+    to key-value recall, in nats.
 
     Attributes:
       start_G: shortest period of a band in tokens, half of its longest; inf: pairs that do not
@@ -51,8 +51,8 @@ class BandAblation(Probe):
     caption = """
     L50 and the loss of the answers when the pairs of one octave of periods are zeroed (dots) or
     frozen (not rotated; squares) in all heads, with 95% intervals over documents. Gray: the same
-    number of random pairs, four draws. Dashed: the unchanged model; dotted: trained length. A cross
-    at the bottom: not learned."""
+    number of random pairs, four draws. Dashed: the unchanged model; dotted: trained length. A line
+    without a mark: undetermined within it; a cross at the bottom: not learned."""
     y_labels = "L50 (tokens)", "loss of answers (nats)"
     x_label = "period of the band's pairs (tokens, log scale)"
     sharex = True
@@ -195,7 +195,7 @@ def _format_periods(start: float) -> str:
 
 def _format_range(values: np.ndarray, spec: str) -> str:
     if np.isnan(values).all():
-        return "not learned"
+        return "no L50"
     return f"{np.nanmin(values):{spec}} to {np.nanmax(values):{spec}}"
 
 

@@ -29,9 +29,9 @@ _MIN_QUESTIONS = 30  # of a bin of distances
 class KnockOut(HeadProbe):
     """L50 without some heads, and the distances that each head answers alone.
 
-    `_3...` are a value and the ends of its 95% interval over documents. L50 in tokens, NaN if the
-    model does not answer at the shortest distances either; loss of the answers to key-value recall,
-    nats. X bins of distance of 30 questions or more; C numbers of masked heads, D random orders.
+    `_3...` are a value and the ends of its 95% interval over documents. L50 in tokens, as of
+    `Effects`; loss of the answers to key-value recall, nats. X bins of distance of 30 questions or
+    more; C numbers of masked heads, D random orders.
 
     Attributes:
       retrieval_LN: score that orders the heads; NaN if no question is answered correctly.
@@ -44,7 +44,7 @@ class KnockOut(HeadProbe):
       l50_text_LN: that L50 as text.
       masked_C: number of masked heads.
       by_score_l50_3C, by_score_loss_3C: without the heads of the highest scores.
-      random_l50_CD, random_loss_CD: without as many random heads.
+      random_l50_3CD, random_loss_CD: without as many random heads.
     """
 
     title = "Effect of masking heads, and what each head answers alone"
@@ -52,7 +52,8 @@ class KnockOut(HeadProbe):
     Above: share of questions that each head answers with all other heads masked (lines), and that
     the unchanged model answers (dots). Below: L50 without the heads of the highest retrieval scores
     (line, with 95% intervals over documents) and without as many random heads (small dots, four
-    draws); dashed: the unchanged model. A cross at the bottom: not learned."""
+    draws); dashed: the unchanged model. A line without a dot: undetermined within it; a cross at
+    the bottom: not learned."""
     y_labels = "answered correctly", "L50 (tokens)"
     per_head = "retrieval_LN"
     references = (
@@ -103,7 +104,7 @@ class KnockOut(HeadProbe):
             masked_C=masked_C,
             by_score_l50_3C=l50_3DC[:, 0],
             by_score_loss_3C=loss_3DC[:, 0],
-            random_l50_CD=l50_3DC[0, 1:].T,
+            random_l50_3CD=l50_3DC[:, 1:].swapaxes(1, 2),
             random_loss_CD=loss_3DC[0, 1:].T,
         )
 
@@ -161,9 +162,9 @@ class KnockOut(HeadProbe):
         value_3C, ticks = np.clip(self.by_score_l50_3C, 1, top), np.arange(len(self.masked_C))
         ax.plot(ticks, value_3C[0], color=INK, lw=1.2)
         draw_points(ax, ticks, value_3C, INK)
-        for order, random_C in enumerate(self.random_l50_CD.T):
-            x_C = ticks + 0.12 + 0.05 * order
-            draw_points(ax, x_C, np.tile(random_C, (3, 1)), FAINT, size=3)
+        random_3CD = np.clip(self.random_l50_3CD, 1, top)
+        for order in range(random_3CD.shape[-1]):
+            draw_points(ax, ticks + 0.12 + 0.05 * order, random_3CD[..., order], FAINT, size=3)
         token_axis(ax.yaxis)
         ax.set_ylim(0.9, top)
         ax.set_xticks(ticks, [f"{masked:.0f}" for masked in self.masked_C])

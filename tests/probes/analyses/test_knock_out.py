@@ -37,6 +37,6 @@ def test_heads_are_masked_by_their_retrieval_score(result):
     assert result.masked_C.tolist() == [1, 2]
     assert np.isnan(result.by_score_l50_3C[0]).all() and (result.by_score_loss_3C[0] > 1).all()
     # Random orders mask it first or later; with more masked heads it stays masked.
-    first_D, second_D = np.isnan(result.random_l50_CD)
+    first_D, second_D = np.isnan(result.random_l50_3CD[0])
     assert len(first_D) == 4 and (second_D >= first_D).all()
     assert first_D.any() and not first_D.all()
