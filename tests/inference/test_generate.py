@@ -48,13 +48,13 @@ def test_greedy_tokens_equal_argmax_of_logits(run):
 def test_another_variant(run):
     longer = run.with_rotary("dynamic_ntk_aware")
     prompt = [1, *run.tokenizer.encode("x = 1\n" * 40)][: run.config.data.context_length - 2]
-    [result] = generate(longer, [prompt], max_new_tokens=6)
+    [result] = generate(longer, [prompt], max_new_tokens=4)  # two within the trained length
     row = list(prompt)
     for new in result.tokens:
         assert new == int(np.asarray(longer.logits(np.array([row])))[0, -1].argmax())
         row.append(new)
-    assert generate(run.with_rotary("trained"), [prompt], max_new_tokens=6) == generate(
-        run, [prompt], max_new_tokens=6
+    assert generate(run.with_rotary("trained"), [prompt], max_new_tokens=4) == generate(
+        run, [prompt], max_new_tokens=4
     )
 
 
@@ -84,7 +84,7 @@ def test_samples_depend_on_seed_and_prompt_only(run):
     first, other, second = (g.tokens for g in generate(run, ["a", "b", "a"], **options))
     assert first != second
     assert [g.tokens for g in generate(run, ["b"], **options)] == [other]
-    assert [g.tokens for g in generate(run, ["a", "a"], **options)] == [first, second]
+    assert [g.tokens for g in generate(run, ["a", "a", ""], **options)][:2] == [first, second]
     assert [g.tokens for g in generate(run, ["a"], seed=1, **options)] != [first]
 
 

@@ -67,10 +67,15 @@ def test_align_query_key_starts_queries_as_keys():
     mla = model.mla
     assert mla
     tricks = dict(align_query_key=True, shift_keys=True)
-    p, plain = (
-        nnx.to_pure_dict(nnx.state(LatentAttention(changed, mla, rngs=nnx.Rngs(params=3))))
-        for changed in (dataclasses.replace(model, **tricks), model)
-    )
+
+    @jax.jit
+    def init():
+        return [
+            nnx.to_pure_dict(nnx.state(LatentAttention(changed, mla, rngs=nnx.Rngs(params=3))))
+            for changed in (dataclasses.replace(model, **tricks), model)
+        ]
+
+    p, plain = jax.device_get(init())
     x_TD = np.random.default_rng(1).normal(size=(5, D))
     q_TNX = np.einsum("td,dnx->tnx", x_TD, p["query"])
     latent_TC = x_TD @ p["latent_down"]

@@ -47,7 +47,8 @@ def test_a_forecast_follows_the_positions_of_the_config():
 
 
 def test_the_best_of_different_layers_counts():
-    recall = forecast(apply(SMALL, ["model.num_layers=2", "model.rotary=[nope,rope(base=2)]"]), [0])
+    changes = ["model.num_layers=2", "model.rotary=[nope,rope(base=2)]"]
+    recall = forecast(apply(SMALL, changes), range(2))  # the program of the test above
     assert recall.estimate.mean_accuracy > 0.95
     assert any("layers are treated as one" in note for note in recall.notes)
 

@@ -1,12 +1,19 @@
-"""RULER's thirteen tasks against the official generator (github.com/NVIDIA/RULER at c3f5e3b)."""
+"""RULER's thirteen tasks against the official generator (github.com/NVIDIA/RULER at c3f5e3b).
+
+Digests hold the wording; what is drawn at random is read from the text of the prompts.
+"""
 
 import hashlib
 import json
 import re
+from collections import Counter
+from pathlib import Path
 
+import numpy as np
 import pytest
 
-from tests.evals.helpers import make_documents
+from ropewalk.reporting.task_view import view_of
+from tests.evals.helpers import make_documents, rows
 
 ESSAY, HAY = "needle(haystack=text{})", "needle(haystack=needle{})"
 # Task, what our prompt has beyond the official one before the first answer, and the digest of
@@ -137,3 +144,166 @@ def test_files_that_are_not_of_questions(folder, prose_config, prompt_tokenizer)
             make_documents(
                 f"qa(path='{folder}/{path}')", prose_config, prompt_tokenizer, length, range(1)
             )
+
+
+def answers_of(document, tokenizer) -> list[str]:
+    """The text of each answer."""
+    return [tokenizer.decode(document.tokens[s : s + n]).strip() for s, n, _ in document.answers]
+
+
+NEEDLE = r"One of the special magic numbers for {} is: {}\."
+
+
+@pytest.mark.parametrize("haystack", ["noise", "text"])
+def test_a_question_names_the_key_of_its_needle(haystack, prose_config, prompt_tokenizer):
+    """Text is held out, with the needle at a sentence end, which is never far here."""
+    held_out = (Path(prose_config.data.path) / "validation.jsonl").read_text()
+    needle = NEEDLE.format(r"(?P<key>[a-z]+-[a-z]+)", r"(?P<value>[1-9]\d{6})")
+    pattern = rf".*?\.\n(?P<before>(?s:.*?))\s?{needle}(?P<after>(?s:.*))\nWhat "
+    pattern += ".* for (?P=key) mentioned .* for (?P=key) mentioned .* is (?P=value)"
+    task, values, haystacks = f"needle(haystack={haystack})", Counter(), set()
+    for document in make_documents(task, prose_config, prompt_tokenizer, 600, range(30)):
+        match = re.fullmatch(pattern, prompt_tokenizer.decode(document.tokens))
+        assert match and answers_of(document, prompt_tokenizer) == [match["value"]]
+        assert document.answers[0, :2].sum() == len(document.tokens)
+        before, after = match["before"], match["after"]
+        assert haystack == "noise" or before + after in held_out
+        assert not before or not after or before.endswith(".")
+        values[match["value"]] += 1
+        haystacks.add(before + after)
+    # The same needle at eight depths, another one for each number.
+    assert list(values.values()) == [8] * 30
+    assert haystack == "noise" or len(haystacks) == 30
+
+
+@pytest.mark.parametrize("hay", ["noise", "needle"])
+def test_several_answers_are_rulers_multivalue_and_multiquery(hay, prose_config, prompt_tokenizer):
+    task = f"needle(keys=5,queries=3,values=2,haystack={hay})"
+    ends = set()
+    for document in make_documents(task, prose_config, prompt_tokenizer, 1500, range(9)):
+        match = re.fullmatch(
+            r"(?P<text>(?s:.)*\n)What .* for (?P<keys>.*) mentioned .* for (?P=keys) mentioned .* "
+            "are (?P<end>.*)",
+            prompt_tokenizer.decode(document.tokens),
+        )
+        needles = re.findall(NEEDLE.format("(.*)", r"(\d{7})") + "\n", match["text"])
+        counts = Counter(Counter(key for key, _ in needles).values())
+        assert counts[2] == 5 and (hay == "needle") == (counts[1] > 10) and set(counts) <= {1, 2}
+        asked = re.fullmatch("(.*), (.*), and (.*)", match["keys"])
+        assert asked and len(set(asked.groups())) == 3
+        right = [value for key in asked.groups() for name, value in needles if name == key]
+        assert match["end"] == ", ".join(right) and len(right) == 6
+        assert answers_of(document, prompt_tokenizer) == right
+        ends.add(match["end"])
+    assert len(ends) == 9
+
+
+def test_depths_differ_in_nothing_else(prose_config, prompt_tokenizer):
+    for task in ("needle(keys=3)", "needle(haystack=text,keys=3)", "needle(haystack=text)"):
+        result = make_documents(task, prose_config, prompt_tokenizer, 800, range(6))
+        for number in range(6):
+            mine = [document for document in result if document.number == number]
+            assert [document.first_query for document in mine] == list(range(8))
+            texts = [prompt_tokenizer.decode(document.tokens) for document in mine]
+            sentence = re.search(NEEDLE.format(r"\S+", texts[0][-7:]), texts[0])[0]
+            assert {text.count(sentence) for text in texts} == {1}
+            assert len({re.sub(rf"\s{sentence}|{sentence}\s", "", text) for text in texts}) == 1
+            distances = [document.answers[0, 2] for document in mine]
+            # Evenly spaced to the nearest line or sentence.
+            np.testing.assert_allclose(np.diff(distances), -np.ptp(distances) / 7, atol=60)
+            assert distances[0] > 650 and distances[-1] < 80
+
+
+@pytest.mark.parametrize("cue", ["gkamradt", "easy"])
+def test_dolores_park(cue, prose_config, prompt_tokenizer):
+    question = "What is the best thing to do in San Francisco? Answer: "
+    answer = "eat a sandwich and sit in Dolores Park on a sunny day."
+    sentence = f"The best thing to do in San Francisco is {answer}"
+    needle = f"\n{question if cue == 'easy' else ''}{sentence}\n"
+    task = f"needle(haystack=text,cue={cue})"
+    for document in make_documents(task, prose_config, prompt_tokenizer, 300, range(3)):
+        text = prompt_tokenizer.decode(document.tokens)
+        assert text.endswith(f"\n{question}{sentence}")
+        assert needle in text and text.count(sentence) == 2
+        assert answers_of(document, prompt_tokenizer) == [answer]
+
+
+def test_accuracy_by_depth_by_hand():
+    answers = rows(length=[100] * 3, distance=[99, 98, 2], exact_match=[True, False, True])
+    grid = view_of("needle(depths=3)").grid(answers)
+    assert grid.names == ["depth 0%", "depth 50%", "depth 100%"]
+    assert grid.counts.tolist() == [2, 0, 1]
+    np.testing.assert_equal(grid.accuracy, [0.5, np.nan, 1])
+
+
+@pytest.mark.parametrize("hops", [4, 2])
+def test_variables_of_a_chain(hops, prose_config, prompt_tokenizer):
+    """An example with three letters a name and few lines of noise, and a question."""
+    task = f"vt(hops={hops})"
+    for document in make_documents(task, prose_config, prompt_tokenizer, 1200, range(12)):
+        text = prompt_tokenizer.decode(document.tokens)
+        for letters, part in zip((3, 5), text.split("Memorize")[1:], strict=True):
+            lines, _, question = part.partition("Question: ")
+            chain = re.findall(r"VAR ([A-Z]+) = (?:VAR ([A-Z]+) |([1-9]\d{4}))\n", lines)
+            names, sources, (value, *rest) = (list(column) for column in zip(*chain, strict=True))
+            assert sources == ["", *names[:-1]] and not any(rest)
+            assert len(set(names)) == hops + 1 and {len(name) for name in names} == {letters}
+            assert question.count(f" the value {value}") == 2 and f" {hops + 1} var" in question
+            assert question.strip().endswith(f":  {' '.join(names)}")
+            noise = lines.count("The grass is green.")
+            assert noise == hops + 1 if letters == 3 else noise > hops + 3
+        # One answer for each variable of the question, in the order of the chain.
+        assert answers_of(document, prompt_tokenizer) == names
+        for (start, _, distance), name in zip(document.answers, names, strict=True):
+            passage = prompt_tokenizer.decode(document.tokens[start - 1 - distance :])
+            assert passage.strip().startswith(f"{name} = ")
+
+
+def numbered(text):
+    """The words of `1. word 2. word ...`."""
+    items = re.findall(r"(\d+)\. (\S+)", text)
+    assert text == " ".join(f"{number}. {word}" for number, word in items)
+    assert [int(number) for number, _ in items] == list(range(1, len(items) + 1))
+    return [word for _, word in items]
+
+
+@pytest.mark.parametrize(
+    ("length", "example", "query"),
+    [(2000, {3: 10, 1: 10}, {6: 10, 1: None}), (4096, {10: 10, 3: 30}, {30: 10, 3: None})],
+)
+def test_words_occur_as_often_as_officially(length, example, query, prose_config, prompt_tokenizer):
+    orders = set()
+    for document in make_documents("cwe", prose_config, prompt_tokenizer, length, range(6)):
+        parts = re.findall(r"(?:^|\n|: )(1\. .*)", prompt_tokenizer.decode(document.tokens))
+        lists = [numbered(part) for part in parts]
+        for listed, answer, expected in zip(lists[::2], lists[1::2], (example, query), strict=True):
+            counts = Counter(listed)
+            result = Counter(counts.values())
+            assert set(result) == set(expected)
+            assert all(result[often] == number for often, number in expected.items() if number)
+            # The only order that a model can know: that of first occurrence.
+            assert answer == [word for word in counts if counts[word] == max(expected)]
+        orders.add(tuple(answer.index(word) if word in answer else -1 for word in listed[:60]))
+        assert answers_of(document, prompt_tokenizer) == answer
+    # The same shuffle for every document would put the common words at the same places.
+    assert len(orders) == 6
+
+
+@pytest.mark.parametrize("length", [330, 500, 2000, 8000])
+def test_the_three_most_frequent_words_in_order(length, prose_config, prompt_tokenizer):
+    for document in make_documents("fwe", prose_config, prompt_tokenizer, length, range(10)):
+        text = prompt_tokenizer.decode(document.tokens)
+        coded, answer = re.search(r"coded words\. (.*)\nQ(?s:.*) words are: (.*)", text).groups()
+        (dots, _), *ranked = Counter(coded.split(" ")).most_common()
+        assert dots == "..." and all(re.fullmatch("[a-z]{6}", word) for word, _ in ranked)
+        counts = [count for _, count in ranked]
+        assert sorted(set(counts[:4]), reverse=True) == counts[:4]  # no ties
+        assert answer.split(" ") == [word for word, _ in ranked[:3]]
+        assert answers_of(document, prompt_tokenizer) == answer.split(" ")
+    if length == 8000:
+        # Zeta, alpha 2: ranks 3, 4 and 5 have 4/9, 1/4 and 4/25 of the words of rank 2.
+        shares = np.array(counts[:4]) / counts[0]
+        np.testing.assert_allclose(shares, [1, 4 / 9, 1 / 4, 4 / 25], atol=0.02)
+        assert coded.split(" ").count("...") / counts[0] == pytest.approx(4, abs=0.02)
+        # A word for every 50 tokens, less those that round to none.
+        assert 30 < len(counts) < 160

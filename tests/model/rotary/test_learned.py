@@ -82,7 +82,7 @@ def test_gradient_is_that_of_float64_differences():
         angles_BTR = positions_BT[..., None] * inv_freq_R
         return (weights_2BTR * [np.cos(angles_BTR), np.sin(angles_BTR)]).sum()
 
-    gradient_R = np.asarray(jax.grad(loss)(offset_LKR))[0, 0]
+    gradient_R = np.asarray(jax.jit(jax.grad(loss))(offset_LKR))[0, 0]
     offset_R = offset_LKR[0, 0].astype(np.float64)
     for r in range(len(offset_R)):
         step_R = 1e-6 * (np.arange(len(offset_R)) == r)
@@ -112,7 +112,7 @@ def test_gradient_of_the_loss_is_its_slope():
 
     zero_LKR = params["blocks"]["attention"]["frequency_offset"]
     # Along the gradient, so that the difference is large against the rounding of the loss.
-    gradient_LKR = jax.grad(loss)(zero_LKR)
+    gradient_LKR = jax.jit(jax.grad(loss))(zero_LKR)
     norm = float(jnp.linalg.norm(gradient_LKR))
     high, low = (loss(sign * 2e-3 / norm * gradient_LKR) for sign in (1, -1))
     assert norm == pytest.approx(float(high - low) / 4e-3, rel=0.05)
