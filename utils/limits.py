@@ -10,6 +10,7 @@ import json
 import lzma
 import math
 import os
+import re
 import stat
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -66,23 +67,18 @@ def parse_json(content: bytes | str) -> Any:
         raise ValueError(_TOO_DEEP) from error
     except ValueError as error:  # of UTF-8, of JSON, or an integer of thousands of digits
         raise ValueError(f"not JSON ({one_line(str(error), 80)})") from error
-    if text.count("[") + text.count("{") > MOST_NESTING:
-        _check_nesting(value)
+    if text.count("[") + text.count("{") > MOST_NESTING and _depth(text) > MOST_NESTING:
+        raise ValueError(_TOO_DEEP)  # later recursion, such as `repr` or `json.dumps`, could fail
     return value
 
 
 _TOO_DEEP = f"not JSON that can be read (nested more than {MOST_NESTING} deep)"
 
 
-def _check_nesting(value: Any) -> None:
-    """Raise ValueError if later recursion, such as `repr` or `json.dumps`, could fail."""
-    level = [value]
-    for _ in range(MOST_NESTING):
-        children = (x.values() if isinstance(x, dict) else x for x in level)
-        level = [child for x in children for child in x if isinstance(child, dict | list)]
-        if not level:
-            return
-    raise ValueError(_TOO_DEEP)
+def _depth(text: str) -> int:
+    """Return how deep the lists and objects of a JSON text are nested."""
+    brackets = re.findall(r"[][{}]", re.sub(r'"[^"\\]*(?:\\.[^"\\]*)*"', "", text))
+    return max(itertools.accumulate(1 if bracket in "[{" else -1 for bracket in brackets))
 
 
 def read_lines(path: Path) -> Iterator[bytes]:
