@@ -100,7 +100,7 @@ def _check_field(override: str) -> None:
 
 def _rows(data: DataConfig) -> DataConfig:
     """Return the fields that decide a stream of rows: all but how it is kept and made."""
-    return dataclasses.replace(data, prepared_root="", num_workers=0, on_bad_document="error")
+    return dataclasses.replace(data, prepared_root=".", num_workers=0, on_bad_document="error")
 
 
 def at(config: ExperimentConfig, step: int) -> Stage:
