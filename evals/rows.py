@@ -222,10 +222,10 @@ def _parse(lines: Sequence[bytes]) -> Rows | None:
     try:
         rows = json.loads((b"[" + b",".join(lines) + b"]").decode())
         values = list(zip(*map(_values, rows), strict=True))
+        typed = list(zip(values, SCHEMA.values(), strict=True))  # none, of a blank line
     except (ValueError, KeyError, TypeError, IndexError, RecursionError):
         return None
     full = len(rows) == len(lines) and set(map(len, rows)) == {len(SCHEMA)}
-    typed = list(zip(values, SCHEMA.values(), strict=True))
     if not full or any(not set(map(type, column)) <= _JSON_TYPES[kind] for column, kind in typed):
         return None
     texts = {text for column, kind in typed if kind is str for text in column}

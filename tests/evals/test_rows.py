@@ -41,7 +41,7 @@ def test_rows_survive_the_file_exactly(tmp_path):
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("{", "results.jsonl:2: not JSON"),
+        *((line, "results.jsonl:2: not JSON") for line in ("{", "", " ")),
         ("[1]", "results.jsonl:2: a row is a JSON object"),
         (json.dumps({k: v for k, v in ROW.items() if k != "rank"}), ":2: lacks 'rank'"),
         (json.dumps(ROW | {"depth": 0.5}), ":2: a row of another schema"),
