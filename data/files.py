@@ -174,8 +174,7 @@ class FileSource(Source):
 
     def identity(self) -> dict[str, str]:
         """Return the field of the text, unless it is "text", and whether folders are subsets."""
-        is_default = self.text_field == "text" or not self.has_fields
-        fields = {} if is_default else {"text_field": self.text_field}
+        fields = {} if self.text_field == "text" else {"text_field": self.text_field}
         if self.subset_shares and any(self._label(i, {}) for i in range(len(self.files))):
             fields["subsets"] = "labels or folders"  # without folders, as it always was
         return fields
@@ -342,18 +341,14 @@ def _held_out(stems: dict[str, str]) -> set[str]:
         if not _TRAIN.isdisjoint(part)
     }
 
-    def is_held_out(part: list[str]) -> bool | None:
+    def marks(part: list[str]) -> list[bool]:
+        """Return whether a part of a name holds out; nothing if it does not say."""
         rest = tuple(word for word in part if word not in _HELD_OUT)
         if len(rest) < len(part) and (part[-1] in _HELD_OUT or rest in of_training):
-            return True
-        return False if part and part[-1] in _TRAIN else None
+            return [True]
+        return [False] if part and part[-1] in _TRAIN else []
 
-    decisions = {name: map(is_held_out, reversed(parts)) for name, parts in terms.items()}
-    firsts = {
-        name: next((decision for decision in of_parts if decision is not None), False)
-        for name, of_parts in decisions.items()
-    }
-    return {name for name, decision in firsts.items() if decision}
+    return {name for name, parts in terms.items() if sum(map(marks, parts), [False])[-1]}
 
 
 def _words(name: str) -> list[str]:

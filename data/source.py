@@ -194,6 +194,10 @@ class Source(abc.ABC):
           ValueError: if there are no files, a subset is unknown, or no subset is kept.
         """
         _ = self.inputs
+        if self.text_field != "text" and not self.has_fields:
+            raise ValueError(
+                f"data.text_field: data.source={name_of(type(self))} does not read it; leave it out"
+            )
         if not self.subset_shares:
             return
         subsets = self.subsets()

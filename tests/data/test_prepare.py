@@ -186,6 +186,7 @@ BROKEN = "no document at all\n"  # reading it would raise another error
         ("book_sample.jsonl", {"vocab_size": 100}, "vocab_size=100 is too small"),
         ("a.jsonl", {"vocab_size": 100}, "vocab_size=100 is too small"),
         *(("a.jsonl", {n: ""}, f"^{n} must be a path, got ''") for n in ("path", "tokenizer")),
+        ("a.txt", {"source": "txt", "text_field": "body"}, "text_field: data.source=txt does not"),
         ("a.jsonl", {"source": "local", "subset_shares": (("c4", 0.5),)}, "has no subsets"),
     ],
 )
