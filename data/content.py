@@ -65,7 +65,7 @@ def content_digests(
     if unknown := _unknown(paths, files, known):
         with contextlib.ExitStack() as stack:
             if sum(size for size, *_ in unknown.values()) > READ_QUIETLY:
-                with contextlib.suppress(OSError):  # without permission to write, nobody waits
+                with contextlib.suppress(OSError, ValueError):  # not writable: nobody waits
                     root.parent.mkdir(parents=True, exist_ok=True)
                     stack.enter_context(lock(_file(root).with_suffix(".lock")))
                     known = _load(root)  # another process of the run has read the files meanwhile

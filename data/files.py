@@ -220,11 +220,12 @@ def list_files(path: str | Path, formats: Sequence[Format], text_field: str = "t
     if root.is_file():
         if all(f.stem(root.name) is None for f in formats):
             raise ValueError(f"{root}: not one of {patterns}")
+        _check_pulled(root)
         return Listing([InputFile(path=root, name=root.name, size=root.stat().st_size)], [])
     if not root.is_dir():
         raise ValueError(f"{root}: no such file or folder")
     try:
-        paths, left_out = _walk(root)
+        paths, left_out = _walk(root, lambda name: any(f.stem(name) is not None for f in formats))
     except PermissionError as error:
         raise ValueError(f"{error.filename}: no permission to read it; change its mode") from None
     stems, documents = {}, []
@@ -233,7 +234,9 @@ def list_files(path: str | Path, formats: Sequence[Format], text_field: str = "t
         if text_format is None:
             titles = " or ".join(f.title for f in formats)
             left_out.append(LeftOut(name, f"not {titles}"))
-        elif text_format.may_be_other(file) and text_field not in (
+            continue
+        _check_pulled(file)
+        if text_format.may_be_other(file) and text_field not in (
             first := text_format.first(file, text_field)
         ):
             fields = ", ".join(strings_in(first))
@@ -271,10 +274,17 @@ def list_files(path: str | Path, formats: Sequence[Format], text_field: str = "t
     )
 
 
-def _walk(root: Path) -> tuple[dict[str, Path], list[LeftOut]]:
+def _check_pulled(path: Path) -> None:
+    """Raise ValueError for a pointer of Git LFS, which a clone without it has for a large file."""
+    if path.stat().st_size < 1024 and path.read_bytes().startswith(b"version https://git-lfs."):
+        raise ValueError(f"{path}: only the pointer of Git LFS; run `git lfs pull` in its folder")
+
+
+def _walk(root: Path, is_format: Callable[[str], bool]) -> tuple[dict[str, Path], list[LeftOut]]:
     """Return the regular files below a folder by relative name, in order, and what is left out.
 
-    A folder or file that several names lead to has the name without links, or else the first.
+    A folder, or a file whose name is that of a format, to which several names lead has the name
+    without links, or else the first. The Hub's cache links names to files without suffixes.
     """
     if in_bucket(root):  # has no links
         objects = {path.relative_to(root).as_posix(): path for path in root.rglob("*")}
@@ -304,11 +314,11 @@ def _walk(root: Path) -> tuple[dict[str, Path], list[LeftOut]]:
         elif is_folder:
             names[real] = name
             entries = sorted(path.iterdir())
-            queue.extendleft(entry for entry in entries if not entry.is_symlink())
+            queue.extendleft(entry for entry in reversed(entries) if not entry.is_symlink())
             queue.extend(entry for entry in entries if entry.is_symlink())
         elif path.is_file():
             files[name] = path
-            names[real] = name
+            names |= {real: name} if is_format(path.name) else {}
         else:
             left_out.append(LeftOut(name, "not a regular file"))
     return dict(sorted(files.items())), sorted(left_out)

@@ -51,7 +51,8 @@ def describe(checks: Sequence[Checked], *, is_elsewhere: bool) -> list[str]:
                 texts[data] = tokens * store_dtype(vocab_size).itemsize
                 share = 1 - data.retrieval_fraction
                 epochs = share * _tokens_read(stage) / tokens
-                lines[f"text: about {tokens:,.0f} tokens; {describe_epochs(epochs)}"] = None
+                join = " before data.subset_shares; at least" if data.subset_shares else ";"
+                lines[f"text: about {tokens:,.0f} tokens{join} {describe_epochs(epochs)}"] = None
     num_bytes += sum(texts.values())
     path = checks[0].runs[0].path
     return [

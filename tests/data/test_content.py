@@ -124,6 +124,17 @@ def test_processes_that_start_together_read_a_large_file_once(tmp_path, monkeypa
     assert len(reads) == 1
 
 
+def test_digests_need_no_permission_to_write(tmp_path, monkeypatch):
+    """A shared root may be read-only."""
+    monkeypatch.setattr(content, "READ_QUIETLY", 1)
+    (tmp_path / "a").write_bytes(b"text")
+    (tmp_path / "out.content.lock").mkdir()  # root could write all else
+    files = [InputFile(path=tmp_path / "a", name="a", size=4)]
+    assert content.content_digests(files, tmp_path / "out", show_progress=False) == [
+        hashlib.sha256(b"text").hexdigest()
+    ]
+
+
 def test_a_file_that_changes_while_it_is_read_is_refused(corpus, monkeypatch):
     encode = tokenizing._encode
     path = corpus / "in" / "a.jsonl"

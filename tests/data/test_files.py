@@ -142,6 +142,28 @@ def test_linked_folders_and_files_are_read_once(tmp_path):
     }
 
 
+def test_links_of_the_hubs_cache_are_read(tmp_path):
+    """Their targets have no suffix; two revisions may link to one."""
+    names = [f"snapshots/{revision}/data/train-00000-of-00001.jsonl" for revision in ("1a", "2b")]
+    write(tmp_path, "blobs/3f786850e387")
+    for name in names:
+        (tmp_path / name).parent.mkdir(parents=True)
+        (tmp_path / name).symlink_to("../../../blobs/3f786850e387")
+    listing = list_json_lines(tmp_path)
+    assert [file.name for file in listing.files] == names[:1]
+    assert {name for name, _ in listing.left_out} == {"blobs/3f786850e387", names[1]}
+
+
+@pytest.mark.parametrize("name", ["a.jsonl.gz", "a.json", "a.parquet", "a.txt"])
+def test_a_pointer_of_git_lfs_is_refused(tmp_path, name):
+    write(tmp_path, "b.jsonl")
+    pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 12345\n"
+    (tmp_path / name).write_text(pointer)
+    for path in (tmp_path, tmp_path / name):
+        with pytest.raises(ValueError, match=rf"{name}: only the pointer of Git LFS"):
+            _ = source_class("files")(path=str(path)).files
+
+
 @pytest.mark.parametrize("target", ["/mnt/gone/b.jsonl", "b.jsonl"])
 def test_a_broken_link_is_refused(tmp_path, target):
     write(tmp_path, "a.jsonl")

@@ -9,7 +9,6 @@ import time
 
 import numpy as np
 import pytest
-import zstandard
 
 from ropewalk.data import tokenizing
 from ropewalk.data.store import TokenStore
@@ -129,16 +128,6 @@ def test_skipped_documents_are_counted_and_listed(root):
     ]
     with pytest.raises(ValueError, match=r"b\.jsonl:151: .* \(and 1 more\)"):
         run(root)  # data with skipped documents is not used for "error"
-
-
-def test_a_truncated_zst_is_reported_by_file_and_line(root):
-    data = zstandard.compress((root / "in" / "a.jsonl").read_bytes())
-    (root / "in" / "c.jsonl.zst").write_bytes(data[:-1000])
-    with pytest.raises(ValueError, match=r"c\.jsonl\.zst:\d+: file is cut short"):
-        run(root)
-    folder = run(root, on_bad_document="skip")
-    assert json.loads((folder / "prepare.json").read_text())["skipped"]["count"] == 1
-    assert len(texts(folder, "train")) >= 290
 
 
 def test_a_damaged_member_is_counted_in_bytes(root):

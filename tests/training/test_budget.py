@@ -38,5 +38,7 @@ def test_check_states_rows_passes_time_and_disk(tmp_path, monkeypatch):
 
 def test_check_states_the_share_of_retrieval_documents(tmp_path):
     (tmp_path / "a.txt").write_text("words " * 100)
-    output = check(tmp_path, "data.retrieval_fraction=0.125", "data.retrieval_tasks=[kv]")
+    tasks = ("data.retrieval_fraction=0.125", "data.retrieval_tasks=[kv]")
+    output = check(tmp_path, *tasks, "data.subset_shares=[[github,0.5]]")
+    assert "tokens before data.subset_shares; at least" in output
     assert "87.5% text, 12.5% retrieval documents (kv), whose loss counts only answers" in output
