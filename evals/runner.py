@@ -103,8 +103,10 @@ class Group:
         questions, skipped = [], []
         for name, length in itertools.product(options.tasks or config.evals.tasks, lengths):
             task = evals.parse(name)
+            note = _note_untrained(task, member)
             try:
-                _check_trained(task, member)
+                if note and not options.tasks:
+                    raise ValueError(note)
                 context = evals.task_context(config, member.tokenizer, length, held_out=held_out)
                 count = options.documents or task.num_documents(context, config.evals.documents)
                 cost.check_documents(task, context, count, self._readers)
@@ -119,6 +121,8 @@ class Group:
                     raise
                 skipped.append(error)
                 continue
+            if note:
+                notice(note)
             _report_merged(name, length, documents, notice)
             questions.append(Questions(task, length, documents))
         if options.tasks and not questions:
@@ -168,15 +172,16 @@ class Group:
         return part._replace(documents=documents) if documents else None
 
 
-def _check_trained(task: Task, member: Loaded) -> None:
-    """Raise ValueError if a published model has never read documents like those of the task."""
+def _note_untrained(task: Task, member: Loaded) -> str:
+    """Say that a published model has never read documents like those of the task; else ""."""
     imported = member.run is not None and "imported" in member.run.record
-    if task.needs_training and imported and not member.tokenizer.reserves_symbols:
-        raise ValueError(
-            f"{task.expression}: {member.name} was imported and has never read such documents, "
-            "which are ids without text; use chat_needles, passkey, needle or lagcopy, or train it "
-            f"on them first: start_from={member.name} data.retrieval_fraction=0.5"
-        )
+    if not task.needs_training or not imported or member.tokenizer.reserves_symbols:
+        return ""
+    return (
+        f"{task.expression}: {member.name} was imported and has never read such documents, which "
+        "are ids without text; chat_needles, passkey, needle and lagcopy need no training, or "
+        f"train it on them: start_from={member.name} data.retrieval_fraction=0.5"
+    )
 
 
 def _report_merged(
