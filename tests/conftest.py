@@ -9,6 +9,8 @@ import jax
 import pytest
 
 from ropewalk.configs import find_config
+from ropewalk.data.tokenizer import Tokenizer
+from ropewalk.data.tokenizer import train as train_tokenizer
 from ropewalk.experiment import overrides
 from ropewalk.experiment.compiled import keep_programs
 from ropewalk.experiment.run import RunDirectory
@@ -53,6 +55,14 @@ def trained_run(shared_folder, tiny_data) -> Path:
             )
             (shared_folder / "trained" / "done").touch()
     return path
+
+
+@pytest.fixture(scope="session")
+def tokenizer(tmp_path_factory) -> Tokenizer:
+    """A tokenizer of 640 pieces for models that read no words."""
+    path = tmp_path_factory.mktemp("tokenizer") / "tokenizer.model"
+    train_tokenizer([" ".join(f"{7919 * i % 2**20:x}" for i in range(4000))], path, 640)
+    return Tokenizer(path)
 
 
 @pytest.fixture(scope="session")

@@ -46,14 +46,6 @@ def with_model(**changes):
     return dataclasses.replace(CONFIG, model=dataclasses.replace(CONFIG.model, **changes))
 
 
-@pytest.fixture(scope="module")
-def tokenizer_bytes(tmp_path_factory):
-    path = tmp_path_factory.mktemp("tokenizer") / "tokenizer.model"
-    vocabulary = [f"{7919 * i % 2**20:x}" for i in range(4000)]
-    tokenizer_lib.train([" ".join(vocabulary)], path, 640)
-    return path.read_bytes()
-
-
 def make_run(path, config, tokenizer_bytes, steps=(4,), salt=0):
     """A run directory as training leaves it; its parameters are the initial ones."""
     run = RunDirectory(path)
@@ -75,9 +67,9 @@ MEMBERS = {
 
 
 @pytest.fixture
-def sweep(tmp_path, tokenizer_bytes):
+def sweep(tmp_path, tokenizer):
     for name, config in MEMBERS.items():
-        make_run(tmp_path / name, config, tokenizer_bytes)
+        make_run(tmp_path / name, config, tokenizer.model)
     (tmp_path / "sweep.json").write_text(
         json.dumps({"config": "test", "overrides": [], "members": list(MEMBERS)})
     )
@@ -176,10 +168,10 @@ def test_rows_of_training_are_asked_of_each_data_seed(sweep, monkeypatch):
 
 
 def test_a_published_model_is_asked_for_ids_without_text_by_name_only(
-    tmp_path, tokenizer_bytes, monkeypatch, capsys
+    tmp_path, tokenizer, monkeypatch, capsys
 ):
     """In a tokenizer without ids for them; what was trained here and came back knows them."""
-    make_run(tmp_path / "run", CONFIG, tokenizer_bytes)
+    make_run(tmp_path / "run", CONFIG, tokenizer.model)
     record = json.loads((tmp_path / "run" / "config.json").read_text())
     (tmp_path / "run" / "config.json").write_text(json.dumps({"imported": {}, **record}))
     evaluate([tmp_path / "run"], tasks=["kv"], documents=1)
@@ -221,13 +213,13 @@ def test_another_variant_at_evaluation_is_that_schedule(sweep):
 
 
 def test_a_window_of_33_tokens_has_an_effective_context_of_32(
-    tmp_path, tokenizer_bytes, monkeypatch, capsys
+    tmp_path, tokenizer, monkeypatch, capsys
 ):
     """The whole chain on a model whose reach is known: right within its window, blind beyond."""
     oracles.stand_in_for_the_model(monkeypatch)
     # jit remembers what it traced, so these have a network of their own.
-    make_run(tmp_path / "all", with_model(norm_epsilon=0.5), tokenizer_bytes)
-    make_run(tmp_path / "window", with_model(norm_epsilon=0.5, window=33), tokenizer_bytes)
+    make_run(tmp_path / "all", with_model(norm_epsilon=0.5), tokenizer.model)
+    make_run(tmp_path / "window", with_model(norm_epsilon=0.5, window=33), tokenizer.model)
     paths = [str(tmp_path / "window"), str(tmp_path / "all")]
     assert (
         cli.main([*paths, "--tasks=kv", "--lengths=256", "--documents=16", "--format=markdown"])

@@ -15,19 +15,13 @@ from tests.in_process import call
 
 WITNESS = Path(__file__).parent / "data/witness/witness.tar.xz"
 
-# Of the parameters of each checkpoint: sha256 over names, shapes and bytes.
+# Of the parameters of each checkpoint: sha256 over names, shapes and bytes, 128 bits of it.
 DIGESTS = {
-    (
-        "sweep/rotary=rope(base=100)",
-        12,
-    ): "550ffe07cd18fd9aeb35f51ce401178fcb6af0e52c1e3d47f82af7a5cd0ce5a2",
-    (
-        "sweep/rotary=rope(base=30)+nope",
-        12,
-    ): "1e26a2faa2931be0538ad04e5287bf461541bec102574cf6c73e0cc0bced5f9a",
-    ("mla", 12): "c1cc27e7823905c69934edf6785b536da2ad6f640e2888fe5a4762be986415fa",
-    ("stages", 6): "f911743ba74b7f17b3c086e93bc240518faa40ec42b216a7a1c3f0a48be259e1",
-    ("stages", 10): "7b4a698e5fcdf98693aedfde318e0f7ffe022c9a4fe985f83d52a4916ecb699b",
+    ("sweep/rotary=rope(base=100)", 12): "550ffe07cd18fd9aeb35f51ce401178f",
+    ("sweep/rotary=rope(base=30)+nope", 12): "1e26a2faa2931be0538ad04e5287bf46",
+    ("mla", 12): "c1cc27e7823905c69934edf6785b536d",
+    ("stages", 6): "f911743ba74b7f17b3c086e93bc24051",
+    ("stages", 10): "7b4a698e5fcdf98693aedfde318e0f7f",
 }
 RUNS = sorted({run for run, _ in DIGESTS})
 
@@ -47,7 +41,7 @@ def digest(params) -> str:
         for path, leaf in jax.tree_util.tree_flatten_with_path(params)[0]
     ):
         hasher.update(f"{path} {leaf.shape} {leaf.dtype}".encode() + np.asarray(leaf).tobytes())
-    return hasher.hexdigest()
+    return hasher.hexdigest()[:32]
 
 
 @pytest.mark.parametrize("run, step", DIGESTS)

@@ -56,10 +56,3 @@ def test_a_file_without_configs_is_refused_in_one_line(tmp_path, content, expect
         path.write_text(content)
     output = call("train.py", path, "--workdir", tmp_path / "run", "--check", status=2)
     assert expected in output and str(path) in output and output.count("\n") == 1
-
-
-def test_a_file_that_no_command_line_names_is_not_executed(tmp_path):
-    path = tmp_path / "mine.py"
-    path.write_text("raise SystemExit")
-    with pytest.raises(ValueError, match="does not name"):
-        find_config(str(path))

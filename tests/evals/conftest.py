@@ -12,14 +12,6 @@ from tests.evals.helpers import PROMPT_WORDS, experiment, write_texts
 
 
 @pytest.fixture(scope="session")
-def tokenizer(tmp_path_factory):
-    path = tmp_path_factory.mktemp("tokenizer") / "tokenizer.model"
-    vocabulary = [f"{7919 * i % 2**20:x}" for i in range(4000)]
-    tokenizer_lib.train([" ".join(vocabulary)], path, 640)
-    return tokenizer_lib.Tokenizer(path)
-
-
-@pytest.fixture(scope="session")
 def prompt_tokenizer(tmp_path_factory):
     """One to which the words of prompts are single pieces, or nearly."""
     path = tmp_path_factory.mktemp("tokenizer") / "prompts.model"

@@ -29,17 +29,12 @@ def copied(tokens: np.ndarray) -> np.ndarray:
     return expected
 
 
-def exact_matches(documents: list[Document], answers=None) -> np.ndarray:
-    """bool `[answers]`: whether `copied` gives every id of each answer.
-
-    Args:
-      answers: of each document, in place of its own.
-    """
+def exact_matches(documents: list[Document]) -> np.ndarray:
+    """bool `[answers]`: whether `copied` gives every id of each answer."""
     right = []
-    for index, document in enumerate(documents):
+    for document in documents:
         hits = copied(document.tokens)[:-1] == document.tokens[1:]
-        chosen = document.answers if answers is None else answers[index]
-        right += [hits[start - 1 : start - 1 + count].all() for start, count, _ in chosen]
+        right += [hits[start - 1 : start - 1 + count].all() for start, count, _ in document.answers]
     return np.array(right)
 
 

@@ -1,4 +1,4 @@
-"""Copying scores 100% on every task of copying, and 0 or chance once answers are not its own.
+"""Copying scores 100% on every task of copying, and an untrained model chance.
 
 Suffix matching is enough wherever the cue repeats words that stand before the answer. In RULER's
 cue only the space before the number does, which no other id of the prompt is (here), so one needle
@@ -6,8 +6,6 @@ is found and several are not: which one is asked stands elsewhere in the questio
 for LongEval's official question. That their answers can be had from the prompt is shown on its text
 (test_needle, test_lines).
 """
-
-import dataclasses
 
 import numpy as np
 import pytest
@@ -41,53 +39,9 @@ def documents(task, length, config, tokenizer, count=4):
     return make_documents(evals.parse(task), config, tokenizer, length, range(count))
 
 
-def answer_ids(document):
-    """Indices of all ids of all answers."""
-    return np.concatenate([np.arange(s, s + n) for s, n, _ in document.answers])
-
-
-def with_answers(document, ids):
-    tokens = document.tokens.copy()
-    tokens[answer_ids(document)] = ids
-    return dataclasses.replace(document, tokens=tokens)
-
-
-def shifted(document):
-    """Every answer's ids one place on: a model right about this is scored one position off."""
-    return with_answers(document, np.roll(document.tokens[answer_ids(document)], 1))
-
-
-def swapped(prompts):
-    """Each document with the answers of another one: a model right about this knew them."""
-    rotated = prompts[len(prompts) // 2 :] + prompts[: len(prompts) // 2]
-    return [
-        with_answers(prompt, np.resize(other.tokens[answer_ids(other)], len(answer_ids(prompt))))
-        for prompt, other in zip(prompts, rotated, strict=True)
-    ]
-
-
-def collapses(task: str) -> tuple[bool, bool]:
-    """Tell whether shifted and swapped answers can be told from right ones.
-
-    Where a text is said again and again, what is put into one saying is copied by the next. And in
-    the Dolores Park needle all documents have one answer.
-    """
-    return not task.startswith("lagcopy"), task != "lagcopy" and "cue" not in task
-
-
 @pytest.mark.parametrize(("task", "length"), COPYING.items())
-def test_copying_finds_every_answer_and_only_the_right_one(
-    task, length, prose_config, prompt_tokenizer
-):
-    prompts = documents(task, length, prose_config, prompt_tokenizer, 12)
-    assert exact_matches(prompts).all()
-    chance = evals.parse(task).chance(prompt_tokenizer)
-    for applies, changed in zip(
-        collapses(task), ([shifted(prompt) for prompt in prompts], swapped(prompts)), strict=True
-    ):
-        if applies:
-            right = exact_matches(changed)
-            assert right.sum() <= stats.binom.ppf(1 - 1e-6, len(right), max(chance, 0.01))
+def test_copying_finds_every_answer(task, length, prose_config, prompt_tokenizer):
+    assert exact_matches(documents(task, length, prose_config, prompt_tokenizer, 12)).all()
 
 
 def test_an_untrained_model_scores_chance(prose_config, prompt_tokenizer):

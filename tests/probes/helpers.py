@@ -1,7 +1,6 @@
 """Synthetic captures and models."""
 
 import dataclasses
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -73,13 +72,12 @@ def plant_keys(
 
 
 def copying_run(
-    tokenizer_file: Path, *, num_random_heads: int = 0, rotary: str = "nope"
+    tokenizer: Tokenizer, *, num_random_heads: int = 0, rotary: str = "nope"
 ) -> LoadedRun:
     """Return a model of one layer whose last head answers key-value recall at every distance.
 
     The heads before it have small random weights. `rotary` is the variant of all heads.
     """
-    tokenizer = Tokenizer(tokenizer_file)
     used = np.concatenate([tokenizer.keys, tokenizer.values])
     model, params = copying_model(used, tokenizer.vocab_size, 0)
     random, attention = np.random.default_rng(0), params["blocks"]["attention"]

@@ -7,7 +7,8 @@ import pytest
 from ropewalk.experiment.metrics import peak_of
 from ropewalk.tpu import hlo
 from ropewalk.tpu.topology import GPUS, find
-from tests.tpu.compiled import run, run_report
+from tests.in_process import call
+from tests.tpu.compiled import run_report
 
 HAS_CUDA = importlib.util.find_spec("jax_cuda13_plugin") is not None
 needs_cuda = pytest.mark.skipif(not HAS_CUDA, reason="needs jax[cuda13]: make test-gpu")
@@ -58,11 +59,9 @@ def test_a_collective_takes_the_slower_of_both_networks():
 @pytest.mark.slow
 @pytest.mark.skipif(HAS_CUDA, reason="jax[cuda13] is installed")
 def test_the_error_without_wheels_names_the_make_target():
-    done = run("tiny", "--topology", "h100")
-    assert done.returncode == 2
+    line = call("-m", "tpu.aot", "tiny", "--topology", "h100", status=2)
     start = "python -m tpu.aot: error: XLA for NVIDIA GPUs cannot be loaded ("
-    assert done.stderr.startswith(start) and done.stderr.count("\n") == 1
-    assert "`make test-gpu`" in done.stderr
+    assert line.startswith(start) and "`make test-gpu`" in line and line.count("\n") == 1
 
 
 @needs_cuda

@@ -58,12 +58,6 @@ PRINTED = {
     "tpu/logs.sh pod -f --worker all --tag b": ( "gcloud compute tpus tpu-vm ssh pod --worker=all "
     "'--command=tail -n 50 -F ropewalk/run.b.log'\n" ), "tpu/delete.sh pod --yes --zone z": (
     "gcloud compute tpus queued-resources delete pod --zone=z --force --quiet\n" ),
-    "slurm/submit.sh run tiny --workdir runs/x --partition p --time 1:00:00 --gpus 4": (
-    "mkdir -p runs/x\n"
-    "sbatch --job-name=ropewalk-x --output=runs/x/slurm-%j.log --nodes=1 --gpus-per-node=4 "
-    "--ntasks-per-node=4 --cpus-per-task=8 --time=1:00:00 --requeue "
-    "--open-mode=append --signal=B:USR1@600 "
-    "--partition=p slurm/job.sh train.py tiny --workdir runs/x\n" ),
     "slurm/submit.sh sweep tiny --workdir runs/x --nodes 2 --cpus 4 model.rotary.base=10,1e4": (
     "mkdir -p runs/x\n"
     "sbatch --job-name=ropewalk-x --output=runs/x/slurm-%j.log --nodes=2 --gpus-per-node=8 "
@@ -154,9 +148,13 @@ def executable(path, text):
 )
 def test_the_signal_comes_a_quarter_of_the_limit_before_its_end(limit, seconds, tmp_path):
     python = executable(tmp_path / "python", "")
-    options = ("run", "-n", "tiny", "--workdir", "runs/x", "--time", limit)
-    text = run("slurm/submit.sh", *options, PYTHON=str(python))
-    assert f"--time={limit} " in text and f"--signal=B:USR1@{seconds} " in text
+    options = ("--workdir", "runs/x", "--partition", "p", "--gpus", "4", "--time", limit)
+    assert run("slurm/submit.sh", "run", "-n", "tiny", *options, PYTHON=str(python)) == (
+        "mkdir -p runs/x\n"
+        "sbatch --job-name=ropewalk-x --output=runs/x/slurm-%j.log --nodes=1 --gpus-per-node=4 "
+        f"--ntasks-per-node=4 --cpus-per-task=8 --time={limit} --requeue --open-mode=append "
+        f"--signal=B:USR1@{seconds} --partition=p slurm/job.sh train.py tiny --workdir runs/x\n"
+    )
 
 
 class FakeSlurm:

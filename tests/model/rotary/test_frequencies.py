@@ -12,6 +12,10 @@ import numpy as np
 import pytest
 
 from ropewalk.model import rotary
+from ropewalk.model.rotary.nope import Nope
+from ropewalk.model.rotary.ntk_aware import NtkAware
+from ropewalk.model.rotary.rope import Rope
+from ropewalk.theory.decay import cosine_sum
 
 LONG = "pair_factors=(1,1.05,1.25,2,3.5,6,10,16),original_context_length=4096"
 LONG += ",target_context_length=65536"
@@ -160,3 +164,50 @@ def test_the_attention_factor_applies_to_queries_and_to_keys(text, rotated, unro
     variant = rotary.parse(text)
     assert variant.logit_scale == pytest.approx(rotated**2, rel=1e-12)
     assert variant.unrotated_logit_scale == pytest.approx(unrotated**2, rel=1e-10)
+
+
+@pytest.mark.parametrize(
+    "variant, text",
+    [
+        (Rope(base=10_000.0), "rope(base=10000)"),
+        (Nope(), "nope"),
+        (Rope(base=1e6), "rope(base=1e+06)"),
+        (Rope(base=10.0, rotary_fraction=0.25), "rope(base=10,rotary_fraction=0.25)"),
+        (Rope(base=10.0, log_n="train"), "rope(base=10,log_n=train)"),
+        (Rope(base=1 / 3 + 10), "rope(base=10.333333333333334)"),
+        (NtkAware(base=500.0, factor=8.0), "ntk_aware(base=500,factor=8)"),
+    ],
+)
+def test_expression(variant, text):
+    assert rotary.expression(variant) == text
+    assert rotary.parse(text) == variant
+
+
+@pytest.mark.parametrize("fraction, head_dim, pairs", [(0.4, 10, 2), (0.3, 10, 1), (0.7, 20, 7)])
+def test_a_fraction_rounds_down_to_whole_pairs(fraction, head_dim, pairs):
+    """0.3 of 10 is 3, of which one pair turns; 0.7 * 20 is 13.999... in binary, and means 14."""
+    variant = Rope(base=100.0, rotary_fraction=fraction)
+    assert np.count_nonzero(variant.inv_freq(head_dim)) == pairs
+
+
+@pytest.mark.parametrize("name, counts", [("method1", (0, 0)), ("method2", (97, 2554))])
+def test_the_sum_is_negative_at_as_many_distances_as_in_the_paper(name, counts):
+    """Table 4 of arXiv 2405.14591: below 15k and below 30k; a k is 1024."""
+    negative = cosine_sum(rotary.parse(name).inv_freq(128), np.arange(30 * 1024)) < 0
+    assert (negative[: 15 * 1024].sum(), negative.sum()) == counts
+
+
+def test_the_pair_that_both_rules_meet_at_is_the_same_share_of_a_smaller_head():
+    """22 of 32 pairs of method2: those from there on are interpolated, that before is not yet."""
+    inv_freq, plain = (rotary.parse(x).inv_freq(64) for x in ("method2", "rope(base=1e4)"))
+    np.testing.assert_allclose(plain[22:] / inv_freq[22:], np.full(10, 8.0), rtol=1e-14)
+    assert plain[21] / inv_freq[21] == pytest.approx(7.2784757959773342, rel=1e-14)  # 8^(21/22)
+
+
+@pytest.mark.parametrize(
+    "target, published", [(262_144, 283_461_213), (1_048_576, 3_580_165_449), (8192, 500_000)]
+)
+def test_the_bases_of_llama_3_gradient(target, published):
+    """Their config.json files (May 2024) say 283461213.0 and 3580165449.0."""
+    text = f"scaled_base(base=5e5,original_context_length=8192,target_context_length={target})"
+    assert int(rotary.parse(text).scaled_base) == published  # pyright: ignore

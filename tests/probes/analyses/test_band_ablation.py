@@ -55,10 +55,10 @@ def test_freezing_slow_pairs_of_rope_gives_p_rope():
         np.testing.assert_array_equal(leaf, expected)
 
 
-def test_freezing_unrotated_pairs_changes_nothing(tokenizer_file):
+def test_freezing_unrotated_pairs_changes_nothing(tokenizer):
     """Bit-equal. The copying head has a pair for each key, half of which do not rotate."""
     rotary = "p_rope(base=30,rotary_fraction=0.5)"
-    subject = Subject(run=copying_run(tokenizer_file, rotary=rotary))
+    subject = Subject(run=copying_run(tokenizer, rotary=rotary))
     result = BandAblation.measure(subject, draws=1)
     assert np.isinf(result.start_G[-1]) and result.pairs_G[-1] == 32
     np.testing.assert_array_equal(result.l50_3WG[:, 1, -1], result.intact_l50_3)

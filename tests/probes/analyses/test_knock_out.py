@@ -11,8 +11,8 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
-def result(tokenizer_file) -> KnockOut:
-    run = copying_run(tokenizer_file, num_random_heads=2)
+def result(tokenizer) -> KnockOut:
+    run = copying_run(tokenizer, num_random_heads=2)
     return KnockOut.measure(Subject(run=run, documents=24))
 
 
