@@ -55,8 +55,8 @@ class Format(NamedTuple):
         documents.
       first: returns the fields of the first document of a file with a text `field`, or else of the
         first one; those of text are strings. {} if it cannot be read, or is only text.
-      may_be_other: whether a file may have other content, by its name. Such a file is left out if
-        its first documents lack `field`; one that is empty or damaged is not.
+      is_other: whether a file has other content than documents with a `field`, by its name and its
+        first lines. One that is empty or damaged has not.
       is_document: whether a file is one document, without fields.
     """
 
@@ -65,7 +65,7 @@ class Format(NamedTuple):
     suffix: str
     records: Callable[..., Iterator[Record]]  # (path, *, field, start, on_bytes)
     first: Callable[[Path, str], dict] = lambda path, field: {}
-    may_be_other: Callable[[Path], bool] = lambda path: False
+    is_other: Callable[[Path, str], bool] = lambda path, field: False
     is_document: bool = False
 
     def stem(self, name: str) -> str | None:
@@ -236,10 +236,8 @@ def list_files(path: str | Path, formats: Sequence[Format], text_field: str = "t
             left_out.append(LeftOut(name, f"not {titles}"))
             continue
         _check_pulled(file)
-        if text_format.may_be_other(file) and text_field not in (
-            first := text_format.first(file, text_field)
-        ):
-            fields = ", ".join(strings_in(first))
+        if text_format.is_other(file, text_field):
+            fields = ", ".join(strings_in(text_format.first(file, text_field)))
             reason = f'no "{text_field}" in its first lines'
             reason += f" (data.text_field may name {fields})" * bool(fields)
             left_out.append(LeftOut(name, f"not {text_format.title}: {reason}"))

@@ -61,9 +61,14 @@ def first_record(path: Path, field: str = "text") -> dict:
     return objects[0] if objects else {}
 
 
-def is_empty(path: Path) -> bool:
-    """Return whether a file has no content that can be read: it is empty, or damaged at once."""
-    return not next((data for data in chunks(path, ignore_bytes, verify=False) if data), b"")
+def is_other(path: Path, field: str) -> bool:
+    """Return whether a file named .json has other content than lines with a `field`.
+
+    A file that is empty, or damaged from its start, has not.
+    """
+    if not re.search(r"\.json(\.|$)", path.name.lower()) or field in first_record(path, field):
+        return False
+    return any(chunks(path, ignore_bytes, verify=False))
 
 
 def _parse(data: bytes) -> Any:

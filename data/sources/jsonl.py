@@ -1,7 +1,5 @@
 """JSON Lines files on disk."""
 
-import re
-
 from ropewalk.data import json_lines
 from ropewalk.data.files import FileSource, Format
 
@@ -13,9 +11,7 @@ FORMAT = Format(
     suffix=r"(jsonl|ndjson|json)(\.gz|\.zst|(?<=classifier\.jsonl)\.zst\.\d)?",
     records=json_lines.json_records,
     first=json_lines.first_record,
-    may_be_other=lambda path: (
-        bool(re.search(r"\.json(\.|$)", path.name, re.IGNORECASE)) and not json_lines.is_empty(path)
-    ),
+    is_other=json_lines.is_other,
 )
 
 
