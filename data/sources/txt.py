@@ -22,11 +22,14 @@ def _records(
         return
     try:
         text = b"".join(parts).decode("utf-8-sig")
-        yield 1, {field: text}, text_problem(text)
+        # UTF-16 without its mark is valid UTF-8, as is the hole that a stopped download left.
+        is_other = 100 * text.count("\0") > len(text)
+        yield 1, {field: text}, _NULS if is_other else text_problem(text)
     except UnicodeDecodeError as error:
         yield 1, {}, f"broken UTF-8 at byte {error.start + 1}; convert the file to UTF-8"
 
 
+_NULS = "many NUL characters; convert the file to UTF-8, or download it again"
 FORMAT = Format(
     title="plain text",
     patterns="*.txt, also with .gz or .zst",

@@ -178,10 +178,17 @@ def test_names_of_splits_and_many_files_hold_out_whole_texts(tmp_path):
     assert held_out == ["test.txt"]
 
 
-def test_text_in_another_encoding_is_refused(tmp_path):
-    (tmp_path / "a.txt").write_bytes("café".encode("latin-1"))
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [
+        ("café".encode("latin-1"), "broken UTF-8 at byte 4"),
+        ("plain".encode("utf-16-le"), "many NUL characters"),
+    ],
+)
+def test_text_in_another_encoding_is_refused(tmp_path, content, problem):
+    (tmp_path / "a.txt").write_bytes(content)
     (document,) = read(tmp_path)
-    assert document.problem == "broken UTF-8 at byte 4; convert the file to UTF-8"
+    assert f"{problem}; convert the file to UTF-8" in str(document.problem)
 
 
 def test_more_than_four_passes_over_the_text_are_reported(tmp_path):
