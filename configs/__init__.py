@@ -168,6 +168,8 @@ def _find_in_file(path: Path, name: str | None) -> ExperimentConfig:
                 "ropewalk.experiment.config"
             )
     configs = {config.name: config for config in listed}
+    if len(configs) < len(listed):
+        raise ValueError(f"{path} has two configs of one name; give each config another name")
     if name is None and len(listed) == 1:
         return listed[0]
     if name not in configs:

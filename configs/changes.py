@@ -4,24 +4,32 @@ import dataclasses
 from collections.abc import Iterable
 from typing import Any
 
-from ropewalk.experiment.config import ExperimentConfig
+from ropewalk.experiment.config import ExperimentConfig, stored_fields
+from ropewalk.utils.messages import nearest
 
 
 def change(config: ExperimentConfig, **changes: Any) -> ExperimentConfig:
     """Return a changed copy, like `dataclasses.replace` at any depth.
 
     A dict holds changes within a field: `change(config, name="b", model=dict(num_layers=4))`.
+
+    Raises:
+      ValueError: for an unknown field, with the nearest one, or a value that is not allowed.
     """
-    return _replace(config, changes)
+    return _replace(config, changes, "")
 
 
-def _replace(value: Any, changes: dict[str, Any]) -> Any:
-    nested = {
-        name: _replace(getattr(value, name), new)
-        for name, new in changes.items()
-        if isinstance(new, dict)
-    }
-    return dataclasses.replace(value, **changes | nested)
+def _replace(value: Any, changes: dict[str, Any], prefix: str) -> Any:
+    names = [field.name for field in stored_fields(type(value))]
+    new = {}
+    for name, change in changes.items():
+        if name not in names:
+            raise ValueError(f"unknown field {prefix + name!r}; {nearest(name, names)}")
+        is_part = isinstance(change, dict)
+        new[name] = (
+            _replace(getattr(value, name), change, f"{prefix}{name}.") if is_part else change
+        )
+    return dataclasses.replace(value, **new)
 
 
 def heads(number: int, size: int = 64) -> dict[str, int]:

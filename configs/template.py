@@ -10,6 +10,7 @@ from ropewalk.experiment.config import ExperimentConfig, stored_fields
 from ropewalk.experiment.dotted import fields
 from ropewalk.model import rotary
 from ropewalk.model.rotary import Rotary
+from ropewalk.utils.files import write_atomically
 
 _HEAD = '''"""{name}: `python train.py {path} --workdir runs/{name}`.
 
@@ -36,18 +37,19 @@ def write(config: ExperimentConfig, source: str, path: Path) -> None:
       path: a new file, FILE.py.
 
     Raises:
-      ValueError: if the path does not end in .py, or `source` is a file.
-      FileExistsError: if the file exists.
+      ValueError: if the path does not end in .py or exists, or `source` is a file.
     """
     if path.suffix != ".py":
         raise ValueError(f"--write {path}: the name of a config file ends in .py")
+    if path.exists():
+        raise ValueError(f"--write {path}: it exists already; choose another name")
     if ".py" in source:
         raise ValueError(f"{source} is a config file already; copy it")
     named = dataclasses.replace(config, name=path.stem)
     about = {field.name: ": ".join((field.kind, field.meaning)) for field in fields(named)}
     head = _HEAD.format(name=path.stem, path=path, source=source)
-    with path.open("x", encoding="utf-8") as file:
-        file.write(head + "\n".join(_lines(named, "", about, " " * 8)) + "\n    )\n]\n")
+    fields_text = "\n".join(_lines(named, "", about, " " * 8))
+    write_atomically(path, f"{head}{fields_text}\n    )\n]\n")
 
 
 def _lines(value: Any, prefix: str, about: dict[str, str], indent: str) -> Iterator[str]:

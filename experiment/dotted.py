@@ -15,7 +15,7 @@ import typing
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
-from ropewalk.experiment.config import ExperimentConfig, stored_fields
+from ropewalk.experiment.config import ExperimentConfig, is_operational, stored_fields
 from ropewalk.model import rotary as rotary_lib
 from ropewalk.model.rotary import Rotary
 from ropewalk.utils.checks import describe, problem
@@ -153,10 +153,10 @@ def _check_single(text: str, where: str) -> None:
     except ValueError:  # an open bracket, which the parser of the value reports
         return
     if several:
-        raise ValueError(
-            f"{where}={one_line(text, 60)} lists several values; python sweep.py trains a member "
-            "of each"
-        )
+        advice = "python sweep.py trains a member of each"
+        if is_operational(where):
+            advice = "it does not change what is trained, so it makes no members: give one value"
+        raise ValueError(f"{where}={one_line(text, 60)} lists several values; {advice}")
 
 
 class Field(NamedTuple):

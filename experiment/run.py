@@ -283,7 +283,7 @@ class RunDirectory:
         if difference := first_difference(self.config, config):
             name, old, new = difference
             advice = "use another --workdir, or delete that directory"
-            if name == "train.num_steps":
+            if name == "train.num_steps" and new > old:
                 start = start or self.path
                 advice = f"to train it longer use another --workdir with start_from={start}"
             raise ValueError(
@@ -376,6 +376,9 @@ def find_runs(
             continue
         if not is_sweep:
             missing = "is neither a run (config.json) nor a sweep directory (sweep.json)"
+            files = [*path.glob("*/config.json"), *path.glob("*/sweep.json")]
+            names = ", ".join(sorted(str(file.parent) for file in files))
+            missing += f"; name those in it: {names}" if names else ""
             raise ValueError(f"{path} {missing if path.exists() else 'does not exist'}")
         members = [RunDirectory(path / name) for name in read_sweep(path).members]
         started = [run for run in members if run.is_started()]

@@ -64,9 +64,9 @@ def open_state(
     fingerprint = plan.data[numbers[0]].fingerprint
     if data_state.fingerprint != fingerprint:
         raise ValueError(
-            f"{plan.runs[0].path} was trained on other data (fingerprint {data_state.fingerprint}, "
-            f"now {fingerprint}); restore {plan.config.data.path or 'the source'} or use a new "
-            "--workdir"
+            f"{plan.runs[0].path} was trained on other data (fingerprint "
+            f"{data_state.fingerprint[:12]}, now {fingerprint[:12]}); restore the content of "
+            f"{plan.config.data.path or 'the source'}, or use a new --workdir"
         )
     return state, data_state, step
 

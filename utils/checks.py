@@ -54,9 +54,11 @@ def check(value: Any) -> None:
     """Raise ValueError for the first field of a dataclass whose value its type hint excludes.
 
     Checks words, numbers, booleans, and tuples and unions of them. Of a field that is a dataclass,
-    only the class is checked, because a dataclass checks itself.
+    only the class is checked, because a dataclass checks itself. A list becomes a tuple, and 1e4
+    an integer, where the hint admits nothing else.
     """
     for name, hint in _hints(type(value)).items():
+        object.__setattr__(value, name, _convert(getattr(value, name), _kinds(hint)))
         if wrong := problem(getattr(value, name), hint):
             raise ValueError(f"{name} must be {wrong}")
 
@@ -65,6 +67,23 @@ def check(value: Any) -> None:
 def _hints(cls: type) -> dict[str, Any]:
     hints = typing.get_type_hints(cls, include_extras=True)
     return {field.name: hints[field.name] for field in dataclasses.fields(cls)}
+
+
+@functools.cache
+def _kinds(hint: Any) -> set[Any]:
+    """Return the classes in a type hint, without their bounds."""
+    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    if origin is Annotated:
+        return _kinds(arguments[0])
+    is_nested = origin is tuple or origin in _UNIONS
+    return {origin}.union(*map(_kinds, arguments)) if is_nested else {hint}
+
+
+def _convert(value: Any, kinds: set[Any]) -> Any:
+    if isinstance(value, list | tuple) and tuple in kinds:
+        return tuple(_convert(item, kinds) for item in value)
+    is_whole = isinstance(value, float) and value.is_integer()
+    return int(value) if is_whole and int in kinds and float not in kinds else value
 
 
 def problem(value: Any, hint: Any) -> str:

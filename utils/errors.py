@@ -90,9 +90,14 @@ _ADVICE = {
 
 def describe(error: Exception) -> str:
     """Return the message of an error; for one of the system: path, reason, and what to do."""
-    if not (isinstance(error, OSError) and error.filename and error.strerror):
+    if not (isinstance(error, OSError) and error.strerror):
         return str(error)
-    return f"{error.filename}: {error.strerror}{_ADVICE.get(error.errno or 0, '')}"
+    return f"{_with_path(error)}{_ADVICE.get(error.errno or 0, '')}"
+
+
+def _with_path(error: OSError) -> str:
+    path = error.filename2 or error.filename  # of two, the one that is written
+    return f"{path}: {error.strerror}" if path else str(error.strerror)
 
 
 def machine_error(error: BaseException | None) -> str:
@@ -101,7 +106,7 @@ def machine_error(error: BaseException | None) -> str:
         if isinstance(error, MemoryError):
             return "not enough memory"
         if isinstance(error, OSError) and error.errno in _MACHINE:
-            return f"{error.filename}: {error.strerror}" if error.filename else str(error.strerror)
+            return _with_path(error)
         # Libraries in C++ raise other classes, with texts of many lines.
         for reason in map(os.strerror, _MACHINE):
             if (start := str(error).find(reason)) >= 0:

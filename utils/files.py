@@ -87,6 +87,9 @@ def write_atomically(path: Path, content: str | bytes) -> None:
             if os.fstat(file.fileno()).st_nlink:
                 os.replace(part, path)
                 return
+    except OSError as error:
+        error.filename = str(path)  # a full disk is an error without a path
+        raise
     finally:
         part.unlink(missing_ok=True)
     write_atomically(path, content)  # another process removed the file before it was locked

@@ -6,6 +6,7 @@ import inspect
 import os
 import pkgutil
 import sys
+import traceback
 from collections.abc import Iterable
 from pathlib import Path
 from types import ModuleType
@@ -74,11 +75,18 @@ def run_file(path: Path) -> ModuleType:
     spec = importlib.util.spec_from_file_location(str(path), path)
     assert spec  # a path that ends in .py has one
     module = sys.modules[str(path)] = importlib.util.module_from_spec(spec)
+    folder = os.path.dirname(os.path.abspath(path))
+    sys.path.insert(0, folder)  # as for a script: `import utils` is the module beside it
     try:
         # The spec's loader would execute __pycache__/*.pyc, which is another file.
         exec(compile(path.read_bytes(), str(path), "exec"), vars(module))
     except Exception as error:
-        raise ValueError(f"{path} cannot be run: {error!r}") from error
+        frames = traceback.extract_tb(error.__traceback__)
+        lines = [f"line {frame.lineno}: " for frame in frames if frame.filename == str(path)]
+        reason = f"{''.join(lines[-1:])}{type(error).__name__}: {error}"
+        raise ValueError(f"{path} cannot be run: {reason}") from error
+    finally:
+        sys.path.remove(folder)
     return module
 
 

@@ -15,16 +15,17 @@ the word's last occurrence in the text.
 import bisect
 import dataclasses
 import functools
+import math
 import string
 
 import numpy as np
-from scipy.special import zeta
 
 from ropewalk.data.task import Document, Sample, TaskContext
 from ropewalk.data.tokenizer import Tokenizer
 from ropewalk.evals import prompts
 
 _ALPHA = 2.0
+_ZETA = math.pi**2 / 6  # zeta(2), as 1/1 + 1/4 + 1/9 + ...
 _LETTERS = 6
 # Fewest draws, including draws in zeta's tail, for which ranks 2 to 5 differ in frequency.
 _FEWEST = 30
@@ -81,7 +82,7 @@ def _parts(tokenizer: Tokenizer) -> tuple[list[int], list[int], list[int]]:
 
 def _counts(drawn: int, num_words: int) -> np.ndarray:
     """Return the frequency of each rank, int `[num_words]`, rounded as in RULER."""
-    return (drawn * np.arange(1, num_words + 1) ** -_ALPHA / zeta(_ALPHA)).astype(int)
+    return (drawn * np.arange(1, num_words + 1) ** -_ALPHA / _ZETA).astype(int)
 
 
 def _fitting(vocabulary: list[list[int]], room: int) -> np.ndarray:

@@ -1,5 +1,9 @@
 """A config in a file of the user's, outside the repository."""
 
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 
 from ropewalk.configs import find_config
@@ -7,6 +11,7 @@ from ropewalk.experiment.config import to_dict
 from ropewalk.utils.plugins import allow
 from tests.in_process import call
 
+ROOT = Path(__file__).parents[2]
 TWO = """
 from ropewalk.configs import find_config
 from ropewalk.configs.changes import change
@@ -28,7 +33,7 @@ def test_a_written_config_is_the_config_with_its_changes(tmp_path):
         assert config == expected
     assert "# a whole number in [1, 10000]: blocks.\n" in path.read_text()
     output = call("train.py", "tiny", "--write", path, status=2)
-    assert f"{path}: File exists" in output and output.count("\n") == 1
+    assert f"{path}: it exists already" in output and output.count("\n") == 1
 
 
 def test_one_of_several_configs_in_a_file_is_named(tmp_path):
@@ -45,7 +50,9 @@ def test_one_of_several_configs_in_a_file_is_named(tmp_path):
     ("content", "expected"),
     [
         (None, "no file"),
-        ("import nothing_like_this", "cannot be run"),
+        ("\nimport nothing_like_this", "cannot be run: line 2: ModuleNotFoundError"),
+        (f"{TWO}\nconfigs *= 2", "two configs of one name"),
+        (TWO.replace("num_layers", "num_layer"), "line 6: ValueError: unknown field 'model.num_l"),
         ("config = 1", "defines no list of configs"),
         ("configs = [3]", "configs has 3"),
     ],
@@ -56,3 +63,29 @@ def test_a_file_without_configs_is_refused_in_one_line(tmp_path, content, expect
         path.write_text(content)
     output = call("train.py", path, "--workdir", tmp_path / "run", "--check", status=2)
     assert expected in output and str(path) in output and output.count("\n") == 1
+
+
+def test_the_modules_beside_a_file_are_its_own(tmp_path):
+    path = tmp_path / "mine.py"
+    for name in ("utils", "model", "data"):
+        (tmp_path / f"{name}.py").write_text("STEPS = 8")
+    changes = "name='mine', train=dict(num_steps=utils.STEPS + model.STEPS + data.STEPS)"
+    path.write_text(f"import data, model, utils\n{TWO}\nconfigs = [change(tiny, {changes})]")
+    code = (
+        "import sys; from ropewalk.utils.plugins import allow; from ropewalk.configs import *;"
+        f"allow({str(path)!r}); print(find_config({str(path)!r}).train.num_steps, sys.path[0])"
+    )
+    # As `python /path/to/ropewalk/train.py` starts: the repository's folders can be imported too.
+    output = subprocess.check_output([sys.executable, "-c", code], cwd=ROOT, text=True)
+    assert output == "24 \n"
+
+
+def test_numbers_and_lists_are_written_as_in_python(tmp_path):
+    """A whole number as 1e1, and a list where a config holds a tuple."""
+    path = tmp_path / "mine.py"
+    changes = "data=dict(batch_size=1e1), evals=dict(tasks=['kv'], lengths=[6.4e1])"
+    path.write_text(f"{TWO}\nconfigs = [change(tiny, {changes})]")
+    allow(path)
+    config = find_config(str(path))
+    values = config.data.batch_size, config.evals.tasks, config.evals.lengths
+    assert repr(values) == "(10, ('kv',), (64,))"

@@ -142,7 +142,7 @@ def test_a_second_trainer_of_a_run_is_refused(refuse):
 
 def test_changed_training_data_is_refused(refuse, monkeypatch):
     monkeypatch.setattr(pipeline, "fingerprint", lambda texts: "other")
-    refuse(TRAIN, "run was trained on other data (fingerprint …, now other); restore the source")
+    refuse(TRAIN, "trained on other data (fingerprint …, now other); restore the content of")
 
 
 @pytest.mark.parametrize(
