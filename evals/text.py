@@ -70,12 +70,12 @@ class Texts(NamedTuple):
 
 @functools.lru_cache(maxsize=4)
 def read_texts(path: str, tokenizer: Tokenizer) -> Texts:
-    """Tokenize the documents of .jsonl files (also .gz, .zst) for an evaluation.
+    """Tokenize the documents of text files (`data.source=files`) for an evaluation.
 
     Raises:
       ValueError: if there are none, or one is damaged.
     """
-    source = source_class("jsonl")(path=path)
+    source = source_class("files")(path=path)
     documents = []
     for document in source.read():
         if document.problem:
@@ -92,7 +92,7 @@ def validation(context: TaskContext, *, task: str, path: str | None = None) -> T
     """Open the run's held-out documents, tokenized: its copy, or else the prepared text.
 
     Args:
-      path: .jsonl files to read instead.
+      path: text files to read instead.
 
     Raises:
       ValueError: if the run has no text, its text is missing on this machine, or its copy is
@@ -234,7 +234,7 @@ class CropTask(Task):
     """A task that makes each document from a `Crop`.
 
     Attributes:
-      path: .jsonl files (also .gz, .zst) or their folder; None: the run's held-out text.
+      path: JSON lines, Parquet or .txt files, or their folder; None: the run's held-out text.
     """
 
     path: str | None = None

@@ -40,8 +40,8 @@ class Lagcopy(lagcopy.Lagcopy):
         for natural text and its control.
       crops: natural text and control: texts that a pair of long documents gives, without overlap,
         at most. They are one document of the statistics.
-      path: natural text and control: .jsonl files (also .gz, .zst) or their folder; None: the run's
-        held-out text.
+      path: natural text and control: JSON lines, Parquet or .txt files, or their folder; None: the
+        run's held-out text.
     """
 
     text: Literal["random", "natural", "control"] = "random"

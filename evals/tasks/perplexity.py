@@ -25,7 +25,7 @@ class Perplexity(Task):
     Attributes:
       tokens: minimum number of tokens, unless the text has fewer. Each crop comes from a different
         document; if there are too few, documents give several crops that do not overlap.
-      path: .jsonl files (also .gz, .zst) or their folder; None: the run's held-out text.
+      path: JSON lines, Parquet or .txt files, or their folder; None: the run's held-out text.
     """
 
     kind = "likelihood"

@@ -29,7 +29,7 @@ class SlidingWindow(Task):
       stride: tokens from one window to the next.
       tokens: tokens to score at the start of each document, or all of a shorter document.
       truncate: score the first window only, as YaRN's --truncate does.
-      path: .jsonl files (also .gz, .zst) or their folder; None: the run's held-out text.
+      path: JSON lines, Parquet or .txt files, or their folder; None: the run's held-out text.
     """
 
     kind = "likelihood"

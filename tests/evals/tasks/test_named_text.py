@@ -30,8 +30,12 @@ def test_text_comes_from_the_file(task, text_config, text_tokenizer, tmp_path):
         gzip.compress(json.dumps({"text": text}).encode() + b"\n") * 4
     )
     expected = {text_tokenizer.bos_id, *text_tokenizer.encode(text)}
-    rows = documents(f",path='{tmp_path}/other.jsonl.gz'")
-    assert rows and all(set(row.tokens.tolist()) <= expected for row in rows)
+    for number in range(4):
+        (tmp_path / f"{number}.txt").write_text(text)
+    for path in (tmp_path / "other.jsonl.gz", tmp_path):
+        rows = documents(f",path='{path}'")
+        assert rows and all(set(row.tokens.tolist()) <= expected for row in rows)
+        (tmp_path / "other.jsonl.gz").unlink(missing_ok=True)
 
 
 def test_a_damaged_document_is_named(text_config, text_tokenizer, tmp_path):
