@@ -258,18 +258,12 @@ def list_files(path: str | Path, formats: Sequence[Format], text_field: str = "t
             key=lambda name: hashlib.sha256(name.encode(errors="surrogateescape")).digest()
         )
         held_out = set(documents[: max(1, len(documents) // _HELD_OUT_FILES)])
-    return Listing(
-        [
-            InputFile(
-                path=paths[name],
-                name=name,
-                size=paths[name].stat().st_size,
-                validation=name in held_out,
-            )
-            for name in stems
-        ],
-        left_out,
-    )
+    files = [
+        InputFile(path=file, name=name, size=file.stat().st_size, validation=name in held_out)
+        for name, file in paths.items()
+        if name in stems
+    ]
+    return Listing(files, left_out)
 
 
 def _check_pulled(path: Path) -> None:
