@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 
 from ropewalk.reporting.page import NONE, Drawing, Item, Table
 from ropewalk.studies.card import Card, Value
@@ -19,12 +20,17 @@ from ropewalk.studies.language_model.measures import (
     runs_of,
 )
 from ropewalk.studies.rows import Row
+from ropewalk.utils.figures import INK, Look, add_legend, handle, make_looks, new_figure, token_axis
 from ropewalk.utils.figures import REFERENCE as REFERENCE_LINE
-from ropewalk.utils.figures import Look, add_legend, handle, make_looks, new_figure, token_axis
 
 BASES: tuple[int, ...] = 10, 100, 1_000, 10_000
-# First distance with B_m < 0 at 64 features, by base, tokens: `python -m theory length`.
-B_M_LENGTHS = {10: 5, 100: 46, 1_000: 197}
+# Forecasts of the half lag, with a style of line and tokens by base (docs/language_model.md).
+FORECASTS = {
+    "B_m < 0": (":", {10: 5, 100: 46, 1_000: 197}),
+    "quarter period": ("--", {10: 14.6, 100: 136}),
+    "D_H of one head": ((0, (4, 1, 1, 1, 1, 1)), {10: 26, 100: 189}),
+    "minimal head": ("-.", {100: 226}),
+}
 _CARD, _LONG, _SEEDS = "language_model", "language_model_long", "language_model_seeds"
 _FIRST_POSITION = 4  # before it, half octaves have one token of each document
 _LOSSES = {
@@ -42,8 +48,8 @@ _COSTS = {
 _GAINS = {
     "alternative": "Copy gain of each base against the lag between two copies of a passage.",
     "caption": "Copy gain after 10M and after 40M tokens: how much the first copy of a passage of "
-    "32 tokens lowers the loss of the second, by lag. Dotted lines: the first distance with "
-    "B_m < 0 of a base, in its color. Bands as above.",
+    "32 tokens lowers the loss of the second, by lag. Vertical lines: forecasts of the lag at "
+    "which a base, by its color, has half of base 10,000's gain. Bands as above.",
 }
 
 
@@ -108,7 +114,8 @@ def draw_losses(rows: Sequence[Row]) -> Figure:
     """Draw the loss of each base by position, up to four times the trained length."""
     figure, ax = _new_figure()
     read = lambda row: losses(row, 4 * LENGTH, 16, 4 * LENGTH)  # noqa: E731
-    _draw_bases(ax, rows, read, lambda run, _: measures.measure_mean(run), BASES)
+    looks = _draw_bases(ax, rows, read, lambda run, _: measures.measure_mean(run), BASES)
+    add_legend(figure, _handles(looks))
     ax.axvline(LENGTH, color="black", lw=1)
     ax.text(LENGTH / 1.05, ax.get_ylim()[1], "trained length", ha="right", va="top")
     ax.set(xlabel="position (tokens, log scale)", ylabel="loss (nats per token)")
@@ -121,24 +128,30 @@ def draw_costs(rows: Sequence[Row]) -> Figure:
     ax.axhline(0, **REFERENCE_LINE)
     # The last half octave of positions has one: 512.
     read = lambda row: losses(row, LENGTH, _FIRST_POSITION, LENGTH)  # noqa: E731
-    _draw_bases(ax, rows, read, measures.measure_difference, BASES[:-1])
+    looks = _draw_bases(ax, rows, read, measures.measure_difference, BASES[:-1])
+    add_legend(figure, _handles(looks))
     ax.set(xlabel="position (tokens, log scale)", ylabel="loss minus that of base 10,000 (nats)")
     return figure
 
 
 def draw_copy_gains(rows: Sequence[Row]) -> Figure:
-    """Draw the copy gain of each base by lag after 10M and 40M tokens, and where B_m turns."""
+    """Draw the copy gain of each base by lag after 10M and 40M tokens; there also forecasts."""
     figure = new_figure(7.2, 3.8)
     axes = figure.subplots(1, 2, sharey=True)
     read = lambda row: gains(row, measures.SHORTEST_LAG)  # noqa: E731
     draw = lambda run, _: measures.measure_mean(run)  # noqa: E731
+    looks, drawn = {}, {}
     for ax, card, tokens in zip(axes, (_CARD, _LONG), ("10M", "40M"), strict=True):
         token_axis(ax.xaxis)
         ax.axhline(0, **REFERENCE_LINE)
-        looks = _draw_bases(ax, rows, read, draw, BASES, card, has_legend=card == _CARD)
-        for base in looks.keys() & B_M_LENGTHS.keys():
-            ax.axvline(B_M_LENGTHS[base], color=looks[base].color, ls=":", lw=1.5)
+        drawn = _draw_bases(ax, rows, read, draw, BASES, card)
+        looks |= drawn
         ax.set(xlabel="lag (tokens, log scale)", title=f"after {tokens} tokens")
+    for style, by_base in FORECASTS.values():
+        for base in drawn.keys() & by_base.keys():  # after 40M tokens
+            axes[1].axvline(by_base[base], color=drawn[base].color, ls=style, lw=1.5)
+    styles = [handle(name, color=INK, ls=style) for name, (style, _) in FORECASTS.items()]
+    add_legend(figure, [*_handles(looks), *styles])
     axes[0].set_ylabel("copy gain (nats per token)")
     return figure
 
@@ -157,8 +170,6 @@ def _draw_bases(
     measure: Callable[[Sums, Sums], Value],
     bases: Sequence[int],
     card: str = _CARD,
-    *,
-    has_legend: bool = True,
 ) -> dict[int, Look]:
     """Draw each base's line and interval over the half octaves that are read; return the looks."""
     colors = make_looks(list(map(float, BASES)), [1] * len(BASES), spread=True)
@@ -180,8 +191,8 @@ def _draw_bases(
         ax.plot(centers, [value.value for value in values], **look.line, lw=2)
         low, high = ([value.low for value in values], [value.high for value in values])
         ax.fill_between(centers, low, high, color=look.color, alpha=0.15, lw=0)
-    handles = [handle(f"base {base:,}", **look.line, lw=2) for base, look in looks.items()]
-    figure = ax.get_figure(root=True)
-    if figure is not None and has_legend:
-        add_legend(figure, handles)
     return looks
+
+
+def _handles(looks: dict[int, Look]) -> list[Line2D]:
+    return [handle(f"base {base:,}", **look.line, lw=2) for base, look in looks.items()]
