@@ -51,9 +51,13 @@ _NAME_WIDTH = 0.16  # of a name that is written upwards, inches
 
 
 def draw_effective_context(members: Sequence[Member]) -> Figure:
-    """Draw effective context on the leading task; controls, without a base, in a second panel."""
-    task = next(iter(tasks(members)), "")
-    estimates = [member.estimates[task] for member in members if task in member.estimates]
+    """Draw effective context on the leading task of the members that were evaluated on it.
+
+    Controls, without a base, have a second panel.
+    """
+    task = tasks(members)[0]
+    members = [member for member in members if task in member.estimates]
+    estimates = [member.estimates[task] for member in members]
     based = [member for member in members if member.base is not None]
     controls = [member for member in members if member.base is None]
     names = _control_names(controls)
@@ -64,7 +68,7 @@ def draw_effective_context(members: Sequence[Member]) -> Figure:
     ratios = {"width_ratios": widths, "height_ratios": [3, 1]}
     axes = figure.subplots(2, len(widths), squeeze=False, sharex="col", sharey="row", **ratios)
     first = axes[0, 0]
-    first.set_title("Effective context" + f" on {task}" * bool(task))  # across all panels
+    first.set_title(f"Effective context on {task}")  # across all panels
     _set_vertical_axis(first, members, estimates)
     axes[1, 0].set_ylim(-0.03, 1.03)
     label_rows(axes.T, ("distance (tokens, log scale)", "accuracy"))
@@ -198,21 +202,20 @@ def _draw_member(
     above: Axes, below: Axes, member: Member, task: str, x: tuple[float, float]
 ) -> None:
     """Draw a member's effective context, accuracies and D_H; `x` of the member and of its D_H."""
-    if task in member.estimates:
-        estimate = member.estimates[task]
-        l50.draw_l50(above, x[0], member, estimate, _SIZE)
-        l50.draw_accuracies(below, x[0], member, estimate, _SIZE)
-        if bound := member.bounds[task]:
-            l50.draw_bound(above, x[1], member, bound)
+    estimate = member.estimates[task]
+    l50.draw_l50(above, x[0], member, estimate, _SIZE)
+    l50.draw_accuracies(below, x[0], member, estimate, _SIZE)
+    if bound := member.bounds[task]:
+        l50.draw_bound(above, x[1], member, bound)
 
 
 def _legend(members: Sequence[Member], task: str) -> list[Line2D]:
     """Return an entry for each kind of mark that is drawn."""
-    estimates = [member.estimates[task] for member in members if task in member.estimates]
-    handles = []
-    if estimates:
-        handles.append(mark_handle("measured; mean accuracy (below)", "o", ms=_SIZE))
-        handles.append(mark_handle("worst bin (below)", "v", ms=5))
+    estimates = [member.estimates[task] for member in members]
+    handles = [
+        mark_handle("measured; mean accuracy (below)", "o", ms=_SIZE),
+        mark_handle("worst bin (below)", "v", ms=5),
+    ]
     if any(member.base is not None for member in members):
         handles += [handle(label, color=color, ls=ls) for label, color, ls in _THEORY.values()]
     if any(member.bounds.get(task) for member in members):

@@ -324,7 +324,9 @@ def numbers(members: Sequence[Member]) -> tuple[Table, Table]:
     estimates = [estimate for member in members for estimate in member.estimates.values()]
     documents = min((estimate.num_documents for estimate in estimates), default=0)
     task, over = names[0] if names else "", describe_intervals(members)
-    caption = format_caption("numbers", task=task, over=over, documents=documents)
+    has_bounds = any(bound for member in members for bound in member.bounds.values())
+    values = {"task": task, "over": over, "documents": documents, "has_bounds": has_bounds}
+    caption = format_caption("numbers", **values)
     return (
         Table.from_cells(lines, caption=caption),
         Table.from_cells(more, caption=format_caption("more_numbers")),
@@ -379,7 +381,7 @@ def seeds(members: Sequence[Member]) -> Table | None:
     task, text = (next(iter(tasks(members, kind)), "") for kind in ("retrieval", "likelihood"))
     lines: list[Line] = []
     for member in members:
-        cells = {"member": member.label, "seeds": str(len(member.seeds))}
+        cells = {"member": member.label}
         if estimate := member.estimates.get(task):
             beyond = [seed for seed in estimate.seeds if seed.is_beyond]
             l50 = [
@@ -393,7 +395,7 @@ def seeds(members: Sequence[Member]) -> Table | None:
                 cells[head] = f"none in {len(estimate.seeds) - len(l50)} {count}"
             for name in ("worst", "mean"):
                 values = [getattr(seed, f"{name}_accuracy") for seed in estimate.seeds]
-                cells[f"{task}: {name} accuracy"] = _over_seeds(values)
+                cells[f"{task}: {name} accuracy"] = _over_seeds(values, shares=True)
         if member.losses:
             ends = [nats[-max(1, len(nats) // 10) :].mean() for _, nats in member.losses]
             cells["training loss (nats)"] = _over_seeds(ends)
@@ -403,6 +405,7 @@ def seeds(members: Sequence[Member]) -> Table | None:
             cells[f"{text}: perplexity"] = _over_seeds(
                 map(summaries.perplexity, by_seed), ratios=True
             )
+        cells["seeds"] = str(len(member.seeds))
         lines.append((member.index, cells))
     if all(len(member.seeds) < 2 for member in members):
         return None
@@ -410,8 +413,12 @@ def seeds(members: Sequence[Member]) -> Table | None:
     return Table.from_cells(lines, caption=format_caption("over_seeds", seeds=description))
 
 
-def _over_seeds(values: Iterable[float], *, ratios: bool = False) -> str:
+def _over_seeds(values: Iterable[float], *, ratios: bool = False, shares: bool = False) -> str:
     """Return `12.3 [10.1, 15]`, the mean of the seeds and its interval; one seed has none."""
     values = list(values)
-    mean, low, high = summaries.over_seeds(np.array(values), ratios=ratios)
-    return f"{mean:.3g} [{low:.3g}, {high:.3g}]" if len(values) > 1 else f"{mean:.3g}"
+    numbers = summaries.over_seeds(np.array(values), ratios=ratios)
+    if shares:
+        mean, low, high = (f"{share:.2f}" for share in np.clip(numbers, 0, 1))
+    else:
+        mean, low, high = (f"{x:.3g}" if x < 1000 else f"{x:,.0f}" for x in numbers)
+    return f"{mean} [{low}, {high}]" if len(values) > 1 else mean

@@ -67,9 +67,7 @@ def _items(members: Sequence[Member], dirs: Sequence[Path], command: str) -> Ite
     estimates = {m.label: m.estimates[task] for m in members if task in m.estimates}
     texts = "; ".join(f"{label}: {estimate}" for label, estimate in estimates.items())
     numbers, more = tables.numbers(members)
-    # Without recall there is no effective context to lead with; the losses do.
-    has_losses_only = not estimates and any(member.measurements for member in members)
-    if not has_losses_only:
+    if estimates:
         draw = partial(draw_effective_context, members)
         yield _figure("Effective context", "effective_context", draw, estimates=texts, over=over)
         yield "Numbers", "", numbers
@@ -93,7 +91,7 @@ def _items(members: Sequence[Member], dirs: Sequence[Path], command: str) -> Ite
             yield section, name, Table.from_cells(lines, caption=caption)
     if any(member.losses for member in members):
         yield _figure("Training loss", "loss", partial(curves.draw_loss, members))
-    if has_losses_only:
+    if not estimates:
         yield (
             "Lengths by theory",
             "",

@@ -1,4 +1,5 @@
 import collections
+import dataclasses
 import html.parser
 import re
 import sys
@@ -154,7 +155,8 @@ def test_censored_members_have_arrows_and_unlearned_ones_crosses(page):
 
 
 def test_what_is_drawn_where(members):
-    figure = draw_effective_context(members)
+    not_evaluated = dataclasses.replace(members[-1], measurements=())
+    figure = draw_effective_context([*members, not_evaluated])
     based, _, accuracies, below = figure.axes
     marks = {
         (line.get_gid().split()[0], line.get_marker(), round(float(line.get_xdata()[0]), 6)): float(
@@ -224,8 +226,11 @@ def test_a_page_of_several_directories_replaces_none_of_theirs(tmp_path, monkeyp
     assert run_report("10", "30") == 0
     assert all(path.read_bytes() == content for path, content in before.items())
     both = tmp_path / "report-10+30"
-    assert (both / "results.csv").exists() and (both / "effective_context.png").exists()
-    assert {"base=10", "base=30"} <= numbers((both / "report.html").read_text()).keys()
+    assert (both / "results.csv").exists() and (both / "loss.png").exists()
+    page = (both / "report.html").read_text()
+    # What was not evaluated is neither drawn nor explained.
+    assert not (both / "effective_context.png").exists() and "D_H" not in page
+    assert {"base=10", "base=30"} <= numbers(page).keys()
     # A directory given twice is one, and a pattern like * names this page's too.
     assert run_report("10", "30", "10") == run_report("10", runs[0]) == 0
     assert run_report("10", "30", "report-10+30") == 0

@@ -82,8 +82,9 @@ def _kinds(hint: Any) -> set[Any]:
 def _convert(value: Any, kinds: set[Any]) -> Any:
     if isinstance(value, list | tuple) and tuple in kinds:
         return tuple(_convert(item, kinds) for item in value)
-    is_whole = isinstance(value, float) and value.is_integer()
-    return int(value) if is_whole and int in kinds and float not in kinds else value
+    if isinstance(value, float) and value.is_integer() and int in kinds and float not in kinds:
+        return int(value)
+    return value
 
 
 def problem(value: Any, hint: Any) -> str:

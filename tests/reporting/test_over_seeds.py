@@ -54,6 +54,8 @@ def test_means_over_seeds_and_censored_values(two_bases):
     expected = np.exp([logs.mean(), logs.mean() - half, logs.mean() + half])
     assert l50 == pytest.approx(expected, rel=0.1)
     assert thirties["kv: L50 (tokens)"] == "> 127 in 2 of 3"
+    # 49/127, 1 and 1: Student's interval, [-.08, 1.7], ends where shares do.
+    assert thirties["kv: mean accuracy"].endswith(" [0.00, 1.00]")
     # exp of 1, 2 and 3 nats: the geometric mean is e^2.
     assert tens["perplexity: perplexity"].startswith(f"{np.exp(2):.3g} [")
     assert tens["training loss (nats)"] == "4 [4, 4]"  # its last tenth is the last step: 4
