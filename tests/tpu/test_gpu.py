@@ -24,21 +24,6 @@ def test_machines(name, num_chips, num_hosts):
     assert machines.name == (name if ":" in name else f"{name}:1")
 
 
-@pytest.mark.parametrize(
-    ("name", "message"),
-    [
-        ("h100:16", "a host has 1 to 8 GPUs; h100:8x2 are two hosts of 8"),
-        ("h1000:4", "did you mean 'h100'?"),
-        ("v5e:9x9", "did you mean 'v5e:8x8'?"),
-        ("l4:8x2", "l4 is known on one host only; use l4:8"),
-    ],
-)
-def test_unknown_machines_name_the_nearest(name, message):
-    with pytest.raises(ValueError) as error:
-        find(name)
-    assert message in str(error.value)
-
-
 def test_peaks_of_data_sheets():
     """Dense bfloat16, with float32 sums: H100 SXM 989, A100 312, L4 121, RTX 4090 165 TFLOP/s."""
     peaks = {name: peak_of(chip.device_kind) for name, chip in GPUS.items()}

@@ -36,10 +36,3 @@ def test_text_comes_from_the_file(task, text_config, text_tokenizer, tmp_path):
         rows = documents(f",path='{path}'")
         assert rows and all(set(row.tokens.tolist()) <= expected for row in rows)
         (tmp_path / "other.jsonl.gz").unlink(missing_ok=True)
-
-
-def test_a_damaged_document_is_named(text_config, text_tokenizer, tmp_path):
-    path = tmp_path / "texts.jsonl"
-    path.write_text('{"text": "good"}\n{"text": 3}\n')
-    with pytest.raises(ValueError, match=r"texts.jsonl:2: .*not a string"):
-        make_documents(f"perplexity(path='{path}')", text_config, text_tokenizer, 64, range(1))
