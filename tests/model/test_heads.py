@@ -1,4 +1,4 @@
-"""Heads of a layer that rotate at frequencies of their own."""
+"""Patterns over layers, and heads of a layer that rotate at frequencies of their own."""
 
 import jax
 import numpy as np
@@ -7,7 +7,7 @@ import pytest
 from ropewalk.configs import find_config
 from ropewalk.experiment import overrides
 from ropewalk.model import rotary, transformer
-from ropewalk.model.config import ModelConfig
+from ropewalk.model.config import NO_WINDOW, ModelConfig
 from ropewalk.model.positions import stack_tables
 
 ONE_SLOW = "[[rope(base=10),rope(base=10),rope(base=10),rope(base=1e4)]]"
@@ -29,6 +29,22 @@ def hidden(model: ModelConfig, table, params=None) -> np.ndarray:
     params = init(model, 0) if params is None else params
     inputs = tokens_BT, positions_BT, np.ones_like(tokens_BT)
     return np.asarray(jax.jit(transformer.hidden, static_argnums=0)(model, params, table, *inputs))
+
+
+def test_a_pattern_repeats_from_the_first_layer_on():
+    model = config("[rope(base=100),rope(base=1e4),nope]", num_layers=4, window=(8, None))
+    table = model.position_table(64)
+    # The slowest of 8 pairs rotates base ** (-14 / 16) radians a token.
+    expected = [100**-0.875, 1e4**-0.875, 0.0, 100**-0.875]
+    np.testing.assert_allclose(table.inv_freq[:, 0, -1], expected, rtol=1e-12)
+    assert table.window.tolist() == [8, NO_WINDOW, 8, NO_WINDOW]
+
+
+def test_positions_do_not_change_the_architecture():
+    """Programs are compiled on the architecture: another base or window must not recompile."""
+    plain, changed = config("rope(base=10)"), config("[rope(base=100),nope]", window=8)
+    assert changed != plain and changed.architecture == plain.architecture
+    assert config("rope(base=10)", num_layers=5).architecture != plain.architecture
 
 
 @pytest.mark.slow

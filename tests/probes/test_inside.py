@@ -47,17 +47,7 @@ MODELS = {
     "shifted": (dict(shift_keys=True), "rope(base=30)"),
 }
 LENGTH = 40
-LONG = (
-    "plain",
-    "grouped",
-    "partial",
-    "yarn",
-    "layers",
-    "log-n",
-    "mla",
-    "mla, query latent",
-    "shifted",
-)
+QUICK = "heads", "masked distances", "norm", "mla, shifted"
 
 
 def random_model(model: dict, rotary: str) -> LoadedRun:
@@ -85,7 +75,7 @@ def make_rows(run: LoadedRun) -> dict[str, np.ndarray]:
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(n, marks=[pytest.mark.long] * (n in LONG)) for n in MODELS]
+    "name", [pytest.param(n, marks=[pytest.mark.long] * (n not in QUICK)) for n in MODELS]
 )
 def test_head_outputs_give_the_next_layers_stream(name):
     """x + W_o softmax(q k) v and the MLP give the model's residual stream."""
