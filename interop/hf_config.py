@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 from ropewalk.interop.architectures import (
     ARCHITECTURES,
@@ -19,7 +19,7 @@ from ropewalk.model.rotary import Pattern
 from ropewalk.model.rotary.base import HfHead, Rotary
 from ropewalk.model.rotary.nope import Nope
 from ropewalk.model.rotary.rope_parameters import read_rope
-from ropewalk.utils.checks import Count, Layers, problem
+from ropewalk.utils.checks import Bounds, Count, Layers, problem
 from ropewalk.utils.limits import MOST_CONFIG, read_json
 from ropewalk.utils.messages import one_line, quoted
 
@@ -27,17 +27,19 @@ _ALIASES = {"deepseek_v2": "deepseek_v3"}  # it routes experts differently; dens
 _LAYERS = "num_hidden_layers"
 # Values of missing keys, where they differ from Llama's.
 _DEFAULTS: dict[str, dict[str, Any]] = {
-    "mistral": {"sliding_window": 4096},
-    "ministral": {"sliding_window": 4096},
-    "qwen3": {"head_dim": 128},
-    "smollm3": {"tie_word_embeddings": True},
+    "mistral": {"sliding_window": 4096, "num_key_value_heads": 8},
+    "ministral": {"sliding_window": 4096, "num_key_value_heads": 8},
+    "qwen2": {"sliding_window": 4096, "num_key_value_heads": 32},
+    "qwen3": {"sliding_window": 4096, "num_key_value_heads": 32, "head_dim": 128},
+    "smollm3": {"tie_word_embeddings": True, "num_key_value_heads": 4},
+    "mellum": {"head_dim": 128, "num_key_value_heads": 4, "sliding_window": 1024},
     "phi3": {"rms_norm_eps": 1e-5},
     "olmo2": {"rms_norm_eps": 1e-5},
-    "olmo3": {"rms_norm_eps": 1e-5, "sliding_window": 4096, "sliding_window_pattern": 4},
+    "olmo3": {"rms_norm_eps": 1e-5, "sliding_window": 4096},
     "gpt_neox": {"rms_norm_eps": 1e-5, "hidden_act": "gelu"},
     "gemma3_text": {"head_dim": 256, "sliding_window": 4096, "tie_word_embeddings": True}
     | {"hidden_act": "gelu_pytorch_tanh", "query_pre_attn_scalar": 256}
-    | {"sliding_window_pattern": 6},  # layers with a window, then one without: their number
+    | {"sliding_window_pattern": 6, "num_key_value_heads": 4},
 }
 _ACTIVATIONS = {"silu": "silu", "swish": "silu", "gelu": "gelu", "gelu_pytorch_tanh": "gelu_tanh"}
 _ACTIVATIONS |= {"gelu_new": "gelu_tanh", "gelu_fast": "gelu_tanh"}
@@ -52,7 +54,6 @@ _UNSUPPORTED: dict[str, set[str] | None] = {
     "final_logit_softcapping": {"gemma3_text"},
     "attn_logit_softcapping": {"gemma3_text"},
 }
-_MULTIMODAL = ("gemma3",)
 
 
 class HfModel(NamedTuple):
@@ -133,12 +134,13 @@ def _parse(config: Mapping[str, Any], name: str, context: int | None) -> HfModel
     if mla is not None:
         head_dim, rope_dim = mla.qk_nope_head_dim + mla.qk_rope_head_dim, mla.qk_rope_head_dim
     else:
-        has_own = architecture.fused == "no"
-        head_dim = rope_dim = reader.count("head_dim", D // N) if has_own else D // N
+        head_dim = rope_dim = reader.count("head_dim", D // N)
     if kind in ("llama", "gemma3_text") and D % N:
         raise ValueError(
             f"config.json: hidden_size={D} must be a multiple of num_attention_heads={N}"
         )
+    if architecture.fused == "heads" and head_dim != D // N:
+        raise ValueError(f"config.json: head_dim={head_dim} must be {D // N}, hidden_size / heads")
     if head_dim % 2 or rope_dim % 2:
         raise ValueError(
             f"config.json: head_dim={head_dim} is not supported: pairs of features rotate, so it "
@@ -162,6 +164,7 @@ def _parse(config: Mapping[str, Any], name: str, context: int | None) -> HfModel
         return read_variant(rope, head, context or longest, f"{name}'s config.json")
 
     is_multi_head = architecture.mla or architecture.fused == "heads"
+    is_multi_head |= config.get("num_key_value_heads", 0) is None  # unlike a key that is missing
     model = ModelConfig(
         vocab_size=reader.count("vocab_size"),
         embed_dim=D,
@@ -183,7 +186,8 @@ def _parse(config: Mapping[str, Any], name: str, context: int | None) -> HfModel
             f"{LATENT_EPSILON:g} for norms of latents, and our models have one epsilon"
         )
     layout: Layout = architecture.layout
-    if architecture.mla and not reader.value("rope_interleave", True, bool):
+    has_choice = config["model_type"] == "deepseek_v3"  # version 2 ignores the key
+    if has_choice and not reader.value("rope_interleave", True, bool):
         layout = "half"
     return HfModel(architecture, model, context or longest, longest, config, layout)
 
@@ -192,7 +196,7 @@ def _find_architecture(config: Mapping[str, Any]) -> Architecture:
     """Return the class of a config.json; raise ValueError if none is imported."""
     model_type = config.get("model_type")
     kind = _ALIASES.get(str(model_type), str(model_type))
-    if kind in _MULTIMODAL:
+    if kind == "gemma3":
         raise ValueError(
             f"config.json: model_type {kind} is multimodal; write its text model first "
             "(docs/interop.md has the four lines)"
@@ -229,10 +233,12 @@ def _with_llama_names(config: Mapping[str, Any]) -> dict[str, Any]:
     """Return the config.json with Llama's names of keys."""
     names = RENAMED.get(config["model_type"], {})
     renamed = {ours: config[theirs] for ours, theirs in names.items() if theirs in config}
-    config = {**config, **renamed}
+    config = {key: value for key, value in config.items() if key not in names} | renamed
     is_nested = "partial_rotary_factor" in (config.get("rope_parameters") or {})
     if config["model_type"] == "gpt_neox" and not is_nested:
         config.setdefault("partial_rotary_factor", 0.25)
+    if config["model_type"] == "phi3":
+        config.setdefault("original_max_position_embeddings", 4096)
     return config
 
 
@@ -343,10 +349,11 @@ def _read_windows(
         return (None,) * layers
     kind, name = architecture.model_type, "sliding_window"
     has_window = reader.config.get(name, reader.defaults.get(name)) is not None
-    if kind in ("qwen2", "qwen3", "smollm3"):
+    types = reader.by_layer("layer_types", layers) if architecture.windows == "by layer" else None
+    # SmolLM3's masks follow layer_types alone.
+    if kind in ("qwen2", "qwen3") or (kind == "smollm3" and types is None):
         has_window = has_window and reader.value("use_sliding_window", False, bool)
     size = reader.count(name) if has_window else None
-    types = reader.by_layer("layer_types", layers) if architecture.windows == "by layer" else None
     for layer_type in types or ():
         if layer_type not in ("full_attention", "sliding_attention"):
             raise ValueError(
@@ -357,7 +364,7 @@ def _read_windows(
         if types is None
         else [layer_type == "sliding_attention" for layer_type in types]
     )
-    if architecture.ropes == "by window" and size is None and any(slides):
+    if (types is not None or architecture.ropes == "by window") and size is None and any(slides):
         raise ValueError("config.json lacks 'sliding_window', which layer_types requires")
     return tuple(size if slide else None for slide in slides)
 
@@ -365,12 +372,12 @@ def _read_windows(
 def _default_sliding(reader: _Reader, kind: str, layers: int) -> list[bool]:
     """Return which layers have a window if config.json has no layer_types."""
     if kind in ("qwen2", "qwen3"):
-        first = reader.count("max_window_layers", 28)
+        first = reader.value("max_window_layers", 28, Annotated[int, Bounds(at_least=0)])
         return [layer >= first for layer in range(layers)]
     if kind == "smollm3":
         return [not rotates for rotates in _rotating_layers(reader, layers)]
-    if "sliding_window_pattern" in reader.defaults:
-        period = reader.count("sliding_window_pattern")
+    if kind in ("olmo3", "gemma3_text"):  # a layer without a window ends each period
+        period = reader.count("sliding_window_pattern") if kind == "gemma3_text" else 4
         return [(layer + 1) % period != 0 for layer in range(layers)]
     return [kind != "mellum"] * layers
 

@@ -44,6 +44,9 @@ def read_rope(config: Mapping[str, Any], layer_type: str | None = None) -> dict[
     Raises:
       ValueError: if the two styles disagree, or a value has the wrong type.
     """
+    nested = config.get("rope_parameters")
+    if layer_type and isinstance(nested, dict) and "rope_type" in nested:
+        raise ValueError("config.json: rope_parameters must be an object for each type of layer")
     if layer_type == "sliding_attention" and config.get("model_type") in LOCAL_BASES:
         config = _local_keys(config, layer_type)
     parameters, scaling = config.get("rope_parameters"), config.get("rope_scaling")
@@ -58,20 +61,21 @@ def read_rope(config: Mapping[str, Any], layer_type: str | None = None) -> dict[
             "config.json: rope_parameters differ between types of layers, which this class does "
             "not have"
         )
-    for mapping in (parameters, scaling):
+    names = ("rope_theta", "partial_rotary_factor", "original_max_position_embeddings")
+    rope = {name: config[name] for name in names if config.get(name) is not None}
+    for place, mapping in (("rope_scaling", scaling), ("rope_parameters", parameters)):
         if kind := mapping.pop("type", None):
             mapping.setdefault("rope_type", kind)
-    names = ("rope_theta", "partial_rotary_factor", "original_max_position_embeddings")
-    rope = {name: config[name] for name in names if config.get(name) is not None} | scaling
-    for name, value in parameters.items():
-        if rope.get(name, value) != value:
-            raise ValueError(
-                f"config.json: {name} is {quoted(rope[name], 30)}, and in rope_parameters "
-                f"{quoted(value, 30)}; make them agree"
-            )
+        for name, value in mapping.items():
+            if rope.get(name, value) != value:
+                raise ValueError(
+                    f"config.json: {name} is {quoted(rope[name], 30)}, and in {place} "
+                    f"{quoted(value, 30)}; make them agree"
+                )
+        rope |= mapping
     theta = _DEFAULT_THETA.get(str(config.get("model_type")), 10_000.0)
-    rope = {"rope_type": "default", "rope_theta": theta} | rope | parameters
-    if rope["rope_type"] == "su":  # its name in Phi-3's first files
+    rope = {"rope_type": "default", "rope_theta": theta} | rope
+    if rope["rope_type"] == "su" and config.get("model_type") == "phi3":  # in its first files
         rope["rope_type"] = "longrope"
     return {name: value for name, value in rope.items() if value is not None}
 

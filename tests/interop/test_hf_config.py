@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from ropewalk.interop.architectures import ARCHITECTURES
 from ropewalk.interop.hf_config import parse_config
 from ropewalk.interop.layers import imported_layers
 from ropewalk.model.rotary import label
@@ -156,6 +157,56 @@ def test_features_that_no_model_of_ours_has_are_refused(model_type, key, value, 
         parse_config(hf_config, "model")
 
 
+@pytest.mark.hf
+@pytest.mark.parametrize("model_type", sorted({*ARCHITECTURES} - {"deepseek_v3"}))
+def test_missing_keys_have_the_values_of_the_class(model_type):
+    """Mistral's and Qwen's classes have 8 and 32 key-value heads, whatever the number of heads."""
+    transformers = pytest.importorskip("transformers")
+    sizes = dict(vocab_size=96, hidden_size=2048, num_hidden_layers=2, num_attention_heads=32)
+    sizes |= dict(intermediate_size=96, max_position_embeddings=64)
+    sizes |= dict(mlp_layer_types=["dense"] * 2) if model_type == "mellum" else {}
+    expected = transformers.CONFIG_MAPPING[model_type](**sizes)
+    model = parse_config({"model_type": model_type, **sizes}, "model").model
+    assert model.kv_heads == getattr(expected, "num_key_value_heads", 32)
+    assert model.head_dim == (getattr(expected, "head_dim", None) or 64)
+    assert model.tie_embeddings == expected.tie_word_embeddings
+    epsilon = "layer_norm_eps" if model_type == "gpt_neox" else "rms_norm_eps"
+    assert model.norm_epsilon == getattr(expected, epsilon)
+    # Unlike a key that is missing, null means as many as heads.
+    null = {"model_type": model_type, "num_key_value_heads": None, **sizes}
+    assert parse_config(null, "model").model.kv_heads == 32
+
+
+SIZES = config((96, 64, 4, 4, 2, 96, 64))
+FLAT = {"rope_type": "default", "rope_theta": 500.0}
+LISTS = {"type": "longrope", "short_factor": 8 * [1.0], "long_factor": 8 * [2.0]}
+
+
+@pytest.mark.parametrize(
+    ("model_type", "keys", "message"),
+    [
+        ("gemma3_text", {"rope_parameters": FLAT}, "an object for each type of layer"),
+        ("llama", {"rope_scaling": LISTS | {"type": "su"}}, "rope_type 'su' is not supported"),
+        ("gpt_neox", {"head_dim": 8}, "head_dim=8 must be 16"),
+        (
+            "qwen2",
+            {"layer_types": 4 * ["sliding_attention"], "sliding_window": 8},
+            "lacks 'sliding_window', which layer_types requires",
+        ),
+        (
+            "llama",
+            {"rope_scaling": LISTS | {"original_max_position_embeddings": 32}}
+            | {"original_max_position_embeddings": 16},
+            "original_max_position_embeddings is 16, and in rope_scaling 32; make them agree",
+        ),
+    ],
+)
+def test_what_transformers_reads_in_another_way_or_not_at_all_is_refused(model_type, keys, message):
+    activation = {"hidden_act": "gelu"} if model_type == "gpt_neox" else {}
+    with pytest.raises(ValueError, match=message):
+        parse_config(SIZES | {"model_type": model_type} | activation | keys, "model")
+
+
 PHI_4_MINI = config((200064, 3072, 32, 24, 8, 8192, 131072), model_type="phi3", rms_norm_eps=1e-5)
 PHI_4_MINI |= {"original_max_position_embeddings": 4096, "partial_rotary_factor": 0.75}
 PHI_4_MINI |= {"rope_theta": 10000.0, "sliding_window": 262144, "tie_word_embeddings": True}
@@ -197,11 +248,28 @@ def test_rope_parameters_by_type_of_layer_are_audited_without_transformers():
         np.testing.assert_allclose(group.inv_freq, base ** -(np.arange(128) / 128), rtol=1e-12)
 
 
+SLIDES = {"layer_types": 2 * ["sliding_attention", "full_attention"], "sliding_window": 9}
+# Keys that a class reads in its own way, or ignores.
+ODD = [
+    SIZES | {"model_type": "smollm3"} | SLIDES,
+    SIZES | {"model_type": "olmo3", "sliding_window_pattern": 2, "sliding_window": 9},
+    SIZES | {"model_type": "qwen2", "use_sliding_window": True, "max_window_layers": 0},
+    SIZES | {"model_type": "mistral", "sliding_window": 1000},
+    SIZES | {"model_type": "phi3", "head_dim": 32},
+    SIZES | {"model_type": "gpt_neox", "hidden_act": "gelu", "rope_theta": 500.0},
+    SIZES | {"model_type": "phi3", "rope_scaling": LISTS, "original_max_position_embeddings": 16},
+]
+
+
 @pytest.mark.hf
-@pytest.mark.parametrize("hf_config", [*(m[0] for m in MODELS.values()), GEMMA_27B, PHI_4_MINI])
+@pytest.mark.parametrize(
+    "hf_config", [*(model[0] for model in MODELS.values()), GEMMA_27B, PHI_4_MINI, *ODD]
+)
 def test_the_import_and_transformers_read_the_same_rotation(hf_config):
     measure = pytest.importorskip("ropewalk.interop.measured_layers").measure
-    ours, theirs = (read(hf_config).groups for read in (imported_layers, measure))
+    ours, theirs = (
+        read({"pad_token_id": 0, **hf_config}).groups for read in (imported_layers, measure)
+    )
     assert [group.layers for group in ours] == [group.layers for group in theirs]
     for a, b in zip(ours, theirs, strict=True):
         assert (a.kind, a.window, a.head_dim) == (b.kind, b.window, b.head_dim)
