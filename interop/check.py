@@ -203,7 +203,7 @@ def compare_logits(model: FolderModel) -> Comparison:
     # The last position decides which list of two a `longrope` takes; its logits do not count.
     positions_T = np.append(np.arange(count - 1), model.context - 1)
     ours_TV = compute_our_logits(model, tokens_T, positions_T)[:-1]
-    theirs = TransformersModel(model.tensors.folder)
+    theirs = TransformersModel(model.tensors.folder, model.hf_config)
     check_layers(theirs.measure(model.context), imported_layers(model.hf_config))
     expected_TV = theirs.logits(tokens_T, positions_T)[:-1]
     theirs.model.double()

@@ -16,6 +16,7 @@ from typing import Annotated, Any, NoReturn
 
 import numpy as np
 
+from ropewalk.interop.rotary_config import add_version_4_keys
 from ropewalk.interop.tensors import Tensor, Tensors
 from ropewalk.interop.weights import feature_order
 from ropewalk.utils.checks import Bounds, Count, Layers, Positive, problem
@@ -24,7 +25,7 @@ from ropewalk.utils.messages import one_line, quoted
 
 SUFFIX = ".gguf"
 _PERMUTED = {"llama"}  # architectures whose converter stores pairs side by side
-_CLASSES = {"llama": "LlamaForCausalLM", "qwen2": "Qwen2ForCausalLM", "qwen3": "Qwen3ForCausalLM"}
+_IMPORTED = ("llama", "qwen2", "qwen3")
 # Names of tensors in GGUF files and in Hugging Face folders: outside of layers, and in a layer.
 _OUTSIDE = {"token_embd": "model.embed_tokens", "output_norm": "model.norm", "output": "lm_head"}
 _IN_LAYER = {f"attn_{x}": f"self_attn.{x}_proj" for x in "qkv"}
@@ -45,12 +46,13 @@ _KEYS = {
     "attention.layer_norm_rms_epsilon": "rms_norm_eps",
 }
 _SIZES: dict[str, Any] = {"attention.layer_norm_rms_epsilon": Positive, "block_count": Layers}
+_SIZES |= {"rope.scaling.type": str, "rope.dimension_count": Count}
+_SIZES |= {"rope.scaling.original_context_length": Count}
 # Keys that decide the rotation.
 _ROPE_KEYS = ("rope.freq_base", "rope.dimension_count", "rope.scale_linear", "rope.scaling.type")
 _ROPE_KEYS += ("rope.scaling.factor", "rope.scaling.original_context_length")
 _ROPE_KEYS += ("rope.scaling.attn_factor", "rope.scaling.yarn_beta_fast")
 _ROPE_KEYS += ("rope.scaling.yarn_beta_slow", "rope.scaling.finetuned")
-_YARN = {"beta_fast": 32.0, "beta_slow": 1.0}  # llama.cpp's, where a file has none
 _FACTORS = ("rope_freqs.weight", "rope_factors_long.weight", "rope_factors_short.weight")
 # Keys that are read elsewhere, or do not change the logits of a dense model if they are 0.
 _OTHER_KEYS = ("attention.value_length", "attention.layer_norm_epsilon", "vocab_size")
@@ -63,6 +65,10 @@ _STRING, _ARRAY, _MOST_VALUES = 8, 9, 2**21
 _LLAMA3 = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*"
     r"|\s*[\r\n]+|\s+(?!\S)|\s+"
+)
+_NO_RULE = (
+    "{} names no rule that splits a text into words (tokenizer.ggml.pre); llama.cpp's default is "
+    "used, which may not be the model's"
 )
 _CONTROL, _USER_DEFINED = 3, 4  # llama.cpp's types of tokens
 
@@ -83,10 +89,6 @@ _WORDS = {
     "llama-bpe": (_LLAMA3,),
     "qwen2": (_LLAMA3.replace("{1,3}", ""),),
 }
-
-
-class UnreadTokenizerError(ValueError):
-    """A tokenizer of a kind that is not read from GGUF files."""
 
 
 class GgufFile:
@@ -110,9 +112,12 @@ class GgufFile:
             _check_counts(path)
             reader = gguf.GGUFReader(path)
             self.metadata = {name: field.contents() for name, field in reader.fields.items()}
+            self.architecture = str(self.metadata["general.architecture"])
             self.tensors = [t for t in reader.tensors if t.name not in _FACTORS]
             self._factors = {
-                tensor.name: np.array(tensor.data, np.float64).tolist()
+                tensor.name: gguf.quants.dequantize(tensor.data, tensor.tensor_type)
+                .ravel()
+                .tolist()
                 for tensor in reader.tensors
                 if tensor.name in _FACTORS
             }
@@ -123,7 +128,7 @@ class GgufFile:
                 f"{path} is not a GGUF file, or damaged ({one_line(str(error), 80)}); download it "
                 "again"
             ) from None
-        self.path, self.architecture = path, str(self.metadata.get("general.architecture"))
+        self.path = path
         prefix = f"{self.architecture}."
         self.values = {
             name.removeprefix(prefix): _shortest(value)
@@ -155,17 +160,17 @@ class GgufFile:
                 if wrong := problem(value, _SIZES.get(name, Count)):
                     raise ValueError(f"{self.path}: {self._key(name)} must be {wrong}")
                 config[key] = value
-        for key in ("num_hidden_layers", "hidden_size", "num_attention_heads"):
-            if key not in config:
-                raise ValueError(f"{self.path} lacks the metadata of {key}; download it again")
-        context = config.setdefault("max_position_embeddings", 2048)
-        # llama.cpp's default; classes of transformers have others.
-        config.setdefault("head_dim", config["hidden_size"] // config["num_attention_heads"])
-        return {
-            "model_type": self.architecture,
-            **config,
-            "rope_parameters": self._rope(context),
-        }
+        required = ["block_count", "embedding_length", "attention.head_count", "context_length"]
+        required += ["attention.layer_norm_rms_epsilon", "feed_forward_length"] * strict
+        for name in required:
+            if _KEYS[name] not in config:
+                raise ValueError(f"{self.path} lacks {self._key(name)}; download it again")
+        # llama.cpp's defaults; classes of transformers have others.
+        heads = config["num_attention_heads"]
+        config.setdefault("head_dim", config["hidden_size"] // heads)
+        config.setdefault("num_key_value_heads", heads)
+        rope = self._rope(config["head_dim"], config["max_position_embeddings"])
+        return {"model_type": self.architecture, **config, **rope}
 
     def refuse(self, name: str) -> NoReturn:
         """Raise ValueError for a key under the name of the architecture."""
@@ -177,40 +182,48 @@ class GgufFile:
     def _key(self, name: str) -> str:
         return one_line(f"{self.architecture}.{name}", 80)
 
-    def _rope(self, context: int) -> dict[str, Any]:
-        """Return rope parameters, as llama.cpp rotates (ggml's `ggml_rope_ext`)."""
+    def _rope(self, head_dim: int, context: int) -> dict[str, Any]:
+        """Return the keys of config.json that rotate as llama.cpp does (ggml's `ggml_rope_ext`)."""
         values = {name: x for name in _ROPE_KEYS if (x := self.values.get(name)) is not None}
         for name, value in values.items():
-            hint = str if name == "rope.scaling.type" else Positive
+            hint = _SIZES.get(name, Positive)
             if name != "rope.scaling.finetuned" and (wrong := problem(value, hint)):
                 raise ValueError(f"{self.path}: {self._key(name)} must be {wrong}")
         rope: dict[str, Any] = {"rope_theta": float(values.get("rope.freq_base", 10_000.0))}
-        kind = values.get("rope.scaling.type", "none")
-        original = values.get("rope.scaling.original_context_length")
-        factor = values.get("rope.scaling.factor", values.get("rope.scale_linear"))
+        size = values.get("rope.dimension_count", head_dim)
+        if size != head_dim:
+            rope["partial_rotary_factor"] = size / head_dim
+        original = values.get("rope.scaling.original_context_length", context)
         attention_factor = values.get("rope.scaling.attn_factor", 1.0)
-        if self._factors:
-            short, long = (
-                self._factors.get(f"rope_factors_{length}.weight") for length in ("short", "long")
-            )
-            factors = self._factors.get("rope_freqs.weight") or long or short
-            rope |= {"rope_type": "longrope", "factor": 1.0, "attention_factor": attention_factor}
-            rope |= {"short_factor": short or factors, "long_factor": long or factors}
-            return rope | {"original_max_position_embeddings": original or context}
-        if kind == "none" and "rope.scale_linear" in values:  # of files before 2023-10
-            kind = "linear"
-        if kind == "none" and attention_factor == 1:
-            return rope | {"rope_type": "default"}
-        if kind == "linear" and factor is not None and attention_factor == 1:
-            return rope | {"rope_type": "linear", "factor": float(factor)}
-        if kind == "yarn" and factor is not None and original is not None:
-            scale = 1 + 0.1 * math.log(max(factor, 1.0))
-            rope |= {"rope_type": kind, "factor": float(factor)}
-            rope |= {"attention_factor": attention_factor * scale}
-            for name in ("beta_fast", "beta_slow"):
-                rope |= {name: values.get(f"rope.scaling.yarn_{name}", _YARN[name])}
-            return rope | {"original_max_position_embeddings": original}
-        self.refuse("rope.scaling.type" if kind != "none" else "rope.scaling.attn_factor")
+        kind = values.get("rope.scaling.type", "linear")  # llama.cpp's, where a file has none
+        factor = values.get("rope.scaling.factor", values.get("rope.scale_linear", 1))
+        factor = 1.0 if kind == "none" else float(factor)
+        stretched = {"factor": factor, "original_max_position_embeddings": original}
+        if kind == "yarn" and not self._factors:
+            temperature = 0.1 * math.log(max(factor, 1.0)) + 1
+            rope |= stretched | {"rope_type": kind}
+            rope["attention_factor"] = attention_factor * temperature
+            for name, default in (("beta_fast", 32.0), ("beta_slow", 1.0)):
+                rope[name] = values.get(f"rope.scaling.yarn_{name}", default)
+        elif self._factors and kind in ("none", "linear", "longrope"):
+            both = self._factors.get("rope_freqs.weight")
+            names = [f"rope_factors_{length}.weight" for length in ("short", "long")]
+            short, long = (both or self._factors.get(name, []) for name in names)
+            lists = {"short_factor": short or long, "long_factor": long or short}
+            rope |= {name: [factor * x for x in factors] for name, factors in lists.items()}
+            rope |= stretched | {"rope_type": "longrope", "factor": 1.0}
+            rope["attention_factor"] = attention_factor
+        elif kind not in ("none", "linear"):
+            self.refuse("rope.scaling.type")
+        elif attention_factor != 1:
+            self.refuse("rope.scaling.attn_factor")
+        elif factor == 1:
+            rope["rope_type"] = "default"
+        else:
+            rope |= {"rope_type": "linear", "factor": factor}
+        keys = add_version_4_keys(rope)
+        # Phi-3's class reads the original context beside rope_scaling.
+        return keys | {"rope_parameters": None, "original_max_position_embeddings": original}
 
 
 def _check_counts(path: Path) -> None:
@@ -265,10 +278,10 @@ class GgufTensors(Tensors):
         self._file = GgufFile(path)
         self.folder, self._dequantize = path, _import_gguf().quants.dequantize
         self.metadata, self.architecture = self._file.metadata, self._file.architecture
-        if self.architecture not in _CLASSES:
+        if self.architecture not in _IMPORTED:
             raise ValueError(
                 f"{path}: GGUF files of architecture {quoted(self.architecture, 30)} are not "
-                f"imported (allowed: {', '.join(_CLASSES)}); import the model's Hugging "
+                f"imported (allowed: {', '.join(_IMPORTED)}); import the model's Hugging "
                 "Face folder"
             )
         self._tensors = {self._hf_name(tensor.name): tensor for tensor in self._file.tensors}
@@ -279,7 +292,7 @@ class GgufTensors(Tensors):
 
     def _hf_name(self, name: str) -> str:
         """Return the name of a tensor in a Hugging Face folder."""
-        *prefix, part, kind = name.split(".")
+        *prefix, part, kind = name.split(".") if "." in name else ("", name)
         if not prefix and part in _OUTSIDE:
             return f"{_OUTSIDE[part]}.{kind}"
         if len(prefix) == 2 and prefix[0] == "blk" and part in _IN_LAYER:
@@ -289,7 +302,10 @@ class GgufTensors(Tensors):
     def read(self, name: str) -> np.ndarray:
         """Return a tensor in float32, with query and key rows in transformers' order."""
         tensor = self._tensors[name]
-        array = self._dequantize(tensor.data, tensor.tensor_type)
+        try:
+            array = self._dequantize(tensor.data, tensor.tensor_type)
+        except NotImplementedError as error:
+            raise ValueError(f"{self.folder}: {quoted(tensor.name)}: {error}") from None
         array = np.asarray(array, np.float32).reshape(self.known[name].shape)
         if self.architecture not in _PERMUTED or not name.endswith(
             ("q_proj.weight", "k_proj.weight")
@@ -317,17 +333,17 @@ class GgufTensors(Tensors):
             raise ValueError(f"{self.folder} lacks the tensor token_embd.weight; download it again")
         return {
             **config,
-            "architectures": [_CLASSES[self.architecture]],
             "vocab_size": self.known["model.embed_tokens.weight"].shape[0],
             "hidden_act": "silu",
             "tie_word_embeddings": "lm_head.weight" not in self.known,
-            **{f"{name}_token_id": i for name, i in self._special_ids().items() if name != "unk"},
         }
 
     def _special_ids(self) -> dict[str, int]:
         """Return the ids of special tokens by name."""
-        names = {"bos": "bos", "eos": "eos", "pad": "padding", "unk": "unknown"}
-        size, ids = self.known["model.embed_tokens.weight"].shape[0], {}
+        names = {"bos": "bos", "eos": "eos", "pad": "padding", "unk": "unknown", "eot": "eot"}
+        pieces, ids = self.metadata.get("tokenizer.ggml.tokens"), {}
+        size = self.known["model.embed_tokens.weight"].shape[0]
+        size = min(size, len(pieces)) if isinstance(pieces, list) else size
         for name, key in names.items():
             i = self.metadata.get(f"tokenizer.ggml.{key}_token_id")
             if i is not None:
@@ -336,18 +352,18 @@ class GgufTensors(Tensors):
                 ids[name] = i
         return ids
 
-    def tokenizer_files(self) -> dict[str, bytes]:
-        """Return the tokenizer files of a Hugging Face folder by name.
+    def tokenizer_files(self) -> tuple[dict[str, bytes], str]:
+        """Return the tokenizer files of a Hugging Face folder by name, and a note for the user.
 
         Raises:
-          UnreadTokenizerError: if the tokenizer is neither of the kinds that are read.
+          ValueError: if the tokenizer is damaged.
         """
         get: Callable[..., Any] = self.metadata.get
         kind, pre = get("tokenizer.ggml.model"), get("tokenizer.ggml.pre", "default")
         if kind is None:
-            return {}
+            return {}, ""
         if kind != "gpt2" or pre not in _WORDS:
-            raise UnreadTokenizerError(
+            return {}, (
                 f"{self.folder}: a tokenizer of kind {quoted(kind)} ({quoted(pre)}) is not read "
                 f"from GGUF files (allowed: gpt2 with {', '.join(_WORDS)})"
             )
@@ -361,19 +377,22 @@ class GgufTensors(Tensors):
                 "download it again"
             )
         ids = self._special_ids()
-        special = {f"{name}_token": pieces[i] for name, i in ids.items()}
-        generation: dict[str, Any] = {f"{x}_token_id": i for x, i in ids.items() if x != "unk"}
+        special = {f"{name}_token": pieces[i] for name, i in ids.items() if name != "eot"}
+        generation: dict[str, Any] = {
+            f"{name}_token_id": ids[name] for name in ("bos", "eos", "pad") if name in ids
+        }
         tokenizer_config = {
             "tokenizer_class": "PreTrainedTokenizerFast",
             **special,
-            "add_bos_token": bool(get("tokenizer.ggml.add_bos_token", False)),
+            # llama.cpp puts it before the texts of Llama 3, if a file does not say.
+            "add_bos_token": bool(get("tokenizer.ggml.add_bos_token", pre == "llama-bpe")),
             "add_eos_token": bool(get("tokenizer.ggml.add_eos_token", False)),
             "clean_up_tokenization_spaces": False,
             "model_max_length": get(f"{self.architecture}.context_length"),
         }
-        turn_end = get("tokenizer.ggml.eot_token_id")
-        if turn_end is not None and turn_end != generation.get("eos_token_id", turn_end):
-            generation["eos_token_id"] = [generation["eos_token_id"], turn_end]
+        ends = list(dict.fromkeys(ids[name] for name in ("eos", "eot") if name in ids))
+        if len(ends) > 1:
+            generation["eos_token_id"] = ends
         contents = {
             "tokenizer_config.json": tokenizer_config,
             "special_tokens_map.json": special,
@@ -390,7 +409,7 @@ class GgufTensors(Tensors):
             raise ValueError(f"{self.folder}: damaged tokenizer ({reason})") from None
         if template := get("tokenizer.chat_template"):
             files["chat_template.jinja"] = str(template).encode()
-        return files
+        return files, _NO_RULE.format(self.folder) if pre == "default" else ""
 
     def _list(self, name: str, kind: type) -> list[Any]:
         """Return a list of the metadata whose values have one type."""
@@ -424,6 +443,9 @@ def _make_tokenizer(pieces: list[str], types: list[int], merges: list[str], pre:
 
     vocab = {piece: i for i, piece in enumerate(pieces)}
     pairs: Any = [tuple(merge.split(" ", 1)) for merge in merges]
+    for pair in pairs:  # the library panics
+        if len(pair) != 2 or not {*pair, "".join(pair)} <= vocab.keys():
+            raise ValueError(f"no pieces of the merge {quoted(' '.join(pair), 30)}")
     # Llama 3 does not merge a word that is a piece from others.
     tokenizer: Any = Tokenizer(models.BPE(vocab, pairs, ignore_merges=pre == "llama-bpe"))
     splits: list[Any] = [Split(Regex(words), "isolated") for words in _WORDS[pre]]

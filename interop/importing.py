@@ -19,7 +19,7 @@ from ropewalk.interop.architectures import IMPORTED_TYPES, make_config
 from ropewalk.interop.check import FolderModel
 from ropewalk.interop.choose import choose_architecture
 from ropewalk.interop.folders import find_source, new_folder
-from ropewalk.interop.gguf import SUFFIX, GgufTensors, UnreadTokenizerError
+from ropewalk.interop.gguf import SUFFIX, GgufTensors
 from ropewalk.interop.hf_config import HfModel, parse_config, read_config
 from ropewalk.interop.tensors import Tensors, digest_tensors
 from ropewalk.interop.tokenizer_files import drop_unused, find_tokenizer, puts_bos, read_published
@@ -125,17 +125,10 @@ def _open(path: Path) -> tuple[Tensors | None, dict[str, Any], dict[str, bytes]]
     if path.suffix != SUFFIX:
         return None, read_config(path), read_published(path)
     tensors = GgufTensors(path)
-    try:
-        files = tensors.tokenizer_files()
-        if files and tensors.metadata.get("tokenizer.ggml.pre", "default") == "default":
-            _print(
-                f"{path} names no rule that splits a text into words (tokenizer.ggml.pre); "
-                "llama.cpp's default is used, which may not be the model's"
-            )
-        return tensors, tensors.config, files
-    except UnreadTokenizerError as error:
-        _print(str(error))
-        return tensors, tensors.config, {}
+    files, note = tensors.tokenizer_files()
+    if note:
+        _print(note)
+    return tensors, tensors.config, files
 
 
 def _entries(source: HfModel, layout: str) -> list[Entry]:

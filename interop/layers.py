@@ -106,7 +106,7 @@ def imported_layers(config: Mapping[str, Any]) -> PublishedModel:
         size = model.rope_head_dim // 2
         if parsed.layout == "partial":
             size = np.count_nonzero(inv_freq)
-        elif model.mla is None:
+        if 2 * size == D:
             scale = 1.0
         layers.append(
             Layer(

@@ -23,6 +23,7 @@ import transformers
 from torch.overrides import TorchFunctionMode
 from transformers import CONFIG_MAPPING, AutoModel
 from transformers.initialization import no_init_weights
+from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 from transformers.utils import logging
 
 from ropewalk.interop.layers import Layer, PublishedModel, group_layers
@@ -32,8 +33,11 @@ from ropewalk.utils.messages import one_line, quoted
 
 _NAME = "ropewalk_audit"  # of the attention function
 _MOST_LAYERS, _MOST_CONTEXT = 256, 2**24
+_LONGEST_WINDOW = 2**18  # tokens, in models of shorter contexts; Phi-3 has 262,144 in all of them
 _MOST_OUTPUTS = 2**20  # features of a linear layer
 _MOST_REAL = 2**20  # numbers of a tensor that is made
+_MOST_POSITIONS = 2 * _MOST_CONTEXT
+_SIZES = ("hidden_size", "num_hidden_layers", "num_attention_heads", "max_position_embeddings")
 _KINDS = ("attention", "full_attention", "sliding_attention", "chunked_attention")
 
 
@@ -140,6 +144,10 @@ def _build_config(config: Mapping[str, Any]) -> Any:
     kind = str(config.get("model_type"))
     if kind not in CONFIG_MAPPING:
         raise _UnmeasuredError(f"transformers {transformers.__version__} does not have this type")
+    for name in config.get("architectures") or ():
+        types = [x for x, y in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES.items() if y == name]
+        if types and kind not in types:
+            raise _UnmeasuredError(f"architectures names a class of model_type {types[0]}")
     # Neither decides a rotation, and both would load other code.
     values = {k: v for k, v in config.items() if k not in ("auto_map", "quantization_config")}
     full_config = CONFIG_MAPPING[kind].from_dict(copy.deepcopy(values))
@@ -148,7 +156,9 @@ def _build_config(config: Mapping[str, Any]) -> Any:
         names = [
             name for name in full_config.sub_configs if getattr(full_config, name, None) is text
         ]
-        if not any(isinstance(values.get(name), Mapping) for name in names):
+        is_nested = any(isinstance(values.get(name), Mapping) for name in names)
+        # Older files have the text model's keys beside the others, which some classes read.
+        if not is_nested and any(values.get(key) != getattr(text, key, None) for key in _SIZES):
             raise _UnmeasuredError(f"a multimodal model, whose config lacks {' or '.join(names)}")
     return text
 
@@ -189,6 +199,8 @@ class _WithoutWeights(TorchFunctionMode):
     def __torch_function__(self, func, types, args=(), kwargs=None):
         """Call a function of torch."""
         kwargs = kwargs or {}
+        if func is torch.arange and max(args, default=0) > _MOST_POSITIONS:
+            raise ValueError(f"a vector of {max(args):,} numbers (allowed: {_MOST_POSITIONS:,})")
         if func not in (torch.empty, torch.zeros, torch.ones, torch.randn, torch.rand):
             return func(*args, **kwargs)
         tensor = func(*args, **{**kwargs, "device": "meta"})
@@ -450,9 +462,10 @@ def _measure_query_scale(call: _Call, last: int) -> str:
     return f"{factor:.6g} at position {last:,}" if abs(factor - 1) > 1e-5 else ""
 
 
+@functools.lru_cache(maxsize=8)  # layers of one kind share their mask
 def _measure_window(allows: Any, context: int) -> tuple[int | None, str]:
     """Return the tokens that a query attends to, and the kind of layer that this makes."""
-    zero, last = torch.tensor(0), 2 * context
+    zero, last = torch.tensor(0), 2 * max(context, _LONGEST_WINDOW)
 
     def first_key(query: int) -> int:
         """Return the first key that a query attends to."""

@@ -2,7 +2,9 @@
 
 import importlib.util
 import itertools
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -59,19 +61,30 @@ def find_other_ids(folder: Path, tokenizer: Tokenizer, num_ids: int) -> str:
 class TransformersModel:
     """The model of a folder or GGUF file in float32, as transformers loads it.
 
+    Args:
+      folder: the folder or file.
+      config: config.json of the model. It takes the place of a GGUF file's header, of which
+        transformers ignores what scales the rotation, and the size of a head.
+
     Raises:
       ValueError: if transformers cannot load it.
     """
 
-    def __init__(self, folder: Path):
-        from transformers import AutoModelForCausalLM  # pyright: ignore[reportMissingImports]
+    def __init__(self, folder: Path, config: Mapping[str, Any]):
+        from transformers import (  # pyright: ignore[reportMissingImports]
+            CONFIG_MAPPING,
+            AutoModelForCausalLM,
+        )
         from transformers.utils import logging  # pyright: ignore[reportMissingImports]
 
         logging.disable_progress_bar()
         self.folder = folder
         is_file = folder.is_file()  # a GGUF file
-        options = {"gguf_file": folder.name} if is_file else {"use_safetensors": True}
         try:
+            options: dict[str, Any] = {"use_safetensors": True}
+            if is_file:
+                made = CONFIG_MAPPING[config["model_type"]].from_dict(dict(config))
+                options = {"gguf_file": folder.name, "config": made}
             self.model = AutoModelForCausalLM.from_pretrained(
                 folder.parent if is_file else folder,
                 dtype="float32",

@@ -1,5 +1,6 @@
 """Audit of a published model's rotary settings, from its config alone."""
 
+import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,8 @@ from ropewalk.interop.architectures import IMPORTED_TYPES
 from ropewalk.interop.gguf import SUFFIX, GgufFile
 from ropewalk.interop.layers import LayerGroup, PublishedModel
 from ropewalk.interop.transformers_model import has_transformers
+from ropewalk.model.rotary.base import HfHead
+from ropewalk.model.rotary.rope_parameters import compute_frequencies, read_rope
 from ropewalk.theory import decay
 from ropewalk.theory.capability import find_runs, format_runs
 from ropewalk.theory.misreadings import TOLERANCE, find_misreadings
@@ -18,6 +21,7 @@ from ropewalk.theory.smallest_bases import smallest_base
 from ropewalk.theory.tables import format_table
 from ropewalk.utils.messages import one_line, printable, quoted
 
+_ADVICE = ". To audit models that cannot be imported, install transformers: pip install '.[hf]'"
 _SEARCHED = 2**21  # tokens, at least, in which a first violation is searched
 
 
@@ -36,9 +40,18 @@ def read_model(path: Path) -> PublishedModel:
     windows = {group.window for group in model.groups}
     if config.get("sliding_window") and windows == {None}:
         file.refuse("attention.sliding_window")
-    rotated = {2 * group.inv_freq.size for group in model.groups}
-    if file.values.get("rope.dimension_count", max(rotated)) not in rotated:
-        file.refuse("rope.dimension_count")
+    head = HfHead(config["head_dim"], config["max_position_embeddings"])
+    inv_freq, scales = compute_frequencies(read_rope(config), head, head.context)
+    if not any(
+        group.inv_freq.shape == inv_freq.shape
+        and np.allclose(group.inv_freq, inv_freq, 1e-5, 1e-12)
+        and np.isclose(group.scales.rotated / group.scales.unrotated, scales.rotated, 1e-5)
+        for group in model.groups
+    ):
+        raise ValueError(
+            f"{path}: a {model.model_type} does not rotate as rope.freq_base, rope.dimension_count "
+            "and rope.scaling of the header say; use the model's Hugging Face folder"
+        )
     if config["head_dim"] not in {group.head_dim for group in model.groups}:
         file.refuse("attention.key_length")
     return model
@@ -62,24 +75,27 @@ def read_layers(config: Mapping[str, Any]) -> PublishedModel:
     Raises:
       ValueError: if nothing knows the model type, a value is not allowed, or no layer rotates.
     """
-    if has_transformers() and str(config.get("model_type")) not in IMPORTED_TYPES:
-        from ropewalk.interop import measured_layers  # late: it imports transformers
-
-        model = measured_layers.measure(config)
-    else:
-        try:
-            model = layers.imported_layers(config)
-        except ValueError as error:
-            raise ValueError(
-                f"{one_line(str(error), 200)}. To audit models that cannot be imported, install "
-                "transformers: pip install '.[hf]'"
-            ) from error
+    is_measured = has_transformers() and str(config.get("model_type")) not in IMPORTED_TYPES
+    try:
+        model = _measure(config) if is_measured else layers.imported_layers(config)
+    except ValueError as error:
+        # Older files have values that transformers does not read anymore and that an import does.
+        with contextlib.suppress(ValueError):
+            return layers.imported_layers(config)
+        advice = "" if has_transformers() else _ADVICE
+        raise ValueError(f"{one_line(str(error), 300)}{advice}") from error
     if not any(group.inv_freq.size for group in model.groups):
         raise ValueError(
             f"config.json: model_type {quoted(config.get('model_type'), 40)}: no layer rotates "
             "queries and keys, so there is nothing to audit"
         )
     return model
+
+
+def _measure(config: Mapping[str, Any]) -> PublishedModel:
+    from ropewalk.interop import measured_layers  # late: it imports transformers
+
+    return measured_layers.measure(config)
 
 
 def audit(model: PublishedModel, tolerance: float = TOLERANCE) -> dict[str, Any]:

@@ -215,6 +215,35 @@ def test_values_out_of_range_and_unknown_types_are_refused(
     assert "model_type" not in changes or "did you mean" not in str(raised.value)
 
 
+LISTS = {"short_factor": 48 * [1.0], "long_factor": np.linspace(1, 40, 48).tolist()}
+
+
+@pytest.mark.hf
+def test_older_files_are_read_as_the_newer_ones_of_the_same_model():
+    """Phi-3's first files name longrope "su"; Qwen2.5-VL's have no text_config."""
+    pytest.importorskip("transformers")
+    phi = FOLDER | {"model_type": "phi3", "hidden_size": 3072, "max_position_embeddings": 131_072}
+    phi |= {"original_max_position_embeddings": 4096, "pad_token_id": 0}
+    newer, older = (
+        read_layers(phi | {"rope_scaling": LISTS | {"type": kind}}) for kind in ("longrope", "su")
+    )
+    assert find_differences(audit(newer), audit(older)) == []
+    assert newer.groups[0].scales.rotated == pytest.approx(1 + math.log(32) / math.log(4096))
+    sections = {"type": "mrope", "mrope_section": [16, 24, 24]}
+    qwen = FOLDER | {"model_type": "qwen2_5_vl", "rope_theta": 1e6, "rope_scaling": sections}
+    (group,) = read_layers(qwen).groups
+    np.testing.assert_allclose(group.inv_freq, series(1e6, 128), rtol=1e-6)
+
+
+@pytest.mark.hf
+def test_a_class_of_another_model_type_is_refused():
+    """MiniMax-M2's first files had the model_type of MiniMax-Text, whose layers are others."""
+    pytest.importorskip("transformers")
+    config = FOLDER | {"model_type": "minimax", "architectures": ["MiniMaxM2ForCausalLM"]}
+    with pytest.raises(ValueError, match="names a class of model_type minimax_m2"):
+        read_layers(config)
+
+
 def test_large_configs_are_refused_before_they_are_parsed(tmp_path):
     (tmp_path / "config.json").write_text("[" + "{}," * 2_000_000 + "{}]")
     with pytest.raises(ValueError, match="bytes"):
