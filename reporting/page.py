@@ -166,7 +166,6 @@ def write(out: Path, items: Iterable[Item], *, looks: Sequence[Look] = (), **pag
       looks: by member index.
       **page: other variables of templates/page.html.
     """
-    matplotlib.use("Agg")  # needs no display
     out.parent.mkdir(parents=True, exist_ok=True)
     sections: dict[str, Section] = {}
     with matplotlib.rc_context(STYLE):

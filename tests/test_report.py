@@ -4,6 +4,7 @@ import html.parser
 import re
 import sys
 
+import matplotlib
 import pytest
 
 from ropewalk import report
@@ -223,7 +224,9 @@ def test_a_page_of_several_directories_replaces_none_of_theirs(tmp_path, monkeyp
         assert run_report(run) == 0
     before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setitem(matplotlib.rcParams, "backend", "svg")
     assert run_report("10", "30") == 0
+    assert matplotlib.get_backend() == "svg"  # a notebook's, which shows its later figures
     assert all(path.read_bytes() == content for path, content in before.items())
     both = tmp_path / "report-10+30"
     assert (both / "results.csv").exists() and (both / "loss.png").exists()
