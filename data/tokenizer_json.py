@@ -234,7 +234,9 @@ def _load(content: bytes) -> Any:
 
     try:
         tokenizer = tokenizers.Tokenizer.from_buffer(content)
-    except Exception as error:  # the library raises this class
+    except (KeyboardInterrupt, SystemExit):
+        raise
+    except BaseException as error:  # a panic of Rust is no Exception
         reason = str(error).splitlines()[0][:100]
         raise ValueError(f"`tokenizers` does not read this tokenizer.json: {reason}") from None
     # `<|end_of_text|>` in a text is text, not the end of a document.
