@@ -47,6 +47,8 @@ def build(
         f"{kind} {quoted(text)} is not of the form name(parameter=value,...); "
         "a value that is no number or plain word goes in quotes: path='a/b'"
     )
+    if text.endswith(".py"):
+        malformed = f"{kind} {quoted(text)} is a file; name its class: {text}:NAME"
     if own_file := _OWN_FILE.match(text.strip()):
         path, name, rest = own_file.groups()
         text, classes = name + rest, {name: class_in_file(Path(path), name, base)}
