@@ -83,6 +83,7 @@ from ropewalk.utils.command_line import (
     exit_with,
     expression,
     expression_list,
+    next_command,
     token_list,
 )
 from ropewalk.utils.errors import UnreachableError
@@ -145,10 +146,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     print_results(results, args.format)
     if not copies:
         log_results(results, functools.partial(console.print, soft_wrap=True))
-    paths = shlex.join(map(str, copies.roots if copies else args.paths))
-    console.print(
-        f"rows: results.jsonl of each run. Next: python report.py {paths}", soft_wrap=True
-    )
+    line = next_command("report", *(copies.roots if copies else args.paths))
+    console.print(f"rows: results.jsonl of each run. Next: {line}", soft_wrap=True)
     return 0
 
 

@@ -30,6 +30,7 @@ from ropewalk.model.config import ModelConfig
 from ropewalk.model.rotary.base import HfHead
 from ropewalk.model.rotary.rope_parameters import read_rope, selected_factors
 from ropewalk.model.transformer import abstract_params, describe_size
+from ropewalk.utils.command_line import next_command
 from ropewalk.utils.limits import read_json
 from ropewalk.utils.messages import printable, quoted
 from ropewalk.utils.paths import local
@@ -51,7 +52,7 @@ def main(arguments: argparse.Namespace) -> int:
     )
     model = run.config.model
     _print(f"{run.path}: {describe_size(model)}, {rotary_lib.label(model.rotary)}")
-    _print(f"Next: python evaluate.py {run.path}, or start_from={run.path}")
+    _print(f"Next: {next_command('evaluate', run.path)}, or start_from={run.path}")
     return 0
 
 

@@ -13,7 +13,13 @@ from ropewalk.configs import argument_parser, find_config
 from ropewalk.data import pipeline
 from ropewalk.experiment import stages
 from ropewalk.experiment.overrides import SWEEP_HELP, Sweep, check_used, make_sweep, single_run
-from ropewalk.utils.command_line import Parser, add_process_flags, at_least, exit_with
+from ropewalk.utils.command_line import (
+    Parser,
+    add_process_flags,
+    at_least,
+    exit_with,
+    next_command,
+)
 
 __all__ = ["exit_with", "sweep", "train"]
 from ropewalk.utils.errors import UnreachableError
@@ -151,7 +157,7 @@ def _launch(parser: Parser, arguments: argparse.Namespace, parts: list[Sweep]) -
     except UnreachableError as error:
         distributed.refuse(parser, error)
     if finished and sweep.is_whole and distributed.is_primary_host():
-        path = shlex.quote(str(sweep.workdir))
-        report = f" && python report.py {path}" if sweep.record else ""
-        print(f"finished. Next: python evaluate.py {path}{report}", file=sys.stderr)
+        names = ["evaluate", "report"] if sweep.record else ["evaluate"]
+        line = " && ".join(next_command(name, sweep.workdir) for name in names)
+        print(f"finished. Next: {line}", file=sys.stderr)
     return 0 if finished else 130

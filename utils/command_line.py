@@ -104,6 +104,16 @@ def format_command(program: str, *arguments: object) -> str:
     return " ".join(["python", program, *map(_quote, map(str, arguments))])
 
 
+def next_command(name: str, *arguments: object) -> str:
+    """Return the command line of ropewalk's command `name`, started as this program was."""
+    program = sys.argv[0]
+    if program.startswith("ropewalk "):
+        return " ".join(["ropewalk", name, *map(_quote, map(str, arguments))])
+    path = Path(program)
+    script = path.with_name(f"{name}.py") if path.name in _SCRIPTS else f"{name}.py"
+    return format_command(str(script), *arguments)
+
+
 def _quote(argument: str) -> str:
     """Quote for a shell; in double quotes, which are easier to read, around single quotes."""
     plain = not re.search(r'["$`\\!]', argument)

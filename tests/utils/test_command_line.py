@@ -6,10 +6,11 @@ import gc
 import os
 import sys
 import warnings
+from pathlib import Path
 
 import pytest
 
-from ropewalk.utils.command_line import Parser, exit_with
+from ropewalk.utils.command_line import Parser, exit_with, next_command
 
 
 @pytest.fixture(autouse=True)
@@ -83,3 +84,17 @@ def test_nothing_follows_the_line(capsys):
 def test_a_defect_keeps_its_traceback(capsys, error):
     with pytest.raises(type(error)):
         message(capsys, error)
+
+
+@pytest.mark.parametrize(
+    "program, line",
+    [
+        ("ropewalk train", "ropewalk evaluate 'runs/my run'"),
+        ("train.py", "python evaluate.py 'runs/my run'"),
+        ("../clone/train.py", "python ../clone/evaluate.py 'runs/my run'"),
+        ("/clone/interop/__main__.py", "python evaluate.py 'runs/my run'"),
+    ],
+)
+def test_the_next_command_is_one_that_exists_where_this_one_did(monkeypatch, program, line):
+    monkeypatch.setattr("sys.argv", [program, "demo"])
+    assert next_command("evaluate", Path("runs/my run")) == line
