@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 from rich.console import Console
 
+from ropewalk.interop.transformers_model import has_transformers
 from ropewalk.model import rotary
 from ropewalk.model.rotary.rope import Rope
 from ropewalk.theory import (
@@ -378,6 +379,8 @@ def models_command(args: argparse.Namespace) -> tuple[dict, str]:
     for name in args.names:
         if name not in names:
             raise ValueError(f"unknown model {name!r}; {nearest(name, names)}")
+    if not has_transformers():
+        raise ValueError("install transformers, which measures these models: pip install '.[hf]'")
     models = [m for m in published.OPEN_MODELS if m.name in (args.names or names)]
     rows = [
         {"model": model.name, "source": model.source, **group}

@@ -135,6 +135,13 @@ def test_models(theory):
     assert code == 2 and "did you mean 'llama-3-8b'?" in err
 
 
+def test_models_need_transformers(theory, monkeypatch):
+    """The rows have settings of rotation alone, from which no model can be imported."""
+    monkeypatch.setattr("ropewalk.theory.__main__.has_transformers", lambda: False)
+    code, _, err = theory("models", "llama-3-8b")
+    assert code == 2 and "install transformers" in err and "config.json" not in err
+
+
 def test_capability_prints_exactly_its_keys(theory):
     """√2 cos((M - 1) ω / 2) for one pair; two heads have half of the distances each."""
     arguments = ("capability", "--rotary", "explicit(values=(0.1,))", "--head-dim", "2", "--json")
