@@ -6,7 +6,7 @@ The claims and the forecasts are in docs/language_model.md.
     language_model            four bases, three seeds each, of initialization and data order
     language_model_variants   other rotations of the same model; one is removed at the end (DroPE)
     language_model_continued  base 100, continued at base 1e4 and at base 100: give start_from
-    language_model_long       four bases after four times the tokens
+    language_model_long       six bases after four times the tokens
 
 Cost: 25 MFLOP and 3.4 of attention per token, 10M tokens per member: 2.9e14 FLOPs. The twelve
 members of `language_model` take six to ten hours on two CPU cores. On one H200 the four members of
@@ -93,7 +93,7 @@ configs = [
         language_model,
         name="language_model_long",
         question="Does the cost of a small base grow with training?",
-        members=vary("model.rotary.base", (10, 100, 1_000, 10_000)),
+        members=vary("model.rotary.base", (10, 30, 100, 300, 1_000, 10_000)),
         train=dict(num_steps=4883),
     ),
 ]
