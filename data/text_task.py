@@ -7,8 +7,9 @@ parts and its text is encoded again in one piece, as its user would do. Tokenize
 keep the parts, so that all rows of a run agree.
 """
 
+import codecs
 import itertools
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -72,19 +73,26 @@ def encode_whole(tokenizer: Tokenizer, document: Document) -> Document:
     Raises:
       ValueError: if the tokenizer changes the text.
     """
-    pieces, tokens = tokenizer.piece_bytes, []
-    for has_text, group in itertools.groupby(document.tokens.tolist(), lambda i: pieces[i] != b""):
+    planned = document.tokens.tolist()
+    pieces = list(map(tokenizer.piece_bytes.__getitem__, planned))
+    tokens, index = [], 0
+    for has_text, group in itertools.groupby(pieces, bool):
         part = list(group)
+        ids, index = planned[index : index + len(part)], index + len(part)
         if has_text:
-            part = tokenizer.encode(_text(map(pieces.__getitem__, part)), inside=True)
-        tokens += part
+            text = b"".join(part).decode(errors="ignore")
+            ids = tokenizer.encode(text, inside=True)
+        tokens += ids
     ends = np.cumsum(tokenizer.piece_lengths[tokens])
 
     start, count, distance = document.answers.T
-    planned = list(map(pieces.__getitem__, document.tokens.tolist()))
     marks = np.stack([start, start + count, start - 1 - distance])
-    places = {i: len(_text(planned[:i]).encode()) for i in {*marks.flat, len(planned)}}
-    if ends[-1] != places[len(planned)]:
+    decode = codecs.getincrementaldecoder("utf-8")("ignore").decode
+    places, size, last = {}, 0, 0
+    for mark in sorted({*marks.flat, len(pieces)}):
+        size += len(decode(b"".join(pieces[last:mark])).encode())
+        places[mark], last = size, mark
+    if ends[-1] != size:
         raise ValueError(
             "this tokenizer changes the text (its normalizer), so answers are not found"
         )
@@ -94,8 +102,3 @@ def encode_whole(tokenizer: Tokenizer, document: Document) -> Document:
     merged = (begin > ends[first] - tokenizer.piece_lengths[tokens][first]) | (end < ends[last])
     answers = np.stack([first, last - first + 1, first - 1 - source], axis=1)
     return Document.from_lists(tokens, answers, first_query=document.first_query, merged=merged)
-
-
-def _text(pieces: Iterable[bytes]) -> str:
-    """Return the text of pieces, without parts of characters."""
-    return b"".join(pieces).decode(errors="ignore")

@@ -45,6 +45,12 @@ _FEW = _Counts(common=6, other=1, example_words=20, example_common=3, example_ot
 _MANY = _Counts(common=30, other=3, example_words=40, example_common=10, example_other=3)
 
 
+@functools.lru_cache(maxsize=2**16)
+def _digits(tokenizer: Tokenizer, number: int) -> list[int]:
+    (digits,) = keys.numbers(tokenizer, [number], task="cwe")
+    return digits
+
+
 @functools.lru_cache(maxsize=32)
 def _sizes_of_numbers(tokenizer: Tokenizer, bits: int) -> np.ndarray:
     """Return how many ids the numbers 1 ... n have together, int `[2^bits]`."""
@@ -76,7 +82,7 @@ class _Prompt:
 
     def numbered(self, index: int, word: list[int]) -> list[int]:
         """Return the ids of " 7. word"; the first item of a list has no space before it."""
-        (digits,) = keys.numbers(self._tokenizer, [index + 1], task="cwe")
+        digits = _digits(self._tokenizer, index + 1)
         return self.space * (index > 0) + digits + self.dot + word
 
     def num_list_ids(self, count):
