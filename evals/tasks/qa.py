@@ -1,7 +1,7 @@
 """RULER's questions about documents: SQuAD and HotpotQA, with other documents beside theirs.
 
 Template of Hsieh et al. (arXiv 2404.06654), word for word. `path` is a file of SQuAD
-(dev-v2.0.json; questions that cannot be answered are left out) or HotpotQA
+(dev-v2.0.json or dev-v1.1.json; questions that cannot be answered are left out) or HotpotQA
 (hotpot_dev_distractor_v1.json), and document n asks question n, from 0. Documents of the question
 stand among as many others of the file as fit, in random order: first those of the same article
 (SQuAD), then any.
@@ -113,12 +113,15 @@ def _squad(content: dict[str, Any]) -> Iterator[_Question]:
         for text, paragraph in zip(texts, article["paragraphs"], strict=True):
             related = [other for other in dict.fromkeys(texts) if other != text]
             for item in paragraph["qas"]:
-                if not item.get("is_impossible"):
+                if item["answers"] and not item.get("is_impossible"):
                     yield _Question(item["question"], item["answers"][0]["text"], [text], related)
 
 
 def _hotpotqa(content: list[dict[str, Any]]) -> Iterator[_Question]:
     for item in content:
-        texts = {title: f"{title}\n{''.join(lines)}" for title, lines in item["context"]}
-        first = texts.pop(item["supporting_facts"][0][0])
-        yield _Question(item["question"], item["answer"], [first, *texts.values()], [])
+        title = item["supporting_facts"][0][0]
+        context = sorted(item["context"], key=lambda document: document[0] != title)
+        if context[0][0] != title:
+            raise ValueError(f"no document {title}; use hotpot_dev_distractor_v1.json")
+        texts = [f"{name}\n{''.join(lines)}" for name, lines in context]
+        yield _Question(item["question"], item["answer"], texts, [])

@@ -12,6 +12,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from ropewalk.evals.score import score_answers
+from ropewalk.evals.tasks import qa
 from ropewalk.reporting.task_view import view_of
 from tests.evals.helpers import make_documents, rows
 
@@ -87,13 +89,16 @@ def folder(tmp_path_factory):
 
 
 def _asked(text: str) -> list[dict]:
-    impossible = {"question": "?", "is_impossible": True, "answers": []}
-    answers = [{"text": text.split()[6]}, {"text": "many"}]
-    return [impossible, {"question": f"How many legs has {text[:7]}?", "answers": answers}]
+    """The second question as in version 1.1, the others as in 2.0, or without any answer."""
+    answers = [{"text": text.split()[6], "answer_start": 25}, {"text": "many", "answer_start": 0}]
+    plausible = {"is_impossible": True, "plausible_answers": answers, "answers": []}
+    legs = f"How many legs has {text[:7]}?"
+    asked = plausible, {"answers": answers}, {"answers": []}
+    return [{"id": "5", "question": legs, **fields} for fields in asked]
 
 
 @pytest.mark.parametrize("name", OFFICIAL)
-def test_prompts_are_worded_as_the_official_ones(name, folder, prose_config, prompt_tokenizer):
+def test_prompts_and_scores_are_the_official_ones(name, folder, prose_config, prompt_tokenizer):
     task, more, digest = OFFICIAL[name]
     task, length = task.format(folder), 4096 if name == "cwe" else 1000
     documents = make_documents(task, prose_config, prompt_tokenizer, length, range(10))
@@ -103,7 +108,25 @@ def test_prompts_are_worded_as_the_official_ones(name, folder, prose_config, pro
         assert prompt.endswith(more)
         prompts.add(prompt)
         assert skeleton(prompt.removesuffix(more)) == digest
+        check_scores(document, prompt_tokenizer)
     assert len({document.number for document in documents}) == 10 and len(prompts) >= 10
+
+
+def check_scores(document, tokenizer):
+    """Right, partly right and wrong outputs have RULER's score: the share of answers in the text.
+
+    An output in another form is right to RULER only: other case or order, or words before it.
+    """
+    starts, answers = document.answers[:, 0], answers_of(document, tokenizer)
+    ends = starts + document.answers[:, 1] - 1
+    for wrong in (ends[:0], ends[::2], ends):
+        output = document.tokens.copy()
+        output[wrong] = tokenizer.encode("~", inside=True)
+        text = tokenizer.decode(output[starts[0] :]).lower()
+        official = np.mean([answer.lower() in text for answer in answers])
+        correct = (output == document.tokens)[None, 1:]
+        result = score_answers(np.zeros(correct.shape), correct, 1 - correct, document.answers)
+        assert result.exact_match.mean() == official
 
 
 @pytest.mark.parametrize("name", ["squad", "hotpotqa"])
@@ -131,6 +154,16 @@ def test_documents_of_questions(name, folder, prose_config, prompt_tokenizer):
             tuple(re.findall(r"Fox \d{3}", decode(document.tokens))) for document in documents
         }
         assert len(orders) == len(documents)
+
+
+def test_documents_of_one_title_and_no_supporting_document(folder):
+    item = json.loads((folder / "hotpotqa.json").read_text())[0]
+    twice = item | {"context": [["Fox 2", ["Other."]], *item["context"]]}
+    (question,) = qa._hotpotqa([twice])
+    assert question.documents[0] == "Fox 2\nOther." and len(question.documents) == 5
+    (folder / "fullwiki.json").write_text(json.dumps([item | {"context": item["context"][:2]}]))
+    with pytest.raises(ValueError, match=r"no document Fox 2; use hotpot_dev_distractor_v1.json"):
+        qa._read(f"{folder}/fullwiki.json")
 
 
 def test_a_question_that_does_not_fit_names_the_length(folder, prose_config, prompt_tokenizer):
