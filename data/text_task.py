@@ -73,25 +73,23 @@ def encode_whole(tokenizer: Tokenizer, document: Document) -> Document:
     Raises:
       ValueError: if the tokenizer changes the text.
     """
-    planned = document.tokens.tolist()
-    pieces = list(map(tokenizer.piece_bytes.__getitem__, planned))
-    tokens, index = [], 0
-    for has_text, group in itertools.groupby(pieces, bool):
+    pieces, tokens = tokenizer.piece_bytes, []
+    for has_text, group in itertools.groupby(document.tokens.tolist(), lambda i: pieces[i] != b""):
         part = list(group)
-        ids, index = planned[index : index + len(part)], index + len(part)
         if has_text:
-            text = b"".join(part).decode(errors="ignore")
-            ids = tokenizer.encode(text, inside=True)
-        tokens += ids
+            text = b"".join(map(pieces.__getitem__, part)).decode(errors="ignore")
+            part = tokenizer.encode(text, inside=True)
+        tokens += part
     ends = np.cumsum(tokenizer.piece_lengths[tokens])
 
     start, count, distance = document.answers.T
+    planned = list(map(pieces.__getitem__, document.tokens.tolist()))
     marks = np.stack([start, start + count, start - 1 - distance])
     decode = codecs.getincrementaldecoder("utf-8")("ignore").decode
-    places, size, last = {}, 0, 0
-    for mark in sorted({*marks.flat, len(pieces)}):
-        size += len(decode(b"".join(pieces[last:mark])).encode())
-        places[mark], last = size, mark
+    places, size = {}, 0
+    for last, mark in itertools.pairwise([0, *sorted({*marks.flat}), len(planned)]):
+        size += len(decode(b"".join(planned[last:mark])).encode())
+        places[mark] = size
     if ends[-1] != size:
         raise ValueError(
             "this tokenizer changes the text (its normalizer), so answers are not found"
