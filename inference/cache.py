@@ -14,7 +14,6 @@ import jax
 import jax.numpy as jnp
 
 from ropewalk.model.config import ModelConfig
-from ropewalk.model.rotary import repeat_pattern
 
 
 class LayerCache(NamedTuple):
@@ -39,8 +38,7 @@ Caches = tuple[LayerCache, ...]
 
 def cache_sizes(config: ModelConfig, room: int) -> tuple[int, ...]:
     """Return the slots of each layer for rows of up to `room` tokens; a window limits them."""
-    windows = repeat_pattern(config.window, config.num_layers, "num_layers")
-    return tuple(min(window, room) if window else room for window in windows)
+    return tuple(min(window, room) if window else room for window in config.windows)
 
 
 def fill_cache(entries: tuple, lengths_B: jax.Array, size: int) -> LayerCache:

@@ -67,11 +67,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         config = run.config_at(run.find_step(args.step))
         if args.rotary is not None:
             chosen_rotary(args.rotary, config)
-        prompts = _prompts(args)
-    except (ValueError, UnreachableError) as error:
-        parser.refuse(error)
-    try:
-        _generate(args, prompts, options)
+        _generate(args, _prompts(args), options)
     except (ValueError, UnreachableError) as error:
         parser.refuse(error)
     return 0

@@ -16,7 +16,7 @@ from ropewalk.inference.programs import CHUNK, Rows, Static
 from ropewalk.inference.sampling import Draws, Sampler
 from ropewalk.model.config import ModelConfig, PositionTable
 from ropewalk.model.positions import stack_tables
-from ropewalk.model.rotary import Rotary, repeat_pattern
+from ropewalk.model.rotary import unique_variants
 from ropewalk.model.transformer import Params
 
 _MIN_PROMPT = 64  # tokens of the smallest program for prompts
@@ -61,11 +61,7 @@ class Engine:
         """`context_length`: trained context, tokens."""
         self.model, self.config = model, model.forward_architecture(dtype)
         self.weights = decoding.unstack(self.config, params)
-        layers = repeat_pattern(model.rotary, model.num_layers, "num_layers")
-        heads = (layer if isinstance(layer, tuple) else (layer,) for layer in layers)
-        self.is_dynamic = any(
-            type(variant).at_length is not Rotary.at_length for layer in heads for variant in layer
-        )
+        self.is_dynamic = any(variant.is_dynamic for variant in unique_variants(model.rotary))
 
         @functools.lru_cache(maxsize=4 * CHUNK)
         def table(row_length: int) -> PositionTable:

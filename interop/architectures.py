@@ -12,7 +12,7 @@ from ropewalk.data.tokenizer import Tokenizer
 from ropewalk.interop.rotary_config import add_version_4_keys, make_rope_parameters
 from ropewalk.interop.weights import Entry, Fused, Layout, make_entries
 from ropewalk.model.config import ModelConfig
-from ropewalk.model.rotary import repeat_pattern
+from ropewalk.model.rotary import expand_pattern
 from ropewalk.model.rotary.base import HfHead, Rotary
 from ropewalk.model.rotary.nope import Nope
 from ropewalk.model.rotary.rope_parameters import LOCAL_BASES
@@ -102,22 +102,6 @@ IMPORTED_ONLY = {
 IMPORTED_TYPES = {model_type for model_type, _ in IMPORTED_ONLY}
 
 
-def heads_by_layer(config: ModelConfig) -> list[tuple[Rotary, ...]]:
-    """Return the pattern over heads of each layer."""
-    layers = repeat_pattern(config.rotary, config.num_layers, "num_layers")
-    return [layer if isinstance(layer, tuple) else (layer,) for layer in layers]
-
-
-def variants_by_layer(config: ModelConfig) -> list[Rotary]:
-    """Return the variant of each layer of a model whose heads are alike."""
-    return [layer[0] for layer in heads_by_layer(config)]
-
-
-def windows_by_layer(config: ModelConfig) -> tuple[int | None, ...]:
-    """Return the window of each layer."""
-    return repeat_pattern(config.window, config.num_layers, "num_layers")
-
-
 def make_config(
     architecture: Architecture,
     config: ModelConfig,
@@ -183,13 +167,14 @@ def make_config(
 
 def _rope_keys(architecture: Architecture, config: ModelConfig, context: int) -> dict[str, Any]:
     head = HfHead(config.rope_head_dim, context, architecture.mla)
-    variants, partial = variants_by_layer(config), architecture.layout == "partial"
+    heads_by_layer = expand_pattern(config.rotary, config.num_layers, config.kv_heads)
+    variants, partial = [heads[0] for heads in heads_by_layer], architecture.layout == "partial"
 
     def parameters(variant: Rotary) -> dict[str, Any]:
         return make_rope_parameters(variant, head, partial=partial)
 
     if architecture.ropes == "by window":
-        windows = map(_layer_type, windows_by_layer(config))
+        windows = map(_layer_type, config.windows)
         kinds = {kind: parameters(v) for kind, v in zip(windows, variants, strict=True)}
         full = kinds.get("full_attention")
         local = kinds.get("sliding_attention", {"rope_type": "default", **(full or {})})
@@ -216,7 +201,7 @@ def _layer_type(window: int | None) -> str:
 
 
 def _window_keys(architecture: Architecture, config: ModelConfig) -> dict[str, Any]:
-    windows = windows_by_layer(config)
+    windows = config.windows
     size = next((window for window in windows if window is not None), None)
     if architecture.windows == "none":
         return {}

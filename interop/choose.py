@@ -10,17 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from ropewalk.interop.architectures import (
-    ARCHITECTURES,
-    Architecture,
-    heads_by_layer,
-    make_config,
-    windows_by_layer,
-)
+from ropewalk.interop.architectures import ARCHITECTURES, Architecture, make_config
 from ropewalk.interop.hf_config import parse_config
 from ropewalk.model import rotary
 from ropewalk.model.config import ModelConfig
-from ropewalk.model.rotary.base import Rotary
 from ropewalk.utils.messages import nearest
 
 # Fields that do not change the function of given parameters, or that are compared by what follows
@@ -42,13 +35,13 @@ def choose_architecture(
     Raises:
       ValueError: naming a feature that no class, or not this one, supports.
     """
-    heads = heads_by_layer(config)
-    if any(type(v).at_length is not Rotary.at_length for layer in heads for v in layer):
+    if any(variant.is_dynamic for variant in rotary.unique_variants(config.rotary)):
         raise ValueError(
             "no class of transformers has frequencies that depend on a row's length as ours do; "
             "evaluate the run here, or train with a static variant"
         )
-    if any(len(set(layer)) > 1 for layer in heads):
+    layers = rotary.expand_pattern(config.rotary, config.num_layers, config.kv_heads)
+    if len(layers[0]) > 1:
         raise ValueError(
             "no class of transformers has frequencies that differ between heads (a rotary pattern "
             "over heads); train without it"
@@ -107,7 +100,7 @@ def find_differences(
         if x.name not in _OTHERS
     }
     values["num_kv_heads"] = described.kv_heads, config.kv_heads
-    if windows_by_layer(described) != windows_by_layer(config):
+    if described.windows != config.windows:
         values["window"] = described.window, config.window
     different = {name: pair for name, pair in values.items() if pair[0] != pair[1]}
     rotations = (_rotation(described, context), _rotation(config, context))

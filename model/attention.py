@@ -150,7 +150,18 @@ class Attention(nnx.Module):
     def attend(
         self, q_k_v: QueryKeyValue, table: PositionTable, cos_sin, positions_BT, segment_ids_BT
     ) -> jax.Array:
-        """Return attention's output, `[B, T, D]`; other arguments as of `__call__`."""
+        """Compute attention within documents.
+
+        Args:
+          q_k_v: results of `compute_qkv`.
+          table: this layer's row of the position table.
+          cos_sin: cosines and sines of this layer, `[B, T, K, R]`.
+          positions_BT: int32, position within the document.
+          segment_ids_BT: int32, document of each token.
+
+        Returns:
+          `[B, T, D]`.
+        """
         q_BTNH, k_BSKH, v_BSKU = q_k_v
         config, dtype = self.config, v_BSKU.dtype
         with jax.named_scope("rope"):
@@ -180,26 +191,3 @@ class Attention(nnx.Module):
         N, U, D = self.out.shape
         weight, bias = self.out[...].reshape(N * U, D), getattr(self, "out_bias", None)
         return linear(out_BTNU.reshape(*out_BTNU.shape[:2], N * U), weight, bias)
-
-    def __call__(
-        self,
-        x_BTD: jax.Array,
-        table: PositionTable,
-        cos_sin: tuple[jax.Array, jax.Array],
-        positions_BT: jax.Array,
-        segment_ids_BT: jax.Array,
-    ) -> jax.Array:
-        """Compute attention within documents.
-
-        Args:
-          x_BTD: normalized residual stream.
-          table: this layer's row of the position table.
-          cos_sin: cosines and sines of this layer, `[B, T, K, R]`.
-          positions_BT: int32, position within the document.
-          segment_ids_BT: int32, document of each token.
-
-        Returns:
-          `[B, T, D]`.
-        """
-        q_k_v = self.compute_qkv(x_BTD, positions_BT)
-        return self.attend(q_k_v, table, cos_sin, positions_BT, segment_ids_BT)

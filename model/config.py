@@ -252,11 +252,15 @@ class ModelConfig(Architecture):
         object.__setattr__(self, "learned_frequencies", bool(self.learned_variants))
         if len({variant.learning_rate for variant in self.learned_variants}) > 1:
             raise ValueError("rotary: all learned variants of a model share one learning_rate")
-        rotary_lib.repeat_pattern(self.window, self.num_layers, "num_layers")
         # The table refuses an odd head, a fraction without a pair, and a pattern that is too long.
         num_tables = self.position_table(2).inv_freq.shape[1]
         if self.mla is not None and num_tables > 1:
             raise ValueError("mla rotates one key for all heads; rotary cannot differ by head")
+
+    @property
+    def windows(self) -> tuple[int | None, ...]:
+        """The window of each layer."""
+        return rotary_lib.repeat_pattern(self.window, self.num_layers, "num_layers")
 
     @property
     def learned_variants(self) -> list[Learned]:
@@ -304,7 +308,6 @@ class ModelConfig(Architecture):
         cycles = np.mod(inv_freq_LKR / (2 * np.pi), 1.0) * 2.0**32
         cycles_hi = np.floor(cycles)
         num_unrotated = (self.head_dim - self.rope_head_dim) // 2
-        windows = rotary_lib.repeat_pattern(self.window, self.num_layers, "num_layers")
         none_R = np.zeros(self.rope_head_dim // 2)
 
         def offset_unit(head: Rotary) -> np.ndarray:
@@ -317,7 +320,7 @@ class ModelConfig(Architecture):
             unrotated_logit_scale=compute(lambda head: head.unrotated_logit_scale),
             query_floor=compute(lambda head: 0.0 if head.log_n == "train" else 1.0),
             query_slope=compute(lambda head: slopes[head.log_n]),
-            window=np.array([window or NO_WINDOW for window in windows], np.int32),
+            window=np.array([window or NO_WINDOW for window in self.windows], np.int32),
             offset_unit=compute(offset_unit) if self.learned_frequencies else None,
             inv_freq=np.pad(inv_freq_LKR, [(0, 0), (0, 0), (0, num_unrotated)]),
         )

@@ -81,7 +81,7 @@ class Block(nnx.Module):
     def __call__(
         self, x_BTD, table: PositionTable, cos_sin, positions_BT, segment_ids_BT
     ) -> jax.Array:
-        """Apply one layer; see `Attention` for `table` and `cos_sin`."""
+        """Apply one layer; see `Attention.attend` for `table` and `cos_sin`."""
         q_k_v = self.compute_qkv(x_BTD, positions_BT)
         return self.attend(x_BTD, q_k_v, table, cos_sin, positions_BT, segment_ids_BT)
 

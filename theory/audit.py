@@ -35,7 +35,11 @@ def read_model(path: Path) -> PublishedModel:
         return read_layers(hf_config.read_config(path))
     file = GgufFile(path)
     config = file.read_config()
-    model = read_layers(config | {"model_type": _find_type(file.architecture)})
+    if has_transformers():
+        from ropewalk.interop import measured_layers  # late: it imports transformers
+
+        config["model_type"] = measured_layers.find_type(file.architecture)
+    model = read_layers(config)
     # What a class ignores and a header says would be lost.
     windows = {group.window for group in model.groups}
     if config.get("sliding_window") and windows == {None}:
@@ -57,15 +61,6 @@ def read_model(path: Path) -> PublishedModel:
     return model
 
 
-def _find_type(architecture: str) -> str:
-    """Return the model type of a GGUF file's architecture: the same name, but for `-` and `_`."""
-    if has_transformers():
-        from ropewalk.interop import measured_layers  # late: it imports transformers
-
-        return measured_layers.find_type(architecture)
-    return architecture
-
-
 def read_layers(config: Mapping[str, Any]) -> PublishedModel:
     """Return the layers of a config.json.
 
@@ -75,9 +70,11 @@ def read_layers(config: Mapping[str, Any]) -> PublishedModel:
     Raises:
       ValueError: if nothing knows the model type, a value is not allowed, or no layer rotates.
     """
-    is_measured = has_transformers() and str(config.get("model_type")) not in IMPORTED_TYPES
+    read = layers.imported_layers
+    if has_transformers() and str(config.get("model_type")) not in IMPORTED_TYPES:
+        from ropewalk.interop.measured_layers import measure as read  # late: transformers
     try:
-        model = _measure(config) if is_measured else layers.imported_layers(config)
+        model = read(config)
     except ValueError as error:
         # Older files have values that transformers does not read anymore and that an import does.
         with contextlib.suppress(ValueError):
@@ -90,12 +87,6 @@ def read_layers(config: Mapping[str, Any]) -> PublishedModel:
             "queries and keys, so there is nothing to audit"
         )
     return model
-
-
-def _measure(config: Mapping[str, Any]) -> PublishedModel:
-    from ropewalk.interop import measured_layers  # late: it imports transformers
-
-    return measured_layers.measure(config)
 
 
 def audit(model: PublishedModel, tolerance: float = TOLERANCE) -> dict[str, Any]:

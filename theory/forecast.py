@@ -18,7 +18,6 @@ from ropewalk.evals.estimate.bins import fine_bin_number
 from ropewalk.evals.estimate.effective_context import Estimate, estimate_trials
 from ropewalk.evals.estimate.trials import Trials
 from ropewalk.experiment.config import ExperimentConfig, is_frozen
-from ropewalk.model.rotary import repeat_pattern
 from ropewalk.theory.capability import query_head_frequencies
 from ropewalk.theory.minimal_head import Accuracy, Layouts, Positions, Training, simulate
 from ropewalk.training.optimizer import learning_rate_fraction
@@ -152,9 +151,8 @@ def _layers(config: ExperimentConfig, longest: int) -> list[Positions]:
     unit_LNR = None
     if table.offset_unit is not None:
         unit_LNR = 2 * np.pi * query_head_frequencies(table.offset_unit, model.num_heads)
-    windows = repeat_pattern(model.window, model.num_layers, "num_layers")
     layers = {}
-    for layer, window in enumerate(windows):
+    for layer, window in enumerate(model.windows):
         floor_K1, slope_K1 = (x[layer][:, None] for x in (table.query_floor, table.query_slope))
         scale_TKR = scale_LKR[layer] * np.maximum(floor_K1, slope_K1 * log_position_T11)
         repeats = model.num_heads // scale_TKR.shape[1]

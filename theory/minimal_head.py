@@ -28,6 +28,9 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
+from ropewalk.model.config import NO_WINDOW
+from ropewalk.model.mask import is_visible
+
 _GAIN = 8.0  # sum of the gains at the start; perfect attention then gives .98 to the right value
 _NORM_EPSILON = 1e-5  # of the normalization
 _HIDDEN = -1e9  # score of a key that a query does not attend to
@@ -142,16 +145,6 @@ class Positions(NamedTuple):
     window: int | None = None
     masked_distances: tuple[int, int] | None = None
     offset_unit_NR: np.ndarray | None = None
-
-    def is_visible(self, distance: np.ndarray) -> np.ndarray:
-        """Return whether queries attend to keys at these distances, bool."""
-        visible = distance >= 0
-        if self.window is not None:
-            visible &= distance < self.window
-        if self.masked_distances is not None:
-            low, high = self.masked_distances
-            visible &= (distance < low) | (distance > high)
-        return visible
 
 
 class Accuracy(NamedTuple):
@@ -303,11 +296,12 @@ def make_table(positions: Positions, longest: int) -> Table:
     num_heads, num_pairs = inv_freq_NR.shape
     # A key's position is at most one above the last query's.
     scale = positions.logit_scale / np.sqrt(2 * num_pairs)
+    window = NO_WINDOW if positions.window is None else positions.window
     return Table(
         inv_freq_NR.astype(np.float32),
         np.zeros((), np.float32) if unit_NR is None else unit_NR.astype(np.float32),
         np.broadcast_to(scale, (longest + 2, num_heads, num_pairs)).astype(np.float32),
-        positions.is_visible(np.arange(longest + 2)),
+        np.asarray(is_visible(np.arange(longest + 2), window, positions.masked_distances)),
     )
 
 

@@ -18,7 +18,8 @@ T = TypeVar("T")
 def classes_in(package: ModuleType, base: type[T]) -> dict[str, type[T]]:
     """Return the subclass of `base` that each module of `package` defines, by module name."""
     # A package's `__main__` is a command, which may import more than the package.
-    names = {info.name for info in pkgutil.iter_modules(package.__path__)} - {"__main__"}
+    others = {"__main__", "base"}
+    names = {info.name for info in pkgutil.iter_modules(package.__path__)} - others
     return {
         name: cls
         for name in sorted(names)

@@ -88,6 +88,11 @@ class Rotary(abc.ABC):
         """Return the variant for a row of `length` tokens, which differs for dynamic variants."""
         return self
 
+    @property
+    def is_dynamic(self) -> bool:
+        """Whether frequencies depend on a row's length."""
+        return type(self).at_length is not Rotary.at_length
+
     def rotary_dim(self, head_dim: int) -> int:
         """Return how many of `head_dim` features rotate: even, at least 2.
 
@@ -194,34 +199,31 @@ class Dynamic(Rotary):
     A row's factor is its length over the original context. Other rows of a batch do not matter.
 
     Attributes:
+      stretched: the variant of rows beyond the original context.
       base: base of the unstretched series.
       original_context_length: trained context, tokens.
     """
+
+    stretched: ClassVar[type[Stretched]]
 
     base: Base
     original_context_length: Count
 
     def __post_init__(self):
         super().__post_init__()
-        self.at_length(
-            2 * self.original_context_length
-        )  # report invalid fields of the stretched variant now
+        self.at_length(2 * self.original_context_length)  # reports invalid fields of `stretched`
 
-    @abc.abstractmethod
     def at_length(self, length: int) -> Rotary:
-        """Return `self.stretch(VARIANT, length)`; see `Rotary.at_length`."""
-
-    def stretch(self, variant: type[Stretched], length: int) -> Rotary:
-        """Return `variant` with the fields of this object and the factor for `length` tokens.
+        """Return `stretched` with the fields of this object and the factor for `length` tokens.
 
         Up to the original context, return this object: nothing changes, bit for bit.
         """
         factor = length / self.original_context_length
         if factor <= 1:
             return self
-        names = {field.name for field in dataclasses.fields(variant)}
+        names = {field.name for field in dataclasses.fields(self.stretched)}
         shared = {name: value for name, value in vars(self).items() if name in names}
-        return variant(**{**shared, "factor": factor})
+        return self.stretched(**{**shared, "factor": factor})
 
     def frequencies(self, rotary_dim: int) -> np.ndarray:
         """Return the unstretched frequencies; see `Rotary.frequencies`."""

@@ -21,10 +21,7 @@ class DynamicNtkAware(Dynamic):
     """
 
     rope_type = "dynamic"
-
-    def at_length(self, length: int) -> Rotary:
-        """Return the variant for rows of this length; see `Rotary.at_length`."""
-        return self.stretch(NtkAware, length)
+    stretched = NtkAware
 
     def to_hf(self, head: HfHead) -> None:
         """Return None: transformers has one factor for all rows of a batch."""

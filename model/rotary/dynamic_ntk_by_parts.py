@@ -2,7 +2,7 @@
 
 import dataclasses
 
-from ropewalk.model.rotary.base import Dynamic, Rotary
+from ropewalk.model.rotary.base import Dynamic
 from ropewalk.model.rotary.ntk_by_parts import NtkByParts
 from ropewalk.utils.checks import Positive
 
@@ -22,9 +22,7 @@ class DynamicNtkByParts(Dynamic):
       write: `dynamic_ntk_by_parts(base=1e4,original_context_length=256)`
     """
 
+    stretched = NtkByParts
+
     beta_fast: Positive = 32.0
     beta_slow: Positive = 1.0
-
-    def at_length(self, length: int) -> Rotary:
-        """Return the variant for rows of this length; see `Rotary.at_length`."""
-        return self.stretch(NtkByParts, length)

@@ -2,7 +2,7 @@
 
 import dataclasses
 
-from ropewalk.model.rotary.base import Dynamic, Rotary
+from ropewalk.model.rotary.base import Dynamic
 from ropewalk.model.rotary.position_interpolation import PositionInterpolation
 
 
@@ -18,6 +18,4 @@ class DynamicPositionInterpolation(Dynamic):
       write: `dynamic_position_interpolation(base=1e4,original_context_length=256)`
     """
 
-    def at_length(self, length: int) -> Rotary:
-        """Return the variant for rows of this length; see `Rotary.at_length`."""
-        return self.stretch(PositionInterpolation, length)
+    stretched = PositionInterpolation

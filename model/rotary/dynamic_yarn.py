@@ -2,7 +2,6 @@
 
 import dataclasses
 
-from ropewalk.model.rotary.base import Rotary
 from ropewalk.model.rotary.dynamic_ntk_by_parts import DynamicNtkByParts
 from ropewalk.model.rotary.yarn import Yarn
 
@@ -19,6 +18,4 @@ class DynamicYarn(DynamicNtkByParts):
       write: `dynamic_yarn(base=1e4,original_context_length=256)`
     """
 
-    def at_length(self, length: int) -> Rotary:
-        """Return the variant for rows of this length; see `Rotary.at_length`."""
-        return self.stretch(Yarn, length)
+    stretched = Yarn

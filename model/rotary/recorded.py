@@ -62,7 +62,7 @@ class Recorded(Rotary):
           ValueError: if the frequencies depend on a row's length, or are not valid numbers.
         """
         # A single vector is recorded, which would be wrong for rows of other lengths.
-        if type(variant).at_length is not Rotary.at_length:
+        if variant.is_dynamic:
             raise ValueError(
                 f"{name} has frequencies that depend on a row's length, which a run cannot record; "
                 "put a dynamic variant into model/rotary"

@@ -59,7 +59,9 @@ def run(layer: Attention, x_TD: np.ndarray, positions_T, segment_ids_T) -> np.nd
     positions_BT = jnp.array([positions_T], jnp.int32)
     rotation = cos_sin(row.cycles_hi, row.cycles_lo, positions_BT)
     x_BTD = jnp.asarray(x_TD, jnp.float32)[None]
-    out = layer(x_BTD, row, rotation, positions_BT, jnp.array([segment_ids_T], jnp.int32))
+    q_k_v = layer.compute_qkv(x_BTD, positions_BT)
+    ids_BT = jnp.array([segment_ids_T], jnp.int32)
+    out = layer.attend(q_k_v, row, rotation, positions_BT, ids_BT)
     return np.asarray(out[0])
 
 
