@@ -71,10 +71,8 @@ def main() -> int:
     if arguments.name in ENVIRONMENT:
         return run_set(arguments)
     setting = Setting(arguments.device, arguments.rounds, arguments.dry)
-    try:
+    with parser.refusing(ValueError):
         protocol.run(arguments.name, setting)
-    except ValueError as error:
-        parser.refuse(error)
     return 0
 
 

@@ -194,15 +194,13 @@ def main(arguments: list[str] | None = None) -> int:
     if options["path"] and not sources.source_class(options["source"]).needs_path:
         readers = "|".join(sources.reading_path())
         parser.error(f"--source {options['source']} reads no --path; give --source {readers}")
-    try:
+    with parser.refusing(ValueError, OSError):
         if verified is not None:
             messages = verify(as_path(verified or options["prepared_root"]))
             for message in messages:
                 print(f"{parser.prog}: error: {message}", file=sys.stderr)
             return 2 if messages else 0
         _print_report(prepare(DataConfig(**options), show_files=True))
-    except (ValueError, OSError) as error:
-        parser.refuse(error)
     return 0
 
 

@@ -58,7 +58,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; return the exit status."""
     parser = _parser()
     args = parser.parse_args(arguments)
-    try:
+    with parser.refusing(ValueError, UnreachableError):
         values: dict[str, Any] = {
             field.name: getattr(args, field.name) for field in fields(Options)
         }
@@ -68,8 +68,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if args.rotary is not None:
             chosen_rotary(args.rotary, config)
         _generate(args, _prompts(args), options)
-    except (ValueError, UnreachableError) as error:
-        parser.refuse(error)
     return 0
 
 

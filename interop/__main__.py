@@ -60,7 +60,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options, others = parser.parse_known_args(sys.argv[1:] if arguments is None else arguments)
     if others and options.command != "lm_eval":
         parser.error(f"unrecognized arguments: {' '.join(others)}")
-    try:
+    with parser.refusing(ValueError, OSError):
         options.check(options)
         # Import late: help and invalid arguments do not need JAX.
         from ropewalk.experiment.compiled import keep_programs
@@ -70,8 +70,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         check_platform()
         main_function = importlib.import_module(f"ropewalk.interop.{options.module}").main
         return main_function(options, *[others] * (options.command == "lm_eval"))
-    except (ValueError, OSError) as error:
-        parser.refuse(error)
 
 
 def _add_export(parser: Parser) -> None:

@@ -533,11 +533,8 @@ def main() -> None:
     parser = _parser()
     args = parser.parse_args()
     status = Console(stderr=True).status("computing") if sys.stderr.isatty() else nullcontext()
-    try:
-        with status:
-            result, text = args.function(args)
-    except (ValueError, ArithmeticError, OSError) as error:
-        parser.refuse(error)
+    with parser.refusing(ValueError, ArithmeticError, OSError), status:
+        result, text = args.function(args)
     print_text(json.dumps(result) if args.json else text)
 
 

@@ -258,7 +258,7 @@ def main() -> None:
     if args.command == "cookbook":
         print(cookbook(), end="")
         return
-    try:
+    with parser.refusing(ValueError, OSError):
         for flag, value in (("--head-dim", args.head_dim), ("--length", args.length)):
             if value is not None and value < 1:
                 raise ValueError(f"{flag} must be at least 1, got {value}")
@@ -270,8 +270,6 @@ def main() -> None:
             from ropewalk.theory import figures  # late: matplotlib is slow to import
 
             figures.save(figures.wavelengths(reports), Path(args.plot))
-    except (ValueError, OSError) as error:
-        parser.refuse(error)
     if args.json:
         objects = list(map(as_json, reports))
         text = json.dumps(objects[0] if len(objects) == 1 else {"schedules": objects})

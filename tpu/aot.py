@@ -63,11 +63,9 @@ def command_line() -> Parser:
 def parse(parser: Parser) -> tuple[argparse.Namespace, Topology | Machines, ExperimentConfig]:
     """Return the arguments, their chips and their config; exit with 2 for a mistake in them."""
     arguments = parser.parse_intermixed_args()
-    try:
+    with parser.refusing(ValueError):
         chips = find(arguments.topology)
         return arguments, chips, inherit(find_config(arguments.config), arguments.overrides)
-    except ValueError as error:
-        parser.refuse(error)
 
 
 def main() -> int:
@@ -78,10 +76,8 @@ def main() -> int:
     from ropewalk.tpu.cost import analyze
     from ropewalk.tpu.report import show
 
-    try:
+    with parser.refusing(ValueError):
         report = analyze(config, chips, arguments.members)
-    except ValueError as error:
-        parser.refuse(error)
     if arguments.json:
         collectives = [dataclasses.asdict(collective) for collective in report.collectives]
         print(json.dumps(report._asdict() | {"collectives": collectives}))

@@ -178,12 +178,10 @@ def main() -> int:
         "--restarts", type=at_least(0), default=100, help="maximum number of restarts (%(default)s)"
     )
     arguments = parser.parse_intermixed_args()
-    try:
+    with parser.refusing(ValueError):
         topology = topology_lib.find_slice(arguments.topology)
         check_alone(arguments.mode, topology)
         jobs = _jobs(arguments, topology)
-    except ValueError as error:
-        parser.refuse(error)
     cluster = {name: getattr(arguments, name) for name in ("image", "claim", "spot", "restarts")}
     if in_bucket(arguments.workdir):
         cluster["claim"] = ""

@@ -372,10 +372,8 @@ def main() -> int:
     parser.add_argument("name", help="v5e:8x8, v5p:4x4x4 ...")
     parser.add_argument("fields", nargs="*", choices=[*fields, []], metavar="FIELD")
     arguments = parser.parse_args()
-    try:
+    with parser.refusing(ValueError):
         topology = find_slice(arguments.name)
-    except ValueError as error:
-        parser.refuse(error)
     for field in arguments.fields or fields:
         print(getattr(topology, field))
     return 0

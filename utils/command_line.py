@@ -1,12 +1,13 @@
 """Parts that command lines share."""
 
 import argparse
+import contextlib
 import os
 import re
 import shlex
 import sys
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NoReturn
 
@@ -36,6 +37,14 @@ class Parser(argparse.ArgumentParser):
     def refuse(self, error: Exception):
         """Exit with the message of `error`, and its `status` if it has one."""
         self.error(describe(error), getattr(error, "status", 2))
+
+    @contextlib.contextmanager
+    def refusing(self, *kinds: type[Exception]) -> Iterator[None]:
+        """Refuse errors of these kinds, which the body raises."""
+        try:
+            yield
+        except kinds as error:
+            self.refuse(error)
 
 
 class _AllowFile(argparse.Action):

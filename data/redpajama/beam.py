@@ -51,11 +51,9 @@ def main(arguments: list[str] | None = None) -> int:
         )
     from ropewalk.data.sources.redpajama import build
 
-    try:
+    with parser.refusing(ValueError, OSError):
         pipeline = pipeline_options.PipelineOptions(beam_options)
         builder = build(options.path, options.out, beam_options=pipeline)
-    except (ValueError, OSError) as error:
-        parser.refuse(error)
     print(builder.data_dir)
     for split, info in sorted((builder.info.splits or {}).items()):
         print(f"  {split}: {info.num_examples:,} documents in {info.num_shards} shards")

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import tokenizers
 
 from ropewalk.data.tokenizer import Tokenizer
 from ropewalk.experiment import load
@@ -25,6 +26,7 @@ from tests.data.hard_text import SOURCES, hard_text
 from tests.in_process import limit_time
 from tests.interop.weights_helpers import CONTEXT, PLAIN, changed, make_run
 
+gguf = pytest.importorskip("gguf")
 pytestmark = [pytest.mark.hf, pytest.mark.slow]
 # transformers ignores `attention.key_length` of a llama.
 NARROW = changed(PLAIN, head_dim=8)
@@ -43,23 +45,25 @@ def permuted(weights: np.ndarray, num_heads: int) -> np.ndarray:
     return halves.swapaxes(1, 2).reshape(weights.shape)
 
 
-def write_gguf(path: Path, folder: Path, kind: str, metadata=(), tokenizer: dict | None = None):
-    """Write the folder of an export as a GGUF file in float32."""
-    gguf = pytest.importorskip("gguf")
+def write_gguf(
+    path: Path, folder: Path, kind: str, changes=(), tokenizer: dict | None = None, others=()
+) -> None:
+    """Write the folder of an export as a GGUF file in float32, with other keys and tensors."""
     config, tensors = json.loads((folder / "config.json").read_text()), Tensors(folder)
     writer = gguf.GGUFWriter(path, kind)
-    writer.add_block_count(config["num_hidden_layers"])
-    writer.add_context_length(config["max_position_embeddings"])
-    writer.add_embedding_length(config["hidden_size"])
-    writer.add_feed_forward_length(config["intermediate_size"])
-    writer.add_head_count(config["num_attention_heads"])
-    writer.add_head_count_kv(config["num_key_value_heads"])
-    writer.add_key_length(config["head_dim"])
-    writer.add_rope_freq_base(config["rope_parameters"]["rope_theta"])
-    writer.add_layer_norm_rms_eps(config["rms_norm_eps"])
-    writer.add_vocab_size(config["vocab_size"])
-    for name, value in metadata:
-        writer.add_key_value(f"{kind}.{name}", value, gguf.GGUFValueType.get_type(value))
+    keys = {
+        "block_count": config["num_hidden_layers"],
+        "context_length": config["max_position_embeddings"],
+        "embedding_length": config["hidden_size"],
+        "feed_forward_length": config["intermediate_size"],
+        "attention.head_count": config["num_attention_heads"],
+        "attention.head_count_kv": config["num_key_value_heads"],
+        "attention.key_length": config["head_dim"],
+        "attention.layer_norm_rms_epsilon": config["rms_norm_eps"],
+        "rope.freq_base": config["rope_parameters"]["rope_theta"],
+        "vocab_size": config["vocab_size"],
+    }
+    add_keys(writer, kind, keys | dict(changes))
     if tokenizer:
         writer.add_tokenizer_model("gpt2")
         if tokenizer["pre"]:
@@ -74,6 +78,7 @@ def write_gguf(path: Path, folder: Path, kind: str, metadata=(), tokenizer: dict
         writer.add_chat_template("{{ messages[0]['content'] }}")
     architectures = {name: number for number, name in gguf.MODEL_ARCH_NAMES.items()}
     names = gguf.get_tensor_name_map(architectures[kind], config["num_hidden_layers"])
+    arrays = {}
     for name in tensors.known:
         tensor = tensors.read(name)
         if kind == "llama" and name.endswith("q_proj.weight"):
@@ -81,15 +86,30 @@ def write_gguf(path: Path, folder: Path, kind: str, metadata=(), tokenizer: dict
         if kind == "llama" and name.endswith("k_proj.weight"):
             tensor = permuted(tensor, config["num_key_value_heads"])
         gguf_name = names.get_name(name, try_suffixes=(".weight", ".bias"))
-        writer.add_tensor(gguf_name, np.ascontiguousarray(tensor))
-    finish(writer)
+        arrays[gguf_name] = np.ascontiguousarray(tensor)
+    finish(writer, arrays | dict(others))
 
 
-def finish(writer) -> None:
+def add_keys(writer, kind: str, keys: dict) -> None:
+    for name, value in keys.items():
+        writer.add_key_value(f"{kind}.{name}", value, gguf.GGUFValueType.get_type(value))
+
+
+def finish(writer, arrays: dict[str, np.ndarray]) -> None:
+    for name, array in arrays.items():
+        writer.add_tensor(name, array)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
     writer.close()
+
+
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory) -> Path:
+    """The folder of an export."""
+    top = tmp_path_factory.mktemp("plain")
+    export(make_run(top / "run", PLAIN).path, top / "out")
+    return top / "out"
 
 
 @pytest.mark.parametrize("kind", MODELS)
@@ -114,8 +134,7 @@ def test_rows_in_another_order_are_refused(tmp_path, monkeypatch):
         import_folder(tmp_path / "m.gguf", tmp_path / "back")
 
 
-def test_unsupported_files_are_refused_by_name(tmp_path):
-    export(make_run(tmp_path / "run", PLAIN).path, tmp_path / "out")
+def test_unsupported_files_are_refused_by_name(plain, tmp_path):
     cases = {
         "attention.sliding_window=9": ("llama", [("attention.sliding_window", 9)]),
         "partial rotation": ("llama", [("rope.dimension_count", 8)]),
@@ -123,7 +142,7 @@ def test_unsupported_files_are_refused_by_name(tmp_path):
     }
     for message, (kind, metadata) in cases.items():
         path = tmp_path / "bad.gguf"
-        write_gguf(path, tmp_path / "out", kind, metadata)
+        write_gguf(path, plain, kind, metadata)
         with pytest.raises(ValueError, match=message):
             import_folder(path, tmp_path / "back")
         path.unlink()
@@ -147,12 +166,10 @@ def converted(file: dict, pre: str) -> dict:
 
 
 @pytest.mark.parametrize("publisher", PRE)
-def test_ids_are_those_of_the_tokenizer_json(publisher, tmp_path):
-    tokenizers = pytest.importorskip("tokenizers")
+def test_ids_are_those_of_the_tokenizer_json(plain, publisher, tmp_path):
     path = json_tokenizers.MADE[publisher](SOURCES, tmp_path / "in")
     metadata = converted(json.loads(path.read_text()), PRE[publisher])
-    export(make_run(tmp_path / "run", PLAIN).path, tmp_path / "out")
-    write_gguf(tmp_path / "m.gguf", tmp_path / "out", "llama", tokenizer=metadata)
+    write_gguf(tmp_path / "m.gguf", plain, "llama", tokenizer=metadata)
     files, _ = GgufTensors(tmp_path / "m.gguf").tokenizer_files()
     for name, content in files.items():
         (tmp_path / name).write_bytes(content)
@@ -168,7 +185,6 @@ def test_ids_are_those_of_the_tokenizer_json(publisher, tmp_path):
 @pytest.mark.parametrize("pre", [None, "default"])
 def test_a_file_that_names_no_rule_for_words_is_read_as_by_llama_cpp(pre, tmp_path, capsys):
     """Ids of /tokenize of llama.cpp's server (xllamacpp 2026.10) for a file with these pieces."""
-    tokenizers = pytest.importorskip("tokenizers")
     merges = ["Ġ 1", "1 2", "12 3", "Ġ x", "Ġ $", "Ġ Ġ", "ĠĠ Ġ", "! !", "' s", "Ġx +"]
     tokens = ["<s>", "</s>", *sorted(tokenizers.pre_tokenizers.ByteLevel.alphabet())]
     tokens += [merge.replace(" ", "") for merge in merges]
@@ -184,31 +200,20 @@ def test_a_file_that_names_no_rule_for_words_is_read_as_by_llama_cpp(pre, tmp_pa
     assert generation["eos_token_id"] == [1, 20]
 
 
-def test_other_tokenizers_are_named(tmp_path):
-    export(make_run(tmp_path / "run", PLAIN).path, tmp_path / "out")
+def test_other_tokenizers_are_named(plain, tmp_path):
     unread = {"pre": "tekken", "tokens": ["a"], "types": [1], "merges": []}
-    write_gguf(tmp_path / "m.gguf", tmp_path / "out", "llama", tokenizer=unread)
+    write_gguf(tmp_path / "m.gguf", plain, "llama", tokenizer=unread)
     files, note = GgufTensors(tmp_path / "m.gguf").tokenizer_files()
     assert not files and "tekken" in note
 
 
-def test_frequency_factors_are_read(tmp_path, capsys):
+def test_frequency_factors_are_read(plain, tmp_path, capsys):
     """Llama 3.1's converter divides the frequencies by `rope_freqs.weight`."""
-    gguf = pytest.importorskip("gguf")
     variant = parse_pattern("llama3(base=500,factor=8,original_context_length=24)")
-    plain = parse_pattern("rope(base=500)")
-    factors = plain.inv_freq(16) / variant.inv_freq(16)  # pyright: ignore[reportAttributeAccessIssue]
-    export(make_run(tmp_path / "run", PLAIN).path, tmp_path / "out")
-    add = gguf.GGUFWriter.write_header_to_file
-
-    def with_factors(writer, *arguments):
-        writer.add_tensor("rope_freqs.weight", factors.astype(np.float32))
-        add(writer, *arguments)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(gguf.GGUFWriter, "write_header_to_file", with_factors)
-        tokens = {"pre": "?", **TOKENS}
-        write_gguf(tmp_path / "m.gguf", tmp_path / "out", "llama", tokenizer=tokens)
+    factors = parse_pattern("rope(base=500)").inv_freq(16) / variant.inv_freq(16)  # pyright: ignore
+    others = {"rope_freqs.weight": factors.astype(np.float32)}
+    tokens = {"pre": "?", **TOKENS}
+    write_gguf(tmp_path / "m.gguf", plain, "llama", tokenizer=tokens, others=others)
     # transformers has neither the factors nor the size of a head from a GGUF file.
     run = import_folder(tmp_path / "m.gguf", tmp_path / "back")
     assert "tokens: difference" in capsys.readouterr().err
@@ -231,9 +236,7 @@ def import_or_refuse(path: Path, run: Path, seconds: float = 100) -> str:
     return ""
 
 
-def test_hostile_values_are_refused_by_name(tmp_path):
-    gguf = pytest.importorskip("gguf")
-    export(make_run(tmp_path / "run", PLAIN).path, tmp_path / "out")
+def test_hostile_values_are_refused_by_name(plain, tmp_path):
     path = tmp_path / "m.gguf"
     cases = {
         "attention.head_count": [("attention.head_count", 0)],
@@ -242,25 +245,15 @@ def test_hostile_values_are_refused_by_name(tmp_path):
         "rope.freq_base": [("rope.freq_base", -1.0)],
         "rope.scaling.factor": [("rope.scaling.type", "linear"), ("rope.scaling.factor", 0.0)],
     }
-    add = gguf.GGUFWriter.add_key_value
-    for message, metadata in cases.items():
-
-        def replace(self, name, value, *rest, changes=tuple(metadata), **options):
-            add(self, name, dict(changes).get(name.partition(".")[2], value), *rest, **options)
-
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(gguf.GGUFWriter, "add_key_value", replace)
-            new = [x for x in metadata if "scaling" in x[0]]
-            write_gguf(path, tmp_path / "out", "llama", new, {"pre": "gpt-2", **TOKENS})
+    for message, keys in cases.items():
+        write_gguf(path, plain, "llama", keys, {"pre": "gpt-2", **TOKENS})
         expected = message.replace("attention.key_length", "head_dim")
         assert expected in import_or_refuse(path, tmp_path / "back")
     for merge in ("t1", "t q"):  # the library `tokenizers` panics
-        write_gguf(
-            path, tmp_path / "out", "llama", [], {"pre": "gpt-2", **TOKENS, "merges": [merge]}
-        )
+        write_gguf(path, plain, "llama", [], {"pre": "gpt-2", **TOKENS, "merges": [merge]})
         assert f"no pieces of the merge '{merge}'" in import_or_refuse(path, tmp_path / "back")
     for name in ("merges", "tokens", "token_type"):
-        write_gguf(path, tmp_path / "out", "llama", tokenizer={"pre": "gpt-2", **TOKENS})
+        write_gguf(path, plain, "llama", tokenizer={"pre": "gpt-2", **TOKENS})
         content = path.read_bytes().replace(
             f"tokenizer.ggml.{name}".encode(), b"x" * (15 + len(name))
         )
@@ -273,7 +266,6 @@ def test_hostile_values_are_refused_by_name(tmp_path):
 )
 def test_counts_beyond_the_file_and_pipes_are_refused(reader, tmp_path):
     """The package `gguf` loops over as many values as an array claims to have."""
-    pytest.importorskip("gguf")
     name = b"general.x"
     start = struct.pack("<4sIQQQ", b"GGUF", 3, 0, 1, len(name)) + name
     hostile = [start + struct.pack("<IIQ", 9, kind, 2**40) for kind in (0, 4, 8, 9, 99)]
@@ -288,26 +280,13 @@ def test_counts_beyond_the_file_and_pipes_are_refused(reader, tmp_path):
         reader(tmp_path / "pipe.gguf")
 
 
-def test_names_and_types_of_tensors_that_no_model_has_are_refused(tmp_path):
-    gguf = pytest.importorskip("gguf")
-    export(make_run(tmp_path / "run", PLAIN).path, tmp_path / "out")
-    write, path = gguf.GGUFWriter.add_tensor, tmp_path / "m.gguf"
-    for message, name, dtype in (
-        ("'no_dot' is not part of our models", "no_dot", np.float32),
-        ("'output_norm.weight': Dequantization for I32", "output_norm.weight", np.int32),
+def test_names_and_types_of_tensors_that_no_model_has_are_refused(plain, tmp_path):
+    path = tmp_path / "m.gguf"
+    for message, others in (
+        ("'no_dot' is not part of our models", {"no_dot": np.ones(4, np.float32)}),
+        ("'output_norm.weight': Deq", {"output_norm.weight": np.ones(32, np.int32)}),
     ):
-
-        def add(self, old, tensor, changes=(name, dtype)):
-            is_changed = old == "output_norm.weight"
-            write(
-                self,
-                changes[0] if is_changed else old,
-                tensor.astype(changes[1]) if is_changed else tensor,
-            )
-
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(gguf.GGUFWriter, "add_tensor", add)
-            write_gguf(path, tmp_path / "out", "llama")
+        write_gguf(path, plain, "llama", others=others)
         assert message in import_or_refuse(path, tmp_path / "back")
 
 
@@ -318,15 +297,11 @@ def test_heads_too_large_to_measure_are_refused_at_once(tmp_path):
 
 def header(tmp_path: Path, kind: str, metadata: dict, tensors=()) -> Path:
     """Write a file of metadata and vectors."""
-    gguf = pytest.importorskip("gguf")
     path = tmp_path / "header.gguf"
     writer = gguf.GGUFWriter(path, kind)
     sizes = {"block_count": 2, "context_length": 8192, "embedding_length": 256}
-    for name, value in (sizes | {"attention.head_count": 4} | metadata).items():
-        writer.add_key_value(f"{kind}.{name}", value, gguf.GGUFValueType.get_type(value))
-    for name, values in tensors:
-        writer.add_tensor(name, np.asarray(values, np.float32))
-    finish(writer)
+    add_keys(writer, kind, sizes | {"attention.head_count": 4} | metadata)
+    finish(writer, {name: np.asarray(values, np.float32) for name, values in tensors})
     return path
 
 
@@ -437,11 +412,10 @@ def mutate(content: bytes, random: np.random.Generator) -> bytes:
 
 
 @pytest.mark.long
-def test_sixty_damaged_files_are_refused_in_one_line(tmp_path):
+def test_sixty_damaged_files_are_refused_in_one_line(plain, tmp_path):
     """None takes 10 s longer than three times the import of the file before the damage."""
-    export(make_run(tmp_path / "run", PLAIN).path, tmp_path / "out")
     path, random = tmp_path / "m.gguf", np.random.default_rng(0)
-    write_gguf(path, tmp_path / "out", "llama", tokenizer={"pre": "gpt-2", **TOKENS})
+    write_gguf(path, plain, "llama", tokenizer={"pre": "gpt-2", **TOKENS})
     content, begin = path.read_bytes(), time.monotonic()
     assert not import_or_refuse(path, tmp_path / "back")
     seconds = 10 + 3 * (time.monotonic() - begin)
