@@ -1,4 +1,5 @@
 import dataclasses
+import functools
 import json
 import math
 import subprocess
@@ -11,25 +12,10 @@ from ropewalk.configs import find_config
 from ropewalk.experiment.run import RunDirectory
 from ropewalk.model.rotary.nope import Nope
 from ropewalk.model.rotary.rope import Rope
-from ropewalk.theory.__main__ import main
+from tests.in_process import call
 
 ROOT = Path(__file__).parents[2]
-
-
-@pytest.fixture
-def theory(monkeypatch, capsys):
-    """Return a function that runs the command in this process: (exit code, stdout, stderr)."""
-
-    def run(*arguments):
-        monkeypatch.setattr(sys, "argv", ["theory", *arguments])
-        try:
-            main()
-            code = 0
-        except SystemExit as stop:
-            code = stop.code
-        return code, *capsys.readouterr()
-
-    return run
+theory = functools.partial(call, "-m", "theory")  # what it prints, errors too
 
 
 def test_the_module_prints_only_the_number():
@@ -38,9 +24,8 @@ def test_the_module_prints_only_the_number():
     assert (done.returncode, done.stdout, done.stderr) == (0, "1707\n", "")
 
 
-def test_json_is_one_object(theory):
-    code, out, err = theory("length", "--base", "1e4", "--head-dim", "64", "--json")
-    assert (code, err) == (0, "")
+def test_json_is_one_object():
+    out = theory("length", "--base", "1e4", "--head-dim", "64", "--json")
     assert json.loads(out) == {
         "rotary": "rope(base=10000)",
         "head_dim": 64,
@@ -49,22 +34,21 @@ def test_json_is_one_object(theory):
     }
 
 
-def test_any_variant_by_its_expression(theory):
+def test_any_variant_by_its_expression():
     """Interpolation by 4 divides every distance by 4: 4 * 724 < m <= 4 * 725."""
     expression = "position_interpolation(base=1e4,factor=4)"
-    code, out, _ = theory("length", "--rotary", expression, "--head-dim", "64")
-    assert code == 0
+    out = theory("length", "--rotary", expression, "--head-dim", "64")
     assert 4 * 724 < int(out) <= 4 * 725
 
 
-def test_no_violation_prints_a_bound(theory):
-    assert theory("length", "--rotary", "nope", "--head-dim", "64")[1] == "> 2147483647\n"
-    out = theory("length", "--base", "1e4", "--head-dim", "64", "--limit", "725", "--json")[1]
-    assert json.loads(out)["first_violation"] is None
-    assert json.loads(out)["checked_up_to"] == 724
+def test_no_violation_prints_a_bound():
+    assert theory("length", "--rotary", "nope", "--head-dim", "64") == "> 2147483647\n"
+    out = theory("length", "--base", "1e4", "--head-dim", "64", "--limit", "725", "--json")
+    result = json.loads(out)
+    assert (result["first_violation"], result["checked_up_to"]) == (None, 724)
 
 
-def test_length_of_a_run_has_every_layer(theory, tmp_path):
+def test_length_of_a_run_has_every_layer(tmp_path):
     """46 and 725 are the first violations of bases 100 and 1e4 at 64 features."""
     config = find_config("tiny")
     layers = (Rope(base=100.0), Rope(base=1e4), Nope())
@@ -78,48 +62,44 @@ def test_length_of_a_run_has_every_layer(theory, tmp_path):
         )
         run = RunDirectory(tmp_path / name)
         run.write_config(dataclasses.replace(config, model=model), [])
-        code, out, _ = theory("length", str(run.path), "--json")
-        assert code == 0
-        result = json.loads(out)
+        result = json.loads(theory("length", run.path, "--json"))
         assert result["first_violation"] == reach
         assert result["checked_up_to"] == (reach or 2**31 - 1)
     assert result["layers"] == [46, 725, None] * 2
-    lines = theory("length", str(tmp_path / "mixed"))[1].splitlines()
+    lines = theory("length", tmp_path / "mixed").splitlines()
     assert lines[1:3] == ["layer 1: 725", "layer 2: > 2147483647"]
-    assert theory("length", str(tmp_path / "plain"))[1] == "46\n"
+    assert theory("length", tmp_path / "plain") == "46\n"
 
 
-def test_bound_prints_exactly_its_keys(theory):
-    code, out, err = theory("bound", "--length", "1k", "--json")
-    assert (code, err) == (0, "")
-    result = json.loads(out)
+def test_bound_prints_exactly_its_keys():
+    result = json.loads(theory("bound", "--length", "1k", "--json"))
     assert list(result) == ["length", "head_dim", "rotary_fraction", "low", "high"]
     assert (result["length"], result["head_dim"], result["rotary_fraction"]) == (1024, 128, 1.0)
     assert 4293.43 < result["low"] < result["high"] < 4293.45  # Su 2024: 4.3e3
 
-    more = json.loads(theory("bound", "--length", "1k", "--json", "--stable", "--intervals")[1])
+    more = json.loads(theory("bound", "--length", "1k", "--json", "--stable", "--intervals"))
     assert list(more) == [*result, "stable", "intervals"]
     assert more["intervals"][0][0] == result["high"]
     assert more["intervals"][-1][0] == pytest.approx(more["stable"], rel=1e-8)
     assert more["intervals"][-1][1] is None
 
 
-def test_rounded_bounds_are_feasible(theory):
+def test_rounded_bounds_are_feasible():
     """The published two digits, 1.2e4 at 2048 and 2.7e4 at 4096, are infeasible themselves."""
     for length, published, typed in (("2048", "1.2e4", "1.16e4"), ("4096", "2.7e4", "2.696e4")):
-        assert int(theory("length", "--base", published)[1]) < int(length)
-        assert int(theory("length", "--base", typed)[1]) >= int(length)
-        out = theory("bound", "--length", length)[1]
+        assert int(theory("length", "--base", published)) < int(length)
+        assert int(theory("length", "--base", typed)) >= int(length)
+        out = theory("bound", "--length", length)
         assert f"rounded up: {typed.replace('e4', 'e+04')} " in out
     # Rounding stays within five percent, so not 1.1.
-    assert "rounded up: 1.01 " in theory("bound", "--length", "2k", "--rotary-fraction", "0.5")[1]
+    assert "rounded up: 1.01 " in theory("bound", "--length", "2k", "--rotary-fraction", "0.5")
 
 
 @pytest.mark.hf
 @pytest.mark.long
-def test_models(theory):
+def test_models():
     pytest.importorskip("transformers")
-    models = json.loads(theory("models", "--json")[1])["models"]
+    models = json.loads(theory("models", "--json"))["models"]
     result = {(model["model"], model["kind"].removesuffix("_attention")): model for model in models}
     assert result["llama-2-7b", "full"]["first_violation"] == 1707
     assert result["mistral-7b-v0.2", "full"]["first_violation"] == 27115
@@ -129,45 +109,42 @@ def test_models(theory):
     # Liu et al.: 92 of Llama 2's 128 features complete a turn within 4096 tokens.
     assert result["llama-2-7b", "full"]["critical_dimension"] == 92
     assert not result["llama-2-7b", "full"]["covers"] and result["llama-3-8b", "full"]["covers"]
-    only = theory("models", "llama-3-8b")[1]
+    only = theory("models", "llama-3-8b")
     assert "llama-3-8b" in only and "llama-2-7b" not in only
-    code, _, err = theory("models", "lama-3-8b")
-    assert code == 2 and "did you mean 'llama-3-8b'?" in err
+    assert "did you mean 'llama-3-8b'?" in theory("models", "lama-3-8b", status=2)
 
 
-def test_models_need_transformers(theory, monkeypatch):
+def test_models_need_transformers(monkeypatch):
     """The rows have settings of rotation alone, from which no model can be imported."""
     monkeypatch.setattr("ropewalk.theory.__main__.has_transformers", lambda: False)
-    code, _, err = theory("models", "llama-3-8b")
-    assert code == 2 and "install transformers" in err and "config.json" not in err
+    printed = theory("models", "llama-3-8b", status=2)
+    assert "install transformers" in printed and "config.json" not in printed
 
 
-def test_capability_prints_exactly_its_keys(theory):
+def test_capability_prints_exactly_its_keys():
     """√2 cos((M - 1) ω / 2) for one pair; two heads have half of the distances each."""
     arguments = ("capability", "--rotary", "explicit(values=(0.1,))", "--head-dim", "2", "--json")
-    code, out, err = theory(*arguments, "--heads", "1", "--length", "21")
-    assert (code, err) == (0, "")
-    single = json.loads(out)
+    single = json.loads(theory(*arguments, "--heads", "1", "--length", "21"))
     keys = ["rotary", "head_dim", "heads", "length", "capability", "certificate", "partition"]
     assert list(single) == keys
     assert single["capability"] == pytest.approx(math.sqrt(2) * math.cos(1.0))
     assert single["certificate"] == pytest.approx(single["capability"], abs=1e-9)
     assert single["partition"] == [[[1, 21]]]
 
-    double = json.loads(theory(*arguments, "--heads", "2", "--length", "42")[1])
+    double = json.loads(theory(*arguments, "--heads", "2", "--length", "42"))
     assert list(double) == keys and double["certificate"] is None
     assert double["capability"] == pytest.approx(single["capability"])
     assert sorted(double["partition"]) == [[[1, 21]], [[22, 42]]]
 
 
-def test_capability_prints_and_draws_its_forecast(theory, tmp_path):
+def test_capability_prints_and_draws_its_forecast(tmp_path):
     figure = tmp_path / "capability.svg"
     arguments = ("capability", "--rotary", "rope(base=10)", "--head-dim", "64", "--length", "30")
-    code, out, _ = theory(*arguments, "--others", "31", "--heads", "2", "--out", str(figure))
-    assert code == 0 and "31 other keys needs 2.012: D_H allows L50 > 30 tokens" in out
+    out = theory(*arguments, "--others", "31", "--heads", "2", "--out", figure)
+    assert "31 other keys needs 2.012: D_H allows L50 > 30 tokens" in out
     assert "  head 1: " in out
     assert "</svg>" in figure.read_text()
-    result = json.loads(theory(*arguments, "--others", "31", "--json")[1])
+    result = json.loads(theory(*arguments, "--others", "31", "--json"))
     # The capability of one head is above 2.012 at 26 tokens, and below at 27.
     assert (result["l50"], result["beyond"]) == (26, False)
     assert result["needed"] == pytest.approx(2.012, abs=1e-3)
@@ -180,8 +157,8 @@ def test_capability_prints_and_draws_its_forecast(theory, tmp_path):
         pytest.param([], (0.0423, 1.628), (0.1403, 1.481), marks=pytest.mark.long),
     ],
 )
-def test_the_law_of_figure_1(theory, lengths, men, ours):
+def test_the_law_of_figure_1(lengths, men, ours):
     """Fits that another program made of Men et al.'s Table 2 and of our certified bases."""
-    fits = json.loads(theory("table", "--json", *lengths)[1])["fits"]
+    fits = json.loads(theory("table", "--json", *lengths))["fits"]
     rounded = {name: (round(c, 4), round(p, 3)) for name, (c, p) in fits.items()}
     assert rounded == {"men_2024": men, "high": ours}

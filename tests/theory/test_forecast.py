@@ -9,7 +9,7 @@ from ropewalk.configs import find_config
 from ropewalk.configs.changes import change
 from ropewalk.experiment.overrides import apply
 from ropewalk.theory.forecast import check, forecast
-from tests.in_process import run_command
+from tests.in_process import call
 
 # One head of 16 features learns eight keys in documents of 32 tokens within 100 updates.
 SMALL = change(
@@ -65,10 +65,9 @@ def test_a_config_is_refused_with_the_reason():
 
 
 @pytest.mark.long
-def test_the_command_prints_the_forecast_of_every_member(monkeypatch, capsys):
+def test_the_command_prints_the_forecast_of_every_member():
     command = "-m theory forecast demo train.num_steps=45 --seeds 2 --json"
-    assert run_command(command, monkeypatch) == 0
-    result = json.loads(capsys.readouterr().out)
+    result = json.loads(call(*command.split()))
     assert len(result["members"]) == len(find_config("demo").members)
     member = result["members"]["base=10,num_heads=1"]
     assert member["rotary"] == "rope(base=10)"

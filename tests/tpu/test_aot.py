@@ -346,12 +346,11 @@ def test_both_times_of_a_step():
     )
 
 
-def test_the_report_of_a_cpu(monkeypatch, capsys):
+def test_the_report_of_a_cpu(monkeypatch):
     """The step is traced, compiled and read as with libtpu, here for this machine's CPU."""
     monkeypatch.setattr(topology.Topology, "compile_devices", lambda chips: jax.devices("cpu")[:1])
-    monkeypatch.setattr("sys.argv", ["aot", "tiny", "--topology", "v5e:1x1", "--json"])
-    assert aot.main() == 0
-    values = cost.Report(**json.loads(capsys.readouterr().out))
+    printed = call("-m", "tpu.aot", "tiny", "--topology", "v5e:1x1", "--json")
+    values = cost.Report(**json.loads(printed))
     assert values.problem is None
     assert values.attention == "attention: xla"
     # 34,976 parameters and two moments of each in float32; 8 x 64 tokens' four integers and mask.

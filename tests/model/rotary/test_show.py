@@ -1,32 +1,18 @@
 """`python -m model.rotary show`: facts of known variants, and mistakes on one line."""
 
+import functools
 import json
-import sys
 
 import numpy as np
 import pytest
 
 from ropewalk.model.rotary import parse
-from ropewalk.theory import show as command
-from ropewalk.theory.show import Head, make_report
+from tests.in_process import call
+
+show = functools.partial(call, "-m", "model.rotary", "show")
 
 
-def report_on(text: str, dim: int, length: int, num_unrotated: int = 0):
-    head = Head(dim=dim, length=length, num_unrotated=num_unrotated)
-    return make_report(parse(text), head)
-
-
-@pytest.fixture
-def show(monkeypatch, capsys):
-    def run(*arguments: str) -> str:
-        monkeypatch.setattr(sys, "argv", ["rotary", "show", *arguments])
-        command.main()
-        return capsys.readouterr().out
-
-    return run
-
-
-def test_plain_rope_at_4096_tokens(show):
+def test_plain_rope_at_4096_tokens():
     """2π 10^(4·45/64) is 4080 tokens, the last whole turn; 1707 is the bound at base 10,000."""
     report = json.loads(show("rope(base=1e4)", "--json"))
     assert report["name"] == "rope(base=10000)"
@@ -42,7 +28,7 @@ def test_plain_rope_at_4096_tokens(show):
     assert short.startswith("the sum of cosines is negative at distance 1707, within 4096 tokens")
 
 
-def test_bands_of_yarn(show):
+def test_bands_of_yarn():
     """4096 tokens at base 10,000: 32 turns end the kept pairs at 20, one turn the ramp at 46."""
     text = "yarn(base=1e4,factor=8,original_context_length=4096)"
     report = json.loads(show(text, "--json"))
@@ -52,7 +38,7 @@ def test_bands_of_yarn(show):
     assert report["logit_scale"] == pytest.approx(1.2079441541679836**2)
 
 
-def test_what_is_shown_can_be_trained_with(show, tmp_path):
+def test_what_is_shown_can_be_trained_with(tmp_path):
     file = tmp_path / "shown.json"
     file.write_text(show("ntk_mixed(base=500,factor=4)", "--head-dim", "64", "--json"))
     explicit = parse(f"explicit(file={str(file)!r})")
