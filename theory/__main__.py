@@ -24,16 +24,10 @@ from rich.console import Console
 from ropewalk.interop.transformers_model import has_transformers
 from ropewalk.model import rotary
 from ropewalk.model.rotary.rope import Rope
-from ropewalk.theory import (
-    audit,
-    bound,
-    capability,
-    decay,
-    published,
-)
+from ropewalk.theory import audit, bound, capability, decay, published
 from ropewalk.theory.misreadings import TOLERANCE
 from ropewalk.theory.tables import format_table
-from ropewalk.utils.command_line import Parser, exit_with, expression, print_text, tokens
+from ropewalk.utils.command_line import Parser, at_least, exit_with, expression, print_text, tokens
 from ropewalk.utils.messages import nearest
 
 
@@ -101,8 +95,6 @@ def round_up(pairs: bound.Pairs, base: float, length: int) -> str:
 
 def length_command(args: argparse.Namespace) -> tuple[dict, str]:
     """Compute the first distance (tokens) with B_m = sum_i cos(m inv_freq_i) < 0."""
-    if args.limit < 1:
-        raise ValueError(f"--limit must be at least 1 token, got {args.limit}")
     result, heads = _find_violations(args)
     layers = [decay.latest(layer) for layer in heads]
     first = decay.latest(layers)
@@ -205,9 +197,7 @@ def _read_heads(args: argparse.Namespace) -> tuple[dict, np.ndarray]:
     if args.run:
         result, inv_freq_LKR, num_heads = _read_run(args.run)
         return result, capability.query_head_frequencies(inv_freq_LKR, num_heads)
-    heads = 1 if args.heads is None else args.heads
-    if heads < 1:
-        raise ValueError(f"--heads must be at least 1, got {heads}")
+    heads = args.heads or 1
     pattern = rotary.parse_pattern(args.rotary)
     num_layers = len(pattern) if isinstance(pattern, tuple) else 1
     inv_freq_LKR = np.array(
@@ -245,8 +235,6 @@ def forecast_command(args: argparse.Namespace) -> tuple[dict, str]:
     from ropewalk.experiment import overrides
     from ropewalk.theory.forecast import forecast
 
-    if args.seeds < 1:
-        raise ValueError(f"--seeds must be at least 1, got {args.seeds}")
     config, changes = find_config(args.config), list(map(overrides.typed, args.overrides))
     if config.members or len(overrides.grid(changes)) > 1:
         members = overrides.make_members(config, changes)
@@ -490,7 +478,7 @@ def _parser() -> Parser:
     option("--rotary", **variant, help=text)
     option("run", nargs="?", type=Path, help="a run directory: the heads of each layer")
     option = command.add_argument
-    option("--heads", type=int, help="query heads of a layer (default: 1)")
+    option("--heads", type=at_least(1), help="query heads of a layer (default: 1)")
     option("--length", type=tokens, required=True, help="tokens: 4096 or 4k")
     text = "also the L50 that D_H allows among this number of keys that do not match"
     option("--others", type=int, metavar="N", help=text)
@@ -502,7 +490,7 @@ def _parser() -> Parser:
     option("config", metavar="CONFIG", help="a config's name, such as demo or small")
     option("overrides", nargs="*", metavar="dotted.field=value", help="changes to the config")
     text = "simulated seeds, between which the interval is (default: 3)"
-    option("--seeds", type=int, default=3, metavar="N", help=text)
+    option("--seeds", type=at_least(1), default=3, metavar="N", help=text)
 
     option = add(table_command, head).add_argument
     text = "default: 1k to 1M"

@@ -30,7 +30,7 @@ from ropewalk.model import rotary
 from ropewalk.model.rotary.base import Rotary, geometric_inv_freq
 from ropewalk.model.rotary.p_rope import PRope
 from ropewalk.theory import decay
-from ropewalk.utils.command_line import Parser, exit_with, expression, print_text, tokens
+from ropewalk.utils.command_line import Parser, at_least, exit_with, expression, print_text, tokens
 from ropewalk.utils.expressions import split_commas
 from ropewalk.utils.messages import nearest
 
@@ -248,7 +248,7 @@ def main() -> None:
     )
     text = "name(parameter=value,...)"
     show.add_argument("what", nargs="+", type=expression, metavar="CONFIG_OR_EXPR", help=text)
-    show.add_argument("--head-dim", type=int, metavar="D", help="features of a head, even")
+    show.add_argument("--head-dim", type=at_least(1), metavar="D", help="features of a head, even")
     show.add_argument("--length", type=tokens, metavar="L", help="context in tokens")
     text = 'print one JSON object; for several variants, {"schedules": [...]}'
     show.add_argument("--json", action="store_true", help=text)
@@ -259,9 +259,6 @@ def main() -> None:
         print(cookbook(), end="")
         return
     with parser.refusing(ValueError, OSError):
-        for flag, value in (("--head-dim", args.head_dim), ("--length", args.length)):
-            if value is not None and value < 1:
-                raise ValueError(f"{flag} must be at least 1, got {value}")
         reports = []
         for variant, head in itertools.chain.from_iterable(map(find, args.what)):
             sizes = {"dim": args.head_dim or head.dim, "length": args.length or head.length}

@@ -66,7 +66,7 @@ def tokens(text: str) -> int:
     unit = {"k": 2**10, "m": 2**20}.get(text[-1:].lower(), 1)
     try:
         length = float(text[:-1] if unit > 1 else text) * unit
-        if length != int(length) or length > _MOST_TOKENS:
+        if length != int(length) or not 0 < length <= _MOST_TOKENS:
             raise ValueError
     except (ValueError, OverflowError):
         raise argparse.ArgumentTypeError(

@@ -10,7 +10,7 @@ LLAMA3 = (
 QWEN = LLAMA3.replace("{1,3}", "")
 
 
-def _byte_level(texts, folder: Path, *, regex: str | None, special: list[str], size: int):
+def _byte_level(texts, *, regex: str | None, special: list[str], size: int):
     from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 
     tokenizer = Tokenizer(models.BPE(ignore_merges=regex == LLAMA3))
@@ -29,8 +29,16 @@ def _byte_level(texts, folder: Path, *, regex: str | None, special: list[str], s
     trainer = trainers.BpeTrainer(vocab_size=size, initial_alphabet=alphabet, show_progress=False)
     tokenizer.train_from_iterator(texts, trainer)
     tokenizer.add_special_tokens(special)  # after all others, as published
-    folder.mkdir(parents=True, exist_ok=True)
     return tokenizer
+
+
+def _write(folder: Path, **files: str | dict) -> Path:
+    """Write JSON files; return the path of the tokenizer."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, content in files.items():
+        text = content if isinstance(content, str) else json.dumps(content)
+        (folder / f"{name}.json").write_text(text)
+    return folder / "tokenizer.json"
 
 
 def llama3(texts, folder: Path, size: int = 1000) -> Path:
@@ -39,7 +47,7 @@ def llama3(texts, folder: Path, size: int = 1000) -> Path:
 
     names = ["<|begin_of_text|>", "<|end_of_text|>"]
     reserved = [f"<|reserved_special_token_{i}|>" for i in range(6)]
-    tokenizer = _byte_level(texts, folder, regex=LLAMA3, special=names + reserved, size=size)
+    tokenizer = _byte_level(texts, regex=LLAMA3, special=names + reserved, size=size)
     template = processors.TemplateProcessing(
         single=f"{names[0]} $A",
         pair=f"{names[0]} $A {names[0]}:1 $B:1",
@@ -48,11 +56,9 @@ def llama3(texts, folder: Path, size: int = 1000) -> Path:
     tokenizer.post_processor = processors.Sequence(
         [processors.ByteLevel(trim_offsets=True), template]
     )
-    tokenizer.save(str(folder / "tokenizer.json"))
     config = {"tokenizer_class": "PreTrainedTokenizerFast"}
     config |= dict(zip(("bos_token", "eos_token"), names, strict=True))
-    (folder / "tokenizer_config.json").write_text(json.dumps(config))
-    return folder / "tokenizer.json"
+    return _write(folder, tokenizer=tokenizer.to_str(), tokenizer_config=config)
 
 
 def qwen(texts, folder: Path, size: int = 1000) -> Path:
@@ -60,24 +66,19 @@ def qwen(texts, folder: Path, size: int = 1000) -> Path:
     from tokenizers import AddedToken
 
     special = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
-    tokenizer = _byte_level(texts, folder, regex=QWEN, special=special, size=size)
+    tokenizer = _byte_level(texts, regex=QWEN, special=special, size=size)
     tokenizer.add_tokens([AddedToken("<think>", special=False, normalized=False)])
-    tokenizer.save(str(folder / "tokenizer.json"))
-    config = {"tokenizer_class": "Qwen2Tokenizer", "bos_token": None, "eos_token": "<|im_end|>"}
-    (folder / "tokenizer_config.json").write_text(json.dumps(config))
+    names = {"tokenizer_class": "Qwen2Tokenizer", "bos_token": None, "eos_token": "<|im_end|>"}
     ids = [tokenizer.token_to_id(name) for name in special]
     model = {"model_type": "qwen2", "bos_token_id": ids[0], "eos_token_id": [ids[2], ids[0]]}
-    (folder / "config.json").write_text(json.dumps(model))
-    return folder / "tokenizer.json"
+    return _write(folder, tokenizer=tokenizer.to_str(), tokenizer_config=names, config=model)
 
 
 def gpt2(texts, folder: Path, size: int = 1000) -> Path:
     """One special piece for BOS and EOS, in an older format."""
-    tokenizer = _byte_level(texts, folder, regex=None, special=["<|endoftext|>"], size=size)
-    tokenizer.save(str(folder / "tokenizer.json"))
+    tokenizer = _byte_level(texts, regex=None, special=["<|endoftext|>"], size=size)
     end = {"content": "<|endoftext|>", "lstrip": False, "normalized": True}
-    (folder / "special_tokens_map.json").write_text(json.dumps({"eos_token": end}))
-    return folder / "tokenizer.json"
+    return _write(folder, tokenizer=tokenizer.to_str(), special_tokens_map={"eos_token": end})
 
 
 def gemma3(texts, folder: Path, size: int = 1000) -> Path:
@@ -104,19 +105,15 @@ def gemma3(texts, folder: Path, size: int = 1000) -> Path:
     spaces = {"type": "Replace", "pattern": {"String": "\u2581"}, "content": " "}
     decoders = [spaces, {"type": "ByteFallback"}, {"type": "Fuse"}]
     file["decoder"] = {"type": "Sequence", "decoders": decoders}
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "tokenizer.json").write_text(json.dumps(file))
     config = {"bos_token": "<bos>", "eos_token": "<eos>", "add_bos_token": True}
-    (folder / "tokenizer_config.json").write_text(json.dumps(config))
-    return folder / "tokenizer.json"
+    return _write(folder, tokenizer=file, tokenizer_config=config)
 
 
 def across_spaces(texts, folder: Path, size: int = 1000) -> Path:
     """Pieces of several words and digits, such as " is: 12"."""
-    tokenizer = _byte_level(texts, folder, regex=r"[^\n]+|\n", special=["</s>"], size=size)
-    tokenizer.save(str(folder / "tokenizer.json"))
-    (folder / "tokenizer_config.json").write_text(json.dumps({"eos_token": "</s>"}))
-    return folder / "tokenizer.json"
+    tokenizer = _byte_level(texts, regex=r"[^\n]+|\n", special=["</s>"], size=size)
+    names = {"eos_token": "</s>"}
+    return _write(folder, tokenizer=tokenizer.to_str(), tokenizer_config=names)
 
 
 MADE = {"llama3": llama3, "qwen": qwen, "gpt2": gpt2, "gemma3": gemma3}

@@ -19,8 +19,16 @@ def write(path: Path, *records: dict) -> None:
     path.write_bytes(zstandard.compress(data) if path.suffix == ".zst" else data)
 
 
-@pytest.fixture
-def sample(tmp_path):
+def documents(builder, split="train"):
+    """Return (subset, meta as JSON) of every text."""
+    records = builder.as_data_source(split=split)
+    return {
+        r["text"].decode(): (r["red_pajama_subset"].decode(), json.loads(r["meta"].decode()))
+        for r in (records[i] for i in range(len(records)))
+    }
+
+
+def test_sample_layout(tmp_path):
     """RedPajama-Data-1T-Sample: one .jsonl per source; meta is a string."""
     root = tmp_path / "sample"
     write(root / "arxiv_sample.jsonl", {"text": "paper", "meta": '{"arxiv_id": "2405.14591"}'})
@@ -31,34 +39,7 @@ def sample(tmp_path):
         {"text": "def f():\n\treturn 'é'\n", "meta": "{}"},
         {"text": "int x;", "meta": "{}"},
     )
-    return root
-
-
-@pytest.fixture
-def full(tmp_path):
-    """RedPajama-Data-1T: folders; meta is an object, but missing in Common Crawl."""
-    root = tmp_path / "full"
-    write(root / "arxiv/arxiv_0.jsonl", {"text": "paper", "meta": {"arxiv_id": "1", "n": 2}})
-    write(root / "book/book.jsonl", {"text": "story", "meta": {"short_book_title": "T"}})
-    write(root / "c4/c4-train.00000-of-01024.jsonl", {"text": "page", "meta": {"url": "u"}})
-    crawl = "common_crawl/2019-30/en_head_0000.json.gz.dedup.classifier.jsonl.zst"
-    write(root / crawl, {"text": "web", "pred_label": "__label__wiki", "source": "cc/x"})
-    write(root / "wikipedia/wiki.jsonl", {"text": "article", "meta": {"title": "A"}})
-    write(root / "README.jsonl", {"text": "not one of the set's files"})
-    return root
-
-
-def documents(builder, split="train"):
-    """Return (subset, meta as JSON) of every text."""
-    records = builder.as_data_source(split=split)
-    return {
-        r["text"].decode(): (r["red_pajama_subset"].decode(), json.loads(r["meta"].decode()))
-        for r in (records[i] for i in range(len(records)))
-    }
-
-
-def test_sample_layout(sample, tmp_path):
-    builder = build(str(sample), str(tmp_path / "out"))
+    builder = build(str(root), str(tmp_path / "out"))
     assert builder.info.full_name == "redpajama/2.0.0"
     assert documents(builder) == {
         "paper": ("arxiv", {"arxiv_id": "2405.14591"}),
@@ -69,8 +50,17 @@ def test_sample_layout(sample, tmp_path):
     }
 
 
-def test_full_layout(full, tmp_path):
-    assert documents(build(str(full), str(tmp_path / "out"))) == {
+def test_full_layout(tmp_path):
+    """RedPajama-Data-1T: folders; meta is an object, but missing in Common Crawl."""
+    root = tmp_path / "full"
+    write(root / "arxiv/arxiv_0.jsonl", {"text": "paper", "meta": {"arxiv_id": "1", "n": 2}})
+    write(root / "book/book.jsonl", {"text": "story", "meta": {"short_book_title": "T"}})
+    write(root / "c4/c4-train.00000-of-01024.jsonl", {"text": "page", "meta": {"url": "u"}})
+    crawl = "common_crawl/2019-30/en_head_0000.json.gz.dedup.classifier.jsonl.zst"
+    write(root / crawl, {"text": "web", "pred_label": "__label__wiki", "source": "cc/x"})
+    write(root / "wikipedia/wiki.jsonl", {"text": "article", "meta": {"title": "A"}})
+    write(root / "README.jsonl", {"text": "not one of the set's files"})
+    assert documents(build(str(root), str(tmp_path / "out"))) == {
         "paper": ("arxiv", {"arxiv_id": "1", "n": 2}),
         "story": ("book", {"short_book_title": "T"}),
         "page": ("c4", {"url": "u"}),

@@ -11,19 +11,9 @@ DATA = DataConfig(source="retrieval", context_length=64, batch_size=1)
 LENGTH = 400  # all tasks fit with the small tokenizer of these tests
 
 
-def make_document(task, tokenizer, length, *, seed=0, split="train", index=0, distances=None):
-    context = TaskContext(
-        data=DATA, tokenizer=tokenizer, length=length, seed=seed, split=split, distances=distances
-    )
-    (document,) = retrieval_task(task).documents(context, range(index, index + 1))
-    return document
-
-
-def documents(task, tokenizer, count, length=LENGTH, split="train", seed=0):
-    return [
-        make_document(task, tokenizer, length, seed=seed, split=split, index=i)
-        for i in range(count)
-    ]
+def documents(task, tokenizer, count, length=LENGTH, **changes):
+    context = TaskContext(data=DATA, tokenizer=tokenizer, length=length, seed=0, **changes)
+    return list(retrieval_task(task).documents(context, range(count)))
 
 
 @pytest.mark.parametrize("length", [64, 100, 128, 256, 512, 4096])
@@ -126,16 +116,14 @@ def test_lagcopy_repeats_one_text_and_asks_as_often_at_every_lag(tokenizer, task
 
 
 def test_lines_read_as_published(tokenizer):
-    document = make_document("lines", tokenizer, LENGTH, seed=0, split="train", index=0)
+    (document,) = documents("lines", tokenizer, 1)
     lines = tokenizer.decode(document.tokens).splitlines()
     queries = len(document.answers)
     for line in lines:
         key, content = line.split(": REGISTER_CONTENT is ")
         adjective, noun = key.removeprefix("line ").split("-")
-        assert adjective in ADJECTIVES
-        assert noun in NOUNS
-        assert content[0] == "<"
-        assert content[-1] == ">"
+        assert adjective in ADJECTIVES and noun in NOUNS
+        assert (content[0], content[-1]) == ("<", ">")
         assert 10_000 <= int(content[1:-1]) <= 99_999
     first, queried = lines[:-queries], lines[-queries:]
     assert len(set(first)) == len(first)
@@ -160,7 +148,7 @@ def test_lines_hold_out_nouns(tokenizer):
 
 @pytest.mark.parametrize("task", TASKS)
 def test_loss_mask_marks_the_positions_that_answer(tokenizer, task):
-    document = make_document(task, tokenizer, LENGTH, seed=0, split="train", index=1)
+    _, document = documents(task, tokenizer, 2)
     mask = document.loss_mask()
     assert mask.shape == (len(document.tokens) - 1,)
     expected = np.zeros(len(mask))
@@ -171,20 +159,11 @@ def test_loss_mask_marks_the_positions_that_answer(tokenizer, task):
 
 
 @pytest.mark.parametrize(
-    ("task", "band", "nearest", "farthest"),
-    [
-        ("kv", (20, 80), 20, 80),
-        ("kv", (4, 4), 4, 4),
-        ("kv", (1, 1), 1, 1),
-        ("lagcopy", (20, 80), 20, 80),
-        ("lagcopy", (7, 7), 7, 7),
-    ],
+    ("task", "nearest", "farthest"),
+    [("kv", 20, 80), ("kv", 4, 4), ("kv", 1, 1), ("lagcopy", 20, 80), ("lagcopy", 7, 7)],
 )
-def test_distances_lie_in_the_requested_range(tokenizer, task, band, nearest, farthest):
-    samples = [
-        make_document(task, tokenizer, 600, seed=0, split="train", index=i, distances=band)
-        for i in range(40)
-    ]
+def test_distances_lie_in_the_requested_range(tokenizer, task, nearest, farthest):
+    samples = documents(task, tokenizer, 40, 600, distances=(nearest, farthest))
     distances = np.concatenate([document.answers[:, 2] for document in samples])
     assert nearest <= distances.min() <= distances.max() <= farthest
     if nearest < farthest:  # both ends of the range occur

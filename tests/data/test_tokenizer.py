@@ -16,13 +16,6 @@ def test_decoding_gives_back_any_text(tokenizer, text):
     assert tokenizer.decode(tokenizer.encode(text)) == text
 
 
-def test_pickled_tokenizer_is_the_same(tokenizer):
-    copy = pickle.loads(pickle.dumps(tokenizer))
-    assert copy == tokenizer
-    assert hash(copy) == hash(tokenizer)
-    assert copy.encode("the old cat") == tokenizer.encode("the old cat")
-
-
 def test_training_twice_gives_the_same_file(tmp_path):
     for name in ("a", "b"):
         tokenizer_lib.train((plain_text(i) for i in range(50)), tmp_path / name, 550)
