@@ -406,21 +406,18 @@ def curve_command(args: argparse.Namespace) -> tuple[dict, str]:
     curves = {rotary.expression(v): v.inv_freq(args.head_dim) for v in variants}
     from ropewalk.theory import figures  # late: matplotlib is slow to import
 
-    draw = figures.attention_bounds if args.bound == "attention" else figures.decay_curves
-    figures.save(draw(curves, args.length), args.out)
     if args.bound == "attention":
-        far = {
-            n: decay.attention_bound(v, np.array([0, args.length - 1])) for n, v in curves.items()
-        }
-        ratios = {name: float(last / first) for name, (first, last) in far.items()}
-        result = {"figure": str(args.out), "length": args.length, "relative_bound": ratios}
-        lines = [
-            f"{ratio:.3f} of the bound at distance 0  {name}" for name, ratio in ratios.items()
-        ]
-        return result, "\n".join([*lines, f"figure: {args.out}"])
-    firsts = {name: decay.first_violation(vector, args.length) for name, vector in curves.items()}
-    result = {"figure": str(args.out), "length": args.length, "first_violation": firsts}
-    lines = [f"{_format_first(first, args.length)}  {name}" for name, first in firsts.items()]
+        figure, name = figures.attention_bounds(curves, args.length), "relative_bound"
+        ends = np.array([args.length - 1, 0])
+        bounds = {curve: decay.attention_bound(vector, ends) for curve, vector in curves.items()}
+        values = {curve: float(last / first) for curve, (last, first) in bounds.items()}
+        lines = [f"{x:.3f} of the bound at distance 0  {curve}" for curve, x in values.items()]
+    else:
+        figure, name = figures.decay_curves(curves, args.length), "first_violation"
+        values = {curve: decay.first_violation(x, args.length) for curve, x in curves.items()}
+        lines = [f"{_format_first(x, args.length)}  {curve}" for curve, x in values.items()]
+    figures.save(figure, args.out)
+    result = {"figure": str(args.out), "length": args.length, name: values}
     return result, "\n".join([*lines, f"figure: {args.out}"])
 
 

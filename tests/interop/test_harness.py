@@ -25,7 +25,7 @@ def run(tmp_path_factory) -> LoadedRun:
     directory.path.mkdir()
     texts = [plain_text(number) for number in range(200)]
     tokenizer_lib.train(texts, directory.tokenizer_path, 600)
-    vocab_size = directory_tokenizer(directory).vocab_size
+    vocab_size = tokenizer_lib.Tokenizer(directory.tokenizer_path).vocab_size
     config = change(
         find_config("tiny"), model=dict(vocab_size=vocab_size), data=dict(context_length=LENGTH)
     )
@@ -34,10 +34,6 @@ def run(tmp_path_factory) -> LoadedRun:
     # Uneven enough that every token matters.
     sharp = jax.tree.map(lambda leaf: np.asarray(leaf) * (4 if leaf.ndim > 1 else 1), params)
     return LoadedRun(directory, 0, config, sharp)
-
-
-def directory_tokenizer(directory: RunDirectory) -> tokenizer_lib.Tokenizer:
-    return tokenizer_lib.Tokenizer(directory.tokenizer_path)
 
 
 def by_hand(run: LoadedRun, pair: Pair) -> tuple[float, bool]:

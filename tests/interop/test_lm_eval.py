@@ -64,10 +64,8 @@ def exported(run, tmp_path_factory) -> Path:
 def tasks(tmp_path_factory) -> Path:
     """Two tasks in the harness's format, with files of documents."""
     folder = tmp_path_factory.mktemp("tasks")
-    random, pieces = (
-        np.random.default_rng(0),
-        ["def", "import os", "  return", "\u2581", "é 漢", "12"],
-    )
+    random = np.random.default_rng(0)
+    pieces = ["def", "import os", "  return", "\u2581", "é 漢", "12"]
     rows = []
     for _ in range(24):
         before = " ".join(random.choice(pieces, random.integers(1, 40)))

@@ -19,7 +19,7 @@ def test_show_and_predictions_read_the_same_vector(monkeypatch, sizes):
     """A regression: `show` printed no violation, `evaluate.py` and `report.py` a number."""
     config = apply(find_config("mla_tiny"), [*sizes, "model.rotary.base=10"])
     monkeypatch.setattr(show, "load_configs", lambda: {"latent": config})
-    command = "-m", "model.rotary", "show", "latent", "--length", "4096", "--json"
+    command = "-m", "theory.show", "show", "latent", "--length", "4096", "--json"
     shown = json.loads(call(*command))
     (inv_freq,) = {
         tuple(head) for layer in config.model.position_table(64).inv_freq for head in layer

@@ -29,11 +29,7 @@ class Sample:
 @pytest.mark.parametrize(
     "field, value, message",
     [
-        (
-            "word",
-            "trian",
-            "word must be one of the allowed values, got 'trian'; did you mean 'train'?",
-        ),
+        ("word", "trian", "word must be one of .*, got 'trian'; did you mean 'train'?"),
         ("words", ("wandb", "tensorbord"), "did you mean 'tensorboard'?"),
         ("count", 0, "count must be a whole number of at least 1, got 0"),
         ("count", 1.5, "got 1.5"),

@@ -9,7 +9,7 @@ import pytest
 from ropewalk.model.rotary import parse
 from tests.in_process import call
 
-show = functools.partial(call, "-m", "model.rotary", "show")
+show = functools.partial(call, "-m", "theory.show", "show")
 
 
 def test_plain_rope_at_4096_tokens():
