@@ -48,6 +48,17 @@ def test_pickled_store_reads(tmp_path, documents):
     assert pickle.loads(pickle.dumps(store)).document(1).tolist() == [B, *documents[1], E]
 
 
+def test_a_changed_byte_is_found_and_the_file_named(tmp_path, documents):
+    store = make_store(tmp_path, documents)
+    path = tmp_path / "00000.array_record"
+    data = bytearray(path.read_bytes())
+    middle = data.index(store.read(BLOCK, 40).astype("<u2").tobytes())
+    data[middle + 20] ^= 0xFF
+    path.write_bytes(data)
+    with pytest.raises(ValueError, match=r"00000\.array_record: damaged"):
+        TokenStore(tmp_path).read(BLOCK, 40)
+
+
 def test_missing_files_are_named(tmp_path, documents):
     make_store(tmp_path, documents)
     (tmp_path / "00000.starts.npy").unlink()
