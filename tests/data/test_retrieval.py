@@ -11,8 +11,10 @@ DATA = DataConfig(source="retrieval", context_length=64, batch_size=1)
 LENGTH = 400  # all tasks fit with the small tokenizer of these tests
 
 
-def documents(task, tokenizer, count, length=LENGTH, **changes):
-    context = TaskContext(data=DATA, tokenizer=tokenizer, length=length, seed=0, **changes)
+def documents(task, tokenizer, count, length=LENGTH, split="train", distances=None):
+    context = TaskContext(
+        data=DATA, tokenizer=tokenizer, length=length, seed=0, split=split, distances=distances
+    )
     return list(retrieval_task(task).documents(context, range(count)))
 
 

@@ -350,7 +350,7 @@ def test_the_report_of_a_cpu(monkeypatch):
     """The step is traced, compiled and read as with libtpu, here for this machine's CPU."""
     monkeypatch.setattr(topology.Topology, "compile_devices", lambda chips: jax.devices("cpu")[:1])
     printed = call("-m", "tpu.aot", "tiny", "--topology", "v5e:1x1", "--json")
-    values = cost.Report(**json.loads(printed))
+    values = cost.Report(**json.loads(printed.splitlines()[-1]))
     assert values.problem is None
     assert values.attention == "attention: xla"
     # 34,976 parameters and two moments of each in float32; 8 x 64 tokens' four integers and mask.
