@@ -53,8 +53,7 @@ class Bound:
     """Bound on L50 of the heads of a layer.
 
     Attributes:
-      l50: longest length, in tokens, at which D_H is at least `needed`; one below the shortest
-        distance if there is none.
+      l50: longest length, in tokens, at which D_H is at least `needed`; 0 if there is none.
       beyond: whether `l50` is the longest distance tested.
       needed: required D_H.
     """
@@ -87,25 +86,20 @@ def required_capability(num_others: int) -> float:
     return NormalDist().inv_cdf(0.5 ** (1 / num_others))
 
 
-def capability(
-    inv_freq_NR: np.ndarray, length: int, *, shortest: int = 1, target: float = math.inf
-) -> Capability:
-    """Compute D_H of the distances `shortest` to `length`.
+def capability(inv_freq_NR: np.ndarray, length: int, *, target: float = math.inf) -> Capability:
+    """Compute D_H of the distances 1 to `length`.
 
     Args:
       inv_freq_NR: float64, radians per token, of each of N heads; 0 for unrotated pairs.
       length: M, tokens.
-      shortest: tokens.
       target: the search over partitions stops at this value.
 
     Raises:
-      ValueError: if there are no distances, or some outside 1 to 2^17.
+      ValueError: for a length outside 1 to 2^17.
     """
-    if not 1 <= shortest <= length <= LONGEST:
-        raise ValueError(
-            f"distances must lie within 1 and {LONGEST} tokens, got {shortest} to {length}"
-        )
-    distances = np.arange(shortest, length + 1)
+    if not 1 <= length <= LONGEST:
+        raise ValueError(f"length must be from 1 to {LONGEST} tokens, got {length}")
+    distances = np.arange(1, length + 1)
     f_NMW = np.stack([responses(inv_freq_R, distances) for inv_freq_R in inv_freq_NR])
     if len(f_NMW) == 1:
         parts = _Partition.solve(f_NMW, np.zeros(len(distances), int))
@@ -122,9 +116,7 @@ def capability(
     )
 
 
-def bound_l50(
-    inv_freq_NR: np.ndarray, *, num_others: int, longest: int, shortest: int = 1
-) -> Bound:
+def bound_l50(inv_freq_NR: np.ndarray, *, num_others: int, longest: int) -> Bound:
     """Return the longest length at which accuracy .5 is possible among `num_others` keys.
 
     Nothing is fitted. D_H never rises with the length, so bisection finds that length.
@@ -132,7 +124,7 @@ def bound_l50(
     Args:
       inv_freq_NR: as for `capability`.
       num_others: number of keys that do not match.
-      longest, shortest: range of distances, tokens.
+      longest: largest length to try, tokens.
 
     Raises:
       ValueError: as `capability` and `required_capability`.
@@ -140,12 +132,11 @@ def bound_l50(
     required = required_capability(num_others)
 
     def is_possible(length: int) -> bool:
-        result = capability(inv_freq_NR, length, shortest=shortest, target=required)
-        return result.value >= required
+        return capability(inv_freq_NR, length, target=required).value >= required
 
     if is_possible(longest):
         return Bound(l50=longest, beyond=True, needed=required)
-    low, high = shortest - 1, longest
+    low, high = 0, longest
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (middle, high) if is_possible(middle) else (low, middle)
