@@ -5,7 +5,6 @@ import functools
 from pathlib import Path
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from ropewalk.data.tokenizer import Tokenizer
@@ -15,7 +14,7 @@ from ropewalk.experiment.devices import check_platform
 from ropewalk.experiment.run import RunDirectory, find_run
 from ropewalk.model import rotary as rotary_lib
 from ropewalk.model import transformer
-from ropewalk.model.config import ModelConfig, PositionTable
+from ropewalk.model.config import PositionTable
 from ropewalk.model.positions import record_learned
 from ropewalk.model.transformer import Params
 from ropewalk.utils.messages import check_unicode
@@ -95,12 +94,10 @@ class LoadedRun:
           ValueError: if that is no array of ids of this model.
         """
         tokens_BT = self.as_tokens(tokens)
-        config = dataclasses.replace(self.config.model, compute_dtype="float32", remat="none")
-        length = tokens_BT.shape[1]
-        table = config.position_table(self.config.data.context_length, length)
-        # Accelerators multiply float32 in fewer bits unless told otherwise.
-        with jax.default_matmul_precision("highest"):
-            return _logits(config, self.params, table, tokens_BT)
+        model = self.config.model
+        table = model.position_table(self.config.data.context_length, tokens_BT.shape[1])
+        network = model.forward_architecture()
+        return transformer.document_logits(network, self.params, table, tokens_BT)
 
     def __repr__(self) -> str:
         model = self.config.model
@@ -110,16 +107,6 @@ class LoadedRun:
             f"{self.rotary_label}, "
             f"trained at {self.config.data.context_length} tokens"
         )
-
-
-@functools.partial(jax.jit, static_argnums=0)
-def _logits(
-    config: ModelConfig, params: Params, table: PositionTable, tokens_BT: jax.Array
-) -> jax.Array:
-    positions_BT = jnp.broadcast_to(jnp.arange(tokens_BT.shape[1]), tokens_BT.shape)
-    segment_ids_BT = jnp.ones(tokens_BT.shape, jnp.int32)
-    hidden_BTD = transformer.hidden(config, params, table, tokens_BT, positions_BT, segment_ids_BT)
-    return transformer.unembed(config, params, hidden_BTD)
 
 
 def load(path: str | Path, step: int | None = None) -> LoadedRun:

@@ -23,8 +23,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
 from ropewalk.experiment.checkpoint import leaves_by_name, nested
@@ -233,23 +231,12 @@ def _rms(a_TV: np.ndarray, b_TV: np.ndarray) -> float:
 
 def compute_our_logits(model: FolderModel, tokens_T, positions_T) -> np.ndarray:
     """Return the logits of our model with the folder's tensors, float32 `[T, V]`."""
-    config = dataclasses.replace(
-        model.config, compute_dtype="float32", remat="none", attention="xla"
-    )
-    table, arrays = config.position_table(model.context), {}
-    for name, array in read_arrays(config, model.entries, model.tensors):
+    network = dataclasses.replace(model.config.forward_architecture(), attention="xla")
+    table, arrays = model.config.position_table(model.context), {}
+    for name, array in read_arrays(model.config, model.entries, model.tensors):
         arrays[name] = np.asarray(array, np.float32)
-    params = nested(arrays)
-
-    @jax.jit
-    def compute(params, *inputs_T):
-        tokens_1T, positions_1T = (x[None] for x in inputs_T)
-        ones_1T = jnp.ones_like(tokens_1T)
-        x_1TD = transformer.hidden(config, params, table, tokens_1T, positions_1T, ones_1T)
-        return transformer.unembed(config, params, x_1TD)[0]
-
-    with jax.default_matmul_precision("highest"):
-        return np.asarray(compute(params, tokens_T, positions_T))
+    rows = tokens_T[None], positions_T[None]
+    return np.asarray(transformer.document_logits(network, nested(arrays), table, *rows))[0]
 
 
 def read_arrays(

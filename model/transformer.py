@@ -393,6 +393,22 @@ def unembed(config: Architecture, params: Params, x_BTD: jax.Array) -> jax.Array
     return logits(output_matrix(config, params), x_BTD)
 
 
+@functools.partial(jax.jit, static_argnums=0)
+def document_logits(
+    config: Architecture, params: Params, table: PositionTable, tokens_BT, positions_BT=None
+) -> jax.Array:
+    """Return the logits of rows that are one document each, float32 `[B, T, V]`.
+
+    Positions count from 0 unless given. Products are as precise as the compute dtype.
+    """
+    if positions_BT is None:
+        positions_BT = jnp.broadcast_to(jnp.arange(tokens_BT.shape[1]), tokens_BT.shape)
+    # Accelerators multiply float32 in fewer bits unless told otherwise.
+    with jax.default_matmul_precision("highest"):
+        rows = tokens_BT, positions_BT, jnp.ones_like(tokens_BT)
+        return unembed(config, params, hidden(config, params, table, *rows))
+
+
 def count_params(config: Architecture) -> dict[str, int]:
     """Count all parameters, and those in matrix products (without the input embedding)."""
     total = sum(leaf.size for leaf in jax.tree.leaves(abstract_params(config)))

@@ -1,10 +1,8 @@
 """Small models of every kind that a cache supports, and their logits without a cache."""
 
-import functools
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -93,14 +91,5 @@ def logits(model: ModelConfig, params: Params, ids: list[int], length: int) -> n
     tokens_1T = np.zeros((1, -(-len(ids) // 256) * 256), np.int32)
     tokens_1T[0, : len(ids)] = ids
     table = model.position_table(TRAINED, length)
-    return np.asarray(_forward(model, params, table, tokens_1T))[0, : len(ids)]
-
-
-@functools.partial(jax.jit, static_argnums=0)
-def _forward(model, params, table, tokens_1T):
-    positions_1T = jnp.arange(tokens_1T.shape[1])[None]
-    with jax.default_matmul_precision("highest"):
-        hidden_1TD = transformer.hidden(
-            model, params, table, tokens_1T, positions_1T, jnp.ones_like(tokens_1T)
-        )
-        return transformer.unembed(model, params, hidden_1TD)
+    logits_1TV = transformer.document_logits(model, params, table, tokens_1T)
+    return np.asarray(logits_1TV)[0, : len(ids)]
