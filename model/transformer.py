@@ -266,18 +266,10 @@ def hidden(
 
 
 def return_activations(
-    config: Architecture,
-    params: Params,
-    table: PositionTable,
-    tokens_BT: jax.Array,
-    positions_BT: jax.Array,
-    segment_ids_BT: jax.Array,
+    config: Architecture, params: Params, *inputs: Any
 ) -> tuple[jax.Array, Activations]:
-    """Return `hidden` and the activations of every layer."""
-    module = _module(config, params)
-    hidden_BTD, activations = module(
-        table, tokens_BT, positions_BT, segment_ids_BT, return_activations=True
-    )
+    """Return `hidden`, which takes the same inputs, and the activations of every layer."""
+    hidden_BTD, activations = _module(config, params)(*inputs, return_activations=True)
     assert activations is not None
     return hidden_BTD, activations
 

@@ -1,7 +1,5 @@
 import dataclasses
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -32,15 +30,9 @@ def document(tokens, *answers):
     )
 
 
-@jax.jit
 def logits(params, tokens_BT):
     """Plain `[B, T, V]`, one member."""
-    positions_BT = jnp.broadcast_to(jnp.arange(tokens_BT.shape[1]), tokens_BT.shape)
-    hidden_BTD = transformer.hidden(
-        CONFIG, params, CONFIG.position_table(16), tokens_BT, positions_BT,
-        jnp.ones_like(tokens_BT),
-    )  # fmt: skip
-    return transformer.unembed(CONFIG, params, hidden_BTD)
+    return transformer.document_logits(CONFIG, params, CONFIG.position_table(16), tokens_BT)
 
 
 def test_teacher_forced_exact_match_is_greedy_decoding():

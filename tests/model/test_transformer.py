@@ -14,6 +14,7 @@ from ropewalk.model.loss import token_nll
 from ropewalk.model.positions import cos_sin
 from ropewalk.model.rotary.nope import Nope
 from ropewalk.model.rotary.rope import Rope
+from tests.interop.weights_helpers import noise
 from tests.models import small_model
 
 pytestmark = pytest.mark.slow
@@ -42,24 +43,13 @@ def run(config, params, tokens_BT, positions_BT=None, segment_ids_BT=None, table
     return hidden(config, params, table, tokens_BT, positions_BT, segment_ids_BT)
 
 
-def random_params(config) -> transformer.Params:
-    """Noise on everything, what starts at 0 or 1 too, so that nothing drops out unseen."""
-    random = np.random.default_rng(0)
-
-    def noise(path, leaf):
-        start = 1.0 if path[-1].key == "scale" else 0.0
-        return jnp.asarray(start + 0.3 * random.normal(size=leaf.shape), leaf.dtype)
-
-    return jax.tree_util.tree_map_with_path(noise, transformer.abstract_params(config))
-
-
 WINDOW = dataclasses.replace(CONFIG, window=3)
 
 
 @pytest.mark.parametrize("config", [WINDOW, EVERY_OPTION], ids=["window", "every option"])
 def test_packed_rows_equal_each_document_alone(config):
     """Three documents of 7 tokens and padding in one row, against a row each."""
-    params = random_params(config)
+    params = noise(config)
     lengths = [7, 7, 7, 3]
     tokens_T = np.random.default_rng(0).integers(0, 64, size=sum(lengths))
     positions_T = np.concatenate([np.arange(n) for n in lengths])
@@ -74,7 +64,7 @@ def influence(config, positions_T, segments_T) -> np.ndarray:
 
     Every token is another id, so a row of the embedding's gradient is a position's.
     """
-    params = random_params(config)
+    params = noise(config)
     T = len(positions_T)
     tokens_BT = np.arange(T)[None]
 
@@ -109,7 +99,7 @@ def test_a_window_reaches_one_window_further_each_layer():
 @pytest.mark.parametrize("shift", [1, 1000, 2**16 - 5, 2**23])
 def test_shifting_every_position_changes_nothing(shift):
     """Holds only where queries and keys are turned by the same table."""
-    params = random_params(CONFIG)
+    params = noise(CONFIG)
     tokens_BT = np.random.default_rng(0).integers(0, 64, size=(2, 20))
     positions_BT = np.tile(np.arange(20), (2, 1))
     np.testing.assert_allclose(
@@ -131,7 +121,7 @@ def test_the_scan_is_a_loop_over_layers():
         )
     ]
     table = jax.tree.map(lambda *x: np.concatenate(x), *rows)
-    params = random_params(config)
+    params = noise(config)
     tokens_BT = np.random.default_rng(1).integers(0, 64, size=(2, 16))
     positions_BT = np.tile(np.arange(16), (2, 1))
     segments_BT = np.ones((2, 16), int)
@@ -175,7 +165,7 @@ def loss(config, params):
 @functools.cache  # compiled once for the tests below
 def loss_and_gradients(**changes):
     config = dataclasses.replace(CONFIG, **changes)
-    return jax.jit(jax.value_and_grad(loss, 1), static_argnums=0)(config, random_params(config))
+    return jax.jit(jax.value_and_grad(loss, 1), static_argnums=0)(config, noise(config))
 
 
 @pytest.mark.parametrize(
@@ -234,7 +224,7 @@ def test_recomputation_saves_what_its_name_says():
 
 def test_bfloat16_is_for_products_only():
     config = dataclasses.replace(EVERY_OPTION, compute_dtype="bfloat16")
-    params = random_params(config)
+    params = noise(config)
     tokens_BT = np.random.default_rng(0).integers(0, 64, size=(2, 20))
     assert {x.dtype for x in jax.tree.leaves(transformer.abstract_params(config))} == {
         jnp.float32.dtype
