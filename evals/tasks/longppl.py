@@ -10,8 +10,10 @@ evaluated run itself, but then it is right about the key tokens that it chose: c
 judge. If its tokenizer differs, a token is a key token if all its bytes belong to key tokens.
 
 Windows begin every `stride` tokens and have `short + stride` tokens, of which the last `stride` are
-judged. Every window begins with BOS, unlike in the authors' code (github.com/PKU-ML/LongPPL), which
-reads texts of up to 32,768 tokens with windows of 4,096 + 1,024 tokens.
+judged. Every text and window begins with BOS, as texts in training. The authors' code
+(github.com/PKU-ML/LongPPL) puts it before the judge's text only, and takes all tokens of a
+character for key tokens if one is; with BOS and ASCII, both choose the same tokens. It reads texts
+of up to 32,768 tokens with windows of 4,096 + 1,024 tokens.
 """
 
 import dataclasses
