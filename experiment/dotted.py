@@ -7,6 +7,7 @@ the class. Reading a run needs only this module; `experiment.overrides` makes sw
 import argparse
 import contextlib
 import dataclasses
+import functools
 import inspect
 import re
 import textwrap
@@ -193,6 +194,12 @@ def fields(value: Any, prefix: str = "") -> Iterator[Field]:
             yield from fields(field_value, f"{name}.")
 
 
+def flatten_values(config: Any, prefix: str = "") -> dict[str, str]:
+    """Return the values of `fields` by name; a rotary variant is one value, its expression."""
+    values = {field.name: field.value for field in fields(config, prefix)}
+    return {name: value for name, value in values.items() if not name.startswith("model.rotary.")}
+
+
 def listed(config: ExperimentConfig) -> str:
     """Return the fields as text."""
     lines = []
@@ -205,6 +212,7 @@ def listed(config: ExperimentConfig) -> str:
     return "\n".join(lines) + "\n"
 
 
+@functools.cache
 def _attributes(cls: type) -> dict[str, str]:
     """Read the meanings of fields from the docstrings of a class and its bases."""
     meanings: dict[str, str] = {}

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 
 from ropewalk.data.config import DataConfig
 from ropewalk.experiment.config import ExperimentConfig
-from ropewalk.experiment.dotted import apply, fields
+from ropewalk.experiment.dotted import apply, flatten_values
 from ropewalk.experiment.run import RunDirectory, find_start
 from ropewalk.utils.paths import as_path
 
@@ -109,7 +109,7 @@ def describe(
     if child.start_from is None:
         return []
     start, parent = _find_parent(child.start_from, run)
-    models = [_model_fields(experiment) for experiment in (config, parent, child)]
+    models = [flatten_values(x.model, "model.") for x in (config, parent, child)]
     names = {name: None for fields_of_model in models for name in fields_of_model}
     values = {name: [model.get(name, "none") for model in models] for name in names}
     lines = [
@@ -131,9 +131,3 @@ def describe(
     if replaced:
         lines.append(f"inherited from {start}: {', '.join(replaced)}; an override changes a field")
     return lines
-
-
-def _model_fields(config: ExperimentConfig) -> dict[str, str]:
-    """Return the fields of `model` as overrides spell them; a rotary variant is one field."""
-    values = {field.name: field.value for field in fields(config.model, "model.")}
-    return {name: value for name, value in values.items() if not name.startswith("model.rotary.")}

@@ -6,37 +6,21 @@ import itertools
 import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
 
 from ropewalk.experiment.config import PATH_FIELDS, ExperimentConfig, is_operational
+from ropewalk.experiment.dotted import flatten_values
 from ropewalk.experiment.run import RunDirectory
 from ropewalk.model import rotary as rotary_lib
-from ropewalk.model.rotary import Pattern, Rotary
+from ropewalk.model.rotary import Pattern
 
-_ROTARY, _NONE = "model.rotary", "None"
-
-
-def flatten(config: Any, prefix: str = "") -> dict[str, str]:
-    """Return the values by dotted field name; a rotary variant is one value, its expression."""
-    first = config
-    while isinstance(first, tuple) and first:
-        first = first[0]
-    if isinstance(first, Rotary):
-        return {prefix: rotary_lib.label(config)}
-    if not dataclasses.is_dataclass(config):
-        return {prefix: ",".join(map(str, config)) if isinstance(config, tuple) else str(config)}
-    flat = {}
-    for field in dataclasses.fields(config):
-        name = f"{prefix}.{field.name}" if prefix else field.name
-        flat |= flatten(getattr(config, field.name), name)
-    return flat
+_ROTARY, _NONE = "model.rotary", "none"
 
 
 def setting(config: ExperimentConfig) -> dict[str, str]:
     """Return the fields that identify a member: all that affect its numbers, except the seeds."""
     # Seeds that start from seeds of another run have different paths in `start_from`.
     start = config.start_from and re.sub(r"\bseed=\d+", "", config.start_from)
-    flat = flatten(dataclasses.replace(config, start_from=start))
+    flat = flatten_values(dataclasses.replace(config, start_from=start))
     seeds = ("seed", "data.seed")
     return {k: value for k, value in flat.items() if k not in seeds and not is_operational(k)}
 
@@ -46,7 +30,7 @@ def labels(configs: Sequence[ExperimentConfig]) -> list[str]:
 
     Labels have the fewest fields that distinguish all configs, the rotary variant first, paths only
     where nothing else differs, and the fields of the model in which a few differ from most, such as
-    a window. None, such as no window, is omitted.
+    a window. A field that is none, such as no window, is omitted.
     """
     settings = _settings(configs)
 

@@ -4,7 +4,8 @@ from collections.abc import Sequence
 
 from markupsafe import Markup
 
-from ropewalk.reporting.labels import describe_seeds, flatten
+from ropewalk.experiment.dotted import flatten_values
+from ropewalk.reporting.labels import describe_seeds
 from ropewalk.reporting.members import Member, tasks
 from ropewalk.reporting.page import Folded, Part, Table
 
@@ -39,7 +40,7 @@ def summarize(members: Sequence[Member]) -> Markup:
 
 def differences(members: Sequence[Member]) -> list[Part]:
     """Return the configuration fields that differ, by member, and the shared fields, collapsed."""
-    settings = [flatten(member.config) for member in members]
+    settings = [flatten_values(member.config) for member in members]
     fields = list(dict.fromkeys(field for setting in settings for field in setting))
     different = [f for f in fields if len({setting.get(f) for setting in settings}) > 1]
     shared = [

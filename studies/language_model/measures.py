@@ -43,23 +43,41 @@ class Sums(NamedTuple):
         return Sums(self.total_DB[:, keep], self.count_DB[:, keep], self.center_B[keep])
 
 
-def sum_losses(row: Row, length: int) -> Sums | None:
-    """Return the losses of `perplexity` at a context length; None if they were not measured."""
-    for task, losses in _losses(row, length):
+def losses(row: Row, length: int, first: float = 1, last: float = np.inf) -> Sums | None:
+    """Return the losses of `perplexity` at positions first ... last; None if not measured.
+
+    `length` is the context length, tokens.
+    """
+    for task, part in _losses(row, length):
         if isinstance(task, Perplexity):
-            return _sums(losses, losses.nll)
+            return _sums(part, part.nll).within(first, last)
     return None
 
 
-def sum_copy_gains(row: Row, length: int, measurement: str) -> Sums | None:
-    """Return the copy gains at a context length; None if they were not measured.
+def gains(
+    row: Row,
+    first: float = 1,
+    last: float = np.inf,
+    *,
+    length: int = LENGTH,
+    measurement: str = WHOLE,
+) -> Sums | None:
+    """Return the copy gains at lags first ... last; None if they were not measured.
 
-    `measurement` is the name of the card's measurement. The gain of an answer is its loss in
-    `lagcopy(text=control)` minus that in `text=natural`.
+    The gain of an answer is its loss in `lagcopy(text=control)` minus that in `text=natural`.
+
+    Args:
+      row: of a run.
+      first, last: lags, tokens.
+      length: context length, tokens.
+      measurement: name of the card's measurement.
+
+    Raises:
+      ValueError: if both texts have other documents.
     """
     by_text = {
-        task.text: losses
-        for task, losses in _losses(row, length, measurement)
+        task.text: part
+        for task, part in _losses(row, length, measurement)
         if isinstance(task, Lagcopy)
     }
     if not {"natural", "control"} <= by_text.keys():
@@ -67,7 +85,7 @@ def sum_copy_gains(row: Row, length: int, measurement: str) -> Sums | None:
     natural, control = by_text["natural"], by_text["control"]
     if not np.array_equal(natural.tokens, control.tokens):
         raise ValueError("natural text and its control have other documents; measure both again")
-    return _sums(natural, control.nll - natural.nll)
+    return _sums(natural, control.nll - natural.nll).within(first, last)
 
 
 def _losses(row: Row, length: int, measurement: str = "") -> Iterator[tuple[object, Losses]]:
@@ -140,13 +158,8 @@ def measure_half_lag(run: Sums, reference: Sums) -> Value:
 
 def by_bin(measure: Callable[..., Value], *sums: Sums) -> Iterator[tuple[float, Value]]:
     """Yield the center of every bin and its measurement."""
-    for number, center in enumerate(sums[0].center_B.tolist()):
-        yield center, measure(*(_bin(item, number) for item in sums))
-
-
-def _bin(sums: Sums, number: int) -> Sums:
-    part = slice(number, number + 1)
-    return Sums(sums.total_DB[:, part], sums.count_DB[:, part], sums.center_B[part])
+    for center in sums[0].center_B.tolist():
+        yield center, measure(*(item.within(center, center) for item in sums))
 
 
 def _check_paired(run: Sums, reference: Sums) -> None:
@@ -200,18 +213,6 @@ def over_seeds(values: Sequence[Value], *, in_octaves: bool = False) -> Value:
 def runs_of(rows: Sequence[Row], card: str, member: str) -> dict[int, Row]:
     """Return the rows of a member by seed."""
     return {row.seed: row for row in rows if (row.card, row.member) == (card, member)}
-
-
-def losses(row: Row, length: int, first: float = 1, last: float = np.inf) -> Sums | None:
-    """Return the losses of a row at positions first ... last."""
-    sums = sum_losses(row, length)
-    return sums and sums.within(first, last)
-
-
-def gains(row: Row, first: float = 1, measurement: str = WHOLE) -> Sums | None:
-    """Return the copy gains of a row at lags from `first` on."""
-    sums = sum_copy_gains(row, LENGTH, measurement)
-    return sums and sums.within(first, np.inf)
 
 
 def reference_card(card: Card) -> str:
@@ -269,11 +270,7 @@ def cost(member: str, *, length: int = LENGTH, first: float = 1, last: float = n
 
 def copy_ratio(member: str, first: float, last: float = np.inf, *, length: int = LENGTH) -> Measure:
     """Return the measure of a member's copy gain divided by that of base 1e4."""
-
-    def read(row: Row) -> Sums | None:
-        sums = sum_copy_gains(row, length, WHOLE)
-        return sums and sums.within(first, last)
-
+    read = lambda row: gains(row, first, last, length=length)  # noqa: E731
     return compare(measure_ratio, read, member, _REFERENCE)
 
 
@@ -299,7 +296,7 @@ def regained(member: str, measurement: str = WHOLE) -> Measure:
 
     def read(row: Row) -> Sums | None:
         is_continued = row.card == "language_model_continued"
-        return gains(row, 128, measurement if is_continued else WHOLE)
+        return gains(row, 128, measurement=measurement if is_continued else WHOLE)
 
     references = ("language_model", "base=100"), ("language_model", REFERENCE)
     return compare(measure_regained, read, member, *references)

@@ -62,13 +62,13 @@ def copies(gain_of_lag, documents=40):
 
 
 def sum_losses(*arguments):
-    sums = measures.sum_losses(make_row({"perplexity": losses(*arguments)}), 512)
+    sums = measures.losses(make_row({"perplexity": losses(*arguments)}), 512)
     assert sums
     return sums
 
 
 def sum_gains(gain_of_lag):
-    sums = measures.sum_copy_gains(make_row(copies(gain_of_lag)), 512, "whole")
+    sums = measures.gains(make_row(copies(gain_of_lag)))
     assert sums
     return sums
 
