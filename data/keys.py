@@ -121,8 +121,9 @@ def draw_entries(
     values: range | Uuids,
     *,
     task: str,
+    count: int | None = None,
 ) -> tuple[list[int], list[Entry]]:
-    """Draw entries with different keys, more than fit into the context if there are so many.
+    """Draw entries with different keys.
 
     Args:
       context: tokenizer and length.
@@ -131,16 +132,18 @@ def draw_entries(
       around: ids before the key, between key and number, and after the number.
       values: as of `draw_values`.
       task: name of the task in messages.
+      count: number of entries; None: more than fit into the context, if there are so many.
 
     Returns:
       Indices of the keys, and the entries.
     """
     before, between, after = around
-    # Of the shortest entry; its words and its number may be one id each.
-    num_ids = sum(map(len, around)) + 3
-    if isinstance(values, range) and context.tokenizer.splits_digits:
-        num_ids += len(str(values.start)) - 1
-    count = min(context.length // num_ids + 1, len(names))
+    if count is None:
+        # Of the shortest entry; its words and its number may be one id each.
+        num_ids = sum(map(len, around)) + 3
+        if isinstance(values, range) and context.tokenizer.splits_digits:
+            num_ids += len(str(values.start)) - 1
+        count = min(context.length // num_ids + 1, len(names))
     indices = sample.random.choice(len(names), size=count, replace=False).tolist()
     drawn = draw_values(context, sample, values, count, task=task)
     return indices, [

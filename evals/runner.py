@@ -24,10 +24,10 @@ from ropewalk.evals.score import AnswerScores, Candidate, check_fits, score
 from ropewalk.evals.spread import spread_score
 from ropewalk.evals.text import MissingTextError
 from ropewalk.experiment import distributed
-from ropewalk.experiment.checkpoint import restore_params
 from ropewalk.experiment.config import ExperimentConfig, chosen_rotary
 from ropewalk.experiment.identity import copy_notice, run_id
 from ropewalk.experiment.items import metrics_damage
+from ropewalk.experiment.loaded import LoadedRun, load
 from ropewalk.experiment.run import RunDirectory, find_runs
 from ropewalk.model import rotary as rotary_lib
 from ropewalk.model import transformer
@@ -61,6 +61,16 @@ class Loaded(NamedTuple):
     variants: tuple[Pattern, ...]
     run: RunDirectory | None = None
     run_id: str = ""
+
+    @classmethod
+    def from_run(
+        cls, loaded: LoadedRun, variants: Sequence[Pattern] = (), run_id: str = ""
+    ) -> "Loaded":
+        """Return a run to evaluate, on the text that its own copy of its tokenizer was made for."""
+        run, config = loaded.directory, loaded.config
+        config = dataclasses.replace(config, data=run.with_own_tokenizer(config.data))
+        fields = run.name, config, loaded.tokenizer, loaded.params, loaded.step, tuple(variants)
+        return cls(*fields, run, run_id)
 
     def candidate(self, rotary: Pattern) -> Candidate:
         """Return the candidate that `evals.score` scores with one variant."""
@@ -364,27 +374,20 @@ def _load(
     members: list[Loaded] = []
     originals: dict[str, RunDirectory] = {}
     for run in runs:
-        params, step = restore_params(run, options.step)
-        identity = run_id(run, step)
+        loaded = load(run.path, options.step)
+        identity, variants = run_id(run, loaded.step), {}
         original = originals.setdefault(identity, run)
         if original is not run:
             notice(copy_notice(original, run))
             continue
         if damage := metrics_damage(run):
             notice(damage)
-        config, variants = run.config_at(step), {}
-        model, params = record_learned(config.model, params)
-        data = run.with_own_tokenizer(config.data)
-        config = dataclasses.replace(config, model=model, data=data)
         for text in options.variants:
             try:
-                variants[chosen_rotary(text, config)] = None
+                variants[chosen_rotary(text, loaded.config)] = None
             except ValueError as error:
                 notice(f"{run.name}: skipped: {error}")
-        loaded = Loaded(
-            run.name, config, run.tokenizer, params, step, tuple(variants), run, identity
-        )
-        members += [loaded] if variants else []
+        members += [Loaded.from_run(loaded, tuple(variants), identity)] if variants else []
     return members
 
 

@@ -109,9 +109,7 @@ class Subject:
 
     @property
     def _loaded(self) -> Loaded:
-        run = self.run
-        name, rotary = run.directory.name, run.config.model.rotary
-        return Loaded(name, run.config, run.tokenizer, run.params, run.step, (rotary,))
+        return Loaded.from_run(self.run)._replace(run=None)  # rows are not the run's own
 
 
 def untrained(run: LoadedRun) -> LoadedRun:

@@ -220,17 +220,9 @@ def _make_row(card: Card, run: CardRun) -> Row:
 def measure(directory: RunDirectory, measurement: Measurement) -> Iterator[Answers]:
     """Measure a run; yield the answers of each task and length."""
     loaded = load(directory.path, step=measurement.step)
-    data = directory.with_own_tokenizer(loaded.config.data)
-    member = runner.Loaded(
-        directory.name,
-        dataclasses.replace(loaded.config, data=data),
-        loaded.tokenizer,
-        transformer.without_heads(loaded.params, measurement.masked_heads),
-        loaded.step,
-        (loaded.config.model.rotary,),
-        directory,
-        run_id(directory, loaded.step),
-    )
+    params = transformer.without_heads(loaded.params, measurement.masked_heads)
+    variants, identity = (loaded.config.model.rotary,), run_id(directory, loaded.step)
+    member = runner.Loaded.from_run(loaded, variants, identity)._replace(params=params)
     options = runner.Options(tasks=measurement.tasks or None, lengths=measurement.lengths or None)
     for questions, (task_rows,) in runner.ask([member], options):
         is_retrieval = questions.task.kind == "retrieval"

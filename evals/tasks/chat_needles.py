@@ -92,21 +92,17 @@ class ChatNeedles(prompts.PromptTask):
         """Make the text, then a message for each needle."""
         tokenizer, random, count = context.tokenizer, sample.random, self.needles
         wording, line = _wording(tokenizer), prompts.noise_line(tokenizer)
-        before, between, after = wording.needle
-        drawn = random.choice(len(wording.names), size=count, replace=False).tolist()
-        names = [wording.names[key] for key in drawn]
-        numbers = random.integers(10 ** (_DIGITS - 1), 10**_DIGITS, size=count)
-        values = keys.numbers(tokenizer, numbers, task="chat_needles")
-        needles = [
-            (before + name + between, value + after)
-            for name, value in zip(names, values, strict=True)
-        ]
-        questions = [wording.ask(name) for name in names]
+        values = range(10 ** (_DIGITS - 1), 10**_DIGITS)
+        drawn, needles = keys.draw_entries(
+            context, sample, wording.names, wording.needle, values, task="chat_needles", count=count
+        )
+        questions = [wording.ask(wording.names[key]) for key in drawn]
+        numbers = [needle.number for needle in needles]
         questions[1:] = [wording.turns.to_question + part for part in questions[1:]]
         # From the end of the text to each answer, and the size of all messages.
-        sizes = np.array([list(map(len, parts)) for parts in (questions, values)])
+        sizes = np.array([list(map(len, parts)) for parts in (questions, numbers)])
         ends = sizes.sum(axis=0).cumsum()
-        size = sum(len(start) + len(end) for start, end in needles)
+        size = sum(len(needle.ids) for needle in needles)
         room = context.length + 1 - len(wording.start) - size - ends[-1]
         num_lines = room // len(line)
         text = num_lines * len(line) + size
@@ -120,8 +116,8 @@ class ChatNeedles(prompts.PromptTask):
         for index in np.argsort(begins, kind="stable").tolist():
             missing = begins[index] - (len(tokens) - len(wording.start))
             added = int(np.clip(np.rint(missing / len(line)), 0, num_lines - lines))
-            tokens += line * added + needles[index][0]
+            tokens += line * added + needles[index].before
             lines, starts[index] = lines + added, len(tokens)
-            tokens += needles[index][1]
+            tokens += needles[index].number + needles[index].after
         tokens += line * (num_lines - lines)
-        return prompts.ask(tokens, list(zip(questions, values, starts, strict=True)))
+        return prompts.ask(tokens, list(zip(questions, numbers, starts, strict=True)))

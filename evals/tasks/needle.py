@@ -42,24 +42,12 @@ from typing import Annotated, Any, Literal, NamedTuple
 import numpy as np
 
 from ropewalk.data import keys
+from ropewalk.data.keys import Entry
 from ropewalk.data.task import Document, Sample, TaskContext, possible
 from ropewalk.data.tokenizer import Tokenizer
 from ropewalk.data.word_lists import ADJECTIVES, HELD_OUT_NOUNS
 from ropewalk.evals import prompts, text
 from ropewalk.utils.checks import Bounds, Count
-
-
-class _Needle(NamedTuple):
-    """One needle and the question about it, as ids."""
-
-    before: list[int]
-    value: list[int]
-    after: list[int]
-    question: list[int]  # ids between the haystack and the answer
-
-    @property
-    def ids(self) -> list[int]:
-        return self.before + self.value + self.after
 
 
 class _Wording(NamedTuple):
@@ -70,6 +58,11 @@ class _Wording(NamedTuple):
     question: list[list[int]]  # around the key, which occurs twice
     names: keys.Pairs | keys.Uuids
     values: range | keys.Uuids
+
+    def ask(self, name: list[int]) -> list[int]:
+        """Return the ids between the haystack and the answer."""
+        first, second, third = self.question
+        return first + name + second + name + third
 
 
 @functools.lru_cache(maxsize=8)
@@ -183,8 +176,8 @@ class Needle(prompts.PromptTask):
         if self._several:
             return self._with_several_answers(context, sample)
         intro, _, _ = self._sizes(context.tokenizer)
-        needle, *distractors = self._needles(context, sample)
-        fixed = len(intro) + len(needle.question + needle.value)
+        (needle, *distractors), question = self._needles(context, sample)
+        fixed = len(intro) + len(question + needle.number)
         room = context.length + 1 - fixed - sum(len(item.ids) for item in (needle, *distractors))
         hay, places, within = self._hay(context, sample, room, [needle.before])
         for other in distractors:
@@ -192,7 +185,7 @@ class Needle(prompts.PromptTask):
             places = places + len(other.ids) * (places >= position)
             hay = np.insert(hay, position[0], other.ids)
 
-        nearest = len(needle.value + needle.after + needle.question) - 1
+        nearest = len(needle.number + needle.after + question) - 1
         wished = np.linspace(0, len(hay), self.depths)
         if context.distances:
             near, far = possible(nearest, nearest + len(hay), context.distances)
@@ -202,8 +195,8 @@ class Needle(prompts.PromptTask):
         positions, depth = np.unique(_nearest(wished, places, within), return_index=True)
         rows = []
         for position, query in zip(positions.tolist(), depth.tolist(), strict=True):
-            parts = intro, hay[:position], needle.ids, hay[position:], needle.question, needle.value
-            tokens, count = np.concatenate(parts), len(needle.value)
+            parts = intro, hay[:position], needle.ids, hay[position:], question, needle.number
+            tokens, count = np.concatenate(parts), len(needle.number)
             answer = len(tokens) - count, count, len(hay) - position + nearest
             rows.append(Document.from_lists(tokens, [answer], first_query=query))
         return rows
@@ -248,13 +241,11 @@ class Needle(prompts.PromptTask):
         )
         before, middle, after = wording.needle
         needles = [
-            keys.Entry(before + names[i // self.values] + middle, number, after)
+            Entry(before + names[i // self.values] + middle, number, after)
             for i, number in enumerate(numbers)
         ]
         asked = random.choice(num_keys, size=self.queries, replace=False).tolist()
-        query = line_up([names[key] for key in asked])
-        first, second, third = wording.question
-        question = first + query + second + query + third
+        question = wording.ask(line_up([names[key] for key in asked]))
         answers = [i for key in asked for i in range(key * self.values, (key + 1) * self.values)]
 
         room = context.length + 1 - len(wording.intro) - 1 - len(question)
@@ -300,8 +291,8 @@ class Needle(prompts.PromptTask):
     def _sizes(self, tokenizer: Tokenizer) -> tuple[list[int], int, int]:
         """Return the ids before the haystack, and the most and fewest ids without a haystack."""
         if self.cue != "ruler":
-            needle = self._dolores_park(tokenizer)
-            size = len(needle.ids + needle.question + needle.value)
+            (needle,), question = self._dolores_park(tokenizer)
+            size = len(needle.ids + question + needle.number)
             return [tokenizer.bos_id], size, size
         wording, answers = self._words(tokenizer), self.queries * self.values
         constant = self._num_needles * sum(map(len, wording.needle))
@@ -317,24 +308,18 @@ class Needle(prompts.PromptTask):
         )
         return [tokenizer.bos_id, *wording.intro], largest, smallest
 
-    def _needles(self, context: TaskContext, sample: Sample) -> list[_Needle]:
-        """Return the needle of the question, then the distractors."""
-        tokenizer = context.tokenizer
+    def _needles(self, context: TaskContext, sample: Sample) -> tuple[list[Entry], list[int]]:
+        """Return the needle of the question and the distractors, and the ids of the question."""
         if self.cue != "ruler":
-            return [self._dolores_park(tokenizer)]
-        wording = self._words(tokenizer)
-        drawn = sample.random.choice(len(wording.names), size=self.keys, replace=False).tolist()
-        numbers = keys.draw_values(context, sample, wording.values, self.keys, task="needle")
-        before, middle, after = wording.needle
-        first, second, third = wording.question
-        needles = []
-        for key, number in zip(drawn, numbers, strict=True):
-            name = wording.names[key]
-            question = first + name + second + name + third
-            needles.append(_Needle(before + name + middle, number, after, question))
-        return needles
+            return self._dolores_park(context.tokenizer)
+        wording = self._words(context.tokenizer)
+        drawn, needles = keys.draw_entries(
+            context, sample, wording.names, wording.needle, wording.values, task="needle",
+            count=self.keys,
+        )  # fmt: skip
+        return needles, wording.ask(wording.names[drawn[0]])
 
-    def _dolores_park(self, tokenizer: Tokenizer) -> _Needle:
+    def _dolores_park(self, tokenizer: Tokenizer) -> tuple[list[Entry], list[int]]:
         encode = prompts.encoder(tokenizer)
         question = encode("What is the best thing to do in San Francisco? Answer:")
         start = encode(" The best thing to do in San Francisco is")
@@ -342,7 +327,7 @@ class Needle(prompts.PromptTask):
         line = encode("\n")
         cue = encode("The best thing to do in San Francisco is")
         before = line + (question + start if self.cue == "easy" else cue)
-        return _Needle(before, value, line, line + question + start)
+        return [Entry(before, value, line)], line + question + start
 
     def chance(self, tokenizer: Tokenizer) -> float:
         """Return the accuracy of a guess, 0 if all documents have the same answer."""
