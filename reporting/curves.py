@@ -15,7 +15,7 @@ from ropewalk.evals.kinds import KINDS
 from ropewalk.experiment.config import TRAINED
 from ropewalk.reporting import l50
 from ropewalk.reporting.labels import labels
-from ropewalk.reporting.members import Member, tasks, tasks_at_several_lengths
+from ropewalk.reporting.members import Member, sort_tasks, tasks
 from ropewalk.reporting.task_view import Curve, Mark, Plot, view_of
 from ropewalk.utils.figures import (
     INK,
@@ -135,7 +135,12 @@ def _draw_trained_lengths(ax: Axes, members: Sequence[Member], *, below: float) 
 
 def by_length_tasks(members: Sequence[Member]) -> list[str]:
     """Return the comparable tasks that a member was evaluated on at several lengths."""
-    return [task for task in tasks_at_several_lengths(members) if view_of(task).compared]
+    return sort_tasks(
+        task
+        for member in members
+        for task, _ in member.trained
+        if len(member.select_task(task)) > 1 and view_of(task).compared
+    )
 
 
 def draw_by_length(members: Sequence[Member], task: str) -> Figure:

@@ -245,16 +245,6 @@ def _task_order(name: str) -> tuple:
     return view_of(name).order, name
 
 
-def tasks_at_several_lengths(members: Sequence[Member]) -> list[str]:
-    """Return the tasks that a member was evaluated on at several lengths."""
-    return sort_tasks(
-        task
-        for member in members
-        for task, _ in member.trained
-        if len(member.select_task(task)) > 1
-    )
-
-
 def tasks(members: Sequence[Member], *kinds: str) -> list[str]:
     """Return all evaluated tasks of these kinds (default: retrieval), the leading task first."""
     trained = [measured for member in members for measured in member.trained.values()]

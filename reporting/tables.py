@@ -37,14 +37,6 @@ class Evaluation(NamedTuple):
     index: int | None = None
 
 
-class ResultTable(NamedTuple):
-    """Lines of a table, with its title and the heads that a narrow terminal omits."""
-
-    title: str
-    lines: list[Line]
-    optional: Sequence[str] = ()
-
-
 # --- cells of one measurement --------------------------------------------------------------------
 
 
@@ -120,7 +112,7 @@ _LIKELIHOODS = {
 
 
 class _Kind(NamedTuple):
-    """Title of the table of a kind of task, cells of a line, and `ResultTable.optional`."""
+    """Title of the table of a kind of task, cells of a line, and `TextTable.optional`."""
 
     title: str
     cells: Callable[[Measurement], Cells]
@@ -145,8 +137,8 @@ _KINDS = {
 
 def make_tables(
     items: Iterable[Evaluation], *, has_matrices: bool = False
-) -> Iterator[tuple[str, ResultTable]]:
-    """Yield a table per kind of task, or per task of text, with the name of the kind.
+) -> Iterator[tuple[str, str, list[Line]]]:
+    """Yield kind, title and lines of a table per kind of task, or per task of text.
 
     Args:
       items: evaluations.
@@ -160,11 +152,11 @@ def make_tables(
             if first.kind != name:
                 continue
             if has_matrices and _has_variants(group):
-                yield name, _matrix(group)
+                yield name, *_matrix(group)
             else:
                 by_title.setdefault(kind.title.format(first.task), []).extend(group)
         for title, group in by_title.items():
-            yield name, _table(title, group, kind)
+            yield name, *_table(title, group, kind)
 
 
 def _alike(items: Iterable[Evaluation]) -> list[list[Evaluation]]:
@@ -179,8 +171,11 @@ def _has_variants(group: Sequence[Evaluation]) -> bool:
     return len({item.measured.variant for item in group}) > 1
 
 
-def _table(title: str, items: Sequence[Evaluation], kind: _Kind) -> ResultTable:
-    """Return a line per measurement; a task, length or variant that all share is in the title."""
+def _table(title: str, items: Sequence[Evaluation], kind: _Kind) -> tuple[str, list[Line]]:
+    """Return title and lines, one per measurement.
+
+    A task, length or variant that all share is in the title.
+    """
     shared = [
         {"task": m.task, "length": f"{m.length:,}", "evaluated with": m.variant}
         for m in (item.measured for item in items)
@@ -197,18 +192,21 @@ def _table(title: str, items: Sequence[Evaluation], kind: _Kind) -> ResultTable:
         title += f", context of {shared[0]['length']} tokens"
     if "evaluated with" not in differing and shared[0]["evaluated with"] != TRAINED:
         title += f", evaluated with {shared[0]['evaluated with']}"
-    return ResultTable(title, lines, kind.optional)
+    return title, lines
 
 
-def _matrix(items: Sequence[Evaluation]) -> ResultTable:
-    """Return variants of training (rows) x evaluation (columns), for one task and length."""
+def _matrix(items: Sequence[Evaluation]) -> tuple[str, list[Line]]:
+    """Return title and lines: variants of training (rows) x evaluation (columns).
+
+    All items are of one task and length.
+    """
     lines: dict[tuple, tuple[int | None, Cells]] = {}
     for item in items:
         _, line = lines.setdefault(tuple(item.first.items()), (item.index, dict(item.first)))
         line[item.measured.variant] = item.measured.text
     first = items[0].measured
     title = f"{first.task} at {first.length:,}: {first.kind_info.title}, by variant of evaluation"
-    return ResultTable(title, list(lines.values()))
+    return title, list(lines.values())
 
 
 def above_best(results: Sequence[Measurement]) -> list[Cells]:
@@ -271,12 +269,12 @@ def tables(results: Results) -> list[TextTable]:
     names = "run", "task", "evaluated with"
     text_tables = [
         TextTable(
-            title=table.title,
-            lines=[cells for _, cells in table.lines],
+            title=title,
+            lines=[cells for _, cells in lines],
             names=names,
-            optional=table.optional,
+            optional=_KINDS[kind].optional,
         )
-        for _, table in make_tables(_evaluations(results), has_matrices=True)
+        for kind, title, lines in make_tables(_evaluations(results), has_matrices=True)
     ]
     diverged = {run.name: f"{run.diverged_at:,}" for run, *_ in results if run.diverged_at}
     if diverged:
@@ -356,7 +354,7 @@ def variant_tables(members: Sequence[Member]) -> Iterator[tuple[str, Table]]:
     for group in _alike(items):
         if _has_variants(group):
             first = group[0].measured
-            table = Table.from_cells(_matrix(group).lines, caption=caption)
+            table = Table.from_cells(_matrix(group)[1], caption=caption)
             yield f"{first.task} at {first.length:,}", table
 
 
@@ -368,9 +366,9 @@ def other_tables(members: Sequence[Member]) -> Iterator[tuple[str, str, Table]]:
         for measured in member.trained.values()
         if measured.kind in _SECTIONS and measured.compared
     )
-    for kind, table in make_tables(items):
+    for kind, title, lines in make_tables(items):
         caption = format_caption("scores" if kind == "score" else "texts")
-        yield _SECTIONS[kind], table.title, Table.from_cells(table.lines, caption=caption)
+        yield _SECTIONS[kind], title, Table.from_cells(lines, caption=caption)
 
 
 _SECTIONS = {"score": "Whole-context tasks", "likelihood": "Likelihood of text"}

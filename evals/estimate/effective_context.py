@@ -468,34 +468,34 @@ def _with_distances(
 ) -> Estimate:
     """Add the distances to an estimate of which at least half of the seeds have learned."""
     range_limits = float(np.log2(max(result.shortest, 1))), float(np.log2(result.longest))
-    (l50, ci_low, ci_high), (l85, l85_low, l85_high) = (
-        _mean_fall(falls, range_limits, num_documents, random)
-        for falls in ([reading.l50 for reading in learned], [reading.l85 for reading in learned])
-    )
-    verdicts = []
-    for value, name in ((l50, "l50"), (l85, "l85")):
-        outcomes = {getattr(reading, name).outcome for reading in learned}
-        verdict = MEASURED
-        if outcomes & {fall.UNDETERMINED, fall.TOO_FEW}:
-            verdict = UNDETERMINED
-        elif value >= range_limits[1]:
+
+    def over_seeds(falls: Sequence[Fall]) -> tuple[float, float, float, str]:
+        """Return the mean distance, its interval, and the verdict."""
+        mean, low, high = _mean_fall(falls, range_limits, num_documents, random)
+        value, verdict = 2.0**mean, MEASURED
+        if any(seed.outcome in (fall.UNDETERMINED, fall.TOO_FEW) for seed in falls):
+            value, verdict = _NAN, UNDETERMINED
+        elif mean >= range_limits[1]:
             verdict = f"> {result.longest}"
-        elif value <= range_limits[0]:
+        elif mean <= range_limits[0]:
             verdict = f"< {result.shortest}"
-        verdicts.append(verdict)
+        return value, 2.0**low, 2.0**high, verdict
+
+    l50, ci_low, ci_high, verdict = over_seeds([reading.l50 for reading in learned])
+    l85, l85_low, l85_high, l85_verdict = over_seeds([reading.l85 for reading in learned])
     dips = [reading.dip for reading in learned if reading.dip]
     dip = min(dips, key=lambda dip: dip.accuracy, default=Dip(_NAN, _NAN, _NAN, _NAN))
     floors = [reading.floor for reading in learned if not math.isnan(reading.floor)]
     return dataclasses.replace(
         result,
-        l50=_NAN if verdicts[0] == UNDETERMINED else 2.0**l50,
-        ci_low=2.0**ci_low,
-        ci_high=2.0**ci_high,
-        l85=_NAN if verdicts[1] == UNDETERMINED else 2.0**l85,
-        l85_low=2.0**l85_low,
-        l85_high=2.0**l85_high,
-        verdict=verdicts[0],
-        l85_verdict=verdicts[1],
+        l50=l50,
+        ci_low=ci_low,
+        ci_high=ci_high,
+        l85=l85,
+        l85_low=l85_low,
+        l85_high=l85_high,
+        verdict=verdict,
+        l85_verdict=l85_verdict,
         dip=dip.accuracy,
         dip_distance=2.0**dip.log_distance,
         revival=dip.revival,

@@ -2,8 +2,8 @@
 
     log2 L50 = intercept + slope log2 predictor + noise
 
-Slope 1 and offset 0 for the theory length would confirm Men et al. (arXiv 2405.14591). Predictors
-are compared by their slopes, offsets and, most of all, leave-one-base-out errors.
+Slope 1 and intercept 0 for the theory length would confirm Men et al. (arXiv 2405.14591).
+Predictors are compared by their slopes and, most of all, leave-one-base-out errors.
 
 The fit is ordinary least squares in logarithms. A base is one point, the mean of its seeds, because
 bases deviate from the line by more than seeds of one base differ. A base with a seed whose L50 lies
@@ -18,7 +18,6 @@ import numpy as np
 from scipy import special
 
 from ropewalk.evals.estimate.effective_context import MEASURED, Estimate
-from ropewalk.evals.estimate.statistics import t_half_width
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -56,8 +55,6 @@ class Regression:
       predictor: its name.
       slope, slope_low, slope_high: octaves of L50 per octave of the predictor.
       intercept, intercept_low, intercept_high: log2 L50 where the predictor is 1 token.
-      offset, offset_low, offset_high: octaves of L50 above the predictor for slope 1 (one
-        more degree of freedom): 0 if the predictor equals L50, 1 if L50 is twice as long.
       error: root mean square over bases of the leave-one-base-out error, octaves.
       as_is: root mean square over bases of log2 L50 - log2 predictor, without a fit, octaves.
       num_bases: bases in the fit.
@@ -71,9 +68,6 @@ class Regression:
     intercept: float
     intercept_low: float
     intercept_high: float
-    offset: float
-    offset_low: float
-    offset_high: float
     error: float
     as_is: float
     num_bases: int
@@ -132,14 +126,12 @@ def regress(points: Sequence[Point], predictor: str) -> Regression:
     left_out_error = residual / (1 - leverage)
     # Half-width of the 95% intervals for unit standard error.
     reach = special.stdtrit(n - 2, 0.975) * np.sqrt(residual @ residual / (n - 2))
-    offset = y - x
     return Regression(
         predictor=predictor,
         **_around("slope", slope, reach / np.sqrt(spread)),
         **_around("intercept", intercept, reach * np.sqrt(1 / n + centre**2 / spread)),
-        **_around("offset", offset.mean(), t_half_width(offset)),
         error=float(np.sqrt(np.mean(left_out_error**2))),
-        as_is=float(np.sqrt(np.mean(offset**2))),
+        as_is=float(np.sqrt(np.mean((y - x) ** 2))),
         num_bases=n,
         num_censored=int((~measured).sum()),
     )

@@ -79,10 +79,7 @@ class Trials:
         """
         questions = self.questions[number]
         documents, bins = questions.any(1), questions.any(0)
-        names = ("x", "low", "high")
-        one = self._map(lambda n: n[number][documents][:, bins])
-        kept = {name: getattr(self, name)[bins] for name in names}
-        return dataclasses.replace(one, **kept), documents
+        return self._map(lambda n: n[number][documents])._of_bins(bins), documents
 
     def of_seeds(self, chosen: np.ndarray) -> "Trials":
         """Return the seeds for which bool `[seeds]` is true."""
@@ -112,9 +109,12 @@ class Trials:
 
     def since(self, distance: int) -> "Trials":
         """Return the bins from `distance` on."""
-        first = int(np.searchsorted(self.low, distance))
-        bins = {name: getattr(self, name)[first:] for name in ("x", "low", "high")}
-        return dataclasses.replace(self._map(lambda n: n[..., first:]), **bins)
+        return self._of_bins(slice(int(np.searchsorted(self.low, distance)), None))
+
+    def _of_bins(self, chosen: np.ndarray | slice) -> "Trials":
+        """Return some of the bins."""
+        bins = {name: getattr(self, name)[chosen] for name in ("x", "low", "high")}
+        return dataclasses.replace(self._map(lambda n: n[..., chosen]), **bins)
 
     def mean_accuracy(self) -> np.ndarray:
         """Return the mean accuracy over distances, `[...]`, with equal weight for each distance.
