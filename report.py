@@ -12,7 +12,6 @@ lengths show effective context against trained length.
 import ropewalk.utils.environment  # noqa: F401 - first: it checks that packages are installed
 
 # isort: split
-import argparse
 import shlex
 import sys
 
@@ -24,11 +23,7 @@ from ropewalk.utils.paths import as_path
 
 def main() -> None:
     """Parse the command line and write the page."""
-    parser = Parser(
-        prog="report.py",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = Parser(prog="report.py", description=__doc__)
     parser.add_argument("dirs", nargs="+", metavar="DIR", help="run or sweep directory")
     parser.add_argument("--out", metavar="FILE.html", help="path of the page (default: see above)")
     args = parser.parse_args()

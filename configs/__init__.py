@@ -48,7 +48,8 @@ def argument_parser(program: str, description: str | None, *more: str) -> Parser
             arguments = super().parse_intermixed_args(args, namespace)
             if arguments.write:
                 try:
-                    template.write(_overridden(arguments), arguments.config, arguments.write)
+                    config = dotted.apply(find_config(arguments.config), arguments.overrides)
+                    template.write(config, arguments.config, arguments.write)
                 except (OSError, ValueError) as error:
                     self.refuse(error)
                 self.exit()
@@ -176,7 +177,3 @@ def _find_in_file(path: Path, name: str | None) -> ExperimentConfig:
         names = ", ".join(f"{path}:{other}" for other in configs)
         raise ValueError(f"{path} has {len(listed)} configs; write one of {names}")
     return configs[name]
-
-
-def _overridden(arguments: argparse.Namespace) -> ExperimentConfig:
-    return dotted.apply(find_config(arguments.config), arguments.overrides)

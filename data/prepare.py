@@ -205,11 +205,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _parser() -> Parser:
-    parser = Parser(
-        prog="python -m data.prepare",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = Parser(prog="python -m data.prepare", description=__doc__)
     # The options are fields of DataConfig; context_length and batch_size are required but unused.
     parser.set_defaults(**{field.name: field.default for field in dataclasses.fields(DataConfig)})
     parser.set_defaults(context_length=2, batch_size=1)

@@ -1,10 +1,10 @@
-"""The four kinds of tasks: the main number of each, its name and its text."""
+"""The four kinds of tasks: the main number of each, its name and its decimals."""
 
 from collections.abc import Callable
 from typing import NamedTuple
 
 from ropewalk import evals
-from ropewalk.evals.estimate import effective_context, summaries, thresholds
+from ropewalk.evals.estimate import summaries, thresholds
 from ropewalk.evals.rows import Rows
 
 
@@ -14,20 +14,14 @@ class Kind(NamedTuple):
     Attributes:
       value: function that returns the main number of rows.
       name: name of that number, with its unit.
-      title: title of a column with `text`.
-      decimals: decimals of `text`; None: `text` is the effective context.
+      title: title of a column with that number, or the effective context of retrieval.
+      decimals: decimals of that number in a table.
     """
 
     value: Callable[[Rows], float]
     name: str
     title: str
-    decimals: int | None = 3
-
-    def text(self, rows: Rows) -> str:
-        """Return the text of a table cell."""
-        if self.decimals is None:
-            return str(effective_context.estimate(rows))
-        return f"{self.value(rows):.{self.decimals}f}"
+    decimals: int = 3
 
 
 KINDS = {
@@ -35,7 +29,6 @@ KINDS = {
         thresholds.mean_accuracy,
         "accuracy, mean over distances",
         "effective context, tokens [95% CI]",
-        None,
     ),
     "score": Kind(thresholds.mean_accuracy, "accuracy", "share of answers that are right"),
     "accuracy": Kind(

@@ -263,16 +263,10 @@ _BROKEN: dict[str, Callable[[Rows], np.ndarray]] = {
         (np.min([r[name] for name in _COUNTS], axis=0) < 0) | (r["num_tokens"] < 1)
     ),
 }
-_COUNTS = (
-    "step",
-    "length",
-    "trained_length",
-    "document",
-    "query",
-    "rank",
-    "num_bytes",
-    "num_words",
-)
+# A seed or a distance may be below 0.
+_COUNTS = [
+    name for name, kind in SCHEMA.items() if kind is int and name not in ("seed", "distance")
+]
 
 
 def _raise_first_error(lines: Sequence[bytes], path: Path, first: int) -> NoReturn:

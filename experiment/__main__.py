@@ -8,7 +8,6 @@ python -m experiment prune runs --keep 1   deletes all but the newest checkpoint
 import ropewalk.utils.environment  # noqa: F401 - first: it checks that packages are installed
 
 # isort: split
-import argparse
 import shutil
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -23,8 +22,7 @@ from ropewalk.utils.text_table import TextTable, print_tables
 
 def main() -> int:
     """Run the command line; return the exit status."""
-    raw = argparse.RawDescriptionHelpFormatter
-    parser = Parser(prog="python -m experiment", description=__doc__, formatter_class=raw)
+    parser = Parser(prog="python -m experiment", description=__doc__)
     commands = parser.add_subparsers(required=True, metavar="COMMAND", dest="command")
     for name, text in (("list", "list runs"), ("prune", "delete old checkpoints")):
         command = commands.add_parser(name, help=text, description=text)

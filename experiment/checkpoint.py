@@ -427,9 +427,7 @@ def digests(tree: Any) -> dict[str, str]:
         sums = jax.device_get(_sums(arrays))
     else:
         sums = [jax.device_get(_sums([array]))[0] for array in arrays]
-    return {
-        name: f"{a:08x}{b:08x}" for name, (a, b) in zip(leaves_by_name(tree), sums, strict=True)
-    }
+    return {name: f"{a:08x}{b:08x}" for name, (a, b) in zip(leaves, sums, strict=True)}
 
 
 @jax.jit

@@ -8,7 +8,6 @@ rounded to 8 bits of precision and read as float32.
 import ropewalk.utils.environment  # noqa: F401 - first: it checks that packages are installed
 
 # isort: split
-import argparse
 import functools
 import shlex
 import sys
@@ -25,11 +24,7 @@ from ropewalk.utils.paths import copy, local
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; return the exit status."""
     arguments = list(sys.argv[1:] if arguments is None else arguments)
-    parser = Parser(
-        prog="python -m experiment.keep",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = Parser(prog="python -m experiment.keep", description=__doc__)
     parser.add_argument("dirs", nargs="+", type=Path, metavar="RUN_OR_SWEEP_DIR")
     parser.add_argument("--out", type=Path, metavar="DIR", required=True)
     parser.add_argument("--step", type=int, metavar="N", help="checkpoint (default: the newest)")

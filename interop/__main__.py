@@ -48,15 +48,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command line and return the exit status."""
     parser = Parser(prog="python -m interop", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    raw = argparse.RawDescriptionHelpFormatter
     for name, (text, description, add_arguments) in {
         "export": ("export a run as a Hugging Face folder", _EXPORT, _add_export),
         "import": ("import a Hugging Face folder as a run", _IMPORT, _add_import),
         "lm_eval": ("evaluate a run with lm-evaluation-harness", _LM_EVAL, _add_lm_eval),
     }.items():
-        add_arguments(
-            commands.add_parser(name, help=text, description=description, formatter_class=raw)
-        )
+        add_arguments(commands.add_parser(name, help=text, description=description))
     options, others = parser.parse_known_args(sys.argv[1:] if arguments is None else arguments)
     if others and options.command != "lm_eval":
         parser.error(f"unrecognized arguments: {' '.join(others)}")

@@ -33,7 +33,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = Parser(
         prog="python -m probes",
         description=str(__doc__) + (_list_probes() if {"-h", "--help"} & set(arguments) else ""),
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("dirs", nargs="+", metavar="RUN_OR_SWEEP_DIR")
     parser.add_argument(

@@ -108,7 +108,9 @@ class Measurement:
     @property
     def text(self) -> str:
         """`value` as text; effective context for retrieval tasks."""
-        return self.kind_info.text(self.rows)
+        if self.kind == "retrieval":
+            return str(self.estimate)
+        return f"{self.value:.{self.kind_info.decimals}f}"
 
     @property
     def task_columns(self) -> dict[str, float]:

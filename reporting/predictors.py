@@ -1,8 +1,10 @@
 """L50 against its possible bounds: predictions from the frequencies, and the base."""
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 
 from ropewalk.evals.estimate import regression
+from ropewalk.evals.estimate.effective_context import MEASURED
 from ropewalk.evals.estimate.regression import Point, Regression
 from ropewalk.reporting.members import Member, learned, tasks
 from ropewalk.reporting.page import NONE, Line, Table, format_caption
@@ -36,17 +38,15 @@ def compare(members: Sequence[Member]) -> dict[tuple[str, int], list[Regression]
                 groups.setdefault((task, member.trained_length), []).append(member)
     comparisons = {}
     for (task, length), group in groups.items():
-        points = [
-            Point.from_estimate(estimate, base=member.label, predictors=predict(member, task))
-            for member in group
-            if (nearest := member.nearest(task))
-            for estimate in nearest.by_seed.values()
-            if estimate.has_l50
-        ]
-        try:
-            comparisons[task, length] = regression.compare(points)
-        except ValueError:  # fewer than three bases measured
-            continue
+        points = []
+        for member in group:
+            nearest, predictors = member.nearest(task), predict(member, task)
+            for estimate in nearest.by_seed.values() if nearest else ():
+                if estimate.has_l50:
+                    l50 = estimate.l50 if estimate.verdict == MEASURED else math.nan
+                    points.append(Point(base=member.label, l50=l50, predictors=predictors))
+        if regressions := regression.compare(points):
+            comparisons[task, length] = regressions
     return comparisons
 
 

@@ -10,7 +10,6 @@ sweep. Stop it and start it again at any time: a finished run has a row in the s
 other runs continue from their last checkpoint in the work directory.
 """
 
-import argparse
 import dataclasses
 
 from ropewalk.studies import folder, load, load_cards
@@ -27,8 +26,7 @@ _COMMANDS = {
 
 def make_parser() -> Parser:
     """Make the parser of the command line."""
-    raw = argparse.RawDescriptionHelpFormatter
-    parser = Parser(prog="python -m studies", description=__doc__, formatter_class=raw)
+    parser = Parser(prog="python -m studies", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for name, help_text in _COMMANDS.items():
         command = commands.add_parser(name, help=help_text)
@@ -47,7 +45,7 @@ def make_parser() -> Parser:
     return parser
 
 
-def parse_seeds(text: str) -> list[int]:
+def parse_seeds(text: str) -> tuple[int, ...]:
     """Parse the seeds of a command line.
 
     Raises:
@@ -59,7 +57,7 @@ def parse_seeds(text: str) -> list[int]:
         seeds = [-1]
     if min(seeds) < 0:
         raise ValueError(f"--seeds {text} must be whole numbers, like 0,1,2")
-    return list(dict.fromkeys(seeds))
+    return tuple(dict.fromkeys(seeds))
 
 
 def main() -> int:
@@ -72,8 +70,10 @@ def main() -> int:
     study, command = arguments.study, arguments.command
     try:
         package, cards = load(study), load_cards(study, arguments.only)
-        seeds = getattr(arguments, "seeds", None)
-        seeds_of = {name: parse_seeds(seeds) if seeds else c.seeds for name, c in cards.items()}
+        text = getattr(arguments, "seeds", None)
+        seeds = parse_seeds(text) if text else None
+        if seeds:
+            cards = {name: dataclasses.replace(card, seeds=seeds) for name, card in cards.items()}
         rows_folder = as_path(arguments.rows or folder(study) / "rows")
         name = package.__name__.rpartition(".")[2]
         workdir = as_path(arguments.workdir or f"runs/studies/{name}")
@@ -81,13 +81,8 @@ def main() -> int:
         if command == "report":
             from ropewalk.studies import report
 
-            cards = {
-                name: dataclasses.replace(card, seeds=tuple(seeds_of[name]))
-                for name, card in cards.items()
-            }
             out = as_path(arguments.out or workdir / "report" / "report.html")
-            chosen = parse_seeds(seeds) if seeds else None
-            print(*report.write(package, cards, rows_folder, out, chosen), out, sep="\n")
+            print(*report.write(package, cards, rows_folder, out, seeds), out, sep="\n")
         elif command == "forecast":
             if not hasattr(package, "forecast"):
                 raise ValueError(f"{study} stores no forecasts")
@@ -96,12 +91,12 @@ def main() -> int:
         else:
             from ropewalk.studies import run
 
-            lines = run.status(cards, seeds_of, rows_folder)
+            lines = run.status(cards, rows_folder)
             if command == "run":
                 if hasattr(package, "check_forecasts"):
                     package.check_forecasts(list(cards.values()))
                 overrides = [*arguments.overrides, *rest]
-                lines = run.run_cards(cards, seeds_of, workdir, rows_folder, overrides)
+                lines = run.run_cards(cards, workdir, rows_folder, overrides)
             for line in lines:
                 print(line, flush=True)
     except (ValueError, OSError) as error:

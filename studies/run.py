@@ -6,7 +6,6 @@ the card has budgets, and stay there. A run that is finished is only measured, s
 """
 
 import dataclasses
-import itertools
 import platform
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -96,10 +95,8 @@ def missing(runs: Sequence[CardRun], card_rows: Sequence[Row]) -> list[CardRun]:
     return waiting
 
 
-def status(
-    cards: Mapping[str, Card], seeds: Mapping[str, Sequence[int]], rows_folder: Path
-) -> Iterator[str]:
-    """Yield what is done of each card, with `seeds` by the name of the card.
+def status(cards: Mapping[str, Card], rows_folder: Path) -> Iterator[str]:
+    """Yield what is done of each card.
 
     Raises:
       ValueError: if a row is damaged, or does not have the config of its run.
@@ -108,7 +105,7 @@ def status(
         card_rows = rows.read(rows.file_path(rows_folder, card.name))
         waiting = [
             run.member.name
-            for seed in seeds[card.name]
+            for seed in card.seeds
             for run in missing(list_runs(card, seed), card_rows)
         ]
         text = f"missing: {', '.join(waiting)}" if waiting else "complete"
@@ -116,29 +113,25 @@ def status(
 
 
 def run_cards(
-    cards: Mapping[str, Card],
-    seeds: Mapping[str, Sequence[int]],
-    workdir: Path,
-    rows_folder: Path,
-    overrides: Sequence[str] = (),
+    cards: Mapping[str, Card], workdir: Path, rows_folder: Path, overrides: Sequence[str] = ()
 ) -> Iterator[str]:
     """Run what is missing of cards, the first seed of all cards before the second.
 
     Args:
-      cards, seeds: by name.
+      cards: by name.
       workdir, rows_folder, overrides: as in `run_card`, which also has the result and the errors.
     """
     check_writable(rows_folder, "use another --rows")
     for card in cards.values():  # an error in the last card must not appear hours later
         card_rows = rows.read(rows.file_path(rows_folder, card.name))
-        for seed in seeds[card.name]:
+        for seed in card.seeds:
             missing(list_runs(card, seed, workdir / card.name, overrides), card_rows)
     device_per_core()
     check_platform()
     keep_programs()
-    for seed in dict.fromkeys(itertools.chain(*seeds.values())):
-        for name, card in cards.items():
-            if seed in seeds[name]:
+    for seed in dict.fromkeys(seed for card in cards.values() for seed in card.seeds):
+        for card in cards.values():
+            if seed in card.seeds:
                 yield from run_card(card, seed, workdir, rows_folder, overrides)
 
 

@@ -8,15 +8,13 @@ from pathlib import Path
 import jax
 import pytest
 
-from ropewalk.configs import find_config
 from ropewalk.data.tokenizer import Tokenizer
 from ropewalk.data.tokenizer import train as train_tokenizer
-from ropewalk.experiment import overrides
 from ropewalk.experiment.compiled import keep_programs
 from ropewalk.experiment.run import RunDirectory
 from ropewalk.training.loop import train
 from ropewalk.utils.locks import lock
-from tests.models import make_plan
+from tests.models import make_plan, tiny_config
 from tests.offline import sitecustomize  # noqa: F401 - it blocks connections
 
 ROOT = Path(__file__).parent.parent
@@ -49,7 +47,7 @@ def trained_run(shared_folder, tiny_data) -> Path:
     with lock(shared_folder / "trained.lock"):
         if not (shared_folder / "trained" / "done").exists():
             changes = [*tiny_data, "train.num_steps=2", "train.save_every=1", "evals.tasks=[kv]"]
-            config = overrides.apply(find_config("tiny"), changes)
+            config = tiny_config(*changes)
             assert train(
                 make_plan([config], [RunDirectory(path)], overrides=changes), command="test"
             )

@@ -1,13 +1,17 @@
 """Small models, and plans of their training, that tests share."""
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
+from ropewalk.configs import find_config
+from ropewalk.experiment import overrides as overrides_lib
 from ropewalk.experiment.config import ExperimentConfig
 from ropewalk.experiment.overrides import Member
 from ropewalk.experiment.run import RunDirectory
 from ropewalk.model.config import ModelConfig
 from ropewalk.model.rotary.nope import Nope
+from ropewalk.training.loop import train
 from ropewalk.training.plan import Plan, check_plan, complete_plan
 
 
@@ -17,9 +21,21 @@ def small_model(**changes: Any) -> ModelConfig:
     return ModelConfig(**(sizes | dict(head_dim=8, mlp_dim=16, rotary=Nope()) | changes))
 
 
+def tiny_config(*changes: str) -> ExperimentConfig:
+    """Return the config `tiny` with overrides."""
+    return overrides_lib.apply(find_config("tiny"), changes)
+
+
 def make_plan(
     configs: Sequence[ExperimentConfig], runs: Sequence[RunDirectory], overrides: Sequence[str] = ()
 ) -> Plan:
     """Return the plan that trains members together."""
     members = [Member(run, overrides, config) for run, config in zip(runs, configs, strict=True)]
     return complete_plan(check_plan(members))
+
+
+def train_run(config: ExperimentConfig, path: Path) -> RunDirectory:
+    """Train a run to its last step."""
+    run = RunDirectory(path)
+    assert train(make_plan([config], [run]))
+    return run

@@ -3,15 +3,12 @@
 import io
 import json
 import shutil
-import subprocess
-import sys
 
 import pytest
 
 from ropewalk import generate
 from ropewalk.experiment import load
 from ropewalk.model import transformer
-from tests.conftest import ROOT
 
 
 @pytest.fixture
@@ -19,44 +16,31 @@ def run(trained_run, tmp_path):
     return shutil.copytree(trained_run, tmp_path / "run")
 
 
-@pytest.fixture
-def run_with(environment):
-    """Runs a command with more variables; returns the finished process with its bytes."""
-
-    def start(variables: dict[str, str], *arguments: object) -> subprocess.CompletedProcess[bytes]:
-        command = [sys.executable, *map(str, arguments)]
-        variables = {**environment, **variables}
-        return subprocess.run(command, cwd=ROOT, env=variables, capture_output=True, check=False)
-
-    return start
-
-
 @pytest.mark.slow
-def test_variables_of_other_programs(run, run_with):
+def test_variables_of_other_programs(run, run_script):
     variables = {
         "MPLBACKEND": "module://matplotlib_of_another.python",
         "JAX_ENABLE_X64": "1",
         "PYTHONIOENCODING": "ascii",
     }
     options = ("--tasks", "kv", "--lengths", "64", "--documents", "8")
-    evaluated = run_with(variables, "evaluate.py", run, *options)
-    assert evaluated.returncode == 0, evaluated.stderr
-    lines = evaluated.stdout.decode("ascii").splitlines()
+    output = run_script("evaluate.py", run, *options, **variables).stdout
+    lines = output.splitlines()
+    assert output.isascii()
     rule = next(line for line in lines if set(line) == {"-"})
     assert len(rule) == max(map(len, lines[lines.index(rule) - 1 : lines.index(rule) + 2]))
-    plotted = run_with(
-        variables, "-m", "model.rotary", "show", "rope(base=10)", "--plot", run / "figure.png"
-    )
-    assert plotted.returncode == 0, plotted.stderr
+    show = "-m", "model.rotary", "show", "rope(base=10)", "--plot", run / "figure.png"
+    run_script(*show, **variables)
     assert (run / "figure.png").read_bytes().startswith(b"\x89PNG")
 
 
 @pytest.mark.slow
-def test_a_platform_that_is_missing(run, run_with):
+def test_a_platform_that_is_missing(run, run_script):
     # CPU first in the list is a device that exists; the platforms below are not installed.
-    done = run_with({"JAX_PLATFORMS": "cuda"}, "evaluate.py", run, "--tasks", "kv")
-    assert done.returncode == 2 and b"Traceback" not in done.stderr
-    assert b"set JAX_PLATFORMS=cpu" in done.stderr.splitlines()[-1]
+    command = "evaluate.py", run, "--tasks", "kv"
+    done = run_script(*command, check=False, JAX_PLATFORMS="cuda")
+    assert done.returncode == 2 and "Traceback" not in done.stderr
+    assert "set JAX_PLATFORMS=cpu" in done.stderr.splitlines()[-1]
 
 
 def test_64_bits_of_a_notebook_are_refused(trained_run):
@@ -109,10 +93,10 @@ def test_a_lone_surrogate_is_no_text(trained_run):
 
 
 @pytest.mark.slow
-def test_a_missing_file_of_a_checkpoint_is_one_line(run, run_with):
+def test_a_missing_file_of_a_checkpoint_is_one_line(run, run_script):
     """TensorStore's threads go on reading after the error."""
     files = (run / "checkpoints/2/params").rglob("d/*")
     max(files, key=lambda path: path.stat().st_size).unlink()
-    done = run_with({}, "evaluate.py", run, "--tasks", "kv")
-    assert done.returncode == 2 and b"checkpoint 2 is damaged" in done.stderr
+    done = run_script("evaluate.py", run, "--tasks", "kv", check=False)
+    assert done.returncode == 2 and "checkpoint 2 is damaged" in done.stderr
     assert len(done.stderr.splitlines()) == 1, done.stderr

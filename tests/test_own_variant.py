@@ -9,13 +9,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ropewalk.configs import find_config
-from ropewalk.experiment import load, overrides
+from ropewalk.experiment import load
 from ropewalk.experiment.config import from_dict, to_dict
 from ropewalk.model import rotary
 from ropewalk.model.rotary.recorded import Recorded
 from ropewalk.utils import plugins
 from tests.in_process import call, run_command
+from tests.models import tiny_config
 
 BENT = '''
 """Frequencies that fall off faster than geometrically."""
@@ -52,7 +52,7 @@ def mine(tmp_path):
 
 def test_a_config_records_the_frequencies_that_a_file_gave(mine):
     text = f"{mine}:Bent(strength=2.0,rotary_fraction=0.5)"
-    config = overrides.apply(find_config("tiny"), [f"model.rotary=[{text},rope(base=10)]"])
+    config = tiny_config(f"model.rotary=[{text},rope(base=10)]")
     bent, rope = config.model.rotary
     assert isinstance(bent, Recorded)
     expected = np.append(np.exp(-2 * np.arange(4) ** 2 / 8), np.zeros(4))
@@ -132,9 +132,7 @@ def test_the_source_is_executed_and_not_a_cached_compilation(mine):
 
 
 def test_a_stage_takes_nothing_from_a_file(mine):
-    staged = overrides.apply(
-        find_config("tiny"), [f"stages=[[model.rotary={mine}:Bent(strength=2)]]"]
-    )
+    staged = tiny_config(f"stages=[[model.rotary={mine}:Bent(strength=2)]]")
     from ropewalk.experiment import stages
 
     with pytest.raises(ValueError, match="a stage takes nothing from a file of your own"):

@@ -10,6 +10,7 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # products are small: more t
 # isort: split
 import argparse
 import dataclasses
+import inspect
 import json
 import math
 import sys
@@ -449,7 +450,7 @@ def _parser() -> Parser:
 
     def add(function, *parents):
         """Add the command of a function, with its name and docstring."""
-        name, text = function.__name__.removesuffix("_command"), function.__doc__
+        name, text = function.__name__.removesuffix("_command"), inspect.getdoc(function)
         summary = text.partition("\n")[0].rstrip(".")
         command = commands.add_parser(name, help=summary, description=text, parents=parents)
         command.add_argument("--json", action="store_true", help="print one JSON object")

@@ -13,7 +13,6 @@ examples:
 import ropewalk.utils.environment  # noqa: F401 - first: it checks that packages are installed
 
 # isort: split
-import argparse
 import inspect
 import itertools
 import json
@@ -237,14 +236,13 @@ def find(text: str) -> list[tuple[Rotary, Head]]:
 
 def main() -> None:
     """Run the command line and print the reports."""
-    options = {"description": __doc__, "formatter_class": argparse.RawDescriptionHelpFormatter}
-    parser = Parser(prog="python -m model.rotary", **options)
+    parser = Parser(prog="python -m model.rotary", description=__doc__)
     commands = parser.add_subparsers(required=True, metavar="COMMAND", dest="command")
     show = commands.add_parser(
         "show",
         help="wavelengths, cycles and warnings of variants",
         epilog=f"variants: {', '.join(sorted(rotary.variants()))}",
-        **options,
+        description=__doc__,
     )
     text = "name(parameter=value,...)"
     show.add_argument("what", nargs="+", type=expression, metavar="CONFIG_OR_EXPR", help=text)

@@ -155,11 +155,7 @@ def check_plan(
             f"train.profile_steps writes files of a disk, and {runs[0].path} is in a bucket; leave "
             "it out, or use a --workdir of this machine"
         )
-    if len({shared_part(member.config) for member in members}) > 1:
-        raise ValueError(
-            "members that train together share their rows and one program, and these differ in "
-            "data, or in more of their models than rotary and window; train them apart"
-        )
+    assert len({shared_part(member.config) for member in members}) == 1
     stages = list(zip(*(split(member.config) for member in members), strict=True))
     axes = [_check_stage(stage, stages[0][0], num_devices, num_processes) for stage in stages]
     steps = common_steps(runs)

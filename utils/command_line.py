@@ -18,10 +18,19 @@ from ropewalk.utils.plugins import allow
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser whose errors are one line without usage, and which takes `--own FILE`."""
+    """A parser whose errors are one line without usage, and which takes `--own FILE`.
 
-    def __init__(self, *args, add_help=True, **kwargs):
-        super().__init__(*args, add_help=add_help, **kwargs)
+    Descriptions are printed as they are written.
+    """
+
+    def __init__(
+        self,
+        *args,
+        add_help=True,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        **kwargs,
+    ):
+        super().__init__(*args, add_help=add_help, formatter_class=formatter_class, **kwargs)
         if add_help:  # the parents of a subcommand, which have no help, would define it twice
             self.add_argument(
                 "--own",

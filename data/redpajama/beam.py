@@ -13,7 +13,6 @@ sets the minimum time. Needs the `beam` extra in a separate environment: apache-
 older protobuf and pyarrow than the locked ones.
 """
 
-import argparse
 import difflib
 import sys
 
@@ -24,11 +23,7 @@ _OPTIONS = ("--path", "--out")
 
 def main(arguments: list[str] | None = None) -> int:
     """Run `python -m data.redpajama.beam`; return 0, or 2 after one line about the error."""
-    parser = Parser(
-        prog="python -m data.redpajama.beam",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = Parser(prog="python -m data.redpajama.beam", description=__doc__)
     parser.add_argument("--path", metavar="DIR", required=True, help="the files as published")
     parser.add_argument(
         "--out",

@@ -17,12 +17,10 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from scipy import special
 
-from ropewalk.evals.estimate.effective_context import MEASURED, Estimate
-
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Point:
-    """The effective context of one run and the lengths predicted from its frequencies.
+    """The effective context of one run and the lengths predicted from its frequencies or probes.
 
     Attributes:
       base: name of its base or variant; runs of one name are seeds of one point of the fit.
@@ -33,18 +31,6 @@ class Point:
     base: str
     l50: float
     predictors: Mapping[str, float | None]
-
-    @classmethod
-    def from_estimate(
-        cls, estimate: Estimate, *, base: str, predictors: Mapping[str, float | None]
-    ) -> "Point":
-        """Build a point from an estimate of one run.
-
-        Args:
-          predictors: `vars` of theory's predictions, and lengths measured by probes.
-        """
-        l50 = estimate.l50 if estimate.verdict == MEASURED else float("nan")
-        return cls(base=base, l50=l50, predictors=predictors)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -79,28 +65,18 @@ def compare(points: Sequence[Point]) -> list[Regression]:
 
     All regressions use the same points: those with a value for every predictor. A predictor
     without a value for any point, or with fewer than three different values, is left out.
-
-    Raises:
-      ValueError: as `regress`, if every predictor is left out.
     """
     predicted = (name for point in points for name in point.predictors if _predicts(point, name))
-    names = list(dict.fromkeys(predicted))
+    names = dict.fromkeys(predicted)
     common = [point for point in points if all(_predicts(point, name) for name in names)]
-    regressions = []
-    for name in names:
-        try:
-            regressions.append(regress(common, name))
-        except ValueError:
-            if not regressions and name == names[-1]:
-                raise
+    regressions = [line for name in names if (line := regress(common, name))]
     return sorted(regressions, key=lambda regression: regression.error)
 
 
-def regress(points: Sequence[Point], predictor: str) -> Regression:
+def regress(points: Sequence[Point], predictor: str) -> Regression | None:
     """Regress log2 L50 on log2 of one predictor; points without a value are left out.
 
-    Raises:
-      ValueError: for fewer than three measured bases with different predictions.
+    None for fewer than three measured bases with different predictions.
     """
     points = [point for point in points if _predicts(point, predictor)]
     lengths = np.array([point.predictors[predictor] for point in points], float)
@@ -111,11 +87,8 @@ def regress(points: Sequence[Point], predictor: str) -> Regression:
     y = np.bincount(base, np.log2([point.l50 for point in points])) / np.bincount(base)
     measured = ~np.isnan(y)
     x, y = np.log2(lengths[first])[measured], y[measured]
-    if (num_distinct := len(np.unique(x))) < 3:
-        raise ValueError(
-            f"a regression on {predictor} needs three bases that differ in it and whose effective "
-            f"context was measured, got {num_distinct}; evaluate more members"
-        )
+    if len(np.unique(x)) < 3:
+        return None
     n, centre = len(x), x.mean()
     spread = np.sum((x - centre) ** 2)
     slope = (x - centre) @ y / spread

@@ -5,14 +5,13 @@ Heads are masked one at a time; several at a time, in the order of their retriev
 distances that the remaining head answers alone.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 from matplotlib.axes import Axes
 
 from ropewalk.evals.estimate.bins import fine_bin_number, group_bins
 from ropewalk.evals.rows import Rows
-from ropewalk.evals.score import Candidate
 from ropewalk.model.transformer import without_heads
 from ropewalk.probes.analyses.head_scores import retrieval
 from ropewalk.probes.effects import measure_effects
@@ -81,7 +80,9 @@ class KnockOut(HeadProbe):
         orders = [by_score, *(random.permutation(L * N) for _ in range(_NUM_DRAWS))]
         together = [[heads[i] for i in order[:count]] for order in orders for count in masked_C]
         masks = [[], *single, *alone, *together]
-        effects = measure_effects(subject, (_mask(subject.candidate(), masked) for masked in masks))
+        intact = subject.candidate()
+        changed = (intact._replace(params=without_heads(intact.params, heads)) for heads in masks)
+        effects = measure_effects(subject, changed)
         bins_Q, low_X, high_X = _bin_distances(effects.rows[0]["distance"])
         right_YX = np.stack([_accuracy(rows, bins_Q) for rows in effects.rows])
         ends = 1 + np.cumsum([L * N, L * N])
@@ -170,10 +171,6 @@ class KnockOut(HeadProbe):
         ax.set_xticks(ticks, [f"{masked:.0f}" for masked in self.masked_C])
         ax.set_xlim(-0.5, len(ticks) - 0.5)
         ax.set_xlabel("heads masked")
-
-
-def _mask(candidate: Candidate, heads: Iterable[tuple[int, int]]) -> Candidate:
-    return candidate._replace(params=without_heads(candidate.params, heads))
 
 
 def _bin_distances(distance_Q: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

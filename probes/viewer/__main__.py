@@ -24,11 +24,7 @@ _MAX_COMPRESSION = 4  # of a page's arrays
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return the exit status."""
-    parser = Parser(
-        prog="python -m probes.viewer",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = Parser(prog="python -m probes.viewer", description=__doc__)
     parser.add_argument("runs", nargs="+", type=Path, metavar="RUN")
     source = parser.add_mutually_exclusive_group()
     source.add_argument("--text", help="text to show")
@@ -122,14 +118,11 @@ def _texts(args: argparse.Namespace, runs: Sequence) -> tuple:
     if text is not None:
         return run.as_tokens(text)[:, : args.length], ["text"]
     code_BT = run.as_tokens(inspect.getsource(positions))
-    length = min(args.length or _default_length(args, runs), code_BT.shape[1])
+    # The trained context, or what fits the maximal size.
+    fitting = min(_fitting(args, runs, 2), *(r.config.data.context_length for r in runs))
+    length = min(args.length or max(1, fitting), code_BT.shape[1])
     recall_BT = capture_recall(run, documents=1, length=length)[0].tokens_BT
     return np.concatenate([recall_BT, code_BT[:, :length]]), ["key-value recall", "code"]
-
-
-def _default_length(args: argparse.Namespace, runs: Sequence) -> int:
-    """Return the trained context, or a length of two texts that fits the maximal size."""
-    return max(1, min(_fitting(args, runs, 2), *(r.config.data.context_length for r in runs)))
 
 
 def _fitting(args: argparse.Namespace, runs: Sequence, num_texts: int, factor: float = 1.0) -> int:

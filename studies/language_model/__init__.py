@@ -3,13 +3,4 @@
 docs/language_model.md has the claims and forecasts, which were committed before any row.
 """
 
-from collections.abc import Iterator, Sequence
-
-from ropewalk.studies.card import Card
-
-
-def sections(cards: Sequence[Card], rows: Sequence) -> Iterator:
-    """Yield the figures of the report."""
-    from ropewalk.studies.language_model import figures  # late: it needs matplotlib
-
-    return figures.sections(cards, rows)
+from ropewalk.studies.language_model.figures import sections as sections

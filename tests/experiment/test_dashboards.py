@@ -6,11 +6,9 @@ import time
 
 import pytest
 
-from ropewalk.configs import find_config
-from ropewalk.experiment import overrides
-from ropewalk.experiment.config import to_dict
 from ropewalk.experiment.metrics import check_trackers, open_tracker
 from ropewalk.experiment.run import RunDirectory
+from tests.models import tiny_config
 
 pytestmark = pytest.mark.tracking
 BASE = "model.rotary.base"
@@ -23,9 +21,7 @@ def log(tmp_path):
     def log_to(name):
         for base in (10, 30):
             run = RunDirectory(tmp_path / "bases" / f"base={base}")
-            run.path.mkdir(parents=True)
-            config = overrides.apply(find_config("tiny"), [f"{BASE}={base}"])
-            (run.path / "config.json").write_text(json.dumps({"config": to_dict(config)}))
+            run.write_config(tiny_config(f"{BASE}={base}"), [])
             (run.path.parent / "sweep.json").touch()
             tracker = open_tracker(name, run)
             for step in (1, 2):

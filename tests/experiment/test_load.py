@@ -11,15 +11,13 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from ropewalk.configs import find_config
 from ropewalk.data.sources import local
 from ropewalk.data.tokenizer import Tokenizer
 from ropewalk.evals import rows, runner
 from ropewalk.experiment import load, overrides
 from ropewalk.experiment.run import RunDirectory
 from ropewalk.model import transformer
-from ropewalk.training.loop import train
-from tests.models import make_plan
+from tests.models import tiny_config, train_run
 
 ROOT = Path(__file__).parents[2]
 # Slow: they train the runs that are loaded.
@@ -29,9 +27,7 @@ pytestmark = pytest.mark.slow
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory, tiny_data, trained_run) -> dict[str, RunDirectory]:
     """A plain run of tiny, and one whose second stage has a dynamic variant and longer rows."""
-    config = overrides.apply(
-        find_config("tiny"), [*tiny_data, "train.num_steps=2", "train.save_every=1"]
-    )
+    config = tiny_config(*tiny_data, "train.num_steps=2", "train.save_every=1")
     second = [
         "model.rotary=dynamic_ntk_aware(base=100,original_context_length=64,log_n=train)",
         "data.context_length=96",
@@ -40,10 +36,8 @@ def runs(tmp_path_factory, tiny_data, trained_run) -> dict[str, RunDirectory]:
     ]
     folder = tmp_path_factory.mktemp("runs")
     plain = RunDirectory(shutil.copytree(trained_run, folder / "plain"))
-    staged = RunDirectory(folder / "staged")
     config = overrides.apply(config, [f"stages=[[{','.join(second)}]]"])
-    assert train(make_plan([config], [staged]))
-    return {"plain": plain, "staged": staged}
+    return {"plain": plain, "staged": train_run(config, folder / "staged")}
 
 
 def expected_logits(run: RunDirectory, step: int, ids: list[int]) -> jax.Array:
@@ -90,7 +84,7 @@ def test_a_damaged_tokenizer_is_refused_and_its_training_writes_it_again(runs):
     ):
         _ = load(run.path).tokenizer
     path.unlink()
-    assert train(make_plan([run.config], [run]))
+    train_run(run.config, run.path)
     assert path.read_bytes() == content
     # Runs made before it was recorded are read as they were.
     record = json.loads((run.path / "config.json").read_text())

@@ -10,6 +10,7 @@ from ropewalk.experiment import overrides
 from ropewalk.experiment.run import RunDirectory
 from ropewalk.model import rotary
 from ropewalk.model.rotary.rope import Rope
+from tests.models import tiny_config
 
 
 @pytest.fixture(scope="module")
@@ -84,7 +85,7 @@ def test_commas_in_values(tmp_path, monkeypatch):
 
     def values(text: str) -> list[str | None]:
         members = overrides.grid([f"start_from={text}"])
-        return [overrides.apply(find_config("tiny"), member).start_from for _, member in members]
+        return [tiny_config(*member).start_from for _, member in members]
 
     ten, thirty = "base=10,num_heads=4", "base=30,num_heads=4"
     assert values(ten) == values(f"'{ten}'") == values(ten.replace(",", "\\,")) == [ten]

@@ -1,16 +1,13 @@
 """Dashboards, with stand-ins for their packages: where files go, and what a run is called there."""
 
-import json
 import sys
 import types
 
 import pytest
 
-from ropewalk.configs import find_config
-from ropewalk.experiment import overrides
-from ropewalk.experiment.config import to_dict
 from ropewalk.experiment.metrics import open_tracker
 from ropewalk.experiment.run import RunDirectory
+from tests.models import tiny_config
 
 
 @pytest.fixture
@@ -32,10 +29,9 @@ def sessions(monkeypatch, tmp_path):
 
 
 def make_run(path):
-    path.mkdir(parents=True)
-    config = overrides.apply(find_config("tiny"), ["model.rotary.base=30", "seed=7"])
-    (path / "config.json").write_text(json.dumps({"config": to_dict(config)}))
-    return RunDirectory(path)
+    run = RunDirectory(path)
+    run.write_config(tiny_config("model.rotary.base=30", "seed=7"), [])
+    return run
 
 
 def test_files_lie_under_the_run_and_a_run_is_known_by_more_than_its_path(

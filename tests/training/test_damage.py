@@ -12,7 +12,6 @@ import numpy as np
 import orbax.checkpoint as ocp
 import pytest
 
-from ropewalk.configs import find_config
 from ropewalk.data.pipeline import open_data
 from ropewalk.experiment import overrides
 from ropewalk.experiment.checkpoint import Checkpoints, DataState, restore_params
@@ -20,13 +19,10 @@ from ropewalk.experiment.mesh import make_mesh
 from ropewalk.experiment.run import RunDirectory
 from ropewalk.training.directories import open_directories
 from ropewalk.training.members import abstract_state, first_state, open_state, shardings_of
-from tests.models import make_plan
+from tests.models import make_plan, tiny_config
 
 CONFIGS = [
-    overrides.apply(
-        find_config("tiny"), ["train.keep=3", "data.seed=0", f"model.rotary.base={base}"]
-    )
-    for base in (10, 1000)
+    tiny_config("train.keep=3", "data.seed=0", f"model.rotary.base={base}") for base in (10, 1000)
 ]
 STEPS = [2, 4, 6]
 

@@ -5,7 +5,6 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from ropewalk.configs import find_config
 from ropewalk.data import pipeline
 from ropewalk.experiment import overrides
 from ropewalk.experiment.checkpoint import Checkpoints, DataState, restore_params
@@ -20,7 +19,7 @@ from ropewalk.training.members import abstract_state, first_state, shardings_of
 from ropewalk.training.programs import member_arrays
 from ropewalk.training.step import compile_step
 from ropewalk.training.sweep import train_sweep
-from tests.models import make_plan
+from tests.models import make_plan, tiny_config
 from tests.training.helpers import assert_same_run
 
 FROZEN = ["train.max_skipped=3", "train.num_steps=9", "train.save_every=3", "train.keep=9"]
@@ -29,7 +28,7 @@ TOO_FAST = "train.learning_rate=1e30"  # its first update ends all others
 
 @pytest.fixture(scope="module")
 def tiny(tiny_data):
-    return overrides.apply(find_config("tiny"), [*tiny_data, *FROZEN])
+    return tiny_config(*tiny_data, *FROZEN)
 
 
 @pytest.mark.slow

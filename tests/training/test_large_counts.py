@@ -5,16 +5,14 @@ import dataclasses
 import numpy as np
 import pytest
 
-from ropewalk.configs import find_config
 from ropewalk.data import pipeline
-from ropewalk.experiment import overrides
 from ropewalk.experiment.checkpoint import Checkpoints, restore
 from ropewalk.experiment.mesh import make_mesh
 from ropewalk.experiment.run import RunDirectory
 from ropewalk.training.interrupts import Interrupts
 from ropewalk.training.loop import train
 from ropewalk.training.members import abstract_state
-from tests.models import make_plan
+from tests.models import make_plan, tiny_config, train_run
 from tests.training.helpers import data_state
 
 STEP = 2**30
@@ -29,9 +27,7 @@ def test_a_run_goes_on_after_a_trillion_tokens(tmp_path, tiny_data, monkeypatch)
         "train.warmup_steps=0",
     ]
     changes += ["train.eval_every=1", "data.retrieval_fraction=0.5"]
-    config = overrides.apply(
-        find_config("tiny"), [*changes, *tiny_data, f"train.num_steps={STEP + 2}"]
-    )
+    config = tiny_config(*changes, *tiny_data, f"train.num_steps={STEP + 2}")
     run = RunDirectory(tmp_path / "run")
     with monkeypatch.context() as patch:
         patch.setattr(Interrupts, "stops_at", lambda self, step: step == 1)
@@ -47,7 +43,7 @@ def test_a_run_goes_on_after_a_trillion_tokens(tmp_path, tiny_data, monkeypatch)
     checkpoints.save(STEP, arrays["params"], arrays["opt_state"], data, config)
     checkpoints.close()
 
-    assert train(make_plan([config], [run]))
+    train_run(config, run.path)
 
     tokens_per_step = batch_size * config.data.context_length
     rows = run.read_metrics()

@@ -17,7 +17,6 @@ import numpy as np
 import pytest
 from jax.sharding import AbstractMesh
 
-from ropewalk.configs import find_config
 from ropewalk.data import pipeline
 from ropewalk.experiment import overrides
 from ropewalk.experiment.checkpoint import restore_params
@@ -28,7 +27,7 @@ from ropewalk.training.loop import train
 from ropewalk.training.programs import MemberArrays
 from ropewalk.training.step import State, init_state, over_members, train_step
 from tests.in_process import call
-from tests.models import make_plan
+from tests.models import make_plan, tiny_config, train_run
 from tests.training.helpers import assert_same_run, data_state, rows_without_times
 
 ROOT = Path(__file__).parents[2]
@@ -37,7 +36,7 @@ pytestmark = pytest.mark.slow  # each compiles a train step, or starts processes
 
 @pytest.fixture(scope="module")
 def tiny(tiny_data):
-    return overrides.apply(find_config("tiny"), tiny_data)
+    return tiny_config(*tiny_data)
 
 
 @pytest.fixture(scope="module")
@@ -145,16 +144,10 @@ def test_killed_again_and_again_it_ends_bit_identical(kills, tmp_path, tiny_data
     assert_same_run(tmp_path / "whole", killed)
 
 
-def run_in_process(config, path: Path) -> RunDirectory:
-    run = RunDirectory(path)
-    assert train(make_plan([config], [run]))
-    return run
-
-
 @pytest.fixture(scope="module")
 def parent(tiny, tmp_path_factory) -> RunDirectory:
     config = overrides.apply(tiny, ["train.num_steps=8", "train.save_every=3", "train.keep=1"])
-    return run_in_process(config, tmp_path_factory.mktemp("parent") / "run")
+    return train_run(config, tmp_path_factory.mktemp("parent") / "run")
 
 
 @pytest.mark.long
@@ -162,9 +155,9 @@ def test_a_stage_is_a_run_that_starts_from_the_one_before(parent, tmp_path):
     """A run, its continuation as a run of its own, and both as one run of two stages."""
     config = parent.config
     child_config = overrides.apply(config, [f"start_from={parent.path}", *CONTINUED])
-    child = run_in_process(child_config, tmp_path / "child")
+    child = train_run(child_config, tmp_path / "child")
     stages = (CONTINUED, ("model.rotary=nope", "train.num_steps=2"))
-    staged = run_in_process(dataclasses.replace(config, stages=stages), tmp_path / "staged")
+    staged = train_run(dataclasses.replace(config, stages=stages), tmp_path / "staged")
     # Stages' ends are kept beside the newest one that keep=1 asks for.
     assert staged.steps() == [8, 14, 16] and child.steps() == [6] and parent.steps() == [8]
     for run, step in ((parent, 8), (child, 14)):

@@ -1,17 +1,15 @@
 """metrics.jsonl: a checkpoint knows the rows that lead to it, and what is lost is said."""
 
+import functools
 import shutil
 
 import pytest
 
-from ropewalk.configs import find_config
-from ropewalk.experiment import overrides
 from ropewalk.experiment.checkpoint import restore_params
 from ropewalk.experiment.identity import run_id
 from ropewalk.experiment.items import metrics_damage, metrics_record
 from ropewalk.experiment.run import RunDirectory
-from ropewalk.training.loop import train
-from tests.models import make_plan
+from tests.models import tiny_config, train_run
 
 pytestmark = pytest.mark.slow
 
@@ -20,12 +18,7 @@ GIVEN = ("train.num_steps=4", "train.save_every=2", "train.log_every=1", "train.
 
 @pytest.fixture
 def run_to_its_end(tiny_data):
-    def train_at(path) -> RunDirectory:
-        config = overrides.apply(find_config("tiny"), [*tiny_data, *GIVEN])
-        train(make_plan([config], [RunDirectory(path)]))
-        return RunDirectory(path)
-
-    return train_at
+    return functools.partial(train_run, tiny_config(*tiny_data, *GIVEN))
 
 
 def test_lost_rows_are_said_when_a_run_is_resumed_and_ever_after(run_to_its_end, tmp_path, capfd):

@@ -16,7 +16,7 @@ from ropewalk.training.loop import train
 from ropewalk.training.programs import shared_part
 from ropewalk.training.sweep import train_sweep
 from tests.in_process import call
-from tests.models import make_plan
+from tests.models import make_plan, tiny_config
 from tests.training.helpers import data_state
 
 
@@ -101,10 +101,7 @@ def test_killed_between_two_members_saves_it_goes_on_from_the_last_that_both_hav
 ):
     """One checkpoint is kept: the first member's new one must not cost it the one before."""
     few = ["train.num_steps=6", "train.save_every=2", "train.keep=1", "data.seed=0", *tiny_data]
-    configs = [
-        overrides.apply(find_config("tiny"), [*few, f"model.rotary.base={base}"])
-        for base in (10, 100)
-    ]
+    configs = [tiny_config(*few, f"model.rotary.base={base}") for base in (10, 100)]
     runs = [RunDirectory(tmp_path / name) for name in "ab"]
     save = Checkpoints.save
 

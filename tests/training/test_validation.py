@@ -7,7 +7,6 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from ropewalk.configs import find_config
 from ropewalk.data.pipeline import make_batches, open_data
 from ropewalk.evals import runner
 from ropewalk.experiment import load, overrides
@@ -16,7 +15,7 @@ from ropewalk.model import transformer
 from ropewalk.model.loss import token_nll
 from ropewalk.training.loop import train
 from ropewalk.training.validation import NUM_BATCHES
-from tests.models import make_plan
+from tests.models import make_plan, tiny_config, train_run
 from tests.training.helpers import rows_without_times
 
 pytestmark = pytest.mark.slow
@@ -27,16 +26,13 @@ EVALUATED = ["train.eval_every=3", "train.log_every=2"]
 def tiny(tiny_data):
     """Eight steps, half of whose rows are text and half retrieval documents."""
     changes = ["train.num_steps=8", "train.save_every=3", "train.keep=9"]
-    config = overrides.apply(find_config("tiny"), [*tiny_data, *changes])
-    return overrides.apply(config, ["data.retrieval_fraction=0.5"])
+    return tiny_config(*tiny_data, *changes, "data.retrieval_fraction=0.5")
 
 
 @pytest.fixture(scope="module")
 def evaluated(tiny, tmp_path_factory) -> RunDirectory:
-    run = RunDirectory(tmp_path_factory.mktemp("evaluated") / "run")
-    profile = "train.profile_steps=[2,4]"
-    assert train(make_plan([overrides.apply(tiny, [*EVALUATED, profile])], [run]))
-    return run
+    config = overrides.apply(tiny, [*EVALUATED, "train.profile_steps=[2,4]"])
+    return train_run(config, tmp_path_factory.mktemp("evaluated") / "run")
 
 
 def test_the_loss_is_that_of_held_out_rows(tiny, evaluated):
@@ -65,8 +61,7 @@ def test_the_loss_is_that_of_held_out_rows(tiny, evaluated):
 
 
 def test_a_run_is_the_same_with_and_without(tiny, evaluated, tmp_path):
-    plain = RunDirectory(tmp_path / "plain")
-    assert train(make_plan([overrides.apply(tiny, ["train.log_every=1"])], [plain]))
+    plain = train_run(overrides.apply(tiny, ["train.log_every=1"]), tmp_path / "plain")
     first, second = load(evaluated.path), load(plain.path)
     jax.tree.map(np.testing.assert_array_equal, first.params, second.params)
     rows = {row["step"]: row for row in rows_without_times(plain)}

@@ -30,27 +30,20 @@ def simulate(
     Distances are half log-uniform, half uniform. With probability `together` a query's luck is
     its document's. `first` is the number of the first document.
     """
-
-    def luck(shape):
-        independent = random.random(shape)
-        return np.where(random.random(shape) < together, random.random((shape[0], 1)), independent)
-
-    return _rows(curves, random, luck, (documents, queries), (shortest, longest), first)
-
-
-def _rows(curves, random, luck, shape, distances, first) -> rows.Rows:
-    shortest, longest = distances
-    columns = {name: [] for name in ("seed", "document", "query", "distance", "exact_match")}
+    shape = documents, queries
     log_uniform = np.exp(random.uniform(np.log(shortest), np.log(longest + 1), shape))
     uniform = random.uniform(shortest, longest + 1, shape)
     distance = np.where(random.random(shape) < 0.5, log_uniform, uniform).astype(int)
+    columns = {name: [] for name in ("seed", "document", "query", "distance", "exact_match")}
     for seed, curve in enumerate(curves):
         document, query = np.indices(shape)
+        luck = random.random(shape)
+        luck = np.where(random.random(shape) < together, random.random((documents, 1)), luck)
         columns["seed"].append(np.full(shape, seed))
         columns["document"].append(first + document)
         columns["query"].append(query)
         columns["distance"].append(distance)
-        columns["exact_match"].append(luck(shape) < curve(distance))
+        columns["exact_match"].append(luck < curve(distance))
     result = {name: np.concatenate(parts).ravel() for name, parts in columns.items()}
     constants = {
         "task": "kv", "run": "rope(base=10)", "step": 400, "rotary": "rope(base=10)",

@@ -8,7 +8,6 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from ropewalk.configs import find_config
 from ropewalk.evals import runner
 from ropewalk.experiment import load, overrides
 from ropewalk.experiment.checkpoint import restore_params
@@ -18,13 +17,13 @@ from ropewalk.model import rotary, transformer
 from ropewalk.model.positions import add_offsets, cos_sin, record_learned
 from ropewalk.training.loop import train
 from ropewalk.training.step import loss_fn
-from tests.models import make_plan
+from tests.models import make_plan, tiny_config, train_run
 
 LEARNED = "model.rotary=learned(base=100,learning_rate=0.02)"
 
 
 def model(base: float = 1e4, **changes):
-    config = overrides.apply(find_config("tiny"), [f"model.rotary=learned(base={base})"])
+    config = tiny_config(f"model.rotary=learned(base={base})")
     return dataclasses.replace(config.model, **changes)
 
 
@@ -121,10 +120,8 @@ def test_gradient_of_the_loss_is_its_slope():
 @pytest.fixture(scope="module")
 def alone(tmp_path_factory, tiny_data) -> RunDirectory:
     changes = [*tiny_data, LEARNED, "model.num_layers=1", "train.num_steps=6", "train.save_every=3"]
-    config = overrides.apply(find_config("tiny"), changes)
-    run = RunDirectory(tmp_path_factory.mktemp("learned") / "alone")
-    assert train(make_plan([config], [run]))
-    return run
+    config = tiny_config(*changes)
+    return train_run(config, tmp_path_factory.mktemp("learned") / "alone")
 
 
 def offsets_of(run: RunDirectory, step: int | None = None) -> np.ndarray:
@@ -173,9 +170,7 @@ def test_evaluation_reads_the_learned_vector(alone):
 
 
 def test_only_what_is_learned_moves():
-    config = overrides.apply(
-        find_config("tiny"), ["model.rotary=[[learned(base=100),nope]]", "model.num_kv_heads=2"]
-    ).model
+    config = tiny_config("model.rotary=[[learned(base=100),nope]]", "model.num_kv_heads=2").model
     table = config.position_table(64)
     offset_LKR = np.ones((2, 2, 8), np.float32)
     moved, _ = add_offsets(table, offset_LKR)
@@ -192,4 +187,4 @@ def test_only_what_is_learned_moves():
 def test_two_learning_rates_are_refused():
     change = "model.rotary=[[learned(base=10),learned(base=10,learning_rate=1)]]"
     with pytest.raises(ValueError, match="share one learning_rate"):
-        overrides.apply(find_config("tiny"), [change, "model.num_kv_heads=2"])
+        tiny_config(change, "model.num_kv_heads=2")
