@@ -450,7 +450,7 @@ def _parser() -> Parser:
 
     def add(function, *parents):
         """Add the command of a function, with its name and docstring."""
-        name, text = function.__name__.removesuffix("_command"), inspect.getdoc(function)
+        name, text = function.__name__.removesuffix("_command"), inspect.cleandoc(function.__doc__)
         summary = text.partition("\n")[0].rstrip(".")
         command = commands.add_parser(name, help=summary, description=text, parents=parents)
         command.add_argument("--json", action="store_true", help="print one JSON object")
