@@ -23,14 +23,9 @@ class Parser(argparse.ArgumentParser):
     Descriptions are printed as they are written.
     """
 
-    def __init__(
-        self,
-        *args,
-        add_help=True,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        **kwargs,
-    ):
-        super().__init__(*args, add_help=add_help, formatter_class=formatter_class, **kwargs)
+    def __init__(self, *args, add_help=True, **kwargs):
+        kwargs.setdefault("formatter_class", argparse.RawDescriptionHelpFormatter)
+        super().__init__(*args, add_help=add_help, **kwargs)
         if add_help:  # the parents of a subcommand, which have no help, would define it twice
             self.add_argument(
                 "--own",
