@@ -37,11 +37,7 @@ ENVIRONMENT = {
 def parse(arguments: list[str]) -> tuple[Parser, argparse.Namespace]:
     """Return the parser, for further errors, and the parsed command line."""
     listed = "\n".join(f"  {name:<12} {summary}" for name, summary in BENCHMARKS.items())
-    parser = Parser(
-        prog="python -m benchmarks",
-        description=f"{__doc__}\nbenchmarks:\n{listed}",
-        formatter_class=argparse.RawTextHelpFormatter,
-    )
+    parser = Parser(prog="python -m benchmarks", description=f"{__doc__}\nbenchmarks:\n{listed}")
     add = parser.add_argument
     add("name", choices=[*ENVIRONMENT, *BENCHMARKS], metavar="NAME", help="cpu, gpu or a benchmark")
     add("--device", choices=[*ENVIRONMENT], default="cpu", help="sizes of NAME (cpu)")

@@ -57,9 +57,7 @@ def argument_parser(program: str, description: str | None, *more: str) -> Parser
                 self.error("the following arguments are required: --workdir")
             return arguments
 
-    parser = ConfigParser(
-        prog=program, description=description, formatter_class=argparse.RawTextHelpFormatter
-    )
+    parser = ConfigParser(prog=program, description=description)
     add = parser.add_argument
     add(
         "--help-fields",

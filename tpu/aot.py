@@ -45,7 +45,6 @@ def command_line() -> Parser:
         prog="python -m tpu.aot",
         description=__doc__,
         epilog=overrides.OVERRIDES_HELP,
-        formatter_class=argparse.RawTextHelpFormatter,
     )
     parser.add_argument(
         "config", metavar="CONFIG", help="name of a config; train.py --help lists them"
