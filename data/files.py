@@ -223,7 +223,9 @@ def list_files(path: str | Path, formats: Sequence[Format], text_field: str = "t
         _check_pulled(root)
         return Listing([InputFile(path=root, name=root.name, size=root.stat().st_size)], [])
     if not root.is_dir():
-        raise ValueError(f"{root}: no such file or folder")
+        exists = os.path.lexists(root)
+        other = "a pipe, a device or a broken link; name a file or a folder"
+        raise ValueError(f"{root}: {other if exists else 'no such file or folder'}")
     try:
         paths, left_out = _walk(root, lambda name: any(f.stem(name) is not None for f in formats))
     except PermissionError as error:

@@ -186,9 +186,20 @@ def read(path: Path) -> Rows:
         number += len(lines)
     if damage := _damage(written, seal):
         raise ValueError(f"{path} {damage}; restore a copy, or delete it and evaluate again")
+    rows = concatenate(parts)
     if None in written:
+        if _has_repeated(rows):
+            raise ValueError(
+                f"{path} has some answers twice; restore a copy, or delete it and evaluate again"
+            )
         _note_missing_digest(path)
-    return concatenate(parts)
+    return rows
+
+
+def _has_repeated(rows: Rows) -> bool:
+    """Return whether two rows are of one answer. A digest tells the same sooner."""
+    names = (*EVALUATION, "document", "query")
+    return len(set(zip(*(rows[name].tolist() for name in names), strict=True))) < len(rows["task"])
 
 
 @functools.cache  # once per file: a command reads it several times
@@ -258,6 +269,7 @@ _BROKEN: dict[str, Callable[[Rows], np.ndarray]] = {
         (r["num_tokens"] == 1) & (r["exact_match"] != r["first_token_correct"])
     ),
     "nll below 0": lambda r: r["nll"] < -1e-3,  # rounding of float32
+    "distance outside 0 to length": lambda r: (r["distance"] < 0) | (r["distance"] > r["length"]),
     "chance outside 0 to 1": lambda r: (r["chance"] < 0) | (r["chance"] > 1),
     "a count below 0, or an answer without tokens": lambda r: (
         (np.min([r[name] for name in _COUNTS], axis=0) < 0) | (r["num_tokens"] < 1)

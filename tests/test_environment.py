@@ -2,8 +2,10 @@
 
 import io
 import json
+import os
 import shutil
 
+import jax
 import pytest
 
 from ropewalk import generate
@@ -21,6 +23,8 @@ def test_variables_of_other_programs(run, run_script):
     variables = {
         "MPLBACKEND": "module://matplotlib_of_another.python",
         "JAX_ENABLE_X64": "1",
+        "JAX_DISABLE_JIT": "1",
+        "JAX_NUMPY_RANK_PROMOTION": "raise",
         "PYTHONIOENCODING": "ascii",
     }
     options = ("--tasks", "kv", "--lengths", "64", "--documents", "8")
@@ -34,6 +38,48 @@ def test_variables_of_other_programs(run, run_script):
     assert (run / "figure.png").read_bytes().startswith(b"\x89PNG")
 
 
+DRAW = """
+import sys
+sys.argv[0] = "train.py"  # a command, and not a program of the user
+import ropewalk.utils.environment, jax
+print(jax.random.normal(jax.random.key(3), 5).tolist())
+"""
+
+
+@pytest.mark.slow
+def test_initial_parameters_depend_on_no_variable(run_with):
+    variables = {"JAX_DEFAULT_PRNG_IMPL": "rbg", "JAX_RANDOM_SEED_OFFSET": "7"}
+    drawn = run_with(variables | {"JAX_THREEFRY_PARTITIONABLE": "0"}, "-c", DRAW)
+    expected = jax.random.normal(jax.random.key(3), 5).tolist()
+    assert json.loads(drawn.stdout) == expected, drawn.stderr
+
+
+def test_python_without_docstrings_is_refused(run_with):
+    refused = run_with({"PYTHONOPTIMIZE": "2"}, "train.py", "--help")
+    assert refused.returncode == 2 and refused.stderr.count(b"\n") == 1
+    assert b"unset PYTHONOPTIMIZE" in refused.stderr
+
+
+def test_closed_streams(run_with):
+    """A file that is opened later would get the number of standard output or error."""
+    opens = "import ropewalk.utils.environment; print(1); print(open('train.py').fileno())"
+    code = f"import os, sys; sys.argv[0] = 'train.py'; {opens}"
+    shell = ["sh", "-c", 'exec "$0" -c "$1" <&- 2>&-', sys.executable, code]
+    done = run_with({}, "-c", f"import os; os.execvp('sh', {shell})")
+    assert done.stdout.split() == [b"1", b"3"]
+
+
+def test_a_closed_pipe_is_a_line(run_with):
+    """As in `generate.py RUN | head`."""
+    code = "from ropewalk.utils.command_line import exit_with; exit_with(lambda: print('a' * 9**6))"
+    reader, writer = os.pipe()
+    os.close(reader)
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, cwd=ROOT, stdout=writer, stderr=subprocess.PIPE, check=False)
+    os.close(writer)
+    assert (done.returncode, done.stderr) == (1, b"-c: error: Broken pipe\n")
+
+
 @pytest.mark.slow
 def test_a_platform_that_is_missing(run, run_script):
     # CPU first in the list is a device that exists; the platforms below are not installed.
@@ -45,8 +91,6 @@ def test_a_platform_that_is_missing(run, run_script):
 
 def test_64_bits_of_a_notebook_are_refused(trained_run):
     """They would make float64 of float32 parameters, also in shapes that stay in memory."""
-    import jax
-
     transformer._skeleton.cache_clear()
     jax.config.update("jax_enable_x64", True)
     try:

@@ -161,7 +161,12 @@ def print_text(text: str) -> None:
     try:
         print(text, flush=True)
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python flushes at exit
+        _discard_output()
+
+
+def _discard_output() -> None:
+    """Discard standard output from here on; Python would write the rest of its buffer at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def exit_with(main: Callable[[], int | None], note: str = "") -> NoReturn:
@@ -171,7 +176,9 @@ def exit_with(main: Callable[[], int | None], note: str = "") -> NoReturn:
     `note`. Other errors are defects of the program and keep their tracebacks.
     """
     try:
-        sys.exit(main())
+        status = main()
+        print(end="", flush=True)  # here, and not after this function, a closed pipe is one line
+        sys.exit(status)
     except KeyboardInterrupt:
         print(f"stopped; {note}" if note else "stopped", file=sys.stderr)
         sys.exit(130)
@@ -184,6 +191,8 @@ def exit_with(main: Callable[[], int | None], note: str = "") -> NoReturn:
         print(one_line(f"{line}; {note}" if note else line), file=sys.stderr)
         # Whatever else fails at the exit, fails for the same reason.
         sys.unraisablehook = lambda unraisable: None
+        if isinstance(error, BrokenPipeError):
+            _discard_output()
         warnings.simplefilter("ignore")
         sys.exit(1)
 

@@ -4,8 +4,9 @@ Commands import it first: otherwise the first package that is missing would prin
 so would Ctrl-C during the seconds of other imports. (Before it, Python itself starts: 0.1 s.)
 
 Variables that a user exports for other programs do not reach a command: MPLBACKEND, which Jupyter
-sets to a backend of its own Python, and JAX_ENABLE_X64. Standard output takes every character,
-whatever its encoding.
+sets to a backend of its own Python, and those of JAX that change what its functions return
+(`_JAX`), initial parameters for example. Standard output takes every character, whatever its
+encoding.
 """
 
 import sys  # the other modules are imported below, where Ctrl-C already ends in one line
@@ -35,6 +36,18 @@ if importlib.util.find_spec("sentencepiece") is None:  # required, and rarely an
     print(f"{sys.executable} lacks the packages of ropewalk. Run: {command}", file=sys.stderr)
     sys.exit(2)
 
+if sys.flags.optimize > 1:
+    print(
+        "python -OO (PYTHONOPTIMIZE=2) removes the texts that --help and names of fields are made "
+        "of. Use python -O, or unset PYTHONOPTIMIZE",
+        file=sys.stderr,
+    )
+    sys.exit(2)
+
+_JAX = (
+    *("JAX_ENABLE_X64", "JAX_NUMPY_DTYPE_PROMOTION", "JAX_NUMPY_RANK_PROMOTION", "JAX_DISABLE_JIT"),
+    *("JAX_DEFAULT_PRNG_IMPL", "JAX_THREEFRY_PARTITIONABLE", "JAX_RANDOM_SEED_OFFSET"),
+)
 _PLAIN = {"─": "-", "–": "-", "×": "x", "±": "+-", "∞": "inf"}
 
 
@@ -66,9 +79,13 @@ def _is_command() -> bool:
 
 if _is_command():
     os.environ["MPLBACKEND"] = "agg"
-    os.environ.pop("JAX_ENABLE_X64", None)
+    for name in _JAX:
+        os.environ.pop(name, None)
     sys.excepthook = _print_one_line
     sys.unraisablehook = _ignore_late_reads
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        if getattr(sys, name) is None:  # closed (`>&-`): the next file would get its number
+            setattr(sys, name, open(os.devnull, "w" if number else "r"))  # noqa: SIM115
     codecs.register_error("in_ascii", _in_ascii)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):

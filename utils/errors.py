@@ -74,11 +74,12 @@ def raise_outages(path: Path, *, writes: bool = False) -> Iterator[None]:
         raise unreachable(path, error) from error
 
 
-# A full or failing disk, permissions, too few descriptors: no defect of the program or of a file.
+# A full or failing disk, permissions, too few descriptors, a closed pipe (`| head`): no defect of
+# the program or of a file.
 _MACHINE = {
     *(errno.EIO, errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.ESTALE),
     *(errno.EMFILE, errno.ENFILE, errno.EINTR, errno.ENOMEM, errno.EFBIG, errno.EBUSY),
-    errno.ENAMETOOLONG,
+    *(errno.ENAMETOOLONG, errno.EPIPE),
 }
 
 

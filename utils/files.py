@@ -25,7 +25,14 @@ def check_writable(folder: Path, otherwise: str) -> None:
             probe.write_bytes(b"")
             probe.unlink(missing_ok=True)
             return
-        existing = next(path for path in (folder, *folder.absolute().parents) if path.exists())
+        parents = (folder, *folder.absolute().parents)
+        existing = next(path for path in parents if os.path.lexists(path))
+        if not existing.exists():
+            target = os.path.realpath(existing)
+            raise ValueError(
+                f"{existing} is a link to {target}, which does not exist; mount or make it, or "
+                f"{otherwise}"
+            )
         with tempfile.TemporaryFile(dir=existing):
             pass
     except OSError as error:

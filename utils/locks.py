@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
 
+from ropewalk.utils.errors import machine_error
 from ropewalk.utils.paths import in_bucket
 
 
@@ -65,6 +66,8 @@ def _open(path: Path) -> IO[str]:
     try:
         number = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK, 0o666)
     except OSError as error:
+        if machine_error(error):  # a read-only or full disk
+            raise
         raise ValueError(
             f"{path} cannot be locked ({error.strerror}); delete it, or use another directory"
         ) from None

@@ -46,6 +46,7 @@ def mean_nll(rows: Rows) -> float:
     return total_nats(rows) / float(rows["num_tokens"].sum())
 
 
+@np.errstate(over="ignore")  # infinite: a model that is wrong everywhere
 def perplexity(rows: Rows) -> float:
     """Return the exponential of nats per token."""
     return float(np.exp(mean_nll(rows)))
@@ -61,6 +62,7 @@ def nats_per_word(rows: Rows) -> float:
     return total_nats(rows) / float(rows["num_words"].sum())
 
 
+@np.errstate(over="ignore")  # infinite: a model that is wrong everywhere
 def word_perplexity(rows: Rows) -> float:
     """Return exp(total nats / words), the metric of PG-19 (Rae et al., arXiv 1911.05507)."""
     return float(np.exp(nats_per_word(rows)))

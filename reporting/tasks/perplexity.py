@@ -33,4 +33,8 @@ class Perplexity(TaskView):
         variance = np.bincount(index, (trained["nll"] - mean[index]) ** 2) / count
         nll = np.bincount(index, trained["nll"] * tokens) / np.bincount(index, tokens)
         curve = Curve.from_means(positions, nll, np.sqrt(variance / count))
-        return [Curve(curve.x, np.exp(curve.y), np.exp(curve.low), np.exp(curve.high))]
+        with np.errstate(over="ignore"):
+            y, low, high = np.exp([curve.y, curve.low, curve.high])
+        # No axis has infinity; the table says it, or that there is no number.
+        drawn = np.isfinite(high)
+        return [Curve(curve.x[drawn], y[drawn], low[drawn], high[drawn])] if drawn.any() else []

@@ -142,6 +142,13 @@ def test_linked_folders_and_files_are_read_once(tmp_path):
     }
 
 
+def test_a_pipe_is_named(tmp_path):
+    """As in `data.path=<(zcat text.jsonl.gz)`: each file is read twice."""
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(ValueError, match="pipe: a pipe, a device or a broken link; name a file"):
+        list_json_lines(tmp_path / "pipe")
+
+
 def test_links_of_the_hubs_cache_are_read(tmp_path):
     """Their targets have no suffix; two revisions may link to one."""
     names = [f"snapshots/{revision}/data/train-00000-of-00001.jsonl" for revision in ("1a", "2b")]

@@ -94,6 +94,15 @@ def test_rows_without_any_digest_are_read_with_a_note(tmp_path, capsys):
     assert not capsys.readouterr().err
 
 
+def test_answers_that_a_file_without_digest_has_twice_are_refused(tmp_path):
+    """Appended to itself, it would have twice the answers and an interval 1.4 times too narrow."""
+    path = tmp_path / "results.jsonl"
+    lines = [json.dumps(ROW | {"query": query}) + "\n" for query in range(3)]
+    path.write_text("".join(lines + lines))
+    with pytest.raises(ValueError, match=r"results\.jsonl has some answers twice; restore a copy"):
+        rows.read(path)
+
+
 @pytest.mark.parametrize(
     "change",
     [
@@ -106,6 +115,8 @@ def test_rows_without_any_digest_are_read_with_a_note(tmp_path, capsys):
         {"rank": -1},
         {"num_tokens": 0},
         {"length": -128},
+        {"distance": -1},
+        {"distance": 257},
     ],
 )
 def test_a_row_that_contradicts_itself_is_refused_by_file_and_line(tmp_path, change):

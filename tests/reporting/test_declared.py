@@ -42,10 +42,13 @@ def test_first_losses_are_paired_and_averaged_over_seeds(tmp_path):
     assert points == pytest.approx({10.0: 0.0, 500.0: 1.5})
 
 
-def test_perplexity_before_any_context_is_not_drawn(tmp_path):
-    """At position 1 the model has read nothing: nine nats there would hide all else."""
+def test_perplexity_before_any_context_or_without_a_number_is_not_drawn(tmp_path):
+    """At position 1 the model has read nothing: nine nats there would hide all else.
+
+    exp(800) is infinite in float64.
+    """
     config = experiment("rope(base=10)")
-    nats = {1: 9.0, 2: 2.0, 3: 1.0}
+    nats = {1: 9.0, 2: 2.0, 3: 1.0, 4: 800.0, 5: float("nan")}
     rows = [row(config, "perplexity", distance=m, nll=n, document=d) for m, n in nats.items()
             for d in (0, 1)]  # fmt: skip
     make_run(tmp_path, config, rows)

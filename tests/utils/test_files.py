@@ -1,10 +1,15 @@
 """Atomic writes by concurrent and killed processes."""
 
+import errno
+import os
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 
-from ropewalk.utils.files import write_atomically
+import pytest
+
+from ropewalk.utils.files import check_writable, write_atomically
+from ropewalk.utils.locks import lock
 
 # Ends or waits after it has created its unfinished file.
 WRITER = """
@@ -24,6 +29,25 @@ def start_writer(path) -> subprocess.Popen:
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None and process.stdout.readline()
     return process
+
+
+def test_a_link_to_a_disk_that_is_not_mounted_is_refused(tmp_path):
+    (tmp_path / "runs").symlink_to(tmp_path / "scratch")
+    with pytest.raises(
+        ValueError, match=r"runs is a link to .*scratch, which does not exist; mount"
+    ):
+        check_writable(tmp_path / "runs" / "a", "use another --workdir")
+
+
+def test_a_read_only_disk_is_the_reason_that_nothing_is_locked(tmp_path, monkeypatch):
+    """Not `delete the lock`, which helps against links and pipes."""
+
+    def refuse(path, *_):
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS), str(path))
+
+    monkeypatch.setattr(os, "open", refuse)
+    with pytest.raises(OSError, match=r"Read-only file system: .*lock"), lock(tmp_path / ".lock"):
+        pass
 
 
 def test_many_may_write_one_file_at_once(tmp_path):
