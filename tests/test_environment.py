@@ -4,6 +4,8 @@ import io
 import json
 import os
 import shutil
+import subprocess
+import sys
 
 import jax
 import pytest
@@ -11,6 +13,7 @@ import pytest
 from ropewalk import generate
 from ropewalk.experiment import load
 from ropewalk.model import transformer
+from tests.conftest import ROOT
 
 
 @pytest.fixture
@@ -47,29 +50,28 @@ print(jax.random.normal(jax.random.key(3), 5).tolist())
 
 
 @pytest.mark.slow
-def test_initial_parameters_depend_on_no_variable(run_with):
+def test_initial_parameters_depend_on_no_variable(run_script):
     variables = {"JAX_DEFAULT_PRNG_IMPL": "rbg", "JAX_RANDOM_SEED_OFFSET": "7"}
-    drawn = run_with(variables | {"JAX_THREEFRY_PARTITIONABLE": "0"}, "-c", DRAW)
-    expected = jax.random.normal(jax.random.key(3), 5).tolist()
-    assert json.loads(drawn.stdout) == expected, drawn.stderr
+    drawn = run_script("-c", DRAW, JAX_THREEFRY_PARTITIONABLE="0", **variables)
+    assert json.loads(drawn.stdout) == jax.random.normal(jax.random.key(3), 5).tolist()
 
 
-def test_python_without_docstrings_is_refused(run_with):
-    refused = run_with({"PYTHONOPTIMIZE": "2"}, "train.py", "--help")
-    assert refused.returncode == 2 and refused.stderr.count(b"\n") == 1
-    assert b"unset PYTHONOPTIMIZE" in refused.stderr
+def test_python_without_docstrings_is_refused(run_script):
+    refused = run_script("train.py", "--help", check=False, PYTHONOPTIMIZE="2")
+    assert refused.returncode == 2 and refused.stderr.count("\n") == 1
+    assert "unset PYTHONOPTIMIZE" in refused.stderr
 
 
-def test_closed_streams(run_with):
+def test_closed_streams(run_script):
     """A file that is opened later would get the number of standard output or error."""
     opens = "import ropewalk.utils.environment; print(1); print(open('train.py').fileno())"
     code = f"import os, sys; sys.argv[0] = 'train.py'; {opens}"
     shell = ["sh", "-c", 'exec "$0" -c "$1" <&- 2>&-', sys.executable, code]
-    done = run_with({}, "-c", f"import os; os.execvp('sh', {shell})")
-    assert done.stdout.split() == [b"1", b"3"]
+    done = run_script("-c", f"import os; os.execvp('sh', {shell})")
+    assert done.stdout.split() == ["1", "3"]
 
 
-def test_a_closed_pipe_is_a_line(run_with):
+def test_a_closed_pipe_is_a_line():
     """As in `generate.py RUN | head`."""
     code = "from ropewalk.utils.command_line import exit_with; exit_with(lambda: print('a' * 9**6))"
     reader, writer = os.pipe()
