@@ -134,7 +134,7 @@ class Row:
       numbers: "losses", the last ones in nats; "inv_freq", learned frequencies by layer, head and
         pair, radians per token; in rows from before also "l50", "mean_accuracy" and "ceiling", as
         estimated then.
-      made_by: commit, versions of jax and python, and device.
+      made_by: commit, versions of jax and python, device, and digits of the tokenizer's digest.
       core_seconds: CPU time of training and measurement.
     """
 

@@ -205,6 +205,7 @@ def _make_row(card: Card, run: CardRun) -> Row:
             "jax": jax.__version__,
             "python": platform.python_version(),
             "device": jax.devices()[0].device_kind,
+            "tokenizer": directory.record["tokenizer"][:12],
         },
         core_seconds=0.0,
     )

@@ -57,9 +57,8 @@ def sections(cards: Sequence[Card], rows: Sequence[Row]) -> Iterator[Item]:
     """Yield a table of each card that has rows, and the figures of the card of bases."""
     if runs_of(rows, _CARD, REFERENCE):
         for card in cards:
-            if any(runs_of(rows, card.name, member) for member in card.members):
-                yield f"Against base 10,000: {card.name}", "", make_table(card, rows)
-        yield "The same seeds on two devices", "", make_noise_table(rows)
+            if (table := make_table(card, rows)).lines:
+                yield f"Against base 10,000: {card.name}", "", table
         yield "Loss by position", "", Drawing("losses", lambda: draw_losses(rows), _LOSSES)
         yield "Cost by position", "", Drawing("costs", lambda: draw_costs(rows), _COSTS)
         yield "Copy gain by lag", "", Drawing("copy gains", lambda: draw_copy_gains(rows), _GAINS)
@@ -90,23 +89,6 @@ def make_table(card: Card, rows: Sequence[Row]) -> Table:
         f"Loss of a member minus that of base 10,000, nats per token, in all positions of {T:,} "
         "tokens and in some, beyond them in longer texts; copy gain divided by that of base 10,000."
     )
-    return Table.from_cells(lines, caption=caption, wraps=True, has_all_columns=True)
-
-
-def make_noise_table(rows: Sequence[Row]) -> Table:
-    """Make the table of each base's loss on an accelerator minus that of its seed on a CPU."""
-    lines = []
-    for base in BASES:
-        cpu, other = (runs_of(rows, card, f"base={base}") for card in (_CARD, _SEEDS))
-        values = {}
-        for seed in sorted(cpu.keys() & other.keys()):
-            run, reference = losses(other[seed], LENGTH), losses(cpu[seed], LENGTH)
-            is_same = cpu[seed].made_by["device"] == other[seed].made_by["device"]
-            if run is not None and reference is not None and not is_same:
-                values[f"seed {seed}"] = str(measures.measure_difference(run, reference))
-        if values:
-            lines.append((None, {"base": f"{base:,}"} | values))
-    caption = "Loss of a run of language_model_seeds minus that of the same run on another device."
     return Table.from_cells(lines, caption=caption, wraps=True, has_all_columns=True)
 
 

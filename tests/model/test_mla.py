@@ -57,7 +57,8 @@ def test_key_smearing_equals_formula():
     positions_BT = jnp.array([positions])
     rotation = cos_sin(row.cycles_hi, row.cycles_lo, positions_BT)
     x_BTD = jnp.asarray(x_TD, jnp.float32)[None]
-    got_BTD = jax.jit(layer)(x_BTD, row, rotation, positions_BT, jnp.array([documents]))
+    q_k_v = layer.compute_qkv(x_BTD, positions_BT)
+    got_BTD = layer.attend(q_k_v, row, rotation, positions_BT, jnp.array([documents]))
     np.testing.assert_allclose(got_BTD[0], expected_TD, atol=1e-5)
 
 
