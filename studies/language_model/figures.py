@@ -24,14 +24,16 @@ from ropewalk.utils.figures import INK, Look, add_legend, handle, make_looks, ne
 from ropewalk.utils.figures import REFERENCE as REFERENCE_LINE
 
 BASES: tuple[int, ...] = 10, 100, 1_000, 10_000
-# Forecasts of the half lag, with a style of line and tokens by base (docs/language_model.md).
+# Forecasts of the half lag, with a style of line and tokens by base (docs/language_model.md has
+# all; here are those of one theory, and of its rivals for base 100).
 FORECASTS = {
     "B_m < 0": (":", {10: 5, 100: 46, 1_000: 197}),
-    "quarter period": ("--", {10: 14.6, 100: 136}),
-    "D_H of one head": ((0, (4, 1, 1, 1, 1, 1)), {10: 26, 100: 189}),
+    "quarter period": ("--", {100: 136}),
+    "D_H of one head": ((0, (4, 1, 1, 1, 1, 1)), {100: 189}),
     "minimal head": ("-.", {100: 226}),
 }
-_CARD, _LONG, _SEEDS = "language_model", "language_model_long", "language_model_seeds"
+_CARD = "language_model"
+_AFTER_40M = "language_model_long", "language_model_lags"
 _FIRST_POSITION = 4  # before it, half octaves have one token of each document
 _LOSSES = {
     "alternative": "Loss of each base against position, within and beyond the trained length.",
@@ -110,7 +112,7 @@ def draw_costs(rows: Sequence[Row]) -> Figure:
     ax.axhline(0, **REFERENCE_LINE)
     # The last half octave of positions has one: 512.
     read = lambda row: losses(row, LENGTH, _FIRST_POSITION, LENGTH)  # noqa: E731
-    looks = _draw_bases(ax, rows, read, measures.measure_difference, BASES[:-1])
+    looks = _draw_bases(ax, rows, read, measures.measure_difference, BASES[:-1], is_paired=True)
     add_legend(figure, _handles(looks))
     ax.set(xlabel="position (tokens, log scale)", ylabel="loss minus that of base 10,000 (nats)")
     return figure
@@ -122,11 +124,13 @@ def draw_copy_gains(rows: Sequence[Row]) -> Figure:
     axes = figure.subplots(1, 2, sharey=True)
     read = lambda row: gains(row, measures.SHORTEST_LAG)  # noqa: E731
     draw = lambda run, _: measures.measure_mean(run)  # noqa: E731
-    looks, drawn = {}, {}
-    for ax, card, tokens in zip(axes, (_CARD, _LONG), ("10M", "40M"), strict=True):
+    looks = {}
+    for ax, cards, tokens in zip(axes, ((_CARD,), _AFTER_40M), ("10M", "40M"), strict=True):
         token_axis(ax.xaxis)
         ax.axhline(0, **REFERENCE_LINE)
-        drawn = _draw_bases(ax, rows, read, draw, BASES, card)
+        drawn = {}
+        for card in cards:
+            drawn |= _draw_bases(ax, rows, read, draw, BASES, card)
         looks |= drawn
         ax.set(xlabel="lag (tokens, log scale)", title=f"after {tokens} tokens")
     for style, by_base in FORECASTS.values():
@@ -152,14 +156,18 @@ def _draw_bases(
     measure: Callable[[Sums, Sums], Value],
     bases: Sequence[int],
     card: str = _CARD,
+    is_paired: bool = False,
 ) -> dict[int, Look]:
-    """Draw each base's line and interval over the half octaves that are read; return the looks."""
+    """Draw each base's line and interval over the half octaves that are read; return the looks.
+
+    With `is_paired`, a run is measured with the run of base 1e4 on the same rows.
+    """
     colors = make_looks(list(map(float, BASES)), [1] * len(BASES), spread=True)
     all_looks = dict(zip(BASES, colors, strict=True))
-    references = runs_of(rows, card, REFERENCE)
     looks = {}
     for base in bases:
         runs = runs_of(rows, card, f"base={base}")
+        references = runs_of(rows, card, REFERENCE) if is_paired else runs
         curves = []
         for seed in sorted(runs.keys() & references.keys()):
             run, reference = read(runs[seed]), read(references[seed])
