@@ -119,7 +119,8 @@ def read(
 
     Args:
       runs: run directories; copies of a run count once, with the rows of all copies.
-      notice: called with one line for each copy, and for each metrics.jsonl that lost rows.
+      notice: called with one line for each copy, for each metrics.jsonl that lost rows, and if
+        tokenizers differ.
 
     Raises:
       ValueError: if result rows are damaged or belong to another run.
@@ -136,6 +137,10 @@ def read(
         groups.setdefault(tuple(setting(run.config).items()), {})[run] = rows[run]
         if damage := metrics_damage(run):
             notice(damage)
+    tokenizers = {run.record.get("tokenizer"): run.path for run in rows}
+    if len(tokenizers) > 1:
+        paths = " and ".join(map(str, tokenizers.values()))
+        notice(f"{paths} have other tokenizers: compare their bits per byte, not losses per token")
     for group in groups.values():
         if len(set(map(_seeds, group))) < len(group):
             paths = " and ".join(str(run.path) for run in group)

@@ -3,6 +3,8 @@ import dataclasses
 import pytest
 
 from ropewalk.evals import rows as rows_lib
+from ropewalk.experiment.run import RunDirectory
+from ropewalk.reporting import members as members_lib
 from ropewalk.reporting import tables
 from tests.reporting.helpers import answers, diverge, experiment, make_run, read, row, rows_of
 
@@ -23,6 +25,23 @@ def test_equal_settings_are_one_member_in_any_directory(tmp_path):
         ("context_length=256", 256, 2),
     ]
     assert [m.estimates["kv"].num_seeds for m in members] == [2, 2]
+
+
+def test_runs_with_other_tokenizers_are_named(tmp_path):
+    """Those of two machines differ, though the config and the text are the same."""
+    runs = []
+    for seed, digest in ((0, "ac"), (1, "51"), (2, "51")):
+        run = RunDirectory(tmp_path / str(seed))
+        run.write_config(experiment("rope(base=10)", seed=seed), (), digest)
+        runs.append(run)
+    lines: list[str] = []
+    members_lib.read(runs[1:], lines.append)
+    assert not lines
+    members_lib.read(runs, lines.append)
+    assert lines == [
+        f"{tmp_path}/0 and {tmp_path}/2 have other tokenizers: compare their bits per byte, not "
+        "losses per token"
+    ]
 
 
 def test_rows_of_another_member_are_refused(tmp_path):
