@@ -72,7 +72,7 @@ def test_closed_streams(run_script):
 
 
 def test_a_closed_pipe_is_a_line():
-    """As in `generate.py RUN | head`."""
+    """A reader such as `head` ends before the output does."""
     code = "from ropewalk.utils.command_line import exit_with; exit_with(lambda: print('a' * 9**6))"
     reader, writer = os.pipe()
     os.close(reader)
