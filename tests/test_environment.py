@@ -26,7 +26,6 @@ def test_variables_of_other_programs(run, run_script):
     variables = {
         "MPLBACKEND": "module://matplotlib_of_another.python",
         "JAX_ENABLE_X64": "1",
-        "JAX_DISABLE_JIT": "1",
         "JAX_NUMPY_RANK_PROMOTION": "raise",
         "PYTHONIOENCODING": "ascii",
     }

@@ -45,7 +45,7 @@ if sys.flags.optimize > 1:
     sys.exit(2)
 
 _JAX = (
-    *("JAX_ENABLE_X64", "JAX_NUMPY_DTYPE_PROMOTION", "JAX_NUMPY_RANK_PROMOTION", "JAX_DISABLE_JIT"),
+    *("JAX_ENABLE_X64", "JAX_NUMPY_DTYPE_PROMOTION", "JAX_NUMPY_RANK_PROMOTION"),
     *("JAX_DEFAULT_PRNG_IMPL", "JAX_THREEFRY_PARTITIONABLE", "JAX_RANDOM_SEED_OFFSET"),
 )
 _PLAIN = {"─": "-", "–": "-", "×": "x", "±": "+-", "∞": "inf"}
