@@ -6,10 +6,10 @@
 from collections.abc import Mapping
 from typing import Any
 
-from lm_eval import utils
 from lm_eval.api.model import TemplateLM
 from lm_eval.api.registry import register_model
 from lm_eval.models.utils import normalize_gen_kwargs
+from lm_eval.utils import get_rolling_token_windows, make_disjoint_window
 
 from ropewalk.experiment import load
 from ropewalk.experiment.config import TRAINED
@@ -81,10 +81,10 @@ class RunLM(TemplateLM):
     def _windows(self, text: str) -> list[Pair]:
         """Return windows that score each id once, after BOS or at least one id scored before."""
         ids = self.scorer.encode(text, bos=False)
-        windows = utils.get_rolling_token_windows(
+        windows = get_rolling_token_windows(
             ids, self.prefix_token_id, self.max_length, context_len=1
         )
-        return [Pair(*utils.make_disjoint_window(window)) for window in windows]
+        return [Pair(*make_disjoint_window(window)) for window in windows]
 
     def generate_until(self, requests, disable_tqdm: bool = False) -> list[str]:
         """Return the text after each prompt."""
