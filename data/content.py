@@ -15,11 +15,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ropewalk.data.source import InputFile, OnBytes, Source
-from ropewalk.utils.errors import UnreachableError, raise_outages
+from ropewalk.utils.errors import UnreachableError
 from ropewalk.utils.files import write_atomically
 from ropewalk.utils.locks import lock
 from ropewalk.utils.manifest import read_manifest, seal
-from ropewalk.utils.paths import as_path, in_bucket
+from ropewalk.utils.paths import as_path, in_bucket, raise_outages
 from ropewalk.utils.progress import byte_progress
 from ropewalk.utils.threads import map_ahead, num_cpus
 

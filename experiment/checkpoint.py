@@ -42,9 +42,8 @@ from ropewalk.experiment.items import (
 )
 from ropewalk.experiment.run import RunDirectory
 from ropewalk.model.transformer import Params, abstract_params
-from ropewalk.utils.errors import raise_outages
 from ropewalk.utils.limits import MOST_JSON, check_file
-from ropewalk.utils.paths import in_bucket, remove
+from ropewalk.utils.paths import in_bucket, raise_outages, remove
 
 # Orbax logs every save, and the traceback of each error that it raises.
 logging.getLogger("absl").setLevel(logging.CRITICAL)

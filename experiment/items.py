@@ -21,10 +21,11 @@ from ropewalk.experiment.config import ExperimentConfig, first_difference, from_
 from ropewalk.experiment.records import MetricsDigest
 from ropewalk.experiment.run import RunDirectory
 from ropewalk.utils import messages
-from ropewalk.utils.errors import is_outage, is_unread, machine_error
+from ropewalk.utils.errors import is_unread, machine_error
 from ropewalk.utils.limits import read_json
 from ropewalk.utils.manifest import digest, seal, unseal
 from ropewalk.utils.messages import quoted
+from ropewalk.utils.paths import is_outage
 
 COULD_NOT_BE_READ = "could not be read"  # in messages about errors that are not damage
 

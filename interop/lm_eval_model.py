@@ -1,4 +1,4 @@
-"""Runs as a model of lm-evaluation-harness, which this module imports; see `interop.lm_eval`."""
+"""Runs as a model of lm-evaluation-harness, which this module imports; see `interop.scorer`."""
 
 # The harness belongs to an extra.
 # pyright: reportMissingImports=false
@@ -13,7 +13,7 @@ from lm_eval.utils import get_rolling_token_windows, make_disjoint_window
 
 from ropewalk.experiment import load
 from ropewalk.experiment.config import TRAINED
-from ropewalk.interop.lm_eval import Generation, Pair, Scorer
+from ropewalk.interop.scorer import Generation, Pair, Scorer
 
 _SAMPLING = {"temperature": 1.0, "top_k": None, "top_p": None, "seed": 0}
 

@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 
 from ropewalk.theory import decay
 from ropewalk.theory.capability import capability, required_capability
-from ropewalk.theory.show import Report
+from ropewalk.theory.wavelengths import Report
 from ropewalk.utils.figures import (
     DASHED,
     FAINT,

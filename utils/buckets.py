@@ -16,7 +16,7 @@ from typing import Any, Self
 import fsspec.config
 from etils.epath import backend, gpath
 
-from ropewalk.utils.errors import is_request, raise_outages, unreachable
+from ropewalk.utils.errors import is_request, unreachable
 
 # A cached listing would miss objects that TensorStore and other processes write.
 fsspec.config.conf.setdefault("gcs", {})["use_listings_cache"] = False
@@ -72,8 +72,10 @@ class BucketPath(gpath.PosixGPath):
 
     def write_bytes(self, data: bytes) -> int:
         """Replace the object by one request: readers see the old or the new content."""
-        with raise_outages(self, writes=True):  # pyright: ignore[reportArgumentType]
+        try:
             self._backend.pipe_file(str(self), data)
+        except FileNotFoundError as error:  # there is no such bucket
+            raise unreachable(self, error) from error
         return len(data)
 
     def write_text(self, data: str, encoding: str | None = None, errors: str | None = None) -> int:

@@ -1,13 +1,9 @@
 """Errors of paths, of buckets and of the machine, and exit statuses that allow a restart."""
 
-import contextlib
 import errno
 import os
-from collections.abc import Iterator
-from pathlib import Path
 
 from ropewalk.utils.messages import one_line
-from ropewalk.utils.paths import in_bucket
 
 # Another process, a device or a bucket failed, so a restart may succeed. A JobSet of xpk restarts
 # on this status and on those above 127, which signals leave behind.
@@ -49,29 +45,6 @@ def unreachable(path: object, error: BaseException) -> UnreachableError:
     message = one_line(str(error) or type(error).__name__, 120)
     refused = "Forbidden" in message or getattr(error, "code", None) == 401
     return UnreachableError(f"{path}: the bucket did not do it ({message})", refused=refused)
-
-
-def is_outage(path: Path, error: Exception) -> bool:
-    """Return whether `path` is in a bucket, and `error` is that of a failed request."""
-    return in_bucket(path) and is_request(error)
-
-
-@contextlib.contextmanager
-def raise_outages(path: Path, *, writes: bool = False) -> Iterator[None]:
-    """Turn a failed request for `path` into an UnreachableError, whichever library made it.
-
-    With `writes`, an object or a bucket that is not found is a failed request too.
-    """
-    try:
-        yield
-    except UnreachableError:
-        raise
-    except Exception as error:
-        texts = ("NOT_FOUND", "does not exist")
-        is_gone = isinstance(error, FileNotFoundError) or any(text in str(error) for text in texts)
-        if not (is_outage(path, error) or (writes and in_bucket(path) and is_gone)):
-            raise
-        raise unreachable(path, error) from error
 
 
 # A full or failing disk, permissions, too few descriptors, a closed pipe (`| head`): no defect of

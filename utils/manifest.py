@@ -10,11 +10,10 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from ropewalk.utils.errors import raise_outages
 from ropewalk.utils.files import write_atomically
 from ropewalk.utils.limits import check_file, read_json
 from ropewalk.utils.messages import quoted
-from ropewalk.utils.paths import in_bucket
+from ropewalk.utils.paths import in_bucket, raise_outages
 from ropewalk.utils.threads import map_ahead, num_cpus
 
 

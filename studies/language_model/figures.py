@@ -7,6 +7,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
+from ropewalk.model.rotary.rope import Rope
 from ropewalk.reporting.page import NONE, Drawing, Item, Table
 from ropewalk.studies.card import Card, Value
 from ropewalk.studies.language_model import measures
@@ -20,20 +21,14 @@ from ropewalk.studies.language_model.measures import (
     runs_of,
 )
 from ropewalk.studies.rows import Row
+from ropewalk.theory.decay import first_violation
 from ropewalk.utils.figures import INK, Look, add_legend, handle, make_looks, new_figure, token_axis
 from ropewalk.utils.figures import REFERENCE as REFERENCE_LINE
 
 BASES: tuple[int, ...] = 10, 100, 1_000, 10_000
-# Forecasts of the half lag, with a style of line and tokens by base (docs/language_model.md has
-# all; here are those of one theory, and of its rivals for base 100).
-FORECASTS = {
-    "B_m < 0": (":", {10: 5, 100: 46, 1_000: 197}),
-    "quarter period": ("--", {100: 136}),
-    "D_H of one head": ((0, (4, 1, 1, 1, 1, 1)), {100: 189}),
-    "minimal head": ("-.", {100: 226}),
-}
 _CARD = "language_model"
 _AFTER_40M = "language_model_long", "language_model_lags"
+_HEAD_DIM = 64
 _FIRST_POSITION = 4  # before it, half octaves have one token of each document
 _LOSSES = {
     "alternative": "Loss of each base against position, within and beyond the trained length.",
@@ -50,8 +45,8 @@ _COSTS = {
 _GAINS = {
     "alternative": "Copy gain of each base against the lag between two copies of a passage.",
     "caption": "Copy gain after 10M and after 40M tokens: how much the first copy of a passage of "
-    "32 tokens lowers the loss of the second, by lag. Vertical lines: forecasts of the lag at "
-    "which a base, by its color, has half of base 10,000's gain. Bands as above.",
+    "32 tokens lowers the loss of the second, by lag. Dotted: first distance with B_m < 0 "
+    "of the base of that color. Bands as above.",
 }
 
 
@@ -119,7 +114,7 @@ def draw_costs(rows: Sequence[Row]) -> Figure:
 
 
 def draw_copy_gains(rows: Sequence[Row]) -> Figure:
-    """Draw the copy gain of each base by lag after 10M and 40M tokens; there also forecasts."""
+    """Draw the copy gain of each base by lag after 10M and 40M tokens, and where B_m < 0."""
     figure = new_figure(7.2, 3.8)
     axes = figure.subplots(1, 2, sharey=True)
     read = lambda row: gains(row, measures.SHORTEST_LAG)  # noqa: E731
@@ -133,11 +128,10 @@ def draw_copy_gains(rows: Sequence[Row]) -> Figure:
             drawn |= _draw_bases(ax, rows, read, draw, BASES, card)
         looks |= drawn
         ax.set(xlabel="lag (tokens, log scale)", title=f"after {tokens} tokens")
-    for style, by_base in FORECASTS.values():
-        for base in drawn.keys() & by_base.keys():  # after 40M tokens
-            axes[1].axvline(by_base[base], color=drawn[base].color, ls=style, lw=1.5)
-    styles = [handle(name, color=INK, ls=style) for name, (style, _) in FORECASTS.items()]
-    add_legend(figure, [*_handles(looks), *styles])
+    for base, look in drawn.items():  # after 40M tokens
+        if first := first_violation(Rope(base=base).inv_freq(_HEAD_DIM), LENGTH):
+            axes[1].axvline(first, color=look.color, ls=":", lw=1.5)
+    add_legend(figure, [*_handles(looks), handle("Bₘ < 0", color=INK, ls=":", lw=1.5)])
     axes[0].set_ylabel("copy gain (nats per token)")
     return figure
 

@@ -9,7 +9,7 @@ from ropewalk.configs.changes import change
 from ropewalk.data import tokenizer as tokenizer_lib
 from ropewalk.experiment.loaded import LoadedRun
 from ropewalk.experiment.run import RunDirectory
-from ropewalk.interop.lm_eval import Pair, Scorer
+from ropewalk.interop.scorer import Pair, Scorer
 from ropewalk.model import transformer
 from tests.data.helpers import plain_text
 

@@ -13,7 +13,7 @@ from ropewalk.probes.analyses.through_training import _MARKERS
 from ropewalk.reporting import page
 from ropewalk.reporting.writing import write
 from ropewalk.theory import figures as theory_figures
-from ropewalk.theory import show
+from ropewalk.theory.wavelengths import Head, make_report
 from ropewalk.utils.figures import STYLE
 from tests.reporting.helpers import answers, experiment, make_run, row
 from tests.reporting.overlaps import overlaps
@@ -62,7 +62,7 @@ def test_wavelengths():
     stretched = "original_context_length=2048,target_context_length=16384"
     texts = "rope(base=1e4)", "p_rope(base=1e4,rotary_fraction=0.75)", "method1", "method2"
     texts += f"scaled_base(base=1e4,{stretched})", "position_interpolation(base=1e4,factor=8)"
-    reports = [show.make_report(rotary.parse(text), show.Head()) for text in texts]
+    reports = [make_report(rotary.parse(text), Head()) for text in texts]
     assert overlaps(theory_figures.wavelengths(reports)) == []
 
 
