@@ -44,7 +44,7 @@ class DataConfig:
       retrieval_fraction: share of rows that are retrieval documents.
       retrieval_tasks: kinds of retrieval documents, drawn with equal weight: names of files in
         `data/tasks`, or a task in a user's file, `path/to/mine.py:Echo(n=2)`.
-      seed: decides row order and retrieval documents, not the initialisation. An override of the
+      seed: decides row order and retrieval documents, not the initialization. An override of the
         experiment's seed (`seed=1`) sets this seed too, unless `data.seed` is also overridden.
       on_bad_document: "error" stops at the first bad document, naming file and line; "skip"
         leaves it out and reports it.

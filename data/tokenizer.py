@@ -292,7 +292,7 @@ def check_vocab_size(vocab_size: int) -> None:
 def train(texts: Iterable[str], path: str | Path, vocab_size: int) -> None:
     """Train a BPE model on `texts` and write it to `path`. Equal inputs give equal files.
 
-    There is byte fallback and no normalisation, so that decoding restores every text exactly.
+    There is byte fallback and no normalization, so that decoding restores every text exactly.
     Digits are split; `<key_0>` ... `<value_63>` are reserved for retrieval documents. The alphabet
     is printable ASCII and the most frequent other characters, until they cover 99.95% of the text
     or fill a quarter of the free pieces; other characters become bytes.

@@ -37,7 +37,7 @@ SCHEMA: dict[str, type] = {
     "run": str,  # name of the run directory
     "run_id": str,  # of its config, seeds and parameters (`experiment.identity`)
     "step": int,  # of the checkpoint
-    "seed": int,  # of the initialisation
+    "seed": int,  # of the initialization
     "rotary": str,  # the variant evaluated with, as an expression
     "base": float,  # of that variant; null where it has none
     "trained_length": int,  # tokens

@@ -1,22 +1,32 @@
-"""Lists runs below a folder, and deletes checkpoints that are no longer needed.
+"""Lists runs, deletes checkpoints that are no longer needed, and keeps runs for evaluation.
 
 python -m experiment list runs             config, variant, seed, steps, last loss, size
 python -m experiment prune runs --keep 1   deletes all but the newest checkpoint of each run;
                                            with --optimizer also its optimizer state
+python -m experiment keep runs --out DIR   copies what evaluation needs, a sixth of a checkpoint:
+                                           parameters in bfloat16, rounded to 8 bits of precision
+                                           and read as float32. A copy can be loaded, evaluated,
+                                           probed and started from (`start_from`), but not resumed
 """
 
 import ropewalk.utils.environment  # noqa: F401 - first: it checks that packages are installed
 
 # isort: split
+import functools
+import shlex
 import shutil
+import sys
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from ropewalk.experiment.run import RunDirectory
+from ropewalk.experiment.run import RunDirectory, find_trained
 from ropewalk.experiment.stages import split
 from ropewalk.model import rotary
 from ropewalk.utils.command_line import Parser, at_least, exit_with
+from ropewalk.utils.files import check_writable
 from ropewalk.utils.locks import try_lock
+from ropewalk.utils.paths import copy, local
 from ropewalk.utils.text_table import TextTable, print_tables
 
 
@@ -24,15 +34,27 @@ def main() -> int:
     """Run the command line; return the exit status."""
     parser = Parser(prog="python -m experiment", description=__doc__)
     commands = parser.add_subparsers(required=True, metavar="COMMAND", dest="command")
-    for name, text in (("list", "list runs"), ("prune", "delete old checkpoints")):
-        command = commands.add_parser(name, help=text, description=text)
-        command.add_argument("dirs", nargs="+", type=Path, metavar="DIR")
+    texts = {
+        "list": "list the runs below folders",
+        "prune": "delete old checkpoints of the runs below folders",
+        "keep": "copy what evaluation needs of runs and sweeps",
+    }
+    add = {}
+    for name, text in texts.items():
+        add[name] = commands.add_parser(name, help=text, description=text).add_argument
+        add[name]("dirs", nargs="+", type=Path, metavar="DIR")
     text = "checkpoints to keep of each run (default: 1)"
-    command.add_argument("--keep", type=at_least(1), default=1, metavar="N", help=text)
+    add["prune"]("--keep", type=at_least(1), default=1, metavar="N", help=text)
     text = "also delete optimizer states: runs are evaluated and started from, but not resumed"
-    command.add_argument("--optimizer", action="store_true", help=text)
+    add["prune"]("--optimizer", action="store_true", help=text)
+    add["keep"]("--out", type=Path, metavar="DIR", required=True, help="folder of the copies")
+    add["keep"]("--step", type=int, metavar="N", help="checkpoint (default: the newest)")
     arguments = parser.parse_args()
-    try:
+    with parser.refusing(ValueError, OSError):
+        if arguments.command == "keep":
+            command = shlex.join(["python", "-m", "experiment", *sys.argv[1:]])
+            keep(arguments.dirs, arguments.out, arguments.step, command=command)
+            return 0
         runs = list(find_below(arguments.dirs))
         if not runs:
             raise ValueError(f"no run (config.json) below {', '.join(map(str, arguments.dirs))}")
@@ -42,8 +64,6 @@ def main() -> int:
         else:
             freed = sum(prune(run, arguments.keep, arguments.optimizer) for run in runs)
             print(f"deleted {freed / 1e6:,.1f} MB of checkpoints of {len(runs)} runs")
-    except (ValueError, OSError) as error:
-        parser.refuse(error)
     return 0
 
 
@@ -101,6 +121,37 @@ def prune(run: RunDirectory, keep: int, optimizer: bool = False) -> int:
             # A name that is no number is no checkpoint: a deletion that is cut short leaves none.
             shutil.rmtree(folder.rename(folder.with_name(f"{folder.name}.deleted")))
     return freed
+
+
+def keep(dirs: Sequence[Path], out: Path, step: int | None, *, command: str) -> None:
+    """Copy each run to `out`, and record the shell line.
+
+    Raises:
+      ValueError: if two have the same name, one is there already, or cannot be read.
+    """
+    out = local(out)
+    sources = find_trained(dirs, functools.partial(print, file=sys.stderr))
+    targets = [RunDirectory(out / source.name) for source in sources]
+    for path, count in Counter(target.path for target in targets).items():
+        if count > 1:
+            raise ValueError(f"two runs are called {path.name}; give each another --out")
+        if path.exists():
+            raise ValueError(f"{path} is there already; delete it, or give another --out")
+    steps = [source.find_step(step) for source in sources]
+    for source in sources:
+        source.read_commands()  # refuses a damaged file, which is copied at the end
+    check_writable(out, "give another --out")
+    from ropewalk.experiment.checkpoint import keep_params  # late: wrong arguments need no JAX
+
+    for source, target, source_step in zip(sources, targets, steps, strict=True):
+        keep_params(source, source_step, target)
+        # With config.json, which makes it a run, last.
+        for path in (source.tokenizer_path, source.path / "config.json"):
+            if path.exists():  # a run on no text has no tokenizer
+                copy(path, target.path / path.name)
+        if source.commands_path.exists():
+            copy(source.commands_path, target.commands_path)
+        target.record_command(command)
 
 
 def _size(path: Path) -> int:

@@ -162,7 +162,7 @@ class ExperimentConfig:
     Attributes:
       name: what the run is called.
       question: one line: what this experiment asks.
-      seed: of the initialisation. As an override it is the data's too, unless data.seed is given.
+      seed: of the initialization. As an override it is the data's too, unless data.seed is given.
       members: what `sweep.py` runs when its command line lists no values: the overrides of each
         member.
       start_from: a run directory, or DIR@STEP, whose parameters the run starts from (the newest

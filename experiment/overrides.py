@@ -11,7 +11,7 @@ overrides: any field of the config, by its dotted path (--help-fields lists them
   model.window=32  data.tokenizer=none     an optional value; none leaves it out
   evals.tasks=[kv,lines]                   a list
   train.tracking=wandb,tensorboard         the same: these fields make no members
-  seed=1                                   of the initialisation, and of the rows unless data.seed
+  seed=1                                   of the initialization, and of the rows unless data.seed
                                            is given too
   mesh.data=2 mesh.fsdp=-1                 devices along an axis; -1: the rest of them
   "start_from='runs/demo/base=10,num_heads=4'"
@@ -23,7 +23,7 @@ overrides: any field of the config, by its dotted path (--help-fields lists them
 
 sweeps: a comma makes members, several commas a grid
   model.rotary.base=10,100,1e4             three members, base=10, base=100 and base=1e4
-  model.rotary.base=10,1e4 seed=0,1,2      six members; a seed's own initialisation and rows
+  model.rotary.base=10,1e4 seed=0,1,2      six members; a seed's own initialization and rows
   model.rotary.base=10,1e4 seed=0,1,2 data.seed=0
                                            six members; all read the same rows
   "model.rotary=rope(base=500),nope"       two variants

@@ -1,9 +1,10 @@
 """Analyzes the attention of trained models: python -m probes RUN_OR_SWEEP_DIR ...
 
-Captures the queries and keys of key-value recall before rotation, and runs the probes on them.
-Prints the findings: for each number, its range over runs and the heads that attain it. Writes
-arrays into each run (probes/NAME.npz), and one page with the figures (probes/inside.html in the
-first directory). Members that differ only in their seed share a column.
+Captures the queries and keys of key-value recall before rotation, and runs the probes on them; for
+a language model, those of repeated text: --task "lagcopy(text=natural,passage=32)". Prints the
+findings: for each number, its range over runs and the heads that attain it. Writes arrays into each
+run (probes/NAME.npz), and one page with the figures (probes/inside.html in the first directory).
+Members that differ only in their seed share a column.
 
 probes:
 """
@@ -22,7 +23,7 @@ from ropewalk import probes
 from ropewalk.data.config import MAX_CONTEXT
 from ropewalk.experiment.run import find_trained
 from ropewalk.reporting.paths import check_page
-from ropewalk.utils.command_line import Parser, exit_with, tokens
+from ropewalk.utils.command_line import Parser, exit_with, expression, tokens
 from ropewalk.utils.messages import nearest, quoted
 from ropewalk.utils.paths import as_path
 
@@ -34,27 +35,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
         prog="python -m probes",
         description=str(__doc__) + (_list_probes() if {"-h", "--help"} & set(arguments) else ""),
     )
-    parser.add_argument("dirs", nargs="+", metavar="RUN_OR_SWEEP_DIR")
-    parser.add_argument(
-        "--probes", metavar="A,B,...", help="default: the probes marked *, which take seconds"
-    )
-    parser.add_argument(
-        "--documents", type=int, metavar="N", help="default: 256, or as many as fit one GiB"
-    )
-    parser.add_argument(
-        "--length", type=tokens, metavar="TOKENS", help="default: the trained context"
-    )
-    parser.add_argument("--step", type=int, metavar="N", help="checkpoint (default: the newest)")
-    parser.add_argument("--heads", action="store_true", help="also print a line per run and head")
-    parser.add_argument(
-        "--out", metavar="FILE.html", help="default: probes/inside.html in the first DIR"
-    )
+    add = parser.add_argument
+    add("dirs", nargs="+", metavar="RUN_OR_SWEEP_DIR")
+    text = "default: the probes marked *, which take seconds"
+    add("--probes", metavar="A,B,...", help=text)
+    text = "task of the documents; its answers are copies of single ids (default: kv)"
+    add("--task", default="kv", type=expression, metavar="EXPR", help=text)
+    text = "default: 256, or as many as fit one GiB"
+    add("--documents", type=int, metavar="N", help=text)
+    add("--length", type=tokens, metavar="TOKENS", help="default: the trained context")
+    add("--step", type=int, metavar="N", help="checkpoint (default: the newest)")
+    add("--heads", action="store_true", help="also print a line per run and head")
+    add("--out", metavar="FILE.html", help="default: probes/inside.html in the first DIR")
     args = parser.parse_args(arguments)
-    try:
+    with parser.refusing(ValueError, OSError):
         out = _check(args)
         run_probes(args, out, shlex.join(["python", "-m", "probes", *arguments]))
-    except (ValueError, OSError) as error:
-        parser.refuse(error)
     return 0
 
 
@@ -103,7 +99,7 @@ def run_probes(args: argparse.Namespace, out: Path, command: str) -> None:
     results = {probe: collections.defaultdict(list) for probe in selected}
     for member in members:
         for run in member.runs:
-            options = dict(length=args.length, documents=args.documents)
+            options = dict(task=args.task, length=args.length, documents=args.documents)
             subject = Subject(run=load(run.path, args.step), **options)
             for probe in selected:
                 with console.status(f"{run.name}: {probe.name()}"):

@@ -277,9 +277,9 @@ def format_number(seeds: Sequence[Number]) -> str:
     if math.isnan(low) or low == value == high:
         return _format_value(value)
     end = "∞" if math.isinf(high) else _format_value(high)
-    if math.isinf(value):
+    if math.isinf(value) and low > 0:
         return f"> {_format_value(low)}"
-    text = "undetermined" if math.isnan(value) else _format_value(value)
+    text = _format_value(value) if math.isfinite(value) else "undetermined"
     return f"{text} [{_format_value(low)}, {end}]"
 
 
@@ -310,9 +310,12 @@ def bootstrap_counts(num_documents: int) -> np.ndarray:
 def with_interval(x_CX: np.ndarray, method: Literal["linear", "nearest"] = "linear") -> np.ndarray:
     """Return `[3, ...]`: the value of the original sample, and its 95% interval over resamples.
 
+    The interval contains the value, which resamples may miss where it is a maximum or a first zero.
     "nearest" has no interpolation, which is undefined between a number and inf.
     """
-    return np.stack([x_CX[0], *np.percentile(x_CX[1:], (2.5, 97.5), axis=0, method=method)])
+    value_X, (low_X, high_X) = x_CX[0], np.percentile(x_CX[1:], (2.5, 97.5), axis=0, method=method)
+    ends = np.where(value_X < low_X, value_X, low_X), np.where(value_X > high_X, value_X, high_X)
+    return np.stack([value_X, *ends])
 
 
 def bootstrap_mean(sum_BX: np.ndarray, count_BX: np.ndarray) -> np.ndarray:

@@ -1,10 +1,11 @@
-"""Captured documents of key-value recall, and the positions of their questions and answers."""
+"""Captured documents whose answers are copies, and the positions of questions and answers."""
 
 from typing import NamedTuple
 
 import numpy as np
 
 from ropewalk import evals
+from ropewalk.data.tasks.kv import Kv
 from ropewalk.experiment.loaded import LoadedRun
 from ropewalk.model import transformer
 from ropewalk.probes.inside import Capture, capture, check_capture
@@ -17,7 +18,8 @@ class Questions(NamedTuple):
       row_Q: number of the captured row.
       query_Q: position whose logits predict the answer.
       key_Q: position of the value to retrieve.
-      pairs_BP: positions of all values of a row that follow a key, ascending; padded with -1.
+      pairs_BP: positions of all values of a row that follow a key, ascending; padded with -1. In
+        other tasks than kv every id is the value of the id before it.
     """
 
     row_Q: np.ndarray
@@ -38,32 +40,43 @@ class Questions(NamedTuple):
 
 
 def capture_recall(
-    run: LoadedRun, *, documents: int = 64, length: int | None = None
+    run: LoadedRun, *, task: str = "kv", documents: int = 64, length: int | None = None
 ) -> tuple[Capture, Questions]:
-    """Capture documents of key-value recall.
+    """Capture documents of a task whose answers are copies of single ids.
 
     Args:
       run: the result of `experiment.load`.
+      task: expression of the task, such as lagcopy(text=natural) for a language model.
       documents: number of documents; each is a row.
       length: tokens of a row; None: the trained context.
 
     Raises:
-      ValueError: for no documents, a length that the task kv does not fit, or more than the memory
-        holds.
+      ValueError: for no documents, a length that the task does not fit, more than the memory holds,
+        or a task with other answers.
     """
     if documents < 1:
         raise ValueError(f"documents must be at least 1, got {documents}")
     length = length or run.config.data.context_length
     check_capture(run, documents, length)
     context = evals.task_context(run.config, run.tokenizer, length)
-    generated = evals.parse("kv").documents(context, range(documents))
+    parsed = evals.parse(task)
+    generated = parsed.documents(context, range(documents))
+    for document in generated:
+        start, count, distance = document.answers.T
+        answers = document.tokens[start]
+        is_copy = len(document.tokens) > length and (count == 1).all() and (distance >= 0).all()
+        if not (is_copy and (answers == document.tokens[start - 1 - distance]).all()):
+            raise ValueError(f"answers of {task} are no copies of single ids, as those of kv are")
     tokens_BT = np.stack([document.tokens[:length] for document in generated])
-    answers = [document.answers[document.answers[:, 0] <= length] for document in generated]
-    row_Q = np.repeat(np.arange(len(generated)), [len(rows) for rows in answers])
+    answers = [document.answers for document in generated]
+    row_Q = np.repeat(np.arange(len(generated)), list(map(len, answers)))
     start_Q, _, distance_Q = np.concatenate(answers).T
     query_Q = start_Q - 1
-    questions = Questions(row_Q, query_Q, query_Q - distance_Q, _find_pairs(tokens_BT, run))
-    return capture(run, tokens_BT), questions
+    if isinstance(parsed, Kv):
+        pairs_BP = _find_pairs(tokens_BT, run)
+    else:
+        pairs_BP = np.tile(np.arange(1, length), (len(generated), 1))
+    return capture(run, tokens_BT), Questions(row_Q, query_Q, query_Q - distance_Q, pairs_BP)
 
 
 def grade_answers(inside: Capture, questions: Questions) -> np.ndarray:

@@ -31,6 +31,7 @@ class Subject:
 
     Attributes:
       run: the result of `experiment.load`.
+      task: the task whose documents are captured (`questions.capture_recall`).
       length: tokens of a row; None: the trained context.
       documents: number of captured documents; None: 256, or as many as fit one GiB.
       eval_documents: number of documents that effective context is measured on; None: as many as
@@ -38,13 +39,14 @@ class Subject:
     """
 
     run: LoadedRun
+    task: str = "kv"
     length: int | None = None
     documents: int | None = None
     eval_documents: int | None = None
 
     @property
     def capture(self) -> Capture:
-        """Captured documents of key-value recall."""
+        """Captured documents of the task."""
         return self._recall[0]
 
     @property
@@ -58,7 +60,7 @@ class Subject:
         if documents is None:
             size = bytes_per_document(self.run.config.model, self._length)
             documents = max(1, min(_DOCUMENTS, _MEMORY // size))
-        return capture_recall(self.run, documents=documents, length=self.length)
+        return capture_recall(self.run, task=self.task, documents=documents, length=self.length)
 
     @functools.cached_property
     def is_right(self) -> np.ndarray:
@@ -81,11 +83,12 @@ class Subject:
         """Return the result rows (`evals.rows`) of changed models on the run's own documents.
 
         Raises:
-          ValueError: if the task does not fit the length, or its rows do not fit the memory.
+          ValueError: if the task has no effective context, or does not fit the length, or if its
+            rows do not fit the memory.
         """
         network, documents = self.run.config.model.forward_architecture(), self._eval_documents
         scores = score(network, candidates, documents, self._length)
-        questions = runner.Questions(evals.parse("kv"), self._length, documents)
+        questions = runner.Questions(evals.parse(self.task), self._length, documents)
         rotary = self.run.config.model.rotary
         return [
             runner.to_rows(self._loaded, rotary, questions, AnswerScores(*fields))
@@ -102,7 +105,9 @@ class Subject:
 
     @functools.cached_property
     def _eval_documents(self) -> Sequence[Document]:
-        config, task = self.run.config, evals.parse("kv")
+        config, task = self.run.config, evals.parse(self.task)
+        if task.kind != "retrieval":
+            raise ValueError(f"{self.task} has no effective context, as kv has: use other probes")
         context = evals.task_context(config, self.run.tokenizer, self._length)
         count = self.eval_documents or task.num_documents(context, config.evals.documents)
         return task.documents(context, range(count))

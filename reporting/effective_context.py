@@ -100,7 +100,7 @@ def _set_vertical_axis(ax: Axes, members: Sequence[Member], estimates: Sequence[
 
 
 def _draw_trained_lengths(ax: Axes, members: Sequence[Member], *, label: bool) -> None:
-    """Draw a line at each trained length, labelled at its right end."""
+    """Draw a line at each trained length, labeled at its right end."""
     lengths = sorted({member.trained_length for member in members})
     ax.axhspan(lengths[-1], ax.get_ylim()[1], color=WASH, zorder=0)
     for length in lengths:

@@ -108,14 +108,14 @@ def _settings(configs: Sequence[ExperimentConfig]) -> list[dict[str, str]]:
 
 
 def describe_seeds(configs: Sequence[ExperimentConfig]) -> str:
-    """Return the number of seeds and what they vary: `3 seeds, of initialisation and rows`."""
+    """Return the number of seeds and what they vary: `3 seeds, of initialization and rows`."""
     pairs = {(config.seed, config.data.seed) for config in configs}
     initial, rows = (sorted(set(seeds)) for seeds in zip(*pairs, strict=True))
     if len(pairs) == 1:
         return "1 seed"
-    varied = "initialisation and rows"
+    varied = "initialization and rows"
     if len(rows) == 1:
-        varied = f"initialisation only (data.seed={rows[0]})"
+        varied = f"initialization only (data.seed={rows[0]})"
     elif len(initial) == 1:
         varied = f"rows only (seed={initial[0]})"
     return f"{len(pairs)} seeds, of {varied}"

@@ -34,7 +34,7 @@ class Member:
         setting are shown.
       look: color and line style.
       runs: one run directory per seed.
-      seeds: ascending seeds of initialisation and rows; a result row's `seed` is an index of it.
+      seeds: ascending seeds of initialization and rows; a result row's `seed` is an index of it.
       config: configuration of the first run in this stage.
       superseded: whether training has continued with another stage.
       theory: predictions for the configured frequencies.
@@ -211,7 +211,7 @@ def _number_seeds(
 ) -> rows_lib.Rows:
     """Return a run's rows with `seed` an index of `seeds`.
 
-    The recorded `seed` is that of the initialisation only, which several runs may share.
+    The recorded `seed` is that of the initialization only, which several runs may share.
     """
     rows = drop_diverged(run, rows)
     for name in np.unique(rows["task"]).tolist():

@@ -55,7 +55,7 @@ def bound(
 ) -> Bound:
     """Return `theory.capability.bound_l50` of the layer with the longest effective context.
 
-    Layers are evaluated separately; compositions of layers are not modelled. L50 ends where a
+    Layers are evaluated separately; compositions of layers are not modeled. L50 ends where a
     window or the masked distances begin.
 
     Args:

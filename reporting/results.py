@@ -13,7 +13,7 @@ exist for a task are empty.
     base              RoPE base of training; empty for controls
     trained_length    tokens of a training row
     step              checkpoint
-    seed              seed of the initialisation; empty: several seeds
+    seed              seed of the initialization; empty: several seeds
     data_seed         seed of the rows; empty: several seeds
     seeds             number of seeds in the line
     documents         number of documents per seed
@@ -185,7 +185,7 @@ def _common_columns(member: Member, measured: Measurement) -> dict[str, Any]:
 
 
 def _seed_columns(member: Member, numbers: Sequence[int]) -> dict[str, int]:
-    """Return the seeds of initialisation and rows, if all seeds of the line share them."""
+    """Return the seeds of initialization and rows, if all seeds of the line share them."""
     initial, rows = (set(pair) for pair in zip(*(member.seeds[n] for n in numbers), strict=True))
     seeds = {"seed": initial, "data_seed": rows}
     return {name: values.pop() for name, values in seeds.items() if len(values) == 1}

@@ -53,7 +53,7 @@ class Plot(NamedTuple):
 
 
 class Mark(NamedTuple):
-    """A labelled point on a curve."""
+    """A labeled point on a curve."""
 
     x: float
     y: float

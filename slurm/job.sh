@@ -35,7 +35,7 @@ fi
 export ROPEWALK_GOES_ON='slurm/job.sh requeues it after a time limit.'
 late=false stopping=false terminated=false
 trap 'late=true' USR1       # the limit is near
-trap 'terminated=true' TERM # preempted, cancelled or out of time; the processes get this signal too
+trap 'terminated=true' TERM # preempted, canceled or out of time; the processes get this signal too
 
 # In an array the last task's SLURM_JOB_ID is that of the array, which would address all tasks.
 job=$SLURM_JOB_ID
@@ -63,7 +63,7 @@ wait "$pid" || status=$?
 
 # A run that succeeded, or failed by itself (status 1 or 2), is not restarted.
 if $late && ((status > 2)); then
-  # A job that was cancelled while it saved is not requeued.
+  # A job that was canceled while it saved is not requeued.
   if ! $terminated || [[ $(scontrol show job --oneliner "$job") == *Reason=TimeLimit* ]]; then
     echo "back to the queue: the run continues from its checkpoint" >&2
     scontrol requeue "$job"

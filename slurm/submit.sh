@@ -11,7 +11,7 @@
 #   --cpus N            of each process (default: 8; the default of SLURM is one)
 #   --at-once N         members: this many tasks at a time (default: all)
 #   --report            after all jobs succeeded, evaluate and then report, each in a job that waits
-#                       for the previous one; it is cancelled if that fails
+#                       for the previous one; it is canceled if that fails
 #   --time T            time limit in a notation of sbatch, 5 minutes or more; at the limit the job
 #                       saves and returns to the queue (default: 24:00:00)
 #   --partition P       partition and account of the cluster

@@ -21,7 +21,7 @@ COMMANDS = {
     "generate": "generate.py run --prompt import --max-new-tokens 2",
     "export": "-m interop export run folder",
     "train": "train.py tiny --workdir run train.num_steps=2",
-    "keep": "-m experiment.keep run --out kept",
+    "keep": "-m experiment keep run --out kept",
 }
 FILES = [
     *("config.json", "metrics.jsonl", "results.jsonl", "commands.jsonl", "tokenizer.model"),

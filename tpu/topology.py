@@ -42,7 +42,7 @@ class Chip(NamedTuple):
       gke_accelerator: GKE's node label cloud.google.com/gke-tpu-accelerator.
       memory_gib: GiB of HBM that libtpu offers to programs.
       memory_bandwidth: bytes/s of HBM.
-      link_bandwidth: bytes/s of one link to a neighbour, in each direction.
+      link_bandwidth: bytes/s of one link to a neighbor, in each direction.
       host_bandwidth: bytes/s between a chip and its host's memory.
       cores: per chip, as counted by Google's accelerator types.
       shapes: shapes of the available slices, one per number of chips.

@@ -523,10 +523,10 @@ def _mean_fall(
     seed_lows, seed_highs = (
         np.clip([getattr(fall, end) for fall in falls], low, high) for end in ("low", "high")
     )
-    centre, ci_low, ci_high = _mean_and_interval(log_distance, num_documents, random)
+    center, ci_low, ci_high = _mean_and_interval(log_distance, num_documents, random)
     if len(falls) > 1:
         # A plateau near half-way biases all seeds, and their resamples, in the same direction.
-        bias = float(log_distance[:, 1:].mean()) - centre if log_distance.shape[1] > 1 else 0.0
+        bias = float(log_distance[:, 1:].mean()) - center if log_distance.shape[1] > 1 else 0.0
         ci_low, ci_high = ci_low - max(bias, 0), ci_high - min(bias, 0)
         if any(fall.doubtful for fall in falls):
             ci_low = min(ci_low, seed_lows.mean() - t_half_width(seed_lows))
@@ -535,7 +535,7 @@ def _mean_fall(
     data = log_distance[:, 0]
     open_low = ci_low <= low or (data <= low).any()
     open_high = ci_high >= high or (data >= high).any()
-    return centre, -np.inf if open_low else ci_low, np.inf if open_high else ci_high
+    return center, -np.inf if open_low else ci_low, np.inf if open_high else ci_high
 
 
 def _mean_and_interval(
@@ -550,21 +550,21 @@ def _mean_and_interval(
     data, resampled = values[:, 0], values[:, 1:]
     num_seeds = len(data)
     # Rounding could move the mean of seeds that are all at a limit off the limit.
-    centre = float(np.clip(data.mean(), data.min(), data.max()))
+    center = float(np.clip(data.mean(), data.min(), data.max()))
     if num_seeds == 1:
         low, high = np.quantile(resampled[0], expanded(num_documents))
-        return centre, float(low), float(high)
+        return center, float(low), float(high)
     # The variance over seeds contains the noise of single seeds; add only the shared variance.
     shared = resampled.mean(0).var() - resampled.var(1).mean() / num_seeds
     shared = max(shared * num_seeds / (num_seeds - 1), 0)
     half = t_half_width(data, shared)
     if num_seeds < _MIN_SEEDS_TO_RESAMPLE:
-        return centre, centre - float(half), centre + float(half)
+        return center, center - float(half), center + float(half)
     seeds = random.integers(num_seeds, size=resampled.shape)
     means = np.take_along_axis(resampled, seeds, axis=0).mean(0)
     level = half / means.std() if means.std() else 0
     low, high = np.quantile(means, special.ndtr([-level, level]))
-    return centre, float(low), float(high)
+    return center, float(low), float(high)
 
 
 def _half_octaves(trials: Trials) -> tuple[Bin, ...]:

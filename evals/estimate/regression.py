@@ -89,20 +89,20 @@ def regress(points: Sequence[Point], predictor: str) -> Regression | None:
     x, y = np.log2(lengths[first])[measured], y[measured]
     if len(np.unique(x)) < 3:
         return None
-    n, centre = len(x), x.mean()
-    spread = np.sum((x - centre) ** 2)
-    slope = (x - centre) @ y / spread
-    intercept = y.mean() - slope * centre
+    n, center = len(x), x.mean()
+    spread = np.sum((x - center) ** 2)
+    slope = (x - center) @ y / spread
+    intercept = y.mean() - slope * center
     residual = y - intercept - slope * x
     # The leave-one-out residual is the residual divided by 1 - leverage.
-    leverage = 1 / n + (x - centre) ** 2 / spread
+    leverage = 1 / n + (x - center) ** 2 / spread
     left_out_error = residual / (1 - leverage)
     # Half-width of the 95% intervals for unit standard error.
     reach = special.stdtrit(n - 2, 0.975) * np.sqrt(residual @ residual / (n - 2))
     return Regression(
         predictor=predictor,
         **_around("slope", slope, reach / np.sqrt(spread)),
-        **_around("intercept", intercept, reach * np.sqrt(1 / n + centre**2 / spread)),
+        **_around("intercept", intercept, reach * np.sqrt(1 / n + center**2 / spread)),
         error=float(np.sqrt(np.mean(left_out_error**2))),
         as_is=float(np.sqrt(np.mean((y - x) ** 2))),
         num_bases=n,

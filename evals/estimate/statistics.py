@@ -90,7 +90,7 @@ def limits(questions: np.ndarray, right: np.ndarray, z: float) -> Limits:
     some = independent > 0
     effect = np.maximum(np.where(some, clustered, 1) / np.where(some, independent, 1), 1)
     effective_trials = trials / effect
-    centre = (accuracy + z**2 / (2 * effective_trials)) / (1 + z**2 / effective_trials)
+    center = (accuracy + z**2 / (2 * effective_trials)) / (1 + z**2 / effective_trials)
     half = np.sqrt(accuracy * (1 - accuracy) / effective_trials + z**2 / (4 * effective_trials**2))
     half *= z / (1 + z**2 / effective_trials)
-    return Limits(accuracy, np.maximum(centre - half, 0), np.minimum(centre + half, 1))
+    return Limits(accuracy, np.maximum(center - half, 0), np.minimum(center + half, 1))

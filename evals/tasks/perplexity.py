@@ -63,5 +63,5 @@ def binned(tokens: np.ndarray) -> Document:
     """Make a document with one answer for each half-octave of positions."""
     edges = np.append(BIN_STARTS[len(tokens) > BIN_STARTS], len(tokens))
     low, high = edges[:-1], edges[1:]
-    centre = np.rint(np.sqrt(low * (high - 1)))
-    return Document.from_lists(tokens, np.stack([low, high - low, centre], axis=1))
+    center = np.rint(np.sqrt(low * (high - 1)))
+    return Document.from_lists(tokens, np.stack([low, high - low, center], axis=1))

@@ -152,7 +152,7 @@ def test_changed_training_data_is_refused(refuse, monkeypatch):
         "evaluate.py run",
         "report.py run",
         "-m data.prepare --out new",
-        "-m experiment.keep run --out new",
+        "-m experiment keep run --out new",
         "-m interop export run new",
         "-m interop import run new",
         "-m interop lm_eval run --tasks x",

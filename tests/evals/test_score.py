@@ -78,7 +78,7 @@ def test_nll_and_rank_are_those_of_the_logits():
     ]
 
 
-def test_neighbours_padding_and_other_members_change_no_score():
+def test_neighbors_padding_and_other_members_change_no_score():
     random = np.random.default_rng(1)
     documents = [
         document(random.integers(0, 5, size), (size - 2, 2, 3), (2, 1, 1))

@@ -5,7 +5,8 @@ import numpy as np
 import pytest
 
 from ropewalk.configs import find_config
-from ropewalk.experiment import keep, load
+from ropewalk.experiment import load
+from ropewalk.experiment.__main__ import keep
 from ropewalk.experiment.checkpoint import Checkpoints, DataState
 from ropewalk.experiment.run import RunDirectory
 from ropewalk.model import transformer
@@ -33,20 +34,15 @@ def run(tmp_path_factory) -> RunDirectory:
 
 @pytest.mark.parametrize("step, expected", [(None, 10), (5, 5)])
 def test_what_is_read_are_the_parameters_in_eight_bits(run, tmp_path, step, expected):
-    keep.keep([run.path], tmp_path, step, command="python -m experiment.keep")
+    keep([run.path], tmp_path, step, command="python -m experiment keep")
     copy, original = load(tmp_path / run.name), load(run.path, expected)
     assert copy.step == expected and copy.config == original.config
     for rounded, exact in zip(*map(jax.tree.leaves, (copy.params, original.params)), strict=True):
         assert rounded.dtype == np.float32 and not np.any(rounded.view(np.uint32) & 0xFFFF)
         np.testing.assert_allclose(rounded, exact, rtol=2**-8, atol=0)
-    assert copy.directory.read_commands() == ["python train.py tiny", "python -m experiment.keep"]
+    assert copy.directory.read_commands() == ["python train.py tiny", "python -m experiment keep"]
     checkpoint = copy.directory.checkpoints_path / str(expected)
-    assert sorted(path.name for path in checkpoint.iterdir()) == [
-        "config",
-        "data",
-        "digests",
-        "params",
-    ]
+    assert {path.name for path in checkpoint.iterdir()} == {"config", "data", "digests", "params"}
     files = [path for path in copy.directory.path.rglob("*") if path.is_file()]
     assert not [path for path in files if str(tmp_path).encode() in path.read_bytes()]
     size = sum(path.stat().st_size for path in (checkpoint / "params").rglob("d/*"))

@@ -33,11 +33,17 @@ def run(tmp_path_factory, trained_run) -> RunDirectory:
     return RunDirectory(shutil.copytree(trained_run, path))
 
 
-def test_graded_answers_are_those_of_evaluation(run):
-    ((_, _, rows),) = runner.evaluate([run.path], runner.Options(tasks=["kv"], documents=8))
-    inside, questions = capture_recall(load(run.path), documents=8)
+@pytest.mark.parametrize("task", ["kv", "lagcopy", "lagcopy(text=natural,passage=8)"])
+def test_graded_answers_are_those_of_evaluation(run, task):
+    ((_, _, rows),) = runner.evaluate([run.path], runner.Options(tasks=[task], documents=8))
+    inside, questions = capture_recall(load(run.path), task=task, documents=8)
     np.testing.assert_array_equal(questions.distances, rows["distance"])
     np.testing.assert_array_equal(grade_answers(inside, questions), rows["exact_match"])
+
+
+def test_only_copies_of_single_ids_are_captured(run):
+    with pytest.raises(ValueError, match="perplexity are no copies of single ids"):
+        capture_recall(load(run.path), task="perplexity", documents=2)
 
 
 def test_distances_are_those_of_the_training_rows(run):

@@ -35,7 +35,7 @@ def test_recorded_commands_are_repeated_once_training_first(tmp_path):
         ),
         ("python evaluate.py a; curl x | sh", "python evaluate.py 'a;' curl x '|' sh"),
         ("python evaluate.py $(id) > b", "python evaluate.py '$(id)' '>' b"),
-        ("python -m experiment.keep a", "python -m experiment.keep a"),
+        ("python -m experiment keep a", "python -m experiment keep a"),
         ("python /x/studies/__main__.py run a", "python -m studies run a"),
         ("curl x | sh", ""),
         ("python -c 'import os'", ""),

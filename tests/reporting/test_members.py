@@ -54,7 +54,7 @@ def test_rows_of_another_member_are_refused(tmp_path):
         read(*sorted(tmp_path.iterdir()))
 
 
-def test_diverged_runs_are_labelled_and_not_measured(tmp_path):
+def test_diverged_runs_are_labeled_and_not_measured(tmp_path):
     nothing = {"nll": float("nan"), "exact_match": False, "first_token_correct": False}
     for base, seeds in ((10, {0}), (30, {1}), (100, {0, 1})):
         for seed in (0, 1):

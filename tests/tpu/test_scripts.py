@@ -211,7 +211,7 @@ SIGNALED, REQUEUED = "scancel --signal=TERM 77.0", "scontrol requeue 77"
     ("signals", "expected"),
     [
         ([signal.SIGUSR1], [SIGNALED, "saved", REQUEUED]),  # the limit is near
-        ([signal.SIGTERM], ["saved"]),  # cancelled, or requeued by SLURM itself
+        ([signal.SIGTERM], ["saved"]),  # canceled, or requeued by SLURM itself
     ],
 )
 def test_a_job_out_of_time_saves_and_is_requeued(tmp_path, signals, expected):
@@ -226,7 +226,7 @@ def test_a_job_that_is_done_is_not_requeued(tmp_path):
 
 
 def test_a_job_that_saves_past_the_limit_is_requeued(tmp_path):
-    """SLURM sends SIGTERM as for a cancelled job; the job's reason tells them apart."""
+    """SLURM sends SIGTERM as for a canceled job; the job's reason tells them apart."""
     slurm = FakeSlurm(tmp_path, reason="TimeLimit")
     slurm.send(signal.SIGUSR1)
     time.sleep(0.15)

@@ -1,4 +1,4 @@
-"""A run whose loss is not finite any more is frozen, said and stopped; its neighbours go on."""
+"""A run whose loss is not finite any more is frozen, said and stopped; its neighbors go on."""
 
 import jax
 import jax.numpy as jnp
@@ -74,7 +74,7 @@ def diverging(tiny, tmp_path_factory):
 
 
 @pytest.mark.slow
-def test_a_member_is_frozen_and_its_neighbour_is_bit_equal(tiny, diverging, tmp_path, capsys):
+def test_a_member_is_frozen_and_its_neighbor_is_bit_equal(tiny, diverging, tmp_path, capsys):
     even, fast = diverging
     beside_a_sound_one, sound = pair(tiny, tmp_path, "train.learning_rate=1e-3")
     assert "diverged" not in capsys.readouterr().err

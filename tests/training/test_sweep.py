@@ -51,7 +51,7 @@ def test_a_member_equals_its_single_run(finished_sweep, tmp_path, tiny_data):
 
 
 @pytest.mark.slow
-def test_a_seed_has_its_own_rows_and_initialisation(finished_sweep):
+def test_a_seed_has_its_own_rows_and_initialization(finished_sweep):
     folder, messages = finished_sweep
     runs = find_runs([folder])
     assert [run.name for run in runs] == [
@@ -157,7 +157,7 @@ def compilations():
 def test_seeds_follow_one_another_through_one_program(
     tmp_path, tiny_data, compilations, monkeypatch
 ):
-    """The second seed compiles nothing: neither step, nor initialisation, validation and saves."""
+    """The second seed compiles nothing: neither step, nor initialization, validation and saves."""
     counts, train = [], loop.train
 
     def counted(plan, **options):

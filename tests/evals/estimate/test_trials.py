@@ -52,7 +52,7 @@ def test_seeds_and_documents_are_chosen_and_summed(trials):
     assert weighted.questions.tolist() == [[1, 2, 1], [0, 4, 2], [2, 0, 0]]
 
 
-def test_neighbouring_bins_are_joined(trials):
+def test_neighboring_bins_are_joined(trials):
     joined = trials.joined(np.array([0, 1, 1]))
     assert joined.questions.tolist() == 2 * [[[1, 0], [0, 3]]]
     assert (joined.low.tolist(), joined.high.tolist()) == ([2, 4], [2, 5])
