@@ -2,7 +2,6 @@
 
 import abc
 import io
-import itertools
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -38,19 +37,21 @@ P = TypeVar("P", bound="Probe")
 def head_handles(shapes: Iterable[tuple[int, int]]) -> list[Line2D]:
     """Return legend entries of heads, named `layer.head` if there are several layers.
 
-    Without any entry if there are more heads than colors. Members of different shapes have their
-    heads in the same order.
+    Of layers, if there are more heads than colors; none if there are more layers too, or if that is
+    so in some members only. Members of different shapes have their heads in the same order.
 
     Args:
       shapes: numbers of layers and heads of each member.
     """
+    shapes = list(shapes)
     largest = max(shapes, key=math.prod)
-    if math.prod(largest) > len(HEADS):
+    names = [f"head {head_name(largest, head)}" for head in np.ndindex(largest)]
+    if len(names) > len(HEADS):
+        names = [f"layer {layer}" for layer in range(largest[0])]
+    if len(names) > len(HEADS) or len({math.prod(shape) > len(HEADS) for shape in shapes}) > 1:
         return []
-    heads = zip(np.ndindex(largest), HEADS, strict=False)
-    return [
-        handle(f"head {head_name(largest, head)}", color=color, lw=1.8) for head, color in heads
-    ]
+    colors = zip(names, HEADS, strict=False)
+    return [handle(name, color=color, lw=1.8) for name, color in colors]
 
 
 def head_name(shape: tuple[int, int], head: tuple[int, ...]) -> str:
@@ -223,8 +224,10 @@ class HeadProbe(Probe):
 
     @property
     def colors(self) -> list[tuple[tuple[int, int], str]]:
-        """((layer, head), color) of all heads."""
-        return list(zip(self.heads, itertools.cycle(HEADS), strict=False))
+        """((layer, head), color) of all heads; if they are many, heads of a layer share theirs."""
+        is_few = len(self.heads) <= len(HEADS)
+        numbers = [number if is_few else head[0] for number, head in enumerate(self.heads)]
+        return [(head, HEADS[n % len(HEADS)]) for head, n in zip(self.heads, numbers, strict=True)]
 
     def draw_curves(self, ax: Axes, x: np.ndarray, y: np.ndarray, **style: Any) -> None:
         """Draw a curve per head in its color, `y` `[L, N, X]`; `[3, L, N, X]` has intervals."""

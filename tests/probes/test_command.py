@@ -99,8 +99,6 @@ def test_the_command_writes_arrays_figures_and_a_page(run, capsys):
         assert arrays["zero_LN"].shape == (2, 2)
         assert arrays["gap_LNM"].shape == (2, 2, 63)
     assert (run.path / "probes" / "matching_keys.png").read_bytes()[1:4] == b"PNG"
-    assert "<svg" in (run.path / "probes" / "inside.html").read_text()
-    out = capsys.readouterr().out
-    assert "zero of B(m)" in out
-    page = (run.path / "probes" / "inside.html").read_text()
+    page, out = (run.path / "probes" / "inside.html").read_text(), capsys.readouterr().out
+    assert "<svg" in page and "zero of B(m)" in out
     assert "answered correctly: " in out and "answered correctly: " in page

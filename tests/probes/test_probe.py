@@ -6,17 +6,17 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
-from ropewalk.probes.probe import Number, draw_points, format_number
+from ropewalk.probes.probe import Number, draw_points, format_number, head_handles, with_interval
 
 
 @pytest.mark.parametrize(
     ("seeds", "expected"),
     [
         ([Number(20.17, 19.8, 20.6)], "20.2 [19.8, 20.6]"),
-        ([Number(0.5)], "0.5"),
         ([Number(math.inf, math.inf, math.inf)], "none"),
         ([Number(50.0, 40.0, math.inf)], "50 [40, ∞]"),
         ([Number(math.inf, 125.0, math.inf)], "> 125"),
+        ([Number(math.inf, 0.0, math.inf)], "undetermined [0, ∞]"),
         ([Number(math.nan, 26.0, math.inf)], "undetermined [26, ∞]"),
         # Student: 2.5 plus or minus 12.706 standard errors of 0.5.
         ([Number(2.0, 1.9, 2.1), Number(3.0, 2.9, 3.1)], "2.5 [-3.85, 8.85]"),
@@ -26,6 +26,18 @@ from ropewalk.probes.probe import Number, draw_points, format_number
 )
 def test_intervals_are_over_documents_of_one_seed_or_over_seeds(seeds, expected):
     assert format_number(seeds) == expected
+
+
+def test_an_interval_contains_its_value():
+    """Percentiles of resamples that never attain the first sample's 9."""
+    assert with_interval(np.array([9.0, 1.0, 1.0, 3.0, 3.0])).tolist() == [9, 1, 9]
+
+
+def test_the_legend_names_heads_or_the_layers_of_many():
+    names = lambda *shapes: [entry.get_label() for entry in head_handles(shapes)]  # noqa: E731
+    assert names((1, 2), (1, 1)) == ["head 0", "head 1"]
+    assert names((2, 8)) == ["layer 0", "layer 1"]
+    assert names((2, 8), (1, 1)) == names((9, 1)) == []
 
 
 def test_a_cross_marks_what_has_neither_value_nor_interval():

@@ -29,10 +29,7 @@ def test_recorded_commands_are_repeated_once_training_first(tmp_path):
 @pytest.mark.parametrize(
     "line, expected",
     [
-        (
-            "python train.py tiny --workdir 'a b;rm -rf ~' ",
-            "python train.py tiny --workdir 'a b;rm -rf ~'",
-        ),
+        ("python train.py 'a b;rm -rf ~' ", "python train.py 'a b;rm -rf ~'"),
         ("python evaluate.py a; curl x | sh", "python evaluate.py 'a;' curl x '|' sh"),
         ("python evaluate.py $(id) > b", "python evaluate.py '$(id)' '>' b"),
         ("python -m experiment keep a", "python -m experiment keep a"),
@@ -43,7 +40,6 @@ def test_recorded_commands_are_repeated_once_training_first(tmp_path):
         ("python evil.py", ""),
         ("python train.py 'unclosed", ""),
         ("python train.py a\nrm b", ""),
-        ("python train.py 'a\x1b[2J'", ""),
         ("python train.py 'a```\u200b'", ""),
         ("", ""),
     ],
