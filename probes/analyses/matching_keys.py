@@ -130,15 +130,18 @@ class MatchingKeys(HeadProbe):
         return {ZERO: self.zero_LN}
 
     def line(self, head: tuple[int, int]) -> dict[str, str]:
-        """Return the zero, the distances that the head answers alone, and some of d′."""
+        """Return the zero, the distances that the head answers alone, and how far d′ reaches."""
         zeros = self.zero_LN[head], self.zero_low_LN[head], self.zero_high_LN[head]
         zero, low, high = map(self._format_distance, zeros)
-        distances = [4**power for power in range(1, 9) if 4**power < len(self.distances_M)]
-        d_primes = self.d_prime[head][np.array(distances, int) - 1]
+        d_prime_M = self.d_prime[head]
+        top = d_prime_M.argmax()
+        is_half_M = d_prime_M[top:] < d_prime_M[top] / 2
+        half = self.distances_M[top + is_half_M.argmax()] if is_half_M.any() else math.inf
         return {
             "zero of B(m) [95% CI]": f"{zero} [{low}, {high}]",
             "alone answers": capability.format_runs(self.alone(*head)),
-            f"d′ at {', '.join(map(str, distances))}": ", ".join(f"{x:.1f}" for x in d_primes),
+            "highest d′": f"{d_prime_M[top]:.2f}",
+            "halves at": self._format_distance(half),
         }
 
     def _format_distance(self, distance: float) -> str:
