@@ -146,6 +146,7 @@ _USED: dict[str, tuple[Callable[[ExperimentConfig], bool], str]] = {
     "train.decay_fraction": (lambda c: c.train.schedule == "wsd", "train.schedule=wsd"),
     "train.final_fraction": (lambda c: c.train.schedule != "constant", "train.schedule=cosine"),
     "data.vocab_size": (lambda c: c.data.tokenizer is None, "data.tokenizer=none"),
+    "data.retrieval_fraction": (lambda c: c.data.has_text, "a source of text, such as local"),
     "data.retrieval_tasks": (
         lambda c: c.data.retrieval_fraction > 0 or not c.data.has_text,
         "data.retrieval_fraction=SHARE",
@@ -162,13 +163,20 @@ _USED: dict[str, tuple[Callable[[ExperimentConfig], bool], str]] = {
         lambda c: source_class(c.data.source).has_fields,
         "a source whose documents have fields, such as data.source=files",
     ),
+    "model.align_query_key": (lambda c: c.start_from is None, "it in a run without start_from"),
     "members": (lambda c: False, "comma lists, such as model.rotary.base=10,100"),
 }
 
 
 def check_used(config: ExperimentConfig, overrides: Sequence[str]) -> None:
-    """Raise ValueError for an override of a field that has no effect in any stage of `config`."""
-    for name in (override.partition("=")[0] for override in overrides):
+    """Raise ValueError for an override of a field that has no effect in any stage of `config`.
+
+    Args:
+      config: a run.
+      overrides: those of the command line; the stages' are checked too.
+    """
+    for override in itertools.chain(overrides, *config.stages):
+        name = override.partition("=")[0]
         is_used, remedy = _USED.get(name, (lambda _: True, ""))
         if not any(is_used(stage.config) for stage in split(config)):
             raise ValueError(f"{name} has no effect here; use {remedy}, or leave {name} out")

@@ -42,13 +42,14 @@ import sys
 from collections.abc import Sequence
 from dataclasses import fields
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from ropewalk.experiment.config import chosen_rotary
 from ropewalk.experiment.run import find_run
 from ropewalk.inference.options import Options
 from ropewalk.utils.command_line import Parser, exit_with, expression, tokens
 from ropewalk.utils.errors import UnreachableError
+from ropewalk.utils.limits import MOST_JSON
 from ropewalk.utils.messages import check_unicode, printable
 
 __all__ = ["exit_with", "main"]
@@ -140,9 +141,11 @@ def _prompts(args: argparse.Namespace) -> list[str]:
     prompts = list(args.prompt)
     if args.prompts is not None:
         try:
-            text = Path(args.prompts).read_text(encoding="utf-8-sig")
-        except (OSError, UnicodeDecodeError) as error:
-            reason = getattr(error, "strerror", None) or "not UTF-8"
+            with Path(args.prompts).open(encoding="utf-8-sig") as file:
+                text = _read(file)
+        except (OSError, ValueError) as error:
+            not_text = "not UTF-8" if isinstance(error, UnicodeDecodeError) else error
+            reason = getattr(error, "strerror", None) or not_text
             raise ValueError(f"--prompts {args.prompts}: cannot be read ({reason})") from None
         lines = [line for line in text.split("\n") if line.strip()]
         if not lines:
@@ -153,11 +156,19 @@ def _prompts(args: argparse.Namespace) -> list[str]:
     if sys.stdin.isatty():
         raise ValueError('no prompt: give --prompt TEXT ("" begins a document)')
     try:
-        text = sys.stdin.read()
+        text = _read(sys.stdin)
         check_unicode(text, "standard input")
     except UnicodeDecodeError as error:
         raise ValueError(f"standard input is not {error.encoding}; convert the text") from None
     return [text.removeprefix("\ufeff").removesuffix("\n")]
+
+
+def _read(file: TextIO) -> str:
+    """Return the text of a file, which may be a device without an end."""
+    text = file.read(MOST_JSON + 1)
+    if len(text) > MOST_JSON:
+        raise ValueError(f"{file.name}: more than {MOST_JSON:,} characters")
+    return text
 
 
 class _Parser(Parser):

@@ -33,7 +33,7 @@ from ropewalk.experiment.run import RunDirectory, common_steps, find_start
 from ropewalk.experiment.stages import Stage, split
 from ropewalk.model import sharding
 from ropewalk.model.config import ModelConfig
-from ropewalk.model.rotary import unique_variants
+from ropewalk.model.rotary import label, unique_variants
 from ropewalk.model.transformer import Params, abstract_params, describe_size
 from ropewalk.training import optimizer
 from ropewalk.training.programs import shared_part
@@ -146,8 +146,8 @@ def check_plan(
     check_trackers(config.train.tracking)
     for run, _, member_config in members:
         run.check_resumable(member_config)
-        if not run.is_started():
-            _check_fractions(member_config.model)
+        for stage in () if run.is_started() else split(member_config):
+            _check_variants(stage.config.model)
         if distributed.is_primary_host():
             check_writable(run.path, "use another --workdir")
     if config.train.profile_steps and in_bucket(runs[0].path):
@@ -231,8 +231,8 @@ def complete_plan(checked: Checked) -> Plan:
     return Plan(**settings, data=opened, mesh=mesh, tokenizer=tokenizer, params=params)
 
 
-def _check_fractions(model: ModelConfig) -> None:
-    """Raise ValueError for a share of a head's features that is no number of pairs."""
+def _check_variants(model: ModelConfig) -> None:
+    """Raise ValueError for a share that is no number of pairs, and fields without an effect."""
     features = model.rope_head_dim
     for variant in unique_variants(model.rotary):
         wanted, rotated = variant.rotary_fraction * features, variant.rotary_dim(features)
@@ -241,6 +241,14 @@ def _check_fractions(model: ModelConfig) -> None:
                 f"model.rotary.rotary_fraction={variant.rotary_fraction} of {features} features is "
                 f"{wanted:g}, and they rotate in pairs; use {rotated / features:g} ({rotated}) or "
                 f"{(rotated + 2) / features:g} ({rotated + 2})"
+            )
+        if rotated < features and not variant.inv_freq(features).any():
+            raise ValueError("model.rotary.rotary_fraction: nothing rotates here; leave it out")
+        has_unrotated = rotated < features or model.mla is not None
+        if not has_unrotated and variant.unrotated_logit_scale != variant.logit_scale:
+            raise ValueError(
+                f"model.rotary={label(variant)} scales features that do not rotate, and all of "
+                "this head's rotate; leave mscale_all_dim or cool_rest out"
             )
 
 

@@ -114,23 +114,28 @@ def expression_list(text: str) -> list[str]:
 
 def format_command(program: str, *arguments: object) -> str:
     """Return a shell command line."""
-    return " ".join(["python", program, *map(_quote, map(str, arguments))])
+    return " ".join(["python", program, *map(_quote, arguments)])
 
 
 def next_command(name: str, *arguments: object) -> str:
     """Return the command line of ropewalk's command `name`, started as this program was."""
     program = sys.argv[0]
     if program.startswith("ropewalk "):
-        return " ".join(["ropewalk", name, *map(_quote, map(str, arguments))])
+        return " ".join(["ropewalk", name, *map(_quote, arguments)])
     path = Path(program)
     script = path.with_name(f"{name}.py") if path.name in _SCRIPTS else f"{name}.py"
     return format_command(str(script), *arguments)
 
 
-def _quote(argument: str) -> str:
-    """Quote for a shell; in double quotes, which are easier to read, around single quotes."""
-    plain = not re.search(r'["$`\\!]', argument)
-    return f'"{argument}"' if "'" in argument and plain else shlex.quote(argument)
+def _quote(argument: object) -> str:
+    """Quote for a shell; in double quotes, which are easier to read, around single quotes.
+
+    A path that begins like an option gets "./".
+    """
+    is_like_option = isinstance(argument, Path) and str(argument).startswith("-")
+    text = f"./{argument}" if is_like_option else str(argument)
+    plain = not re.search(r'["$`\\!]', text)
+    return f'"{text}"' if "'" in text and plain else shlex.quote(text)
 
 
 def requote(line: str) -> str:
