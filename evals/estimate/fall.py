@@ -178,7 +178,7 @@ def first_fall(curve: Curve, ceiling: Ceiling, share: float) -> Fall:
     The interval is the union of all distances where accuracy may be at the level. If accuracy may
     have fallen and recovered before, it starts at the first window that is not surely above.
     If the shortest distances are not above the level, the search starts at the ceiling's first bin:
-    models that have learned from text only may fail there.
+    models that have learned from text only may fail there, and are then not above it everywhere.
 
     Args:
       curve: counts of the seed.
@@ -192,6 +192,9 @@ def first_fall(curve: Curve, ceiling: Ceiling, share: float) -> Fall:
     if ceiling.first and not windows.above[0]:
         later = curve.since(int(trials.low[ceiling.first]))
         fall = first_fall(later, ceiling._replace(first=0), share)
+        if fall.outcome == BEYOND:
+            few = (windows.is_small & ~windows.above).any()
+            fall = fall._replace(low=-np.inf, outcome=TOO_FEW if few else UNDETERMINED)
         return fall._replace(end=fall.end + ceiling.first)
     below, end = _first_below(trials, ceiling, level)
     fine_end = int(np.searchsorted(fine.high, trials.high[end]))

@@ -157,8 +157,8 @@ def low_next_door(ceiling):
         (flat(CHANCE), "NOT_LEARNED", {"ceiling": CHANCE, "l50": np.nan}),
         (flat(0.4), "NOT_LEARNED", {"ceiling": 0.4, "l50": np.nan}),
         (flat(0.97), "> 256", {"ceiling": 0.97, "ci_low": 256, "ci_high": np.inf}),
-        # Blind nearby, right from 8 on: a dip and no fall.
-        (lambda m: np.where(m < 8, 0.0, 1.0), "> 256", {"dips": True, "dip": 0}),
+        # Blind nearby, right from 8 on: a dip and no fall, but not above half-way everywhere.
+        (lambda m: np.where(m < 8, 0.0, 1.0), "UNDETERMINED", {"dips": True, "dip": 0}),
         (low_next_door(0.6), "LOW_CEILING", {"ceiling": 0.6}),
         (low_next_door(0.99), "MEASURED", {"ceiling": 0.99}),
     ],
