@@ -102,9 +102,10 @@ class Tensors:
         self._files: dict[str, Path] = {}
         self.known: dict[str, Tensor] = {}
         index = self._read_index()
-        for file in sorted({self.folder / name for name in index.values()}) or [self._find_file()]:
+        files = [self.folder / name for name in sorted({*index.values()})] or [self._find_file()]
+        for file in files:
             header = _read_header(file)
-            names = [n for n in index if self.folder / index[n] == file] or list(header)
+            names = [name for name in index if index[name] == file.name] or list(header)
             for name in (name for name in names if not name.endswith(_CONSTANTS)):
                 if name not in header:
                     raise ValueError(f"{file} lacks {quoted(name)}, which {INDEX} lists")
@@ -149,7 +150,7 @@ class Tensors:
             raise ValueError(
                 f"{path} is damaged (its weight_map must map names to files in the same folder)"
             ) from error
-        missing = [file for file in index.values() if not (self.folder / file).exists()]
+        missing = [file for file in files if not (self.folder / file).exists()]
         if missing:
             raise ValueError(
                 f"{self.folder}: {min(missing)} is missing, which {INDEX} lists; complete the "
