@@ -19,15 +19,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import ClassVar, NamedTuple
 
-from ropewalk.data.source import (
-    SUBSETS,
-    Document,
-    InputFile,
-    LeftOut,
-    OnBytes,
-    Source,
-    subset_name,
-)
+from ropewalk.data.source import SUBSETS, Document, InputFile, LeftOut, OnBytes, Source
 from ropewalk.utils.messages import nearest, one_line
 from ropewalk.utils.paths import as_path, in_bucket
 
@@ -149,8 +141,7 @@ class FileSource(Source):
 
     def subsets(self) -> set[str]:
         """Return the first label of each file, and RedPajama's subsets, which documents name."""
-        labels = {subset_name(name) for name in self.corpora() if name}
-        return labels | set(SUBSETS if self.has_fields else ())
+        return set(SUBSETS if self.has_fields else ()) | (self.corpora().keys() - {""})
 
     def corpora(self) -> dict[str, Path]:
         """Return a file of each corpus: those of the first documents of all files."""
@@ -237,10 +228,9 @@ def list_files(path: str | Path, formats: Sequence[Format], text_field: str = "t
         raise ValueError(f"{root}: {other if exists else 'no such file or folder'}")
     try:
         paths, left_out = _walk(root, lambda name: any(f.stem(name) is not None for f in formats))
-    except PermissionError as error:
-        raise ValueError(f"{error.filename}: no permission to read it; change its mode") from None
-    except OSError as error:  # entries of /proc vanish while they are listed
-        raise ValueError(f"{error.filename}: cannot be read ({error.strerror})") from None
+    except OSError as error:  # no permission, or an entry of /proc that vanished
+        what = f"{error.filename}: cannot be read ({error.strerror})"
+        raise ValueError(f"{what}; change its mode, or name another folder") from None
     stems, documents = {}, []
     for name, file in paths.items():
         text_format = next((f for f in formats if f.stem(file.name) is not None), None)

@@ -200,7 +200,7 @@ class Source(abc.ABC):
             )
         if not self.subset_shares:
             return
-        subsets = self.subsets()
+        subsets = set(map(subset_name, self.subsets()))
         if not subsets:
             raise ValueError(
                 f"subset_shares: data.source={name_of(type(self))} has no subsets; leave it out"

@@ -155,14 +155,8 @@ _USED: dict[str, tuple[Callable[[ExperimentConfig], bool], str]] = {
         lambda c: source_class(c.data.source).needs_path,
         "a source that reads files, such as data.source=files, or the config own_text",
     ),
-    "data.long_tokens": (
-        lambda c: c.data.long_fraction is not None,
-        "data.long_fraction=SHARE",
-    ),
-    "data.text_field": (
-        lambda c: source_class(c.data.source).has_fields,
-        "a source whose documents have fields, such as data.source=files",
-    ),
+    "data.long_tokens": (lambda c: c.data.long_fraction is not None, "data.long_fraction=SHARE"),
+    "data.text_field": (lambda c: source_class(c.data.source).has_fields, "data.source=files"),
     "model.align_query_key": (lambda c: c.start_from is None, "it in a run without start_from"),
     "members": (lambda c: False, "comma lists, such as model.rotary.base=10,100"),
 }

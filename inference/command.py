@@ -40,9 +40,10 @@ import argparse
 import json
 import sys
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import fields
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 from ropewalk.experiment.config import chosen_rotary
 from ropewalk.experiment.run import find_run
@@ -140,35 +141,30 @@ def _prompts(args: argparse.Namespace) -> list[str]:
             check_unicode(text, option)
     prompts = list(args.prompt)
     if args.prompts is not None:
-        try:
-            with Path(args.prompts).open(encoding="utf-8-sig") as file:
-                text = _read(file)
-        except (OSError, ValueError) as error:
-            not_text = "not UTF-8" if isinstance(error, UnicodeDecodeError) else error
-            reason = getattr(error, "strerror", None) or not_text
-            raise ValueError(f"--prompts {args.prompts}: cannot be read ({reason})") from None
-        lines = [line for line in text.split("\n") if line.strip()]
+        name = f"--prompts {args.prompts}"
+        lines = [line for line in _read(name, args.prompts).split("\n") if line.strip()]
         if not lines:
-            raise ValueError(f"--prompts {args.prompts}: has no prompt; write one per line")
+            raise ValueError(f"{name}: has no prompt; write one per line")
         prompts += lines
     if prompts:
         return prompts
     if sys.stdin.isatty():
         raise ValueError('no prompt: give --prompt TEXT ("" begins a document)')
+    return [_read("standard input").removesuffix("\n")]
+
+
+def _read(name: str, path: str | None = None) -> str:
+    """Return the text of a file or of standard input, either of which may have no end."""
     try:
-        text = _read(sys.stdin)
-        check_unicode(text, "standard input")
-    except UnicodeDecodeError as error:
-        raise ValueError(f"standard input is not {error.encoding}; convert the text") from None
-    return [text.removeprefix("\ufeff").removesuffix("\n")]
-
-
-def _read(file: TextIO) -> str:
-    """Return the text of a file, which may be a device without an end."""
-    text = file.read(MOST_JSON + 1)
+        with Path(path).open(encoding="utf-8-sig") if path else nullcontext(sys.stdin) as file:
+            text = file.read(MOST_JSON + 1)
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or "not UTF-8"
+        raise ValueError(f"{name}: cannot be read ({reason})") from None
     if len(text) > MOST_JSON:
-        raise ValueError(f"{file.name}: more than {MOST_JSON:,} characters")
-    return text
+        raise ValueError(f"{name}: more than {MOST_JSON:,} characters")
+    check_unicode(text, name)
+    return text.removeprefix("\ufeff")
 
 
 class _Parser(Parser):

@@ -33,7 +33,7 @@ from ropewalk.experiment.run import RunDirectory, common_steps, find_start
 from ropewalk.experiment.stages import Stage, split
 from ropewalk.model import sharding
 from ropewalk.model.config import ModelConfig
-from ropewalk.model.rotary import label, unique_variants
+from ropewalk.model.rotary import unique_variants
 from ropewalk.model.transformer import Params, abstract_params, describe_size
 from ropewalk.training import optimizer
 from ropewalk.training.programs import shared_part
@@ -247,8 +247,8 @@ def _check_variants(model: ModelConfig) -> None:
         has_unrotated = rotated < features or model.mla is not None
         if not has_unrotated and variant.unrotated_logit_scale != variant.logit_scale:
             raise ValueError(
-                f"model.rotary={label(variant)} scales features that do not rotate, and all of "
-                "this head's rotate; leave mscale_all_dim or cool_rest out"
+                "model.rotary: mscale_all_dim and cool_rest are for features that do not rotate, "
+                "and all of this model's rotate; leave them out"
             )
 
 

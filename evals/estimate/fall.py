@@ -189,12 +189,12 @@ def first_fall(curve: Curve, ceiling: Ceiling, share: float) -> Fall:
     levels = trials.chance + share * (ceiling.accuracy - trials.chance)
     level = float(levels[0]), share * ceiling.error
     windows = _test_windows(fine, level)
+    unsure = TOO_FEW if (windows.is_small & ~windows.above).any() else UNDETERMINED
     if ceiling.first and not windows.above[0]:
         later = curve.since(int(trials.low[ceiling.first]))
         fall = first_fall(later, ceiling._replace(first=0), share)
         if fall.outcome == BEYOND:
-            few = (windows.is_small & ~windows.above).any()
-            fall = fall._replace(low=-np.inf, outcome=TOO_FEW if few else UNDETERMINED)
+            fall = fall._replace(low=-np.inf, outcome=unsure)
         return fall._replace(end=fall.end + ceiling.first)
     below, end = _first_below(trials, ceiling, level)
     fine_end = int(np.searchsorted(fine.high, trials.high[end]))
@@ -205,9 +205,7 @@ def first_fall(curve: Curve, ceiling: Ceiling, share: float) -> Fall:
         return Fall(np.full_like(log_distance, np.inf), longest, np.inf, False, end, BEYOND)
     if not below:
         log_distance[0] = np.inf
-        few = (windows.is_small & ~windows.above).any()
-        outcome = TOO_FEW if few else UNDETERMINED
-        return Fall(log_distance, lowest, np.inf, True, end, outcome)
+        return Fall(log_distance, lowest, np.inf, True, end, unsure)
     low, high = _possible_distances(fine, float(log_distance[0]), fine_end, level)
     before = np.log2(windows.high) < low
     doubtful = dip(trials, ceiling, end) is not None
