@@ -246,10 +246,7 @@ def _check_variants(model: ModelConfig) -> None:
             raise ValueError("model.rotary.rotary_fraction: nothing rotates here; leave it out")
         has_unrotated = rotated < features or model.mla is not None
         if not has_unrotated and variant.unrotated_logit_scale != variant.logit_scale:
-            raise ValueError(
-                "model.rotary: mscale_all_dim and cool_rest are for features that do not rotate, "
-                "and all of this model's rotate; leave them out"
-            )
+            raise ValueError("model.rotary: mscale_all_dim and cool_rest need unrotated features")
 
 
 def _check_stage(
