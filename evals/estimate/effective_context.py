@@ -134,7 +134,7 @@ class Estimate:
         "UNDETERMINED": neither, for at least one seed; l50 lies between ci_low and ci_high;
         "TOO_FEW_ANSWERS": the same for too few answers, or fewer than 8 documents;
         "LOW_CEILING", "NOT_LEARNED": the ceiling is too low, in more than half of the seeds.
-        Seeds with too few answers are left out of a pool that has others.
+        Seeds with too few answers are left out of a pool whose others have more documents.
       l85_verdict: of l85.
       documents_needed: number of documents with which no distance has too few answers, if the
         verdict is TOO_FEW_ANSWERS, else 0.
@@ -334,6 +334,9 @@ def estimate_trials(
     random = np.random.Generator(np.random.Philox(seed))
     readings = _read(trials, resamples, random)
     is_told = np.array([reading.numbers.verdict != TOO_FEW_ANSWERS for reading in readings])
+    sizes = np.array([float(reading.num_documents) for reading in readings])
+    # Of equal documents, seeds without a fall need most: those with one alone would be a selection.
+    is_told &= sizes[~is_told].max(initial=0) < sizes[is_told].min(initial=np.inf)
     told = trials.of_seeds(is_told | ~is_told.any())
     pooled = [reading for reading in readings if reading.numbers.seed in told.seeds]
     learned = [reading for reading in pooled if reading.numbers.learned]

@@ -236,6 +236,10 @@ def test_a_seed_with_few_documents_is_left_out_of_a_pool_and_counted():
         "TOO_FEW_ANSWERS",
     )
     assert str(result) == f"{expected}, without 1 of 3 seeds: too few answers"
+    # Of equal documents, a seed that falls needs fewest: it alone would be `38 [29, 45]`.
+    curves = [np.ones_like, np.ones_like, logistic(40, 20)]
+    data = simulate(curves, np.random.default_rng(1), documents=16)
+    assert effective_context.estimate(data, resamples=20).verdict == "TOO_FEW_ANSWERS"
 
 
 @pytest.mark.parametrize("documents", [2, 7])
