@@ -13,12 +13,7 @@ run = load("runs/demo/base=10,num_heads=4")  # run.config, run.params, run.token
 logits = run.logits("import numpy")   # float32 [B, T, V]
 """
 
-import importlib
-from typing import Any
+from ropewalk.utils.lazy import lazy
 
-
-def __getattr__(name: str) -> Any:
-    # Late: `--help`, and data's worker processes, import experiment.config and not JAX.
-    if name == "load":
-        return importlib.import_module("ropewalk.experiment.loaded").load
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+# `--help`, and data's worker processes, import experiment.config and not JAX.
+__getattr__ = lazy(__name__, {"load": "loaded"})

@@ -6,14 +6,10 @@ from ropewalk.inference import generate
 print(result.text)
 """
 
-import importlib
-from typing import Any
+from ropewalk.utils.lazy import lazy
 
 _MODULES = {"generate": "generation", "Generated": "generation", "Options": "options"}
 
 
-def __getattr__(name: str) -> Any:
-    # Import late: `--help` and invalid arguments do not need JAX.
-    if name in _MODULES:
-        return getattr(importlib.import_module(f"ropewalk.inference.{_MODULES[name]}"), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+# `--help` and invalid arguments do not need JAX.
+__getattr__ = lazy(__name__, _MODULES)

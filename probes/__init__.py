@@ -13,11 +13,11 @@ import ropewalk.utils.environment
 
 # isort: split
 import functools
-import importlib
 import pkgutil
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import ropewalk.probes.analyses
+from ropewalk.utils.lazy import lazy
 from ropewalk.utils.plugins import classes_in
 
 if TYPE_CHECKING:
@@ -33,11 +33,8 @@ _MODULES = {
 }
 
 
-def __getattr__(name: str) -> Any:
-    # Import late: invalid arguments need neither JAX nor matplotlib.
-    if name in _MODULES:
-        return getattr(importlib.import_module(f"ropewalk.probes.{_MODULES[name]}"), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+# Invalid arguments need neither JAX nor matplotlib.
+__getattr__ = lazy(__name__, _MODULES)
 
 
 def names() -> list[str]:

@@ -104,7 +104,7 @@ def run_probes(args: argparse.Namespace, out: Path, command: str) -> None:
             for probe in selected:
                 with console.status(f"{run.name}: {probe.name()}"):
                     result = probe.measure(subject)
-                result.save(run.path, step=subject.run.step)
+                result.save(run.path, args.task, step=subject.run.step)
                 results[probe][member.label].append(result)
                 if args.heads and (lines := result.lines()):
                     title, names = f"{run.name}: {probe.title}", list(lines[0])[:2]

@@ -13,6 +13,7 @@ from matplotlib.cm import ScalarMappable
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
+from ropewalk import evals
 from ropewalk.evals.estimate.summaries import over_seeds
 from ropewalk.probes.subject import Subject
 from ropewalk.utils.figures import (
@@ -187,9 +188,13 @@ class Probe(abc.ABC):
         """Return the name of the probe's file, which is its name on the command line."""
         return name_of(cls)
 
-    def save(self, run: Path, **more: Any) -> Path:
-        """Write the arrays, and `more`, to probes/NAME.npz of a run directory."""
-        path = run / "probes" / f"{self.name()}.npz"
+    def save(self, run: Path, task: str = "kv", **more: Any) -> Path:
+        """Write the arrays, and `more`, to probes/NAME.npz of a run directory.
+
+        Of documents of another task than kv, whose numbers reports show, to probes/TASK-NAME.npz.
+        """
+        prefix = "" if task == "kv" else f"{type(evals.parse(task)).__name__.lower()}-"
+        path = run / "probes" / f"{prefix}{self.name()}.npz"
         path.parent.mkdir(exist_ok=True)
         buffer = io.BytesIO()
         np.savez(buffer, **self.arrays, **more)

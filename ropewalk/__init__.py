@@ -11,9 +11,9 @@ The folders of this package are links to those of the repository, where a name s
 `data` is a good one; only here they cannot meet the modules of a user.
 """
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from ropewalk.utils.lazy import lazy
 from ropewalk.utils.version import __version__
 
 if TYPE_CHECKING:
@@ -31,11 +31,8 @@ _MODULES = {
 }
 
 
-def __getattr__(name: str) -> Any:
-    # Late: `import ropewalk` needs no JAX.
-    if name in _MODULES:
-        return getattr(importlib.import_module(f"ropewalk.{_MODULES[name]}"), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+# `import ropewalk` needs no JAX.
+__getattr__ = lazy(__name__, _MODULES)
 
 
 def __dir__() -> list[str]:

@@ -26,8 +26,8 @@ from ropewalk.interop.transformers_model import has_transformers
 from ropewalk.model import rotary
 from ropewalk.model.rotary.rope import Rope
 from ropewalk.theory import audit, bound, capability, decay, published
+from ropewalk.theory.command_line import figure_path, format_table
 from ropewalk.theory.misreadings import TOLERANCE
-from ropewalk.theory.tables import format_table
 from ropewalk.utils.command_line import Parser, at_least, exit_with, expression, print_text, tokens
 from ropewalk.utils.messages import nearest
 
@@ -481,7 +481,7 @@ def _parser() -> Parser:
     text = "also the L50 that D_H allows among this number of keys that do not match"
     option("--others", type=int, metavar="N", help=text)
     text = "also draw it against length, for 1, 2, 4, ... heads: FILE.png, .svg or .pdf"
-    option("--out", type=Path, help=text)
+    option("--out", type=figure_path, help=text)
 
     command = add(forecast_command)
     option = command.add_argument
@@ -493,7 +493,7 @@ def _parser() -> Parser:
     option = add(table_command, head).add_argument
     text = "default: 1k to 1M"
     option("--lengths", type=tokens, nargs="+", default=published.LENGTHS, help=text)
-    option("--figure", type=Path, help="also draw it: FILE.png, .svg or .pdf")
+    option("--figure", type=figure_path, help="also draw it: FILE.png, .svg or .pdf")
 
     option = add(audit_command).add_argument
     text = "a config.json, its folder, or a .gguf file; two are compared"
@@ -510,7 +510,7 @@ def _parser() -> Parser:
     option("--length", type=tokens, default=4096, help="tokens (default: 4096)")
     text = "b_m (default), or attention: the upper bound of attention scores"
     option("--bound", choices=("b_m", "attention"), default="b_m", help=text)
-    option("--out", type=Path, default=Path("curve.png"), help="FILE.png, .svg or .pdf")
+    option("--out", type=figure_path, default=Path("curve.png"), help="FILE.png, .svg or .pdf")
     return parser
 
 

@@ -16,9 +16,9 @@ from ropewalk.model.rotary.base import HfHead
 from ropewalk.model.rotary.rope_parameters import compute_frequencies, read_rope
 from ropewalk.theory import decay
 from ropewalk.theory.capability import find_runs, format_runs
+from ropewalk.theory.command_line import format_table
 from ropewalk.theory.misreadings import TOLERANCE, find_misreadings
 from ropewalk.theory.smallest_bases import smallest_base
-from ropewalk.theory.tables import format_table
 from ropewalk.utils.messages import one_line, printable, quoted
 
 _ADVICE = ". To audit models that cannot be imported, install transformers: pip install '.[hf]'"

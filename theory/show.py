@@ -18,7 +18,6 @@ import itertools
 import json
 import math
 import re
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -27,6 +26,7 @@ from ropewalk.configs import load_configs
 from ropewalk.experiment import overrides
 from ropewalk.model import rotary
 from ropewalk.model.rotary.base import Rotary
+from ropewalk.theory.command_line import figure_path
 from ropewalk.theory.wavelengths import Head, Report, make_report
 from ropewalk.utils.command_line import Parser, at_least, exit_with, expression, print_text, tokens
 from ropewalk.utils.expressions import split_commas
@@ -124,7 +124,8 @@ def main() -> None:
     show.add_argument("--length", type=tokens, metavar="L", help="context in tokens")
     text = 'print one JSON object; for several variants, {"schedules": [...]}'
     show.add_argument("--json", action="store_true", help=text)
-    show.add_argument("--plot", metavar="FILE.png", help="draw the wavelengths of all variants")
+    text = "draw the wavelengths of all variants"
+    show.add_argument("--plot", type=figure_path, metavar="FILE.png", help=text)
     commands.add_parser("cookbook", help="the table of docs/rotary.md, from docstrings")
     args = parser.parse_args()
     if args.command == "cookbook":
@@ -138,7 +139,7 @@ def main() -> None:
         if args.plot:
             from ropewalk.theory import figures  # late: matplotlib is slow to import
 
-            figures.save(figures.wavelengths(reports), Path(args.plot))
+            figures.save(figures.wavelengths(reports), args.plot)
     if args.json:
         objects = list(map(as_json, reports))
         text = json.dumps(objects[0] if len(objects) == 1 else {"schedules": objects})

@@ -94,7 +94,9 @@ def test_the_untrained_model_is_that_of_the_first_update(run):
 def test_the_command_writes_arrays_figures_and_a_page(run, capsys):
     arguments = ["--documents", "8", "--step", "1", "--probes", "matching_keys", "--heads"]
     assert main([str(run.path), *arguments]) == 0
-    with np.load(run.path / "probes" / "matching_keys.npz") as arrays:
+    path = run.path / "probes" / "matching_keys.npz"
+    content = path.read_bytes()
+    with np.load(path) as arrays:
         assert arrays["step"] == 1
         assert arrays["zero_LN"].shape == (2, 2)
         assert arrays["gap_LNM"].shape == (2, 2, 63)
@@ -102,3 +104,6 @@ def test_the_command_writes_arrays_figures_and_a_page(run, capsys):
     page, out = (run.path / "probes" / "inside.html").read_text(), capsys.readouterr().out
     assert "<svg" in page and "zero of B(m)" in out
     assert "answered correctly: " in out and "answered correctly: " in page
+    assert main([str(run.path), "--task", "lagcopy", *arguments]) == 0
+    # Reports show the numbers of kv beside its effective context.
+    assert path.read_bytes() == content and path.with_stem("lagcopy-matching_keys").exists()

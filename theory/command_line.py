@@ -1,9 +1,12 @@
-"""Tables on a terminal."""
+"""What commands share: tables on a terminal, and paths of figures."""
 
+import argparse
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import Any
 
-from ropewalk.utils.messages import printable
+from ropewalk.utils.messages import printable, quoted
+from ropewalk.utils.paths import local
 from ropewalk.utils.text_table import TextTable, terminal_width
 
 
@@ -20,3 +23,14 @@ def format_table(
     heads = [*texts, *numbers]
     lines = [dict(zip(heads, row, strict=True)) for row in rows]
     return printable(TextTable(lines=lines, names=texts, **options).text(terminal_width())) + "\n"
+
+
+def figure_path(text: str) -> Path:
+    """Parse the path of a figure: a .png, .svg or .pdf file of a disk."""
+    try:
+        path = local(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+    if path.suffix not in (".png", ".svg", ".pdf"):
+        raise argparse.ArgumentTypeError(f"{quoted(text)} is not a .png, .svg or .pdf file")
+    return path
