@@ -75,6 +75,7 @@ def make_table(card: Card, rows: Sequence[Row]) -> Table:
         f"{T + 1:,}-{4 * T:,}": functools.partial(measures.cost, length=4 * T, first=T + 1),
         "copy gain, lags > 32": functools.partial(copy_ratio, first=32),
         f"> {T // 2:,}": functools.partial(copy_ratio, first=T // 2),
+        "half lag": measures.half_lag,
     }
     lines = []
     for member in card.members:
@@ -84,7 +85,8 @@ def make_table(card: Card, rows: Sequence[Row]) -> Table:
             lines.append((None, {"member": member} | texts))
     caption = (
         f"Loss of a member minus that of base 10,000, nats per token, in all positions of {T:,} "
-        "tokens and in some, beyond them in longer texts; copy gain divided by that of base 10,000."
+        "tokens and in some, beyond them in longer texts; copy gain divided by that of base "
+        "10,000; half lag, tokens."
     )
     return Table.from_cells(lines, caption=caption, wraps=True, has_all_columns=True)
 
