@@ -82,7 +82,8 @@ class RunDirectory:
         try:
             return from_dict(record[name])
         except (KeyError, TypeError, ValueError) as error:
-            raise ValueError(f"{self.path / 'config.json'}: {error}") from error
+            reason = f"lacks {error}" if isinstance(error, KeyError) else error
+            raise ValueError(f"{self.path / 'config.json'}: {reason}") from error
 
     def config_at(self, step: int) -> ExperimentConfig:
         """Return the config at update number `step`, as of a run without stages.
