@@ -228,7 +228,7 @@ def list_files(path: str | Path, formats: Sequence[Format], text_field: str = "t
         raise ValueError(f"{root}: {other if exists else 'no such file or folder'}")
     try:
         paths, left_out = _walk(root, lambda name: any(f.stem(name) is not None for f in formats))
-    except OSError as error:  # no permission, or an entry of /proc that vanished
+    except (PermissionError, FileNotFoundError, ProcessLookupError) as error:
         what = f"{error.filename}: cannot be read ({error.strerror})"
         raise ValueError(f"{what}; change its mode, or name another folder") from None
     stems, documents = {}, []

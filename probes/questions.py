@@ -52,7 +52,7 @@ def capture_recall(
 
     Raises:
       ValueError: for no documents, a length that the task does not fit, more than the memory holds,
-        or a task with other answers.
+        or a task with other answers or with several rows of a document.
     """
     if documents < 1:
         raise ValueError(f"documents must be at least 1, got {documents}")
@@ -62,11 +62,12 @@ def capture_recall(
     parsed = evals.parse(task)
     generated = parsed.documents(context, range(documents))
     for document in generated:
-        start, count, distance = document.answers.T
-        answers = document.tokens[start]
-        is_copy = len(document.tokens) > length and (count == 1).all() and (distance >= 0).all()
-        if not (is_copy and (answers == document.tokens[start - 1 - distance]).all()):
+        tokens, (start, count, distance) = document.tokens, document.answers.T
+        is_single = len(tokens) > length and (count == 1).all() and (distance >= 0).all()
+        if not (is_single and (tokens[start] == tokens[start - 1 - distance]).all()):
             raise ValueError(f"answers of {task} are no copies of single ids, as those of kv are")
+    if len(generated) > documents:  # intervals are over documents, as is the check of memory
+        raise ValueError(f"{task} has several rows of a document; leave out crops")
     tokens_BT = np.stack([document.tokens[:length] for document in generated])
     answers = [document.answers for document in generated]
     row_Q = np.repeat(np.arange(len(generated)), list(map(len, answers)))

@@ -1,4 +1,4 @@
-"""What commands share: tables on a terminal, and paths of figures."""
+"""Tables on a terminal and paths of figures, for the commands of `theory`."""
 
 import argparse
 from collections.abc import Iterable, Sequence

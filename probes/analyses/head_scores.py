@@ -8,8 +8,8 @@ Each is a mean over queries and documents of one head's attention weights:
 - previous token: on documents, the weight on the key before the query; all queries but the first.
 - first token (Gu et al. 2024, arXiv 2410.10781): on documents, the weight on the first token, BOS;
   all queries, including the first. A head above 0.3 is a sink.
-- retrieval (Wu et al. 2024, arXiv 2404.15574): of the questions of key-value recall that the model
-  answers correctly, the share for which the head's largest weight is on the answer.
+- retrieval (Wu et al. 2024, arXiv 2404.15574): of the questions that the model answers
+  correctly, the share for which the head's largest weight is on the answer.
 - entropy of the weights, and the mean distance to the keys.
 """
 

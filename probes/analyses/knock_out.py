@@ -67,7 +67,7 @@ class KnockOut(HeadProbe):
         """Mask heads and evaluate the model.
 
         Raises:
-          ValueError: if key-value recall does not fit the run.
+          ValueError: as `Subject.rows`.
         """
         retrieval_LN = retrieval(subject.capture, subject.questions, subject.is_right)[0]
         L, N = retrieval_LN.shape

@@ -44,6 +44,10 @@ def test_graded_answers_are_those_of_evaluation(run, task):
 def test_only_copies_of_single_ids_are_captured(run):
     with pytest.raises(ValueError, match="perplexity are no copies of single ids"):
         capture_recall(load(run.path), task="perplexity", documents=2)
+    with pytest.raises(ValueError, match="leave out crops"):
+        capture_recall(
+            load(run.path), task="lagcopy(text=natural,crops=4,lag=8)", documents=2, length=32
+        )
 
 
 def test_distances_are_those_of_the_training_rows(run):
