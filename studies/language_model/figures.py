@@ -64,9 +64,8 @@ def sections(cards: Sequence[Card], rows: Sequence[Row]) -> Iterator[Item]:
 def make_table(card: Card, rows: Sequence[Row]) -> Table:
     """Make the table of each member's loss minus, and copy gain divided by, that of base 1e4."""
     T = card.shared().data.context_length
-    cost, copy_ratio = (
-        functools.partial(m, length=T) for m in (measures.cost, measures.copy_ratio)
-    )
+    kinds = measures.cost, measures.copy_ratio, measures.half_lag
+    cost, copy_ratio, half_lag = (functools.partial(kind, length=T) for kind in kinds)
     columns = {
         "loss": cost,
         "at positions 1-16": functools.partial(cost, last=16),
@@ -75,7 +74,7 @@ def make_table(card: Card, rows: Sequence[Row]) -> Table:
         f"{T + 1:,}-{4 * T:,}": functools.partial(measures.cost, length=4 * T, first=T + 1),
         "copy gain, lags > 32": functools.partial(copy_ratio, first=32),
         f"> {T // 2:,}": functools.partial(copy_ratio, first=T // 2),
-        "half lag": measures.half_lag,
+        "half lag": half_lag,
     }
     lines = []
     for member in card.members:

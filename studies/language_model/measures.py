@@ -279,9 +279,10 @@ def copy_ratio(member: str, first: float, last: float = np.inf, *, length: int =
     return compare(measure_ratio, read, member, _REFERENCE)
 
 
-def half_lag(member: str) -> Measure:
+def half_lag(member: str, *, length: int = LENGTH) -> Measure:
     """Return the measure of a member's half lag, tokens."""
-    return compare(measure_half_lag, gains, member, _REFERENCE, in_octaves=True)
+    read = lambda row: gains(row, length=length)  # noqa: E731
+    return compare(measure_half_lag, read, member, _REFERENCE, in_octaves=True)
 
 
 def half_lag_ratio(member: str, other: str) -> Measure:
