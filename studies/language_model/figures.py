@@ -64,8 +64,8 @@ def sections(cards: Sequence[Card], rows: Sequence[Row]) -> Iterator[Item]:
 def make_table(card: Card, rows: Sequence[Row]) -> Table:
     """Make the table of each member's loss minus, and copy gain divided by, that of base 1e4."""
     T = card.shared().data.context_length
-    kinds = measures.cost, measures.copy_ratio, measures.half_lag
-    cost, copy_ratio, half_lag = (functools.partial(kind, length=T) for kind in kinds)
+    kinds = measures.cost, measures.copy_ratio, measures.half_lag, measures.reach
+    cost, copy_ratio, half_lag, reach = (functools.partial(kind, length=T) for kind in kinds)
     columns = {
         "loss": cost,
         "at positions 1-16": functools.partial(cost, last=16),
@@ -75,6 +75,7 @@ def make_table(card: Card, rows: Sequence[Row]) -> Table:
         "copy gain, lags > 32": functools.partial(copy_ratio, first=32),
         f"> {T // 2:,}": functools.partial(copy_ratio, first=T // 2),
         "half lag": half_lag,
+        "reach": reach,
     }
     lines = []
     for member in card.members:
@@ -85,7 +86,7 @@ def make_table(card: Card, rows: Sequence[Row]) -> Table:
     caption = (
         f"Loss of a member minus that of base 10,000, nats per token, in all positions of {T:,} "
         "tokens and in some, beyond them in longer texts; copy gain divided by that of base "
-        "10,000; half lag, tokens."
+        "10,000; half lag and reach, tokens."
     )
     return Table.from_cells(lines, caption=caption, wraps=True, has_all_columns=True)
 

@@ -4,6 +4,7 @@ Every measurement is a ratio of two sums over documents: nats over tokens, copy 
 or copy gain over that of another run. So one bootstrap over documents gives all intervals.
 """
 
+import functools
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
@@ -22,6 +23,7 @@ _REFERENCE = "", REFERENCE  # "" is the card of `reference_card`
 _RESAMPLES = 2000
 WHOLE = "whole"  # name of a card's usual measurement
 SHORTEST_LAG = 8  # tokens; passages of shorter lags have too few answers for a half lag
+_NEARBY = 16  # tokens: how much a run copies at all is measured up to this lag
 
 
 class Sums(NamedTuple):
@@ -130,11 +132,16 @@ def measure_regained(run: Sums, before: Sums, reference: Sums) -> Value:
     return _bootstrap(_mean, (run.total_DB - before.total_DB, reference.total_DB - before.total_DB))
 
 
-def measure_half_lag(run: Sums, reference: Sums) -> Value:
+def measure_half_lag(run: Sums, reference: Sums, *, of_nearby: bool = False) -> Value:
     """Measure the lag from which on `run` first has less than half of the gain of `reference`.
 
     Lags from SHORTEST_LAG on count. Linear in log lag between half octaves; inf if it has half at
     all lags, the center of the first half octave if at none.
+
+    Args:
+      run, reference: copy gains on the same documents.
+      of_nearby: half of the share of the gain that `run` has up to _NEARBY tokens. So a run that
+        copies half as much as `reference`, but at all lags, has no half lag.
     """
     _check_paired(run, reference)
     run, reference = (item.within(SHORTEST_LAG, np.inf) for item in (run, reference))
@@ -143,6 +150,9 @@ def measure_half_lag(run: Sums, reference: Sums) -> Value:
         ratio_B = gain_DB.sum(0) / reference_DB.sum(0)
         is_sampled_B = np.isfinite(ratio_B)  # a resample may have no answer in a half octave
         ratio_B, logs_B = ratio_B[is_sampled_B], np.log(run.center_B[is_sampled_B])
+        if of_nearby:
+            near_B = run.center_B <= _NEARBY
+            ratio_B /= gain_DB[:, near_B].sum() / reference_DB[:, near_B].sum()
         below = np.flatnonzero(ratio_B < 0.5)
         if not len(below):
             return np.inf
@@ -283,6 +293,16 @@ def half_lag(member: str, *, length: int = LENGTH) -> Measure:
     """Return the measure of a member's half lag, tokens."""
     read = lambda row: gains(row, length=length)  # noqa: E731
     return compare(measure_half_lag, read, member, _REFERENCE, in_octaves=True)
+
+
+def reach(member: str, *, length: int = LENGTH) -> Measure:
+    """Return the measure of the lag at which a member copies half as well as from nearby, tokens.
+
+    "As well" is relative to base 1e4 at the same lag.
+    """
+    statistic = functools.partial(measure_half_lag, of_nearby=True)
+    read = lambda row: gains(row, length=length)  # noqa: E731
+    return compare(statistic, read, member, _REFERENCE, in_octaves=True)
 
 
 def half_lag_ratio(member: str, other: str) -> Measure:

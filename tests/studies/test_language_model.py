@@ -108,6 +108,17 @@ def test_the_half_lag_lies_where_the_ratio_crosses_one_half():
     assert measures.measure_half_lag(reference, reference).value == np.inf
 
 
+def test_the_reach_of_a_run_is_relative_to_what_it_copies_from_nearby():
+    """40% of the reference up to 16 tokens, then .7 and .3 of that."""
+    reference = sum_gains({9: 1, 17: 1, 70: 1, 100: 1})
+    run = sum_gains({9: 0.4, 17: 0.4, 70: 0.28, 100: 0.12})
+    reach = measures.measure_half_lag(run, reference, of_nearby=True)
+    assert reach[:3] == pytest.approx([(64 * 90 * 91 * 127) ** 0.25] * 3)
+    assert measures.measure_half_lag(run, reference).value < 16
+    everywhere = sum_gains({9: 0.4, 17: 0.4, 70: 0.4, 100: 0.4})
+    assert measures.measure_half_lag(everywhere, reference, of_nearby=True).value == np.inf
+
+
 def test_regained_share():
     reference, before, run = (sum_gains({200: gain}) for gain in (1.0, 0.2, 0.8))
     assert measures.measure_regained(run, before, reference).value == pytest.approx(0.75)
