@@ -19,8 +19,6 @@ from concurrent.futures import ProcessPoolExecutor
 from typing import Any, NamedTuple
 
 import jax
-from rich.console import Console
-from rich.table import Table
 
 from ropewalk.utils.git import current_commit
 from ropewalk.utils.threads import num_cpus
@@ -85,22 +83,19 @@ class Result(NamedTuple):
 
 
 def run(name: str, setting: Setting) -> None:
-    """Run one benchmark in this process; print its notes and results.
+    """Run one benchmark in this process; print its notes and results as they come.
 
     Raises:
       ValueError: if a package is missing.
     """
-    table = Table("figure", "fastest / median", "ratio", "measured", box=None)
+    print(", ".join(f"{fact}: {value}" for fact, value in conditions(setting).items()))
+    print("Ratios of the fastest runs, and medians of the ratios of all rounds:", flush=True)
     for item in importlib.import_module(f"ropewalk.benchmarks.{name}").measure(setting):
-        if isinstance(item, str):
-            print(item, flush=True)
-            continue
-        measured = ", ".join(f"{value:.4g} {unit}" for unit, value in item.measured.items())
-        table.add_row(item.name, f"{item.of_fastest:.3g} / {item.median:.3g}", item.ratio, measured)
-    console = Console(highlight=False)
-    facts = conditions(setting).items()
-    console.print(", ".join(f"{fact}: {value}" for fact, value in facts), soft_wrap=True)
-    console.print(table)
+        if isinstance(item, Result):
+            measured = ", ".join(f"{value:.4g} {unit}" for unit, value in item.measured.items())
+            ratios = f"{item.of_fastest:.3g} / {item.median:.3g}"
+            item = f"{item.name}: {ratios} ({item.ratio}); {measured}"
+        print(item, flush=True)
 
 
 def conditions(setting: Setting) -> dict[str, Any]:

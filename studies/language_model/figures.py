@@ -3,6 +3,7 @@
 import functools
 from collections.abc import Callable, Iterator, Sequence
 
+import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
@@ -27,7 +28,8 @@ from ropewalk.utils.figures import REFERENCE as REFERENCE_LINE
 
 BASES: tuple[int, ...] = 10, 100, 1_000, 10_000
 _CARD = "language_model"
-_AFTER_40M = "language_model_long", "language_model_lags"
+_LAG_BASES: tuple[int, ...] = 30, 100, 300, 1_000, 10_000
+_LAG_CARD = "language_model_lag_seeds"
 _HEAD_DIM = 64
 _FIRST_POSITION = 4  # before it, half octaves have one token of each document
 _LOSSES = {
@@ -44,9 +46,11 @@ _COSTS = {
 }
 _GAINS = {
     "alternative": "Copy gain of each base against the lag between two copies of a passage.",
-    "caption": "Copy gain after 10M and after 40M tokens: how much the first copy of a passage of "
-    "32 tokens lowers the loss of the second, by lag. Dotted: first distance with B_m < 0 "
-    "of the base of that color. Bands as above.",
+    "caption": "After 40M tokens. Left, copy gain: how much the first copy of a passage of 32 "
+    "tokens lowers the loss of the second, by the lag between them. Right: that gain divided by "
+    "that of base 10,000, relative to lags of 8 to 16 tokens; the reach is where it falls below "
+    "one half. Thick: mean of the seeds (thin). Dotted: first distance with B_m < 0 of the base "
+    "of that color.",
 }
 
 
@@ -116,25 +120,34 @@ def draw_costs(rows: Sequence[Row]) -> Figure:
 
 
 def draw_copy_gains(rows: Sequence[Row]) -> Figure:
-    """Draw the copy gain of each base by lag after 10M and 40M tokens, and where B_m < 0."""
+    """Draw the copy gain of each base by lag after 40M tokens, and its share of base 1e4's."""
     figure = new_figure(7.2, 3.8)
-    axes = figure.subplots(1, 2, sharey=True)
-    read = lambda row: gains(row, measures.SHORTEST_LAG)  # noqa: E731
-    draw = lambda run, _: measures.measure_mean(run)  # noqa: E731
+    axes = figure.subplots(1, 2)
     looks = {}
-    for ax, cards, tokens in zip(axes, ((_CARD,), _AFTER_40M), ("10M", "40M"), strict=True):
-        token_axis(ax.xaxis)
-        ax.axhline(0, **REFERENCE_LINE)
-        drawn = {}
-        for card in cards:
-            drawn |= _draw_bases(ax, rows, read, draw, BASES, card)
-        looks |= drawn
-        ax.set(xlabel="lag (tokens, log scale)", title=f"after {tokens} tokens")
-    for base, look in drawn.items():  # after 40M tokens
+    for base, look in _looks(_LAG_BASES).items():
+        by_seed = [runs_of(rows, _LAG_CARD, member) for member in (f"base={base}", REFERENCE)]
+        panels: tuple[list, list] = [], []
+        for seed in sorted(set.intersection(*map(set, by_seed))):
+            run, reference = (gains(runs[seed], measures.SHORTEST_LAG) for runs in by_seed)
+            if run is not None and reference is not None:
+                center_B = run.center_B
+                panels[0].append(run.total_DB.sum(0) / run.count_DB.sum(0))
+                panels[1].append(measures.shares(run, reference, of_nearby=True))
+        if not panels[0]:
+            continue
+        looks[base] = look
+        for ax, seeds in zip(axes, panels, strict=True):
+            ax.plot(center_B, np.mean(seeds, 0), **look.line, lw=2)
+            ax.plot(center_B, np.transpose(seeds), color=look.color, lw=0.5)
         if first := first_violation(Rope(base=base).inv_freq(_HEAD_DIM), LENGTH):
             axes[1].axvline(first, color=look.color, ls=":", lw=1.5)
-    add_legend(figure, [*_handles(looks), handle("Bₘ < 0", color=INK, ls=":", lw=1.5)])
+    for ax in axes:
+        token_axis(ax.xaxis)
+        ax.set(xlabel="lag (tokens, log scale)", ylim=(0, None))
     axes[0].set_ylabel("copy gain (nats per token)")
+    axes[1].set_ylabel("share of base 10,000's, 1 from nearby")
+    axes[1].axhline(0.5, **REFERENCE_LINE)
+    add_legend(figure, [*_handles(looks), handle("Bₘ < 0", color=INK, ls=":", lw=1.5)])
     return figure
 
 
@@ -151,19 +164,16 @@ def _draw_bases(
     read: Callable[[Row], Sums | None],
     measure: Callable[[Sums, Sums], Value],
     bases: Sequence[int],
-    card: str = _CARD,
     is_paired: bool = False,
 ) -> dict[int, Look]:
     """Draw each base's line and interval over the half octaves that are read; return the looks.
 
     With `is_paired`, a run is measured with the run of base 1e4 on the same rows.
     """
-    colors = make_looks(list(map(float, BASES)), [1] * len(BASES), spread=True)
-    all_looks = dict(zip(BASES, colors, strict=True))
-    looks = {}
+    all_looks, looks = _looks(BASES), {}
     for base in bases:
-        runs = runs_of(rows, card, f"base={base}")
-        references = runs_of(rows, card, REFERENCE) if is_paired else runs
+        runs = runs_of(rows, _CARD, f"base={base}")
+        references = runs_of(rows, _CARD, REFERENCE) if is_paired else runs
         curves = []
         for seed in sorted(runs.keys() & references.keys()):
             run, reference = read(runs[seed]), read(references[seed])
@@ -178,6 +188,11 @@ def _draw_bases(
         low, high = ([value.low for value in values], [value.high for value in values])
         ax.fill_between(centers, low, high, color=look.color, alpha=0.15, lw=0)
     return looks
+
+
+def _looks(bases: Sequence[int]) -> dict[int, Look]:
+    looks = make_looks(list(map(float, bases)), [1] * len(bases), spread=True)
+    return dict(zip(bases, looks, strict=True))
 
 
 def _handles(looks: dict[int, Look]) -> list[Line2D]:

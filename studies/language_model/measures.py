@@ -132,6 +132,18 @@ def measure_regained(run: Sums, before: Sums, reference: Sums) -> Value:
     return _bootstrap(_mean, (run.total_DB - before.total_DB, reference.total_DB - before.total_DB))
 
 
+def shares(run: Sums, reference: Sums, *, of_nearby: bool = False) -> np.ndarray:
+    """Return the copy gain of `run` by that of `reference` in each half octave of lags.
+
+    With `of_nearby`, divided by what it is in those up to _NEARBY tokens.
+    """
+    share_B = run.total_DB.sum(0) / reference.total_DB.sum(0)
+    if of_nearby:
+        near_B = run.center_B <= _NEARBY
+        share_B /= run.total_DB[:, near_B].sum() / reference.total_DB[:, near_B].sum()
+    return share_B
+
+
 def measure_half_lag(run: Sums, reference: Sums, *, of_nearby: bool = False) -> Value:
     """Measure the lag from which on `run` first has less than half of the gain of `reference`.
 
@@ -147,12 +159,10 @@ def measure_half_lag(run: Sums, reference: Sums, *, of_nearby: bool = False) -> 
     run, reference = (item.within(SHORTEST_LAG, np.inf) for item in (run, reference))
 
     def half_lag(gain_DB: np.ndarray, reference_DB: np.ndarray) -> float:
-        ratio_B = gain_DB.sum(0) / reference_DB.sum(0)
+        sums = run._replace(total_DB=gain_DB), reference._replace(total_DB=reference_DB)
+        ratio_B = shares(*sums, of_nearby=of_nearby)
         is_sampled_B = np.isfinite(ratio_B)  # a resample may have no answer in a half octave
         ratio_B, logs_B = ratio_B[is_sampled_B], np.log(run.center_B[is_sampled_B])
-        if of_nearby:
-            near_B = run.center_B <= _NEARBY
-            ratio_B /= gain_DB[:, near_B].sum() / reference_DB[:, near_B].sum()
         below = np.flatnonzero(ratio_B < 0.5)
         if not len(below):
             return np.inf

@@ -23,7 +23,7 @@ def test_a_dry_run_prints_a_ratio_of_every_shape(capsys):
     protocol.run("step", Setting(rounds=1, dry=True))
     printed = capsys.readouterr().out
     assert "dry run: these numbers say nothing" in " ".join(printed.split())
-    assert {"demo", "10M", "30M"} <= {line.split()[0] for line in printed.splitlines() if line}
+    assert {"demo", "10M", "30M"} <= {line.split(":")[0] for line in printed.splitlines()}
     assert protocol.platform.node() not in printed
 
 
