@@ -145,7 +145,7 @@ def draw_copy_gains(rows: Sequence[Row]) -> Figure:
         token_axis(ax.xaxis)
         ax.set(xlabel="lag (tokens, log scale)", ylim=(0, None))
     axes[0].set_ylabel("copy gain (nats per token)")
-    axes[1].set_ylabel("share of base 10,000's gain, relative to lags 8-16")
+    axes[1].set_ylabel("share of base 10,000's (lags 8-16: 1)")
     axes[1].axhline(0.5, **REFERENCE_LINE)
     add_legend(figure, [*_handles(looks), handle("Bₘ < 0", color=INK, ls=":", lw=1.5)])
     return figure

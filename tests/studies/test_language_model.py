@@ -178,7 +178,7 @@ def test_the_ratio_of_half_lags():
 def test_figures_are_drawn_from_rows():
     rows = [
         make_row(
-            {"perplexity": losses([10, 100], [[3.0, 2.9]] * 4)} | copies({20: 1, 200: 1}), member
+            {"perplexity": losses([10, 100], [[3.0, 2.9]] * 4)} | copies({9: 1, 200: 1}), member
         )
         for member in ("base=10", "base=10000")
     ]
@@ -186,6 +186,7 @@ def test_figures_are_drawn_from_rows():
         rows[1].answers[0], length=2048, losses=losses([8, 100, 1000], [[9.0, 3.0, 4.5]] * 4)
     )
     rows[1] = dataclasses.replace(rows[1], answers=(*rows[1].answers, long))
+    rows += [dataclasses.replace(rows[1], card="language_model_lag_seeds")]
     package = studies.load("language_model")
     items = list(package.sections(list(CARDS.values()), rows))
     titles = [
