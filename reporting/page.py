@@ -161,8 +161,8 @@ def write(out: Path, items: Iterable[Item], *, looks: Sequence[Look] = (), **pag
 
     Args:
       out: an HTML file; its folder is made.
-      items: parts of the page in order; the first is the leading figure, whose title is not used.
-        Figures may be drawn when they are requested: then the style is set.
+      items: parts of the page in order; the first leads the page, without its title, if it is alone
+        in its section. Figures may be drawn when they are requested: then the style is set.
       looks: by member index.
       **page: other variables of templates/page.html.
     """
@@ -176,9 +176,11 @@ def write(out: Path, items: Iterable[Item], *, looks: Sequence[Look] = (), **pag
                 section.choices[name] = part
             else:
                 section.parts.append(part)
-    lead, *rest = sections.values()
+    first, *rest = sections.values()
+    is_lead = len(first.parts) == 1 and not first.choices
+    lead, shown = (first.parts[0], rest) if is_lead else (None, [first, *rest])
     variables = {"missing": Commands(lines=[])} | page
-    variables |= {"lead": lead.parts[0], "sections": rest, "looks": looks}
+    variables |= {"lead": lead, "sections": shown, "looks": looks}
     text = _TEMPLATES.get_template("page.html").render(variables)
     write_atomically(out, printable(text))
 

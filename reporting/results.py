@@ -155,8 +155,8 @@ def format_share(rows: rows_lib.Rows | None, column: str = "first_token_correct"
     """Return the percentage of a column, with its 95% interval over documents."""
     if rows is None:
         return "–"
-    mean, error, _ = summaries.share(rows, column=column)
-    return f"{100 * mean:.1f} ± {196 * error:.1f}"
+    share, low, high = (100 * value for value in summaries.share(rows, column=column))
+    return f"{share:.1f} [{low:.1f}, {high:.1f}]"
 
 
 def _common_columns(member: Member, measured: Measurement) -> dict[str, Any]:

@@ -86,7 +86,7 @@ def _score_cells(measured: Measurement) -> Cells:
     column = "exact_match" if measured.kind == "score" else "first_token_correct"
     return {
         "answers": f"{len(measured.rows['task']):,}",
-        "correct (%)": format_share(measured.rows, column=column),
+        "correct (%) [95% CI]": format_share(measured.rows, column=column),
         "chance": f"{measured.rows['chance'][0]:.3g}",
     }
 

@@ -4,8 +4,9 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
+from scipy import special
 
-from ropewalk.evals.estimate.statistics import MeanWithError, clustered_mean, t_half_width
+from ropewalk.evals.estimate.statistics import MeanWithError, clustered_mean, limits, t_half_width
 from ropewalk.evals.rows import Rows
 
 
@@ -78,12 +79,18 @@ def likelihoods(rows: Rows) -> dict[str, float]:
     return values
 
 
-def share(rows: Rows, *, column: str = "first_token_correct") -> MeanWithError:
-    """Return the mean of a column over answers, with the standard error over documents.
+def share(rows: Rows, *, column: str = "first_token_correct") -> Interval:
+    """Return the mean of a boolean column over answers, and its 95% interval over documents.
 
-    Answers of one document are correlated, so a binomial error would be too small.
+    Wilson's interval with Student's quantile: ten answers that are all wrong do not mean 0% ± 0.
+    Answers of one document are correlated, so a single document counts as one trial.
     """
-    return clustered_mean(rows[column], np.ones(len(rows["document"])), _units(rows, ("document",)))
+    unit = _units(rows, ("document",))
+    answers, right = (np.bincount(unit, x)[:, None] for x in (np.ones(len(unit)), rows[column]))
+    if (n := len(answers)) == 1:
+        answers, right = answers / answers, right / answers
+    z = special.stdtrit(n - 1, 0.975) if n > 1 else special.ndtri(0.975)
+    return Interval(*(ends.item() for ends in limits(answers, right, z)))
 
 
 def difference(

@@ -98,8 +98,8 @@ def _read(path: str) -> tuple[list[_Question], list[str]]:
     """
     if not as_path(path).is_file():
         raise ValueError(f"qa: {path} is not a file of SQuAD or HotpotQA")
-    content = read_json(as_path(path))
     try:
+        content = read_json(as_path(path))
         questions = list(_squad(content) if isinstance(content, dict) else _hotpotqa(content))
     except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
         raise ValueError(f"qa: {path} is not a file of SQuAD or HotpotQA: {error!r}") from None

@@ -11,7 +11,7 @@ from ropewalk.reporting.task_view import TaskTable, TaskView
 SECTION = "Tokens guessed right"
 HEADS = {"trained": "repeated, lag T", "half": "repeated, lag T/2", "none": "not repeated"}
 CAPTION = (
-    "Percentage of next tokens that are the most likely token, ± 1.96 standard errors "
+    "Percentage of next tokens that are the most likely token, with 95% intervals "
     "over documents: at the trained length T; beyond it, in the first T (T/2) tokens repeated; "
     "and beyond it, in the text as it is (Su Jianlin, kexue.fm/archives/9706)."
 )

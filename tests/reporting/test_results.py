@@ -1,10 +1,11 @@
 import csv
 import io
 import math
+import re
 
 import pytest
 
-from ropewalk.reporting import results
+from ropewalk.reporting import results, writing
 from tests.reporting.helpers import answers, experiment, make_run, make_sweep, read, row
 
 
@@ -62,3 +63,23 @@ def test_byte_like_tokens_have_no_word_perplexity(tmp_path):
     make_run(tmp_path, config, [row(config, "perplexity", nll=3.0, num_bytes=1, num_words=1)])
     (line,) = table(tmp_path)
     assert line["word_perplexity"] == "" and float(line["bits_per_byte"]) > 4
+
+
+def test_a_page_of_two_lengths_alone_shows_both(tmp_path):
+    """Tables that are choices of one section lead no page; 0 of 4 documents have an interval."""
+    config = experiment("rope(base=10)")
+    right = dict(first_token_correct=False, exact_match=False)
+    rows = [
+        row(config, "qa(path=a)", length=length, document=document, **right)
+        for length in (64, 128)
+        for document in range(4)
+    ]
+    make_run(tmp_path / "run", config, rows)
+    (tmp_path / "run" / "metrics.jsonl").write_text("")  # there are no losses to draw
+    page = tmp_path / "page.html"
+    writing.write([tmp_path / "run"], page, "python report.py run")
+    text = page.read_text()
+    assert re.findall(r'data-head="length">(\d+)<', text) == ["64", "128"]
+    # Wilson's interval with Student's quantile for 3 degrees of freedom, 3.182.
+    high = 100 * 3.182446**2 / (4 + 3.182446**2)
+    assert f"0.0 [0.0, {high:.1f}]" in text

@@ -17,11 +17,25 @@ def test_means_by_token_byte_and_word():
     assert summaries.word_perplexity(result) == pytest.approx(54.59815)
 
 
-def test_a_share_has_the_error_of_documents_not_of_answers():
-    # Documents all right or all wrong: 3 of 4 right, sd .5, error .5 / sqrt(4) = .25.
+def test_a_share_has_wilsons_interval_over_documents_not_over_answers():
+    """3 of 4 documents, each all right or all wrong; Wilson's ends are roots of a quadratic."""
     right = np.repeat([True, True, False, True], 10)
     result = rows(document=np.repeat([3, 5, 7, 9], 10), first_token_correct=right)
-    assert summaries.share(result) == pytest.approx((0.75, 0.25, 4))
+    mean, low, high = summaries.share(result)
+    # The variance of the ratio over documents is 4/3 of that of 4 trials: 3 effective trials.
+    z = 3.1824463  # Student's, 3 degrees of freedom
+    ends = np.roots([1 + z**2 / 3, -(2 * 0.75 + z**2 / 3), 0.75**2])
+    assert (mean, low, high) == pytest.approx((0.75, *sorted(ends)))
+
+
+@pytest.mark.parametrize("documents", [1, 10])
+def test_a_share_of_answers_that_are_all_wrong_has_an_interval(documents):
+    """From 0 to z^2 / (n + z^2): one document with ten answers is one trial."""
+    result = rows(
+        document=np.repeat(range(documents), 10), first_token_correct=[0] * 10 * documents
+    )
+    z2, trials = {1: (1.959964**2, 1), 10: (2.2621572**2, 100)}[documents]
+    assert summaries.share(result) == pytest.approx((0, 0, z2 / (trials + z2)))
 
 
 def test_a_paired_difference():

@@ -164,6 +164,11 @@ def test_documents_of_one_title_and_no_supporting_document(folder):
     (folder / "fullwiki.json").write_text(json.dumps([item | {"context": item["context"][:2]}]))
     with pytest.raises(ValueError, match=r"no document Fox 2; use hotpot_dev_distractor_v1.json"):
         qa._read(f"{folder}/fullwiki.json")
+    (folder / "cut.json").write_text((folder / "hotpotqa.json").read_text()[:-9])
+    with pytest.raises(
+        ValueError, match=r"cut.json is not a file of SQuAD or HotpotQA: .*not JSON"
+    ):
+        qa._read(f"{folder}/cut.json")
 
 
 def test_a_question_that_does_not_fit_names_the_length(folder, prose_config, prompt_tokenizer):
