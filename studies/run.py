@@ -7,6 +7,8 @@ the card has budgets, and stay there. A run that is finished is only measured, s
 
 import dataclasses
 import platform
+import shlex
+import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -159,7 +161,9 @@ def run_card(
     runs = missing(runs, rows.read(rows.file_path(rows_folder, card.name)))
     start = time.process_time()  # of all threads
     members = [run.member for run in runs if not _is_trained(run.member)]
-    if members and not train_sweep(Sweep(card.shared(), folder, members)):
+    command = shlex.join(["python", "-m", "studies", *sys.argv[1:]])
+    sweep = Sweep(card.shared(), folder, members)
+    if members and not train_sweep(sweep, command=command):
         raise KeyboardInterrupt
     for run in runs:
         row = _make_row(card, run)

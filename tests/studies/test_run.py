@@ -53,11 +53,13 @@ def study(tmp_path, shared_folder) -> Path:
 
 
 def test_a_stopped_study_appends_no_row(study, monkeypatch):
-    """Its sweep has saved, and the same command continues."""
-    monkeypatch.setattr(run, "train_sweep", lambda sweep: False)
+    """Its sweep has saved, and the same command continues; the runs record it."""
+    lines = []
+    monkeypatch.setattr(run, "train_sweep", lambda sweep, command: lines.append(command))
     with pytest.raises(KeyboardInterrupt):
         call("-m", "studies", "run", study, "--seeds", "0", "--workdir", study / "work")
     assert not (study / "rows").exists()
+    assert lines == [f"python -m studies run {study} --seeds 0 --workdir {study}/work"]
 
 
 def test_a_finished_sweep_is_measured_and_a_study_by_path_is_reported(study, tmp_path):
