@@ -4,9 +4,11 @@ import ropewalk.utils.environment  # noqa: F401 - first: it checks that packages
 
 # isort: split
 import argparse
+import functools
 import os
 import shlex
 import sys
+from collections.abc import Callable
 
 from ropewalk import evals
 from ropewalk.configs import argument_parser, find_config
@@ -28,15 +30,8 @@ from ropewalk.utils.errors import UnreachableError
 def train(description: str | None) -> int:
     """Run the command line of train.py; return the exit status."""
     parser = _parser("train.py", description)
-    arguments = parser.parse_intermixed_args()
-    try:
-        config = find_config(arguments.config)
-        sweep = single_run(config, arguments.workdir, arguments.overrides)
-        if _is_alone(arguments):
-            _check(sweep)
-    except (ValueError, UnreachableError) as error:
-        parser.refuse(error)
-    return _launch(parser, arguments, [sweep])
+    parser.set_defaults(list_members=False, apart=False)
+    return _launch(parser, parser.parse_intermixed_args(), single_run)
 
 
 def sweep(description: str | None) -> int:
@@ -47,20 +42,7 @@ def sweep(description: str | None) -> int:
     text = "with --check: each member will train in a job with --devices of its own"
     parser.add_argument("--apart", action="store_true", help=text)
     arguments = parser.parse_intermixed_args()
-    try:
-        config = find_config(arguments.config)
-        sweep = make_sweep(config, arguments.workdir, arguments.overrides, only=arguments.member)
-        if arguments.list_members:
-            print(*(member.name for member in sweep.members), sep="\n")
-            return 0
-        if _is_alone(arguments):
-            _check(sweep)
-    except (ValueError, UnreachableError) as error:
-        parser.refuse(error)
-    parts = [sweep]
-    if arguments.apart and arguments.check:
-        parts = [sweep._replace(members=[member]) for member in sweep.members]
-    return _launch(parser, arguments, parts)
+    return _launch(parser, arguments, functools.partial(make_sweep, only=arguments.member))
 
 
 def _parser(program: str, description: str | None, *more: str) -> Parser:
@@ -110,11 +92,18 @@ def _check(sweep: Sweep) -> None:
         pipeline.check_data(data)
 
 
-def _launch(parser: Parser, arguments: argparse.Namespace, parts: list[Sweep]) -> int:
-    """Check or train a sweep; return 0, or 130 after a signal.
-
-    With --apart, --check gets a part for each member.
-    """
+def _launch(parser: Parser, arguments: argparse.Namespace, make: Callable[..., Sweep]) -> int:
+    """Check or train the sweep that `make` returns; return 0, or 130 after a signal."""
+    with parser.refusing(ValueError, UnreachableError):
+        sweep = make(find_config(arguments.config), arguments.workdir, arguments.overrides)
+        if arguments.list_members:
+            print(*(member.name for member in sweep.members), sep="\n")
+            return 0
+        if _is_alone(arguments):
+            _check(sweep)
+    parts = [sweep]
+    if arguments.apart and arguments.check:
+        parts = [sweep._replace(members=[member]) for member in sweep.members]
     # After parsing: --help and invalid arguments need no JAX.
     from ropewalk.experiment import distributed
     from ropewalk.experiment.compiled import keep_programs
@@ -131,8 +120,7 @@ def _launch(parser: Parser, arguments: argparse.Namespace, parts: list[Sweep]) -
             distributed.check_alike([part.members for part in parts])
             if not _is_alone(arguments):
                 with distributed.refusing_together():
-                    for part in parts:
-                        _check(part)
+                    _check(sweep)
         if arguments.check:
             sizes = arguments.devices, arguments.num_processes or 1
             lines: dict[str, None] = {}
@@ -145,7 +133,6 @@ def _launch(parser: Parser, arguments: argparse.Namespace, parts: list[Sweep]) -
                 lines |= dict.fromkeys(budget.describe(checks, is_elsewhere=is_elsewhere))
             print(*lines if distributed.is_primary_host() else (), sep="\n")
             return 0
-        (sweep,) = parts
         finished = train_sweep(sweep, command=shlex.join(["python", parser.prog, *sys.argv[1:]]))
     except PlatformError as error:  # in all processes, because without devices none is the first
         parser.refuse(error)

@@ -45,10 +45,8 @@ class Divergence:
             if over and index not in self._since:
                 self._since[index] = step - count + 1
                 if self.num_members > 1:
-                    self._console.print(
-                        f"{self._describe(index)} (frozen; the other members continue)",
-                        soft_wrap=True,
-                    )
+                    line = f"{self._describe(index)} (frozen; the other members continue)"
+                    self._console.print(line)
 
     @property
     def everywhere(self) -> bool:
@@ -122,16 +120,12 @@ class StageLog:
     def __enter__(self) -> "StageLog":
         self._start = time.perf_counter()
         if not self._console.is_terminal:
-            self.announce(f"{self._label}: compiling the train step")
+            self._console.print(f"{self._label}: compiling the train step")
         self._bar.start()
         return self
 
     def __exit__(self, *exception) -> None:
         self._bar.stop()
-
-    def announce(self, line: str) -> None:
-        """Print a line above the progress bar."""
-        self._console.print(line, soft_wrap=True)
 
     def start_clock(self, step: int) -> None:
         """Start measuring rates at `step`, the first update after compilation."""
@@ -194,7 +188,7 @@ class StageLog:
         if not self._console.is_terminal and due:
             # About twenty lines a run, however long it is.
             self._next_line = step + end / 20
-            self.announce(f"{self._label}: step {step}/{end}  {values}")
+            self._console.print(f"{self._label}: step {step}/{end}  {values}")
 
 
 class Trace(contextlib.ExitStack):

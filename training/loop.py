@@ -7,7 +7,6 @@ parameters or from those of another run (`start_from`), and may have several sta
 """
 
 import dataclasses
-import functools
 from collections.abc import Callable
 
 import jax
@@ -68,17 +67,17 @@ def train(plan: Plan, *, command: str = "", later_tokens: int = 0) -> bool:
     if trainer.divergence.everywhere:
         raise DivergedError(str(trainer.divergence))
     if str(trainer.divergence):
-        trainer.print_line(str(trainer.divergence))
+        trainer.console.print(str(trainer.divergence))
     num_steps = plan.stages[-1][0].end
     if trainer.step < num_steps:
-        trainer.print_line(
+        trainer.console.print(
             f"stopped by {trainer.interrupts.received} at step {trainer.step} of {num_steps}; "
             f"saved. {distributed.how_to_go_on(command)}"
         )
     elif trainer.summary:
         path = plan.runs[0].path if len(plan.runs) == 1 else plan.runs[0].path.parent
         text = f"{trainer.label}: trained {num_steps:,} steps, {trainer.summary}: {path}"
-        trainer.print_line(text)
+        trainer.console.print(text)
     return trainer.step == num_steps
 
 
@@ -106,9 +105,9 @@ class Trainer:
         config, num_members = plan.config, len(plan.runs)
         self.plan, self.check_lock = plan, check_lock
         is_primary = distributed.is_primary_host()
-        quiet = not is_primary
-        self.console = Console(stderr=True, quiet=quiet, highlight=False, markup=False)
-        self.print_line = functools.partial(self.console.print, soft_wrap=True)
+        self.console = Console(
+            stderr=True, quiet=not is_primary, highlight=False, markup=False, soft_wrap=True
+        )
         members = f" x {num_members} members" if num_members > 1 else ""
         per_member = " in each member" if num_members > 1 else ""
         self.label = config.name + members
@@ -117,7 +116,7 @@ class Trainer:
 
         target = abstract_state(config, num_members, plan.mesh)
         self.shardings = shardings_of(target)
-        self.state, self.data_state, self.step = open_state(plan, target, self.print_line)
+        self.state, self.data_state, self.step = open_state(plan, target, self.console.print)
         ends = [stage.end for stage, *_ in plan.stages]  # results, which are always kept
         keep = config.train.keep
         self.checkpoints = [Checkpoints(run, keep=keep, always=ends) for run in plan.runs]
@@ -131,7 +130,7 @@ class Trainer:
         self.divergence = Divergence(plan.runs, max_skipped, num_steps, self.console)
         self.divergence.update(self.step, np.atleast_1d(distributed.fetch(self.state.skipped)))
         self.logs = [
-            MetricsLog(run, config, after_step=self.step, notice=self.print_line)
+            MetricsLog(run, config, after_step=self.step, notice=self.console.print)
             for run in (plan.runs if is_primary else ())
         ]
         self.interrupts = Interrupts()
@@ -185,9 +184,9 @@ def train_stage(
     log = StageLog(trainer.console, name, stage, trainer.logs, trainer.divergence, later_tokens)
     with log, trace, Watchdog() as watchdog:
         if not is_unsplit_cpu(mesh):
-            log.announce(kernels.check(config.model, config.data.context_length))
+            trainer.console.print(kernels.check(config.model, config.data.context_length))
             if compiler_flags := describe_compiler_options(mesh.devices.flat[0].device_kind):
-                log.announce(compiler_flags)
+                trainer.console.print(compiler_flags)
 
         first_step = saved_step = step = trainer.step
         while True:

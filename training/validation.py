@@ -13,7 +13,6 @@ from ropewalk import evals
 from ropewalk.data import pipeline
 from ropewalk.data.tokenizer import Tokenizer
 from ropewalk.experiment import distributed
-from ropewalk.experiment.config import ExperimentConfig
 from ropewalk.experiment.mesh import host_rows, make_global_batch, one_device_mesh
 from ropewalk.experiment.stages import Stage
 from ropewalk.model.transformer import Params
@@ -45,7 +44,14 @@ class Validation:
         self._configs, self._shardings = [stage.config for stage in stages], shardings
         self._evaluate = evals.while_training(config)
 
-        self._nats_and_targets = compile_forward(config, num_members, mesh)
+        self._nats_and_targets = program(
+            _nats_and_targets,
+            static_config(config),
+            num_members,
+            mesh,
+            out_shardings=NamedSharding(mesh, PartitionSpec()),
+            device_kind=mesh.devices.flat[0].device_kind,
+        )
 
     def __call__(self, params: Params, member: MemberArrays) -> dict[str, Any]:
         """Return scalars by name, each one number or one per member."""
@@ -81,23 +87,11 @@ class Validation:
         }
 
 
-def compile_forward(config: ExperimentConfig, num_members: int, mesh: Mesh) -> Callable:
-    """Return the program `f(params, member, batch)` of the sums of nats and of counted targets.
+def _nats_and_targets(config: StaticConfig, num_members: int, mesh: Mesh) -> Callable:
+    """Return the function `f(params, member, batch)` of the sums of nats and of counted targets.
 
     Its result is `[2]`, or `[M, 2]` for several members.
     """
-    return program(
-        _nats_and_targets,
-        static_config(config),
-        num_members,
-        mesh,
-        out_shardings=NamedSharding(mesh, PartitionSpec()),
-        device_kind=mesh.devices.flat[0].device_kind,
-    )
-
-
-def _nats_and_targets(config: StaticConfig, num_members: int, mesh: Mesh) -> Callable:
-    """Return a function from a batch to its sums of nats and of counted targets, `[2]`."""
 
     def sums(params: Params, member: MemberArrays, batch) -> jax.Array:
         def sums_of(rows) -> jax.Array:
