@@ -7,7 +7,6 @@ of change shows edits that restore the time of modification.
 
 import contextlib
 import functools
-import hashlib
 import json
 import os
 import time
@@ -18,13 +17,12 @@ from ropewalk.data.source import InputFile, OnBytes, Source
 from ropewalk.utils.errors import UnreachableError
 from ropewalk.utils.files import write_atomically
 from ropewalk.utils.locks import lock
-from ropewalk.utils.manifest import read_manifest, seal
-from ropewalk.utils.paths import as_path, in_bucket, raise_outages
+from ropewalk.utils.manifest import hash_file, read_manifest, seal
+from ropewalk.utils.paths import as_path, in_bucket
 from ropewalk.utils.progress import byte_progress
 from ropewalk.utils.threads import map_ahead, num_cpus
 
 READ_QUIETLY = 1 << 28  # bytes that are read without a progress bar
-_CHUNK = 1 << 20
 _SAVE_EVERY = 60  # seconds
 # An edit within the resolution of a file system's clock changes no time: a file that has just
 # changed is read again the next time.
@@ -40,22 +38,19 @@ def identities(source: Source) -> list[list]:
     Text that is generated has no file; its size stands for the sha256.
     """
     root = as_path(source.prepared_root)
-    digests = content_digests(source.inputs, root, show_progress=source.show_progress)
+    digests = content_digests(source.inputs, root)
     return [
         [file.name, digest or file.size, file.validation]
         for file, digest in zip(source.inputs, digests, strict=True)
     ]
 
 
-def content_digests(
-    files: Sequence[InputFile], root: Path, *, show_progress: bool = True
-) -> list[str]:
+def content_digests(files: Sequence[InputFile], root: Path) -> list[str]:
     """Return the sha256 of each file, in hex; "" for a path that is no file, as generated text has.
 
     Args:
       files: the files.
       root: root of the prepared data; the digests are kept beside it.
-      show_progress: whether to show a bar if there is much to read.
 
     Raises:
       ValueError: if a file cannot be read.
@@ -70,7 +65,7 @@ def content_digests(
                     stack.enter_context(lock(_file(root).with_suffix(".lock")))
                     known = _load(root)  # another process of the run has read the files meanwhile
                     unknown = _unknown(paths, files, known)
-            known |= _read_all(unknown, root, show_progress)
+            known |= _read_all(unknown, root)
     return [
         file.sha256 or known.get(path, ([], ""))[1] for path, file in zip(paths, files, strict=True)
     ]
@@ -93,10 +88,10 @@ def _unknown(paths: Sequence[str], files: Sequence[InputFile], known: Digests) -
     return unknown
 
 
-def _read_all(stamps: Stamps, root: Path, show_progress: bool) -> Digests:
+def _read_all(stamps: Stamps, root: Path) -> Digests:
     """Read files in threads, remember their digests in `root`, and return them."""
     total = sum(size for size, *_ in stamps.values())
-    is_quiet = not show_progress or total <= READ_QUIETLY
+    is_quiet = total <= READ_QUIETLY
     threads = num_cpus()
     digests: Digests = {}
     settled: Digests = {}
@@ -138,15 +133,10 @@ def _save(root: Path, digests: Digests) -> None:
 
 
 def _sha256(name: str, on_bytes: OnBytes) -> str:
-    path, digest = as_path(name), hashlib.sha256()
     try:
-        with raise_outages(path), path.open("rb") as file:
-            while data := file.read(_CHUNK):
-                digest.update(data)
-                on_bytes(len(data))
+        return hash_file(as_path(name), on_bytes)
     except UnreachableError:
         raise
     except OSError as error:
         reason = os.strerror(error.errno) if error.errno else str(error)
-        raise ValueError(f"{path}: cannot be read ({reason})") from None
-    return digest.hexdigest()
+        raise ValueError(f"{name}: cannot be read ({reason})") from None

@@ -62,13 +62,7 @@ VERSION = 3  # of the rules that make ids from text: a new version prepares ever
 ON_DISK = "runs/data"  # where data for a bucket is prepared
 
 
-def prepare(
-    config: DataConfig,
-    *,
-    show_progress: bool = True,
-    show_files: bool = False,
-    create: bool = True,
-) -> Path:
+def prepare(config: DataConfig, *, show_files: bool = False, create: bool = True) -> Path:
     """Return the folder with the tokens of `config`'s text; write it first if it is missing.
 
     Prints which files are read if it writes the folder, or with `show_files`. A stopped run
@@ -90,7 +84,7 @@ def prepare(
     on_disk = dataclasses.replace(config, prepared_root=ON_DISK) if is_read_only else config
     if create and not list(root.glob(f"{config.source}-*")):  # before all files are read
         check_writable(root, _OTHER_ROOT)
-    source = open_source(on_disk, show_progress=show_progress)
+    source = open_source(on_disk)
     settings = {
         "version": VERSION,
         "source": config.source,
@@ -112,36 +106,34 @@ def prepare(
             f"it is not prepared in {quoted(str(root))}, and evaluations write in no folder that a "
             f"run names but {ON_DISK}; if you trust it, run python -m data.prepare with --out"
         )
-    if show_progress and (show_files or not is_finished) and not in_bucket(root):
+    if (show_files or not is_finished) and not in_bucket(root):
         for line in describe(source):
             print(line, file=sys.stderr)
     if not is_finished:
         check_writable(root, _OTHER_ROOT)
         if in_bucket(root):
-            copy(prepare(on_disk, show_progress=show_progress), folder, last="prepare.json")
+            copy(prepare(on_disk), folder, last="prepare.json")
         else:
             folder.mkdir(parents=True, exist_ok=True)
             with lock(folder / ".lock"):
                 if not report_path.exists():  # another process may have finished meanwhile
-                    tokenizing.write_prepared(
-                        folder, settings, source, tokenizer, show_progress=show_progress
-                    )
-    check_intact(folder, show_progress=show_progress)
-    _check_documents(read_manifest(report_path), config, show_progress=show_progress)
+                    tokenizing.write_prepared(folder, settings, source, tokenizer)
+    check_intact(folder)
+    _check_documents(read_manifest(report_path), config)
     return folder
 
 
 _OTHER_ROOT = "name another data.prepared_root (of data.prepare: --out)"
 
 
-def _check_documents(report: dict[str, Any], config: DataConfig, *, show_progress: bool) -> None:
+def _check_documents(report: dict[str, Any], config: DataConfig) -> None:
     """Raise ValueError if bad documents were left out; print a note if none is held out."""
     if "skipped" not in report:
         return  # no text, only a tokenizer
     skipped = report["skipped"]
     if skipped["count"] and config.on_bad_document == "error":
         raise ValueError(f"{skipped['first'][0]} (and {skipped['count'] - 1} more); {SKIP_ADVICE}")
-    if show_progress and not report["validation"]["documents"]:
+    if not report["validation"]["documents"]:
         print(
             f"note: none of the {report['train']['documents']:,} documents is held out, so there "
             "is no loss of validation and no perplexity; put some into a file validation.jsonl",
@@ -159,11 +151,11 @@ def describe(source: Source) -> list[str]:
     return lines
 
 
-def open_source(config: DataConfig, *, show_progress: bool = False) -> Source:
+def open_source(config: DataConfig) -> Source:
     """Return the source of a config. Nothing is read yet."""
     names = ("path", "text_field", "subset_shares", "on_bad_document", "prepared_root")
     fields = {name: getattr(config, name) for name in names}
-    return sources.source_class(config.source)(**fields, show_progress=show_progress)
+    return sources.source_class(config.source)(**fields)
 
 
 def check_arguments(config: DataConfig) -> Tokenizer | None:

@@ -110,7 +110,6 @@ class Source(abc.ABC):
     Attributes:
       path, text_field, subset_shares, on_bad_document, prepared_root: fields of
         `data.config.DataConfig`.
-      show_progress: whether to show a bar.
       needs_path: whether the source reads `path`; `data.path` is refused otherwise.
       has_fields: whether a document has fields, and `text_field` names that of the text.
       has_text: whether rows of text exist; without it, only a tokenizer is prepared.
@@ -130,7 +129,6 @@ class Source(abc.ABC):
     subset_shares: tuple[tuple[str, float], ...] = ()
     on_bad_document: Literal["error", "skip"] = "error"
     prepared_root: str = ""
-    show_progress: bool = False
 
     @property
     @abc.abstractmethod

@@ -9,8 +9,6 @@ in `data.path`. A row comes from one stratum, so rows of long documents are seld
 and fractions do not change the prepared text: only the names of the corpora and `long_tokens` do.
 """
 
-import hashlib
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,7 +16,7 @@ from typing import Any, NamedTuple
 from ropewalk.data.config import DataConfig
 from ropewalk.data.source import SUBSETS, Source, subset_name
 from ropewalk.data.store import TokenStore
-from ropewalk.utils.manifest import read_manifest
+from ropewalk.utils.manifest import digest, read_manifest
 from ropewalk.utils.messages import nearest, quoted
 from ropewalk.utils.plugins import name_of
 
@@ -160,4 +158,4 @@ def fingerprint(strata: Sequence[Stratum]) -> str:
     digests = [stratum.store.fingerprint for stratum in strata]
     if len(digests) == 1:
         return digests[0]
-    return hashlib.sha256(json.dumps(digests).encode()).hexdigest()
+    return digest(digests)

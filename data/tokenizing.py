@@ -36,8 +36,6 @@ def write_prepared(
     settings: dict[str, Any],
     source: Source,
     tokenizer: Tokenizer | None,
-    *,
-    show_progress: bool,
 ) -> None:
     """Write all files of a prepared folder, `prepare.json` last; continue after a stopped run.
 
@@ -46,7 +44,6 @@ def write_prepared(
       settings: recorded in `prepare.json`; "vocab_size" is that of a tokenizer trained here.
       source: the documents.
       tokenizer: None trains one on the documents.
-      show_progress: whether to show a bar.
 
     Raises:
       ValueError: on bad input, as `FILE:LINE: problem`.
@@ -67,7 +64,7 @@ def write_prepared(
     paths = [file_in(folder)]
     if source.has_text:
         writer = _StoreWriter(folder, tokenizer, settings)
-        report |= _write_stores(writer, source, tokenizer, show_progress)
+        report |= _write_stores(writer, source, tokenizer)
         stores = ["validation", *strata.folders(settings).values()]
         paths += [folder / name / "store.json" for name in stores]
     if identities(source) != settings["files"]:
@@ -101,9 +98,7 @@ def _check_skipped(document: Document, source: Source) -> str:
     return problem
 
 
-def _write_stores(
-    writer: "_StoreWriter", source: Source, tokenizer: Tokenizer, show_progress: bool
-) -> dict[str, Any]:
+def _write_stores(writer: "_StoreWriter", source: Source, tokenizer: Tokenizer) -> dict[str, Any]:
     """Write the stores of both splits; return the counts for `prepare.json`."""
     threads = num_cpus()
     sizes = [file.size for file in source.files]
@@ -111,7 +106,7 @@ def _write_stores(
         progress = writer.progress
         file, line = progress["after"]
         done = sum(sizes[:file])
-        bar = byte_progress("tokenizing", sum(sizes), done=done, disable=not show_progress)
+        bar = byte_progress("tokenizing", sum(sizes), done=done)
         with bar as on_bytes:
             documents = source.read(start=(file, line), on_bytes=on_bytes)
             bundles = _bundles(_items(documents, source))

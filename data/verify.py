@@ -55,22 +55,22 @@ def damages(folder: Path, on_bytes: OnBytes = ignore_bytes) -> Iterator[str]:
         yield from find_damages(manifest, on_bytes)
 
 
-def check_intact(folder: Path, *, show_progress: bool = True) -> None:
+def check_intact(folder: Path) -> None:
     """Verify a finished folder, once per process unless its files change.
 
     Raises:
       ValueError: at the first damaged file.
     """
-    _check_intact(folder.resolve(), folder, _stamp(folder), show_progress)
+    _check_intact(folder.resolve(), folder, _stamp(folder))
 
 
 @functools.lru_cache
-def _check_intact(real: Path, folder: Path, stamp: Stamp, show_progress: bool) -> None:
+def _check_intact(real: Path, folder: Path, stamp: Stamp) -> None:
     is_large = sum(size for _, size, _ in stamp) > READ_ALWAYS
     verified, content = real / "verified.json", json.dumps(stamp).encode()
     if is_large and verified.exists() and verified.read_bytes() == content:
         return
-    with _progress([folder], disable=not show_progress) as on_bytes:
+    with _progress([folder]) as on_bytes:
         for damage in damages(folder, on_bytes):
             raise ValueError(_advise(folder, damage))
     if is_large:
@@ -90,14 +90,12 @@ def _stamp(folder: Path) -> Stamp:
 
 
 def _progress(
-    folders: Iterable[Path], *, disable: bool = False
+    folders: Iterable[Path],
 ) -> contextlib.AbstractContextManager[Callable[[int], None]]:
     """Return a bar over the bytes of ids in some folders, shown only if they are many."""
     paths = [path for folder in folders for path in folder.glob("*/*.array_record")]
     total = sum(path.stat().st_size for path in paths)
-    return byte_progress(
-        "verifying", total, transient=True, disable=disable or total <= READ_ALWAYS
-    )
+    return byte_progress("verifying", total, transient=True, disable=total <= READ_ALWAYS)
 
 
 def verify(root: Path) -> list[str]:

@@ -10,8 +10,6 @@ bit-identical are one run.
 
 import contextlib
 import dataclasses
-import hashlib
-import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
@@ -27,6 +25,7 @@ from ropewalk.experiment.config import (
 )
 from ropewalk.experiment.items import DamagedCheckpointError, read_digests
 from ropewalk.experiment.run import RunDirectory
+from ropewalk.utils.manifest import digest
 
 
 def run_id(run: RunDirectory, step: int) -> str:
@@ -36,8 +35,8 @@ def run_id(run: RunDirectory, step: int) -> str:
       ValueError: if config.json or the digests of the checkpoint cannot be read.
     """
     arrays = read_digests(run, step)["arrays"]
-    params = {name: digest for name, digest in arrays.items() if name.startswith("params.")}
-    return f"{_config_digest(run)}-{_digest(params)}"
+    params = {name: value for name, value in arrays.items() if name.startswith("params.")}
+    return f"{_config_digest(run)}-{digest(params)[:12]}"
 
 
 def config_digest(config: ExperimentConfig, tokenizer_sha256: str | None) -> str:
@@ -45,7 +44,7 @@ def config_digest(config: ExperimentConfig, tokenizer_sha256: str | None) -> str
     fields = flatten(_without_defaults(config))
     # The digests of parameters and the tokenizer's sha256 stand for what lies at paths.
     fields = {k: x for k, x in fields.items() if not is_operational(k) and k not in PATH_FIELDS}
-    return _digest([fields, tokenizer_sha256])
+    return digest([fields, tokenizer_sha256])[:12]
 
 
 def _config_digest(run: RunDirectory) -> str:
@@ -129,7 +128,3 @@ def _without_defaults(value: Any) -> Any:
         if getattr(value, field.name) != field.default
     }
     return {"class": path, **stated}
-
-
-def _digest(value: Any) -> str:
-    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:12]

@@ -13,8 +13,10 @@ from typing import Any
 from ropewalk.utils.files import write_atomically
 from ropewalk.utils.limits import check_file, read_json
 from ropewalk.utils.messages import quoted
-from ropewalk.utils.paths import in_bucket, raise_outages
+from ropewalk.utils.paths import raise_outages
 from ropewalk.utils.threads import map_ahead, num_cpus
+
+_CHUNK = 1 << 20  # bytes read at a time
 
 
 class DamagedError(ValueError):
@@ -47,7 +49,7 @@ def unseal(record: dict[str, Any], key: str = "sha256") -> bool:
 def file_entries(folder: Path, paths: Iterable[Path]) -> dict[str, dict[str, Any]]:
     """Return size (bytes) and sha256 of files, by their paths relative to `folder`."""
     return {
-        path.relative_to(folder).as_posix(): {"bytes": path.stat().st_size, "sha256": _sha256(path)}
+        path.relative_to(folder).as_posix(): dict(bytes=path.stat().st_size, sha256=hash_file(path))
         for path in paths
     }
 
@@ -78,7 +80,7 @@ def find_damages(path: Path, on_bytes: Callable[[int], None] = lambda count: Non
 
     Args:
       path: path of the manifest.
-      on_bytes: called with the size of each file read, by several threads.
+      on_bytes: called with numbers of bytes read, by several threads.
     """
     try:
         files = read_manifest(path).get("files", {})
@@ -113,17 +115,18 @@ def _find_damage(
         size = path.stat().st_size
         if size != entry["bytes"]:
             return f"{path}: {size} bytes where {entry['bytes']} were written"
-        is_intact = _sha256(path) == entry["sha256"]
+        is_intact = hash_file(path, on_bytes) == entry["sha256"]
     except FileNotFoundError:
         return f"{path}: missing"
-    on_bytes(size)
     return "" if is_intact else f"{path}: damaged: not the content that was written"
 
 
-def _sha256(path: Path) -> str:
-    with raise_outages(path):
-        if in_bucket(path):
-            return hashlib.sha256(path.read_bytes()).hexdigest()
-        check_file(path)
-        with path.open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
+def hash_file(path: Path, on_bytes: Callable[[int], None] = lambda count: None) -> str:
+    """Return the sha256 of a regular file, in hex; `on_bytes` gets numbers of bytes read."""
+    check_file(path)
+    sha256 = hashlib.sha256()
+    with raise_outages(path), path.open("rb") as file:
+        while data := file.read(_CHUNK):
+            sha256.update(data)
+            on_bytes(len(data))
+    return sha256.hexdigest()

@@ -1,8 +1,6 @@
 """RedPajama (Together, 2023) as published, through tensorflow-datasets, without TensorFlow."""
 
 import functools
-import hashlib
-import json
 import logging
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from ropewalk.data.content import content_digests
 from ropewalk.data.source import SUBSETS, Document, InputFile, LeftOut, OnBytes, Source
 from ropewalk.data.sources.jsonl import Jsonl
+from ropewalk.utils.manifest import digest
 from ropewalk.utils.paths import local
 
 if TYPE_CHECKING:
@@ -28,10 +27,6 @@ class RedPajama(Source):
 
     @functools.cached_property
     def _builder(self) -> "Builder":
-        import tensorflow_datasets as tfds  # slow to import
-
-        if not self.show_progress:
-            tfds.disable_progress_bar()
         logging.getLogger("absl").setLevel(logging.WARNING)
         return build(str(self.path), self.prepared_root)
 
@@ -102,7 +97,7 @@ def build(path: str, prepared_root: str, *, beam_options: Any = None) -> "Builde
     files = [file for file, _ in published_files(root)]
     digests = content_digests(files, local(prepared_root))
     names = [[file.name, file.validation] for file in files]
-    key = hashlib.sha256(json.dumps([names, digests]).encode()).hexdigest()[:12]
+    key = digest([names, digests])[:12]
     builder = Builder(
         data_dir=local(prepared_root) / "tensorflow_datasets" / key,
         file_format="array_record",

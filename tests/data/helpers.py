@@ -38,7 +38,7 @@ def make_config(root: Path, **changes) -> DataConfig:
 
 def run_prepare(root: Path, **changes) -> Path:
     """Return the prepared folder of `make_config`."""
-    return prepare(make_config(root, **changes), show_progress=False)
+    return prepare(make_config(root, **changes))
 
 
 def make_store(path, documents, *, vocab_size=300, shards=1):

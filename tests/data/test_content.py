@@ -130,9 +130,7 @@ def test_digests_need_no_permission_to_write(tmp_path, monkeypatch):
     (tmp_path / "a").write_bytes(b"text")
     (tmp_path / "out.content.lock").mkdir()  # root could write all else
     files = [InputFile(path=tmp_path / "a", name="a", size=4)]
-    assert content.content_digests(files, tmp_path / "out", show_progress=False) == [
-        hashlib.sha256(b"text").hexdigest()
-    ]
+    assert content.content_digests(files, tmp_path / "out") == [hashlib.sha256(b"text").hexdigest()]
 
 
 def test_a_file_that_changes_while_it_is_read_is_refused(corpus, monkeypatch):

@@ -101,8 +101,8 @@ def test_a_file_without_text_stops_or_is_left_out(tmp_path, model, write, proble
     write_parquet(tmp_path / "in" / "a.parquet", [plain_text(i) for i in range(60)])
     write(tmp_path / "in" / "b.parquet")
     with pytest.raises(ValueError, match=rf"b\.parquet:1: .*{problem}"):
-        prepare(config(tmp_path), show_progress=False)
-    folder = prepare(config(tmp_path, on_bad_document="skip"), show_progress=False)
+        prepare(config(tmp_path))
+    folder = prepare(config(tmp_path, on_bad_document="skip"))
     report = json.loads((folder / "prepare.json").read_text())
     assert report["train"]["documents"] + report["validation"]["documents"] == 60
     assert report["skipped"]["count"] == 1
@@ -118,12 +118,11 @@ def test_the_field_of_the_text_is_checked_first_and_decides_the_ids(tmp_path, mo
         prepare(config(tmp_path, text_field="contnt"))
     with pytest.raises(ValueError, match=r"text_field=title: .*b\.parquet"):
         prepare(config(tmp_path, text_field="title"))
-    both = prepare(config(tmp_path, text_field="content"), show_progress=False)
+    both = prepare(config(tmp_path, text_field="content"))
     assert TokenStore(both / "train").num_documents + _num_held_out(both) == 90
     path = str(root / "a.jsonl")
     contents, titles = (
-        prepare(config(tmp_path, path=path, text_field=name), show_progress=False)
-        for name in ("content", "title")
+        prepare(config(tmp_path, path=path, text_field=name)) for name in ("content", "title")
     )
     assert contents != titles
     fingerprints = {TokenStore(path / "train").fingerprint for path in (contents, titles)}
@@ -161,9 +160,7 @@ def test_a_tenth_of_the_text_is_for_validation(tmp_path, model):
     (tmp_path / "in").mkdir()
     text = "".join(plain_text(i) for i in range(100))
     (tmp_path / "in" / "a.txt").write_text(text)
-    report = json.loads(
-        (prepare(config(tmp_path), show_progress=False) / "prepare.json").read_text()
-    )
+    report = json.loads((prepare(config(tmp_path)) / "prepare.json").read_text())
     sizes = report["train"]["text_bytes"], report["validation"]["text_bytes"]
     assert sum(sizes) == len(text) and sizes[1] == pytest.approx(len(text) / 10, rel=0.05)
 

@@ -34,7 +34,7 @@ def config(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def prepared(config):
-    return prepare(config, show_progress=False)
+    return prepare(config)
 
 
 def change(config, **changes):

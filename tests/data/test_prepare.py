@@ -196,7 +196,7 @@ from ropewalk.data.prepare import main, prepare
 if __name__ == "__main__":
     t.SHARD_TOKENS, t.BUNDLE, t.num_cpus = 2_000, 1_000, lambda: int(sys.argv[3])
     prepare(DataConfig(source="jsonl", path=sys.argv[1], vocab_size=600, context_length=8,
-        batch_size=1, prepared_root=sys.argv[2]), show_progress=False)
+        batch_size=1, prepared_root=sys.argv[2]))
 """
 
 

@@ -32,7 +32,7 @@ def config(root, **changes):
 
 
 def prepared(data):
-    return prepare(data, show_progress=False)
+    return prepare(data)
 
 
 def corpora_of(rows, tokenizer):

@@ -95,7 +95,7 @@ def test_data_is_prepared_with_it(path, tmp_path):
     texts = [plain_text(number) for number in range(300)]
     write_jsonl(tmp_path / "in" / "a.jsonl", texts)
     config = make_config(tmp_path, tokenizer=str(path), context_length=32)
-    folder, tokenizer = prepare(config, show_progress=False), Tokenizer(path)
+    folder, tokenizer = prepare(config), Tokenizer(path)
     assert (folder / "tokenizer.json").read_bytes() == tokenizer.model
     assert not (folder / "tokenizer.model").exists()
     assert verify(folder) == []

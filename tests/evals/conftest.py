@@ -38,7 +38,7 @@ def prose_config(prompt_tokenizer, tmp_path_factory):
         source="jsonl", path=str(folder), tokenizer=str(folder / "tokenizer.model"),
         context_length=64, batch_size=2, prepared_root=str(folder / "prepared"),
     )  # fmt: skip
-    prepare(data, show_progress=False)
+    prepare(data)
     return experiment(data)
 
 
@@ -46,7 +46,7 @@ def prose_config(prompt_tokenizer, tmp_path_factory):
 def text_config(tmp_path_factory):
     """A run whose held-out documents have lengths all over the place."""
     data = write_texts(tmp_path_factory.mktemp("text"), (40, 90, 300, 301, 2000))
-    prepare(data, show_progress=False)
+    prepare(data)
     return experiment(data)
 
 

@@ -49,7 +49,7 @@ def config(joined, prose_config, tmp_path):
     data = dataclasses.replace(
         prose_config.data, tokenizer=str(tmp_path / "tokenizer.json"), prepared_root=str(tmp_path)
     )
-    prepare(data, show_progress=False)
+    prepare(data)
     return experiment(data)
 
 

@@ -86,5 +86,5 @@ def test_text_is_not_prepared_where_a_received_config_says(text_config, text_tok
     with pytest.raises(MissingTextError, match=r"not prepared in .*elsewhere"):
         make_documents("perplexity", experiment(data), text_tokenizer, 64, range(1))
     assert not list(tmp_path.iterdir())
-    prepare(data, show_progress=False)
+    prepare(data)
     assert text.prepared(context, task="perplexity").parent == tmp_path / "elsewhere"
