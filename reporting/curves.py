@@ -56,12 +56,7 @@ class Panel(NamedTuple):
     length: int = 0
 
 
-def draw_accuracy_by_distance(members: Sequence[Member]) -> Figure:
-    """Draw accuracy against distance with 95% intervals, a panel per task and trained length."""
-    return draw(members, _ACCURACY, accuracy_panels(members))
-
-
-_ACCURACY = Plot(
+ACCURACY = Plot(  # accuracy against distance; its captions are in captions.toml
     name="accuracy_by_distance",
     alternative="",
     caption="",

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from ropewalk.evals.estimate import regression
 from ropewalk.evals.estimate.effective_context import MEASURED
 from ropewalk.evals.estimate.regression import Point, Regression
+from ropewalk.evals.estimate.summaries import Interval
 from ropewalk.reporting.members import Member, learned, tasks
 from ropewalk.reporting.page import NONE, Line, Table, format_caption
 
@@ -59,8 +60,8 @@ def comparison_tables(members: Sequence[Member]) -> Iterator[tuple[str, Table]]:
                 "predictor": NAMES[line.predictor],
                 "leave-one-base-out error (octaves)": f"{line.error:.2f}",
                 "y = x error (octaves)": NONE if line.predictor == BASE else f"{line.as_is:.2f}",
-                "slope [95% CI]": _interval(line, "slope"),
-                "intercept [95% CI]": _interval(line, "intercept"),
+                "slope [95% CI]": _format_interval(line.slope),
+                "intercept [95% CI]": _format_interval(line.intercept),
             }
             lines.append((None, cells))
         first = regressions[0]
@@ -71,6 +72,5 @@ def comparison_tables(members: Sequence[Member]) -> Iterator[tuple[str, Table]]:
         yield name, Table.from_cells(lines, has_all_columns=True, caption=caption)
 
 
-def _interval(line: Regression, name: str) -> str:
-    value, low, high = (getattr(line, f"{name}{end}") for end in ("", "_low", "_high"))
-    return f"{value:.2f} [{low:.2f}, {high:.2f}]"
+def _format_interval(interval: Interval) -> str:
+    return "{:.2f} [{:.2f}, {:.2f}]".format(*interval)

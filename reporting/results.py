@@ -123,7 +123,7 @@ def make_lines(member: Member) -> Iterator[dict[str, Any]]:
     for measured in member.measurements:
         line = _common_columns(member, measured)
         if measured.kind == "likelihood":
-            line |= likelihoods(measured.rows)
+            line |= summaries.likelihoods(measured.rows)
         else:
             line["score"] = measured.value
             line |= effective_lengths[measured.task, measured.rotary]
@@ -137,18 +137,6 @@ def make_lines(member: Member) -> Iterator[dict[str, Any]]:
                 line |= {"seeds": 1, "answers": len(rows["task"])}
                 line["score"] = thresholds.mean_accuracy(rows)
                 yield line | _seed_columns(member, [seed]) | dict.fromkeys(_INTERVALS, math.nan)
-
-
-def likelihoods(rows: rows_lib.Rows) -> dict[str, float]:
-    """Return every likelihood measure that the rows allow.
-
-    Without word perplexity if tokens have less than two bytes on average: errors of byte-like
-    tokens multiply over a word, so its numbers have eight digits and compare nothing.
-    """
-    values = summaries.likelihoods(rows)
-    if rows["num_bytes"].sum() < 2 * rows["num_tokens"].sum():
-        values.pop("word_perplexity", None)
-    return values
 
 
 def format_share(rows: rows_lib.Rows | None, column: str = "first_token_correct") -> str:

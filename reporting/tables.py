@@ -20,7 +20,7 @@ from ropewalk.reporting.measurements import Measurement, drop_diverged, measurem
 from ropewalk.reporting.members import Member, describe_intervals, make_members, tasks
 from ropewalk.reporting.page import NONE, Line, Table, format_caption
 from ropewalk.reporting.predictions import Predictions
-from ropewalk.reporting.results import format_share, likelihoods, make_lines, write_csv
+from ropewalk.reporting.results import format_share, make_lines, write_csv
 from ropewalk.theory.capability import Bound
 from ropewalk.utils.messages import printable
 from ropewalk.utils.text_table import TextTable, print_tables
@@ -94,7 +94,7 @@ def _score_cells(measured: Measurement) -> Cells:
 def _likelihood_cells(measured: Measurement) -> Cells:
     """Return all measures of the likelihood of text; those specific to the task are last."""
     cells = {"documents": f"{len(np.unique(measured.rows['document'])):,}"}
-    for name, value in likelihoods(measured.rows).items():
+    for name, value in summaries.likelihoods(measured.rows).items():
         head, form = _LIKELIHOODS[name]
         cells[head] = format(value, form)
     columns = measured.task_columns.items()

@@ -4,12 +4,12 @@ import math
 import re
 from collections.abc import Callable, Iterable
 
+from ropewalk.evals.estimate import summaries
 from ropewalk.evals.rows import Rows
 from ropewalk.experiment.config import TRAINED, ExperimentConfig
 from ropewalk.experiment.metrics import check_trackers, open_tracker
 from ropewalk.experiment.run import RunDirectory
 from ropewalk.reporting.measurements import Measurement, measurements
-from ropewalk.reporting.results import likelihoods
 
 
 def log_results(
@@ -37,7 +37,7 @@ def log_results(
 def _numbers(measured: Measurement) -> dict[str, float]:
     """Return the numbers of a measurement: `kv/128/l50`, the columns of results.csv."""
     if measured.kind == "likelihood":
-        numbers = dict(likelihoods(measured.rows))
+        numbers = summaries.likelihoods(measured.rows)
     else:
         numbers = {"score": measured.value}
         if measured.kind == "retrieval" and measured.estimate.has_l50:

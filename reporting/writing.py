@@ -113,11 +113,9 @@ def _figure(
 
 def _curves(members: Sequence[Member], over: str) -> Iterator[Item]:
     """Yield the figures of accuracy, perplexity and the plots that tasks declare."""
-    if curves.accuracy_panels(members):
-        draw = partial(curves.draw_accuracy_by_distance, members)
-        yield _figure(
-            "Accuracy by distance", "accuracy_by_distance", draw, trials=curves.MIN_TRIALS
-        )
+    if panels := curves.accuracy_panels(members):
+        draw, trials = partial(curves.draw, members, curves.ACCURACY, panels), curves.MIN_TRIALS
+        yield _figure("Accuracy by distance", curves.ACCURACY.name, draw, trials=trials)
     for task in curves.by_length_tasks(members):
         draw = partial(curves.draw_by_length, members, task)
         yield _figure("By context length", "length", draw, task, over=over)

@@ -17,6 +17,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from scipy import special
 
+from ropewalk.evals.estimate.summaries import Interval
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Point:
@@ -39,8 +41,8 @@ class Regression:
 
     Attributes:
       predictor: its name.
-      slope, slope_low, slope_high: octaves of L50 per octave of the predictor.
-      intercept, intercept_low, intercept_high: log2 L50 where the predictor is 1 token.
+      slope: octaves of L50 per octave of the predictor.
+      intercept: log2 L50 where the predictor is 1 token.
       error: root mean square over bases of the leave-one-base-out error, octaves.
       as_is: root mean square over bases of log2 L50 - log2 predictor, without a fit, octaves.
       num_bases: bases in the fit.
@@ -48,12 +50,8 @@ class Regression:
     """
 
     predictor: str
-    slope: float
-    slope_low: float
-    slope_high: float
-    intercept: float
-    intercept_low: float
-    intercept_high: float
+    slope: Interval
+    intercept: Interval
     error: float
     as_is: float
     num_bases: int
@@ -101,8 +99,8 @@ def regress(points: Sequence[Point], predictor: str) -> Regression | None:
     reach = special.stdtrit(n - 2, 0.975) * np.sqrt(residual @ residual / (n - 2))
     return Regression(
         predictor=predictor,
-        **_around("slope", slope, reach / np.sqrt(spread)),
-        **_around("intercept", intercept, reach * np.sqrt(1 / n + center**2 / spread)),
+        slope=_around(slope, reach / np.sqrt(spread)),
+        intercept=_around(intercept, reach * np.sqrt(1 / n + center**2 / spread)),
         error=float(np.sqrt(np.mean(left_out_error**2))),
         as_is=float(np.sqrt(np.mean((y - x) ** 2))),
         num_bases=n,
@@ -110,10 +108,8 @@ def regress(points: Sequence[Point], predictor: str) -> Regression | None:
     )
 
 
-def _around(name: str, value: float, half: float) -> dict[str, float]:
-    """Return a field of `Regression` and the ends of its interval."""
-    ends = {name: value, f"{name}_low": value - half, f"{name}_high": value + half}
-    return {field: float(end) for field, end in ends.items()}
+def _around(mean: float, half: float) -> Interval:
+    return Interval(float(mean), float(mean - half), float(mean + half))
 
 
 def _predicts(point: Point, predictor: str) -> bool:

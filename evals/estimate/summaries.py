@@ -53,29 +53,21 @@ def perplexity(rows: Rows) -> float:
     return float(np.exp(mean_nll(rows)))
 
 
-def bits_per_byte(rows: Rows) -> float:
-    """Return bits per UTF-8 byte of the text, which are comparable between tokenizers."""
-    return total_nats(rows) / float(np.log(2)) / float(rows["num_bytes"].sum())
-
-
-def nats_per_word(rows: Rows) -> float:
-    """Return nats per whitespace-separated word, which are comparable between tokenizers."""
-    return total_nats(rows) / float(rows["num_words"].sum())
-
-
 @np.errstate(over="ignore")  # infinite: a model that is wrong everywhere
-def word_perplexity(rows: Rows) -> float:
-    """Return exp(total nats / words), the metric of PG-19 (Rae et al., arXiv 1911.05507)."""
-    return float(np.exp(nats_per_word(rows)))
-
-
 def likelihoods(rows: Rows) -> dict[str, float]:
-    """Return every likelihood measure that the rows allow, by its name in results.csv."""
+    """Return every likelihood measure that the rows allow, by its name in results.csv.
+
+    Bits per UTF-8 byte and perplexity per whitespace-separated word (of PG-19, Rae et al.,
+    arXiv 1911.05507) are comparable between tokenizers. Without the latter if tokens have less than
+    two bytes on average: errors of byte-like tokens multiply over a word, so its numbers have eight
+    digits and compare nothing.
+    """
     values = {"nll": mean_nll(rows), "perplexity": perplexity(rows)}
-    if rows["num_bytes"].any():
-        values["bits_per_byte"] = bits_per_byte(rows)
-    if rows["num_words"].any():
-        values["word_perplexity"] = word_perplexity(rows)
+    nats, num_bytes, num_words = total_nats(rows), rows["num_bytes"].sum(), rows["num_words"].sum()
+    if num_bytes:
+        values["bits_per_byte"] = nats / float(np.log(2)) / float(num_bytes)
+    if num_words and num_bytes >= 2 * rows["num_tokens"].sum():
+        values["word_perplexity"] = float(np.exp(nats / float(num_words)))
     return values
 
 

@@ -43,10 +43,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--out", type=Path, metavar="FILE.html", help="default: view.html in the first RUN"
     )
     args = parser.parse_args(arguments)
-    try:
+    with parser.refusing(ValueError, OSError):
         write_page(args, _check(args), Console(stderr=True, markup=False))
-    except (ValueError, OSError) as error:
-        parser.refuse(error)
     return 0
 
 

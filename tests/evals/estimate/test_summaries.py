@@ -12,9 +12,9 @@ def test_means_by_token_byte_and_word():
     result = rows(nll=[2.0, 4.0], num_tokens=[8, 2], num_bytes=[33, 7], num_words=[5, 1])
     assert summaries.mean_nll(result) == pytest.approx(2.4)
     assert summaries.perplexity(result) == pytest.approx(11.023176)
-    assert summaries.bits_per_byte(result) == pytest.approx(24 / 40 / 0.69314718)
-    assert summaries.nats_per_word(result) == pytest.approx(4.0)
-    assert summaries.word_perplexity(result) == pytest.approx(54.59815)
+    values = summaries.likelihoods(result)
+    assert values["bits_per_byte"] == pytest.approx(24 / 40 / 0.69314718)
+    assert values["word_perplexity"] == pytest.approx(54.59815)  # e^4
 
 
 def test_a_share_has_wilsons_interval_over_documents_not_over_answers():
