@@ -19,51 +19,32 @@ from ropewalk.utils.messages import quoted
 _PRECISION = 1e-6  # of frequencies that were measured in float32, relative
 
 
-class Layer(NamedTuple):
-    """One layer with attention.
+class LayerGroup(NamedTuple):
+    """One layer with attention, or several of one model that rotate alike.
 
     Attributes:
-      number: of the layer, from 0.
+      layers: numbers of the layers, from 0.
       kind: `full_attention`, `sliding_attention`, ...
       inv_freq: float64 `[R]`, radians per token, of the pairs that pass through the rotation; empty
         without one, 0 for a pair that does not turn.
       head_dim: features of a query and a key, unrotated ones included.
-      scale: factor of q·k besides 1 / sqrt(head_dim).
-      rotated_scale: further factor of the features that pass through the rotation.
+      scales: factors of q·k besides 1 / sqrt(head_dim).
       window: tokens that a query attends to; None: all before it.
       query_scale: description of a factor that depends on the query's position; "" without one.
-    """
-
-    number: int
-    kind: str
-    inv_freq: np.ndarray
-    head_dim: int
-    scale: float
-    rotated_scale: float
-    window: int | None
-    query_scale: str = ""
-
-
-class LayerGroup(NamedTuple):
-    """Layers of one model that rotate alike.
-
-    Attributes:
-      layers: numbers of the layers, from 0.
-      kind, inv_freq, head_dim, window, query_scale: as in `Layer`.
-      rope: rope parameters in the style of transformers 5; empty without rotation.
+      rope: rope parameters in the style of transformers 5, from `group_layers`; empty without
+        rotation.
       head: sizes and context that `rope` refers to.
-      scales: factors of q·k besides 1 / sqrt(head_dim).
     """
 
     layers: tuple[int, ...]
     kind: str
-    rope: dict[str, Any]
     inv_freq: np.ndarray
-    head: HfHead
     head_dim: int
     scales: Scales
     window: int | None
-    query_scale: str
+    query_scale: str = ""
+    rope: dict[str, Any] = {}  # noqa: RUF012 - never changed
+    head: HfHead = HfHead(0, 0)
 
     @property
     def all_inv_freq(self) -> np.ndarray:
@@ -108,14 +89,14 @@ def imported_layers(config: Mapping[str, Any]) -> PublishedModel:
             size = np.count_nonzero(inv_freq)
         if 2 * size == D:
             scale = 1.0
+        unrotated = scale * D**0.5 / model.logit_divisor
         layers.append(
-            Layer(
-                number=number,
+            LayerGroup(
+                layers=(number,),
                 kind="full_attention" if window == NO_WINDOW else "sliding_attention",
                 inv_freq=inv_freq[: size if inv_freq.any() else 0],
                 head_dim=D,
-                scale=scale * D**0.5 / model.logit_divisor,
-                rotated_scale=rotated_scale / scale,
+                scales=Scales(unrotated * (rotated_scale / scale), unrotated),
                 window=None if window == NO_WINDOW else window,
             )
         )
@@ -127,7 +108,7 @@ def imported_layers(config: Mapping[str, Any]) -> PublishedModel:
 
 
 def group_layers(
-    layers: Iterable[Layer], ropes: list[dict[str, Any]], context: int
+    layers: Iterable[LayerGroup], ropes: list[dict[str, Any]], context: int
 ) -> tuple[LayerGroup, ...]:
     """Return groups of layers that rotate alike.
 
@@ -139,18 +120,16 @@ def group_layers(
     groups: dict[tuple, LayerGroup] = {}
     for layer in layers:
         _check(layer)
-        key = (*layer[1:2], layer.inv_freq.tobytes(), *layer[3:])
-        group = groups.get(key)
-        if group is None:
-            groups[key] = _make_group(layer, ropes, context)
-        else:
-            groups[key] = group._replace(layers=(*group.layers, layer.number))
-    return tuple(groups.values())
+        key = (layer.kind, layer.inv_freq.tobytes(), *layer[3:7])
+        first = groups.setdefault(key, layer)
+        if first is not layer:
+            groups[key] = first._replace(layers=first.layers + layer.layers)
+    return tuple(_explain(group, ropes, context) for group in groups.values())
 
 
-def _check(layer: Layer) -> None:
+def _check(layer: LayerGroup) -> None:
     """Raise ValueError for frequencies that no model can have."""
-    inv_freq, scales = layer.inv_freq, (layer.scale, layer.rotated_scale)
+    inv_freq, scales = layer.inv_freq, layer.scales
     if layer.head_dim > MOST_FEATURES:
         raise ValueError(
             f"config.json: a head has {layer.head_dim:,} features (allowed: {MOST_FEATURES:,})"
@@ -164,30 +143,25 @@ def _check(layer: Layer) -> None:
         )
 
 
-def _make_group(layer: Layer, ropes: list[dict[str, Any]], context: int) -> LayerGroup:
-    rope, inv_freq, rotated = {}, layer.inv_freq, layer.rotated_scale
-    head = HfHead(2 * inv_freq.size, context)
-    for rope, head in _candidates(layer, ropes, context) if inv_freq.size else ():
+def _explain(group: LayerGroup, ropes: list[dict[str, Any]], context: int) -> LayerGroup:
+    """Add the rope parameters of layers, which have frequencies and scales in full precision."""
+    inv_freq, scales = group.inv_freq, group.scales
+    for rope, head in _candidates(group, ropes, context) if inv_freq.size else ():
         try:
-            exact, scales = compute_frequencies(rope, head, context)
+            exact, computed = compute_frequencies(rope, head, context)
         except ValueError:
             continue
         if exact.shape == inv_freq.shape and np.allclose(exact, inv_freq, _PRECISION, 1e-12):
-            inv_freq = exact
-            if abs(scales.rotated / rotated - 1) < _PRECISION:
-                rotated = scales.rotated
-            break
-    else:
-        rope = _describe(layer, ropes) if inv_freq.size else {}
-    scales = Scales(layer.scale * rotated, layer.scale)
-    return LayerGroup(
-        (layer.number,), layer.kind, rope, inv_freq, head, layer.head_dim, scales, layer.window,
-        layer.query_scale,
-    )  # fmt: skip
+            rotated = scales.unrotated * computed.rotated
+            if abs(rotated / scales.rotated - 1) < _PRECISION:
+                scales = scales._replace(rotated=rotated)
+            return group._replace(inv_freq=exact, scales=scales, rope=rope, head=head)
+    rope = _describe(group, ropes) if inv_freq.size else {}
+    return group._replace(rope=rope, head=HfHead(2 * inv_freq.size, context))
 
 
 def _candidates(
-    layer: Layer, ropes: list[dict[str, Any]], context: int
+    layer: LayerGroup, ropes: list[dict[str, Any]], context: int
 ) -> Iterable[tuple[dict[str, Any], HfHead]]:
     """Yield rope parameters that may explain a layer's frequencies, and what they refer to."""
     plain = [
@@ -202,7 +176,7 @@ def _candidates(
         yield rescaled, HfHead(2 * layer.inv_freq.size, context)
 
 
-def _describe(layer: Layer, ropes: list[dict[str, Any]]) -> dict[str, Any]:
+def _describe(layer: LayerGroup, ropes: list[dict[str, Any]]) -> dict[str, Any]:
     """Return rope parameters of frequencies that no formula of ours computes.
 
     They are plain RoPE's if the frequencies are a geometric series, with its base.

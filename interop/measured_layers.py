@@ -26,8 +26,8 @@ from transformers.initialization import no_init_weights
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 from transformers.utils import logging
 
-from ropewalk.interop.layers import Layer, PublishedModel, group_layers
-from ropewalk.model.rotary.rope_parameters import check_rope
+from ropewalk.interop.layers import LayerGroup, PublishedModel, group_layers
+from ropewalk.model.rotary.rope_parameters import Scales, check_rope
 from ropewalk.utils.checks import Bounds, problem
 from ropewalk.utils.messages import one_line, quoted
 
@@ -106,7 +106,7 @@ def measure(config: Mapping[str, Any], length: int | None = None) -> PublishedMo
             f"config.json: model_type {kind}: transformers cannot run this config ({reason})"
         ) from error
     groups = group_layers(layers, ropes, context)
-    num_without = num_layers - len({layer.number for layer in layers})
+    num_without = num_layers - len({layer.layers for layer in layers})
     return PublishedModel(text.model_type, context, groups, num_without)
 
 
@@ -259,7 +259,7 @@ def _map(function: Callable[[torch.Tensor], Any], value: Any) -> Any:
 # --- two forward passes ---------------------------------------------------------------------------
 
 
-def _measure_layers(text: Any, context: int) -> list[Layer]:
+def _measure_layers(text: Any, context: int) -> list[LayerGroup]:
     """Return the layers with attention, in the order of their calls."""
     last = max(context - 1, 1)
     positions = sorted({0, 1, math.isqrt(last), last})
@@ -285,18 +285,18 @@ def _measure_layers(text: Any, context: int) -> list[Layer]:
         window, kind = _measure_window(call.allows, context)
         label = labels[call.layer] if call.layer < len(labels) else kind
         D = call.query_NTH.shape[-1]
-        layer = Layer(
-            number=call.layer,
+        scale = call.scaling * D**0.5
+        layer = LayerGroup(
+            layers=(call.layer,),
             kind=kind if label in _KINDS else one_line(str(label), 40),
             inv_freq=rotation.inv_freq,
             head_dim=D,
-            scale=call.scaling * D**0.5,
-            rotated_scale=rotation.scale,
+            scales=Scales(scale * rotation.scale, scale),
             window=window,
             query_scale=_measure_query_scale(call, last),
         )
         # Layers with two attention modules (LongCat) call both alike.
-        key = (layer[:2], layer.inv_freq.tobytes(), layer[3:])
+        key = (layer[:2], layer.inv_freq.tobytes(), layer[3:7])
         layers.setdefault(key, layer)
     return list(layers.values())
 

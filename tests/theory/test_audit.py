@@ -6,9 +6,9 @@ import math
 import numpy as np
 import pytest
 
-from ropewalk.interop.layers import Layer, PublishedModel, group_layers
+from ropewalk.interop.layers import LayerGroup, PublishedModel, group_layers
 from ropewalk.model.rotary.base import HfHead
-from ropewalk.model.rotary.rope_parameters import compute_frequencies
+from ropewalk.model.rotary.rope_parameters import Scales, compute_frequencies
 from ropewalk.theory.audit import (
     _compare_frequencies,
     as_differences,
@@ -51,12 +51,11 @@ def published(name):
     kinds, head_dim, context = MODELS[name]
     layers, ropes = [], []
     for number, (kind, rope) in enumerate(kinds.items()):
-        inv_freq, scale = np.zeros(0), 1.0
+        inv_freq, scales = np.zeros(0), Scales(1.0, 1.0)
         if rope:
             ropes.append(rope)
             inv_freq, scales = compute_frequencies(ropes[-1], HfHead(head_dim, context), context)
-            scale = scales.rotated
-        layers.append(Layer(number, kind, inv_freq, head_dim, 1.0, scale, None))
+        layers.append(LayerGroup((number,), kind, inv_freq, head_dim, scales, None))
     return PublishedModel(name, context, group_layers(layers, ropes, context), 0)
 
 
