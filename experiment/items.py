@@ -47,14 +47,10 @@ class DamagedCheckpointError(ValueError):
 
 
 def write_items(
-    run: RunDirectory,
-    step: int,
-    items: Mapping[str, Any],
-    arrays: Mapping[str, str],
-    metrics: Mapping[str, Any] | None = None,
+    run: RunDirectory, step: int, items: Mapping[str, Any], arrays: Mapping[str, str]
 ) -> None:
     """Write the items `data`, `config`, and `digests` of them and of `arrays`, as orbax does."""
-    for name, item in {**items, "digests": digest_item(arrays, items, metrics)}.items():
+    for name, item in {**items, "digests": digest_item(arrays, items)}.items():
         path = _item_path(folder_of(run, step), name)
         path.parent.mkdir(exist_ok=True)
         path.write_text(json.dumps(item), encoding="utf-8")

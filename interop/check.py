@@ -17,7 +17,6 @@ Each kind of error is tested where it is visible, at any depth and length:
 """
 
 import dataclasses
-import hashlib
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -34,7 +33,8 @@ from ropewalk.interop.transformers_model import TransformersModel, has_transform
 from ropewalk.interop.weights import Entry, make_entries
 from ropewalk.model import transformer
 from ropewalk.model.config import ModelConfig
-from ropewalk.utils.limits import read_bytes, read_json
+from ropewalk.utils.limits import read_json
+from ropewalk.utils.manifest import hash_file
 
 # Largest difference, in roundings of float32. Rounding is chaotic in a real model: correct exports
 # differ by up to 5 (cosines within 1e-6 count too), planted errors by more than 1,000.
@@ -108,7 +108,7 @@ def digest_files(folder: Path) -> dict[str, str]:
 
 
 def _digest_file(path: Path) -> str:
-    return hashlib.sha256(read_bytes(path)).hexdigest() if path.is_file() else ""
+    return hash_file(path) if path.is_file() else ""
 
 
 def check_record(folder: Path, digest: str) -> None:

@@ -13,8 +13,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 from ropewalk.experiment.checkpoint import last_good
 from ropewalk.experiment.metrics import MetricsLog, flops_per_token, peak_flops
-from ropewalk.experiment.run import RunDirectory
 from ropewalk.experiment.stages import Stage
+from ropewalk.training.plan import Plan
 from ropewalk.utils.messages import duration
 
 
@@ -29,13 +29,10 @@ class Divergence:
     (`training.step`). The host detects this when it fetches the scalars for logging.
     """
 
-    def __init__(
-        self, runs: Sequence[RunDirectory], max_skipped: int, num_steps: int, console: Console
-    ):
+    def __init__(self, plan: Plan, console: Console):
         """Count members as diverged after `max_skipped` skipped updates, or a skipped last one."""
-        self._runs, self._console = runs, console
-        self._max_skipped, self._num_steps = max_skipped, num_steps
-        self.num_members = len(runs)
+        self._runs, self._console, self.num_members = plan.runs, console, len(plan.runs)
+        self._max_skipped, self._num_steps = plan.config.train.max_skipped, plan.num_steps
         self._since: dict[int, int] = {}  # first update skipped, by a member's index
 
     def update(self, step: int, skipped_M: np.ndarray) -> None:

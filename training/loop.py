@@ -68,17 +68,16 @@ def train(plan: Plan, *, command: str = "", later_tokens: int = 0) -> bool:
         raise DivergedError(str(trainer.divergence))
     if str(trainer.divergence):
         trainer.console.print(str(trainer.divergence))
-    num_steps = plan.stages[-1][0].end
-    if trainer.step < num_steps:
+    if trainer.step < plan.num_steps:
         trainer.console.print(
-            f"stopped by {trainer.interrupts.received} at step {trainer.step} of {num_steps}; "
+            f"stopped by {trainer.interrupts.received} at step {trainer.step} of {plan.num_steps}; "
             f"saved. {distributed.how_to_go_on(command)}"
         )
     elif trainer.summary:
         path = plan.runs[0].path if len(plan.runs) == 1 else plan.runs[0].path.parent
-        text = f"{trainer.label}: trained {num_steps:,} steps, {trainer.summary}: {path}"
+        text = f"{trainer.label}: trained {plan.num_steps:,} steps, {trainer.summary}: {path}"
         trainer.console.print(text)
-    return trainer.step == num_steps
+    return trainer.step == plan.num_steps
 
 
 class Trainer:
@@ -120,14 +119,12 @@ class Trainer:
         ends = [stage.end for stage, *_ in plan.stages]  # results, which are always kept
         keep = config.train.keep
         self.checkpoints = [Checkpoints(run, keep=keep, always=ends) for run in plan.runs]
-        num_steps = ends[-1]
         if self.step:
             text = f"resuming from step {self.step}"
-            if self.step == num_steps:
-                text = f"finished already, all {num_steps} steps"
+            if self.step == plan.num_steps:
+                text = f"finished already, all {self.step} steps"
             self.console.print(f"{self.label}: {text}")
-        max_skipped = config.train.max_skipped
-        self.divergence = Divergence(plan.runs, max_skipped, num_steps, self.console)
+        self.divergence = Divergence(plan, self.console)
         self.divergence.update(self.step, np.atleast_1d(distributed.fetch(self.state.skipped)))
         self.logs = [
             MetricsLog(run, config, after_step=self.step, notice=self.console.print)

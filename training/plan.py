@@ -75,12 +75,16 @@ class Checked:
         """Run of each member."""
         return [member.run for member in self.members]
 
+    @property
+    def num_steps(self) -> int:
+        """Number of updates in all stages."""
+        return self.stages[-1][0].end
+
     def describe(self) -> list[str]:
         """Return lines that say what was checked."""
         config, num_members = self.config, len(self.members)
         members = f", {num_members} members in one program" if num_members > 1 else ""
-        num_steps = self.stages[-1][0].end
-        at_step = f"step {self.start_step} of {num_steps} is there"
+        at_step = f"step {self.start_step} of {self.num_steps} is there"
         starts = dict.fromkeys(
             member.config.start_from for member in self.members if not self.start_step
         )
@@ -92,7 +96,7 @@ class Checked:
         )
         return [
             f"config: {config.name}, {describe_size(config.model)}{members}",
-            f"stages: {len(self.stages)}, {num_steps} steps in all",
+            f"stages: {len(self.stages)}, {self.num_steps} steps in all",
             *(
                 f"workdir: {run.path} is writable; {at_step if self.start_step else 'no steps yet'}"
                 for run in self.runs
