@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter
 
 from ropewalk import evals
@@ -38,6 +39,7 @@ from ropewalk.utils.figures import (
     token_axis,
 )
 
+_THEORY: dict[str, Any] = {"ls": (0, (4, 3)), "lw": 1}  # lines at theory lengths
 MIN_TRIALS = 10  # bins with fewer questions are not drawn
 
 
@@ -250,6 +252,7 @@ def draw(members: Sequence[Member], plot: Plot, panels: Sequence[Panel]) -> Figu
     else:
         figure.supylabel(plot.ylabels[0])
     shown = [m for m in members if any(m.index in panel.curves for panel in panels)]
+    theory: list[Line2D] = []
     for panel, column in zip(panels, axes, strict=True):
         in_panel = [member for member in shown if member.index in panel.curves]
         for member in in_panel:
@@ -265,6 +268,10 @@ def draw(members: Sequence[Member], plot: Plot, panels: Sequence[Panel]) -> Figu
                 ax.axhline(level, zorder=1, **REFERENCE)
             if plot.share:
                 ax.set_ylim(-0.03, 1.03)
+            for member in in_panel if plot.theory else ():
+                if (length := member.theory.first_violation or panel.length) < panel.length:
+                    ax.axvline(length, color=member.look.color, zorder=1, **_THEORY)
+                    theory = [handle("theory length", color=INK, **_THEORY)]
             if plot.trained:
                 _draw_trained_lengths(ax, in_panel, below=panel.length)
         set_title(column[0], panel.title)
@@ -272,7 +279,7 @@ def draw(members: Sequence[Member], plot: Plot, panels: Sequence[Panel]) -> Figu
     figure.supxlabel(plot.xlabel)
     marks = [mark_handle(plot.mark, "D")] if plot.mark else []
     levels = [handle(plot.levels, **REFERENCE)] if plot.levels else []
-    series_legend(figure, shown, [*marks, *levels])
+    series_legend(figure, shown, [*marks, *levels, *theory])
     return figure
 
 

@@ -30,6 +30,7 @@ class Plot(NamedTuple):
       y_scale: "symlog" is linear below 0.01.
       mark: meaning of the diamonds.
       levels: meaning of the dotted lines.
+      theory: whether a dashed line in its color marks the theory length of each member.
       share: whether the y axis goes from 0 to 1.
       bars: whether intervals are bars instead of bands.
       trained: whether a line marks the trained length.
@@ -46,6 +47,7 @@ class Plot(NamedTuple):
     y_scale: Literal["linear", "log2", "symlog"] = "linear"
     mark: str = ""
     levels: str = ""
+    theory: bool = False
     share: bool = False
     bars: bool = False
     trained: bool = False

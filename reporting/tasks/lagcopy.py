@@ -21,13 +21,15 @@ class Lagcopy(TaskView):
         caption="Repeated held-out text, compared with the same text after another text "
         "(Forgetting Curve, arXiv 2410.04727), by half octaves of lag, with 95% intervals over "
         "documents. The gain excludes what the model guesses or knows. Above: nats; below: share "
-        "of right tokens.",
+        "of right tokens. Dashed: theory length of the member of that color, if it is "
+        "below the context length.",
         xlabel="lag: tokens from the first copy to the second (log scale)",
         ylabels=(
             "nats per token less than\nwithout the first copy",
             "share of right tokens\nabove that without it",
         ),
         levels="no gain",
+        theory=True,
         together=True,
     )
 
