@@ -100,16 +100,17 @@ def tree(tmp_path) -> Path:
 
 @pytest.fixture(scope="session")
 def run_script(environment):
-    """Runs `python SCRIPT ...` from the repository root and returns the finished process.
+    """Runs `python SCRIPT ...` in a folder, by default the repository; returns the process.
 
     Keywords are further variables of its environment.
     """
 
     def run(
-        *arguments: object, check: bool = True, **variables: str
+        *arguments: object, check: bool = True, cwd: Path = ROOT, **variables: object
     ) -> subprocess.CompletedProcess[str]:
+        env = environment | {name: str(value) for name, value in variables.items()}
         done = subprocess.run(
-            [sys.executable, *map(str, arguments)], cwd=ROOT, env=environment | variables,
+            [sys.executable, *map(str, arguments)], cwd=cwd, env=env,
             capture_output=True, text=True, timeout=600,
         )  # fmt: skip
         if check and done.returncode:

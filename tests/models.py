@@ -4,11 +4,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from ropewalk.configs import find_config
 from ropewalk.experiment import overrides as overrides_lib
+from ropewalk.experiment.checkpoint import Checkpoints, DataState
 from ropewalk.experiment.config import ExperimentConfig
 from ropewalk.experiment.overrides import Member
 from ropewalk.experiment.run import RunDirectory
+from ropewalk.model import transformer
 from ropewalk.model.config import ModelConfig
 from ropewalk.model.rotary.nope import Nope
 from ropewalk.training.loop import train
@@ -38,4 +42,23 @@ def train_run(config: ExperimentConfig, path: Path) -> RunDirectory:
     """Train a run to its last step."""
     run = RunDirectory(path)
     assert train(make_plan([config], [run]))
+    return run
+
+
+def write_run(
+    path: Path,
+    config: ExperimentConfig,
+    tokenizer: bytes = b"",
+    steps: Sequence[int] = (4,),
+    salt: int = 0,
+) -> RunDirectory:
+    """Write a run directory as training leaves it; its parameters are the initial ones."""
+    run = RunDirectory(path)
+    run.write_config(config, [])
+    run.tokenizer_path.write_bytes(tokenizer)
+    checkpoints = Checkpoints(run, keep=9)
+    for step in steps:
+        params = transformer.init(config.model, config.seed + 100 * step + salt)
+        checkpoints.save(step, params, {"count": np.zeros(1)}, DataState(fingerprint=""), config)
+    checkpoints.close()
     return run

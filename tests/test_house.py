@@ -5,9 +5,8 @@ import io
 import tokenize
 from pathlib import Path
 
-from tests.test_imports import SOURCES
+from tests.test_imports import ROOT, SOURCES
 
-ROOT = Path(__file__).parent.parent
 MAX_LINES = 80
 
 
@@ -23,7 +22,7 @@ def test_a_function_fits_a_screen():
 
 # Lines of code without docstrings, comments and blank lines. Both totals only fall; a commit that
 # raises one says which feature needs the lines.
-MAX_CODE, MAX_TESTS = 29_838, 19_409
+MAX_CODE, MAX_TESTS = 29_838, 19_105
 _NO_CODE = {
     *(tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE),
     *(tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER),

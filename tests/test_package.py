@@ -1,7 +1,6 @@
 """`import ropewalk` in a program that has modules of its own with our folders' names."""
 
 import fnmatch
-import os
 import subprocess
 import sys
 import tomllib
@@ -10,7 +9,6 @@ import pytest
 
 from tests import functions_page
 from tests.conftest import ROOT
-from tests.in_process import call
 from tests.test_imports import SOURCES
 
 SCRIPT = """
@@ -37,16 +35,12 @@ reveal_type(ropewalk.audit("config.json"))
 
 
 @pytest.mark.slow
-def test_a_script_keeps_its_own_modules(trained_run, tmp_path):
+def test_a_script_keeps_its_own_modules(trained_run, tmp_path, run_script):
     for name in ("utils", "model", "data"):
         (tmp_path / f"{name}.py").write_text(f"NAME = 'the script\\'s {name}'\n")
     (tmp_path / "script.py").write_text(SCRIPT)
     # What an editable install puts on the path.
-    environment = os.environ | {"PYTHONPATH": str(ROOT / "src")}
-    done = subprocess.run(
-        [sys.executable, "script.py", trained_run], cwd=tmp_path, env=environment,
-        capture_output=True, text=True, timeout=120,
-    )  # fmt: skip
+    done = run_script("script.py", trained_run, cwd=tmp_path, PYTHONPATH=ROOT / "src")
     no_jax, shape, frequencies, names, hook = done.stdout.splitlines()
     assert no_jax == "False" and hook == "True"
     assert shape == "(1, 512) 0"
@@ -57,14 +51,12 @@ def test_a_script_keeps_its_own_modules(trained_run, tmp_path):
 
 
 @pytest.mark.long
-def test_a_type_checker_knows_what_public_functions_return(tmp_path):
+def test_a_type_checker_knows_what_public_functions_return(tmp_path, run_script):
     (tmp_path / "script.py").write_text(TYPES)
     configuration = f'{{"extraPaths": ["{ROOT}/src"], "include": ["script.py"]}}'
     (tmp_path / "pyrightconfig.json").write_text(configuration)
-    done = subprocess.run(
-        [sys.executable, "-m", "pyright", "--pythonpath", sys.executable], cwd=tmp_path,
-        capture_output=True, text=True,
-    )  # fmt: skip
+    command = "-m", "pyright", "--pythonpath", sys.executable
+    done = run_script(*command, cwd=tmp_path, check=False)
     types = [
         line.partition(' is "')[2].rstrip('"')
         for line in done.stdout.splitlines()
@@ -101,7 +93,6 @@ def test_the_nearest_command_is_named(capsys, monkeypatch):
     monkeypatch.setattr(sys, "argv", ["ropewalk", "evalute"])
     assert main() == 2
     assert capsys.readouterr().err == "ropewalk: no command 'evalute'; did you mean 'evaluate'?\n"
-    assert call("-m", "theory", "length", "--base", "10000", "--head-dim", "128") == "1707\n"
 
 
 def test_the_page_of_functions_is_that_of_their_docstrings():

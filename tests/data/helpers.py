@@ -2,15 +2,18 @@
 
 import itertools
 import json
+from collections.abc import Iterable
 from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
+import sentencepiece
 
 from ropewalk.data import store as store_lib
 from ropewalk.data.config import DataConfig
 from ropewalk.data.prepare import prepare
 from ropewalk.data.store import ShardWriter, TokenStore
+from ropewalk.data.tokenizer import Tokenizer
 
 B, E = 1, 2  # BOS and EOS
 
@@ -21,6 +24,16 @@ def plain_text(number: int, num_words: int = 60) -> str:
     syllables = np.array(["".join(pair) for pair in itertools.product("bdklmnrst", "aeiou")])
     sequence = ["".join(rng.choice(syllables, size=rng.integers(1, 4))) for _ in range(num_words)]
     return f"Document {number}:\n  " + " ".join(sequence) + ".\n"
+
+
+def train_llama_like(texts: Iterable[str], folder: Path, size: int, **options) -> Tokenizer:
+    """Return a tokenizer with Llama's settings: a space before the text, no reserved symbols."""
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(texts), model_prefix=f"{folder}/m", model_type="bpe",
+        vocab_size=size, byte_fallback=True, normalization_rule_name="identity",
+        remove_extra_whitespaces=False, minloglevel=2, **options,
+    )  # fmt: skip
+    return Tokenizer(folder / "m.model")
 
 
 def write_jsonl(path: Path, texts: list[str], **fields) -> None:

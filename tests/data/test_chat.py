@@ -2,14 +2,10 @@
 
 import json
 
-import numpy as np
 import pytest
 
 from ropewalk.data import chat
-from ropewalk.data.config import DataConfig
-from ropewalk.data.task import TaskContext
 from ropewalk.data.tokenizer import Tokenizer
-from ropewalk.evals.tasks.chat_needles import ChatNeedles
 from tests.data import json_tokenizers
 from tests.data.hard_text import SOURCES
 
@@ -93,24 +89,3 @@ def test_templates_that_do_not_work_are_errors(folder, template, message):
     tokenizer = Tokenizer(folder / "tokenizer.json", chat_template=template)
     with pytest.raises(ValueError, match=message):
         chat.turns(tokenizer)
-
-
-@pytest.mark.parametrize("needles", [1, 5])
-def test_needles_are_asked_for_in_the_template(tokenizer, theirs, needles):
-    task = ChatNeedles(needles=needles)
-    data = DataConfig(context_length=4000, batch_size=1)
-    context = TaskContext(data=data, tokenizer=tokenizer, length=4000, seed=0)
-    distances = []
-    for document in task.documents(context, range(20)):
-        tokens = document.tokens
-        assert 3900 < len(tokens) <= 4001
-        for start, count, distance in document.answers:
-            source = start - 1 - distance
-            answer = tokens[start : start + count]
-            np.testing.assert_array_equal(tokens[source : source + count], answer)
-            distances.append(distance)
-        text = "".join(map(theirs.decode, tokens[1:].tolist()))
-        assert text.count("<|im_start|>assistant\nThe special magic number for") == needles
-        assert text.startswith("<|im_start|>system\nBe kind.<|im_end|>\n<|im_start|>user\nSome")
-    octaves = np.log2(distances)
-    assert octaves.min() < 9 and octaves.max() > 11

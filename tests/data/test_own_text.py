@@ -13,6 +13,7 @@ from ropewalk.data.pipeline import describe_source
 from ropewalk.data.prepare import prepare
 from ropewalk.data.sources import source_class
 from ropewalk.data.store import TokenStore
+from tests.damage import flip
 from tests.data.helpers import make_config, make_store, plain_text
 
 
@@ -73,9 +74,7 @@ def test_a_damaged_row_group_is_counted_and_the_others_are_read(tmp_path):
     texts = [f"{i} {i * 2654435761 % 2**32:x}" for i in range(900)]
     options = {"row_group_size": 300, "compression": "none", "use_dictionary": False}
     write_parquet(path, texts, write_page_checksum=True, **options)
-    content = bytearray(path.read_bytes())
-    content[content.index(texts[450].encode())] ^= 1
-    path.write_bytes(content)
+    flip(path, 8 * path.read_bytes().index(texts[450].encode()))
     documents = read(tmp_path)
     (lost,) = [d for d in documents if d.problem]
     assert (lost.line, lost.damaged_bytes > 5000) == (301, True)

@@ -2,9 +2,6 @@ import dataclasses
 import hashlib
 import itertools
 import json
-import os
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -16,6 +13,7 @@ from ropewalk.data.prepare import prepare
 from ropewalk.data.task import TaskContext
 from ropewalk.data.tokenizer import Tokenizer
 from ropewalk.utils import plugins
+from tests.conftest import ROOT
 from tests.data.helpers import plain_text, write_jsonl
 from tests.evals.test_new_task import ECHO
 
@@ -159,7 +157,7 @@ from ropewalk.data.pipeline import make_batches, open_data
 from ropewalk.utils import plugins
 if __name__ == "__main__":
     plugins.allow("echo.py")
-    fields = json.loads(sys.stdin.read())
+    fields = json.loads(sys.argv[2])
     lists = {name: tuple(x) for name, x in fields.items() if isinstance(x, list)}
     config = DataConfig(**fields | lists)
     found = itertools.islice(make_batches(open_data(config, Path(sys.argv[1])), start_step=3), 7)
@@ -168,17 +166,13 @@ if __name__ == "__main__":
 
 
 @pytest.mark.long
-def test_worker_processes_give_the_same_stream(config, prepared, tmp_path):
+def test_worker_processes_give_the_same_stream(config, prepared, tmp_path, run_script):
     """Workers must also run the task of a file that only their parent's command line named."""
     (tmp_path / "workers.py").write_text(WORKERS)
     (tmp_path / "echo.py").write_text(ECHO)
     plugins.allow(tmp_path / "echo.py")
     config = change(config, retrieval_tasks=("kv", "lagcopy", f"{tmp_path}/echo.py:Echo"))
-    done = subprocess.run(
-        [sys.executable, "workers.py", prepared],
-        input=json.dumps(dataclasses.asdict(change(config, num_workers=2))), cwd=tmp_path,
-        env={"PYTHONPATH": os.getcwd(), "PATH": ""}, capture_output=True, text=True, timeout=120,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
+    fields = json.dumps(dataclasses.asdict(change(config, num_workers=2)))
+    done = run_script("workers.py", prepared, fields, cwd=tmp_path, PYTHONPATH=ROOT)
     expected = take(7, config, prepared, start_step=3)
     assert json.loads(done.stdout) == [batch["row_hash"].tolist() for batch in expected]

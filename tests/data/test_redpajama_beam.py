@@ -10,8 +10,8 @@ import zstandard
 from ropewalk.data.config import DataConfig
 from ropewalk.data.prepare import prepare
 from ropewalk.data.sources.redpajama import RedPajama
+from tests.conftest import ROOT
 from tests.data.helpers import plain_text, write_jsonl
-from tests.test_house import ROOT
 
 # Beam needs a separate environment: its protobuf is older than sentencepiece's.
 PYTHON = Path(os.environ.get("BEAM_PYTHON", ROOT / ".venv-beam/bin/python"))

@@ -1,15 +1,13 @@
 import gzip
 import json
-import os
-import subprocess
-import sys
 
 import pytest
 import zstandard
 
 from ropewalk.data.sources import source_class
 from ropewalk.utils import limits
-from tests.data.helpers import write_jsonl
+from tests.conftest import ROOT
+from tests.data.helpers import plain_text, write_jsonl
 
 
 def source(name, path=None):
@@ -202,41 +200,46 @@ def test_local_continues_after_the_last_stored_file():
     assert next(source("local").read(start=(first.file, first.line + 1))).file == 4
 
 
-NEW_SOURCE = """
+NEW_SOURCE = '''"""Text files."""
+
+import functools
+from pathlib import Path
+
 from ropewalk.data.source import Document, InputFile, Source
 
 
-class Poem(Source):
-    \"\"\"Forty verses.\"\"\"
+class Texts(Source):
+    """The .txt files of a folder, one document each."""
 
-    needs_path = False
+    needs_path = True
 
-    @property
+    @functools.cached_property
     def files(self):
-        return [InputFile(path="poem", name="poem", size=1)]
+        paths = sorted(Path(self.path).glob("*.txt"))
+        return [InputFile(path=p, name=p.name, size=p.stat().st_size) for p in paths]
 
     def read_file(self, file, line, on_bytes):
-        for number in range(line, 41):
-            yield Document(f"Verse {number}: a rose is a rose.\\n" * number, file, number)
-"""
+        if line == 1:
+            on_bytes(self.files[file].size)
+            yield Document(self.files[file].path.read_text(), file, 1)
+'''
 USE_IT = """
 from ropewalk.data import sources
 sources.__path__.append(".")
 from ropewalk.data.config import DataConfig
 from ropewalk.data.pipeline import make_batches, open_data
-config = DataConfig(source="poem", tokenizer="t.model", context_length=8, batch_size=2,
+config = DataConfig(source="texts", path=".", tokenizer="t.model", context_length=8, batch_size=2,
                     prepared_root="prepared")
 batch = next(make_batches(open_data(config), start_step=0))
 print(batch["tokens"].shape, open_data(config).held_out)
 """
 
 
-def test_a_source_is_one_file(tmp_path, tokenizer):
+def test_a_source_is_one_file(tmp_path, tokenizer, run_script):
     """Other files compared the names of sources, so a new one needed changes in six of them."""
-    (tmp_path / "poem.py").write_text(NEW_SOURCE)
+    (tmp_path / "texts.py").write_text(NEW_SOURCE)
+    for number in range(40):
+        (tmp_path / f"{number}.txt").write_text(plain_text(number))
     (tmp_path / "t.model").write_bytes(tokenizer.model)
-    done = subprocess.run(
-        [sys.executable, "-c", USE_IT], cwd=tmp_path, env=os.environ | {"PYTHONPATH": os.getcwd()},
-        capture_output=True, text=True, timeout=120,
-    )  # fmt: skip
+    done = run_script("-c", USE_IT, cwd=tmp_path, PYTHONPATH=ROOT)
     assert done.stdout == "(2, 8) None\n", done.stderr

@@ -6,6 +6,7 @@ import pytest
 
 from ropewalk.data import store as store_lib
 from ropewalk.data.store import BLOCK, TokenStore
+from tests.damage import flip
 from tests.data.helpers import B, E, make_store
 
 
@@ -51,10 +52,7 @@ def test_pickled_store_reads(tmp_path, documents):
 def test_a_changed_byte_is_found_and_the_file_named(tmp_path, documents):
     store = make_store(tmp_path, documents)
     path = tmp_path / "00000.array_record"
-    data = bytearray(path.read_bytes())
-    middle = data.index(store.read(BLOCK, 40).astype("<u2").tobytes())
-    data[middle + 20] ^= 0xFF
-    path.write_bytes(data)
+    flip(path, 8 * (path.read_bytes().index(store.read(BLOCK, 40).astype("<u2").tobytes()) + 20))
     with pytest.raises(ValueError, match=r"00000\.array_record: damaged"):
         TokenStore(tmp_path).read(BLOCK, 40)
 

@@ -10,6 +10,7 @@ from ropewalk.data.pipeline import make_batches, open_data
 from ropewalk.data.prepare import prepare
 from ropewalk.data.store import TokenStore
 from ropewalk.data.verify import damages
+from tests.damage import flip
 from tests.data.helpers import make_config, write_jsonl
 
 # Each corpus has words of its own; books has long documents (of more than 200 ids) and short ones.
@@ -99,10 +100,7 @@ def test_all_documents_are_in_one_stratum_and_rows_are_equal_again(root, tmp_pat
     ]
     assert all((rows[0][5][name] == rows[1][5][name]).all() for name in rows[0][5])
     assert list(damages(folder)) == []
-    path = folder / "train-00-long" / "00000.array_record"
-    content = bytearray(path.read_bytes())
-    content[-20] ^= 1
-    path.write_bytes(content)
+    flip(folder / "train-00-long" / "00000.array_record", -160)
     assert "train-00-long" in next(damages(folder))
 
 

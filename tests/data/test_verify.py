@@ -1,6 +1,5 @@
 """Damaged prepared data must be reported before any use."""
 
-import os
 import random
 import shutil
 from pathlib import Path
@@ -10,6 +9,7 @@ import pytest
 from ropewalk.data import verify
 from ropewalk.data.prepare import main
 from ropewalk.data.store import TokenStore
+from tests.damage import flip
 from tests.data.helpers import plain_text, write_jsonl
 from tests.data.helpers import run_prepare as run
 
@@ -28,15 +28,6 @@ def pristine(tmp_path_factory, tokenizer) -> Path:
 @pytest.fixture
 def root(pristine, tmp_path) -> Path:
     return shutil.copytree(pristine, tmp_path / "copy")
-
-
-def flip(path: Path, bit: int) -> None:
-    """Change a bit and keep size and times, like a failing disk."""
-    times = path.stat()
-    content = bytearray(path.read_bytes())
-    content[bit // 8] ^= 1 << bit % 8
-    path.write_bytes(content)
-    os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
 
 
 def contents(folder: Path) -> list:

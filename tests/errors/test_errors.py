@@ -11,7 +11,6 @@ import json
 import os
 import re
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
@@ -188,10 +187,9 @@ def test_a_missing_package_is_named(module, command, expected, refuse, monkeypat
         *("-m model.rotary show", "-m tpu.aot", "-m tpu.jobset", "-m benchmarks"),
     ],
 )
-def test_a_python_without_packages_names_the_environment(command):
+def test_a_python_without_packages_names_the_environment(command, run_script):
     """README's commands in a shell where .venv is not active; -S hides all installed packages."""
-    arguments = [sys.executable, "-S", *command.split(), "--help"]
-    done = subprocess.run(arguments, cwd=ROOT, capture_output=True, text=True, check=False)
+    done = run_script("-S", *command.split(), "--help", check=False)
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
     assert "lacks the packages of ropewalk. Run: " in done.stderr and "activate" in done.stderr
 

@@ -6,12 +6,13 @@ import pytest
 
 from ropewalk import evaluate as cli
 from ropewalk.evals import cost, runner, score
-from tests.test_evaluate import CONFIG, make_run
+from tests.models import write_run
+from tests.test_evaluate import CONFIG
 
 
 @pytest.fixture
 def run(tmp_path, tokenizer):
-    make_run(tmp_path / "run", CONFIG, tokenizer.model)
+    write_run(tmp_path / "run", CONFIG, tokenizer.model)
     return str(tmp_path / "run")
 
 

@@ -19,7 +19,8 @@ from ropewalk.reporting import writing
 from ropewalk.reporting.task_view import view_of
 from ropewalk.utils import plugins
 from tests.in_process import run_command
-from tests.test_evaluate import CONFIG, make_run
+from tests.models import write_run
+from tests.test_evaluate import CONFIG
 
 ECHO = '''"""Echo: a few ids, and at once the same again."""
 
@@ -77,7 +78,7 @@ def echo(tmp_path):
 
 def test_a_file_of_the_user_is_asked_shown_and_trained_on(echo, tmp_path, tokenizer, capsys):
     run = RunDirectory(tmp_path / "run")
-    make_run(run.path, CONFIG, tokenizer.model)
+    write_run(run.path, CONFIG, tokenizer.model)
     assert evaluate.main([str(run.path), "--tasks", echo, "--documents", "16"]) == 0
     shown = capsys.readouterr().out
     assert "Effective context" in shown and "NOT_LEARNED" in shown
@@ -124,7 +125,7 @@ def test_a_received_run_executes_nothing(tmp_path, tokenizer, monkeypatch, capsy
     Path("recv").mkdir()
     Path("recv/a.py").write_text("open('executed', 'w')")
     received = EvalConfig(tasks=("recv/a.py:Echo",), documents=1)
-    make_run("recv/a.py-run", dataclasses.replace(CONFIG, evals=received), tokenizer.model)
+    write_run("recv/a.py-run", dataclasses.replace(CONFIG, evals=received), tokenizer.model)
     refused = "recv/a.py is code that the command line does not name"
     assert run_command("evaluate.py recv/a.py-run", monkeypatch) == 2
     assert refused in capsys.readouterr().err

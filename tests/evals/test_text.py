@@ -4,11 +4,11 @@ import itertools
 
 import numpy as np
 import pytest
-import sentencepiece
 
 from ropewalk.data.task import Document
 from ropewalk.data.tokenizer import Tokenizer
 from ropewalk.evals import text
+from tests.data.helpers import train_llama_like
 
 TEXTS = (
     "two words",
@@ -24,14 +24,8 @@ TEXTS = (
 
 @pytest.fixture(scope="module")
 def llama_like(tmp_path_factory) -> Tokenizer:
-    """Llama's settings: a space before the text, bytes for what it does not know."""
-    path = tmp_path_factory.mktemp("llama") / "m"
-    sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter(["two words, ended by one", "other lines and white space"]),
-        model_prefix=str(path), model_type="bpe", vocab_size=310, byte_fallback=True,
-        normalization_rule_name="identity", remove_extra_whitespaces=False, minloglevel=2,
-    )  # fmt: skip
-    return Tokenizer(path.with_suffix(".model"))
+    texts = ["two words, ended by one", "other lines and white space"]
+    return train_llama_like(texts, tmp_path_factory.mktemp("llama"), 310)
 
 
 @pytest.mark.parametrize("name", ["tokenizer", "llama_like"])

@@ -6,6 +6,8 @@ import sys
 
 import pytest
 
+from tests.damage import flip
+
 PROGRAM = """
 import jax, jax.numpy as jnp, numpy as np
 from ropewalk.experiment.compiled import keep_programs
@@ -42,9 +44,7 @@ def test_a_second_process_compiles_nothing_unless_a_bit_changed(run, tmp_path):
     assert (hit, os.path.dirname(folder)) == ("False", str(tmp_path / "ropewalk"))
     assert run() == (value, "True", folder)
     for path in (tmp_path / "ropewalk").rglob("jit__lambda*-cache"):
-        content = bytearray(path.read_bytes())
-        content[len(content) // 2] ^= 1
-        path.write_bytes(content)
+        flip(path)
     assert run() == (value, "False", folder)
 
 

@@ -7,28 +7,17 @@ import pytest
 from ropewalk.configs import find_config
 from ropewalk.experiment import load
 from ropewalk.experiment.__main__ import keep
-from ropewalk.experiment.checkpoint import Checkpoints, DataState
 from ropewalk.experiment.run import RunDirectory
 from ropewalk.model import transformer
+from tests.models import write_run
 
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory) -> RunDirectory:
-    """Two untrained checkpoints; the optimizer's state as large as Adam's."""
-    config = find_config("tiny")
-    run = RunDirectory(tmp_path_factory.mktemp("runs") / "base=30,seed=1")
-    run.write_config(config, ["model.rotary.base=30"])
+    """Two untrained checkpoints."""
+    path = tmp_path_factory.mktemp("runs") / "base=30,seed=1"
+    run = write_run(path, find_config("tiny"), steps=(5, 10))
     run.record_command("python train.py tiny")
-    checkpoints = Checkpoints(run, keep=2)
-    for step in (5, 10):
-        numbers = np.random.default_rng(step)
-        params = jax.tree.map(
-            lambda leaf, numbers=numbers: numbers.normal(size=leaf.shape).astype(np.float32),
-            transformer.abstract_params(config.model),
-        )
-        moments = {"mu": params, "nu": params}
-        checkpoints.save(step, params, moments, DataState(fingerprint="f", rows=step), config)
-    checkpoints.close()
     return run
 
 

@@ -1,6 +1,5 @@
 """One line loads a run, and README's third use runs as it stands."""
 
-import io
 import json
 import re
 import shutil
@@ -9,7 +8,6 @@ from pathlib import Path
 import jax
 import numpy as np
 import pytest
-from rich.console import Console
 
 from ropewalk.data.sources import local
 from ropewalk.data.tokenizer import Tokenizer
@@ -17,9 +15,10 @@ from ropewalk.evals import rows, runner
 from ropewalk.experiment import load, overrides
 from ropewalk.experiment.run import RunDirectory
 from ropewalk.model import transformer
+from tests.conftest import ROOT
+from tests.damage import flip
 from tests.models import tiny_config, train_run
 
-ROOT = Path(__file__).parents[2]
 # Slow: they train the runs that are loaded.
 pytestmark = pytest.mark.slow
 
@@ -124,14 +123,10 @@ def on(prepared_root: str, run: RunDirectory, folder: Path) -> RunDirectory:
     return copy
 
 
-def ask(run: RunDirectory, *tasks: str, messages: list | None = None) -> rows.Rows:
-    console = Console(file=io.StringIO(), width=1000)
+def ask(run: RunDirectory, *tasks: str) -> rows.Rows:
     [(_, _, table)] = runner.evaluate(
-        [run.path], runner.Options(tasks=tasks, documents=2, lengths=[32]), console=console
+        [run.path], runner.Options(tasks=tasks, documents=2, lengths=[32])
     )
-    assert isinstance(console.file, io.StringIO)
-    if messages is not None:
-        messages += console.file.getvalue().splitlines()
     return table
 
 
@@ -146,8 +141,6 @@ def test_a_run_is_asked_about_its_own_text_where_that_is_another(
         if name != "run":
             np.testing.assert_array_equal(table[name], expected[name], err_msg=name)
     assert not Path(elsewhere).exists()
-    content = bytearray((away.held_out_path / "00000.starts.npy").read_bytes())
-    content[-3] ^= 1
-    (away.held_out_path / "00000.starts.npy").write_bytes(content)
+    flip(away.held_out_path / "00000.starts.npy", -24)
     with pytest.raises(ValueError, match=r"starts\.npy: damaged: .*; delete .*/away/held_out, and"):
         ask(away, "perplexity")

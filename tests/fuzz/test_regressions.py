@@ -54,7 +54,6 @@ PIB8 = (2**50,)
 ZEROS = ("zero_LN", "zero_low_LN", "zero_high_LN", "distances_M")
 NESTED = [b"[" * n + b"]" * n for n in (101, 500, 5_000, 100_000)]
 NESTED += [b'{"a":' * n + b"1" + b"}" * n for n in (500, 100_000)]
-SWEEP = '{{"config": "tiny", "overrides": ["{}"], "members": ["a"]}}'
 JSON_FILES = ("config", "sweep", "metrics", "commands", "results", "study_row", "token_store")
 JSON_FILES += ("digests", "tokenizer_json", "safetensors_index", "hf_import")
 JSON_FILES += ("logit_check", "frequencies_json")

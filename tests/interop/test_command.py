@@ -12,9 +12,10 @@ from ropewalk.experiment.run import RunDirectory
 from ropewalk.interop.__main__ import main
 from ropewalk.interop.export import export
 from ropewalk.interop.importing import import_folder
+from tests.conftest import ROOT
+from tests.damage import flip
 from tests.interop.weights_helpers import PLAIN, changed, make_run
 
-ROOT = Path(__file__).parents[2]
 pytestmark = pytest.mark.slow
 
 
@@ -43,7 +44,7 @@ def test_a_changed_bit_of_any_file_of_an_export_is_refused(name, part, run, tmp_
     path = tmp_path / "out" / name
     content = path.read_bytes()
     position = content.index(part) if part else len(content) - 1
-    path.write_bytes(content[:position] + bytes([content[position] ^ 1]) + content[position + 1 :])
+    flip(path, 8 * position)
     with pytest.raises(ValueError, match=r"ha(s|ve) changed since logit_check\.json"):
         import_folder(tmp_path / "out", tmp_path / "back", compare=False)
     assert not list(tmp_path.glob("back*"))

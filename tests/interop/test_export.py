@@ -6,7 +6,6 @@ import json
 import re
 import shutil
 
-import numpy as np
 import pytest
 
 from ropewalk.interop.check import FolderModel, check_comparison, compare_logits
@@ -39,17 +38,6 @@ def test_transformers_logits_equal_ours(name, tmp_path):
     note = export(make_run(tmp_path / "run", CASES[name][2]).path, tmp_path / "out")
     assert note.startswith("transformers' logits of 47 tokens: difference ")
     assert json.loads((tmp_path / "out/logit_check.json").read_text())["row"]["spread"] > 0.1
-
-
-def test_shards_have_the_same_tensors(tmp_path):
-    run = make_run(tmp_path / "run", PLAIN)
-    export(run.path, tmp_path / "one")
-    export(run.path, tmp_path / "many", shard_bytes=20_000)
-    single, many = Tensors(tmp_path / "one"), Tensors(tmp_path / "many")
-    assert len(list((tmp_path / "many").glob("*.safetensors"))) > 3
-    assert single.known == many.known
-    for name in single.known:
-        np.testing.assert_array_equal(single.read(name), many.read(name))
 
 
 def swap_gate_and_up(config, layout, fused):

@@ -1,17 +1,13 @@
 """Scores for lm-evaluation-harness against float64, without the harness."""
 
-import jax
+import dataclasses
+
 import numpy as np
 import pytest
 
-from ropewalk.configs import find_config
-from ropewalk.configs.changes import change
-from ropewalk.data import tokenizer as tokenizer_lib
 from ropewalk.experiment.loaded import LoadedRun
-from ropewalk.experiment.run import RunDirectory
 from ropewalk.interop.scorer import Pair, Scorer
-from ropewalk.model import transformer
-from tests.data.helpers import plain_text
+from tests.probes.test_inside import random_model
 
 pytestmark = pytest.mark.slow
 
@@ -19,21 +15,13 @@ LENGTH = 48
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory) -> LoadedRun:
+def run(tokenizer) -> LoadedRun:
     """An untrained model with a tokenizer."""
-    directory = RunDirectory(tmp_path_factory.mktemp("run") / "run")
-    directory.path.mkdir()
-    texts = [plain_text(number) for number in range(200)]
-    tokenizer_lib.train(texts, directory.tokenizer_path, 600)
-    vocab_size = tokenizer_lib.Tokenizer(directory.tokenizer_path).vocab_size
-    config = change(
-        find_config("tiny"), model=dict(vocab_size=vocab_size), data=dict(context_length=LENGTH)
-    )
-    directory.write_config(config, ())
-    params = transformer.init(config.model, 0)
-    # Uneven enough that every token matters.
-    sharp = jax.tree.map(lambda leaf: np.asarray(leaf) * (4 if leaf.ndim > 1 else 1), params)
-    return LoadedRun(directory, 0, config, sharp)
+    run = random_model(dict(vocab_size=tokenizer.vocab_size), "rope(base=10000)")
+    data = dataclasses.replace(run.config.data, context_length=LENGTH)
+    run = dataclasses.replace(run, config=dataclasses.replace(run.config, data=data))
+    vars(run)["tokenizer"] = tokenizer  # the run has no directory to read it from
+    return run
 
 
 def by_hand(run: LoadedRun, pair: Pair) -> tuple[float, bool]:

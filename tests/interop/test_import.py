@@ -22,17 +22,10 @@ from tests.interop.weights_helpers import (
     PLAIN,
     make_run,
     noise,
+    same_tensors,
 )
 
 pytestmark = pytest.mark.slow
-
-
-def same_tensors(first: Path, other: Path) -> bool:
-    first_tensors, other_tensors = Tensors(first), Tensors(other)
-    return first_tensors.known == other_tensors.known and all(
-        first_tensors.read(name).tobytes() == other_tensors.read(name).tobytes()
-        for name in first_tensors.known
-    )
 
 
 @pytest.mark.parametrize("name", EACH_CASE)

@@ -4,7 +4,6 @@ import json
 from pathlib import Path
 
 import pytest
-import sentencepiece
 
 from ropewalk.data import tokenizer as tokenizer_lib
 from ropewalk.data.tokenizer import Tokenizer
@@ -12,23 +11,20 @@ from ropewalk.interop.architectures import ARCHITECTURES
 from ropewalk.interop.tokenizer_files import find_tokenizer, write_tokenizer
 from tests.data import json_tokenizers
 from tests.data.hard_text import SOURCES, hard_text
+from tests.data.helpers import train_llama_like
 
 
 @pytest.fixture(scope="module", params=["ours", "llamas"])
 def tokenizer(request, tmp_path_factory) -> Tokenizer:
     """Ours, and one with Llama's settings: a space before a text, no user-defined pieces."""
-    path = tmp_path_factory.mktemp("tokenizer") / "t"
+    folder = tmp_path_factory.mktemp("tokenizer")
     if request.param == "ours":
-        tokenizer_lib.train(SOURCES, path.with_suffix(".model"), 2000)
-    else:
-        lines = [line for text in SOURCES for line in text.split("\n") if line and "\0" not in line]
-        sentencepiece.SentencePieceTrainer.train(
-            sentence_iterator=iter([*lines, *(chr(0x4E00 + i) * 9 for i in range(300))]),
-            model_prefix=str(path), model_type="bpe", vocab_size=2000, character_coverage=1.0,
-            byte_fallback=True, split_digits=True, normalization_rule_name="identity",
-            remove_extra_whitespaces=False, allow_whitespace_only_pieces=True, minloglevel=2,
-        )  # fmt: skip
-    return Tokenizer(path.with_suffix(".model"))
+        tokenizer_lib.train(SOURCES, folder / "t.model", 2000)
+        return Tokenizer(folder / "t.model")
+    lines = [line for text in SOURCES for line in text.split("\n") if line and "\0" not in line]
+    lines += [chr(0x4E00 + i) * 9 for i in range(300)]
+    options = dict(split_digits=True, allow_whitespace_only_pieces=True)
+    return train_llama_like(lines, folder, 2000, character_coverage=1.0, **options)
 
 
 def exported(tokenizer: Tokenizer, folder: Path, model_type: str):

@@ -144,6 +144,15 @@ def make_run(
     return run
 
 
+def same_tensors(first: Path, other: Path) -> bool:
+    """Return whether two folders have the same tensors, to the bit."""
+    first_tensors, other_tensors = Tensors(first), Tensors(other)
+    return first_tensors.known == other_tensors.known and all(
+        first_tensors.read(name).tobytes() == other_tensors.read(name).tobytes()
+        for name in first_tensors.known
+    )
+
+
 def plant(folder: Path, keys: dict) -> None:
     """Change keys of a folder's config.json at any depth."""
     path = folder / "config.json"

@@ -12,6 +12,7 @@ from flax import nnx
 from ropewalk.model import rotary
 from ropewalk.model.attention import Attention
 from ropewalk.model.config import ModelConfig
+from ropewalk.model.mla import LatentAttention
 from ropewalk.model.positions import cos_sin
 from ropewalk.model.rotary.nope import Nope
 from ropewalk.model.rotary.recorded import Recorded
@@ -53,7 +54,9 @@ def make_layer(config: ModelConfig) -> Attention:
     return layer
 
 
-def run(layer: Attention, x_TD: np.ndarray, positions_T, segment_ids_T) -> np.ndarray:
+def run(
+    layer: Attention | LatentAttention, x_TD: np.ndarray, positions_T, segment_ids_T
+) -> np.ndarray:
     table = layer.config.position_table(CONTEXT)
     row = jax.tree.map(lambda x: x[0], table)
     positions_BT = jnp.array([positions_T], jnp.int32)

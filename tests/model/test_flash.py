@@ -11,13 +11,7 @@ import pytest
 
 from ropewalk.model.config import NO_WINDOW
 from ropewalk.model.kernels import flash
-from tests.model.float64_attention import (
-    assert_equal,
-    check_kernel,
-    differentiate,
-    in_float64,
-    make_inputs,
-)
+from tests.model.float64_attention import check_kernel, check_members, differentiate, make_inputs
 
 SMALL = flash.Blocks(16, 32, 4, 2)  # queries and keys of a block, so that short rows have several
 
@@ -34,12 +28,7 @@ by_kernel = functools.partial(differentiate, flash.attention)
 @pytest.mark.long
 def test_members_with_windows_of_their_own_in_float64():
     """Packed documents, shared keys, values narrower than keys, two tiles a head, odd length."""
-    *inputs, ids = make_inputs(T=77, N=4, K=2, H=40, U=24)
-    windows = [NO_WINDOW, 20, 1]
-    members = jax.jit(jax.vmap(by_kernel, in_axes=(None, None, None, None, None, 0)))
-    ours = members(*(jnp.asarray(x, jnp.float32) for x in inputs), ids, np.array(windows, np.int32))
-    for member, window in enumerate(windows):
-        assert_equal([x[member] for x in ours], in_float64(*inputs, ids, window), 1e-6)
+    check_members(flash.attention, make_inputs(T=77, N=4, K=2, H=40, U=24), [NO_WINDOW, 20, 1])
 
 
 @pytest.mark.long

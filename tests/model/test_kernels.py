@@ -1,6 +1,5 @@
 """A mask against a literal matrix; kernels against float64; which kernel is chosen."""
 
-import functools
 import sys
 from typing import NamedTuple
 
@@ -13,13 +12,7 @@ from jax.experimental.pallas.ops.tpu.splash_attention import splash_attention_ke
 from ropewalk.model import kernels
 from ropewalk.model.config import NO_WINDOW
 from ropewalk.model.kernels import blocks, choice, flash, parts, splash, xla
-from tests.model.float64_attention import (
-    assert_equal,
-    check_kernel,
-    differentiate,
-    in_float64,
-    make_inputs,
-)
+from tests.model.float64_attention import check_kernel, check_members, make_inputs
 from tests.models import small_model
 
 
@@ -123,13 +116,7 @@ def test_members_of_a_sweep_have_windows_of_their_own(monkeypatch):
     """Splash takes other blocks for each member."""
     monkeypatch.setattr(splash, "INTERPRET", True)
     monkeypatch.setattr(splash, "BLOCK", 128)
-    *inputs, ids = make_inputs(260)
-    members = functools.partial(differentiate, splash.attention)
-    members = jax.jit(jax.vmap(members, in_axes=(*(5 * [None]), 0)))
-    windows = np.array([3, 260], np.int32)
-    ours = members(*(jnp.asarray(x, jnp.float32) for x in inputs), ids, windows)
-    for member, window in enumerate(windows):
-        assert_equal([x[member] for x in ours], in_float64(*inputs, ids, window), 1e-6)
+    check_members(splash.attention, make_inputs(260), [3, 260])
 
 
 @pytest.mark.parametrize(
@@ -229,10 +216,6 @@ def test_rows_split_over_devices_take_the_ring(platform, T, kernel, expected, wh
 
 
 CONFIG = small_model(vocab_size=8, embed_dim=8, num_heads=2, mlp_dim=8)
-
-
-def test_the_check_names_the_kernel():
-    assert kernels.check(CONFIG, 32) == "attention: xla"
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import numpy as np
 from flax import nnx
 
 from ropewalk.model.mla import LatentAttention
-from ropewalk.model.positions import cos_sin
+from tests.model.test_attention import run
 from tests.model.test_llama_reference import MODELS, C, D, H, N, P
 
 EPSILON = 1e-6
@@ -53,13 +53,7 @@ def test_key_smearing_equals_formula():
         weights = np.exp(logits) / np.exp(logits).sum()
         expected_TD[t] += weights @ (latent_TC[visible] @ p["value_up"][:, head]) @ p["out"][head]
 
-    row = jax.tree.map(lambda x: x[0], model.position_table(40))
-    positions_BT = jnp.array([positions])
-    rotation = cos_sin(row.cycles_hi, row.cycles_lo, positions_BT)
-    x_BTD = jnp.asarray(x_TD, jnp.float32)[None]
-    q_k_v = layer.compute_qkv(x_BTD, positions_BT)
-    got_BTD = layer.attend(q_k_v, row, rotation, positions_BT, jnp.array([documents]))
-    np.testing.assert_allclose(got_BTD[0], expected_TD, atol=1e-5)
+    np.testing.assert_allclose(run(layer, x_TD, positions, documents), expected_TD, atol=1e-5)
 
 
 def test_align_query_key_starts_queries_as_keys():

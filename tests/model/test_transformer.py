@@ -96,19 +96,6 @@ def test_a_window_reaches_one_window_further_each_layer():
     )
 
 
-@pytest.mark.parametrize("shift", [1, 1000, 2**16 - 5, 2**23])
-def test_shifting_every_position_changes_nothing(shift):
-    """Holds only where queries and keys are turned by the same table."""
-    params = noise(CONFIG)
-    tokens_BT = np.random.default_rng(0).integers(0, 64, size=(2, 20))
-    positions_BT = np.tile(np.arange(20), (2, 1))
-    np.testing.assert_allclose(
-        run(CONFIG, params, tokens_BT, positions_BT + shift),
-        run(CONFIG, params, tokens_BT, positions_BT),
-        atol=1e-4,
-    )
-
-
 def test_the_scan_is_a_loop_over_layers():
     """Each layer with its own row of a table whose rows all differ."""
     config = dataclasses.replace(EVERY_OPTION, rotary=Nope())

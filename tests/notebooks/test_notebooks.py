@@ -12,8 +12,8 @@ import pytest
 
 from notebooks import setup
 from ropewalk.interop.export import export
+from tests.conftest import ROOT
 
-ROOT = Path(__file__).parents[2]
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 # Parameters that replace a notebook's own.

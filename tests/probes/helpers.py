@@ -54,9 +54,8 @@ def plant_keys(
     noise: float = 0.0,
     rotary: str = "rope(base=10)",
     window: int | None = None,
-    q_NR=1.0,
 ) -> tuple[Capture, Questions]:
-    """Return one question per row: queries are `q_NR`, the matching key has conj(k) = z.
+    """Return one question per row: queries are 1, the matching key has conj(k) = z.
 
     `shape` is B rows, T tokens, N heads, and R pairs; each row has eight other keys.
     """
@@ -67,7 +66,7 @@ def plant_keys(
     query_Q = random.integers(key_Q + 1, T)
     k_BSNR = noise * (random.normal(size=shape) + 1j * random.normal(size=shape))
     k_BSNR[np.arange(B), key_Q] += np.conj(z_R)
-    inside = make_capture(np.ones(shape) * q_NR, k_BSNR, rotary, window)
+    inside = make_capture(np.ones(shape), k_BSNR, rotary, window)
     return inside, Questions(np.arange(B), query_Q, key_Q, np.sort(positions, axis=1))
 
 
@@ -78,8 +77,7 @@ def copying_run(
 
     The heads before it have small random weights. `rotary` is the variant of all heads.
     """
-    used = np.concatenate([tokenizer.keys, tokenizer.values])
-    model, params = copying_model(used, tokenizer.vocab_size, 0)
+    model, params = copying_model(tokenizer)
     random, attention = np.random.default_rng(0), params["blocks"]["attention"]
     for name, axis, size in (("query", 2, 0.1), ("key", 2, 0.1), ("value", 2, 1), ("out", 1, 1e-3)):
         shape = (

@@ -17,8 +17,8 @@ from ropewalk.evals.runner import evaluate
 from ropewalk.experiment import load
 from ropewalk.interop.export import export
 from ropewalk.interop.importing import import_folder
-from ropewalk.interop.tensors import Tensors
 from ropewalk.theory import audit
+from tests.interop.weights_helpers import same_tensors
 
 pytestmark = pytest.mark.published
 
@@ -101,9 +101,7 @@ def test_an_export_is_the_published_model(run, loaded, tmp_path):
 
     back = import_folder(tmp_path / "out", tmp_path / "back", compare=False)
     export(back.path, tmp_path / "again")
-    first, second = Tensors(tmp_path / "out"), Tensors(tmp_path / "again")
-    assert first.known == second.known
-    assert all(first.read(n).tobytes() == second.read(n).tobytes() for n in first.known)
+    assert same_tensors(tmp_path / "out", tmp_path / "again")
     for name in ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja"):
         contents = {(tmp_path / folder / name).read_bytes() for folder in ("out", "again")}
         assert len(contents) == 1

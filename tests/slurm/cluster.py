@@ -10,6 +10,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from tests.training.helpers import free_port
+
 DAEMONS = ("munged", "slurmctld", "slurmd")
 # The names of the nodes are addresses, so that nothing must resolve them.
 NODES = ("127.0.0.1", "127.0.0.2")
@@ -47,12 +49,6 @@ NODE = "NodeName={name} NodeHostname={host} NodeAddr=127.0.0.1 Port={port} CPUs=
 def missing() -> list[str]:
     """Return the programs that are not installed."""
     return [name for name in (*DAEMONS, "sbatch", "srun") if not shutil.which(name, path=PATH)]
-
-
-def free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return listener.getsockname()[1]
 
 
 def wait_for(condition: Callable[[], object], seconds: float, what: str) -> None:

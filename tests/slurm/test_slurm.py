@@ -9,7 +9,7 @@ import pytest
 
 from ropewalk.experiment.run import RunDirectory
 from tests.slurm.cluster import Cluster, missing, wait_for
-from tests.training.helpers import data_state
+from tests.training.helpers import data_state, losses
 
 pytestmark = [
     pytest.mark.slurm,
@@ -41,10 +41,6 @@ def reference(arguments, run_script, tmp_path_factory):
     run = tmp_path_factory.mktemp("reference") / "run"
     run_script("train.py", *arguments, "--workdir", run)
     return run
-
-
-def losses(run: Path) -> list[float]:
-    return [row["loss"] for row in RunDirectory(run).read_metrics()]
 
 
 def assert_same(run: Path, reference: Path, *, exactly: bool = True) -> None:

@@ -2,9 +2,6 @@ import dataclasses
 import functools
 import json
 import math
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 
@@ -14,14 +11,12 @@ from ropewalk.model.rotary.nope import Nope
 from ropewalk.model.rotary.rope import Rope
 from tests.in_process import call
 
-ROOT = Path(__file__).parents[2]
 theory = functools.partial(call, "-m", "theory")  # what it prints, errors too
 
 
-def test_the_module_prints_only_the_number():
-    command = [sys.executable, "-m", "theory", "length", "--base", "10000", "--head-dim", "128"]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
-    assert (done.returncode, done.stdout, done.stderr) == (0, "1707\n", "")
+def test_the_module_prints_only_the_number(run_script):
+    done = run_script("-m", "theory", "length", "--base", "10000", "--head-dim", "128")
+    assert (done.stdout, done.stderr) == ("1707\n", "")
 
 
 def test_json_is_one_object():

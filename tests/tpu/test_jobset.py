@@ -115,23 +115,24 @@ def test_names_are_dns_labels_with_room_for_the_pods(workdir):
         assert len(name) <= 63 - len("-slice-0-999-abcde")
 
 
-@pytest.mark.parametrize("mode", ["run", "members", "sweep"])
-def test_a_mesh_that_does_not_fit_the_slice_is_refused(mode):
-    """Eight rows do not divide among 16 chips, three members not among two."""
-    changes = ["mesh.sweep=2" if mode == "sweep" else "mesh.data=16", "model.rotary.base=10,99,1e4"]
-    changes = changes[:1] if mode == "run" else changes
-    with pytest.raises(ValueError, match="does not divide"):
-        jobset.make_jobs(mode, "tiny", "/runs/a", changes, find_slice("v5e:4x4"))
+BASES = "model.rotary.base=10,99,1e4"
 
 
 @pytest.mark.parametrize(
-    "changes",
-    [
+    ("mode", "changes", "topology"),
+    [  # eight rows do not divide among 16 chips, three members not among two
+        ("run", ["mesh.data=16"], "v5e:4x4"),
+        ("members", ["mesh.data=16", BASES], "v5e:4x4"),
+        ("sweep", ["mesh.sweep=2", BASES], "v5e:4x4"),
         # Members of other lengths train one after the other.
-        ["mesh.sweep=2", "train.num_steps=2,3"],
-        ["model.rotary.base=10,99", "mesh.sweep=2", "stages=[[data.batch_size=3]]"],
+        ("sweep", ["mesh.sweep=2", "train.num_steps=2,3"], "v5e:2x2"),
+        (
+            "sweep",
+            ["mesh.sweep=2", "model.rotary.base=10,99", "stages=[[data.batch_size=3]]"],
+            "v5e:2x2",
+        ),
     ],
 )
-def test_meshes_are_those_of_the_groups_and_stages(changes):
+def test_a_mesh_that_does_not_fit_the_slice_is_refused(mode, changes, topology):
     with pytest.raises(ValueError, match="does not divide"):
-        jobset.make_jobs("sweep", "tiny", "/runs/a", changes, find_slice("v5e:2x2"))
+        jobset.make_jobs(mode, "tiny", "/runs/a", changes, find_slice(topology))

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
+from tests.conftest import ROOT
+
 SCRIPTS = sorted([*ROOT.glob("tpu/*.sh"), *ROOT.glob("slurm/*.sh")])
 SCRIPTS.remove(ROOT / "tpu/common.sh")
 MEMBER = "model.rotary=yarn(base=1e4,factor=8,original_context_length=64)"

@@ -1,6 +1,7 @@
 """Read and compare the metrics, rows and arrays that runs leave in their directories."""
 
 import json
+import socket
 from pathlib import Path
 
 import jax
@@ -19,10 +20,20 @@ def rows_without_times(run: RunDirectory | Path) -> list[dict]:
     return [{k: v for k, v in row.items() if k not in TIMING} for row in rows]
 
 
+def losses(run: Path) -> list[float]:
+    return [row["loss"] for row in RunDirectory(run).read_metrics()]
+
+
 def data_state(run: RunDirectory | Path, step: int | None = None) -> dict:
     """The rows that led to a checkpoint, by default the newest."""
     run = RunDirectory(run) if isinstance(run, Path) else run
     return json.loads((run.checkpoints_path / f"{run.find_step(step)}/data/metadata").read_text())
+
+
+def free_port() -> int:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return listener.getsockname()[1]
 
 
 def assert_same_run(first: Path, second: Path) -> None:

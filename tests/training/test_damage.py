@@ -19,6 +19,7 @@ from ropewalk.experiment.mesh import make_mesh
 from ropewalk.experiment.run import RunDirectory
 from ropewalk.training.directories import open_directories
 from ropewalk.training.members import abstract_state, first_state, open_state, shardings_of
+from tests.damage import flip
 from tests.models import make_plan, tiny_config
 
 CONFIGS = [
@@ -76,12 +77,6 @@ def resume(tiny_data):
 
 def largest(folder: Path) -> Path:
     return max(folder.rglob("d/*"), key=lambda path: path.stat().st_size)
-
-
-def flip(path: Path, fraction: float = 0.5) -> None:
-    content = bytearray(path.read_bytes())
-    content[int(fraction * len(content))] ^= 1
-    path.write_bytes(content)
 
 
 def cut(path: Path) -> None:

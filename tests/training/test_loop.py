@@ -1,7 +1,6 @@
 """Training: resumed equals uninterrupted, members equal single runs, NaN never gets in."""
 
 import dataclasses
-import functools
 import json
 import random
 import shlex
@@ -15,22 +14,20 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from jax.sharding import AbstractMesh
 
 from ropewalk.data import pipeline
 from ropewalk.experiment import overrides
 from ropewalk.experiment.checkpoint import restore_params
 from ropewalk.experiment.config import from_dict
-from ropewalk.experiment.mesh import make_mesh
 from ropewalk.experiment.run import RunDirectory
 from ropewalk.training.loop import train
 from ropewalk.training.programs import MemberArrays
-from ropewalk.training.step import State, init_state, over_members, train_step
+from ropewalk.training.step import State, init_state, train_step
+from tests.conftest import ROOT
 from tests.in_process import call
 from tests.models import make_plan, tiny_config, train_run
 from tests.training.helpers import assert_same_run, data_state, rows_without_times
 
-ROOT = Path(__file__).parents[2]
 pytestmark = pytest.mark.slow  # each compiles a train step, or starts processes that do
 
 
@@ -44,11 +41,6 @@ def batch(tiny):
     batch = next(pipeline.make_batches(pipeline.open_data(tiny.data), start_step=0))
     batch.pop("row_hash")
     return batch
-
-
-@pytest.fixture(scope="module")
-def lone_cpu(tiny):
-    return make_mesh(tiny, 1)
 
 
 def one_member(config) -> tuple[State, MemberArrays]:
@@ -79,26 +71,6 @@ def test_microbatches_add_up_to_the_whole_batch(tiny, batch):
     assert len(set(batch["loss_mask"].sum(axis=1))) > 1
     np.testing.assert_allclose(scalars["loss"], part_scalars["loss"], rtol=1e-5)
     np.testing.assert_allclose(scalars["grad_norm"], part_scalars["grad_norm"], rtol=1e-4)
-
-
-@pytest.mark.long
-def test_in_turn_and_side_by_side_are_the_same_program(tiny, batch, lone_cpu):
-    configs = [
-        overrides.apply(tiny, changes)
-        for changes in (["model.rotary.base=10"], ["model.rotary=nope"], ["model.window=8"])
-    ]
-    states, members = zip(*map(one_member, configs), strict=True)
-    state, member = (jax.tree.map(lambda *x: jnp.stack(x), *trees) for trees in (states, members))
-    function = functools.partial(train_step, tiny)
-    two = AbstractMesh((2,), ("data",))
-    in_turn, side_by_side = (over_members(function, 3, mesh) for mesh in (lone_cpu, two))
-    _, scalars = jax.jit(in_turn)(state, member, batch, np.int32(9))
-    _, side_scalars = jax.jit(side_by_side)(state, member, batch, np.int32(9))
-    np.testing.assert_allclose(scalars["loss"], side_scalars["loss"], rtol=1e-5)
-    for own_state, own_member, loss in zip(states, members, scalars["loss"], strict=True):
-        _, own_scalars = step_fn(tiny, own_state, own_member, batch, np.int32(9))
-        np.testing.assert_allclose(own_scalars["loss"], loss, rtol=1e-5)
-    assert len({round(float(x), 6) for x in scalars["loss"]}) == 3  # the arrays do differ
 
 
 def start(arguments: list[str], environment) -> subprocess.Popen:

@@ -47,10 +47,8 @@ MESHES = [
     ("members", "sweep=2 sequence=2 tensor=2"),
     ("mla", "fsdp=2 sequence=2 tensor=2"),
     ("other block", "fsdp=2 sequence=2 tensor=2"),
-    *(
-        pytest.param("plain", mesh, marks=pytest.mark.long)
-        for mesh in ("data=8", "data=4 tensor=2", "sequence=8", "data=2 fsdp=2 sequence=2")
-    ),
+    *(("plain", mesh) for mesh in ("data=8", "data=4 tensor=2", "sequence=8")),
+    ("plain", "data=2 fsdp=2 sequence=2"),
 ]
 
 
@@ -101,14 +99,10 @@ def on_one(data, tmp_path_factory) -> dict[str, list[RunDirectory]]:
 
 
 @pytest.fixture(scope="module")
-def on_eight(request, data, tmp_path_factory, run_script) -> Path:
-    """A folder with the runs on each mesh that a test asks for, by one process of eight devices."""
-    tests = [item for item in request.session.items if item.path == request.path]
-    requested = [item.callspec.params for item in tests if hasattr(item, "callspec")]
-    requested = {(params.get("model"), params.get("mesh")) for params in requested}
-    known = [getattr(mesh, "values", mesh) for mesh in MESHES]
+def on_eight(data, tmp_path_factory, run_script) -> Path:
+    """A folder with the runs on each mesh, by one process of eight devices."""
     cases = {}
-    for model, mesh in [case for case in known if case in requested]:
+    for model, mesh in MESHES:
         axes = [f"mesh.{axis}" for axis in mesh.split()]
         changes = [*data, "mesh.data=1", *axes]
         name, members = MODELS[model]

@@ -3,7 +3,6 @@
 import os
 import shlex
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -14,18 +13,12 @@ import pytest
 
 from ropewalk.experiment.run import RunDirectory, find_runs
 from ropewalk.utils.errors import RESTART_STATUS
+from tests.conftest import ROOT
 from tests.in_process import call
 from tests.tpu.page import PROCESSES
-from tests.training.helpers import data_state
+from tests.training.helpers import data_state, free_port, losses
 
-ROOT = Path(__file__).parents[2]
 pytestmark = pytest.mark.slow  # each starts several processes
-
-
-def free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("localhost", 0))
-        return listener.getsockname()[1]
 
 
 class Processes:
@@ -78,10 +71,6 @@ class Processes:
     def said(self) -> list[str]:
         """The log of each process."""
         return [log.read_text(errors="replace") for log in self._logs]
-
-
-def losses(run: Path) -> list[float]:
-    return [row["loss"] for row in RunDirectory(run).read_metrics()]
 
 
 @pytest.fixture(scope="module")

@@ -7,16 +7,6 @@ from ropewalk.evals.estimate import summaries
 from tests.evals.helpers import rows
 
 
-def test_means_by_token_byte_and_word():
-    # 8 tokens of 2 nats and 2 tokens of 4: 24 nats in 40 bytes and 6 words.
-    result = rows(nll=[2.0, 4.0], num_tokens=[8, 2], num_bytes=[33, 7], num_words=[5, 1])
-    assert summaries.mean_nll(result) == pytest.approx(2.4)
-    assert summaries.perplexity(result) == pytest.approx(11.023176)
-    values = summaries.likelihoods(result)
-    assert values["bits_per_byte"] == pytest.approx(24 / 40 / 0.69314718)
-    assert values["word_perplexity"] == pytest.approx(54.59815)  # e^4
-
-
 def test_a_share_has_wilsons_interval_over_documents_not_over_answers():
     """3 of 4 documents, each all right or all wrong; Wilson's ends are roots of a quadratic."""
     right = np.repeat([True, True, False, True], 10)

@@ -8,7 +8,7 @@ from ropewalk.evals import runner
 from ropewalk.evals.estimate import summaries
 from ropewalk.experiment import load
 from tests.evals.helpers import make_documents
-from tests.test_evaluate import make_run
+from tests.models import write_run
 
 LENGTH, SHORT, STRIDE, GAIN, LOSS = 60, 17, 5, 1e-3, 6.93
 
@@ -32,9 +32,9 @@ def key_tokens(run, ids):
 
 @pytest.mark.slow
 def test_key_tokens_and_their_loss(text_config, text_tokenizer, tokenizer, tmp_path):
-    make_run(tmp_path / "run", text_config, text_tokenizer.model, salt=1)
-    make_run(tmp_path / "judge", text_config, text_tokenizer.model)
-    make_run(tmp_path / "other", text_config, tokenizer.model)
+    write_run(tmp_path / "run", text_config, text_tokenizer.model, salt=1)
+    write_run(tmp_path / "judge", text_config, text_tokenizer.model)
+    write_run(tmp_path / "other", text_config, tokenizer.model)
     run, judge, other = (load(tmp_path / name) for name in ("run", "judge", "other"))
     path = f"{text_config.data.path}/validation.jsonl"
     for reader in (judge, other, run):

@@ -75,3 +75,6 @@ def test_needles_are_asked_for_in_a_chat(prose_config, chat_tokenizer):
             number = document.tokens[start : start + count]
             np.testing.assert_array_equal(document.tokens[source : source + count], number)
             assert distance >= 250 and chat_tokenizer.decode(number) in dict(turns).values()
+    documents = make_documents(ChatNeedles(needles=5), prose_config, chat_tokenizer, 4000, range(9))
+    octaves = np.log2(np.concatenate([document.answers[:, 2] for document in documents]))
+    assert octaves.min() < 9 and octaves.max() > 11

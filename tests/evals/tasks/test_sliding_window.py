@@ -2,7 +2,6 @@ import dataclasses
 
 import jax
 import numpy as np
-import pytest
 
 from ropewalk.data.config import DataConfig
 from ropewalk.evals import score
@@ -52,15 +51,6 @@ def test_bytes_and_words_are_those_of_the_held_out_text(text_config, text_tokeni
     # All ids but each document's BOS and EOS.
     num_tokens = sum(int(document.answers[0, 1]) for document in result)
     assert num_tokens == store.num_tokens - 2 * store.num_documents
-
-
-def test_the_mean_over_tokens_is_not_the_mean_over_windows():
-    """A first window of 6 tokens at 3 nats and two of 2 tokens at 1 nat: 2.2 and 1.667."""
-    result = rows(nll=[3.0, 1.0, 1.0], num_tokens=[6, 2, 2])
-    assert summaries.mean_nll(result) == pytest.approx(2.2)
-    assert view_of("sliding_window").columns(result, None)["window_mean_nll"] == pytest.approx(
-        1.6666667
-    )
 
 
 # Against transformers: the loop of its perplexity guide (docs/source/en/perplexity.md, after
