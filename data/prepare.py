@@ -36,6 +36,7 @@ import ropewalk.utils.environment  # noqa: F401 - first: it checks that packages
 import argparse
 import contextlib
 import dataclasses
+import functools
 import hashlib
 import inspect
 import json
@@ -119,26 +120,44 @@ def prepare(config: DataConfig, *, show_files: bool = False, create: bool = True
                 if not report_path.exists():  # another process may have finished meanwhile
                     tokenizing.write_prepared(folder, settings, source, tokenizer)
     check_intact(folder)
-    _check_documents(read_manifest(report_path), config)
+    _check_documents(folder, config)
     return folder
 
 
 _OTHER_ROOT = "name another data.prepared_root (of data.prepare: --out)"
 
 
-def _check_documents(report: dict[str, Any], config: DataConfig) -> None:
-    """Raise ValueError if bad documents were left out; print a note if none is held out."""
+def _check_documents(folder: Path, config: DataConfig) -> None:
+    """Raise ValueError for bad documents, or print how many are left out; note if none is held out.
+
+    Notes are printed once in a process.
+    """
+    report = read_manifest(folder / "prepare.json")
     if "skipped" not in report:
         return  # no text, only a tokenizer
     skipped = report["skipped"]
     if skipped["count"] and config.on_bad_document == "error":
         raise ValueError(f"{skipped['first'][0]} (and {skipped['count'] - 1} more); {SKIP_ADVICE}")
+    if skipped["count"]:
+        first = printable(skipped["first"][0])
+        _print_note(folder, f"{_count_left_out(skipped)}; the first: {first}")
     if not report["validation"]["documents"]:
-        print(
-            f"note: none of the {report['train']['documents']:,} documents is held out, so there "
-            "is no loss of validation and no perplexity; put some into a file validation.jsonl",
-            file=sys.stderr,
+        _print_note(
+            folder,
+            f"none of the {report['train']['documents']:,} documents is held out, so there is no "
+            "loss of validation and no perplexity; put some into a file validation.jsonl",
         )
+
+
+@functools.cache
+def _print_note(_folder: Path, text: str) -> None:
+    print(f"note: {text}", file=sys.stderr)
+
+
+def _count_left_out(skipped: dict[str, Any]) -> str:
+    damaged = f" or damaged parts of files ({skipped['damaged_bytes']:,} bytes in the parts)"
+    documents = f"{skipped['count']:,} document{'s' * (skipped['count'] != 1)}"
+    return f"left out {documents}{damaged * bool(skipped['damaged_bytes'])}"
 
 
 def describe(source: Source) -> list[str]:
@@ -250,9 +269,7 @@ def _print_report(folder: Path) -> None:
             )
     skipped = report.get("skipped", {"count": 0})
     if skipped["count"]:
-        damaged = f" or damaged parts of files ({skipped['damaged_bytes']:,} bytes in the parts)"
-        documents = f"{skipped['count']} document{'s' * (skipped['count'] != 1)}"
-        print(f"  left out {documents}{damaged * bool(skipped['damaged_bytes'])}:")
+        print(f"  {_count_left_out(skipped)}:")
         print(*(f"    {printable(problem)}" for problem in skipped["first"]), sep="\n")
 
 

@@ -64,7 +64,7 @@ def _check(args: argparse.Namespace) -> Path:
         run.find_step(args.step)
     for name in args.probes.split(",") if args.probes is not None else ():
         if name not in probes.names():
-            raise ValueError(f"no probe {quoted(name)}: {nearest(name, probes.names())}")
+            raise ValueError(f"no probe {quoted(name)}; {nearest(name, probes.names())}")
     if args.documents is not None and args.documents < 1:
         raise ValueError(f"--documents must be at least 1, got {args.documents}")
     if args.length is not None and not 2 <= args.length <= MAX_CONTEXT:

@@ -2,6 +2,8 @@
 
 import dataclasses
 import functools
+import hashlib
+import re
 
 import numpy as np
 
@@ -14,6 +16,7 @@ from ropewalk.evals.rows import Rows
 from ropewalk.experiment.config import TRAINED, ExperimentConfig
 from ropewalk.experiment.run import RunDirectory
 from ropewalk.model import rotary as rotary_lib
+from ropewalk.model.rotary.recorded import Recorded
 from ropewalk.reporting.predictions import Predictions, bound, predict
 from ropewalk.reporting.task_view import view_of
 from ropewalk.theory.capability import Bound
@@ -58,14 +61,21 @@ class Measurement:
     def variant(self) -> str:
         """`rotary` relative to training, so that members of a sweep share names.
 
-        "trained", or the expression without the parameters inherited from training.
+        "trained", or the expression without the parameters inherited from training. A variant of a
+        user's file is the name of its class and a digest of its frequencies: files change.
         """
         trained = self.config.model.rotary
         variant = rotary_lib.parse_pattern(self.rotary)
         if variant == trained:
             return TRAINED
         inherited = rotary_lib.inherited_parameters(trained, self.config.data.context_length)
-        return rotary_lib.expression(variant, inherited)
+        text = rotary_lib.expression(variant, inherited)
+        for own in rotary_lib.unique_variants(variant):
+            if isinstance(own, Recorded):
+                name = re.sub(r"[^\s,(\[]*\.py:", "", own.name)
+                digest = hashlib.sha256(repr(own.values).encode()).hexdigest()[:4]
+                text = text.replace(rotary_lib.expression(own, inherited), f"{name}#{digest}")
+        return text
 
     @functools.cached_property
     def theory(self) -> Predictions:

@@ -224,7 +224,8 @@ def above_best(results: Sequence[Measurement]) -> list[Cells]:
     for group in (group for group in groups.values() if len(group) > 1):
         differences = summaries.above_best([results[index].rows for index in group])
         for index, (mean, error, _) in zip(group, differences, strict=True):
-            text = f"{mean:+.4f} ± {1.96 * error:.4f}" if error else "best"
+            half_width = "[too few documents]" if np.isnan(error) else f"± {1.96 * error:.4f}"
+            text = f"{mean:+.4f} {half_width}" if mean or error > 0 else "best"
             text = "other text" if np.isnan(mean) else text
             cells[index]["above the best [95% CI]"] = text
     return cells

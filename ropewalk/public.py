@@ -32,8 +32,8 @@ def table(rotary: str, *, head_dim: int, context_length: int, num_layers: int = 
     """Return the frequencies, scales and windows of a rotary variant.
 
     Args:
-      rotary: an expression, such as "rope(base=10000)", "yarn(factor=4)" or "nope"; `python -m
-        model.rotary list` lists all.
+      rotary: an expression, such as "rope(base=10000)", "nope", or a pattern over `num_layers`
+        layers; docs/rotary.md lists all.
       head_dim: features of a head.
       context_length: tokens of the training; log-n and dynamic variants depend on it.
       num_layers: layers that variants of several bases repeat over.

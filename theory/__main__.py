@@ -231,12 +231,13 @@ def forecast_command(args: argparse.Namespace) -> tuple[dict, str]:
     docs/theory.md.
     """
     # Late imports: the other commands need neither configs nor scipy.
-    from ropewalk.configs import find_config
+    from ropewalk.configs import config_argument, find_config
     from ropewalk.evals.estimate.bins import bin_number, bin_start
     from ropewalk.experiment import overrides
     from ropewalk.theory.forecast import forecast
 
-    config, changes = find_config(args.config), list(map(overrides.typed, args.overrides))
+    config = find_config(config_argument(args.config))
+    changes = list(map(overrides.typed, args.overrides))
     if config.members or len(overrides.grid(changes)) > 1:
         members = overrides.make_members(config, changes)
         configs = {member.name: member.config for member in members}
@@ -485,7 +486,7 @@ def _parser() -> Parser:
 
     command = add(forecast_command)
     option = command.add_argument
-    option("config", metavar="CONFIG", help="a config's name, such as demo or small")
+    option("config", metavar="CONFIG", help="a config's name, such as demo, or FILE.py")
     option("overrides", nargs="*", metavar="dotted.field=value", help="changes to the config")
     text = "simulated seeds, between which the interval is (default: 3)"
     option("--seeds", type=at_least(1), default=3, metavar="N", help=text)

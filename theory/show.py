@@ -18,11 +18,12 @@ import itertools
 import json
 import math
 import re
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from ropewalk.configs import load_configs
+from ropewalk.configs import config_argument, find_config, load_configs
 from ropewalk.experiment import overrides
 from ropewalk.model import rotary
 from ropewalk.model.rotary.base import Rotary
@@ -31,6 +32,7 @@ from ropewalk.theory.wavelengths import Head, Report, make_report
 from ropewalk.utils.command_line import Parser, at_least, exit_with, expression, print_text, tokens
 from ropewalk.utils.expressions import split_commas
 from ropewalk.utils.messages import nearest
+from ropewalk.utils.plugins import run_file
 
 
 def cookbook() -> str:
@@ -79,15 +81,17 @@ def find(text: str) -> list[tuple[Rotary, Head]]:
     """Return the variants that `text` names, with the head and context of each.
 
     Args:
-      text: an expression, a comma list of expressions, a pattern, or the name of a config, which
-        stands for all members of its sweep.
+      text: an expression, a comma list of expressions, a pattern, or a config (its name, or
+        FILE.py), which stands for all members of its sweep.
     """
-    if "(" in text or text.startswith("[") or ".py:" in text:
+    is_variant = "(" in text or text.startswith("[")
+    is_file = not is_variant and re.search(r"\.py(:|$)", text)
+    if is_variant or (is_file and not hasattr(run_file(Path(text.partition(":")[0])), "configs")):
         entries = [(rotary.parse_pattern(part), Head()) for part in split_commas(text)]
     elif text in rotary.variants():
         entries = [(rotary.parse(text), Head())]
     else:
-        configs = load_configs()
+        configs = {text: find_config(text)} if is_file else load_configs()
         if text not in configs:
             names = {*configs, *rotary.variants()}
             raise ValueError(f"unknown config or variant {text!r}; {nearest(text, names)}")
@@ -108,6 +112,11 @@ def find(text: str) -> list[tuple[Rotary, Head]]:
     )
 
 
+def _argument(text: str) -> str:
+    """Return the argument, whose file this process may then execute."""
+    return expression(config_argument(text))
+
+
 def main() -> None:
     """Run the command line and print the reports."""
     parser = Parser(prog="python -m model.rotary", description=__doc__)
@@ -119,7 +128,7 @@ def main() -> None:
         description=__doc__,
     )
     text = "name(parameter=value,...)"
-    show.add_argument("what", nargs="+", type=expression, metavar="CONFIG_OR_EXPR", help=text)
+    show.add_argument("what", nargs="+", type=_argument, metavar="CONFIG_OR_EXPR", help=text)
     show.add_argument("--head-dim", type=at_least(1), metavar="D", help="features of a head, even")
     show.add_argument("--length", type=tokens, metavar="L", help="context in tokens")
     text = 'print one JSON object; for several variants, {"schedules": [...]}'

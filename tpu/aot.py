@@ -31,7 +31,7 @@ import json
 
 from rich.console import Console
 
-from ropewalk.configs import find_config
+from ropewalk.configs import config_argument, find_config
 from ropewalk.experiment import overrides
 from ropewalk.experiment.config import ExperimentConfig
 from ropewalk.experiment.inherit import inherit
@@ -46,9 +46,8 @@ def command_line() -> Parser:
         description=__doc__,
         epilog=overrides.OVERRIDES_HELP,
     )
-    parser.add_argument(
-        "config", metavar="CONFIG", help="name of a config; train.py --help lists them"
-    )
+    text = "name of a config, from the list of train.py --help, or FILE.py"
+    parser.add_argument("config", metavar="CONFIG", type=config_argument, help=text)
     chips = "TPUs: v5e:8x8, v5p-128 ...; GPUs: t4, h100:8, h100:8x4 (4 hosts) ..."
     parser.add_argument("--topology", required=True, metavar="T", help=chips)
     members = "number of members of a sweep in one program (%(default)s)"

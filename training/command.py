@@ -121,6 +121,13 @@ def _launch(parser: Parser, arguments: argparse.Namespace, make: Callable[..., S
             if not _is_alone(arguments):
                 with distributed.refusing_together():
                     _check(sweep)
+        config = sweep.config
+        if config.members and not sweep.record and distributed.is_primary_host():
+            print(
+                f"note: without the {len(config.members)} members of {config.name}, which sweep.py "
+                "trains",
+                file=sys.stderr,
+            )
         if arguments.check:
             sizes = arguments.devices, arguments.num_processes or 1
             lines: dict[str, None] = {}

@@ -222,7 +222,7 @@ def complete_plan(checked: Checked) -> Plan:
             num_rows = (stage.end - stage.rows_from) * data.config.batch_size
             notes |= dict.fromkeys(rows.notes(num_rows))
             if stage.config.train.eval_every:
-                data.open_rows("validation")
+                _open_held_out(data)
         tokenizers = {
             f"stage {number}": (data.tokenizer_path, Tokenizer(data.tokenizer_path))
             for number, data in enumerate(opened)
@@ -233,6 +233,13 @@ def complete_plan(checked: Checked) -> Plan:
         print(*notes, sep="\n", file=sys.stderr)
     settings: dict[str, Any] = vars(checked) | {"start_step": start_step}
     return Plan(**settings, data=opened, mesh=mesh, tokenizer=tokenizer, params=params)
+
+
+def _open_held_out(data: pipeline.TrainingData) -> None:
+    try:
+        data.open_rows("validation")
+    except ValueError as error:
+        raise ValueError(f"{error}, or train.eval_every=0: no loss of validation") from None
 
 
 def _check_variants(model: ModelConfig) -> None:

@@ -69,18 +69,20 @@ def size(num_bytes: float) -> str:
 
 
 def nearest(name: str, valid: Iterable[str]) -> str:
-    """Return `did you mean X? (valid: ...)`; a long list shows only the most similar names."""
+    """Return `did you mean X? (valid: ...)`, or `valid: ...` if no name is similar.
+
+    A long list shows only the most similar names.
+    """
     valid, name = sorted(map(str, valid)), name[:_LISTED]
     close = difflib.get_close_matches(name, valid, n=1, cutoff=0.4)
-    hint = f"did you mean {close[0]!r}? " if close else ""
     listed = ", ".join(valid)
-    if len(listed) <= _LISTED:
-        return f"{hint}(valid: {listed})"
-    alike = sorted(
-        valid, key=lambda candidate: -difflib.SequenceMatcher(None, name, candidate).ratio()
-    )
-    shown = ", ".join(alike)[:_LISTED].rpartition(",")[0]
-    return f"{hint}(valid: {shown} and {len(valid) - shown.count(',') - 1} more)"
+    if len(listed) > _LISTED:
+        alike = sorted(
+            valid, key=lambda candidate: -difflib.SequenceMatcher(None, name, candidate).ratio()
+        )
+        shown = ", ".join(alike)[:_LISTED].rpartition(",")[0]
+        listed = f"{shown} and {len(valid) - shown.count(',') - 1} more"
+    return f"did you mean {close[0]!r}? (valid: {listed})" if close else f"valid: {listed}"
 
 
 _LISTED = 130  # characters of names

@@ -69,7 +69,8 @@ def run_file(path: Path) -> ModuleType:
     if os.path.realpath(path) not in _allowed:
         raise ValueError(
             f"{path} is code that the command line does not name, so it is not executed; "
-            f"if you trust that file, add --own {path}"
+            f"if you trust that file, add --own {path}, or call "
+            f"ropewalk.utils.plugins.allow({str(path)!r}) in Python"
         )
     if not path.is_file():
         raise ValueError(f"no file {path}")

@@ -86,8 +86,9 @@ def _columns(schema: Any, field: str) -> list[str]:
     if field not in schema.names:
         raise ValueError(f'no column "{field}" (columns: {", ".join(schema.names)})')
     if field not in (texts := _texts(schema)):
+        others = ", ".join(texts) or "none"
         kind = schema.field(field).type
-        raise ValueError(f'column "{field}" is {kind}, not a string (strings: {", ".join(texts)})')
+        raise ValueError(f'column "{field}" is {kind}, not a string (strings: {others})')
     return [field, *(label for name, label in _LABELS.items() if name in schema.names)]
 
 

@@ -1,5 +1,7 @@
 """A config in a file of the user's, outside the repository."""
 
+import json
+
 import pytest
 
 from ropewalk.configs import find_config
@@ -38,6 +40,23 @@ def test_one_of_several_configs_in_a_file_is_named(tmp_path):
     assert "config: two, " in call("train.py", f"{path}:two", *check)
     for argument in (path, f"{path}:three"):
         output = call("train.py", argument, *check, status=2)
+        assert f"write one of {path}:one, {path}:two" in output and output.count("\n") == 1
+
+
+def test_commands_that_only_compute_take_a_file(tmp_path):
+    """The frequencies of base 7, which no config of the repository has."""
+    path = tmp_path / "two.py"
+    path.write_text(TWO.replace('name="one"', 'name="one", model=dict(rotary=rope(base=7))'))
+    path.write_text(f"from ropewalk.model.rotary.rope import Rope as rope\n{path.read_text()}")
+    one = f"{path}:one"
+    shown = json.loads(call("-m", "theory.show", "show", one, "--json"))
+    assert shown["inv_freq"] == pytest.approx([7 ** (-i / 8) for i in range(8)], rel=1e-12)
+    quick = "train.num_steps=2", "--seeds", "1", "--json"
+    (name,) = json.loads(call("-m", "theory", "forecast", one, *quick))["members"]
+    assert name == "one"
+    commands = "theory.show show", "theory forecast", "tpu.aot --topology v5e:2x2"
+    for command in (("-m", *command.split()) for command in commands):
+        output = call(*command, path, status=2)
         assert f"write one of {path}:one, {path}:two" in output and output.count("\n") == 1
 
 
@@ -83,3 +102,9 @@ def test_numbers_and_lists_are_written_as_in_python(tmp_path):
     config = find_config(str(path))
     values = config.data.batch_size, config.evals.tasks, config.evals.lengths
     assert repr(values) == "(10, ('kv',), (64,))"
+
+
+def test_train_says_that_it_trains_no_members(tmp_path):
+    check = "--workdir", tmp_path / "run", "--check"
+    assert "without the 8 members of demo" in call("train.py", "demo", *check)
+    assert "without the" not in call("sweep.py", "demo", *check) + call("train.py", "tiny", *check)

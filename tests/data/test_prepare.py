@@ -11,9 +11,10 @@ import numpy as np
 import pytest
 
 from ropewalk.data import tokenizing
+from ropewalk.data.prepare import prepare
 from ropewalk.data.store import TokenStore
 from ropewalk.data.tokenizer import Tokenizer
-from tests.data.helpers import plain_text, write_jsonl
+from tests.data.helpers import make_config, plain_text, write_jsonl
 from tests.data.helpers import run_prepare as run
 
 
@@ -115,7 +116,7 @@ def test_bad_documents_stop_by_default_and_leave_no_finished_folder(root):
     assert not list((root / "out").rglob("store.json"))
 
 
-def test_skipped_documents_are_counted_and_listed(root):
+def test_skipped_documents_are_counted_and_listed(root, capsys):
     with (root / "in" / "b.jsonl").open("a") as file:
         file.write('{"no": 1}\n{"text": ""}\n{"text": "fine"}\n')
     folder = run(root, on_bad_document="skip")
@@ -126,6 +127,9 @@ def test_skipped_documents_are_counted_and_listed(root):
         'b.jsonl:151: no "text" in this JSON line',
         "b.jsonl:152: empty document",
     ]
+    prepare(make_config(root, on_bad_document="skip"))
+    notes = [line for line in capsys.readouterr().err.splitlines() if "left out" in line]
+    assert len(notes) == 1 and "left out 2 documents" in notes[0] and "b.jsonl:151" in notes[0]
     with pytest.raises(ValueError, match=r"b\.jsonl:151: .* \(and 1 more\)"):
         run(root)  # data with skipped documents is not used for "error"
 
@@ -169,7 +173,7 @@ BROKEN = "no document at all\n"  # reading it would raise another error
     [
         ("a.jsonl", {"subset_shares": (("boook", 0.5),)}, r"unknown subset 'boook' .* 'book'\?"),
         ("a.jsonl", {"subset_shares": (("cc", 0.5), ("common_crawl", 1.0))}, "twice"),
-        ("book_sample.jsonl", {"subset_shares": (("arxiv", 0.5),)}, r"\(valid: book\)"),
+        ("book_sample.jsonl", {"subset_shares": (("arxiv", 0.5),)}, r"; valid: book"),
         ("book_sample.jsonl", {"subset_shares": (("book", 0.0),)}, "keeps no document"),
         ("book_sample.jsonl", {"tokenizer": "gone.model"}, r"gone\.model: no tokenizer there"),
         ("book_sample.jsonl", {"vocab_size": 100}, "vocab_size=100 is too small"),

@@ -2,6 +2,7 @@ import csv
 import dataclasses
 import io
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -78,6 +79,30 @@ def test_machine_readable_formats_have_every_column(results, capsys):
     tables.print_results(results[:1], "markdown")
     head = next(s for s in capsys.readouterr().out.split("\n") if s.startswith("| run"))
     assert head.count("|") == len(tables.tables(results[:1])[0].heads) + 1
+
+
+def test_one_document_has_no_interval(tmp_path):
+    results = []
+    for name, base, nll in (("a", 10, 2.5), ("b", 30, 2.0)):
+        config = experiment(f"rope(base={base})")
+        rows = [row(config, "perplexity", document=0, nll=nll, num_bytes=4)]
+        run = make_run(tmp_path / name, config, rows)
+        results.append((run, config, rows_lib.read_run(run)))
+    text = " ".join(table.markdown() for table in tables.tables(results))
+    assert "nan" not in text and text.count("best |") == 1
+    assert "+0.5000 [too few documents]" in text
+
+
+def test_two_versions_of_a_users_variant_have_a_column_each(tmp_path):
+    config = experiment("rope(base=10)")
+    rows = [row(config, "perplexity", document=d, nll=1 + d, num_bytes=4) for d in range(3)]
+    for speed in (0.5, 0.25):
+        variant = f"recorded(name='my dir/mine.py:Half(base=10)',values=({speed},0.1))"
+        rows += answers(config, 20, variant=variant, documents=40)
+    run = make_run(tmp_path / "a", config, rows)
+    (table, _) = tables.tables([(run, config, rows_lib.read_run(run))])
+    names = set(re.findall(r"Half\(base=10\)#\w{4}", table.markdown()))
+    assert len(names) == 2 and "recorded" not in table.markdown()
 
 
 def test_a_table_without_rows_says_none():

@@ -43,4 +43,4 @@ def test_of_many_names_those_alike_are_shown():
     assert len(message) < 200
     shown = message.partition("(valid: ")[2].partition(" and ")[0].split(", ")
     assert message.endswith(f" and {500 - len(shown)} more)") and set(shown) <= set(names)
-    assert nearest("b", ["c", "a"]) == "(valid: a, c)"
+    assert nearest("b", ["c", "a"]) == "valid: a, c"
