@@ -105,16 +105,22 @@ def test_a_dynamic_row_is_stretched_by_its_own_length_alone(sweep, dynamic, stat
     assert score_lib._tables([candidate], documents[:2], 2).window.ndim == 3
 
 
-def test_every_member_gets_the_rows_it_gets_alone(sweep, monkeypatch):
-    side_by_side = []
+@pytest.fixture
+def calls(monkeypatch) -> list[tuple[int, list[int]]]:
+    """How many members each call of `score` has, and the ids of its first document."""
+    calls = []
 
-    def score(config, candidates, *args, **kwargs):
-        side_by_side.append(len(candidates))
-        return score_lib.score(config, candidates, *args, **kwargs)
+    def score(config, candidates, documents, *args, **kwargs):
+        calls.append((len(candidates), documents[0].tokens.tolist()))
+        return score_lib.score(config, candidates, documents, *args, **kwargs)
 
     monkeypatch.setattr(spread, "score", score)
+    return calls
+
+
+def test_every_member_gets_the_rows_it_gets_alone(sweep, calls):
     results = evaluate([sweep, sweep / "base=10"], tasks=["kv", "lagcopy"])
-    assert side_by_side == [3, 3, 1, 1]  # the wider one is another network
+    assert [count for count, _ in calls] == [3, 3, 1, 1]  # the wider one is another network
     assert [run.name for run, _, _ in results] == list(MEMBERS)
     for run, _, _ in results:
         written = rows.read(run.results_path)
@@ -137,16 +143,9 @@ def test_every_member_gets_the_rows_it_gets_alone(sweep, monkeypatch):
     assert set(kv["chance"]) == {1 / 64} and set(kv["step"]) == {4}
 
 
-def test_rows_of_training_are_asked_of_each_data_seed(sweep, monkeypatch):
+def test_rows_of_training_are_asked_of_each_data_seed(sweep, calls, monkeypatch):
     """Each data seed has rows of its own; documents no model saw are the same."""
     monkeypatch.setattr(text, "prepared", lambda context, *, task: sweep)  # its tokenizer is ours
-    calls = []
-
-    def score(config, candidates, documents, *args, **kwargs):
-        calls.append((len(candidates), documents[0].tokens.tolist()))
-        return score_lib.score(config, candidates, documents, *args, **kwargs)
-
-    monkeypatch.setattr(spread, "score", score)
     evaluate([sweep], tasks=["step1"], documents=1)
     # base=10 and nope, the other seed, the other network.
     (two, rows_of_0), (single, rows_of_1), (wider, rows_of_wider) = calls

@@ -41,6 +41,14 @@ def write_jsonl(path: Path, texts: list[str], **fields) -> None:
     path.write_text("".join(json.dumps({"text": text, **fields}) + "\n" for text in texts), "utf-8")
 
 
+def write_corpus(root: Path, tokenizer: Tokenizer) -> Path:
+    """Write a tokenizer, 20 texts and 10 for validation, as `make_config` reads them."""
+    (root / "t.model").write_bytes(tokenizer.model)
+    write_jsonl(root / "in" / "a.jsonl", [plain_text(i) for i in range(20)])
+    write_jsonl(root / "in" / "validation.jsonl", [plain_text(i) for i in range(20, 30)])
+    return root
+
+
 def make_config(root: Path, **changes) -> DataConfig:
     """Return a config of the JSON lines in `root`/in and the tokenizer `root`/t.model, if any."""
     model = root / "t.model"

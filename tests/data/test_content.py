@@ -14,7 +14,7 @@ from ropewalk.data import content, tokenizing
 from ropewalk.data.source import InputFile
 from ropewalk.data.sources import local
 from ropewalk.data.store import TokenStore
-from tests.data.helpers import plain_text, write_jsonl
+from tests.data.helpers import plain_text, write_corpus
 from tests.data.helpers import run_prepare as run
 
 
@@ -26,10 +26,7 @@ def _settle_at_once(monkeypatch):
 
 @pytest.fixture
 def corpus(tmp_path, tokenizer):
-    (tmp_path / "t.model").write_bytes(tokenizer.model)
-    write_jsonl(tmp_path / "in" / "a.jsonl", [plain_text(i) for i in range(20)])
-    write_jsonl(tmp_path / "in" / "validation.jsonl", [plain_text(i) for i in range(20, 30)])
-    return tmp_path
+    return write_corpus(tmp_path, tokenizer)
 
 
 def fingerprints(folder: Path) -> list[str]:

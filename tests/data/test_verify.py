@@ -10,17 +10,14 @@ from ropewalk.data import verify
 from ropewalk.data.prepare import main
 from ropewalk.data.store import TokenStore
 from tests.damage import flip
-from tests.data.helpers import plain_text, write_jsonl
 from tests.data.helpers import run_prepare as run
+from tests.data.helpers import write_corpus
 
 
 @pytest.fixture(scope="module")
 def pristine(tmp_path_factory, tokenizer) -> Path:
     """Texts in `in`, and the data prepared from them in `out`."""
-    root = tmp_path_factory.mktemp("pristine")
-    (root / "t.model").write_bytes(tokenizer.model)
-    write_jsonl(root / "in" / "train.jsonl", [plain_text(i) for i in range(30)])
-    write_jsonl(root / "in" / "validation.jsonl", [plain_text(i) for i in range(30, 40)])
+    root = write_corpus(tmp_path_factory.mktemp("pristine"), tokenizer)
     run(root)
     return root
 

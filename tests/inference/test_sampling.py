@@ -26,9 +26,9 @@ def reference(temperature: float, top_k: int | None, top_p: float | None) -> np.
     return probabilities
 
 
-def sample(temperature=1.0, top_k=None, top_p=None, seed=0) -> np.ndarray:
+def sample(temperature=1.0, top_k=None, top_p=None) -> np.ndarray:
     sampler = Sampler(temperature == 0, top_k, top_p is not None)
-    keys = jax.random.split(jax.random.key(seed), COUNT)
+    keys = jax.random.split(jax.random.key(0), COUNT)
     draws = Draws(keys, jnp.float32(temperature or 1), jnp.float32(top_p or 1))
     logits_BV = jnp.tile(jnp.asarray(LOGITS, jnp.float32), (COUNT, 1))
     return np.asarray(choose(sampler, draws, logits_BV, jnp.arange(COUNT)))

@@ -59,14 +59,14 @@ def assert_equal(ours, exact, tolerance: float):
         assert np.linalg.norm(np.asarray(x, np.float64) - y) < tolerance * max(np.linalg.norm(y), 1)
 
 
-def check_members(attend, inputs, windows, tolerance=1e-6):
+def check_members(attend, inputs, windows):
     """Compare members of a sweep, each with a window of its own, with float64."""
     *arrays, ids = inputs
     function = functools.partial(differentiate, attend)
     members = jax.jit(jax.vmap(function, in_axes=(*(5 * [None]), 0)))
     ours = members(*(jnp.asarray(x, jnp.float32) for x in arrays), ids, np.array(windows, np.int32))
     for member, window in enumerate(windows):
-        assert_equal([x[member] for x in ours], in_float64(*arrays, ids, window), tolerance)
+        assert_equal([x[member] for x in ours], in_float64(*arrays, ids, window), 1e-6)
 
 
 def check_kernel(attend, inputs, window, tolerance=1e-6, dtype="float32"):

@@ -152,41 +152,33 @@ def on(platform: str, kind: str = "NVIDIA A100-SXM4-40GB", **sizes: int):
     )
 
 
+ROW = dict(T=4096, H=64, U=64, dtype="bfloat16")
+OLD = "compute capability 8.0 or more, not "
+
+
 @pytest.mark.parametrize(
-    "platform, T, H, U, dtype, expected, why",
+    "platform, kind, row, expected, why",
     [
-        ("cpu", 4096, 64, 64, "float32", "xla", ""),
-        ("tpu", 65_536, 192, 128, "bfloat16", "splash", ""),
-        ("tpu", 131_072, 64, 64, "bfloat16", "xla", "mesh.sequence=2"),
-        ("gpu", 131_072, 192, 128, "bfloat16", "flash", ""),
-        ("cuda", 4095, 60, 256, "float32", "flash", ""),
-        ("gpu", 4096, 64, 64, "float64", "xla", "bfloat16, float16, float32, not float64"),
-        ("gpu", 4096, 320, 64, "bfloat16", "xla", "up to 256 wide, not 320"),
+        ("cpu", "cpu", dict(dtype="float32"), "xla", ""),
+        ("tpu", "TPU v5", dict(T=65_536, H=192, U=128), "splash", ""),
+        ("tpu", "TPU v5", dict(T=131_072), "xla", "mesh.sequence=2"),
+        ("gpu", "NVIDIA A100-SXM4-40GB", dict(T=131_072, H=192, U=128), "flash", ""),
+        ("cuda", "NVIDIA L4", dict(T=4095, H=60, U=256, dtype="float32"), "flash", ""),
+        ("gpu", "NVIDIA L4", dict(dtype="float64"), "xla", "bfloat16, float16, float32, not float"),
+        ("gpu", "NVIDIA L4", dict(H=320), "xla", "up to 256 wide, not 320"),
+        ("gpu", "NVIDIA RTX 6000 Ada Generation", {}, "flash", ""),
+        ("gpu", "NVIDIA H100 80GB HBM3", {}, "flash", ""),
+        *(
+            ("gpu", kind, {}, "xla", OLD + kind)  # before Ampere, or not NVIDIA's
+            for kind in ("Tesla T4", "Tesla V100-SXM2-16GB", "Quadro RTX 6000")
+        ),
+        ("gpu", "AMD Instinct MI300X", {}, "xla", f"{OLD}AMD Instinct MI300X"),
     ],
 )
-def test_the_kernel_for_a_platform(platform, T, H, U, dtype, expected, why):
-    with on(platform):
-        choice = kernels.choose(T, H, U, dtype)
+def test_the_kernel_for_a_platform(platform, kind, row, expected, why):
+    with on(platform, kind):
+        choice = kernels.choose(**ROW | row)
     assert choice.name == expected and why in choice.why and bool(why) == bool(choice.why)
-
-
-@pytest.mark.parametrize(
-    "kind, expected",
-    [
-        ("Tesla T4", "xla"),
-        ("Tesla V100-SXM2-16GB", "xla"),
-        ("Quadro RTX 6000", "xla"),
-        ("AMD Instinct MI300X", "xla"),
-        ("NVIDIA L4", "flash"),
-        ("NVIDIA RTX 6000 Ada Generation", "flash"),
-        ("NVIDIA H100 80GB HBM3", "flash"),
-    ],
-)
-def test_flash_attention_from_ampere_on(kind, expected):
-    with on("gpu", kind):
-        choice = kernels.choose(4096, 64, 64, "bfloat16")
-    assert choice.name == expected
-    assert (f"compute capability 8.0 or more, not {kind}" in choice.why) == (expected == "xla")
 
 
 def test_a_jax_without_pallas_for_triton_takes_plain_xla(monkeypatch):

@@ -61,21 +61,20 @@ def answers(config, reach, *, task="kv", variant=None, step=10, documents=16, le
     ]  # fmt: skip
 
 
-def make_run(path, config, rows=(), *, trained=True, overrides=(), digest=7):
+def make_run(path, config, rows=(), *, overrides=(), digest=7):
     run = RunDirectory(path)
     run.write_config(config, overrides)
-    if trained:
-        state = {"fingerprint": "f00d", "rows": 80, "digest": digest}
-        items = {"data": state, "config": {}}
-        # The path of the text alone distinguishes runs with equal configs.
-        items["digests"] = digest_item({"params.embedding": str(config.data.path)}, items)
-        for name, item in items.items():
-            folder = run.checkpoints_path / "10" / name
-            folder.mkdir(parents=True)
-            (folder / "metadata").write_text(json.dumps(item))
-        metrics = [{"step": s, "tokens": s * 1000, "loss": 5.0 - s / 10} for s in range(1, 11)]
-        run.metrics_path.write_text("".join(json.dumps(row) + "\n" for row in metrics))
-        rows = rows_of(run, rows)
+    state = {"fingerprint": "f00d", "rows": 80, "digest": digest}
+    items = {"data": state, "config": {}}
+    # The path of the text alone distinguishes runs with equal configs.
+    items["digests"] = digest_item({"params.embedding": str(config.data.path)}, items)
+    for name, item in items.items():
+        folder = run.checkpoints_path / "10" / name
+        folder.mkdir(parents=True)
+        (folder / "metadata").write_text(json.dumps(item))
+    metrics = [{"step": s, "tokens": s * 1000, "loss": 5.0 - s / 10} for s in range(1, 11)]
+    run.metrics_path.write_text("".join(json.dumps(row) + "\n" for row in metrics))
+    rows = rows_of(run, rows)
     if rows:
         rows_lib.write(run.results_path, rows_lib.columns(list(rows)))
     return run

@@ -7,6 +7,7 @@ import pytest
 
 from ropewalk.evals.estimate import effective_context
 from tests.evals.estimate.simulated import CHANCE, logistic, revived, simulate, weak_next_door
+from tests.evals.estimate.table import flat
 
 
 def repeat(curve, *, times=60, **kwargs):
@@ -134,10 +135,6 @@ def test_mean_accuracy_counts_every_distance_the_same():
         )
     assert np.mean(covered) >= 0.85
     assert result.mean_accuracy_high - result.mean_accuracy_low < 0.15
-
-
-def flat(accuracy):
-    return lambda m: np.full(m.shape, accuracy)
 
 
 def low_next_door(ceiling):

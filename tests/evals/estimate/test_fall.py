@@ -9,13 +9,13 @@ from ropewalk.evals.estimate.fall import Runs
 from ropewalk.evals.estimate.trials import Trials
 
 
-def trials(counts, right, x, *, chance=0.0):
+def trials(counts, right, x):
     """Make `Trials` of bins at log2 distances x."""
     distance = np.round(2 ** np.asarray(x, float)).astype(int)
     counts, right = np.asarray(counts, float), np.asarray(right, float)
     return Trials(
         questions=counts, right=right, x=np.asarray(x, float), low=distance, high=distance,
-        chance=chance, seeds=np.arange(1),
+        chance=0.0, seeds=np.arange(1),
     )  # fmt: skip
 
 

@@ -6,7 +6,7 @@ import pytest
 from ropewalk.evals.estimate import thresholds
 
 
-def table(accuracy, lengths, *, task="passkey", trials=20, distances=None):
+def table(accuracy, lengths, *, trials=20, distances=None):
     """Rows of `trials` answers at each (length, distance) of which accuracy(distance) are right."""
     parts = []
     for length in lengths:
@@ -14,7 +14,7 @@ def table(accuracy, lengths, *, task="passkey", trials=20, distances=None):
             right = np.arange(trials) < round(trials * accuracy(distance))
             parts.append((length, distance, right))
     return {
-        "task": np.full(trials * len(parts), task),
+        "task": np.full(trials * len(parts), "passkey"),
         "length": np.repeat([length for length, _, _ in parts], trials),
         "distance": np.repeat([distance for _, distance, _ in parts], trials),
         "exact_match": np.concatenate([right for _, _, right in parts]),
