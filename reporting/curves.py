@@ -155,8 +155,8 @@ def draw_by_length(members: Sequence[Member], task: str) -> Figure:
         all_lengths |= set(lengths)
         tag(panels[0].plot(lengths, [m.value for m in results], **options), member)
         if retrieval:
-            estimates = [(member, m.estimate) for m in results]
-            tag(l50.draw_line(panels[1], lengths, estimates, number), member)
+            points = [(m.length, member, m.estimate) for m in results]
+            tag(l50.draw_line(panels[1], points, number), member)
             worst = [m.estimate.worst.accuracy for m in results]
             tag(panels[2].plot(lengths, worst, **options), member)
     for ax in panels:
@@ -198,9 +198,8 @@ def draw_trained_lengths(members: Sequence[Member], task: str) -> Figure:
     handles = []
     for number, (series, name) in enumerate(zip(groups, names, strict=True)):
         handles.append(handle(name, lw=2.2, **series[0].look.line))
-        positions = [member.trained_length for member in series]
-        estimates = [(member, member.estimates[task]) for member in series]
-        l50.draw_line(ax, positions, estimates, number)
+        points = [(m.trained_length, m, m.estimates[task]) for m in series]
+        l50.draw_line(ax, points, number)
     lengths = sorted({member.trained_length for group in groups for member in group})
     ax.set_xscale("log", base=2)
     token_axis(ax.yaxis)

@@ -1,7 +1,7 @@
 """Marks of effective context, the same in every figure."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from matplotlib.artist import Artist
@@ -14,6 +14,8 @@ from ropewalk.theory.capability import Bound
 from ropewalk.utils.figures import PAPER, error_bar, note, tag
 
 WIDTH = 1.8  # of intervals, points
+
+Point: TypeAlias = tuple[float, Member, Estimate]  # position on the x axis, and its mark's
 
 
 def _arrow(ax: Axes, x: float, y: float, length: float, **style: Any) -> list[Artist]:
@@ -83,22 +85,14 @@ def draw_bound(ax: Axes, x: float, member: Member, bound: Bound) -> None:
     tag(artists, member, f"{member.label}: D_H {bound}")
 
 
-def draw_line(
-    ax: Axes,
-    positions: Sequence[float],
-    estimates: Sequence[tuple[Member, Estimate]],
-    number: int,
-) -> list[Line2D]:
+def draw_line(ax: Axes, points: Sequence[Point], number: int) -> list[Line2D]:
     """Draw the marks of learned estimates and the line through them; return the line.
 
     Marks beyond the longest distance have equal heights, so each `number` is shifted sideways.
     """
-    known = [
-        (x * 2 ** (0.04 * number), member, estimate)
-        for x, (member, estimate) in zip(positions, estimates, strict=True)
-        if estimate.has_l50
-    ]
+    shift = 2 ** (0.04 * number)
+    known = [(x * shift, member, e) for x, member, e in points if e.has_l50]
     for x, member, estimate in known:
         draw_l50(ax, x, member, estimate)
     line = [x for x, *_ in known], [estimate.mark for *_, estimate in known]
-    return ax.plot(*line, lw=1.3, **estimates[0][0].look.line)
+    return ax.plot(*line, lw=1.3, **points[0][1].look.line)

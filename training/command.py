@@ -129,15 +129,14 @@ def _launch(parser: Parser, arguments: argparse.Namespace, make: Callable[..., S
                 file=sys.stderr,
             )
         if arguments.check:
-            sizes = arguments.devices, arguments.num_processes or 1
+            elsewhere = arguments.devices and (arguments.devices, arguments.num_processes or 1)
             lines: dict[str, None] = {}
             for part in parts:
-                checks = check_sweep(part, num_devices=sizes[0], num_processes=sizes[1])
+                checks = check_sweep(part, elsewhere)
                 lines |= dict.fromkeys(describe_inheritance(part))
                 for checked in checks:
                     lines |= dict.fromkeys(checked.describe())
-                is_elsewhere = arguments.devices is not None
-                lines |= dict.fromkeys(budget.describe(checks, is_elsewhere=is_elsewhere))
+                lines |= dict.fromkeys(budget.describe(checks, is_elsewhere=bool(elsewhere)))
             print(*lines if distributed.is_primary_host() else (), sep="\n")
             return 0
         finished = train_sweep(sweep, command=shlex.join(["python", parser.prog, *sys.argv[1:]]))

@@ -130,16 +130,14 @@ class Plan(Checked):
     params: Params | None
 
 
-def check_plan(
-    members: Sequence[Member], *, num_devices: int | None = None, num_processes: int = 1
-) -> Checked:
+def check_plan(members: Sequence[Member], elsewhere: tuple[int, int] | None = None) -> Checked:
     """Check everything that needs no arrays and no texts; write nothing.
 
     Args:
       members: those that train together (`training.programs.shared_part`); a run of the same
         config is continued.
-      num_devices: of the machines that will train; None: those of this process.
-      num_processes: that share `num_devices`.
+      elsewhere: numbers of devices and processes of the machines that will train; None: those of
+        this process.
 
     Raises:
       ValueError: for any error of the user.
@@ -161,7 +159,7 @@ def check_plan(
         )
     assert len({shared_part(member.config) for member in members}) == 1
     stages = list(zip(*(split(member.config) for member in members), strict=True))
-    axes = [_check_stage(stage, stages[0][0], num_devices, num_processes) for stage in stages]
+    axes = [_check_stage(stage, stages[0][0], elsewhere) for stage in stages]
     steps = common_steps(runs)
     for step in reversed(steps):  # the newest that can be read
         with contextlib.suppress(DamagedCheckpointError):
@@ -261,14 +259,14 @@ def _check_variants(model: ModelConfig) -> None:
 
 
 def _check_stage(
-    members: tuple[Stage, ...], first: Stage, num_devices: int | None, num_processes: int
+    members: tuple[Stage, ...], first: Stage, elsewhere: tuple[int, int] | None
 ) -> dict[str, int]:
     """Check a stage of all members; return the number of devices along each axis of its mesh.
 
     Args:
       members: the stage of each member.
       first: first stage of the run, whose parameters all stages share.
-      num_devices, num_processes: as in `check_plan`.
+      elsewhere: as in `check_plan`.
     """
     stage, num_members = members[0], len(members)
     shapes = abstract_params(first.config.model)
@@ -280,8 +278,8 @@ def _check_stage(
     for name in stage.config.train.frozen:
         if not any(f".{name}." in f".{path}." for path in paths):
             raise ValueError(f"train.frozen: no parameter {name!r}; {nearest(name, paths)}")
-    if num_devices is not None:
-        return mesh_sizes(stage.config, num_members, num_devices, num_processes)
+    if elsewhere:
+        return mesh_sizes(stage.config, num_members, *elsewhere)
     # At least the parameters and the optimizer's state must fit once over all devices: otherwise
     # the run would fail after minutes.
     needed, available = num_members * state_bytes(stage.config), device_memory()

@@ -58,19 +58,15 @@ def describe_inheritance(sweep: Sweep) -> list[str]:
     ]
 
 
-def check_sweep(
-    sweep: Sweep, *, num_devices: int | None = None, num_processes: int = 1
-) -> list[Checked]:
+def check_sweep(sweep: Sweep, elsewhere: tuple[int, int] | None = None) -> list[Checked]:
     """Check a sweep as `training.plan.check_plan` checks a run, group by group; write nothing.
 
     Raises:
       ValueError: for any error of the user.
     """
     sweep.check_workdir()
-    return [
-        check_plan(group, num_devices=num_devices, num_processes=num_processes)
-        for group in _grouped(sweep.members, lambda member: member.config)
-    ]
+    groups = _grouped(sweep.members, lambda member: member.config)
+    return [check_plan(group, elsewhere) for group in groups]
 
 
 def train_sweep(sweep: Sweep, *, command: str = "") -> bool:
