@@ -332,7 +332,7 @@ def evaluate_in_memory(
     configs: Sequence[ExperimentConfig],
     params: Sequence[Params],
     tokenizer: Tokenizer,
-    options: Options | None = None,
+    options: Options,
 ) -> list[dict[str, float]]:
     """Evaluate members of a sweep while they train, without writing rows.
 
@@ -350,7 +350,7 @@ def evaluate_in_memory(
         model, member_params = record_learned(config.model, member_params)
         config = dataclasses.replace(config, model=model)
         members.append(Loaded("", config, tokenizer, member_params, 0, (model.rotary,)))
-    results = list(ask(members, options or Options()))
+    results = list(ask(members, options))
     several = len({part.length for part, _ in results}) > 1
     values: list[dict[str, float]] = [{} for _ in members]
     for part, part_rows in results:

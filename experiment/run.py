@@ -203,13 +203,14 @@ class RunDirectory:
         config: ExperimentConfig,
         overrides: Sequence[str],
         tokenizer_sha256: str | None = None,
+        **origin: Any,
     ) -> None:
-        """Create the directory with its config.json, which records `overrides`.
+        """Create the directory with its config.json, which records `overrides` and `origin`.
 
         The config of the run that `config.start_from` names, and its positional settings, are
         copied into it.
         """
-        record: dict[str, Any] = {"overrides": list(overrides)}
+        record: dict[str, Any] = {**origin, "overrides": list(overrides)}
         if tokenizer_sha256:
             record["tokenizer"] = tokenizer_sha256
         if config.start_from:

@@ -1,7 +1,6 @@
 """Imports of Hugging Face folders and GGUF files as runs; `interop.__main__` has the command."""
 
 import argparse
-import json
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -31,7 +30,6 @@ from ropewalk.model.rotary.base import HfHead
 from ropewalk.model.rotary.rope_parameters import read_rope, selected_factors
 from ropewalk.model.transformer import abstract_params, describe_size
 from ropewalk.utils.command_line import next_command
-from ropewalk.utils.limits import read_json
 from ropewalk.utils.messages import printable, quoted
 from ropewalk.utils.paths import local
 
@@ -103,9 +101,10 @@ def import_folder(
         tokenizer = _read_tokenizer(folder if folder.is_dir() else part / PUBLISHED, part, model)
         tokenizer_path = str(local(run_path) / tokenizer.file_name) if tokenizer else None
         config = _run_config(source, name, tokenizer_path)
-        run.write_config(config, (), tokenizer.fingerprint if tokenizer else None)
         origin = {"name": name, "model_type": source.architecture.model_type, "config": hf_config}
-        _record_origin(run, {**origin, "context": source.context, "tensors": digest})
+        origin |= {"context": source.context, "tensors": digest}
+        fingerprint = tokenizer.fingerprint if tokenizer else None
+        run.write_config(config, (), fingerprint, imported=origin)
         leaves = check.read_arrays(model, entries, tensors)
         write_params(run, 0, leaves, list(leaves_by_name(abstract_params(model))))
         if reason := _reason_not_to_compare(source, layout) if compare else "--no-compare":
@@ -197,13 +196,6 @@ def _run_config(source: HfModel, name: str, tokenizer: str | None) -> Experiment
         train=TrainConfig(num_steps=1, learning_rate=1e-5),
         evals=EvalConfig(tasks=("perplexity",)),
     )
-
-
-def _record_origin(run: RunDirectory, imported: dict[str, Any]) -> None:
-    """Add to the run's config.json where it was imported from."""
-    path = run.path / "config.json"
-    record = read_json(path)
-    path.write_text(json.dumps({"imported": imported, **record}, indent=2) + "\n", encoding="utf-8")
 
 
 def _read_tokenizer(folder: Path, part: Path, model: ModelConfig) -> Tokenizer | None:

@@ -54,7 +54,8 @@ class Capture:
 
     def table(self, rotary: Pattern | None = None) -> PositionTable:
         """Return the float64 frequencies of every layer and head, by default the model's."""
-        return _replace_rotary(self.config, rotary).position_table(self.context_length, self.length)
+        config = dataclasses.replace(self.config, rotary=rotary or self.config.rotary)
+        return config.position_table(self.context_length, self.length)
 
     @property
     def inv_freq(self) -> np.ndarray:
@@ -222,10 +223,6 @@ def capture(
 
 _forward = jax.jit(transformer.return_activations, static_argnums=0)
 _masked_logits = jax.jit(masked_logits)
-
-
-def _replace_rotary(config: ModelConfig, rotary: Pattern | None) -> ModelConfig:
-    return config if rotary is None else dataclasses.replace(config, rotary=rotary)
 
 
 @functools.partial(jax.jit, static_argnums=0)
