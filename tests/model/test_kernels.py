@@ -210,6 +210,10 @@ def test_rows_split_over_devices_take_the_ring(platform, T, kernel, expected, wh
 CONFIG = small_model(vocab_size=8, embed_dim=8, num_heads=2, mlp_dim=8)
 
 
+def test_the_check_names_the_kernel():
+    assert kernels.check(CONFIG, 32) == "attention: xla"
+
+
 @pytest.mark.parametrize(
     "mistake, says",
     [
