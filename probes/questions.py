@@ -63,9 +63,14 @@ def capture_recall(
     generated = parsed.documents(context, range(documents))
     for document in generated:
         tokens, (start, count, distance) = document.tokens, document.answers.T
-        is_single = len(tokens) > length and (count == 1).all() and (distance >= 0).all()
+        is_single = (count == 1).all() and (distance >= 0).all()
         if not (is_single and (tokens[start] == tokens[start - 1 - distance]).all()):
             raise ValueError(f"answers of {task} are no copies of single ids, as those of kv are")
+        if len(tokens) <= length:
+            raise ValueError(
+                f"{task} has a document of {len(tokens) - 1} tokens and one more, and a row has "
+                f"{length}; give --length {len(tokens) - 1}, or a task that fills its length"
+            )
     if len(generated) > documents:  # intervals are over documents, as is the check of memory
         raise ValueError(f"{task} has several rows of a document; leave out crops")
     tokens_BT = np.stack([document.tokens[:length] for document in generated])

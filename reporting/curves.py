@@ -180,12 +180,16 @@ def draw_by_length(members: Sequence[Member], task: str) -> Figure:
 
 
 def group_trained_lengths(members: Sequence[Member], task: str) -> list[list[Member]]:
-    """Return groups of members with equal models and several trained lengths, ascending."""
+    """Return groups of members with equal models and several trained lengths, ascending.
+
+    A group without an effective context is left out.
+    """
     series: dict[object, list[Member]] = {}
     for member in members:
         if task in member.estimates:
             series.setdefault(member.config.model, []).append(member)
-    groups = [sorted(group, key=lambda m: m.trained_length) for group in series.values()]
+    measured = [g for g in series.values() if any(m.estimates[task].has_l50 for m in g)]
+    groups = [sorted(group, key=lambda m: m.trained_length) for group in measured]
     return [group for group in groups if len({member.trained_length for member in group}) > 1]
 
 

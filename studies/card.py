@@ -7,12 +7,13 @@ if it lies outside, and else undecided.
 """
 
 import dataclasses
+import inspect
 import math
 import re
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -20,9 +21,10 @@ from ropewalk.evals.estimate.statistics import t_half_width
 from ropewalk.experiment import overrides
 from ropewalk.experiment.config import ExperimentConfig
 from ropewalk.utils.checks import Bounds, Count, check, problem
-from ropewalk.utils.messages import nearest
+from ropewalk.utils.messages import nearest, quoted
 
 _Number = Annotated[int, Bounds(at_least=0)]
+_T = TypeVar("_T")
 
 HELD, REFUTED, UNDECIDED, NOT_MEASURED = "held", "refuted", "undecided", "not measured"
 
@@ -236,22 +238,36 @@ def read(
     """
     try:
         fields = tomllib.loads(path.read_text(encoding="utf-8"))
-        measurements = [Measurement(**_tuples(part)) for part in fields.pop("measurements", ())]
+        measurements = [
+            _make(Measurement, _tuples(part)) for part in fields.pop("measurements", ())
+        ]
         claims = [
-            Claim(**part | {"measure": _make_measure(part["measure"], measures)})
+            _make(Claim, part | {"measure": _make_measure(part["measure"], measures)})
             for part in fields.pop("claims", ())
         ]
         config = fields.pop("config", None)
-        return Card(
-            config=configs.get(config, config),
-            measurements=tuple(measurements) or (Measurement(),),
-            claims=tuple(claims),
-            **_tuples(fields),
-        )
+        parts = {
+            "config": configs.get(config, config),
+            "measurements": tuple(measurements) or (Measurement(),),
+            "claims": tuple(claims),
+        }
+        return _make(Card, _tuples(fields) | parts)
     except KeyError as error:
         raise ValueError(f"{path}: a claim lacks {error}") from error
     except (TypeError, ValueError, AttributeError) as error:
         raise ValueError(f"{path}: {error}") from error
+
+
+def _make(cls: type[_T], fields: Mapping[str, Any]) -> _T:
+    """Return an object of a dataclass; raise ValueError for unknown fields and missing ones."""
+    what, known = cls.__name__.lower(), inspect.signature(cls).parameters
+    for name in fields:
+        if name not in known:
+            raise ValueError(f"{what}: unknown field {quoted(name)}; {nearest(name, known)}")
+    for name, parameter in known.items():
+        if name not in fields and parameter.default is parameter.empty:
+            raise ValueError(f"{what}: needs {name} = ...")
+    return cls(**fields)
 
 
 def _tuples(value: Any) -> Any:

@@ -14,8 +14,8 @@ class Perplexity(TaskView):
         name="perplexity_by_position",
         alternative="Perplexity of held-out text against position in the document.",
         caption="Perplexity of held-out text by position in the document, with 95% intervals over "
-        "documents; at position 1 the model has read nothing. Men et al. (arXiv 2405.14591) found "
-        "it nearly blind to the base where retrieval is not.",
+        "documents, without position 1, before which the model has read nothing. Men et al. (arXiv "
+        "2405.14591) found it nearly blind to the base where retrieval is not.",
         xlabel="position in the document (tokens, log scale)",
         ylabels=("perplexity of held-out text (log scale)",),
         y_scale="log2",

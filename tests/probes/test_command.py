@@ -21,6 +21,7 @@ from ropewalk.probes.analyses.through_training import ThroughTraining, checkpoin
 from ropewalk.probes.questions import capture_recall, grade_answers
 from ropewalk.probes.subject import Subject
 from ropewalk.training.step import init_state
+from ropewalk.utils import plugins
 
 # Slow, because a run is trained first.
 pytestmark = pytest.mark.slow
@@ -48,6 +49,21 @@ def test_only_copies_of_single_ids_are_captured(run):
         capture_recall(
             load(run.path), task="lagcopy(text=natural,crops=4,lag=8)", documents=2, length=32
         )
+
+
+def test_documents_that_fill_no_row_name_a_length(run, tmp_path):
+    """A task of a user's file with seven tokens: two ids, three others, and the first two again."""
+    path = tmp_path / "echo.py"
+    path.write_text(
+        "from ropewalk.data.task import Document, Task\nclass Echo(Task):\n    kind = 'retrieval'\n"
+        "    def document(self, context, sample):\n"
+        "        return Document.from_lists([1, 9, 8, 3, 4, 5, 9, 8], [[7, 1, 4]])\n"
+    )
+    plugins.allow(path)
+    with pytest.raises(ValueError, match="--length 7"):
+        capture_recall(load(run.path), task=f"{path}:Echo", documents=2)
+    _, questions = capture_recall(load(run.path), task=f"{path}:Echo", documents=2, length=7)
+    assert questions.distances.tolist() == [4, 4]
 
 
 def test_distances_are_those_of_the_training_rows(run):
