@@ -224,8 +224,8 @@ def list_files(path: str | Path, formats: Sequence[Format], text_field: str = "t
         return Listing([InputFile(path=root, name=root.name, size=root.stat().st_size)], [])
     if not root.is_dir():
         exists = os.path.lexists(root)
-        other = "a pipe, a device or a broken link; name a file or a folder"
-        raise ValueError(f"{root}: {other if exists else 'no such file or folder'}")
+        what = "a pipe, a device or a broken link" if exists else "no such file or folder"
+        raise ValueError(f"{root}: {what}; data.path=FOLDER, or the path of a task, names the text")
     try:
         paths, left_out = _walk(root, lambda name: any(f.stem(name) is not None for f in formats))
     except (PermissionError, FileNotFoundError, ProcessLookupError) as error:
