@@ -511,7 +511,8 @@ def _parser() -> Parser:
     option("--length", type=tokens, default=4096, help="tokens (default: 4096)")
     text = "b_m (default), or attention: the upper bound of attention scores"
     option("--bound", choices=("b_m", "attention"), default="b_m", help=text)
-    option("--out", type=figure_path, default=Path("curve.png"), help="FILE.png, .svg or .pdf")
+    text = "FILE.png, .svg or .pdf (default: %(default)s)"
+    option("--out", type=figure_path, default=Path("curve.png"), help=text)
     return parser
 
 
