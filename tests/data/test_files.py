@@ -139,7 +139,7 @@ def test_linked_folders_and_files_are_read_once(tmp_path):
 def test_a_pipe_is_named(tmp_path):
     """A file is read twice, which `data.path=<(zcat text.jsonl.gz)` does not allow."""
     os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(ValueError, match="pipe: a pipe, a device or a broken link; data.path=FOLDER"):
+    with pytest.raises(ValueError, match="pipe: a pipe, a device or a broken link; data"):
         list_json_lines(tmp_path / "pipe")
 
 
