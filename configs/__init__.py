@@ -172,6 +172,7 @@ def _find_in_file(path: Path, name: str | None) -> ExperimentConfig:
     if name is None and len(listed) == 1:
         return listed[0]
     if name not in configs:
-        names = ", ".join(f"{path}:{other}" for other in configs)
-        raise ValueError(f"{path} has {len(listed)} configs; write one of {names}")
+        raise ValueError(
+            f"{path} has {len(listed)} configs; write :NAME after it, one of {', '.join(configs)}"
+        )
     return configs[name]
