@@ -178,7 +178,7 @@ def write(out: Path, items: Iterable[Item], *, looks: Sequence[Look] = (), **pag
                 section.parts.append(part)
     first, *rest = sections.values()
     is_lead = len(first.parts) == 1 and not first.choices
-    lead, shown = (first.parts[0], rest) if is_lead else (None, [first, *rest])
+    lead, shown = (first, rest) if is_lead else (None, [first, *rest])
     variables = {"missing": Commands(lines=[])} | page
     variables |= {"lead": lead, "sections": shown, "looks": looks}
     text = _TEMPLATES.get_template("page.html").render(variables)
