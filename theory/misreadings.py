@@ -4,6 +4,7 @@ A misreading is an error that a public implementation made with a published conf
 for a model only if it changes the model: the model has the setting, and the wrong vector differs.
 """
 
+import contextlib
 import math
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
@@ -120,22 +121,26 @@ def _wrong_vectors(
 ) -> Iterator[tuple[str, str, np.ndarray]]:
     """Yield the name and source of a misreading, and the frequencies that it computes, `[R]`."""
 
-    def read_again(**changes: Any) -> np.ndarray:
-        return compute_frequencies(group.rope | changes, group.head, group.head.context)[0]
-
     kind, has_base = group.rope["rope_type"], bool(group.rope.get("rope_theta"))
+    changes: list[tuple[str, str, dict[str, Any]]] = []
     if has_base and kind not in ("default", "proportional"):
-        source = "levanter, torchtitan"
-        yield "ignores rope_scaling", source, read_again(rope_type="default")
+        changes.append(("ignores rope_scaling", "levanter, torchtitan", {"rope_type": "default"}))
     if has_base:
-        source = "SpecForge#265"
-        yield "ignores the base and uses 10000", source, read_again(rope_theta=10_000.0)
+        changes.append(
+            ("ignores the base and uses 10000", "SpecForge#265", {"rope_theta": 10_000.0})
+        )
+    if group.rope.get("partial_rotary_factor", 1.0) < 1:
+        changes.append(
+            ("rotates all features", "transformers#39847", {"partial_rotary_factor": 1.0})
+        )
+    for name, source, change in changes:
+        # Some are refused: lists of factors (Phi-4) do not fit all features.
+        with contextlib.suppress(ValueError):
+            rope = group.rope | change
+            yield name, source, compute_frequencies(rope, group.head, group.head.context)[0]
     if kind in ("yarn", "linear"):
         twice = group.inv_freq / group.rope["factor"]
         yield "divides positions and frequencies by the factor", "LLMs-from-scratch#939", twice
-    if group.rope.get("partial_rotary_factor", 1.0) < 1:
-        source = "transformers#39847"
-        yield "rotates all features", source, read_again(partial_rotary_factor=1.0)
     for other in other_groups:
         if other.inv_freq.shape == group.inv_freq.shape:
             name = f"uses the frequencies of {other.kind} layers"

@@ -127,6 +127,20 @@ def test_plain_models_raise_no_false_alarm():
     }
 
 
+def test_lists_of_factors_on_a_part_of_the_features():
+    """Phi-4-mini: 48 factors for 96 of 128 features; a reader that rotates all of them stops."""
+    long_factor = [1.0 + 0.25 * i for i in range(48)]
+    rope = dict(rope_type="longrope", rope_theta=1e4, partial_rotary_factor=0.75)
+    rope |= dict(long_factor=long_factor, short_factor=[1.0] * 48)
+    rope |= dict(original_max_position_embeddings=4096)
+    inv_freq = [f / x for f, x in zip(series(1e4, 96), long_factor, strict=True)]
+    layer = LayerGroup((0,), FULL, np.array(inv_freq), 128, Scales(1.0, 1.0), None)
+    groups = group_layers([layer], [rope], 131072)
+    rows = misreadings(PublishedModel("phi3", 131072, groups, 0))
+    assert rows["ignores rope_scaling"]["first"] == first_wrong(inv_freq, series(1e4, 96))
+    assert "rotates all features" not in rows
+
+
 def test_rounding_to_float32_begins_where_numpy_is_wrong():
     inv_freq, tolerance = np.array(series(1e4, 64)[:8]), 0.01
     first = first_rounding(inv_freq, 2**19, 24, tolerance)
