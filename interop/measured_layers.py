@@ -21,7 +21,7 @@ import numpy as np
 import torch
 import transformers
 from torch.overrides import TorchFunctionMode
-from transformers import CONFIG_MAPPING, AutoModel
+from transformers import CONFIG_MAPPING, MODEL_MAPPING, AutoModel
 from transformers.initialization import no_init_weights
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 from transformers.utils import logging
@@ -160,6 +160,8 @@ def _build_config(config: Mapping[str, Any]) -> Any:
         # Older files have the text model's keys beside the others, which some classes read.
         if not is_nested and any(values.get(key) != getattr(text, key, None) for key in _SIZES):
             raise _UnmeasuredError(f"a multimodal model, whose config lacks {' or '.join(names)}")
+    if type(text) not in MODEL_MAPPING:
+        raise _UnmeasuredError("transformers has no model of its text part alone")
     return text
 
 

@@ -162,6 +162,12 @@ def test_windows_are_those_of_the_weights_of_attention(model_type):
     )
 
 
+def test_a_text_model_that_needs_images_is_named():
+    """Llama 3.2 Vision: AutoModel has no entry for the part that reads text."""
+    with pytest.raises(ValueError, match="'mllama': transformers has no model of its text part"):
+        measure({"model_type": "mllama", "text_config": {"num_hidden_layers": 2}})
+
+
 def test_sizes_of_a_multimodal_config_are_those_of_its_text_model():
     """Defaults in place of a missing text_config would be those of another model."""
     text = {"num_hidden_layers": 6, "sliding_window": 77, "model_type": "gemma3_text"}
