@@ -15,6 +15,7 @@ MAX_LOGITS = 2**26
 # The same on a TPU, about 1/32 of its memory. Each chunk reads the output matrix, and reads and
 # writes its gradient, so short chunks are slower; from a few thousand tokens on that is negligible.
 MAX_LOGITS_OF = {"TPU v4": 2**28, "TPU v5 lite": 2**27, "TPU v5": 2**29, "TPU v6 lite": 2**28}
+MAX_LOGITS_OF |= {"TPU7x": 2**29}
 MAX_TOKENS = 4096
 
 

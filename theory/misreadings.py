@@ -7,7 +7,7 @@ for a model only if it changes the model: the model has the setting, and the wro
 import contextlib
 import math
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -122,22 +122,18 @@ def _wrong_vectors(
     """Yield the name and source of a misreading, and the frequencies that it computes, `[R]`."""
 
     kind, has_base = group.rope["rope_type"], bool(group.rope.get("rope_theta"))
-    changes: list[tuple[str, str, dict[str, Any]]] = []
-    if has_base and kind not in ("default", "proportional"):
-        changes.append(("ignores rope_scaling", "levanter, torchtitan", {"rope_type": "default"}))
-    if has_base:
-        changes.append(
-            ("ignores the base and uses 10000", "SpecForge#265", {"rope_theta": 10_000.0})
-        )
-    if group.rope.get("partial_rotary_factor", 1.0) < 1:
-        changes.append(
-            ("rotates all features", "transformers#39847", {"partial_rotary_factor": 1.0})
-        )
-    for name, source, change in changes:
-        # Some are refused: lists of factors (Phi-4) do not fit all features.
-        with contextlib.suppress(ValueError):
-            rope = group.rope | change
-            yield name, source, compute_frequencies(rope, group.head, group.head.context)[0]
+    is_scaled = has_base and kind not in ("default", "proportional")
+    is_partial = group.rope.get("partial_rotary_factor", 1.0) < 1
+    for applies, name, source, change in (
+        (is_scaled, "ignores rope_scaling", "levanter, torchtitan", {"rope_type": "default"}),
+        (has_base, "ignores the base and uses 10000", "SpecForge#265", {"rope_theta": 10_000.0}),
+        (is_partial, "rotates all features", "transformers#39847", {"partial_rotary_factor": 1.0}),
+    ):
+        if applies:
+            # Some are refused: lists of factors (Phi-4) do not fit all features.
+            with contextlib.suppress(ValueError):
+                rope, head = group.rope | change, group.head
+                yield name, source, compute_frequencies(rope, head, head.context)[0]
     if kind in ("yarn", "linear"):
         twice = group.inv_freq / group.rope["factor"]
         yield "divides positions and frequencies by the factor", "LLMs-from-scratch#939", twice

@@ -31,7 +31,7 @@ from ropewalk.utils.messages import size
 
 
 class Report(NamedTuple):
-    """Properties of a compiled step, per chip unless stated otherwise.
+    """Properties of a compiled step, per device unless stated otherwise.
 
     Attributes:
       attention: the kernel and the reason why a faster one is not used, as printed by train.py.

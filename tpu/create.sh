@@ -34,8 +34,9 @@ while (($#)); do
 done
 one_name
 [[ -n $topology ]] || fail "needs --topology; see --help"
-facts=$(cd "$folder/.." && "${PYTHON:-python3}" -m tpu.topology "$topology" accelerator_type runtime) || exit 2
-{ read -r accelerator_type && read -r default_runtime; } <<<"$facts"
+facts=$(cd "$folder/.." && "${PYTHON:-python3}" -m tpu.topology "$topology" runtime accelerator_type) || exit 2
+{ read -r default_runtime && read -r accelerator_type; } <<<"$facts"
+[[ -n ${runtime:-$default_runtime} ]] || fail "$topology has no TPU VMs: use GKE (tpu/apply.sh)"
 locate
 
 run gcloud compute tpus queued-resources create "$name" \

@@ -110,7 +110,7 @@ def make_jobs(
         return [Job(job_name(workdir, mode), config_name, ["python", f"{mode}.py", workdir])]
     from ropewalk.training.sweep import check_meshes  # late: it imports JAX
 
-    sizes = {"num_devices": topology.num_chips, "num_processes": topology.num_hosts}
+    sizes = {"num_devices": topology.num_devices, "num_processes": topology.num_hosts}
     check = functools.partial(check_meshes, **sizes)
     config = find_config(config_name)
     arguments = [config_name, "--workdir", workdir, *changes]

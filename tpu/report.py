@@ -21,7 +21,7 @@ def show(
     console: Console,
 ) -> None:
     """Print a report."""
-    sizes = mesh_sizes(config, num_members, chips.num_chips, chips.num_hosts)
+    sizes = mesh_sizes(config, num_members, chips.num_devices, chips.num_hosts)
     console.print(f"compiled in {report.compile_seconds:.0f} s")
     if options := programs.describe_compiler_options(chips.chip.device_kind):
         console.print(options, soft_wrap=True)
@@ -40,7 +40,7 @@ def show(
 
 
 def _memory(chips: Topology | Machines, report: Report) -> Iterator[str]:
-    yield f"{'arguments':<12} {size(report.arguments or 0):>12} per chip"
+    yield f"{'arguments':<12} {size(report.arguments or 0):>12} per device"
     memory = size(chips.chip.usable_memory)
     if isinstance(chips, Machines):
         memory += f" (XLA_PYTHON_CLIENT_MEM_FRACTION={MEMORY_FRACTION})"
@@ -48,13 +48,15 @@ def _memory(chips: Topology | Machines, report: Report) -> Iterator[str]:
     limit = "at most" if report.host_peak else "peak"
     yield f"{limit:<12} {size(report.peak or 0):>12} of {memory}: {fits}"
     if report.host_peak:
-        yield f"{'host':<12} {size(report.host_peak):>12} per chip, in its memory"
+        yield f"{'host':<12} {size(report.host_peak):>12} per device, in its memory"
 
 
 def _collectives_table(report: Report) -> Table:
     # FSDP needs two gathers of each weight and one scatter of its gradient.
     columns = ("kind", "count", "arrays", "received", "from other hosts", "FSDP needs")
-    table = Table(*columns, title="a step's collectives, per chip", title_justify="left", box=None)
+    table = Table(
+        *columns, title="a step's collectives, per device", title_justify="left", box=None
+    )
     for kind in sorted({c.kind for c in report.collectives} | set(report.bound)):
         of_kind = [c for c in report.collectives if c.kind == kind]
         table.add_row(
@@ -76,13 +78,13 @@ def _times(chips: Topology | Machines, report: Report) -> Iterator[str]:
     """Yield the least times of a step, its time with and without overlap, and the run's cost."""
     chip, peak = chips.chip, peak_flops(chips)
     ratio = f"{report.flops / report.model_flops:.2f}x the model's"
-    received = f"{size(report.received)} per chip"
+    received = f"{size(report.received)} per device"
     details = {
-        "compute": f"{report.flops:.3e} FLOP per chip, {ratio}, at {peak / 1e12:.0f} TFLOP/s",
-        "memory": f"{size(report.memory_traffic)} per chip, at {chip.memory_bandwidth / 1e9:.0f} "
+        "compute": f"{report.flops:.3e} FLOP per device, {ratio}, at {peak / 1e12:.0f} TFLOP/s",
+        "memory": f"{size(report.memory_traffic)} per device, at {chip.memory_bandwidth / 1e9:.0f} "
         "GB/s",
         "network": f"{received}, {chips.describe_links(report.collectives)}",
-        "host": f"{size(report.host_traffic)} per chip, at {chip.host_bandwidth / 1e9:.0f} GB/s",
+        "host": f"{size(report.host_traffic)} per device, at {chip.host_bandwidth / 1e9:.0f} GB/s",
     }
     for name, detail in details.items():
         if name != "host" or report.host_traffic:

@@ -40,12 +40,13 @@ class Chip(NamedTuple):
       accelerator: Google's accelerator type without its number.
       runtime: the software version for JAX.
       gke_accelerator: GKE's node label cloud.google.com/gke-tpu-accelerator.
-      memory_gib: GiB of HBM that libtpu offers to programs.
+      memory_gib: GiB of HBM that libtpu offers to programs; like the bandwidths, of one device.
       memory_bandwidth: bytes/s of HBM.
       link_bandwidth: bytes/s of one link to a neighbor, in each direction.
-      host_bandwidth: bytes/s between a chip and its host's memory.
+      host_bandwidth: bytes/s between a device and its host's memory.
       cores: per chip, as counted by Google's accelerator types.
       shapes: shapes of the available slices, one per number of chips.
+      devices: JAX devices per chip.
     """
 
     name: str
@@ -59,6 +60,7 @@ class Chip(NamedTuple):
     host_bandwidth: float
     cores: int
     shapes: list[str]
+    devices: int = 1
 
     @property
     def usable_memory(self) -> int:
@@ -154,8 +156,13 @@ class Topology:
 
     @property
     def num_chips(self) -> int:
-        """Number of chips; each is one JAX device."""
+        """Number of chips."""
         return math.prod(self.sides)
+
+    @property
+    def num_devices(self) -> int:
+        """Number of JAX devices."""
+        return self.num_chips * self.chip.devices
 
     @property
     def chips_per_host(self) -> int:
@@ -178,12 +185,15 @@ class Topology:
         return self.chip.runtime
 
     def links_used(self, group: int) -> int:
-        """Return the links of a chip to its group, which fills the longest sides first.
+        """Return the links of a chip to its group of devices, which fills the longest sides first.
 
         A dimension adds two links if it closes to a ring and the group spans all of it. Otherwise
-        it adds one, because the chips at the ends of the group have no second.
+        it adds one, because the chips at the ends of the group have no second. Between the devices
+        of a chip is a link as wide as all others.
         """
-        links, size = 0, 1
+        if 1 < group <= self.chip.devices:
+            return self.chip.links
+        links, size = 0, self.chip.devices
         for side, ring in sorted(zip(self.sides, self.rings, strict=True), reverse=True):
             if size < group and side > 1:
                 links += 2 if ring and size * side <= group else 1
@@ -198,7 +208,7 @@ class Topology:
     def describe_links(self, collectives: "Sequence[Collective]") -> str:
         """Return the bandwidth of a link, and the number that each group uses."""
         groups = sorted({collective.group for collective in collectives})
-        used = ", ".join(f"{group} chips: {self.links_used(group)}" for group in groups)
+        used = ", ".join(f"{group} devices: {self.links_used(group)}" for group in groups)
         of_links = f" of {self.chip.links} links ({used})" if used else ""
         return f"at {self.chip.link_bandwidth / 1e9:.0f} GB/s per link{of_links}"
 
@@ -249,6 +259,11 @@ class Machines:
     def num_chips(self) -> int:
         """Number of GPUs; each is one JAX device."""
         return self.chips_per_host * self.num_hosts
+
+    @property
+    def num_devices(self) -> int:
+        """Number of JAX devices."""
+        return self.num_chips
 
     def transfer_seconds(self, collective: "Collective") -> float:
         """Return the least time of a collective: the slower of both networks."""

@@ -30,7 +30,7 @@ from ropewalk.model.positions import stack_tables
 _GATHER = {"xla_jf_spmd_threshold_for_windowed_einsum_mib": "1000000"}
 
 OPTIONS: dict[str, dict[str, str]] = dict.fromkeys(
-    ("TPU v4", "TPU v5 lite", "TPU v5", "TPU v6 lite"), _GATHER
+    ("TPU v4", "TPU v5 lite", "TPU v5", "TPU v6 lite", "TPU7x"), _GATHER
 )
 
 

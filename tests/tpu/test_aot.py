@@ -171,6 +171,8 @@ def test_splash_attention_takes_the_blocks_up_to_the_diagonal(shape, shards, blo
         ("v5p:4x4x4", 8, 3),  # of the second dimension half, which is no ring
         ("v5p:2x4x4", 32, 3),  # no cube, no ring
         ("v5e:8x16", 128, 3),
+        ("tpu7x:4x4x4", 8, 2),  # two devices per chip: four chips of a side, all of it
+        ("tpu7x:2x2x1", 2, 6),  # within a chip
     ],
 )
 def test_bandwidth_of_a_group(name, group, links):

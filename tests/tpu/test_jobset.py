@@ -103,6 +103,7 @@ def test_a_job_for_each_member_or_one_for_all():
     ((name, _, command),) = jobset.make_jobs("run", "tiny", "/runs/a", ["seed=1"], chips)
     expected = ["python", "train.py", "tiny", "--workdir", "/runs/a", "seed=1"]
     assert (name, command) == ("ropewalk-a", expected)
+    jobset.make_jobs("run", "tiny", "/runs/a", ["mesh.data=8"], find_slice("tpu7x:2x2x1"))
 
 
 @pytest.mark.parametrize(

@@ -109,6 +109,10 @@ def test_a_program_reaches_the_hosts_unchanged():
         ("tpu/logs.sh", "logs.sh: error: needs one NAME, got none; see --help"),
         ("tpu/status.sh pod --wit", "status.sh: error: unknown option --wit; see --help"),
         ("tpu/run.sh pod", "run.sh: error: needs a program after --"),
+        (
+            "tpu/create.sh pod --topology tpu7x:2x2x1",
+            "create.sh: error: tpu7x:2x2x1 has no TPU VMs: use GKE (tpu/apply.sh)",
+        ),
         # Meshes that do not fit the devices of the job.
         (
             "slurm/submit.sh run tiny --workdir d --nodes 2 --gpus 2 mesh.data=2",

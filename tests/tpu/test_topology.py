@@ -1,7 +1,8 @@
-"""Sizes and bandwidths of slices, from docs.cloud.google.com/tpu/docs/{v5e,v5p,v6e}."""
+"""Sizes and bandwidths of slices, from docs.cloud.google.com/tpu/docs/{v5e,v5p,v6e,tpu7x}."""
 
 import pytest
 
+from ropewalk.experiment.metrics import peak_of
 from ropewalk.model.loss import MAX_LOGITS_OF
 from ropewalk.tpu.topology import CHIPS, find_slice
 
@@ -17,13 +18,15 @@ from ropewalk.tpu.topology import CHIPS, find_slice
         ("v4:2x4x4", 32, 8, "v4-64", False),
         ("v4:4x4x4", 64, 16, "v4-128", True),
         ("v6e:16x16", 256, 64, "v6e-256", True),
+        ("tpu7x:2x2x1", 4, 1, "tpu7x-8", False),
+        ("tpu7x:4x4x4", 64, 16, "tpu7x-128", True),
         # Not a power of two: from xpk's table of what GKE can be asked for.
         ("v5p:4x4x12", 192, 48, "v5p-384", True),
         ("v5p:16x20x28", 8960, 2240, "v5p-17920", True),
     ],
 )
 def test_published_slices(name, num_chips, num_hosts, accelerator_type, rings):
-    """Types count cores: the tables of docs.cloud.google.com/tpu/docs/{v4,v5e,v5p,v6e}."""
+    """Types count cores: the tables of docs.cloud.google.com/tpu/docs/{v4,v5e,v5p,v6e,tpu7x}."""
     topology = find_slice(name)
     assert (topology.num_chips, topology.num_hosts) == (num_chips, num_hosts)
     assert topology.accelerator_type == accelerator_type
@@ -43,9 +46,12 @@ def test_logits_take_a_small_part_of_every_chips_memory():
         assert 1 / 64 < kinds[chip.device_kind] / chip.usable_memory <= 1 / 31
 
 
-def test_link_bandwidth_is_the_sheets():
-    """Bidirectional ICI bandwidth of a chip: v5e 400 GB/s, v5p 1200 GB/s, v6e 800 GB/s."""
-    both_ways = {name: 2 * chip.links * chip.link_bandwidth for name, chip in CHIPS.items()}
-    assert both_ways["v5e"] == 400e9
-    assert both_ways["v5p"] == 1200e9
-    assert both_ways["v6e"] == 800e9
+def test_bandwidths_of_a_chip_are_the_sheets():
+    """Bidirectional ICI GB/s, HBM GB/s, and TFLOP/s; TPU7x has two devices per chip."""
+    sheets = {"v5e": (400, 819, 197), "v5p": (1200, 2765, 459), "tpu7x": (1200, 7380, 2307)}
+    for name, (links, memory, tera) in sheets.items():
+        chip = CHIPS[name]
+        assert 2 * chip.links * chip.link_bandwidth * chip.devices == links * 1e9
+        assert chip.memory_bandwidth * chip.devices == memory * 1e9
+        assert peak_of(chip.device_kind) * chip.devices == pytest.approx(tera * 1e12)
+    assert find_slice("tpu7x:4x4x4").num_devices == 128
