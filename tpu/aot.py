@@ -80,7 +80,7 @@ def main() -> int:
         collectives = [dataclasses.asdict(collective) for collective in report.collectives]
         print(json.dumps(report._asdict() | {"collectives": collectives}))
     else:
-        show(config, chips, arguments.members, report, Console(highlight=False, width=100))
+        show(chips, report, Console(highlight=False, width=100))
     return 1 if report.problem else 0
 
 

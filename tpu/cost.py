@@ -34,6 +34,7 @@ class Report(NamedTuple):
     """Properties of a compiled step, per device unless stated otherwise.
 
     Attributes:
+      mesh: number of devices along each axis.
       attention: the kernel and the reason why a faster one is not used, as printed by train.py.
       arguments, code: bytes of HBM of training state and batch, and of the program; None if the
         step does not fit.
@@ -52,6 +53,7 @@ class Report(NamedTuple):
       compile_seconds: time that the compiler took.
     """
 
+    mesh: dict[str, int]
     attention: str
     arguments: int | None
     code: int | None
@@ -111,6 +113,7 @@ def analyze(config: ExperimentConfig, chips: Topology | Machines, num_members: i
     tokens = num_members * config.data.batch_size * config.data.context_length
     return Report(
         **memory,
+        mesh=dict(mesh.shape),
         attention=attention,
         problem=problem,
         collectives=collectives,

@@ -5,27 +5,18 @@ from collections.abc import Iterator
 from rich.console import Console
 from rich.table import Table
 
-from ropewalk.experiment.config import ExperimentConfig
-from ropewalk.experiment.mesh import mesh_sizes
 from ropewalk.tpu.cost import Report, peak_flops
 from ropewalk.tpu.topology import MEMORY_FRACTION, Machines, Topology
 from ropewalk.training import programs
 from ropewalk.utils.messages import size
 
 
-def show(
-    config: ExperimentConfig,
-    chips: Topology | Machines,
-    num_members: int,
-    report: Report,
-    console: Console,
-) -> None:
+def show(chips: Topology | Machines, report: Report, console: Console) -> None:
     """Print a report."""
-    sizes = mesh_sizes(config, num_members, chips.num_devices, chips.num_hosts)
     console.print(f"compiled in {report.compile_seconds:.0f} s")
     if options := programs.describe_compiler_options(chips.chip.device_kind):
         console.print(options, soft_wrap=True)
-    console.print("mesh: " + ", ".join(f"{axis}={size}" for axis, size in sizes.items()))
+    console.print("mesh: " + ", ".join(f"{axis}={size}" for axis, size in report.mesh.items()))
     console.print(report.attention, soft_wrap=True)
     if report.peak is not None:
         for line in _memory(chips, report):

@@ -260,11 +260,6 @@ class Machines:
         """Number of GPUs; each is one JAX device."""
         return self.chips_per_host * self.num_hosts
 
-    @property
-    def num_devices(self) -> int:
-        """Number of JAX devices."""
-        return self.num_chips
-
     def transfer_seconds(self, collective: "Collective") -> float:
         """Return the least time of a collective: the slower of both networks."""
         within = (collective.wire_bytes - collective.network_bytes) / self.chip.link_bandwidth
