@@ -295,7 +295,10 @@ def _draw_mark(ax: Axes, estimate: Estimate, bound: float, look: Look) -> None:
         ax.axvline(bound, color=INK, lw=1.2, ls=DASHED, zorder=2)
     if all(seed.learned and not seed.beyond for seed in estimate.seeds):
         half = (estimate.ceiling + estimate.chance) / 2
-        ax.plot(estimate.l50, half, "D", ms=6, color=look.color, mec=PAPER, zorder=5)
+        lengths = [seed.l50 for seed in estimate.seeds]
+        # No mean describes seeds that are more than an octave apart.
+        x = lengths if max(lengths) > 2 * min(lengths) else [estimate.l50]
+        ax.plot(x, [half] * len(x), "D", ms=6, color=look.color, mec=PAPER, zorder=5)
 
 
 def _draw_recall(ax: Axes, records: Mapping[str, Any], tokens: int) -> None:
