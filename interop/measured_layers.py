@@ -143,7 +143,10 @@ def _build_config(config: Mapping[str, Any]) -> Any:
     """Return transformers' config of the text model."""
     kind = str(config.get("model_type"))
     if kind not in CONFIG_MAPPING:
-        raise _UnmeasuredError(f"transformers {transformers.__version__} does not have this type")
+        raise _UnmeasuredError(
+            f"transformers {transformers.__version__} does not have this type; if its code rotates "
+            "as llama's does, say, audit a copy with that model_type"
+        )
     for name in config.get("architectures") or ():
         types = [x for x, y in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES.items() if y == name]
         if types and kind not in types:
