@@ -165,11 +165,12 @@ class FileSource(Source):
             firsts.setdefault(self._format(file), file.path)
         for text_format, path in firsts.items():
             first = text_format.first(path, self.text_field)
-            fields = strings_in(first)
-            if fields and self.text_field not in first:
+            # A null says nothing about the type.
+            if first and not isinstance(first.get(self.text_field, ...), str | None):
+                fields = strings_in(first)
                 raise ValueError(
                     f"data.text_field={self.text_field}: no such field of text in {path}; "
-                    f"{nearest(self.text_field, fields)}"
+                    f"{nearest(self.text_field, fields) if fields else 'it has none'}"
                 )
 
     def identity(self) -> dict[str, str]:
@@ -240,9 +241,10 @@ def list_files(path: str | Path, formats: Sequence[Format], text_field: str = "t
             continue
         _check_pulled(file)
         if text_format.is_other(file, text_field):
-            fields = ", ".join(strings_in(text_format.first(file, text_field)))
-            reason = f'no "{text_field}" in its first lines'
-            reason += f" (data.text_field may name {fields})" * bool(fields)
+            first = text_format.first(file, text_field)
+            fields = ", ".join(strings_in(first) if text_field not in first else ())
+            hint = f"data.text_field may name {fields}" if fields else "jq -c .[] splits an array"
+            reason = f'no "{text_field}" in its first lines ({hint})'
             left_out.append(LeftOut(name, f"not {text_format.title}: {reason}"))
         else:
             stems[name] = text_format.stem(name)

@@ -66,9 +66,11 @@ def is_other(path: Path, field: str) -> bool:
 
     A file that is empty, or damaged from its start, has not.
     """
-    if not re.search(r"\.json(\.|$)", path.name.lower()) or field in first_record(path, field):
+    if not re.search(r"\.json(\.|$)", path.name.lower()):
         return False
-    return any(chunks(path, ignore_bytes, verify=False))
+    head = next(filter(None, chunks(path, ignore_bytes, verify=False)), b"")
+    is_array = isinstance(head, bytes) and head.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"[")
+    return is_array or (bool(head) and field not in first_record(path, field))
 
 
 def _parse(data: bytes) -> Any:

@@ -18,7 +18,13 @@ import numpy as np
 
 from ropewalk.data.config import DataConfig
 from ropewalk.data.mixture import Mixture, mixture, retrieval_task
-from ropewalk.data.prepare import check_arguments, describe, open_source, prepare
+from ropewalk.data.prepare import (
+    check_arguments,
+    check_root,
+    describe,
+    open_source,
+    prepare,
+)
 from ropewalk.data.sources import reading_path, source_class
 from ropewalk.data.store import TokenStore
 from ropewalk.data.strata import Stratum, fingerprint, open_strata
@@ -43,6 +49,7 @@ class TrainingData(NamedTuple):
         prepared data is damaged or too small for one row.
       held_out: folder of the held-out documents that a run must keep, because the source differs
         by machine; None otherwise.
+      held_out_fingerprint: of the held-out documents; "" if the source has no text.
     """
 
     config: DataConfig
@@ -50,11 +57,13 @@ class TrainingData(NamedTuple):
     tokenizer_path: Path
     open_rows: Callable[[str], Mixture]
     held_out: Path | None = None
+    held_out_fingerprint: str = ""
 
 
 def check_data(config: DataConfig) -> None:
     """Raise the ValueErrors of `open_data` that need no document to be read."""
     tokenizer = check_arguments(config)
+    check_root(config)
     if config.has_text and not config.retrieval_fraction:
         return
     for text in config.retrieval_tasks:
@@ -99,8 +108,12 @@ def open_data(config: DataConfig, prepared: Path | None = None) -> TrainingData:
 
     of_training = open_strata(config, prepared) if source.has_text else []
     identity = fingerprint(of_training) if of_training else tokenizer.fingerprint
-    held_out = prepared / "validation" if source.differs_by_machine else None
-    return TrainingData(config, identity, file_in(prepared), open_rows, held_out)
+    validation = prepared / "validation"
+    held_out = validation if source.differs_by_machine else None
+    held_out_fingerprint = TokenStore(validation).fingerprint if source.has_text else ""
+    return TrainingData(
+        config, identity, file_in(prepared), open_rows, held_out, held_out_fingerprint
+    )
 
 
 @dataclasses.dataclass(frozen=True)

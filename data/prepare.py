@@ -83,8 +83,8 @@ def prepare(config: DataConfig, *, show_files: bool = False, create: bool = True
     # Locks and renames need a disk; a bucket gets the finished folder.
     is_read_only = in_bucket(root) or not create
     on_disk = dataclasses.replace(config, prepared_root=ON_DISK) if is_read_only else config
-    if create and not list(root.glob(f"{config.source}-*")):  # before all files are read
-        check_writable(root, _OTHER_ROOT)
+    if create:
+        check_root(config)
     source = open_source(on_disk)
     settings = {
         "version": VERSION,
@@ -100,6 +100,7 @@ def prepare(config: DataConfig, *, show_files: bool = False, create: bool = True
     name = hashlib.sha256(json.dumps(settings).encode()).hexdigest()[:12]
     folder = root / f"{config.source}-{name}"
     report_path = folder / "prepare.json"
+    _note_copies(source, settings["files"])
     # A finished folder needs no lock: a reader may lack permission to write.
     is_finished = report_path.exists()
     if not is_finished and not create:
@@ -127,6 +128,27 @@ def prepare(config: DataConfig, *, show_files: bool = False, create: bool = True
 _OTHER_ROOT = "name another data.prepared_root (of data.prepare: --out)"
 
 
+def check_root(config: DataConfig) -> None:
+    """Raise ValueError if nothing is prepared in the root, and nothing can be written there."""
+    root = as_path(config.prepared_root)
+    if not list(root.glob(f"{config.source}-*")):
+        check_writable(root, _OTHER_ROOT)
+
+
+def _note_copies(source: Source, identities: list[list]) -> None:
+    """Print a note if files have the same content. It is printed once in a process."""
+    first: dict[str, tuple[str, bool]] = {}
+    pairs: dict[bool, tuple[str, str]] = {}  # whether one of them is held out
+    for file, (name, content, held_out) in zip(source.inputs, identities, strict=True):
+        other, other_is_held_out = first.setdefault(content, (name, held_out))
+        if other != name and file.size and source.needs_path:
+            pairs[held_out != other_is_held_out] = other, name
+    for is_trained_on, names in sorted(pairs.items())[-1:]:
+        effect = "held-out text is trained on" if is_trained_on else "it counts twice"
+        alike = " and ".join(map(quoted, names))
+        _print_note(source.path, f"{alike} have the same content: {effect}")
+
+
 def _check_documents(folder: Path, config: DataConfig) -> None:
     """Raise ValueError for bad documents, or print how many are left out; note if none is held out.
 
@@ -150,7 +172,7 @@ def _check_documents(folder: Path, config: DataConfig) -> None:
 
 
 @functools.cache
-def _print_note(_folder: Path, text: str) -> None:
+def _print_note(_where: object, text: str) -> None:
     print(f"note: {text}", file=sys.stderr)
 
 

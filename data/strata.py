@@ -58,6 +58,10 @@ def check(config: DataConfig, source: Source) -> None:
     if len(weights) < len(config.weights):
         raise ValueError("data.weights names a corpus twice; give it one weight")
     left_out = {subset_name(name) for name, share in config.subset_shares if not share}
+    for name in sorted(left_out & weights.keys()):
+        raise ValueError(
+            f"data.weights: data.subset_shares leaves out {quoted(name)}; name it once"
+        )
     for label, file in corpora.items():
         if (name := subset_name(label)) not in weights.keys() | left_out:
             raise ValueError(f"{file}: {_no_weight(name)}")

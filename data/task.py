@@ -83,6 +83,8 @@ class TaskContext:
         cannot choose distances ignore it.
       held_out: folder of the held-out documents that the run keeps; without it, text comes from the
         prepared data.
+      held_out_fingerprints: of the held-out texts of the run's stages; text with another one is
+        refused. Empty: unknown.
     """
 
     data: DataConfig
@@ -92,6 +94,7 @@ class TaskContext:
     split: str = "validation"
     distances: tuple[int, int] | None = None
     held_out: Path | None = None
+    held_out_fingerprints: tuple[str, ...] = ()
 
 
 class Sample(NamedTuple):

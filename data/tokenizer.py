@@ -93,7 +93,10 @@ class Tokenizer:
         if isinstance(pieces, _SentencePieces):
             self.bos_id, self.eos_id = pieces.processor.bos_id(), pieces.processor.eos_id()
         if not all(0 <= i < pieces.vocab_size for i in (self.bos_id, self.eos_id)):
-            raise ValueError(f"{path}: tokenizer has no BOS or no EOS; documents need both")
+            raise ValueError(
+                f"{path}: tokenizer has no BOS or no EOS; documents need both: train it with "
+                "bos_id and eos_id"
+            )
 
     def __getstate__(self) -> dict:
         names = ("model", "bos_id", "eos_id", "chat_template", "stop_ids")
@@ -284,8 +287,8 @@ def check_vocab_size(vocab_size: int) -> None:
     """Raise ValueError if `vocab_size` has no room for bytes, symbols and ASCII."""
     if vocab_size <= _NUM_RESERVED:
         raise ValueError(
-            f"vocab_size={vocab_size} is too small: bytes, retrieval symbols and ASCII take "
-            f"{_NUM_RESERVED}; give at least {_NUM_RESERVED + 1}"
+            f"data.vocab_size={vocab_size} is too small: bytes, retrieval symbols and ASCII take "
+            f"{_NUM_RESERVED}; use at least {_NUM_RESERVED + 1}"
         )
 
 
@@ -305,7 +308,7 @@ def train(texts: Iterable[str], path: str | Path, vocab_size: int) -> None:
     lines = [line for text in texts for line in _training_lines(text)]
     counts = Counter(itertools.chain.from_iterable(lines))
     if not counts:
-        raise ValueError("no text to train a tokenizer on")
+        raise ValueError("no text to train a tokenizer on; use more text, or data.tokenizer=FILE")
     alphabet, covered = {*_ASCII, " "}, 0
     for character, count in counts.most_common((vocab_size - _NUM_RESERVED) // 4):
         if covered >= COVERAGE * counts.total():
@@ -338,8 +341,14 @@ def train(texts: Iterable[str], path: str | Path, vocab_size: int) -> None:
             sentence_iterator=itertools.chain(parts, absent), model_writer=model, **options
         )
     except RuntimeError as error:
-        reason = str(error).strip().splitlines()[-1]
-        raise ValueError(f"vocab_size={vocab_size} does not suit this text: {reason}") from None
+        reason, advice = str(error).strip().splitlines()[-1], ""
+        if most := re.search(r"set it to a value <= (\d+)", reason):
+            reason = f"it gives {most[1]} pieces at most"
+            advice = f"data.vocab_size={most[1]}, " * (int(most[1]) > _NUM_RESERVED)
+        raise ValueError(
+            f"data.vocab_size={vocab_size} does not suit this text: {reason}; use {advice}more "
+            "text, or data.tokenizer=FILE"
+        ) from None
     Path(path).write_bytes(model.getvalue())
 
 

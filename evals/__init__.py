@@ -10,13 +10,13 @@ in a file of the user's is `path/to/mine.py:Echo(n=2)`.
 
 import functools
 from collections.abc import Callable
-from pathlib import Path
 
 import ropewalk.data.tasks
 from ropewalk.data.task import Task, TaskContext
 from ropewalk.data.tokenizer import Tokenizer
 from ropewalk.evals import tasks as eval_tasks
 from ropewalk.experiment.config import ExperimentConfig
+from ropewalk.experiment.run import RunDirectory
 from ropewalk.utils import expressions
 from ropewalk.utils.plugins import classes_in
 
@@ -38,16 +38,20 @@ def task_context(
     tokenizer: Tokenizer,
     length: int,
     distances: tuple[int, int] | None = None,
-    held_out: Path | None = None,
+    run: RunDirectory | None = None,
 ) -> TaskContext:
-    """Return the context in which a task makes documents to evaluate a run at `length` tokens."""
+    """Return the context in which a task makes documents to evaluate a run at `length` tokens.
+
+    `run` is the directory whose held-out text is read; None: parameters in memory.
+    """
     return TaskContext(
         data=config.data,
         tokenizer=tokenizer,
         length=length,
         seed=config.evals.seed,
         distances=distances,
-        held_out=held_out,
+        held_out=run.held_out_path if run else None,
+        held_out_fingerprints=run.held_out_fingerprints if run else (),
     )
 
 

@@ -109,7 +109,6 @@ class Group:
         member = self.members[0]
         config = member.config
         lengths = options.lengths or config.evals.lengths or (config.data.context_length,)
-        held_out = member.run.held_out_path if member.run else None
         questions, skipped = [], []
         for name, length in itertools.product(options.tasks or config.evals.tasks, lengths):
             task = evals.parse(name)
@@ -117,7 +116,7 @@ class Group:
             try:
                 if note and not options.tasks:
                     raise ValueError(note)
-                context = evals.task_context(config, member.tokenizer, length, held_out=held_out)
+                context = evals.task_context(config, member.tokenizer, length, run=member.run)
                 count = options.documents or task.num_documents(context, config.evals.documents)
                 cost.check_documents(task, context, count, self._readers)
                 documents = task.documents(context, range(count))
@@ -399,7 +398,8 @@ def _by_shape(members: Iterable[Loaded], options: Options) -> list[list[Loaded]]
         # Seeds of one setting read the same documents, in later rounds too.
         if not any(evals.parse(name).of_training for name in options.tasks or config.evals.tasks):
             data = dataclasses.replace(data, seed=0)
-        shape = config.model.forward_architecture(), data, config.evals, member.tokenizer
+        held_out = member.run.held_out_fingerprints if member.run else ()
+        shape = config.model.forward_architecture(), data, held_out, config.evals, member.tokenizer
         groups.setdefault(shape, []).append(member)
     return list(groups.values())
 

@@ -103,7 +103,15 @@ def validation(context: TaskContext, *, task: str, path: str | None = None) -> T
     if not context.data.has_text:
         raise ValueError(f"{task} needs text, and data.source={context.data.source} has none")
     if context.held_out is None or not context.held_out.exists():
-        return TokenStore(prepared(context, task=task) / "validation")
+        store = TokenStore(prepared(context, task=task) / "validation")
+        known = context.held_out_fingerprints
+        if known and store.fingerprint not in known:
+            raise MissingTextError(
+                f"{task} needs the held-out text of the training, and data.path="
+                f"{context.data.path} has changed since; restore its content, or name text for the "
+                "task: perplexity(path='FILE')"
+            )
+        return store
     try:
         store = TokenStore(context.held_out)
         for damage in find_damages(context.held_out / "store.json"):

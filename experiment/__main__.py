@@ -6,12 +6,14 @@ python -m experiment prune runs --keep 1   deletes all but the newest checkpoint
 python -m experiment keep runs --out DIR   copies what evaluation needs, a sixth of a checkpoint:
                                            parameters in bfloat16, rounded to 8 bits of precision
                                            and read as float32. A copy can be loaded, evaluated,
-                                           probed and started from (`start_from`), but not resumed
+                                           probed and started from (`start_from`), but not resumed.
+                                           The copy of one sweep, DIR, is a sweep too
 """
 
 import ropewalk.utils.environment  # noqa: F401 - first: it checks that packages are installed
 
 # isort: split
+import dataclasses
 import functools
 import shlex
 import shutil
@@ -20,11 +22,12 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from ropewalk.experiment.records import read_sweep
 from ropewalk.experiment.run import RunDirectory, find_trained
 from ropewalk.experiment.stages import split
 from ropewalk.model import rotary
 from ropewalk.utils.command_line import Parser, at_least, exit_with
-from ropewalk.utils.files import check_writable
+from ropewalk.utils.files import check_writable, write_atomically
 from ropewalk.utils.locks import try_lock
 from ropewalk.utils.paths import copy, local
 from ropewalk.utils.text_table import TextTable, print_tables
@@ -130,6 +133,8 @@ def keep(dirs: Sequence[Path], out: Path, step: int | None, *, command: str) -> 
       ValueError: if two have the same name, one is there already, or cannot be read.
     """
     out = local(out)
+    if (out / "sweep.json").exists():
+        raise ValueError(f"{out} holds a sweep; give another --out")
     sources = find_trained(dirs, functools.partial(print, file=sys.stderr))
     targets = [RunDirectory(out / source.name) for source in sources]
     for path, count in Counter(target.path for target in targets).items():
@@ -152,6 +157,10 @@ def keep(dirs: Sequence[Path], out: Path, step: int | None, *, command: str) -> 
         if source.commands_path.exists():
             copy(source.commands_path, target.commands_path)
         target.record_command(command)
+    if len(dirs) == 1 and (dirs[0] / "sweep.json").exists():
+        names = tuple(source.name for source in sources)
+        record = dataclasses.replace(read_sweep(dirs[0]), members=names)
+        write_atomically(out / "sweep.json", record.to_json())
 
 
 def _size(path: Path) -> int:

@@ -2,6 +2,7 @@
 
 import dataclasses
 import importlib
+import os
 import re
 import typing
 from typing import Annotated, Any, Literal
@@ -299,7 +300,10 @@ def first_difference(
     # Compare fields, not files: fields that were added later have their defaults.
     ours, theirs = deciding_fields(config), deciding_fields(other)
     for name in {**theirs, **ours}:
-        if ours.get(name) != theirs.get(name):
+        values = ours.get(name), theirs.get(name)
+        if name in PATH_FIELDS and all(values):  # `text`, `./text/` and `/home/me/text` are one
+            values = os.path.abspath(values[0]), os.path.abspath(values[1])
+        if values[0] != values[1]:
             return name, ours.get(name), theirs.get(name)
     return None
 

@@ -58,6 +58,10 @@ def apply(config: ExperimentConfig, overrides: Sequence[str]) -> ExperimentConfi
             child = node.setdefault(parent, {})
             # An object (model.rotary=..) may be refined afterwards (model.rotary.base).
             node = child if isinstance(child, dict) else node.setdefault(parent + ".", {})
+        refined = node.get(last + ".", node.get(last))
+        if isinstance(refined, dict):
+            name = f"{path}.{next(iter(refined))}"
+            raise ValueError(f"{one_line(override, 60)} would replace {name}; give it before that")
         node[last] = text
     changed = _replace(config, tree, "", [field.name for field in fields(config)])
     if "seed" in tree and "seed" not in tree.get("data", {}):
@@ -85,6 +89,10 @@ def _replace(value: Any, changes: dict[str, Any], prefix: str, all_names: Sequen
         if isinstance(change, dict):
             current = new.get(name, getattr(value, name))
             if not dataclasses.is_dataclass(current):
+                kinds = typing.get_args(hints[name])
+                if current is None and any(map(dataclasses.is_dataclass, kinds)):
+                    advice = f"{where} is none here; use a config that has it, or a file of yours"
+                    raise ValueError(f"{advice} (train.py CONFIG --write FILE.py)")
                 raise ValueError(f"{where} has no fields of its own; write {where}=VALUE")
             new[name] = _replace(current, change, where + ".", all_names)
         else:

@@ -44,12 +44,13 @@ def mesh_sizes(
         (("tensor",), "model.mlp_dim", model.mlp_dim, 1),
         (("tensor",), "model.vocab_size", model.vocab_size, 1),
         (("fsdp",), "model.embed_dim", model.embed_dim, 1),
-        (("data", "fsdp"), "rows of a microbatch", rows, 1),
+        (("data", "fsdp"), "data.batch_size / train.accumulate", rows, 1),
         # Two parts each, so that all have the same causal work (`model.kernels.ring`).
         (("sequence",), "data.context_length", data.context_length, 2),
     ):
         size = math.prod(sizes[axis] for axis in axes)
-        works = [n for n in range(1, size + 1) if n == 1 or value % (n * parts) == 0]
+        divisors = [n for n in range(1, size + 1) if size % n == 0]  # the rest is another axis
+        works = [n for n in divisors if n == 1 or value % (n * parts) == 0]
         if size not in works:
             cut = " x ".join(f"mesh.{axis}" for axis in axes)
             twice = " twice" if parts == 2 else ""

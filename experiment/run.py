@@ -114,8 +114,10 @@ class RunDirectory:
             record = read_json(path)
             # config.json may be a copy of a checkpoint's item `config`.
             record = record.get("run", record)
-            overrides = tuple(record.setdefault("overrides", []))
-            if not isinstance(record["config"], dict) or problem(overrides, tuple[str, ...]):
+            for name in ("overrides", "held_out"):
+                if problem(tuple(record.setdefault(name, [])), tuple[str, ...]):
+                    raise TypeError
+            if not isinstance(record["config"], dict):
                 raise TypeError
             return record
         except (AttributeError, KeyError, TypeError, ValueError) as error:
@@ -142,6 +144,11 @@ class RunDirectory:
     def tokenizer_sha256(self) -> str | None:
         """sha256 of the tokenizer's file as written; None if there is no tokenizer."""
         return self.record.get("tokenizer")
+
+    @property
+    def held_out_fingerprints(self) -> tuple[str, ...]:
+        """Fingerprints of the held-out texts of the stages; empty if the run has not kept them."""
+        return tuple(self.record["held_out"])
 
     @property
     def published_path(self) -> Path | None:

@@ -98,9 +98,10 @@ def _lock_directory(path: Path, name: str) -> Iterator[None]:
 def _write_records(plan: Plan, command: str) -> None:
     tokenizer_path = plan.data[0].tokenizer_path
     held_out, *other_folders = {data.held_out for data in plan.data}
+    fingerprints = list(dict.fromkeys(data.held_out_fingerprint for data in plan.data))
     for run, overrides, config in plan.members:
         if not run.is_started():
-            run.write_config(config, overrides, plan.tokenizer.fingerprint)
+            run.write_config(config, overrides, plan.tokenizer.fingerprint, held_out=fingerprints)
         if command:
             run.record_command(command)
         copy_missing(tokenizer_path, run.path / tokenizer_path.name)

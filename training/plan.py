@@ -80,6 +80,18 @@ class Checked:
         """Number of updates in all stages."""
         return self.stages[-1][0].end
 
+    def notes(self) -> list[str]:
+        """Return a line if the tokenizer leaves many ids of a fresh model unused."""
+        sizes = {tokenizer.vocab_size for _, tokenizer in self.tokenizers.values()}
+        sizes |= {data.vocab_size for data in self.sources if data.tokenizer is None}
+        num_ids, vocab_size = self.config.model.vocab_size, max(sizes)
+        if self.config.start_from or num_ids - vocab_size <= 128:  # padding of a matrix
+            return []
+        return [
+            f"note: the tokenizer has {vocab_size} ids, and the model {num_ids - vocab_size} more, "
+            f"which no text uses; model.vocab_size={_padded(vocab_size)} leaves them out"
+        ]
+
     def describe(self) -> list[str]:
         """Return lines that say what was checked."""
         config, num_members = self.config, len(self.members)
@@ -104,6 +116,7 @@ class Checked:
             "mesh: " + ", ".join(f"{axis}={size}" for axis, size in self.axes.items()),
             *(f"start_from: {start} has parameters of these shapes" for start in starts if start),
             *(f"data.tokenizer: {path} has {size} ids" for path, size in files.items()),
+            *self.notes(),
             *sources,
             *dict.fromkeys(
                 stage.config.evals.describe(stage.config.data.context_length)
@@ -214,7 +227,7 @@ def complete_plan(checked: Checked) -> Plan:
     params = starting_params([member.config for member in members], mesh) if starts else None
     with distributed.refusing_together():
         opened = list(map(pipeline.open_data, checked.sources))
-        notes: dict[str, None] = {}
+        notes = dict.fromkeys(checked.notes())
         for (stage, *_), data in zip(checked.stages, opened, strict=True):
             rows = data.open_rows("train")  # checks their shapes
             num_rows = (stage.end - stage.rows_from) * data.config.batch_size
@@ -307,13 +320,17 @@ def _check_tokenizers(tokenizers: Tokenizers, num_ids: int) -> None:
     if vocab_size > num_ids:
         raise ValueError(
             f"the tokenizer has {vocab_size} ids but model.vocab_size={num_ids}; "
-            f"use model.vocab_size={-(-vocab_size // 128) * 128}"
+            f"use model.vocab_size={_padded(vocab_size)}"
         )
     for name, (_, other) in rest:
         if other != tokenizer:
             raise ValueError(
                 f"{name} has another tokenizer than {first}; use data.tokenizer={path}"
             )
+
+
+def _padded(vocab_size: int) -> int:
+    return -(-vocab_size // 128) * 128
 
 
 def starting_params(configs: Sequence[ExperimentConfig], mesh: Mesh) -> Params:

@@ -21,10 +21,12 @@ _BUCKET = re.compile(r"[a-z0-9][a-z0-9_.-]{1,220}[a-z0-9]")  # as Google names t
 
 
 def check_path(path: str | Path) -> None:
-    """Raise ValueError for an address other than gs://, or a name that no file system takes."""
+    """Raise ValueError for an address other than gs://, a name that no file system takes, or ~."""
     text = str(path)
     if not text:  # `Path` would be the current folder
         raise ValueError("'' is no path: write that of a file or folder, or . for this folder")
+    if text.startswith("~/"):  # a shell keeps it in quotes, and after `=`
+        raise ValueError(f"{quoted(text)}: ~ is not your home folder here; write $HOME{text[1:]}")
     if address := _ADDRESS.match(text):
         scheme, rest = address[1], text[address.end() :]
         if scheme != "gs":

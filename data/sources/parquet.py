@@ -130,13 +130,14 @@ def _record(content: bytes | None, record: dict, field: str) -> tuple[dict, str 
 
 
 def _first(path: Path, field: str) -> dict:
-    """Return the labels of the first row, and "" for each column of strings."""
+    """Return the labels of the first row, "" for other columns of strings, and the other types."""
     with contextlib.suppress(ValueError), path.open("rb") as file, _raise_damage(path):
         reader = _open(path, file)
-        names = _texts(reader.schema_arrow)
+        texts = _texts(reader.schema_arrow)
+        types = {x.name: "" if x.name in texts else x.type for x in reader.schema_arrow}
         labels = [label for name, label in _LABELS.items() if name in reader.schema_arrow.names]
         rows = reader.iter_batches(1, columns=labels) if labels else ()
-        return dict.fromkeys(names, "") | next((batch.to_pylist()[0] for batch in rows), {})
+        return types | next((batch.to_pylist()[0] for batch in rows), {})
     return {}
 
 

@@ -107,6 +107,13 @@ def test_a_file_without_text_stops_or_is_left_out(tmp_path, model, write, proble
     assert report["skipped"]["count"] == 1
 
 
+@pytest.mark.parametrize("texts", [[["a", "list"]], [b"bytes"], [7], [{"text": "nested"}]])
+def test_a_column_of_another_type_is_refused_before_it_is_read(tmp_path, texts):
+    pq.write_table(pa.table({"text": texts}), tmp_path / "a.parquet")
+    with pytest.raises(ValueError, match=r"text_field=text: .* in .*a\.parquet; it has none"):
+        source_class("files")(path=str(tmp_path)).check()
+
+
 def test_the_field_of_the_text_is_checked_first_and_decides_the_ids(tmp_path, model):
     root = tmp_path / "in"
     texts = [plain_text(i) for i in range(60)]

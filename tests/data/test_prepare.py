@@ -2,6 +2,7 @@ import gzip
 import hashlib
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -114,6 +115,18 @@ def test_bad_documents_stop_by_default_and_leave_no_finished_folder(root):
         run(root)
     assert not list((root / "out").rglob("prepare.json"))
     assert not list((root / "out").rglob("store.json"))
+
+
+@pytest.mark.parametrize(
+    ("name", "effect"),
+    [("c.jsonl", "counts twice"), ("valid.jsonl", "held-out text is trained on")],
+)
+def test_files_of_the_same_content_are_named(root, capsys, name, effect):
+    shutil.copy(root / "in" / "b.jsonl", root / "in" / name)
+    run(root)
+    run(root)  # once in a process
+    (note,) = [line for line in capsys.readouterr().err.splitlines() if "same content" in line]
+    assert f"'b.jsonl' and '{name}'" in note and effect in note
 
 
 def test_skipped_documents_are_counted_and_listed(root, capsys):

@@ -104,6 +104,9 @@ def test_all_documents_are_in_one_stratum_and_rows_are_equal_again(root, tmp_pat
     assert "train-00-long" in next(damages(folder))
 
 
+ALL = (("books", 1), ("code", 1), ("web", 1))
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
@@ -113,6 +116,7 @@ def test_all_documents_are_in_one_stratum_and_rows_are_equal_again(root, tmp_pat
         ({"source": "local", "path": None, "weights": (("books", 1),)}, "local has no corpora"),
         ({"long_fraction": 0.5, "long_tokens": 5000}, "no document has 5,000 tokens"),
         ({"weights": (("books", 0.0),)}, "weights must be a finite number above 0"),
+        ({"weights": ALL, "subset_shares": (("web", 0.0),)}, "subset_shares leaves out 'web'"),
     ],
 )  # fmt: skip
 def test_weights_that_do_not_fit_are_refused(root, changes, message):

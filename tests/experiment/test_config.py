@@ -5,7 +5,8 @@ import json
 import pytest
 
 from ropewalk.configs import find_config, load_configs
-from ropewalk.experiment.config import from_dict, to_dict
+from ropewalk.experiment.config import first_difference, from_dict, to_dict
+from tests.models import tiny_config
 
 
 @pytest.mark.parametrize("name", sorted(load_configs()))
@@ -27,3 +28,13 @@ def test_a_removed_field_is_read_with_its_last_value_only():
     assert from_dict(record | {"documents": 2}) == config.data
     with pytest.raises(ValueError, match="DataConfig has documents=1, which this version does not"):
         from_dict(record | {"documents": 1})
+
+
+def test_a_folder_of_text_has_several_names(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    run, *same, other = (
+        tiny_config("data.source=files", f"data.path={path}")
+        for path in ("text", "./text/", "a/../text", tmp_path / "text", "text2")
+    )
+    assert [first_difference(run, config) for config in same] == [None] * 3
+    assert first_difference(run, other) == ("data.path", "text", "text2")

@@ -1,5 +1,7 @@
 """A run kept to be looked at: read as it was written, small, and not what trains on."""
 
+import shutil
+
 import jax
 import numpy as np
 import pytest
@@ -7,7 +9,8 @@ import pytest
 from ropewalk.configs import find_config
 from ropewalk.experiment import load
 from ropewalk.experiment.__main__ import keep
-from ropewalk.experiment.run import RunDirectory
+from ropewalk.experiment.records import SweepRecord, read_sweep
+from ropewalk.experiment.run import RunDirectory, find_runs
 from ropewalk.model import transformer
 from tests.models import write_run
 
@@ -34,5 +37,18 @@ def test_what_is_read_are_the_parameters_in_eight_bits(run, tmp_path, step, expe
     assert {path.name for path in checkpoint.iterdir()} == {"config", "data", "digests", "params"}
     files = [path for path in copy.directory.path.rglob("*") if path.is_file()]
     assert not [path for path in files if str(tmp_path).encode() in path.read_bytes()]
+    assert not (tmp_path / "sweep.json").exists()
     size = sum(path.stat().st_size for path in (checkpoint / "params").rglob("d/*"))
     assert size < 2.5 * transformer.count_params(copy.config.model)["total"]
+
+
+def test_a_copy_of_a_sweep_is_a_sweep_of_the_members_that_were_kept(run, tmp_path):
+    shutil.copytree(run.path, tmp_path / "sweep" / run.name)
+    record = SweepRecord(config="tiny", overrides=("seed=1,2",), members=("seed=2", run.name))
+    (tmp_path / "sweep" / "sweep.json").write_text(record.to_json())
+    out = tmp_path / "out"
+    keep([tmp_path / "sweep"], out, None, command="")
+    assert [kept.path for kept in find_runs([out])] == [out / run.name]
+    assert read_sweep(out).config == "tiny" and read_sweep(out).members == (run.name,)
+    with pytest.raises(ValueError, match="out holds a sweep; give another --out"):
+        keep([run.path], out, None, command="")

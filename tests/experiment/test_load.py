@@ -17,6 +17,7 @@ from ropewalk.experiment.run import RunDirectory
 from ropewalk.model import transformer
 from tests.conftest import ROOT
 from tests.damage import flip
+from tests.data.helpers import plain_text, write_jsonl
 from tests.models import tiny_config, train_run
 
 # Slow: they train the runs that are loaded.
@@ -144,3 +145,26 @@ def test_a_run_is_asked_about_its_own_text_where_that_is_another(
     flip(away.held_out_path / "00000.starts.npy", -24)
     with pytest.raises(ValueError, match=r"starts\.npy: damaged: .*; delete .*/away/held_out, and"):
         ask(away, "perplexity")
+
+
+def test_held_out_text_that_changed_is_refused(tmp_path, tokenizer):
+    def write(name, numbers):
+        write_jsonl(tmp_path / "in" / name, [plain_text(number) for number in numbers])
+
+    (tmp_path / "t.model").write_bytes(tokenizer.model)
+    write("train.jsonl", range(9))
+    write("valid.jsonl", range(9, 12))
+    config = tiny_config(
+        *("data.source=jsonl", f"data.path={tmp_path / 'in'}", "data.retrieval_fraction=0"),
+        *(f"data.tokenizer={tmp_path / 't.model'}", "model.vocab_size=640"),
+        *(f"data.prepared_root={tmp_path / 'data'}", "train.num_steps=1", "train.warmup_steps=0"),
+    )
+    run = train_run(config, tmp_path / "run")
+    table = ask(run, "perplexity")
+    write("valid.jsonl", range(3))  # training has read them
+    with pytest.raises(ValueError, match="trained with other held-out text; restore"):
+        train_run(config, run.path)
+    with pytest.raises(ValueError, match=r"held-out text of the training, and .*/in has"):
+        ask(run, "perplexity")
+    write("valid.jsonl", range(9, 12))
+    np.testing.assert_array_equal(ask(run, "perplexity")["nll"], table["nll"])

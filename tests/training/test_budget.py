@@ -42,3 +42,10 @@ def test_check_states_the_share_of_retrieval_documents(tmp_path):
     output = check(tmp_path, *tasks, "data.subset_shares=[[github,0.5]]")
     assert "tokens before data.subset_shares; at least" in output
     assert "87.5% text, 12.5% retrieval documents (kv), whose loss counts only answers" in output
+
+
+def test_check_states_ids_that_no_text_uses(tmp_path):
+    (tmp_path / "a.txt").write_text("words " * 100)
+    assert "no text uses" not in check(tmp_path)
+    unused = f"the tokenizer has 700 ids, and the model {4096 - 700} more, which no text uses"
+    assert f"{unused}; model.vocab_size={6 * 128}" in check(tmp_path, "data.vocab_size=700")
