@@ -302,7 +302,7 @@ def first_difference(
     for name in {**theirs, **ours}:
         values = ours.get(name), theirs.get(name)
         if name in PATH_FIELDS and all(values):  # `text`, `./text/` and `/home/me/text` are one
-            values = os.path.abspath(values[0]), os.path.abspath(values[1])
+            values = tuple(os.path.abspath(str(value)) for value in values)
         if values[0] != values[1]:
             return name, ours.get(name), theirs.get(name)
     return None
