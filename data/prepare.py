@@ -163,6 +163,8 @@ def _check_documents(folder: Path, config: DataConfig) -> None:
     if skipped["count"]:
         first = printable(skipped["first"][0])
         _print_note(folder, f"{_count_left_out(skipped)}; the first: {first}")
+    for name in report.get("missing_subsets", ()):
+        _print_note((folder, name), f"data.subset_shares: no document belongs to {quoted(name)}")
     if not report["validation"]["documents"]:
         _print_note(
             folder,

@@ -123,8 +123,10 @@ def _write_stores(writer: "_StoreWriter", source: Source, tokenizer: Tokenizer) 
     if not counts["train"]["documents"]:
         name = source.path or name_of(type(source))
         raise ValueError(f"{name}: no training document in the source")
+    subsets = {subset_name(name) for name, _ in source.subset_shares}
     return {
         **counts,
+        "missing_subsets": sorted(subsets - {*progress["subsets"]}),
         "skipped": {
             "count": progress["num_skipped"],
             "damaged_bytes": progress["damaged_bytes"],
@@ -144,11 +146,12 @@ def _note_changed_text(text_bytes: dict[str, int], piece_bytes: dict[str, int]) 
         )
 
 
-_Item = tuple[Document, str]  # a document to store and its split; one with a problem is skipped
+# A document and its split; "" for one that is not stored, which has a problem or no text.
+_Item = tuple[Document, str]
 
 
 def _items(documents: Iterable[Document], source: Source) -> Iterator[_Item]:
-    """Yield the documents to store with their splits, and bad ones with `FILE:LINE: problem`."""
+    """Yield all documents with their splits, bad ones with `FILE:LINE: problem`."""
     has_validation_files = any(file.validation for file in source.files)
     interval = source.held_out_every()
     shares = {subset_name(name): share for name, share in source.subset_shares}
@@ -158,6 +161,7 @@ def _items(documents: Iterable[Document], source: Source) -> Iterator[_Item]:
             continue
         digest = hashlib.sha256(document.text.encode()).hexdigest()
         if int(digest[8:16], 16) >= shares.get(subset_name(document.subset or ""), 1.0) * 2**32:
+            yield document._replace(text=""), ""
             continue
         validation = int(digest[:8], 16) % interval == 0
         if has_validation_files:
@@ -223,12 +227,14 @@ class _StoreWriter:
         text_bytes: UTF-8 bytes of the text in each store; piece_bytes: those of its ids; tokenizer:
         its fingerprint; num_skipped, damaged_bytes, skipped: numbers of skipped documents (or
         damaged parts of files) and of the bytes in such parts, and the first problems;
-        num_segments: finished shards per store.
+        num_segments: finished shards per store; subsets: those of `data.subset_shares` that
+        documents belong to.
     """
 
     def __init__(self, folder: Path, tokenizer: Tokenizer, settings: dict[str, Any]):
         self._folder, self._tokenizer, self._settings = folder, tokenizer, settings
         self._strata = strata.folders(settings)
+        self._subsets = {subset_name(name) for name, _ in settings["subset_shares"]}
         self._names = [*self._strata.values(), "validation"]
         for name in self._names:
             (folder / name).mkdir(exist_ok=True)
@@ -236,6 +242,7 @@ class _StoreWriter:
         with contextlib.suppress(FileNotFoundError):
             self.progress = read_manifest(folder / "progress.json")
             self.progress.setdefault("piece_bytes", dict(self.progress["text_bytes"]))
+            self.progress.setdefault("subsets", [])
             return
         self.progress = {
             "after": [0, 1],
@@ -247,6 +254,7 @@ class _StoreWriter:
             "damaged_bytes": 0,
             "skipped": [],
             "num_segments": 0,
+            "subsets": [],
         }
 
     def close(self) -> None:
@@ -255,7 +263,7 @@ class _StoreWriter:
             writer.discard()
 
     def add(self, document: Document, split: str, ids: np.ndarray) -> None:
-        """Store a document, or count a skipped one.
+        """Store a document with a split, or count a skipped one.
 
         Raises:
           ValueError: as `strata.stratum_of`.
@@ -266,6 +274,11 @@ class _StoreWriter:
             progress["num_skipped"] += 1
             progress["damaged_bytes"] += document.damaged_bytes
             progress["skipped"] = [*progress["skipped"], document.problem][:LISTED]
+            return
+        subset = subset_name(document.subset or "")
+        if subset in self._subsets and subset not in progress["subsets"]:
+            progress["subsets"].append(subset)
+        if not split:
             return
         if not self._writers:
             shard, vocab_size = f"{progress['num_segments']:05d}", self._tokenizer.vocab_size

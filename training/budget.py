@@ -58,7 +58,7 @@ def describe(checks: Sequence[Checked], *, is_elsewhere: bool) -> list[str]:
     return [
         *lines,
         _time(flops, is_elsewhere),
-        f"disk: about {_in_gb(num_bytes)} of checkpoints and tokens{_free(path)}",
+        _disk(num_bytes, path),
         "not checked: documents, the memory of activations",
     ]
 
@@ -113,11 +113,13 @@ def _matmul_rate() -> float:
     return 2 * _SIDE**3 / min(seconds)
 
 
-def _free(path: Path) -> str:
+def _disk(num_bytes: float, path: Path) -> str:
+    line = f"disk: about {_in_gb(num_bytes)} of checkpoints and tokens"
     if in_bucket(path):
-        return ""
+        return line
     existing = next(folder for folder in (path, *path.absolute().parents) if folder.exists())
-    return f"; {_in_gb(shutil.disk_usage(existing).free)} are free"
+    free = shutil.disk_usage(existing).free
+    return f"{'warning: ' * (free < num_bytes)}{line}; {_in_gb(free)} are free"
 
 
 def _in_gb(num_bytes: float) -> str:

@@ -76,9 +76,13 @@ class RedPajama(Source):
         unpublished = [file.name for file in listed.files if file.name not in names]
         return listed.left_out + [LeftOut(name, "not a published name") for name in unpublished]
 
+    def corpora(self) -> dict[str, Path]:
+        """Return a file of each subset in the names of the files."""
+        return {subset: file.path for file, subset in self._published if subset}
+
     def subsets(self) -> set[str]:
         """Return the subsets in the names of the files, or all if no name has one."""
-        return {subset for _, subset in self._published if subset} or set(SUBSETS)
+        return {*self.corpora()} or set(SUBSETS)
 
 
 def build(path: str, prepared_root: str, *, beam_options: Any = None) -> "Builder":

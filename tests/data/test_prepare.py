@@ -160,7 +160,7 @@ def test_a_damaged_member_is_counted_in_bytes(root):
     assert (skipped["count"], skipped["damaged_bytes"]) == (1, len(bad))
 
 
-def test_subset_shares_keep_their_part(root):
+def test_subset_shares_keep_their_part(root, capsys):
     write_jsonl(
         root / "in" / "a.jsonl", [plain_text(i) for i in range(300)], red_pajama_subset="c4"
     )
@@ -169,7 +169,9 @@ def test_subset_shares_keep_their_part(root):
         [plain_text(i) for i in range(300, 600)],
         red_pajama_subset="book",
     )
-    folder = run(root, subset_shares=(("c4", 0.25), ("book", 1.0)))
+    folder = run(root, subset_shares=(("c4", 0.25), ("book", 1.0), ("github", 0.0)))
+    notes = [line for line in capsys.readouterr().err.splitlines() if "no document belongs" in line]
+    assert notes == ["note: data.subset_shares: no document belongs to 'github'"]
     numbers = [
         int(t.split(":")[0].split()[1]) for s in ("train", "validation") for t in texts(folder, s)
     ]

@@ -137,3 +137,13 @@ def test_bytes_of_damaged_parts_are_counted(tmp_path):
     folder = run_prepare(tmp_path, source="redpajama", on_bad_document="skip")
     skipped = json.loads((folder / "prepare.json").read_text())["skipped"]
     assert (skipped["count"], skipped["damaged_bytes"]) == (1, len(b"not zstd"))
+
+
+def test_a_subset_without_a_weight_is_refused_before_it_is_read(tmp_path):
+    (tmp_path / "in").mkdir()
+    for name in ("arxiv", "book"):
+        (tmp_path / "in" / f"{name}_sample.jsonl").write_text("no document at all\n")
+    with pytest.raises(
+        ValueError, match=r"arxiv_sample\.jsonl: data\.weights has none for .*'arxiv'"
+    ):
+        run_prepare(tmp_path, source="redpajama", weights=(("book", 1.0),))

@@ -1,6 +1,7 @@
 """Estimates of `--check`: own arithmetic for the config `own_text`."""
 
 import re
+import shutil
 
 from ropewalk.training import budget
 from tests.in_process import call
@@ -33,7 +34,10 @@ def test_check_states_rows_passes_time_and_disk(tmp_path, monkeypatch):
     # Parameters and two moments, float32, of two checkpoints and of one that is being written.
     assert "4,212,992 parameters" in output
     num_bytes = 3 * 3 * 4 * 4_212_992 + 2 * tokens
-    assert re.search(rf"disk: about {num_bytes / 1e9:.3g} GB .*; [\d.e+]+ GB are free", output)
+    assert re.search(rf"\ndisk: about {num_bytes / 1e9:.3g} GB .*; [\d.e+]+ GB are free", output)
+    usage = shutil.disk_usage(tmp_path)._replace(free=10**8)
+    monkeypatch.setattr(budget.shutil, "disk_usage", lambda path: usage)
+    assert "\nwarning: disk: about" in check(tmp_path)
 
 
 def test_check_states_the_share_of_retrieval_documents(tmp_path):
