@@ -308,6 +308,8 @@ def _walk(root: Path, is_format: Callable[[str], bool]) -> tuple[dict[str, Path]
             left_out.append(LeftOut(name, "links to a folder around it"))
         elif real in names:
             left_out.append(LeftOut(name, f"links to {names[real]}, which is read"))
+        elif path != root and (path / "checkpoints").is_dir() and (path / "config.json").exists():
+            left_out.append(LeftOut(name, "a run"))  # its files change, and are no text
         elif is_folder:
             names[real] = name
             entries = sorted(path.iterdir())

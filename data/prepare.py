@@ -97,7 +97,8 @@ def prepare(config: DataConfig, *, show_files: bool = False, create: bool = True
         **source.identity(),
         **strata.settings(config),
     }
-    name = hashlib.sha256(json.dumps(settings).encode()).hexdigest()[:12]
+    identity = json.dumps(settings)
+    name = hashlib.sha256(identity.encode()).hexdigest()[:12]
     folder = root / f"{config.source}-{name}"
     report_path = folder / "prepare.json"
     _note_copies(source, settings["files"])
@@ -121,6 +122,11 @@ def prepare(config: DataConfig, *, show_files: bool = False, create: bool = True
                 if not report_path.exists():  # another process may have finished meanwhile
                     tokenizing.write_prepared(folder, settings, source, tokenizer)
     check_intact(folder)
+    if json.dumps(read_manifest(report_path)["settings"]) != identity:
+        raise ValueError(
+            f"{folder} has been renamed: it holds other text, or was made with other settings; "
+            "delete it, and it is prepared anew"
+        )
     _check_documents(folder, config)
     return folder
 

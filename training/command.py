@@ -122,12 +122,12 @@ def _launch(parser: Parser, arguments: argparse.Namespace, make: Callable[..., S
                 with distributed.refusing_together():
                     _check(sweep)
         config = sweep.config
-        if config.members and not sweep.record and distributed.is_primary_host():
-            print(
-                f"note: without the {len(config.members)} members of {config.name}, which sweep.py "
-                "trains",
-                file=sys.stderr,
-            )
+        overrides = {*sweep.members[0].overrides}
+        is_other = config.members and not any(overrides.issuperset(m) for m in config.members)
+        if is_other and distributed.is_primary_host():
+            members = f"the {len(config.members)} members of {config.name}"
+            note = f"{members} are replaced" if sweep.record else f"without {members}"
+            print(f"note: {note}, which sweep.py trains without lists of values", file=sys.stderr)
         if arguments.check:
             elsewhere = arguments.devices and (arguments.devices, arguments.num_processes or 1)
             lines: dict[str, None] = {}

@@ -23,7 +23,7 @@ from ropewalk.experiment.checkpoint import (
     restore_params,
     shape_difference,
 )
-from ropewalk.experiment.config import ExperimentConfig, flatten, to_dict
+from ropewalk.experiment.config import ExperimentConfig, first_difference, flatten, to_dict
 from ropewalk.experiment.devices import device_memory
 from ropewalk.experiment.items import DamagedCheckpointError, check_config
 from ropewalk.experiment.mesh import make_mesh, mesh_sizes, put
@@ -191,7 +191,8 @@ def check_plan(members: Sequence[Member], elsewhere: tuple[int, int] | None = No
         pipeline.check_data(data)
     tokenizers: Tokenizers = {}
     for member in members if config.start_from and not start_step else ():
-        parent, _ = find_matching_start(member.config)
+        parent, step = find_matching_start(member.config)
+        _check_parent(member, parent.config_at(step))
         where = f"start_from={member.config.start_from}"
         tokenizers[where] = parent.tokenizer_path, parent.tokenizer
     for number, data in enumerate(sources):
@@ -206,6 +207,18 @@ def check_plan(members: Sequence[Member], elsewhere: tuple[int, int] | None = No
         start_step=start_step,
         tokenizers=tokenizers,
     )
+
+
+def _check_parent(member: Member, parent: ExperimentConfig) -> None:
+    """Raise ValueError if a started run recorded another config of the run that it starts from."""
+    if not member.run.is_started():
+        return
+    if difference := first_difference(member.run.parent_config, parent):
+        name, old, new = difference
+        raise ValueError(
+            f"{member.run.path} started from a run with {name}={old}, and "
+            f"start_from={member.config.start_from} has {name}={new}; use another --workdir"
+        )
 
 
 def complete_plan(checked: Checked) -> Plan:

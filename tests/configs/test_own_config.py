@@ -109,4 +109,5 @@ def test_numbers_and_lists_are_written_as_in_python(tmp_path):
 def test_train_says_that_it_trains_no_members(tmp_path):
     check = "--workdir", tmp_path / "run", "--check"
     assert "without the 8 members of demo" in call("train.py", "demo", *check)
+    assert "the 8 members of demo are replaced" in call("sweep.py", "demo", *check, "seed=0,1")
     assert "without the" not in call("sweep.py", "demo", *check) + call("train.py", "tiny", *check)

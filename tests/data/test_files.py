@@ -74,13 +74,15 @@ def test_every_entry_is_read_or_named_with_its_reason(tmp_path):
     (root / "e.json.gz").write_bytes(gzip.compress(LINE))
     (root / "info.json").write_text('{\n  "name": "a set"\n}\n')
     os.mkfifo(root / "pipe.jsonl")
+    (root / "runs" / "mine" / "checkpoints").mkdir(parents=True)
+    write(root, "runs/mine/config.json", "runs/mine/metrics.jsonl")
     listing = list_json_lines(root)
     names = ["a.jsonl", "b.ndjson", "c.JSONL", "d.json", "deep/er/f.jsonl", "e.json.gz"]
     assert [file.name for file in listing.files] == names
     reasons = dict(listing.left_out)
     assert reasons.keys() == {
         *(".ipynb_checkpoints/", "._a.jsonl", "notes.txt", "g.jsonl.bz2", "info.json"),
-        "pipe.jsonl",
+        *("pipe.jsonl", "runs/mine/"),
     }
     assert 'no "text"' in reasons["info.json"]
     lines = "\n".join(describe_files(*listing))

@@ -77,6 +77,15 @@ def test_the_same_settings_find_the_same_folder(root):
     assert run(root) != folder
 
 
+def test_a_folder_that_was_renamed_is_refused(root):
+    folder = run(root)
+    other = run(root, path=str(root / "in" / "a.jsonl"))
+    shutil.rmtree(folder)
+    other.rename(folder)
+    with pytest.raises(ValueError, match="has been renamed: it holds other text"):
+        run(root)
+
+
 def test_threads_change_nothing(root, tmp_path, monkeypatch):
     monkeypatch.setattr(tokenizing, "num_cpus", lambda: 1)
     alone = run(root)

@@ -26,6 +26,7 @@ from ropewalk.data import pipeline
 from ropewalk.data import tokenizer as tokenizer_lib
 from ropewalk.experiment import distributed, load
 from ropewalk.experiment.config import from_dict
+from ropewalk.experiment.overrides import single_run
 from ropewalk.utils import paths
 from ropewalk.utils.messages import LONGEST
 from tests.conftest import ROOT
@@ -126,6 +127,20 @@ def test_token_ids_outside_the_vocabulary_are_refused(trained_run):
     for tokens in (np.array([[0, 512]]), np.zeros((1, 3)), np.zeros(3, np.int32)):
         with pytest.raises(ValueError, match=r"ids 0 \.\.\. 512|must be a text or whole numbers"):
             run.logits(tokens)
+
+
+def test_a_parent_that_was_trained_anew_is_refused(refuse):
+    """The child has no checkpoint yet, so it would start from the other parameters."""
+    (child,) = single_run(TINY, "child", ["start_from=run"]).members
+    child.run.write_config(child.config, child.overrides)
+    path = Path("child/config.json")
+    record = json.loads(path.read_text())
+    record["parent"]["seed"] = 7
+    path.write_text(json.dumps(record))
+    refuse(
+        "train.py tiny --workdir child --check start_from=run",
+        "child started from a run with seed=7, and start_from=run@2 has seed=0",
+    )
 
 
 def test_a_second_trainer_of_a_run_is_refused(refuse):
