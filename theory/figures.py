@@ -156,7 +156,7 @@ def capabilities(inv_freq_NR: np.ndarray, length: int, num_others: int | None = 
     ax.set_xlabel("length M (tokens, log scale)")
     ax.set_ylabel("capability D_H\n(standard deviations)")
     ax.set_ylim(bottom=0)
-    add_legend(figure, handles)
+    add_legend(figure, handles, handlelength=5)  # to tell dashes apart
     return figure
 
 

@@ -291,10 +291,10 @@ def mark_handle(label: str, marker: Any, **style: Any) -> Line2D:
     return handle(label, **{"marker": marker, "color": INK, "ls": "none", **style})
 
 
-def add_legend(figure: Figure, handles: Sequence[Line2D]) -> None:
-    """Add a legend at the right; none without handles."""
+def add_legend(figure: Figure, handles: Sequence[Line2D], **options: Any) -> None:
+    """Add a legend at the right; none without handles. `options` as of `Figure.legend`."""
     if handles:
-        figure.legend(handles=handles, loc="outside right center")
+        figure.legend(handles=handles, loc="outside right center", **options)
 
 
 def series_legend(
