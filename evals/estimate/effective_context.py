@@ -25,7 +25,15 @@ from ropewalk import evals
 from ropewalk.evals.estimate import fall
 from ropewalk.evals.estimate.bins import bin_number, bin_start
 from ropewalk.evals.estimate.fall import Ceiling, Curve, Dip, Fall
-from ropewalk.evals.estimate.statistics import expanded, limits, quantile, t_half_width
+from ropewalk.evals.estimate.statistics import (
+    Limits,
+    exact_limits,
+    expanded,
+    limits,
+    quantile,
+    t_half_width,
+    wilson,
+)
 from ropewalk.evals.estimate.trials import Trials
 from ropewalk.evals.rows import Rows
 
@@ -403,7 +411,7 @@ def _read(trials: Trials, resamples: int, random: np.random.Generator) -> list[_
         fine, documents = trials.of_seed(number)
         joined = fine.with_min_trials(_MIN_TRIALS)
         curve = Curve(fine, joined, fine.weighted(weights[:, documents]))
-        ceiling = fall.ceiling(joined, curve.resampled)
+        ceiling = fall.ceiling(fine, curve.resampled)
         l50, l85 = (fall.first_fall(curve, ceiling, share) for share in (0.5, 0.85))
         dip = fall.dip(joined, ceiling)
         mean_accuracy = curve.resampled.mean_accuracy()
@@ -459,10 +467,16 @@ def _mean_accuracy(
     if num_documents < fall.MIN_DOCUMENTS:
         return float(values[:, 0].mean()), _NAN, _NAN
     mean, low, high = _mean_and_interval(values, num_documents, random)
-    if mean in (0, 1):  # no resample differs; all seeds share the luck of the documents
-        questions, right = (n.sum((0, 2))[:, None] for n in (trials.questions, trials.right))
-        bounds = limits(questions / len(readings), right / len(readings), quantile(0.025))
-        low, high = float(bounds.low[0]), float(bounds.high[0])
+    if len(readings) == 1 or mean in (0, 1):
+        # Not the quantiles over resamples, which are not skewed enough near 0 and 1. If no resample
+        # differs, all answers are alike; all seeds share the luck of the documents.
+        variance = values.mean(0)[1:].var() * num_documents / (num_documents - 1)
+        alike = trials.summed().summed()
+        shares = alike.widths() / alike.widths().sum()
+        independent = len(readings) * (shares**2 / alike.questions).sum()
+        effective_trials = mean * (1 - mean) / variance if variance else 1 / independent
+        z = special.stdtrit(num_documents - 1, 0.975)
+        _, low, high = map(float, wilson(np.array(mean), np.array(effective_trials), z))
     return mean, max(low, 0.0), min(high, 1.0)
 
 
@@ -576,7 +590,9 @@ def _half_octaves(trials: Trials) -> tuple[Bin, ...]:
     return tuple(
         dataclasses.replace(bin_, low=bin_start(number), high=bin_start(number + 1) - 1)
         for bin_, number in zip(
-            _bins(joined, quantile(0.025)), np.unique(bin_number(trials.low)).tolist(), strict=True
+            _bins(joined, limits(joined.questions, joined.right, quantile(0.025))),
+            np.unique(bin_number(trials.low)).tolist(),
+            strict=True,
         )
     )
 
@@ -587,15 +603,15 @@ def _worst(trials: Trials) -> Bin:
     The minimum of many bins is biased, so the bin's own interval would be too high. Both ends of
     the interval are therefore minima over all bins, with limits that hold for all bins at once.
     """
-    bins = _bins(trials, quantile(0.025, len(trials.x)))
+    bounds = exact_limits(trials.questions, trials.right, 0.025 / len(trials.x))
+    bins = _bins(trials, bounds)
     worst = min(bins, key=lambda bin_: bin_.accuracy)
     low, high = min(bin_.ci_low for bin_ in bins), min(bin_.ci_high for bin_ in bins)
     return dataclasses.replace(worst, ci_low=low, ci_high=high)
 
 
-def _bins(trials: Trials, z: float) -> list[Bin]:
-    """Return each bin of `[documents, bins]`, with limits at z standard deviations."""
-    bounds = limits(trials.questions, trials.right, z)
+def _bins(trials: Trials, bounds: Limits) -> list[Bin]:
+    """Return each bin of `[documents, bins]`, with its limits."""
     return [
         Bin(
             distance=float(2 ** trials.x[i]),

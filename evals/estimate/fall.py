@@ -191,11 +191,11 @@ def first_fall(curve: Curve, ceiling: Ceiling, share: float) -> Fall:
     windows = _test_windows(fine, level)
     unsure = TOO_FEW if (windows.is_small & ~windows.above).any() else UNDETERMINED
     if ceiling.first and not windows.above[0]:
-        later = curve.since(int(trials.low[ceiling.first]))
+        later = curve.since(int(fine.low[ceiling.first]))
         fall = first_fall(later, ceiling._replace(first=0), share)
         if fall.outcome == BEYOND:
             fall = fall._replace(low=-np.inf, outcome=unsure)
-        return fall._replace(end=fall.end + ceiling.first)
+        return fall._replace(end=fall.end + len(trials.x) - len(later.joined.x))
     below, end = _first_below(trials, ceiling, level)
     fine_end = int(np.searchsorted(fine.high, trials.high[end]))
     log_distance = isotonic_crossing(resampled, levels, fine_end)
@@ -206,6 +206,8 @@ def first_fall(curve: Curve, ceiling: Ceiling, share: float) -> Fall:
     if not below:
         log_distance[0] = np.inf
         return Fall(log_distance, lowest, np.inf, True, end, unsure)
+    # A resample without the documents of the last run does not fall there.
+    log_distance = np.minimum(log_distance, np.log2(fine.high[fine_end]))
     low, high = _possible_distances(fine, float(log_distance[0]), fine_end, level)
     before = np.log2(windows.high) < low
     doubtful = dip(trials, ceiling, end) is not None
@@ -295,7 +297,10 @@ def _possible_distances(
         is_possible = ~bounds.above(*level, z)
         # The fall may lie anywhere after the bin before.
         low = np.log2(np.maximum(fine.low[first[is_possible]] - 1, 1))
-        low = low.min(initial=np.log2(max(fine.high[edge - 1], 1)))
+        # Few documents may all ask at the first distances of a bin.
+        is_sparse = np.count_nonzero(fine.questions[:, edge - 1]) < MIN_DOCUMENTS
+        last_above = (fine.low if is_sparse else fine.high)[edge - 1]
+        low = low.min(initial=np.log2(max(last_above, 1)))
     if edge <= end:
         last = np.arange(edge, end + 1)
         bounds = limits_of_runs(fine, Runs(np.full(len(last), edge), last), z)

@@ -75,13 +75,43 @@ class Limits(NamedTuple):
 def limits(questions: np.ndarray, right: np.ndarray, z: float) -> Limits:
     """Return Wilson's interval for the effective number of independent trials.
 
-    Answers of one document are correlated. The effective number is the number of trials divided by
-    the design effect of surveys: the variance of the ratio over documents, divided by the variance
-    of independent trials, at least 1. Where all answers are right, or all wrong, it is 1.
-
     Args:
       questions, right: `[documents, N]`.
       z: half-width of the interval, standard deviations.
+    """
+    accuracy, effective_trials = _effective_trials(questions, right)
+    return wilson(accuracy, effective_trials, z)
+
+
+def exact_limits(questions: np.ndarray, right: np.ndarray, error_rate: float) -> Limits:
+    """Return the interval of Clopper and Pearson for the effective number of independent trials.
+
+    Wilson's is too narrow for small error rates near 0 and 1, such as those of many bins together.
+
+    Args:
+      questions, right: `[documents, N]`.
+      error_rate: of each end.
+    """
+    accuracy, n = _effective_trials(questions, right)
+    low = special.betaincinv(accuracy * n, (1 - accuracy) * n + 1, error_rate)
+    high = special.betaincinv(accuracy * n + 1, (1 - accuracy) * n, 1 - error_rate)
+    return Limits(accuracy, np.where(accuracy > 0, low, 0), np.where(accuracy < 1, high, 1))
+
+
+def wilson(accuracy: np.ndarray, trials: np.ndarray, z: float) -> Limits:
+    """Return Wilson's interval, `z` standard deviations to each side, each float `[...]`."""
+    center = (accuracy + z**2 / (2 * trials)) / (1 + z**2 / trials)
+    half = np.sqrt(accuracy * (1 - accuracy) / trials + z**2 / (4 * trials**2))
+    half *= z / (1 + z**2 / trials)
+    return Limits(accuracy, np.maximum(center - half, 0), np.minimum(center + half, 1))
+
+
+def _effective_trials(questions: np.ndarray, right: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the accuracy and the effective number of independent trials, each `[N]`.
+
+    Answers of one document are correlated. The effective number is the number of trials divided by
+    the design effect of surveys: the variance of the ratio over documents, divided by the variance
+    of independent trials, at least 1. Where all answers are right, or all wrong, it is 1.
     """
     trials, n = questions.sum(0), len(questions)
     accuracy = right.sum(0) / trials
@@ -89,8 +119,4 @@ def limits(questions: np.ndarray, right: np.ndarray, z: float) -> Limits:
     independent = accuracy * (1 - accuracy) * trials
     some = independent > 0
     effect = np.maximum(np.where(some, clustered, 1) / np.where(some, independent, 1), 1)
-    effective_trials = trials / effect
-    center = (accuracy + z**2 / (2 * effective_trials)) / (1 + z**2 / effective_trials)
-    half = np.sqrt(accuracy * (1 - accuracy) / effective_trials + z**2 / (4 * effective_trials**2))
-    half *= z / (1 + z**2 / effective_trials)
-    return Limits(accuracy, np.maximum(center - half, 0), np.minimum(center + half, 1))
+    return accuracy, trials / effect

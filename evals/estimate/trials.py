@@ -108,13 +108,17 @@ class Trials:
         return self.joined(group_bins(counts.reshape(-1, counts.shape[-1]).min(0), minimum))
 
     def since(self, distance: int) -> "Trials":
-        """Return the bins from `distance` on."""
-        return self._of_bins(slice(int(np.searchsorted(self.low, distance)), None))
+        """Return the bins from that of `distance` on."""
+        return self._of_bins(slice(int(np.searchsorted(self.high, distance)), None))
 
     def _of_bins(self, chosen: np.ndarray | slice) -> "Trials":
         """Return some of the bins."""
         bins = {name: getattr(self, name)[chosen] for name in ("x", "low", "high")}
         return dataclasses.replace(self._map(lambda n: n[..., chosen]), **bins)
+
+    def widths(self) -> np.ndarray:
+        """Return the number of distances that each fine bin stands for, int `[bins]`."""
+        return widths(fine_bin_number(self.low), int(self.low[0]), int(self.high[-1]))
 
     def mean_accuracy(self) -> np.ndarray:
         """Return the mean accuracy over distances, `[...]`, with equal weight for each distance.
@@ -122,8 +126,7 @@ class Trials:
         Bins must be fine bins. A bin without questions in a resample is left out of its mean, which
         is NaN without any questions.
         """
-        width = widths(fine_bin_number(self.low), int(self.low[0]), int(self.high[-1]))
-        weight = width * (self.questions > 0)
+        weight = self.widths() * (self.questions > 0)
         accuracy = self.right / np.where(self.questions > 0, self.questions, 1)
         total = weight.sum(-1)
         return (accuracy * weight).sum(-1) / np.where(total > 0, total, np.nan)

@@ -4,6 +4,7 @@ import dataclasses
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from ropewalk.evals.estimate import effective_context
 from tests.evals.estimate.simulated import CHANCE, logistic, revived, simulate, weak_next_door
@@ -248,11 +249,69 @@ def test_a_mean_over_few_documents_has_no_interval(documents):
 
 
 def test_a_mean_of_one_has_an_interval_that_excludes_one():
-    """All of 8 x 21 answers are right: Wilson's lower end is 168 / (168 + 1.96^2)."""
-    random = np.random.default_rng(8)
-    data = simulate([np.ones_like], random, documents=8, queries=21)
-    result = effective_context.estimate(data)
-    assert result.mean_accuracy_low == pytest.approx(168 / (168 + 1.96**2), abs=1e-4)
+    """All of 8 x 21 answers at 168 distances are right: Wilson's lower end is n / (n + t^2)."""
+    data = simulate([np.ones_like], np.random.default_rng(8), documents=8, queries=21)
+    result = effective_context.estimate(data | {"distance": np.arange(2, 170)})
+    t = 2.364624  # 97.5% of Student's distribution with 7 degrees of freedom
+    assert result.mean_accuracy_low == pytest.approx(168 / (168 + t**2), abs=1e-4)
+
+
+def one_distance_per_document(curve, random, *, documents, answers):
+    """Rows as of lagcopy and passkey: all answers of a document are at one distance up to 125."""
+    data = simulate([curve], random, documents=documents, queries=answers)
+    distance = np.repeat((126 ** random.random(documents)).astype(int), answers)
+    return data | {
+        "distance": distance,
+        "exact_match": random.random(len(distance)) < curve(distance),
+    }
+
+
+def test_few_distances_leave_a_sharp_fall_sharp():
+    """A step at 40 with 64 lags: an octave has nine of them. Resamples without the first lags
+    beyond 40 used to open the interval up to the longest distance in nine of ten draws.
+    """
+    covered, octaves = [], []
+    for draw in range(40):
+        step = 12 + 2 * draw
+        data = one_distance_per_document(
+            lambda m, step=step: np.where(m < step, 1.0, CHANCE),
+            np.random.default_rng(draw),
+            documents=64,
+            answers=16,
+        )
+        result = effective_context.estimate(data, resamples=200)
+        covered.append(result.ci_low <= step and step - 1 <= result.ci_high)
+        octaves.append(result.octaves)
+    assert np.mean(covered) >= 0.95
+    assert np.median(octaves) < 0.6
+
+
+def test_few_answers_nearby_do_not_read_as_not_learned():
+    """One question per document, right below 30: 30 questions reach beyond it."""
+    verdicts = [
+        effective_context.estimate(
+            one_distance_per_document(
+                lambda m: np.where(m < 12, 1.0, CHANCE),
+                np.random.default_rng(draw),
+                documents=40,
+                answers=1,
+            ),
+            resamples=50,
+        ).verdict
+        for draw in range(20)
+    ]
+    assert set(verdicts) <= {"MEASURED", "TOO_FEW_ANSWERS"}
+
+
+def test_the_worst_bin_has_exact_limits_over_all_bins():
+    """40 documents ask at 2, 3, 4 and 5 each; 36 are right at 4. Wilson's upper end is .969."""
+    columns = simulate([np.ones_like], np.random.default_rng(12), documents=40, queries=4)
+    columns["distance"] = np.tile([2, 3, 4, 5], 40)
+    columns["exact_match"] = (columns["distance"] != 4) | (columns["document"] >= 4)
+    worst = effective_context.estimate(columns).worst
+    exact = stats.binomtest(36, 40).proportion_ci(1 - 2 * 0.025 / 4, method="exact")
+    assert (worst.low, worst.high, worst.accuracy) == (4, 4, 0.9)
+    assert (worst.ci_low, worst.ci_high) == pytest.approx(tuple(exact), abs=3e-3)
 
 
 def test_a_dip_at_short_distances_is_a_fall():

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from scipy import optimize
+from scipy import optimize, stats
 
 from ropewalk.evals.estimate import fall, statistics
 from ropewalk.evals.estimate.fall import Runs
@@ -76,6 +76,15 @@ def test_limits_are_wilson_s_for_independent_trials():
     result = statistics.limits(np.ones((50, 1)), right, 1.959964)
     assert result.accuracy[0] == 0.8
     assert (result.low[0], result.high[0]) == pytest.approx((0.6696, 0.8876), abs=2e-3)
+
+
+@pytest.mark.parametrize("right", [0, 1, 57, 60])
+def test_exact_limits_are_those_of_the_binomial_test(right):
+    """60 documents of one question each, up to 60 / 59 of the variance over documents."""
+    column = (np.arange(60) < right)[:, None].astype(float)
+    result = statistics.exact_limits(np.ones((60, 1)), column, 0.0006)
+    exact = stats.binomtest(right, 60).proportion_ci(1 - 2 * 0.0006, method="exact")
+    assert (result.low[0], result.high[0]) == pytest.approx(tuple(exact), abs=2e-3)
 
 
 def test_documents_that_answer_alike_are_worth_one_trial_each():
