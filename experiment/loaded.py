@@ -65,7 +65,12 @@ class LoadedRun:
         if isinstance(tokens, str):
             check_unicode(tokens, "tokens")
             tokens = np.array([self.tokenizer.encode_prompt(tokens)])
-        tokens_BT = np.asarray(tokens)
+        try:
+            tokens_BT = np.asarray(tokens)
+        except ValueError:
+            raise ValueError(
+                "tokens must have rows of one length; compute rows of other lengths one by one"
+            ) from None
         if tokens_BT.ndim != 2 or not np.issubdtype(tokens_BT.dtype, np.integer):
             raise ValueError(
                 f"tokens must be a text or whole numbers [B, T], not {tokens_BT.dtype} "

@@ -78,11 +78,15 @@ def draw_points(
 
 
 class Number(NamedTuple):
-    """One number of a run; its 95% interval over documents is NaN if it has none."""
+    """One number of a run, from 0 to `largest`.
+
+    Its 95% interval over documents is NaN if it has none.
+    """
 
     value: float
     low: float = float("nan")
     high: float = float("nan")
+    largest: float = float("inf")
 
 
 class Probe(abc.ABC):
@@ -277,9 +281,9 @@ def format_number(seeds: Sequence[Number]) -> str:
     """
     values = [number.value for number in seeds]
     if len(seeds) == 1:
-        ((value, low, high),) = seeds
+        value, low, high, _ = seeds[0]
     elif np.isfinite(values).all():
-        value, low, high = over_seeds(np.array(values))
+        value, low, high = np.clip(over_seeds(np.array(values)), 0, seeds[0].largest)
     else:  # numbers and inf have no mean
         return " / ".join(map(_format_value, values))
     if math.isnan(low) or low == value == high:

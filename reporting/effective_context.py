@@ -53,7 +53,7 @@ _NAME_WIDTH = 0.16  # of a name that is written upwards, inches
 def draw_effective_context(members: Sequence[Member]) -> Figure:
     """Draw effective context on the leading task of the members that were evaluated on it.
 
-    Controls, without a base, have a second panel.
+    Controls, and other members without a base, have a second panel.
     """
     task = tasks(members)[0]
     members = [member for member in members if task in member.estimates]
@@ -70,7 +70,7 @@ def draw_effective_context(members: Sequence[Member]) -> Figure:
     first = axes[0, 0]
     first.set_title(f"Effective context on {task}")  # across all panels
     _set_vertical_axis(first, members, estimates)
-    axes[1, 0].set_ylim(-0.03, 1.03)
+    axes[1, 0].set_ylim(-0.06, 1.06)
     label_rows(axes.T, ("distance (tokens, log scale)", "accuracy"))
     for ax in axes[0]:
         _draw_trained_lengths(ax, members, label=ax is axes[0, -1])
@@ -83,7 +83,8 @@ def draw_effective_context(members: Sequence[Member]) -> Figure:
         if letters * len(controls) > 50:  # no room side by side
             below.tick_params(axis="x", rotation=90)
             figure.set_figheight(figure.get_figheight() + 0.08 * letters)
-        below.set_xlabel("controls")
+        are_controls = all(member.is_control for member in controls)
+        below.set_xlabel("controls" if are_controls else "no single base")
         for x, member in enumerate(controls):
             _draw_member(above, below, member, task, (x, x + _BOUND_SHIFT))
     figure.legend(handles=_legend(members, task), loc="outside lower center", ncols=3)
@@ -100,14 +101,20 @@ def _set_vertical_axis(ax: Axes, members: Sequence[Member], estimates: Sequence[
 
 
 def _draw_trained_lengths(ax: Axes, members: Sequence[Member], *, label: bool) -> None:
-    """Draw a line at each trained length, labeled at its right end."""
+    """Draw a line at each trained length, labeled at its right end; near ones share a label."""
     lengths = sorted({member.trained_length for member in members})
     ax.axhspan(lengths[-1], ax.get_ylim()[1], color=WASH, zorder=0)
+    near: list[list[int]] = []
     for length in lengths:
         ax.axhline(length, color=INK, linewidth=0.9, zorder=1)
-        if label:
-            style = {"xycoords": ("axes fraction", "data"), "va": "center", "fontsize": 8.5}
-            note(ax, f"trained\nlength {length:,}", (1, length), (4, 0), **style)
+        if near and length < 1.6 * near[-1][-1]:
+            near[-1].append(length)
+        else:
+            near.append([length])
+    for group in near if label else ():
+        style = {"xycoords": ("axes fraction", "data"), "va": "center", "fontsize": 8.5}
+        text = f"trained\nlength{'s' * (len(group) > 1)} " + ",\n".join(f"{n:,}" for n in group)
+        note(ax, text, (1, math.sqrt(group[0] * group[-1])), (4, 0), **style)
 
 
 def _draw_based(
@@ -126,9 +133,10 @@ def _draw_based(
     step = np.diff(np.log10(bases)).min(initial=(0.2 if len(bases) > 1 else 0.8) * span)
     groups = [[member for member in based if member.base == base] for base in bases]
     most = max(map(len, groups))
-    gap = step * min(_MEMBER_SHIFT, 0.9 / most)
+    name_width = _NAME_WIDTH * span / inches
+    gap = min(max(step * _MEMBER_SHIFT, name_width), 0.9 * step / most)
     # Names stand beside each other; where there is no room, a mark has the number of its row.
-    has_room = most < 4 or gap / span * inches > _NAME_WIDTH
+    has_room, letters = gap >= name_width, 0
     for base, group in zip(bases, groups, strict=True):
         # Members with the same base, but other heads or trained lengths, are side by side.
         for place, (member, name) in enumerate(zip(group, _names_beside(group), strict=True)):
@@ -139,8 +147,14 @@ def _draw_based(
                 style |= {"ha": "center", "va": "bottom"}
                 end = {"xycoords": ("data", "axes fraction"), "fc": PAPER, "pad": 0.5}
                 text = name if has_room else str(member.index + 1)
-                tag([note(above, text, (x, 0), (0, 4), **end, **style)], member)
+                letters = max(letters, len(text))
+                start = 0, 4 if member.estimates[task].has_l50 else 14  # above the cross
+                tag([note(above, text, (x, 0), start, **end, **style)], member)
             _draw_member(above, below, member, task, (x, x_bound))
+    bottom, top = above.get_ylim()
+    room = min(0.015 * letters, 0.4)  # share of the axis, so that marks are above the names
+    above.set_ylim(top * (bottom / top) ** (1 / (1 - room)), top)
+    above.set_yticks([tick for tick in above.get_yticks() if 1 <= tick <= top])
 
 
 def _names_beside(group: Sequence[Member]) -> list[str]:

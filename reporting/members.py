@@ -29,7 +29,7 @@ class Member:
     """One setting of a sweep, with one run per seed. Each evaluated stage is a separate member.
 
     Attributes:
-      index: position on the page, from 0: ascending bases, then controls.
+      index: position on the page, from 0: ascending bases, then those without a base.
       label: label unique on the page (`reporting.labels`), with the step if several stages of the
         setting are shown.
       look: color and line style.
@@ -73,11 +73,18 @@ class Member:
 
     @property
     def base(self) -> float | None:
-        """Base of the rotary variant; None for a control: no base, a window or masked distances."""
+        """Base of the rotary variant; None for a window, masked distances, or no single base."""
         model = self.config.model
         return (
             None if model.window or model.masked_distances else getattr(model.rotary, "base", None)
         )
+
+    @property
+    def is_control(self) -> bool:
+        """True for a member with a known answer: a window, masked distances, or no rotation."""
+        model = self.config.model
+        rotates = np.any(model.position_table(self.trained_length).inv_freq)
+        return bool(model.window or model.masked_distances or not rotates)
 
     @property
     def trained_length(self) -> int:

@@ -10,7 +10,7 @@ exist for a task are empty.
     schedule          variant of the evaluation relative to training; "trained": that of training
     rotary            full expression of the variant of the evaluation
     trained_rotary    variant of training
-    base              RoPE base of training; empty for controls
+    base              RoPE base of training; empty for windows, masked distances, and no single base
     trained_length    tokens of a training row
     step              checkpoint
     seed              seed of the initialization; empty: several seeds

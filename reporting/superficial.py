@@ -7,7 +7,15 @@ from matplotlib.figure import Figure
 
 from ropewalk.reporting.members import Member, learned, tasks
 from ropewalk.reporting.task_view import view_of
-from ropewalk.utils.figures import grid, label_rows, label_values, mark_handle, series_legend, tag
+from ropewalk.utils.figures import (
+    format_value,
+    grid,
+    label_rows,
+    label_values,
+    mark_handle,
+    series_legend,
+    tag,
+)
 
 
 def superficial_lengths(members: Sequence[Member]) -> list[int]:
@@ -43,9 +51,10 @@ def draw_superficial(members: Sequence[Member]) -> Figure:
     text = _text_task(members)
     for panels, length in zip(axes, lengths, strict=True):
         shown = _select(members, length)
-        best = min(member.trained[text, length].value for member in shown)
-        for member in shown:
-            ratio = np.exp(member.trained[text, length].value - best)
+        nats = [member.trained[text, length].value for member in shown]
+        with np.errstate(over="ignore"):  # infinite: a model that is wrong everywhere
+            ratios = np.exp(nats - np.min(nats, initial=np.inf, where=~np.isnan(nats)))
+        for member, ratio in zip(shown, ratios.tolist(), strict=True):
             points = [(panels[0], "o", ratio, f"perplexity {ratio:.2f} times the best")]
             for task in (task for task in names if (task, length) in member.trained):
                 value = member.trained[task, length].value
@@ -56,10 +65,11 @@ def draw_superficial(members: Sequence[Member]) -> Figure:
         panels[0].set_title(f"context of {length:,}")
         for ax in panels:
             ax.set_xscale("log")
-            label_values(ax.xaxis, {m.base or 0: f"{m.base:,.5g}" for m in shown})
+            label_values(ax.xaxis, {m.base: format_value(m.base) for m in shown if m.base})
     for top, bottom in axes:
         # A limit of at least 2 keeps differences of a few per cent small.
-        top.set_ylim(0.9, max(2.0, 1.1 * top.get_ylim()[1]))
+        highest = max(2.0, 1.1 * top.get_ylim()[1])
+        top.set_ylim(1 - 0.1 * (highest - 1), highest)
         bottom.set_ylim(-0.03, 1.05)
     label_rows(axes, ("perplexity / best", "accuracy, mean\nover distances"))
     figure.supxlabel("RoPE base (log scale)")

@@ -96,7 +96,7 @@ def _likelihood_cells(measured: Measurement) -> Cells:
     cells = {"documents": f"{len(np.unique(measured.rows['document'])):,}"}
     for name, value in summaries.likelihoods(measured.rows).items():
         head, form = _LIKELIHOODS[name]
-        cells[head] = format(value, form)
+        cells[head] = NONE if math.isnan(value) else format(value, form)
     columns = measured.task_columns.items()
     return cells | {name.replace("_", " "): f"{value:.4g}" for name, value in columns}
 
@@ -223,10 +223,12 @@ def above_best(results: Sequence[Measurement]) -> list[Cells]:
             groups.setdefault(key, []).append(index)
     for group in (group for group in groups.values() if len(group) > 1):
         differences = summaries.above_best([results[index].rows for index in group])
-        for index, (mean, error, _) in zip(group, differences, strict=True):
-            half_width = "[too few documents]" if np.isnan(error) else f"± {1.96 * error:.4f}"
-            text = f"{mean:+.4f} {half_width}" if mean or error > 0 else "best"
-            text = "other text" if np.isnan(mean) else text
+        for index, difference in zip(group, differences, strict=True):
+            mean, half = difference.mean, difference.half_width
+            half_width = "[too few documents]" if np.isnan(half) else f"± {half:.4f}"
+            text = f"{mean:+.4f} {half_width}" if mean or half > 0 else "best"
+            if np.isnan(mean):
+                text = "other text" if np.isfinite(results[index].value) else NONE
             cells[index]["above the best [95% CI]"] = text
     return cells
 

@@ -4,11 +4,13 @@
 """
 
 import functools
+import math
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Literal, NamedTuple, TypeAlias
 
 import numpy as np
+from scipy import special
 
 import ropewalk.reporting.tasks
 from ropewalk import evals
@@ -72,10 +74,16 @@ class Curve(NamedTuple):
     mark: Mark | None = None
 
     @classmethod
-    def from_means(cls, x, mean, error, mark: Mark | None = None) -> "Curve":
-        """Return a curve from means and standard errors."""
+    def from_means(
+        cls, x, mean, error, mark: Mark | None = None, *, num_units: Any = math.inf
+    ) -> "Curve":
+        """Return a curve from means and standard errors, with Student's intervals.
+
+        `num_units` is the number of independent units of each error, such as documents.
+        """
         x, mean, error = np.asarray(x, float), np.asarray(mean, float), np.asarray(error, float)
-        return cls(x, mean, mean - 1.96 * error, mean + 1.96 * error, mark)
+        half = special.stdtrit(np.asarray(num_units, float) - 1, 0.975) * error
+        return cls(x, mean, mean - half, mean + half, mark)
 
 
 class Grid(NamedTuple):

@@ -40,7 +40,8 @@ def load(study: str) -> ModuleType:
         return importlib.import_module(f"ropewalk.studies.{study}")
     path = Path(study).resolve() / "__init__.py"
     if "/" not in study or not path.parent.is_dir():
-        raise ValueError(f"unknown study {study!r}; {nearest(study, names())}")
+        where = f"; for the folder write ./{study}" if Path(study).is_dir() else ""
+        raise ValueError(f"unknown study {study!r}; {nearest(study, names())}{where}")
     if not path.exists():
         raise ValueError(f"{study} is not a study: it lacks __init__.py, which states the question")
     name = f"study_{path.parent.name}"

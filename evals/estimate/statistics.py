@@ -13,6 +13,11 @@ class MeanWithError(NamedTuple):
     standard_error: float
     num_units: int
 
+    @property
+    def half_width(self) -> float:
+        """Half of Student's 95% interval; NaN for one unit."""
+        return float(special.stdtrit(self.num_units - 1, 0.975) * self.standard_error)
+
 
 def clustered_mean(values: np.ndarray, weights: np.ndarray, unit: np.ndarray) -> MeanWithError:
     """Return the weighted mean, with the ratio estimator's error over independent units.

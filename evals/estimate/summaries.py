@@ -100,21 +100,36 @@ def difference(
     Raises:
       ValueError: if `rows` and `other` have different answers.
     """
-    # Different texts may have answers of equal token counts, but not of equal byte counts.
-    keys = ("document", "query", "num_tokens", "num_bytes")
-    orders = [np.lexsort([part["query"], part["document"]]) for part in (rows, other)]
-    first, second = (
-        {name: part[name][indices] for name in {*keys, *unit, column}}
-        for part, indices in zip((rows, other), orders, strict=True)
-    )
-    if any(not np.array_equal(first[name], second[name]) for name in keys):
+    first, second = (_over_runs(part, column) for part in (rows, other))
+    if any(not np.array_equal(first[name], second[name]) for name in _ANSWER):
         raise ValueError(
             "rows to compare have different answers; evaluate both with the same task, length and "
             "number of documents"
         )
-    weights = first["num_tokens"] if column == "nll" else np.ones(len(first[column]))
-    change = first[column].astype(float) - second[column].astype(float)
-    return clustered_mean(change, weights.astype(float), _units(first, unit))
+    change = first | {column: first[column] - second[column]}
+    return mean_with_error(change, column=column, unit=unit)
+
+
+# Different texts may have answers of equal token counts, but not of equal byte counts.
+_ANSWER = ("document", "query", "num_tokens", "num_bytes")
+
+
+def _over_runs(rows: Rows, column: str) -> Rows:
+    """Return one row for each answer, with the mean of a column over seeds."""
+    keys, index = np.unique(np.stack([rows[name] for name in _ANSWER]), axis=1, return_inverse=True)
+    mean = np.bincount(index.reshape(-1), rows[column]) / np.bincount(index.reshape(-1))
+    return dict(zip(_ANSWER, keys, strict=True)) | {column: mean}
+
+
+def mean_with_error(
+    rows: Rows, *, column: str = "nll", unit: tuple[str, ...] = ("document",)
+) -> MeanWithError:
+    """Return the mean of a column over answers, and its error over units that seeds share.
+
+    Nats are weighted by tokens. Arguments as of `difference`.
+    """
+    weights = rows["num_tokens"] if column == "nll" else np.ones(len(rows[column]))
+    return clustered_mean(rows[column], weights.astype(float), _units(rows, unit))
 
 
 def above_best(variants: Sequence[Rows]) -> list[MeanWithError]:
@@ -122,7 +137,7 @@ def above_best(variants: Sequence[Rows]) -> list[MeanWithError]:
 
     The difference is NaN where the answers are not the same.
     """
-    best = min(variants, key=mean_nll)
+    best = min(variants, key=lambda rows: np.nan_to_num(mean_nll(rows), nan=np.inf))
     differences = []
     for rows in variants:
         try:

@@ -92,12 +92,12 @@ class HeadScores(HeadProbe):
         """Return the highest scores, and the share of sinks."""
         scores_3 = self.retrieval_3LN, self.prefix_3LN, self.previous_3LN
         highest = {
-            name: Number(*score_3LN[:, *self.highest(score_LN)])
+            name: Number(*score_3LN[:, *self.highest(score_LN)], 1)
             for (name, score_LN), score_3LN in zip(self.scores().items(), scores_3, strict=True)
         }
         return highest | {
-            "retrieval, highest of random heads": Number(float(self.random_LN.max())),
-            "sinks (share of heads)": Number(float((self.first_3LN[0] > _SINK).mean())),
+            "retrieval, highest of random heads": Number(float(self.random_LN.max()), largest=1),
+            "sinks (share of heads)": Number(float((self.first_3LN[0] > _SINK).mean()), largest=1),
             "entropy, mean over heads (nats)": Number(float(self.entropy_3LN[0].mean())),
         }
 

@@ -120,7 +120,7 @@ class KnockOut(HeadProbe):
         octaves_X = np.log2((self.high_X + 1) / self.low_X)
 
         def share(selected_X: np.ndarray) -> Number:
-            return Number(float((octaves_X * selected_X).sum() / octaves_X.sum()))
+            return Number(float((octaves_X * selected_X).sum() / octaves_X.sum()), largest=1)
 
         return {
             "L50, unchanged (tokens)": Number(*self.intact_l50_3),

@@ -71,7 +71,7 @@ class LogitByDistance(HeadProbe):
     def numbers(self) -> dict[str, Number]:
         """Return the largest share of variance over heads."""
         name = "share of the logit's variance that distance explains, largest over heads"
-        return {name: Number(float(self.explained.max()))}
+        return {name: Number(float(self.explained.max()), largest=1)}
 
     def line(self, head: tuple[int, int]) -> dict[str, str]:
         """Return the range of the mean logit, and what distance explains."""

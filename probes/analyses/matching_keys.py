@@ -122,7 +122,7 @@ class MatchingKeys(HeadProbe):
         return {
             ZERO: Number(self.zero_LN[head], low, high),
             "distance where the best head's accuracy falls below .5 (tokens)": Number(float(end)),
-            "answered correctly": Number(float(self.right_Q.mean())),
+            "answered correctly": Number(float(self.right_Q.mean()), largest=1),
         }
 
     def scores(self) -> dict[str, np.ndarray]:

@@ -77,7 +77,7 @@ class PositionsSeen(Probe):
         return {
             "half of the pairs within (tokens)": Number(*self.half_3),
             "L50 (tokens)": Number(*self.l50_3),
-            "pairs at L50 (share of those at 1 token)": Number(self.share_at_l50),
+            "pairs at L50 (share of those at 1 token)": Number(self.share_at_l50, largest=1),
         }
 
     def draw(self, axes: Sequence[Axes], color: str) -> None:

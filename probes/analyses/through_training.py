@@ -58,7 +58,9 @@ class ThroughTraining(Probe):
         return cls(
             step_C=np.array([run.step for run in runs]),
             name_X=np.array(list(numbers[0])),
-            value_3CX=np.array([list(by_name.values()) for by_name in numbers]).transpose(2, 0, 1),
+            value_3CX=np.array([[x[:3] for x in row.values()] for row in numbers]).transpose(
+                2, 0, 1
+            ),
         )
 
     def values(self, name: str) -> np.ndarray:

@@ -35,12 +35,12 @@ class FixedTarget(TaskView):
     def curves(self, trained: Rows, rows: Rows) -> list[Curve]:
         """Return the gain by context."""
         gain = context_gain(trained)
-        mean, error, _ = np.array(gain.gains).T
+        mean, error, num_units = np.array(gain.gains).T
         mark = None
         if mean[-1] > 0:  # without a gain there is no 95% of it
             caption = f"95% of the gain from {gain.length} tokens"
             mark = Mark(gain.length, mean[gain.contexts.index(gain.length)], caption)
-        return [Curve.from_means(gain.contexts, mean, error, mark)]
+        return [Curve.from_means(gain.contexts, mean, error, mark, num_units=num_units)]
 
 
 class ContextGain(NamedTuple):

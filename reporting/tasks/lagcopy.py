@@ -6,6 +6,7 @@ import numpy as np
 
 from ropewalk import evals
 from ropewalk.evals.estimate.bins import BIN_STARTS
+from ropewalk.evals.estimate.statistics import clustered_mean
 from ropewalk.evals.rows import Rows
 from ropewalk.evals.tasks import lagcopy
 from ropewalk.reporting.task_view import Curve, Plot, TaskView
@@ -39,8 +40,8 @@ class Lagcopy(TaskView):
         if not len(gain.lag):
             return []
         return [
-            Curve.from_means(gain.lag, gain.nats, gain.nats_error),
-            Curve.from_means(gain.lag, gain.accuracy, gain.accuracy_error),
+            Curve.from_means(gain.lag, mean, error, num_units=gain.documents)
+            for mean, error in ((gain.nats, gain.nats_error), (gain.accuracy, gain.accuracy_error))
         ]
 
 
@@ -52,7 +53,7 @@ class CopyGain(NamedTuple):
       nats: float, nats per token without the first copy minus those with it.
       accuracy: float, share of right tokens with the first copy minus that without it.
       nats_error, accuracy_error: float, standard errors over documents; NaN for one document.
-      documents: float, number of documents, over all runs in the rows.
+      documents: float, number of documents, which all runs in the rows share.
     """
 
     lag: np.ndarray
@@ -79,20 +80,24 @@ def copy_gain(rows: Rows) -> CopyGain:
             at_lag = (*document, rows["distance"][index])
             pairs.setdefault(at_lag, []).append((index, control[*document, query]))
     right = rows["exact_match"].astype(float)
-    lags, gains = [], []
-    for first, second in (np.array(indices).T for indices in pairs.values()):
-        lags.append(rows["distance"][first[0]] + 1)
+    lags, documents, gains = [], [], []
+    for (*_, document, lag), indices in pairs.items():
+        first, second = np.array(indices).T
+        lags.append(lag + 1)
+        documents.append(document)
         nats = np.mean(rows["nll"][second] - rows["nll"][first])
         gains.append((nats, np.mean(right[first] - right[second])))
-    lags, gains = np.array(lags), np.array(gains).reshape(-1, 2)
+    lags, documents, gains = np.array(lags), np.array(documents), np.array(gains).reshape(-1, 2)
 
     bins = np.searchsorted(BIN_STARTS, lags, side="right")
     columns = []
     for number in np.unique(bins).tolist():
-        part = gains[bins == number]
-        error = part.std(axis=0, ddof=1) / len(part) ** 0.5 if len(part) > 1 else [np.nan] * 2
-        lag = np.exp(np.log(lags[bins == number]).mean())
-        columns.append((lag, *part.mean(axis=0), *error, len(part)))
+        part = bins == number
+        _, unit = np.unique(documents[part], return_inverse=True)
+        means = [clustered_mean(values, np.ones(part.sum()), unit) for values in gains[part].T]
+        mean, error, num_documents = zip(*means, strict=True)
+        lag = np.exp(np.log(lags[part]).mean())
+        columns.append((lag, *mean, *error, num_documents[0]))
     return CopyGain(*np.array(columns).reshape(-1, len(CopyGain._fields)).T)
 
 

@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from ropewalk.evals.rows import Rows
+from ropewalk.evals.estimate import summaries
+from ropewalk.evals.rows import Rows, select
 from ropewalk.reporting.task_view import Curve, Plot, TaskView
 
 
@@ -27,14 +28,13 @@ class Perplexity(TaskView):
         trained = {name: column[trained["distance"] > 1] for name, column in trained.items()}
         if not len(trained["distance"]):
             return []
-        positions, index = np.unique(trained["distance"], return_inverse=True)
-        count, tokens = np.bincount(index), trained["num_tokens"]
-        mean = np.bincount(index, trained["nll"]) / count
-        variance = np.bincount(index, (trained["nll"] - mean[index]) ** 2) / count
-        nll = np.bincount(index, trained["nll"] * tokens) / np.bincount(index, tokens)
-        curve = Curve.from_means(positions, nll, np.sqrt(variance / count))
+        positions = np.unique(trained["distance"])
+        by_position = (select(trained, distance=position) for position in positions)
+        means = np.array(list(map(summaries.mean_with_error, by_position)))
+        nll, error, num_units = means.T
+        curve = Curve.from_means(positions, nll, error, num_units=num_units)
         with np.errstate(over="ignore"):
             y, low, high = np.exp([curve.y, curve.low, curve.high])
         # No axis has infinity; the table says it, or that there is no number.
-        drawn = np.isfinite(high)
+        drawn = np.isfinite(y) & ~np.isinf(high)
         return [Curve(curve.x[drawn], y[drawn], low[drawn], high[drawn])] if drawn.any() else []

@@ -45,11 +45,11 @@ class Step1(TaskView):
         if not changes or not len(trained["task"]):
             return []
         bases = sorted(changes)
-        mean, error, _ = np.array([changes[base] for base in bases]).T
+        mean, error, num_units = np.array([changes[base] for base in bases]).T
         mark = None
         if str(trained["rotary"][0]).startswith("rope("):
             mark = Mark(float(trained["base"][0]), 0.0, "the variant it was trained with")
-        return [Curve.from_means(bases, mean, error, mark)]
+        return [Curve.from_means(bases, mean, error, mark, num_units=num_units)]
 
 
 def first_loss(rows: Rows, trained: Rows) -> summaries.MeanWithError:

@@ -127,6 +127,8 @@ def test_token_ids_outside_the_vocabulary_are_refused(trained_run):
     for tokens in (np.array([[0, 512]]), np.zeros((1, 3)), np.zeros(3, np.int32)):
         with pytest.raises(ValueError, match=r"ids 0 \.\.\. 512|must be a text or whole numbers"):
             run.logits(tokens)
+    with pytest.raises(ValueError, match="rows of one length"):
+        run.logits([[1, 2], [3]])
 
 
 def test_a_parent_that_was_trained_anew_is_refused(refuse):

@@ -18,8 +18,10 @@ from ropewalk.probes.probe import Number, draw_points, format_number, head_handl
         ([Number(math.inf, 125.0, math.inf)], "> 125"),
         ([Number(math.inf, 0.0, math.inf)], "undetermined [0, ∞]"),
         ([Number(math.nan, 26.0, math.inf)], "undetermined [26, ∞]"),
-        # Student: 2.5 plus or minus 12.706 standard errors of 0.5.
-        ([Number(2.0, 1.9, 2.1), Number(3.0, 2.9, 3.1)], "2.5 [-3.85, 8.85]"),
+        # Student: 22.5 plus or minus 12.706 standard errors of 0.5, and no number below 0.
+        ([Number(22.0, 21.9, 22.1), Number(23.0, 22.9, 23.1)], "22.5 [16.1, 28.9]"),
+        ([Number(2.0, 1.9, 2.1), Number(3.0, 2.9, 3.1)], "2.5 [0, 8.85]"),
+        ([Number(0.4, largest=1), Number(0.6, largest=1)], "0.5 [0, 1]"),
         ([Number(20.0), Number(math.inf)], "20 / none"),
         ([Number(1000.0)], "1,000"),
     ],

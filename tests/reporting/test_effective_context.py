@@ -5,10 +5,12 @@ import dataclasses
 import numpy as np
 import pytest
 
+from ropewalk.model import rotary
 from ropewalk.model.config import MlaConfig
 from ropewalk.reporting.effective_context import draw_effective_context
 from ropewalk.utils.figures import INK
 from tests.reporting.helpers import answers, experiment, make_run, make_sweep, read
+from tests.reporting.overlaps import overlaps
 
 # The unrotated fifth of a head moves the first violation.
 LATENT = MlaConfig(kv_lora_rank=16, qk_nope_head_dim=8, qk_rope_head_dim=32, v_head_dim=32)
@@ -34,3 +36,21 @@ def test_the_theory_curve_passes_through_the_marks_of_members(tmp_path, mla):
     for base, value in values.items():
         nearest = np.argsort(np.abs(np.log(curve.get_xdata() / base)))[:2]
         assert value in curve.get_ydata()[nearest]
+
+
+@pytest.mark.parametrize(
+    ("extra", "label"), [("nope", "controls"), ("[rope(base=10),nope]", "no single base")]
+)
+def test_close_bases_trained_lengths_and_controls_have_their_own_labels(tmp_path, extra, label):
+    """Half of the members learn nothing: their crosses are below the names."""
+    variants = "rope(base=10)", "rope(base=15)", "rope(base=10000)", extra
+    for number, variant in enumerate(variants):
+        for length in (100, 128):
+            config = experiment("nope", length=length)
+            model = dataclasses.replace(config.model, rotary=rotary.parse_pattern(variant))
+            config = dataclasses.replace(config, model=model)
+            rows = answers(config, 20 if length == 128 else 0, documents=8)
+            make_run(tmp_path / f"{number}-{length}", config, rows)
+    figure = draw_effective_context(read(*sorted(tmp_path.iterdir())))
+    assert overlaps(figure) == []
+    assert figure.axes[-1].get_xlabel() == label

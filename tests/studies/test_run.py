@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from ropewalk.studies import load_cards, rows, run
+from ropewalk.studies import load, load_cards, rows, run
 from tests.in_process import call
 
 CARD = """
@@ -50,6 +50,12 @@ def study(tmp_path, shared_folder) -> Path:
     (folder / "measures.py").write_text(MEASURES)
     (folder / "echo.toml").write_text(CARD.format(data=shared_folder / "data"))
     return folder
+
+
+def test_a_folder_without_a_slash_is_named_with_one(study, monkeypatch):
+    monkeypatch.chdir(study.parent)
+    with pytest.raises(ValueError, match=r"unknown study 'study'.*for the folder write \./study"):
+        load("study")
 
 
 def test_a_stopped_study_appends_no_row(study, monkeypatch):

@@ -52,6 +52,12 @@ def test_members_are_held_against_the_best_by_the_texts_they_share():
     fewer = {name: column[:6] for name, column in worse.items()} | {"nll": np.full(6, 99.0)}
     result = summaries.above_best([worse, best, other, fewer])
     assert result[0] == pytest.approx((0.5, 0.25, 4))
+    assert result[0].half_width == pytest.approx(3.182446 * 0.25)  # Student's t, 3 degrees
+    # Two seeds whose mean is that of `worse`, and a model without numbers.
+    parts = [worse | {"nll": worse["nll"] + shift} for shift in (-1, 1)]
+    seeds = {name: np.append(*(part[name] for part in parts)) for name in worse}
+    nothing = worse | {"nll": np.full(8, np.nan)}
+    assert summaries.above_best([nothing, seeds, best])[1] == pytest.approx((0.5, 0.25, 4))
     assert result[1] == (0, 0, 4)
     assert np.isnan([result[2].mean, result[3].mean]).all()
 

@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 
 from ropewalk.evals.tasks.lagcopy import Lagcopy
+from ropewalk.reporting.task_view import view_of
 from ropewalk.reporting.tasks.lagcopy import copy_gain
 from tests.evals.helpers import make_documents, rows
 
@@ -62,12 +63,11 @@ def test_copy_gain_by_hand():
     document, query, distance, nll, right = zip(*natural, *control, *natural, strict=True)
     task = ["lagcopy(text='natural')"] * 5 + ["lagcopy(text='control')"] * 5 + ["lagcopy"] * 5
     constant = {"run": ["r"], "seed": [0], "step": [7], "rotary": ["nope"], "length": [512]}
-    gain = copy_gain(
-        rows(
-            task=task, document=document, query=query, distance=distance, nll=nll,
-            exact_match=right, **{name: value * 15 for name, value in constant.items()},
-        )
+    answers = rows(
+        task=task, document=document, query=query, distance=distance, nll=nll,
+        exact_match=right, **{name: value * 15 for name, value in constant.items()},
     )  # fmt: skip
+    gain = copy_gain(answers)
     np.testing.assert_allclose(gain.lag, [10, 100])
     # Document 0 gains (2 + 3) / 2 nats and half a token; document 1 half a nat and -1 token.
     np.testing.assert_allclose(gain.nats, [1.5, 0.5])
@@ -76,3 +76,11 @@ def test_copy_gain_by_hand():
     np.testing.assert_allclose(gain.nats_error, [1.0, np.nan])
     np.testing.assert_allclose(gain.accuracy_error, [0.75, np.nan])
     assert gain.documents.tolist() == [2, 1]
+    curve, _ = view_of("lagcopy(text=natural)").curves(answers, answers)
+    # Student's quantile for 1 degree of freedom is 12.706.
+    np.testing.assert_allclose(curve.high, [1.5 + 12.7062, np.nan], rtol=1e-6)
+    # The second of two seeds that answer alike tells nothing more about documents.
+    second = answers | {"seed": np.ones(15, int)}
+    both = copy_gain({name: np.append(answers[name], second[name]) for name in answers})
+    np.testing.assert_allclose(both.nats_error, gain.nats_error)
+    assert both.documents.tolist() == [2, 1]

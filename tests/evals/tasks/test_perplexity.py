@@ -31,12 +31,22 @@ def test_half_octaves_of_position():
 
 
 def test_perplexity_by_position_against_numbers_made_by_hand():
-    """At position 4: 1, 2 and 3 nats with weights 1, 1 and 2; their deviation is sqrt(2/3)."""
-    answers = rows(distance=[4, 4, 4, 9], nll=[1.0, 2.0, 3.0, 7.0], num_tokens=[1, 1, 2, 1])
-    (curve,) = view_of("perplexity").curves(answers, answers)
-    assert curve.x.tolist() == [4, 9]
-    np.testing.assert_allclose(np.log(curve.y), [9 / 4, 7])
-    np.testing.assert_allclose(np.log(curve.high[0]), 9 / 4 + 1.96 * (2 / 3) ** 0.5 / 3**0.5)
+    """At position 4, three documents have 1, 2 and 6 nats in 1, 1 and 2 tokens, mean 9/4.
+
+    The residuals -5/4, -1/4 and 3/2 have a sum of squares of 31/8; Student's quantile for 2 degrees
+    of freedom is 4.303. A second seed of equal answers tells nothing more about documents.
+    """
+    answers = rows(
+        distance=[4, 4, 4, 9], nll=[1.0, 2.0, 3.0, 7.0], num_tokens=[1, 1, 2, 1],
+        document=[0, 1, 2, 0],
+    )  # fmt: skip
+    for seeds in (1, 2):
+        pooled = {name: np.tile(column, seeds) for name, column in answers.items()}
+        (curve,) = view_of("perplexity").curves(pooled, pooled)
+        assert curve.x.tolist() == [4, 9]
+        np.testing.assert_allclose(np.log(curve.y), [9 / 4, 7])
+        half = 4.302653 * (3 / 2 * 31 / 8) ** 0.5 / 4
+        np.testing.assert_allclose(np.log(curve.high), [9 / 4 + half, np.nan], rtol=1e-6)
 
 
 @pytest.mark.parametrize("tokens", [1, 400, 1500, 10**6])
