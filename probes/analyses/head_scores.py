@@ -92,7 +92,7 @@ class HeadScores(HeadProbe):
         """Return the highest scores, and the share of sinks."""
         scores_3 = self.retrieval_3LN, self.prefix_3LN, self.previous_3LN
         highest = {
-            name: Number(*score_3LN[:, *self.highest(score_LN)], 1)
+            name: Number(*score_3LN[:, *self.highest(score_LN)], largest=1)
             for (name, score_LN), score_3LN in zip(self.scores().items(), scores_3, strict=True)
         }
         return highest | {
