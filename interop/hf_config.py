@@ -49,7 +49,7 @@ _UNSUPPORTED: dict[str, set[str] | None] = {
     "attention_bias": {"llama", "qwen3", "smollm3", "deepseek_v2", "deepseek_v3", "mellum"}
     | {"olmo2", "olmo3", "gpt_neox", "gemma3_text"},
     "mlp_bias": {"llama", "smollm3", "deepseek_v2"},
-    **dict.fromkeys(("quantization_config", "num_local_experts", "num_mtp_layers")),
+    **dict.fromkeys(("quantization_config", "num_mtp_layers")),
     "use_bidirectional_attention": {"gemma3_text"},
     "final_logit_softcapping": {"gemma3_text"},
     "attn_logit_softcapping": {"gemma3_text"},
@@ -152,6 +152,10 @@ def _parse(config: Mapping[str, Any], name: str, context: int | None) -> HfModel
     def variant(layer_type: str | None = None) -> Rotary:
         """Return the variant of one type of layer."""
         rope = read_rope(config, layer_type)
+        if architecture.layout == "partial" and rope["rope_type"] == "proportional":
+            raise ValueError(
+                f"config.json: rope_type proportional is not supported for model_type {kind}"
+            )
         is_read = architecture.layout == "partial" or rope["rope_type"] == "proportional"
         if rope.get("partial_rotary_factor", 1) != 1 and not is_read:
             if rope["rope_type"] != "default":
@@ -239,6 +243,9 @@ def _with_llama_names(config: Mapping[str, Any]) -> dict[str, Any]:
         config.setdefault("partial_rotary_factor", 0.25)
     if config["model_type"] == "phi3":
         config.setdefault("original_max_position_embeddings", 4096)
+    if config["model_type"] == "mellum" and not config.get("rope_parameters"):
+        bases = {"full_attention": 500_000.0, "sliding_attention": 10_000.0}
+        config["rope_parameters"] = {kind: {"rope_theta": base} for kind, base in bases.items()}
     return config
 
 
@@ -330,7 +337,7 @@ def _has_experts(reader: _Reader, architecture: Architecture) -> bool:
     if architecture.model_type == "mellum":
         layers = reader.count(_LAYERS)
         return (reader.by_layer("mlp_layer_types", layers) or []) != ["dense"] * layers
-    return bool(reader.config.get("num_experts"))
+    return any(reader.config.get(name) for name in ("num_experts", "num_local_experts"))
 
 
 def shortest_pattern(values: tuple) -> Any:

@@ -57,7 +57,7 @@ class PublishedModel(NamedTuple):
 
     Attributes:
       model_type: its type; that of the text model where there are several.
-      context: max_position_embeddings, tokens.
+      context: max_position_embeddings, or model_max_length where that is longer; tokens.
       groups: its layers with attention.
       num_without: number of further layers, which have no attention heads.
     """

@@ -162,7 +162,8 @@ def _build_config(config: Mapping[str, Any]) -> Any:
         is_nested = any(isinstance(values.get(name), Mapping) for name in names)
         # Older files have the text model's keys beside the others, which some classes read.
         if not is_nested and any(values.get(key) != getattr(text, key, None) for key in _SIZES):
-            raise _UnmeasuredError(f"a multimodal model, whose config lacks {' or '.join(names)}")
+            name = " or ".join(names) or "text_config"
+            raise _UnmeasuredError(f"a multimodal model, whose config lacks {name}")
     if type(text) not in MODEL_MAPPING:
         raise _UnmeasuredError("transformers has no model of its text part alone")
     return text

@@ -22,6 +22,7 @@ from ropewalk.theory.smallest_bases import smallest_base
 from ropewalk.utils.messages import one_line, printable, quoted
 
 _ADVICE = ". To audit models that cannot be imported, install transformers: pip install '.[hf]'"
+_MOST_CONTEXT = 2**24  # tokens
 _SEARCHED = 2**21  # tokens, at least, in which a first violation is searched
 
 
@@ -81,6 +82,9 @@ def read_layers(config: Mapping[str, Any]) -> PublishedModel:
             return layers.imported_layers(config)
         advice = "" if has_transformers() else _ADVICE
         raise ValueError(f"{one_line(str(error), 300)}{advice}") from error
+    longest = config.get("model_max_length")  # Command R claims its context there
+    if isinstance(longest, int) and model.context < longest <= _MOST_CONTEXT:
+        model = model._replace(context=longest)
     if not any(group.inv_freq.size for group in model.groups):
         raise ValueError(
             f"config.json: model_type {quoted(config.get('model_type'), 40)}: no layer rotates "

@@ -61,7 +61,9 @@ def read_rope(config: Mapping[str, Any], layer_type: str | None = None) -> dict[
             "config.json: rope_parameters differ between types of layers, which this class does "
             "not have"
         )
-    names = ("rope_theta", "partial_rotary_factor", "original_max_position_embeddings")
+    names = ("rope_theta", "partial_rotary_factor")
+    if layer_type is None:  # classes with rope parameters for each type of layer read it there only
+        names += ("original_max_position_embeddings",)
     rope = {name: config[name] for name in names if config.get(name) is not None}
     for place, mapping in (("rope_scaling", scaling), ("rope_parameters", parameters)):
         if kind := mapping.pop("type", None):

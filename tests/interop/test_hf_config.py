@@ -175,6 +175,11 @@ LISTS = {"type": "longrope", "short_factor": 8 * [1.0], "long_factor": 8 * [2.0]
         ("gemma2", {"attn_logit_softcapping": 50.0}, "model_type 'gemma2' is not supported"),
         # What transformers reads in another way, or not at all.
         ("gemma3_text", {"rope_parameters": FLAT}, "an object for each type of layer"),
+        (
+            "gpt_neox",
+            {"rope_parameters": FLAT | {"rope_type": "proportional"}},
+            "rope_type proportional is not supported for model_type gpt_neox",
+        ),
         ("llama", {"rope_scaling": LISTS | {"type": "su"}}, "rope_type 'su' is not supported"),
         ("gpt_neox", {"head_dim": 8}, "head_dim=8 must be 16"),
         (
@@ -240,7 +245,14 @@ def test_rope_parameters_by_type_of_layer_are_audited_without_transformers():
 
 SLIDES = {"layer_types": 2 * ["sliding_attention", "full_attention"], "sliding_window": 9}
 # Keys that a class reads in its own way, or ignores.
+YARN = {"rope_type": "yarn", "rope_theta": 500.0, "factor": 4.0}
 ODD = [
+    SIZES
+    | {"model_type": "gemma3_text", "original_max_position_embeddings": 12}
+    | {"rope_parameters": dict.fromkeys(("full_attention", "sliding_attention"), YARN)},
+    SIZES
+    | {"model_type": "mellum", "mlp_layer_types": 4 * ["dense"], "num_local_experts": 64}
+    | SLIDES,
     SIZES | {"model_type": "smollm3"} | SLIDES,
     SIZES | {"model_type": "olmo3", "sliding_window_pattern": 2, "sliding_window": 9},
     SIZES | {"model_type": "qwen2", "use_sliding_window": True, "max_window_layers": 0},

@@ -248,6 +248,17 @@ def test_older_files_are_read_as_the_newer_ones_of_the_same_model():
     np.testing.assert_allclose(group.inv_freq, series(1e6, 128), rtol=1e-6)
 
 
+def test_a_context_that_only_model_max_length_claims():
+    """Command R: 131,072 tokens; its max_position_embeddings is 8,192."""
+    config = FOLDER | {"rope_theta": 8e6, "model_max_length": 131_072}
+    model = read_layers(config)
+    (group,) = audit(model)["groups"]
+    sums = np.cos(np.arange(62_000)[:, None] * series(8e6, 128)).sum(axis=1)
+    assert (model.context, group["reach"]) == (131_072, 131_072)
+    assert group["first_violation"] == int((sums < 0).argmax()) and not group["covers"]
+    assert read_layers(config | {"model_max_length": 10**30}).context == 8192
+
+
 @pytest.mark.hf
 def test_a_class_of_another_model_type_is_refused():
     """MiniMax-M2's first files had the model_type of MiniMax-Text, whose layers are others."""
