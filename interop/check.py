@@ -94,7 +94,7 @@ class FolderModel(NamedTuple):
 def reason_not_to_compare(config: ModelConfig) -> str:
     """Return why logits cannot be compared with transformers'; empty if they can."""
     if not has_transformers():
-        return "it is not installed (pip install '.[hf]')"
+        return "no version that can be measured is installed (pip install '.[hf]')"
     if 4 * transformer.count_params(config)["total"] > _MAX_BYTES:
         return "the model is larger than 4 GiB in float32"
     return ""

@@ -44,7 +44,7 @@ def choose_architecture(
     if len(layers[0]) > 1:
         raise ValueError(
             "no class of transformers has frequencies that differ between heads (a rotary pattern "
-            "over heads); train without it"
+            "over heads, or learned ones); train without it"
         )
     if model_type is not None and model_type not in ARCHITECTURES:
         raise ValueError(

@@ -190,8 +190,8 @@ def _parse(config: Mapping[str, Any], name: str, context: int | None) -> HfModel
             f"{LATENT_EPSILON:g} for norms of latents, and our models have one epsilon"
         )
     layout: Layout = architecture.layout
-    has_choice = config["model_type"] == "deepseek_v3"  # version 2 ignores the key
-    if has_choice and not reader.value("rope_interleave", True, bool):
+    # Version 2 ignores the key, and null is false.
+    if config["model_type"] == "deepseek_v3" and not config.get("rope_interleave", True):
         layout = "half"
     return HfModel(architecture, model, context or longest, longest, config, layout)
 

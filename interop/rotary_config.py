@@ -13,9 +13,10 @@ from typing import Any
 import numpy as np
 
 from ropewalk.model.rotary import variant_of_rope_type
-from ropewalk.model.rotary.base import HfHead, Rotary, geometric_inv_freq
+from ropewalk.model.rotary.base import Base, HfHead, Rotary, geometric_inv_freq
 from ropewalk.model.rotary.recorded import Recorded
 from ropewalk.model.rotary.rope_parameters import Scales, compute_frequencies
+from ropewalk.utils.checks import problem
 
 UNROTATED = 1e30  # factor of an unrotated pair: 1e-30 radians per token is 0 in float32
 
@@ -83,8 +84,10 @@ def _candidates(
         yield parameters
     if len(inv_freq) > 1 and inv_freq[1] > 0:
         # The base of a geometric series, whichever variant computed it.
-        fitted = (inv_freq[0] / inv_freq[1]) ** len(inv_freq)
-        yield {"rope_type": "default", "rope_theta": fitted}
+        with np.errstate(over="ignore"):
+            fitted = float((inv_freq[0] / inv_freq[1]) ** len(inv_freq))
+        if not problem(fitted, Base):
+            yield {"rope_type": "default", "rope_theta": fitted}
     yield _as_longrope(inv_freq, getattr(rotary, "base", None) or 10_000.0, head, scales)
 
 

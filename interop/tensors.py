@@ -101,7 +101,8 @@ class Tensors:
             )
         self._files: dict[str, Path] = {}
         self.known: dict[str, Tensor] = {}
-        index = self._read_index()
+        # transformers reads this file first: an index beside it is of an older save.
+        index = {} if (self.folder / SINGLE).exists() else self._read_index()
         files = [self.folder / name for name in sorted({*index.values()})] or [self._find_file()]
         for file in files:
             header = _read_header(file)

@@ -1,5 +1,7 @@
 """A folder's model as transformers loads it; needs the extra `hf`."""
 
+import contextlib
+import importlib.metadata
 import importlib.util
 import itertools
 from collections.abc import Mapping
@@ -12,10 +14,16 @@ from ropewalk.data.tokenizer import Tokenizer
 from ropewalk.interop.layers import PublishedModel
 from ropewalk.utils.messages import one_line, quoted
 
+_OLDEST = (5, 23)  # as in the extra `hf`: older versions have no code that can be measured
+
 
 def has_transformers() -> bool:
-    """Return True if transformers and torch are installed."""
-    return all(importlib.util.find_spec(name) for name in ("transformers", "torch"))
+    """Return True if torch and a transformers that the extra `hf` allows are installed."""
+    with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+        version = importlib.metadata.version("transformers").split(".")
+        has_torch = importlib.util.find_spec("torch") is not None
+        return has_torch and (int(version[0]), int(version[1])) >= _OLDEST
+    return False
 
 
 # Words, numbers, code with runs of spaces, scripts, and a character that is four bytes.

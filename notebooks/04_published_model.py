@@ -53,6 +53,12 @@ if not os.path.exists(RUN):
         [sys.executable, "-m", "ropewalk.interop", "import", MODEL, RUN, "--no-compare"], check=True
     )
 
+from ropewalk.experiment.run import RunDirectory
+
+name = RunDirectory(RUN).record["imported"]["name"]
+if name != Path(MODEL).resolve().name:
+    raise SystemExit(f"{RUN} has {name}. Set another WORKDIR, and run all cells again.")
+
 # %% [markdown]
 # ## Audit
 #

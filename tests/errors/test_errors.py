@@ -299,7 +299,7 @@ INDEX = "model.safetensors.index.json"
         (None, {"pytorch_model.bin": b""}, "hf/pytorch_model.bin is a pickle, which can run"),
         (None, {"model.safetensors": save(TENSORS)[:-9]}, "hf/model.safetensors is damaged or"),
         (
-            {},
+            None,
             {INDEX: b'{"weight_map": {"model.norm.weight": "../model.safetensors"}}'},
             f"hf/{INDEX} is damaged (its weight_map must map names to files in the",
         ),

@@ -84,6 +84,19 @@ def test_weights_must_be_finite(tmp_path):
         import_folder(tmp_path / "out", tmp_path / "back")
 
 
+def test_an_index_of_an_older_save_is_not_read(tmp_path):
+    """As in transformers, whose save_pretrained leaves it beside the new file."""
+    export(make_run(tmp_path / "run", PLAIN).path, tmp_path / "out", shard_bytes=2**13)
+    tensors = Tensors(tmp_path / "out")
+    assert len(list((tmp_path / "out").glob("model-*.safetensors"))) > 1
+    newer = {name: 2 * tensors.read(name) for name in tensors.known}
+    save_file(newer, tmp_path / "out" / "model.safetensors")
+    (tmp_path / "out" / "logit_check.json").unlink()
+    run = import_folder(tmp_path / "out", tmp_path / "back", compare=False)
+    expected = 2 * noise(PLAIN)["embedding"]
+    np.testing.assert_array_equal(load(run.path).params["embedding"], expected)
+
+
 @pytest.mark.parametrize(
     ("file", "content", "message"),
     [

@@ -75,6 +75,7 @@ OLD = [name for name in CASES if CASES[name][0] not in _OTHER_NAMES]
 MORE = {
     "p-rope": changed(PLAIN, "p_rope(base=500,rotary_fraction=0.5)"),
     "ntk by parts": changed(PLAIN, "ntk_by_parts(base=500,factor=4,original_context_length=24)"),
+    "no series": changed(PLAIN, "explicit(values=(.01,.9,.31,.2,1.1,.05,.013,.4))"),
     "scaled base": changed(PLAIN, "ntk_fixed(base=500,factor=4)"),
     "untruncated yarn": changed(
         PLAIN, "yarn(base=500,factor=4,original_context_length=12,truncate=False)"

@@ -168,6 +168,7 @@ IN_COLAB = """
 import sys, types
 colab = sys.modules["google.colab"] = types.ModuleType("google.colab")
 colab.output = None  # JAX imports it
+colab.__spec__ = sys.__spec__  # transformers asks for it
 try:
     import huggingface_hub as hub  # of which transformers, where it is installed, needs more
 except ImportError:

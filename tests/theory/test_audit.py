@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from ropewalk.interop.layers import LayerGroup, PublishedModel, group_layers
+from ropewalk.interop.transformers_model import has_transformers
 from ropewalk.model.rotary.base import HfHead
 from ropewalk.model.rotary.rope_parameters import Scales, compute_frequencies
 from ropewalk.theory.audit import (
@@ -226,6 +227,15 @@ def test_values_out_of_range_and_unknown_types_are_refused(
         read_model(tmp_path)
     assert "\n" not in str(raised.value)
     assert "model_type" not in changes or "did you mean" not in str(raised.value)
+
+
+def test_an_older_transformers_is_as_none(monkeypatch):
+    """Version 4 lacks what the measurement imports."""
+    monkeypatch.setattr("importlib.metadata.version", lambda name: "4.57.6")
+    assert not has_transformers()
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: object())
+    monkeypatch.setattr("importlib.metadata.version", lambda name: "5.23.0")
+    assert has_transformers()
 
 
 LISTS = {"short_factor": 48 * [1.0], "long_factor": np.linspace(1, 40, 48).tolist()}
