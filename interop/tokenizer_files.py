@@ -46,7 +46,7 @@ def read_published(folder: Path) -> dict[str, bytes]:
     files = {path.name: read_bytes(path) for path in paths}
     if "generation_config.json" not in files and (folder / "config.json").exists():
         ids = read_json(folder / "config.json").get("eos_token_id")
-        if isinstance(ids, list):
+        if isinstance(ids, int | list) and {*FILE_NAMES} & files.keys():
             files["generation_config.json"] = json.dumps({"eos_token_id": ids}).encode()
     return files
 

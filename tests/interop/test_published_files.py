@@ -98,22 +98,24 @@ def test_a_bos_that_the_published_tokenizer_does_not_put_is_named(
     assert ("is put before every text, where" in capsys.readouterr().err) == is_named
 
 
-@pytest.mark.parametrize("file", ["generation_config", "config"])
-def test_every_id_that_ends_a_turn_ends_a_text(file, publish, tmp_path):
-    """Chat models end a turn with another id than a document: a list in the published files."""
+@pytest.mark.parametrize(
+    ("file", "is_list"), [("generation_config", True), ("config", True), ("config", False)]
+)
+def test_every_id_that_ends_a_turn_ends_a_text(file, is_list, publish, tmp_path):
+    """Chat models end a turn with another id than a document, in the published files."""
     ids = load(import_folder(publish("llama3"), tmp_path / "first", compare=False).path)
     prompt, options = [[ids.tokenizer.bos_id, 5, 6]], {"max_new_tokens": 6}
     (before,) = generate(ids, prompt, **options)
     end = before.tokens[3]
-    changes = {file: {"eos_token_id": [ids.tokenizer.eos_id, end]}}
-    folder = published(publish("llama3"), tmp_path / "in", **changes)
+    ends = [ids.tokenizer.eos_id, end] if is_list else end
+    folder = published(publish("llama3"), tmp_path / "in", **{file: {"eos_token_id": ends}})
     (folder / "logit_check.json").unlink(missing_ok=True)  # the change would break it
     run = import_folder(folder, tmp_path / "run", compare=False)
     (after,) = generate(load(run.path), prompt, **options)
     assert after.tokens == before.tokens[: before.tokens.index(end)] and after.finish == "eos"
     export(run.path, tmp_path / "out")
     generation = json.loads((tmp_path / "out" / "generation_config.json").read_text())
-    assert generation["eos_token_id"] == [ids.tokenizer.eos_id, end]
+    assert generation["eos_token_id"] == ends
 
 
 def test_a_continued_model_names_its_base_license_and_context(publish, tmp_path):
