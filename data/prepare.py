@@ -235,6 +235,8 @@ def main(arguments: list[str] | None = None) -> int:
     if options["path"] and not sources.source_class(options["source"]).needs_path:
         readers = "|".join(sources.reading_path())
         parser.error(f"--source {options['source']} reads no --path; give --source {readers}")
+    if options["tokenizer"] and options["vocab_size"] != parser.get_default("vocab_size"):
+        parser.error("--vocab-size is that of a tokenizer trained here; leave out --tokenizer")
     with parser.refusing(ValueError, OSError):
         if verified is not None:
             messages = verify(as_path(verified or options["prepared_root"]))

@@ -94,6 +94,8 @@ def _check(sweep: Sweep) -> None:
 
 def _launch(parser: Parser, arguments: argparse.Namespace, make: Callable[..., Sweep]) -> int:
     """Check or train the sweep that `make` returns; return 0, or 130 after a signal."""
+    if not arguments.check and (arguments.devices or arguments.apart):
+        parser.error("--devices and --apart are for --check; leave them out")
     with parser.refusing(ValueError, UnreachableError):
         sweep = make(find_config(arguments.config), arguments.workdir, arguments.overrides)
         if arguments.list_members:
