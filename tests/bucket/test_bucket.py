@@ -127,11 +127,11 @@ def test_train_stop_resume_evaluate_report(bucket, run_it, text, on_disk):
 def test_a_bucket_that_may_not_be_written_to_is_refused_before_compute(bucket, run_it, text):
     bucket.forbidden = {"POST", "PUT", "DELETE"}
     message = run_it(*train(text), code=2).splitlines()[-1]
-    assert "train.py: error: gs://bucket/run cannot be written to (Forbidden" in message
-    assert "use another --workdir" in message and bucket.names() == ["text.jsonl"]
+    assert "train.py: error: gs://bucket/data cannot be written to (Forbidden" in message
+    assert "name another data.prepared_root" in message and bucket.names() == ["text.jsonl"]
     arguments = ("--workdir", "gs://another/run", "data.source=retrieval")
     message = run_it("train.py", "tiny", *arguments, code=2).splitlines()[-1]
-    assert "gs://another/run cannot be written to" in message
+    assert "gs://another/run cannot be written to" in message and "another --workdir" in message
     message = run_it("evaluate.py", "gs://bucket/none", code=2).splitlines()[-1]
     assert message == "evaluate.py: error: gs://bucket/none does not exist"
 
