@@ -6,7 +6,7 @@ assumed shape. One number does not describe how low accuracy falls or whether it
 estimate includes the worst bin, the mean accuracy and the most significant dip.
 
 A model that fails at short distances has no effective context, rather than a short one: the verdict
-is NOT_LEARNED if the ceiling is not significantly above chance + 0.5, and LOW_CEILING if it is,
+is NOT_LEARNED if the ceiling is not significantly half-way from chance to 1, LOW_CEILING if it is,
 but is still significantly below 0.95. Rows do not tell why the ceiling is low: too little training,
 masked heads, or text unlike that of the training. "> longest" needs evidence at every distance;
 without it, and without a significant fall, the verdict is UNDETERMINED, or TOO_FEW_ANSWERS if more
@@ -48,9 +48,9 @@ MEASURED = "MEASURED"
 
 _NAN = float("nan")
 
-# The ceiling must be significantly above chance plus this margin, and may not be significantly
+# The ceiling must be significantly above this share of chance to 1, and may not be significantly
 # below the second number, a convention (docs/evaluation.md).
-_LEARNED_MARGIN = 0.5
+_LEARNED_SHARE = 0.5
 _HIGH_CEILING = 0.95
 
 # Bins are joined until they have this many trials, the fewest for a useful test.
@@ -415,7 +415,7 @@ def _read(trials: Trials, resamples: int, random: np.random.Generator) -> list[_
         l50, l85 = (fall.first_fall(curve, ceiling, share) for share in (0.5, 0.85))
         dip = fall.dip(joined, ceiling)
         mean_accuracy = curve.resampled.mean_accuracy()
-        learned = ceiling.low >= trials.chance + _LEARNED_MARGIN
+        learned = ceiling.low >= _gate(trials.chance)
         shortest, longest = max(int(trials.low[0]), 1), int(trials.high[-1])
         numbers = Seed(
             seed=int(seed),
@@ -434,9 +434,14 @@ def _read(trials: Trials, resamples: int, random: np.random.Generator) -> list[_
     return readings
 
 
+def _gate(chance: float) -> float:
+    """Return the lowest ceiling of a model that has learned the task."""
+    return chance + _LEARNED_SHARE * (1 - chance)
+
+
 def _verdict(chance: float, ceiling: Ceiling, l50: Fall, num_documents: int) -> str:
     """Return the verdict on one seed."""
-    gate = chance + _LEARNED_MARGIN
+    gate = _gate(chance)
     if ceiling.high < gate:
         return NOT_LEARNED
     if num_documents < fall.MIN_DOCUMENTS:

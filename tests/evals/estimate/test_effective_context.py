@@ -384,3 +384,11 @@ def test_the_same_rows_give_the_same_estimate():
     order = np.random.default_rng(15).permutation(len(data["task"]))
     shuffled = {name: column[order] for name, column in data.items()}
     assert str(effective_context.estimate(data)) == str(effective_context.estimate(shuffled))
+
+
+@pytest.mark.parametrize(("right", "verdict"), [(1.0, "> 256"), (0.5, "NOT_LEARNED")])
+def test_a_task_of_two_choices_can_be_learned(right, verdict):
+    """A guess is right in half of the answers, so no ceiling is above chance + 0.5."""
+    data = simulate([flat(right)], np.random.default_rng(3), documents=256)
+    data["chance"] = np.full(len(data["chance"]), 0.5)
+    assert effective_context.estimate(data, resamples=20).verdict == verdict
