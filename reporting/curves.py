@@ -71,7 +71,10 @@ ACCURACY = Plot(  # accuracy against distance; its captions are in captions.toml
 
 
 def accuracy_panels(members: Sequence[Member]) -> list[Panel]:
-    """Return a panel per task and trained length, of members with `MIN_TRIALS` at a distance."""
+    """Return a panel per task, trained length, and other length of the evaluation.
+
+    Members without `MIN_TRIALS` at a distance are left out.
+    """
     several = len({member.trained_length for member in members}) > 1
     panels: dict[str, Panel] = {}
     for task in tasks(members):
@@ -79,7 +82,8 @@ def accuracy_panels(members: Sequence[Member]) -> list[Panel]:
             estimate = member.estimates.get(task)
             if estimate and any(b.trials >= MIN_TRIALS for b in estimate.bins):
                 trained = f"\ncontext length {member.trained_length:,}" if several else ""
-                title = f"{task}{trained}"
+                other = estimate.length != member.trained_length
+                title = f"{task}{trained}" + f"\nevaluated at {estimate.length:,}" * other
                 panel = panels.setdefault(title, Panel(title, {}, set()))
                 panel.curves[member.index] = [_accuracy_curve(estimate)]
                 panel.levels.add(estimate.chance)

@@ -68,7 +68,9 @@ def draw_effective_context(members: Sequence[Member]) -> Figure:
     ratios = {"width_ratios": widths, "height_ratios": [3, 1]}
     axes = figure.subplots(2, len(widths), squeeze=False, sharex="col", sharey="row", **ratios)
     first = axes[0, 0]
-    first.set_title(f"Effective context on {task}")  # across all panels
+    lengths = sorted({e.length for e in estimates} - {m.trained_length for m in members})
+    at = ", evaluated at " + ", ".join(f"{length:,}" for length in lengths) if lengths else ""
+    first.set_title(f"Effective context on {task}{at}")  # across all panels
     _set_vertical_axis(first, members, estimates)
     axes[1, 0].set_ylim(-0.06, 1.06)
     label_rows(axes.T, ("distance (tokens, log scale)", "accuracy"))

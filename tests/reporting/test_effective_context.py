@@ -7,6 +7,7 @@ import pytest
 
 from ropewalk.model import rotary
 from ropewalk.model.config import MlaConfig
+from ropewalk.reporting.curves import accuracy_panels
 from ropewalk.reporting.effective_context import draw_effective_context
 from ropewalk.utils.figures import INK
 from tests.reporting.helpers import answers, experiment, make_run, make_sweep, read
@@ -54,3 +55,15 @@ def test_close_bases_trained_lengths_and_controls_have_their_own_labels(tmp_path
     figure = draw_effective_context(read(*sorted(tmp_path.iterdir())))
     assert overlaps(figure) == []
     assert figure.axes[-1].get_xlabel() == label
+
+
+def test_titles_name_a_length_that_is_not_the_trained_one(tmp_path):
+    config = experiment("rope(base=10)")
+    rows = answers(config, 20, length=64) + answers(config, 20, task="lagcopy")
+    (member,) = read(make_run(tmp_path / "run", config, rows).path)
+    assert [panel.title for panel in accuracy_panels([member])] == [
+        "kv\nevaluated at 64",
+        "lagcopy",
+    ]
+    title = draw_effective_context([member]).axes[0].get_title()
+    assert title == "Effective context on kv, evaluated at 64"
