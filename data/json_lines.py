@@ -81,13 +81,14 @@ def _json_record(data: bytes, field: str) -> tuple[dict, str | None]:
     try:
         record = _parse(data)
     except UnicodeDecodeError as error:
-        return {}, f"broken UTF-8 at byte {error.start + 1} of the line"
+        return {}, f"broken UTF-8 at byte {error.start + 1} of the line; convert the file to UTF-8"
     except ValueError as error:
         return {}, str(error)
     if not isinstance(record, dict) or field not in record:
         return {}, f'no "{field}" in this JSON line'
     if not isinstance(record[field], str):
-        return {}, f'"{field}" is {type(record[field]).__name__}, not a string'
+        kind = "null" if record[field] is None else type(record[field]).__name__
+        return {}, f'"{field}" is {kind}, not a string'
     return record, text_problem(record[field])
 
 
