@@ -287,9 +287,9 @@ class Sweep(NamedTuple):
 
 
 def _deciding(record: SweepRecord) -> SweepRecord:
-    """Return a record without overrides that do not change the numbers of a run."""
+    """Return a record without overrides that do not change the numbers of a run, and in order."""
     overrides = (o for o in record.overrides if not is_operational(o.partition("=")[0]))
-    return dataclasses.replace(record, overrides=tuple(overrides))
+    return dataclasses.replace(record, overrides=tuple(sorted(overrides)))
 
 
 def single_run(config: ExperimentConfig, workdir: str | Path, overrides: Sequence[str]) -> Sweep:

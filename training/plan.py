@@ -240,6 +240,14 @@ def complete_plan(checked: Checked) -> Plan:
     params = starting_params([member.config for member in members], mesh) if starts else None
     with distributed.refusing_together():
         opened = list(map(pipeline.open_data, checked.sources))
+        texts = {data.held_out_fingerprint for data in opened}
+        for run in checked.runs:
+            known = run.held_out_fingerprints if run.is_started() else ()
+            if known and not texts.issubset(known):
+                raise ValueError(
+                    f"{run.path} was started on other data (held-out text); restore the content of "
+                    f"{config.data.path or 'the source'}, or use a new --workdir"
+                )
         notes = dict.fromkeys(checked.notes())
         for (stage, *_), data in zip(checked.stages, opened, strict=True):
             rows = data.open_rows("train")  # checks their shapes

@@ -162,7 +162,7 @@ def test_held_out_text_that_changed_is_refused(tmp_path, tokenizer):
     run = train_run(config, tmp_path / "run")
     table = ask(run, "perplexity")
     write("valid.jsonl", range(3))  # training has read them
-    with pytest.raises(ValueError, match="trained with other held-out text; restore"):
+    with pytest.raises(ValueError, match=r"started on other data \(held-out text\); restore"):
         train_run(config, run.path)
     with pytest.raises(ValueError, match=r"held-out text of the training, and .*/in has"):
         ask(run, "perplexity")

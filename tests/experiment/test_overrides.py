@@ -113,3 +113,13 @@ def test_parents_that_lead_back(tiny, tmp_path):
     record["config"]["start_from"] = f"{run.path}@2"
     (run.path / "config.json").write_text(json.dumps(record))
     assert RunDirectory(run.path).published_path is None
+
+
+def test_a_sweep_is_continued_whatever_the_order_of_its_fields(tiny, tmp_path):
+    fields = ["model.rotary.base=10,20", "train.num_steps=3", "train.warmup_steps=0"]
+    record = overrides.make_sweep(tiny, tmp_path, fields).record
+    assert record is not None
+    (tmp_path / "sweep.json").write_text(record.to_json())
+    overrides.make_sweep(tiny, tmp_path, fields[::-1]).check_workdir()
+    with pytest.raises(ValueError, match="holds another sweep"):
+        overrides.make_sweep(tiny, tmp_path, [*fields[::-1], "data.seed=1"]).check_workdir()
