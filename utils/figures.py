@@ -292,8 +292,13 @@ def mark_handle(label: str, marker: Any, **style: Any) -> Line2D:
 
 
 def add_legend(figure: Figure, handles: Sequence[Line2D], **options: Any) -> None:
-    """Add a legend at the right; none without handles. `options` as of `Figure.legend`."""
+    """Add a legend at the right, in a figure that is high enough; none without handles.
+
+    `options` as of `Figure.legend`.
+    """
     if handles:
+        num_lines = sum(str(item.get_label()).count("\n") + 1 for item in handles)
+        figure.set_figheight(max(figure.get_figheight(), 0.22 * num_lines + 0.3))
         figure.legend(handles=handles, loc="outside right center", **options)
 
 

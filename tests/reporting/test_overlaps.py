@@ -14,7 +14,7 @@ from ropewalk.reporting import page
 from ropewalk.reporting.writing import write
 from ropewalk.theory import figures as theory_figures
 from ropewalk.theory.wavelengths import Head, make_report
-from ropewalk.utils.figures import STYLE
+from ropewalk.utils.figures import STYLE, add_legend, handle, new_figure
 from tests.reporting.helpers import answers, experiment, make_run, row
 from tests.reporting.overlaps import overlaps
 
@@ -46,6 +46,13 @@ def make_probe(cls, seed: int):
 def test_probes(cls):
     results = {label: [make_probe(cls, seed)] for seed, label in enumerate(LABELS)}
     assert overlaps(cls.plot(results)) == []
+
+
+def test_a_legend_of_forty_members_is_not_cut():
+    figure = new_figure(9.2, 4.3)
+    figure.subplots()
+    add_legend(figure, [handle(f"base={number},\nnum_heads=4") for number in range(40)])
+    assert overlaps(figure) == []
 
 
 def test_theory():
