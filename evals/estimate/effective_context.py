@@ -48,9 +48,7 @@ MEASURED = "MEASURED"
 
 _NAN = float("nan")
 
-# The ceiling must be significantly above this share of chance to 1, and may not be significantly
-# below the second number, a convention (docs/evaluation.md).
-_LEARNED_SHARE = 0.5
+# The ceiling may not be significantly below this number, a convention (docs/evaluation.md).
 _HIGH_CEILING = 0.95
 
 # Bins are joined until they have this many trials, the fewest for a useful test.
@@ -436,7 +434,7 @@ def _read(trials: Trials, resamples: int, random: np.random.Generator) -> list[_
 
 def _gate(chance: float) -> float:
     """Return the lowest ceiling of a model that has learned the task."""
-    return chance + _LEARNED_SHARE * (1 - chance)
+    return (1 + chance) / 2
 
 
 def _verdict(chance: float, ceiling: Ceiling, l50: Fall, num_documents: int) -> str:
