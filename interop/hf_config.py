@@ -80,7 +80,7 @@ def read_config(path: Path) -> dict[str, Any]:
     """Return the content of a config.json, or of the config.json of a folder.
 
     Raises:
-      ValueError: if it is missing or not a JSON object.
+      ValueError: if it is missing or has no model_type.
     """
     folder, path = (path, path / "config.json") if path.is_dir() else (path.parent, path)
     try:
@@ -97,8 +97,11 @@ def read_config(path: Path) -> dict[str, Any]:
     except ValueError as error:
         reason = str(error).removeprefix(f"{path} ")
         raise ValueError(f"{path}: {reason}") from error
-    if not isinstance(config, dict):
-        raise ValueError(f"{path} is not a JSON object")
+    if not isinstance(config, dict) or "model_type" not in config:
+        raise ValueError(
+            f"{path} is no config.json of a published model: it has no model_type (for the "
+            "frequencies of a run: python -m theory length RUN)"
+        )
     return config
 
 

@@ -389,11 +389,11 @@ def audit_command(args: argparse.Namespace) -> tuple[dict, str]:
     the first position at which each matters. Needs no weights. With two models: what differs
     between them, by layer.
     """
+    if args.path[2:]:
+        raise ValueError(f"audit describes one model or compares two, not {len(args.path)}")
     facts = [audit.audit(audit.read_model(path), args.tolerance) for path in args.path]
     if not facts[1:]:
         return facts[0], audit.as_text(facts[0], args.path[0].name)
-    if facts[2:]:
-        raise ValueError(f"audit describes one model or compares two, not {len(facts)}")
     rows = audit.find_differences(*facts)
     names = [path.name if path.name != "config.json" else path.parent.name for path in args.path]
     return {"differences": rows}, audit.as_differences(rows, names)

@@ -36,6 +36,10 @@ def read_model(path: Path) -> PublishedModel:
         return read_layers(hf_config.read_config(path))
     file = GgufFile(path)
     config = file.read_config()
+    if file.architecture in ("gemma2", "gemma3"):  # the header has no factor; llama.cpp knows 27B's
+        is_27b = config["num_hidden_layers"] in (46, 62)
+        per_head = config["hidden_size"] // config["num_attention_heads"]
+        config["query_pre_attn_scalar"] = per_head if is_27b else config["head_dim"]
     if has_transformers():
         from ropewalk.interop import measured_layers  # late: it imports transformers
 
@@ -153,7 +157,7 @@ def describe_rope(facts: dict[str, Any]) -> str:
     kind, factor = rope["rope_type"], rope.get("factor")
     if kind != "default":
         original = rope.get("original_max_position_embeddings")
-        text += f", {kind}" + (f" x{factor:g}" if factor else "")
+        text += f", {kind}" + (f" x{factor:g}" if (factor or 1) != 1 else "")
         text += f" from {original:,}" if original else ""
     return text
 

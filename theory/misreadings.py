@@ -7,12 +7,13 @@ for a model only if it changes the model: the model has the setting, and the wro
 import contextlib
 import math
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import numpy as np
 
 from ropewalk.interop.layers import LayerGroup, PublishedModel
 from ropewalk.model.rotary.rope_parameters import compute_frequencies
+from ropewalk.utils.checks import Bounds, problem
 
 TOLERANCE = 0.05  # of a rotated unit vector: 2.9 degrees
 _FLOAT32_BITS, _BFLOAT16_BITS = 24, 8  # of a significand
@@ -37,6 +38,8 @@ class Misreading(NamedTuple):
 
 def find_misreadings(model: PublishedModel, tolerance: float = TOLERANCE) -> list[Misreading]:
     """Return the known misreadings that change a model within its context, earliest first."""
+    if wrong := problem(tolerance, Annotated[float, Bounds(above=0, at_most=1)]):
+        raise ValueError(f"tolerance must be {wrong}")
     rows: dict[str, Misreading] = {}
     for group in model.groups:
         for name, first, source in _of_group(model, group, tolerance):

@@ -380,6 +380,22 @@ def test_a_window_of_the_header_is_audited(tmp_path):
     assert (group.kind, group.window) == ("sliding_attention", 512)
 
 
+@pytest.mark.parametrize(
+    ("kind", "sizes", "divisor"),
+    [
+        ("gemma2", (46, 4608, 32, 128), 144),
+        ("gemma3", (62, 5376, 32, 128), 168),
+        ("gemma2", (6, 256, 4, 128), 128),
+    ],
+)
+def test_the_factor_of_gemma_is_that_of_its_size(kind, sizes, divisor, tmp_path):
+    """query_pre_attn_scalar of google/gemma-2-27b and gemma-3-27b, which headers do not have."""
+    names = ("block_count", "embedding_length", "attention.head_count", "attention.key_length")
+    model = read_model(header(tmp_path, kind, dict(zip(names, sizes, strict=True))))
+    for group in model.groups:
+        assert group.scales.unrotated == pytest.approx((128 / divisor) ** 0.5)
+
+
 def mutate(content: bytes, random: np.random.Generator) -> bytes:
     """Damage the header of a file: a bit, a count, a range, or its end."""
     header = content.index(b"blk.0.") + 200

@@ -278,6 +278,15 @@ def test_a_class_of_another_model_type_is_refused():
         read_layers(config)
 
 
+def test_runs_and_tolerances_without_meaning_are_refused(tmp_path):
+    (tmp_path / "config.json").write_text(json.dumps({"model": {"num_layers": 1}}))
+    with pytest.raises(ValueError, match="it has no model_type"):
+        read_model(tmp_path)
+    for value in (math.nan, 0.0, 3.0):
+        with pytest.raises(ValueError, match=f"tolerance must be a finite .* got {value}"):
+            audit(published("llama-2-7b"), value)
+
+
 def test_large_configs_are_refused_before_they_are_parsed(tmp_path):
     (tmp_path / "config.json").write_text("[" + "{}," * 2_000_000 + "{}]")
     with pytest.raises(ValueError, match="bytes"):
