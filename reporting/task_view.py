@@ -10,10 +10,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Literal, NamedTuple, TypeAlias
 
 import numpy as np
-from scipy import special
 
 import ropewalk.reporting.tasks
 from ropewalk import evals
+from ropewalk.evals.estimate.statistics import t_quantile
 from ropewalk.evals.rows import Rows
 from ropewalk.utils import plugins
 
@@ -82,7 +82,7 @@ class Curve(NamedTuple):
         `num_units` is the number of independent units of each error, such as documents.
         """
         x, mean, error = np.asarray(x, float), np.asarray(mean, float), np.asarray(error, float)
-        half = special.stdtrit(np.asarray(num_units, float) - 1, 0.975) * error
+        half = t_quantile(num_units) * error
         return cls(x, mean, mean - half, mean + half, mark)
 
 

@@ -32,6 +32,7 @@ from ropewalk.evals.estimate.statistics import (
     limits,
     quantile,
     t_half_width,
+    t_quantile,
     wilson,
 )
 from ropewalk.evals.estimate.trials import Trials
@@ -478,7 +479,7 @@ def _mean_accuracy(
         shares = alike.widths() / alike.widths().sum()
         independent = len(readings) * (shares**2 / alike.questions).sum()
         effective_trials = mean * (1 - mean) / variance if variance else 1 / independent
-        z = special.stdtrit(num_documents - 1, 0.975)
+        z = t_quantile(num_documents)
         _, low, high = map(float, wilson(np.array(mean), np.array(effective_trials), z))
     return mean, max(low, 0.0), min(high, 1.0)
 

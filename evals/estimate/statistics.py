@@ -1,9 +1,14 @@
 """Means, standard errors and 95% intervals, over seeds and over answers clustered in documents."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import special
+
+
+def t_quantile(num_units: Any) -> Any:
+    """Return Student's quantile at .975 for a mean over units; NaN for one unit."""
+    return special.stdtrit(np.asarray(num_units, float) - 1, 0.975)
 
 
 class MeanWithError(NamedTuple):
@@ -16,7 +21,7 @@ class MeanWithError(NamedTuple):
     @property
     def half_width(self) -> float:
         """Half of Student's 95% interval; NaN for one unit."""
-        return float(special.stdtrit(self.num_units - 1, 0.975) * self.standard_error)
+        return float(t_quantile(self.num_units) * self.standard_error)
 
 
 def clustered_mean(values: np.ndarray, weights: np.ndarray, unit: np.ndarray) -> MeanWithError:
@@ -38,8 +43,7 @@ def clustered_mean(values: np.ndarray, weights: np.ndarray, unit: np.ndarray) ->
 
 def t_half_width(values: np.ndarray, shared: float = 0.0) -> float:
     """Return half of Student's 95% interval of the mean of `[units]` plus a shared variance."""
-    reach = special.stdtrit(len(values) - 1, 0.975)
-    return float(reach * np.sqrt(values.var(ddof=1) / len(values) + shared))
+    return float(t_quantile(len(values)) * np.sqrt(values.var(ddof=1) / len(values) + shared))
 
 
 def expanded(num_units: int) -> np.ndarray:
@@ -49,7 +53,7 @@ def expanded(num_units: int) -> np.ndarray:
     the t quantile. The quantiles correct both: the expanded percentile interval of Hesterberg,
     "What teachers should know about the bootstrap", 2015, section 5.2.
     """
-    reach = special.stdtrit(num_units - 1, 0.975) * np.sqrt(num_units / (num_units - 1))
+    reach = t_quantile(num_units) * np.sqrt(num_units / (num_units - 1))
     return special.ndtr([-reach, reach])
 
 
