@@ -114,10 +114,8 @@ class RunDirectory:
             record = read_json(path)
             # config.json may be a copy of a checkpoint's item `config`.
             record = record.get("run", record)
-            for name in ("overrides", "held_out"):
-                if problem(tuple(record.setdefault(name, [])), tuple[str, ...]):
-                    raise TypeError
-            if not isinstance(record["config"], dict):
+            lists = tuple(record.setdefault("overrides", [])), tuple(record.get("held_out", []))
+            if not isinstance(record["config"], dict) or problem(sum(lists, ()), tuple[str, ...]):
                 raise TypeError
             return record
         except (AttributeError, KeyError, TypeError, ValueError) as error:
@@ -148,7 +146,7 @@ class RunDirectory:
     @property
     def held_out_fingerprints(self) -> tuple[str, ...]:
         """Fingerprints of the held-out texts of the stages; empty if the run has not kept them."""
-        return tuple(self.record["held_out"])
+        return tuple(self.record.get("held_out", ()))
 
     @property
     def published_path(self) -> Path | None:
