@@ -48,6 +48,7 @@ _SIZE = 7.5  # of marks, points
 # and between a member and its D_H.
 _MEMBER_SHIFT, _BOUND_SHIFT = 0.3, 0.08
 _NAME_WIDTH = 0.16  # of a name that is written upwards, inches
+_LABEL_HEIGHT = 0.085  # of a label of two lines, share of the axis
 
 
 def draw_effective_context(members: Sequence[Member]) -> Figure:
@@ -74,8 +75,6 @@ def draw_effective_context(members: Sequence[Member]) -> Figure:
     _set_vertical_axis(first, members, estimates)
     axes[1, 0].set_ylim(-0.06, 1.06)
     label_rows(axes.T, ("distance (tokens, log scale)", "accuracy"))
-    for ax in axes[0]:
-        _draw_trained_lengths(ax, members, label=ax is axes[0, -1])
     if based:
         _draw_based(axes[0, 0], axes[1, 0], based, task, 7.5 * widths[0] / sum(widths))
     if controls:
@@ -89,6 +88,8 @@ def draw_effective_context(members: Sequence[Member]) -> Figure:
         below.set_xlabel("controls" if are_controls else "no single base")
         for x, member in enumerate(controls):
             _draw_member(above, below, member, task, (x, x + _BOUND_SHIFT))
+    for ax in axes[0]:
+        _draw_trained_lengths(ax, members, label=ax is axes[0, -1])
     figure.legend(handles=_legend(members, task), loc="outside lower center", ncols=3)
     return figure
 
@@ -105,11 +106,13 @@ def _set_vertical_axis(ax: Axes, members: Sequence[Member], estimates: Sequence[
 def _draw_trained_lengths(ax: Axes, members: Sequence[Member], *, label: bool) -> None:
     """Draw a line at each trained length, labeled at its right end; near ones share a label."""
     lengths = sorted({member.trained_length for member in members})
-    ax.axhspan(lengths[-1], ax.get_ylim()[1], color=WASH, zorder=0)
+    bottom, top = ax.get_ylim()
+    ax.axhspan(lengths[-1], top, color=WASH, zorder=0)
+    room = (top / bottom) ** _LABEL_HEIGHT
     near: list[list[int]] = []
     for length in lengths:
         ax.axhline(length, color=INK, linewidth=0.9, zorder=1)
-        if near and length < 1.6 * near[-1][-1]:
+        if near and length < room * near[-1][-1]:
             near[-1].append(length)
         else:
             near.append([length])
