@@ -165,7 +165,7 @@ $(COLAB)/.installed: notebooks/colab.lock
 
 test-colab: $(COLAB)/.installed  ## notebooks and fast tests with the versions that Colab has (installs them)
 	$(COLAB)/bin/python -m pytest -n 2 --dist worksteal \
-	  -m "colab or notebook or not (slow or long or hf or published or browser)" $(COLAB_TESTS)
+	  -m "colab or notebook or not (slow or long or $(APART))" $(COLAB_TESTS)
 
 # Debian's packages slurm-wlm and munge; the tests start the daemons on loopback, and end them.
 test-slurm: setup  ## what slurm/ submits, on a SLURM of two nodes here (skipped without Debian's slurm-wlm)

@@ -1,6 +1,7 @@
 """The GPU's attention kernel, run by Pallas' interpreter, against numpy in float64."""
 
 import functools
+import inspect
 import math
 import re
 
@@ -70,9 +71,12 @@ def test_triton_kernels_for_a_long_row_without_a_matrix_of_it(monkeypatch):
     ]
     arrays = [jax.ShapeDtypeStruct(shape, jnp.bfloat16) for shape in shapes]
     ids, window = (jax.ShapeDtypeStruct((members, *x), jnp.int32) for x in ((1, T), ()))
-    device = jax.sharding.AbstractDevice("NVIDIA H100", num_cores=132, platform="cuda")
+    # JAX 0.11 lowers for the mesh's device, which had no platform before.
+    names = inspect.signature(jax.sharding.AbstractDevice).parameters
+    platform = {"platform": "cuda"} if "platform" in names else {}
+    device = jax.sharding.AbstractDevice("NVIDIA H100", num_cores=132, **platform)
     mesh = jax.sharding.AbstractMesh((1,), ("data",), abstract_device=device)
-    with jax.sharding.use_abstract_mesh(mesh):  # JAX 0.11 lowers for the mesh's device
+    with jax.sharding.use_abstract_mesh(mesh):
         traced = jax.jit(jax.vmap(by_kernel)).trace(*arrays, ids, window)
         text = traced.lower(lowering_platforms=("cuda",)).as_text()
     assert text.count("@__gpu$xla.gpu.triton") == 3
