@@ -89,6 +89,8 @@ class BandAblation(Probe):
         )
         shape = inv_freq_LNR.shape[:2]
         is_selected_LN = np.ones(shape, bool) if heads is None else select_heads(shape, heads)
+        if not is_selected_LN.any():
+            raise ValueError("heads=[] selects no head; leave it out to change all")
         with np.errstate(divide="ignore"):
             octave_LNR = np.floor(np.log2(2 * np.pi / inv_freq_LNR / length))
         octave_G = np.unique(octave_LNR[is_selected_LN])

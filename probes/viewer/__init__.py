@@ -25,7 +25,7 @@ def list_heads(
       layers, heads: from 0; None: all.
 
     Raises:
-      ValueError: for a layer or a head that does not exist.
+      ValueError: for a layer or a head that does not exist, or if none is selected.
     """
     selected = []
     for kind, numbers, count in (
@@ -33,6 +33,8 @@ def list_heads(
         ("head", heads, model.num_heads),
     ):
         selected.append(range(count) if numbers is None else numbers)
+        if not len(selected[-1]):
+            raise ValueError(f"{kind}s=[] selects no {kind}; leave it out to show all")
         for number in selected[-1]:
             if not 0 <= number < count:
                 raise ValueError(f"{name} has no {kind} {number}: {kind}s are 0 to {count - 1}")

@@ -71,6 +71,11 @@ def test_freezing_unrotated_pairs_changes_nothing(tokenizer):
     assert result.intact_loss_3[1] > 1 > 1e-3 > measure_effects(subject, [everything]).loss_3X[0]
 
 
+def test_no_head_is_refused(tokenizer):
+    with pytest.raises(ValueError, match=r"heads=\[\] selects no head"):
+        BandAblation.measure(Subject(run=copying_run(tokenizer)), heads=[])
+
+
 def test_some_heads_are_selected_and_others_named():
     selected = select_heads((2, 3), [(1, 2), (0, 0)])
     assert selected.tolist() == [[True, False, False], [False, False, True]]

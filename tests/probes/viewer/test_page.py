@@ -73,6 +73,8 @@ def test_token_texts_do_not_end_the_script(run, inside):
 def test_layers_and_heads_that_do_not_exist_are_named(run, inside, layers, heads):
     with pytest.raises(ValueError, match=r"has no (layer|head) -?[12]: (layer|head)s are 0 to 1"):
         view(inside, tokenizer(run.config.model.vocab_size), layers=layers, heads=heads)
+    with pytest.raises(ValueError, match=r"layers=\[\] selects no layer"):
+        view(inside, tokenizer(run.config.model.vocab_size), layers=[], heads=heads)
 
 
 HOSTILE = "</script><img src=x onerror=alert(1)>\x1b[2J\x07\u202e"
