@@ -85,7 +85,7 @@ def test_weights_must_be_finite(tmp_path):
 
 
 def test_an_index_of_an_older_save_is_not_read(tmp_path):
-    """As in transformers, whose save_pretrained leaves it beside the new file."""
+    """transformers leaves it beside the new file, and does not read it."""
     export(make_run(tmp_path / "run", PLAIN).path, tmp_path / "out", shard_bytes=2**13)
     tensors = Tensors(tmp_path / "out")
     assert len(list((tmp_path / "out").glob("model-*.safetensors"))) > 1
