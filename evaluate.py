@@ -74,9 +74,8 @@ from collections.abc import Sequence
 from rich.console import Console
 
 from ropewalk import evals
-from ropewalk.evals.options import FORMATS, Options, check_variants, checkpoints
+from ropewalk.evals.options import FORMATS, Options, check_variants, checkpoints, variant_names
 from ropewalk.experiment.run import find_trained
-from ropewalk.model import rotary as rotary_lib
 from ropewalk.utils.command_line import (
     Parser,
     add_process_flags,
@@ -156,7 +155,7 @@ class _Parser(Parser):
 
     def format_help(self) -> str:
         """Return the text of `--help`."""
-        variants = ", ".join(["trained", *rotary_lib.variants()])
+        variants = ", ".join(variant_names())
         wrapped = textwrap.fill(variants, 98, initial_indent="  ", subsequent_indent="  ")
         return f"{__doc__}\nvariants:\n{wrapped}\n\n{_list_tasks()}\n"
 

@@ -18,6 +18,11 @@ from ropewalk.utils.messages import nearest, quoted
 FORMATS = "table", "csv", "json", "markdown"  # of printed results
 
 
+def variant_names() -> list[str]:
+    """List the variants that an evaluation may use, without those of users' files."""
+    return [TRAINED, *rotary_lib.variants()]
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Options:
     """Options of an evaluation.
@@ -46,7 +51,7 @@ class Options:
         check(self)
         for task in self.tasks or ():
             evals.parse(task)
-        known = [TRAINED, *rotary_lib.variants()]
+        known = variant_names()
         for variant in self.variants:
             name = variant.partition("(")[0]
             if name.isidentifier() and name not in known:

@@ -22,7 +22,7 @@ from rich.console import Console
 from ropewalk import probes
 from ropewalk.data.config import MAX_CONTEXT
 from ropewalk.experiment.run import find_trained
-from ropewalk.reporting.paths import check_page
+from ropewalk.reporting.command import check_page
 from ropewalk.utils.command_line import Parser, exit_with, expression, tokens
 from ropewalk.utils.messages import nearest, quoted
 from ropewalk.utils.paths import as_path

@@ -11,7 +11,6 @@ from ropewalk.probes.probe import Number, Probe, format_number
 from ropewalk.reporting import overview, page
 from ropewalk.reporting.members import Member
 from ropewalk.reporting.page import Commands, Drawing, Folded, Item, Table
-from ropewalk.reporting.writing import provenance
 from ropewalk.utils.messages import printable
 
 # Results of a probe: measurements of each member's seeds, by the member's label.
@@ -28,12 +27,9 @@ def write(
     page.write(
         out,
         _items(results, members, command),
-        looks=[member.look for member in members],
-        names=sorted({member.config.name for member in members}),
-        facts=overview.facts(members),
         questions=["Attention analysis"],
         summary=page.format_list(list_findings(results)),
-        provenance=provenance(members),
+        **overview.describe(members),
     )
 
 

@@ -1,6 +1,7 @@
 """Figures with one curve per member: by distance, length, position, context, training tokens."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,7 +17,8 @@ from ropewalk.evals.kinds import KINDS
 from ropewalk.experiment.config import TRAINED
 from ropewalk.reporting import l50
 from ropewalk.reporting.labels import labels
-from ropewalk.reporting.members import Member, sort_tasks, tasks
+from ropewalk.reporting.members import Member, describe_intervals, sort_tasks, tasks
+from ropewalk.reporting.page import Drawing, Item, make_figure
 from ropewalk.reporting.task_view import Curve, Mark, Plot, view_of
 from ropewalk.utils.figures import (
     INK,
@@ -70,6 +72,13 @@ ACCURACY = Plot(  # accuracy against distance; its captions are in captions.toml
 )
 
 
+def by_distance(members: Sequence[Member]) -> Iterator[Item]:
+    """Yield the figure of accuracy by distance, if a retrieval task was evaluated."""
+    if panels := accuracy_panels(members):
+        title, arguments = "Accuracy by distance", (members, ACCURACY, panels)
+        yield make_figure(title, ACCURACY.name, draw, *arguments, trials=MIN_TRIALS)
+
+
 def accuracy_panels(members: Sequence[Member]) -> list[Panel]:
     """Return a panel per task, trained length, and other length of the evaluation.
 
@@ -97,6 +106,12 @@ def _accuracy_curve(estimate: Estimate) -> Curve:
     half = estimate.chance + 0.5 * (estimate.ceiling - estimate.chance)
     mark = Mark(estimate.l50, half, f"L50 {estimate}") if estimate.verdict == MEASURED else None
     return Curve(x, y, low, high, mark)
+
+
+def loss(members: Sequence[Member]) -> Iterator[Item]:
+    """Yield the figure of training losses, if a run has metrics."""
+    if any(member.losses for member in members):
+        yield make_figure("Training loss", "loss", draw_loss, members)
 
 
 def draw_loss(members: Sequence[Member]) -> Figure:
@@ -134,14 +149,17 @@ def _draw_trained_lengths(ax: Axes, members: Sequence[Member], *, below: float) 
         note(ax, text, (length, 1), (-2, -2), xycoords=end, bbox=box, **style)
 
 
-def by_length_tasks(members: Sequence[Member]) -> list[str]:
-    """Return the comparable tasks that a member was evaluated on at several lengths."""
-    return sort_tasks(
+def by_length(members: Sequence[Member]) -> Iterator[Item]:
+    """Yield a figure of each comparable task that a member was evaluated on at several lengths."""
+    names = sort_tasks(
         task
         for member in members
         for task, _ in member.trained
         if len(member.select_task(task)) > 1 and view_of(task).compared
     )
+    title, over = "By context length", describe_intervals(members)
+    for task in names:
+        yield make_figure(title, "length", draw_by_length, members, task, name=task, over=over)
 
 
 def draw_by_length(members: Sequence[Member], task: str) -> Figure:
@@ -183,6 +201,14 @@ def draw_by_length(members: Sequence[Member], task: str) -> Figure:
     return figure
 
 
+def trained_length(members: Sequence[Member]) -> Iterator[Item]:
+    """Yield the figure of the leading task, if models have several trained lengths."""
+    for task in tasks(members)[:1]:
+        if groups := group_trained_lengths(members, task):
+            draw, over = draw_trained_lengths, describe_intervals(members)
+            yield make_figure("Trained length", "trained_length", draw, groups, task, over=over)
+
+
 def group_trained_lengths(members: Sequence[Member], task: str) -> list[list[Member]]:
     """Return groups of members with equal models and several trained lengths, ascending.
 
@@ -197,11 +223,10 @@ def group_trained_lengths(members: Sequence[Member], task: str) -> list[list[Mem
     return [group for group in groups if len({member.trained_length for member in group}) > 1]
 
 
-def draw_trained_lengths(members: Sequence[Member], task: str) -> Figure:
-    """Draw L50 against trained length, a line per model."""
+def draw_trained_lengths(groups: Sequence[Sequence[Member]], task: str) -> Figure:
+    """Draw L50 against trained length, a line per group of `group_trained_lengths`."""
     figure = new_figure(9.2, 5)
     ax = figure.subplots()
-    groups = group_trained_lengths(members, task)
     names = labels([group[0].config for group in groups])
     handles = []
     for number, (series, name) in enumerate(zip(groups, names, strict=True)):
@@ -219,6 +244,13 @@ def draw_trained_lengths(members: Sequence[Member], task: str) -> Figure:
     set_title(ax, f"Effective context on {task} against trained length")
     add_legend(figure, [*handles, handle("trained length", **REFERENCE)])
     return figure
+
+
+def task_figures(members: Sequence[Member]) -> Iterator[Item]:
+    """Yield the figures that tasks declare."""
+    for plot, panels in task_plots(members):
+        captions = {"alternative": plot.alternative, "caption": plot.caption}
+        yield plot.section, "", Drawing(plot.name, partial(draw, members, plot, panels), captions)
 
 
 def task_plots(members: Sequence[Member]) -> list[tuple[Plot, list[Panel]]]:

@@ -3,7 +3,7 @@
 import dataclasses
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,8 @@ from matplotlib.lines import Line2D
 from ropewalk.evals.estimate.effective_context import UNDETERMINED, Estimate
 from ropewalk.model.rotary import Rotary
 from ropewalk.reporting import l50
-from ropewalk.reporting.members import Member, tasks
+from ropewalk.reporting.members import Member, describe_intervals, tasks
+from ropewalk.reporting.page import Item, make_figure
 from ropewalk.reporting.predictions import predict
 from ropewalk.utils.expressions import split_commas
 from ropewalk.utils.figures import (
@@ -49,6 +50,16 @@ _SIZE = 7.5  # of marks, points
 _MEMBER_SHIFT, _BOUND_SHIFT = 0.3, 0.08
 _NAME_WIDTH = 0.16  # of a name that is written upwards, inches
 _LABEL_HEIGHT = 0.085  # of a label of two lines, share of the axis
+
+
+def leading_figure(members: Sequence[Member]) -> Iterator[Item]:
+    """Yield the figure of effective context on the leading task, if any was evaluated."""
+    for task in tasks(members)[:1]:
+        estimates = {m.label: m.estimates[task] for m in members if task in m.estimates}
+        texts = "; ".join(f"{label}: {estimate}" for label, estimate in estimates.items())
+        values = {"estimates": texts, "over": describe_intervals(members)}
+        draw = draw_effective_context
+        yield make_figure("Effective context", "effective_context", draw, members, **values)
 
 
 def draw_effective_context(members: Sequence[Member]) -> Figure:

@@ -1,6 +1,6 @@
 """Heat maps of accuracy by context length and depth."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import matplotlib
 import numpy as np
@@ -10,6 +10,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 from ropewalk.reporting.members import Member, tasks
+from ropewalk.reporting.page import Item, make_figure
 from ropewalk.reporting.task_view import view_of
 from ropewalk.utils.figures import EMPTY, INK, folded, grid, tag
 
@@ -25,6 +26,13 @@ def depth_tasks(members: Sequence[Member]) -> list[str]:
         for name in tasks(members)
         if any(view_of(name).grid(m.rows) for x in members for m in x.select_task(name)[:1])
     ]
+
+
+def by_depth(members: Sequence[Member]) -> Iterator[Item]:
+    """Yield the heat map of each of `depth_tasks`."""
+    for task in depth_tasks(members):
+        title = "By context length and depth"
+        yield make_figure(title, "heat_map", draw_lengths, members, task, name=task)
 
 
 def draw_lengths(members: Sequence[Member], task: str) -> Figure:

@@ -1,7 +1,7 @@
 """Table of the zeros of each head's empirical B(m), written by `python -m probes`."""
 
 import math
-from collections.abc import Container, Sequence
+from collections.abc import Container, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -61,8 +61,8 @@ def _read(run: RunDirectory, steps: Container[int]) -> Zeros | None:
         ) from error
 
 
-def zeros_table(members: Sequence[Member]) -> Table | None:
-    """Return the zeros beside L50 and periods; None without a member that has zeros and L50."""
+def zeros(members: Sequence[Member]) -> Iterator[tuple[str, str, Table]]:
+    """Yield the table of zeros beside L50 and periods, if a member has zeros and L50."""
     lines: list[Line] = []
     for member in members:
         task = next((name for name in tasks([member]) if name.partition("(")[0] == _TASK), None)
@@ -73,7 +73,9 @@ def zeros_table(members: Sequence[Member]) -> Table | None:
             cells["quarter period"] = _format_period(member.theory.quarter_period)
             cells["full period"] = _format_period(member.theory.full_period)
             lines.append((member.index, cells))
-    return Table.from_cells(lines, caption=format_caption("inside_table")) if lines else None
+    if lines:
+        table = Table.from_cells(lines, caption=format_caption("inside_table"))
+        yield "Empirical B(m) of each head", "", table
 
 
 def _format_period(period: float) -> str:

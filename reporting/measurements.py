@@ -9,7 +9,7 @@ import numpy as np
 
 from ropewalk import evals
 from ropewalk.evals import rows as rows_lib
-from ropewalk.evals.estimate import effective_context
+from ropewalk.evals.estimate import effective_context, summaries
 from ropewalk.evals.estimate.effective_context import Estimate
 from ropewalk.evals.kinds import KINDS, Kind
 from ropewalk.evals.rows import Rows
@@ -114,6 +114,13 @@ class Measurement:
     def value(self) -> float:
         """The summary number of this kind (`evals.kinds`)."""
         return self.kind_info.value(self.rows)
+
+    @property
+    def numbers(self) -> dict[str, float]:
+        """All measures of the likelihood of text, or `value` as `score`."""
+        if self.kind == "likelihood":
+            return summaries.likelihoods(self.rows)
+        return {"score": self.value}
 
     @property
     def text(self) -> str:

@@ -9,6 +9,7 @@ import io
 import re
 import tomllib
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, TypeAlias
 
@@ -147,6 +148,22 @@ def format_captions(name: str, /, **values: object) -> dict[str, str]:
 def format_caption(name: str, /, **values: object) -> str:
     """Return the caption of a table."""
     return format_captions(name, **values)["caption"]
+
+
+def make_figure(
+    title: str,
+    captions: str,
+    draw: Callable[..., Figure],
+    *arguments: Any,
+    name: str = "",
+    **values,
+) -> Item:
+    """Return a figure of the section `title`, with its captions in captions.toml.
+
+    `draw` takes the arguments; figures of one section that are choices have a `name`.
+    """
+    texts = format_captions(captions, name=name, **values)
+    return title, name, Drawing(f"{captions} {name}", partial(draw, *arguments), texts)
 
 
 def format_list(texts: Iterable[str]) -> Markup:

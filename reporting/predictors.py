@@ -51,8 +51,8 @@ def compare(members: Sequence[Member]) -> dict[tuple[str, int], list[Regression]
     return comparisons
 
 
-def comparison_tables(members: Sequence[Member]) -> Iterator[tuple[str, Table]]:
-    """Yield name and table of each comparison: a line per predictor, the best first."""
+def comparisons(members: Sequence[Member]) -> Iterator[tuple[str, str, Table]]:
+    """Yield the table of each comparison: a line per predictor, the best first."""
     for (task, length), regressions in compare(members).items():
         lines: list[Line] = []
         for line in regressions:
@@ -69,7 +69,8 @@ def comparison_tables(members: Sequence[Member]) -> Iterator[tuple[str, Table]]:
             "predictors", num_bases=first.num_bases, num_censored=first.num_censored
         )
         name = f"{task}, context length {length:,}"
-        yield name, Table.from_cells(lines, has_all_columns=True, caption=caption)
+        table = Table.from_cells(lines, has_all_columns=True, caption=caption)
+        yield "Predictions from the frequencies", name, table
 
 
 def _format_interval(interval: Interval) -> str:

@@ -121,22 +121,17 @@ def make_lines(member: Member) -> Iterator[dict[str, Any]]:
     """Yield the values of each line by column; columns that do not apply are absent."""
     effective_lengths = _effective_lengths(member)
     for measured in member.measurements:
-        line = _common_columns(member, measured)
-        if measured.kind == "likelihood":
-            line |= summaries.likelihoods(measured.rows)
-        else:
-            line["score"] = measured.value
-            line |= effective_lengths[measured.task, measured.rotary]
+        numbers = measured.numbers | effective_lengths[measured.task, measured.rotary]
         if measured.kind == "retrieval":
-            line |= _estimate_columns(measured.estimate)
+            numbers |= _estimate_columns(measured.estimate)
+        line = _common_columns(member, measured, measured.rows) | numbers
         yield line | measured.task_columns
         if measured.kind == "retrieval" and len(measured.by_seed) > 1:
             for seed, estimate in measured.by_seed.items():
                 rows = rows_lib.select(measured.rows, seed=seed)
-                line = _common_columns(member, measured) | _estimate_columns(estimate)
-                line |= {"seeds": 1, "answers": len(rows["task"])}
-                line["score"] = thresholds.mean_accuracy(rows)
-                yield line | _seed_columns(member, [seed]) | dict.fromkeys(_INTERVALS, math.nan)
+                numbers = {"score": measured.kind_info.value(rows)} | _estimate_columns(estimate)
+                line = _common_columns(member, measured, rows) | numbers
+                yield line | dict.fromkeys(_INTERVALS, math.nan)
 
 
 def format_share(rows: rows_lib.Rows | None, column: str = "first_token_correct") -> str:
@@ -147,9 +142,12 @@ def format_share(rows: rows_lib.Rows | None, column: str = "first_token_correct"
     return f"{share:.1f} [{low:.1f}, {high:.1f}]"
 
 
-def _common_columns(member: Member, measured: Measurement) -> dict[str, Any]:
-    rows = measured.rows
-    seeds = np.unique(rows["seed"]).tolist()
+def _common_columns(member: Member, measured: Measurement, rows: rows_lib.Rows) -> dict[str, Any]:
+    """Return the columns of all lines; a line has some of the measurement's rows."""
+    numbers = np.unique(rows["seed"]).tolist()
+    initial, data = (set(pair) for pair in zip(*(member.seeds[n] for n in numbers), strict=True))
+    # Seeds of initialization and rows are named if all seeds of the line share them.
+    shared = {"seed": initial, "data_seed": data}
     return {
         "member": member.label,
         "task": measured.task,
@@ -161,8 +159,8 @@ def _common_columns(member: Member, measured: Measurement) -> dict[str, Any]:
         "base": member.base,
         "trained_length": member.trained_length,
         "step": int(rows["step"][0]),
-        **_seed_columns(member, seeds),
-        "seeds": len(seeds),
+        **{name: seeds.pop() for name, seeds in shared.items() if len(seeds) == 1},
+        "seeds": len(numbers),
         "documents": len(np.unique(rows["document"])),
         "answers": len(rows["task"]),
         "chance": float(rows["chance"][0]),
@@ -170,13 +168,6 @@ def _common_columns(member: Member, measured: Measurement) -> dict[str, Any]:
         "quarter_period": measured.theory.quarter_period,
         "full_period": measured.theory.full_period,
     }
-
-
-def _seed_columns(member: Member, numbers: Sequence[int]) -> dict[str, int]:
-    """Return the seeds of initialization and rows, if all seeds of the line share them."""
-    initial, rows = (set(pair) for pair in zip(*(member.seeds[n] for n in numbers), strict=True))
-    seeds = {"seed": initial, "data_seed": rows}
-    return {name: values.pop() for name, values in seeds.items() if len(values) == 1}
 
 
 def _estimate_columns(estimate: Estimate) -> dict[str, Any]:

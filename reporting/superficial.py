@@ -1,11 +1,12 @@
 """Perplexity beside retrieval, by base: a context is superficial if only retrieval falls."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 from matplotlib.figure import Figure
 
 from ropewalk.reporting.members import Member, learned, tasks
+from ropewalk.reporting.page import Item, make_figure
 from ropewalk.reporting.task_view import view_of
 from ropewalk.utils.figures import (
     format_value,
@@ -18,39 +19,37 @@ from ropewalk.utils.figures import (
 )
 
 
-def superficial_lengths(members: Sequence[Member]) -> list[int]:
-    """Return lengths at which two or more bases have both a text and a retrieval measurement."""
-    lengths = sorted({length for member in members for _, length in member.trained})
-    return [length for length in lengths if len(_select(members, length)) > 1]
+def by_base(members: Sequence[Member]) -> Iterator[Item]:
+    """Yield the figure, if two or more bases have both measurements at one length."""
+    text = next((t for t in tasks(members, "likelihood") if view_of(t).compared), "")
+    shown = {}
+    for length in sorted({length for member in members for _, length in member.trained}):
+        shown[length] = [
+            member
+            for member in members
+            if member.base is not None
+            and (text, length) in member.trained
+            and any((task, length) in member.trained for task in tasks(members))
+        ]
+    if shown := {length: group for length, group in shown.items() if len(group) > 1}:
+        draw, arguments = draw_superficial, (members, text, shown)
+        yield make_figure("Perplexity and context", "superficial", draw, *arguments)
 
 
-def _text_task(members: Sequence[Member]) -> str:
-    """Return the first comparable task of text on the page; empty if there is none."""
-    names = tasks(members, "likelihood")
-    return next((name for name in names if view_of(name).compared), "")
+def draw_superficial(
+    members: Sequence[Member], text: str, by_length: Mapping[int, Sequence[Member]]
+) -> Figure:
+    """Draw perplexity relative to the best (top) and retrieval (bottom) against base, by length.
 
-
-def _select(members: Sequence[Member], length: int) -> list[Member]:
-    """Return members with a base and both measurements at this length."""
-    text = _text_task(members)
-    return [
-        member
-        for member in members
-        if member.base is not None
-        and (text, length) in member.trained
-        and any((task, length) in member.trained for task in tasks(members))
-    ]
-
-
-def draw_superficial(members: Sequence[Member]) -> Figure:
-    """Draw perplexity relative to the best (top) and retrieval (bottom) against base, by length."""
-    lengths = superficial_lengths(members)
-    figure, axes = grid(len(lengths), rows=2, height=2.7, sharex=True, sharey="row")
+    Args:
+      members: of the page.
+      text: task of the perplexity.
+      by_length: members with a base and both measurements at this length.
+    """
+    figure, axes = grid(len(by_length), rows=2, height=2.7, sharex=True, sharey="row")
     names = [task for task in tasks(members) if learned(members, task)] or tasks(members)
     marks = dict(zip(names, "os^DvPX*<>" * len(names), strict=False))
-    text = _text_task(members)
-    for panels, length in zip(axes, lengths, strict=True):
-        shown = _select(members, length)
+    for panels, (length, shown) in zip(axes, by_length.items(), strict=True):
         nats = [member.trained[text, length].value for member in shown]
         with np.errstate(over="ignore"):  # infinite: a model that is wrong everywhere
             ratios = np.exp(nats - np.min(nats, initial=np.inf, where=~np.isnan(nats)))
@@ -75,7 +74,7 @@ def draw_superficial(members: Sequence[Member]) -> Figure:
     figure.supxlabel("RoPE base (log scale)")
     series_legend(
         figure,
-        [member for member in members if any(member in _select(members, n) for n in lengths)],
+        [member for member in members if any(member in shown for shown in by_length.values())],
         [mark_handle(task, marks[task], ms=6) for task in names if names[1:]],
         marker="o",
     )

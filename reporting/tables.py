@@ -18,9 +18,10 @@ from ropewalk.experiment.run import RunDirectory
 from ropewalk.reporting.labels import describe_seeds, name_runs
 from ropewalk.reporting.measurements import Measurement, drop_diverged, measurements
 from ropewalk.reporting.members import Member, describe_intervals, make_members, tasks
-from ropewalk.reporting.page import NONE, Line, Table, format_caption
+from ropewalk.reporting.page import NONE, Folded, Item, Line, Table, format_caption
 from ropewalk.reporting.predictions import Predictions
 from ropewalk.reporting.results import format_share, make_lines, write_csv
+from ropewalk.reporting.task_view import all_views
 from ropewalk.theory.capability import Bound
 from ropewalk.utils.messages import printable
 from ropewalk.utils.text_table import TextTable, print_tables
@@ -40,23 +41,17 @@ class Evaluation(NamedTuple):
 # --- cells of one measurement --------------------------------------------------------------------
 
 
-def context_cells(theory: Predictions, estimate: Estimate | None, bound: Bound | None) -> Cells:
-    """Return effective context beside D_H and the theory length."""
+def _retrieval_cells(theory: Predictions, estimate: Estimate | None, bound: Bound | None) -> Cells:
+    """Return all numbers of a retrieval task; those of `_MORE` are last."""
+    dip = NONE
+    if estimate and estimate.dips:
+        dip = f"{estimate.dip:.2f} at {estimate.dip_distance:.0f}, then {estimate.revival:.2f}"
     return {
         "effective context [95% CI]": str(estimate or NONE),
         "D_H": str(bound or NONE),
         "theory length": _format_tokens(theory.first_violation),
         "worst bin": estimate.worst_text if estimate else NONE,
         "mean accuracy": estimate.mean_text if estimate else NONE,
-    }
-
-
-def more_context_cells(theory: Predictions, estimate: Estimate | None) -> Cells:
-    """Return the cells that a page shows on demand."""
-    dip = NONE
-    if estimate and estimate.dips:
-        dip = f"{estimate.dip:.2f} at {estimate.dip_distance:.0f}, then {estimate.revival:.2f}"
-    return {
         "dip": dip,
         "L85": estimate.l85_text if estimate else NONE,
         "ceiling": f"{estimate.ceiling:.2f}" if estimate else NONE,
@@ -65,20 +60,21 @@ def more_context_cells(theory: Predictions, estimate: Estimate | None) -> Cells:
     }
 
 
+_MORE = ("dip", "L85", "ceiling", "quarter period", "full period")  # shown on demand
+
+
 def _format_tokens(count: float | None) -> str:
     if count is None:
         return "none"
     return "∞" if math.isinf(count) else f"{count:,.0f}"
 
 
-def _retrieval_cells(measured: Measurement) -> Cells:
+def _terminal_cells(measured: Measurement) -> Cells:
     """Return the cells of a terminal: accuracies without intervals, no dip and no L85."""
-    theory, estimate = measured.theory, measured.estimate
-    cells = context_cells(theory, estimate, measured.bound)
+    cells = _retrieval_cells(measured.theory, measured.estimate, measured.bound)
     for name in ("worst bin", "mean accuracy"):
         cells[name] = re.sub(r" \[.*?\]", "", cells[name])
-    more = more_context_cells(theory, estimate)
-    return cells | {name: more[name] for name in ("ceiling", "quarter period", "full period")}
+    return {name: cell for name, cell in cells.items() if name not in ("dip", "L85")}
 
 
 def _score_cells(measured: Measurement) -> Cells:
@@ -94,7 +90,7 @@ def _score_cells(measured: Measurement) -> Cells:
 def _likelihood_cells(measured: Measurement) -> Cells:
     """Return all measures of the likelihood of text; those specific to the task are last."""
     cells = {"documents": f"{len(np.unique(measured.rows['document'])):,}"}
-    for name, value in summaries.likelihoods(measured.rows).items():
+    for name, value in measured.numbers.items():
         head, form = _LIKELIHOODS[name]
         cells[head] = NONE if math.isnan(value) else format(value, form)
     columns = measured.task_columns.items()
@@ -122,7 +118,7 @@ class _Kind(NamedTuple):
 _KINDS = {
     "retrieval": _Kind(
         "Effective context in tokens",
-        _retrieval_cells,
+        _terminal_cells,
         ("full period", "quarter period", "ceiling", "mean accuracy"),
     ),
     "score": _Kind("Share of correct answers", _score_cells),
@@ -304,30 +300,49 @@ def _evaluations(results: Results) -> Iterator[Evaluation]:
 # --- the page ------------------------------------------------------------------------------------
 
 
-def numbers(members: Sequence[Member]) -> tuple[Table, Table]:
+def numbers(members: Sequence[Member]) -> Iterator[Item]:
+    """Yield the leading task's measurements beside its predictions, and all other numbers."""
+    if tasks(members):
+        table, more = number_tables(members)
+        yield "Numbers", "", table
+        summary = "More columns: dips, L85, ceiling, periods, published definitions, other tasks"
+        yield "Numbers", "", Folded(summary=summary, part=more)
+
+
+def lengths_by_theory(members: Sequence[Member]) -> Iterator[Item]:
+    """Yield the predictions alone, if no retrieval task was evaluated."""
+    if not tasks(members):
+        table, _ = number_tables(members)
+        summary = "Effective context: not evaluated"
+        yield "Lengths by theory", "", Folded(summary=summary, part=table)
+
+
+def number_tables(members: Sequence[Member]) -> tuple[Table, Table]:
     """Return the leading task's measurements beside its predictions, and all other numbers."""
-    names = tasks(members)
+    leading, *others = tasks(members) or [""]
     lines: list[Line] = []
     more: list[Line] = []
     for member in members:
-        estimate = member.estimates.get(names[0]) if names else None
-        bound = member.bounds.get(names[0]) if names else None
-        cells = context_cells(member.theory, estimate, bound)
-        head, text = next(iter(cells)), member.diverged or "not evaluated"
-        cells |= {} if estimate else {head: text}
-        lines.append((member.index, {"member": member.label} | cells))
-        cells = {"member": member.label} | more_context_cells(member.theory, estimate)
-        cells |= _published_cells(member, names[0]) if estimate else {}
-        for name in names[1:]:
+        estimate = member.estimates.get(leading)
+        cells = _retrieval_cells(member.theory, estimate, member.bounds.get(leading))
+        rest = {name: cells.pop(name) for name in _MORE}
+        if estimate:
+            rest |= _published_cells(member, leading)
+        else:
+            cells[next(iter(cells))] = member.diverged or "not evaluated"
+        for name in others:
             other = member.estimates.get(name)
-            cells[name] = f"{other}; {other.accuracies}" if other else NONE
-        more.append((member.index, cells))
-    estimates = [estimate for member in members for estimate in member.estimates.values()]
-    documents = min((estimate.num_documents for estimate in estimates), default=0)
-    task, over = names[0] if names else "", describe_intervals(members)
-    has_bounds = any(bound for member in members for bound in member.bounds.values())
-    values = {"task": task, "over": over, "documents": documents, "has_bounds": has_bounds}
-    caption = format_caption("numbers", **values)
+            rest[name] = f"{other}; {other.accuracies}" if other else NONE
+        lines.append((member.index, {"member": member.label} | cells))
+        more.append((member.index, {"member": member.label} | rest))
+    documents = [e.num_documents for member in members for e in member.estimates.values()]
+    caption = format_caption(
+        "numbers",
+        task=leading,
+        over=describe_intervals(members),
+        documents=min(documents, default=0),
+        has_bounds=any(bound for member in members for bound in member.bounds.values()),
+    )
     return (
         Table.from_cells(lines, caption=caption),
         Table.from_cells(more, caption=format_caption("more_numbers")),
@@ -345,8 +360,8 @@ def _published_cells(member: Member, task: str) -> Cells:
     }
 
 
-def variant_tables(members: Sequence[Member]) -> Iterator[tuple[str, Table]]:
-    """Yield name and table of variants of training x evaluation, per task and length."""
+def variants(members: Sequence[Member]) -> Iterator[tuple[str, str, Table]]:
+    """Yield a table of variants of training x evaluation, per task and length."""
     items = (
         Evaluation({"trained with": member.label}, measured, member.index)
         for member in members
@@ -358,11 +373,11 @@ def variant_tables(members: Sequence[Member]) -> Iterator[tuple[str, Table]]:
         if _has_variants(group):
             first = group[0].measured
             table = Table.from_cells(_matrix(group)[1], caption=caption)
-            yield f"{first.task} at {first.length:,}", table
+            yield "Trained with, evaluated with", f"{first.task} at {first.length:,}", table
 
 
-def other_tables(members: Sequence[Member]) -> Iterator[tuple[str, str, Table]]:
-    """Yield section, name and table of all measurements that are not of retrieval."""
+def others(members: Sequence[Member]) -> Iterator[tuple[str, str, Table]]:
+    """Yield the tables of all measurements that are not of retrieval."""
     items = (
         Evaluation({"member": member.label}, measured, member.index)
         for member in members
@@ -377,8 +392,17 @@ def other_tables(members: Sequence[Member]) -> Iterator[tuple[str, str, Table]]:
 _SECTIONS = {"score": "Whole-context tasks", "likelihood": "Likelihood of text"}
 
 
-def seeds(members: Sequence[Member]) -> Table | None:
-    """Return the mean over seeds with its t interval, by measure; None without several seeds."""
+def task_tables(members: Sequence[Member]) -> Iterator[tuple[str, str, Table]]:
+    """Yield the tables that tasks declare."""
+    for view in all_views().values():
+        for section, name, caption, lines in view.tables(members):
+            yield section, name, Table.from_cells(lines, caption=caption)
+
+
+def seeds(members: Sequence[Member]) -> Iterator[tuple[str, str, Table]]:
+    """Yield the mean over seeds with its t interval, by measure, if a member has several seeds."""
+    if all(len(member.seeds) < 2 for member in members):
+        return
     task, text = (next(iter(tasks(members, kind)), "") for kind in ("retrieval", "likelihood"))
     lines: list[Line] = []
     for member in members:
@@ -408,10 +432,9 @@ def seeds(members: Sequence[Member]) -> Table | None:
             )
         cells["seeds"] = str(len(member.seeds))
         lines.append((member.index, cells))
-    if all(len(member.seeds) < 2 for member in members):
-        return None
     description = describe_seeds([run.config for member in members for run in member.runs])
-    return Table.from_cells(lines, caption=format_caption("over_seeds", seeds=description))
+    caption = format_caption("over_seeds", seeds=description)
+    yield "Over seeds", "", Table.from_cells(lines, caption=caption)
 
 
 def _over_seeds(values: Iterable[float], *, ratios: bool = False, shares: bool = False) -> str:

@@ -4,7 +4,6 @@ import math
 import re
 from collections.abc import Callable, Iterable
 
-from ropewalk.evals.estimate import summaries
 from ropewalk.evals.rows import Rows
 from ropewalk.experiment.config import TRAINED, ExperimentConfig
 from ropewalk.experiment.metrics import check_trackers, open_tracker
@@ -36,12 +35,9 @@ def log_results(
 
 def _numbers(measured: Measurement) -> dict[str, float]:
     """Return the numbers of a measurement: `kv/128/l50`, the columns of results.csv."""
-    if measured.kind == "likelihood":
-        numbers = summaries.likelihoods(measured.rows)
-    else:
-        numbers = {"score": measured.value}
-        if measured.kind == "retrieval" and measured.estimate.has_l50:
-            numbers["l50"] = measured.estimate.l50
+    numbers = measured.numbers
+    if measured.kind == "retrieval" and measured.estimate.has_l50:
+        numbers["l50"] = measured.estimate.l50
     variant = "" if measured.variant == TRAINED else f"/{measured.variant}"
     prefix = re.sub(r"[^-\w.=/]+", "_", f"{measured.task}/{measured.length}{variant}")
     return {f"{prefix}/{name}": float(x) for name, x in numbers.items() if math.isfinite(x)}

@@ -70,12 +70,12 @@ def load_cards(study: str, only: str = "") -> dict[str, Card]:
       ValueError: if there is no such study or card, a file is no card, or two have one name.
     """
     cards: dict[str, Card] = {}
-    package, measures = load(study), {}
-    if folder(study).joinpath("measures.py").exists():
-        measures = vars(importlib.import_module(f"{package.__name__}.measures"))
-    functions = {name: value for name, value in measures.items() if inspect.isfunction(value)}
-    for path in sorted(folder(study).glob("*.toml")):
-        card = read(path, getattr(package, "configs", {}), functions)
+    package, place, measures = load(study), folder(study), {}
+    if (place / "measures.py").exists():
+        module = importlib.import_module(f"{package.__name__}.measures")
+        measures = dict(inspect.getmembers(module, inspect.isfunction))
+    for path in sorted(place.glob("*.toml")):
+        card = read(path, getattr(package, "configs", {}), measures)
         if card.name in cards:
             raise ValueError(f"{path}: a card named {card.name} exists already")
         cards[card.name] = card

@@ -13,7 +13,7 @@ other runs continue from their last checkpoint in the work directory.
 import dataclasses
 
 from ropewalk.studies import folder, load, load_cards
-from ropewalk.utils.command_line import Parser, exit_with
+from ropewalk.utils.command_line import Parser, at_least, exit_with
 from ropewalk.utils.paths import as_path
 
 _COMMANDS = {
@@ -36,7 +36,8 @@ def make_parser() -> Parser:
             text = "config fields of this machine, such as data.path=FOLDER"
             command.add_argument("overrides", nargs="*", metavar="field=value", help=text)
         if name in ("run", "status", "report"):
-            command.add_argument("--seeds", metavar="N,N", help="default: those of each card")
+            text = "default: those of each card"
+            command.add_argument("--seeds", type=_seeds, metavar="N,N", help=text)
         command.add_argument("--workdir", metavar="DIR", help="default runs/studies/STUDY")
         command.add_argument("--rows", metavar="DIR", help="default rows/ of the study's folder")
         if name == "report":
@@ -45,19 +46,8 @@ def make_parser() -> Parser:
     return parser
 
 
-def parse_seeds(text: str) -> tuple[int, ...]:
-    """Parse the seeds of a command line.
-
-    Raises:
-      ValueError: if they are not whole numbers between commas.
-    """
-    try:
-        seeds = [int(number) for number in text.split(",")]
-    except ValueError:
-        seeds = [-1]
-    if min(seeds) < 0:
-        raise ValueError(f"--seeds {text} must be whole numbers, like 0,1,2")
-    return tuple(dict.fromkeys(seeds))
+def _seeds(text: str) -> tuple[int, ...]:
+    return tuple(dict.fromkeys(map(at_least(0), text.split(","))))
 
 
 def main() -> int:
@@ -70,9 +60,7 @@ def main() -> int:
     study, command = arguments.study, arguments.command
     try:
         package, cards = load(study), load_cards(study, arguments.only)
-        text = getattr(arguments, "seeds", None)
-        seeds = parse_seeds(text) if text else None
-        if seeds:
+        if seeds := getattr(arguments, "seeds", None):
             cards = {name: dataclasses.replace(card, seeds=seeds) for name, card in cards.items()}
         rows_folder = as_path(arguments.rows or folder(study) / "rows")
         name = package.__name__.rpartition(".")[2]

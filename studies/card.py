@@ -7,13 +7,14 @@ if it lies outside, and else undecided.
 """
 
 import dataclasses
+import functools
 import inspect
 import math
 import re
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple, TypeVar
+from typing import Annotated, Any, Concatenate, NamedTuple, ParamSpec, TypeVar
 
 import numpy as np
 
@@ -24,6 +25,7 @@ from ropewalk.utils.checks import Bounds, Count, check, problem
 from ropewalk.utils.messages import nearest, quoted
 
 _Number = Annotated[int, Bounds(at_least=0)]
+_P = ParamSpec("_P")
 _T = TypeVar("_T")
 
 HELD, REFUTED, UNDECIDED, NOT_MEASURED = "held", "refuted", "undecided", "not measured"
@@ -69,6 +71,18 @@ class Value(NamedTuple):
 
 # Takes the card and all rows of the study (`studies.rows.Row`); None if rows are missing.
 Measure = Callable[["Card", Sequence[Any]], Value | None]
+
+
+def as_measure(
+    number: Callable[Concatenate["Card", Sequence[Any], _P], Value | None],
+) -> Callable[_P, Measure]:
+    """Return the function that makes measures of `number`, from its arguments after the rows."""
+
+    @functools.wraps(number)
+    def make(*args: _P.args, **options: _P.kwargs) -> Measure:
+        return lambda card, rows: number(card, rows, *args, **options)
+
+    return make
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

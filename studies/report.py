@@ -7,8 +7,8 @@ from pathlib import Path
 from types import ModuleType
 
 from ropewalk.reporting import page
+from ropewalk.reporting.command import check_page
 from ropewalk.reporting.page import NONE, Commands, Item, Table, format_caption
-from ropewalk.reporting.paths import check_page
 from ropewalk.studies import rows
 from ropewalk.studies.card import NOT_MEASURED, Card, Claim
 from ropewalk.studies.rows import Row
@@ -40,9 +40,8 @@ def write(
     items: list[Item] = [("Claims", "", table)]
     sections = getattr(package, "sections", lambda cards, rows: ())
     items += sections(list(cards.values()), all_rows)
-    missing = [
-        name for name, card in cards.items() if card.members and not _rows_of(card, all_rows)
-    ]
+    measured = {row.card for row in all_rows}
+    missing = [name for name, card in cards.items() if card.members and name not in measured]
     study = package.__name__.rpartition(".")[2]
     command = f"python -m studies run {study} --only {','.join(missing)}"
     page.write(
@@ -81,10 +80,6 @@ def _claim_table(cards: Sequence[Card], all_rows: Sequence[Row]) -> tuple[Table,
     counts = ", ".join(f"{number} {mark}" for mark, number in marks.most_common()) or NONE
     table = Table.from_cells(lines, caption=caption, wraps=True, has_all_columns=True)
     return table, counts
-
-
-def _rows_of(card: Card, all_rows: Sequence[Row]) -> list[Row]:
-    return [row for row in all_rows if row.card == card.name]
 
 
 def _lines(items: Sequence[Item]) -> Iterator[str]:

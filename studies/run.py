@@ -49,20 +49,30 @@ class CardRun(NamedTuple):
     member: Member
 
 
-def list_runs(
-    card: Card, seed: int, folder: Path | None = None, overrides: Sequence[str] = ()
+def missing(
+    card: Card,
+    seed: int,
+    card_rows: Sequence[Row],
+    folder: Path | None = None,
+    overrides: Sequence[str] = (),
 ) -> list[CardRun]:
-    """Return the runs of a card with one seed.
+    """Return the runs of a card with one seed that have no row.
+
+    A member and seed with a final row needs no other.
 
     Args:
       card: the card.
       seed: `seed` and `data.seed` of each run.
+      card_rows: rows of the card.
       folder: folder of the runs; None: models of runs that start from others are left out.
       overrides: further changes to all configs.
 
     Raises:
-      ValueError: if an override is wrong, or there is no run that a member starts from.
+      ValueError: if an override is wrong, there is no run that a member starts from, or a row does
+        not have the config of its run.
     """
+    by_key = {row.key: row for row in card_rows}
+    finished = {(row.member, row.seed) for row in card_rows if row.final}
     runs = []
     for name, member_changes in card.members.items():
         # As on a command line, `seed` decides the rows too.
@@ -74,27 +84,13 @@ def list_runs(
                 config = inherit(budget, changes, directory if folder else None)
             except ValueError as error:
                 raise ValueError(f"card {card.name}, member {name}: {error}") from error
-            is_last = card.tokens is None or number == len(card.shares) - 1
             key = name, seed, count_tokens(config)
-            runs.append(CardRun(key, is_last, Member(directory, overrides, config)))
+            if row := by_key.get(key):
+                rows.check(row, config)
+            elif (name, seed) not in finished:
+                is_last = card.tokens is None or number == len(card.shares) - 1
+                runs.append(CardRun(key, is_last, Member(directory, overrides, config)))
     return runs
-
-
-def missing(runs: Sequence[CardRun], card_rows: Sequence[Row]) -> list[CardRun]:
-    """Return the runs without a row; a member and seed with a final row needs no other.
-
-    Raises:
-      ValueError: if a row does not have the config of its run.
-    """
-    by_key = {row.key: row for row in card_rows}
-    finished = {(row.member, row.seed) for row in card_rows if row.final}
-    waiting = []
-    for run in runs:
-        if row := by_key.get(run.key):
-            rows.check(row, run.member.config)
-        elif run.key[:2] not in finished:
-            waiting.append(run)
-    return waiting
 
 
 def status(cards: Mapping[str, Card], rows_folder: Path) -> Iterator[str]:
@@ -105,12 +101,9 @@ def status(cards: Mapping[str, Card], rows_folder: Path) -> Iterator[str]:
     """
     for card in cards.values():
         card_rows = rows.read(rows.file_path(rows_folder, card.name))
-        waiting = [
-            run.member.name
-            for seed in card.seeds
-            for run in missing(list_runs(card, seed), card_rows)
-        ]
-        text = f"missing: {', '.join(waiting)}" if waiting else "complete"
+        waiting = [run for seed in card.seeds for run in missing(card, seed, card_rows)]
+        names = ", ".join(run.member.name for run in waiting)
+        text = f"missing: {names}" if names else "complete"
         yield f"{card.name}: {len(card_rows)} rows, {text}"
 
 
@@ -127,7 +120,7 @@ def run_cards(
     for card in cards.values():  # an error in the last card must not appear hours later
         card_rows = rows.read(rows.file_path(rows_folder, card.name))
         for seed in card.seeds:
-            missing(list_runs(card, seed, workdir / card.name, overrides), card_rows)
+            missing(card, seed, card_rows, workdir / card.name, overrides)
     device_per_core()
     check_platform()
     keep_programs()
@@ -157,8 +150,8 @@ def run_card(
       KeyboardInterrupt: if a signal stopped the training, which has saved.
     """
     folder = workdir / card.name
-    runs = list_runs(card, seed, folder, overrides)
-    runs = missing(runs, rows.read(rows.file_path(rows_folder, card.name)))
+    card_rows = rows.read(rows.file_path(rows_folder, card.name))
+    runs = missing(card, seed, card_rows, folder, overrides)
     start = time.process_time()  # of all threads
     members = [run.member for run in runs if not _is_trained(run.member)]
     command = shlex.join(["python", "-m", "studies", *sys.argv[1:]])

@@ -15,7 +15,7 @@ from rich.console import Console
 
 from ropewalk.experiment.run import find_run
 from ropewalk.probes.viewer import list_heads
-from ropewalk.reporting.paths import check_page
+from ropewalk.reporting.command import check_page
 from ropewalk.utils.command_line import Parser, exit_with, tokens
 from ropewalk.utils.paths import as_path
 

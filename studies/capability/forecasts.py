@@ -29,16 +29,8 @@ _SEEDS = range(2)
 
 
 def read(file: str) -> dict[str, dict[str, dict[str, dict[str, Any]]]]:
-    """Read a file of forecasts: by card, member, and measurement or tokens.
-
-    Raises:
-      ValueError: if the file is damaged.
-    """
-    path = Path(__file__).with_name(file)
-    try:
-        return read_json(path) if path.exists() else {}
-    except ValueError as error:
-        raise ValueError(f"{path}: {error}; restore it") from error
+    """Read a file of forecasts: by card, member, and measurement or tokens."""
+    return read_json(Path(__file__).with_name(file))
 
 
 def forecast(cards: Sequence[Card]) -> Iterator[str]:

@@ -1,5 +1,6 @@
 """Figures and tables of this study's report, beside its claims."""
 
+import functools
 import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -42,33 +43,26 @@ def sections(cards: Sequence[Card], rows: Sequence[Row]) -> Iterator[Item]:
     """Yield the parts of the report about these cards."""
     recall, bounds = forecasts.read(forecasts.RECALL), forecasts.read(forecasts.BOUNDS)
     names = {card.name for card in cards}
-    compared = [item for item in theories.compare(rows) if item.card in names]
+    compared = [item for item in theories.compare(tuple(rows)) if item.card in names]
     if compared:
-        captions = format_captions("study_forecasts")
-        yield "Theories", "", Drawing("forecasts", lambda: draw_forecasts(compared), captions)
+        draw = functools.partial(draw_forecasts, compared)
+        yield "Theories", "", Drawing("forecasts", draw, format_captions("study_forecasts"))
         caption = format_caption("study_errors")
         yield "Theories", "", Table.from_cells(_errors(compared), caption=caption)
-    for card in cards:
-        if not card.members:
-            continue
+    for card in (card for card in cards if card.members):
         title = f"{card.name}: {card.question}"
         bound_of, curves = bounds.get(card.name, {}), recall.get(card.name, {})
-        yield (
-            title,
-            "",
-            Drawing(
-                f"curves {card.name}",
-                lambda card=card, b=bound_of, c=curves: draw_curves(card, rows, b, c),
-                format_captions("study_curves", card=card.name),
-            ),
-        )
-        caption = format_caption("study_numbers")
-        lines = _members(card, rows, bound_of)
-        yield title, "", Table.from_cells(lines, has_all_columns=True, caption=caption)
-        lines = [(None, _forecast_cells(item)) for item in compared if item.card == card.name]
-        if lines:
-            caption = format_caption("study_recall")
-            yield title, "", Table.from_cells(lines, has_all_columns=True, caption=caption)
+        draw = functools.partial(draw_curves, card, rows, bound_of, curves)
+        captions = format_captions("study_curves", card=card.name)
+        yield title, "", Drawing(f"curves {card.name}", draw, captions)
+        tables = {
+            "study_numbers": _members(card, rows, bound_of),
+            "study_recall": [_forecast_cells(x) for x in compared if x.card == card.name],
+        }
+        for name, cells in tables.items():
+            if cells:
+                lines, caption = [(None, line) for line in cells], format_caption(name)
+                yield title, "", Table.from_cells(lines, has_all_columns=True, caption=caption)
 
 
 def _bound(bounds: Mapping[str, Any], member: str, measurement: str) -> float:
@@ -87,13 +81,11 @@ def _mark_of_bound(value: Value, bound: float, longest: int) -> str:
     return marks.get(value.mark(bound, math.inf), "undecided")
 
 
-def _members(
-    card: Card, rows: Sequence[Row], bounds: Mapping[str, Any]
-) -> list[tuple[None, dict[str, str]]]:
-    """Return a line for each member and measurement."""
+def _members(card: Card, rows: Sequence[Row], bounds: Mapping[str, Any]) -> list[dict[str, str]]:
+    """Return the cells of each member and measurement."""
     lines = []
     for member, measurement in itertools.product(card.members, card.measurements):
-        last = list(results.last_rows(card, rows, member).values())
+        last = results.last_rows(card, rows, member)
         estimate = results.estimate_rows(last, measurement.name)
         bound = _bound(bounds, member, measurement.name)
         several = len(card.measurements) > 1
@@ -109,7 +101,7 @@ def _members(
             answers = sorted({results.count_answers(row) for row in last})
             cells["answers"] = " / ".join(f"{count / 1000:,.0f}k" for count in answers)
             cells["finished"] = "yes" if all(row.final for row in last) else "no"
-        lines.append((None, cells))
+        lines.append(cells)
     return lines
 
 
@@ -136,7 +128,6 @@ def _forecast_cells(item: Comparison) -> dict[str, str]:
 
 def _errors(compared: Sequence[Comparison]) -> list[tuple[None, dict[str, str]]]:
     """Return the errors of each theory over several groups of members."""
-    learned = [item for item in compared if item.is_learned]
     groups = [
         ("forecast first" if is_blind else "rows first", low, high, {"is_blind": is_blind})
         for (low, high), is_blind in itertools.product(itertools.pairwise(_BANDS), (True, False))
@@ -147,19 +138,18 @@ def _errors(compared: Sequence[Comparison]) -> list[tuple[None, dict[str, str]]]
     ]
     lines = []
     for name, low, high, fields in groups:
-        items = theories.select_from(learned, low, high, **fields)
-        single = theories.select_from(items, low, high, has_one_head=True)
+        items = theories.select(compared, low, high, is_learned=True, **fields)
+        single = [item for item in items if item.has_one_head]
         for theory in THEORIES if len(single) > 1 else ():
-            fit = theory != MINIMAL_HEAD
-            of_mean = theories.error(items, theory, of_accuracy=True, fit=fit)
-            of_l50 = theories.error(single, theory, of_accuracy=False, fit=fit)
+            of_mean = theories.error(items, theory, of_accuracy=True)
+            of_l50 = theories.error(single, theory, of_accuracy=False)
             raw = theories.error(single, theory, of_accuracy=False, fit=False)
             counts = [item.answers / 1000 for item in items]
             cells = {"members": name, "answers": f"{min(counts):,.0f}k to {max(counts):,.0f}k"}
             cells |= {"theory": theory, "n": str(of_mean.rms.n)}
             cells["mean accuracy, rms"] = str(of_mean.rms)
             cells |= {"n of one head": str(raw.rms.n), "L50, octaves rms": str(raw.rms)}
-            if fit:
+            if theory != MINIMAL_HEAD:
                 cells["with one constant"] = f"{of_l50.rms}, x{of_l50.constant}"
             lines.append((None, cells))
     return lines
@@ -180,8 +170,8 @@ def draw_forecasts(compared: Sequence[Comparison]) -> Figure:
     figure, axes = grid(len(THEORIES), rows=2, columns=4, height=2.8, sharey="row")
     for theory, (above, below) in zip(THEORIES, axes, strict=True):
         fit = theory != MINIMAL_HEAD
-        of_l50 = theories.error(single, theory, of_accuracy=False, fit=fit)
-        of_mean = theories.error(items, theory, of_accuracy=True, fit=fit)
+        of_l50 = theories.error(single, theory, of_accuracy=False)
+        of_mean = theories.error(items, theory, of_accuracy=True)
         for item in single:
             length = item.lengths[theory] * of_l50.constant.value
             _draw_l50(above, item, length, colors[item.base])
@@ -259,7 +249,7 @@ def draw_curves(
     figure, axes = grid(len(configs), height=2.6, sharey=True)
     names = [measurement.name for measurement in card.measurements]
     for (ax,), member, look in zip(axes, configs, looks, strict=True):
-        last = list(results.last_rows(card, rows, member).values())
+        last = results.last_rows(card, rows, member)
         for name, line in zip(names, (look.line, *_OTHERS), strict=False):
             _draw_curve(ax, last, name, line)
         estimate = results.estimate_rows(last, names[0])
@@ -312,10 +302,9 @@ def _draw_recall(ax: Axes, records: Mapping[str, Any], tokens: int) -> None:
 
 
 def _draw_curve(ax: Axes, rows: Sequence[Row], measurement: str, line: Mapping[str, Any]) -> None:
-    trials, _ = results.join_trials(rows, measurement)
-    if trials is None:
+    if not (joined := results.join_trials(rows, measurement)):
         return
-    joined = trials.with_min_trials(_MIN_TRIALS)
+    joined = joined[0].with_min_trials(_MIN_TRIALS)
     x, questions_SF, right_SF = 2**joined.x, joined.questions.sum(1), joined.right.sum(1)
     if len(questions_SF) > 1:
         for questions_F, right_F in zip(questions_SF, right_SF, strict=True):

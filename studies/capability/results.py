@@ -49,8 +49,8 @@ def rows_of(config: ExperimentConfig, rows: Sequence[Row]) -> list[Row]:
     return _by_identity(tuple(rows)).get(identity(config), [])
 
 
-def last_rows(card: Card, rows: Sequence[Row], member: str) -> dict[int, Row]:
-    """Return the row of a member's largest budget by seed.
+def last_rows(card: Card, rows: Sequence[Row], member: str) -> tuple[Row, ...]:
+    """Return the row of a member's largest budget, by ascending seed.
 
     If any seed is finished, those that are not are left out.
     """
@@ -61,46 +61,39 @@ def last_rows(card: Card, rows: Sequence[Row], member: str) -> dict[int, Row]:
         for row in rows_of(configs[member], rows)
         if row.card == card.name or row.tokens <= largest
     }
-    finished = {seed: row for seed, row in by_seed.items() if row.final}
-    return dict(sorted((finished or by_seed).items()))
-
-
-def estimate_rows(rows: Sequence[Row], measurement: str) -> Estimate | None:
-    """Return the estimate over the seeds of one run; None if there is no retrieval task."""
-    return _estimate(tuple(rows), measurement)
+    last = tuple(by_seed[seed] for seed in sorted(by_seed))
+    return tuple(row for row in last if row.final) or last
 
 
 @functools.cache
-def _estimate(rows: tuple[Row, ...], measurement: str) -> Estimate | None:
-    trials, answers = join_trials(rows, measurement)
-    if trials is None or answers is None:
+def estimate_rows(rows: tuple[Row, ...], measurement: str) -> Estimate | None:
+    """Return the estimate over the seeds of one run; None if there is no retrieval task."""
+    if not (joined := join_trials(rows, measurement)):
         return None
+    trials, answers = joined
     # Only the first length matters here, that of the evaluation.
     lengths = answers.length, answers.length
     return estimate_trials(trials, task=answers.task, lengths=lengths, resamples=_RESAMPLES)
 
 
-def join_trials(
-    rows: Sequence[Row], measurement: str
-) -> tuple[Trials, Answers] | tuple[None, None]:
-    """Return the counts of all seeds on the first retrieval task, and one seed's answers."""
-    answers = [
-        (
-            row.seed,
-            next((a for a in row.answers if a.measurement == measurement and a.counts), None),
-        )
+def join_trials(rows: Sequence[Row], measurement: str) -> tuple[Trials, Answers] | None:
+    """Return the counts of all seeds on the first retrieval task, and the last seed's answers."""
+    answers = {
+        row.seed: (item, item.counts)
         for row in rows
-    ]
-    counts = [(seed, item.counts) for seed, item in answers if item and item.counts]
-    if not counts:
-        return None, None
-    columns = [item.columns(seed) for seed, item in counts]
+        for item in reversed(row.answers)
+        if item.counts and item.measurement == measurement
+    }
+    if not answers:
+        return None
+    items, counts = zip(*answers.values(), strict=True)
+    columns = [item.columns(seed) for seed, (_, item) in answers.items()]
     trials = Trials.from_counts(
         {name: np.concatenate([column[name] for column in columns]) for name in columns[0]},
-        distances=(min(c.shortest for _, c in counts), max(c.longest for _, c in counts)),
-        chance=counts[0][1].chance,
+        distances=(min(item.shortest for item in counts), max(item.longest for item in counts)),
+        chance=counts[0].chance,
     )
-    return trials, next(item for _, item in answers if item)
+    return trials, items[-1]
 
 
 def count_answers(row: Row) -> int:

@@ -17,10 +17,10 @@ from ropewalk.evals.estimate.bins import bin_number
 from ropewalk.evals.estimate.effective_context import Estimate
 from ropewalk.experiment.stages import count_tokens
 from ropewalk.model.rotary.rope import Rope
+from ropewalk.reporting.predictions import predict
 from ropewalk.studies.capability import forecasts, results
 from ropewalk.studies.card import Value
 from ropewalk.studies.rows import Row
-from ropewalk.theory.decay import first_violation, quarter_period
 
 MINIMAL_HEAD, D_H, QUARTER, B_M = "minimal head", "D_H", "quarter period", "B_m < 0"
 THEORIES = MINIMAL_HEAD, D_H, QUARTER, B_M
@@ -60,7 +60,7 @@ class Comparison(NamedTuple):
 
     @property
     def is_learned(self) -> bool:
-        """Return whether the measured ceiling is that of a model that learned recall."""
+        """Whether the measured ceiling is that of a model that learned recall."""
         return self.measured.ceiling >= LEARNED
 
     def octaves(self, tokens: float) -> float:
@@ -96,13 +96,9 @@ class Comparison(NamedTuple):
         return float(np.sqrt(np.mean(np.square(np.subtract(*np.transpose(pairs))))))
 
 
-def compare(rows: Sequence[Row]) -> list[Comparison]:
-    """Compare all stored forecasts of recall with the rows of the same tokens; equal runs once."""
-    return _compare(tuple(rows))
-
-
 @functools.lru_cache(maxsize=1)
-def _compare(rows: tuple[Row, ...]) -> list[Comparison]:
+def compare(rows: tuple[Row, ...]) -> list[Comparison]:
+    """Compare all stored forecasts of recall with the rows of the same tokens; equal runs once."""
     recall, bounds = forecasts.read(forecasts.RECALL), forecasts.read(forecasts.BOUNDS)
     comparisons, runs, older = [], set(), []
     for card in studies.load_cards("capability").values():
@@ -117,11 +113,10 @@ def _compare(rows: tuple[Row, ...]) -> list[Comparison]:
                     continue
                 runs.add(run)
                 unique = {row.seed: row for row in sorted(seeds, key=lambda row: row.seed)}
-                measured = results.estimate_rows(list(unique.values()), card.measurements[0].name)
+                measured = results.estimate_rows(tuple(unique.values()), card.measurements[0].name)
                 assert measured is not None  # a row of kv has answers
-                inv_freq = config.model.position_table(config.data.context_length).inv_freq
-                heads = np.unique(inv_freq.reshape(-1, inv_freq.shape[-1]), axis=0)
-                firsts = [first_violation(head) for head in heads]
+                table = config.model.position_table(config.data.context_length)
+                frequencies = predict(table.inv_freq)
                 one_head = config.model.num_heads * config.model.num_layers == 1
                 rotary, inputs = config.model.rotary, _normalized(record["inputs"])
                 comparison = Comparison(
@@ -134,8 +129,8 @@ def _compare(rows: tuple[Row, ...]) -> list[Comparison]:
                     lengths={
                         MINIMAL_HEAD: math.inf if record["beyond"] else float(record["l50"] or 1),
                         D_H: math.inf if bound["beyond"] else float(bound["l50"]),
-                        QUARTER: max(quarter_period(head) for head in heads),
-                        B_M: math.inf if None in firsts else float(max(m for m in firsts if m)),
+                        QUARTER: frequencies.quarter_period,
+                        B_M: float(frequencies.first_violation or math.inf),
                     },
                     has_one_head=one_head,
                     is_plain=one_head and type(rotary) is Rope and not config.train.frozen,
@@ -154,15 +149,8 @@ def _normalized(inputs: dict[str, Any]) -> dict[str, Any]:
     return inputs | {name: [evals.parse(text) for text in inputs[name]] for name in names}
 
 
-def select(rows: Sequence[Row], low: float, high: float, **fields: Any) -> list[Comparison]:
-    """Return the learned members with low to high thousand answers, and these fields."""
-    return [item for item in select_from(compare(rows), low, high, **fields) if item.is_learned]
-
-
-def select_from(
-    items: Sequence[Comparison], low: float, high: float, **fields: Any
-) -> list[Comparison]:
-    """Return the members with low to high thousand answers, and these fields."""
+def select(items: Sequence[Comparison], low: float, high: float, **fields: Any) -> list[Comparison]:
+    """Return the members with low to high thousand answers, and these attributes."""
     return [
         item
         for item in items
@@ -178,7 +166,9 @@ class Error(NamedTuple):
     constant: Value
 
 
-def error(items: Sequence[Comparison], theory: str, *, of_accuracy: bool, fit: bool) -> Error:
+def error(
+    items: Sequence[Comparison], theory: str, *, of_accuracy: bool, fit: bool = True
+) -> Error:
     """Return the error in octaves of L50, or of mean accuracy, with intervals over members.
 
     Intervals are quantiles of the bootstrap, which fits the constant again each time.
@@ -187,13 +177,14 @@ def error(items: Sequence[Comparison], theory: str, *, of_accuracy: bool, fit: b
       items: members; those that are censored on both sides have no error of L50.
       theory: one of `THEORIES`.
       of_accuracy: of the mean accuracy.
-      fit: whether the length is multiplied by the constant that fits best.
+      fit: whether the length is multiplied by the constant that fits best; never the minimal
+        head's.
     """
     if of_accuracy and theory == MINIMAL_HEAD:
         error_CM = np.array([[item.bias for item in items]])
     else:
         kind = Comparison.accuracy_error if of_accuracy else Comparison.octaves
-        constants = _CONSTANTS if fit else [1.0]
+        constants = _CONSTANTS if fit and theory != MINIMAL_HEAD else [1.0]
         error_CM = np.array([[kind(x, c * x.lengths[theory]) for x in items] for c in constants])
     # A member has no error at constants at which forecast and measurement are beyond all distances.
     valid_CM = ~np.isnan(error_CM)

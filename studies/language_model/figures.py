@@ -1,7 +1,7 @@
 """Figures of the study: loss by position and copy gain by lag, for every base."""
 
-import functools
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -60,26 +60,24 @@ def sections(cards: Sequence[Card], rows: Sequence[Row]) -> Iterator[Item]:
         for card in cards:
             if (table := make_table(card, rows)).lines:
                 yield f"Against base 10,000: {card.name}", "", table
-        yield "Loss by position", "", Drawing("losses", lambda: draw_losses(rows), _LOSSES)
-        yield "Cost by position", "", Drawing("costs", lambda: draw_costs(rows), _COSTS)
-        yield "Copy gain by lag", "", Drawing("copy gains", lambda: draw_copy_gains(rows), _GAINS)
+        yield "Loss by position", "", Drawing("losses", partial(draw_losses, rows), _LOSSES)
+        yield "Cost by position", "", Drawing("costs", partial(draw_costs, rows), _COSTS)
+        yield "Copy gain by lag", "", Drawing("copy gains", partial(draw_copy_gains, rows), _GAINS)
 
 
 def make_table(card: Card, rows: Sequence[Row]) -> Table:
     """Make the table of each member's loss minus, and copy gain divided by, that of base 1e4."""
     T = card.shared().data.context_length
-    kinds = measures.cost, measures.copy_ratio, measures.half_lag, measures.reach
-    cost, copy_ratio, half_lag, reach = (functools.partial(kind, length=T) for kind in kinds)
     columns = {
-        "loss": cost,
-        "at positions 1-16": functools.partial(cost, last=16),
-        f"{T // 2:,}-{T:,}": functools.partial(cost, first=T // 2),
-        f"{T + 1:,}-{2 * T:,}": functools.partial(measures.cost, length=2 * T, first=T + 1),
-        f"{T + 1:,}-{4 * T:,}": functools.partial(measures.cost, length=4 * T, first=T + 1),
-        "copy gain, lags > 32": functools.partial(copy_ratio, first=32),
-        f"> {T // 2:,}": functools.partial(copy_ratio, first=T // 2),
-        "half lag": half_lag,
-        "reach": reach,
+        "loss": partial(measures.cost, length=T),
+        "at positions 1-16": partial(measures.cost, length=T, last=16),
+        f"{T // 2:,}-{T:,}": partial(measures.cost, length=T, first=T // 2),
+        f"{T + 1:,}-{2 * T:,}": partial(measures.cost, length=2 * T, first=T + 1),
+        f"{T + 1:,}-{4 * T:,}": partial(measures.cost, length=4 * T, first=T + 1),
+        "copy gain, lags > 32": partial(measures.copy_ratio, length=T, first=32),
+        f"> {T // 2:,}": partial(measures.copy_ratio, length=T, first=T // 2),
+        "half lag": partial(measures.half_lag, length=T),
+        "reach": partial(measures.reach, length=T),
     }
     lines = []
     for member in card.members:
@@ -98,7 +96,7 @@ def make_table(card: Card, rows: Sequence[Row]) -> Table:
 def draw_losses(rows: Sequence[Row]) -> Figure:
     """Draw the loss of each base by position, up to four times the trained length."""
     figure, ax = _new_figure()
-    read = lambda row: losses(row, 4 * LENGTH, 16, 4 * LENGTH)  # noqa: E731
+    read = partial(losses, length=4 * LENGTH, first=16, last=4 * LENGTH)
     looks = _draw_bases(ax, rows, read, lambda run, _: measures.measure_mean(run), BASES)
     add_legend(figure, _handles(looks))
     ax.axvline(LENGTH, color="black", lw=1)
@@ -112,7 +110,7 @@ def draw_costs(rows: Sequence[Row]) -> Figure:
     figure, ax = _new_figure()
     ax.axhline(0, **REFERENCE_LINE)
     # The last half octave of positions has one: 512.
-    read = lambda row: losses(row, LENGTH, _FIRST_POSITION, LENGTH)  # noqa: E731
+    read = partial(losses, length=LENGTH, first=_FIRST_POSITION, last=LENGTH)
     looks = _draw_bases(ax, rows, read, measures.measure_difference, BASES[:-1], is_paired=True)
     add_legend(figure, _handles(looks))
     ax.set(xlabel="position (tokens, log scale)", ylabel="loss minus that of base 10,000 (nats)")

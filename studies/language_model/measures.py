@@ -14,7 +14,7 @@ from ropewalk import evals
 from ropewalk.evals.estimate.bins import FINE_PER_BIN, fine_bin_start
 from ropewalk.evals.tasks.lagcopy import Lagcopy
 from ropewalk.evals.tasks.perplexity import Perplexity
-from ropewalk.studies.card import Card, Measure, Value
+from ropewalk.studies.card import Card, Measure, Value, as_measure
 from ropewalk.studies.rows import Losses, Row
 
 LENGTH = 512  # tokens of a trained row
@@ -43,6 +43,11 @@ class Sums(NamedTuple):
         """Return the half octaves whose centers lie in first ... last."""
         keep = (self.center_B >= first) & (self.center_B <= last)
         return Sums(self.total_DB[:, keep], self.count_DB[:, keep], self.center_B[keep])
+
+    def minus(self, other: "Sums") -> "Sums":
+        """Return the sums less those of another run on the same documents."""
+        _check_paired(self, other)
+        return self._replace(total_DB=self.total_DB - other.total_DB)
 
 
 def losses(row: Row, length: int, first: float = 1, last: float = np.inf) -> Sums | None:
@@ -115,8 +120,7 @@ def measure_mean(run: Sums) -> Value:
 
 def measure_difference(run: Sums, reference: Sums) -> Value:
     """Measure the mean of `run` minus that of `reference`, on the same documents."""
-    _check_paired(run, reference)
-    return _bootstrap(_mean, (run.total_DB - reference.total_DB, run.count_DB))
+    return measure_mean(run.minus(reference))
 
 
 def measure_ratio(run: Sums, reference: Sums) -> Value:
@@ -127,9 +131,7 @@ def measure_ratio(run: Sums, reference: Sums) -> Value:
 
 def measure_regained(run: Sums, before: Sums, reference: Sums) -> Value:
     """Measure the share of `before`'s deficit against `reference` that `run` has regained."""
-    _check_paired(run, before)
-    _check_paired(run, reference)
-    return _bootstrap(_mean, (run.total_DB - before.total_DB, reference.total_DB - before.total_DB))
+    return measure_ratio(run.minus(before), reference.minus(before))
 
 
 def shares(run: Sums, reference: Sums, *, of_nearby: bool = False) -> np.ndarray:
@@ -243,19 +245,23 @@ def reference_card(card: Card) -> str:
     return "language_model_seeds" if card.name == "language_model_variants" else "language_model"
 
 
+@as_measure
 def compare(
+    card: Card,
+    rows: Sequence[Row],
     statistic: Callable[..., Value],
     read: Callable[[Row], Sums | None],
     member: str,
     *references: tuple[str, str],
     in_octaves: bool = False,
-) -> Measure:
-    """Return a measure of a card's member and other runs of the same seed, over seeds.
+) -> Value | None:
+    """Statistic of a card's member and other runs of the same seed, over seeds.
 
     Runs are compared that have the same tokenizer, and thus read the same rows. The interval is
     open, so that claims are undecided, until all seeds of the card have rows.
 
     Args:
+      card, rows: as of a `Measure`.
       statistic: of the sums of the member and of each of `references`.
       read: makes the sums of a row.
       member: of the card.
@@ -263,46 +269,44 @@ def compare(
       in_octaves: as of `over_seeds`.
     """
 
-    def measure(card: Card, rows: Sequence[Row]) -> Value | None:
-        groups = [
-            runs_of(rows, name or reference_card(card), other)
-            for name, other in ((card.name, member), *references)
-        ]
-        values = []
-        for seed in sorted(set.intersection(*map(set, groups))):
-            compared = [group[seed] for group in groups]
-            # A tokenizer trained on another machine differs in some pieces, and so do all rows.
-            if len({row.made_by.get("tokenizer") for row in compared}) > 1:
-                continue
-            sums = [read(row) for row in compared]
-            if None not in sums:
-                values.append(statistic(*sums))
-        if not values:
-            return None
-        value = over_seeds(values, in_octaves=in_octaves)
-        # Documents of one seed say nothing about the seeds that are missing.
-        is_open = len(values) < len(card.seeds)
-        return value._replace(low=-np.inf, high=np.inf) if is_open else value
-
-    return measure
+    groups = [
+        runs_of(rows, name or reference_card(card), other)
+        for name, other in ((card.name, member), *references)
+    ]
+    values = []
+    for seed in sorted(set.intersection(*map(set, groups))):
+        compared = [group[seed] for group in groups]
+        # A tokenizer trained on another machine differs in some pieces, and so do all rows.
+        if len({row.made_by.get("tokenizer") for row in compared}) > 1:
+            continue
+        sums = [read(row) for row in compared]
+        if None not in sums:
+            values.append(statistic(*sums))
+    if not values:
+        return None
+    value = over_seeds(values, in_octaves=in_octaves)
+    # Documents of one seed say nothing about the seeds that are missing.
+    is_open = len(values) < len(card.seeds)
+    return value._replace(low=-np.inf, high=np.inf) if is_open else value
 
 
 def cost(member: str, *, length: int = LENGTH, first: float = 1, last: float = np.inf) -> Measure:
     """Return the measure of a member's loss minus that of base 1e4, nats per token."""
-    read = lambda row: losses(row, length, first, last)  # noqa: E731
+    read = functools.partial(losses, length=length, first=first, last=last)
     return compare(measure_difference, read, member, _REFERENCE)
 
 
 def copy_ratio(member: str, first: float, last: float = np.inf, *, length: int = LENGTH) -> Measure:
     """Return the measure of a member's copy gain divided by that of base 1e4."""
-    read = lambda row: gains(row, first, last, length=length)  # noqa: E731
+    read = functools.partial(gains, first=first, last=last, length=length)
     return compare(measure_ratio, read, member, _REFERENCE)
 
 
-def half_lag(member: str, *, length: int = LENGTH) -> Measure:
+def half_lag(member: str, *, length: int = LENGTH, of_nearby: bool = False) -> Measure:
     """Return the measure of a member's half lag, tokens."""
-    read = lambda row: gains(row, length=length)  # noqa: E731
-    return compare(measure_half_lag, read, member, _REFERENCE, in_octaves=True)
+    statistic = functools.partial(measure_half_lag, of_nearby=of_nearby)
+    read = functools.partial(gains, length=length)
+    return compare(statistic, read, member, _REFERENCE, in_octaves=True)
 
 
 def reach(member: str, *, length: int = LENGTH) -> Measure:
@@ -310,9 +314,7 @@ def reach(member: str, *, length: int = LENGTH) -> Measure:
 
     "As well" is relative to base 1e4 at the same lag.
     """
-    statistic = functools.partial(measure_half_lag, of_nearby=True)
-    read = lambda row: gains(row, length=length)  # noqa: E731
-    return compare(statistic, read, member, _REFERENCE, in_octaves=True)
+    return half_lag(member, length=length, of_nearby=True)
 
 
 def half_lag_ratio(member: str, other: str) -> Measure:
@@ -342,10 +344,8 @@ def growth(member: str) -> Measure:
     """Return the measure of a member's cost after 40M tokens minus that after 10M."""
 
     def statistic(run: Sums, reference: Sums, before: Sums, reference_before: Sums) -> Value:
-        later = run._replace(total_DB=run.total_DB - reference.total_DB)
-        earlier = before._replace(total_DB=before.total_DB - reference_before.total_DB)
-        return measure_difference(later, earlier)
+        return measure_difference(run.minus(reference), before.minus(reference_before))
 
     seeds = "language_model_seeds"  # on the same device
     references = _REFERENCE, (seeds, member), (seeds, REFERENCE)
-    return compare(statistic, lambda row: losses(row, LENGTH), member, *references)
+    return compare(statistic, functools.partial(losses, length=LENGTH), member, *references)

@@ -37,7 +37,7 @@ def tooltips(figure) -> list[str]:
 
 
 def test_variants_of_training_and_evaluation(members):
-    tables_by_name = dict(tables.variant_tables(members))
+    tables_by_name = {name: table for _, name, table in tables.variants(members)}
     assert tables_by_name.keys() == {"kv at 256", "perplexity at 128"}
     table = tables_by_name["kv at 256"]
     assert table.heads == ["trained with", "trained", "dynamic_yarn"]

@@ -24,8 +24,7 @@ def sweep(tmp_path, **arrays):
 
 def test_zeros_are_shown_beside_effective_context(tmp_path):
     members = sweep(tmp_path)
-    table = inside.zeros_table(members)
-    assert table
+    ((_, _, table),) = inside.zeros(members)
     ((_, cells),) = table.lines
     assert dict(zip(table.heads, cells, strict=True)) == {
         "member": "base=10",
@@ -38,4 +37,4 @@ def test_zeros_are_shown_beside_effective_context(tmp_path):
 
 
 def test_zeros_of_other_checkpoints_are_ignored(tmp_path):
-    assert inside.zeros_table(sweep(tmp_path, step=5)) is None
+    assert list(inside.zeros(sweep(tmp_path, step=5))) == []

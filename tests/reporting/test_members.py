@@ -81,7 +81,7 @@ def test_diverged_runs_are_labeled_and_not_measured(tmp_path):
     ]
     assert [m.estimates["kv"].num_seeds for m in members[:2]] == [1, 1]
     assert not members[2].measurements
-    assert tables.numbers(members)[0].lines[2][1][1] == "diverged at step 8"
+    assert tables.number_tables(members)[0].lines[2][1][1] == "diverged at step 8"
 
 
 def test_evaluated_stages_of_a_run_are_members(tmp_path):

@@ -36,7 +36,7 @@ def test_effective_context_that_is_the_quarter_period_has_slope_one_on_it(member
     # At 128 tokens, base 100 is beyond the distances tested: counted, not fitted.
     short = comparisons["kv", 128]
     assert {(line.num_bases, line.num_censored) for line in short} == {(3, 1)}
-    (name, table), _ = predictors.comparison_tables(members)
+    (_, name, table), _ = predictors.comparisons(members)
     assert name == "kv, context length 128"
     assert {cells[0] for _, cells in table.lines} == set(predictors.NAMES.values())
 

@@ -52,7 +52,8 @@ def test_the_minimal_head_is_too_high(committed):
     """Of 35 members, one has the forecast of an older card; the bias was found by other code."""
     old = [row for row in committed if row.card != "C20"]  # which is younger
     some = [row for row in old if 150_000 <= count_answers(row) < 200_000]
-    blind = theories.select(some, 150, 200, is_blind=True)
+    compared = theories.compare(tuple(some))
+    blind = theories.select(compared, 150, 200, is_blind=True, is_learned=True)
     assert len(blind) == 34
     assert ("C12", "base=10,keys=64") not in [(item.card, item.member) for item in blind]
     assert sum(item.bias > 0 for item in blind) == 30
@@ -62,14 +63,14 @@ def test_the_minimal_head_is_too_high(committed):
 def test_lower_log_odds_move_a_forecast(monkeypatch):
     # Forecasts of 1/2, 1 and 0, which become 1 / (1 + e), 1 and 0.
     items = [make(0, 1, bias=bias) for bias in (0.5, 1.0, 0.0)]
-    monkeypatch.setattr(theories, "select", lambda rows, low, high, **fields: items)
+    monkeypatch.setattr(theories, "compare", lambda rows: items)
     arguments: Any = None, ()
     measured = sum(item.measured.mean_accuracy for item in items) / 3
-    bias = measures.theory_bias(low=0, high=1)(*arguments)
+    bias = measures.theory_bias(low=0, high=200)(*arguments)
     assert bias is not None and bias.value == pytest.approx(0.5 - measured)
-    bias = measures.theory_bias(low=0, high=1, lower=1)(*arguments)
+    bias = measures.theory_bias(low=0, high=200, lower=1)(*arguments)
     assert bias is not None
     assert bias.value == pytest.approx((1 / (1 + math.e) + 1) / 3 - measured)
-    saved = measures.theory_saved(low=0, high=1, lower=1)(*arguments)
+    saved = measures.theory_saved(low=0, high=200, lower=1)(*arguments)
     assert saved is not None
     assert saved.value == pytest.approx((0.5 - 1 / (1 + math.e)) / 3)
