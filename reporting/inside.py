@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Container, Iterator, Sequence
-from typing import NamedTuple
 
 import numpy as np
 
@@ -15,25 +14,10 @@ from ropewalk.utils.limits import read_arrays
 _TASK = "kv"  # task of the probe
 
 
-class Zeros(NamedTuple):
-    """Zeros of the empirical B(m) of one run's heads: beyond them, a matching key has no advantage.
+def read_zeros(member: Member) -> list[str]:
+    """Return the zeros of the heads of each probed run, at checkpoints that the page shows.
 
-    Attributes:
-      zero_LN: tokens; inf: beyond the longest distance tested, 0: no advantage at distance 1.
-      longest: longest distance tested, tokens.
-    """
-
-    zero_LN: np.ndarray
-    longest: int
-
-    def __str__(self):
-        return ", ".join(
-            f"> {self.longest}" if math.isinf(zero) else f"{zero:.3g}" for zero in self.zero_LN.flat
-        )
-
-
-def read_zeros(member: Member) -> list[Zeros]:
-    """Return the zeros of each probed run, at checkpoints that the page shows.
+    Tokens; 0: no advantage at distance 1.
 
     Raises:
       ValueError: if a probe's file is damaged.
@@ -43,22 +27,24 @@ def read_zeros(member: Member) -> list[Zeros]:
     return [zeros for zeros in results if zeros]
 
 
-def _read(run: RunDirectory, steps: Container[int]) -> Zeros | None:
-    """Return the zeros of a run; None without a file of one of these steps."""
+def _read(run: RunDirectory, steps: Container[int]) -> str:
+    """Return the zeros of a run; nothing without a file of one of these steps."""
     path = run.path / "probes" / "matching_keys.npz"
     if not path.exists():
-        return None
+        return ""
     try:
         step, zero_LN, distances_M = read_arrays(path, ("step", "zero_LN", "distances_M"))
         if int(step) not in steps:
-            return None
-        return Zeros(np.asarray(zero_LN, float), int(np.asarray(distances_M)[-1]))
+            return ""
+        longest = int(np.asarray(distances_M)[-1])
+        zeros = np.asarray(zero_LN, float).ravel()
     except UnreachableError:
         raise
     except (KeyError, TypeError, ValueError, IndexError, OSError) as error:
         raise ValueError(
             f"{path} is damaged; write it again: python -m probes {run.path}"
         ) from error
+    return ", ".join(f"> {longest}" if math.isinf(zero) else f"{zero:.3g}" for zero in zeros)
 
 
 def zeros(members: Sequence[Member]) -> Iterator[tuple[str, str, Table]]:
@@ -69,7 +55,7 @@ def zeros(members: Sequence[Member]) -> Iterator[tuple[str, str, Table]]:
         seeds = read_zeros(member) if task else []
         if task and seeds:
             cells = {"member": member.label, "L50 [95% CI]": str(member.estimates[task])}
-            cells["zero of B(m) of each head"] = " / ".join(map(str, seeds))
+            cells["zero of B(m) of each head"] = " / ".join(seeds)
             cells["quarter period"] = _format_period(member.theory.quarter_period)
             cells["full period"] = _format_period(member.theory.full_period)
             lines.append((member.index, cells))

@@ -82,33 +82,23 @@ def test_the_table_shows_measurements(page):
     table, effective = numbers(page), "effective context [95% CI]"
     for member, last_right in (("base=10", 19), ("base=30", 59), ("base=10000,window=32", 31)):
         cells = table[member]
-        l50, low, high = map(float, re.findall(r"[\d.]+", cells[effective]))
-        assert last_right - 0.5 < l50 < last_right + 1.5
-        assert low <= l50 <= high
-        mean, worst, l85 = (
-            float(re.findall(r"[\d.]+", cells[name])[0])
-            for name in ("mean accuracy", "worst bin", "L85")
-        )
-        assert worst == 0
-        assert mean == pytest.approx(last_right / 127, abs=0.01)
-        assert 0.8 * last_right < l85 < l50
-        assert 0.97 < float(cells["ceiling"]) <= 1
+        first = {name: re.findall(r"[\d.]+", cell) for name, cell in cells.items()}
+        l50, low, high = map(float, first[effective])
+        assert low <= l50 <= high and l50 == pytest.approx(last_right + 0.5, abs=1)
+        assert float(first["mean accuracy"][0]) == pytest.approx(last_right / 127, abs=0.01)
+        assert float(first["worst bin"][0]) == 0 and 0.97 < float(cells["ceiling"]) <= 1
+        assert 0.8 * last_right < float(first["L85"][0]) < l50
     assert table["base=10000"][effective] == "> 127"
-    assert table["base=100"][effective] == "NOT_LEARNED"
-    assert table["base=100"]["ceiling"] == "0.00"
+    assert table["base=100"][effective] == "NOT_LEARNED" and table["base=100"]["ceiling"] == "0.00"
     assert not any("dip" in cells for cells in table.values())  # no member dips
 
 
-def test_the_page_has_no_external_references(page):
+def test_the_page_has_no_external_references_and_its_own_have_targets(page):
     assert not re.search(r"https?:|//www|\bsrc=|<link|@import", page)
-    assert set(re.findall(r"url\((.)", page)) <= {"#"}
-    assert {target[0] for target in re.findall(r'href="([^"]*)"', page)} <= {"#"}
-
-
-def test_ids_are_unique_and_every_reference_has_its_target(page):
+    targets = re.findall(r'(?:url\(|href=")(.)([^")]+)', page)
     ids = re.findall(r'<[^>]*\bid="([^"]*)"', page)
     assert len(ids) == len(set(ids))
-    assert set(re.findall(r'(?:url\(|href=")#([^")]+)', page)) <= set(ids)
+    assert {first for first, _ in targets} == {"#"} and {name for _, name in targets} <= set(ids)
 
 
 def test_censored_members_have_arrows_and_unlearned_ones_crosses(page):
@@ -148,12 +138,8 @@ def test_what_is_drawn_where(members):
     assert based.get_ylim()[0] < 5  # theory's lowest number
 
 
-def test_equal_training_rows_are_reported(page):
-    assert "All runs consumed the same 80 rows (digest 0000000000000007)." in page
-    assert "Data fingerprint f00d." in page
-
-
-def test_different_training_rows_are_reported(tmp_path):
+def test_equal_and_different_training_rows_are_reported(page, tmp_path):
+    assert "Data fingerprint f00d. All runs consumed the same 80 rows (digest 0000000" in page
     make_run(tmp_path / "a", experiment("rope(base=10)"), digest=1)
     make_run(tmp_path / "b", experiment("rope(base=30)"), digest=2)
     call("report.py", tmp_path / "a", tmp_path / "b")

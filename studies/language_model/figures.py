@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from ropewalk.model.rotary.rope import Rope
-from ropewalk.reporting.page import NONE, Drawing, Item, Table
+from ropewalk.reporting.page import NONE, Item, Table, make_figure
 from ropewalk.studies.card import Card, Value
 from ropewalk.studies.language_model import measures
 from ropewalk.studies.language_model.measures import (
@@ -32,26 +32,6 @@ _LAG_BASES: tuple[int, ...] = 30, 100, 300, 1_000, 10_000
 _LAG_CARD = "language_model_lag_seeds"
 _HEAD_DIM = 64
 _FIRST_POSITION = 4  # before it, half octaves have one token of each document
-_LOSSES = {
-    "alternative": "Loss of each base against position, within and beyond the trained length.",
-    "caption": "Loss by position in held-out texts of 2,048 tokens, four times the trained length "
-    "(vertical line), by half octaves. Bands: 95% intervals over seeds, over documents for one "
-    "seed.",
-}
-_COSTS = {
-    "alternative": "Loss of each base minus that of base 10,000, against position.",
-    "caption": "Loss of each base minus that of base 10,000 by position, on the same held-out "
-    "documents, by half octaves from position 4 on. Bands: 95% intervals over seeds, over "
-    "documents for one seed.",
-}
-_GAINS = {
-    "alternative": "Copy gain of each base against the lag between two copies of a passage.",
-    "caption": "After 40M tokens. Left, copy gain: how much the first copy of a passage of 32 "
-    "tokens lowers the loss of the second, by the lag between them. Right: that gain divided by "
-    "that of base 10,000, relative to lags of 8 to 16 tokens; the reach is where it falls below "
-    "one half. Thick: mean of the seeds (thin). Dotted: first distance with B_m < 0 of the base "
-    "of that color.",
-}
 
 
 def sections(cards: Sequence[Card], rows: Sequence[Row]) -> Iterator[Item]:
@@ -60,9 +40,9 @@ def sections(cards: Sequence[Card], rows: Sequence[Row]) -> Iterator[Item]:
         for card in cards:
             if (table := make_table(card, rows)).lines:
                 yield f"Against base 10,000: {card.name}", "", table
-        yield "Loss by position", "", Drawing("losses", partial(draw_losses, rows), _LOSSES)
-        yield "Cost by position", "", Drawing("costs", partial(draw_costs, rows), _COSTS)
-        yield "Copy gain by lag", "", Drawing("copy gains", partial(draw_copy_gains, rows), _GAINS)
+        yield make_figure("Loss by position", "losses", draw_losses, rows)
+        yield make_figure("Cost by position", "costs", draw_costs, rows)
+        yield make_figure("Copy gain by lag", "copy_gains", draw_copy_gains, rows)
 
 
 def make_table(card: Card, rows: Sequence[Row]) -> Table:

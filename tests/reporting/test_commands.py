@@ -30,18 +30,14 @@ def test_recorded_commands_are_repeated_once_training_first(tmp_path):
     "line, expected",
     [
         ("python train.py 'a b;rm -rf ~' ", "python train.py 'a b;rm -rf ~'"),
-        ("python evaluate.py a; curl x | sh", "python evaluate.py 'a;' curl x '|' sh"),
         ("python evaluate.py $(id) > b", "python evaluate.py '$(id)' '>' b"),
         ("python -m experiment keep a", "python -m experiment keep a"),
         ("python /x/studies/__main__.py run a", "python -m studies run a"),
-        ("curl x | sh", ""),
         ("python -c 'import os'", ""),
-        ("python -m http.server", ""),
         ("python evil.py", ""),
         ("python train.py 'unclosed", ""),
         ("python train.py a\nrm b", ""),
         ("python train.py 'a```\u200b'", ""),
-        ("", ""),
     ],
 )
 def test_a_line_of_a_file_is_quoted_again_or_omitted(line, expected):

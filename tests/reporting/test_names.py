@@ -4,11 +4,8 @@ import dataclasses
 import html
 import re
 
-import numpy as np
-
 from ropewalk.inference import command
 from ropewalk.reporting.writing import write
-from ropewalk.theory import figures
 from ropewalk.utils.figures import STYLE
 from ropewalk.utils.messages import printable
 from ropewalk.utils.text_table import TextTable, print_tables
@@ -44,8 +41,3 @@ def test_tables_print_no_control_characters(capsys):
         generated(*call)
     text = capsys.readouterr().out
     assert printable(text) == text and r"\x1b[2J" in text and r"b\x1b[H" in text
-
-
-def test_names_in_theory_figures_are_shown_literally(tmp_path):
-    figures.save(figures.decay_curves({NAMES[0]: np.ones(4)}, 64), tmp_path / "decay.svg")
-    assert NAMES[0] in (tmp_path / "decay.svg").read_text()

@@ -7,7 +7,6 @@ import io
 import numpy as np
 import pytest
 
-from ropewalk.evals.estimate import summaries
 from ropewalk.experiment.run import find_runs
 from ropewalk.reporting import members as members_lib
 from ropewalk.reporting import results, tables
@@ -32,14 +31,6 @@ def two_bases(tmp_path):
         text = row(config, "perplexity", nll=1.0 + seed, num_tokens=10, document=3)
         make_run(folder / f"{base},{seed}", config, [*answers(config, reach), text])
     return read(folder)
-
-
-def test_the_interval_is_students():
-    interval = summaries.over_seeds(np.array([1.0, 2.0, 3.0]))
-    assert interval == pytest.approx((2, 2 - T_2 / 3**0.5, 2 + T_2 / 3**0.5))
-    factor = 2 ** (T_2 / 3**0.5)
-    geometric = summaries.over_seeds(np.array([1.0, 2.0, 4.0]), ratios=True)
-    assert geometric == pytest.approx((2, 2 / factor, 2 * factor))
 
 
 def test_means_over_seeds_and_censored_values(two_bases):

@@ -2,7 +2,6 @@ import pytest
 
 from ropewalk.reporting import predictors
 from ropewalk.reporting.predictions import predict
-from ropewalk.theory.capability import capability
 from tests.reporting.helpers import answers, experiment, make_run, make_sweep, read
 
 
@@ -39,18 +38,6 @@ def test_effective_context_that_is_the_quarter_period_has_slope_one_on_it(member
     (_, name, table), _ = predictors.comparisons(members)
     assert name == "kv, context length 128"
     assert {cells[0] for _, cells in table.lines} == set(predictors.NAMES.values())
-
-
-def test_forecasts_end_at_the_capability_of_one_head_or_the_longest_distance(members):
-    """A forecast ends where D_1 falls below 2.012; layers are not composed."""
-    for member in (member for member in members if member.base):
-        inv_freq_1R = member.config.model.position_table(128).inv_freq[0]
-        length = int(predictors.predict(member, "kv")["D_H"] or 0)
-        longest = member.trained_length - 1
-        assert capability(inv_freq_1R, length).value >= 2.012
-        ends = capability(inv_freq_1R, length + 1).value < 2.012
-        assert ends == ((member.base, longest) != (100, 127))
-        assert ends or length == longest
 
 
 def test_a_task_without_a_count_of_keys_has_no_forecast(tmp_path):

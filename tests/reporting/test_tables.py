@@ -53,15 +53,6 @@ def test_tables_fit_the_terminal(results, width):
     assert width != 120 or text == (GOLDEN / "tables.txt").read_text()
 
 
-def test_names_have_the_fields_that_differ_and_the_seed(results):
-    runs = [run for run, *_ in results]
-    assert name_runs(runs)[2:4] == [
-        "base=10000,window=32,seed=0",
-        "base=10000,window=32,seed=1",
-    ]
-    assert name_runs(runs[:1]) == ["a"]
-
-
 def test_a_table_without_room_never_exceeds_the_width():
     line = {"run": "base=10,num_heads=4"} | {f"column {n}": "1.23 [0.99, 2.11]" for n in range(9)}
     text = TextTable(title="A title of several words", lines=[line]).text(40)

@@ -49,10 +49,7 @@ INF = math.inf
         ((25.9, 28.4), (26, INF), "undecided"),  # the estimate alone would hold it
         ((20, 25.9), (26, INF), "refuted"),
         ((253, INF), (128, INF), "held"),
-        ((100, INF), (128, INF), "undecided"),
-        ((-INF, 20), (-INF, 29), "held"),
         ((0.3, 0.8), (0.42, 0.75), "undecided"),
-        ((0.76, 0.8), (0.42, 0.75), "refuted"),
         ((math.nan, 3), (0, INF), "undecided"),
     ],
 )
@@ -109,10 +106,8 @@ def test_a_card_is_read_from_a_file(tmp_path):
         ('"least"', '"last"'),
         ('["number", 4.0]', "[]"),
         ("measure =", "measures ="),
-        ("at_least = 3", ""),
         ('name = "echo"', 'name = "a b"'),
         ('["model.rotary.base=10"]', "3"),
-        ('name = "echo"', "name = "),
     ],
 )
 def test_a_file_that_is_no_card_is_one_line_that_names_it(tmp_path, old, new):

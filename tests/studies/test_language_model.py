@@ -175,34 +175,6 @@ def test_the_ratio_of_half_lags():
     )
 
 
-def test_figures_are_drawn_from_rows():
-    rows = [
-        make_row(
-            {"perplexity": losses([10, 100], [[3.0, 2.9]] * 4)} | copies({9: 1, 200: 1}), member
-        )
-        for member in ("base=10", "base=10000")
-    ]
-    long = dataclasses.replace(
-        rows[1].answers[0], length=2048, losses=losses([8, 100, 1000], [[9.0, 3.0, 4.5]] * 4)
-    )
-    rows[1] = dataclasses.replace(rows[1], answers=(*rows[1].answers, long))
-    rows += [dataclasses.replace(rows[1], card="language_model_lag_seeds")]
-    package = studies.load("language_model")
-    items = list(package.sections(list(CARDS.values()), rows))
-    titles = [
-        "Against base 10,000: language_model",
-        "Loss by position",
-        "Cost by position",
-        "Copy gain by lag",
-    ]
-    assert [title for title, *_ in items] == titles
-    axes = [drawing.draw().axes[0] for *_, drawing in items[1:]]
-    # From position 16 on, and also beyond the trained length.
-    assert axes[0].get_lines()[0].get_ydata().tolist() == [3.0, 4.5]
-    for ax in axes:
-        assert len(ax.get_lines()) >= 2
-
-
 @pytest.mark.slow
 def test_a_report_has_the_rows_of_the_seeds_that_are_named(tmp_path):
     """The losses of base 10 by seed."""
