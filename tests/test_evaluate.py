@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 from ropewalk import evaluate as cli
+from ropewalk.configs.changes import change
 from ropewalk.data import tokenizer as tokenizer_lib
 from ropewalk.data.config import DataConfig
 from ropewalk.data.task import Document
@@ -41,15 +42,11 @@ def evaluate(paths, **options):
     return runner.evaluate(paths, runner.Options(**options))
 
 
-def with_model(**changes):
-    return dataclasses.replace(CONFIG, model=dataclasses.replace(CONFIG.model, **changes))
-
-
 MEMBERS = {
-    "base=10": with_model(rotary=Rope(base=10.0)),
-    "base=10000": dataclasses.replace(CONFIG, data=dataclasses.replace(CONFIG.data, seed=1)),
-    "rotary=nope": with_model(rotary=Nope()),
-    "wider": with_model(mlp_dim=24),
+    "base=10": change(CONFIG, model=dict(rotary=Rope(base=10.0))),
+    "base=10000": change(CONFIG, data=dict(seed=1)),
+    "rotary=nope": change(CONFIG, model=dict(rotary=Nope())),
+    "wider": change(CONFIG, model=dict(mlp_dim=24)),
 }
 
 

@@ -2,6 +2,7 @@
 
 import json
 
+from ropewalk.configs.changes import change
 from ropewalk.data.config import DataConfig
 from ropewalk.evals import rows as rows_lib
 from ropewalk.experiment.config import ExperimentConfig, TrainConfig
@@ -16,8 +17,9 @@ LENGTH = 128
 QUESTION = "Does <b>1 < 2</b> & how far?"
 
 
-def experiment(variant, *, seed=0, window=None, length=LENGTH) -> ExperimentConfig:
-    return ExperimentConfig(
+def experiment(variant, *, seed=0, window=None, length=LENGTH, **changes) -> ExperimentConfig:
+    """Return a config with `configs.changes.change`."""
+    config = ExperimentConfig(
         name="tiny",
         question=QUESTION,
         seed=seed,
@@ -28,6 +30,7 @@ def experiment(variant, *, seed=0, window=None, length=LENGTH) -> ExperimentConf
         data=DataConfig(context_length=length, batch_size=8, vocab_size=64),
         train=TrainConfig(num_steps=10, learning_rate=1e-3),
     )  # fmt: skip
+    return change(config, **changes)
 
 
 def row(config, task="kv", **columns) -> dict:

@@ -1,19 +1,13 @@
-import dataclasses
-
 import pytest
 
+from ropewalk.configs.changes import change
 from ropewalk.reporting.labels import labels
 from ropewalk.utils.figures import make_looks
 from tests.reporting.helpers import experiment
 
 
 def rate(config, learning_rate):
-    train = dataclasses.replace(config.train, learning_rate=learning_rate)
-    return dataclasses.replace(config, train=train)
-
-
-def start(config, path):
-    return dataclasses.replace(config, start_from=path)
+    return change(config, train=dict(learning_rate=learning_rate))
 
 
 TEN = experiment("rope(base=10)")
@@ -42,11 +36,11 @@ TEN = experiment("rope(base=10)")
         ),
         (
             # A path only where nothing else differs, and without the folders that all share.
-            [start(TEN, "/runs/a/base=10@5"), start(TEN, "/runs/b/base=10@5"), TEN],
+            [change(TEN, start_from=f"/runs/{name}/base=10@5") for name in "ab"] + [TEN],
             ["start_from=a/base=10@5", "start_from=b/base=10@5", "base=10"],
         ),
         (
-            [start(rate(TEN, 1e-3), "/runs/a/base=10@5"), rate(TEN, 3e-3)],
+            [change(rate(TEN, 1e-3), start_from="/runs/a/base=10@5"), rate(TEN, 3e-3)],
             ["learning_rate=0.001", "learning_rate=0.003"],
         ),
         (
@@ -62,9 +56,7 @@ def test_labels_have_the_fewest_fields_that_distinguish_members(configs, expecte
 def test_members_have_one_name_and_color_in_reports_of_one_sweep_and_of_several():
     """The name in a report of more members goes on where that in the smaller one ends."""
     small = [experiment(f"rope(base={base})", window=w) for base in (10, 30) for w in (8, 16)]
-    longer = [
-        dataclasses.replace(c, data=dataclasses.replace(c.data, context_length=64)) for c in small
-    ]
+    longer = [change(config, data=dict(context_length=64)) for config in small]
     names = labels(small)
     assert names[0] == "base=10,window=8"
     assert labels(small + longer)[:4] == [f"{name},context_length=128" for name in names]

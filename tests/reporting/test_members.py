@@ -1,5 +1,3 @@
-import dataclasses
-
 import pytest
 
 from ropewalk.evals import rows as rows_lib
@@ -13,10 +11,9 @@ def test_equal_settings_are_one_member_in_any_directory(tmp_path):
     """Seeds in separate sweeps, with different logging and evaluation settings."""
     for length in (128, 256):
         for seed in (0, 1):
-            config = experiment("rope(base=10)", seed=seed, length=length)
-            train = dataclasses.replace(config.train, log_every=1 + seed)
-            evals = dataclasses.replace(config.evals, documents=8 << seed)
-            config = dataclasses.replace(config, name=f"run {seed}", train=train, evals=evals)
+            others = dict(train=dict(log_every=1 + seed), evals=dict(documents=8 << seed))
+            others |= dict(name=f"run {seed}", seed=seed)
+            config = experiment("rope(base=10)", length=length, **others)
             make_run(tmp_path / f"{length} no. {seed}", config, answers(config, 20))
     paths = sorted(tmp_path.iterdir())
     members = read(*paths, paths[0])  # a run given twice is one
@@ -86,9 +83,8 @@ def test_diverged_runs_are_labeled_and_not_measured(tmp_path):
 
 def test_evaluated_stages_of_a_run_are_members(tmp_path):
     """Ten updates at base 10 and 128 tokens, then ten at base 500 and 256; a checkpoint at 10."""
-    config = experiment("rope(base=10)")
     stage = "model.rotary.base=500", "data.context_length=256"
-    config = dataclasses.replace(config, stages=(stage,))
+    config = experiment("rope(base=10)", stages=(stage,))
     run = make_run(tmp_path, config)
     (member,) = read(tmp_path)
     assert (member.base, member.trained_length) == (10, 128)

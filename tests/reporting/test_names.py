@@ -1,6 +1,5 @@
 """Names of runs with formulas and markup are shown literally."""
 
-import dataclasses
 import html
 import re
 
@@ -17,9 +16,8 @@ NAMES = [r"$\foo{$", "$x_1$<script>alert(1)</script>", "plain"]
 def test_names_with_formulas_or_markup_are_shown_literally(tmp_path, monkeypatch):
     monkeypatch.setitem(STYLE, "savefig.dpi", 40)
     for number, path in enumerate(NAMES):
-        config = experiment("rope(base=10)")
-        data = dataclasses.replace(config.data, source="jsonl", path=path)
-        config = dataclasses.replace(config, data=data, question="$\\foo{$ <b>? \udcff\x1b[2J")
+        question, data = "$\\foo{$ <b>? \udcff\x1b[2J", dict(source="jsonl", path=path)
+        config = experiment("rope(base=10)", question=question, data=data)
         make_run(tmp_path / f"{number}", config, answers(config, 40 + number, documents=16))
     make_sweep(tmp_path, [str(number) for number in range(len(NAMES))])
     write([tmp_path], tmp_path / "report.html", "python report.py")

@@ -1,6 +1,5 @@
 """No text of a figure overlaps other text."""
 
-import dataclasses
 import re
 
 import matplotlib
@@ -77,11 +76,9 @@ def page_of_heads(folder):
     """Make runs of equal bases with several heads, controls with long names, a distant base."""
     for base in ("rope(base=10)", "rope(base=30)", "rope(base=10000)", "nope"):
         for heads in (1, 4):
-            config = experiment(
-                base, window=32 if (base, heads) == ("rope(base=10000)", 4) else None
-            )
-            model = dataclasses.replace(config.model, num_heads=heads, num_kv_heads=heads)
-            config = dataclasses.replace(config, model=model)
+            model = dict(num_heads=heads, num_kv_heads=heads)
+            model |= dict(window=32) if (base, heads) == ("rope(base=10000)", 4) else {}
+            config = experiment(base, model=model)
             rows = [row(config, "perplexity"), *answers(config, 20 * heads, documents=16)]
             rows += answers(config, 20 * heads, length=256, documents=16)
             make_run(folder / f"{base}{heads}", config, rows)
@@ -122,9 +119,8 @@ def page_of_trained_lengths(folder):
     """Make runs of several bases and numbers of heads at three trained lengths."""
     for length in (32, 64, 128):
         for base, heads in (("rope(base=10)", 1), ("rope(base=10)", 4), ("nope", 4)):
-            config = experiment(base, length=length)
-            model = dataclasses.replace(config.model, num_heads=heads, num_kv_heads=heads)
-            config = dataclasses.replace(config, model=model)
+            model = dict(num_heads=heads, num_kv_heads=heads)
+            config = experiment(base, length=length, model=model)
             rows = answers(config, 20 * heads, documents=16)
             make_run(folder / f"{base}{heads}-{length}", config, rows)
 
