@@ -93,7 +93,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = _parser()
     args = parser.parse_args(arguments)
     notices: list[str] = []
-    try:
+    with parser.refusing(ValueError, UnreachableError):
         runs = find_trained(args.paths, notices.append)
         for run in runs:
             run.read_commands()  # refuses a damaged file, to which the command is added at the end
@@ -107,8 +107,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         )
         options = options.with_step1(args.step1) if args.step1 else options
         check_variants(options.variants, runs)
-    except (ValueError, UnreachableError) as error:
-        parser.refuse(error)
     # Imported late: JAX takes seconds and an accelerator, which help and errors do not need.
     from ropewalk.evals import runner
     from ropewalk.evals.copies import Copies
@@ -130,10 +128,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for paths, step in steps:
             at_step = dataclasses.replace(options, step=step)
             results += runner.evaluate(paths, at_step, console=console, copies=copies)
-    except PlatformError as error:  # without devices, no process is the first
-        parser.refuse(error)
     except (ValueError, UnreachableError) as error:
-        if not distributed.is_primary_host():
+        # Without devices, no process is the first.
+        if not isinstance(error, PlatformError) and not distributed.is_primary_host():
             return 2
         parser.refuse(error)
     if not distributed.is_primary_host():

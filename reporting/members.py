@@ -158,15 +158,12 @@ def read(
     looks = make_looks(
         [member.base for member in members], [m.config.model.num_heads for m in members]
     )
-    return [
-        dataclasses.replace(member, index=index, label=_full_label(name, member), look=look)
-        for index, (member, name, look) in enumerate(zip(members, names, looks, strict=True))
-    ]
-
-
-def _full_label(name: str, member: Member) -> str:
-    state = member.diverged or member.unfinished
-    return name + member.label + (f" ({state})" if state else "")
+    results = []
+    for index, (member, name, look) in enumerate(zip(members, names, looks, strict=True)):
+        state = member.diverged or member.unfinished
+        label = name + member.label + (f" ({state})" if state else "")
+        results.append(dataclasses.replace(member, index=index, label=label, look=look))
+    return results
 
 
 def _page_order(member: Member) -> tuple:

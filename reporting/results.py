@@ -78,11 +78,6 @@ _WORST_FIELDS = {  # column by field of the worst bin
     "low": "worst_first",
     "high": "worst_last",
 }
-_INTERVALS = [
-    f"{name}_{end}"
-    for name in ("l50", "l85", "worst", "score", "ceiling")
-    for end in ("low", "high")
-]
 COLUMNS = (
     *("member", "task", "kind", "length", "schedule", "rotary", "trained_rotary", "base"),
     *("trained_length", "step", "seed", "data_seed", "seeds", "documents", "answers"),
@@ -92,6 +87,7 @@ COLUMNS = (
     *("window_mean_nll", "context_gain", "context_gain_length", "first_loss", "first_loss_error"),
     *("theory_length", "quarter_period", "full_period"),
 )
+_INTERVALS = [name for name in COLUMNS if name.endswith(("_low", "_high"))]
 
 
 def to_csv(members: Sequence[Member]) -> str:
@@ -125,7 +121,7 @@ def make_lines(member: Member) -> Iterator[dict[str, Any]]:
         if measured.kind == "retrieval":
             numbers |= _estimate_columns(measured.estimate)
         line = _common_columns(member, measured, measured.rows) | numbers
-        yield line | measured.task_columns
+        yield line | measured.view.columns(measured.rows, measured.trained)
         if measured.kind == "retrieval" and len(measured.by_seed) > 1:
             for seed, estimate in measured.by_seed.items():
                 rows = rows_lib.select(measured.rows, seed=seed)

@@ -2,8 +2,8 @@ import pytest
 
 from ropewalk.evals import rows as rows_lib
 from ropewalk.experiment.run import RunDirectory
-from ropewalk.reporting import curves, tables
 from ropewalk.reporting import members as members_lib
+from ropewalk.reporting import tables
 from tests.reporting.helpers import answers, diverge, experiment, make_run, read, row, rows_of
 
 
@@ -22,16 +22,6 @@ def test_equal_settings_are_one_member_in_any_directory(tmp_path):
         ("context_length=256", 256, 2),
     ]
     assert [m.estimates["kv"].num_seeds for m in members] == [2, 2]
-
-
-def test_lengths_without_an_effective_context_are_no_figure(tmp_path):
-    for reach in (0, 40):
-        for length in (64, 128):
-            config = experiment("rope(base=10)", length=length)
-            make_run(tmp_path / f"{reach}" / f"{length}", config, answers(config, reach))
-        members = read(*sorted((tmp_path / f"{reach}").iterdir()))
-        groups = curves.group_trained_lengths(members, "kv")
-        assert [len(group) for group in groups] == [2] * (reach > 0)
 
 
 def test_runs_with_other_tokenizers_are_named(tmp_path):

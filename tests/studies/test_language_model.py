@@ -85,12 +85,6 @@ def test_a_mean_weighs_tokens_and_a_difference_is_paired():
     assert (difference.n, difference.unit) == (2, "documents")
 
 
-def test_only_the_positions_within_a_range_count():
-    run = sum_losses([10, 100], [[2.0, 4.0]])
-    assert measures.measure_mean(run.within(1, 16)).value == pytest.approx(2.0)
-    assert measures.measure_mean(run.within(17, 512)).value == pytest.approx(4.0)
-
-
 def test_runs_of_other_documents_are_refused():
     run, other = sum_losses([10], [[2.0], [2.0]]), sum_losses([10], [[2.0], [2.0]], [[10], [11]])
     with pytest.raises(ValueError, match="other documents"):
