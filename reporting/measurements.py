@@ -18,7 +18,7 @@ from ropewalk.experiment.run import RunDirectory
 from ropewalk.model import rotary as rotary_lib
 from ropewalk.model.rotary.recorded import Recorded
 from ropewalk.reporting.predictions import Predictions, bound, predict
-from ropewalk.reporting.task_view import TaskView, view_of
+from ropewalk.reporting.task_view import view_of
 from ropewalk.theory.capability import Bound
 
 
@@ -53,9 +53,9 @@ class Measurement:
         return KINDS[self.kind]
 
     @property
-    def view(self) -> TaskView:
-        """The presentation of the task."""
-        return view_of(self.task)
+    def compared(self) -> bool:
+        """`TaskView.compared`."""
+        return view_of(self.task).compared
 
     @functools.cached_property
     def variant(self) -> str:
@@ -128,6 +128,11 @@ class Measurement:
         if self.kind == "retrieval":
             return str(self.estimate)
         return f"{self.value:.{self.kind_info.decimals}f}"
+
+    @property
+    def task_columns(self) -> dict[str, float]:
+        """Columns specific to this task (`TaskView.columns`)."""
+        return view_of(self.task).columns(self.rows, self.trained)
 
 
 def drop_diverged(run: RunDirectory, rows: Rows) -> Rows:

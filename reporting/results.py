@@ -121,7 +121,7 @@ def make_lines(member: Member) -> Iterator[dict[str, Any]]:
         if measured.kind == "retrieval":
             numbers |= _estimate_columns(measured.estimate)
         line = _common_columns(member, measured, measured.rows) | numbers
-        yield line | measured.view.columns(measured.rows, measured.trained)
+        yield line | measured.task_columns
         if measured.kind == "retrieval" and len(measured.by_seed) > 1:
             for seed, estimate in measured.by_seed.items():
                 rows = rows_lib.select(measured.rows, seed=seed)

@@ -93,7 +93,7 @@ def _likelihood_cells(measured: Measurement) -> Cells:
     for name, value in measured.numbers.items():
         head, form = _LIKELIHOODS[name]
         cells[head] = NONE if math.isnan(value) else format(value, form)
-    columns = measured.view.columns(measured.rows, measured.trained).items()
+    columns = measured.task_columns.items()
     return cells | {name.replace("_", " "): f"{value:.4g}" for name, value in columns}
 
 
@@ -366,7 +366,7 @@ def variants(members: Sequence[Member]) -> Iterator[tuple[str, str, Table]]:
         Evaluation({"trained with": member.label}, measured, member.index)
         for member in members
         for measured in member.measurements
-        if measured.view.compared
+        if measured.compared
     )
     caption = format_caption("variants", over=describe_intervals(members))
     for group in _alike(items):
@@ -382,7 +382,7 @@ def others(members: Sequence[Member]) -> Iterator[tuple[str, str, Table]]:
         Evaluation({"member": member.label}, measured, member.index)
         for member in members
         for measured in member.trained.values()
-        if measured.kind in _SECTIONS and measured.view.compared
+        if measured.kind in _SECTIONS and measured.compared
     )
     for kind, title, lines in make_tables(items):
         caption = format_caption("scores" if kind == "score" else "texts")
