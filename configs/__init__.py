@@ -20,7 +20,7 @@ from ropewalk.experiment import dotted, overrides
 from ropewalk.experiment import stages as stages_lib
 from ropewalk.experiment.config import ExperimentConfig
 from ropewalk.utils.command_line import Parser, print_text
-from ropewalk.utils.messages import nearest, quoted
+from ropewalk.utils.messages import nearest
 from ropewalk.utils.plugins import allow, run_file
 
 
@@ -40,18 +40,14 @@ def argument_parser(program: str, description: str | None, *more: str) -> Parser
         def parse_intermixed_args(self, args=None, namespace=None) -> Any:
             words = sys.argv[1:] if args is None else args
             if words[1:] and words[1] in ("-h", "--help") and not words[0].startswith("-"):
-                try:
+                with self.refusing(ValueError):
                     print_text(explain(config_argument(words[0])))
-                except ValueError as error:
-                    self.refuse(error)
                 self.exit()
             arguments = super().parse_intermixed_args(args, namespace)
             if arguments.write:
-                try:
+                with self.refusing(OSError, ValueError):
                     config = dotted.apply(find_config(arguments.config), arguments.overrides)
                     template.write(config, arguments.config, arguments.write)
-                except (OSError, ValueError) as error:
-                    self.refuse(error)
                 self.exit()
             if arguments.workdir is None:
                 self.error("the following arguments are required: --workdir")
@@ -158,14 +154,12 @@ def find_config(name: str) -> ExperimentConfig:
 
 def _find_in_file(path: Path, name: str | None) -> ExperimentConfig:
     listed = getattr(run_file(path), "configs", None)
-    if not isinstance(listed, list) or not listed:
-        raise ValueError(f"{path} defines no list of configs: configs = [...]")
-    for config in listed:
-        if not isinstance(config, ExperimentConfig):
-            raise ValueError(
-                f"{path}: configs has {quoted(config)}, which is no ExperimentConfig of "
-                "ropewalk.experiment.config"
-            )
+    is_list = isinstance(listed, list) and listed
+    if not is_list or not all(isinstance(config, ExperimentConfig) for config in listed):
+        raise ValueError(
+            f"{path} defines no list of configs: write configs = [...], with objects of "
+            "ropewalk.experiment.config.ExperimentConfig"
+        )
     configs = {config.name: config for config in listed}
     if len(configs) < len(listed):
         raise ValueError(f"{path} has two configs of one name; give each config another name")

@@ -27,25 +27,13 @@ perplexity up to 128k tokens. It fails at LongEval and at the needle from 1k tok
 its pretrained context of 4096 (Figure 3; Section 5.4 explains it by B_m < 0).
 """
 
-from ropewalk.configs.changes import change, vary
 from ropewalk.configs.papers import scales
 
 configs = scales.continued(
     "figure3_superficial",
     "Does a small base keep perplexity low where it no longer retrieves?",
-    cpu=change(
-        scales.CPU_SHORT,
-        evals=dict(lengths=(64, 512, 2048)),
-        members=vary("model.rotary.base", ("10", "100", "1e4")),
-    ),
-    gpu=change(
-        scales.GPU_SHORT,
-        evals=dict(lengths=(512, 4096, 16_384)),
-        members=vary("model.rotary.base", ("30", "500", "1e5")),
-    ),
-    paper=change(
-        scales.LLAMA2_7B,
-        evals=dict(lengths=(1024, 4096, 32_768, 131_072)),
-        members=vary("model.rotary.base", ("500", "1e4", "1e6")),
-    ),
+    "model.rotary.base",
+    cpu=(("10", "100", "1e4"), dict(lengths=(64, 512, 2048))),
+    gpu=(("30", "500", "1e5"), dict(lengths=(512, 4096, 16_384))),
+    paper=(("500", "1e4", "1e6"), dict(lengths=(1024, 4096, 32_768, 131_072))),
 )

@@ -26,26 +26,13 @@ Perplexity hardly differs. LongEval's accuracy falls below the bound. Base 2e5 h
 perplexity and a very low accuracy.
 """
 
-from ropewalk.configs.changes import change, vary
 from ropewalk.configs.papers import scales
-
-PAPER = change(
-    scales.LLAMA2_7B,
-    members=vary("model.rotary.base", ("1e4", "1e5", "2e5", "6.4e5", "5e6", "1e9")),
-)
 
 configs = scales.continued(
     "figure6_finetune_bases",
     "Below which base does a model fine-tuned for length not retrieve over it?",
-    cpu=change(
-        scales.CPU_SHORT,
-        evals=dict(lengths=(512,)),
-        members=vary("model.rotary.base", ("10", "30", "100", "300", "1000", "1e4")),
-    ),
-    gpu=change(
-        scales.GPU_SHORT,
-        evals=dict(lengths=(4096,)),
-        members=vary("model.rotary.base", ("30", "100", "300", "1e3", "1e4", "1e6")),
-    ),
-    paper=PAPER,
+    "model.rotary.base",
+    cpu=(("10", "30", "100", "300", "1000", "1e4"), dict(lengths=(512,))),
+    gpu=(("30", "100", "300", "1e3", "1e4", "1e6"), dict(lengths=(4096,))),
+    paper=(("1e4", "1e5", "2e5", "6.4e5", "5e6", "1e9"), {}),
 )

@@ -97,11 +97,7 @@ configs = scales.at_each_scale(
     "gradient_curriculum",
     "Does the first batch's loss choose the base of a longer context?",
     cpu=change(
-        scales.CPU,
-        # Half of the pairs complete a cycle in 64 tokens, as 56% do in Llama 3's 8192.
-        model=dict(rotary=dict(base=100.0)),
-        data=dict(context_length=64, batch_size=32),
-        train=dict(num_steps=400),
+        scales.CPU_SHORT,  # half of the pairs complete a cycle, as 56% do in Llama 3's 8192 tokens
         evals=dict(lengths=(1024,)),
         stages=(
             (*CPU_CONTINUED, *CPU_MIDDLE, f"model.rotary={law(64, 256, '100')}"),
@@ -118,9 +114,8 @@ configs = scales.at_each_scale(
         ),
     ),
     gpu=change(
-        scales.GPU,
+        scales.GPU_SHORT,
         model=dict(rotary=dict(base=5000.0)),
-        data=dict(context_length=512, batch_size=128),
         evals=dict(tasks=("kv", "needle", "perplexity"), lengths=(8192,)),
         stages=(
             (*scales.GPU_CONTINUED, *GPU_MIDDLE, f"model.rotary={law(512, 2048, '5000')}"),

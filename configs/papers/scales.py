@@ -12,9 +12,10 @@ periods of that pair, and 512 tokens at base 10 are 35.
 """
 
 import dataclasses
+from typing import Any
 
 from ropewalk.configs.base_30m import configs as base_30m
-from ropewalk.configs.changes import change, heads
+from ropewalk.configs.changes import change, heads, vary
 from ropewalk.configs.paper_2b import PAPER_EVALS
 from ropewalk.configs.paper_2b import configs as paper_2b
 from ropewalk.configs.scaling import scale_7b
@@ -104,26 +105,23 @@ def at_each_scale(name: str, question: str, **scales: ExperimentConfig) -> list[
 
 
 def continued(
-    name: str,
-    question: str,
-    *,
-    cpu: ExperimentConfig,
-    gpu: ExperimentConfig,
-    paper: ExperimentConfig,
+    name: str, question: str, field: str, **scales: tuple[tuple[str, ...], dict[str, Any]]
 ) -> list[ExperimentConfig]:
-    """Return configs whose members continue the parent they train, at eight times its length.
+    """Return configs that continue a parent at eight times its length, for values of one field.
 
-    The paper's scale trains no parent.
+    The experiment trains the parent itself, but at the paper's scale.
+
+    Args:
+      name, question: of the experiment.
+      field: dotted path.
+      **scales: the values of the field, and the changes of `evals`.
     """
-
-    def with_parent(config: ExperimentConfig, scale: str, *longer: str) -> ExperimentConfig:
-        start = (f"start_from=runs/{name}_{scale}/parent", *longer)
-        return change(config, members=tuple((*start, *member) for member in config.members))
-
-    return at_each_scale(
-        name,
-        question,
-        cpu=with_parent(cpu, "cpu", *CPU_LONGER),
-        gpu=with_parent(gpu, "gpu", *GPU_LONGER),
-        paper=paper,
-    )
+    parents = {"cpu": (CPU_SHORT, CPU_LONGER), "gpu": (GPU_SHORT, GPU_LONGER)}
+    configs = {}
+    for scale, (values, evals) in scales.items():
+        config, common = LLAMA2_7B, ()
+        if scale in parents:
+            config, longer = parents[scale]
+            common = (f"start_from=runs/{name}_{scale}/parent", *longer)
+        configs[scale] = change(config, evals=evals, members=vary(field, values, *common))
+    return at_each_scale(name, question, **configs)

@@ -27,29 +27,19 @@ slow pairs interpolated) has 97 and 2554 distances with B_m < 0 and scores 0.40 
 angles do not explain the failure (Section 5.5).
 """
 
-from ropewalk.configs.changes import change, vary
 from ropewalk.configs.papers import scales
 
 configs = scales.continued(
     "table4_methods",
     "Does B_m < 0 matter where no angle is new?",
-    cpu=change(
-        scales.CPU_SHORT,
-        evals=dict(lengths=(256, 512)),
-        members=vary(
-            "model.rotary", ("method1(base=1e4)", "method2(base=100,factor=8)", "rope(base=100)")
-        ),
+    "model.rotary",
+    cpu=(
+        ("method1(base=1e4)", "method2(base=100,factor=8)", "rope(base=100)"),
+        dict(lengths=(256, 512)),
     ),
-    gpu=change(
-        scales.GPU_SHORT,
-        evals=dict(tasks=("kv", "lines", "perplexity"), lengths=(2048, 4096)),
-        members=vary(
-            "model.rotary", ("method1(base=5e5)", "method2(base=500,factor=8)", "rope(base=500)")
-        ),
+    gpu=(
+        ("method1(base=5e5)", "method2(base=500,factor=8)", "rope(base=500)"),
+        dict(tasks=("kv", "lines", "perplexity"), lengths=(2048, 4096)),
     ),
-    paper=change(
-        scales.LLAMA2_7B,
-        evals=dict(lengths=(15_000, 30_000)),
-        members=vary("model.rotary", ("method1", "method2", "rope(base=1e4)")),
-    ),
+    paper=(("method1", "method2", "rope(base=1e4)"), dict(lengths=(15_000, 30_000))),
 )

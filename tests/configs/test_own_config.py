@@ -70,7 +70,7 @@ def test_commands_that_only_compute_take_a_file(tmp_path):
         (f"{TWO}\nconfigs *= 2", "two configs of one name"),
         (TWO.replace("num_layers", "num_layer"), "line 6: ValueError: unknown field 'model.num_l"),
         ("config = 1", "defines no list of configs"),
-        ("configs = [3]", "configs has 3"),
+        ("configs = [3]", "defines no list of configs"),
     ],
 )
 def test_a_file_without_configs_is_refused_in_one_line(tmp_path, content, expected):
