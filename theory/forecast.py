@@ -18,6 +18,8 @@ from ropewalk.evals.estimate.bins import fine_bin_number
 from ropewalk.evals.estimate.effective_context import Estimate, estimate_trials
 from ropewalk.evals.estimate.trials import Trials
 from ropewalk.experiment.config import ExperimentConfig, is_frozen
+from ropewalk.model.config import NO_WINDOW
+from ropewalk.model.mask import is_visible
 from ropewalk.theory.capability import query_head_frequencies
 from ropewalk.theory.minimal_head import Accuracy, Layouts, Positions, Training, simulate
 from ropewalk.training.optimizer import learning_rate_fraction
@@ -67,9 +69,9 @@ def forecast(config: ExperimentConfig, seeds: Sequence[int]) -> Recall:
     test_length, *_ = config.evals.lengths or (length,)
     layouts = make_layouts(trained, length, "train")
     test = make_layouts(tested, test_length, "test")
-    learned, frequency_rate = config.model.learned_variants, 0.0
-    if learned:
-        frequency_rate = learned[0].learning_rate / config.train.learning_rate
+    rates = {n: 0.0 for n, path in _PARAMETERS.items() if is_frozen(path, config.train)}
+    for variant in config.model.learned_variants[:1]:
+        rates["frequency"] = variant.learning_rate / config.train.learning_rate
     fractions = learning_rate_fraction(config.train, jnp.arange(config.train.num_steps))
     training = Training(
         learning_rates=config.train.learning_rate * np.asarray(fractions, np.float64),
@@ -81,8 +83,7 @@ def forecast(config: ExperimentConfig, seeds: Sequence[int]) -> Recall:
         num_keys=trained.keys,
         num_values=NUM_VALUES,
         aligned=config.model.align_query_key,
-        fixed=tuple(n for n, path in _PARAMETERS.items() if is_frozen(path, config.train)),
-        frequency_rate=frequency_rate,
+        rates=rates,
     )
     recalls = []
     for positions in _layers(config, max(length, test_length)):
@@ -147,19 +148,26 @@ def _layers(config: ExperimentConfig, longest: int) -> list[Positions]:
     scale_LKR = np.where(
         table.inv_freq == 0, table.unrotated_logit_scale[..., None], table.logit_scale[..., None]
     )
-    log_position_T11 = np.log(np.arange(longest + 2) + 1)[:, None, None]
-    unit_LNR = None
-    if table.offset_unit is not None:
-        unit_LNR = 2 * np.pi * query_head_frequencies(table.offset_unit, model.num_heads)
+    # A key's position is at most one above the last query's.
+    positions_T = np.arange(longest + 2)
+    log_position_T11 = np.log(positions_T + 1)[:, None, None]
     layers = {}
     for layer, window in enumerate(model.windows):
         floor_K1, slope_K1 = (x[layer][:, None] for x in (table.query_floor, table.query_slope))
         scale_TKR = scale_LKR[layer] * np.maximum(floor_K1, slope_K1 * log_position_T11)
-        repeats = model.num_heads // scale_TKR.shape[1]
-        arrays = inv_freq_LNR[layer], np.repeat(scale_TKR, repeats, axis=1)
-        unit_NR = None if unit_LNR is None else unit_LNR[layer]
-        positions = Positions(*arrays, window, model.masked_distances, unit_NR)
-        layers[arrays[0].tobytes(), arrays[1].tobytes(), window] = positions
+        scale_TNR = np.repeat(scale_TKR, model.num_heads // scale_TKR.shape[1], axis=1)
+        unit_NR = None
+        if table.offset_unit is not None:
+            unit_LNR = 2 * np.pi * query_head_frequencies(table.offset_unit, model.num_heads)
+            unit_NR = unit_LNR[layer].astype(np.float32)
+        window = NO_WINDOW if window is None else window
+        positions = Positions(
+            inv_freq_LNR[layer].astype(np.float32),
+            (scale_TNR / np.sqrt(2 * scale_TNR.shape[2])).astype(np.float32),
+            np.asarray(is_visible(positions_T, window, model.masked_distances)),
+            unit_NR,
+        )
+        layers[positions.inv_freq_NR.tobytes(), positions.scale_TNR.tobytes(), window] = positions
     return list(layers.values())
 
 

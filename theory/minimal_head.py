@@ -20,16 +20,14 @@ a measurement; docs/theory.md lists what the simulation leaves out.
 
 import dataclasses
 import functools
-from collections.abc import Iterable, Sequence
+import itertools
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
-
-from ropewalk.model.config import NO_WINDOW
-from ropewalk.model.mask import is_visible
 
 _GAIN = 8.0  # sum of the gains at the start; perfect attention then gives .98 to the right value
 _NORM_EPSILON = 1e-5  # of the normalization
@@ -77,18 +75,14 @@ class Layouts:
             pairs = np.concatenate([pairs, pairs[: len(first)]])
             rows.append((keys, pairs, second, second - (first + 1)))
         names = ("key_DP", "pair_DP", "query_DQ", "distance_DQ")
-        arrays = dict(zip(names, map(_pad, zip(*rows, strict=True)), strict=True))
-        return cls(**arrays, length=length)
+        columns = (
+            itertools.zip_longest(*column, fillvalue=0) for column in zip(*rows, strict=True)
+        )
+        arrays = (np.array(list(column), np.int32).T for column in columns)
+        return cls(**dict(zip(names, arrays, strict=True)), length=length)
 
     def __len__(self) -> int:
         return len(self.key_DP)
-
-
-def _pad(rows: Sequence[np.ndarray]) -> np.ndarray:
-    padded = np.zeros((len(rows), max(map(len, rows))), np.int32)
-    for row, values in zip(padded, rows, strict=True):
-        row[: len(values)] = values
-    return padded
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -102,8 +96,8 @@ class Training:
       embed_dim: width of the embedding.
       num_keys, num_values: ids that keys and values are drawn from.
       aligned: whether key projections start equal to query projections.
-      fixed: parameters that do not train, of "embedding", "query" and "key".
-      frequency_rate: learning rate of learned frequencies as a multiple of `learning_rates`.
+      rates: learning rate of parameters as a multiple of `learning_rates`, by name as in `init`;
+        1 if it is not given.
     """
 
     learning_rates: np.ndarray
@@ -115,35 +109,23 @@ class Training:
     num_keys: int = 64
     num_values: int = 64
     aligned: bool = True
-    fixed: tuple[str, ...] = ()
-    frequency_rate: float = 0.0
-
-    def hyperparameters(self, learning_rates: np.ndarray) -> dict[str, Any]:
-        """Return the numbers that the optimizer reads, with these learning rates."""
-        names = "beta1", "beta2", "weight_decay"
-        settings: dict[str, Any] = {name: np.float32(getattr(self, name)) for name in names}
-        rates = dict.fromkeys(("embedding", "query", "key", "gain"), 1.0)
-        rates |= dict.fromkeys(self.fixed, 0.0) | {"frequency": self.frequency_rate}
-        settings["rates"] = {name: np.float32(rate) for name, rate in rates.items()}
-        return settings | {"learning_rates": np.append(learning_rates, 0).astype(np.float32)}
+    rates: Mapping[str, float] = dataclasses.field(default_factory=dict)
 
 
 class Positions(NamedTuple):
-    """Inputs of a layer that depend on positions.
+    """Inputs of a layer that depend on positions, float32, for documents of up to T - 2 tokens.
 
     Attributes:
-      inv_freq_NR: float64, radians per token, of each head; 0 for unrotated pairs.
-      logit_scale: factor of the scores; broadcast to `[positions, N, R]`, by the query's position.
-      window: number of tokens that a query attends to, itself included; None: all before it.
-      masked_distances: first and last of the distances that are hidden.
+      inv_freq_NR: radians per token, of each head; 0 for unrotated pairs.
+      scale_TNR: what multiplies a query at each position.
+      is_visible_T: whether a query attends to a key so many tokens before it.
       offset_unit_NR: what one unit of a trained offset adds to a frequency, radians per token;
         None: frequencies do not train.
     """
 
     inv_freq_NR: np.ndarray
-    logit_scale: np.ndarray | float = 1.0
-    window: int | None = None
-    masked_distances: tuple[int, int] | None = None
+    scale_TNR: np.ndarray
+    is_visible_T: np.ndarray
     offset_unit_NR: np.ndarray | None = None
 
 
@@ -184,14 +166,13 @@ def simulate(
       test: documents of the test, of the same length.
     """
     randoms = [np.random.Generator(np.random.Philox(seed)) for seed in seeds]
-    table = make_table(positions, max(layouts.length, test.length))
     params = _stack([init(positions, training, random) for random in randoms])
     # Updates have `batch_size` documents on average; those without any are left out.
     ends = np.floor(np.arange(len(training.learning_rates) + 1) * training.batch_size + 1e-9)
     ends = ends.astype(int)
     steps = np.flatnonzero(np.diff(ends))
     widest = int(np.diff(ends).max(initial=0))
-    settings = training.hyperparameters(training.learning_rates[steps])
+    settings = _settings(training, training.learning_rates[steps])
     state = jax.vmap(lambda params: _optimizer(settings).init(params))(params)
     for some in np.split(steps, range(_CHUNK, len(steps), _CHUNK)) if len(steps) else ():
         first, last = ends[some[0]], ends[some[-1] + 1]
@@ -202,16 +183,16 @@ def simulate(
         batch = Documents(*(x[:, np.where(counts_CB, row_CB, 0)] for x in _stack(documents)))
         query_SCBQ = batch.query_BQ * counts_CB[:, :, None]  # 0: no question
         batch = batch._replace(query_BQ=query_SCBQ)
-        params, state = _train(params, state, batch, table, settings, training.num_values)
+        params, state = _train(params, state, batch, positions, settings, training.num_values)
     index = np.arange(len(test))
     documents = _stack([draw(test, training, len(test), r, index=index) for r in randoms])
     is_correct = []
     for first in range(0, len(test), _TEST_DOCUMENTS):
         part = Documents(*(x[:, first : first + _TEST_DOCUMENTS] for x in documents))
-        logits_SBQU = _predict(params, part, table, training.num_values)
+        logits_SBQU = _predict(params, part, positions, training.num_values)
         is_correct.append(np.asarray(logits_SBQU.argmax(axis=-1) == part.target_BQ))
     is_asked_DQ = test.query_DQ > 0
-    inv_freq_SNR = jax.vmap(lambda params: inv_freq_of(params, table))(params)
+    inv_freq_SNR = jax.vmap(lambda params: inv_freq_of(params, positions))(params)
     return Accuracy(
         test.distance_DQ[is_asked_DQ],
         np.nonzero(is_asked_DQ)[0],
@@ -275,36 +256,6 @@ def draw(
     )
 
 
-class Table(NamedTuple):
-    """`Positions` as arrays.
-
-    Attributes:
-      inv_freq_NR, unit_NR: start of the frequencies, and the unit of trained offsets.
-      scale_TNR: what multiplies a query at each position.
-      is_visible_T: whether a query attends to a key so many tokens before it.
-    """
-
-    inv_freq_NR: np.ndarray
-    unit_NR: np.ndarray
-    scale_TNR: np.ndarray
-    is_visible_T: np.ndarray
-
-
-def make_table(positions: Positions, longest: int) -> Table:
-    """Return the table for documents of `longest` tokens."""
-    inv_freq_NR, unit_NR = positions.inv_freq_NR, positions.offset_unit_NR
-    num_heads, num_pairs = inv_freq_NR.shape
-    # A key's position is at most one above the last query's.
-    scale = positions.logit_scale / np.sqrt(2 * num_pairs)
-    window = NO_WINDOW if positions.window is None else positions.window
-    return Table(
-        inv_freq_NR.astype(np.float32),
-        np.zeros((), np.float32) if unit_NR is None else unit_NR.astype(np.float32),
-        np.broadcast_to(scale, (longest + 2, num_heads, num_pairs)).astype(np.float32),
-        np.asarray(is_visible(np.arange(longest + 2), window, positions.masked_distances)),
-    )
-
-
 def init(positions: Positions, training: Training, random: np.random.Generator) -> Params:
     """Draw the parameters of one seed.
 
@@ -325,18 +276,18 @@ def init(positions: Positions, training: Training, random: np.random.Generator) 
     return {name: value.astype(np.float32) for name, value in params.items()}
 
 
-def inv_freq_of(params: Params, table: Table) -> jax.Array:
+def inv_freq_of(params: Params, positions: Positions) -> jax.Array:
     """Return the frequencies of one seed, `[N, R]`, radians per token."""
     if "frequency" not in params:
-        return jnp.asarray(table.inv_freq_NR)
-    return params["frequency"] * table.unit_NR + table.inv_freq_NR
+        return jnp.asarray(positions.inv_freq_NR)
+    return params["frequency"] * positions.offset_unit_NR + positions.inv_freq_NR
 
 
-def _codes(params: Params, table: Table) -> tuple[Any, Any]:
+def _codes(params: Params, positions: Positions) -> tuple[Any, Any]:
     """Return the codes of queries and keys, `[V, N, R, 2]`, before rotation."""
     square_V1 = jnp.square(params["embedding"]).mean(axis=-1, keepdims=True)
     x_VE = params["embedding"] * jax.lax.rsqrt(square_V1 + _NORM_EPSILON)
-    shape = len(x_VE), *table.inv_freq_NR.shape, 2
+    shape = len(x_VE), *positions.inv_freq_NR.shape, 2
     return (x_VE @ params["query"]).reshape(shape), (x_VE @ params["key"]).reshape(shape)
 
 
@@ -346,18 +297,20 @@ def _multiply(a: jax.Array, b: jax.Array) -> jax.Array:
     return jnp.stack([real, a[..., 0] * b[..., 1] + a[..., 1] * b[..., 0]], axis=-1)
 
 
-def logits_of(params: Params, documents: Documents, table: Table, num_values: int) -> jax.Array:
+def logits_of(
+    params: Params, documents: Documents, positions: Positions, num_values: int
+) -> jax.Array:
     """Return the logits of all values for each question of one seed, `[B, Q, U]`."""
-    query_VNR2, key_VNR2 = _codes(params, table)
-    angle_TNR = jnp.arange(len(table.scale_TNR))[:, None, None] * inv_freq_of(params, table)
+    query_VNR2, key_VNR2 = _codes(params, positions)
+    angle_TNR = jnp.arange(len(positions.scale_TNR))[:, None, None] * inv_freq_of(params, positions)
     phase_TNR2 = jnp.stack([jnp.cos(angle_TNR), jnp.sin(angle_TNR)], axis=-1)
     query_BQ, key_BP = documents.query_BQ, documents.key_BP
-    scaled_TNR2 = phase_TNR2 * table.scale_TNR[..., None]
+    scaled_TNR2 = phase_TNR2 * positions.scale_TNR[..., None]
     query_BQNR2 = _multiply(query_VNR2[documents.query_id_BQ], scaled_TNR2[query_BQ])
     key_BPNR2 = _multiply(key_VNR2[documents.key_id_BP], phase_TNR2[key_BP])
     score_BNQP = jnp.einsum("bqnrc,bpnrc->bnqp", query_BQNR2, key_BPNR2)
     distance_BQP = query_BQ[:, :, None] - key_BP[:, None, :]
-    is_visible_BQP = table.is_visible_T[jnp.maximum(distance_BQP, 0)]
+    is_visible_BQP = positions.is_visible_T[jnp.maximum(distance_BQP, 0)]
     is_visible_BQP &= (distance_BQP >= 0) & (key_BP > 0)[:, None, :]
     is_visible_B1QP = is_visible_BQP[:, None]
     attention_BNQP = jax.nn.softmax(jnp.where(is_visible_B1QP, score_BNQP, _HIDDEN))
@@ -366,15 +319,22 @@ def logits_of(params: Params, documents: Documents, table: Table, num_values: in
     return mixed_BQP @ jax.nn.one_hot(documents.value_BP, num_values)
 
 
-def loss_of(params: Params, documents: Documents, table: Table, num_values: int) -> jax.Array:
+def loss_of(
+    params: Params, documents: Documents, positions: Positions, num_values: int
+) -> jax.Array:
     """Return the mean cross-entropy of one seed's questions, nats."""
-    logits_BQU = logits_of(params, documents, table, num_values)
+    logits_BQU = logits_of(params, documents, positions, num_values)
     losses_BQ = optax.softmax_cross_entropy_with_integer_labels(logits_BQU, documents.target_BQ)
     return losses_BQ.mean(where=documents.query_BQ > 0)
 
 
-def _decays(params: Any) -> dict[str, bool]:
-    return {name: name not in ("gain", "frequency") for name in params}
+def _settings(training: Training, learning_rates: np.ndarray) -> dict[str, Any]:
+    """Return the numbers that the optimizer reads; equal programs serve all of them."""
+    names = "beta1", "beta2", "weight_decay"
+    settings: dict[str, Any] = {name: np.float32(getattr(training, name)) for name in names}
+    rates = dict.fromkeys(("embedding", "query", "key", "gain", "frequency"), 1.0) | training.rates
+    settings["rates"] = {name: np.float32(rate) for name, rate in rates.items()}
+    return settings | {"learning_rates": np.append(learning_rates, 0).astype(np.float32)}
 
 
 def _optimizer(settings: dict[str, Any]) -> optax.GradientTransformation:
@@ -384,7 +344,7 @@ def _optimizer(settings: dict[str, Any]) -> optax.GradientTransformation:
         b1=settings["beta1"],
         b2=settings["beta2"],
         weight_decay=settings["weight_decay"],
-        mask=_decays,
+        mask=lambda params: {name: name not in ("gain", "frequency") for name in params},
     )
 
 
@@ -393,7 +353,7 @@ def _train(
     params: Params,
     state: Any,
     documents: Documents,
-    table: Table,
+    positions: Positions,
     settings: dict[str, Any],
     num_values: int,
 ) -> tuple[Params, Any]:
@@ -401,7 +361,7 @@ def _train(
 
     def update(carry: tuple, batch: Documents) -> tuple:
         params, state = carry
-        gradients = jax.grad(loss_of)(params, batch, table, num_values)
+        gradients = jax.grad(loss_of)(params, batch, positions, num_values)
         updates, state = _optimizer(settings).update(gradients, state, params)
         rate = {name: settings["rates"][name] for name in params}
         updates = jax.tree.map(jnp.multiply, rate, updates)
@@ -415,5 +375,7 @@ def _train(
 
 
 @functools.partial(jax.jit, static_argnames=("num_values",))
-def _predict(params: Params, documents: Documents, table: Table, num_values: int) -> jax.Array:
-    return jax.vmap(lambda p, d: logits_of(p, d, table, num_values))(params, documents)
+def _predict(
+    params: Params, documents: Documents, positions: Positions, num_values: int
+) -> jax.Array:
+    return jax.vmap(lambda p, d: logits_of(p, d, positions, num_values))(params, documents)

@@ -31,12 +31,13 @@ def test_the_loss_is_the_cross_entropy_of_answers():
     )
     scale_T11 = np.linspace(1, 2, 17)[:, None, None]
     positions = Positions(
-        np.stack([BASE_10[:2], BASE_10[2:4]]), logit_scale=scale_T11, masked_distances=(3, 4)
+        np.stack([BASE_10[:2], BASE_10[2:4]]).astype(np.float32),
+        np.broadcast_to(scale_T11 / 2, (17, 2, 2)).astype(np.float32),
+        ~np.isin(np.arange(17), (3, 4)),
     )
     random = np.random.default_rng(0)
     params = minimal_head.init(positions, training, random)
     batch = minimal_head.draw(layouts, training, 3, random, index=np.arange(3))
-    table = minimal_head.make_table(positions, 15)
     x = params["embedding"] / np.sqrt(np.square(params["embedding"]).mean(1, keepdims=True) + 1e-5)
     codes = [(x @ params[n]).reshape(5, 2, 2, 2) @ [1, 1j] for n in ("query", "key")]
     nats = []
@@ -54,14 +55,14 @@ def test_the_loss_is_the_cross_entropy_of_answers():
         np.add.at(values, batch.value_BP[document], params["gain"] @ weights)
         right = values[batch.target_BQ[document, question]]
         nats.append(np.log(np.exp(values).sum()) - right)
-    loss = jax.jit(minimal_head.loss_of, static_argnums=3)(params, batch, table, 4)
+    loss = jax.jit(minimal_head.loss_of, static_argnums=3)(params, batch, positions, 4)
     assert len(nats) == 6 and float(loss) == pytest.approx(np.mean(nats), rel=1e-4)
 
 
 def test_fixed_parameters_do_not_train():
-    training = Training(learning_rates=np.ones(1), batch_size=1, fixed=("query", "gain"))
-    rates = training.hyperparameters(np.ones(1))["rates"]
-    assert rates == {"embedding": 1, "query": 0, "key": 1, "gain": 0, "frequency": 0}
+    training = Training(learning_rates=np.ones(1), batch_size=1, rates={"query": 0.0})
+    rates = minimal_head._settings(training, np.ones(1))["rates"]
+    assert rates == {"embedding": 1, "query": 0, "key": 1, "gain": 1, "frequency": 1}
 
 
 @pytest.mark.parametrize(
