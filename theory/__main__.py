@@ -55,7 +55,7 @@ def bound_command(args: argparse.Namespace) -> tuple[dict, str]:
     result = {"length": args.length, "head_dim": args.head_dim}
     result |= {"rotary_fraction": args.rotary_fraction}
     result |= {"low": smallest.low, "high": smallest.high}
-    count = len(smallest.certificate.witnesses)
+    count = len(smallest.certificate)
     lines = [
         f"base {smallest.high:.10g} is the smallest with B_m >= 0 below {args.length:,} tokens"
     ]
@@ -71,9 +71,9 @@ def bound_command(args: argparse.Namespace) -> tuple[dict, str]:
     rounded = round_up(pairs, smallest.high, args.length)
     lines += [f"  rounded up: {rounded} (feasible at every distance)"]
     if args.stable or args.intervals:
-        stable = bound.stable(pairs, args.length)
-        result |= {"stable": stable.high} if args.stable else {}
-        lines += [f"every base above {stable.high:.10g} has it too"]
+        ((stable, _),) = bound.intervals(pairs, args.length, last=True).feasible
+        result |= {"stable": stable} if args.stable else {}
+        lines += [f"every base above {stable:.10g} has it too"]
     if args.intervals:
         intervals = bound.intervals(pairs, args.length, smallest.high).feasible
         result["intervals"] = [[low, _finite(high)] for low, high in intervals]
@@ -89,7 +89,7 @@ def round_up(pairs: bound.Pairs, base: float, length: int) -> str:
         text = f"{math.ceil(base / unit) * unit:.{digits}g}"
         # Rounding by more than 5% would give a misleading answer.
         near = max(base, 1 + 1e-15) <= float(text) <= 1.05 * base
-        if near and bound.is_certainly_feasible(pairs, float(text), length):
+        if near and bound.is_feasible(pairs, math.log(float(text)), length):
             return text
     return repr(base)
 
@@ -305,7 +305,7 @@ def table_command(args: argparse.Namespace) -> tuple[dict, str]:
                 "low": answer.low,
                 "high": answer.high,
                 "critical": answer.critical,
-                "intervals_proved": len(answer.certificate.witnesses),
+                "intervals_proved": len(answer.certificate),
                 "asymptotic": answer.length / published.CI_ZERO,
                 "men_2024": men,
                 "men_above_ours": None if men is None else men / answer.high - 1,

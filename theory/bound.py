@@ -56,20 +56,9 @@ def pairs_of(head_dim: int, rotary_fraction: float = 1.0) -> Pairs:
     return Pairs(np.arange(num_rotated) / num_rotated, head_dim // 2 - num_rotated)
 
 
-class Certificate(NamedTuple):
-    """Proof that no base in (exp(left[0]), exp(right[-1])) is feasible.
-
-    B_m of `witnesses[k]` is negative for all x in [left[k], right[k]], and the next interval begins
-    at right[k].
-
-    Attributes:
-      left, right: float64 `[K]`, ascending, x = ln(base).
-      witnesses: int64 `[K]`, distances in tokens.
-    """
-
-    left: np.ndarray
-    right: np.ndarray
-    witnesses: np.ndarray
+# Bases from exp(left) to exp(right) of which none is feasible, as B_m of the witness, a distance in
+# tokens, is negative for all x in [left, right], x = ln(base).
+Infeasible = tuple[float, float, int]
 
 
 class SmallestBase(NamedTuple):
@@ -80,28 +69,14 @@ class SmallestBase(NamedTuple):
       low: every base in (1, low) is infeasible, as `certificate` proves.
       high: feasible at every distance, and at most 1e-8 above `low`.
       critical: the distance that becomes non-negative at b*; None if every base is feasible.
-      certificate: intervals and witnesses.
+      certificate: intervals of infeasible bases, ascending; each begins where the last one ends.
     """
 
     length: int
     low: float
     high: float
     critical: int | None
-    certificate: Certificate
-
-
-class StableBase(NamedTuple):
-    """The smallest base above which every base is feasible lies in [low, high].
-
-    Attributes:
-      low: infeasible; None if no base is.
-      high: every base above it is feasible.
-      witness: the distance whose B_m is negative at `low` and on some interval left of it.
-    """
-
-    low: float | None
-    high: float
-    witness: int | None
+    certificate: list[Infeasible]
 
 
 class Intervals(NamedTuple):
@@ -109,13 +84,12 @@ class Intervals(NamedTuple):
 
     Attributes:
       feasible: (low, high) of each feasible interval, ascending; the last high is inf.
-      infeasible: (left, right, witness), ascending: B_m of the witness is negative for all x in
-        [left, right], x = ln(base). Gaps between the two lists are less than 1e-9 wide in x; they
+      infeasible: ascending. Gaps between the two lists are less than 1e-9 wide in ln(base); they
         adjoin a feasible interval or are undecided.
     """
 
     feasible: list[tuple[float, float]]
-    infeasible: list[tuple[float, float, int]]
+    infeasible: list[Infeasible]
 
 
 class _Taylor:
@@ -188,7 +162,7 @@ def _find_witnesses(pairs: Pairs, x: float, first: int, length: int) -> np.ndarr
     return witnesses[np.argsort(-reach(pairs, x, witnesses))[:_MAX_NEW]]
 
 
-def _is_feasible(pairs: Pairs, x: float, length: int) -> bool:
+def is_feasible(pairs: Pairs, x: float, length: int) -> bool:
     """Return whether B_m > 0 is certain for all m < length at x and at bases rounded to it."""
     return _all_positive(pairs) or all(
         (values > error).all() for _, values, error in _values(pairs, x, 0, length)
@@ -208,13 +182,13 @@ def smallest(pairs: Pairs, lengths: Sequence[int]) -> list[SmallestBase]:
     if list(lengths) != sorted(lengths):
         raise ValueError(f"lengths must not fall, got {list(lengths)}")
     x = 0.0
-    left, right, witnesses = [], [], []
+    certificate: list[Infeasible] = []
     pool = np.zeros(0, dtype=np.int64)
     answers = []
     for length in lengths:
         while not _all_positive(pairs):
             steps = reach(pairs, x, pool)
-            near = max(0, witnesses[-1] - _NEAR) if witnesses else 0
+            near = max(0, certificate[-1][2] - _NEAR) if certificate else 0
             for first, last in ((near, near + 2 * _NEAR), (0, length)):
                 if (steps * pool).max(initial=0) < _SHORT:
                     new = _find_witnesses(pairs, x, first, min(last, length))
@@ -223,20 +197,17 @@ def smallest(pairs: Pairs, lengths: Sequence[int]) -> list[SmallestBase]:
             if steps.max(initial=0) < _GAPS[-1] / 4:
                 break
             best = int(steps.argmax())
-            left.append(x)
-            x += float(steps[best])
-            right.append(x)
-            witnesses.append(int(pool[best]))
+            certificate.append((x, x + float(steps[best]), int(pool[best])))
+            x = certificate[-1][1]
             if x > _LAST_X:
                 raise ValueError(f"no base below e^{_LAST_X:g} covers {length} tokens")
-        certificate = Certificate(np.array(left), np.array(right), np.array(witnesses, np.int64))
         answers.append(
             SmallestBase(
                 length=length,
-                low=math.exp(right[-1] if right else x),
+                low=math.exp(x),
                 high=math.exp(_feasible_above(pairs, x, length)),
-                critical=witnesses[-1] if witnesses else None,
-                certificate=certificate,
+                critical=certificate[-1][2] if certificate else None,
+                certificate=certificate.copy(),
             )
         )
     return answers
@@ -245,14 +216,9 @@ def smallest(pairs: Pairs, lengths: Sequence[int]) -> list[SmallestBase]:
 def _feasible_above(pairs: Pairs, x: float, length: int) -> float:
     """Return a feasible point within 8e-9 right of x."""
     for gap in _GAPS:
-        if _is_feasible(pairs, x + gap, length):
+        if is_feasible(pairs, x + gap, length):
             return x + gap
     raise ArithmeticError(f"float64 cannot decide ln(base) = {x!r} at {length} tokens")
-
-
-def is_certainly_feasible(pairs: Pairs, base: float, length: int) -> bool:
-    """Return whether B_m > 0 is certain in float64 for all m < length."""
-    return _is_feasible(pairs, math.log(base), length)
 
 
 def _all_positive(pairs: Pairs) -> bool:
@@ -347,35 +313,28 @@ def _range(pairs: Pairs, x: float, half: float, m: np.ndarray) -> tuple[np.ndarr
     return np.maximum(taylor.value - swing, separate), taylor.value + swing
 
 
-def stable(pairs: Pairs, length: int) -> StableBase:
-    """Return the base above which every base is feasible, with a proof.
+def intervals(pairs: Pairs, length: int, left: float = 1.0, *, last: bool = False) -> Intervals:
+    """Return all feasible intervals of bases above `left`, with a proof of completeness.
+
+    With `last`, only the interval without end, above whose start every base is feasible, and one
+    below it that is not.
 
     Raises:
       ValueError: for a length outside [2, 2**31], or that no base covers.
     """
     check_length(length)
     if _all_positive(pairs):
-        return StableBase(low=None, high=1.0, witness=None)
-    boundary = _closed_threshold(pairs, length)
-    for left, right, feasible, witness in _cells(pairs, length, 0.0, boundary):
-        if witness is not None:
-            return StableBase(low=math.exp(right), high=math.exp(boundary), witness=witness)
-        if feasible and right == boundary:
-            boundary = left
-    return StableBase(low=None, high=math.exp(boundary), witness=None)
-
-
-def intervals(pairs: Pairs, length: int, left: float) -> Intervals:
-    """Return all feasible intervals of bases above `left`, with a proof of completeness."""
-    check_length(length)
+        return Intervals(feasible=[(1.0, math.inf)], infeasible=[])
     end = _closed_threshold(pairs, length)
     good, bad = [(end, math.inf)], []
     for low, high, feasible, witness in _cells(pairs, length, math.log(left), end):
         if witness is not None:
             bad.append((low, high, witness))
+            if last:
+                break
         elif feasible and high == good[-1][0]:
             good[-1] = (low, good[-1][1])
-        elif feasible:
+        elif feasible and not last:
             good.append((low, high))
     return Intervals(
         feasible=[(math.exp(low), math.exp(high)) for low, high in reversed(good)],

@@ -11,9 +11,6 @@ gs://BUCKET/DIR. With a bucket nothing is mounted, and the image needs the extra
 import ropewalk.utils.environment  # noqa: F401 - first: it checks that packages are installed
 
 # isort: split
-import argparse
-import dataclasses
-import functools
 import json
 import re
 import string
@@ -23,8 +20,7 @@ from typing import NamedTuple
 from ropewalk.configs import argument_parser, find_config
 from ropewalk.experiment import overrides
 from ropewalk.experiment.overrides import make_members
-from ropewalk.tpu import topology as topology_lib
-from ropewalk.tpu.topology import Topology
+from ropewalk.tpu.topology import Topology, find_slice
 from ropewalk.utils.command_line import at_least, exit_with
 from ropewalk.utils.errors import HANG_STATUS, RESTART_STATUS
 from ropewalk.utils.paths import check_path, in_bucket
@@ -67,9 +63,7 @@ def manifest(
     selector = {
         "cloud.google.com/gke-tpu-accelerator": topology.chip.gke_accelerator,
         "cloud.google.com/gke-tpu-topology": topology.shape,
-    }
-    if spot:
-        selector["cloud.google.com/gke-spot"] = "true"
+    } | ({"cloud.google.com/gke-spot": "true"} if spot else {})
     values = job._asdict() | {
         "restarts": restarts,
         "restart_on": RESTART_ON,
@@ -77,12 +71,9 @@ def manifest(
         "node_selector": selector,
         "image": image,
         "chips_per_host": topology.chips_per_host,
-        "mounts": [],
-        "volumes": [],
+        "mounts": [{"name": "runs", "mountPath": "/runs"}] if claim else [],
+        "volumes": [{"name": "runs", "persistentVolumeClaim": {"claimName": claim}}] * bool(claim),
     }
-    if claim:
-        values["mounts"] = [{"name": "runs", "mountPath": "/runs"}]
-        values["volumes"] = [{"name": "runs", "persistentVolumeClaim": {"claimName": claim}}]
     # JSON is YAML, and quotes every character of a name.
     text = TEMPLATE.read_text(encoding="utf-8")
     return string.Template(text).substitute({key: json.dumps(x) for key, x in values.items()})
@@ -103,58 +94,43 @@ def make_jobs(
     """Return the jobs of a run or a sweep, or the evaluation or report that follows them.
 
     Raises:
-      ValueError: if `train.py` or `sweep.py` would refuse the config, its overrides `changes`, or
-        its mesh on the slice.
+      ValueError: if the folder would end with the pods, if `train.py` or `sweep.py` would refuse
+        the config, its overrides `changes`, or its mesh on the slice, or if one process would get a
+        slice of several hosts.
     """
-    if mode in ("evaluate", "report"):
-        return [Job(job_name(workdir, mode), config_name, ["python", f"{mode}.py", workdir])]
-    from ropewalk.training.sweep import check_meshes  # late: it imports JAX
-
-    sizes = {"num_devices": topology.num_devices, "num_processes": topology.num_hosts}
-    check = functools.partial(check_meshes, **sizes)
-    config = find_config(config_name)
-    arguments = [config_name, "--workdir", workdir, *changes]
-    if mode == "run":
-        check([overrides.apply(config, changes)])
-        return [Job(job_name(workdir), config_name, ["python", "train.py", *arguments])]
-    members = make_members(config, changes)
-    names, configs = [m.name for m in members], [m.config for m in members]
-    program = ["python", "sweep.py"]
-    if mode == "sweep":
-        check(configs)
-        return [Job(job_name(workdir), "; ".join(names), [*program, *arguments])]
-    for member_config in configs:
-        check([member_config])
-    return [
-        Job(job_name(workdir, str(number)), name, [*program, "--member", str(number), *arguments])
-        for number, name in enumerate(names)
-    ]
-
-
-def _jobs(arguments: argparse.Namespace, topology: Topology) -> list[Job]:
-    """Return the jobs of the command line."""
-    mode, config, workdir = arguments.mode, arguments.config, arguments.workdir
     check_path(workdir)
     if not in_bucket(workdir) and Path("/runs") not in Path(workdir).parents:
         raise ValueError(
             f"--workdir {workdir} would lie on the pods' own disks and end with them; use "
             "/runs/DIR or gs://BUCKET/DIR"
         )
-    return make_jobs(mode, config, workdir, arguments.overrides, topology)
+    if mode in ("evaluate", "report"):
+        if topology.num_hosts > 1:
+            raise ValueError(
+                f"--mode {mode} is one process a job, and {topology.name} has "
+                f"{topology.num_hosts} hosts; use {topology.chip.name}:{topology.chip.shapes[0]}"
+            )
+        return [Job(job_name(workdir, mode), config_name, ["python", f"{mode}.py", workdir])]
+    from ropewalk.training.sweep import check_meshes  # late: it imports JAX
 
-
-def check_alone(mode: str, topology: Topology) -> None:
-    """Raise ValueError if a job of one process would get a slice of several hosts."""
-    if mode in ("evaluate", "report") and topology.num_hosts > 1:
-        shape = next(s for s in reversed(topology.chip.shapes) if _hosts(topology, s) == 1)
-        raise ValueError(
-            f"--mode {mode} is one process a job, and {topology.name} has {topology.num_hosts} "
-            f"hosts; use {topology.chip.name}:{shape}"
-        )
-
-
-def _hosts(topology: Topology, shape: str) -> int:
-    return dataclasses.replace(topology, shape=shape).num_hosts
+    config = find_config(config_name)
+    if mode == "run":
+        rows = [("", config_name, ["train.py"], [overrides.apply(config, changes)])]
+    else:
+        members = make_members(config, changes)
+        rows = [
+            (str(number), member.name, ["sweep.py", "--member", str(number)], [member.config])
+            for number, member in enumerate(members)
+        ]
+        if mode == "sweep":
+            names = "; ".join(member.name for member in members)
+            rows = [("", names, ["sweep.py"], [member.config for member in members])]
+    jobs = []
+    for suffix, name, program, configs in rows:
+        check_meshes(configs, topology.num_devices, topology.num_hosts)
+        command = ["python", *program, config_name, "--workdir", workdir, *changes]
+        jobs.append(Job(job_name(workdir, suffix), name, command))
+    return jobs
 
 
 def main() -> int:
@@ -179,9 +155,10 @@ def main() -> int:
     )
     arguments = parser.parse_intermixed_args()
     with parser.refusing(ValueError):
-        topology = topology_lib.find_slice(arguments.topology)
-        check_alone(arguments.mode, topology)
-        jobs = _jobs(arguments, topology)
+        topology = find_slice(arguments.topology)
+        jobs = make_jobs(
+            *(arguments.mode, arguments.config, arguments.workdir, arguments.overrides), topology
+        )
     cluster = {name: getattr(arguments, name) for name in ("image", "claim", "spot", "restarts")}
     if in_bucket(arguments.workdir):
         cluster["claim"] = ""

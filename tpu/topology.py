@@ -335,17 +335,12 @@ def find(name: str) -> Topology | Machines:
         raise ValueError(f"unknown topology {name!r}; {nearest(kind, known)}")
     if kind not in GPUS:
         return find_slice(name)
-    sizes = re.fullmatch(r"([1-8])(?:x([1-9]\d*))?", shape or "1")
+    several = r"[1-9]\d*" if GPUS[kind].network_bandwidth else "1"
+    sizes = re.fullmatch(rf"([1-8])(?:x({several}))?", shape or "1")
     if not sizes:
-        raise ValueError(
-            f"unknown topology {name!r}: a host has 1 to 8 GPUs; {kind}:8x2 are two hosts of 8"
-        )
-    machines = Machines(chip=GPUS[kind], chips_per_host=int(sizes[1]), num_hosts=int(sizes[2] or 1))
-    if machines.num_hosts > 1 and not machines.chip.network_bandwidth:
-        raise ValueError(
-            f"topology {name!r}: {kind} is known on one host only; use {kind}:{sizes[1]}"
-        )
-    return machines
+        hosts = f", or {kind}:8x2 for two hosts of 8" if several != "1" else ""
+        raise ValueError(f"unknown topology {name!r}; use {kind}:1 to {kind}:8{hosts}")
+    return Machines(chip=GPUS[kind], chips_per_host=int(sizes[1]), num_hosts=int(sizes[2] or 1))
 
 
 def find_slice(name: str) -> Topology:
