@@ -51,31 +51,27 @@ def bound_command(args: argparse.Namespace) -> tuple[dict, str]:
     1e-8; see docs/theory.md.
     """
     pairs = bound.pairs_of(args.head_dim, args.rotary_fraction)
-    (smallest,) = bound.smallest(pairs, [args.length])
-    result = {"length": args.length, "head_dim": args.head_dim}
-    result |= {"rotary_fraction": args.rotary_fraction}
-    result |= {"low": smallest.low, "high": smallest.high}
-    count = len(smallest.certificate)
-    lines = [
-        f"base {smallest.high:.10g} is the smallest with B_m >= 0 below {args.length:,} tokens"
-    ]
-    if count:
+    ((_, low, high, critical, certificate),) = bound.smallest(pairs, [args.length])
+    result = {name: vars(args)[name] for name in ("length", "head_dim", "rotary_fraction")}
+    result |= {"low": low, "high": high}
+    lines = [f"base {high:.10g} is the smallest with B_m >= 0 below {args.length:,} tokens"]
+    if certificate:
         lines += [
-            f"  [{smallest.low!r}, {smallest.high!r}]",
-            f"  below: infeasible, proved on {count:,} intervals of ln(base)",
-            f"  at the upper end: B_m > 0 at every distance; B_{smallest.critical} is the last to "
-            "rise above 0",
+            f"  [{low!r}, {high!r}]",
+            f"  below: infeasible, proved on {len(certificate):,} intervals of ln(base)",
+            "  at the upper end: B_m > 0 at every distance; "
+            f"B_{critical} is the last to rise above 0",
         ]
     else:
         lines += ["  every base between 1 and this one has it too"]
-    rounded = round_up(pairs, smallest.high, args.length)
+    rounded = round_up(pairs, high, args.length)
     lines += [f"  rounded up: {rounded} (feasible at every distance)"]
     if args.stable or args.intervals:
         ((stable, _),) = bound.intervals(pairs, args.length, last=True).feasible
         result |= {"stable": stable} if args.stable else {}
         lines += [f"every base above {stable:.10g} has it too"]
     if args.intervals:
-        intervals = bound.intervals(pairs, args.length, smallest.high).feasible
+        intervals = bound.intervals(pairs, args.length, high).feasible
         result["intervals"] = [[low, _finite(high)] for low, high in intervals]
         lines += [f"feasible intervals of the base ({len(intervals)}):"]
         lines += [f"  {low!r} to {high!r}" for low, high in intervals]
@@ -99,8 +95,8 @@ def length_command(args: argparse.Namespace) -> tuple[dict, str]:
     result, heads = _find_violations(args)
     layers = [decay.latest(layer) for layer in heads]
     first = decay.latest(layers)
-    result |= {"first_violation": first}
-    result |= {"checked_up_to": args.limit - 1 if first is None else first}
+    checked = args.limit - 1 if first is None else first
+    result |= {"first_violation": first, "checked_up_to": checked}
     lines = {"": first}
     if args.run:
         result["layers"] = layers
@@ -232,7 +228,6 @@ def forecast_command(args: argparse.Namespace) -> tuple[dict, str]:
     """
     # Late imports: the other commands need neither configs nor scipy.
     from ropewalk.configs import config_argument, find_config
-    from ropewalk.evals.estimate.bins import bin_number, bin_start
     from ropewalk.experiment import overrides
     from ropewalk.theory.forecast import forecast
 
@@ -243,49 +238,44 @@ def forecast_command(args: argparse.Namespace) -> tuple[dict, str]:
         configs = {member.name: member.config for member in members}
     else:
         configs = {config.name: overrides.apply(config, changes)}
-    results, lines, notes = {}, [], {}
-    for name, member in configs.items():
-        recall = forecast(member, range(args.seeds))
-        estimate = recall.estimate
-        results[name] = _recall_facts(member, recall)
-        notes |= dict.fromkeys(recall.notes)
-        bins = {bin_number(item.low): f"{item.accuracy:.2f}" for item in estimate.bins}
-        lines.append((name, (str(estimate), estimate.mean_text, estimate.worst_text), bins))
-    numbers = sorted(set().union(*(bins for *_, bins in lines)))
-    starts = [str(bin_start(number)) for number in numbers]
-    text = "\n".join(
-        [
-            format_table(
-                ["member", "L50 [95% CI]", "mean accuracy", "worst bin"],
-                [],
-                [[name, *texts] for name, texts, _ in lines],
-                title=f"Forecast by the minimal head, {args.seeds} simulated seeds",
-            ),
-            format_table(
-                ["member"],
-                starts,
-                [[name, *(bins.get(i, "-") for i in numbers)] for name, _, bins in lines],
-                title="Accuracy from each distance in tokens to the next",
-            ),
-            *(f"note: {note}" for note in notes),
-        ]
-    )
-    return {"config": config.name, "num_seeds": args.seeds, "members": results}, text
-
-
-def _recall_facts(config: Any, recall: Any) -> dict:
-    """Return the forecast of one member as JSON values; null for what is not a number."""
-    estimate, numbers = recall.estimate, ("l50", "ci_low", "ci_high", "mean_accuracy")
-    numbers += ("mean_accuracy_low", "mean_accuracy_high", "ceiling")
-    facts = {"rotary": rotary.expression(config.model.rotary), "verdict": estimate.verdict}
-    facts |= {name: _finite(getattr(estimate, name)) for name in numbers}
-    bins = [dataclasses.asdict(item) for item in (estimate.worst, *estimate.bins)]
-    seeds = [
-        {"seed": seed.seed, "l50": _finite(seed.l50), "beyond": seed.beyond}
-        | {"mean_accuracy": seed.mean_accuracy, "worst_accuracy": seed.worst_accuracy}
-        for seed in estimate.seeds
+    recalls = {name: forecast(member, range(args.seeds)) for name, member in configs.items()}
+    estimates = {name: recall.estimate for name, recall in recalls.items()}
+    bins = {
+        name: {item.low: f"{item.accuracy:.2f}" for item in estimate.bins}
+        for name, estimate in estimates.items()
+    }
+    starts = sorted(set().union(*bins.values()))
+    tables = [
+        format_table(
+            ["member", "L50 [95% CI]", "mean accuracy", "worst bin"],
+            [],
+            [[name, str(x), x.mean_text, x.worst_text] for name, x in estimates.items()],
+            title=f"Forecast by the minimal head, {args.seeds} simulated seeds",
+        ),
+        format_table(
+            ["member"],
+            list(map(str, starts)),
+            [[name, *(row.get(start, "-") for start in starts)] for name, row in bins.items()],
+            title="Accuracy from each distance in tokens to the next",
+        ),
     ]
-    return facts | {"worst": bins[0], "bins": bins[1:], "seeds": seeds, "notes": recall.notes}
+    notes = dict.fromkeys(note for recall in recalls.values() for note in recall.notes)
+    members = {
+        name: {"rotary": rotary.expression(configs[name].model.rotary)} | _recall_facts(recall)
+        for name, recall in recalls.items()
+    }
+    result = {"config": config.name, "num_seeds": args.seeds, "members": members}
+    return result, "\n".join([*tables, *(f"note: {note}" for note in notes)])
+
+
+def _recall_facts(recall: Any) -> dict:
+    """Return the forecast of one member as JSON values; null for what is not a number."""
+    facts = dataclasses.asdict(recall.estimate)
+    names = ("verdict", "l50", "ci_low", "ci_high", "mean_accuracy", "mean_accuracy_low")
+    names += ("mean_accuracy_high", "ceiling", "worst", "bins", "seeds")
+    seed_names = ("seed", "l50", "beyond", "mean_accuracy", "worst_accuracy")
+    facts["seeds"] = [{name: seed[name] for name in seed_names} for seed in facts["seeds"]]
+    return _finite({name: facts[name] for name in names} | {"notes": recall.notes})
 
 
 # --- table, models, curve ------------------------------------------------------------------------
@@ -423,8 +413,13 @@ def curve_command(args: argparse.Namespace) -> tuple[dict, str]:
     return result, "\n".join([*lines, f"figure: {args.out}"])
 
 
-def _finite(number: float) -> float | None:
-    return number if np.isfinite(number) else None
+def _finite(value: Any) -> Any:
+    """Return a JSON value with null for numbers that are infinite or not a number."""
+    if isinstance(value, dict):
+        return {name: _finite(item) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return list(map(_finite, value))
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _short(length: int) -> str:

@@ -311,10 +311,8 @@ def _alternate(partition: _Partition) -> _Partition:
 
 def _move_distances(partition: _Partition, target: float) -> _Partition:
     """Move single distances of the worst part to other heads, while that improves it."""
-    following: _Partition | None = partition
-    while following is not None:
-        partition = following
-        following = next(_neighbors(partition), None) if partition.worst() < target else None
+    while partition.worst() < target and (moved := next(_neighbors(partition), None)):
+        partition = moved
     return partition
 
 

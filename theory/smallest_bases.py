@@ -1,6 +1,7 @@
 """Certified smallest bases that take longer than a second, kept in `smallest_bases.toml`.
 
-`python -m theory.smallest_bases` computes the file again (half an hour).
+`python -m theory.smallest_bases` computes the numbers of the file again (half an hour); for more
+lengths, first write them into the file with any number.
 """
 
 import functools
@@ -11,12 +12,6 @@ from ropewalk.theory import bound
 
 PATH = Path(__file__).with_suffix(".toml")
 QUICK = 2**12  # tokens; bounds up to here take less than half a second
-LENGTHS = tuple(2**k for k in range(13, 19))
-MORE = {
-    64: (40_960, 163_840),
-    128: (40_960, 163_840, 196_608, 200_000, 524_288, 1_048_576),
-}
-HEAD_DIMS = (64, 80, 96, 128, 256)
 
 
 def smallest_base(head_dim: int, length: int) -> float | None:
@@ -39,10 +34,10 @@ def main() -> None:
     """Compute the file."""
     lines = ["# Smallest bases of plain RoPE by head_dim and length in tokens; written by"]
     lines += ["# `python -m theory.smallest_bases`, with a proof for each (docs/theory.md)."]
-    for head_dim in HEAD_DIMS:
+    for head_dim, known in _table().items():
         lines += ["", f"[{head_dim}]"]
-        lengths = sorted({*LENGTHS, *MORE.get(head_dim, ())})
-        for answer in bound.smallest(bound.pairs_of(head_dim), lengths):
+        lengths = sorted(map(int, known))
+        for answer in bound.smallest(bound.pairs_of(int(head_dim)), lengths):
             lines.append(f"{answer.length} = {answer.high!r}")
             print(head_dim, lines[-1], flush=True)
     PATH.write_text("\n".join(lines) + "\n", encoding="utf-8")

@@ -1,4 +1,3 @@
-import dataclasses
 import functools
 import json
 import math
@@ -6,6 +5,7 @@ import math
 import pytest
 
 from ropewalk.configs import find_config
+from ropewalk.configs.changes import change
 from ropewalk.experiment.run import RunDirectory
 from ropewalk.model.rotary.nope import Nope
 from ropewalk.model.rotary.rope import Rope
@@ -19,44 +19,31 @@ def test_the_module_prints_only_the_number(run_script):
     assert (done.stdout, done.stderr) == ("1707\n", "")
 
 
-def test_json_is_one_object():
-    out = theory("length", "--base", "1e4", "--head-dim", "64", "--json")
-    assert json.loads(out) == {
-        "rotary": "rope(base=10000)",
-        "head_dim": 64,
-        "first_violation": 725,
-        "checked_up_to": 725,
-    }
-
-
-def test_any_variant_by_its_expression():
-    """Interpolation by 4 divides every distance by 4: 4 * 724 < m <= 4 * 725."""
-    expression = "position_interpolation(base=1e4,factor=4)"
-    out = theory("length", "--rotary", expression, "--head-dim", "64")
-    assert 4 * 724 < int(out) <= 4 * 725
-
-
-def test_no_violation_prints_a_bound():
-    assert theory("length", "--rotary", "nope", "--head-dim", "64") == "> 2147483647\n"
-    out = theory("length", "--base", "1e4", "--head-dim", "64", "--limit", "725", "--json")
-    result = json.loads(out)
-    assert (result["first_violation"], result["checked_up_to"]) == (None, 724)
+@pytest.mark.parametrize(
+    ("arguments", "first", "checked"),
+    [
+        ("--base 1e4", 725, 725),
+        # Interpolation by 4 divides every distance by 4: 4 * 724 < m <= 4 * 725.
+        ("--rotary position_interpolation(base=10000,factor=4)", 2897, 2897),
+        ("--rotary nope", None, 2**31 - 1),
+        ("--base 1e4 --limit 725", None, 724),
+    ],
+)
+def test_length(arguments, first, checked):
+    command = "length", "--head-dim", "64", *arguments.split()
+    result = json.loads(theory(*command, "--json"))
+    assert result.pop("rotary") == arguments.split()[1].replace("1e4", "rope(base=10000)")
+    assert result == {"head_dim": 64, "first_violation": first, "checked_up_to": checked}
+    assert theory(*command) == (f"{first}\n" if first else f"> {checked}\n")
 
 
 def test_length_of_a_run_has_every_layer(tmp_path):
     """46 and 725 are the first violations of bases 100 and 1e4 at 64 features."""
-    config = find_config("tiny")
     layers = (Rope(base=100.0), Rope(base=1e4), Nope())
-    for name, rotary, reach in (
-        ("plain", layers[0], 46),
-        ("two", layers[:2], 725),
-        ("mixed", layers, None),
-    ):
-        model = dataclasses.replace(
-            config.model, rotary=rotary, head_dim=64, num_layers=6, mla=None, window=None
-        )
+    for name, rotary, reach in (("plain", layers[0], 46), ("mixed", layers, None)):
         run = RunDirectory(tmp_path / name)
-        run.write_config(dataclasses.replace(config, model=model), [])
+        model = dict(rotary=rotary, head_dim=64, num_layers=6)
+        run.write_config(change(find_config("tiny"), model=model), [])
         result = json.loads(theory("length", run.path, "--json"))
         assert result["first_violation"] == reach
         assert result["checked_up_to"] == (reach or 2**31 - 1)
@@ -145,15 +132,8 @@ def test_capability_prints_and_draws_its_forecast(tmp_path):
     assert result["needed"] == pytest.approx(2.012, abs=1e-3)
 
 
-@pytest.mark.parametrize(
-    ("lengths", "men", "ours"),
-    [  # of two lengths the exponents are log2(16,000 / 4,300) and log2(11,587.2 / 4,293.4)
-        (["--lengths", "1k", "2k"], (0.0085, 1.896), (0.2094, 1.432)),
-        pytest.param([], (0.0423, 1.628), (0.1403, 1.481), marks=pytest.mark.long),
-    ],
-)
-def test_the_law_of_figure_1(lengths, men, ours):
-    """Fits that another program made of Men et al.'s Table 2 and of our certified bases."""
-    fits = json.loads(theory("table", "--json", *lengths))["fits"]
+def test_the_law_of_figure_1():
+    """The exponents of two lengths are log2(16,000 / 4,300) and log2(11,587.2 / 4,293.4)."""
+    fits = json.loads(theory("table", "--json", "--lengths", "1k", "2k"))["fits"]
     rounded = {name: (round(c, 4), round(p, 3)) for name, (c, p) in fits.items()}
-    assert rounded == {"men_2024": men, "high": ours}
+    assert rounded == {"men_2024": (0.0085, 1.896), "high": (0.2094, 1.432)}
