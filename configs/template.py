@@ -64,8 +64,5 @@ def _lines(value: Any, prefix: str, about: dict[str, str], indent: str) -> Itera
         comment = f"{indent}# "
         yield from textwrap.wrap(about[name], 98, initial_indent=comment, subsequent_indent=comment)
         is_rotary = name.endswith("rotary")
-        yield f"{indent}{field.name}={_call(part) if is_rotary else repr(part)},"
-
-
-def _call(pattern: Any) -> str:
-    return f"parse_pattern({rotary.label(pattern)!r})"
+        text = f"parse_pattern({rotary.label(part)!r})" if is_rotary else repr(part)
+        yield f"{indent}{field.name}={text},"

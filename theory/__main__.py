@@ -26,7 +26,7 @@ from ropewalk.interop.transformers_model import has_transformers
 from ropewalk.model import rotary
 from ropewalk.model.rotary.rope import Rope
 from ropewalk.theory import audit, bound, capability, decay, published
-from ropewalk.theory.command_line import figure_path, format_table
+from ropewalk.theory.command_line import figure_path, format_table, to_json
 from ropewalk.theory.misreadings import TOLERANCE
 from ropewalk.utils.command_line import Parser, at_least, exit_with, expression, print_text, tokens
 from ropewalk.utils.messages import nearest
@@ -72,7 +72,7 @@ def bound_command(args: argparse.Namespace) -> tuple[dict, str]:
         lines += [f"every base above {stable:.10g} has it too"]
     if args.intervals:
         intervals = bound.intervals(pairs, args.length, high).feasible
-        result["intervals"] = [[low, _finite(high)] for low, high in intervals]
+        result["intervals"] = to_json(intervals)
         lines += [f"feasible intervals of the base ({len(intervals)}):"]
         lines += [f"  {low!r} to {high!r}" for low, high in intervals]
     return result, "\n".join(lines)
@@ -275,7 +275,7 @@ def _recall_facts(recall: Any) -> dict:
     names += ("mean_accuracy_high", "ceiling", "worst", "bins", "seeds")
     seed_names = ("seed", "l50", "beyond", "mean_accuracy", "worst_accuracy")
     facts["seeds"] = [{name: seed[name] for name in seed_names} for seed in facts["seeds"]]
-    return _finite({name: facts[name] for name in names} | {"notes": recall.notes})
+    return to_json({name: facts[name] for name in names} | {"notes": recall.notes})
 
 
 # --- table, models, curve ------------------------------------------------------------------------
@@ -283,11 +283,10 @@ def _recall_facts(recall: Any) -> dict:
 
 def table_command(args: argparse.Namespace) -> tuple[dict, str]:
     """Compare the papers' smallest bases with the certified ones."""
-    lengths = sorted(args.lengths)
     # Both papers have head_dim 128 only.
     papers = (published.MEN_2024, published.SU_2024) if args.head_dim == 128 else ({}, {})
     rows = []
-    for answer in bound.smallest(bound.pairs_of(args.head_dim), lengths):
+    for answer in bound.smallest(bound.pairs_of(args.head_dim), args.lengths):
         men, su = (paper.get(answer.length) for paper in papers)
         rows.append(
             {
@@ -307,11 +306,12 @@ def table_command(args: argparse.Namespace) -> tuple[dict, str]:
         from ropewalk.theory import figures  # late: matplotlib is slow to import
 
         figures.save(figures.base_against_length(rows), args.figure)
-    fits = {
-        name: fit_power([(row["length"], row[name]) for row in rows if row[name]])
-        for name in ("high", "men_2024")
-    }
-    laws = [f"{who} {law[0]:.4f} L^{law[1]:.3f}" for name, who in _FITTED if (law := fits[name])]
+    fits, laws = {}, []
+    for name, who in (("high", "certified"), ("men_2024", "Men et al.")):
+        points = [(row["length"], row[name]) for row in rows if row[name]]
+        fits[name] = fit_power(points) if len(points) > 1 else None
+        if fits[name]:
+            laws.append("{} {:.4f} L^{:.3f}".format(who, *fits[name]))
     table = format_table(
         [],
         ["length", "certified", "m*", "intervals", "L/x0", "Su 2024", "Men et al.", "difference"],
@@ -330,13 +330,8 @@ def table_command(args: argparse.Namespace) -> tuple[dict, str]:
     return {"head_dim": args.head_dim, "rows": rows, "fits": fits}, f"{table}\n{note}."
 
 
-_FITTED = ("high", "certified"), ("men_2024", "Men et al.")
-
-
-def fit_power(points: Sequence[tuple[float, float]]) -> tuple[float, float] | None:
-    """Return c and p of y = c x^p by least squares of logarithms; None for less than two points."""
-    if len(points) < 2:
-        return None
+def fit_power(points: Sequence[tuple[float, float]]) -> tuple[float, float]:
+    """Return c and p of y = c x^p by least squares of logarithms."""
     x, y = np.log(np.array(points, float)).T
     p, log_c = np.polyfit(x, y, 1)
     return float(np.exp(log_c)), float(p)
@@ -411,15 +406,6 @@ def curve_command(args: argparse.Namespace) -> tuple[dict, str]:
     figures.save(figure, args.out)
     result = {"figure": str(args.out), "length": args.length, name: values}
     return result, "\n".join([*lines, f"figure: {args.out}"])
-
-
-def _finite(value: Any) -> Any:
-    """Return a JSON value with null for numbers that are infinite or not a number."""
-    if isinstance(value, dict):
-        return {name: _finite(item) for name, item in value.items()}
-    if isinstance(value, list | tuple):
-        return list(map(_finite, value))
-    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _short(length: int) -> str:

@@ -170,22 +170,20 @@ def is_feasible(pairs: Pairs, x: float, length: int) -> bool:
 
 
 def smallest(pairs: Pairs, lengths: Sequence[int]) -> list[SmallestBase]:
-    """Return the smallest base for each of ascending lengths, in one sweep over x.
+    """Return the smallest base for each length, ascending, in one sweep over x.
 
     Raises:
-      ValueError: for lengths outside [2, 2**31], that fall, or that no base below e^500 covers.
+      ValueError: for lengths outside [2, 2**31], or that no base below e^500 covers.
       ArithmeticError: if float64 does not decide the answer: B_m of heads of two or three pairs may
         hardly depend on the base near its zero.
     """
     for length in lengths:
         check_length(length)
-    if list(lengths) != sorted(lengths):
-        raise ValueError(f"lengths must not fall, got {list(lengths)}")
     x = 0.0
     certificate: list[Infeasible] = []
     pool = np.zeros(0, dtype=np.int64)
     answers = []
-    for length in lengths:
+    for length in sorted(lengths):
         while not _all_positive(pairs):
             steps = reach(pairs, x, pool)
             near = max(0, certificate[-1][2] - _NEAR) if certificate else 0
@@ -257,12 +255,6 @@ def _closed_threshold(pairs: Pairs, length: int) -> float:
     return high
 
 
-class _Cell(NamedTuple):
-    left: float
-    right: float
-    distances: np.ndarray  # undecided ones; for all others, B_m > 0 on the cell is proved
-
-
 def _cells(
     pairs: Pairs, length: int, left: float, right: float
 ) -> Iterator[tuple[float, float, bool, int | None]]:
@@ -275,25 +267,25 @@ def _cells(
     edges = np.linspace(left, right, math.ceil((right - left) / _FIRST_CELL) + 1)
     for stop, start in itertools.pairwise(edges[::-1].tolist()):
         distances = np.arange(_positive_below(pairs, start, length), length)
-        stack = [_Cell(start, stop, distances)]
+        stack = [(start, stop, distances)]  # for all other distances, B_m > 0 on the cell is proved
         while stack:
-            cell = stack.pop()
-            remaining, witness = _split_cell(pairs, cell)
-            if witness is None and remaining.size and cell.right - cell.left > _RESOLUTION:
-                middle = (cell.left + cell.right) / 2
-                stack.append(_Cell(cell.left, middle, remaining))
-                stack.append(_Cell(middle, cell.right, remaining))
+            left, right, distances = stack.pop()
+            middle, half = (left + right) / 2, (right - left) / 2
+            undecided, witness = _undecided(pairs, middle, half, distances)
+            if witness is None and undecided.size and right - left > _RESOLUTION:
+                stack += [(left, middle, undecided), (middle, right, undecided)]
             else:
-                yield cell.left, cell.right, witness is None and not remaining.size, witness
+                yield left, right, witness is None and not undecided.size, witness
 
 
-def _split_cell(pairs: Pairs, cell: _Cell) -> tuple[np.ndarray, int | None]:
-    """Return the distances not proved positive on the cell, and a witness if there is one."""
-    middle, half = (cell.left + cell.right) / 2, (cell.right - cell.left) / 2
-    remaining = [cell.distances[:0]]
-    for first in range(0, cell.distances.size, _CHUNK):
-        m = cell.distances[first : first + _CHUNK]
-        lowest, highest = _range(pairs, middle, half * (1 + 1e-9), m)
+def _undecided(
+    pairs: Pairs, x: float, half: float, distances: np.ndarray
+) -> tuple[np.ndarray, int | None]:
+    """Return the distances not proved positive on a cell, and a witness if there is one."""
+    remaining = [distances[:0]]
+    for first in range(0, distances.size, _CHUNK):
+        m = distances[first : first + _CHUNK]
+        lowest, highest = _range(pairs, x, half * (1 + 1e-9), m)
         if highest.min() < 0:
             return m, int(m[highest.argmin()])
         remaining.append(m[lowest <= 0])

@@ -1,9 +1,12 @@
 """Tables on a terminal and paths of figures, for the commands of `theory`."""
 
 import argparse
+import math
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from ropewalk.utils.messages import printable, quoted
 from ropewalk.utils.paths import local
@@ -34,3 +37,14 @@ def figure_path(text: str) -> Path:
     if path.suffix not in (".png", ".svg", ".pdf"):
         raise argparse.ArgumentTypeError(f"{quoted(text)} is not a .png, .svg or .pdf file")
     return path
+
+
+def to_json(value: Any) -> Any:
+    """Return a value for JSON: arrays as lists, and null for infinite numbers and NaN."""
+    if isinstance(value, dict):
+        return {name: to_json(item) for name, item in value.items()}
+    if isinstance(value, list | tuple | np.ndarray):
+        return list(map(to_json, value))
+    if isinstance(value, float):  # also of numpy
+        return float(value) if math.isfinite(value) else None
+    return value

@@ -64,7 +64,7 @@ def forecast(config: ExperimentConfig, seeds: Sequence[int]) -> Recall:
     Raises:
       ValueError: if the config cannot be forecast.
     """
-    trained, tested, share = _tasks(config)
+    trained, tested, share = check(config)
     length = config.data.context_length
     test_length, *_ = config.evals.lengths or (length,)
     layouts = make_layouts(trained, length, "train")
@@ -95,13 +95,12 @@ def forecast(config: ExperimentConfig, seeds: Sequence[int]) -> Recall:
     return max(recalls, key=lambda recall: recall.estimate.mean_accuracy)
 
 
-def check(config: ExperimentConfig) -> None:
-    """Raise ValueError if a config cannot be forecast, with the reason."""
-    _tasks(config)
+def check(config: ExperimentConfig) -> tuple[Kv, Kv, float]:
+    """Return the tasks of training and of the test, and the share of rows that are kv documents.
 
-
-def _tasks(config: ExperimentConfig) -> tuple[Kv, Kv, float]:
-    """Return the tasks of training and of the test, and the share of rows that are kv documents."""
+    Raises:
+      ValueError: if a config cannot be forecast, with the reason.
+    """
     for field, default in (("start_from", None), ("stages", ())):
         if getattr(config, field) != default:
             raise ValueError(f"{config.name} has {field}: only runs from scratch can be forecast")

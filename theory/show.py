@@ -16,18 +16,14 @@ import ropewalk.utils.environment  # noqa: F401 - first: it checks that packages
 import inspect
 import itertools
 import json
-import math
 import re
 from pathlib import Path
-from typing import Any
-
-import numpy as np
 
 from ropewalk.configs import config_argument, find_config, load_configs
 from ropewalk.experiment import overrides
 from ropewalk.model import rotary
 from ropewalk.model.rotary.base import Rotary
-from ropewalk.theory.command_line import figure_path
+from ropewalk.theory.command_line import figure_path, to_json
 from ropewalk.theory.wavelengths import Head, Report, make_report
 from ropewalk.utils.command_line import Parser, at_least, exit_with, expression, print_text, tokens
 from ropewalk.utils.expressions import split_commas
@@ -65,18 +61,6 @@ def as_text(report: Report) -> str:
     return "\n".join([*lines, *(f"  warning: {warning}" for warning in report.warnings)])
 
 
-def as_json(report: Report) -> dict[str, Any]:
-    """Return the report as JSON values, with stable keys; infinite numbers become null."""
-
-    def to_json(value: Any) -> Any:
-        if isinstance(value, np.ndarray):
-            return [float(x) if math.isfinite(x) else None for x in value]
-        return value
-
-    # The base is part of the name.
-    return {name: to_json(x) for name, x in report._asdict().items() if name != "base"}
-
-
 def find(text: str) -> list[tuple[Rotary, Head]]:
     """Return the variants that `text` names, with the head and context of each.
 
@@ -84,12 +68,10 @@ def find(text: str) -> list[tuple[Rotary, Head]]:
       text: an expression, a comma list of expressions, a pattern, or a config (its name, or
         FILE.py), which stands for all members of its sweep.
     """
-    is_variant = "(" in text or text.startswith("[")
+    is_variant = "(" in text or text.startswith("[") or text in rotary.variants()
     is_file = not is_variant and re.search(r"\.py(:|$)", text)
     if is_variant or (is_file and not hasattr(run_file(Path(text.partition(":")[0])), "configs")):
         entries = [(rotary.parse_pattern(part), Head()) for part in split_commas(text)]
-    elif text in rotary.variants():
-        entries = [(rotary.parse(text), Head())]
     else:
         configs = {text: find_config(text)} if is_file else load_configs()
         if text not in configs:
@@ -150,7 +132,9 @@ def main() -> None:
 
             figures.save(figures.wavelengths(reports), args.plot)
     if args.json:
-        objects = list(map(as_json, reports))
+        objects = [to_json(report._asdict()) for report in reports]
+        for item in objects:
+            del item["base"]  # part of the name
         text = json.dumps(objects[0] if len(objects) == 1 else {"schedules": objects})
     else:
         text = "\n\n".join(map(as_text, reports))

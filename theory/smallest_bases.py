@@ -36,8 +36,7 @@ def main() -> None:
     lines += ["# `python -m theory.smallest_bases`, with a proof for each (docs/theory.md)."]
     for head_dim, known in _table().items():
         lines += ["", f"[{head_dim}]"]
-        lengths = sorted(map(int, known))
-        for answer in bound.smallest(bound.pairs_of(int(head_dim)), lengths):
+        for answer in bound.smallest(bound.pairs_of(int(head_dim)), list(map(int, known))):
             lines.append(f"{answer.length} = {answer.high!r}")
             print(head_dim, lines[-1], flush=True)
     PATH.write_text("\n".join(lines) + "\n", encoding="utf-8")

@@ -96,7 +96,13 @@ def analyze(config: ExperimentConfig, chips: Topology | Machines, num_members: i
     with jax.set_mesh(mesh):
         attention = kernels.choose_for_model(config.model, config.data.context_length).describe()
         traced = step.trace(*arguments)
-        compiled, problem = _compile(traced)
+        compiled = problem = None
+        try:
+            compiled = traced.lower().compile()
+        except jax.errors.JaxRuntimeError as error:
+            if "RESOURCE_EXHAUSTED" not in str(error):
+                raise
+            problem = str(error)
     compile_seconds = time.monotonic() - started
     jaxpr = traced.jaxpr.jaxpr
     data_trips = causal_trips(jaxpr)
@@ -105,7 +111,7 @@ def analyze(config: ExperimentConfig, chips: Topology | Machines, num_members: i
     per_host = chips.chips_per_host if is_gpu else None
     program = Program((compiled and compiled.as_text()) or "", data_trips, per_host)
     collectives = program.collectives()
-    traffic = {"memory": program.memory_bytes(HBM), "host": program.memory_bytes(HOST)}
+    memory_traffic, host_traffic = program.memory_bytes(HBM), program.memory_bytes(HOST)
     memory = _memory(compiled, is_gpu)
     # XLA for GPUs does not refuse a step.
     if is_gpu and (memory["peak"] or 0) > chips.chip.usable_memory:
@@ -120,13 +126,13 @@ def analyze(config: ExperimentConfig, chips: Topology | Machines, num_members: i
         bound=least_traffic(config, mesh, arguments[0].params),
         flops=flops,
         model_flops=tokens * metrics.flops_per_token(config) / mesh.size,
-        memory_traffic=traffic["memory"],
-        host_traffic=traffic["host"],
+        memory_traffic=memory_traffic,
+        host_traffic=host_traffic,
         seconds={
             "compute": flops / peak_flops(chips),
-            "memory": traffic["memory"] / chips.chip.memory_bandwidth,
+            "memory": memory_traffic / chips.chip.memory_bandwidth,
             "network": sum(chips.transfer_seconds(collective) for collective in collectives),
-            "host": traffic["host"] / chips.chip.host_bandwidth,
+            "host": host_traffic / chips.chip.host_bandwidth,
         },
         tokens=tokens,
         steps=split(config)[0].end,
@@ -143,16 +149,6 @@ def step_arguments(config: ExperimentConfig, mesh: Mesh, num_members: int) -> tu
     batch = dict.fromkeys(("tokens", "targets", "positions", "segment_ids"), integers)
     batch |= {"loss_mask": integers.update(dtype=np.float32)}
     return state, member_arrays([stage] * num_members), batch, np.int32(0)
-
-
-def _compile(traced: Any) -> tuple[Any, str | None]:
-    """Return (the compiled program, None), or (None, the message) if it does not fit."""
-    try:
-        return traced.lower().compile(), None
-    except jax.errors.JaxRuntimeError as error:
-        if "RESOURCE_EXHAUSTED" not in str(error):
-            raise
-        return None, str(error)
 
 
 def _memory(compiled: Any, is_gpu: bool) -> dict[str, int | None]:

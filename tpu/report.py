@@ -17,17 +17,15 @@ def show(chips: Topology | Machines, report: Report, console: Console) -> None:
     if options := programs.describe_compiler_options(chips.chip.device_kind):
         console.print(options, soft_wrap=True)
     console.print("mesh: " + ", ".join(f"{axis}={size}" for axis, size in report.mesh.items()))
-    console.print(report.attention, soft_wrap=True)
-    if report.peak is not None:
-        for line in _memory(chips, report):
-            console.print(line, soft_wrap=True)
+    is_compiled = report.peak is not None
+    lines = [report.attention, *(_memory(chips, report) if is_compiled else ())]
+    console.print(*lines, sep="\n", soft_wrap=True)
     if report.problem is not None:
         used = next((x for x in report.problem.splitlines() if "Used" in x), report.problem)
         console.print(f"does not fit: {used.strip()[:200]}; docs/scaling.md: Mesh by size")
-    if report.peak is not None:
+    if is_compiled:
         console.print("", _collectives_table(report), "", sep="\n")
-        for line in _times(chips, report):
-            console.print(line, soft_wrap=True)
+        console.print(*_times(chips, report), sep="\n", soft_wrap=True)
 
 
 def _memory(chips: Topology | Machines, report: Report) -> Iterator[str]:
