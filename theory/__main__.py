@@ -92,7 +92,15 @@ def round_up(pairs: bound.Pairs, base: float, length: int) -> str:
 
 def length_command(args: argparse.Namespace) -> tuple[dict, str]:
     """Compute the first distance (tokens) with B_m = sum_i cos(m inv_freq_i) < 0."""
-    result, heads = _find_violations(args)
+    if args.rotary and args.rotary_fraction != 1:
+        raise ValueError("with --rotary, write rotary_fraction=... in the expression")
+    variant = None
+    if args.base is not None:
+        variant = Rope(base=args.base, rotary_fraction=args.rotary_fraction)
+    elif args.rotary:
+        variant = rotary.parse(args.rotary)
+    result, inv_freq_LKR, _ = _read_frequencies(args, variant)
+    heads = decay.violations(inv_freq_LKR, args.limit)
     layers = [decay.latest(layer) for layer in heads]
     first = decay.latest(layers)
     checked = args.limit - 1 if first is None else first
@@ -112,30 +120,25 @@ def length_command(args: argparse.Namespace) -> tuple[dict, str]:
     return result, "\n".join(name + _format_first(m, args.limit) for name, m in lines.items())
 
 
-def _find_violations(args: argparse.Namespace) -> tuple[dict, list[list[int | None]]]:
-    """Return the facts of a run or variant, and the first violation of each layer and head."""
+def _read_frequencies(
+    args: argparse.Namespace, pattern: Any, num_heads: int = 1, length: int = 1
+) -> tuple[dict, np.ndarray, int]:
+    """Return the facts and frequencies `[L, K, R]` of a run or pattern, and the query heads."""
     if args.run:
-        result, inv_freq_LKR, _ = _read_run(args.run)
-        return result, decay.violations(inv_freq_LKR, args.limit)
-    if args.rotary and args.rotary_fraction != 1:
-        raise ValueError("with --rotary, write rotary_fraction=... in the expression")
-    if args.rotary:
-        variant = rotary.parse(args.rotary)
-    else:
-        variant = Rope(base=args.base, rotary_fraction=args.rotary_fraction)
-    first = decay.first_violation(variant.inv_freq(args.head_dim), args.limit)
-    return {"rotary": rotary.expression(variant), "head_dim": args.head_dim}, [[first]]
+        # Imported here, so that the other commands start without jax.
+        from ropewalk.experiment.run import RunDirectory
 
-
-def _read_run(path: Path) -> tuple[dict, np.ndarray, int]:
-    """Return the run's name, its frequencies `[L, K, R]`, and its number of query heads."""
-    # Imported here, so that the other commands start without jax.
-    from ropewalk.experiment.run import RunDirectory
-
-    config = RunDirectory(path).config
-    inv_freq_LKR = config.model.position_table(config.data.context_length).inv_freq
-    result = {"run": str(path), "head_dim": config.model.head_dim}
-    return result, inv_freq_LKR, config.model.num_heads
+        config = RunDirectory(args.run).config
+        result = {"run": str(args.run), "head_dim": config.model.head_dim}
+        inv_freq_LKR = config.model.position_table(config.data.context_length).inv_freq
+        return result, inv_freq_LKR, config.model.num_heads
+    num_layers = len(pattern) if isinstance(pattern, tuple) else 1
+    inv_freq_LKR = [
+        [head.at_length(length).inv_freq(args.head_dim) for head in layer]
+        for layer in rotary.expand_pattern(pattern, num_layers, num_heads)
+    ]
+    result = {"rotary": rotary.expression(pattern), "head_dim": args.head_dim}
+    return result, np.array(inv_freq_LKR), num_heads
 
 
 def _format_first(first: int | None, limit: int) -> str:
@@ -153,7 +156,13 @@ def capability_command(args: argparse.Namespace) -> tuple[dict, str]:
     value that a partition of the distances attains. If layers differ, the best layer counts. See
     docs/theory.md.
     """
-    result, inv_freq_LNR = _read_heads(args)
+    if args.run and args.heads is not None:
+        raise ValueError(
+            "--heads is not allowed with a run, which has its own number of heads: omit it"
+        )
+    pattern = rotary.parse_pattern(args.rotary) if args.rotary else None
+    result, inv_freq_LKR, heads = _read_frequencies(args, pattern, args.heads or 1, args.length)
+    inv_freq_LNR = capability.query_head_frequencies(inv_freq_LKR, heads)
     unique_LNR, index_L = np.unique(inv_freq_LNR, axis=0, return_inverse=True)
     capabilities = [capability.capability(heads_NR, args.length) for heads_NR in unique_LNR]
     layers = [capabilities[index] for index in index_L.ravel()]
@@ -162,7 +171,7 @@ def capability_command(args: argparse.Namespace) -> tuple[dict, str]:
         for layer in layers
     ]
     best = int(np.argmax([layer.value for layer in layers]))
-    result |= {"heads": inv_freq_LNR.shape[1], "length": args.length} | facts[best]
+    result |= {"heads": heads, "length": args.length} | facts[best]
     lines = [_format_capability(layer) for layer in layers]
     if len(layers) > 1:
         result["layers"] = facts
@@ -183,28 +192,6 @@ def capability_command(args: argparse.Namespace) -> tuple[dict, str]:
         result["figure"] = str(args.out)
         lines.append(f"figure: {args.out}")
     return result, "\n".join(lines)
-
-
-def _read_heads(args: argparse.Namespace) -> tuple[dict, np.ndarray]:
-    """Return the facts of a run or pattern, and the frequencies of its heads, `[L, N, R]`."""
-    if args.run and args.heads is not None:
-        raise ValueError(
-            "--heads is not allowed with a run, which has its own number of heads: omit it"
-        )
-    if args.run:
-        result, inv_freq_LKR, num_heads = _read_run(args.run)
-        return result, capability.query_head_frequencies(inv_freq_LKR, num_heads)
-    heads = args.heads or 1
-    pattern = rotary.parse_pattern(args.rotary)
-    num_layers = len(pattern) if isinstance(pattern, tuple) else 1
-    inv_freq_LKR = np.array(
-        [
-            [head.at_length(args.length).inv_freq(args.head_dim) for head in layer]
-            for layer in rotary.expand_pattern(pattern, num_layers, heads)
-        ]
-    )
-    result = {"rotary": rotary.expression(pattern), "head_dim": args.head_dim}
-    return result, capability.query_head_frequencies(inv_freq_LKR, heads)
 
 
 def _format_capability(result: capability.Capability) -> str:

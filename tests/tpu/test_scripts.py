@@ -154,12 +154,11 @@ def executable(path, text):
 def test_the_signal_comes_a_quarter_of_the_limit_before_its_end(limit, seconds, tmp_path):
     python = executable(tmp_path / "python", "")
     options = ("--workdir", "runs/x", "--partition", "p", "--gpus", "4", "--time", limit)
-    assert run("slurm/submit.sh", "run", "-n", "tiny", *options, PYTHON=str(python)) == (
-        "mkdir -p runs/x\n"
-        "sbatch --job-name=ropewalk-x --output=runs/x/slurm-%j.log --nodes=1 --gpus-per-node=4 "
-        f"--ntasks-per-node=4 --cpus-per-task=8 --time={limit} --requeue --open-mode=append "
-        f"--signal=B:USR1@{seconds} --partition=p slurm/job.sh train.py tiny --workdir runs/x\n"
+    printed = run("slurm/submit.sh", "run", "-n", "tiny", *options, PYTHON=str(python))
+    expected = (
+        f" --time={limit} --requeue --open-mode=append --signal=B:USR1@{seconds} --partition=p "
     )
+    assert expected in printed and printed.endswith(" train.py tiny --workdir runs/x\n")
 
 
 class FakeSlurm:
