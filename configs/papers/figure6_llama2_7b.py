@@ -38,18 +38,18 @@ and Table 2). Perplexity hardly differs. LongEval's accuracy falls below the bou
 """
 
 from ropewalk.configs.changes import change
-from ropewalk.configs.papers import scales
 from ropewalk.configs.papers.figure6_finetune_bases import configs as smaller
 
 *_, paper = smaller
 
-configs = scales.at_each_scale(
-    "figure6",
-    "Below which base does Llama 2 7B, fine-tuned for 32k tokens, not retrieve over them?",
-    llama2_7b=change(
+configs = [
+    change(
         paper,
+        name="figure6_llama2_7b",
+        question="Below which base does Llama 2 7B, fine-tuned for 32k tokens, not retrieve over "
+        "them?",
         # A chip has one row's half at a time.
         train=dict(accumulate=4, save_every=250),
         mesh=dict(data=2, fsdp=16, sequence=2),
-    ),
-)
+    )
+]

@@ -38,25 +38,22 @@ stage; the steps here are ours.
 """
 
 from ropewalk.configs.changes import change
-from ropewalk.configs.papers import scales
 from ropewalk.configs.papers.gradient_curriculum import PAPER, RULER
 from ropewalk.experiment.config import EvalConfig
 
-# Four million tokens a step at every length: a chip has a sixteenth of one row at a time.
-_ACCUMULATE = (4, 1)
+first, second = PAPER.stages
 
-configs = scales.at_each_scale(
-    "gradient",
-    "Does the scaling law's base take Llama 3 8B from 8k to 1M tokens in three stages?",
-    llama3_8b=change(
+configs = [
+    change(
         PAPER,
+        name="gradient_llama3_8b",
+        question="Does the scaling law's base take Llama 3 8B from 8k to 1M tokens in three "
+        "stages?",
         members=(),
+        # Four million tokens a step at every length: a chip has a sixteenth of one row at a time.
         train=dict(accumulate=16, save_every=20),
         mesh=dict(fsdp=4, sequence=16),
         evals=EvalConfig(tasks=("perplexity", *RULER), lengths=(65_536, 1_048_576)),
-        stages=tuple(
-            (*stage, f"train.accumulate={count}")
-            for stage, count in zip(PAPER.stages, _ACCUMULATE, strict=True)
-        ),
-    ),
-)
+        stages=((*first, "train.accumulate=4"), (*second, "train.accumulate=1")),
+    )
+]
