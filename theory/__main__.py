@@ -14,7 +14,6 @@ import inspect
 import json
 import math
 import sys
-from collections.abc import Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -295,10 +294,12 @@ def table_command(args: argparse.Namespace) -> tuple[dict, str]:
         figures.save(figures.base_against_length(rows), args.figure)
     fits, laws = {}, []
     for name, who in (("high", "certified"), ("men_2024", "Men et al.")):
-        points = [(row["length"], row[name]) for row in rows if row[name]]
-        fits[name] = fit_power(points) if len(points) > 1 else None
-        if fits[name]:
-            laws.append("{} {:.4f} L^{:.3f}".format(who, *fits[name]))
+        points = np.log([(row["length"], row[name]) for row in rows if row[name]])
+        fits[name] = None
+        if len(points) > 1:  # least squares of logarithms
+            power, log_factor = np.polyfit(*points.T, 1)
+            fits[name] = float(np.exp(log_factor)), float(power)
+            laws.append(f"{who} {np.exp(log_factor):.4f} L^{power:.3f}")
     table = format_table(
         [],
         ["length", "certified", "m*", "intervals", "L/x0", "Su 2024", "Men et al.", "difference"],
@@ -315,13 +316,6 @@ def table_command(args: argparse.Namespace) -> tuple[dict, str]:
             " intervals, so the exponent depends on the grid"
         )
     return {"head_dim": args.head_dim, "rows": rows, "fits": fits}, f"{table}\n{note}."
-
-
-def fit_power(points: Sequence[tuple[float, float]]) -> tuple[float, float]:
-    """Return c and p of y = c x^p by least squares of logarithms."""
-    x, y = np.log(np.array(points, float)).T
-    p, log_c = np.polyfit(x, y, 1)
-    return float(np.exp(log_c)), float(p)
 
 
 def _table_line(row: dict) -> list[str]:

@@ -199,24 +199,19 @@ def smallest(pairs: Pairs, lengths: Sequence[int]) -> list[SmallestBase]:
             x = certificate[-1][1]
             if x > _LAST_X:
                 raise ValueError(f"no base below e^{_LAST_X:g} covers {length} tokens")
+        high = next((x + gap for gap in _GAPS if is_feasible(pairs, x + gap, length)), None)
+        if high is None:
+            raise ArithmeticError(f"float64 cannot decide ln(base) = {x!r} at {length} tokens")
         answers.append(
             SmallestBase(
                 length=length,
                 low=math.exp(x),
-                high=math.exp(_feasible_above(pairs, x, length)),
+                high=math.exp(high),
                 critical=certificate[-1][2] if certificate else None,
                 certificate=certificate.copy(),
             )
         )
     return answers
-
-
-def _feasible_above(pairs: Pairs, x: float, length: int) -> float:
-    """Return a feasible point within 8e-9 right of x."""
-    for gap in _GAPS:
-        if is_feasible(pairs, x + gap, length):
-            return x + gap
-    raise ArithmeticError(f"float64 cannot decide ln(base) = {x!r} at {length} tokens")
 
 
 def _all_positive(pairs: Pairs) -> bool:
