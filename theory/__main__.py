@@ -274,13 +274,11 @@ def table_command(args: argparse.Namespace) -> tuple[dict, str]:
     rows = []
     for answer in bound.smallest(bound.pairs_of(args.head_dim), args.lengths):
         men, su = (paper.get(answer.length) for paper in papers)
+        row = answer._asdict()
+        row["intervals_proved"] = len(row.pop("certificate"))
         rows.append(
-            {
-                "length": answer.length,
-                "low": answer.low,
-                "high": answer.high,
-                "critical": answer.critical,
-                "intervals_proved": len(answer.certificate),
+            row
+            | {
                 "asymptotic": answer.length / published.CI_ZERO,
                 "men_2024": men,
                 "men_above_ours": None if men is None else men / answer.high - 1,

@@ -89,41 +89,34 @@ class Program:
         """
         self._data_trips, self._chips_per_host = data_trips, chips_per_host
         self._computations: dict[str, list[_Instruction]] = {}
-        self._entry = ""
+        entry = ""
         current: list[_Instruction] = []
         for line in text.splitlines():
             if line.endswith("{") and not line.startswith(" ") and "->" in line:
                 name = line.removeprefix("ENTRY ").split(" ")[0].lstrip("%")
                 current = self._computations.setdefault(name, [])
                 if line.startswith("ENTRY"):
-                    self._entry = name
+                    entry = name
             elif " = " in line and line.startswith(" "):
                 current.append(_parse(line))
         self._computations = {
             name: list(_join_pairs(instructions))
             for name, instructions in self._computations.items()
         }
-        # Executions of each computation per step.
+        # Executions of each computation per step, and those that are the body of one instruction.
         self._runs: collections.Counter[str] = collections.Counter()
-        if self._entry:
-            self._visit(self._entry, 1)
-        # Computations that are the body of one fused instruction.
-        self._fused = {
-            called
-            for instructions in self._computations.values()
-            for instruction in instructions
-            if instruction.opcode not in _CALLS
-            for called in _called(instruction)
-        }
+        self._fused: set[str] = set()
+        if entry:
+            self._visit(entry, 1)
 
     def _visit(self, name: str, times: int) -> None:
         """Add `times` executions of a computation, and of those that it calls."""
         self._runs[name] += times
         for instruction in self._computations[name]:
-            count = times
-            if instruction.opcode == "while":
-                count = times * self._trips(instruction)
+            count = times * (self._trips(instruction) if instruction.opcode == "while" else 1)
             for called in _called(instruction):
+                if instruction.opcode not in _CALLS:
+                    self._fused.add(called)
                 self._visit(called, count)
 
     def _trips(self, loop: _Instruction) -> int:
@@ -174,12 +167,10 @@ class Program:
                 continue
             types = {i.name: i.type for i in self._computations[name]}
             for instruction in self._computations[name]:
-                if instruction.opcode in _FREE:
-                    continue
-                if 'custom_call_target="AllocateBuffer"' in instruction.rest:
-                    continue
-                operands = [types.get(operand, "") for operand in instruction.operands]
-                total += times * self._moved(instruction, operands, space)
+                is_allocation = 'custom_call_target="AllocateBuffer"' in instruction.rest
+                if instruction.opcode not in _FREE and not is_allocation:
+                    operands = [types.get(operand, "") for operand in instruction.operands]
+                    total += times * self._moved(instruction, operands, space)
         return total
 
     def _moved(self, instruction: _Instruction, types: list[str], space: int) -> int:
