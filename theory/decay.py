@@ -202,8 +202,7 @@ def quarter_period(inv_freq: np.ndarray) -> float:
 
 def latest(violations: Iterable[int | None]) -> int | None:
     """Return the largest of first violations; None means never and is larger than all."""
-    violations = list(violations)
-    return None if None in violations else max(v for v in violations if v is not None)
+    return max(violations, key=lambda first: np.inf if first is None else first)
 
 
 def violations(inv_freq: np.ndarray, limit: int) -> list[list[int | None]]:

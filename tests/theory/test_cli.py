@@ -113,6 +113,10 @@ def test_capability_prints_exactly_its_keys():
     assert single["certificate"] == pytest.approx(single["capability"], abs=1e-9)
     assert single["partition"] == [[[1, 21]]]
 
+    mixed = "capability", "--rotary", "[[rope(base=10),nope]]", *arguments[3:], "--heads", "2"
+    unrotated = json.loads(theory(*mixed, "--length", "21"))["capability"]
+    assert unrotated == pytest.approx(math.sqrt(2))  # of the head that does not rotate
+
     double = json.loads(theory(*arguments, "--heads", "2", "--length", "42"))
     assert list(double) == keys and double["certificate"] is None
     assert double["capability"] == pytest.approx(single["capability"])
