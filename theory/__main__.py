@@ -295,7 +295,8 @@ def table_command(args: argparse.Namespace) -> tuple[dict, str]:
         points = np.log([(row["length"], row[name]) for row in rows if row[name]])
         fits[name] = None
         if len(points) > 1:  # least squares of logarithms
-            power, log_factor = np.polyfit(*points.T, 1)
+            x, y = points.T
+            power, log_factor = np.polyfit(x, y, 1)
             fits[name] = float(np.exp(log_factor)), float(power)
             laws.append(f"{who} {np.exp(log_factor):.4f} L^{power:.3f}")
     table = format_table(

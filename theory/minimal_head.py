@@ -278,7 +278,7 @@ def init(positions: Positions, training: Training, random: np.random.Generator) 
 
 def inv_freq_of(params: Params, positions: Positions) -> jax.Array:
     """Return the frequencies of one seed, `[N, R]`, radians per token."""
-    if "frequency" not in params:
+    if positions.offset_unit_NR is None:
         return jnp.asarray(positions.inv_freq_NR)
     return params["frequency"] * positions.offset_unit_NR + positions.inv_freq_NR
 
@@ -332,9 +332,14 @@ def _settings(training: Training, learning_rates: np.ndarray) -> dict[str, Any]:
     """Return the numbers that the optimizer reads; equal programs serve all of them."""
     names = "beta1", "beta2", "weight_decay"
     settings: dict[str, Any] = {name: np.float32(getattr(training, name)) for name in names}
-    rates = dict.fromkeys(("embedding", "query", "key", "gain", "frequency"), 1.0) | training.rates
+    rates: dict[str, float] = dict.fromkeys(("embedding", "query", "key", "gain", "frequency"), 1.0)
+    rates.update(training.rates)
     settings["rates"] = {name: np.float32(rate) for name, rate in rates.items()}
     return settings | {"learning_rates": np.append(learning_rates, 0).astype(np.float32)}
+
+
+def _decays(params: Any) -> dict[str, bool]:
+    return {name: name not in ("gain", "frequency") for name in params}
 
 
 def _optimizer(settings: dict[str, Any]) -> optax.GradientTransformation:
@@ -344,7 +349,7 @@ def _optimizer(settings: dict[str, Any]) -> optax.GradientTransformation:
         b1=settings["beta1"],
         b2=settings["beta2"],
         weight_decay=settings["weight_decay"],
-        mask=lambda params: {name: name not in ("gain", "frequency") for name in params},
+        mask=_decays,
     )
 
 
