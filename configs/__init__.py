@@ -154,8 +154,9 @@ def find_config(name: str) -> ExperimentConfig:
 
 def _find_in_file(path: Path, name: str | None) -> ExperimentConfig:
     listed = getattr(run_file(path), "configs", None)
-    is_list = isinstance(listed, list) and listed
-    if not is_list or not all(isinstance(config, ExperimentConfig) for config in listed):
+    if not (isinstance(listed, list) and listed) or not all(
+        isinstance(config, ExperimentConfig) for config in listed
+    ):
         raise ValueError(
             f"{path} defines no list of configs: write configs = [...], with objects of "
             "ropewalk.experiment.config.ExperimentConfig"

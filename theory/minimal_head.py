@@ -176,7 +176,9 @@ def simulate(
     state = jax.vmap(lambda params: _optimizer(settings).init(params))(params)
     for some in np.split(steps, range(_CHUNK, len(steps), _CHUNK)) if len(steps) else ():
         first, last = ends[some[0]], ends[some[-1] + 1]
-        documents = [draw(layouts, training, int(last - first), random) for random in randoms]
+        numbers = (random.integers(len(layouts), size=last - first) for random in randoms)
+        pairs = zip(numbers, randoms, strict=True)
+        documents = [draw(layouts, training, index_B, random) for index_B, random in pairs]
         # `[S, C, B]`: a short update is filled with documents that do not count.
         row_CB = (ends[some] - first)[:, None] + np.arange(widest)
         counts_CB = row_CB < (ends[some + 1] - first)[:, None]
@@ -184,8 +186,8 @@ def simulate(
         query_SCBQ = batch.query_BQ * counts_CB[:, :, None]  # 0: no question
         batch = batch._replace(query_BQ=query_SCBQ)
         params, state = _train(params, state, batch, positions, settings, training.num_values)
-    index = np.arange(len(test))
-    documents = _stack([draw(test, training, len(test), r, index=index) for r in randoms])
+    index_D = np.arange(len(test))
+    documents = _stack([draw(test, training, index_D, random) for random in randoms])
     is_correct = []
     for first in range(0, len(test), _TEST_DOCUMENTS):
         part = Documents(*(x[:, first : first + _TEST_DOCUMENTS] for x in documents))
@@ -224,23 +226,17 @@ class Documents(NamedTuple):
 
 
 def draw(
-    layouts: Layouts,
-    training: Training,
-    count: int,
-    random: np.random.Generator,
-    *,
-    index: np.ndarray | None = None,
+    layouts: Layouts, training: Training, index_B: np.ndarray, random: np.random.Generator
 ) -> Documents:
     """Draw documents with different keys for the pairs of each, and any values.
 
     Args:
       layouts: positions to choose from.
       training: numbers of keys and values.
-      count: number of documents.
+      index_B: numbers of the layouts.
       random: of one seed.
-      index: numbers of the layouts; None: any.
     """
-    index_B = random.integers(len(layouts), size=count) if index is None else index
+    count = len(index_B)
     num_pairs = int(layouts.pair_DP.max()) + 1
     order = random.random((count, training.num_keys), dtype=np.float32).argsort(axis=1)
     key_id_BJ = order[:, :num_pairs].astype(np.int32)

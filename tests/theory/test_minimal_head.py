@@ -37,7 +37,7 @@ def test_the_loss_is_the_cross_entropy_of_answers():
     )
     random = np.random.default_rng(0)
     params = minimal_head.init(positions, training, random)
-    batch = minimal_head.draw(layouts, training, 3, random, index=np.arange(3))
+    batch = minimal_head.draw(layouts, training, np.arange(3), random)
     x = params["embedding"] / np.sqrt(np.square(params["embedding"]).mean(1, keepdims=True) + 1e-5)
     codes = [(x @ params[n]).reshape(5, 2, 2, 2) @ [1, 1j] for n in ("query", "key")]
     nats = []
