@@ -10,6 +10,7 @@ Additional shape letters: X query blocks, Y key blocks.
 import jax
 import jax.numpy as jnp
 
+from ropewalk.model.kernels.matmul import product
 from ropewalk.model.kernels.parts import (
     FORBIDDEN,
     Parts,
@@ -26,8 +27,6 @@ from ropewalk.model.mask import attention_mask
 BLOCK_LENGTHS = (512, 256, 128)
 MAX_LOGITS = 2**19
 
-F32 = jnp.float32
-
 
 def forward(
     q_BTNH, k_BSKH, v_BSKU, queries: Shard, keys: Shard, window
@@ -41,7 +40,7 @@ def forward(
     T, K, U = q_BTNH.shape[1], k_BSKH.shape[2], v_BSKU.shape[3]
     length = _block_length(q_BTNH)
     q_XBKGTH = _by_group(q_BTNH, K, length)
-    k_YBKSH, v_YBKSU = _by_key(k_BSKH, length), _by_key(v_BSKU, length)
+    k_YBKSH, v_YBKSU = (_by_group(x, K, length)[:, :, :, 0] for x in (k_BSKH, v_BSKU))
     queries_X, keys_Y = cut_queries(queries, length), cut_keys(keys, length)
 
     def one_block(block):
@@ -57,25 +56,18 @@ def forward(
             total_BKGT1 = total_BKGT1 * shrink_BKGT1 + weights_BKGTS.sum(axis=-1, keepdims=True)
             weights_BKGTS = weights_BKGTS.astype(v_BSKU.dtype)
             out_BKGTU *= shrink_BKGT1
-            out_BKGTU += jnp.einsum(
-                "BKGTS,BKSU->BKGTU", weights_BKGTS, v_BKSU, preferred_element_type=F32
-            )
+            out_BKGTU += product("BKGTS,BKSU->BKGTU", weights_BKGTS, v_BKSU)
             return out_BKGTU, new_top_BKGT1, total_BKGT1
 
         rows = q_BKGTH.shape[:-1]
-        initial = (
-            jnp.zeros((*rows, U)),
-            jnp.full((*rows, 1), FORBIDDEN),
-            jnp.zeros((*rows, 1)),
-        )
+        initial = jnp.zeros((*rows, U)), jnp.full((*rows, 1), FORBIDDEN), jnp.zeros((*rows, 1))
         out_BKGTU, top_BKGT1, total_BKGT1 = jax.lax.fori_loop(first, end, add, initial)
         total_BKGT1 = jnp.maximum(total_BKGT1, 1e-30)  # 0 where every block was skipped
         return out_BKGTU / total_BKGT1, top_BKGT1 + jnp.log(total_BKGT1)
 
-    out_XBKGTU, lse_XBKGT1 = jax.lax.map(
-        one_block, (q_XBKGTH, queries_X, *_key_ranges(queries_X, keys_Y, window))
-    )
-    return _join_queries(out_XBKGTU, T), _join_queries(lse_XBKGT1, T)[..., 0]
+    ranges_X = block_ranges(block_mask(queries_X, keys_Y, window))
+    out_XBKGTU, lse_XBKGT1 = jax.lax.map(one_block, (q_XBKGTH, queries_X, *ranges_X))
+    return _join(out_XBKGTU, T), _join(lse_XBKGT1, T)[..., 0]
 
 
 def backward(
@@ -86,12 +78,12 @@ def backward(
     Args:
       q_BTNH, k_BSKH, v_BSKU, queries, keys, window: see `forward`.
       lse_BTN: log-sum-exp over all keys that a query attends to, not only these.
-      shift_BTN: `row_shift`.
+      shift_BTN: see `Parts`.
       g_BTNU: gradient of the output.
     """
     T, S, K = q_BTNH.shape[1], k_BSKH.shape[1], k_BSKH.shape[2]
     length = _block_length(q_BTNH)
-    k_YBKSH, v_YBKSU = _by_key(k_BSKH, length), _by_key(v_BSKU, length)
+    k_YBKSH, v_YBKSU = (_by_group(x, K, length)[:, :, :, 0] for x in (k_BSKH, v_BSKU))
     by_query = (q_BTNH, g_BTNU, lse_BTN[..., None], shift_BTN[..., None])
     queries_X, keys_Y = cut_queries(queries, length), cut_keys(keys, length)
 
@@ -103,21 +95,13 @@ def backward(
             k_BKSH, v_BKSU, keys = _at(y, (k_YBKSH, v_YBKSU, keys_Y))
             logits_BKGTS = _logits(q_BKGTH, k_BKSH, queries, keys, window)
             weights_BKGTS = jnp.exp(logits_BKGTS - lse_BKGT1)
-            dweights_BKGTS = jnp.einsum(
-                "BKGTU,BKSU->BKGTS", g_BKGTU, v_BKSU, preferred_element_type=F32
-            )
+            dweights_BKGTS = product("BKGTU,BKSU->BKGTS", g_BKGTU, v_BKSU)
             dlogits_BKGTS = weights_BKGTS * (dweights_BKGTS - shift_BKGT1)
             weights_BKGTS = weights_BKGTS.astype(g_BTNU.dtype)
             dlogits_BKGTS = dlogits_BKGTS.astype(q_BTNH.dtype)
-            dq_BKGTH += jnp.einsum(
-                "BKGTS,BKSH->BKGTH", dlogits_BKGTS, k_BKSH, preferred_element_type=F32
-            )
-            dk_BKSH = jnp.einsum(
-                "BKGTS,BKGTH->BKSH", dlogits_BKGTS, q_BKGTH, preferred_element_type=F32
-            )
-            dv_BKSU = jnp.einsum(
-                "BKGTS,BKGTU->BKSU", weights_BKGTS, g_BKGTU, preferred_element_type=F32
-            )
+            dq_BKGTH += product("BKGTS,BKSH->BKGTH", dlogits_BKGTS, k_BKSH)
+            dk_BKSH = product("BKGTS,BKGTH->BKSH", dlogits_BKGTS, q_BKGTH)
+            dv_BKSU = product("BKGTS,BKGTU->BKSU", weights_BKGTS, g_BKGTU)
             return dq_BKGTH, dk_YBKSH.at[y].add(dk_BKSH), dv_YBKSU.at[y].add(dv_BKSU)
 
         zero = jnp.zeros(q_BKGTH.shape, jnp.float32)
@@ -125,16 +109,12 @@ def backward(
         return tuple(totals), dq_BKGTH
 
     zeros = (jnp.zeros(k_YBKSH.shape, jnp.float32), jnp.zeros(v_YBKSU.shape, jnp.float32))
-    (dk_YBKSH, dv_YBKSU), dq_XBKGTH = jax.lax.scan(
-        one_block,
-        zeros,
-        (
-            tuple(_by_group(x, K, length) for x in by_query),
-            queries_X,
-            *_key_ranges(queries_X, keys_Y, window),
-        ),
-    )
-    return _join_queries(dq_XBKGTH, T), _join_keys(dk_YBKSH, S), _join_keys(dv_YBKSU, S)
+    by_query_X = tuple(_by_group(x, K, length) for x in by_query)
+    ranges_X = block_ranges(block_mask(queries_X, keys_Y, window))
+    blocks_X = by_query_X, queries_X, *ranges_X
+    (dk_YBKSH, dv_YBKSU), dq_XBKGTH = jax.lax.scan(one_block, zeros, blocks_X)
+    dk_BSKH, dv_BSKU = (_join(x[:, :, :, None], S) for x in (dk_YBKSH, dv_YBKSU))
+    return _join(dq_XBKGTH, T), dk_BSKH, dv_BSKU
 
 
 def _at(y, blocks):
@@ -143,16 +123,11 @@ def _at(y, blocks):
 
 def _logits(q_BKGTH, k_BKSH, queries: Shard, keys: Shard, window) -> jax.Array:
     """Return the logits of one query block and one key block, `FORBIDDEN` where masked."""
-    logits_BKGTS = jnp.einsum("BKGTH,BKSH->BKGTS", q_BKGTH, k_BKSH, preferred_element_type=F32)
+    logits_BKGTS = product("BKGTH,BKSH->BKGTS", q_BKGTH, k_BKSH)
     mask_BTS = attention_mask(
         queries.indices_T, keys.indices_T, queries.segment_ids_BT, keys.segment_ids_BT, window
     )
     return jnp.where(mask_BTS[:, None, None], logits_BKGTS, FORBIDDEN)
-
-
-def _key_ranges(queries_X: Shard, keys_Y: Shard, window) -> tuple[jax.Array, jax.Array]:
-    """Return the first and the end of the range of key blocks of each query block, int32 `[X]`."""
-    return block_ranges(block_mask(queries_X, keys_Y, window))
 
 
 def _block_length(q_BTNH) -> int:
@@ -162,26 +137,15 @@ def _block_length(q_BTNH) -> int:
 
 
 def _by_group(x_BTNH, K: int, length: int):
-    """Split `[B, T, N, H]` into query blocks `[X, B, K, G, T, H]`, heads grouped by key head."""
+    """Split `[B, T, N, H]` into blocks `[X, B, K, G, T, H]`, heads grouped by key head."""
     B, T, N, H = x_BTNH.shape
     return jnp.moveaxis(cut(x_BTNH.reshape(B, T, K, N // K, H), 1, length), 2, 4)
 
 
-def _by_key(x_BSKH, length: int):
-    """Split `[B, S, K, H]` into key blocks `[Y, B, K, S, H]`."""
-    return jnp.moveaxis(cut(x_BSKH, 1, length), 2, 3)
-
-
-def _join_queries(x_XBKGTU, T: int):
+def _join(x_XBKGTU, T: int):
     """Invert `_by_group`."""
     X, B, K, G, length, U = x_XBKGTU.shape
     return x_XBKGTU.transpose(1, 0, 4, 2, 3, 5).reshape(B, X * length, K * G, U)[:, :T]
-
-
-def _join_keys(x_YBKSH, S: int):
-    """Invert `_by_key`."""
-    Y, B, K, length, H = x_YBKSH.shape
-    return x_YBKSH.transpose(1, 0, 3, 2, 4).reshape(B, Y * length, K, H)[:, :S]
 
 
 PARTS = Parts(forward, backward)

@@ -3,7 +3,7 @@
 import functools
 import re
 from collections.abc import Callable
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -64,20 +64,13 @@ def choose(
     """
     num_devices = jax.sharding.get_abstract_mesh().shape.get("sequence", 1)
     platform = axes.platform()
-    on_gpu = platform in ("gpu", "cuda")
+    fast, why = None, ""
     if kernel == "xla":
         why = "model.attention=xla"
     elif platform == "tpu":
-        why = _splash_cannot(T, num_devices)
-    else:
-        why = _flash_cannot(H, U, dtype) if on_gpu else ""
-    # Pallas takes a while to import.
-    if platform == "tpu" and not why:
-        from ropewalk.model.kernels import splash as fast
-    elif on_gpu and not why:
-        from ropewalk.model.kernels import flash as fast
-    else:
-        fast = None
+        fast, why = _splash(T, num_devices)
+    elif platform in ("gpu", "cuda"):
+        fast, why = _flash(H, U, dtype)
     if num_devices > 1:
         parts = fast.PARTS if fast else blocks.PARTS
         attend = functools.partial(ring.attention, parts=parts, axis="sequence")
@@ -87,30 +80,33 @@ def choose(
     return Choice("xla", xla.attention, platform, why)
 
 
-def _splash_cannot(T: int, num_devices: int) -> str:
-    from ropewalk.model.kernels import splash
+def _splash(T: int, num_devices: int) -> tuple[Any, str]:
+    """Return the module `splash`, or None and the reason that it does not apply."""
+    from ropewalk.model.kernels import splash  # Pallas takes a while to import
 
     if -(-T // num_devices) <= splash.MAX_LENGTH:
-        return ""
-    return (
+        return splash, ""
+    return None, (
         f"splash attention takes up to {splash.MAX_LENGTH} tokens of a row on a device; "
         f"split rows: mesh.sequence={-(-T // splash.MAX_LENGTH)}"
     )
 
 
-def _flash_cannot(H: int, U: int, dtype) -> str:
+def _flash(H: int, U: int, dtype) -> tuple[Any, str]:
+    """Return the module `flash`, or None and the reason that it does not apply."""
     kind = axes.device_kind() or jax.devices()[0].device_kind
     if WITHOUT_FLASH.search(kind):
-        return f"flash attention needs an NVIDIA GPU of compute capability 8.0 or more, not {kind}"
+        need = "an NVIDIA GPU of compute capability 8.0 or more"
+        return None, f"flash attention needs {need}, not {kind}"
     try:
         from ropewalk.model.kernels import flash
     except ImportError as error:
-        return f"flash attention needs a newer JAX than {jax.__version__}: {error}"
+        return None, f"flash attention needs a newer JAX than {jax.__version__}: {error}"
     if jnp.dtype(dtype).name not in flash.DTYPES:
-        return f"flash attention takes {', '.join(flash.DTYPES)}, not {jnp.dtype(dtype)}"
+        return None, f"flash attention takes {', '.join(flash.DTYPES)}, not {jnp.dtype(dtype)}"
     if max(H, U) > flash.MAX_WIDTH:
-        return f"flash attention takes heads up to {flash.MAX_WIDTH} wide, not {max(H, U)}"
-    return ""
+        return None, f"flash attention takes heads up to {flash.MAX_WIDTH} wide, not {max(H, U)}"
+    return flash, ""
 
 
 def attention(

@@ -74,18 +74,12 @@ class Side(NamedTuple):
     Attributes:
       shard: indices `[T]` and segment ids `[B, T]`.
       tensors: `[B, T, heads, H]`: queries and the gradient of the output, or keys and values.
-      numbers: float32 `[B, heads, T]`: log-sum-exp and `parts.row_shift`, or nothing.
+      numbers: float32 `[B, heads, T]`: log-sum-exp and shift (`parts.Parts`), or nothing.
     """
 
     shard: Shard
     tensors: tuple
     numbers: tuple = ()
-
-
-def attention(q_BTNH, k_BSKH, v_BSKU, segment_ids_BT, window) -> jax.Array:
-    """Compute `model.kernels.attention` on one device, for heads up to `MAX_WIDTH`."""
-    shard = Shard(jnp.arange(q_BTNH.shape[1]), segment_ids_BT)
-    return parts.attention(PARTS, q_BTNH, k_BSKH, v_BSKU, shard, window)
 
 
 def _forward(q_BTNH, k_BSKH, v_BSKU, queries: Shard, keys: Shard, window):
@@ -116,6 +110,7 @@ def _backward(
 
 
 PARTS = Parts(_forward, _backward)
+attention = functools.partial(parts.attention, parts=PARTS)  # for heads up to `MAX_WIDTH`
 
 
 def _forward_kernel(range_ref, window_ref, by_query: Side, by_key: Side, out_ref, lse_ref, length):
@@ -309,32 +304,15 @@ def _launch(kernel, blocks: Blocks, by_query: Side, by_key: Side, window, shapes
     if of_keys:
         fixed, other, fixed_length, length, heads = other, fixed, length, fixed_length, heads // G
     T, S = (side.shard.indices_T.shape[0] for side in (fixed, other))
-    # Either all heads that share a key, or that key.
-    size, first = (G, lambda n: n) if of_keys else (None, lambda n: n // G)
 
     # The blocks with the most work start first: the last queries, the first keys.
     def block(x):
         return x if of_keys else T // fixed_length - 1 - x
 
-    # Indices are `[T]`, segment ids `[B, T]`, numbers `[B, N, T]`, and tensors `[B, T, N, H]`.
-    def spec_of_block(array) -> pl.BlockSpec:
-        shape, index = {
-            1: ((fixed_length,), lambda x, n, b: (block(x),)),
-            2: ((None, fixed_length), lambda x, n, b: (b, block(x))),
-            3: ((None, None, fixed_length), lambda x, n, b: (b, n, block(x))),
-            4: ((None, fixed_length, None, array.shape[-1]), lambda x, n, b: (b, block(x), n, 0)),
-        }[array.ndim]
-        return pl.BlockSpec(shape, index)
-
-    def spec_of_row(array) -> pl.BlockSpec:
-        shape, index = {
-            1: ((S,), lambda x, n, b: (0,)),
-            2: ((None, S), lambda x, n, b: (b, 0)),
-            3: ((None, size, S), lambda x, n, b: (b, first(n), 0)),
-            4: ((None, S, size, array.shape[-1]), lambda x, n, b: (b, 0, first(n), 0)),
-        }[array.ndim]
-        return pl.BlockSpec(shape, index)
-
+    of_block = functools.partial(_spec, fixed_length, None, block, lambda n: n)
+    # Either all heads that share a key, or that key.
+    size, first = (G, lambda n: n) if of_keys else (None, lambda n: n // G)
+    of_row = functools.partial(_spec, S, size, lambda x: 0, first)
     out_shapes = [
         jax.ShapeDtypeStruct(
             (B, N, T) if len(shape) == 1 else (B, T, shape[0], _pad_width(shape[1])), dtype
@@ -347,16 +325,34 @@ def _launch(kernel, blocks: Blocks, by_query: Side, by_key: Side, window, shapes
         in_specs=[
             pl.BlockSpec((None, None, 2), lambda x, n, b: (b, block(x), 0)),
             pl.BlockSpec((1,), lambda x, n, b: (0,)),
-            jax.tree.map(spec_of_block, fixed),
-            jax.tree.map(spec_of_row, other),
+            jax.tree.map(of_block, fixed),
+            jax.tree.map(of_row, other),
         ],
-        out_specs=[spec_of_block(x) for x in out_shapes],
+        out_specs=[of_block(x) for x in out_shapes],
         out_shape=out_shapes,
         compiler_params=CompilerParams(num_warps=blocks.warps, num_stages=blocks.stages),
         cost_estimate=_cost(by_query, fixed, other, out_shapes, length),
         interpret=INTERPRET,
         name=f"attention{kernel.__name__}",
     )(_ranges(queries_X, keys_Y, window, of_keys), jnp.reshape(window, 1), fixed, other)
+
+
+def _spec(length: int, heads: int | None, block: Callable, head: Callable, array) -> pl.BlockSpec:
+    """Return the part of an array that a program reads or writes.
+
+    Args:
+      length, heads: numbers of tokens and of heads; None is one head, without an axis.
+      block, head: functions from the program's index in the grid to those of its tokens and heads.
+      array: indices `[T]`, segment ids `[B, T]`, numbers `[B, N, T]`, or tensors `[B, T, N, H]`.
+    """
+    axes = ("T", "BT", "BNT", "BTNH")[array.ndim - 1]
+    sizes = {"B": None, "T": length, "N": heads, "H": array.shape[-1]}
+
+    def index(x, n, b):
+        places = {"B": b, "T": block(x), "N": head(n), "H": 0}
+        return tuple(places[axis] for axis in axes)
+
+    return pl.BlockSpec(tuple(sizes[axis] for axis in axes), index)
 
 
 def _cost(by_query: Side, fixed: Side, other: Side, out_shapes, length: int) -> pl.CostEstimate:

@@ -2,8 +2,8 @@
 
 A part is a query's output over those keys and the log-sum-exp of its logits, which weights the part
 relative to others. In the backward pass, a part's contribution to the gradients needs only the
-log-sum-exp and the mean (`row_shift`) over all keys (FlashAttention, 2205.14135). `blocks` and
-`splash` compute parts, `ring` sums them as keys arrive, and `attention` here uses a single part.
+log-sum-exp and the shift, a mean over all keys (FlashAttention, 2205.14135). `blocks`, `splash` and
+`flash` compute parts, `ring` makes one part of several as keys arrive, and `attend` differentiates.
 
 Additional shape letters: X query blocks, Y key blocks.
 """
@@ -41,17 +41,25 @@ class Parts(NamedTuple):
       forward: takes q, k, v, the `Shard`s of queries and keys, and the window. Returns the output
         over these keys, `[B, T, N, U]`, and the log-sum-exp of each query's logits, float32
         `[B, T, N]`, which is close to `FORBIDDEN` for a query that attends to none of them.
-      backward: takes the same, the log-sum-exp over all keys that a query attends to, `row_shift`,
-        and the gradient of the output. Returns the contribution to the gradients of q, k, and v.
+      backward: takes the same, the log-sum-exp over all keys that a query attends to, the mean that
+        softmax's gradient subtracts for each query (its shift, float32 `[B, T, N]`), and the
+        gradient of the output. Returns the contribution to the gradients of q, k, and v, float32
+        or in their dtypes.
     """
 
     forward: Callable
     backward: Callable
 
 
+def attention(q_BTNH, k_BSKH, v_BSKU, segment_ids_BT, window, *, parts: Parts) -> jax.Array:
+    """Compute `model.kernels.attention` of full rows on one device."""
+    shard = Shard(jnp.arange(q_BTNH.shape[1]), segment_ids_BT)
+    return attend(parts, q_BTNH, k_BSKH, v_BSKU, shard, window)
+
+
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
-def attention(parts: Parts, q_BTNH, k_BSKH, v_BSKU, shard: Shard, window) -> jax.Array:
-    """Compute `model.kernels.attention`; every query must attend at least to itself."""
+def attend(parts: Parts, q_BTNH, k_BSKH, v_BSKU, shard: Shard, window) -> jax.Array:
+    """Compute attention over all keys; every query must attend at least to itself."""
     return _forward(parts, q_BTNH, k_BSKH, v_BSKU, shard, window)[0]
 
 
@@ -63,24 +71,14 @@ def _forward(parts, q_BTNH, k_BSKH, v_BSKU, shard, window):
 
 def _backward(parts, residuals, g_BTNU):
     q_BTNH, k_BSKH, v_BSKU, shard, window, out_BTNU, lse_BTN = residuals
-    shift_BTN = row_shift(out_BTNU, g_BTNU)
-    gradients = parts.backward(
-        q_BTNH, k_BSKH, v_BSKU, shard, shard, window, lse_BTN, shift_BTN, g_BTNU
-    )
-    return cast_gradients(gradients, (q_BTNH, k_BSKH, v_BSKU))
-
-
-attention.defvjp(_forward, _backward)
-
-
-def cast_gradients(gradients, inputs) -> tuple:
-    """Return the gradients of q, k, and v in their dtypes; shard and window have none."""
+    shift_BTN = jnp.sum(out_BTNU.astype(jnp.float32) * g_BTNU.astype(jnp.float32), axis=-1)
+    inputs = q_BTNH, k_BSKH, v_BSKU
+    gradients = parts.backward(*inputs, shard, shard, window, lse_BTN, shift_BTN, g_BTNU)
+    # Shard and window have no gradient.
     return *(dx.astype(x.dtype) for dx, x in zip(gradients, inputs, strict=True)), None, None
 
 
-def row_shift(out_BTNU: jax.Array, g_BTNU: jax.Array) -> jax.Array:
-    """Return the mean that softmax's gradient subtracts for each query, float32 `[B, T, N]`."""
-    return jnp.sum(out_BTNU.astype(jnp.float32) * g_BTNU.astype(jnp.float32), axis=-1)
+attend.defvjp(_forward, _backward)
 
 
 def cut(x, axis: int, length: int, **fill):

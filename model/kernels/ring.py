@@ -12,7 +12,7 @@ import functools
 import jax
 import jax.numpy as jnp
 
-from ropewalk.model.kernels.parts import FORBIDDEN, Parts, Shard, cast_gradients, row_shift
+from ropewalk.model.kernels.parts import FORBIDDEN, Parts, Shard, attend
 
 
 def attention(
@@ -35,20 +35,16 @@ def attention(
     indices_T = (starts[:, None] + jnp.arange(half)).reshape(-1)
     zigzag = functools.partial(_to_zigzag, axis=axis)
     shard = Shard(indices_T, zigzag(segment_ids_BT))
-    out_BTNU = _ring(zigzag(q_BTNH), zigzag(k_BSKH), zigzag(v_BSKU), shard, window, parts, axis)
+    of_ring = Parts(*(functools.partial(f, parts, axis) for f in (_forward, _backward)))
+    out_BTNU = attend(of_ring, zigzag(q_BTNH), zigzag(k_BSKH), zigzag(v_BSKU), shard, window)
     return _from_zigzag(out_BTNU, axis=axis)
 
 
-@functools.partial(jax.custom_vjp, nondiff_argnums=(5, 6))
-def _ring(q_BTNH, k_BSKH, v_BSKU, shard: Shard, window, parts: Parts, axis: str) -> jax.Array:
-    return _ring_forward(q_BTNH, k_BSKH, v_BSKU, shard, window, parts, axis)[0]
-
-
-def _ring_forward(q_BTNH, k_BSKH, v_BSKU, shard, window, parts, axis):
-    def attend(partial, kv_shard):
+def _forward(parts: Parts, axis: str, q_BTNH, k_BSKH, v_BSKU, queries: Shard, keys: Shard, window):
+    def add(partial, kv_shard):
         """Combine the output over previous shards with the output over this one."""
         (out_BTNU, lse_BTN), (k_BSKH, v_BSKU, keys) = partial, kv_shard
-        part_BTNU, part_BTN = parts.forward(q_BTNH, k_BSKH, v_BSKU, shard, keys, window)
+        part_BTNU, part_BTN = parts.forward(q_BTNH, k_BSKH, v_BSKU, queries, keys, window)
         total_BTN = jnp.logaddexp(lse_BTN, part_BTN)
         old_BTN1, new_BTN1 = (jnp.exp(x - total_BTN)[..., None] for x in (lse_BTN, part_BTN))
         return out_BTNU * old_BTN1 + part_BTNU * new_BTN1, total_BTN
@@ -57,46 +53,34 @@ def _ring_forward(q_BTNH, k_BSKH, v_BSKU, shard, window, parts, axis):
         partial, kv_shard = carry
         # Send first, so that communication and computation overlap.
         next_shard = _ppermute(kv_shard, axis)
-        return (attend(partial, kv_shard), next_shard), None
+        return (add(partial, kv_shard), next_shard), None
 
     B, T, N, _ = q_BTNH.shape
     empty = (jnp.zeros((B, T, N, v_BSKU.shape[-1])), jnp.full((B, T, N), FORBIDDEN))
-    kv_shard = (k_BSKH, v_BSKU, shard)
-    carry = (empty, kv_shard)
-    (partial, kv_shard), _ = jax.lax.scan(step, carry, length=jax.lax.axis_size(axis) - 1)
-    out_BTNU, lse_BTN = attend(partial, kv_shard)
-    out_BTNU = out_BTNU.astype(v_BSKU.dtype)
-    return out_BTNU, (q_BTNH, k_BSKH, v_BSKU, shard, window, out_BTNU, lse_BTN)
+    carry = (empty, (k_BSKH, v_BSKU, keys))
+    carry, _ = jax.lax.scan(step, carry, length=jax.lax.axis_size(axis) - 1)
+    return add(*carry)
 
 
-def _ring_backward(parts, axis, residuals, g_BTNU):
-    q_BTNH, k_BSKH, v_BSKU, shard, window, out_BTNU, lse_BTN = residuals
-    shift_BTN = row_shift(out_BTNU, g_BTNU)
-
-    def attend(gradients, kv_shard):
+def _backward(parts: Parts, axis: str, q_BTNH, k_BSKH, v_BSKU, queries, keys, window, *row):
+    def add(gradients, kv_shard):
         """Add the contribution of these keys to dq, and of this device's queries to dk and dv."""
         k_BSKH, v_BSKU, keys = kv_shard
-        added = parts.backward(
-            q_BTNH, k_BSKH, v_BSKU, shard, keys, window, lse_BTN, shift_BTN, g_BTNU
-        )
+        added = parts.backward(q_BTNH, k_BSKH, v_BSKU, queries, keys, window, *row)
         return tuple(map(jnp.add, gradients, added))
 
     def step(carry, _):
         gradients, kv_shard = carry
         next_shard = _ppermute(kv_shard, axis)
-        dq_BTNH, *kv_gradients = attend(gradients, kv_shard)
+        dq_BTNH, *kv_gradients = add(gradients, kv_shard)
         # Gradients of keys and values move along with them.
         return ((dq_BTNH, *_ppermute(kv_gradients, axis)), next_shard), None
 
     zeros = tuple(jnp.zeros(x.shape, jnp.float32) for x in (q_BTNH, k_BSKH, v_BSKU))
-    carry = (zeros, (k_BSKH, v_BSKU, shard))
-    (gradients, kv_shard), _ = jax.lax.scan(step, carry, length=jax.lax.axis_size(axis) - 1)
-    dq_BTNH, *kv_gradients = attend(gradients, kv_shard)
-    dk_BSKH, dv_BSKU = _ppermute(kv_gradients, axis)  # back to their own device
-    return cast_gradients((dq_BTNH, dk_BSKH, dv_BSKU), (q_BTNH, k_BSKH, v_BSKU))
-
-
-_ring.defvjp(_ring_forward, _ring_backward)
+    carry = (zeros, (k_BSKH, v_BSKU, keys))
+    carry, _ = jax.lax.scan(step, carry, length=jax.lax.axis_size(axis) - 1)
+    dq_BTNH, *kv_gradients = add(*carry)
+    return dq_BTNH, *_ppermute(kv_gradients, axis)  # back to their own device
 
 
 def _ppermute(tree, axis: str):

@@ -9,6 +9,7 @@ before training.
 Additional shape letters: X query blocks, Y key blocks.
 """
 
+import functools
 from typing import Any
 
 import jax
@@ -31,12 +32,6 @@ MAX_LENGTH = 2**16
 
 # Tests without a TPU set True, which runs the kernels as plain XLA.
 INTERPRET = False
-
-
-def attention(q_BTNH, k_BSKH, v_BSKU, segment_ids_BT, window) -> jax.Array:
-    """Compute `model.kernels.attention` on one device, for rows up to `MAX_LENGTH`."""
-    shard = Shard(jnp.arange(q_BTNH.shape[1]), segment_ids_BT)
-    return parts.attention(PARTS, q_BTNH, k_BSKH, v_BSKU, shard, window)
 
 
 def _forward(q_BTNH, k_BSKH, v_BSKU, queries: Shard, keys: Shard, window):
@@ -101,6 +96,7 @@ def _backward(
 
 
 PARTS = Parts(_forward, _backward)
+attention = functools.partial(parts.attention, parts=PARTS)  # for rows up to `MAX_LENGTH`
 
 
 def _settings() -> dict[str, Any]:

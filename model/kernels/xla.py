@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 
 from ropewalk.model.kernels import blocks, parts
+from ropewalk.model.kernels.matmul import product
 from ropewalk.model.mask import attention_mask
 
 # Rows up to this length store the weights for the backward pass, in up to eight query blocks.
@@ -12,11 +13,9 @@ UNROLLED = 512
 
 def attention(q_BTNH, k_BSKH, v_BSKU, segment_ids_BT, window) -> jax.Array:
     """Compute `model.kernels.attention` on one device."""
-    T = q_BTNH.shape[1]
-    if T <= UNROLLED:
+    if q_BTNH.shape[1] <= UNROLLED:
         return _unrolled(q_BTNH, k_BSKH, v_BSKU, segment_ids_BT, window)
-    shard = parts.Shard(jnp.arange(T), segment_ids_BT)
-    return parts.attention(blocks.PARTS, q_BTNH, k_BSKH, v_BSKU, shard, window)
+    return parts.attention(q_BTNH, k_BSKH, v_BSKU, segment_ids_BT, window, parts=blocks.PARTS)
 
 
 def reference(
@@ -64,10 +63,6 @@ def _by_key(q_BKQH, k_BKSH, v_BKSU, segment_ids_BT, window) -> jax.Array:
     return _forward(q_BKQH, k_BKSH, v_BKSU, segment_ids_BT, window)[0]
 
 
-def _product(equation: str, *factors) -> jax.Array:
-    return jnp.einsum(equation, *factors, preferred_element_type=jnp.float32)
-
-
 def _query_blocks(q_BKQH, T: int) -> list[tuple[slice, slice, int]]:
     """Return for each query block its tokens, its rows of `q_BKQH`, and its number of keys."""
     length, G = max(128, -(-T // 8)), q_BKQH.shape[2] // T
@@ -80,7 +75,7 @@ def _forward(q_BKQH, k_BKSH, v_BKSU, segment_ids_BT, window):
     indices_T = jnp.arange(T)
     saved = []
     for tokens, rows, S in _query_blocks(q_BKQH, T):
-        logits_BKQS = _product("BKQH,BKSH->BKQS", q_BKQH[:, :, rows], k_BKSH[:, :, :S])
+        logits_BKQS = product("BKQH,BKSH->BKQS", q_BKQH[:, :, rows], k_BKSH[:, :, :S])
         mask_BTS = attention_mask(
             indices_T[tokens],
             indices_T[:S],
@@ -95,7 +90,7 @@ def _forward(q_BKQH, k_BKSH, v_BKSU, segment_ids_BT, window):
         total_BKQ1 = weights_BKQS.sum(axis=-1, keepdims=True)
         # Divide by the sum after the product with v, which has fewer entries.
         weights_BKQS = weights_BKQS.astype(v_BKSU.dtype)
-        sum_BKQU = _product("BKQS,BKSU->BKQU", weights_BKQS, v_BKSU[:, :, :S])
+        sum_BKQU = product("BKQS,BKSU->BKQU", weights_BKQS, v_BKSU[:, :, :S])
         saved.append((weights_BKQS, total_BKQ1, sum_BKQU))
     out_BKQU = jnp.concatenate([sum_BKQU / total for _, total, sum_BKQU in saved], axis=2)
     return out_BKQU.astype(v_BKSU.dtype), (q_BKQH, k_BKSH, v_BKSU, saved)
@@ -111,11 +106,11 @@ def _backward(residuals, g_BKQU):
         mean_BKQ1 = jnp.sum(g_block_BKQU * sum_BKQU, axis=-1, keepdims=True) / total_BKQ1
         g_block_BKQU = g_block_BKQU.astype(v_BKSU.dtype)
         # The maximum that was subtracted cancels: it scales the weights and their sum alike.
-        dweights_BKQS = _product("BKQU,BKSU->BKQS", g_block_BKQU, v_BKSU[:, :, :S])
+        dweights_BKQS = product("BKQU,BKSU->BKQS", g_block_BKQU, v_BKSU[:, :, :S])
         dlogits_BKQS = (weights_BKQS * (dweights_BKQS - mean_BKQ1)).astype(q_BKQH.dtype)
-        dq.append(_product("BKQS,BKSH->BKQH", dlogits_BKQS, k_BKSH[:, :, :S]))
-        dk.append(_product("BKQS,BKQH->BKSH", dlogits_BKQS, q_BKQH[:, :, rows]))
-        dv.append(_product("BKQS,BKQU->BKSU", weights_BKQS, g_block_BKQU))
+        dq.append(product("BKQS,BKSH->BKQH", dlogits_BKQS, k_BKSH[:, :, :S]))
+        dk.append(product("BKQS,BKQH->BKSH", dlogits_BKQS, q_BKQH[:, :, rows]))
+        dv.append(product("BKQS,BKQU->BKSU", weights_BKQS, g_block_BKQU))
     gradients = jnp.concatenate(dq, axis=2), _sum_prefixes(dk), _sum_prefixes(dv)
     inputs = q_BKQH, k_BKSH, v_BKSU
     return *(dx.astype(x.dtype) for dx, x in zip(gradients, inputs, strict=True)), None, None

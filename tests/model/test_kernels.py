@@ -41,8 +41,7 @@ def attend(q_BTNH, k_BSKH, v_BSKU, ids_BT, window):
 
 
 def attend_by_blocks(q_BTNH, k_BSKH, v_BSKU, ids_BT, window):
-    shard = parts.Shard(jnp.arange(q_BTNH.shape[1]), ids_BT)
-    return parts.attention(blocks.PARTS, q_BTNH, k_BSKH, v_BSKU, shard, window)
+    return parts.attention(q_BTNH, k_BSKH, v_BSKU, ids_BT, window, parts=blocks.PARTS)
 
 
 @pytest.mark.parametrize(
@@ -79,7 +78,8 @@ def test_key_blocks_without_a_query_are_skipped():
 
     def key_ranges(ids, window):
         shard = parts.Shard(indices_XT, jnp.array(ids).reshape(4, 1, 4))
-        return [x.tolist() for x in blocks._key_ranges(shard, shard, window)]
+        mask_XY = parts.block_mask(shard, shard, window)
+        return [x.tolist() for x in parts.block_ranges(mask_XY)]
 
     one_document = [1] * 16
     assert key_ranges(one_document, NO_WINDOW) == [[0, 0, 0, 0], [1, 2, 3, 4]]
