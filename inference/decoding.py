@@ -9,16 +9,23 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from flax import nnx
 
 from ropewalk.inference.cache import Caches, LayerCache, append, fill_cache
 from ropewalk.model.attention import Attention, rotate_queries, smear_keys
 from ropewalk.model.axes import shard_tokens
 from ropewalk.model.config import Architecture, PositionTable
+from ropewalk.model.kernels.matmul import product
 from ropewalk.model.mask import is_visible
 from ropewalk.model.mla import LatentAttention
 from ropewalk.model.positions import cos_sin, rotate
-from ropewalk.model.transformer import Block, Params, normalize, scale_embedding
+from ropewalk.model.transformer import (
+    Block,
+    Params,
+    build,
+    normalize,
+    output_matrix,
+    scale_embedding,
+)
 
 Weights = dict[str, Any]
 
@@ -48,10 +55,9 @@ def unstack(config: Architecture, params: Params) -> Weights:
         return jnp.asarray(leaf, config.compute_dtype if leaf.ndim >= 2 else None)
 
     blocks = params["blocks"]
-    output = params["embedding" if config.tie_embeddings else "output"]
     return {
         "embedding": scale_embedding(config, convert(params["embedding"])),
-        "output": convert(output).T,
+        "output": convert(output_matrix(config, params)).T,
         "final_norm": jax.tree.map(jnp.asarray, params["final_norm"]),
         "blocks": tuple(
             jax.tree.map(lambda leaf, layer=layer: convert(leaf[layer]), blocks)
@@ -88,7 +94,7 @@ def prefill(
     caches = []
     layers = zip(weights["blocks"], _layer_tables(table, positions_BT), strict=True)
     for layer, (params, (layer_table, layer_cos_sin)) in enumerate(layers):
-        block = _block(config, params)
+        block = build(Block, config, params)
         if sizes is not None:
             # The block computes these too; XLA merges equal computations.
             normed_BTD = block.attention_norm(x_BTD)
@@ -122,7 +128,7 @@ def decode_step(
     tables = _layer_tables(table, token.positions_B[:, None])
     layers = zip(weights["blocks"], *caches, tables, strict=True)
     for params, cache, new, (layer_table, layer_cos_sin) in layers:
-        block = _block(config, params)
+        block = build(Block, config, params)
         step = _Step(layer_table, layer_cos_sin, token)
         normed_B1D = block.attention_norm(x_B1D)
         out_B1D, new = _attend(block.attention, normed_B1D, (cache, new), step)
@@ -177,16 +183,10 @@ def _layer_tables(table: PositionTable, positions_BT: jax.Array) -> list[tuple[P
     return [jax.tree.map(lambda x, i=i: x[i], rows) for i in range(table.window.shape[0])]
 
 
-def _block(config: Architecture, params: Params) -> Block:
-    graph, state = nnx.split(nnx.eval_shape(lambda: Block(config, rngs=nnx.Rngs(params=0))))
-    nnx.replace_by_pure_dict(state, params)
-    return nnx.merge(graph, state)
-
-
 def _logits(config: Architecture, weights: Weights, x_B1D: jax.Array) -> jax.Array:
     """Return `transformer.logits` of one token per row, `[B, V]`."""
     x_BD = normalize(config, weights["final_norm"], x_B1D)[:, 0]
-    return jnp.einsum("BD,DV->BV", x_BD, weights["output"], preferred_element_type=jnp.float32)
+    return product("BD,DV->BV", x_BD, weights["output"])
 
 
 def _project(attention: Any, x_BTD: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
@@ -244,10 +244,7 @@ def _attend(
         latent_logits = _latent_logits(attention, q_nope_BNH, (old, new))
     q_BKGH = q_BNH.reshape(B, K, -1, H)
 
-    def logits(k_BKHS):
-        return jnp.einsum("BKGH,BKHS->BKGS", q_BKGH, k_BKHS, preferred_element_type=jnp.float32)
-
-    both = [logits(old.k_BKHS), logits(new.k_BKHS)]
+    both = [product("BKGH,BKHS->BKGS", q_BKGH, cache.k_BKHS) for cache in (old, new)]
     all_logits = latent_logits + jnp.concatenate(both, -1)
     weights = step.attention_weights(all_logits, distances, config.masked_distances).astype(dtype)
     out_BKGU = jnp.einsum("BKGS,BKSU->BKGU", weights[..., :S], old.v_BKSU)
@@ -263,10 +260,5 @@ def _latent_logits(
 ) -> jax.Array:
     """Return the logits of the part of keys that latents hold, `[B, 1, N, S + E]`."""
     q_latent_BNC = jnp.einsum("BNH,CNH->BNC", q_BNH, attention.key_up[...].astype(q_BNH.dtype))
-    parts = [
-        jnp.einsum(
-            "BNC,BSC->BNS", q_latent_BNC, cache.v_BKSU[:, 0], preferred_element_type=jnp.float32
-        )
-        for cache in caches
-    ]
+    parts = [product("BNC,BSC->BNS", q_latent_BNC, cache.v_BKSU[:, 0]) for cache in caches]
     return jnp.concatenate(parts, axis=-1)[:, None]

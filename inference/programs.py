@@ -19,7 +19,7 @@ class Rows(NamedTuple):
     """The state of rows.
 
     Attributes:
-      caches: caches of all tokens but the newest; for `recompute` the ids of all tokens, `[B, T]`.
+      caches: caches of all tokens but the newest.
       tokens_B: the newest token, int32.
       positions_B: its position in the row, int32.
       done_B: bool, whether a row has ended. Programs compute its tokens, callers ignore them.
@@ -36,7 +36,7 @@ class Static(NamedTuple):
 
     Attributes:
       config: see `ModelConfig.forward_architecture`.
-      sizes: slots of each layer's cache; None for `recompute`.
+      sizes: slots of each layer's cache; None: no caches.
       sampler: static part of sampling.
       end: the id that ends a text, or -1.
     """
@@ -56,7 +56,13 @@ def start(
     lengths_B: jax.Array,
     draws: Draws,
 ) -> Rows:
-    """Process prompts, and choose the first token after each."""
+    """Process prompts, and choose the first token after each.
+
+    Without a cache, this is also how each further token is chosen, after the full rows. If the
+    frequencies of a layer depend on the row's length, so do its outputs for earlier tokens, and the
+    keys and values of all layers above: a cache of those is never exact. Nor do latents hold
+    smeared keys.
+    """
     with jax.default_matmul_precision("highest"):
         logits_BV, caches = decoding.prefill(
             static.config, static.sizes, weights, table, tokens_BT, lengths_B
@@ -89,66 +95,26 @@ def decode(
     """
     caches, starts_B = rows.caches, rows.positions_B
 
-    def step(rows: Rows, i: jax.Array) -> tuple[jax.Array, Any]:
-        token = decoding.Token(rows.tokens_B, rows.positions_B, i)
-        both = caches, rows.caches
-        with jax.default_matmul_precision("highest"):
-            return decoding.decode_step(static.config, weights, table, both, token)
-
-    rows = rows._replace(caches=cache.new_cache(caches, CHUNK))
-    rows, chosen_BC, i = _repeat(static, step, rows, draws, count)
-    return rows._replace(caches=cache.commit(caches, rows.caches, starts_B, i)), chosen_BC
-
-
-@functools.partial(jax.jit, static_argnums=0, donate_argnums=3)
-def recompute(
-    static: Static,
-    weights: Weights,
-    tables: PositionTable,
-    rows: Rows,
-    draws: Draws,
-    count: jax.Array,
-) -> tuple[Rows, jax.Array]:
-    """Add tokens as `decode` does, without a cache: process the full row for each token.
-
-    If the frequencies of a layer depend on the row's length, so do its outputs for earlier tokens,
-    and the keys and values of all layers above. A cache of those is never exact. Nor do latents
-    hold smeared keys. `tables` has one table per token, or one for all, along a leading axis.
-    """
-
-    def step(rows: Rows, i: jax.Array) -> tuple[jax.Array, jax.Array]:
-        table = jax.tree.map(lambda x: x[jnp.minimum(i, x.shape[0] - 1)], tables)
-        index_B = jnp.arange(rows.tokens_B.shape[0])
-        tokens_BT = rows.caches.at[index_B, rows.positions_B].set(rows.tokens_B)
-        with jax.default_matmul_precision("highest"):
-            logits_BV, _ = decoding.prefill(
-                static.config, None, weights, table, tokens_BT, rows.positions_B + 1
-            )
-        return logits_BV, tokens_BT
-
-    rows, chosen_BC, _ = _repeat(static, step, rows, draws, count)
-    return rows, chosen_BC
-
-
-def _repeat(static, step, rows, draws, count):
-    """Repeat `step` for up to `count` tokens; return rows, tokens, and the number of steps."""
-
     def body(state):
         i, rows, chosen_BC = state
-        logits_BV, caches = step(rows, i)
+        token = decoding.Token(rows.tokens_B, rows.positions_B, i)
+        with jax.default_matmul_precision("highest"):
+            logits_BV, new = decoding.decode_step(
+                static.config, weights, table, (caches, rows.caches), token
+            )
         # Rows that ended do not advance, so that they stay within their caches.
         positions_B = rows.positions_B + ~rows.done_B
         tokens_B = choose(static.sampler, draws, logits_BV, positions_B)
         tokens_B = jnp.where(rows.done_B, rows.tokens_B, tokens_B)
         done_B = rows.done_B | (tokens_B == static.end)
         chosen_BC = chosen_BC.at[:, i].set(tokens_B)
-        return i + 1, Rows(caches, tokens_B, positions_B, done_B), chosen_BC
+        return i + 1, Rows(new, tokens_B, positions_B, done_B), chosen_BC
 
     def unfinished(state):
         i, rows, _ = state
         return (i < count) & ~rows.done_B.all()
 
-    B = rows.tokens_B.shape[0]
-    first = jnp.int32(0), rows, jnp.zeros((B, CHUNK), jnp.int32)
+    rows = rows._replace(caches=cache.new_cache(caches, CHUNK))
+    first = jnp.int32(0), rows, jnp.zeros((len(starts_B), CHUNK), jnp.int32)
     i, rows, chosen_BC = jax.lax.while_loop(unfinished, body, first)
-    return rows, chosen_BC, i
+    return rows._replace(caches=cache.commit(caches, rows.caches, starts_B, i)), chosen_BC

@@ -12,7 +12,7 @@ from jax.ad_checkpoint import checkpoint_name
 
 from ropewalk.model import kernels
 from ropewalk.model.config import Architecture, PositionTable
-from ropewalk.model.layers import linear, make_norm, normal_param, zeros_param
+from ropewalk.model.layers import Norm, linear, normal_param, zeros_param
 from ropewalk.model.positions import repeat_heads, rotate
 
 # Queries `[B, T, N, H]`, keys `[B, S, K, H]`, and values `[B, S, K, U]` before rotation.
@@ -116,8 +116,8 @@ class Attention(nnx.Module):
             self.out_bias = zeros_param((D,), (None,))
         if config.qk_norm:
             across = config.qk_norm_across_heads
-            self.query_norm = make_norm(config, N * H if across else H)
-            self.key_norm = make_norm(config, K * H if across else H)
+            self.query_norm = Norm(config, N * H if across else H)
+            self.key_norm = Norm(config, K * H if across else H)
         if config.shift_keys:
             self.shift = zeros_param((K,), ("kv_heads",))
         if config.learned_frequencies:

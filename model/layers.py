@@ -33,56 +33,35 @@ def linear(x: jax.Array, weight: jax.Array, bias: nnx.Param | None = None) -> ja
 recomputed = functools.partial(jax.checkpoint, prevent_cse=False)
 
 
-class RMSNorm(nnx.Module):
-    """x / sqrt(mean(x^2) + epsilon), scaled per feature; float32 inside (1910.07467).
+class Norm(nnx.Module):
+    """Normalize over the last axis, then scale each feature; float32 inside.
 
-    If `zero_centered`, features are scaled by 1 + the parameter, which starts at 0.
+    "rms": x / sqrt(mean(x^2) + epsilon) (1910.07467). "zero_centered_rms": scaled by 1 + the
+    parameter, which starts at 0. "layer": the mean comes off first, a bias is added (1607.06450).
     """
 
-    def __init__(self, size: int, epsilon: float, *, zero_centered: bool = False):
-        self.scale = nnx.Param(jnp.zeros(size) if zero_centered else jnp.ones(size), axes=(None,))
-        self.epsilon, self.zero_centered = epsilon, zero_centered
+    def __init__(self, config: Architecture, size: int):
+        starts_at_0 = config.norm == "zero_centered_rms"
+        self.scale = nnx.Param(jnp.zeros(size) if starts_at_0 else jnp.ones(size), axes=(None,))
+        if config.norm == "layer":
+            self.bias = zeros_param((size,), (None,))
+        self.config = config
 
     def __call__(self, x: jax.Array) -> jax.Array:
-        """Normalize over the last axis, in the dtype of `x`."""
-
-        @recomputed
-        def normalize(x, scale):
-            x32 = x.astype(jnp.float32)
-            mean_square = jnp.mean(x32 * x32, axis=-1, keepdims=True)
-            scale = 1 + scale if self.zero_centered else scale
-            return (x32 * jax.lax.rsqrt(mean_square + self.epsilon) * scale).astype(x.dtype)
-
-        return normalize(x, self.scale[...])
-
-
-class LayerNorm(nnx.Module):
-    """(x - mean(x)) / sqrt(variance(x) + epsilon), scaled and shifted per feature (1607.06450)."""
-
-    def __init__(self, size: int, epsilon: float):
-        self.scale = nnx.Param(jnp.ones(size), axes=(None,))
-        self.bias = zeros_param((size,), (None,))
-        self.epsilon = epsilon
-
-    def __call__(self, x: jax.Array) -> jax.Array:
-        """Normalize over the last axis, in the dtype of `x`; float32 inside."""
+        """Normalize in the dtype of `x`."""
+        kind, epsilon = self.config.norm, self.config.norm_epsilon
 
         @recomputed
         def normalize(x, scale, bias):
             x32 = x.astype(jnp.float32)
-            x32 -= jnp.mean(x32, axis=-1, keepdims=True)
-            variance = jnp.mean(x32 * x32, axis=-1, keepdims=True)
-            return (x32 * jax.lax.rsqrt(variance + self.epsilon) * scale + bias).astype(x.dtype)
+            if kind == "layer":
+                x32 -= jnp.mean(x32, axis=-1, keepdims=True)
+            mean_square = jnp.mean(x32 * x32, axis=-1, keepdims=True)
+            scale = 1 + scale if kind == "zero_centered_rms" else scale
+            normed = x32 * jax.lax.rsqrt(mean_square + epsilon) * scale
+            return (normed if bias is None else normed + bias).astype(x.dtype)
 
-        return normalize(x, self.scale[...], self.bias[...])
-
-
-def make_norm(config: Architecture, size: int) -> RMSNorm | LayerNorm:
-    """Return a norm over `size` features of the kind `config.norm`."""
-    if config.norm == "layer":
-        return LayerNorm(size, config.norm_epsilon)
-    zero_centered = config.norm == "zero_centered_rms"
-    return RMSNorm(size, config.norm_epsilon, zero_centered=zero_centered)
+        return normalize(x, self.scale[...], self.bias[...] if kind == "layer" else None)
 
 
 _ACTIVATIONS = {

@@ -10,7 +10,7 @@ from flax import nnx
 
 from ropewalk.model.attention import Attention, QueryKeyValue, smear_keys
 from ropewalk.model.config import Architecture, MlaConfig
-from ropewalk.model.layers import linear, make_norm, normal_param, zeros_param
+from ropewalk.model.layers import Norm, linear, normal_param, zeros_param
 
 
 class LatentAttention(Attention):
@@ -27,10 +27,10 @@ class LatentAttention(Attention):
             self.query = normal_param(rngs, (D, N, H + P), ("embed", "heads", None), fan_in=D)
         else:
             self.query_down = normal_param(rngs, (D, A), ("embed", None), fan_in=D)
-            self.query_latent_norm = make_norm(config, A)
+            self.query_latent_norm = Norm(config, A)
             self.query_up = normal_param(rngs, (A, N, H + P), (None, "heads", None), fan_in=A)
         self.latent_down = normal_param(rngs, (D, C), ("embed", None), fan_in=D)
-        self.latent_norm = make_norm(config, C)
+        self.latent_norm = Norm(config, C)
         self.key_rope = normal_param(rngs, (D, P), ("embed", None), fan_in=D)
         self.key_up = normal_param(rngs, (C, N, H), (None, "heads", None), fan_in=C)
         self.value_up = normal_param(rngs, (C, N, U), (None, "heads", None), fan_in=C)

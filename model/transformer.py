@@ -27,7 +27,8 @@ from ropewalk.model.axes import (
     weights_are_gathered,
 )
 from ropewalk.model.config import Architecture, PositionTable
-from ropewalk.model.layers import Mlp, make_norm, normal_param
+from ropewalk.model.kernels.matmul import product
+from ropewalk.model.layers import Mlp, Norm, normal_param
 from ropewalk.model.mla import LatentAttention
 from ropewalk.model.positions import add_offsets, cos_sin
 
@@ -67,7 +68,7 @@ class Block(nnx.Module):
     def __init__(self, config: Architecture, *, rngs: nnx.Rngs):
         def norm(*positions: str):
             is_used = config.norm_position in positions
-            return make_norm(config, config.embed_dim) if is_used else _keep
+            return Norm(config, config.embed_dim) if is_used else _keep
 
         self.attention_norm, self.mlp_norm = norm("before", "both"), norm("before", "both")
         self.attention_out_norm, self.mlp_out_norm = norm("after", "both"), norm("after", "both")
@@ -139,7 +140,7 @@ class Transformer(nnx.Module):
             return Block(config, rngs=rngs)
 
         self.blocks = stack_blocks(rngs)
-        self.final_norm = make_norm(config, D)
+        self.final_norm = Norm(config, D)
         if not config.tie_embeddings:
             self.output = normal_param(rngs, (V, D), ("vocab", "embed"), fan_in=D)
         self.config = config
@@ -214,14 +215,14 @@ def init(config: Architecture, seed: jax.Array | int) -> Params:
 
 
 @functools.cache
-def _skeleton(config: Architecture):
-    """Return the structure of the module, without arrays."""
-    return nnx.split(nnx.eval_shape(lambda: Transformer(config, rngs=nnx.Rngs(params=0))))
+def _skeleton(make: Callable, config: Architecture):
+    """Return the structure of the module `make(config)`, without arrays."""
+    return nnx.split(nnx.eval_shape(lambda: make(config, rngs=nnx.Rngs(params=0))))
 
 
-def _module(config: Architecture, params: Params) -> Transformer:
-    """Build the module that holds `params`."""
-    graph, state = _skeleton(config)
+def build(make: Callable, config: Architecture, params: Params) -> Any:
+    """Return the module `make(config, rngs=...)` with `params` as its parameters."""
+    graph, state = _skeleton(make, config)
     state = nnx.clone(state)  # all callers share the cached skeleton
     nnx.replace_by_pure_dict(state, params)
     return nnx.merge(graph, state)
@@ -229,12 +230,12 @@ def _module(config: Architecture, params: Params) -> Transformer:
 
 def abstract_params(config: Architecture) -> Params:
     """Return the shapes and dtypes of `init`, without computing anything."""
-    return nnx.to_pure_dict(_skeleton(config)[1])
+    return nnx.to_pure_dict(_skeleton(Transformer, config)[1])
 
 
 def parameter_axes(config: Architecture) -> Params:
     """Return the logical axes of every parameter, a tree of tuples; "layers" is first in blocks."""
-    _, state = _skeleton(config)
+    _, state = _skeleton(Transformer, config)
 
     def axes(path, variable):
         stacked = ("layers",) if path[0] == "blocks" else ()
@@ -262,16 +263,15 @@ def hidden(
       positions_BT: int32, position within the document.
       segment_ids_BT: int32, document of each token; attention never crosses documents.
     """
-    return _module(config, params)(table, tokens_BT, positions_BT, segment_ids_BT)[0]
+    model = build(Transformer, config, params)
+    return model(table, tokens_BT, positions_BT, segment_ids_BT)[0]
 
 
 def return_activations(
     config: Architecture, params: Params, *inputs: Any
 ) -> tuple[jax.Array, Activations]:
     """Return `hidden`, which takes the same inputs, and the activations of every layer."""
-    hidden_BTD, activations = _module(config, params)(*inputs, return_activations=True)
-    assert activations is not None
-    return hidden_BTD, activations
+    return build(Transformer, config, params)(*inputs, return_activations=True)
 
 
 def without_heads(params: Params, heads: Iterable[tuple[int, int]]) -> Params:
@@ -363,9 +363,11 @@ def scale_embedding(config: Architecture, embedding: jax.Array) -> jax.Array:
 
 def normalize(config: Architecture, final_norm: Params, x_BTD: jax.Array) -> jax.Array:
     """Apply the last norm to the residual stream; `final_norm` are its parameters."""
-    graph, state = nnx.split(nnx.eval_shape(lambda: make_norm(config, config.embed_dim)))
-    nnx.replace_by_pure_dict(state, final_norm)
-    return nnx.merge(graph, state)(x_BTD)
+    return build(_final_norm, config, final_norm)(x_BTD)
+
+
+def _final_norm(config: Architecture, *, rngs: nnx.Rngs) -> nnx.Module:
+    return Norm(config, config.embed_dim)
 
 
 def output_matrix(config: Architecture, params: Params) -> jax.Array:
@@ -375,9 +377,7 @@ def output_matrix(config: Architecture, params: Params) -> jax.Array:
 
 def logits(output_VD: jax.Array, x_BTD: jax.Array) -> jax.Array:
     """Return float32 logits `[B, T, V]` of hidden states."""
-    return jnp.einsum(
-        "BTD,VD->BTV", x_BTD, output_VD.astype(x_BTD.dtype), preferred_element_type=jnp.float32
-    )
+    return product("BTD,VD->BTV", x_BTD, output_VD.astype(x_BTD.dtype))
 
 
 def unembed(config: Architecture, params: Params, x_BTD: jax.Array) -> jax.Array:

@@ -28,7 +28,7 @@ EDITS = {
     "model/attention.py": [
         (
             "        if config.shift_keys:\n            self.shift",
-            "        if config.value_norm:\n            self.value_norm = make_norm(config, H)\n",
+            "        if config.value_norm:\n            self.value_norm = Norm(config, H)\n",
         ),
         (
             "        return q_BTNH, k_BSKH, v_BSKH\n\n    def _norm",

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from flax import nnx
 
-from ropewalk.model.layers import LayerNorm, Mlp, RMSNorm, linear
+from ropewalk.model.layers import Mlp, Norm, linear
 from tests.models import small_model
 
 
@@ -50,14 +50,15 @@ def test_linear_computes_in_the_dtype_of_x():
 
 
 @pytest.mark.parametrize(
-    "norm, parameters, x, expected",
+    "kind, epsilon, parameters, x, expected",
     [  # the mean square of (3, 4) is 12.5, with 3.5 added 16; the variance of (3, 7) is 4
-        (RMSNorm(2, epsilon=3.5), [[1, 2]], [3, 4], [0.75, 2]),
-        (RMSNorm(2, epsilon=3.5, zero_centered=True), [[0, 1]], [3, 4], [0.75, 2]),
-        (LayerNorm(2, epsilon=12.0), [[1, 2], [0, 3]], [3, 7], [-0.5, 4]),
+        ("rms", 3.5, [[1, 2]], [3, 4], [0.75, 2]),
+        ("zero_centered_rms", 3.5, [[0, 1]], [3, 4], [0.75, 2]),
+        ("layer", 12.0, [[1, 2], [0, 3]], [3, 7], [-0.5, 4]),
     ],
 )
-def test_norms_by_hand(norm, parameters, x, expected):
+def test_norms_by_hand(kind, epsilon, parameters, x, expected):
+    norm = Norm(small_model(norm=kind, norm_epsilon=epsilon), 2)
     for name, values in zip(("scale", "bias"), parameters, strict=False):
         getattr(norm, name)[...] = jnp.array(values, jnp.float32)
     np.testing.assert_allclose(norm(jnp.array(x, jnp.float32)), expected)
@@ -66,7 +67,7 @@ def test_norms_by_hand(norm, parameters, x, expected):
 def test_rms_norm_is_float32_inside():
     """Squares of 300 overflow nothing and lose nothing; the result keeps its dtype."""
     x = jnp.full(8, 300, jnp.bfloat16)
-    out = RMSNorm(8, epsilon=1e-5)(x)
+    out = Norm(small_model(), 8)(x)
     assert out.dtype == jnp.bfloat16
     np.testing.assert_array_equal(out.astype(jnp.float32), np.ones(8))
 
