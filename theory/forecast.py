@@ -18,11 +18,11 @@ from ropewalk.evals.estimate.bins import fine_bin_number
 from ropewalk.evals.estimate.effective_context import Estimate, estimate_trials
 from ropewalk.evals.estimate.trials import Trials
 from ropewalk.experiment.config import ExperimentConfig, is_frozen
+from ropewalk.experiment.schedule import learning_rate_fraction
 from ropewalk.model.config import NO_WINDOW
 from ropewalk.model.mask import is_visible
 from ropewalk.theory.capability import query_head_frequencies
 from ropewalk.theory.minimal_head import Accuracy, Layouts, Positions, Training, simulate
-from ropewalk.training.optimizer import learning_rate_fraction
 
 _DOCUMENTS = {"train": 1024, "test": 256}  # layouts; training draws new keys for them
 _MAX_PHASES = 2**26  # positions x heads x pairs

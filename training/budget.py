@@ -6,7 +6,7 @@ from the rate of a matrix product, that on GPUs and TPUs from their peak.
 
 import math
 import shutil
-import time
+import timeit
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -18,7 +18,6 @@ from ropewalk.data.mixture import describe_epochs
 from ropewalk.data.prepare import open_source
 from ropewalk.data.store import store_dtype
 from ropewalk.experiment.metrics import flops_per_token, peak_flops, peak_of
-from ropewalk.experiment.stages import Stage
 from ropewalk.training.plan import Checked, state_bytes
 from ropewalk.utils.messages import duration
 from ropewalk.utils.paths import in_bucket
@@ -50,7 +49,8 @@ def describe(checks: Sequence[Checked], *, is_elsewhere: bool) -> list[str]:
                 tokens = _tokens(data, vocab_size)
                 texts[data] = tokens * store_dtype(vocab_size).itemsize
                 share = 1 - data.retrieval_fraction
-                epochs = share * _tokens_read(stage) / tokens
+                read = (stage.end - stage.rows_from) * stage.tokens_per_step  # of the same stream
+                epochs = share * read / tokens
                 join = " before data.subset_shares; at least" if data.subset_shares else ";"
                 lines[f"text: about {tokens:,.0f} tokens{join} {describe_epochs(epochs)}"] = None
     num_bytes += sum(texts.values())
@@ -69,11 +69,6 @@ def _rows(data: DataConfig) -> str:
     retrieval = f"{100 * share:.4g}% retrieval documents ({tasks}), whose loss counts only answers"
     parts = [f"{100 - 100 * share:.4g}% text"] * (share < 1) + [retrieval] * (share > 0)
     return f"rows: {', '.join(parts)} (data.retrieval_fraction={share:g})"
-
-
-def _tokens_read(stage: Stage) -> int:
-    """Return the tokens of the rows of a stage's stream up to the end of the stage."""
-    return (stage.end - stage.rows_from) * stage.tokens_per_step
 
 
 def _tokens(data: DataConfig, vocab_size: int) -> float:
@@ -105,11 +100,7 @@ def _matmul_rate() -> float:
     """Return the FLOP/s of a float32 matrix product, the best of a few."""
     x = jnp.ones((_SIDE, _SIDE))
     product = jax.jit(lambda x: x @ x).lower(x).compile()
-    seconds = []
-    for _ in range(_REPEATS):
-        start = time.perf_counter()
-        product(x).block_until_ready()
-        seconds.append(time.perf_counter() - start)
+    seconds = timeit.repeat(lambda: product(x).block_until_ready(), number=1, repeat=_REPEATS)
     return 2 * _SIDE**3 / min(seconds)
 
 

@@ -56,46 +56,38 @@ def open_directories(plan: Plan, command: str) -> Iterator[Callable[[], None]]:
     with contextlib.ExitStack() as locks:
         with distributed.refusing_together():
             if distributed.is_primary_host():
-                _take_locks(plan, name, locks)
-        if distributed.is_primary_host():
-            _write_records(plan, command)
+                for run in plan.runs:
+                    _lock(run.path, name, locks)
+                _write_records(plan, command)
         # All hosts write checkpoints into directories that only one of them creates.
         distributed.barrier("run directories are made")
         yield check
 
 
-def _take_locks(plan: Plan, name: str, locks: contextlib.ExitStack) -> None:
-    for run in plan.runs:
-        if in_bucket(run.path):
-            write_atomically(run.path / ".lock", name)
-        else:
-            locks.enter_context(_lock_directory(run.path, name))
+def _lock(path: Path, name: str, locks: contextlib.ExitStack) -> None:
+    if in_bucket(path):
+        write_atomically(path / ".lock", name)
+        return
+    path.mkdir(parents=True, exist_ok=True)
+    file = locks.enter_context(try_lock(path / ".lock"))
+    if file is None:
+        holder = (path / ".lock").read_text().strip() or "another process"
+        raise ValueError(
+            f"{path} is being trained by {holder}; wait for it or stop it, or use another --workdir"
+        )
+    file.truncate(0)
+    file.write(name)
+    file.flush()
+
+
+def _write_records(plan: Plan, command: str) -> None:
     # The runs may have changed between the plan and the lock.
-    for member in plan.members:
-        member.run.check_resumable(member.config)
     if max(common_steps(plan.runs), default=0) != plan.start_step:
         raise ValueError(
             f"another process has trained {plan.runs[0].path} just now; run the same command again"
         )
-
-
-@contextlib.contextmanager
-def _lock_directory(path: Path, name: str) -> Iterator[None]:
-    path.mkdir(parents=True, exist_ok=True)
-    with try_lock(path / ".lock") as file:
-        if file is None:
-            holder = (path / ".lock").read_text().strip() or "another process"
-            raise ValueError(
-                f"{path} is being trained by {holder}; wait for it or stop it, or use another "
-                "--workdir"
-            )
-        file.truncate(0)
-        file.write(name)
-        file.flush()
-        yield
-
-
-def _write_records(plan: Plan, command: str) -> None:
+    for run, _, config in plan.members:
+        run.check_resumable(config)
     tokenizer_path = plan.data[0].tokenizer_path
     held_out, *other_folders = {data.held_out for data in plan.data}
     fingerprints = list(dict.fromkeys(data.held_out_fingerprint for data in plan.data))

@@ -11,11 +11,18 @@ import numpy as np
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
+from ropewalk.experiment import distributed
 from ropewalk.experiment.checkpoint import last_good
 from ropewalk.experiment.metrics import MetricsLog, flops_per_token, peak_flops
 from ropewalk.experiment.stages import Stage
 from ropewalk.training.plan import Plan
 from ropewalk.utils.messages import duration
+
+
+def make_console() -> Console:
+    """Return where progress is printed: standard error of the primary host."""
+    quiet = not distributed.is_primary_host()
+    return Console(stderr=True, quiet=quiet, highlight=False, markup=False, soft_wrap=True)
 
 
 class DivergedError(ValueError):

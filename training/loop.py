@@ -12,7 +12,6 @@ from collections.abc import Callable
 import jax
 import numpy as np
 from jax.sharding import Mesh
-from rich.console import Console
 
 from ropewalk.data import pipeline
 from ropewalk.experiment import distributed
@@ -24,17 +23,12 @@ from ropewalk.experiment.stages import Stage
 from ropewalk.model import kernels, transformer
 from ropewalk.training.directories import open_directories
 from ropewalk.training.interrupts import Interrupts
-from ropewalk.training.log import DivergedError, Divergence, StageLog, Trace
-from ropewalk.training.members import (
-    abstract_state,
-    open_state,
-    shardings_of,
-    unstack,
-    with_fresh_moments,
-)
+from ropewalk.training.log import DivergedError, Divergence, StageLog, Trace, make_console
+from ropewalk.training.members import first_state, shardings_of, unstack, with_fresh_moments
 from ropewalk.training.plan import Plan
 from ropewalk.training.programs import describe_compiler_options, member_arrays
-from ropewalk.training.step import compile_step, is_unsplit_cpu
+from ropewalk.training.restore import restore_newest
+from ropewalk.training.step import State, compile_step, is_unsplit_cpu
 from ropewalk.training.validation import Validation
 from ropewalk.training.watchdog import Watchdog
 
@@ -103,19 +97,15 @@ class Trainer:
         """Restore or initialize the state."""
         config, num_members = plan.config, len(plan.runs)
         self.plan, self.check_lock = plan, check_lock
-        is_primary = distributed.is_primary_host()
-        self.console = Console(
-            stderr=True, quiet=not is_primary, highlight=False, markup=False, soft_wrap=True
-        )
+        self.console = make_console()
         members = f" x {num_members} members" if num_members > 1 else ""
         per_member = " in each member" if num_members > 1 else ""
         self.label = config.name + members
         size = transformer.describe_size(config.model)
         self.console.print(f"{config.name}: {size}{per_member}")
 
-        target = abstract_state(config, num_members, plan.mesh)
-        self.shardings = shardings_of(target)
-        self.state, self.data_state, self.step = open_state(plan, target, self.console.print)
+        self.shardings = shardings_of(plan.target)
+        self.state, self.data_state, self.step = open_state(plan, self.console.print)
         ends = [stage.end for stage, *_ in plan.stages]  # results, which are always kept
         keep = config.train.keep
         self.checkpoints = [Checkpoints(run, keep=keep, always=ends) for run in plan.runs]
@@ -128,7 +118,7 @@ class Trainer:
         self.divergence.update(self.step, np.atleast_1d(distributed.fetch(self.state.skipped)))
         self.logs = [
             MetricsLog(run, config, after_step=self.step, notice=self.console.print)
-            for run in (plan.runs if is_primary else ())
+            for run in (plan.runs if distributed.is_primary_host() else ())
         ]
         self.interrupts = Interrupts()
         self.summary = ""
@@ -153,6 +143,32 @@ class Trainer:
             complete = [step for step in common_steps(self.plan.runs) if step <= newest]
             for checkpoints, count in zip(self.checkpoints, skipped, strict=True):
                 checkpoints.remove_old(complete, self.step, count)
+
+
+def open_state(plan: Plan, notice: Callable[[str], None]) -> tuple[State, DataState, int]:
+    """Return the restored or initial state, the rows consumed, and the step.
+
+    Args:
+      plan: the complete plan.
+      notice: called with one line for each damaged checkpoint.
+
+    Raises:
+      ValueError: if the run was trained on other data, or no checkpoint is intact.
+    """
+    if not plan.start_step:
+        configs = [member.config for member in plan.members]
+        state = first_state(configs, shardings_of(plan.target), plan.params)
+        return state, DataState(fingerprint=plan.data[0].fingerprint), 0
+    state, data_state, step = restore_newest(plan.runs, plan.steps, plan.target, notice)
+    stage = next(stage for stage, *_ in plan.stages if step <= stage.end)
+    fingerprint = plan.data[stage.number].fingerprint
+    if data_state.fingerprint != fingerprint:
+        raise ValueError(
+            f"{plan.runs[0].path} was trained on other data (fingerprint "
+            f"{data_state.fingerprint[:12]}, now {fingerprint[:12]}); restore the content of "
+            f"{plan.config.data.path or 'the source'}, or use a new --workdir"
+        )
+    return state, data_state, step
 
 
 def train_stage(
@@ -233,8 +249,8 @@ class _Batches:
         self._batches = pipeline.make_batches(
             data, start_step=trainer.step - stage.rows_from, host_rows=self._host.rows
         )
-        self._data_state = dataclasses.replace(trainer.data_state, fingerprint=data.fingerprint)
-        self._digest = 0  # of the rows that this host counts, since the last save
+        self._before = dataclasses.replace(trainer.data_state, fingerprint=data.fingerprint)
+        self._rows = self._digest = 0  # read since then; the digest is of those this host counts
 
     def read_next(self) -> dict[str, jax.Array]:
         """Return the next batch as global arrays, `[B, T]` each."""
@@ -242,16 +258,14 @@ class _Batches:
         # Where hosts read the same rows, one of them counts each row: the digest identifies the
         # rows consumed, whatever the number of hosts.
         self._digest += int(batch.pop("row_hash")[self._host.counted].sum(dtype=np.uint64))
-        rows = self._data_state.rows + self._batch_size
-        self._data_state = dataclasses.replace(self._data_state, rows=rows)
+        self._rows += self._batch_size
         return make_global_batch(batch, self._mesh, self._batch_size, self._host.rows)
 
     def data_state(self) -> DataState:
         """Return which rows were consumed; all processes must call this together."""
-        digest = self._data_state.digest + distributed.sum_over_hosts(self._digest)
-        self._data_state = dataclasses.replace(self._data_state, digest=digest % 2**64)
-        self._digest = 0
-        return self._data_state
+        rows, digest = self._before.rows, self._before.digest
+        digest = (digest + distributed.sum_over_hosts(self._digest)) % 2**64
+        return dataclasses.replace(self._before, rows=rows + self._rows, digest=digest)
 
 
 def _save(trainer: Trainer, stages: tuple[Stage, ...], batches: _Batches, log: StageLog) -> None:

@@ -1,4 +1,4 @@
-"""The members of a sweep as one training state: create, restore, stack, and unstack it."""
+"""The members of a sweep as one training state: create, and unstack it."""
 
 import functools
 from collections.abc import Callable, Iterator, Sequence
@@ -9,16 +9,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from ropewalk.experiment import checkpoint, distributed
-from ropewalk.experiment.checkpoint import DataState
 from ropewalk.experiment.config import ExperimentConfig, TrainConfig
-from ropewalk.experiment.items import COULD_NOT_BE_READ, DamagedCheckpointError
-from ropewalk.experiment.mesh import put
-from ropewalk.experiment.run import RunDirectory, common_steps
 from ropewalk.model import sharding
 from ropewalk.model.transformer import Params
 from ropewalk.training import optimizer
-from ropewalk.training.plan import Plan
 from ropewalk.training.programs import StaticConfig, program, stack, static_config
 from ropewalk.training.step import State, init_state
 
@@ -26,9 +20,7 @@ from ropewalk.training.step import State, init_state
 def abstract_state(config: ExperimentConfig, num_members: int, mesh: Mesh) -> State:
     """Return shapes, dtypes, and shardings of the training state, stacked if several members."""
     stacked = num_members > 1
-    make_state = lambda seed: init_state(config, seed)  # noqa: E731
-    seeds = stack([np.uint32(0)] * num_members)
-    state = jax.eval_shape(jax.vmap(make_state) if stacked else make_state, seeds)
+    state = jax.eval_shape(_init(config, num_members), stack([np.uint32(0)] * num_members))
     params = sharding.parameter_shardings(config.model, mesh, members=stacked)
     replicated: Any = sharding.replicated(mesh, members=stacked)
     opt_state = optimizer.state_shardings(
@@ -41,101 +33,6 @@ def abstract_state(config: ExperimentConfig, num_members: int, mesh: Mesh) -> St
     )
 
 
-def open_state(
-    plan: Plan, target: State, notice: Callable[[str], None]
-) -> tuple[State, DataState, int]:
-    """Return the restored or initial state, the rows consumed, and the step.
-
-    Args:
-      plan: the complete plan.
-      target: shapes, dtypes, and shardings of the state; each device reads its own shard.
-      notice: called with one line for each damaged checkpoint.
-
-    Raises:
-      ValueError: if the run was trained on other data, or no checkpoint is intact.
-    """
-    if plan.start_step:
-        state, data_state, step = _restore_newest(plan, target, notice)
-    else:
-        configs = [member.config for member in plan.members]
-        state = first_state(configs, shardings_of(target), plan.params)
-        data_state, step = DataState(fingerprint=plan.data[0].fingerprint), 0
-    numbers = [stage.number for stage, *_ in plan.stages if step <= stage.end]
-    fingerprint = plan.data[numbers[0]].fingerprint
-    if data_state.fingerprint != fingerprint:
-        raise ValueError(
-            f"{plan.runs[0].path} was trained on other data (fingerprint "
-            f"{data_state.fingerprint[:12]}, now {fingerprint[:12]}); restore the content of "
-            f"{plan.config.data.path or 'the source'}, or use a new --workdir"
-        )
-    return state, data_state, step
-
-
-def _restore_newest(
-    plan: Plan, target: State, notice: Callable[[str], None]
-) -> tuple[State, DataState, int]:
-    """Return the newest state that is intact in all members; set damaged checkpoints aside."""
-    step = plan.start_step
-    damaged: list[tuple[int, str, Sequence[RunDirectory]]] = []
-    while True:
-        try:
-            state, data_state = _restore_step(plan, target, step)
-            break
-        except ValueError as error:
-            # All processes know the message, but only the one that raised it knows its type.
-            if COULD_NOT_BE_READ in str(error):
-                raise
-            damage = error if isinstance(error, DamagedCheckpointError) else error.__cause__
-            if isinstance(damage, DamagedCheckpointError):
-                damaged.append((step, damage.what, [damage.run]))
-            else:  # another host failed to read
-                damaged.append((step, str(error), plan.runs))
-            older = [other for other in common_steps(plan.runs) if other < step]
-            # A file system may show a checkpoint to one host before another.
-            step = distributed.broadcast_from_primary(max(older, default=0))
-            if step == 0:
-                run, (number, what, _) = plan.runs[0], damaged[0]
-                raise ValueError(
-                    f"{run.path} has no intact checkpoint ({number}: {what}); delete "
-                    f"{run.checkpoints_path} to train from the start"
-                ) from error
-    for number, what, runs in damaged:
-        for run in runs if distributed.is_primary_host() else ():
-            aside = checkpoint.set_aside(run, number)
-            notice(f"DAMAGED: checkpoint {number} of {run.path}: {what}; it is now {aside}")
-    distributed.barrier("damaged checkpoints are set aside")
-    return state, data_state, step
-
-
-def _restore_step(plan: Plan, target: State, step: int) -> tuple[State, DataState]:
-    """Return the verified state of `step`. Raises ValueError in all processes if it is damaged."""
-    alone = len(plan.runs) == 1
-    # Each member has its own files: every host reads all members and stacks them.
-    member_target = (
-        target if alone else jax.tree.map(lambda x: np.empty(x.shape[1:], x.dtype), target)
-    )
-    # Read everything before verifying: verification needs all hosts, and one may be unable to read.
-    with distributed.refusing_together():
-        restored = [
-            checkpoint.restore(
-                run, step, params=member_target.params, opt_state=member_target.opt_state
-            )
-            for run in plan.runs
-        ]
-    with distributed.refusing_together():
-        for run, saved in zip(plan.runs, restored, strict=True):
-            checkpoint.verify(run, step, saved.arrays, saved.digests)
-    states = [
-        State(**saved.arrays, skipped=np.int32(saved.data.skipped_in_row)) for saved in restored
-    ]
-    shardings = shardings_of(target)
-    if alone:
-        state = states[0]._replace(skipped=put(states[0].skipped, shardings.skipped))
-    else:
-        state = put(stack(states), shardings)
-    return state, restored[0].data
-
-
 def first_state(
     configs: Sequence[ExperimentConfig], shardings: State, params: Params | None = None
 ) -> State:
@@ -144,7 +41,7 @@ def first_state(
     Args:
       configs: one per member.
       shardings: shardings of the state.
-      params: parameters of other runs to start from, stacked (`training.plan`); None: fresh ones.
+      params: parameters of other runs to start from, stacked; None: fresh ones.
     """
     seeds = stack([np.uint32(config.seed) for config in configs])
     # Create the state in its shards: no host needs memory for all parameters.
@@ -155,7 +52,7 @@ def first_state(
     return state if params is None else state._replace(params=params)
 
 
-def _init(config: StaticConfig, num_members: int) -> Callable[[Any], State]:
+def _init(config: StaticConfig | ExperimentConfig, num_members: int) -> Callable[[Any], State]:
     make_state = functools.partial(init_state, config)
     return make_state if num_members == 1 else jax.vmap(make_state)
 

@@ -1,13 +1,12 @@
-"""AdamW without its learning rate, and the learning rate schedule.
+"""AdamW without its learning rate.
 
 The learning rate is an argument of the step, so that members of a sweep can differ in it and share
-one program.
+one program (`experiment.schedule`).
 """
 
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import optax
 from jax.sharding import NamedSharding
 
@@ -76,7 +75,7 @@ def state_shardings(
 
 
 def scale_updates(
-    updates: optax.Updates, rate: jax.Array, frequency_rate: jax.Array | None
+    updates: optax.Updates, rate: jax.Array, frequency_rate: jax.Array
 ) -> optax.Updates:
     """Multiply the updates of learned frequencies by `frequency_rate`, all others by `rate`."""
 
@@ -114,21 +113,3 @@ def _is_matrix(params: Params) -> Params:
         return leaf.ndim - (path[0].key == "blocks") >= 2
 
     return jax.tree_util.tree_map_with_path(decayed, params)
-
-
-def learning_rate_fraction(config: TrainConfig, step: jax.Array | int) -> jax.Array:
-    """Return the learning rate of update number `step` (from 0) as a fraction of the peak."""
-    step = jnp.asarray(step, jnp.float32)
-    decay_steps = max(1, config.num_steps - config.warmup_steps)
-    if config.schedule == "cosine":
-        progress = jnp.clip((step - config.warmup_steps) / decay_steps, 0, 1)
-        cosine = 0.5 * (1 + jnp.cos(jnp.pi * progress))
-        fraction = config.final_fraction + (1 - config.final_fraction) * cosine
-    elif config.schedule == "wsd":
-        decay_steps = max(1.0, config.decay_fraction * config.num_steps)
-        progress = jnp.clip(1 - (config.num_steps - step) / decay_steps, 0, 1)
-        fraction = 1 - (1 - config.final_fraction) * progress
-    else:
-        fraction = jnp.ones(())
-    warmup = (step + 1) / (config.warmup_steps + 1)
-    return fraction * jnp.minimum(1.0, warmup)

@@ -3,13 +3,11 @@
 import contextlib
 import dataclasses
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import jax
-import jax.numpy as jnp
-import numpy as np
 from jax.sharding import Mesh
 
 from ropewalk import evals
@@ -18,25 +16,22 @@ from ropewalk.data.config import DataConfig
 from ropewalk.data.pipeline import TrainingData
 from ropewalk.data.tokenizer import Tokenizer
 from ropewalk.experiment import checkpoint, distributed
-from ropewalk.experiment.checkpoint import (
-    naming_intact_checkpoint,
-    restore_params,
-    shape_difference,
-)
-from ropewalk.experiment.config import ExperimentConfig, first_difference, flatten, to_dict
+from ropewalk.experiment.checkpoint import shape_difference
+from ropewalk.experiment.config import ExperimentConfig, first_difference, flatten
 from ropewalk.experiment.devices import device_memory
 from ropewalk.experiment.items import DamagedCheckpointError, check_config
-from ropewalk.experiment.mesh import make_mesh, mesh_sizes, put
+from ropewalk.experiment.mesh import make_mesh, mesh_sizes
 from ropewalk.experiment.metrics import check_trackers
 from ropewalk.experiment.overrides import Member
-from ropewalk.experiment.run import RunDirectory, common_steps, find_start
+from ropewalk.experiment.run import RunDirectory, common_steps
 from ropewalk.experiment.stages import Stage, split
-from ropewalk.model import sharding
 from ropewalk.model.config import ModelConfig
 from ropewalk.model.rotary import unique_variants
 from ropewalk.model.transformer import Params, abstract_params, describe_size
 from ropewalk.training import optimizer
-from ropewalk.training.programs import shared_part
+from ropewalk.training.members import abstract_state, shardings_of
+from ropewalk.training.restore import find_matching_start, starting_params
+from ropewalk.training.step import State
 from ropewalk.utils.files import check_writable
 from ropewalk.utils.messages import nearest
 from ropewalk.utils.paths import as_path, in_bucket
@@ -54,7 +49,7 @@ class Checked:
       stages: one tuple per stage, holding each member's `Stage`.
       sources: data config of each stage, with a tokenizer that exists.
       axes: number of devices along each axis of the mesh.
-      start_step: step of the newest common checkpoint; 0 if there is none.
+      steps: of the checkpoints that all members have, oldest first.
       tokenizers: those that exist already, of named files and of the runs to start from.
     """
 
@@ -62,7 +57,7 @@ class Checked:
     stages: list[tuple[Stage, ...]]
     sources: list[DataConfig]
     axes: dict[str, int]
-    start_step: int
+    steps: Sequence[int]
     tokenizers: Tokenizers
 
     @property
@@ -74,6 +69,11 @@ class Checked:
     def runs(self) -> list[RunDirectory]:
         """Run of each member."""
         return [member.run for member in self.members]
+
+    @property
+    def start_step(self) -> int:
+        """Step of the newest common checkpoint; 0 if there is none."""
+        return max(self.steps, default=0)
 
     @property
     def num_steps(self) -> int:
@@ -133,12 +133,14 @@ class Plan(Checked):
     Attributes:
       data: rows of each stage.
       mesh: the mesh of all stages.
+      target: shapes, dtypes, and shardings of the training state of all members.
       tokenizer: of the first stage.
       params: parameters to start from, on the mesh, stacked; None: fresh ones.
     """
 
     data: list[TrainingData]
     mesh: Mesh
+    target: State
     tokenizer: Tokenizer
     params: Params | None
 
@@ -170,7 +172,6 @@ def check_plan(members: Sequence[Member], elsewhere: tuple[int, int] | None = No
             f"train.profile_steps writes files of a disk, and {runs[0].path} is in a bucket; leave "
             "it out, or use a --workdir of this machine"
         )
-    assert len({shared_part(member.config) for member in members}) == 1
     stages = list(zip(*(split(member.config) for member in members), strict=True))
     axes = [_check_stage(stage, stages[0][0], elsewhere) for stage in stages]
     steps = common_steps(runs)
@@ -179,7 +180,6 @@ def check_plan(members: Sequence[Member], elsewhere: tuple[int, int] | None = No
             for run in runs:
                 check_config(run, step)
             break
-    start_step = max(steps, default=0)
     for run in runs if steps else ():
         if not any((checkpoint.folder_of(run, step) / "opt_state").exists() for step in steps):
             raise ValueError(
@@ -190,7 +190,7 @@ def check_plan(members: Sequence[Member], elsewhere: tuple[int, int] | None = No
     for data in dict.fromkeys(sources):
         pipeline.check_data(data)
     tokenizers: Tokenizers = {}
-    for member in members if config.start_from and not start_step else ():
+    for member in members if config.start_from and not steps else ():
         parent, step = find_matching_start(member.config)
         _check_parent(member, parent.config_at(step))
         where = f"start_from={member.config.start_from}"
@@ -204,7 +204,7 @@ def check_plan(members: Sequence[Member], elsewhere: tuple[int, int] | None = No
         stages=stages,
         sources=sources,
         axes=axes[0],
-        start_step=start_step,
+        steps=steps,
         tokenizers=tokenizers,
     )
 
@@ -236,8 +236,10 @@ def complete_plan(checked: Checked) -> Plan:
     # A file system may show a checkpoint to one host before another.
     start_step = distributed.broadcast_from_primary(checked.start_step)
     mesh = make_mesh(config, len(members))
-    starts = config.start_from and not start_step
-    params = starting_params([member.config for member in members], mesh) if starts else None
+    target, params = abstract_state(config, len(members), mesh), None
+    if config.start_from and not start_step:
+        where = shardings_of(target).params
+        params = starting_params([member.config for member in members], where)
     with distributed.refusing_together():
         opened = list(map(pipeline.open_data, checked.sources))
         texts = {data.held_out_fingerprint for data in opened}
@@ -263,8 +265,12 @@ def complete_plan(checked: Checked) -> Plan:
     _, tokenizer = tokenizers["stage 0"]
     if notes and distributed.is_primary_host():
         print(*notes, sep="\n", file=sys.stderr)
-    settings: dict[str, Any] = vars(checked) | {"start_step": start_step}
-    return Plan(**settings, data=opened, mesh=mesh, tokenizer=tokenizer, params=params)
+    older = [step for step in checked.steps if step < start_step]
+    steps = [*older, start_step] if start_step else []
+    settings: dict[str, Any] = vars(checked) | {"steps": steps}
+    return Plan(
+        **settings, data=opened, mesh=mesh, target=target, tokenizer=tokenizer, params=params
+    )
 
 
 def _open_held_out(data: pipeline.TrainingData) -> None:
@@ -352,70 +358,3 @@ def _check_tokenizers(tokenizers: Tokenizers, num_ids: int) -> None:
 
 def _padded(vocab_size: int) -> int:
     return -(-vocab_size // 128) * 128
-
-
-def starting_params(configs: Sequence[ExperimentConfig], mesh: Mesh) -> Params:
-    """Return the parameters of the runs that `start_from` names, float32, stacked over members.
-
-    For a single run, each device reads only its own shard, in the saved dtype, because one host may
-    not have memory for all parameters. All processes must call this together.
-
-    Raises:
-      ValueError: in all processes, if there is no such checkpoint, it is damaged, or its model
-        has other shapes.
-    """
-    with distributed.refusing_together():
-        parents = [find_matching_start(config) for config in configs]
-    where = sharding.parameter_shardings(configs[0].model, mesh, members=len(configs) > 1)
-    if len(configs) == 1:
-        return _restore_sharded(*parents[0], where)
-    # Members are small: the host stacks them.
-    with distributed.refusing_together():
-        members_params = [restore_params(*parent)[0] for parent in parents]
-    float32_params = [_in_float32(params, np.asarray) for params in members_params]
-    return put(jax.tree.map(lambda *members: np.stack(members), *float32_params), where)
-
-
-def find_matching_start(config: ExperimentConfig) -> tuple[RunDirectory, int]:
-    """Return the run and the step that `config.start_from` names.
-
-    Raises:
-      ValueError: if there is no such checkpoint, or its parameters have other shapes.
-    """
-    parent, step = find_start(str(config.start_from))
-    theirs, ours = abstract_params(parent.config.model), abstract_params(config.model)
-    if difference := shape_difference(theirs, ours):
-        theirs, ours = flatten(to_dict(parent.config.model)), flatten(to_dict(config.model))
-        sizes = " ".join(
-            f"model.{name}={str(value).lower()}"
-            for name, value in theirs.items()
-            if isinstance(value, int) and value != ours.get(name)
-        )
-        raise ValueError(
-            f"start_from={config.start_from}: its {difference} in this config's model; "
-            f"set {sizes or 'the sizes that it was trained with'}"
-        )
-    return parent, step
-
-
-def _restore_sharded(run: RunDirectory, step: int, where: Params) -> Params:
-    with distributed.refusing_together(), naming_intact_checkpoint(run, step):
-        target = jax.tree.map(
-            lambda x, sharding_: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=sharding_),
-            checkpoint.stored_params(run, step),
-            where,
-        )
-        restored = checkpoint.restore(run, step, params=target)
-    # All processes verify together, so all of them must have read first.
-    with distributed.refusing_together(), naming_intact_checkpoint(run, step):
-        checkpoint.verify(run, step, restored.arrays, restored.digests)
-    return _in_float32(restored.arrays.pop("params"), jnp.asarray)
-
-
-def _in_float32(params: Params, array: Callable) -> Params:
-    """Convert the parameters to float32, one array at a time to bound the peak memory."""
-    leaves, tree = jax.tree.flatten(params)
-    del params
-    for i in range(len(leaves)):
-        leaves[i] = array(leaves[i], np.float32)
-    return jax.tree.unflatten(tree, leaves)

@@ -19,7 +19,7 @@ from ropewalk.experiment.stages import Stage, split
 from ropewalk.model.config import Architecture, PositionTable
 from ropewalk.model.positions import stack_tables
 
-# Compiler options per chip, for training and `tpu.aot`. They are passed with each program, so they
+# Compiler options of TPUs, for training and `tpu.aot`. They are passed with each program, so they
 # need no environment variable, and `tpu.aot` estimates the same step that training runs.
 #
 # XLA may turn a product with a gathered weight into a ring of smaller products ("windowed einsum").
@@ -27,11 +27,7 @@ from ropewalk.model.positions import stack_tables
 # each part writes the full product to HBM. This threshold, in MiB, is larger than any product and
 # disables the transformation. Google's recipes for v6e set it
 # (github.com/AI-Hypercomputer/tpu-recipes, `no_collective_matmul`).
-_GATHER = {"xla_jf_spmd_threshold_for_windowed_einsum_mib": "1000000"}
-
-OPTIONS: dict[str, dict[str, str]] = dict.fromkeys(
-    ("TPU v4", "TPU v5 lite", "TPU v5", "TPU v6 lite", "TPU7x"), _GATHER
-)
+_TPU_OPTIONS = {"xla_jf_spmd_threshold_for_windowed_einsum_mib": "1000000"}
 
 
 class StaticConfig(NamedTuple):
@@ -62,12 +58,12 @@ class MemberArrays(NamedTuple):
     Attributes:
       table: frequencies, scales and windows.
       learning_rate: its peak, float32.
-      frequency_rate: peak learning rate of learned frequencies; None if there are none.
+      frequency_rate: the same of learned frequencies; 0 if there are none.
     """
 
     table: PositionTable
     learning_rate: jax.Array | np.floating
-    frequency_rate: jax.Array | np.floating | None = None
+    frequency_rate: jax.Array | np.floating = np.float32(0)
 
 
 def stack(trees: Sequence[Any]) -> Any:
@@ -79,12 +75,10 @@ def member_arrays(stages: Sequence[Stage]) -> MemberArrays:
     """Return the arrays in which members differ in a stage, stacked if there are several."""
     configs = [stage.config for stage in stages]
     tables = [config.model.position_table(config.data.context_length) for config in configs]
-    rates = stack([np.float32(config.train.learning_rate) for config in configs])
-    frequency_rates = None
-    if configs[0].model.learned_frequencies:
-        variants = [config.model.learned_variants[0] for config in configs]
-        frequency_rates = stack([np.float32(variant.learning_rate) for variant in variants])
     table = tables[0] if len(tables) == 1 else stack_tables(tables)
+    rates = stack([np.float32(config.train.learning_rate) for config in configs])
+    learned = [config.model.learned_variants for config in configs]
+    frequency_rates = stack([np.float32(x[0].learning_rate if x else 0) for x in learned])
     return MemberArrays(table, rates, frequency_rates)
 
 
@@ -141,7 +135,8 @@ def _program(make, arguments, structure, leaves, donate, options) -> Callable:
 def compiler_options(device_kind: str) -> dict[str, str]:
     """Return the options for a chip, by its JAX device kind, except those in LIBTPU_INIT_ARGS."""
     libtpu_args = os.environ.get("LIBTPU_INIT_ARGS", "")
-    return {k: v for k, v in OPTIONS.get(device_kind, {}).items() if f"--{k}" not in libtpu_args}
+    options = _TPU_OPTIONS if device_kind.startswith("TPU") else {}
+    return {k: v for k, v in options.items() if f"--{k}" not in libtpu_args}
 
 
 def describe_compiler_options(device_kind: str) -> str | None:

@@ -11,6 +11,7 @@ import optax
 from jax.sharding import AbstractMesh, Mesh, NamedSharding, PartitionSpec
 
 from ropewalk.experiment.config import ExperimentConfig
+from ropewalk.experiment.schedule import learning_rate_fraction
 from ropewalk.model import transformer
 from ropewalk.model.config import Architecture, PositionTable
 from ropewalk.model.loss import token_nll
@@ -73,7 +74,7 @@ def train_step(
     Args:
       config: the static part, shared by all members.
       state: the training state.
-      member: its frequencies and peak learning rate.
+      member: its frequencies and peak learning rates.
       batch: the contract of `data`, `[B, T]` each.
       step: number of this update within the stage, from 0.
 
@@ -99,15 +100,12 @@ def train_step(
         zero = (jnp.zeros(()), jax.tree.map(jnp.zeros_like, state.params))
         (loss, grads), _ = jax.lax.scan(add, zero, split_batch(batch, config.train.accumulate))
 
-    fraction = optimizer.learning_rate_fraction(config.train, step)
+    fraction = learning_rate_fraction(config.train, step)
     learning_rate = member.learning_rate * fraction
-    frequency_rate = None
-    if member.frequency_rate is not None:
-        frequency_rate = -member.frequency_rate * fraction
     updates, opt_state = optimizer.make_optimizer(config.train).update(
         grads, state.opt_state, state.params
     )
-    updates = optimizer.scale_updates(updates, -learning_rate, frequency_rate)
+    updates = optimizer.scale_updates(updates, -learning_rate, -member.frequency_rate * fraction)
     params = jax.tree.map(jnp.add, state.params, updates)
 
     grad_norm = optax.global_norm(grads)

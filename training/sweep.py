@@ -10,8 +10,6 @@ train one group after another.
 from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
 
-from rich.console import Console
-
 from ropewalk.experiment import distributed
 from ropewalk.experiment.config import ExperimentConfig
 from ropewalk.experiment.inherit import describe
@@ -19,7 +17,7 @@ from ropewalk.experiment.mesh import describe_mesh, mesh_sizes
 from ropewalk.experiment.overrides import Sweep
 from ropewalk.experiment.stages import split
 from ropewalk.training import loop
-from ropewalk.training.log import DivergedError
+from ropewalk.training.log import DivergedError, make_console
 from ropewalk.training.plan import Checked, check_plan, complete_plan
 from ropewalk.training.programs import shared_part
 from ropewalk.utils.files import write_atomically
@@ -89,8 +87,7 @@ def train_sweep(sweep: Sweep, *, command: str = "") -> bool:
         sweep.workdir.mkdir(parents=True, exist_ok=True)
         write_atomically(sweep.workdir / "sweep.json", sweep.record.to_json())
 
-    quiet = not distributed.is_primary_host()
-    console = Console(stderr=True, quiet=quiet, highlight=False, markup=False, soft_wrap=True)
+    console = make_console()
     for line in inherited:
         console.print(line)
     num_diverged = 0

@@ -48,8 +48,7 @@ def attend_by_blocks(q_BTNH, k_BSKH, v_BSKU, ids_BT, window):
     "function, T, unrolled, window, dtype, tolerance",
     [
         (attend, 40, 512, 5, "float32", 1e-6),  # one block
-        (attend, 300, 512, NO_WINDOW, "float32", 1e-6),  # three unrolled, the last one short
-        (attend, 300, 512, 40, "float32", 1e-6),
+        (attend, 300, 512, 40, "float32", 1e-6),  # three unrolled, the last one short
         (attend, 300, 512, NO_WINDOW, "bfloat16", 0.02),
         (attend, 64, 16, 5, "float32", 1e-6),  # four blocks, one after another
         (attend, 30, 16, NO_WINDOW, "float32", 1e-6),  # longer than a block, and not a multiple
@@ -167,11 +166,7 @@ OLD = "compute capability 8.0 or more, not "
         ("gpu", "NVIDIA L4", dict(dtype="float64"), "xla", "bfloat16, float16, float32, not float"),
         ("gpu", "NVIDIA L4", dict(H=320), "xla", "up to 256 wide, not 320"),
         ("gpu", "NVIDIA RTX 6000 Ada Generation", {}, "flash", ""),
-        ("gpu", "NVIDIA H100 80GB HBM3", {}, "flash", ""),
-        *(
-            ("gpu", kind, {}, "xla", OLD + kind)  # before Ampere, or not NVIDIA's
-            for kind in ("Tesla T4", "Tesla V100-SXM2-16GB", "Quadro RTX 6000")
-        ),
+        ("gpu", "Quadro RTX 6000", {}, "xla", f"{OLD}Quadro RTX 6000"),  # before Ampere
         ("gpu", "AMD Instinct MI300X", {}, "xla", f"{OLD}AMD Instinct MI300X"),
     ],
 )
@@ -194,10 +189,8 @@ def test_a_jax_without_pallas_for_triton_takes_plain_xla(monkeypatch):
     [
         ("tpu", 131_072, "auto", splash.PARTS, ""),
         ("tpu", 2**20, "auto", blocks.PARTS, "mesh.sequence=16"),
-        ("tpu", 131_072, "xla", blocks.PARTS, "model.attention=xla"),
         ("gpu", 131_072, "auto", flash.PARTS, ""),
         ("gpu", 131_072, "xla", blocks.PARTS, "model.attention=xla"),
-        ("cpu", 131_072, "auto", blocks.PARTS, ""),
     ],
 )
 def test_rows_split_over_devices_take_the_ring(platform, T, kernel, expected, why):

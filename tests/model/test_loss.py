@@ -85,34 +85,23 @@ def test_chunks_change_nothing(chunk, tied):
 
 
 @pytest.mark.parametrize(
-    "B, T, V, chunk, expected",
+    "kind, B, T, V, chunk, expected",
     [
-        (2, 12, 40, None, 12),
-        (2, 12, 40, 5, 4),
-        (2, 7, 40, 5, 4),  # 4 and 3
-        (2, 131_071, 512, None, 65_536),  # a prime: two chunks, one token filled up
-        (8, 4096, 125_696, None, 64),  # 2^26 // (8 x 125,696) is 66
-        (4096, 16, 125_696, None, 1),
+        ("cpu", 2, 12, 40, None, 12),
+        ("cpu", 2, 12, 40, 5, 4),
+        ("cpu", 2, 7, 40, 5, 4),  # 4 and 3
+        ("cpu", 2, 131_071, 512, None, 65_536),  # a prime: two chunks, one token filled up
+        ("NVIDIA H100", 8, 4096, 125_696, None, 64),  # 2^26 // (8 x 125,696) is 66
+        ("cpu", 4096, 16, 125_696, None, 1),
+        ("TPU v5", 16, 4096, 125_696, None, 256),  # 4096 tokens, 1.9 GiB of logits
+        ("TPU v5 lite", 1, 4096, 125_696, None, 1024),  # 2^27 // 125,696 is 1067
+        ("TPU v5", 16, 4096, 32_000, None, 256),  # more would fit, and bring nothing
     ],
 )
-def test_chunk_lengths_divide_the_row_or_nearly(B, T, V, chunk, expected):
+def test_chunk_lengths_divide_the_row_or_nearly(monkeypatch, kind, B, T, V, chunk, expected):
+    monkeypatch.setattr(axes, "device_kind", lambda: kind)
     config = dataclasses.replace(CONFIG, vocab_size=V, loss_chunk=chunk)
     assert loss_lib._chunk_length(config, B, T) == expected
-
-
-@pytest.mark.parametrize(
-    ("kind", "B", "V", "expected"),
-    [
-        ("TPU v5", 16, 125_696, 256),  # 4096 tokens, 1.9 GiB of logits; 2^26 would be 32 a row
-        ("TPU v5 lite", 1, 125_696, 1024),  # 2^27 // 125,696 is 1067
-        ("TPU v5", 16, 32_000, 256),  # more would fit, and bring nothing
-        ("NVIDIA H100", 16, 125_696, 32),
-    ],
-)
-def test_a_chips_memory_decides_how_long_chunks_are(monkeypatch, kind, B, V, expected):
-    monkeypatch.setattr(axes, "device_kind", lambda: kind)
-    config = dataclasses.replace(CONFIG, vocab_size=V)
-    assert loss_lib._chunk_length(config, B, 4096) == expected
 
 
 def largest_with_vocabulary(config: ModelConfig, B: int, T: int, function) -> int:

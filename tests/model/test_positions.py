@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import mpmath
 import numpy as np
 
-from ropewalk.model.config import NO_WINDOW, ModelConfig, PositionTable
+from ropewalk.model.config import ModelConfig, PositionTable
 from ropewalk.model.positions import cos_sin, rotate
 from ropewalk.model.rotary.nope import Nope
 from ropewalk.model.rotary.rope import Rope
@@ -80,28 +80,3 @@ def test_rotate_goes_from_the_first_half_to_the_second():
     x_BTNH = jnp.array([1.0, 2.0, 3.0, 4.0]).reshape(1, 1, 1, 4)
     cos, sin = jnp.array([[[[0.0, 1.0]]]]), jnp.array([[[[1.0, 0.0]]]])
     np.testing.assert_array_equal(rotate(x_BTNH, cos, sin)[0, 0, 0], [-3.0, 2.0, 1.0, 4.0])
-
-
-def test_the_table_has_a_row_a_layer_and_no_window():
-    table = config(Rope(base=1e4), head_dim=8, num_layers=3).position_table(512)
-    assert table.cycles_hi.shape == table.cycles_lo.shape == (3, 1, 4)
-    assert table.cycles_hi.dtype == table.cycles_lo.dtype == np.uint32
-    np.testing.assert_array_equal(table.logit_scale, np.ones((3, 1), np.float32))
-    np.testing.assert_array_equal(table.query_floor, np.ones((3, 1), np.float32))
-    np.testing.assert_array_equal(table.query_slope, np.zeros((3, 1), np.float32))
-    np.testing.assert_array_equal(table.window, np.full(3, NO_WINDOW))
-    # 2^64 / (2 pi) cycles of 2^-64: 0x28be60db9391054a and a half, whose float64 ends in 0x800.
-    assert table.cycles_hi[0, 0, 0] == 0x28BE60DB
-    assert abs(int(table.cycles_lo[0, 0, 0]) - 0x9391054A) < 2**11
-
-
-def test_log_n_is_relative_to_the_trained_context():
-    """1 / ln 512 = 0.16029944898; "train" has no floor, "extrapolate" one of 1."""
-    for log_n, floor, slope in (
-        ("off", 1, 0),
-        ("train", 0, 0.160299449),
-        ("extrapolate", 1, 0.160299449),
-    ):
-        table = config(Rope(base=1e4, log_n=log_n)).position_table(512)
-        np.testing.assert_allclose(table.query_floor, [[floor]])
-        np.testing.assert_allclose(table.query_slope, [[slope]], rtol=1e-6)

@@ -18,7 +18,8 @@ from ropewalk.experiment.checkpoint import Checkpoints, DataState, restore_param
 from ropewalk.experiment.mesh import make_mesh
 from ropewalk.experiment.run import RunDirectory
 from ropewalk.training.directories import open_directories
-from ropewalk.training.members import abstract_state, first_state, open_state, shardings_of
+from ropewalk.training.loop import open_state
+from ropewalk.training.members import abstract_state, first_state, shardings_of
 from tests.damage import flip
 from tests.models import make_plan, tiny_config
 
@@ -67,8 +68,7 @@ def resume(tiny_data):
     def resume(runs: list[RunDirectory]):
         configs = [overrides.apply(CONFIGS[int(run.name)], tiny_data) for run in runs]
         plan, messages = make_plan(configs, runs), []
-        target = abstract_state(configs[0], len(runs), plan.mesh)
-        state, data, step = open_state(plan, target, messages.append)
+        state, data, step = open_state(plan, messages.append)
         assert data.rows == 8 * step
         return state, step, messages
 

@@ -52,16 +52,6 @@ def one_member(config) -> tuple[State, MemberArrays]:
 step_fn = jax.jit(train_step, static_argnums=0)
 
 
-def test_loss_falls_on_a_repeated_batch(tiny, batch):
-    state, member = one_member(tiny)
-    losses = []
-    for step in range(30):
-        state, scalars = step_fn(tiny, state, member, batch, np.int32(step % 10))
-        losses.append(float(scalars["loss"]))
-    assert losses[0] == pytest.approx(np.log(512), abs=0.7)  # uniform guessing at the start
-    assert losses[-1] < losses[0] - 1.5
-
-
 def test_microbatches_add_up_to_the_whole_batch(tiny, batch):
     state, member = one_member(tiny)
     config = dataclasses.replace(tiny, train=dataclasses.replace(tiny.train, accumulate=4))

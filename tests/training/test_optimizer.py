@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from ropewalk.experiment.config import TrainConfig
+from ropewalk.experiment.schedule import learning_rate_fraction
 from ropewalk.training import optimizer
 
 
@@ -76,6 +77,6 @@ def test_schedules_at_hand_made_points(schedule, step, fraction):
     config = TrainConfig(
         num_steps=110, warmup_steps=10, learning_rate=1.0, schedule=schedule, final_fraction=0.1
     )
-    assert float(jax.jit(optimizer.learning_rate_fraction, static_argnums=0)(config, step)) == (
+    assert float(jax.jit(learning_rate_fraction, static_argnums=0)(config, step)) == (
         pytest.approx(fraction, abs=1e-6)
     )

@@ -20,7 +20,7 @@ watchdog._LEAST = watchdog._LONGEST_SAVE = 8.0
 watchdog._EVERY = 0.05
 read = loop._Batches.read_next
 def hang(self):
-    if self._data_state.rows >= 12 * self._batch_size:
+    if self._rows >= 12 * self._batch_size:
         time.sleep(60)
     time.sleep(0.06)
     return read(self)

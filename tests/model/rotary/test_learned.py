@@ -55,41 +55,6 @@ def test_phases_are_those_of_exact_fractions(base):
         np.testing.assert_allclose(sin_TR[:, r], np.sin(angles_T), atol=1e-6)
 
 
-def test_no_offset_changes_no_bit():
-    table = model().position_table(64)
-    moved, _ = add_offsets(table, np.zeros_like(table.offset_unit, np.float32))
-    np.testing.assert_array_equal(moved.cycles_hi, table.cycles_hi)
-    np.testing.assert_array_equal(moved.cycles_lo, table.cycles_lo)
-
-
-def test_gradient_is_that_of_float64_differences():
-    table = model().position_table(64)
-    offset_LKR = random_offsets(table, 1)
-    random = np.random.default_rng(2)
-    positions_BT = np.arange(40)[None] * 25
-    weights_2BTR = random.normal(size=(2, 1, 40, offset_LKR.shape[-1]))
-
-    def loss(offset_LKR):
-        moved, tangent_LKR = add_offsets(table, offset_LKR)
-        cos_sin_BTKR = cos_sin(
-            moved.cycles_hi[0], moved.cycles_lo[0], jnp.asarray(positions_BT), tangent_LKR[0]
-        )
-        return sum((w * x[:, :, 0]).sum() for w, x in zip(weights_2BTR, cos_sin_BTKR, strict=True))
-
-    def loss64(offset_R):
-        inv_freq_R = table.inv_freq[0, 0] + 2 * np.pi * table.offset_unit[0, 0] * offset_R
-        angles_BTR = positions_BT[..., None] * inv_freq_R
-        return (weights_2BTR * [np.cos(angles_BTR), np.sin(angles_BTR)]).sum()
-
-    gradient_R = np.asarray(jax.jit(jax.grad(loss))(offset_LKR))[0, 0]
-    offset_R = offset_LKR[0, 0].astype(np.float64)
-    for r in range(len(offset_R)):
-        step_R = 1e-6 * (np.arange(len(offset_R)) == r)
-        difference = (loss64(offset_R + step_R) - loss64(offset_R - step_R)) / 2e-6
-        scale = 2 * np.pi * table.offset_unit[0, 0, r] * positions_BT.max()
-        assert abs(gradient_R[r] - difference) < 1e-4 * scale * len(positions_BT[0])
-
-
 def test_gradient_of_the_loss_is_its_slope():
     config = model(100.0, remat="full")
     table, params = config.position_table(64), transformer.init(config, 0)

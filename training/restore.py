@@ -1,0 +1,170 @@
+"""State from checkpoints: of the runs themselves, or of those that they start from.
+
+All processes must call these functions together, except `find_matching_start`.
+"""
+
+from collections.abc import Callable, Sequence
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ropewalk.experiment import checkpoint, distributed
+from ropewalk.experiment.checkpoint import (
+    DataState,
+    naming_intact_checkpoint,
+    restore_params,
+    shape_difference,
+)
+from ropewalk.experiment.config import ExperimentConfig, flatten, to_dict
+from ropewalk.experiment.items import COULD_NOT_BE_READ, DamagedCheckpointError
+from ropewalk.experiment.mesh import put
+from ropewalk.experiment.run import RunDirectory, find_start
+from ropewalk.model.transformer import Params, abstract_params
+from ropewalk.training.members import shardings_of
+from ropewalk.training.programs import stack
+from ropewalk.training.step import State
+
+
+def restore_newest(
+    runs: Sequence[RunDirectory],
+    steps: Sequence[int],
+    target: State,
+    notice: Callable[[str], None],
+) -> tuple[State, DataState, int]:
+    """Return the newest state that is intact in all members, the rows consumed, and the step.
+
+    Damaged checkpoints are set aside.
+
+    Args:
+      runs: run of each member.
+      steps: of their common checkpoints, at least one; the last is the same in all processes.
+      target: shapes, dtypes, and shardings of the state; each device reads its own shard.
+      notice: called with one line for each damaged checkpoint.
+
+    Raises:
+      ValueError: if no checkpoint is intact.
+    """
+    step = steps[-1]
+    damaged: list[tuple[int, str, Sequence[RunDirectory]]] = []
+    while True:
+        try:
+            state, data_state = _restore_step(runs, step, target)
+            break
+        except ValueError as error:
+            # All processes know the message, but only the one that raised it knows its type.
+            if COULD_NOT_BE_READ in str(error):
+                raise
+            damage = error if isinstance(error, DamagedCheckpointError) else error.__cause__
+            if isinstance(damage, DamagedCheckpointError):
+                damaged.append((step, damage.what, [damage.run]))
+            else:  # another host failed to read
+                damaged.append((step, str(error), runs))
+            older = [other for other in steps if other < step]
+            # A file system may show a checkpoint to one host before another.
+            step = distributed.broadcast_from_primary(max(older, default=0))
+            if step == 0:
+                run, (number, what, _) = runs[0], damaged[0]
+                raise ValueError(
+                    f"{run.path} has no intact checkpoint ({number}: {what}); delete "
+                    f"{run.checkpoints_path} to train from the start"
+                ) from error
+    for number, what, damaged_runs in damaged:
+        for run in damaged_runs if distributed.is_primary_host() else ():
+            aside = checkpoint.set_aside(run, number)
+            notice(f"DAMAGED: checkpoint {number} of {run.path}: {what}; it is now {aside}")
+    distributed.barrier("damaged checkpoints are set aside")
+    return state, data_state, step
+
+
+def _restore_step(
+    runs: Sequence[RunDirectory], step: int, target: State
+) -> tuple[State, DataState]:
+    """Return the verified state of `step`. Raises ValueError in all processes if it is damaged."""
+    alone = len(runs) == 1
+    # Each member has its own files: every host reads all members and stacks them.
+    member_target = (
+        target if alone else jax.tree.map(lambda x: np.empty(x.shape[1:], x.dtype), target)
+    )
+    # Read everything before verifying: verification needs all hosts, and one may be unable to read.
+    with distributed.refusing_together():
+        restored = [
+            checkpoint.restore(
+                run, step, params=member_target.params, opt_state=member_target.opt_state
+            )
+            for run in runs
+        ]
+    with distributed.refusing_together():
+        for run, saved in zip(runs, restored, strict=True):
+            checkpoint.verify(run, step, saved.arrays, saved.digests)
+    states = [
+        State(**saved.arrays, skipped=np.int32(saved.data.skipped_in_row)) for saved in restored
+    ]
+    shardings = shardings_of(target)
+    if alone:
+        state = states[0]._replace(skipped=put(states[0].skipped, shardings.skipped))
+    else:
+        state = put(stack(states), shardings)
+    return state, restored[0].data
+
+
+def starting_params(configs: Sequence[ExperimentConfig], where: Params) -> Params:
+    """Return the parameters of the runs that `start_from` names, float32, stacked over members.
+
+    For a single run, each device reads only its own shard, in the saved dtype, because one host may
+    not have memory for all parameters.
+
+    Args:
+      configs: one per member.
+      where: shardings of the parameters.
+
+    Raises:
+      ValueError: in all processes, if there is no such checkpoint, it is damaged, or its model
+        has other shapes.
+    """
+    with distributed.refusing_together():
+        parents = [find_matching_start(config) for config in configs]
+    if len(configs) > 1:  # members are small: the host stacks them
+        with distributed.refusing_together():
+            members_params = [restore_params(*parent)[0] for parent in parents]
+        return put(
+            jax.tree.map(lambda *members: np.stack(members, dtype=np.float32), *members_params),
+            where,
+        )
+    ((run, step),) = parents
+    with distributed.refusing_together(), naming_intact_checkpoint(run, step):
+        target = jax.tree.map(
+            lambda x, sharding: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=sharding),
+            checkpoint.stored_params(run, step),
+            where,
+        )
+        restored = checkpoint.restore(run, step, params=target)
+    # All processes verify together, so all of them must have read first.
+    with distributed.refusing_together(), naming_intact_checkpoint(run, step):
+        checkpoint.verify(run, step, restored.arrays, restored.digests)
+    leaves, tree = jax.tree.flatten(restored.arrays.pop("params"))
+    for i in range(len(leaves)):  # one array at a time bounds the peak memory
+        leaves[i] = jnp.asarray(leaves[i], np.float32)
+    return jax.tree.unflatten(tree, leaves)
+
+
+def find_matching_start(config: ExperimentConfig) -> tuple[RunDirectory, int]:
+    """Return the run and the step that `config.start_from` names.
+
+    Raises:
+      ValueError: if there is no such checkpoint, or its parameters have other shapes.
+    """
+    parent, step = find_start(str(config.start_from))
+    theirs, ours = abstract_params(parent.config.model), abstract_params(config.model)
+    if difference := shape_difference(theirs, ours):
+        theirs, ours = flatten(to_dict(parent.config.model)), flatten(to_dict(config.model))
+        sizes = " ".join(
+            f"model.{name}={str(value).lower()}"
+            for name, value in theirs.items()
+            if isinstance(value, int) and value != ours.get(name)
+        )
+        raise ValueError(
+            f"start_from={config.start_from}: its {difference} in this config's model; "
+            f"set {sizes or 'the sizes that it was trained with'}"
+        )
+    return parent, step
