@@ -67,20 +67,11 @@ class Yarn(NtkByParts):
 
     def frequencies(self, rotary_dim: int) -> np.ndarray:
         """Return the frequencies; see `Rotary.frequencies`."""
-        return geometric_inv_freq(self.base, rotary_dim) * self.frequency_ratios(
-            rotary_dim, math.log(self.base)
-        )
-
-    def frequency_ratios(self, rotary_dim: int, log_base: float) -> np.ndarray:
-        """Return the factor of each pair's frequency, `[rotary_dim // 2]`."""
-        return 1 + self.interpolated_shares(rotary_dim, log_base) * (1 / self.factor - 1)
-
-    def interpolated_shares(self, rotary_dim: int, log_base: float) -> np.ndarray:
-        """Return the share of each pair's frequency that is divided by `factor`, in [0, 1]."""
 
         def pair_of(cycles: float) -> float:
             """Return the index of the pair with this many cycles in the original context."""
-            return rotary_dim * self._log_radians(cycles) / (2 * log_base)
+            tokens_per_radian = self.original_context_length / cycles / (2 * math.pi)
+            return rotary_dim * math.log(tokens_per_radian) / (2 * math.log(self.base))
 
         # Floor, ceiling, and the clamp at rotary_dim - 1 (not at the last pair, rotary_dim / 2 - 1)
         # follow the released code; at small bases they determine the result.
@@ -89,7 +80,8 @@ class Yarn(NtkByParts):
             low, high = math.floor(low), math.ceil(high)
         low, high = max(low, 0), min(high, rotary_dim - 1)
         span = max(high - low, 1e-3)
-        return np.clip((np.arange(rotary_dim // 2) - low) / span, 0, 1)
+        slowed = np.clip((np.arange(rotary_dim // 2) - low) / span, 0, 1)
+        return geometric_inv_freq(self.base, rotary_dim) * (1 + slowed * (1 / self.factor - 1))
 
     def to_hf(self, head: HfHead) -> dict[str, Any] | None:
         """Return the rope parameters, or None if version 4 of transformers reads others.
@@ -126,7 +118,3 @@ class Yarn(NtkByParts):
             "mscale_all_dim": all_dim if head.mla and all_dim != mscale else None,
         }
         return super().from_hf({**rope, **fields}, head, length)
-
-    def _log_radians(self, cycles: float) -> float:
-        """Return ln(tokens per radian) of a pair with this many cycles in the original context."""
-        return math.log(self.original_context_length / cycles / (2 * math.pi))

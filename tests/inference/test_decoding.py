@@ -24,7 +24,7 @@ def caches(model):
     return jax.eval_shape(prefill, weights, table, ids, lengths)[1]
 
 
-@pytest.mark.parametrize("name", ["gqa", "latent", "qk-norm", "nope mix"])
+@pytest.mark.parametrize("name", ["gqa", "latent, yarn"])
 def test_cache_size_equals_count_cached(name):
     """With latents: the latent and one rotated key, nothing per head."""
     model = config(**STATIC[name])

@@ -37,13 +37,9 @@ def sample(temperature=1.0, top_k=None, top_p=None) -> np.ndarray:
 @pytest.mark.parametrize(
     ("temperature", "top_k", "top_p"),
     [
-        (1.0, None, None),
         (0.5, None, None),
         (2.0, 3, None),
-        (1.0, 100, None),
-        (1.0, None, 0.9),
-        (1.0, None, 0.2),
-        (1.0, None, 1.0),
+        (1.0, 100, 0.2),
         (1.5, 4, 0.8),
     ],
 )

@@ -1,7 +1,6 @@
 """Text streams have complete characters, no part of a stop string, and all other text."""
 
 import dataclasses
-import itertools
 
 import pytest
 
@@ -28,15 +27,10 @@ def test_characters_are_complete():
     assert streamed([b"a", b"\xe2", b"\x82"])[0] == ["a", "", "", "\ufffd"]
 
 
-@pytest.mark.parametrize("sizes", itertools.product((1, 2, 3), repeat=3))
-def test_stop_string_across_pieces_is_never_emitted(sizes):
-    text, pieces = b"one END two", []
-    for size in itertools.cycle(sizes):
-        if not text:
-            break
-        pieces.append(text[:size])
-        text = text[size:]
-    parts, stopped = streamed(pieces, ["END"])
+@pytest.mark.parametrize("size", range(1, 8))
+def test_stop_string_across_pieces_is_never_emitted(size):
+    text = b"one END two"
+    parts, stopped = streamed([text[i : i + size] for i in range(0, len(text), size)], ["END"])
     assert "".join(parts) == "one " and stopped
 
 

@@ -93,13 +93,11 @@ def change(path: Path, old: str, new: str) -> None:
 DAMAGES = {
     "parameters flipped": (lambda at: flip(largest(at / "params")), "params."),
     "parameters cut": (lambda at: cut(largest(at / "params")), "params.{} cannot be read"),
-    "their manifest gone": (lambda at: (at / "params/manifest.ocdbt").unlink(), "params"),
     "optimizer state flipped": (lambda at: flip(largest(at / "opt_state")), "opt_state."),
     "rows changed": (
         lambda at: change(at / "data/metadata", '"rows": 48', '"rows": 40'),
         "data: not what was saved",
     ),
-    "data cut": (lambda at: cut(at / "data/metadata"), "data: "),
     "config cut": (lambda at: cut(at / "config/metadata"), "config: "),
     "digests changed": (
         lambda at: change(at / "digests/metadata", '"params.final_norm', '"params.final_morn'),

@@ -18,9 +18,7 @@ TINY = find_config("tiny")
 OPTIMIZERS = {
     "as trained": optimizer.make_optimizer(TINY.train),
     "adafactor": optax.adafactor(1e-3),
-    "lion": optax.lion(1e-3),
     "muon": contrib.muon(1e-3),
-    "prodigy": contrib.prodigy(),
 }
 
 

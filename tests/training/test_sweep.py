@@ -54,20 +54,15 @@ def test_a_member_equals_its_single_run(finished_sweep, tmp_path, tiny_data):
 def test_a_seed_has_its_own_rows_and_initialization(finished_sweep):
     folder, messages = finished_sweep
     runs = find_runs([folder])
-    assert [run.name for run in runs] == [
-        "base=10,seed=0",
-        "base=10,seed=1",
-        "base=10000,seed=0",
-        "base=10000,seed=1",
-    ]
+    names = [f"base={base},seed={seed}" for base in (10, 10000) for seed in (0, 1)]
+    assert [run.name for run in runs] == names
     assert [run.config.data.seed for run in runs] == [0, 1, 0, 1]
     digests = [data_state(run)["digest"] for run in runs]
     assert digests[:2] == digests[2:] and digests[0] != digests[1]
     assert messages.count("training base=10,seed=") == 2  # two seeds, one after the other
-    first = [run.read_metrics()[0]["loss"] for run in runs]
+    first, last = ([run.read_metrics()[i]["loss"] for run in runs] for i in (0, -1))
     # The first loss is before any update: the seeds alone decide it, nearly.
     assert abs(first[0] - first[2]) < abs(first[0] - first[1])
-    last = [run.read_metrics()[-1]["loss"] for run in runs]
     assert len(set(last)) == 4
 
 
