@@ -98,7 +98,7 @@ def prefill(
         if sizes is not None:
             # The block computes these too; XLA merges equal computations.
             normed_BTD = block.attention_norm(x_BTD)
-            entries = _cache_entries(block.attention, normed_BTD, layer_cos_sin, positions_BT)
+            _, entries = _project(block.attention, normed_BTD, layer_cos_sin, positions_BT)
             caches.append(fill_cache(entries, lengths_B, sizes[layer]))
         x_BTD = block(x_BTD, layer_table, layer_cos_sin, positions_BT, segment_ids_BT)
     last_B11 = (lengths_B - 1)[:, None, None]
@@ -189,33 +189,21 @@ def _logits(config: Architecture, weights: Weights, x_B1D: jax.Array) -> jax.Arr
     return product("BD,DV->BV", x_BD, weights["output"])
 
 
-def _project(attention: Any, x_BTD: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Return queries, keys and values as they are cached: `LayerCache` has those of latents."""
+def _project(
+    attention: Any, x_BTD: jax.Array, rotation, positions_BT: jax.Array, before_BKH: Any = None
+) -> tuple[jax.Array, tuple[jax.Array, jax.Array, jax.Array | None]]:
+    """Return queries, and what is cached: rotated keys, values, and keys before smearing.
+
+    `LayerCache` says what keys and values of latents are; `smear_keys` has `before_BKH`.
+    """
+    q_BTNH, k_BTKH, v_BTKU = attention.project_qkv(x_BTD)
     if isinstance(attention, LatentAttention):
-        q_BTNX, latent_BTC, k_rope_BT1P = attention.project_qkv(x_BTD)
-        return q_BTNX, k_rope_BT1P, latent_BTC[:, :, None]
-    return attention.project_qkv(x_BTD)
-
-
-def _cache_entries(
-    attention, x_BTD, rotation, positions_BT
-) -> tuple[jax.Array, jax.Array, jax.Array | None]:
-    """Return rotated keys, values, and keys before smearing."""
-    _, k_BSKH, v_BSKU = _project(attention, x_BTD)
-    last = None
+        k_BTKH, v_BTKU = v_BTKU, k_BTKH[:, :, None]
+    last_BTKH = None
     if attention.config.shift_keys:
-        last = k_BSKH
-        k_BSKH = smear_keys(k_BSKH, attention.shift, positions_BT)
-    return rotate(k_BSKH, *rotation).astype(x_BTD.dtype), v_BSKU, last
-
-
-def _new_key(attention, k_B1KH, last_BKH, step: _Step) -> tuple[jax.Array, Any]:
-    """Return the new key as it is cached, and the key that the next token smears in."""
-    new_last = None
-    if attention.config.shift_keys:
-        new_last = k_B1KH[:, 0]
-        k_B1KH = smear_keys(k_B1KH, attention.shift, step.positions, last_BKH)
-    return rotate(k_B1KH, *step.cos_sin).astype(k_B1KH.dtype)[:, 0], new_last
+        last_BTKH = k_BTKH
+        k_BTKH = smear_keys(k_BTKH, attention.shift, positions_BT, before_BKH)
+    return q_BTNH, (rotate(k_BTKH, *rotation).astype(x_BTD.dtype), v_BTKU, last_BTKH)
 
 
 def _attend(
@@ -231,9 +219,8 @@ def _attend(
     """
     config, dtype = attention.config, x_B1D.dtype
     old, new = caches
-    q_B1NH, k_B1KH, v_B1KU = _project(attention, x_B1D)
-    k_BKH, last_BKH = _new_key(attention, k_B1KH, new.last_BKH, step)
-    new = append(new, (k_BKH, v_B1KU[:, 0], last_BKH), step.token.step)
+    q_B1NH, entries = _project(attention, x_B1D, step.cos_sin, step.positions, new.last_BKH)
+    new = append(new, jax.tree.map(lambda x: x[:, 0], entries), step.token.step)
     q_B1NH = rotate_queries(config, q_B1NH, step.table, step.cos_sin, step.positions)
     q_BNH = q_B1NH[:, 0].astype(dtype)
     B, K, H, S = old.k_BKHS.shape

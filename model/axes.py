@@ -46,9 +46,8 @@ def scatter_stream(x_BTD: jax.Array) -> jax.Array:
 
 
 def _stream_is_split(x_BTD: jax.Array) -> bool:
-    mesh = jax.sharding.get_abstract_mesh().shape
-    parts = mesh.get("sequence", 1) * mesh.get("tensor", 1)
-    return mesh.get("tensor", 1) > 1 and x_BTD.shape[1] % parts == 0
+    parts = devices_along("sequence") * devices_along("tensor")
+    return devices_along("tensor") > 1 and x_BTD.shape[1] % parts == 0
 
 
 def gather_weight(weight: jax.Array) -> jax.Array:
@@ -66,8 +65,7 @@ def gather_weight(weight: jax.Array) -> jax.Array:
 
 def weights_are_gathered() -> bool:
     """Return whether `gather_weight` gathers anything."""
-    mesh = jax.sharding.get_abstract_mesh()
-    return mesh.size > 1 and mesh.shape.get("tensor", 1) == 1
+    return not on_one_device() and devices_along("tensor") == 1
 
 
 def save_all_but_gathered(primitive, *_, **params) -> bool:
@@ -95,12 +93,22 @@ def _abstract_device():
     return getattr(jax.sharding.get_abstract_mesh(), "abstract_device", None)
 
 
+def devices_along(axis: str) -> int:
+    """Return the number of devices along an axis of the current mesh."""
+    return jax.sharding.get_abstract_mesh().shape.get(axis, 1)
+
+
+def on_one_device() -> bool:
+    """Return whether the traced program is for a single device."""
+    return jax.sharding.get_abstract_mesh().size <= 1  # 0 where no mesh is set
+
+
 def on_one_cpu() -> bool:
     """Return whether the traced program is for a single CPU device."""
-    return jax.sharding.get_abstract_mesh().size <= 1 and platform() == "cpu"
+    return on_one_device() and platform() == "cpu"
 
 
 def _constrain(x: jax.Array, spec: PartitionSpec) -> jax.Array:
-    if jax.sharding.get_abstract_mesh().size <= 1:  # 0 where no mesh is set
+    if on_one_device():
         return x
     return jax.lax.with_sharding_constraint(x, spec)

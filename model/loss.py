@@ -46,7 +46,7 @@ def _chunk_length(config: Architecture, B: int, T: int) -> int:
     It is a divisor of T if one is at least half the maximum; else the last chunk is padded.
     """
     # Number of ids on a device.
-    vocab_size = config.vocab_size // jax.sharding.get_abstract_mesh().shape.get("tensor", 1)
+    vocab_size = config.vocab_size // axes.devices_along("tensor")
     num_tokens = tokens_at_once(vocab_size, axes.device_kind())
     limit = min(T, max(1, config.loss_chunk or num_tokens // B))
     divisors = (length for length in range(limit, limit // 2, -1) if T % length == 0)

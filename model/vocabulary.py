@@ -12,9 +12,9 @@ import jax
 import jax.numpy as jnp
 from jax.sharding import PartitionSpec
 
-from ropewalk.model.axes import RULES, TOKENS
+from ropewalk.model.axes import RULES, TOKENS, devices_along, on_one_device
 
-_FEATURES, _IDS = RULES["embed"], RULES["vocab"]
+_FEATURES, _IDS = str(RULES["embed"]), str(RULES["vocab"])
 
 
 def map_shards(function: Callable) -> Callable:
@@ -22,14 +22,13 @@ def map_shards(function: Callable) -> Callable:
 
     `function` may call the other functions of this file, `gather_features` first.
     """
-    if _alone():
+    if on_one_device():
         return function
 
     def parts(matrix_VD, *arrays):
         in_specs = (PartitionSpec(_IDS, _FEATURES), *(TOKENS for _ in arrays))
-        return jax.shard_map(function, in_specs=in_specs, out_specs=TOKENS, check_vma=False)(
-            matrix_VD, *arrays
-        )
+        mapped = jax.shard_map(function, in_specs=in_specs, out_specs=TOKENS, check_vma=False)
+        return mapped(matrix_VD, *arrays)
 
     return parts
 
@@ -39,7 +38,7 @@ def gather_features(matrix_VD: jax.Array, dtype: jax.typing.DTypeLike) -> jax.Ar
 
     The gradient is summed in float32 and sent in `dtype`, rounded once.
     """
-    if jax.sharding.get_abstract_mesh().shape.get(_FEATURES, 1) == 1:
+    if devices_along(_FEATURES) == 1:
         return matrix_VD
 
     @jax.custom_vjp
@@ -99,12 +98,8 @@ def local_ids(logits_BTV: jax.Array) -> jax.Array:
     return jnp.arange(V) + _first_id(V) if _ids_are_split() else jnp.arange(V)
 
 
-def _alone() -> bool:
-    return jax.sharding.get_abstract_mesh().size <= 1  # 0 where no mesh is set
-
-
 def _ids_are_split() -> bool:
-    return jax.sharding.get_abstract_mesh().shape.get(_IDS, 1) > 1
+    return devices_along(_IDS) > 1
 
 
 def _first_id(V: int) -> jax.Array:

@@ -10,17 +10,9 @@ Additional shape letters: X query blocks, Y key blocks.
 import jax
 import jax.numpy as jnp
 
+from ropewalk.model.kernels import parts
 from ropewalk.model.kernels.matmul import product
-from ropewalk.model.kernels.parts import (
-    FORBIDDEN,
-    Parts,
-    Shard,
-    block_mask,
-    block_ranges,
-    cut,
-    cut_keys,
-    cut_queries,
-)
+from ropewalk.model.kernels.parts import FORBIDDEN, Parts, Shard
 from ropewalk.model.mask import attention_mask
 
 # Tokens of a block: the largest of these for which a block's logits fit the cache of a CPU core.
@@ -41,7 +33,7 @@ def forward(
     length = _block_length(q_BTNH)
     q_XBKGTH = _by_group(q_BTNH, K, length)
     k_YBKSH, v_YBKSU = (_by_group(x, K, length)[:, :, :, 0] for x in (k_BSKH, v_BSKU))
-    queries_X, keys_Y = cut_queries(queries, length), cut_keys(keys, length)
+    queries_X, keys_Y = parts.cut_queries(queries, length), parts.cut_keys(keys, length)
 
     def one_block(block):
         q_BKGTH, queries, first, end = block
@@ -65,7 +57,7 @@ def forward(
         total_BKGT1 = jnp.maximum(total_BKGT1, 1e-30)  # 0 where every block was skipped
         return out_BKGTU / total_BKGT1, top_BKGT1 + jnp.log(total_BKGT1)
 
-    ranges_X = block_ranges(block_mask(queries_X, keys_Y, window))
+    ranges_X = parts.block_ranges(parts.block_mask(queries_X, keys_Y, window))
     out_XBKGTU, lse_XBKGT1 = jax.lax.map(one_block, (q_XBKGTH, queries_X, *ranges_X))
     return _join(out_XBKGTU, T), _join(lse_XBKGT1, T)[..., 0]
 
@@ -85,7 +77,7 @@ def backward(
     length = _block_length(q_BTNH)
     k_YBKSH, v_YBKSU = (_by_group(x, K, length)[:, :, :, 0] for x in (k_BSKH, v_BSKU))
     by_query = (q_BTNH, g_BTNU, lse_BTN[..., None], shift_BTN[..., None])
-    queries_X, keys_Y = cut_queries(queries, length), cut_keys(keys, length)
+    queries_X, keys_Y = parts.cut_queries(queries, length), parts.cut_keys(keys, length)
 
     def one_block(totals, block):
         (q_BKGTH, g_BKGTU, lse_BKGT1, shift_BKGT1), queries, first, end = block
@@ -110,7 +102,7 @@ def backward(
 
     zeros = (jnp.zeros(k_YBKSH.shape, jnp.float32), jnp.zeros(v_YBKSU.shape, jnp.float32))
     by_query_X = tuple(_by_group(x, K, length) for x in by_query)
-    ranges_X = block_ranges(block_mask(queries_X, keys_Y, window))
+    ranges_X = parts.block_ranges(parts.block_mask(queries_X, keys_Y, window))
     blocks_X = by_query_X, queries_X, *ranges_X
     (dk_YBKSH, dv_YBKSU), dq_XBKGTH = jax.lax.scan(one_block, zeros, blocks_X)
     dk_BSKH, dv_BSKU = (_join(x[:, :, :, None], S) for x in (dk_YBKSH, dv_YBKSU))
@@ -139,7 +131,7 @@ def _block_length(q_BTNH) -> int:
 def _by_group(x_BTNH, K: int, length: int):
     """Split `[B, T, N, H]` into blocks `[X, B, K, G, T, H]`, heads grouped by key head."""
     B, T, N, H = x_BTNH.shape
-    return jnp.moveaxis(cut(x_BTNH.reshape(B, T, K, N // K, H), 1, length), 2, 4)
+    return jnp.moveaxis(parts.cut(x_BTNH.reshape(B, T, K, N // K, H), 1, length), 2, 4)
 
 
 def _join(x_XBKGTU, T: int):

@@ -62,7 +62,7 @@ def choose(
       dtype: dtype of the inputs.
       kernel: "xla" for plain XLA on any platform.
     """
-    num_devices = jax.sharding.get_abstract_mesh().shape.get("sequence", 1)
+    num_devices = axes.devices_along("sequence")
     platform = axes.platform()
     fast, why = None, ""
     if kernel == "xla":
@@ -141,7 +141,7 @@ def attention(
 
 def map_devices(choice: Choice) -> Callable:
     """Return `choice.attend` on full arrays, mapped over the devices of the current mesh."""
-    if jax.sharding.get_abstract_mesh().size <= 1:  # 0 where no mesh is set
+    if axes.on_one_device():
         return choice.attend
     return jax.shard_map(
         choice.attend,

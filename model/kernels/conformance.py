@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from ropewalk.model.axes import devices_along
 from ropewalk.model.config import NO_WINDOW, Architecture
 from ropewalk.model.kernels import choice, xla
 
@@ -51,9 +52,8 @@ def check(config: Architecture, context_length: int) -> str:
     N, K, H = config.num_heads, config.kv_heads, config.head_dim
     U = H if config.mla is None else config.mla.v_head_dim
     dtype = jnp.dtype(config.compute_dtype)
-    mesh = jax.sharding.get_abstract_mesh()
-    num_cuts = mesh.shape.get("data", 1) * mesh.shape.get("fsdp", 1)
-    halves = 2 * mesh.shape.get("sequence", 1)
+    num_cuts = devices_along("data") * devices_along("fsdp")
+    halves = 2 * devices_along("sequence")
     B, T = num_cuts, min(context_length, halves * -(-256 // halves))
     random = np.random.default_rng(0)
 

@@ -3,6 +3,8 @@
 import jax
 import jax.numpy as jnp
 
+from ropewalk.model.axes import on_one_device
+
 
 def product(equation: str, *factors) -> jax.Array:
     """Return an einsum of factors of any dtype, summed and returned in float32."""
@@ -23,7 +25,7 @@ def _backward(residuals, g):
     x, w = residuals
     # XLA on a CPU copies the operand that it must transpose, and fuses the operation that made it
     # into a slow strided loop. JAX's rule, (g' x)', transposes the wide g; this one transposes x.
-    if jax.sharding.get_abstract_mesh().size <= 1:  # 0 where no mesh is set
+    if on_one_device():
         return g @ w.T, x.reshape(-1, x.shape[-1]).T @ g.reshape(-1, g.shape[-1])
     # Rows and tokens cannot merge into one axis where a mesh has split them.
     tokens = tuple(range(x.ndim - 1))

@@ -75,9 +75,11 @@ PROMPTS = [PROMPT, PROMPT[:1], PROMPT[5:] * 3]
 
 
 def test_batch_equals_its_rows_one_by_one(engine):
-    """Samples too: test_generate.py."""
-    together = generate(engine, PROMPTS, 60)
-    assert together == [generate(engine, [prompt], 60)[0] for prompt in PROMPTS]
+    """With a cache, and without; samples too: test_generate.py."""
+    model = config(**STATIC[SMEARED_LATENT])
+    for some, count in ((engine, 60), (Engine(model, TRAINED, params(model)), 9)):
+        together = generate(some, PROMPTS, count)
+        assert together == [generate(some, [prompt], count)[0] for prompt in PROMPTS]
 
 
 def until(end: int, ids: list[int]) -> list[int]:

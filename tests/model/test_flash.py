@@ -49,19 +49,6 @@ def test_the_blocks_of_a_gpu_in_float64(monkeypatch):
     check_kernel(flash.attention, make_inputs(300, N=2, K=1, H=64, U=64), 200)
 
 
-def test_one_launch_for_all_members_and_no_copy_of_what_they_share():
-    """Forward, dq, and dk with dv: three kernels, whose grid counts members."""
-    *inputs, ids = make_inputs(T=40, N=2, K=1, H=16, U=16)
-
-    def jaxpr(function, *axes):
-        return str(jax.make_jaxpr(function)(*inputs, ids, *axes))
-
-    members = jax.vmap(by_kernel, in_axes=(None, None, None, None, None, 0))
-    text, single = jaxpr(members, np.array([3, 40])), jaxpr(by_kernel, np.int32(3))
-    assert text.count("pallas_call[") == single.count("pallas_call[") == 3
-    assert "grid=(2, 3, 2, 2)" in text and "grid=(3, 2, 2)" in single
-
-
 def test_triton_kernels_for_a_long_row_without_a_matrix_of_it(monkeypatch):
     """Lowered for CUDA, which needs no GPU, with all blocks of one; two members share launches."""
     monkeypatch.undo()

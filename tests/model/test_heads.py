@@ -40,23 +40,6 @@ def test_a_pattern_repeats_from_the_first_layer_on():
     assert table.window.tolist() == [8, NO_WINDOW, 8, NO_WINDOW]
 
 
-def test_positions_do_not_change_the_architecture():
-    """Programs are compiled on the architecture: another base or window must not recompile."""
-    plain, changed = config("rope(base=10)"), config("[rope(base=100),nope]", window=8)
-    assert changed != plain and changed.architecture == plain.architecture
-    assert config("rope(base=10)", num_layers=5).architecture != plain.architecture
-
-
-@pytest.mark.slow
-def test_four_equal_heads_are_one_variant_to_the_bit():
-    single, pattern = config("rope(base=10)"), config("[[rope(base=10),rope(base=10)]]")
-    assert single != pattern
-    tables = [model.position_table(32) for model in (single, pattern)]
-    jax.tree.map(np.testing.assert_array_equal, *tables)
-    assert tables[0].cycles_hi.shape == (2, 1, 8)
-    np.testing.assert_array_equal(hidden(single, tables[0]), hidden(pattern, tables[1]))
-
-
 def test_members_of_a_sweep_stack_where_only_one_tells_heads_apart():
     models = config("rope(base=10)"), config(ONE_SLOW)
     tables = [model.position_table(32) for model in models]

@@ -133,10 +133,3 @@ def test_a_large_vocabulary_never_meets_the_whole_batch(function, dtype):
     config = dataclasses.replace(CONFIG, vocab_size=125_696, embed_dim=8, compute_dtype=dtype)
     largest = largest_with_vocabulary(config, 4, 1024, function)
     assert largest <= loss_lib.MAX_LOGITS < 4 * 1024 * 125_696
-
-
-@pytest.mark.parametrize("function", [gradient_of_loss, token_scores])
-def test_the_check_above_sees_whole_logits(function):
-    """With the chunk as long as the row the same walk finds all of them."""
-    config = dataclasses.replace(CONFIG, vocab_size=1000, loss_chunk=64)
-    assert largest_with_vocabulary(config, 4, 64, function) == 4 * 64 * 1000

@@ -4,16 +4,13 @@ import contextlib
 import dataclasses
 import json
 
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from ropewalk.configs import load_configs
 from ropewalk.experiment.config import from_dict, to_dict
-from ropewalk.model.positions import cos_sin, rotate
 from ropewalk.model.rotary import Rotary, expression, parse, variants
 from ropewalk.model.rotary.recorded import Recorded
-from tests.models import small_model
 
 # One example of each variant, from the configs: a new variant brings a config, and this file
 # stays as it is.
@@ -133,30 +130,3 @@ def test_a_fraction_is_the_smaller_variant_and_zeros(name):
     half = dataclasses.replace(rotary, rotary_fraction=0.5).inv_freq(64)
     np.testing.assert_array_equal(half[:16], rotary.inv_freq(32))
     np.testing.assert_array_equal(half[16:], np.zeros(16))
-
-
-def rotate_at(rotary, x_NH: np.ndarray, position: int) -> np.ndarray:
-    """All of `x_NH` at one position."""
-    config = small_model(
-        vocab_size=1, embed_dim=1, head_dim=x_NH.shape[-1], mlp_dim=1, rotary=rotary
-    )
-    table = config.position_table(512)
-    cos_BTR, sin_BTR = cos_sin(table.cycles_hi[0], table.cycles_lo[0], jnp.array([[position]]))
-    return np.asarray(rotate(x_NH[None, None], cos_BTR, sin_BTR))[0, 0]
-
-
-def test_scores_are_those_of_the_vector(name):
-    """sum over pairs of Re(q conj(k) e^{i m w}), in float64 from `inv_freq` itself."""
-    rng = np.random.default_rng(1)
-    q_NH, k_NH = rng.normal(size=(2, 8, HEAD_DIM))
-    rotary = example(name)
-    half = HEAD_DIM // 2
-    complex_q, complex_k = (x[:, :half] + 1j * x[:, half:] for x in (q_NH, k_NH))
-    expected = np.real(
-        complex_q * np.conj(complex_k) * np.exp(1j * 37 * rotary.inv_freq(HEAD_DIM))
-    ).sum(-1)
-    ours = (
-        rotate_at(rotary, q_NH.astype(np.float32), 137)
-        * rotate_at(rotary, k_NH.astype(np.float32), 100)
-    ).sum(-1)
-    np.testing.assert_allclose(ours, expected, atol=3e-5)
