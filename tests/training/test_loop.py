@@ -18,7 +18,6 @@ import pytest
 from ropewalk.data import pipeline
 from ropewalk.experiment import overrides
 from ropewalk.experiment.checkpoint import restore_params
-from ropewalk.experiment.config import from_dict
 from ropewalk.experiment.run import RunDirectory
 from ropewalk.training.loop import train
 from ropewalk.training.programs import MemberArrays
@@ -137,15 +136,9 @@ def test_a_stage_is_a_run_that_starts_from_the_one_before(parent, tmp_path):
     digests = [data_state(run, step)["digest"] for run, step in ((parent, 8), (child, 6))]
     assert data_state(staged, 14)["digest"] == sum(digests) % 2**64
     assert data_state(staged, 14)["rows"] == 14 * 8
-    # A checkpoint says what positions were.
-    before = {"num_steps": 8, "context_length": 64, "rotary": "rope(base=10000)", "window": None}
-    after = {"num_steps": 6, "context_length": 32, "rotary": "rope(base=100)", "window": None}
     for run, step, stage in ((child, 6, 0), (staged, 14, 1)):
         path = run.checkpoints_path / str(step) / "config/metadata"
-        record = json.loads(path.read_text())
-        assert record["positions"] == [before, after]
-        assert record["stage"] == stage
-        assert from_dict(record["config"]) == run.config_at(step)
+        assert json.loads(path.read_text())["stage"] == stage
         assert run.config_at(step).data.context_length == 32
     assert child.config.start_from == f"{parent.path}@8"
 
