@@ -8,7 +8,7 @@ print(result.text)
 
 from ropewalk.utils.lazy import lazy
 
-_MODULES = {"generate": "generation", "Generated": "generation", "Options": "options"}
+_MODULES = {"generate": "generation", "Generated": "text", "Options": "options"}
 
 
 # `--help` and invalid arguments do not need JAX.

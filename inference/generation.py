@@ -1,19 +1,17 @@
 """`generate`: texts from prompts."""
 
-import dataclasses
 import functools
 import weakref
 from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
-from ropewalk.data.tokenizer import Tokenizer
 from ropewalk.experiment.loaded import LoadedRun
 from ropewalk.inference.engine import Engine, Prompts
 from ropewalk.inference.options import Options
-from ropewalk.inference.text import TextStream
+from ropewalk.inference.text import Generated, TextStream
 from ropewalk.utils.messages import quoted
 
 Prompt = str | Sequence[int]
@@ -21,24 +19,6 @@ Prompt = str | Sequence[int]
 # Maximum tokens and rows of a batch, which limit the memory of the caches.
 _BATCH_TOKENS = 2**15
 _BATCH_ROWS = 64
-
-
-@dataclasses.dataclass
-class Generated:
-    """The text after a prompt.
-
-    Attributes:
-      text: text without the prompt and without a stop string.
-      tokens: ids without EOS, including those of a stop string.
-      prompt_tokens: number of ids of the prompt, including BOS.
-      finish: reason of the end: `max_new_tokens`, EOS or one of `Tokenizer.stop_ids`, or a stop
-        string.
-    """
-
-    text: str
-    tokens: list[int]
-    prompt_tokens: int
-    finish: Literal["length", "eos", "stop"] = "length"
 
 
 def generate(
@@ -75,10 +55,10 @@ def generate(
         keys.append(counts[tuple(row)])
         counts[tuple(row)] += 1
 
-    texts = []
-    for index, row in enumerate(rows):
-        emit = None if stream is None else functools.partial(stream, index)
-        texts.append(_Text(row, tokenizer, parsed, emit))
+    texts = [
+        TextStream(row, tokenizer, parsed, stream and functools.partial(stream, index))
+        for index, row in enumerate(rows)
+    ]
     engine = _engine(run, parsed.dtype)
     for batch in _batches([len(row) + parsed.max_new_tokens for row in rows], engine.is_dynamic):
         batch_prompts = Prompts([rows[i] for i in batch], [keys[i] for i in batch])
@@ -128,51 +108,3 @@ def _batches(lengths: Sequence[int], one_by_one: bool) -> list[list[int]]:
         batches.append(remaining[:count])
         remaining = remaining[count:]
     return batches
-
-
-class _Text:
-    """The text of one row during generation.
-
-    Attributes:
-      generated: the result so far.
-      is_done: whether the text has ended.
-    """
-
-    def __init__(
-        self, prompt: list[int], tokenizer: Tokenizer, options: Options, emit: Callable | None
-    ):
-        at_start = prompt == [tokenizer.bos_id]
-        self._text = TextStream(tokenizer, options.stop, at_start=at_start)
-        self._ends = {tokenizer.eos_id, *tokenizer.stop_ids}
-        self._emit = emit or (lambda text: None)
-        self._max_tokens = options.max_new_tokens
-        self.generated, self.is_done = Generated("", [], len(prompt)), False
-
-    def add(self, ids: list[int]) -> None:
-        """Add new ids; ignore those after the end of the text."""
-        tokens = self.generated.tokens
-        for i in ids:
-            if self.is_done:
-                return
-            if i in self._ends:
-                self._finish("eos")
-                return
-            tokens.append(i)
-            self._add_text(self._text.push([i]))
-            if self._text.stopped:
-                self._finish("stop")
-            elif len(tokens) == self._max_tokens:
-                self._finish("length")
-
-    def _add_text(self, text: str) -> None:
-        self.generated.text += text
-        if text:
-            self._emit(text)
-
-    def _finish(self, reason: Literal["length", "eos", "stop"]) -> None:
-        # Emit the text that was buffered because it could begin a stop string.
-        self._add_text(self._text.push([], last=True))
-        # The sign of a broken character may complete a stop string.
-        self.generated.finish = "stop" if self._text.stopped else reason
-        self.is_done = True
-        self._emit("")

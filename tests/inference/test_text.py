@@ -1,10 +1,14 @@
 """Text streams have complete characters, no part of a stop string, and all other text."""
 
 import dataclasses
+from typing import Any
 
 import pytest
 
+from ropewalk.inference.options import Options
 from ropewalk.inference.text import TextStream
+
+EOS, BOS = 98, 99
 
 
 @dataclasses.dataclass
@@ -13,12 +17,23 @@ class Pieces:
 
     piece_bytes: list[bytes]
     adds_space: bool = False
+    eos_id: int = EOS
+    bos_id: int = BOS
+    stop_ids: tuple[int, ...] = ()
 
 
-def streamed(pieces: list[bytes], stop=(), **options) -> tuple[list[str], bool]:
-    stream = TextStream(Pieces(pieces, options.pop("adds_space", False)), stop, **options)
-    parts = [stream.push([i]) for i in range(len(pieces))]
-    return [*parts, stream.push([], last=True)], stream.stopped
+def streamed(
+    pieces: list[bytes], *stop: str, prompt=(BOS, 0), adds_space=False
+) -> tuple[list[str], str]:
+    """What each id adds, and what its end adds; and the reason of the end."""
+    tokenizer: Any = Pieces(pieces, adds_space)
+    parts, emitted = [], []
+    stream = TextStream(prompt, tokenizer, Options(stop=stop), emitted.append)
+    for i in (*range(len(pieces)), EOS):
+        emitted.clear()
+        stream.add([i])
+        parts.append("".join(emitted))
+    return parts, stream.generated.finish
 
 
 def test_characters_are_complete():
@@ -30,28 +45,29 @@ def test_characters_are_complete():
 @pytest.mark.parametrize("size", range(1, 8))
 def test_stop_string_across_pieces_is_never_emitted(size):
     text = b"one END two"
-    parts, stopped = streamed([text[i : i + size] for i in range(0, len(text), size)], ["END"])
-    assert "".join(parts) == "one " and stopped
+    parts, finish = streamed([text[i : i + size] for i in range(0, len(text), size)], "END")
+    assert "".join(parts) == "one " and finish == "stop"
 
 
 def test_prefix_of_a_stop_string_is_emitted():
-    parts, stopped = streamed([b"E", b"N", b"E", b"N", b"E", b"D", b"EN"], ["END"])
-    assert "".join(parts) == "ENENEDEN" and not stopped
+    parts, finish = streamed([b"E", b"N", b"E", b"N", b"E", b"D", b"EN"], "END")
     # Text is emitted as soon as it cannot begin a stop string.
-    assert parts == ["", "", "EN", "", "EN", "ED", "", "EN"]
+    assert parts == ["", "", "EN", "", "EN", "ED", "", "EN"] and finish == "eos"
 
 
 def test_first_stop_string_in_the_text_ends_it():
-    assert "".join(streamed([b"a\nb", b"\n\nc"], ["\n\n", "c", "b\n\n"])[0]) == "a\n"
-    assert streamed([b"x"], [])[1] is False
+    assert "".join(streamed([b"a\nb", b"\n\nc"], "\n\n", "c", "b\n\n")[0]) == "a\n"
 
 
 def test_added_space_is_removed_at_the_start_only():
-    assert streamed([b" The", b" end"], at_start=True, adds_space=True)[0][:2] == ["The", " end"]
-    assert streamed([b" The"], at_start=True)[0][0] == " The"
+    parts, _ = streamed([b" The", b" end"], prompt=[BOS], adds_space=True)
+    assert parts == ["The", " end", ""]
+    assert streamed([b" The"], prompt=[BOS])[0][0] == " The"
     assert streamed([b" The"], adds_space=True)[0][0] == " The"
 
 
 def test_ids_beyond_the_tokenizer_have_no_text():
-    stream = TextStream(Pieces([b"a"]), ())
-    assert stream.push([0, 7, 0]) == "aa"
+    tokenizer: Any = Pieces([b"a"])
+    stream = TextStream([BOS], tokenizer, Options(max_new_tokens=3))
+    stream.add([0, 7, 0, 0])
+    assert (stream.generated.text, stream.generated.finish) == ("aa", "length")
