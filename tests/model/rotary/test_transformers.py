@@ -78,18 +78,3 @@ def test_frequencies_and_attention_factor(text, rope_type, parameters, base, hea
         factor *= math.sqrt(variant.unrotated_logit_scale)
         assert variant.unrotated_logit_scale == pytest.approx((0.1 * 0.5 * math.log(8) + 1) ** 2)
     assert variant.logit_scale == pytest.approx(factor**2, rel=1e-12)
-
-
-@pytest.mark.parametrize("base", BASES)
-def test_longrope(base):
-    factors = [1 + i / 4 for i in range(16)]
-    inv_freq, factor = theirs(
-        "longrope", base, 32, 65_536, original=2048, factor=32.0, short_factor=16 * [1.0],
-        long_factor=factors,
-    )  # fmt: skip
-    variant = parse(
-        f"longrope(base={base},pair_factors={factors},original_context_length=2048,"
-        "target_context_length=65536)"
-    )
-    np.testing.assert_allclose(variant.inv_freq(32), inv_freq, rtol=1e-6)
-    assert variant.logit_scale == pytest.approx(factor**2, rel=1e-12)
