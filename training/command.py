@@ -22,9 +22,9 @@ from ropewalk.utils.command_line import (
     exit_with,
     next_command,
 )
+from ropewalk.utils.errors import UnreachableError
 
 __all__ = ["exit_with", "sweep", "train"]
-from ropewalk.utils.errors import UnreachableError
 
 
 def train(description: str | None) -> int:
