@@ -65,8 +65,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
         keep_programs()
         check_platform()
-        main_function = importlib.import_module(f"ropewalk.interop.{options.module}").main
-        return main_function(options, *[others] * (options.command == "lm_eval"))
+        values = vars(options)
+        command, module, _ = (values.pop(name) for name in ("command", "module", "check"))
+        main_function = importlib.import_module(f"ropewalk.interop.{module}").main
+        return main_function(*[others] * (command == "lm_eval"), **values)
 
 
 def _add_export(parser: Parser) -> None:
@@ -102,7 +104,7 @@ def _add_import(parser: Parser) -> None:
     text = "features of queries and keys that form a pair (default: the format's rule)"
     add("--layout", choices=("auto", "half", "interleaved"), default="auto", help=text)
     text = "do not compare logits with transformers; needs less memory and time"
-    add("--no-compare", action="store_true", help=text)
+    add("--no-compare", action="store_false", dest="compare", help=text)
     parser.set_defaults(module="importing", check=_check_import)
 
 

@@ -12,25 +12,23 @@ Each kind of error is tested where it is visible, at any depth and length:
   float32, which is measured: transformers computes the row in float32 and in float64, so errors of
   the conversion do not affect it. Another order of pairs or another epsilon differ by more than a
   thousand times that; 32 times is allowed.
-- `check_mapping`: where transformers is not installed, or the model is too large, an import must
-  read each number where the export has put it.
+- `check_parameters`: an import must read each number where the export has put it.
 """
 
 import dataclasses
+import hashlib
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from ropewalk.experiment.checkpoint import leaves_by_name, nested
-from ropewalk.interop.choose import check_config
-from ropewalk.interop.hf_config import parse_config
+from ropewalk.interop.hf_config import HfModel
 from ropewalk.interop.layers import PublishedModel, imported_layers
 from ropewalk.interop.tensors import Tensors
-from ropewalk.interop.transformers_model import TransformersModel, has_transformers
-from ropewalk.interop.weights import Entry, make_entries
+from ropewalk.interop.transformers_model import compute_logits, has_transformers, load
 from ropewalk.model import transformer
 from ropewalk.model.config import ModelConfig
 from ropewalk.utils.limits import read_json
@@ -71,24 +69,6 @@ class Comparison(NamedTuple):
             f"allowed {self.tolerance:.1e} (root mean squares; float32 rounding "
             f"{self.rounding:.1e}, spread {self.spread:.2g})"
         )
-
-
-class FolderModel(NamedTuple):
-    """A folder and the model that it should contain.
-
-    Attributes:
-      tensors: tensors of the folder.
-      hf_config: content of config.json.
-      config: the model.
-      context: trained context, tokens.
-      entries: entries of all tensors.
-    """
-
-    tensors: Tensors
-    hf_config: Mapping[str, Any]
-    config: ModelConfig
-    context: int
-    entries: Sequence[Entry]
 
 
 def reason_not_to_compare(config: ModelConfig) -> str:
@@ -170,57 +150,70 @@ def check_layers(theirs: PublishedModel, ours: PublishedModel) -> None:
                     )
 
 
-def check_mapping(model: FolderModel) -> None:
-    """Raise ValueError if an import of the folder reads another model or other parameters."""
-    check_config(model.hf_config, model.config, model.context)
-    source = parse_config(model.hf_config, "the folder", model.context)
-    entries = make_entries(source.model, source.layout, source.architecture.fused)
-    for written, read in zip(model.entries, entries, strict=True):
-        # The functions only move numbers, so an array of all different ones shows what they do.
-        shape = model.tensors.known[written.hf_name.format(layer=0)].shape
-        numbers = np.arange(math.prod(shape), dtype=np.uint32).reshape(shape)
-        pairs = zip(written.from_hf(numbers), read.from_hf(numbers), strict=True)
-        names = [(entry.hf_name, entry.ours) for entry in (written, read)]
-        if names[0] != names[1] or not all(np.array_equal(*pair) for pair in pairs):
+def check_parameters(
+    source: HfModel, tensors: Tensors, read: Callable[[str], np.ndarray], class_name: str
+) -> None:
+    """Raise ValueError if an import of a folder gives other parameters than those of its run.
+
+    Args:
+      source: the model of the folder's config.json.
+      tensors: the folder's tensors.
+      read: returns a parameter of the run by name.
+      class_name: name of the class, for messages.
+    """
+    # One array is in memory at a time.
+    digests = {x: (array.dtype, _digest(array)) for x, array in read_arrays(source, tensors)}
+    for name, (dtype, digest) in digests.items():
+        if _digest(read(name).astype(dtype, copy=False)) != digest:
             raise ValueError(
-                f"{written.hf_name} would be imported as another parameter; nothing was written. "
+                f"{class_name}: {name} would be imported with other numbers; nothing was written. "
                 "Report this with the config.json"
             )
 
 
-def compare_logits(model: FolderModel) -> Comparison:
+def _digest(array: np.ndarray) -> bytes:
+    numbers = np.ascontiguousarray(array).view(np.uint8)
+    return hashlib.sha256(repr(array.shape).encode() + numbers.data).digest()
+
+
+def compare_logits(
+    tensors: Tensors, hf_config: Mapping[str, Any], source: HfModel, subject: str
+) -> Comparison:
     """Compare the logits that transformers computes from a folder with those of its run.
 
+    Args:
+      tensors: tensors of the folder.
+      hf_config: content of its config.json.
+      source: the model that it describes.
+      subject: name of the logits in messages.
+
     Raises:
-      ValueError: if config.json does not describe the run's model, or transformers has another
-        rotation or window.
+      ValueError: if they differ, or transformers has another rotation or window.
     """
-    check_config(model.hf_config, model.config, model.context)
-    count = min(_ROW, model.context)
-    tokens_T = np.random.default_rng(0).integers(0, model.config.vocab_size, count)
+    from ropewalk.interop import measured_layers  # late: it imports transformers
+
+    count = min(_ROW, source.context)
+    tokens_T = np.random.default_rng(0).integers(0, source.model.vocab_size, count)
     # The last position decides which list of two a `longrope` takes; its logits do not count.
-    positions_T = np.append(np.arange(count - 1), model.context - 1)
-    ours_TV = compute_our_logits(model, tokens_T, positions_T)[:-1]
-    theirs = TransformersModel(model.tensors.folder, model.hf_config)
-    check_layers(theirs.measure(model.context), imported_layers(model.hf_config))
-    expected_TV = theirs.logits(tokens_T, positions_T)[:-1]
-    theirs.model.double()
-    rounding = _rms(theirs.logits(tokens_T, positions_T)[:-1], expected_TV)
+    positions_T = np.append(np.arange(count - 1), source.context - 1)
+    ours_TV = _compute_our_logits(tensors, source, tokens_T, positions_T)[:-1]
+    theirs = load(tensors.folder, hf_config)
+    measured = measured_layers.measure(theirs.config.to_dict(), source.context)
+    check_layers(measured, imported_layers(hf_config))
+    expected_TV = compute_logits(theirs, tokens_T, positions_T)[:-1]
+    rounding = _rms(compute_logits(theirs.double(), tokens_T, positions_T)[:-1], expected_TV)
     spread = float(expected_TV.std())
     tolerance = max(ROUNDINGS * rounding, _MIN_TOLERANCE * spread)
     tolerance = min(tolerance, _MAX_TOLERANCE * spread)
-    return Comparison(count - 1, _rms(expected_TV, ours_TV), rounding, tolerance, spread)
-
-
-def check_comparison(row: Comparison, subject: str) -> None:
-    """Raise ValueError if the logits of `subject` differ from the run's by too much."""
+    difference = _rms(expected_TV, ours_TV)
     # Logits that are all equal prove nothing.
-    if row.difference > row.tolerance or not row.spread:
+    if difference > tolerance or not spread:
         raise ValueError(
-            f"{subject} differ from the run's by {row.difference:.2g} (root mean square; allowed: "
-            f"{row.tolerance:.2g}, with spread {row.spread:.2g} and rounding {row.rounding:.2g}); "
-            "nothing was written. Report this with the config.json"
+            f"{subject} differ from the run's by {difference:.2g} (root mean square; allowed: "
+            f"{tolerance:.2g}, with spread {spread:.2g} and rounding {rounding:.2g}); nothing was "
+            "written. Report this with the config.json"
         )
+    return Comparison(count - 1, difference, rounding, tolerance, spread)
 
 
 def _rms(a_TV: np.ndarray, b_TV: np.ndarray) -> float:
@@ -229,23 +222,21 @@ def _rms(a_TV: np.ndarray, b_TV: np.ndarray) -> float:
     return difference if math.isfinite(difference) else math.inf
 
 
-def compute_our_logits(model: FolderModel, tokens_T, positions_T) -> np.ndarray:
+def _compute_our_logits(tensors: Tensors, source: HfModel, tokens_T, positions_T) -> np.ndarray:
     """Return the logits of our model with the folder's tensors, float32 `[T, V]`."""
-    network = dataclasses.replace(model.config.forward_architecture(), attention="xla")
-    table, arrays = model.config.position_table(model.context), {}
-    for name, array in read_arrays(model.config, model.entries, model.tensors):
-        arrays[name] = np.asarray(array, np.float32)
+    network = dataclasses.replace(source.model.forward_architecture(), attention="xla")
+    arrays = read_arrays(source, tensors)
+    params = nested({name: np.asarray(array, np.float32) for name, array in arrays})
+    table = source.model.position_table(source.context)
     rows = tokens_T[None], positions_T[None]
-    return np.asarray(transformer.document_logits(network, nested(arrays), table, *rows))[0]
+    return np.asarray(transformer.document_logits(network, params, table, *rows))[0]
 
 
-def read_arrays(
-    model: ModelConfig, entries: Sequence[Entry], tensors: Tensors
-) -> Iterator[tuple[str, np.ndarray]]:
+def read_arrays(source: HfModel, tensors: Tensors) -> Iterator[tuple[str, np.ndarray]]:
     """Yield our arrays by name, stacked over layers, with one tensor of the files in memory."""
-    leaves = leaves_by_name(transformer.abstract_params(model))
-    for entry in entries:
-        names = entry.names(model.num_layers)
+    leaves = leaves_by_name(transformer.abstract_params(source.model))
+    for entry in source.entries():
+        names = entry.names(source.model.num_layers)
         dtype = tensors.known[names[0]].dtype
         arrays = {name: np.empty(leaves[name].shape, dtype) for name in entry.ours}
         for layer, hf_name in enumerate(names):

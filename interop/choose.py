@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from ropewalk.interop.architectures import ARCHITECTURES, Architecture, make_config
-from ropewalk.interop.hf_config import parse_config
+from ropewalk.interop.hf_config import HfModel, parse_config
 from ropewalk.model import rotary
 from ropewalk.model.config import ModelConfig
 from ropewalk.utils.messages import nearest
@@ -54,7 +54,8 @@ def choose_architecture(
     for candidate in [ARCHITECTURES[model_type]] if model_type else ARCHITECTURES.values():
         try:
             written = make_config(candidate, config, context)
-            problems = find_differences(written, config, context, ("the class", "the run"))
+            described = parse_config(written, "the folder", context).model
+            problems = find_differences(described, config, context, "the class")
             is_refused = False
         except ValueError as error:
             problems, is_refused = [str(error)], True
@@ -71,28 +72,26 @@ def choose_architecture(
 
 
 def check_config(
-    hf_config: Mapping[str, Any],
-    config: ModelConfig,
-    context: int,
-    names: tuple[str, str] = ("config.json", "the run"),
-) -> None:
-    """Raise ValueError if a config.json does not describe `config`; see `find_differences`."""
-    for difference in find_differences(hf_config, config, context, names):
+    hf_config: Mapping[str, Any], config: ModelConfig, context: int, name: str = "config.json"
+) -> HfModel:
+    """Return the model that a config.json describes; raise ValueError if it is not `config`."""
+    source = parse_config(hf_config, "the folder", context)
+    for difference in find_differences(source.model, config, context, name):
         raise ValueError(difference)
+    return source
 
 
 def find_differences(
-    hf_config: Mapping[str, Any], config: ModelConfig, context: int, names: tuple[str, str]
+    described: ModelConfig, config: ModelConfig, context: int, name: str
 ) -> list[str]:
-    """Describe each difference between the model of a config.json and `config`.
+    """Describe each difference between two models.
 
     Args:
-      hf_config: content of the config.json.
-      config: the model that it should describe.
+      described: the model of a config.json.
+      config: the model of a run.
       context: trained context, tokens.
-      names: names of the two in the messages.
+      name: name of the first in the messages.
     """
-    described = parse_config(hf_config, "the folder", context).model
     # A field that is new in the model, which no class knows, must have its default.
     values = {
         x.name: (getattr(described, x.name, x.default), getattr(config, x.name))
@@ -110,8 +109,8 @@ def find_differences(
     ):
         different["rotary"] = rotary.label(described.rotary), rotary.label(config.rotary)
     return [
-        f"{names[0]} has {name}={first}, and {names[1]} has {second}"
-        for name, (first, second) in different.items()
+        f"{name} has {field}={first}, and the run has {second}"
+        for field, (first, second) in different.items()
     ]
 
 

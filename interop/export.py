@@ -1,8 +1,6 @@
 """Exports of runs as Hugging Face folders; `interop.__main__` has the command."""
 
-import argparse
 import json
-import math
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,10 +13,9 @@ from ropewalk.experiment.checkpoint import StoredParams
 from ropewalk.experiment.run import RunDirectory, find_run
 from ropewalk.interop import card, check
 from ropewalk.interop.architectures import make_config
-from ropewalk.interop.check import Comparison, FolderModel
 from ropewalk.interop.choose import check_config, choose_architecture
 from ropewalk.interop.folders import new_folder
-from ropewalk.interop.tensors import DTYPES, SHARD_BYTES, Tensors, digest_tensors, write_tensors
+from ropewalk.interop.tensors import SHARD_BYTES, Tensors, digest_tensors, write_tensors
 from ropewalk.interop.tokenizer_files import read_published, write_published, write_tokenizer
 from ropewalk.interop.weights import Entry
 from ropewalk.model.config import ModelConfig
@@ -26,20 +23,12 @@ from ropewalk.model.positions import record_learned
 from ropewalk.utils.messages import one_line
 
 _OFFSETS = "blocks.attention.frequency_offset"
-_DTYPES = {"float32": "F32", "bfloat16": "BF16", "float16": "F16"}
 
 
-def main(arguments: argparse.Namespace) -> int:
+def main(*, shard_gib: float, **options: Any) -> int:
     """Run the command."""
-    note = export(
-        arguments.run_path,
-        arguments.folder,
-        step=arguments.step,
-        dtype=arguments.dtype,
-        architecture=arguments.architecture,
-        shard_bytes=max(1, int(arguments.shard_gib * 2**30)),
-    )
-    print(f"{note}\nexported: {arguments.folder}", file=sys.stderr)
+    note = export(**options, shard_bytes=max(1, int(shard_gib * 2**30)))
+    print(f"{note}\nexported: {options['folder']}", file=sys.stderr)
     return 0
 
 
@@ -88,10 +77,17 @@ def export(
         hf_config |= {"dtype": actual, "torch_dtype": actual}
         _write_json(part / "config.json", hf_config)
         tokenizer_note = _write_tokenizer(run, tokenizer, part, context)
-        folder_model = FolderModel(Tensors(part), hf_config, model, context, entries)
-        digest = digest_tensors(folder_model.tensors, folder_model.tensors.known)
-        comparison, note = _compare(run, folder_model, digest)
-        row = comparison and comparison._asdict()
+        tensors, source = Tensors(part), check_config(hf_config, model, context)
+        check.check_parameters(source, tensors, stored.read, chosen.class_name)
+        digest = digest_tensors(tensors, tensors.known)
+        row, note = None, card.IDENTICAL
+        if digest == run.record.get("imported", {}).get("tensors"):
+            _check_imported_config(run, model)
+        elif reason := check.reason_not_to_compare(model):
+            note = card.READ_BACK.format(reason=reason)
+        else:
+            comparison = check.compare_logits(tensors, hf_config, source, "the folder's logits")
+            row, note = comparison._asdict(), str(comparison)
         record = {"tensors": digest, "config": hf_config, "files": check.digest_files(part)}
         _write_json(part / check.RECORD, record | {"row": row})
         notes = {"tokenizer_note": tokenizer_note, "comparison": note}
@@ -133,58 +129,31 @@ def _write_tensors(
 ) -> str:
     """Write the safetensors files; return the name of their dtype."""
     num_layers = stored.run.config_at(stored.step).model.num_layers
-    wanted = dtype and DTYPES[_DTYPES[dtype]]
-    # A tensor of several arrays has the dtype of the first.
-    dtypes = {e.hf_name: wanted or np.dtype(stored.known[e.ours[0]].dtype) for e in entries}
+    wanted = dtype and np.dtype(dtype)
 
     def tensors() -> Iterator[tuple[str, np.ndarray]]:
         for entry in entries:
-            leaves = [stored.read(x).astype(dtypes[entry.hf_name], copy=False) for x in entry.ours]
+            # A tensor of several arrays has the dtype of the first.
+            actual = wanted or stored.known[entry.ours[0]].dtype
+            leaves = [stored.read(x).astype(actual, copy=False) for x in entry.ours]
             layers = zip(*leaves, strict=True) if entry.is_stacked else [leaves]
             for name, arrays in zip(entry.names(num_layers), layers, strict=True):
-                tensor = entry.to_hf(*arrays)
-                # Later checks read our parameters from the files.
-                back = entry.from_hf(tensor)
-                if [x.tobytes() for x in back] != [x.tobytes() for x in arrays]:
-                    raise ValueError(f"{name} is not read back as it is in the run; report this")
-                yield name, tensor
+                yield name, entry.to_hf(*arrays)
 
-    sizes = {}
-    for entry in entries:
-        shapes = [stored.known[name].shape[entry.is_stacked :] for name in entry.ours]
-        size = sum(map(math.prod, shapes)) * dtypes[entry.hf_name].itemsize
-        sizes |= dict.fromkeys(entry.names(num_layers), size)
-    write_tensors(folder, sizes, tensors(), shard_bytes)
-    return dtypes[entries[0].hf_name].name
+    write_tensors(folder, tensors(), shard_bytes)
+    return np.dtype(wanted or stored.known[entries[0].ours[0]].dtype).name
 
 
-def _compare(run: RunDirectory, model: FolderModel, digest: str) -> tuple[Comparison | None, str]:
-    """Return the comparison of logits, if any, and what was compared, a text.
-
-    For an imported run whose tensors are byte for byte those that were imported, config.json is
-    compared with the run and with the imported one.
-
-    Raises:
-      ValueError: if the folder is not the run.
-    """
-    imported = run.record.get("imported", {})
-    if digest != imported.get("tensors"):
-        if reason := check.reason_not_to_compare(model.config):
-            check.check_mapping(model)
-            return None, card.READ_BACK.format(reason=reason)
-        comparison = check.compare_logits(model)
-        check.check_comparison(comparison, "the folder's logits")
-        return comparison, str(comparison)
-    check_config(model.hf_config, model.config, model.context)
+def _check_imported_config(run: RunDirectory, model: ModelConfig) -> None:
+    """Raise ValueError if the model of an imported run is not that of the imported config.json."""
+    imported = run.record["imported"]
     try:
-        names = ("the imported config.json", "the run")
-        check_config(imported["config"], model.config, imported["context"], names)
+        check_config(imported["config"], model, imported["context"], "the imported config.json")
     except ValueError as error:
         raise ValueError(
             f"{run.path}: the tensors are those that were imported, but the model is another one: "
             f"{error}; nothing was written"
         ) from error
-    return None, card.IDENTICAL
 
 
 def _write_tokenizer(

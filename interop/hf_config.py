@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any, NamedTuple, NoReturn
 
 from ropewalk.interop.architectures import (
     ARCHITECTURES,
@@ -13,7 +13,7 @@ from ropewalk.interop.architectures import (
     Architecture,
 )
 from ropewalk.interop.rotary_config import read_variant
-from ropewalk.interop.weights import Layout
+from ropewalk.interop.weights import Entry, Layout, make_entries
 from ropewalk.model.config import MlaConfig, ModelConfig
 from ropewalk.model.rotary import Pattern
 from ropewalk.model.rotary.base import HfHead, Rotary
@@ -24,7 +24,7 @@ from ropewalk.utils.limits import MOST_CONFIG, read_json
 from ropewalk.utils.messages import one_line, quoted
 
 _ALIASES = {"deepseek_v2": "deepseek_v3"}  # it routes experts differently; dense layers are equal
-_LAYERS = "num_hidden_layers"
+_LAYERS, _PARTIAL = "num_hidden_layers", "partial_rotary_factor"
 # Values of missing keys, where they differ from Llama's.
 _DEFAULTS: dict[str, dict[str, Any]] = {
     "mistral": {"sliding_window": 4096, "num_key_value_heads": 8},
@@ -75,6 +75,10 @@ class HfModel(NamedTuple):
     keys: Mapping[str, Any]
     layout: Layout
 
+    def entries(self) -> list[Entry]:
+        """Return the entries of all tensors of the model."""
+        return make_entries(self.model, self.layout, self.architecture.fused)
+
 
 def read_config(path: Path) -> dict[str, Any]:
     """Return the content of a config.json, or of the config.json of a folder.
@@ -82,17 +86,13 @@ def read_config(path: Path) -> dict[str, Any]:
     Raises:
       ValueError: if it is missing or has no model_type.
     """
-    folder, path = (path, path / "config.json") if path.is_dir() else (path.parent, path)
+    path = path / "config.json" if path.is_dir() else path
     try:
         config = read_json(path, MOST_CONFIG)
     except OSError as error:
-        if (folder / "adapter_config.json").exists():
-            raise ValueError(
-                f"{folder} is an adapter; merge it into its model (peft: merge_and_unload, then "
-                "save_pretrained) and use the result"
-            ) from None
         raise ValueError(
-            f"{path}: {error.strerror}; give a config.json, a folder that has one, or a .gguf file"
+            f"{path}: {error.strerror}; give a config.json, a folder that has one, or a .gguf file "
+            "(an adapter must be merged into its model first: peft's merge_and_unload)"
         ) from None
     except ValueError as error:
         reason = str(error).removeprefix(f"{path} ")
@@ -139,35 +139,25 @@ def _parse(config: Mapping[str, Any], name: str, context: int | None) -> HfModel
     else:
         head_dim = rope_dim = reader.count("head_dim", D // N)
     if kind in ("llama", "gemma3_text") and D % N:
-        raise ValueError(
-            f"config.json: hidden_size={D} must be a multiple of num_attention_heads={N}"
-        )
+        _refuse("hidden_size", D, f"must be a multiple of num_attention_heads={N}")
     if architecture.fused == "heads" and head_dim != D // N:
-        raise ValueError(f"config.json: head_dim={head_dim} must be {D // N}, hidden_size / heads")
+        _refuse("head_dim", head_dim, f"must be {D // N}, hidden_size / heads")
     if head_dim % 2 or rope_dim % 2:
-        raise ValueError(
-            f"config.json: head_dim={head_dim} is not supported: pairs of features rotate, so it "
-            "must be even"
-        )
+        _refuse("head_dim", head_dim, "pairs of features rotate, so it must be even")
     windows = _read_windows(reader, architecture, layers)
     head = HfHead(rope_dim, longest, architecture.mla)
 
     def variant(layer_type: str | None = None) -> Rotary:
         """Return the variant of one type of layer."""
         rope = read_rope(config, layer_type)
-        if architecture.layout == "partial" and rope["rope_type"] == "proportional":
-            raise ValueError(
-                f"config.json: rope_type proportional is not supported for model_type {kind}"
-            )
-        is_read = architecture.layout == "partial" or rope["rope_type"] == "proportional"
-        if rope.get("partial_rotary_factor", 1) != 1 and not is_read:
-            if rope["rope_type"] != "default":
-                raise ValueError(
-                    f"config.json: no class of transformers reads partial_rotary_factor for "
-                    f"model_type {kind} and rope_type {rope['rope_type']}; remove the key, or set "
-                    "the model_type that has it"
-                )
-            del rope["partial_rotary_factor"]
+        is_partial, rope_type = architecture.layout == "partial", rope["rope_type"]
+        if is_partial and rope_type == "proportional":
+            _refuse("rope_type", rope_type, f"not read for model_type {kind}")
+        if not is_partial and rope_type != "proportional" and rope.get(_PARTIAL, 1) != 1:
+            factor = rope.pop(_PARTIAL)
+            if rope_type != "default":
+                reason = f"no class reads it for model_type {kind} and rope_type {rope_type}"
+                _refuse(_PARTIAL, factor, f"{reason}; remove the key")
         return read_variant(rope, head, context or longest, f"{name}'s config.json")
 
     is_multi_head = architecture.mla or architecture.fused == "heads"
@@ -188,10 +178,8 @@ def _parse(config: Mapping[str, Any], name: str, context: int | None) -> HfModel
         norm_epsilon=float(reader.value("rms_norm_eps", 1e-6, float)),
     )
     if architecture.mla and model.norm_epsilon != LATENT_EPSILON:
-        raise ValueError(
-            f"config.json: rms_norm_eps={model.norm_epsilon:g} is not supported; this class has "
-            f"{LATENT_EPSILON:g} for norms of latents, and our models have one epsilon"
-        )
+        reason = f"norms of latents have {LATENT_EPSILON:g}, and our models have one epsilon"
+        _refuse("rms_norm_eps", model.norm_epsilon, reason)
     layout: Layout = architecture.layout
     # Version 2 ignores the key, and null is false.
     if config["model_type"] == "deepseek_v3" and not config.get("rope_interleave", True):
@@ -199,41 +187,31 @@ def _parse(config: Mapping[str, Any], name: str, context: int | None) -> HfModel
     return HfModel(architecture, model, context or longest, longest, config, layout)
 
 
+def _refuse(name: str, value: Any, reason: str) -> NoReturn:
+    """Raise ValueError for a value that no model of ours has."""
+    raise ValueError(f"config.json: {name}={quoted(value, 40)} is not supported: {reason}")
+
+
 def _find_architecture(config: Mapping[str, Any]) -> Architecture:
     """Return the class of a config.json; raise ValueError if none is imported."""
     model_type = config.get("model_type")
     kind = _ALIASES.get(str(model_type), str(model_type))
     if kind == "gemma3":
-        raise ValueError(
-            f"config.json: model_type {kind} is multimodal; write its text model first "
-            "(docs/interop.md has the four lines)"
-        )
+        advice = "write its text model first (docs/interop.md has the four lines)"
+        _refuse("model_type", kind, f"it is multimodal; {advice}")
     if kind in IMPORTED_TYPES:
-        return _find_imported(kind, config)
+        if "max_position_embeddings" not in config:  # Baichuan's 13B models have no rotation
+            reason = "linear biases (ALiBi) instead of a rotation; the 7B models are imported"
+            _refuse("max_position_embeddings", None, reason)
+        size, sizes = config.get("vocab_size"), [x for name, x in IMPORTED_ONLY if name == kind]
+        if size not in sizes:
+            allowed = " and ".join(map(str, sizes))
+            _refuse("vocab_size", size, f"{kind} has {allowed}; it tells how the output is scaled")
+        return IMPORTED_ONLY[kind, size]
     if kind not in ARCHITECTURES:
         allowed = ", ".join(sorted({*ARCHITECTURES, *IMPORTED_TYPES, *_ALIASES}))
-        raise ValueError(
-            f"config.json: model_type {quoted(model_type, 30)} is not supported (imported are "
-            f"{allowed})"
-        )
+        _refuse("model_type", model_type, f"imported are {allowed}")
     return ARCHITECTURES[kind]
-
-
-def _find_imported(kind: str, config: Mapping[str, Any]) -> Architecture:
-    """Return the class of a config.json that transformers lacks."""
-    if "max_position_embeddings" not in config:  # Baichuan's 13B models have no rotation
-        raise ValueError(
-            f"config.json: model_type {kind!r} without max_position_embeddings has linear biases "
-            "(ALiBi) instead of a rotation, which is not supported; the 7B models are"
-        )
-    sizes = [size for name, size in IMPORTED_ONLY if name == kind]
-    size = config.get("vocab_size")
-    if size not in sizes:
-        raise ValueError(
-            f"config.json: model_type {kind!r} with vocab_size={quoted(size, 30)} is not supported "
-            f"(allowed: {' and '.join(map(str, sizes))}): the size tells how the output is scaled"
-        )
-    return IMPORTED_ONLY[kind, size]
 
 
 def _with_llama_names(config: Mapping[str, Any]) -> dict[str, Any]:
@@ -254,12 +232,18 @@ def _with_llama_names(config: Mapping[str, Any]) -> dict[str, Any]:
 
 def _read_features(reader: "_Reader", architecture: Architecture, head_dim: int) -> dict[str, Any]:
     """Return the fields of a model that are not sizes."""
-    features = dict(architecture.features)
-    if "activation" in architecture.free:
-        features["activation"] = _ACTIVATIONS[reader.value("hidden_act", "gelu", str)]
-    if "parallel_residual" in architecture.free:
+    free, features = architecture.free, dict(architecture.features)
+    allowed = (features.get("activation", "silu"),)
+    if "activation" in free:
+        allowed = ("gelu", "gelu_tanh")
+    activation = reader.value("hidden_act", "silu", str)
+    features["activation"] = _ACTIVATIONS.get(activation)
+    if features["activation"] not in allowed:
+        names = ", ".join(name for name, ours in _ACTIVATIONS.items() if ours in allowed)
+        _refuse("hidden_act", activation, f"allowed are {names}")
+    if "parallel_residual" in free:
         features["parallel_residual"] = reader.value("use_parallel_residual", True, bool)
-    if "scale_dim" in architecture.free:
+    if "scale_dim" in free:
         scale_dim = reader.count("query_pre_attn_scalar")
         features["scale_dim"] = None if scale_dim == head_dim else scale_dim
     return features
@@ -305,32 +289,17 @@ class _Reader:
 
 def _refuse_unsupported(reader: _Reader, architecture: Architecture) -> None:
     """Refuse features that no model of ours has."""
-    config = reader.config
-    activation = reader.value("hidden_act", "silu", str)
-    expected = (architecture.features.get("activation", "silu"),)
-    if "activation" in architecture.free:
-        expected = ("gelu", "gelu_tanh")
-    if _ACTIVATIONS.get(activation) not in expected:
-        allowed = ", ".join(name for name, ours in _ACTIVATIONS.items() if ours in expected)
-        raise ValueError(
-            f"config.json: hidden_act {quoted(activation, 30)} is not supported "
-            f"(allowed: {allowed})"
-        )
     if _has_experts(reader, architecture):
         raise ValueError(
             "config.json: a mixture of experts is not supported; all layers must be dense"
         )
-    out_bias = architecture.features.get("out_bias", False)
-    neutral_values = {"attention_bias": out_bias, "mlp_bias": False}
+    neutral_values = {"attention_bias": architecture.features.get("out_bias", False)}
     for name, types in _UNSUPPORTED.items():
-        if types is not None and config["model_type"] not in types:
-            continue
-        neutral = neutral_values.get(name)
-        value = config.get(name, neutral)
-        if value != neutral and (neutral or value):
-            raise ValueError(
-                f"config.json: {name}={quoted(value, 40)} is not supported (allowed: {neutral})"
-            )
+        neutral = neutral_values.get(name, False)
+        value = reader.config.get(name, neutral)
+        is_read = types is None or reader.config["model_type"] in types
+        if is_read and value != neutral and (neutral or value):
+            _refuse(name, value, "allowed is True" if neutral else "our models have none")
 
 
 def _has_experts(reader: _Reader, architecture: Architecture) -> bool:
@@ -339,7 +308,7 @@ def _has_experts(reader: _Reader, architecture: Architecture) -> bool:
         return bool(reader.config.get("n_routed_experts", 256)) and dense < reader.count(_LAYERS)
     if architecture.model_type == "mellum":
         layers = reader.count(_LAYERS)
-        return (reader.by_layer("mlp_layer_types", layers) or []) != ["dense"] * layers
+        return reader.by_layer("mlp_layer_types", layers) != ["dense"] * layers
     return any(reader.config.get(name) for name in ("num_experts", "num_local_experts"))
 
 
@@ -364,32 +333,24 @@ def _read_windows(
     if kind in ("qwen2", "qwen3") or (kind == "smollm3" and types is None):
         has_window = has_window and reader.value("use_sliding_window", False, bool)
     size = reader.count(name) if has_window else None
-    for layer_type in types or ():
-        if layer_type not in ("full_attention", "sliding_attention"):
-            raise ValueError(
-                f"config.json: layer_types has {quoted(layer_type, 30)}, which is not supported"
-            )
-    slides = (
-        _default_sliding(reader, kind, layers)
-        if types is None
-        else [layer_type == "sliding_attention" for layer_type in types]
-    )
+    if types is not None:
+        for layer_type in types:
+            if layer_type not in ("full_attention", "sliding_attention"):
+                _refuse("layer_types", layer_type, "a model has full and sliding attention only")
+        slides = [layer_type == "sliding_attention" for layer_type in types]
+    elif kind in ("qwen2", "qwen3"):
+        first = reader.value("max_window_layers", 28, Annotated[int, Bounds(at_least=0)])
+        slides = [layer >= first for layer in range(layers)]
+    elif kind == "smollm3":
+        slides = [not rotates for rotates in _rotating_layers(reader, layers)]
+    elif kind in ("olmo3", "gemma3_text"):  # a layer without a window ends each period
+        period = reader.count("sliding_window_pattern") if kind == "gemma3_text" else 4
+        slides = [(layer + 1) % period != 0 for layer in range(layers)]
+    else:
+        slides = [kind != "mellum"] * layers
     if (types is not None or architecture.ropes == "by window") and size is None and any(slides):
         raise ValueError("config.json lacks 'sliding_window', which layer_types requires")
     return tuple(size if slide else None for slide in slides)
-
-
-def _default_sliding(reader: _Reader, kind: str, layers: int) -> list[bool]:
-    """Return which layers have a window if config.json has no layer_types."""
-    if kind in ("qwen2", "qwen3"):
-        first = reader.value("max_window_layers", 28, Annotated[int, Bounds(at_least=0)])
-        return [layer >= first for layer in range(layers)]
-    if kind == "smollm3":
-        return [not rotates for rotates in _rotating_layers(reader, layers)]
-    if kind in ("olmo3", "gemma3_text"):  # a layer without a window ends each period
-        period = reader.count("sliding_window_pattern") if kind == "gemma3_text" else 4
-        return [(layer + 1) % period != 0 for layer in range(layers)]
-    return [kind != "mellum"] * layers
 
 
 def _rotating_layers(reader: _Reader, layers: int) -> list[bool]:

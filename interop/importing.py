@@ -1,8 +1,6 @@
 """Imports of Hugging Face folders and GGUF files as runs; `interop.__main__` has the command."""
 
-import argparse
 import sys
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,15 +13,14 @@ from ropewalk.experiment.config import EvalConfig, ExperimentConfig, TrainConfig
 from ropewalk.experiment.run import PUBLISHED, RunDirectory
 from ropewalk.interop import check
 from ropewalk.interop.architectures import IMPORTED_TYPES, make_config
-from ropewalk.interop.check import FolderModel
 from ropewalk.interop.choose import choose_architecture
 from ropewalk.interop.folders import find_source, new_folder
-from ropewalk.interop.gguf import SUFFIX, GgufTensors
+from ropewalk.interop.gguf import SUFFIX, GgufFile
 from ropewalk.interop.hf_config import HfModel, parse_config, read_config
 from ropewalk.interop.tensors import Tensors, digest_tensors
 from ropewalk.interop.tokenizer_files import drop_unused, find_tokenizer, puts_bos, read_published
 from ropewalk.interop.transformers_model import find_other_ids
-from ropewalk.interop.weights import Entry, Layout, make_entries
+from ropewalk.interop.weights import Entry
 from ropewalk.model import rotary as rotary_lib
 from ropewalk.model.config import ModelConfig
 from ropewalk.model.rotary.base import HfHead
@@ -39,15 +36,9 @@ _INTERLEAVED_RATIO = 1.6
 _MIN_PAIRS = 128
 
 
-def main(arguments: argparse.Namespace) -> int:
+def main(**options: Any) -> int:
     """Run the command."""
-    run = import_folder(
-        arguments.folder,
-        arguments.run_path,
-        context_length=arguments.context_length,
-        layout=arguments.layout,
-        compare=not arguments.no_compare,
-    )
+    run = import_folder(**options)
     model = run.config.model
     _print(f"{run.path}: {describe_size(model)}, {rotary_lib.label(model.rotary)}")
     _print(f"Next: {next_command('evaluate', run.path)}, or start_from={run.path}")
@@ -86,11 +77,14 @@ def import_folder(
         gguf_tensors, hf_config, published = _open(folder)
         source = parse_config(hf_config, name, context_length)
         tensors, model = gguf_tensors or Tensors(folder), source.model
-        entries = _entries(source, layout)
+        rule = source.layout
+        if layout != "auto" and rule != "partial":
+            source = source._replace(layout="interleaved" if layout == "interleaved" else "half")
+        entries = source.entries()
         _check_tensors(model, entries, tensors)
         if layout == "auto" and model.mla is None and source.layout == "half":
             _check_pairs(model, entries, tensors)
-        _print_factors(source, hf_config)
+        _print_factors(source)
         digest = digest_tensors(tensors, (n for e in entries for n in e.names(model.num_layers)))
         check.check_record(folder, digest)
         run = RunDirectory(part)
@@ -105,14 +99,20 @@ def import_folder(
         origin |= {"context": source.context, "tensors": digest}
         fingerprint = tokenizer.fingerprint if tokenizer else None
         run.write_config(config, (), fingerprint, imported=origin)
-        leaves = check.read_arrays(model, entries, tensors)
-        write_params(run, 0, leaves, list(leaves_by_name(abstract_params(model))))
-        if reason := _reason_not_to_compare(source, layout) if compare else "--no-compare":
+        names = list(leaves_by_name(abstract_params(model)))
+        write_params(run, 0, check.read_arrays(source, tensors), names)
+        reason = _reason_not_to_compare(source) if compare else "--no-compare"
+        if compare and layout not in ("auto", rule):
+            reason = f"it does not read the folder with --layout {layout}"
+        if reason:
             _print(f"Logits were not compared with transformers': {reason}")
         else:
-            _compare(source, entries, tensors)
-            if tokenizer and folder.is_dir():
-                _note_other_ids(folder, tokenizer, model.vocab_size)
+            expected = make_config(source.architecture, model, source.context)
+            _print(str(check.compare_logits(tensors, expected, source, "transformers' logits")))
+            read = tokenizer if folder.is_dir() else None
+            if read and (difference := find_other_ids(folder, read, model.vocab_size)):
+                advice = f"ids of the run are those of {read.file_name} itself"
+                _print(f"tokenizer: {difference}; {advice}")
     return RunDirectory(local(run_path))
 
 
@@ -124,61 +124,35 @@ def _open(path: Path) -> tuple[Tensors | None, dict[str, Any], dict[str, bytes]]
     """
     if path.suffix != SUFFIX:
         return None, read_config(path), read_published(path)
-    tensors = GgufTensors(path)
+    tensors = GgufFile(path)
     files, note = tensors.tokenizer_files()
     if note:
         _print(note)
     return tensors, tensors.config, files
 
 
-def _entries(source: HfModel, layout: str) -> list[Entry]:
-    """Return the entries of a folder with the layout of the option, if the format permits one."""
-    chosen: Layout = source.layout
-    if layout != "auto" and chosen != "partial":
-        chosen = "interleaved" if layout == "interleaved" else "half"
-    return make_entries(source.model, chosen, source.architecture.fused)
-
-
-def _print_factors(source: HfModel, hf_config: Mapping[str, Any]) -> None:
+def _print_factors(source: HfModel) -> None:
     """Print which of two lists of factors is used."""
-    head = HfHead(source.model.rope_head_dim, hf_config["max_position_embeddings"])
-    factors = None
-    if source.architecture.ropes != "by window":
-        factors = selected_factors(read_rope(hf_config), head, source.context)
-    if factors:
+    head = HfHead(source.model.rope_head_dim, source.longest)
+    has_one = source.architecture.ropes != "by window"
+    if has_one and (factors := selected_factors(read_rope(source.keys), head, source.context)):
         _print(
             f"config.json: longrope has two lists of factors; {factors} is used, for the trained "
             f"context of {source.context:,} tokens (--context-length selects the other)"
         )
 
 
-def _reason_not_to_compare(source: HfModel, layout: str) -> str:
+def _reason_not_to_compare(source: HfModel) -> str:
     """Return why logits cannot be compared with transformers'; empty if they can."""
     if source.architecture.model_type in IMPORTED_TYPES:
         return "it has no such class; that of the model's folder is code, which is never run"
     if reason := check.reason_not_to_compare(source.model):
         return reason
-    if layout not in ("auto", source.layout):
-        return f"it does not read the folder with --layout {layout}"
     try:
         choose_architecture(source.model, source.context, source.architecture.model_type)
     except ValueError as error:
         return str(error)
     return ""
-
-
-def _compare(source: HfModel, entries: list[Entry], tensors: Tensors) -> None:
-    """Raise ValueError if transformers computes other logits from the folder."""
-    expected = make_config(source.architecture, source.model, source.context)
-    model = FolderModel(tensors, expected, source.model, source.context, entries)
-    comparison = check.compare_logits(model)
-    _print(str(comparison))
-    check.check_comparison(comparison, "transformers' logits")
-
-
-def _note_other_ids(folder: Path, tokenizer: Tokenizer, num_ids: int) -> None:
-    if difference := find_other_ids(folder, tokenizer, num_ids):
-        _print(f"tokenizer: {difference}; ids of the run are those of {tokenizer.file_name} itself")
 
 
 def _run_config(source: HfModel, name: str, tokenizer: str | None) -> ExperimentConfig:

@@ -122,8 +122,8 @@ def group_layers(
         _check(layer)
         key = (layer.kind, layer.inv_freq.tobytes(), *layer[3:7])
         first = groups.setdefault(key, layer)
-        if first is not layer:
-            groups[key] = first._replace(layers=first.layers + layer.layers)
+        # Layers with two attention modules (LongCat) call both alike.
+        groups[key] = first._replace(layers=tuple(dict.fromkeys(first.layers + layer.layers)))
     return tuple(_explain(group, ropes, context) for group in groups.values())
 
 

@@ -1,19 +1,18 @@
 """Runs the command line of lm-evaluation-harness, which `interop.__main__` starts."""
 
-import argparse
 import importlib.metadata
 import json
 import os
 import sys
+from typing import Any
 
 
-def main(arguments: argparse.Namespace, others: list[str]) -> int:
+def main(others: list[str], *, run_path: str, output_path: str, **model: Any) -> int:
     """Run the harness's command line with a run and the `others` of the arguments."""
     register()
     os.environ.setdefault("DISABLE_MULTIPROC", "1")  # compute standard errors in this process
-    names = ("rotary", "max_length", "step")
-    model = {"run": arguments.run_path, **{name: getattr(arguments, name) for name in names}}
-    options = ["--model_args", json.dumps(model), "--output_path", arguments.output_path]
+    options = ["--model_args", json.dumps({"run": run_path, **model})]
+    options += ["--output_path", output_path]
     sys.argv[:] = ["lm_eval", "run", "--model", "ropewalk", *options, *others]
     (script,) = importlib.metadata.entry_points(group="console_scripts", name="lm_eval")
     script.load()()

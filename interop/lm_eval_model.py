@@ -13,7 +13,7 @@ from lm_eval.utils import get_rolling_token_windows, make_disjoint_window
 
 from ropewalk.experiment import load
 from ropewalk.experiment.config import TRAINED
-from ropewalk.interop.scorer import Generation, Pair, Scorer
+from ropewalk.interop.scorer import Pair, Scorer
 
 _SAMPLING = {"temperature": 1.0, "top_k": None, "top_p": None, "seed": 0}
 
@@ -70,7 +70,7 @@ class RunLM(TemplateLM):
         return context_ids, continuation_ids
 
     def _loglikelihood_tokens(self, requests, disable_tqdm: bool = False, **_):
-        return self.scorer.log_likelihoods([Pair(*ids) for _, *ids in requests])
+        return self.scorer.log_likelihoods([(context, rest) for _, context, rest in requests])
 
     def loglikelihood_rolling(self, requests, disable_tqdm: bool = False) -> list[float]:
         """Return the log likelihood of each text, nats."""
@@ -84,20 +84,20 @@ class RunLM(TemplateLM):
         windows = get_rolling_token_windows(
             ids, self.prefix_token_id, self.max_length, context_len=1
         )
-        return [Pair(*make_disjoint_window(window)) for window in windows]
+        return [make_disjoint_window(window) for window in windows]
 
     def generate_until(self, requests, disable_tqdm: bool = False) -> list[str]:
         """Return the text after each prompt."""
         prompts = [request.args[0] for request in requests]
-        settings = [_settings(normalize_gen_kwargs(request.args[1])) for request in requests]
-        return self.scorer.generate(prompts, settings)
+        options = [_options(normalize_gen_kwargs(request.args[1])) for request in requests]
+        return self.scorer.generate(prompts, options)
 
 
-def _settings(arguments: Mapping[str, Any]) -> Generation:
-    """Convert the harness's settings of generation."""
-    until = arguments.get("until") or []
-    until = (until,) if isinstance(until, str) else tuple(until)
-    sampling = ()
+def _options(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Convert the harness's settings of generation to options of `inference.generate`."""
+    until = arguments.get("until") or ()
+    stop = tuple(filter(None, (until,) if isinstance(until, str) else until))
+    options = {"max_new_tokens": arguments["max_gen_toks"], "stop": stop}
     if arguments.get("do_sample"):
-        sampling = tuple((name, arguments.get(name, value)) for name, value in _SAMPLING.items())
-    return Generation(tuple(filter(None, until)), arguments["max_gen_toks"], sampling)
+        options |= {name: arguments.get(name, value) for name, value in _SAMPLING.items()}
+    return options

@@ -58,13 +58,6 @@ class _Call(NamedTuple):
     allows: Any
 
 
-class _Rotation(NamedTuple):
-    """Rotation of one layer; `inv_freq` is empty without one."""
-
-    inv_freq: np.ndarray
-    scale: float
-
-
 # transformers calls functions that are registered by name, so the forward pass that runs writes
 # here: the calls so far, and the number of the layer.
 _calls: list[_Call] = []
@@ -90,7 +83,8 @@ def measure(config: Mapping[str, Any], length: int | None = None) -> PublishedMo
     try:
         with _quiet():
             text = _build_config(config)
-            context, num_layers = _read_sizes(text)
+            context = _read_size(text, "max_position_embeddings", _MOST_CONTEXT)
+            num_layers = _read_size(text, "num_hidden_layers", _MOST_LAYERS)
             ropes = _rope_parameters(text)
             layers = _measure_layers(text, length or context)
     except _UnmeasuredError as error:
@@ -169,18 +163,11 @@ def _build_config(config: Mapping[str, Any]) -> Any:
     return text
 
 
-def _read_sizes(text: Any) -> tuple[int, int]:
-    """Return the context and the number of layers."""
-    sizes = []
-    for name, limit in (
-        ("max_position_embeddings", _MOST_CONTEXT),
-        ("num_hidden_layers", _MOST_LAYERS),
-    ):
-        value = getattr(text, name, None)
-        if wrong := problem(value, Annotated[int, Bounds(at_least=1, at_most=limit)]):
-            raise _UnmeasuredError(f"{name} must be {wrong}")
-        sizes.append(value)
-    return sizes[0], sizes[1]
+def _read_size(text: Any, name: str, limit: int) -> int:
+    value: Any = getattr(text, name, None)
+    if wrong := problem(value, Annotated[int, Bounds(at_least=1, at_most=limit)]):
+        raise _UnmeasuredError(f"{name} must be {wrong}")
+    return value
 
 
 def _rope_parameters(text: Any) -> list[dict[str, Any]]:
@@ -285,26 +272,24 @@ def _measure_layers(text: Any, context: int) -> list[LayerGroup]:
         if buffer.ndim == 1 and buffer.device.type == "cpu" and torch.is_floating_point(buffer)
     ]
     labels = getattr(text, "layer_types", None) or ()
-    layers = {}
+    layers = []
     for call, control in zip(calls, plain, strict=True):
-        rotation = _measure_rotation(call, control, positions, buffers)
+        inv_freq, rotation_scale = _measure_rotation(call, control, positions, buffers)
         window, kind = _measure_window(call.allows, context)
         label = labels[call.layer] if call.layer < len(labels) else kind
         D = call.query_NTH.shape[-1]
         scale = call.scaling * D**0.5
-        layer = LayerGroup(
+        group = LayerGroup(
             layers=(call.layer,),
             kind=kind if label in _KINDS else one_line(str(label), 40),
-            inv_freq=rotation.inv_freq,
+            inv_freq=inv_freq,
             head_dim=D,
-            scales=Scales(scale * rotation.scale, scale),
+            scales=Scales(scale * rotation_scale, scale),
             window=window,
             query_scale=_measure_query_scale(call, last),
         )
-        # Layers with two attention modules (LongCat) call both alike.
-        key = (layer[:2], layer.inv_freq.tobytes(), layer[3:7])
-        layers.setdefault(key, layer)
-    return list(layers.values())
+        layers.append(group)
+    return layers
 
 
 def _build_model(text: Any) -> Any:
@@ -402,8 +387,10 @@ transformers.AttentionMaskInterface.register(_NAME, _make_mask)
 
 def _measure_rotation(
     call: _Call, control: _Call, positions: list[int], buffers: list[np.ndarray]
-) -> _Rotation:
+) -> tuple[np.ndarray, float]:
     """Return the rotation that turns the queries and keys of `control` into those of `call`.
+
+    Its frequencies, empty without rotation, and its scale.
 
     Args:
       call: with rotation, at `positions`.
@@ -417,7 +404,7 @@ def _measure_rotation(
     rotated[:size] *= (lengths[:, :1] / lengths)[..., None]
     moved = np.abs(rotated - plain).max(axis=(0, 1)) > 1e-7 * np.abs(plain).max()
     if not moved.any():
-        return _Rotation(np.zeros(0), 1.0)
+        return np.zeros(0), 1.0
     for first, second in _pairings(moved):
         plain_NTR = plain[..., first] + 1j * plain[..., second]
         rotated_NTR = rotated[..., first] + 1j * rotated[..., second]
@@ -426,13 +413,13 @@ def _measure_rotation(
         error = np.abs(rotated_NTR - turn_TR * plain_NTR).max()
         if error < 1e-5 * np.abs(plain).max():
             inv_freq = _refine(np.angle(turn_TR / turn_TR[0]), positions)
-            for buffer in buffers:
-                if inv_freq.shape == buffer.shape and np.allclose(
-                    inv_freq, buffer, rtol=1e-6, atol=1e-6 / positions[-1]
-                ):
-                    inv_freq = buffer
-                    break
-            return _Rotation(np.abs(inv_freq), float(np.abs(turn_TR[0]).mean()) ** 2)
+            exact = (
+                buffer
+                for buffer in buffers
+                if inv_freq.shape == buffer.shape
+                and np.allclose(inv_freq, buffer, rtol=1e-6, atol=1e-6 / positions[-1])
+            )
+            return np.abs(next(exact, inv_freq)), float(np.abs(turn_TR[0]).mean()) ** 2
     raise _UnmeasuredError("its code does not rotate pairs of features")
 
 

@@ -9,7 +9,7 @@ import functools
 import logging
 from collections import defaultdict
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from ropewalk.data.task import Document
 from ropewalk.evals import score
@@ -21,25 +21,7 @@ _MIN_LENGTH = 32  # tokens of the smallest compiled program
 _log = logging.getLogger(__name__)
 
 
-class Pair(NamedTuple):
-    """Token ids of a context and of the continuation to score; at least one each."""
-
-    context: Sequence[int]
-    continuation: Sequence[int]
-
-
-class Generation(NamedTuple):
-    """Settings of a generated text.
-
-    Attributes:
-      until: strings that end the text.
-      max_new_tokens: largest number of tokens; `generate` may reduce it.
-      sampling: temperature, top_k, top_p and seed of `inference.generate`; empty: greedy.
-    """
-
-    until: tuple[str, ...] = ()
-    max_new_tokens: int = 256
-    sampling: tuple[tuple[str, Any], ...] = ()
+Pair = tuple[Sequence[int], Sequence[int]]  # ids of a context and of the continuation to score
 
 
 class Scorer:
@@ -83,6 +65,7 @@ class Scorer:
     def log_likelihoods(self, pairs: Sequence[Pair]) -> list[tuple[float, bool]]:
         """Return each continuation's log likelihood in nats, and whether greedy decoding yields it.
 
+        Contexts and continuations have at least one id.
         A context that does not fit loses its oldest ids. Pairs of similar lengths share a batch;
         lengths are rounded up to powers of two.
 
@@ -100,50 +83,48 @@ class Scorer:
             chosen = [documents[number] for number in numbers]
             scores = score.score(self._config, [self._candidate], chosen, length)
             for i, number in enumerate(numbers):
-                total = -float(scores.nll[0, i]) * len(pairs[number].continuation)
+                total = -float(scores.nll[0, i]) * len(pairs[number][1])
                 results[number] = total, bool(scores.exact_match[0, i])
         return results
 
     def _document(self, pair: Pair) -> Document:
-        count = len(pair.continuation)
+        context, continuation = pair
+        count = len(continuation)
         if count > self.max_length:
             raise ValueError(
                 f"a continuation of {count} tokens does not fit max_length={self.max_length}; "
                 "use a larger --max_length"
             )
-        tokens = [*pair.context, *pair.continuation][-self.max_length - 1 :]
+        tokens = [*context, *continuation][-self.max_length - 1 :]
         return Document.from_lists(tokens, [[len(tokens) - count, count, 0]])
 
-    def generate(self, prompts: Sequence[str], settings: Sequence[Generation]) -> list[str]:
+    def generate(self, prompts: Sequence[str], options: Sequence[dict[str, Any]]) -> list[str]:
         """Return the text that the run generates after each prompt.
 
         A prompt that is too long loses its oldest ids. If prompt and new tokens do not fit, the
         prompt keeps at least half of `max_length`, and the text is cut to the rest.
+
+        Args:
+          prompts: the prompts.
+          options: of `inference.generate`, for each prompt: `max_new_tokens` and others, hashable.
         """
         from ropewalk.inference import generate  # here, because log likelihoods do not need it
 
         groups = defaultdict(list)
         rows = []
-        for number, (prompt, setting) in enumerate(zip(prompts, settings, strict=True)):
-            ids = self.encode(prompt)
-            room = max(self.max_length - len(ids), self.max_length // 2)
-            new = min(setting.max_new_tokens, room)
+        for number, (prompt, option) in enumerate(zip(prompts, options, strict=True)):
+            ids, wanted = self.encode(prompt), option["max_new_tokens"]
+            new = min(wanted, max(self.max_length - len(ids), self.max_length // 2))
             rows.append(ids[max(0, len(ids) + new - self.max_length) :])
-            groups[setting._replace(max_new_tokens=new)].append(number)
-            if new < setting.max_new_tokens:
+            groups[tuple((option | {"max_new_tokens": new}).items())].append(number)
+            if new < wanted:
                 _log.warning(
                     "max_gen_toks=%d is cut to %d, because max_length is %d tokens",
-                    *(setting.max_new_tokens, new, self.max_length),
+                    *(wanted, new, self.max_length),
                 )
         texts = [""] * len(rows)
-        for setting, numbers in groups.items():
-            outputs = generate(
-                self.run,
-                [rows[number] for number in numbers],
-                max_new_tokens=setting.max_new_tokens,
-                stop=setting.until,
-                **dict(setting.sampling),
-            )
+        for option, numbers in groups.items():
+            outputs = generate(self.run, [rows[number] for number in numbers], **dict(option))
             for number, output in zip(numbers, outputs, strict=True):
                 texts[number] = output.text
         return texts

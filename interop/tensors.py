@@ -5,9 +5,8 @@ Pickles (`pytorch_model.bin`, `*.pt`, `*.pth`) are never loaded, because that ca
 
 import contextlib
 import hashlib
-import itertools
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -29,7 +28,6 @@ DTYPES: dict[str, np.dtype] = {
 }
 # Constants that older files store. They are ignored.
 _CONSTANTS = ("rotary_emb.inv_freq", ".attention.bias", ".attention.masked_bias")
-_PICKLES = ("*.bin", "*.pt", "*.pth", "*.ckpt", "*.pkl")
 
 
 class Tensor(NamedTuple):
@@ -40,10 +38,7 @@ class Tensor(NamedTuple):
 
 
 def write_tensors(
-    folder: Path,
-    sizes: Mapping[str, int],
-    tensors: Iterator[tuple[str, np.ndarray]],
-    shard_bytes: int = SHARD_BYTES,
+    folder: Path, tensors: Iterable[tuple[str, np.ndarray]], shard_bytes: int = SHARD_BYTES
 ) -> None:
     """Write safetensors files of about `shard_bytes` each.
 
@@ -51,29 +46,31 @@ def write_tensors(
 
     Args:
       folder: folder of the files.
-      sizes: bytes of each tensor, in the order of `tensors`.
       tensors: names and tensors.
       shard_bytes: size of a file. A larger tensor has its own file.
     """
-    shards: list[dict[str, int]] = [{}]
-    for name, size in sizes.items():
-        if shards[-1] and sum(shards[-1].values()) + size > shard_bytes:
-            shards.append({})
-        shards[-1][name] = size
-    weight_map: dict[str, str] = {}
-    for number, shard in enumerate(shards, start=1):
-        file = SINGLE if len(shards) == 1 else f"model-{number:05}-of-{len(shards):05}.safetensors"
-        contents = {
-            name: np.ascontiguousarray(tensor)
-            for name, tensor in itertools.islice(tensors, len(shard))
-        }
-        if {name: tensor.nbytes for name, tensor in contents.items()} != shard:
-            raise ValueError(f"{file}: other tensors, or of other sizes, than were announced")
-        save_file(contents, folder / file, metadata={"format": "pt"})
-        weight_map |= dict.fromkeys(contents, file)
-        del contents
-    if len(shards) > 1:
-        index = {"metadata": {"total_size": sum(sizes.values())}, "weight_map": weight_map}
+    shard: dict[str, np.ndarray] = {}
+    weight_map: dict[str, int] = {}
+    total = size = count = 0
+
+    def write() -> None:
+        save_file(shard, folder / f"{count}.part", metadata={"format": "pt"})
+
+    for name, tensor in tensors:
+        if shard and size + tensor.nbytes > shard_bytes:
+            write()
+            shard.clear()
+            size, count = 0, count + 1
+        shard[name], weight_map[name] = np.ascontiguousarray(tensor), count
+        size, total = size + tensor.nbytes, total + tensor.nbytes
+    write()
+    names = [f"model-{n:05}-of-{count + 1:05}.safetensors" for n in range(1, count + 2)]
+    names = names if count else [SINGLE]
+    for number, name in enumerate(names):
+        (folder / f"{number}.part").rename(folder / name)
+    if count:
+        files = {name: names[number] for name, number in weight_map.items()}
+        index = {"metadata": {"total_size": total}, "weight_map": files}
         (folder / INDEX).write_text(json.dumps(index, indent=2) + "\n", encoding="utf-8")
 
 
@@ -123,18 +120,13 @@ class Tensors:
         files = sorted(self.folder.glob("*.safetensors"))
         if (self.folder / SINGLE).exists():
             files = [self.folder / SINGLE]
-        if len(files) == 1:
-            return files[0]
-        if files:
-            raise ValueError(f"{self.folder} has {len(files)} *.safetensors and no {INDEX}")
-        pickles = sorted(file for pattern in _PICKLES for file in self.folder.glob(pattern))
-        if pickles:
+        if len(files) != 1:
             raise ValueError(
-                f"{pickles[0]} is a pickle, which can run code and is never loaded; use the "
-                "model's safetensors files, or write them where you trust the file: transformers' "
-                "from_pretrained, then save_pretrained"
+                f"{self.folder} has {len(files)} *.safetensors and no {INDEX}. Pickles (*.bin, "
+                "*.pt) can run code and are never loaded: where you trust them, write safetensors "
+                "(transformers' from_pretrained, then save_pretrained)"
             )
-        raise ValueError(f"{self.folder} has no *.safetensors")
+        return files[0]
 
     def _read_index(self) -> dict[str, str]:
         """Return the file name of each tensor; empty without an index."""

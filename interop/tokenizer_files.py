@@ -143,7 +143,8 @@ def write_tokenizer(tokenizer: Tokenizer, folder: str | Path) -> None:
         file = parse_json(tokenizer.model)
         vocabulary = vocabulary_of(file)
     else:
-        proto = _read_model(tokenizer)
+        proto = parse_model(tokenizer.model)
+        _check_model(proto)
         file = _tokenizer_json(proto)
         vocabulary = {piece.piece: i for i, piece in enumerate(proto.pieces)}
     _check_class(folder, file)
@@ -179,37 +180,30 @@ def _check_class(folder: Path, file: dict[str, Any]) -> None:
             )
 
 
-def _read_model(tokenizer: Tokenizer) -> Any:
-    """Return the model's protocol buffer, if a tokenizer.json can represent it."""
-    proto = parse_model(tokenizer.model)
-    if problem := _problem(proto):
-        raise ValueError(f"this tokenizer cannot be written as a tokenizer.json: {problem}")
-    return proto
-
-
-def _problem(proto: Any) -> str | None:
-    """Return why a tokenizer.json cannot represent a model; None if it can."""
+def _check_model(proto: Any) -> None:
+    """Raise ValueError if a tokenizer.json cannot represent a SentencePiece model."""
     trainer, normalizer, pieces = proto.trainer_spec, proto.normalizer_spec, proto.pieces
-    if trainer.model_type != BPE:
-        return "it is not a BPE model"
-    if normalizer.precompiled_charsmap or normalizer.remove_extra_whitespaces:
-        return "it changes texts (its normalizer is not the identity)"
-    if trainer.treat_whitespace_as_suffix or not normalizer.escape_whitespaces:
-        return "it puts spaces after words, or does not replace them"
-    if sum(piece.type == Type.BYTE for piece in pieces) != 256:
-        return "it has no pieces for bytes"
-    if any(piece.type == Type.UNUSED for piece in pieces):
-        return "it has unused pieces"
-    if normalizer.add_dummy_prefix and any(p.type == Type.USER_DEFINED for p in pieces):
-        # The `tokenizers` library would also put a space after each of these pieces.
-        return "it puts a space before a text and has user-defined pieces"
+    kinds = [piece.type for piece in pieces]
     normal = {piece.piece for piece in pieces if piece.type == Type.NORMAL}
-    if set("".join(normal)) - normal:
-        return "it has pieces with characters that are not pieces"
     scores = [piece.score for piece in _merged(proto)]
-    if len(set(scores)) != len(scores):
-        return "two of its pieces have the same score, so the order of merges is undefined"
-    return None
+    changes_texts = normalizer.precompiled_charsmap or normalizer.remove_extra_whitespaces
+    puts_after = trainer.treat_whitespace_as_suffix or not normalizer.escape_whitespaces
+    # The `tokenizers` library would also put a space after each of these pieces.
+    adds_spaces = normalizer.add_dummy_prefix and Type.USER_DEFINED in kinds
+    has_ties = len({*scores}) != len(scores)
+    problems = {
+        "it is not a BPE model": trainer.model_type != BPE,
+        "it changes texts (its normalizer is not the identity)": changes_texts,
+        "it puts spaces after words, or does not replace them": puts_after,
+        "it has no pieces for bytes": kinds.count(Type.BYTE) != 256,
+        "it has unused pieces": Type.UNUSED in kinds,
+        "it puts a space before a text and has user-defined pieces": adds_spaces,
+        "it has pieces with characters that are not pieces": {*"".join(normal)} - normal,
+        "pieces have the same score, so the order of merges is undefined": has_ties,
+    }
+    for problem, applies in problems.items():
+        if applies:
+            raise ValueError(f"this tokenizer cannot be written as a tokenizer.json: {problem}")
 
 
 def _merged(proto: Any) -> Iterator[Any]:
@@ -238,10 +232,9 @@ def _tokenizer_json(proto: Any) -> dict[str, Any]:
     )
     # Special pieces, which no text has, and user-defined ones, which are never merged.
     for name, piece in zip(names, proto.pieces, strict=True):
-        if piece.type == Type.USER_DEFINED:
-            tokenizer.add_tokens([AddedToken(name, normalized=False)])
-        elif piece.type in (Type.CONTROL, Type.UNKNOWN):
-            tokenizer.add_special_tokens([AddedToken(name, normalized=False)])
+        if piece.type in (Type.USER_DEFINED, Type.CONTROL, Type.UNKNOWN):
+            is_special = piece.type != Type.USER_DEFINED
+            tokenizer.add_tokens([AddedToken(name, normalized=False, special=is_special)])
     return parse_json(tokenizer.to_str())
 
 

@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 
 from ropewalk.data.tokenizer import Tokenizer
-from ropewalk.interop.layers import PublishedModel
 from ropewalk.utils.messages import one_line, quoted
 
 _OLDEST = (5, 23)  # as in the extra `hf`: older versions have no code that can be measured
@@ -66,8 +65,8 @@ def find_other_ids(folder: Path, tokenizer: Tokenizer, num_ids: int) -> str:
     return ""
 
 
-class TransformersModel:
-    """The model of a folder or GGUF file in float32, as transformers loads it.
+def load(folder: Path, config: Mapping[str, Any]) -> Any:
+    """Return the model of a folder or GGUF file in float32, as transformers loads it.
 
     Args:
       folder: the folder or file.
@@ -77,54 +76,41 @@ class TransformersModel:
     Raises:
       ValueError: if transformers cannot load it.
     """
+    from transformers import (  # pyright: ignore[reportMissingImports]
+        CONFIG_MAPPING,
+        AutoModelForCausalLM,
+    )
+    from transformers.utils import logging  # pyright: ignore[reportMissingImports]
 
-    def __init__(self, folder: Path, config: Mapping[str, Any]):
-        from transformers import (  # pyright: ignore[reportMissingImports]
-            CONFIG_MAPPING,
-            AutoModelForCausalLM,
-        )
-        from transformers.utils import logging  # pyright: ignore[reportMissingImports]
+    logging.disable_progress_bar()
+    options: dict[str, Any] = {"use_safetensors": True}
+    try:
+        if folder.is_file():
+            made = CONFIG_MAPPING[config["model_type"]].from_dict(dict(config))
+            options = {"gguf_file": folder.name, "config": made}
+        return AutoModelForCausalLM.from_pretrained(
+            folder.parent if folder.is_file() else folder,
+            dtype="float32",
+            attn_implementation="eager",
+            trust_remote_code=False,
+            **options,
+        ).eval()
+    except Exception as error:  # the library raises many classes
+        reason = one_line(str(error), 200)
+        raise ValueError(f"transformers cannot load {folder} ({reason})") from error
 
-        logging.disable_progress_bar()
-        self.folder = folder
-        is_file = folder.is_file()  # a GGUF file
-        try:
-            options: dict[str, Any] = {"use_safetensors": True}
-            if is_file:
-                made = CONFIG_MAPPING[config["model_type"]].from_dict(dict(config))
-                options = {"gguf_file": folder.name, "config": made}
-            self.model = AutoModelForCausalLM.from_pretrained(
-                folder.parent if is_file else folder,
-                dtype="float32",
-                attn_implementation="eager",
-                trust_remote_code=False,
-                **options,
-            ).eval()
-        except Exception as error:  # the library raises many classes
-            raise ValueError(
-                f"transformers cannot load {folder} ({one_line(str(error), 200)})"
-            ) from error
 
-    def measure(self, context: int) -> PublishedModel:
-        """Return the rotation and window of each layer, for rows of `context` tokens."""
-        from ropewalk.interop import measured_layers  # late: it imports transformers
+def compute_logits(model: Any, tokens_T, positions_T) -> np.ndarray:
+    """Return the logits `[T, V]` of one row, as a model of transformers computes them."""
+    import torch  # pyright: ignore[reportMissingImports]
 
-        return measured_layers.measure(self.model.config.to_dict(), context)
-
-    def logits(self, tokens_T, positions_T) -> np.ndarray:
-        """Return the logits `[T, V]` of one row."""
-        import torch  # pyright: ignore[reportMissingImports]
-
-        ids, positions = (torch.from_numpy(np.asarray(x))[None] for x in (tokens_T, positions_T))
-        # Without a mask, a gap in positions would begin another document.
-        mask = torch.ones_like(ids)
-        try:
-            with torch.no_grad():
-                out = self.model(
-                    input_ids=ids, position_ids=positions, attention_mask=mask, use_cache=False
-                )
-        except (RuntimeError, IndexError, TypeError) as error:
-            raise ValueError(
-                f"transformers cannot run {self.folder} ({one_line(str(error), 200)})"
-            ) from error
-        return out.logits[0].numpy()
+    ids, positions = (torch.from_numpy(np.asarray(x))[None] for x in (tokens_T, positions_T))
+    # Without a mask, a gap in positions would begin another document.
+    options = {"attention_mask": torch.ones_like(ids), "use_cache": False}
+    try:
+        with torch.no_grad():
+            out = model(input_ids=ids, position_ids=positions, **options)
+    except (RuntimeError, IndexError, TypeError) as error:
+        reason = one_line(str(error), 200)
+        raise ValueError(f"transformers cannot run this model ({reason})") from error
+    return out.logits[0].numpy()

@@ -296,7 +296,7 @@ INDEX = "model.safetensors.index.json"
 @pytest.mark.parametrize(
     ("tensors", "files", "expected"),
     [
-        (None, {"pytorch_model.bin": b""}, "hf/pytorch_model.bin is a pickle, which can run"),
+        (None, {"pytorch_model.bin": b""}, f"hf has 0 *.safetensors and no {INDEX}. Pickles"),
         (None, {"model.safetensors": save(TENSORS)[:-9]}, "hf/model.safetensors is damaged or"),
         (
             None,

@@ -32,19 +32,6 @@ MODELS = {
         6_738_415_616,
         "rope(base=10000)",
     ),
-    "Meta-Llama-3-8B": (
-        config((128256, 4096, 32, 32, 8, 14336, 8192), model_type="llama", rms_norm_eps=1e-5)
-        | {"rope_theta": 500000.0, "tie_word_embeddings": False, "attention_bias": False},
-        8_030_261_248,
-        "rope(base=500000)",
-    ),
-    "Llama-3.1-8B": (
-        config((128256, 4096, 32, 32, 8, 14336, 131072), model_type="llama", rms_norm_eps=1e-5)
-        | {"rope_theta": 500000.0, "rope_scaling": SCALED, "tie_word_embeddings": False}
-        | {"mlp_bias": False},
-        8_030_261_248,
-        "llama3(base=500000,factor=8,original_context_length=8192)",
-    ),
     "Llama-3.2-1B": (
         config((128256, 2048, 16, 32, 8, 8192, 131072), model_type="llama", rms_norm_eps=1e-5)
         | {"rope_theta": 500000.0, "rope_scaling": {**SCALED, "factor": 32.0}, "head_dim": 64}
@@ -166,22 +153,26 @@ LISTS = {"type": "longrope", "short_factor": 8 * [1.0], "long_factor": 8 * [2.0]
     [
         # Features that no model of ours has.
         ("gpt_neox", {"attention_bias": False}, "attention_bias=False is not supported"),
-        ("gpt_neox", {"hidden_act": "relu"}, "hidden_act 'relu' is not supported .allowed: gelu"),
+        (
+            "gpt_neox",
+            {"hidden_act": "relu"},
+            "hidden_act='relu' .* allowed are gelu",
+        ),
         ("olmo2", {"attention_bias": True}, "attention_bias=True is not supported"),
         ("olmo3", {"sliding_window": 0}, "sliding_window must be a whole number of at least 1"),
         ("gemma3_text", {"final_logit_softcapping": 30.0}, "final_logit_softcapping=30"),
         ("gemma3_text", {"use_bidirectional_attention": True}, "use_bidirectional_attention=True"),
-        ("gemma3", {"text_config": {}}, "is multimodal; write its text model"),
-        ("gemma2", {"attn_logit_softcapping": 50.0}, "model_type 'gemma2' is not supported"),
+        ("gemma3", {"text_config": {}}, "multimodal; write its text model"),
+        ("gemma2", {"attn_logit_softcapping": 50.0}, "model_type='gemma2' is not supported"),
         # What transformers reads in another way, or not at all.
         ("gemma3_text", {"rope_parameters": FLAT}, "an object for each type of layer"),
         (
             "gpt_neox",
             {"rope_parameters": FLAT | {"rope_type": "proportional"}},
-            "rope_type proportional is not supported for model_type gpt_neox",
+            "rope_type='proportional' is not supported",
         ),
         ("llama", {"rope_scaling": LISTS | {"type": "su"}}, "rope_type 'su' is not supported"),
-        ("gpt_neox", {"head_dim": 8}, "head_dim=8 must be 16"),
+        ("gpt_neox", {"head_dim": 8}, "head_dim=8 is not supported: must be 16"),
         (
             "qwen2",
             {"layer_types": 4 * ["sliding_attention"], "sliding_window": 8},
@@ -222,13 +213,6 @@ def test_context_selects_the_list_of_phi_4_mini():
         assert result.model.rotary.logit_scale == pytest.approx(1 + 5 / 12)
         assert result.model.rotary.unrotated_logit_scale == 1
         assert (result.model.rotary.inv_freq(128) > 0).sum() == 48
-
-
-@pytest.mark.parametrize("model_type", ["seed_oss", "nemotron", "gptj", "qwen2_5_vl", ["x"], None])
-def test_refusals_of_a_model_type_suggest_no_other(model_type):
-    with pytest.raises(ValueError) as raised:
-        parse_config(config((96, 64, 2, 4, 4, 96, 64), model_type=model_type), "model")
-    assert "did you mean" not in str(raised.value)
 
 
 def test_rope_parameters_by_type_of_layer_are_audited_without_transformers():

@@ -100,8 +100,8 @@ def test_an_index_of_an_older_save_is_not_read(tmp_path):
 @pytest.mark.parametrize(
     ("file", "content", "message"),
     [
-        ("config.json", '{"model_type": "gpt_oss"}', "model_type 'gpt_oss' is not supported"),
-        ("adapter_config.json", "{}", "is an adapter; merge it"),
+        ("config.json", '{"model_type": "gpt_oss"}', "model_type='gpt_oss' is not supported"),
+        ("adapter_config.json", "{}", "adapter must be merged"),
         ("", "", "hf download some/model --local-dir model .--revision"),
     ],
 )

@@ -127,6 +127,7 @@ WINDOWS = {
     "cohere2": dict(sliding_window=3),
     "llama": {},
 }
+KINDS = {"llama": {None}} | {key: {3} for key in ("mistral", "starcoder2", "phimoe")}
 
 
 @pytest.mark.parametrize("model_type", WINDOWS)
@@ -152,14 +153,8 @@ def test_windows_are_those_of_the_weights_of_attention(model_type):
         else:
             expected &= key > query - window
         np.testing.assert_array_equal(weights_BNTT[0, 0].detach().numpy() > 0, expected)
-    kinds = {group.window for group in windows.values()}
-    assert kinds == (
-        {None}
-        if model_type == "llama"
-        else {3}
-        if model_type in ("mistral", "starcoder2", "phimoe")
-        else {3, None}
-    )
+    sizes = {group.window for group in windows.values()}
+    assert sizes == KINDS.get(model_type, {3, None})
 
 
 def test_a_text_model_that_needs_images_is_named():

@@ -1,10 +1,4 @@
-"""Rope parameters against the formulas of transformers 4, restated here with loops.
-
-Version 4 cannot be installed beside version 5, which `test_export.py` uses.
-"""
-
-import math
-from typing import Any
+"""Rope parameters in both styles of config.json; `test_hf_config.py` asks transformers 5."""
 
 import numpy as np
 import pytest
@@ -15,59 +9,8 @@ from ropewalk.interop.rotary_config import make_rope_parameters, read_variant
 from ropewalk.model.rotary import parse
 from ropewalk.model.rotary.base import HfHead
 from ropewalk.model.rotary.recorded import Recorded
+from ropewalk.model.rotary.rope_parameters import compute_frequencies, read_rope
 from tests.interop.weights_helpers import CASES, CONTEXT, PLAIN, changed
-
-
-def version_4(config: dict[str, Any]) -> tuple[list[float], float, float]:
-    """Return inv_freq, the factor of cosines and sines, and DeepSeek's factor of all logits."""
-    scaling = config["rope_scaling"] or {}
-    kind, base = scaling.get("rope_type", "default"), config["rope_theta"]
-    head_dim = config.get("qk_rope_head_dim") or config["head_dim"]
-    dim = int(head_dim * config.get("partial_rotary_factor", 1.0))
-    plain = [base ** (-2 * i / dim) for i in range(dim // 2)]
-    longest, factor = config["max_position_embeddings"], scaling.get("factor")
-    if kind == "default":
-        return plain, 1.0, 1.0
-    if kind == "linear":
-        return [f / factor for f in plain], 1.0, 1.0
-    if kind == "llama3":
-        low, high = scaling["low_freq_factor"], scaling["high_freq_factor"]
-        original, scaled = scaling["original_max_position_embeddings"], []
-        for f in plain:
-            wavelength = 2 * math.pi / f
-            if wavelength < original / high:
-                scaled.append(f)
-            elif wavelength > original / low:
-                scaled.append(f / factor)
-            else:
-                smooth = (original / wavelength - low) / (high - low)
-                scaled.append((1 - smooth) * f / factor + smooth * f)
-        return scaled, 1.0, 1.0
-    attention = scaling["attention_factor"]
-    everywhere = 1.0
-    if "qk_rope_head_dim" in config and scaling.get("mscale_all_dim"):
-        mscale = scaling["mscale_all_dim"]
-        everywhere = (0.1 * mscale * math.log(factor) + 1) ** 2 if factor > 1 else 1.0
-    if kind == "longrope":
-        # One list up to the original length, one beyond: they must not differ.
-        assert scaling["long_factor"] == scaling["short_factor"]
-        inv_freq = [f / by for f, by in zip(plain, scaling["long_factor"], strict=True)]
-        return inv_freq, attention, everywhere
-    assert kind == "yarn"
-    original = scaling["original_max_position_embeddings"]
-    factor = longest / original  # whatever `factor` says
-    ends = [
-        dim * math.log(original / (cycles * 2 * math.pi)) / (2 * math.log(base))
-        for cycles in (scaling["beta_fast"], scaling["beta_slow"])
-    ]
-    low, high = max(math.floor(ends[0]), 0), min(math.ceil(ends[1]), dim - 1)
-    high = high + 0.001 if low == high else high
-    scaled = []
-    for i, f in enumerate(plain):
-        share = 1 - min(max((i - low) / (high - low), 0), 1)
-        scaled.append(f / factor * (1 - share) + f * share)
-    return scaled, attention, everywhere
-
 
 # Version 4 does not have mellum, and has other names for two bases, or reads GPT-NeoX's own.
 _OTHER_NAMES = {"mellum", "olmo3", "gpt_neox", "gemma3_text"}
@@ -85,16 +28,24 @@ MORE = {
 
 @pytest.mark.parametrize("name", [*OLD, *MORE])
 def test_version_4_reads_the_same_vector(name):
+    """It reads rope_theta and rope_scaling, and takes YaRN's factor from the lengths."""
     model = MORE[name] if name in MORE else CASES[name][2]
-    config = make_config(choose_architecture(model, CONTEXT), model, CONTEXT)
-    inv_freq, attention, everywhere = version_4(config)
+    architecture = choose_architecture(model, CONTEXT)
+    config = make_config(architecture, model, CONTEXT) | {"rope_parameters": None}
+    rope = read_rope(config)
+    if rope["rope_type"] == "yarn":
+        assert rope["factor"] == CONTEXT / rope["original_max_position_embeddings"]
+    # Lists up to the original length and beyond it must not differ.
+    assert rope.get("long_factor") == rope.get("short_factor")
+    head = HfHead(model.rope_head_dim, CONTEXT, architecture.mla)
+    inv_freq, scales = compute_frequencies(rope, head, CONTEXT)
     table = model.position_table(CONTEXT)
     expected = table.inv_freq[0, 0, : len(inv_freq)]  # of smollm3 the first layer rotates
     np.testing.assert_allclose(inv_freq, expected, rtol=1e-12, atol=1e-25)
-    assert attention**2 * everywhere == pytest.approx(table.logit_scale[0, 0], rel=1e-12)
+    assert scales.rotated == pytest.approx(table.logit_scale[0, 0], rel=1e-12)
     if model.mla is not None:
         rest = table.unrotated_logit_scale[0, 0]
-        assert everywhere == pytest.approx(rest, rel=1e-12)
+        assert scales.unrotated == pytest.approx(rest, rel=1e-12)
 
 
 @pytest.mark.parametrize(

@@ -33,7 +33,6 @@ CHAT = (
     "<|im_start|>system\nYou are helpful<|im_end|>\n<|im_start|>user\nWhat is 12+30?<|im_end|>\n"
     "<|im_start|>assistant\n"
 )
-CODE = 'def f(x):\n    """Doc."""\n    return {k: v**2 for k, v in x.items() if k != "a_b"}  # 10\n'
 UNICODE = "naïve Ελληνικά 中文 日本語 हिन्दी 🙂👩\u200d👧 ½ ² Ⅷ \xa0\u3000x"
 IDS = {
     PROSE: "504 2365 6354 16438 1841 3683 982 7379 690 216 33 28 34 35 36 5046 281 216 34 32 34 36 "
@@ -43,8 +42,6 @@ IDS = {
     "9531 198",
     "  12": "256 33 34",
     "\n\n\n 7": "1116 3805 39",
-    CODE: "1604 275 24 104 727 472 1620 16349 7996 472 1003 1662 91 42 386 828 34 327 501 28 "
-    "386 281 1792 30 8416 1000 585 501 6541 476 81 79 82 23597 216 907 216 33 32 198",
     UNICODE: "3546 46494 5664 239 17162 17162 25723 11517 12001 21118 26112 216 28589 29184 17097 "
     "241 115 40993 179 120 248 12335 134 27011 30658 16525 44757 37189 47526 10813 235 "
     "119 321 231 10813 235 117 216 16738 216 19133 216 173 223 117 3351 250 12109 218 104",
@@ -63,7 +60,7 @@ def loaded(run):
     return load(run.path)
 
 
-@pytest.mark.parametrize("length", [64, 512, 2048])
+@pytest.mark.parametrize("length", [64, 2048])
 def test_logits_are_those_of_transformers(loaded, length):
     """Logits equal those of the file dequantized by transformers: row order, base, epsilon."""
     torch = pytest.importorskip("torch")
