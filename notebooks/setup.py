@@ -12,7 +12,7 @@ import subprocess
 import sys
 import tomllib
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
 
 from packaging.requirements import Requirement
@@ -28,26 +28,24 @@ def required() -> list[Requirement]:
     return [r for r in map(Requirement, lines) if not r.marker or r.marker.evaluate({"extra": ""})]
 
 
-def installed(requirements: Iterable[Requirement]) -> dict[str, str]:
-    """Return the installed versions by name."""
-    versions = {}
-    for requirement in requirements:
-        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
-            versions[requirement.name] = importlib.metadata.version(requirement.name)
-    return versions
+def installed(requirement: Requirement) -> str | None:
+    """Return the installed version; None if there is none."""
+    with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+        return importlib.metadata.version(requirement.name)
+    return None
 
 
-def missing(requirements: Iterable[Requirement], versions: Mapping[str, str]) -> list[str]:
+def missing(requirements: Iterable[Requirement]) -> list[str]:
     """Return the missing packages, as arguments of pip."""
-    return [f"{r.name}{r.specifier}" for r in requirements if r.name not in versions]
+    return [f"{r.name}{r.specifier}" for r in requirements if not installed(r)]
 
 
-def check(requirements: Iterable[Requirement], versions: Mapping[str, str]) -> None:
-    """Raise ImportError, with what to do, if a version does not fit."""
+def check(requirements: Iterable[Requirement]) -> None:
+    """Raise ImportError, with what to do, if an installed version does not fit."""
     unfit = [
-        f"{r.name} {versions[r.name]} (not {r.specifier})"
+        f"{r.name} {version} (not {r.specifier})"
         for r in requirements
-        if r.name in versions and not r.specifier.contains(versions[r.name], True)
+        if (version := installed(r)) and not r.specifier.contains(version, True)
     ]
     if unfit:
         raise ImportError(
@@ -58,11 +56,11 @@ def check(requirements: Iterable[Requirement], versions: Mapping[str, str]) -> N
 
 if __name__ == "__main__":
     requirements = required()
-    if absent := missing(requirements, installed(requirements)):
+    if absent := missing(requirements):
         print("installing", *absent)
         command = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", *absent]
         subprocess.run(command, check=True)
         importlib.invalidate_caches()
-    check(requirements, installed(requirements))
+    check(requirements)
     # rich also prints progress without ipywidgets, which only animate it.
     warnings.filterwarnings("ignore", 'install "ipywidgets"')

@@ -14,17 +14,17 @@ import collections
 import functools
 import shlex
 import sys
+import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 
 from rich.console import Console
 
 from ropewalk import probes
-from ropewalk.data.config import MAX_CONTEXT
 from ropewalk.experiment.run import find_trained
 from ropewalk.reporting.command import check_page
-from ropewalk.utils.command_line import Parser, exit_with, expression, tokens
-from ropewalk.utils.messages import nearest, quoted
+from ropewalk.utils.command_line import Parser, at_least, exit_with, expression, tokens
+from ropewalk.utils.messages import nearest, printable, quoted
 from ropewalk.utils.paths import as_path
 
 
@@ -42,7 +42,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     text = "task of the documents; its answers are copies of single ids (default: kv)"
     add("--task", default="kv", type=expression, metavar="EXPR", help=text)
     text = "default: 256, or as many as fit one GiB"
-    add("--documents", type=int, metavar="N", help=text)
+    add("--documents", type=at_least(1), metavar="N", help=text)
     add("--length", type=tokens, metavar="TOKENS", help="default: the trained context")
     add("--step", type=int, metavar="N", help="checkpoint (default: the newest)")
     add("--heads", action="store_true", help="also print a line per run and head")
@@ -65,10 +65,6 @@ def _check(args: argparse.Namespace) -> Path:
     for name in args.probes.split(",") if args.probes is not None else ():
         if name not in probes.names():
             raise ValueError(f"no probe {quoted(name)}; {nearest(name, probes.names())}")
-    if args.documents is not None and args.documents < 1:
-        raise ValueError(f"--documents must be at least 1, got {args.documents}")
-    if args.length is not None and not 2 <= args.length <= MAX_CONTEXT:
-        raise ValueError(f"--length must be from 2 to {MAX_CONTEXT} tokens, got {args.length}")
     return check_page(as_path(args.out or f"{args.dirs[0]}/probes/inside.html"))
 
 
@@ -92,7 +88,9 @@ def run_probes(args: argparse.Namespace, out: Path, command: str) -> None:
 
     keep_programs()
     check_platform()
-    selected = _select(args.probes)
+    known = probes.all_probes()
+    default = [name for name, probe in known.items() if probe.by_default]
+    selected = [known[name] for name in (args.probes.split(",") if args.probes else default)]
     console = Console(stderr=True, markup=False)
     notice = functools.partial(console.print, highlight=False, soft_wrap=True)
     members = members_lib.read(find_trained(args.dirs, notice), notice)
@@ -109,17 +107,10 @@ def run_probes(args: argparse.Namespace, out: Path, command: str) -> None:
                 if args.heads and (lines := result.lines()):
                     title, names = f"{run.name}: {probe.title}", list(lines[0])[:2]
                     print_tables([TextTable(title=title, lines=lines, names=names)])
-    print(page.format_findings(page.list_findings(results), terminal_width()))
+    for finding in page.list_findings(results):
+        print(textwrap.fill(printable(finding), terminal_width(), subsequent_indent="  "))
     page.write(results, members, out, command)
     notice(f"page: {out}")
-
-
-def _select(names: str | None) -> list[type]:
-    """Return the probes that a command line names; None: those that run by default."""
-    known = probes.all_probes()
-    if names is None:
-        return [probe for probe in known.values() if probe.by_default]
-    return [known[name] for name in names.split(",")]
 
 
 if __name__ == "__main__":

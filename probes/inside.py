@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 import jax
 import numpy as np
+from numpy.typing import ArrayLike
 
 from ropewalk.data.config import MAX_CONTEXT
 from ropewalk.experiment.devices import free_device_memory
@@ -28,7 +29,7 @@ from ropewalk.utils.messages import size
 _CHUNK = 2**24
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True, repr=False, eq=False)
+@dataclasses.dataclass(frozen=True, repr=False, eq=False)
 class Capture:
     """Activations of a model on some rows, in float32.
 
@@ -57,7 +58,7 @@ class Capture:
         config = dataclasses.replace(self.config, rotary=rotary or self.config.rotary)
         return config.position_table(self.context_length, self.length)
 
-    @property
+    @functools.cached_property
     def inv_freq(self) -> np.ndarray:
         """Frequencies of every query head, float64 `[L, N, R]`, radians per token."""
         return capability.query_head_frequencies(self.table().inv_freq, self.config.num_heads)
@@ -67,8 +68,8 @@ class Capture:
 
         A pair is the features i and i + H / 2, in the order of `inv_freq`.
         """
-        q_k = self.activations.q_LBTNH[layer], self.activations.k_LBSKH[layer]
-        return tuple(order_by_pair(self.config, x) for x in q_k)  # pyright: ignore
+        q_BTNH, k_BSKH = self.activations.q_LBTNH[layer], self.activations.k_LBSKH[layer]
+        return order_by_pair(self.config, q_BTNH), order_by_pair(self.config, k_BSKH)
 
     def rotated(self, layer: int, rotary: Pattern | None = None) -> tuple[jax.Array, jax.Array]:
         """Return the queries and keys that attention multiplies, in the order of `unrotated`.
@@ -85,8 +86,9 @@ class Capture:
         if not 0 <= layer < self.config.num_layers:
             raise ValueError(f"no layer {layer}: layers are 0 to {self.config.num_layers - 1}")
         table = jax.tree.map(lambda leaf: leaf[layer], self.table(rotary))
-        q_k = self.activations.q_LBTNH[layer], self.activations.k_LBSKH[layer]
-        return _rotate(self.config.forward_architecture(), table, *q_k, self.positions_BT)
+        q_BTNH, k_BSKH = self.activations.q_LBTNH[layer], self.activations.k_LBSKH[layer]
+        network = self.config.forward_architecture()
+        return _rotate(network, table, q_BTNH, k_BSKH, self.positions_BT)
 
     def logits(
         self, layer: int, queries: slice = slice(None), rotary: Pattern | None = None
@@ -104,20 +106,27 @@ class Capture:
         """Return the attention weights, the softmax of `logits`."""
         return jax.nn.softmax(self.logits(layer, queries, rotary))
 
-    def chunks(self, layer: int) -> Iterator[tuple[slice, jax.Array]]:
-        """Yield all logits of a layer in chunks: a slice of queries, and their logits."""
+    def chunks(self, layer: int) -> Iterator[tuple[np.ndarray, jax.Array]]:
+        """Yield all logits of a layer in chunks: indices of queries, and their logits."""
         q_BTNH, k_BSKH = self.rotated(layer)
         B, T, N, _ = q_BTNH.shape
         step = max(1, _CHUNK // (B * N * T))
         for start in range(0, T, step):
-            queries = slice(start, min(start + step, T))
-            yield queries, self._logits(layer, q_BTNH, k_BSKH, queries)
+            queries = slice(start, start + step)
+            yield np.arange(T)[queries], self._logits(layer, q_BTNH, k_BSKH, queries)
 
-    def is_visible(self, layer: int, distances: np.ndarray) -> np.ndarray:
-        """Return whether a query of the layer attends to keys at these distances, bool."""
-        return np.asarray(
-            mask.is_visible(distances, self._window(layer), self.config.masked_distances)
-        )
+    @functools.cached_property
+    def windows(self) -> np.ndarray:
+        """Number of tokens that a query of each layer attends to, itself included, int32."""
+        return np.asarray(self.config.position_table(self.context_length).window)
+
+    def is_visible(self, distances: np.ndarray, layer: int | slice = slice(None)) -> np.ndarray:
+        """Return whether a query of a layer attends to keys at these distances, bool.
+
+        By default that of every layer, `[L, M]`.
+        """
+        window = self.windows[layer, None]
+        return np.asarray(mask.is_visible(distances, window, self.config.masked_distances))
 
     def _logits(self, layer: int, q_BTNH, k_BSKH, queries: slice) -> jax.Array:
         indices_S, ids_BS = np.arange(self.length), self.segment_ids_BT
@@ -126,13 +135,10 @@ class Capture:
             indices_S,
             ids_BS[:, queries],
             ids_BS,
-            self._window(layer),
+            self.windows[layer],
             self.config.masked_distances,
         )
         return _masked_logits(q_BTNH[:, queries], k_BSKH, mask_BTS)
-
-    def _window(self, layer: int) -> np.ndarray:
-        return np.asarray(self.config.position_table(self.context_length).window[layer])
 
     @property
     def length(self) -> int:
@@ -196,29 +202,28 @@ def capture(
             stacklevel=2,
         )
     if positions_BT is None:
-        positions_BT = np.broadcast_to(
-            np.arange(tokens_BT.shape[1], dtype=np.int32), tokens_BT.shape
-        )
+        positions_BT = np.broadcast_to(np.arange(length, dtype=np.int32), tokens_BT.shape)
     if segment_ids_BT is None:
         segment_ids_BT = np.ones_like(tokens_BT)
     config = dataclasses.replace(run.config.model, compute_dtype="float32", remat="none")
-    table = config.position_table(context_length, tokens_BT.shape[1])
+    table = config.position_table(context_length, length)
     network = config.forward_architecture()  # one program for all members of a shape
+    rows = tokens_BT, positions_BT, segment_ids_BT
     # By default, accelerators multiply float32 with fewer bits.
     with jax.default_matmul_precision("highest"):
-        hidden_BTD, activations = _forward(
-            network, run.params, table, tokens_BT, positions_BT, segment_ids_BT
-        )
-    return Capture(
-        config=config,
-        context_length=context_length,
-        tokens_BT=tokens_BT,
-        positions_BT=positions_BT,
-        segment_ids_BT=segment_ids_BT,
-        activations=activations,
-        hidden_BTD=hidden_BTD,
-        params=run.params,
-    )
+        hidden_BTD, activations = _forward(network, run.params, table, *rows)
+    return Capture(config, context_length, *rows, activations, hidden_BTD, run.params)
+
+
+def complex_pairs(q_BTNH: ArrayLike, k_BSKH: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
+    """Return queries, and the keys of every query head, as complex pairs, `[B, T, N, R]`.
+
+    Rotation adds to their argument, and q conj(k) adds up to the logit.
+    """
+    q_BTNH, k_BSKH = np.asarray(q_BTNH, np.float64), np.asarray(k_BSKH, np.float64)
+    k_BSNH = np.repeat(k_BSKH, q_BTNH.shape[2] // k_BSKH.shape[2], axis=2)
+    (q_BTNR, qi_BTNR), (k_BSNR, ki_BSNR) = (np.split(x, 2, axis=-1) for x in (q_BTNH, k_BSNH))
+    return q_BTNR + 1j * qi_BTNR, k_BSNR + 1j * ki_BSNR
 
 
 _forward = jax.jit(transformer.return_activations, static_argnums=0)

@@ -1,17 +1,15 @@
 """The page of the probes' results, and their findings: for each number, its range over runs."""
 
-import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
 import numpy as np
 
-from ropewalk.probes.probe import Number, Probe, format_number
+from ropewalk.probes.probe import Probe, format_number
 from ropewalk.reporting import overview, page
 from ropewalk.reporting.members import Member
 from ropewalk.reporting.page import Commands, Drawing, Folded, Item, Table
-from ropewalk.utils.messages import printable
 
 # Results of a probe: measurements of each member's seeds, by the member's label.
 ByLabel = Mapping[str, Sequence[Probe]]
@@ -33,39 +31,28 @@ def write(
     )
 
 
-def list_findings(results: Mapping[type[Probe], ByLabel]) -> list[str]:
-    """Return one line per number: its range over members, and the heads that attain it."""
-    return [line for by_label in results.values() for line in _findings(by_label)]
-
-
-def format_findings(findings: Sequence[str], width: int) -> str:
-    """Return findings for a terminal; further lines of one are indented."""
-    lines = (textwrap.fill(line, width, subsequent_indent="  ") for line in findings)
-    return printable("\n".join(lines))
-
-
-def _findings(by_label: ByLabel) -> Iterator[str]:
-    first = next(iter(by_label.values()))[0]
-    for name in first.numbers():
-        numbers = {label: [seed.numbers()[name] for seed in by_label[label]] for label in by_label}
-        means = {
-            label: float(np.mean([number.value for number in seeds]))
-            for label, seeds in numbers.items()
-        }
-        known = {label: mean for label, mean in means.items() if not np.isnan(mean)}
-        if not known:
-            continue
-        ends = dict.fromkeys([min(known, key=known.__getitem__), max(known, key=known.__getitem__)])
-        if len(set(known.values())) == 1:
-            ends = dict.fromkeys([next(iter(known))])
-        texts = []
-        for label in ends:
-            head = by_label[label][0].heads_of().get(name, "")
-            subject = ", ".join(filter(None, [label, head and f"head {head}"]))
-            if len(ends) == 1 < len(known):
-                subject = "all members"
-            texts.append(f"{format_number(numbers[label])} ({subject})")
-        yield f"{name}: {' to '.join(texts)}"
+def list_findings(results: Mapping[type[Probe], ByLabel]) -> Iterator[str]:
+    """Yield one line per number: its range over members, and the heads that attain it."""
+    for by_label in results.values():
+        for name in next(iter(by_label.values()))[0].numbers():
+            numbers = {
+                label: [seed.numbers()[name] for seed in seeds] for label, seeds in by_label.items()
+            }
+            means = {
+                label: np.mean([number.value for number in seeds])
+                for label, seeds in numbers.items()
+            }
+            known = [label for label, mean in means.items() if not np.isnan(mean)]
+            # Of equal means, `min` and `max` return the same.
+            ends = {end(known, key=means.__getitem__): None for end in (min, max) if known}
+            texts = []
+            for label in ends:
+                head = numbers[label][0].head
+                attained = f"{label}, head {head}" if head else label
+                attained = "all members" if len(ends) == 1 < len(known) else attained
+                texts.append(f"{format_number(numbers[label])} ({attained})")
+            if texts:
+                yield f"{name}: {' to '.join(texts)}"
 
 
 def _items(
@@ -77,28 +64,17 @@ def _items(
         drawing = Drawing(probe.name(), partial(probe.plot, by_label, series), captions)
         yield ("" if order == 0 else probe.title), "", drawing
         title = probe.title if order else "Numbers"
-        numbers = [
-            (
-                series[label].index,
-                {"member": label} | _format_numbers([seed.numbers() for seed in seeds]),
-            )
-            for label, seeds in by_label.items()
-        ]
+        numbers, details = [], []
+        for label, seeds in by_label.items():
+            index, name = series[label].index, {"member": label}
+            cells = [seed.numbers() for seed in seeds]
+            texts = {key: format_number([cell[key] for cell in cells]) for key in cells[0]}
+            numbers.append((index, name | texts))
+            for number, seed in enumerate(seeds):
+                seed_name = {"seed": str(number)} if seeds[1:] else {}
+                details += [(index, name | seed_name | line) for line in seed.lines()]
         yield title, "", Table.from_cells(numbers)
-        lines = [
-            (
-                series[label].index,
-                {"member": label} | ({"seed": str(number)} if seeds[1:] else {}) | line,
-            )
-            for label, seeds in by_label.items()
-            for number, seed in enumerate(seeds)
-            for line in seed.lines()
-        ]
-        if lines:
-            table = Table.from_cells(lines)
-            yield title, "", Folded(summary=f"Details: {len(lines)} lines", part=table)
+        if details:
+            table = Table.from_cells(details)
+            yield title, "", Folded(summary=f"Details: {len(details)} lines", part=table)
     yield "Command", "", Commands(lines=[("", command)])
-
-
-def _format_numbers(seeds: Sequence[Mapping[str, Number]]) -> dict[str, str]:
-    return {name: format_number([numbers[name] for numbers in seeds]) for name in seeds[0]}

@@ -15,7 +15,6 @@ from matplotlib.lines import Line2D
 
 from ropewalk import evals
 from ropewalk.evals.estimate.summaries import over_seeds
-from ropewalk.probes.subject import Subject
 from ropewalk.utils.figures import (
     HEADS,
     INK,
@@ -31,6 +30,9 @@ from ropewalk.utils.files import write_atomically
 from ropewalk.utils.plugins import name_of
 
 _NUM_RESAMPLES = 400
+
+if TYPE_CHECKING:
+    from ropewalk.probes.subject import Subject
 
 P = TypeVar("P", bound="Probe")
 
@@ -80,13 +82,15 @@ def draw_points(
 class Number(NamedTuple):
     """One number of a run, from 0 to `largest`.
 
-    Its 95% interval over documents is NaN if it has none.
+    Its 95% interval over documents is NaN if it has none. `head` is the name of the head that
+    attains it, "" if it is not that of one head.
     """
 
     value: float
     low: float = float("nan")
     high: float = float("nan")
     largest: float = float("inf")
+    head: str = ""
 
 
 class Probe(abc.ABC):
@@ -102,7 +106,7 @@ class Probe(abc.ABC):
       order: sort key of the section on the page; equal ones are sorted by name.
       y_labels: labels of the panels of a member, from top to bottom.
       x_label: label below the figure; "" if the panels have labels of their own.
-      sharex, sharey: options of `Figure.subplots`.
+      sharey: option of `Figure.subplots`; panels with one label below them share the x axis.
       references: entries of the legend.
       color_scale: colors of cells and their label, for a color bar.
       draws_all_seeds: whether the figure shows all seeds. Probes of heads show the first only,
@@ -116,7 +120,6 @@ class Probe(abc.ABC):
     order: ClassVar[int] = 1
     y_labels: ClassVar[Sequence[str]]
     x_label: ClassVar[str] = ""
-    sharex: ClassVar[bool] = False
     sharey: ClassVar[bool | str] = False
     references: ClassVar[Sequence[Line2D]] = ()
     color_scale: ClassVar[tuple[ScalarMappable, str] | None] = None
@@ -132,16 +135,12 @@ class Probe(abc.ABC):
 
     @classmethod
     @abc.abstractmethod
-    def measure(cls: type[P], subject: Subject) -> P:
+    def measure(cls: type[P], subject: "Subject") -> P:
         """Measure a run. Raises ValueError if the probe does not apply to it."""
 
     @abc.abstractmethod
     def numbers(self) -> dict[str, Number]:
         """Return the numbers that compare runs, by name and unit."""
-
-    def heads_of(self) -> dict[str, str]:
-        """Return the names of the heads that have some of the numbers, by the number's name."""
-        return {}
 
     def lines(self) -> list[dict[str, str]]:
         """Return the lines of a table, for example one per head: cells by column heading."""
@@ -166,7 +165,7 @@ class Probe(abc.ABC):
           results: measurements of the seeds of each member, by the member's label.
           series: members of a page by label, whose colors and line styles mark the columns.
         """
-        options = {"sharex": cls.sharex, "sharey": cls.sharey}
+        options = {"sharex": bool(cls.x_label), "sharey": cls.sharey}
         figure, axes = grid(len(results), rows=len(cls.y_labels), columns=4, height=2.1, **options)
         for panels, (label, seeds) in zip(axes, results.items(), strict=True):
             member = (series or {}).get(label)
@@ -209,11 +208,8 @@ class Probe(abc.ABC):
 class HeadProbe(Probe):
     """Probe of heads: a line of the table, a color and an entry of the legend for each.
 
-    Attributes:
-      per_head: name of an array `[L, N, ...]`.
+    At least one of its arrays has a name with `_LN`, and so the shape `[L, N, ...]`.
     """
-
-    per_head: ClassVar[str]
 
     @classmethod
     def from_layers(cls: type[P], layers: Sequence[Mapping[str, np.ndarray]], **arrays: Any) -> P:
@@ -224,7 +220,7 @@ class HeadProbe(Probe):
     @property
     def shape(self) -> tuple[int, int]:
         """Numbers of layers and heads."""
-        return self.arrays[self.per_head].shape[:2]
+        return next(x.shape[:2] for name, x in self.arrays.items() if "_LN" in name)
 
     @property
     def heads(self) -> list[tuple[int, int]]:
@@ -246,18 +242,10 @@ class HeadProbe(Probe):
             else:
                 ax.plot(x, y[head], color=color, **{"lw": 1.4, **style})
 
-    def scores(self) -> dict[str, np.ndarray]:
-        """Return those numbers of `numbers` that are the highest of all heads, `[L, N]`."""
-        return {}
-
-    def highest(self, score_LN: np.ndarray) -> tuple[int, int]:
-        """Return the (layer, head) of the highest score; NaN is lowest."""
-        return self.heads[np.where(np.isnan(score_LN), -np.inf, score_LN).argmax()]
-
-    def heads_of(self) -> dict[str, str]:
-        """Return the head with the highest of each score."""
-        scores = self.scores().items()
-        return {name: head_name(self.shape, self.highest(score)) for name, score in scores}
+    def highest(self, score_3LN: np.ndarray, largest: float = math.inf) -> Number:
+        """Return the highest score of all heads, and its head; NaN is lowest."""
+        head = self.heads[np.nan_to_num(score_3LN[0], nan=-np.inf, posinf=np.inf).argmax()]
+        return Number(*score_3LN[:, *head], largest, head_name(self.shape, head))
 
     @abc.abstractmethod
     def line(self, head: tuple[int, int]) -> dict[str, str]:
@@ -281,7 +269,7 @@ def format_number(seeds: Sequence[Number]) -> str:
     """
     values = [number.value for number in seeds]
     if len(seeds) == 1:
-        value, low, high, _ = seeds[0]
+        value, low, high = seeds[0][:3]
     elif np.isfinite(values).all():
         value, low, high = np.clip(over_seeds(np.array(values)), 0, seeds[0].largest)
     else:  # numbers and inf have no mean
@@ -301,12 +289,6 @@ def _format_value(value: float) -> str:
     if math.isinf(value):
         return "none"
     return f"{value:.3g}" if abs(value) < 999.5 else f"{value:,.0f}"
-
-
-def complex_pairs(x: np.ndarray) -> np.ndarray:
-    """Return `[..., H]` features as complex pairs `[..., R]`; rotation adds to their argument."""
-    first, second = np.split(x, 2, axis=-1)
-    return first + 1j * second
 
 
 def bootstrap_counts(num_documents: int) -> np.ndarray:
@@ -330,18 +312,19 @@ def with_interval(x_CX: np.ndarray, method: Literal["linear", "nearest"] = "line
     return np.stack([value_X, *ends])
 
 
-def bootstrap_mean(sum_BX: np.ndarray, count_BX: np.ndarray) -> np.ndarray:
+def bootstrap_mean(sum_BX: np.ndarray, count_BX: np.ndarray | None = None) -> np.ndarray:
     """Return the mean of all documents' items, and its 95% interval over documents.
 
     Args:
       sum_BX: sum of each document's items, `[B, ...]`.
-      count_BX: number of these items, of the same shape or `[B]`.
+      count_BX: number of these items, of the same shape or `[B]`; None: one each.
 
     Returns:
       `[3, ...]`: the mean and the two ends of its interval. NaN if there are no items, or if a
       resample has none.
     """
     weights_CB = bootstrap_counts(len(sum_BX))
+    count_BX = np.ones(len(sum_BX)) if count_BX is None else count_BX
     sum_CX, count_CX = (np.tensordot(weights_CB, x_BX, 1) for x_BX in (sum_BX, count_BX))
     with np.errstate(invalid="ignore"):
         mean_CX = (sum_CX.T / count_CX.T).T  # transposed: `[B]` is broadcast from the front

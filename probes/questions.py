@@ -12,20 +12,20 @@ from ropewalk.probes.inside import Capture, capture, check_capture
 
 
 class Questions(NamedTuple):
-    """Positions of questions and answers in captured rows. Q questions, P pairs of a row.
+    """Positions of Q questions and their answers in captured rows.
 
     Attributes:
       row_Q: number of the captured row.
       query_Q: position whose logits predict the answer.
       key_Q: position of the value to retrieve.
-      pairs_BP: positions of all values of a row that follow a key, ascending; padded with -1. In
-        other tasks than kv every id is the value of the id before it.
+      is_value_BT: which tokens are a value that follows a key. In other tasks than kv every id is
+        the value of the id before it.
     """
 
     row_Q: np.ndarray
     query_Q: np.ndarray
     key_Q: np.ndarray
-    pairs_BP: np.ndarray
+    is_value_BT: np.ndarray
 
     @property
     def distances(self) -> np.ndarray:
@@ -33,10 +33,10 @@ class Questions(NamedTuple):
         return self.query_Q - self.key_Q
 
     def distractors(self) -> np.ndarray:
-        """Return which pairs precede each question and are not its answer, bool `[Q, P]`."""
-        pairs_QP = self.pairs_BP[self.row_Q]
-        is_before = (pairs_QP >= 0) & (pairs_QP <= self.query_Q[:, None])
-        return is_before & (pairs_QP != self.key_Q[:, None])
+        """Return which values precede each question and are not its answer, bool `[Q, T]`."""
+        indices_T = np.arange(self.is_value_BT.shape[1])
+        is_before_QT = (indices_T <= self.query_Q[:, None]) & (indices_T != self.key_Q[:, None])
+        return self.is_value_BT[self.row_Q] & is_before_QT
 
 
 def capture_recall(
@@ -78,11 +78,12 @@ def capture_recall(
     row_Q = np.repeat(np.arange(len(generated)), list(map(len, answers)))
     start_Q, _, distance_Q = np.concatenate(answers).T
     query_Q = start_Q - 1
+    is_value_BT = np.ones(tokens_BT.shape, bool)
+    is_value_BT[:, 0] = False
     if isinstance(parsed, Kv):
-        pairs_BP = _find_pairs(tokens_BT, run)
-    else:
-        pairs_BP = np.tile(np.arange(1, length), (len(generated), 1))
-    return capture(run, tokens_BT), Questions(row_Q, query_Q, query_Q - distance_Q, pairs_BP)
+        is_value_BT[:, 1:] = np.isin(tokens_BT[:, :-1], run.tokenizer.keys)
+        is_value_BT &= np.isin(tokens_BT, run.tokenizer.values)
+    return capture(run, tokens_BT), Questions(row_Q, query_Q, query_Q - distance_Q, is_value_BT)
 
 
 def grade_answers(inside: Capture, questions: Questions) -> np.ndarray:
@@ -91,17 +92,3 @@ def grade_answers(inside: Capture, questions: Questions) -> np.ndarray:
     logits_1QV = transformer.unembed(inside.config, inside.params, hidden_1QD)
     answer_Q = inside.tokens_BT[questions.row_Q, questions.key_Q]
     return np.asarray(logits_1QV[0].argmax(axis=-1)) == answer_Q
-
-
-def _find_pairs(tokens_BT: np.ndarray, run: LoadedRun) -> np.ndarray:
-    """Return the positions of values that follow keys, `[B, P]`, padded with -1."""
-    tokenizer = run.tokenizer
-    is_pair_BT = np.zeros(tokens_BT.shape, bool)
-    is_pair_BT[:, 1:] = np.isin(tokens_BT[:, :-1], tokenizer.keys)
-    is_pair_BT &= np.isin(tokens_BT, tokenizer.values)
-    num_pairs = int(is_pair_BT.sum(axis=1).max(initial=0))
-    pairs_BP = np.full((len(tokens_BT), num_pairs), -1)
-    for pairs_P, is_pair_T in zip(pairs_BP, is_pair_BT, strict=True):
-        positions = np.flatnonzero(is_pair_T)
-        pairs_P[: len(positions)] = positions
-    return pairs_BP

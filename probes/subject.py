@@ -3,7 +3,8 @@
 import dataclasses
 import functools
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 import jax
 import numpy as np
@@ -18,11 +19,29 @@ from ropewalk.evals.score import AnswerScores, Candidate, score
 from ropewalk.experiment.loaded import LoadedRun
 from ropewalk.model import transformer
 from ropewalk.probes.inside import Capture, bytes_per_document
+from ropewalk.probes.probe import bootstrap_mean
 from ropewalk.probes.questions import Questions, capture_recall, grade_answers
 
 # Default number of documents: at most _DOCUMENTS, and as many as fit _MEMORY.
 _MEMORY = 2**30  # bytes of queries, keys, values and residual streams
 _DOCUMENTS = 256
+
+
+class Effects(NamedTuple):
+    """Effects of X changes of a model; `_3X` are a value and the ends of its 95% interval.
+
+    Attributes:
+      l50_3X: tokens, as `evals.estimate.effective_context` has it; NaN if nothing is
+        learned, and beside an interval if it is undetermined.
+      loss_3X: nats, mean over answers.
+      l50_text_X: L50 as text.
+      rows: result rows of each changed model.
+    """
+
+    l50_3X: np.ndarray
+    loss_3X: np.ndarray
+    l50_text_X: np.ndarray
+    rows: list[Rows]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, repr=False, eq=False)
@@ -34,15 +53,12 @@ class Subject:
       task: the task whose documents are captured (`questions.capture_recall`).
       length: tokens of a row; None: the trained context.
       documents: number of captured documents; None: 256, or as many as fit one GiB.
-      eval_documents: number of documents that effective context is measured on; None: as many as
-        the run's own evaluation has.
     """
 
     run: LoadedRun
     task: str = "kv"
     length: int | None = None
     documents: int | None = None
-    eval_documents: int | None = None
 
     @property
     def capture(self) -> Capture:
@@ -73,27 +89,32 @@ class Subject:
 
         NaN without an effective context, inf if L50 lies beyond the longest distance tested.
         """
-        (rows,) = self.rows([self.candidate()])
-        estimate = effective_context.estimate(rows)
+        estimate = effective_context.estimate(self.rows(self.candidate()))
         if not estimate.has_l50:
             return math.nan, math.nan, math.nan
         return math.inf if estimate.is_beyond else estimate.l50, estimate.ci_low, estimate.ci_high
 
-    def rows(self, candidates: Sequence[Candidate]) -> list[Rows]:
-        """Return the result rows (`evals.rows`) of changed models on the run's own documents.
+    def rows(self, candidate: Candidate) -> Rows:
+        """Return the result rows (`evals.rows`) of a changed model on the run's own documents.
 
         Raises:
           ValueError: if the task has no effective context, or does not fit the length, or if its
             rows do not fit the memory.
         """
-        network, documents = self.run.config.model.forward_architecture(), self._eval_documents
-        scores = score(network, candidates, documents, self._length)
+        model, documents = self.run.config.model, self._eval_documents
+        scores = score(model.forward_architecture(), [candidate], documents, self._length)
         questions = runner.Questions(evals.parse(self.task), self._length, documents)
-        rotary = self.run.config.model.rotary
-        return [
-            runner.to_rows(self._loaded, rotary, questions, AnswerScores(*fields))
-            for fields in zip(*scores, strict=True)
-        ]
+        (fields,) = zip(*scores, strict=True)
+        return runner.to_rows(self._loaded, model.rotary, questions, AnswerScores(*fields))
+
+    def effects(self, candidates: Iterable[Candidate]) -> Effects:
+        """Evaluate changed models on the same documents; errors as of `rows`."""
+        # One by one: the parameters of all candidates together may not fit the memory.
+        rows = [self.rows(candidate) for candidate in candidates]
+        estimates = [effective_context.estimate(candidate_rows) for candidate_rows in rows]
+        l50_X3 = np.array([[e.l50, e.ci_low, e.ci_high] for e in estimates])
+        loss_X3 = np.array([_mean_loss(candidate_rows) for candidate_rows in rows])
+        return Effects(l50_X3.T, loss_X3.T, np.array([str(e) for e in estimates]), rows)
 
     def candidate(self) -> Candidate:
         """Return the unchanged model, as a base for changes."""
@@ -109,12 +130,16 @@ class Subject:
         if task.kind != "retrieval":
             raise ValueError(f"{self.task} has no effective context, as kv has: use other probes")
         context = evals.task_context(config, self.run.tokenizer, self._length)
-        count = self.eval_documents or task.num_documents(context, config.evals.documents)
-        return task.documents(context, range(count))
+        return task.documents(context, range(task.num_documents(context, config.evals.documents)))
 
     @property
     def _loaded(self) -> Loaded:
         return Loaded.from_run(self.run)._replace(run=None)  # rows are not the run's own
+
+
+def _mean_loss(rows: Rows) -> np.ndarray:
+    _, document_Q = np.unique(rows["document"], return_inverse=True)
+    return bootstrap_mean(np.bincount(document_Q, rows["nll"]), np.bincount(document_Q))
 
 
 def untrained(run: LoadedRun) -> LoadedRun:

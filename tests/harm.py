@@ -21,10 +21,10 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import NamedTuple
 
 import jax
 
+from tests.damage import flip
 from tests.in_process import call_any
 from tests.offline import sitecustomize  # noqa: F401 - it blocks connections
 
@@ -45,21 +45,15 @@ _DATED = "prepare.json", "progress.json", "commit_success.txt"
 _IGNORED = ("seconds", "tokens_per_second", "mfu", "date", "time", "git", "version", "question")
 
 
-class Damage(NamedTuple):
-    """Files to damage, and the command that reads them."""
-
-    files: str
-    command: str
-
-
+# Files to damage, and the command that reads them.
 DAMAGES = {
-    "parameters, evaluated": Damage("run/checkpoints/8/params/**/d/*", "evaluate"),
-    "parameters, resumed": Damage("run/checkpoints/6/params/**/d/*", "train"),
-    "any file of a checkpoint, resumed": Damage("run/checkpoints/6/**/*", "train"),
-    "tokenizer and config.json": Damage("run/[ct]o*.*", "evaluate"),
-    "prepared data": Damage("data/**/*", "train"),
-    "rows": Damage("evaluated/results.jsonl", "report"),
-    "export": Damage("exported/*[!d]", "import"),  # but README.md, which no command reads
+    "parameters, evaluated": ("run/checkpoints/8/params/**/d/*", "evaluate"),
+    "parameters, resumed": ("run/checkpoints/6/params/**/d/*", "train"),
+    "any file of a checkpoint, resumed": ("run/checkpoints/6/**/*", "train"),
+    "tokenizer and config.json": ("run/[ct]o*.*", "evaluate"),
+    "prepared data": ("data/**/*", "train"),
+    "rows": ("evaluated/results.jsonl", "report"),
+    "export": ("exported/*[!d]", "import"),  # but README.md, which no command reads
 }
 
 
@@ -120,15 +114,13 @@ def _digest(path: Path) -> str:
     content = path.read_bytes()
     if path.suffix == ".jsonl" or path.name in ("metadata", "config.json"):
         parts = content.splitlines() if path.suffix == ".jsonl" else [content]
-        values = [_without_ignored(json.loads(part)) for part in parts]
+        values = [json.loads(part, object_hook=_without_ignored) for part in parts]
         content = json.dumps(values, sort_keys=True).encode()
     return hashlib.sha256(content).hexdigest()
 
 
-def _without_ignored(value):
-    if isinstance(value, dict):
-        return {k: _without_ignored(v) for k, v in value.items() if k not in _IGNORED}
-    return [_without_ignored(v) for v in value] if isinstance(value, list) else value
+def _without_ignored(fields: dict) -> dict:
+    return {name: value for name, value in fields.items() if name not in _IGNORED}
 
 
 def kill(
@@ -163,15 +155,17 @@ def damage(pristine: Path, number: int, rng: random.Random) -> tuple[str, str]:
     else:
         shutil.rmtree(output)
     path = rng.choice([p for p in sorted(Path().glob(files)) if p.is_file() and p.stat().st_size])
-    times, content = path.stat(), bytearray(path.read_bytes())
-    kind = rng.choice(("bit", "bit", "cut", "deleted"))
+    kind, size = rng.choice(("bit", "bit", "cut", "deleted")), path.stat().st_size
     if kind == "deleted" and reader in ("report", "import"):  # the file is optional
         kind = "cut"
-    position = rng.randrange(len(content))
-    content[position] ^= 1 << rng.randrange(8)
-    path.write_bytes(content if kind == "bit" else content[:position])
-    os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))  # a disk that rots says nothing
-    if kind == "deleted":
+    position = rng.randrange(8 * size)
+    if kind == "bit":
+        flip(path, position)
+    elif kind == "cut":
+        times = path.stat()
+        os.truncate(path, position // 8)
+        os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))  # a disk that rots says nothing
+    else:
         path.unlink()
     status, text = call_any(*shlex.split(command))
     own = path.relative_to(output).as_posix() if path.is_relative_to(output) else ""

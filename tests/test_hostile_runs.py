@@ -123,6 +123,11 @@ def test_links_and_pipes_are_refused(run, start, place, kind):
         assert outside() == before
 
 
+def remove_outputs() -> None:
+    for name in ("folder", "kept"):
+        shutil.rmtree(name, ignore_errors=True)
+
+
 @pytest.mark.long
 def test_contents_of_sixty_directories_do_no_harm(run, start, trained_run):
     """No command takes 10 s longer than three times a harmless run of it in this process."""
@@ -131,8 +136,7 @@ def test_contents_of_sixty_directories_do_no_harm(run, start, trained_run):
         begin = time.monotonic()
         assert start(command, 600)[0] == 0
         seconds[command] = time.monotonic() - begin
-        shutil.rmtree("folder", ignore_errors=True)
-        shutil.rmtree("kept", ignore_errors=True)
+        remove_outputs()
     places = [*FILES[:6], *FILES[-4:]]
     pairs = [(place, kind) for place in places for kind in CONTENTS]
     for place, kind in random.Random(0).sample(pairs, 60):
@@ -143,8 +147,7 @@ def test_contents_of_sixty_directories_do_no_harm(run, start, trained_run):
         for command in COMMANDS.values():
             start(command, 10 + 3 * seconds[command])
             assert outside() == before, (place, kind, command)
-            shutil.rmtree("folder", ignore_errors=True)
-            shutil.rmtree("kept", ignore_errors=True)
+            remove_outputs()
 
 
 def test_links_within_a_run_are_read_and_not_written_through(run, start):

@@ -20,36 +20,32 @@ FILES = {
     "evals/tasks/echo.py": ECHO,
     "data/sources/texts.py": NEW_SOURCE,
 }
-# By file: a line of it, and the lines to put before it.
-EDITS = {
-    "model/config.py": [
-        ("    qkv_bias: bool = False\n", "    value_norm: bool = False\n"),
-    ],
-    "model/attention.py": [
-        (
-            "        if config.shift_keys:\n            self.shift",
-            "        if config.value_norm:\n            self.value_norm = Norm(config, H)\n",
-        ),
-        (
-            "        return q_BTNH, k_BSKH, v_BSKH\n\n    def _norm",
-            "        if self.config.value_norm:\n            v_BSKH = self.value_norm(v_BSKH)\n",
-        ),
-    ],
-    "experiment/config.py": [
-        (
-            "    weight_decay: Annotated",
-            '    optimizer: Literal["adamw", "muon"] = "adamw"\n',
-        ),
-    ],
-    "training/optimizer.py": [
-        (
-            "    adamw = optax.chain(\n",
-            '    if config.optimizer == "muon":\n'
-            "        return optax.contrib.muon(learning_rate=-1.0)\n",
-        ),
-        ("import optax\n", "import optax.contrib\n"),
-    ],
-}
+# A file, a text in it, and the lines to put before it.
+EDITS = [
+    ("model/config.py", "    qkv_bias: bool = False\n", "    value_norm: bool = False\n"),
+    (
+        "model/attention.py",
+        "        if config.shift_keys:\n            self.shift",
+        "        if config.value_norm:\n            self.value_norm = Norm(config, H)\n",
+    ),
+    (
+        "model/attention.py",
+        "        return q_BTNH, k_BSKH, v_BSKH\n\n    def _norm",
+        "        if self.config.value_norm:\n            v_BSKH = self.value_norm(v_BSKH)\n",
+    ),
+    (
+        "experiment/config.py",
+        "    weight_decay: Annotated",
+        '    optimizer: Literal["adamw", "muon"] = "adamw"\n',
+    ),
+    (
+        "training/optimizer.py",
+        "    adamw = optax.chain(\n",
+        '    if config.optimizer == "muon":\n'
+        "        return optax.contrib.muon(learning_rate=-1.0)\n",
+    ),
+    ("training/optimizer.py", "import optax\n", "import optax.contrib\n"),
+]
 
 
 @pytest.fixture
@@ -59,12 +55,10 @@ def changed_tree(tmp_path):
     shutil.copytree(ROOT, tree, ignore=ignore, symlinks=True)
     for name, content in FILES.items():
         (tree / name).write_text(content)
-    for name, edits in EDITS.items():
+    for name, line, addition in EDITS:
         text = (tree / name).read_text()
-        for line, addition in edits:
-            assert text.count(line) == 1, f"{name} changed: repair the trial change"
-            text = text.replace(line, addition + line)
-        (tree / name).write_text(text)
+        assert text.count(line) == 1, f"{name} changed: repair the trial change"
+        (tree / name).write_text(text.replace(line, addition + line))
     return tree
 
 

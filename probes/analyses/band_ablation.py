@@ -5,7 +5,6 @@ which keeps their content and removes their dependence on distance: a frozen pai
 like a key at distance 0. The control is the same number of random pairs.
 """
 
-import itertools
 import math
 from collections.abc import Iterable, Sequence
 
@@ -16,7 +15,6 @@ from ropewalk.evals.score import Candidate
 from ropewalk.model.config import ModelConfig
 from ropewalk.model.positions import freeze_pairs
 from ropewalk.model.transformer import select_heads, without_pairs
-from ropewalk.probes.effects import measure_effects
 from ropewalk.probes.probe import Number, Probe, draw_points
 from ropewalk.probes.subject import Subject
 from ropewalk.theory import capability
@@ -55,7 +53,6 @@ class BandAblation(Probe):
     without a mark: undetermined within it; a cross at the bottom: not learned."""
     y_labels = "L50 (tokens)", "loss of answers (nats)"
     x_label = "period of the band's pairs (tokens, log scale)"
-    sharex = True
     sharey = "row"
     references = (
         *(mark_handle(name, marker) for name, marker in zip(METHODS, _MARKERS, strict=True)),
@@ -66,18 +63,13 @@ class BandAblation(Probe):
 
     @classmethod
     def measure(
-        cls,
-        subject: Subject,
-        heads: Iterable[tuple[int, int]] | None = None,
-        *,
-        draws: int = _NUM_DRAWS,
+        cls, subject: Subject, heads: Iterable[tuple[int, int]] | None = None
     ) -> "BandAblation":
         """Remove bands of frequencies from some heads, as many random pairs, and evaluate.
 
         Args:
           subject: the run.
           heads: (layer, query head) pairs, from 0; None: all.
-          draws: number of draws of random pairs, for every band.
 
         Raises:
           ValueError: for a head that does not exist, or one that shares its key, or the norm of
@@ -95,29 +87,26 @@ class BandAblation(Probe):
             octave_LNR = np.floor(np.log2(2 * np.pi / inv_freq_LNR / length))
         octave_G = np.unique(octave_LNR[is_selected_LN])
         bands_GLNR = (octave_LNR == octave_G[:, None, None, None]) & is_selected_LN[..., None]
-        random = np.random.default_rng(0)
-        pairs_GXLNR = np.stack([[band, *_shuffle(band, draws, random)] for band in bands_GLNR])
-        intact, W, G, X = subject.candidate(), len(METHODS), len(octave_G), 1 + draws
-        pairs_YLNR = pairs_GXLNR.reshape(G * X, *inv_freq_LNR.shape)
+        random, intact = np.random.default_rng(0), subject.candidate()
+        bands = [pairs for band in bands_GLNR for pairs in (band, *_shuffle(band, random))]
         changed = (
-            change(config, intact, pairs)
+            change(config, intact, pairs_LNR)
             for change in (zero_candidate, freeze_candidate)
-            for pairs in pairs_YLNR
+            for pairs_LNR in bands
         )
-        effects = measure_effects(subject, itertools.chain([intact], changed))
-        l50_3WGX, loss_3WGX = (
-            x_3X[:, 1:].reshape(3, W, G, X) for x_3X in (effects.l50_3X, effects.loss_3X)
-        )
+        unchanged, effects = subject.effects([intact]), subject.effects(changed)
+        shape_WGX = len(METHODS), len(octave_G), 1 + _NUM_DRAWS
+        l50_3WGX, loss_3WGX = (x.reshape(3, *shape_WGX) for x in (effects.l50_3X, effects.loss_3X))
         return cls(
             start_G=length * 2.0**octave_G,
             pairs_G=bands_GLNR.sum(axis=(1, 2, 3)) / is_selected_LN.sum(),
             trained_length=length,
             longest=subject.length or length,
-            intact_l50_3=effects.l50_3X[:, 0],
-            intact_loss_3=effects.loss_3X[:, 0],
+            intact_l50_3=unchanged.l50_3X[:, 0],
+            intact_loss_3=unchanged.loss_3X[:, 0],
             l50_3WG=l50_3WGX[..., 0],
             loss_3WG=loss_3WGX[..., 0],
-            l50_text_WG=effects.l50_text_X[1:].reshape(W, G, X)[..., 0],
+            l50_text_WG=effects.l50_text_X.reshape(shape_WGX)[..., 0],
             random_l50_WGC=l50_3WGX[0, ..., 1:],
             random_loss_WGC=loss_3WGX[0, ..., 1:],
         )
@@ -162,10 +151,16 @@ class BandAblation(Probe):
         # An interval may be open: the axis ends above the longest distance tested.
         top = 1.3 * self.longest
         l50_3WG = np.clip(self.l50_3WG, 1, top)
-        l50 = self.intact_l50_3, l50_3WG, self.random_l50_WGC
-        loss = self.intact_loss_3, self.loss_3WG, self.random_loss_WGC
-        for ax, values in ((above, l50), (below, loss)):
-            self._draw_bands(ax, *values, color)
+        for ax, intact_3, value_3WG, random_WGC in (
+            (above, self.intact_l50_3, l50_3WG, self.random_l50_WGC),
+            (below, self.intact_loss_3, self.loss_3WG, self.random_loss_WGC),
+        ):
+            ax.axhline(intact_3[0], color=INK, lw=1, ls=DASHED)
+            ax.axvline(self.trained_length, **REFERENCE)
+            for method, marker in enumerate(_MARKERS):
+                x_G = self._x_of_bands() * 2 ** (0.3 + 0.4 * method)
+                draw_points(ax, x_G, value_3WG[:, method], color, marker)
+                ax.plot(x_G, random_WGC[method], marker, color=FAINT, ms=2.5)
         token_axis(above.yaxis)
         above.set_ylim(0.9, top)
         token_axis(below.xaxis)
@@ -173,16 +168,6 @@ class BandAblation(Probe):
             x, transform = self._x_of_bands()[-1] * 2**0.5, above.get_xaxis_transform()
             above.text(x, 0.5, "unrotated", rotation=90, va="center", fontsize=7,
                        ha="center", transform=transform)  # fmt: skip
-
-    def _draw_bands(
-        self, ax: Axes, intact_3: np.ndarray, value_3WG, random_WGC: np.ndarray, color: str
-    ) -> None:
-        ax.axhline(intact_3[0], color=INK, lw=1, ls=DASHED)
-        ax.axvline(self.trained_length, **REFERENCE)
-        for method, marker in enumerate(_MARKERS):
-            x_G = self._x_of_bands() * 2 ** (0.3 + 0.4 * method)
-            draw_points(ax, x_G, value_3WG[:, method], color, marker)
-            ax.plot(x_G, random_WGC[method], marker, color=FAINT, ms=2.5)
 
     def _x_of_bands(self) -> np.ndarray:
         """Return where bands begin on the x axis; unrotated pairs are right of all others."""
@@ -201,10 +186,10 @@ def _format_range(values: np.ndarray, spec: str) -> str:
     return f"{np.nanmin(values):{spec}} to {np.nanmax(values):{spec}}"
 
 
-def _shuffle(pairs_LNR: np.ndarray, draws: int, random: np.random.Generator) -> list[np.ndarray]:
+def _shuffle(pairs_LNR: np.ndarray, random: np.random.Generator) -> list[np.ndarray]:
     """Return draws of as many pairs of each head; heads with equal pairs have equal draws."""
     L, _, R = pairs_LNR.shape
-    orders = [np.stack([random.permutation(R) for _ in range(L)]) for _ in range(draws)]
+    orders = [np.stack([random.permutation(R) for _ in range(L)]) for _ in range(_NUM_DRAWS)]
     return [np.take_along_axis(pairs_LNR, order_LR[:, None], axis=-1) for order_LR in orders]
 
 

@@ -16,12 +16,13 @@ from matplotlib.axes import Axes
 from matplotlib.cm import ScalarMappable
 from matplotlib.colors import Normalize
 
-from ropewalk.probes.analyses.matching_keys import sum_by_document
+from ropewalk.probes.analyses.matching_keys import measure_gap
+from ropewalk.probes.inside import complex_pairs
 from ropewalk.probes.probe import (
     HeadProbe,
     Number,
     bootstrap_counts,
-    complex_pairs,
+    format_number,
     head_name,
     with_interval,
 )
@@ -59,7 +60,6 @@ class FrequencyUse(HeadProbe):
     largest amplitudes."""
     by_default = True
     y_labels = "2-norm of a pair", "pairs of each head"
-    per_head = "inv_freq_LNR"
     references = (
         handle("queries", color=INK, lw=1.4),
         handle("keys", color=INK, lw=1.4, ls=DASHED),
@@ -73,18 +73,21 @@ class FrequencyUse(HeadProbe):
         Raises:
           ValueError: if there is no question with a distractor.
         """
-        inside, questions = subject.capture, subject.questions
-        config = inside.config
-        inv_freq_LNR = inside.inv_freq
-        sums = [sum_by_document(inside, questions, *item) for item in enumerate(inv_freq_LNR)]
+        inside, inv_freq_LNR = subject.capture, subject.capture.inv_freq
         weights_CB = bootstrap_counts(len(inside.tokens_BT))
-        q_LBTNH, k_LBSKH = zip(*map(inside.unrotated, range(config.num_layers)), strict=True)
-        group = config.num_heads // k_LBSKH[0].shape[2]
-        query_CLNR, massive_query_LNH = _norms(q_LBTNH, weights_CB)
-        key_CLKR, massive_key_LKH = _norms(k_LBSKH, weights_CB)
-        key_CLNR = np.repeat(key_CLKR, group, axis=2)
-        gap_CLNR = np.stack([layer_sums.means(weights_CB)[1] for layer_sums in sums], axis=1)
+        layers = range(inside.config.num_layers)
+        gaps_CNR = [measure_gap(inside, subject.questions, layer)[1] for layer in layers]
+        gap_CLNR = np.stack(gaps_CNR, axis=1)
         amplitude_CLNR, distances_M = np.abs(gap_CLNR), np.arange(1, inside.length)
+        unrotated = (complex_pairs(*inside.unrotated(layer)) for layer in layers)
+        norms = [[*_norms(q_BTNR), *_norms(k_BSNR)] for q_BTNR, k_BSNR in unrotated]
+        query_LBNR, massive_query_LNH, key_LBNR, massive_key_LNH = map(
+            np.stack, zip(*norms, strict=True)
+        )
+        query_CLNR, key_CLNR = (
+            np.einsum("cb,lbnr->clnr", weights_CB, x_LBNR, optimize=True) / x_LBNR.shape[1]
+            for x_LBNR in (query_LBNR, key_LBNR)
+        )
         return cls(
             inv_freq_LNR=inv_freq_LNR,
             query_3LNR=with_interval(query_CLNR, "nearest"),
@@ -93,11 +96,9 @@ class FrequencyUse(HeadProbe):
             sine_LNR=-gap_CLNR[0].imag,
             amplitude_3LNR=with_interval(amplitude_CLNR, "nearest"),
             massive_query_LNH=massive_query_LNH,
-            massive_key_LNH=np.repeat(massive_key_LKH, group, axis=1),
+            massive_key_LNH=massive_key_LNH,
             distances_M=distances_M,
-            visible_LM=np.stack(
-                [inside.is_visible(l, distances_M) for l in range(config.num_layers)]
-            ),
+            visible_LM=inside.is_visible(distances_M),
             half_norm_3=with_interval(_half_period(inv_freq_LNR, query_CLNR * key_CLNR), "nearest"),
             half_gain_3=with_interval(_half_period(inv_freq_LNR, amplitude_CLNR), "nearest"),
         )
@@ -126,48 +127,41 @@ class FrequencyUse(HeadProbe):
         return {
             "pair of largest norms": _format_pair(norms_R.argmax(), self.inv_freq_LNR[head]),
             "pair of largest amplitude": _format_pair(largest, self.inv_freq_LNR[head]),
-            "amplitude [95% CI]": "{:.3g} [{:.3g}, {:.3g}]".format(
-                *self.amplitude_3LNR[:, *head, largest]
-            ),
+            "amplitude [95% CI]": format_number([Number(*self.amplitude_3LNR[:, *head, largest])]),
             "massive features": f"{self.massive_query_LNH[head].sum()} of queries, "
             f"{self.massive_key_LNH[head].sum()} of keys",
         }
 
     def draw(self, axes: Sequence[Axes], color: str) -> None:
         """Draw norms above and shares below."""
-        self._draw_norms(axes[0])
-        self._draw_shares(axes[1])
-
-    def _draw_norms(self, ax: Axes) -> None:
+        above, below = axes
         pairs_R = np.arange(self.inv_freq_LNR.shape[-1])
-        self.draw_curves(ax, pairs_R, self.query_3LNR, lw=1.2)
-        self.draw_curves(ax, pairs_R, self.key_3LNR, lw=1.2, ls=DASHED)
+        self.draw_curves(above, pairs_R, self.query_3LNR, lw=1.2)
+        self.draw_curves(above, pairs_R, self.key_3LNR, lw=1.2, ls=DASHED)
         ticks = np.unique(np.linspace(0, pairs_R[-1], 4).round().astype(int))
         labels = [f"{t}\n{_format_period(self.inv_freq_LNR[0, 0, t])}" for t in ticks]
-        ax.set_xticks(ticks, labels, fontsize=7)
-        ax.set_xlabel("pair\nperiod (tokens)")
-        ax.set_ylim(bottom=0)
+        above.set_xticks(ticks, labels, fontsize=7)
+        above.set_xlabel("pair\nperiod (tokens)")
+        above.set_ylim(bottom=0)
 
-    def _draw_shares(self, ax: Axes) -> None:
         amplitude_LN = self.amplitude_3LNR[0].sum(axis=-1)
         by_amplitude = sorted(self.heads, key=lambda head: -amplitude_LN[head])
-        drawn = sorted(by_amplitude[:_MAX_HEADS])
-        R = self.inv_freq_LNR.shape[-1]
+        drawn, R = sorted(by_amplitude[:_MAX_HEADS]), len(pairs_R)
         shares = np.concatenate([self.share(head) for head in drawn])
         edges_M = np.append(self.distances_M, self.distances_M[-1] + 1) - 0.5
         edges_R = np.arange(len(shares) + 1)
-        cells = ax.pcolormesh(edges_M, edges_R, shares, cmap=_COLORS, norm=_SCALE)
+        cells = below.pcolormesh(edges_M, edges_R, shares, cmap=_COLORS, norm=_SCALE)
         cells.set_rasterized(True)
         for line in range(R, len(shares), R):
-            ax.axhline(line, color=PAPER, lw=1.5)
-            ax.axhline(line, color=FAINT, lw=0.5)
-        prefix = "head " if len(amplitude_LN) == 1 else ""
+            below.axhline(line, color=PAPER, lw=1.5)
+            below.axhline(line, color=FAINT, lw=0.5)
+        prefix = "head " if self.shape[0] == 1 else ""
         names = [prefix + head_name(self.shape, head) for head in drawn]
-        ax.set_yticks(R * (np.arange(len(drawn)) + 0.5), names, fontsize=7)
-        ax.invert_yaxis()
-        token_axis(ax.xaxis)
-        ax.set_xlim(left=1)
-        ax.set_xlabel("distance (tokens)")
+        below.set_yticks(R * (np.arange(len(drawn)) + 0.5), names, fontsize=7)
+        below.invert_yaxis()
+        token_axis(below.xaxis)
+        below.set_xlim(left=1)
+        below.set_xlabel("distance (tokens)")
 
 
 def _format_period(inv_freq: float) -> str:
@@ -180,17 +174,11 @@ def _format_pair(pair: int, inv_freq_R: np.ndarray) -> str:
     return f"{pair} (period {_format_period(inv_freq_R[pair])})"
 
 
-def _norms(x_LBTNH, weights_CB: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return each pair's mean 2-norm per resample, `[C, L, N, R]`, and massive features."""
-    norm_LBNR, square_LNH = [], []
-    for x_BTNH in x_LBTNH:
-        x_BTNH = np.asarray(x_BTNH, np.float64)
-        norm_LBNR.append(np.abs(complex_pairs(x_BTNH)).mean(axis=1))
-        square_LNH.append((x_BTNH**2).sum(axis=(0, 1)))
-    norm_LNH = np.sqrt(square_LNH)
-    mean_CLNR = np.einsum("cb,lbnr->clnr", weights_CB, norm_LBNR, optimize=True)
-    mean_CLNR /= weights_CB.sum(axis=1)[:, None, None, None]
-    return mean_CLNR, norm_LNH > _MASSIVE * norm_LNH.mean(axis=-1, keepdims=True)
+def _norms(x_BTNR: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return each pair's mean 2-norm in a document, `[B, N, R]`, and massive features, `[N, H]`."""
+    x_BTNH = np.concatenate([x_BTNR.real, x_BTNR.imag], axis=-1)
+    norm_NH = np.linalg.norm(x_BTNH, axis=(0, 1))
+    return np.abs(x_BTNR).mean(axis=1), norm_NH > _MASSIVE * norm_NH.mean(axis=-1, keepdims=True)
 
 
 def _half_period(inv_freq_LNR: np.ndarray, weights_CLNR: np.ndarray) -> np.ndarray:

@@ -62,7 +62,6 @@ class HeadScores(HeadProbe):
     by_default = True
     y_labels = "share", "spread over (tokens)"
     sharey = "row"
-    per_head = "random_LN"
     references = (
         handle("equal weights", color=FAINT, lw=1.5),
         mark_handle("random weights", "^", color=FAINT),
@@ -90,12 +89,10 @@ class HeadScores(HeadProbe):
 
     def numbers(self) -> dict[str, Number]:
         """Return the highest scores, and the share of sinks."""
-        scores_3 = self.retrieval_3LN, self.prefix_3LN, self.previous_3LN
-        highest = {
-            name: Number(*score_3LN[:, *self.highest(score_LN)], largest=1)
-            for (name, score_LN), score_3LN in zip(self.scores().items(), scores_3, strict=True)
-        }
-        return highest | {
+        return {
+            "retrieval, highest of heads": self.highest(self.retrieval_3LN, 1),
+            "prefix matching, highest of heads": self.highest(self.prefix_3LN, 1),
+            "previous token, highest of heads": self.highest(self.previous_3LN, 1),
             "retrieval, highest of random heads": Number(float(self.random_LN.max()), largest=1),
             "sinks (share of heads)": Number(float((self.first_3LN[0] > _SINK).mean()), largest=1),
             "entropy, mean over heads (nats)": Number(float(self.entropy_3LN[0].mean())),
@@ -112,14 +109,6 @@ class HeadScores(HeadProbe):
         }
         return [{"highest in": kind} | lines[i] for kind, heads in kinds.items() for i in heads]
 
-    def scores(self) -> dict[str, np.ndarray]:
-        """Return retrieval, prefix matching, and previous token."""
-        return {
-            "retrieval, highest of heads": self.retrieval_3LN[0],
-            "prefix matching, highest of heads": self.prefix_3LN[0],
-            "previous token, highest of heads": self.previous_3LN[0],
-        }
-
     def line(self, head: tuple[int, int]) -> dict[str, str]:
         """Return the scores of a head."""
         return {
@@ -133,32 +122,26 @@ class HeadScores(HeadProbe):
 
     def draw(self, axes: Sequence[Axes], color: str) -> None:
         """Draw shares above and spread below."""
-        self._draw_shares(axes[0])
-        self._draw_spread(axes[1])
-
-    def _draw_shares(self, ax: Axes) -> None:
-        colors, shares = self.colors, self.shares
-        offsets = np.linspace(-0.3, 0.3, len(colors)) if len(colors) > 1 else [0.0]
-        for (head, color), offset in zip(colors, offsets, strict=True):
+        above, below = axes
+        shares, last = self.shares, len(self.shares) - 1
+        offsets = np.linspace(-0.3, 0.3, len(self.heads)) if self.heads[1:] else [0.0]
+        for (head, color), offset in zip(self.colors, offsets, strict=True):
             score_3S = np.stack([score_3LN[:, *head] for score_3LN in shares.values()], axis=1)
-            draw_points(ax, np.arange(len(shares)) + offset, score_3S, color, size=4)
-        for column, uniform in enumerate(self.uniform_LX.mean(axis=0)[: len(shares)]):
-            ax.hlines(uniform, column - 0.42, column + 0.42, color=FAINT, lw=1.5)
-        ax.plot(len(shares) - 1, self.random_LN.max(), "^", color=FAINT, ms=5)
-        ax.axhline(_SINK, 2 / 4, 3 / 4, color=INK, lw=1, ls=DOTTED)
-        ax.set_xticks(range(len(shares)), list(shares), fontsize=7)
-        ax.set_xlim(-0.5, len(shares) - 0.5)
-        ax.set_ylim(-0.03, 1.03)
-
-    def _draw_spread(self, ax: Axes) -> None:
-        for head, color in self.colors:
+            draw_points(above, np.arange(len(shares)) + offset, score_3S, color, size=4)
             spread = math.exp(self.entropy_3LN[0][head])
-            ax.plot(self.distance_3LN[0][head], spread, "o", color=color, ms=5, zorder=3)
-        *_, entropy, distance = self.uniform_LX.mean(axis=0)
-        ax.plot(distance, math.exp(entropy), "_", color=FAINT, ms=12, mew=1.5)
-        ax.set_xlabel("mean distance (tokens)")
-        ax.set_xlim(0, 1.15 * max(distance, self.distance_3LN[0].max()))
-        token_axis(ax.yaxis)
+            below.plot(self.distance_3LN[0][head], spread, "o", color=color, ms=5, zorder=3)
+        *uniform_S, entropy, distance = self.uniform_LX.mean(axis=0)
+        for column, uniform in enumerate(uniform_S):
+            above.hlines(uniform, column - 0.42, column + 0.42, color=FAINT, lw=1.5)
+        above.plot(last, self.random_LN.max(), "^", color=FAINT, ms=5)
+        above.axhline(_SINK, 2 / 4, 3 / 4, color=INK, lw=1, ls=DOTTED)
+        above.set_xticks(range(len(shares)), list(shares), fontsize=7)
+        above.set_xlim(-0.5, last + 0.5)
+        above.set_ylim(-0.03, 1.03)
+        below.plot(distance, math.exp(entropy), "_", color=FAINT, ms=12, mew=1.5)
+        below.set_xlabel("mean distance (tokens)")
+        below.set_xlim(0, 1.15 * max(distance, self.distance_3LN[0].max()))
+        token_axis(below.yaxis)
 
 
 def repeated_ids(tokenizer: Tokenizer, length: int) -> np.ndarray:
@@ -180,15 +163,15 @@ def head_scores(
       repeated: a capture of `repeated_ids`.
       random: a capture of the rows of `inside` by a model with random weights.
     """
-    previous_3LN, first_3LN, entropy_3LN, distance_3LN = _mean_over_rows(_score_documents(inside))
-    (prefix_3LN,) = _mean_over_rows(_score_prefix(repeated))
-    uniform = [_score_prefix(_equalize(repeated)), _score_documents(_equalize(inside))]
-    uniform_XL = np.concatenate([scores_BXLN[0, ..., 0] for scores_BXLN in uniform])
-    distances_T, num_layers = np.arange(inside.length), inside.config.num_layers
-    visible_LT = np.stack([inside.is_visible(layer, distances_T) for layer in range(num_layers)])
-    chance_L = (1 / visible_LT.cumsum(axis=1))[:, questions.query_Q].mean(axis=1)
+    T, n = inside.length, repeated.length // 2
+    scores_BXLN, equal_XL = _mean_scores(inside, _sum_scores, [T - 1, T, T, T])
+    prefix_BXLN, equal_prefix_XL = _mean_scores(repeated, functools.partial(_sum_prefix, n), [n])
+    previous_3LN, first_3LN, entropy_3LN, distance_3LN = bootstrap_mean(scores_BXLN).swapaxes(0, 1)
+    uniform_XL = np.concatenate([equal_prefix_XL, equal_XL])
+    num_visible_LT = inside.is_visible(np.arange(inside.length)).cumsum(axis=1)
+    chance_L = (1 / num_visible_LT)[:, questions.query_Q].mean(axis=1)
     return HeadScores(
-        prefix_3LN=prefix_3LN,
+        prefix_3LN=bootstrap_mean(prefix_BXLN[:, 0]),
         previous_3LN=previous_3LN,
         first_3LN=first_3LN,
         retrieval_3LN=retrieval(inside, questions, right_Q),
@@ -216,49 +199,25 @@ def retrieval(inside: Capture, questions: Questions, right_Q: np.ndarray) -> np.
     return bootstrap_mean(hits_BLN, np.bincount(row_Q[right_Q], minlength=num_rows))
 
 
-def _equalize(inside: Capture) -> Capture:
-    """Return one row with zero queries, whose weights are equal on all visible keys."""
-    row, activations = slice(1), inside.activations
-    return dataclasses.replace(
-        inside,
-        tokens_BT=inside.tokens_BT[row],
-        positions_BT=inside.positions_BT[row],
-        segment_ids_BT=inside.segment_ids_BT[row],
-        activations=activations._replace(
-            q_LBTNH=jnp.zeros_like(activations.q_LBTNH[:, row]),
-            k_LBSKH=activations.k_LBSKH[:, row],
-        ),
-    )
+def _mean_scores(
+    inside: Capture, scores: Callable, num_queries_X: Sequence[int]
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return means over queries of the sums `scores(logits, distances)`, `[B, X, L, N]`.
 
-
-def _mean_over_rows(scores_BXLN: np.ndarray) -> np.ndarray:
-    """Return the mean of each score with its interval, `[X, 3, L, N]`."""
-    return bootstrap_mean(scores_BXLN, np.ones(len(scores_BXLN))).swapaxes(0, 1)
-
-
-def _score_documents(inside: Capture) -> np.ndarray:
-    """Return previous token, first token, entropy, distance, means over queries `[B, 4, L, N]`."""
-    T = inside.length
-    queries_X11 = np.array([T - 1, T, T, T])[:, None, None]
-    return _sum_over_queries(inside, _sum_scores) / queries_X11
-
-
-def _score_prefix(repeated: Capture) -> np.ndarray:
-    """Return prefix matching, mean over the queries of the repetition, `[B, 1, L, N]`."""
-    n = repeated.length // 2
-    return _sum_over_queries(repeated, functools.partial(_sum_prefix, n)) / n
-
-
-def _sum_over_queries(inside: Capture, scores: Callable) -> np.ndarray:
-    """Return sums over all queries of `scores(logits, distances)`, `[B, X, L, N]`."""
+    Also those of equal weights on all visible keys, `[X, L]`.
+    """
     indices_S, layers = np.arange(inside.length), []
     for layer in range(inside.config.num_layers):
-        parts = [
-            np.asarray(scores(logits_BNTS, indices_S[queries, None] - indices_S), np.float64)
-            for queries, logits_BNTS in inside.chunks(layer)
-        ]
-        layers.append(sum(parts))
-    return np.stack(layers, axis=2)
+        sum_BXN = equal_1X1 = 0.0
+        for indices_T, logits_BNTS in inside.chunks(layer):
+            distances_TS = indices_T[:, None] - indices_S
+            equal_11TS = jnp.where(jnp.isfinite(logits_BNTS[:1, :1]), 0, -jnp.inf)
+            sum_BXN += np.asarray(scores(logits_BNTS, distances_TS), np.float64)
+            equal_1X1 += np.asarray(scores(equal_11TS, distances_TS), np.float64)
+        layers.append((sum_BXN, equal_1X1))
+    sum_BXLN, equal_1XL1 = (np.stack(sums, axis=2) for sums in zip(*layers, strict=True))
+    num_queries_X11 = np.array(num_queries_X)[:, None, None]
+    return sum_BXLN / num_queries_X11, (equal_1XL1 / num_queries_X11)[0, ..., 0]
 
 
 @jax.jit

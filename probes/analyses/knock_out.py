@@ -14,9 +14,8 @@ from ropewalk.evals.estimate.bins import fine_bin_number, group_bins
 from ropewalk.evals.rows import Rows
 from ropewalk.model.transformer import without_heads
 from ropewalk.probes.analyses.head_scores import retrieval
-from ropewalk.probes.effects import measure_effects
 from ropewalk.probes.probe import HeadProbe, Number, draw_points, format_number
-from ropewalk.probes.subject import Subject
+from ropewalk.probes.subject import Effects, Subject
 from ropewalk.theory import capability
 from ropewalk.utils.figures import DASHED, FAINT, INK, REFERENCE, handle, mark_handle, token_axis
 
@@ -54,7 +53,6 @@ class KnockOut(HeadProbe):
     draws); dashed: the unchanged model. A line without a dot: undetermined within it; a cross at
     the bottom: not learned."""
     y_labels = "answered correctly", "L50 (tokens)"
-    per_head = "retrieval_LN"
     references = (
         mark_handle("all heads", "."),
         handle("masked by score,\n95% interval", marker="o", color=INK, lw=1.2),
@@ -73,35 +71,34 @@ class KnockOut(HeadProbe):
         L, N = retrieval_LN.shape
         heads, random = list(np.ndindex(L, N)), np.random.default_rng(0)
         by_score = np.argsort(-np.nan_to_num(retrieval_LN.ravel()), kind="stable")
-        masked_C = np.unique(np.geomspace(1, max(1, L * N - 1), _MAX_COUNTS).round().astype(int))
-
-        single = [[head] for head in heads]
-        alone = [[other for other in heads if other != head] for head in heads]
         orders = [by_score, *(random.permutation(L * N) for _ in range(_NUM_DRAWS))]
-        together = [[heads[i] for i in order[:count]] for order in orders for count in masked_C]
-        masks = [[], *single, *alone, *together]
+        masked_C = np.unique(np.geomspace(1, max(1, L * N - 1), _MAX_COUNTS).round().astype(int))
         intact = subject.candidate()
-        changed = (intact._replace(params=without_heads(intact.params, heads)) for heads in masks)
-        effects = measure_effects(subject, changed)
-        bins_Q, low_X, high_X = _bin_distances(effects.rows[0]["distance"])
-        right_YX = np.stack([_accuracy(rows, bins_Q) for rows in effects.rows])
-        ends = 1 + np.cumsum([L * N, L * N])
-        (intact_l50, single_l50, _, l50), (intact_loss, single_loss, _, loss) = (
-            np.split(x_3Y, [1, *ends], axis=-1) for x_3Y in (effects.l50_3X, effects.loss_3X)
-        )
-        l50_3DC, loss_3DC = (x_3Y.reshape(3, len(orders), -1) for x_3Y in (l50, loss))
+
+        def mask(masks: Sequence[Sequence[tuple[int, int]]]) -> Effects:
+            params = (without_heads(intact.params, masked) for masked in masks)
+            return subject.effects(intact._replace(params=p) for p in params)
+
+        unchanged = mask([[]])
+        single = mask([[head] for head in heads])
+        alone = mask([[other for other in heads if other != head] for head in heads])
+        together = mask([[heads[i] for i in order[:n]] for order in orders for n in masked_C])
+        bins_Q, low_X, high_X = _bin_distances(unchanged.rows[0]["distance"])
+        alone_YX = np.stack([_accuracy(rows, bins_Q) for rows in alone.rows])
+        l50_3DC = together.l50_3X.reshape(3, len(orders), -1)
+        loss_3DC = together.loss_3X.reshape(3, len(orders), -1)
         return cls(
             retrieval_LN=retrieval_LN,
             longest=int(high_X[-1]),
             low_X=low_X,
             high_X=high_X,
-            right_X=right_YX[0],
-            alone_LNX=right_YX[ends[0] : ends[1]].reshape(L, N, -1),
-            intact_l50_3=intact_l50[:, 0],
-            intact_loss_3=intact_loss[:, 0],
-            without_l50_3LN=single_l50.reshape(3, L, N),
-            without_loss_3LN=single_loss.reshape(3, L, N),
-            l50_text_LN=effects.l50_text_X[1 : ends[0]].reshape(L, N),
+            right_X=_accuracy(unchanged.rows[0], bins_Q),
+            alone_LNX=alone_YX.reshape(L, N, -1),
+            intact_l50_3=unchanged.l50_3X[:, 0],
+            intact_loss_3=unchanged.loss_3X[:, 0],
+            without_l50_3LN=single.l50_3X.reshape(3, L, N),
+            without_loss_3LN=single.loss_3X.reshape(3, L, N),
+            l50_text_LN=single.l50_text_X.reshape(L, N),
             masked_C=masked_C,
             by_score_l50_3C=l50_3DC[:, 0],
             by_score_loss_3C=loss_3DC[:, 0],
@@ -145,32 +142,28 @@ class KnockOut(HeadProbe):
 
     def draw(self, axes: Sequence[Axes], color: str) -> None:
         """Draw windows above and masked heads below."""
-        self._draw_windows(axes[0])
-        self._draw_masked(axes[1])
-
-    def _draw_windows(self, ax: Axes) -> None:
+        above, below = axes
         middle_X = np.sqrt(self.low_X * self.high_X)
-        self.draw_curves(ax, middle_X, self.alone_LNX)
-        ax.plot(middle_X, self.right_X, ".", color=INK, ms=4, zorder=4)
-        ax.axhline(0.5, **REFERENCE)
-        ax.set_ylim(-0.03, 1.03)
-        token_axis(ax.xaxis)
-        ax.set_xlabel("distance (tokens)")
+        self.draw_curves(above, middle_X, self.alone_LNX)
+        above.plot(middle_X, self.right_X, ".", color=INK, ms=4, zorder=4)
+        above.axhline(0.5, **REFERENCE)
+        above.set_ylim(-0.03, 1.03)
+        token_axis(above.xaxis)
+        above.set_xlabel("distance (tokens)")
 
-    def _draw_masked(self, ax: Axes) -> None:
-        top = 1.3 * self.longest
-        ax.axhline(self.intact_l50_3[0], color=INK, lw=1, ls=DASHED)
-        value_3C, ticks = np.clip(self.by_score_l50_3C, 1, top), np.arange(len(self.masked_C))
-        ax.plot(ticks, value_3C[0], color=INK, lw=1.2)
-        draw_points(ax, ticks, value_3C, INK)
+        below.axhline(self.intact_l50_3[0], color=INK, lw=1, ls=DASHED)
+        ticks, top = np.arange(len(self.masked_C)), 1.3 * self.longest
+        value_3C = np.clip(self.by_score_l50_3C, 1, top)
+        below.plot(ticks, value_3C[0], color=INK, lw=1.2)
+        draw_points(below, ticks, value_3C, INK)
         random_3CD = np.clip(self.random_l50_3CD, 1, top)
         for order in range(random_3CD.shape[-1]):
-            draw_points(ax, ticks + 0.12 + 0.05 * order, random_3CD[..., order], FAINT, size=3)
-        token_axis(ax.yaxis)
-        ax.set_ylim(0.9, top)
-        ax.set_xticks(ticks, [f"{masked:.0f}" for masked in self.masked_C])
-        ax.set_xlim(-0.5, len(ticks) - 0.5)
-        ax.set_xlabel("heads masked")
+            draw_points(below, ticks + 0.12 + 0.05 * order, random_3CD[..., order], FAINT, size=3)
+        token_axis(below.yaxis)
+        below.set_ylim(0.9, top)
+        below.set_xticks(ticks, [f"{masked:.0f}" for masked in self.masked_C])
+        below.set_xlim(-0.5, len(ticks) - 0.5)
+        below.set_xlabel("heads masked")
 
 
 def _bin_distances(distance_Q: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -16,8 +16,8 @@ import jax.numpy as jnp
 import numpy as np
 from matplotlib.axes import Axes
 
-from ropewalk.probes.inside import Capture
-from ropewalk.probes.probe import HeadProbe, Number, bootstrap_counts, complex_pairs, with_interval
+from ropewalk.probes.inside import Capture, complex_pairs
+from ropewalk.probes.probe import HeadProbe, Number, bootstrap_mean
 from ropewalk.probes.subject import Subject
 from ropewalk.utils.figures import FAINT, mark_handle, token_axis
 
@@ -45,19 +45,15 @@ class LogitByDistance(HeadProbe):
     by_default = True
     y_labels = ("mean logit",)
     x_label = "distance (tokens, log scale)"
-    sharex = True
-    per_head = "mean_LNM"
     references = (mark_handle("measured", "."),)
 
     @classmethod
     def measure(cls, subject: Subject) -> "LogitByDistance":
         """Measure all queries and their visible keys; rows weigh as much as they have of these."""
         inside = subject.capture
-        inv_freq_LNR = inside.inv_freq
-        layers = [_layer_fields(inside, *item) for item in enumerate(inv_freq_LNR)]
         return cls.from_layers(
-            layers,
-            inv_freq_LNR=inv_freq_LNR,
+            [_layer_fields(inside, layer) for layer in range(inside.config.num_layers)],
+            inv_freq_LNR=inside.inv_freq,
             distances_M=np.arange(inside.length),
         )
 
@@ -99,21 +95,18 @@ class LogitByDistance(HeadProbe):
         token_axis(ax.xaxis)
 
 
-def _layer_fields(inside: Capture, layer: int, inv_freq_NR: np.ndarray) -> dict[str, np.ndarray]:
+def _layer_fields(inside: Capture, layer: int) -> dict[str, np.ndarray]:
     """Return the fields of `LogitByDistance` that differ by layer."""
-    sums = [_sum_by_distance(queries.start, logits) for queries, logits in inside.chunks(layer)]
+    sums = [_sum_by_distance(*chunk) for chunk in inside.chunks(layer)]
     count_BM, sum_BNM, square_BNM = (
         np.sum([np.asarray(x, np.float64) for x in parts], axis=0)
         for parts in zip(*sums, strict=True)
     )
+    mean_NM, low_NM, high_NM = bootstrap_mean(sum_BNM, count_BM[:, None])
     with np.errstate(invalid="ignore"):  # 0 / 0: all keys at this distance are masked
-        weights_CB = bootstrap_counts(len(count_BM))
-        mean_CNM = np.einsum("cb,bnm->cnm", weights_CB, sum_BNM, optimize=True)
-        mean_CNM /= (weights_CB @ count_BM)[:, None]
-        mean_NM, low_NM, high_NM = with_interval(mean_CNM)
         spread_NM = np.sqrt(np.maximum(square_BNM.sum(0) / count_BM.sum(0) - mean_NM**2, 0))
-    mean_NR, spread_NR = _mean_content(inside, layer, inv_freq_NR)
-    phases_NRM = np.exp(1j * inv_freq_NR[..., None] * np.arange(inside.length))
+    mean_NR, spread_NR = _mean_content(inside, layer)
+    phases_NRM = np.exp(1j * inside.inv_freq[layer][..., None] * np.arange(inside.length))
     return {
         "cosine_LNR": np.real(mean_NR),
         "sine_LNR": -np.imag(mean_NR),
@@ -127,13 +120,12 @@ def _layer_fields(inside: Capture, layer: int, inv_freq_NR: np.ndarray) -> dict[
 
 
 @jax.jit
-def _sum_by_distance(start, logits_BNTS) -> tuple[jax.Array, jax.Array, jax.Array]:
+def _sum_by_distance(indices_T, logits_BNTS) -> tuple[jax.Array, jax.Array, jax.Array]:
     """Return visible keys at each distance `[B, M]`, sums of their logits and squares `[B, N, M]`.
 
-    `start` is the index of the first query.
+    `indices_T` are those of the queries.
     """
-    T, S = logits_BNTS.shape[2:]
-    key_TM = start + jnp.arange(T)[:, None] - jnp.arange(S)
+    key_TM = indices_T[:, None] - jnp.arange(logits_BNTS.shape[3])
     # Column m has the key m tokens before each query.
     logits_BNTM = jnp.take_along_axis(logits_BNTS, jnp.maximum(key_TM, 0)[None, None], axis=-1)
     visible_BNTM = (key_TM >= 0) & jnp.isfinite(logits_BNTM)
@@ -142,25 +134,18 @@ def _sum_by_distance(start, logits_BNTS) -> tuple[jax.Array, jax.Array, jax.Arra
     return counts_BM, logits_BNTM.sum(axis=2), (logits_BNTM**2).sum(axis=2)
 
 
-def _mean_content(
-    inside: Capture, layer: int, inv_freq_NR: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    """Return the mean of z over all pairs of a document, `[N, R]`, and its spread."""
-    N = inside.config.num_heads
-    mean_NR, square_NR, count = np.zeros(inv_freq_NR.shape, complex), np.zeros(inv_freq_NR.shape), 0
-    q_BTNH, k_BSKH = map(np.asarray, inside.rotated(layer))
-    for row, (q_TNH, k_SKH) in enumerate(zip(q_BTNH, k_BSKH, strict=True)):
-        phases_TNR = np.exp(-1j * inside.positions_BT[row][:, None, None] * inv_freq_NR)
-        q_TNR = complex_pairs(np.asarray(q_TNH, np.float64)) * phases_TNR
-        k_SKH = np.asarray(k_SKH, np.float64)
-        k_SNR = complex_pairs(np.repeat(k_SKH, N // k_SKH.shape[1], axis=1)) * phases_TNR
-        for document in np.unique(inside.segment_ids_BT[row]):
-            in_document = inside.segment_ids_BT[row] == document
-            # Sums over the keys up to each query, itself included, without an array of T x S.
-            before_TNR = np.cumsum(k_SNR[in_document].conj(), axis=0)
-            mean_NR += (q_TNR[in_document] * before_TNR).sum(axis=0)
-            powers_TNR = np.cumsum(np.abs(k_SNR[in_document]) ** 2, axis=0)
-            square_NR += (np.abs(q_TNR[in_document]) ** 2 * powers_TNR).sum(axis=0)
-            count += in_document.sum() * (in_document.sum() + 1) // 2
-    mean_NR /= count
+def _mean_content(inside: Capture, layer: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return the mean of z over all pairs of a row, which is a document, `[N, R]`, and its spread.
+
+    Keys are summed up to each query, itself included, without an array of T x S.
+    """
+    B, T = inside.tokens_BT.shape
+    phases_TNR = np.exp(-1j * np.arange(T)[:, None, None] * inside.inv_freq[layer])
+    sum_NR = square_NR = 0
+    for q_TNR, k_TNR in zip(*complex_pairs(*inside.rotated(layer)), strict=True):
+        q_TNR, k_TNR = q_TNR * phases_TNR, k_TNR * phases_TNR
+        sum_NR += (q_TNR * np.cumsum(k_TNR.conj(), axis=0)).sum(axis=0)
+        square_NR += (np.abs(q_TNR) ** 2 * np.cumsum(np.abs(k_TNR) ** 2, axis=0)).sum(axis=0)
+    count = B * T * (T + 1) // 2
+    mean_NR = np.asarray(sum_NR) / count
     return mean_NR, np.sqrt(np.maximum(square_NR / count - np.abs(mean_NR) ** 2, 0))

@@ -13,20 +13,13 @@ ones. `theory.capability` gives the series that is positive up to the longest di
 import functools
 import math
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import numpy as np
 from matplotlib.axes import Axes
 
 from ropewalk.evals.estimate.bins import fine_bin_number
-from ropewalk.probes.inside import Capture
-from ropewalk.probes.probe import (
-    HeadProbe,
-    Number,
-    bootstrap_counts,
-    complex_pairs,
-    with_interval,
-)
+from ropewalk.probes.inside import Capture, complex_pairs
+from ropewalk.probes.probe import HeadProbe, Number, bootstrap_counts, with_interval
 from ropewalk.probes.questions import Questions
 from ropewalk.probes.subject import Subject
 from ropewalk.theory import capability
@@ -66,8 +59,6 @@ class MatchingKeys(HeadProbe):
     order = 0
     y_labels = "d′ of the matching key", "accuracy"
     x_label = "distance to the matching key (tokens, log scale)"
-    sharex = True
-    per_head = "zero_LN"
     references = (
         handle("d′ needed for\naccuracy .5", color=INK, lw=1, ls=DASHED),
         mark_handle("zero of B(m)", "P"),
@@ -82,20 +73,20 @@ class MatchingKeys(HeadProbe):
           ValueError: if there is no question with a distractor.
         """
         inside, questions = subject.capture, subject.questions
-        inv_freq_LNR = inside.inv_freq
-        distances_M = np.arange(1, inside.length)
-        layers = []
-        for layer, inv_freq_NR in enumerate(inv_freq_LNR):
-            sums = sum_by_document(inside, questions, layer, inv_freq_NR)
-            layers.append(_layer_fields(sums, inv_freq_NR, inside.is_visible(layer, distances_M)))
+        layers = range(inside.config.num_layers)
         return cls.from_layers(
-            layers,
-            inv_freq_LNR=inv_freq_LNR,
-            distances_M=distances_M,
+            [_layer_fields(inside, questions, layer) for layer in layers],
+            inv_freq_LNR=inside.inv_freq,
+            distances_M=np.arange(1, inside.length),
             num_others=float(questions.distractors().sum(axis=1).mean()),
             distance_Q=questions.distances,
             right_Q=subject.is_right,
         )
+
+    @property
+    def zeros(self) -> np.ndarray:
+        """The zero of each head and the ends of its interval, `[3, L, N]`, tokens."""
+        return np.stack([self.zero_LN, self.zero_low_LN, self.zero_high_LN])
 
     @property
     def d_prime(self) -> np.ndarray:
@@ -115,24 +106,17 @@ class MatchingKeys(HeadProbe):
 
     def numbers(self) -> dict[str, Number]:
         """Return the largest zero, where the best head fails, and the accuracy of the model."""
-        head = self.highest(self.zero_LN)
-        low, high = self.zero_low_LN[head], self.zero_high_LN[head]
         is_below_M = self.accuracy.max(axis=(0, 1)) < 0.5
         end = self.distances_M[is_below_M.argmax()] if is_below_M.any() else math.inf
         return {
-            ZERO: Number(self.zero_LN[head], low, high),
+            ZERO: self.highest(self.zeros),
             "distance where the best head's accuracy falls below .5 (tokens)": Number(float(end)),
             "answered correctly": Number(float(self.right_Q.mean()), largest=1),
         }
 
-    def scores(self) -> dict[str, np.ndarray]:
-        """Return the zeros."""
-        return {ZERO: self.zero_LN}
-
     def line(self, head: tuple[int, int]) -> dict[str, str]:
         """Return the zero, the distances that the head answers alone, and how far d′ reaches."""
-        zeros = self.zero_LN[head], self.zero_low_LN[head], self.zero_high_LN[head]
-        zero, low, high = map(self._format_distance, zeros)
+        zero, low, high = map(self._format_distance, self.zeros[:, *head])
         d_prime_M = self.d_prime[head]
         top = d_prime_M.argmax()
         is_half_M = d_prime_M[top:] < d_prime_M[top] / 2
@@ -175,92 +159,67 @@ class MatchingKeys(HeadProbe):
                 start = stop
 
 
-class Sums(NamedTuple):
-    """Sums over the questions of each of B documents, of one layer.
+def measure_gap(inside: Capture, questions: Questions, layer: int) -> tuple[np.ndarray, ...]:
+    """Compare the matching keys of a layer with the others.
 
-    Attributes:
-      match_BNR, other_BNR: complex; z of matching keys, and of keys that do not match.
-      num_match_B, num_other_B: number of these keys.
-      logit_BN, square_BN: logits of keys that do not match, and their squares.
-    """
-
-    match_BNR: np.ndarray
-    other_BNR: np.ndarray
-    num_match_B: np.ndarray
-    num_other_B: np.ndarray
-    logit_BN: np.ndarray
-    square_BN: np.ndarray
-
-    def means(self, weights_CB: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return mean z of matching keys, and its difference to other keys, complex `[C, N, R]`.
-
-        `weights_CB` is the number of times that each document counts in each of C samples.
-        """
-        match_CNR = np.einsum("cb,bnr->cnr", weights_CB, self.match_BNR)
-        other_CNR = np.einsum("cb,bnr->cnr", weights_CB, self.other_BNR)
-        match_CNR /= (weights_CB @ self.num_match_B)[:, None, None]
-        other_CNR /= (weights_CB @ self.num_other_B)[:, None, None]
-        return match_CNR, match_CNR - other_CNR
-
-
-def sum_by_document(
-    inside: Capture, questions: Questions, layer: int, inv_freq_NR: np.ndarray
-) -> Sums:
-    """Sum z and the logits of matching and other keys of a layer, document by document.
+    Returns:
+      match_CNR, gap_CNR: complex; mean z of matching keys, and its difference to that of the other
+        keys, in each of C samples of documents (`bootstrap_counts`).
+      other_N, spread_N: mean logit of the other keys, and their standard deviation.
 
     Raises:
       ValueError: if there is no question with a distractor.
     """
-    distractors_QP = questions.distractors()
-    if not distractors_QP.any():
+    distractors_QT = questions.distractors()
+    if not distractors_QT.any():
         raise ValueError("no question follows another key: use more or longer documents")
-    q_BTNH, k_BSKH = (np.asarray(x, np.float64) for x in inside.rotated(layer))
-    k_BSNH = np.repeat(k_BSKH, q_BTNH.shape[2] // k_BSKH.shape[2], axis=2)
-    q_BTNR, k_BSNR = complex_pairs(q_BTNH), complex_pairs(k_BSNH)
+    phases_TNR = np.exp(-1j * np.arange(inside.length)[:, None, None] * inside.inv_freq[layer])
+    is_seen_Q = inside.is_visible(questions.distances, layer)
     documents = []
-    for row in range(len(q_BTNR)):
-        in_row = (questions.row_Q == row) & inside.is_visible(layer, questions.distances)
-        t_Q, s_Q, s_P = questions.query_Q[in_row], questions.key_Q[in_row], questions.pairs_BP[row]
-        is_other_QP = distractors_QP[in_row] & inside.is_visible(layer, t_Q[:, None] - s_P)
+    for row, (q_TNR, k_SNR) in enumerate(zip(*complex_pairs(*inside.rotated(layer)), strict=True)):
+        in_row = (questions.row_Q == row) & is_seen_Q
+        t_Q, s_Q = questions.query_Q[in_row], questions.key_Q[in_row]
+        s_P = np.flatnonzero(questions.is_value_BT[row])
+        is_other_QP = inside.is_visible(t_Q[:, None] - s_P, layer) & distractors_QT[in_row][:, s_P]
         is_other_QP = is_other_QP.astype(float)
-        q_QNR, match_QNR, k_PNR = q_BTNR[row, t_Q], k_BSNR[row, s_Q], k_BSNR[row, s_P]
-        logits_NQP = np.einsum("qnr,pnr->nqp", q_QNR, k_PNR.conj()).real
+        logits_NQP = np.einsum("qnr,pnr->nqp", q_TNR[t_Q], k_SNR[s_P].conj()).real
         # Undo the rotation, so that z does not depend on the distance.
-        q_QNR = q_QNR * _phases(-t_Q, inv_freq_NR)
-        match_QNR = match_QNR * _phases(-s_Q, inv_freq_NR)
-        k_PNR = k_PNR * _phases(-s_P, inv_freq_NR)
+        q_QNR, k_SNR = (q_TNR * phases_TNR)[t_Q], (k_SNR * phases_TNR).conj()
         documents.append(
             (
-                np.einsum("qnr,qnr->nr", q_QNR, match_QNR.conj()),
-                np.einsum("qp,qnr,pnr->nr", is_other_QP, q_QNR, k_PNR.conj(), optimize=True),
+                np.einsum("qnr,qnr->nr", q_QNR, k_SNR[s_Q]),
+                np.einsum("qp,qnr,pnr->nr", is_other_QP, q_QNR, k_SNR[s_P], optimize=True),
                 in_row.sum(),
                 is_other_QP.sum(),
                 np.einsum("qp,nqp->n", is_other_QP, logits_NQP),
                 np.einsum("qp,nqp->n", is_other_QP, logits_NQP**2),
             )
         )
-    return Sums(*map(np.stack, zip(*documents, strict=True)))
+    match_BNR, other_BNR, num_match_B, num_other_B, logit_BN, square_BN = map(
+        np.stack, zip(*documents, strict=True)
+    )
+    weights_CB = bootstrap_counts(len(documents))
+    match_CNR = np.einsum("cb,bnr->cnr", weights_CB, match_BNR)
+    other_CNR = np.einsum("cb,bnr->cnr", weights_CB, other_BNR)
+    match_CNR /= (weights_CB @ num_match_B)[:, None, None]
+    other_CNR /= (weights_CB @ num_other_B)[:, None, None]
+    other_N = logit_BN.sum(axis=0) / num_other_B.sum()
+    spread_N = np.sqrt(np.maximum(square_BN.sum(axis=0) / num_other_B.sum() - other_N**2, 0))
+    return match_CNR, match_CNR - other_CNR, other_N, spread_N
 
 
-def _phases(positions: np.ndarray, inv_freq_NR: np.ndarray) -> np.ndarray:
-    return np.exp(1j * positions[:, None, None] * inv_freq_NR)
-
-
-def _layer_fields(
-    sums: Sums, inv_freq_NR: np.ndarray, visible_M: np.ndarray
-) -> dict[str, np.ndarray]:
+def _layer_fields(inside: Capture, questions: Questions, layer: int) -> dict[str, np.ndarray]:
     """Return the fields of `MatchingKeys` that differ by layer."""
-    phases_NRM = np.exp(1j * inv_freq_NR[..., None] * np.arange(1, len(visible_M) + 1))
+    match_CNR, gap_CNR, other_N, spread_N = measure_gap(inside, questions, layer)
+    distances_M = np.arange(1, inside.length)
+    phases_NRM = np.exp(1j * inside.inv_freq[layer][..., None] * distances_M)
 
     def series(z_CNR: np.ndarray) -> np.ndarray:
         return np.einsum("cnr,nrm->cnm", z_CNR, phases_NRM, optimize=True).real
 
-    match_CNR, gap_CNR = sums.means(bootstrap_counts(len(sums.num_match_B)))
-    gap_CNM = series(gap_CNR)
+    gap_CNM, visible_M = series(gap_CNR), inside.is_visible(distances_M, layer)
     gap_NM, low_NM, high_NM = with_interval(gap_CNM)
     zero_N, low_N, high_N = with_interval(_first_zero(gap_CNM * visible_M), "nearest")
-    num_others = sums.num_other_B.sum()
-    other_N = sums.logit_BN.sum(axis=0) / num_others
     return {
         "cosine_LNR": gap_CNR[0].real,
         "sine_LNR": -gap_CNR[0].imag,
@@ -273,7 +232,7 @@ def _layer_fields(
         "zero_high_LN": high_N,
         "match_LNM": series(match_CNR[:1])[0],
         "other_LN": other_N,
-        "spread_LN": np.sqrt(np.maximum(sums.square_BN.sum(axis=0) / num_others - other_N**2, 0)),
+        "spread_LN": spread_N,
     }
 
 

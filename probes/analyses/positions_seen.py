@@ -45,7 +45,6 @@ class PositionsSeen(Probe):
     Bands are 95% intervals over rows; one line per seed."""
     y_labels = ("pairs per row",)
     x_label = "distance (tokens, log scale)"
-    sharex = True
     sharey = "row"
     draws_all_seeds = True
     references = (handle("L50", color=INK, lw=1, ls=DASHED),)
@@ -58,11 +57,14 @@ class PositionsSeen(Probe):
           ValueError: if the run's training data is not available.
         """
         counts_BM, num_rows = count_training_pairs(subject.run)
-        inside = subject.capture
-        distances_M = np.arange(counts_BM.shape[1])
-        layers = range(inside.config.num_layers)
-        is_visible_M = np.any([inside.is_visible(layer, distances_M) for layer in layers], axis=0)
-        return positions_seen(counts_BM * is_visible_M, num_rows, subject.l50)
+        counts_BM *= subject.capture.is_visible(np.arange(counts_BM.shape[1])).any(axis=0)
+        return cls(
+            seen_3M=bootstrap_mean(counts_BM),
+            half_3=quantile_distances(counts_BM, [0.5])[:, 0],
+            num_rows=num_rows,
+            counted_rows=len(counts_BM),
+            l50_3=np.array(subject.l50),
+        )
 
     @property
     def share_at_l50(self) -> float:
@@ -91,25 +93,6 @@ class PositionsSeen(Probe):
         ax.set_ylim(0)
 
 
-def positions_seen(
-    counts_BM: np.ndarray, num_rows: int, l50: tuple[float, float, float]
-) -> PositionsSeen:
-    """Return the statistics of some rows, and L50.
-
-    Args:
-      counts_BM: pairs of each row by distance, from 0.
-      num_rows: rows of training, from which these rows are drawn.
-      l50: `Subject.l50`.
-    """
-    return PositionsSeen(
-        seen_3M=bootstrap_mean(counts_BM, np.ones(len(counts_BM))),
-        half_3=quantile_distances(counts_BM, [0.5])[:, 0],
-        num_rows=num_rows,
-        counted_rows=len(counts_BM),
-        l50_3=np.array(l50),
-    )
-
-
 def count_training_pairs(run: LoadedRun) -> tuple[np.ndarray, int]:
     """Return pairs by distance in training rows, and the number of rows read in all stages.
 
@@ -129,13 +112,11 @@ def count_training_pairs(run: LoadedRun) -> tuple[np.ndarray, int]:
             f"fingerprint {recorded[:12]}, and the data here has {opened[-1].fingerprint[:12]}"
         )
     length = max(stage.config.data.context_length for stage in trained)
-    sizes = [stage.config.data.batch_size for stage in trained]
-    ends = np.cumsum(
-        [
-            (min(stage.end, run.step) - stage.start) * size
-            for stage, size in zip(trained, sizes, strict=True)
-        ]
-    )
+    sizes = np.array([stage.config.data.batch_size for stage in trained])
+    num_rows = sizes * [min(stage.end, run.step) - stage.start for stage in trained]
+    # Stages that read the same stream of rows continue it.
+    rows_before = sizes * [stage.start - stage.rows_from for stage in trained]
+    ends = np.cumsum(num_rows)
     count = min(int(ends[-1]), _MAX_ROWS, max(1, _MAX_TOKENS // length))
     counts_BM = np.zeros((count, length))
     rows = [data.open_rows("train") for data in opened]
@@ -143,11 +124,8 @@ def count_training_pairs(run: LoadedRun) -> tuple[np.ndarray, int]:
     numbers = np.random.default_rng(0).choice(ends[-1], count, replace=False)
     for counts_M, number in zip(counts_BM, np.sort(numbers), strict=True):
         stage = int(np.searchsorted(ends, number, side="right"))
-        stage_start = ends[stage - 1] if stage else 0
-        # Stages that read the same stream of rows continue it.
-        rows_before = (trained[stage].start - trained[stage].rows_from) * sizes[stage]
-        row = rows[stage][int(number - stage_start + rows_before)]
-        row_counts_M = count_pairs(row["segment_ids"])
+        index = number - ends[stage] + num_rows[stage] + rows_before[stage]
+        row_counts_M = count_pairs(rows[stage][int(index)]["segment_ids"])
         counts_M[: len(row_counts_M)] = row_counts_M
     return counts_BM, int(ends[-1])
 

@@ -55,7 +55,6 @@ class ReceptiveField(Probe):
     per seed."""
     y_labels = "gradient (mean = 1)", "KL divergence (nats)"
     x_label = "distance; tokens of context (log scale)"
-    sharex = True
     sharey = "row"
     draws_all_seeds = True
 
@@ -63,11 +62,9 @@ class ReceptiveField(Probe):
     def measure(cls, subject: Subject) -> "ReceptiveField":
         """Measure the effect of each token on the last question of each row."""
         inside, questions = subject.capture, subject.questions
-        rows, first = np.unique(questions.row_Q[::-1], return_index=True)
-        last = len(questions.row_Q) - 1 - first
-        query_B, key_B = questions.query_Q[last], questions.key_Q[last]
-        tokens_BT = inside.tokens_BT[rows]
-        answer_B = tokens_BT[np.arange(len(rows)), key_B]
+        last = np.flatnonzero(np.diff(questions.row_Q, append=-1))  # of each row
+        row_B, query_B, key_B = (x[last] for x in questions[:3])
+        tokens_BT, answer_B = inside.tokens_BT[row_B], inside.tokens_BT[row_B, key_B]
         norm_BT = _in_chunks(inside, _gradients, tokens_BT, query_B, answer_B)
         norm_BM, exists_BM = _by_distance(norm_BT, query_B)
         share_BM = norm_BM / norm_BM.sum(axis=1, keepdims=True)
@@ -86,14 +83,17 @@ class ReceptiveField(Probe):
             _in_chunks(inside, _log_probs, *_truncate(tokens_BT, query_B, context), query_B)
             for context in context_K
         ]
-        kl_BK = np.stack([_kl(log_p_KBV[-1], log_p_BV) for log_p_BV in log_p_KBV], axis=1)
+        full_BV = log_p_KBV[-1]
+        kl_KB = [(np.exp(full_BV) * (full_BV - p_BV)).sum(axis=1) for p_BV in log_p_KBV]
+        window_L = inside.windows.astype(np.int64)
+        limit = float((window_L - 1 + inside.config.shift_keys).sum())
         return cls(
             distance_X=np.add.reduceat(distances_M, starts_X) / sizes_X,
             gradient_3X=bootstrap_mean(gradient_BX, count_BX),
             within_3P=quantile_distances(share_BM, _SHARES),
             context_K=context_K,
-            kl_3K=bootstrap_mean(kl_BK, np.ones(len(rows))),
-            limit=_limit(inside),
+            kl_3K=bootstrap_mean(np.transpose(kl_KB)),
+            limit=math.inf if (window_L == NO_WINDOW).any() else limit,
         )
 
     @property
@@ -197,15 +197,3 @@ def _by_distance(x_BT: np.ndarray, query_B: np.ndarray) -> tuple[np.ndarray, np.
     exists_BM = key_BM >= 0
     x_BM = np.take_along_axis(x_BT, np.maximum(key_BM, 0), axis=1)
     return np.where(exists_BM, x_BM, 0), exists_BM.astype(float)
-
-
-def _kl(p_BV: np.ndarray, q_BV: np.ndarray) -> np.ndarray:
-    """Return the divergence from log p to log q, nats, `[B]`."""
-    return (np.exp(p_BV) * (p_BV - q_BV)).sum(axis=1)
-
-
-def _limit(inside: Capture) -> float:
-    window_L = inside.config.position_table(inside.context_length).window.astype(np.int64)
-    if (window_L == NO_WINDOW).any():
-        return math.inf
-    return float((window_L - 1 + inside.config.shift_keys).sum())

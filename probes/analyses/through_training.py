@@ -43,7 +43,6 @@ class ThroughTraining(Probe):
     are 95% intervals over documents; first seed only."""
     y_labels = "share", "tokens (log scale)"
     x_label = "updates"
-    sharex = True
     sharey = "row"
     references = tuple(
         mark_handle(name.removesuffix(" (tokens)").partition(",")[0], marker)

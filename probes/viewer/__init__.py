@@ -27,15 +27,12 @@ def list_heads(
     Raises:
       ValueError: for a layer or a head that does not exist, or if none is selected.
     """
-    selected = []
+    layers = range(model.num_layers) if layers is None else layers
+    heads = range(model.num_heads) if heads is None else heads
     for kind, numbers, count in (
-        ("layer", layers, model.num_layers),
-        ("head", heads, model.num_heads),
+        ("layers", layers, model.num_layers),
+        ("heads", heads, model.num_heads),
     ):
-        selected.append(range(count) if numbers is None else numbers)
-        if not len(selected[-1]):
-            raise ValueError(f"{kind}s=[] selects no {kind}; leave it out to show all")
-        for number in selected[-1]:
-            if not 0 <= number < count:
-                raise ValueError(f"{name} has no {kind} {number}: {kind}s are 0 to {count - 1}")
-    return list(itertools.product(*selected))
+        if not len(numbers) or min(numbers) < 0 or max(numbers) >= count:
+            raise ValueError(f"{kind}={list(numbers)}: {name} has {kind} 0 to {count - 1}")
+    return list(itertools.product(layers, heads))

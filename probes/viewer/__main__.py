@@ -25,23 +25,18 @@ _MAX_COMPRESSION = 4  # of a page's arrays
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return the exit status."""
     parser = Parser(prog="python -m probes.viewer", description=__doc__)
-    parser.add_argument("runs", nargs="+", type=Path, metavar="RUN")
+    add = parser.add_argument
+    add("runs", nargs="+", type=Path, metavar="RUN")
     source = parser.add_mutually_exclusive_group()
     source.add_argument("--text", help="text to show")
     source.add_argument("--file", type=Path, help="file with the text")
-    parser.add_argument(
-        "--length",
-        type=tokens,
-        metavar="TOKENS",
-        help="length of the text (default: all; without a text, the trained context or what fits)",
-    )
-    parser.add_argument("--layers", nargs="+", type=int, metavar="N", help="default: all")
-    parser.add_argument("--heads", nargs="+", type=int, metavar="N", help="default: all")
-    parser.add_argument("--step", type=int, metavar="N", help="checkpoint (default: the newest)")
-    parser.add_argument("--max-size", type=float, default=5, metavar="MB", help="default 5")
-    parser.add_argument(
-        "--out", type=Path, metavar="FILE.html", help="default: view.html in the first RUN"
-    )
+    text = "length of the text (default: all; without a text, the trained context or what fits)"
+    add("--length", type=tokens, metavar="TOKENS", help=text)
+    add("--layers", nargs="+", type=int, metavar="N", help="default: all")
+    add("--heads", nargs="+", type=int, metavar="N", help="default: all")
+    add("--step", type=int, metavar="N", help="checkpoint (default: the newest)")
+    add("--max-size", type=float, default=5, metavar="MB", help="default 5")
+    add("--out", type=Path, metavar="FILE.html", help="default: view.html in the first RUN")
     args = parser.parse_args(arguments)
     with parser.refusing(ValueError, OSError):
         write_page(args, _check(args), Console(stderr=True, markup=False))
@@ -58,8 +53,6 @@ def _check(args: argparse.Namespace) -> Path:
         run = find_run(path)
         run.find_step(args.step)
         list_heads(path, run.config.model, args.layers, args.heads)
-    if args.length is not None and args.length < 1:
-        raise ValueError(f"--length must be at least 1, got {args.length}")
     if args.file and not as_path(args.file).is_file():
         raise ValueError(f"--file {args.file}: no such file")
     return check_page(as_path(args.out or args.runs[0] / "view.html"))
@@ -86,7 +79,14 @@ def write_page(args: argparse.Namespace, out: Path, console: Console) -> None:
     ]
     with console.status("capturing"):
         tokens_BT, titles = _texts(args, runs)
-        _check_size(args, runs, tokens_BT.shape)
+        # Before hours of work for a page that compression cannot make fit.
+        num_texts, length = tokens_BT.shape
+        if length > _fitting(args, runs, num_texts, _MAX_COMPRESSION):
+            raise ValueError(
+                f"a text of {length:,} tokens does not fit a page of {args.max_size:g} MB: show "
+                f"--length {_fitting(args, runs, num_texts)}, fewer --layers or --heads, or raise "
+                "--max-size"
+            )
         captures = {
             # Runs may have equal labels.
             name if names.count(name) == 1 else str(path): capture(run, tokens_BT)
@@ -131,17 +131,6 @@ def _fitting(args: argparse.Namespace, runs: Sequence, num_texts: int, factor: f
     bytes_per_head = factor * args.max_size * 1e6 * 3 / 4 / (num_texts * num_heads)
     width = 2 * max(model.head_dim for model in models)
     return int(math.sqrt(width**2 + 2 * bytes_per_head) - width)
-
-
-def _check_size(args: argparse.Namespace, runs: Sequence, shape: tuple[int, int]) -> None:
-    """Raise ValueError before hours of work for a page that compression cannot make fit."""
-    num_texts, length = shape
-    if length > _fitting(args, runs, num_texts, _MAX_COMPRESSION):
-        raise ValueError(
-            f"a text of {length:,} tokens does not fit a page of {args.max_size:g} MB: show "
-            f"--length {_fitting(args, runs, num_texts)}, fewer --layers or --heads, or raise "
-            "--max-size"
-        )
 
 
 if __name__ == "__main__":

@@ -21,8 +21,8 @@ def to_bytes(weights: np.ndarray) -> np.ndarray:
     return np.rint(255 * np.sqrt(weights)).astype(np.uint8)
 
 
-def pack_heads(inside: Capture, heads: Sequence[tuple[int, int]]) -> list[dict[str, np.ndarray]]:
-    """Return the arrays of some heads for every row of a capture; heads are the first axis.
+def pack_rows(inside: Capture, heads: Sequence[tuple[int, int]]) -> list[dict[str, np.ndarray]]:
+    """Return the arrays of every row of a capture; some heads are the first axis.
 
     C heads, P = T (T + 1) / 2 pairs of a query and a key, M = T distances.
 
@@ -32,73 +32,70 @@ def pack_heads(inside: Capture, heads: Sequence[tuple[int, int]]) -> list[dict[s
       deviation over queries, by distance from 0; NaN at masked distances.
       `query` and `key`, int8 `[C, T, R, 2]`, and their units `query_unit` and `key_unit`, float32
       `[C, R]`: pairs after rotation, whose products add up to the logit.
+      `expected`, int32 `[T, 2]`: the likeliest ids after each token, and `chance`, float32: their
+      probabilities.
     """
-    by_layer = {layer: _pack_layer(inside, layer) for layer in dict.fromkeys(l for l, _ in heads)}
+    layers = {layer: _pack_layer(inside, layer) for layer in {layer for layer, _ in heads}}
     return [
         {
-            name: np.stack([by_layer[layer][row][name][head] for layer, head in heads])
-            for name in by_layer[heads[0][0]][row]
+            name: np.stack([layers[layer][name][row, head] for layer, head in heads])
+            for name in layers[heads[0][0]]
         }
+        | predict_next(inside, row)
         for row in range(len(inside.tokens_BT))
     ]
 
 
-def _pack_layer(inside: Capture, layer: int) -> list[dict[str, np.ndarray]]:
-    """Return the arrays of `pack_heads` of every head of a layer."""
+def _pack_layer(inside: Capture, layer: int) -> dict[str, np.ndarray]:
+    """Return the arrays of `pack_heads` of all rows and heads of a layer, `[B, N, ...]`."""
     q_BTNH, k_BSKH = map(np.asarray, inside.rotated(layer))
     k_BSNH = np.repeat(k_BSKH, q_BTNH.shape[2] // k_BSKH.shape[2], axis=2)
-    rows = [
-        {**_quantize("query", q_TNH), **_quantize("key", k_SNH)}
-        for q_TNH, k_SNH in zip(q_BTNH, k_BSNH, strict=True)
+    T = inside.length
+    is_before_TS = np.tri(T, dtype=bool)
+    distance_P = np.subtract.outer(np.arange(T), np.arange(T))[is_before_TS]
+    parts = [
+        [
+            np.asarray(x_BNTS)[..., is_before_TS[indices_T]]
+            for x_BNTS in (jax.nn.softmax(logits_BNTS), logits_BNTS)
+        ]
+        for indices_T, logits_BNTS in inside.chunks(layer)
     ]
-    B, T, N, _ = q_BTNH.shape
-    tiles_BNP = np.empty((B, N, T * (T + 1) // 2), np.uint8)
-    sums = np.zeros((4, B, N, T))  # visible keys, weights, logits, their squares; by distance
-    for queries, logits_BNTS in inside.chunks(layer):
-        t = np.arange(T)[queries]
-        is_before_TS = np.arange(T) <= t[:, None]
-        pairs = slice(t[0] * (t[0] + 1) // 2, (t[-1] + 1) * (t[-1] + 2) // 2)
-        distance_P = (t[:, None] - np.arange(T))[is_before_TS]
-        weights_BNP = np.asarray(jax.nn.softmax(logits_BNTS))[..., is_before_TS]
-        logits_BNP = np.asarray(logits_BNTS)[..., is_before_TS]
-        tiles_BNP[..., pairs] = to_bytes(weights_BNP)
-        for head in np.ndindex(B, N):
-            visible_P = np.isfinite(logits_BNP[head])
-            logits_P = np.where(visible_P, logits_BNP[head], 0).astype(float)
-            values = visible_P, weights_BNP[head], logits_P, logits_P**2
-            for sum_BNM, values_P in zip(sums, values, strict=True):
-                sum_BNM[head] += np.bincount(distance_P, values_P, T)
+    weights_BNP, logits_BNP = (np.concatenate(x, axis=-1) for x in zip(*parts, strict=True))
+    visible_BNP = np.isfinite(logits_BNP)
+    logits_BNP = np.where(visible_BNP, logits_BNP, 0).astype(float)
+    count_BNM, *sums = (
+        np.apply_along_axis(lambda x_P: np.bincount(distance_P, x_P, T), -1, x_BNP)
+        for x_BNP in (visible_BNP, weights_BNP, logits_BNP, logits_BNP**2)
+    )
     with np.errstate(invalid="ignore"):  # 0 / 0: masked distances
-        weight_BNM, score_BNM, square_BNM = sums[1:] / sums[0]
-    spread_BNM = np.sqrt(np.maximum(square_BNM - score_BNM**2, 0))
-    for row, arrays in enumerate(rows):
-        arrays |= {
-            "tiles": tiles_BNP[row],
-            "weight": weight_BNM[row].astype(np.float32),
-            "score": score_BNM[row].astype(np.float32),
-            "spread": spread_BNM[row].astype(np.float32),
-        }
-    return rows
+        weight_BNM, score_BNM, square_BNM = sums / count_BNM
+    return {
+        **_quantize("query", q_BTNH),
+        **_quantize("key", k_BSNH),
+        "tiles": to_bytes(weights_BNP),
+        "weight": weight_BNM.astype(np.float32),
+        "score": score_BNM.astype(np.float32),
+        "spread": np.sqrt(np.maximum(square_BNM - score_BNM**2, 0)).astype(np.float32),
+    }
 
 
-def _quantize(name: str, x_TNH: np.ndarray) -> dict[str, np.ndarray]:
+def _quantize(name: str, x_BTNH: np.ndarray) -> dict[str, np.ndarray]:
     """Return pairs of features (x[i], x[i + R]) as int8 multiples of each pair's unit."""
-    x_NTR2 = np.stack(np.split(x_TNH, 2, axis=-1), axis=-1).transpose(1, 0, 2, 3)
-    unit_NR = np.maximum(np.abs(x_NTR2).max(axis=(1, 3)) / 127, 1e-30)
-    int8_NTR2 = np.rint(x_NTR2 / unit_NR[:, None, :, None]).astype(np.int8)
-    return {name: int8_NTR2, f"{name}_unit": unit_NR.astype(np.float32)}
+    x_BNTR2 = np.stack(np.split(x_BTNH, 2, axis=-1), axis=-1).swapaxes(1, 2)
+    unit_BNR = np.maximum(np.abs(x_BNTR2).max(axis=(2, 4)) / 127, 1e-30)
+    int8_BNTR2 = np.rint(x_BNTR2 / unit_BNR[:, :, None, :, None]).astype(np.int8)
+    return {name: int8_BNTR2, f"{name}_unit": unit_BNR.astype(np.float32)}
 
 
-def predict_next(inside: Capture, row: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return the likeliest ids `[T, 2]` after each token of a row, and their probabilities."""
-    ids, chances = [], []
+def predict_next(inside: Capture, row: int) -> dict[str, np.ndarray]:
+    """Return `expected` and `chance` of a row."""
+    parts = []
     for start in range(0, inside.length, 256):  # limits the logits of large vocabularies
         hidden_1TD = inside.hidden_BTD[row : row + 1, start : start + 256]
         logits_TV = transformer.unembed(inside.config, inside.params, hidden_1TD)[0]
-        chance_TE, ids_TE = jax.lax.top_k(jax.nn.softmax(logits_TV), _NUM_PREDICTED)
-        ids.append(np.asarray(ids_TE, np.int32))
-        chances.append(np.asarray(chance_TE, np.float32))
-    return np.concatenate(ids), np.concatenate(chances)
+        parts.append(jax.lax.top_k(jax.nn.softmax(logits_TV), _NUM_PREDICTED))
+    chance_TE, ids_TE = (np.concatenate(part) for part in zip(*parts, strict=True))
+    return {"expected": ids_TE.astype(np.int32), "chance": chance_TE.astype(np.float32)}
 
 
 def find_recalls(tokens_T: np.ndarray) -> list[tuple[int, int]]:

@@ -8,7 +8,6 @@ import math
 import zlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -75,17 +74,23 @@ def view(
     if isinstance(captures, Capture):
         captures = {rotary_lib.label(captures.config.rotary): captures}
     tokens_BT = _tokens(captures, tokenizer)
-    members = [
-        _member(name, inside, list_heads(name, inside.config, layers, heads))
-        for name, inside in captures.items()
-    ]
-    rows = [
-        _pack_rows(inside, member["heads"])
-        for inside, member in zip(captures.values(), members, strict=True)
-    ]
+    members, rows = [], []
+    for name, inside in captures.items():
+        shown = list_heads(name, inside.config, layers, heads)
+        members.append(
+            {
+                "name": printable(name),
+                "rotary": rotary_lib.label(inside.config.rotary),
+                "trained": inside.context_length,
+                "heads": shown,
+                # Turns per token, which mark the periods.
+                "turns": [(inside.inv_freq[head] / (2 * math.pi)).tolist() for head in shown],
+            }
+        )
+        rows.append(arrays.pack_rows(inside, shown))
     predicted = [row["expected"].ravel() for member_rows in rows for row in member_rows]
     ids = np.unique(np.concatenate([tokens_BT.ravel(), *predicted]))
-    packed = _Packed()
+    numbers = bytearray()
     page = {
         "members": members,
         "pieces": [_token_text(tokenizer, int(i)) for i in ids],
@@ -95,7 +100,7 @@ def view(
                 "title": printable(titles[row] if row < len(titles) else f"Text {row + 1}"),
                 "tokens": tokens_T.tolist(),
                 "recalls": arrays.find_recalls(tokens_T),
-                "members": [packed.add(member_rows[row]) for member_rows in rows],
+                "members": [_append(numbers, member_rows[row]) for member_rows in rows],
             }
             for row, tokens_T in enumerate(tokens_BT)
         ],
@@ -103,7 +108,7 @@ def view(
     source = _TEMPLATES.get_template("view.html").render(
         # Activations a script, only "</" and "<!--" can end it.
         page=json.dumps(page, separators=(",", ":")).replace("<", "\\u003c"),
-        numbers=packed.base64(),
+        numbers=base64.b64encode(zlib.compress(numbers)).decode(),
         names=list(map(printable, captures)),
     )
     if len(source.encode()) > max_size * 1e6:
@@ -116,68 +121,31 @@ def view(
 
 def _tokens(captures: Mapping[str, Capture], tokenizer: Tokenizer) -> np.ndarray:
     """Return the rows of all captures."""
-    if not captures:
-        raise ValueError("nothing to view: captures is empty")
-    first, *names = captures
-    tokens_BT = captures[first].tokens_BT
-    if not tokens_BT.size or tokens_BT.shape[1] < 2:
-        raise ValueError(f"nothing to view: tokens of shape {tokens_BT.shape} have fewer than two")
-    for name in names:
-        if not np.array_equal(captures[name].tokens_BT, tokens_BT):
-            raise ValueError(
-                f"{first} and {name} were captured on different tokens: capture the same text with "
-                "the same tokenizer"
-            )
-    if tokens_BT.max(initial=0) >= tokenizer.vocab_size:
+    tokens = [inside.tokens_BT for inside in captures.values()]
+    if not tokens or not tokens[0][:, 1:].size:
+        raise ValueError("nothing to view: captures need texts of two tokens or more")
+    if not all(np.array_equal(tokens_BT, tokens[0]) for tokens_BT in tokens):
         raise ValueError(
-            f"captured id {tokens_BT.max()} is not in the tokenizer of {tokenizer.vocab_size} ids: "
+            f"{', '.join(captures)} were captured on different tokens: capture the same text with "
+            "the same tokenizer"
+        )
+    if tokens[0].max() >= tokenizer.vocab_size:
+        raise ValueError(
+            f"captured id {tokens[0].max()} is not in the tokenizer of {tokenizer.vocab_size} ids: "
             "pass the run's, run.tokenizer"
         )
-    return tokens_BT
+    return tokens[0]
 
 
-def _member(name: str, inside: Capture, heads: Sequence[tuple[int, int]]) -> dict[str, Any]:
-    """Return the page's facts about a model."""
-    inv_freq_LNR = inside.inv_freq
-    return {
-        "name": printable(name),
-        "rotary": rotary_lib.label(inside.config.rotary),
-        "trained": inside.context_length,
-        "heads": heads,
-        # Turns per token, which mark the periods.
-        "turns": [(inv_freq_LNR[head] / (2 * math.pi)).tolist() for head in heads],
-    }
-
-
-def _pack_rows(inside: Capture, heads: Sequence[tuple[int, int]]) -> list[dict[str, np.ndarray]]:
-    """Return the arrays of these heads and the model's predictions, for every row."""
-    rows = arrays.pack_heads(inside, heads)
-    for row, by_name in enumerate(rows):
-        by_name["expected"], by_name["chance"] = arrays.predict_next(inside, row)
-    return rows
-
-
-class _Packed:
-    """Concatenated arrays."""
-
-    def __init__(self):
-        self._parts: list[bytes] = []
-        self._size = 0
-
-    def add(self, by_name: Mapping[str, np.ndarray]) -> dict[str, tuple[str, int, int]]:
-        """Append arrays; return the dtype, start (bytes), and size of each."""
-        index = {}
-        for name, array in by_name.items():
-            index[name] = array.dtype.name, self._size, array.size
-            content = np.ascontiguousarray(array).tobytes()
-            # Browsers read float32 only at multiples of four bytes.
-            self._parts.append(content + bytes(-len(content) % 4))
-            self._size += len(self._parts[-1])
-        return index
-
-    def base64(self) -> str:
-        """Return all arrays, deflated, in base64."""
-        return base64.b64encode(zlib.compress(b"".join(self._parts))).decode()
+def _append(numbers: bytearray, by_name: Mapping[str, np.ndarray]) -> dict[str, tuple]:
+    """Append arrays; return the dtype, start (bytes), and size of each."""
+    index = {}
+    for name, array in by_name.items():
+        index[name] = array.dtype.name, len(numbers), array.size
+        content = array.tobytes()
+        # Browsers read float32 only at multiples of four bytes.
+        numbers += content + bytes(-len(content) % 4)
+    return index
 
 
 def _token_text(tokenizer: Tokenizer, token: int) -> str:

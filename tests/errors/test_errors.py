@@ -17,9 +17,8 @@ from pathlib import Path
 import jax
 import numpy as np
 import pytest
-from etils.epath import backend
 from jax.experimental import multihost_utils
-from safetensors.numpy import save
+from safetensors.numpy import load_file, save_file
 
 from ropewalk.configs import find_config
 from ropewalk.data import pipeline
@@ -27,10 +26,9 @@ from ropewalk.data import tokenizer as tokenizer_lib
 from ropewalk.experiment import distributed, load
 from ropewalk.experiment.config import from_dict
 from ropewalk.experiment.overrides import single_run
-from ropewalk.utils import paths
 from ropewalk.utils.messages import LONGEST
 from tests.conftest import ROOT
-from tests.in_process import run_command
+from tests.in_process import call, run_command
 
 TINY = find_config("tiny")
 TRAIN = "train.py tiny --workdir run train.num_steps=2 train.save_every=1 evals.tasks=[kv]"
@@ -221,45 +219,6 @@ def test_a_second_command_of_a_notebook_is_alone():
         distributed.initialize(argparse.Namespace(**flags))
 
 
-class _ForbiddenBucket:
-    """File system of a bucket that may not be written, nor read if `may_list` is false."""
-
-    def __init__(self, may_list: bool):
-        self._may_list = may_list
-
-    def _fail(self, *_, **__):
-        raise OSError("Forbidden: nobody may")
-
-    cat_file = pipe_file = rm = _fail
-
-    def exists(self, path: str) -> bool:
-        return False if self._may_list else self._fail()
-
-    def info(self, path: str) -> dict:
-        self.exists(path)
-        raise FileNotFoundError(path)
-
-    def find(self, path: str) -> list[str]:
-        self.exists(path)
-        return []
-
-
-@pytest.mark.parametrize(
-    ("may_list", "command", "expected"),
-    [
-        (True, "train.py tiny --workdir gs://b12/run", "gs://b12/run cannot be written to (Forbid"),
-        (False, "train.py tiny --workdir gs://b12/run", "gs://b12/run/….json: the bucket did"),
-        (False, "evaluate.py gs://b12/run", "gs://b12/run/….json: the bucket did not do it"),
-    ],
-)
-def test_a_bucket_that_refuses_is_not_an_empty_one(
-    may_list, command, expected, refuse, monkeypatch
-):
-    monkeypatch.setattr(paths, "_has_gcsfs", lambda: True)
-    monkeypatch.setattr(backend.fsspec_backend, "fs", lambda _: _ForbiddenBucket(may_list))
-    refuse(command, expected)
-
-
 def test_processes_that_differ(monkeypatch):
     """Process 1 has other code; then it refuses by itself."""
     monkeypatch.setattr(jax, "process_count", lambda: 2)
@@ -273,55 +232,43 @@ def test_processes_that_differ(monkeypatch):
         raise ValueError("no disk here")
 
 
-V, D, F = 8, 4, 6
-LLAMA = {
-    "model_type": "llama", "vocab_size": V, "hidden_size": D, "intermediate_size": F,
-    "num_hidden_layers": 1, "num_attention_heads": 1, "max_position_embeddings": 16,
-    "rope_theta": 100.0, "tie_word_embeddings": True,
-}  # fmt: skip
-LAYER = "model.layers.0."
-SHAPES = {
-    "model.embed_tokens.weight": (V, D),
-    "model.norm.weight": (D,),
-    f"{LAYER}input_layernorm.weight": (D,),
-    f"{LAYER}post_attention_layernorm.weight": (D,),
-    **{f"{LAYER}self_attn.{name}_proj.weight": (D, D) for name in "qkvo"},
-    **{f"{LAYER}mlp.{name}_proj.weight": (F, D) for name in ("gate", "up")},
-    f"{LAYER}mlp.down_proj.weight": (D, F),
-}
-TENSORS = {name: np.ones(shape, np.float32) for name, shape in SHAPES.items()}
 INDEX = "model.safetensors.index.json"
 
 
+def change(**tensors: np.ndarray | None) -> None:
+    """Replace tensors of the exported model, or remove them."""
+    path = Path("hf/model.safetensors")
+    arrays = load_file(path) | tensors
+    save_file({name: array for name, array in arrays.items() if array is not None}, path)
+
+
 @pytest.mark.parametrize(
-    ("tensors", "files", "expected"),
+    ("damage", "expected"),
     [
-        (None, {"pytorch_model.bin": b""}, f"hf has 0 *.safetensors and no {INDEX}. Pickles"),
-        (None, {"model.safetensors": save(TENSORS)[:-9]}, "hf/model.safetensors is damaged or"),
         (
-            None,
-            {INDEX: b'{"weight_map": {"model.norm.weight": "../model.safetensors"}}'},
+            lambda path: path.rename("hf/pytorch_model.bin"),
+            f"hf has 0 *.safetensors and no {INDEX}. Pickles",
+        ),
+        (
+            lambda path: os.truncate(path, path.stat().st_size - 9),
+            "hf/model.safetensors is damaged",
+        ),
+        (
+            lambda path: path.rename(f"hf/{INDEX}").write_text('{"weight_map": {"a": "../b"}}'),
             f"hf/{INDEX} is damaged (its weight_map must map names to files in the",
         ),
-        ({"model.norm.weight": None}, {}, "hf lacks the tensor model.norm.weight"),
+        (lambda _: change(**{"model.norm.weight": None}), "hf lacks the tensor model.norm.weight"),
         (
-            {"model.norm.weight": np.ones(5, np.float32)},
-            {},
-            "hf: model.norm.weight has shape [5]; config.json requires [4]",
+            lambda _: change(**{"model.norm.weight": np.ones(5, np.float32)}),
+            "hf: model.norm.weight has shape [5]; config.json requires [",
         ),
         (
-            {"lm_head.weight": np.zeros((V, D), np.float32)},
-            {},
+            lambda _: change(**{"lm_head.weight": np.zeros((512, 64), np.float32)}),
             "hf: lm_head.weight differs from the embedding, but config.json ties them",
         ),
     ],
 )
-def test_a_folder_that_is_not_an_importable_model(tensors, files, expected, refuse):
-    Path("hf").mkdir()
-    Path("hf/config.json").write_text(json.dumps(LLAMA))
-    if tensors is not None:
-        arrays = {name: x for name, x in (TENSORS | tensors).items() if x is not None}
-        Path("hf/model.safetensors").write_bytes(save(arrays))
-    for name, content in files.items():
-        Path("hf", name).write_bytes(content)
+def test_a_folder_that_is_not_an_importable_model(damage, expected, refuse):
+    call("-m", "interop", "export", "run", "hf")
+    damage(Path("hf/model.safetensors"))
     refuse("-m interop import hf new", expected)

@@ -62,12 +62,14 @@ def plant_keys(
     B, T = shape[:2]
     random = np.random.default_rng(0)
     positions = np.stack([random.permutation(np.arange(1, T - 1))[:9] for _ in range(B)])
+    is_value_BT = np.zeros((B, T), bool)
+    np.put_along_axis(is_value_BT, positions, True, axis=1)
     key_Q = positions[:, 0]
     query_Q = random.integers(key_Q + 1, T)
     k_BSNR = noise * (random.normal(size=shape) + 1j * random.normal(size=shape))
     k_BSNR[np.arange(B), key_Q] += np.conj(z_R)
     inside = make_capture(np.ones(shape), k_BSNR, rotary, window)
-    return inside, Questions(np.arange(B), query_Q, key_Q, np.sort(positions, axis=1))
+    return inside, Questions(np.arange(B), query_Q, key_Q, is_value_BT)
 
 
 def copying_run(
@@ -80,11 +82,8 @@ def copying_run(
     model, params = copying_model(tokenizer)
     random, attention = np.random.default_rng(0), params["blocks"]["attention"]
     for name, axis, size in (("query", 2, 0.1), ("key", 2, 0.1), ("value", 2, 1), ("out", 1, 1e-3)):
-        shape = (
-            *attention[name].shape[:axis],
-            num_random_heads,
-            *attention[name].shape[axis + 1 :],
-        )
+        shape = list(attention[name].shape)
+        shape[axis] = num_random_heads
         weights = size * random.normal(size=shape).astype(np.float32)
         attention[name] = np.concatenate([weights, attention[name]], axis=axis)
     attention["shift"] = np.repeat(attention["shift"], 1 + num_random_heads, axis=1)

@@ -96,7 +96,7 @@ def brute_force(segment_ids_T: np.ndarray) -> np.ndarray:
 @pytest.mark.long
 def test_through_training_has_the_numbers_of_each_checkpoint(run):
     assert [checkpoint.step for checkpoint in checkpoints(load(run.path))] == [0, 1, 2]
-    subject = Subject(run=load(run.path, 1), documents=4, eval_documents=4)
+    subject = Subject(run=load(run.path, 1), documents=4)
     result = ThroughTraining.measure(subject)
     assert result.step_C.tolist() == [0, 1]
     for probe in (MatchingKeys, HeadScores):

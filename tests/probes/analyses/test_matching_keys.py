@@ -40,14 +40,6 @@ def test_the_gap_of_one_pair_ends_at_a_quarter_period(pair):
     np.testing.assert_allclose(result.zero_LN, math.pi / 2 / inv_freq()[pair], rtol=2e-3)
 
 
-def test_equal_aligned_pairs_give_the_bound():
-    """B(m) = sum_i cos(m inv_freq_i)."""
-    result = measure_planted(np.ones(R), noise=0)
-    bound_M = np.cos(result.distances_M[:, None] * inv_freq()).sum(axis=1)
-    np.testing.assert_allclose(result.gap_LNM[0, 0], bound_M / math.sqrt(2 * R), atol=1e-5)
-    assert result.zero_LN[0, 0] == pytest.approx(np.flatnonzero(bound_M <= 0)[0] + 0.5, abs=0.5)
-
-
 def test_the_gap_of_unrotated_pairs_is_constant():
     result = measure_planted(np.ones(R), noise=0, rotary="nope")
     np.testing.assert_allclose(result.gap_LNM, R / math.sqrt(2 * R), rtol=1e-5)

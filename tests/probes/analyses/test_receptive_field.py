@@ -19,7 +19,7 @@ QUESTIONS = Questions(
     row_Q=np.repeat(np.arange(ROWS), 2),
     query_Q=np.tile([12, 38, 9, 30], ROWS // 2),
     key_Q=np.tile([3, 20, 5, 2], ROWS // 2),
-    pairs_BP=np.tile([3, 20], (ROWS, 1)),
+    is_value_BT=np.ones((ROWS, LENGTH), bool),
 )
 
 
