@@ -245,7 +245,8 @@ class HeadProbe(Probe):
     def highest(self, score_3LN: np.ndarray, largest: float = math.inf) -> Number:
         """Return the highest score of all heads, and its head; NaN is lowest."""
         head = self.heads[np.nan_to_num(score_3LN[0], nan=-np.inf, posinf=np.inf).argmax()]
-        return Number(*score_3LN[:, *head], largest, head_name(self.shape, head))
+        value, low, high = score_3LN[:, *head]
+        return Number(value, low, high, largest, head_name(self.shape, head))
 
     @abc.abstractmethod
     def line(self, head: tuple[int, int]) -> dict[str, str]:

@@ -176,7 +176,7 @@ def _format_pair(pair: int, inv_freq_R: np.ndarray) -> str:
 
 def _norms(x_BTNR: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return each pair's mean 2-norm in a document, `[B, N, R]`, and massive features, `[N, H]`."""
-    x_BTNH = np.concatenate([x_BTNR.real, x_BTNR.imag], axis=-1)
+    x_BTNH = np.concatenate([np.real(x_BTNR), np.imag(x_BTNR)], axis=-1)
     norm_NH = np.linalg.norm(x_BTNH, axis=(0, 1))
     return np.abs(x_BTNR).mean(axis=1), norm_NH > _MASSIVE * norm_NH.mean(axis=-1, keepdims=True)
 
