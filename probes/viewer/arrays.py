@@ -47,32 +47,31 @@ def pack_rows(inside: Capture, heads: Sequence[tuple[int, int]]) -> list[dict[st
 
 
 def _pack_layer(inside: Capture, layer: int) -> dict[str, np.ndarray]:
-    """Return the arrays of `pack_heads` of all rows and heads of a layer, `[B, N, ...]`."""
+    """Return the arrays of `pack_rows` of all rows and heads of a layer, `[B, N, ...]`."""
     q_BTNH, k_BSKH = map(np.asarray, inside.rotated(layer))
     k_BSNH = np.repeat(k_BSKH, q_BTNH.shape[2] // k_BSKH.shape[2], axis=2)
-    T = inside.length
-    is_before_TS = np.tri(T, dtype=bool)
-    distance_P = np.subtract.outer(np.arange(T), np.arange(T))[is_before_TS]
-    parts = [
-        [
-            np.asarray(x_BNTS)[..., is_before_TS[indices_T]]
-            for x_BNTS in (jax.nn.softmax(logits_BNTS), logits_BNTS)
-        ]
-        for indices_T, logits_BNTS in inside.chunks(layer)
-    ]
-    weights_BNP, logits_BNP = (np.concatenate(x, axis=-1) for x in zip(*parts, strict=True))
-    visible_BNP = np.isfinite(logits_BNP)
-    logits_BNP = np.where(visible_BNP, logits_BNP, 0).astype(float)
-    count_BNM, *sums = (
-        np.apply_along_axis(lambda x_P: np.bincount(distance_P, x_P, T), -1, x_BNP)
-        for x_BNP in (visible_BNP, weights_BNP, logits_BNP, logits_BNP**2)
-    )
+    T, tiles, sums = inside.length, [], 0
+    for indices_T, logits_BNTS in inside.chunks(layer):
+        distances_TS = indices_T[:, None] - np.arange(T)
+        is_before_TS = distances_TS >= 0
+        weights_BNP = np.asarray(jax.nn.softmax(logits_BNTS))[..., is_before_TS]
+        logits_BNP = np.asarray(logits_BNTS, float)[..., is_before_TS]
+        visible_BNP = np.isfinite(logits_BNP)
+        logits_BNP = np.where(visible_BNP, logits_BNP, 0)
+        tiles.append(to_bytes(weights_BNP))
+        sums += np.apply_along_axis(
+            lambda x_P, distance_P: np.bincount(distance_P, x_P, T),
+            -1,
+            np.stack([visible_BNP, weights_BNP, logits_BNP, logits_BNP**2]),
+            distances_TS[is_before_TS],
+        )
+    count_BNM, *sums = sums
     with np.errstate(invalid="ignore"):  # 0 / 0: masked distances
         weight_BNM, score_BNM, square_BNM = sums / count_BNM
     return {
         **_quantize("query", q_BTNH),
         **_quantize("key", k_BSNH),
-        "tiles": to_bytes(weights_BNP),
+        "tiles": np.concatenate(tiles, axis=-1),
         "weight": weight_BNM.astype(np.float32),
         "score": score_BNM.astype(np.float32),
         "spread": np.sqrt(np.maximum(square_BNM - score_BNM**2, 0)).astype(np.float32),

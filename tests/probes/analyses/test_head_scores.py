@@ -64,6 +64,8 @@ def test_a_previous_token_head():
     assert scores.distance_3LN == pytest.approx((T - 1) / T)
     assert scores.entropy_3LN == pytest.approx(0, abs=1e-5)
     assert scores.first_3LN == pytest.approx(2 / T)
+    # Of equal weights, whatever the head's are.
+    assert scores.uniform_LX[0, 1] == pytest.approx((1 / np.arange(2, T + 1)).mean())
     for distance, share in ((T, 1), (0, 0)):  # the first token is a sink; the query itself is none
         sinks = score(attending_back(distance)).numbers()["sinks (share of heads)"]
         assert sinks.value == share
