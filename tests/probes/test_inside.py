@@ -15,6 +15,7 @@ from ropewalk.model import rotary as rotary_lib
 from ropewalk.model import transformer
 from ropewalk.model.config import MlaConfig
 from ropewalk.probes import capture
+from ropewalk.probes.inside import complex_pairs
 
 pytestmark = pytest.mark.slow
 
@@ -122,6 +123,16 @@ def test_another_variant_needs_no_forward_pass():
     weights_BNTS = capture(run, **make_rows(run)).weights(0, rotary=other)
     np.testing.assert_allclose(weights_BNTS, expected_BNTS, atol=1e-6)
     assert np.abs(weights_BNTS - capture(run, **make_rows(run)).weights(0)).max() > 0.01
+
+
+def test_products_of_complex_pairs_add_up_to_the_logits():
+    run = random_model(*MODELS["grouped"])
+    inside = capture(run, **make_rows(run))
+    q_BTNR, k_BSNR = complex_pairs(*inside.rotated(1))
+    ours_BNTS = np.einsum("btnr,bsnr->bnts", q_BTNR, k_BSNR.conj()).real
+    logits_BNTS = np.asarray(inside.logits(1))
+    visible_BNTS = np.isfinite(logits_BNTS)
+    np.testing.assert_allclose(ours_BNTS[visible_BNTS], logits_BNTS[visible_BNTS], atol=1e-5)
 
 
 def test_chunks_equal_slices_of_all_logits(monkeypatch):

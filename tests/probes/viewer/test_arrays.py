@@ -45,6 +45,18 @@ def test_tiles_are_the_weights_by_query(inside):
             assert start == len(ours_P)
 
 
+@pytest.mark.filterwarnings("ignore:Mean of empty slice", "ignore:.*Degrees of freedom")
+def test_profiles_are_means_over_visible_keys(inside):
+    for row, by_name in enumerate(pack_rows(inside, [(1, 1)])):
+        logits_TS, weights_TS = logits(inside, row, 1, 1), inside.weights(1)[row, 1]
+        for distance in (0, 3, LENGTH - 1):  # a window masks the last
+            score_T, weight_T = (np.diagonal(x, -distance) for x in (logits_TS, weights_TS))
+            seen = np.isfinite(score_T)
+            expected = score_T[seen].mean(), score_T[seen].std(), weight_T[seen].mean()
+            ours = [by_name[name][0, distance] for name in ("score", "spread", "weight")]
+            np.testing.assert_allclose(ours, expected, atol=1e-4)
+
+
 def test_products_of_the_pairs_add_up_to_the_logit(inside):
     """The error is bounded by the rounding of features to a 127th of the largest."""
     for row, by_name in enumerate(pack_rows(inside, HEADS)):
