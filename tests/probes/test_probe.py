@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
+from ropewalk.probes.analyses.head_scores import HeadScores
 from ropewalk.probes.probe import Number, draw_points, format_number, head_handles, with_interval
 
 
@@ -33,6 +34,12 @@ def test_intervals_are_over_documents_of_one_seed_or_over_seeds(seeds, expected)
 def test_an_interval_contains_its_value():
     """Percentiles of resamples that never attain the first sample's 9."""
     assert with_interval(np.array([9.0, 1.0, 1.0, 3.0, 3.0])).tolist() == [9, 1, 9]
+
+
+def test_the_highest_score_names_its_head_and_nan_is_lowest():
+    score_LN = np.array([[math.nan, 1.0], [3.0, 2.0]])
+    probe = HeadScores(random_LN=score_LN)
+    assert probe.highest(np.stack([score_LN] * 3), 1) == Number(3, 3, 3, largest=1, head="1.0")
 
 
 def test_the_legend_names_heads_or_the_layers_of_many():
