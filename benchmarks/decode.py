@@ -106,14 +106,12 @@ def _load_transformers(config: ModelConfig, params: Params, context: int) -> Any
     model = make_llama(config, context).eval()
     tensors = {}
     for entry in architecture.entries(config):
-        leaves = [
-            np.asarray(functools.reduce(operator.getitem, name.split("."), params))
-            for name in entry.ours
-        ]
-        for layer, name in enumerate(entry.names(config.num_layers)):
-            arrays = [leaf[layer] for leaf in leaves] if entry.is_stacked else leaves
-            tensor = np.array(entry.to_hf(*arrays))  # a copy: torch needs writable memory
-            tensors[name] = torch.from_numpy(tensor)
+        paths = [name.split(".") for name in entry.ours]
+        leaves = [np.asarray(functools.reduce(operator.getitem, x, params)) for x in paths]
+        layers = zip(*leaves, strict=True) if entry.is_stacked else [leaves]
+        for name, arrays in zip(entry.names(config.num_layers), layers, strict=True):
+            # A copy: torch needs writable memory.
+            tensors[name] = torch.from_numpy(np.array(entry.to_hf(*arrays)))
     keys = model.load_state_dict(tensors, strict=False)
     if keys.unexpected_keys or {*keys.missing_keys} - {"lm_head.weight"}:
         raise ValueError(f"transformers' model has other tensors than the export: {keys}")

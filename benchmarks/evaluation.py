@@ -10,7 +10,7 @@ from pathlib import Path
 import jax
 import numpy as np
 import tokenizers
-from tokenizers import decoders, pre_tokenizers, processors
+from tokenizers import processors
 
 from ropewalk.benchmarks.program import random_batch
 from ropewalk.benchmarks.protocol import Result, Setting, alternate, timed
@@ -67,17 +67,12 @@ def time_task(config: ExperimentConfig, rounds: int) -> dict[str, list[float]]:
 
 def _joined_digits() -> Tokenizer:
     """Return a byte-level tokenizer of GPT-2's kind, whose pieces have several digits."""
-    library = tokenizers.Tokenizer(tokenizers.models.BPE())
-    library.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    library.decoder = decoders.ByteLevel()
-    trainer = tokenizers.trainers.BpeTrainer(
-        vocab_size=4096,
-        special_tokens=["<s>", "</s>"],
-        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
-        show_progress=False,
-    )
+    library = tokenizers.ByteLevelBPETokenizer()
     numbers = " ".join(map(str, range(10**6, 10**7, 997)))
-    library.train_from_iterator([inspect.getsource(argparse), numbers], trainer)
+    texts = [inspect.getsource(argparse), numbers]
+    library.train_from_iterator(
+        texts, 4096, special_tokens=["<s>", "</s>"], min_frequency=0, show_progress=False
+    )
     library.post_processor = processors.TemplateProcessing(
         single="<s> $A </s>", special_tokens=[("<s>", 0), ("</s>", 1)]
     )

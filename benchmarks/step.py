@@ -28,16 +28,9 @@ class Products(NamedTuple):
     count: int
     steps: int
 
-    @property
-    def flops(self) -> float:
-        """FLOPs of a round."""
-        return self.count * 2 * self.size**3
-
     def make(self) -> Callable[[], float]:
         """Return a function that computes the products of a round and returns the seconds."""
-        keys = jax.random.split(jax.random.key(0))
-        shape = (self.size, self.size)
-        left, right = (jax.random.normal(key, shape, self.dtype) for key in keys)
+        left = right = jax.random.normal(jax.random.key(0), (self.size, self.size), self.dtype)
         product = jax.jit(lambda left, right: left @ right)
         return timed(lambda: product(left, right), self.count)
 
@@ -64,8 +57,9 @@ def measure(setting: Setting) -> Iterator[Result | str]:
 
 def _measure(name: str, config: ExperimentConfig, products: Products, rounds: int) -> Result:
     program, flops = TrainStep(config), products.steps * shapes.flops(config)
+    product_flops = products.count * 2 * products.size**3
     # Short steps are cheap and vary more.
-    rounds *= 4 if shapes.flops(config) < products.flops else 1
+    rounds *= 4 if shapes.flops(config) < product_flops else 1
     step = timed(program.make_update(), products.steps)
     seconds = alternate({"product": products.make(), "step": step}, rounds)
     shortest = min(seconds["step"])
@@ -81,4 +75,4 @@ def _measure(name: str, config: ExperimentConfig, products: Products, rounds: in
     if peak := peak_of(jax.devices()[0].device_kind):
         measured["of the chip's dense bfloat16 peak (MFU)"] = flops / shortest / peak
     ratio = "model FLOP/s of a step over FLOP/s of products"
-    return Result.from_seconds(name, ratio, seconds, flops / products.flops, measured)
+    return Result.from_seconds(name, ratio, seconds, flops / product_flops, measured)

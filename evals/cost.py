@@ -4,7 +4,6 @@ Device memory is that of XLA's analysis of the compiled program (`evals.score.ch
 """
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from ropewalk.data.task import Document, Task, TaskContext
 from ropewalk.experiment.devices import free_host_memory
@@ -21,23 +20,21 @@ class DoesNotFitError(ValueError):
     """A length, or its documents, exceeds the memory."""
 
 
-class Readers(NamedTuple):
-    """Numbers of readers of each document.
+def answer_bytes(num_variants: Sequence[int]) -> int:
+    """Estimate the host memory of the result rows of one answer.
 
-    Attributes:
-      variants: largest number of rotary variants of a member.
-      candidates: number of variants of all members together.
+    Args:
+      num_variants: rotary variants of each member, which all give a row.
     """
-
-    variants: int
-    candidates: int
+    return max(num_variants) * _ROW_WRITTEN + sum(num_variants) * _ROW_KEPT
 
 
-def host_bytes(documents: Sequence[Document], readers: Readers) -> int:
+def host_bytes(documents: Sequence[Document], answer_bytes: int) -> int:
     """Estimate the host memory of documents and of their result rows."""
-    arrays = sum(d.tokens.nbytes + d.answers.nbytes + _OBJECT for d in documents)
-    rows = sum(len(document.answers) for document in documents)
-    return arrays + rows * (readers.variants * _ROW_WRITTEN + readers.candidates * _ROW_KEPT)
+    return sum(
+        d.tokens.nbytes + d.answers.nbytes + _OBJECT + len(d.answers) * answer_bytes
+        for d in documents
+    )
 
 
 def check_host(needed: float, what: str) -> None:
@@ -50,7 +47,7 @@ def check_host(needed: float, what: str) -> None:
         )
 
 
-def check_documents(task: Task, context: TaskContext, count: int, readers: Readers) -> None:
+def check_documents(task: Task, context: TaskContext, count: int, answer_bytes: int) -> None:
     """Reject documents that do not fit the host; the first document predicts the memory of all.
 
     Raises:
@@ -65,4 +62,4 @@ def check_documents(task: Task, context: TaskContext, count: int, readers: Reade
         return
     if has_all:  # else the text has fewer documents, and it fits the disk
         what = f"{count:,} documents of {task.expression} at length {context.length}"
-        check_host(count * host_bytes(first, readers), what)
+        check_host(count * host_bytes(first, answer_bytes), what)

@@ -8,13 +8,15 @@ the space before a number is a separate id of the prompt.
 
 import dataclasses
 import functools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 
+from ropewalk.data import chat, keys
 from ropewalk.data.task import Document, Sample, Task, TaskContext, distances, possible
 from ropewalk.data.text_task import TextTask
 from ropewalk.data.tokenizer import Tokenizer
+from ropewalk.data.word_lists import ADJECTIVES, HELD_OUT_NOUNS
 
 # The haystack of RULER (Hsieh et al., arXiv 2404.06654) and of landmark attention's passkey.
 NOISE = "The grass is green. The sky is blue. The sun is yellow. Here we go. There and back again."
@@ -39,15 +41,64 @@ def encoder(tokenizer: Tokenizer) -> Callable[[str], list[int]]:
     return functools.partial(tokenizer.encode, inside=True)
 
 
+@functools.lru_cache(maxsize=256)
 def parts(tokenizer: Tokenizer, template: str) -> list[list[int]]:
     """Return the ids of the parts of a template between its "{}"."""
     return list(map(encoder(tokenizer), template.split("{}")))
 
 
+def begin(tokenizer: Tokenizer, text: str) -> list[int]:
+    """Return BOS and the ids of the start of a prompt."""
+    return [tokenizer.bos_id, *tokenizer.encode(text)]
+
+
+def fill(parts: Sequence[list[int]], *values: list[int]) -> list[int]:
+    """Return the ids of a template with ids between its parts."""
+    ids = list(parts[0])
+    for value, part in zip(values, parts[1:], strict=True):
+        ids += value + part
+    return ids
+
+
+def names(tokenizer: Tokenizer) -> keys.Pairs:
+    """Return the keys of needles and lines, such as " red-fox"."""
+    return keys.pairs(tokenizer, ADJECTIVES, HELD_OUT_NOUNS, (" ", "-"))
+
+
+def turns(tokenizer: Tokenizer) -> chat.Turns:
+    """Return `data.chat.turns`, made once."""
+    return _turns(tokenizer, tokenizer.chat_template)
+
+
 @functools.lru_cache(maxsize=8)
+def _turns(tokenizer: Tokenizer, template: str | None) -> chat.Turns:
+    # `template` is part of the key: tokenizers of one file may have different templates.
+    return chat.turns(tokenizer)
+
+
 def noise_line(tokenizer: Tokenizer) -> list[int]:
     """Return the ids of a line of noise."""
-    return encoder(tokenizer)(NOISE + "\n")
+    return parts(tokenizer, NOISE + "\n")[0]
+
+
+def hide(
+    tokens: list[int], hay: list[int], positions: Iterable[int], entries: Iterable[keys.Entry]
+) -> tuple[list[int], list[int]]:
+    """Append a haystack with entries to `tokens`.
+
+    Args:
+      positions: index in `hay` before which each entry stands, ascending.
+
+    Returns:
+      The ids, and the index of each entry's number.
+    """
+    tokens, starts, last = list(tokens), [], 0
+    for position, entry in zip(positions, entries, strict=True):
+        tokens += hay[last:position] + entry.before
+        starts.append(len(tokens))
+        tokens += entry.number + entry.after
+        last = position
+    return tokens + hay[last:], starts
 
 
 def distance(
@@ -67,7 +118,9 @@ def random_words(
     return [encode(" " + "".join(alphabet[letter] for letter in word)) for word in places]
 
 
-def ask(tokens: list[int], answers: Iterable[tuple[list[int], list[int], int]]) -> Document:
+def ask(
+    tokens: list[int], answers: Iterable[tuple[list[int], list[int], int]], first_query: int = 0
+) -> Document:
     """Return the document of `tokens`, followed by the answers in order.
 
     Args:
@@ -78,4 +131,4 @@ def ask(tokens: list[int], answers: Iterable[tuple[list[int], list[int], int]]) 
         tokens += before
         rows.append((len(tokens), len(answer), len(tokens) - 1 - index))
         tokens += answer
-    return Document.from_lists(tokens, rows)
+    return Document.from_lists(tokens, rows, first_query=first_query)

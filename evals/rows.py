@@ -141,25 +141,13 @@ def write(path: Path, rows: Rows) -> None:
     encode = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
     records = (dict(zip(SCHEMA, values, strict=True)) for values in zip(*lists, strict=True))
     bodies = [encode(record).removesuffix("}") for record in records]
-    seal = _Seal()
-    for body in bodies:
-        seal.add(body.encode())
+    seal = _seal(len(bodies), hashlib.sha256("".join(f"{body}\n" for body in bodies).encode()))
     write_atomically(path, "".join(f'{body},"file":"{seal}"}}\n' for body in bodies))
 
 
-class _Seal:
-    """Number of rows and digest of their JSON without the field `file`, as text."""
-
-    def __init__(self):
-        self.count, self._digest = 0, hashlib.sha256()
-
-    def add(self, body: bytes) -> None:
-        """Count one row, whose JSON ends before the field."""
-        self.count += 1
-        self._digest.update(body + b"\n")
-
-    def __str__(self):
-        return f"{self.count}-{self._digest.hexdigest()[:16]}"
+def _seal(count: int, digest: Any) -> str:
+    """Return the field `file`: the number of rows and the digest of their JSON without it."""
+    return f"{count}-{digest.hexdigest()[:16]}"
 
 
 def read(path: Path) -> Rows:
@@ -169,7 +157,7 @@ def read(path: Path) -> Rows:
       ValueError: for the first line that is not a row of this schema or contradicts itself, as
         file:line, or if the rows are not those that were written.
     """
-    parts, number, seal, written = [], 1, _Seal(), set()
+    parts, count, digest, written = [], 0, hashlib.sha256(), set()
     file = read_lines(path)
     # Blocks, because the objects of all lines would take twenty times the file's size.
     while lines := list(itertools.islice(file, _BLOCK)):
@@ -178,21 +166,24 @@ def read(path: Path) -> Rows:
             written.add(sealed and sealed[2].decode())
             if sealed:
                 lines[index] = sealed[1] + b"}"
-                seal.add(sealed[1])
+                digest.update(sealed[1] + b"\n")
         part = _parse(lines)
         if part is None:
-            _raise_first_error(lines, path, number)
+            _raise_first_error(lines, path, count + 1)
         parts.append(part)
-        number += len(lines)
-    if damage := _damage(written, seal):
-        raise ValueError(f"{path} {damage}; restore a copy, or delete it and evaluate again")
+        count += len(lines)
     rows = concatenate(parts)
-    if None in written:
+    if written == {None}:
         if _has_repeated(rows):
             raise ValueError(
                 f"{path} has some answers twice; restore a copy, or delete it and evaluate again"
             )
         _note_missing_digest(path)
+    elif written != {_seal(count, digest)}:
+        raise ValueError(
+            f"{path} has {count:,} rows, not those that were written; restore a copy, or delete it "
+            "and evaluate again"
+        )
     return rows
 
 
@@ -206,21 +197,6 @@ def _has_repeated(rows: Rows) -> bool:
 def _note_missing_digest(path: Path) -> None:
     note = f"note: {path}: no digest of its rows (an older file); lost rows cannot be noticed"
     print(printable(note), file=sys.stderr)
-
-
-def _damage(written: set[str | None], seal: _Seal) -> str:
-    """Return how the rows of a file differ from those that were written; empty if they do not."""
-    if not written:
-        return "is empty"
-    if len(written) > 1:
-        return "has rows of several files"
-    (expected,) = written
-    if expected in (None, str(seal)):
-        return ""
-    count = int(expected.partition("-")[0])
-    if count != seal.count:
-        return f"has {seal.count:,} rows, and {count:,} were written"
-    return "has other rows than were written"
 
 
 _BLOCK = 4096

@@ -3,7 +3,7 @@
 import dataclasses
 import functools
 import itertools
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -16,7 +16,6 @@ from ropewalk.data.task import Document, Task
 from ropewalk.data.tokenizer import Tokenizer
 from ropewalk.evals import cost, kinds, rows
 from ropewalk.evals.copies import Copies
-from ropewalk.evals.cost import Readers
 from ropewalk.evals.estimate.sequential import next_round
 from ropewalk.evals.options import Options, check_variants
 from ropewalk.evals.rows import Rows
@@ -94,6 +93,7 @@ class Group:
       members: members of one shape.
       questions: documents that all members read.
       owners: member and variant of each candidate.
+      answer_bytes: host memory of the result rows of one answer (`evals.cost`).
     """
 
     def __init__(self, members: Sequence[Loaded], options: Options, notice: Callable[[str], None]):
@@ -101,8 +101,7 @@ class Group:
         self.owners = [(member, rotary) for member in members for rotary in member.variants]
         self._config = members[0].config.model.forward_architecture()
         self._candidates = [member.candidate(rotary) for member, rotary in self.owners]
-        num_variants = max(len(member.variants) for member in members)
-        self._readers = Readers(num_variants, len(self.owners))
+        self.answer_bytes = cost.answer_bytes([len(member.variants) for member in members])
         self.questions = self._questions(options, notice)
 
     def _questions(self, options: Options, notice: Callable[[str], None]) -> list[Questions]:
@@ -118,7 +117,7 @@ class Group:
                     raise ValueError(note)
                 context = evals.task_context(config, member.tokenizer, length, run=member.run)
                 count = options.documents or task.num_documents(context, config.evals.documents)
-                cost.check_documents(task, context, count, self._readers)
+                cost.check_documents(task, context, count, self.answer_bytes)
                 documents = task.documents(context, range(count))
                 if not documents:
                     raise ValueError(f"{name} has no documents at length {length}")
@@ -140,10 +139,6 @@ class Group:
             notice(f"skipped: {reason}")
         return questions
 
-    def host_bytes(self, part: Questions) -> int:
-        """Return the host memory of the documents and their result rows (`evals.cost`)."""
-        return cost.host_bytes(part.documents, self._readers)
-
     def num_tokens(self, part: Questions) -> int:
         """Return the tokens of the forward passes of all candidates, without padding rows."""
         return len(self.owners) * len(part.documents) * part.length
@@ -154,13 +149,13 @@ class Group:
         advance: Callable[[int], None] = lambda documents: None,
         score: Callable[..., AnswerScores] = score,
     ) -> list[Rows]:
-        """Return the result rows of each of `owners`; `advance` gets the documents done."""
+        """Return the result rows of each member; `advance` gets the documents done."""
         documents = part.documents
         scores = score(self._config, self._candidates, documents, part.length, advance=advance)
-        return [
-            to_rows(member, rotary, part, AnswerScores(*fields))
-            for (member, rotary), *fields in zip(self.owners, *scores, strict=True)
-        ]
+        by_member = {id(member): [] for member in self.members}
+        for (member, rotary), *fields in zip(self.owners, *scores, strict=True):
+            by_member[id(member)].append(to_rows(member, rotary, part, AnswerScores(*fields)))
+        return list(map(rows.concatenate, by_member.values()))
 
     def next_round(
         self, part: Questions, results: Sequence[Rows], precision: float
@@ -250,7 +245,8 @@ def evaluate(
     if not any(group.questions for group in groups):
         raise ValueError("no task of the config can be evaluated here; choose others with --tasks")
     parts = [(group, part) for group in groups for part in group.questions]
-    cost.check_host(sum(group.host_bytes(part) for group, part in parts), "all documents")
+    needed = sum(cost.host_bytes(part.documents, group.answer_bytes) for group, part in parts)
+    cost.check_host(needed, "all documents")
     count = sum(len(group.owners) * len(part.documents) for group, part in parts)
     suffix = f" (up to {_MAX_FACTOR} times as many with --precision)" * bool(options.precision)
     console.print(f"scoring {count:,} documents{suffix}", highlight=False)
@@ -283,7 +279,12 @@ def evaluate(
                 added = group.ask(more, advance, spread_score)
                 new = [rows.concatenate(pair) for pair in zip(new, added, strict=True)]
             # Write now, so that an interrupted evaluation keeps these rows.
-            _write_rows(group, new, targets, results)
+            for member, member_rows in zip(group.members, new, strict=True):
+                assert member.run
+                path = member.run.path
+                if distributed.is_primary_host():
+                    rows.add(targets[path].results_path, member_rows)
+                results[path] = rows.concatenate([results[path], member_rows])
     return [(m.run, m.config, results[m.run.path]) for m in members if m.run]
 
 
@@ -308,23 +309,6 @@ def _targets(runs: Sequence[RunDirectory], copies: Copies | None) -> dict[Path, 
     for run in runs:  # --out may hold rows of an earlier run
         rows.read_run(run, targets[run.path].results_path)
     return targets
-
-
-def _write_rows(
-    group: Group,
-    new: Sequence[Rows],
-    targets: Mapping[Path, RunDirectory],
-    results: dict[Path, Rows],
-) -> None:
-    """Add rows of a group's members to their files and to `results`, both by path of the run."""
-    for member in group.members:
-        pairs = zip(new, group.owners, strict=True)
-        member_rows = rows.concatenate([part for part, (owner, _) in pairs if owner is member])
-        assert member.run
-        path = member.run.path
-        if distributed.is_primary_host():
-            rows.add(targets[path].results_path, member_rows)
-        results[path] = rows.concatenate([results[path], member_rows])
 
 
 def evaluate_in_memory(
@@ -360,7 +344,7 @@ def evaluate_in_memory(
 
 
 def ask(members: Sequence[Loaded], options: Options) -> Iterator[tuple[Questions, list[Rows]]]:
-    """Yield the questions of each task and length, with the rows of each member and variant."""
+    """Yield the questions of each task and length, with the rows of each member."""
     group = Group(members, options, lambda text: None)
     for part in group.questions:
         yield part, group.ask(part)

@@ -11,7 +11,7 @@ import numpy as np
 from ropewalk.data.prepare import ON_DISK, prepare
 from ropewalk.data.sources import source_class
 from ropewalk.data.store import TokenStore
-from ropewalk.data.task import Document, Task, TaskContext
+from ropewalk.data.task import Document, Sample, Task, TaskContext
 from ropewalk.data.tokenizer import Tokenizer
 from ropewalk.data.verify import read_tokenizer
 from ropewalk.utils.manifest import DamagedError, find_damages
@@ -124,10 +124,13 @@ def validation(context: TaskContext, *, task: str, path: str | None = None) -> T
     return store
 
 
-def order(store: TokenStore | Texts, *, seed: int) -> tuple[np.ndarray, np.random.Generator]:
-    """Return the store's documents in the order of their numbers, and the random generator."""
-    random = np.random.Generator(np.random.Philox(seed))
-    return random.permutation(store.num_documents), random
+def read_in_order(
+    context: TaskContext, *, task: str, path: str | None = None
+) -> tuple[TokenStore | Texts, list[int], np.random.Generator]:
+    """Return `validation`, its documents in an order that the seed decides, and the generator."""
+    store = validation(context, task=task, path=path)
+    random = np.random.Generator(np.random.Philox(context.seed))
+    return store, random.permutation(store.num_documents).tolist(), random
 
 
 class Crop(NamedTuple):
@@ -148,12 +151,14 @@ def crops(
     *,
     task: str,
     length: int | None = None,
+    max_crops: int = 1,
     path: str | None = None,
-) -> Iterator[tuple[int, Crop]]:
-    """Yield one crop from a random position of each of `numbers` held-out documents.
+) -> Iterator[tuple[int, list[Crop]]]:
+    """Yield crops from random positions of each of `numbers` held-out documents.
 
     Args:
       length: ids of a crop; None: the length of the context.
+      max_crops: crops of a document, without overlap, if it is long enough.
       path: text other than the run's, as of `validation`.
 
     Yields:
@@ -164,24 +169,9 @@ def crops(
       ValueError: as `validation`; if every document is shorter, naming the longest.
     """
     length = length or context.length
-    cropped = several_crops(context, numbers, task=task, length=length, most=1, path=path)
-    return ((number, crop) for number, (crop,) in cropped)
-
-
-def several_crops(
-    context: TaskContext,
-    numbers: range,
-    *,
-    task: str,
-    length: int,
-    most: int,
-    path: str | None = None,
-) -> Iterator[tuple[int, list[Crop]]]:
-    """Yield up to `most` crops of each document, as `crops`, without overlap."""
-    store = validation(context, task=task, path=path)
-    indices, random = order(store, seed=context.seed)
+    store, indices, random = read_in_order(context, task=task, path=path)
     number, longest = 0, 0
-    for index in indices.tolist():
+    for index in indices:
         start, end = store.document_span(index)
         room = end - start - 1
         longest = max(longest, room)
@@ -189,7 +179,7 @@ def several_crops(
             continue
         if number == numbers.stop:
             return
-        count = min(most, room // length)
+        count = min(max_crops, room // length)
         gaps = np.sort(random.integers(room - count * length, size=count, endpoint=True))
         if number in numbers:
             places = start + 1 + gaps + length * np.arange(count)
@@ -207,34 +197,20 @@ def _crop(context: TaskContext, store: TokenStore | Texts, start: int, length: i
     return Crop(ids, sizes_N2)
 
 
-class Share(NamedTuple):
-    """Part of the held-out text that a measurement reads.
+def share(
+    context: TaskContext, tokens: int, *, task: str, path: str | None = None
+) -> tuple[int, int]:
+    """Return numbers of documents and of crops of each at most, with `tokens` in all.
 
-    Attributes:
-      documents: number of documents.
-      crops: maximum number of crops per document.
+    There are as few crops per document as possible, then as few documents; all documents if they
+    have fewer tokens.
     """
-
-    documents: int
-    crops: int
-
-
-def share(context: TaskContext, tokens: int, *, task: str, path: str | None = None) -> Share:
-    """Return the fewest crops per document, then the fewest documents, with `tokens` in all.
-
-    The result is all documents if they have fewer tokens.
-    """
-    store = validation(context, task=task, path=path)
-    wanted = -(-tokens // context.length)
-    rooms = []
-    for index in order(store, seed=context.seed)[0].tolist():
-        start, end = store.document_span(index)
-        rooms += [(end - start - 1) // context.length] if end - start > context.length else []
-        if len(rooms) == wanted:
-            return Share(wanted, 1)
-    rooms = np.array(rooms, int)
-    crops = next((n for n in range(1, wanted) if np.minimum(rooms, n).sum() >= wanted), wanted)
-    return Share(len(rooms), crops)
+    store, indices, _ = read_in_order(context, task=task, path=path)
+    wanted, spans = -(-tokens // context.length), map(store.document_span, indices)
+    rooms = np.array([(end - start - 1) // context.length for start, end in spans], int)
+    rooms = rooms[rooms > 0]
+    max_crops = next((n for n in range(1, wanted) if np.minimum(rooms, n).sum() >= wanted), wanted)
+    return min(len(rooms), wanted), max_crops
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -249,7 +225,37 @@ class CropTask(Task):
 
     def sources(self, context: TaskContext, numbers: range) -> Iterator[tuple[int, Crop]]:
         """Yield one crop for each number."""
-        return crops(context, numbers, task=name_of(type(self)), path=self.path)
+        cropped = crops(context, numbers, task=name_of(type(self)), path=self.path)
+        return ((number, crop) for number, (crop,) in cropped)
+
+
+class WindowTask(Task):
+    """A task whose documents are the windows of a text, with fields `stride` and `tokens`."""
+
+    kind = "likelihood"
+    truncate = False
+
+    stride: int
+    tokens: int | None
+
+    def check(self, context: TaskContext) -> None:
+        """Reject windows that skip tokens or never move."""
+        task, length, stride, tokens = name_of(type(self)), context.length, self.stride, self.tokens
+        if stride > length and not self.truncate:
+            raise ValueError(
+                f"{task} with stride={stride} skips tokens between windows of length={length}; "
+                f"write {task}(stride={max(1, length // 2)}) or less, or ask for --lengths {stride}"
+            )
+        if tokens is not None and tokens < length and not self.truncate:
+            raise ValueError(
+                f"{task} with tokens={tokens} does not fill a window of length={length}; write "
+                f"{task}(tokens={length}) or more, or ask for --lengths {tokens} or less"
+            )
+
+    def document(self, context: TaskContext, sample: Sample) -> list[Document]:
+        """Make the windows of a text."""
+        sizes_N2 = sizes(context.tokenizer, sample.source)
+        return windows(sample.source, sizes_N2, context.length, self.stride)
 
 
 def too_short(
@@ -317,3 +323,25 @@ def sized(document: Document, sizes_N2: np.ndarray) -> Document:
     first, count = document.answers[:, 0], document.answers[:, 1]
     totals = (before[first + count] - before[first]).astype(np.int32)
     return dataclasses.replace(document, num_bytes=totals[:, 0], num_words=totals[:, 1])
+
+
+def windows(ids: np.ndarray, sizes_N2: np.ndarray, length: int, stride: int) -> list[Document]:
+    """Cut a text into windows of `length` ids; each id except the first is scored exactly once.
+
+    Windows begin every `stride` tokens, and the last may be short. This is the standard procedure
+    (Hugging Face's guide, YaRN): a token's context does not depend on the end of the text.
+
+    Args:
+      ids: BOS and a text. The model reads BOS and a window's ids except the last.
+      sizes_N2: `sizes` of `ids`.
+    """
+    num_tokens = len(ids) - 1
+    documents, scored = [], 0
+    for query, begin in enumerate(range(0, num_tokens, stride)):
+        end = min(begin + length, num_tokens)
+        window = slice(begin + 1, end + 1)
+        documents.append(ending(ids, sizes_N2, window, end - scored, query))
+        scored = end
+        if end == num_tokens:
+            break
+    return documents

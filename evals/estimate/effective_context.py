@@ -16,7 +16,7 @@ documents of the same kind would tell.
 import dataclasses
 import math
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from scipy import special
@@ -24,7 +24,16 @@ from scipy import special
 from ropewalk import evals
 from ropewalk.evals.estimate import fall
 from ropewalk.evals.estimate.bins import bin_number, bin_start
-from ropewalk.evals.estimate.fall import Ceiling, Curve, Dip, Fall
+from ropewalk.evals.estimate.fall import (
+    BEYOND,
+    MEASURED,
+    TOO_FEW_ANSWERS,
+    UNDETERMINED,
+    Ceiling,
+    Curve,
+    Dip,
+    Fall,
+)
 from ropewalk.evals.estimate.statistics import (
     Limits,
     exact_limits,
@@ -43,9 +52,6 @@ ESTIMATOR = 2
 
 NOT_LEARNED = "NOT_LEARNED"
 LOW_CEILING = "LOW_CEILING"
-TOO_FEW_ANSWERS = "TOO_FEW_ANSWERS"
-UNDETERMINED = "UNDETERMINED"
-MEASURED = "MEASURED"
 
 _NAN = float("nan")
 
@@ -81,32 +87,41 @@ class Bin:
     ci_high: float
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
+@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
 class Seed:
-    """Numbers of one seed, without intervals.
+    """Numbers of one seed, without intervals, and resamples for the intervals over seeds.
 
     Attributes:
       seed: number of the seed.
+      num_documents: documents with answers of the seed.
       verdict: as `Estimate.verdict`.
       learned: whether the ceiling is high enough; if not, l50 is NaN.
-      ceiling: accuracy at short distances.
       l50: tokens, clipped to the distances measured.
       beyond: whether accuracy is significantly below half-way at no distance measured. The verdict
         says whether it is significantly above at all of them.
       worst_accuracy: accuracy of the worst bin.
-      mean_accuracy: mean over distances.
-      dips: whether accuracy recovers significantly after a fall.
+      mean_accuracies: mean over distances, `[1 + resamples]`, the data first.
+      ceiling, falls, dip: of its accuracy; falls to the levels of L50 and of L85.
+      floor: accuracy beyond the last bin of the fit, NaN if there is none.
     """
 
     seed: int
+    num_documents: int
     verdict: str
     learned: bool
-    ceiling: float
-    l50: float = _NAN
-    beyond: bool = False
+    l50: float
+    beyond: bool
     worst_accuracy: float
-    mean_accuracy: float
-    dips: bool = False
+    mean_accuracies: np.ndarray = dataclasses.field(repr=False)
+    ceiling: Ceiling = dataclasses.field(repr=False)
+    falls: tuple[Fall, Fall] = dataclasses.field(repr=False)
+    dip: Dip | None
+    floor: float
+
+    @property
+    def mean_accuracy(self) -> float:
+        """Mean over distances."""
+        return float(self.mean_accuracies[0])
 
     @property
     def is_beyond(self) -> bool:
@@ -339,17 +354,17 @@ def estimate_trials(
       seed: seed of the bootstrap.
     """
     random = np.random.Generator(np.random.Philox(seed))
-    readings = _read(trials, resamples, random)
-    is_told = np.array([reading.numbers.verdict != TOO_FEW_ANSWERS for reading in readings])
-    sizes = np.array([float(reading.num_documents) for reading in readings])
+    seeds = _read_seeds(trials, resamples, random)
+    is_told = np.array([seed.verdict != TOO_FEW_ANSWERS for seed in seeds])
+    sizes = np.array([float(seed.num_documents) for seed in seeds])
     # Of equal documents, seeds without a fall need most: those with one alone would be a selection.
     is_told &= sizes[~is_told].max(initial=0) < sizes[is_told].min(initial=np.inf)
     told = trials.of_seeds(is_told | ~is_told.any())
-    pooled = [reading for reading in readings if reading.numbers.seed in told.seeds]
-    learned = [reading for reading in pooled if reading.numbers.learned]
-    num_documents = min(reading.num_documents for reading in pooled)
+    pooled = [seed for seed in seeds if seed.seed in told.seeds]
+    learned = [seed for seed in pooled if seed.learned]
+    num_documents = min(seed.num_documents for seed in pooled)
     mean, mean_low, mean_high = _mean_accuracy(pooled, told, random)
-    ceilings = [reading.ceiling for reading in learned or pooled]
+    ceilings = [seed.ceiling for seed in learned or pooled]
     worst = _worst(told.with_min_trials(_MIN_TRIALS).summed())
     if num_documents < fall.MIN_DOCUMENTS:
         worst = dataclasses.replace(worst, ci_low=_NAN, ci_high=_NAN)
@@ -370,67 +385,58 @@ def estimate_trials(
         shortest=int(trials.low[0]),
         longest=int(trials.high[-1]),
         num_documents=trials.questions.shape[1],
-        num_seeds=len(readings),
+        num_seeds=len(seeds),
         num_learned=len(learned),
         num_too_few=int((~is_told).sum()),
-        seeds=tuple(reading.numbers for reading in readings),
+        seeds=tuple(seeds),
     )
     if not is_told.any():
-        needed = max(fall.documents_enough(trials.of_seed(i)[0]) for i in range(len(readings)))
+        needed = max(fall.documents_enough(trials.of_seed(i)[0]) for i in range(len(seeds)))
         return dataclasses.replace(result, verdict=TOO_FEW_ANSWERS, documents_needed=needed)
     if 2 * len(learned) < len(pooled) or not learned:
         return result
     result = _with_distances(result, learned, num_documents, random)
-    low = [reading.numbers.verdict == LOW_CEILING for reading in learned]
+    low = [seed.verdict == LOW_CEILING for seed in learned]
     if 2 * sum(low) > len(learned):
         return dataclasses.replace(result, verdict=LOW_CEILING)
     return result
 
 
-class _Reading(NamedTuple):
-    """Numbers of one seed, with resamples for the intervals over seeds."""
-
-    numbers: Seed
-    num_documents: int
-    mean_accuracy: np.ndarray  # [1 + resamples], the data first
-    ceiling: Ceiling
-    l50: Fall
-    l85: Fall
-    dip: Dip | None
-    floor: float
-
-
-def _read(trials: Trials, resamples: int, random: np.random.Generator) -> list[_Reading]:
+def _read_seeds(trials: Trials, resamples: int, random: np.random.Generator) -> list[Seed]:
     """Read every seed; all seeds share the resamples of documents."""
     num_documents = trials.questions.shape[1]
     drawn = random.multinomial(num_documents, np.full(num_documents, 1 / num_documents), resamples)
     weights = np.concatenate([np.ones((1, num_documents)), drawn])
-    readings = []
-    for number, seed in enumerate(trials.seeds):
+    shortest, longest = max(int(trials.low[0]), 1), int(trials.high[-1])
+    seeds = []
+    for number, seed in enumerate(trials.seeds.tolist()):
         fine, documents = trials.of_seed(number)
         joined = fine.with_min_trials(_MIN_TRIALS)
         curve = Curve(fine, joined, fine.weighted(weights[:, documents]))
         ceiling = fall.ceiling(fine, curve.resampled)
         l50, l85 = (fall.first_fall(curve, ceiling, share) for share in (0.5, 0.85))
-        dip = fall.dip(joined, ceiling)
-        mean_accuracy = curve.resampled.mean_accuracy()
         learned = ceiling.low >= _gate(trials.chance)
-        shortest, longest = max(int(trials.low[0]), 1), int(trials.high[-1])
-        numbers = Seed(
-            seed=int(seed),
-            verdict=_verdict(trials.chance, ceiling, l50, int(documents.sum())),
-            learned=learned,
-            ceiling=float(ceiling.accuracy[0]),
-            l50=float(np.clip(2 ** l50.log_distance[0], shortest, longest)) if learned else _NAN,
-            beyond=learned and bool(l50.log_distance[0] == np.inf),
-            worst_accuracy=_worst(joined).accuracy,
-            mean_accuracy=float(mean_accuracy[0]),
-            dips=learned and dip is not None,
+        beyond_fit = joined.questions[:, l50.end + 1 :].sum()
+        floor = joined.right[:, l50.end + 1 :].sum() / beyond_fit if beyond_fit else _NAN
+        seeds.append(
+            Seed(
+                seed=seed,
+                num_documents=int(documents.sum()),
+                verdict=_verdict(trials.chance, ceiling, l50, int(documents.sum())),
+                learned=learned,
+                l50=float(np.clip(2 ** l50.log_distance[0], shortest, longest))
+                if learned
+                else _NAN,
+                beyond=learned and bool(l50.log_distance[0] == np.inf),
+                worst_accuracy=_worst(joined).accuracy,
+                mean_accuracies=curve.resampled.mean_accuracy(),
+                ceiling=ceiling,
+                falls=(l50, l85),
+                dip=fall.dip(joined, ceiling),
+                floor=float(floor),
+            )
         )
-        floor = _floor(joined, l50)
-        few = int(documents.sum()), mean_accuracy
-        readings.append(_Reading(numbers, *few, ceiling, l50, l85, dip, floor))
-    return readings
+    return seeds
 
 
 def _gate(chance: float) -> float:
@@ -449,35 +455,25 @@ def _verdict(chance: float, ceiling: Ceiling, l50: Fall, num_documents: int) -> 
         return TOO_FEW_ANSWERS if ceiling.high >= _HIGH_CEILING else NOT_LEARNED
     if ceiling.high < _HIGH_CEILING:
         return LOW_CEILING
-    outcomes = {fall.UNDETERMINED: UNDETERMINED, fall.TOO_FEW: TOO_FEW_ANSWERS}
-    beyond = f"> {2**l50.low:.0f}"
-    return outcomes.get(l50.outcome, beyond if l50.outcome == fall.BEYOND else MEASURED)
-
-
-def _floor(trials: Trials, l50: Fall) -> float:
-    """Return the accuracy beyond the last bin of the fit."""
-    questions, right = (
-        counts[:, l50.end + 1 :].sum() for counts in (trials.questions, trials.right)
-    )
-    return float(right / questions) if questions else _NAN
+    return f"> {2**l50.low:.0f}" if l50.outcome == BEYOND else l50.outcome
 
 
 def _mean_accuracy(
-    readings: Sequence[_Reading], trials: Trials, random: np.random.Generator
+    seeds: Sequence[Seed], trials: Trials, random: np.random.Generator
 ) -> tuple[float, float, float]:
     """Return the mean accuracy over seeds and its 95% interval, NaN for too few documents."""
-    num_documents = min(reading.num_documents for reading in readings)
-    values = np.array([reading.mean_accuracy for reading in readings])
+    num_documents = min(seed.num_documents for seed in seeds)
+    values = np.array([seed.mean_accuracies for seed in seeds])
     if num_documents < fall.MIN_DOCUMENTS:
         return float(values[:, 0].mean()), _NAN, _NAN
     mean, low, high = _mean_and_interval(values, num_documents, random)
-    if len(readings) == 1 or mean in (0, 1):
+    if len(seeds) == 1 or mean in (0, 1):
         # Not the quantiles over resamples, which are not skewed enough near 0 and 1. If no resample
         # differs, all answers are alike; all seeds share the luck of the documents.
         variance = values.mean(0)[1:].var() * num_documents / (num_documents - 1)
         alike = trials.summed().summed()
         shares = alike.widths() / alike.widths().sum()
-        independent = len(readings) * (shares**2 / alike.questions).sum()
+        independent = len(seeds) * (shares**2 / alike.questions).sum()
         effective_trials = mean * (1 - mean) / variance if variance else 1 / independent
         z = t_quantile(num_documents)
         _, low, high = map(float, wilson(np.array(mean), np.array(effective_trials), z))
@@ -485,7 +481,7 @@ def _mean_accuracy(
 
 
 def _with_distances(
-    result: Estimate, learned: Sequence[_Reading], num_documents: int, random: np.random.Generator
+    result: Estimate, learned: Sequence[Seed], num_documents: int, random: np.random.Generator
 ) -> Estimate:
     """Add the distances to an estimate of which at least half of the seeds have learned."""
     range_limits = float(np.log2(max(result.shortest, 1))), float(np.log2(result.longest))
@@ -494,7 +490,7 @@ def _with_distances(
         """Return the mean distance, its interval, and the verdict."""
         mean, low, high = _mean_fall(falls, range_limits, num_documents, random)
         value, verdict = 2.0**mean, MEASURED
-        if any(seed.outcome in (fall.UNDETERMINED, fall.TOO_FEW) for seed in falls):
+        if any(seed.outcome in (UNDETERMINED, TOO_FEW_ANSWERS) for seed in falls):
             value, verdict = _NAN, UNDETERMINED
         elif mean >= range_limits[1]:
             verdict = f"> {result.longest}"
@@ -502,11 +498,12 @@ def _with_distances(
             verdict = f"< {result.shortest}"
         return value, 2.0**low, 2.0**high, verdict
 
-    l50, ci_low, ci_high, verdict = over_seeds([reading.l50 for reading in learned])
-    l85, l85_low, l85_high, l85_verdict = over_seeds([reading.l85 for reading in learned])
-    dips = [reading.dip for reading in learned if reading.dip]
+    l50_falls, l85_falls = zip(*(seed.falls for seed in learned), strict=True)
+    l50, ci_low, ci_high, verdict = over_seeds(l50_falls)
+    l85, l85_low, l85_high, l85_verdict = over_seeds(l85_falls)
+    dips = [seed.dip for seed in learned if seed.dip]
     dip = min(dips, key=lambda dip: dip.accuracy, default=Dip(_NAN, _NAN, _NAN, _NAN))
-    floors = [reading.floor for reading in learned if not math.isnan(reading.floor)]
+    floors = [seed.floor for seed in learned if not math.isnan(seed.floor)]
     return dataclasses.replace(
         result,
         l50=l50,

@@ -17,9 +17,8 @@ window that fails its test bounds the fall from below.
 from typing import NamedTuple
 
 import numpy as np
-from scipy import special
 
-from ropewalk.evals.estimate.statistics import Limits, limits, quantile
+from ropewalk.evals.estimate.statistics import Limits, limits, quantile, t_quantile
 from ropewalk.evals.estimate.trials import Trials
 
 # The ceiling uses distances up to 32 tokens, or the task's first two octaves.
@@ -40,7 +39,8 @@ _WINDOWS = (1 / 4, 0.025, 16), (1 / 8, 0.05, 8)
 MIN_DOCUMENTS = 8
 
 # Outcomes of the search for a fall.
-FALLS, BEYOND, UNDETERMINED, TOO_FEW = "falls", "beyond", "undetermined", "too few answers"
+MEASURED, BEYOND = "MEASURED", "BEYOND"
+UNDETERMINED, TOO_FEW_ANSWERS = "UNDETERMINED", "TOO_FEW_ANSWERS"
 
 
 class Ceiling(NamedTuple):
@@ -71,8 +71,8 @@ class Fall(NamedTuple):
       doubtful: whether `low` is the first window that is not significantly above the level, because
         accuracy may have fallen and recovered before.
       end: the last fitted bin.
-      outcome: FALLS, BEYOND (above the level at all distances), UNDETERMINED (no fall is
-        significant, and neither is its absence), or TOO_FEW (the same, for too few answers).
+      outcome: MEASURED, BEYOND (above the level at all distances), UNDETERMINED (no fall is
+        significant, and neither is its absence), or TOO_FEW_ANSWERS (the same, for that reason).
     """
 
     log_distance: np.ndarray
@@ -189,7 +189,7 @@ def first_fall(curve: Curve, ceiling: Ceiling, share: float) -> Fall:
     levels = trials.chance + share * (ceiling.accuracy - trials.chance)
     level = float(levels[0]), share * ceiling.error
     windows = _test_windows(fine, level)
-    unsure = TOO_FEW if (windows.is_small & ~windows.above).any() else UNDETERMINED
+    unsure = TOO_FEW_ANSWERS if (windows.is_small & ~windows.above).any() else UNDETERMINED
     if ceiling.first and not windows.above[0]:
         later = curve.since(int(fine.low[ceiling.first]))
         fall = first_fall(later, ceiling._replace(first=0), share)
@@ -214,7 +214,7 @@ def first_fall(curve: Curve, ceiling: Ceiling, share: float) -> Fall:
     doubtful |= bool((before & (windows.accuracy <= level[0])).any())
     if doubtful:
         low = min(low, lowest)
-    return Fall(log_distance, float(low), float(high), doubtful, end, FALLS)
+    return Fall(log_distance, float(low), float(high), doubtful, end, MEASURED)
 
 
 class _Windows(NamedTuple):
@@ -238,7 +238,7 @@ def _test_windows(fine: Trials, level: tuple[float, float]) -> _Windows:
     """Test whether accuracy is above a level, known with a standard error, in every window."""
     parts = []
     for octaves, error_rate, needed in _WINDOWS:
-        runs, z = Runs.windows(fine, octaves), _t_quantile(fine, error_rate)
+        runs, z = Runs.windows(fine, octaves), t_quantile(max(len(fine.questions), 2), error_rate)
         bounds = limits_of_runs(fine, runs, z)
         ends = fine.low[runs.first], fine.high[runs.last]
         is_small = count_questions(fine, runs) < needed
@@ -288,7 +288,7 @@ def _possible_distances(
       end: the last bin of the fit.
       level: the level and its standard error.
     """
-    z = _t_quantile(fine, _ERROR_RATE / 10)
+    z = t_quantile(max(len(fine.questions), 2), _ERROR_RATE / 10)
     edge = int(np.searchsorted(fine.x, crossing))
     low, high = -np.inf, np.inf
     if edge:
@@ -308,11 +308,6 @@ def _possible_distances(
         next_ = np.minimum(last[~bounds.below(*level, z)] + 1, end)
         high = np.log2(fine.high[next_]).max(initial=np.log2(fine.high[edge]))
     return float(low), float(high)
-
-
-def _t_quantile(trials: Trials, error_rate: float) -> float:
-    """Return Student's one-sided quantile for `[documents, bins]`."""
-    return float(special.stdtrit(max(len(trials.questions) - 1, 1), 1 - error_rate))
 
 
 def count_questions(trials: Trials, runs: Runs) -> np.ndarray:

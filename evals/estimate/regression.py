@@ -15,8 +15,8 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 
 import numpy as np
-from scipy import special
 
+from ropewalk.evals.estimate.statistics import t_quantile
 from ropewalk.evals.estimate.summaries import Interval
 
 
@@ -96,20 +96,16 @@ def regress(points: Sequence[Point], predictor: str) -> Regression | None:
     leverage = 1 / n + (x - center) ** 2 / spread
     left_out_error = residual / (1 - leverage)
     # Half-width of the 95% intervals for unit standard error.
-    reach = special.stdtrit(n - 2, 0.975) * np.sqrt(residual @ residual / (n - 2))
+    reach = t_quantile(n - 1) * np.sqrt(residual @ residual / (n - 2))
     return Regression(
         predictor=predictor,
-        slope=_around(slope, reach / np.sqrt(spread)),
-        intercept=_around(intercept, reach * np.sqrt(1 / n + center**2 / spread)),
+        slope=Interval.around(slope, reach / np.sqrt(spread)),
+        intercept=Interval.around(intercept, reach * np.sqrt(1 / n + center**2 / spread)),
         error=float(np.sqrt(np.mean(left_out_error**2))),
         as_is=float(np.sqrt(np.mean((y - x) ** 2))),
         num_bases=n,
         num_censored=int((~measured).sum()),
     )
-
-
-def _around(mean: float, half: float) -> Interval:
-    return Interval(float(mean), float(mean - half), float(mean + half))
 
 
 def _predicts(point: Point, predictor: str) -> bool:

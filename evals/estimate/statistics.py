@@ -6,9 +6,9 @@ import numpy as np
 from scipy import special
 
 
-def t_quantile(num_units: Any) -> Any:
-    """Return Student's quantile at .975 for a mean over units; NaN for one unit."""
-    return special.stdtrit(np.asarray(num_units, float) - 1, 0.975)
+def t_quantile(num_units: Any, error_rate: float = 0.025) -> Any:
+    """Return Student's one-sided quantile for a mean over units; NaN for one unit."""
+    return special.stdtrit(np.asarray(num_units, float) - 1, 1 - error_rate)
 
 
 class MeanWithError(NamedTuple):

@@ -4,9 +4,15 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-from scipy import special
 
-from ropewalk.evals.estimate.statistics import MeanWithError, clustered_mean, limits, t_half_width
+from ropewalk.evals.estimate.statistics import (
+    MeanWithError,
+    clustered_mean,
+    limits,
+    quantile,
+    t_half_width,
+    t_quantile,
+)
 from ropewalk.evals.rows import Rows
 
 
@@ -16,6 +22,11 @@ class Interval(NamedTuple):
     mean: float
     low: float
     high: float
+
+    @classmethod
+    def around(cls, mean: float, half: float) -> "Interval":
+        """Return the interval of a mean and half of its width."""
+        return cls(float(mean), float(mean - half), float(mean + half))
 
 
 def over_seeds(values: np.ndarray, *, ratios: bool = False) -> Interval:
@@ -29,12 +40,9 @@ def over_seeds(values: np.ndarray, *, ratios: bool = False) -> Interval:
       ratios: whether to average logarithms: the mean is geometric, the interval a factor.
     """
     values = np.log(values) if ratios else values
-    mean, low, high = values.mean(), np.nan, np.nan
-    if len(values) > 1:
-        half = t_half_width(values)
-        low, high = mean - half, mean + half
-    ends = np.exp([mean, low, high]) if ratios else (mean, low, high)
-    return Interval(*map(float, ends))
+    half = t_half_width(values) if len(values) > 1 else np.nan
+    interval = Interval.around(values.mean(), half)
+    return Interval(*np.exp(interval).tolist()) if ratios else interval
 
 
 def total_nats(rows: Rows) -> float:
@@ -81,7 +89,7 @@ def share(rows: Rows, *, column: str = "first_token_correct") -> Interval:
     answers, right = (np.bincount(unit, x)[:, None] for x in (np.ones(len(unit)), rows[column]))
     if (n := len(answers)) == 1:
         answers, right = answers / answers, right / answers
-    z = special.stdtrit(n - 1, 0.975) if n > 1 else special.ndtri(0.975)
+    z = t_quantile(n) if n > 1 else quantile(0.025)
     return Interval(*(ends.item() for ends in limits(answers, right, z)))
 
 

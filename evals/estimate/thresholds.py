@@ -16,7 +16,8 @@ import numpy as np
 
 from ropewalk import evals
 from ropewalk.evals import rows as rows_lib
-from ropewalk.evals.estimate.bins import bin_number, fine_bin_number, widths
+from ropewalk.evals.estimate.bins import bin_number
+from ropewalk.evals.estimate.trials import Trials
 from ropewalk.evals.rows import Rows
 
 # NoLiMa's threshold: this share of the score at the shortest context, at least _LEARNED there.
@@ -80,9 +81,7 @@ def mean_accuracy(rows: Rows) -> float:
     """
     if evals.parse(str(rows["task"][0])).kind != "retrieval":
         return float(rows["exact_match"].mean())
-    bins, _, accuracy = _bins(fine_bin_number(rows["distance"]), rows)
-    shortest, longest = rows["distance"].min(), rows["distance"].max()
-    return float(np.average(accuracy, weights=widths(bins, shortest, longest)))
+    return float(Trials.from_rows(rows).summed().summed().mean_accuracy())
 
 
 def visual_edge(rows: Rows) -> float:
@@ -99,15 +98,9 @@ def visual_edge(rows: Rows) -> float:
     edges = []
     for length in np.unique(rows["length"]):
         at_length = rows_lib.select(rows, length=length)
-        bins, trials, accuracy = _bins(bin_number(at_length["distance"]), at_length)
-        green = bins[(accuracy >= _VISIBLE) & (trials >= _MIN_TRIALS)]
-        in_green = np.isin(bin_number(at_length["distance"]), green)
-        edges.append(at_length["distance"][in_green].max(initial=0))
+        distance = at_length["distance"]
+        _, index, trials = np.unique(bin_number(distance), return_inverse=True, return_counts=True)
+        accuracy = np.bincount(index, at_length["exact_match"]) / trials
+        is_green = (accuracy >= _VISIBLE) & (trials >= _MIN_TRIALS)
+        edges.append(distance[is_green[index]].max(initial=0))
     return float(np.median(edges))
-
-
-def _bins(row_bins: np.ndarray, rows: Rows) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return the distinct bins of rows, their trials and their accuracy, each `[bins]`."""
-    bins, index = np.unique(row_bins, return_inverse=True)
-    trials = np.bincount(index)
-    return bins, trials, np.bincount(index, rows["exact_match"]) / trials

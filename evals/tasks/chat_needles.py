@@ -9,15 +9,12 @@ in the text to the position that predicts it.
 """
 
 import dataclasses
-import functools
-from typing import NamedTuple
 
 import numpy as np
 
-from ropewalk.data import chat, keys
+from ropewalk.data import keys
 from ropewalk.data.task import Document, Sample, TaskContext, evenly, possible
 from ropewalk.data.tokenizer import Tokenizer
-from ropewalk.data.word_lists import ADJECTIVES, HELD_OUT_NOUNS
 from ropewalk.evals import prompts
 from ropewalk.utils.checks import Count
 
@@ -31,38 +28,17 @@ _ANSWER = "The special magic number for{} mentioned in the provided text is "
 _DIGITS = 7
 
 
-class _Wording(NamedTuple):
-    """Ids of the parts of a conversation, encoded once."""
-
-    start: list[int]  # BOS up to the text
-    needle: list[list[int]]  # around key and value
-    question: list[list[int]]  # around the key
-    answer: list[list[int]]  # around the key, up to the value
-    turns: chat.Turns
-    names: keys.Pairs
-
-    def ask(self, name: list[int]) -> list[int]:
-        """Return the ids of a question and of its answer's prefix."""
-        question, answer = (before + name + after for before, after in (self.question, self.answer))
-        return question + self.turns.to_answer + answer
+def _start(tokenizer: Tokenizer) -> list[int]:
+    """Return the ids from BOS up to the text."""
+    return prompts.turns(tokenizer).before + prompts.parts(tokenizer, _INTRO)[0]
 
 
-def _wording(tokenizer: Tokenizer) -> _Wording:
-    return _encode(tokenizer, tokenizer.chat_template)
-
-
-@functools.lru_cache(maxsize=8)
-def _encode(tokenizer: Tokenizer, template: str | None) -> _Wording:
-    # Tokenizers of one file may have different templates.
-    turns = chat.turns(tokenizer)
-    return _Wording(
-        turns.before + prompts.encoder(tokenizer)(_INTRO),
-        prompts.parts(tokenizer, _NEEDLE),
-        prompts.parts(tokenizer, _QUESTION),
-        prompts.parts(tokenizer, _ANSWER),
-        turns,
-        keys.pairs(tokenizer, ADJECTIVES, HELD_OUT_NOUNS, (" ", "-")),
+def _ask(tokenizer: Tokenizer, name: list[int]) -> list[int]:
+    """Return the ids of a question and of its answer's prefix."""
+    question, answer = (
+        prompts.fill(prompts.parts(tokenizer, template), name) for template in (_QUESTION, _ANSWER)
     )
+    return question + prompts.turns(tokenizer).to_answer + answer
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -82,28 +58,32 @@ class ChatNeedles(prompts.PromptTask):
 
     def least_length(self, context: TaskContext) -> int:
         """Return the length with one line of noise for each needle."""
-        wording = _wording(context.tokenizer)
-        name = [0] * wording.names.longest
-        size = sum(map(len, wording.needle)) + len(name) + 2 * _DIGITS + len(wording.ask(name))
-        size += len(wording.turns.to_question) + len(prompts.noise_line(context.tokenizer))
-        return len(wording.start) + self.needles * size
+        tokenizer = context.tokenizer
+        name, number = [0] * prompts.names(tokenizer).longest, [0] * _DIGITS
+        needle = prompts.fill(prompts.parts(tokenizer, _NEEDLE), name, number)
+        message = _ask(tokenizer, name) + number + prompts.turns(tokenizer).to_question
+        size = len(needle + message + prompts.noise_line(tokenizer))
+        return len(_start(tokenizer)) + self.needles * size
 
     def document(self, context: TaskContext, sample: Sample) -> Document:
         """Make the text, then a message for each needle."""
         tokenizer, random, count = context.tokenizer, sample.random, self.needles
-        wording, line = _wording(tokenizer), prompts.noise_line(tokenizer)
+        names, line = prompts.names(tokenizer), prompts.noise_line(tokenizer)
+        start = _start(tokenizer)
         values = range(10 ** (_DIGITS - 1), 10**_DIGITS)
+        around = prompts.parts(tokenizer, _NEEDLE)
         drawn, needles = keys.draw_entries(
-            context, sample, wording.names, wording.needle, values, task="chat_needles", count=count
+            context, sample, names, around, values, task="chat_needles", count=count
         )
-        questions = [wording.ask(wording.names[key]) for key in drawn]
+        questions = [_ask(tokenizer, names[key]) for key in drawn]
         numbers = [needle.number for needle in needles]
-        questions[1:] = [wording.turns.to_question + part for part in questions[1:]]
+        to_question = prompts.turns(tokenizer).to_question
+        questions[1:] = [to_question + part for part in questions[1:]]
         # From the end of the text to each answer, and the size of all messages.
         sizes = np.array([list(map(len, parts)) for parts in (questions, numbers)])
         ends = sizes.sum(axis=0).cumsum()
         size = sum(len(needle.ids) for needle in needles)
-        room = context.length + 1 - len(wording.start) - size - ends[-1]
+        room = context.length + 1 - len(start) - size - ends[-1]
         num_lines = room // len(line)
         text = num_lines * len(line) + size
 
@@ -112,12 +92,14 @@ class ChatNeedles(prompts.PromptTask):
         distances = evenly(random, count, *possible(nearest, farthest, context.distances))
         # The line before which each needle stands; needles before it shift it, so start with far.
         begins = text + ends - sizes[1] - 1 - random.permutation(distances)
-        tokens, lines, starts = list(wording.start), 0, [0] * count
-        for index in np.argsort(begins, kind="stable").tolist():
-            missing = begins[index] - (len(tokens) - len(wording.start))
-            added = int(np.clip(np.rint(missing / len(line)), 0, num_lines - lines))
-            tokens += line * added + needles[index].before
-            lines, starts[index] = lines + added, len(tokens)
-            tokens += needles[index].number + needles[index].after
-        tokens += line * (num_lines - lines)
-        return prompts.ask(tokens, list(zip(questions, numbers, starts, strict=True)))
+        order = np.argsort(begins, kind="stable")
+        earlier, lines, places = 0, 0, []
+        for index in order.tolist():
+            missing = begins[index] - earlier - lines * len(line)
+            lines += int(np.clip(np.rint(missing / len(line)), 0, num_lines - lines))
+            earlier += len(needles[index].ids)
+            places.append(lines * len(line))
+        entries = [needles[i] for i in order]
+        tokens, indices = prompts.hide(start, line * num_lines, places, entries)
+        starts = np.array(indices)[np.argsort(order)].tolist()
+        return prompts.ask(tokens, zip(questions, numbers, starts, strict=True))

@@ -31,18 +31,26 @@ _LONG = 4096
 _SINGLE = tuple(sorted({*ADJECTIVES, *NOUNS, *HELD_OUT_NOUNS}))
 
 
-class _Counts(NamedTuple):
-    """Numbers of occurrences of common and other words, in the question and the example."""
+class _List(NamedTuple):
+    """Numbers of different words of a list, and of occurrences of common and other words."""
 
+    words: int
     common: int
     other: int
-    example_words: int
-    example_common: int
-    example_other: int
+
+    @property
+    def size(self) -> int:
+        """Number of items."""
+        return _NUM_COMMON * self.common + (self.words - _NUM_COMMON) * self.other
+
+    def items(self, words: list[list[int]]) -> list[list[int]]:
+        """Return the items of a list of words, of which the common ones come first."""
+        return words[:_NUM_COMMON] * self.common + words[_NUM_COMMON:] * self.other
 
 
-_FEW = _Counts(common=6, other=1, example_words=20, example_common=3, example_other=1)
-_MANY = _Counts(common=30, other=3, example_words=40, example_common=10, example_other=3)
+# The example, and the shortest question.
+_FEW = _List(words=20, common=3, other=1), _List(words=11, common=6, other=1)
+_MANY = _List(words=40, common=10, other=3), _List(words=11, common=30, other=3)
 
 
 @functools.lru_cache(maxsize=2**16)
@@ -95,8 +103,8 @@ class _Prompt:
         answers = len(self.space) + self.num_list_ids(_NUM_COMMON) + common_ids
         return len(self.intro + self.question) + self.num_list_ids(count) + word_ids + answers
 
-    def ask(self, start: list[int], items: list[list[int]], common: list[list[int]], random):
-        """Append a prompt with items in random order to `start`; common words are answers."""
+    def ask(self, start: list[int], items: list[list[int]], words: list[list[int]], random):
+        """Append a prompt with items in random order to `start`; its first words are answers."""
         tokens = start + self.intro
         last = {}  # index of each word; in order of first occurrence
         for index, position in enumerate(random.permutation(len(items)).tolist()):
@@ -104,6 +112,7 @@ class _Prompt:
             tokens += self.numbered(index, word)
             last[tuple(word)] = len(tokens) - len(word)
         tokens += self.question + self.space
+        common = words[:_NUM_COMMON]
         answer_words = [word for word in map(list, last) if word in common]
         answers = [
             (self.numbered(i, []), word, last[tuple(word)]) for i, word in enumerate(answer_words)
@@ -120,55 +129,42 @@ class Cwe(prompts.PromptTask):
 
     def least_length(self, context: TaskContext) -> int:
         """Return a length that fits one uncommon word, whatever words are drawn."""
-        prompt, vocabulary = _Prompt(context.tokenizer), _words(context.tokenizer, False)
-        counts = _counts(context.length)
-        common = _NUM_COMMON * vocabulary.longest
-        example = _NUM_COMMON * counts.example_common
-        example += (counts.example_words - _NUM_COMMON) * counts.example_other
-        count = _NUM_COMMON * counts.common + counts.other
-        sizes = (prompt.num_ids(n, n * vocabulary.longest, common) for n in (example, count))
+        prompt, longest = _Prompt(context.tokenizer), _words(context.tokenizer, False).longest
+        lists = _FEW if context.length < _LONG else _MANY
+        sizes = [prompt.num_ids(x.size, x.size * longest, _NUM_COMMON * longest) for x in lists]
         return sum(sizes) + len(prompt.line)
 
     def document(self, context: TaskContext, sample: Sample) -> Document:
         """Make the example, then the longest list that fits, and its ten common words."""
-        tokenizer, random, counts = context.tokenizer, sample.random, _counts(context.length)
+        tokenizer, random = context.tokenizer, sample.random
+        example, question = _FEW if context.length < _LONG else _MANY
         prompt, vocabulary = _Prompt(tokenizer), _words(tokenizer, False)
-        common, other = _draw_words(vocabulary, counts.example_words, random)
-        items = common * counts.example_common + other * counts.example_other
-        example = prompt.ask([tokenizer.bos_id], items, common, random)
-        start = example.tokens.tolist() + prompt.line
+        words = _draw_words(vocabulary, example.words, random)
+        first = prompt.ask([tokenizer.bos_id], example.items(words), words, random)
+        start = first.tokens.tolist() + prompt.line
 
         room = context.length + 1 - len(start)
-        common, other = _draw_words(vocabulary, len(vocabulary), random)
-        fitting = _num_fitting(prompt, common, other, counts, room)
-        if fitting == len(other):
+        words = _draw_words(vocabulary, len(vocabulary), random)
+        fitting = _num_fitting(prompt, words, question, room)
+        if fitting == len(words):
             vocabulary = _words(tokenizer, True)
             # The shortest item takes three ids.
-            common, other = _draw_words(
-                vocabulary, min(len(vocabulary), _NUM_COMMON + room // 3), random
-            )
-            fitting = _num_fitting(prompt, common, other, counts, room)
-        items = common * counts.common + other[:fitting] * counts.other
-        return prompt.ask(start, items, common, random)
+            count = min(len(vocabulary), _NUM_COMMON + room // 3)
+            words = _draw_words(vocabulary, count, random)
+            fitting = _num_fitting(prompt, words, question, room)
+        return prompt.ask(start, question.items(words[:fitting]), words, random)
 
 
-def _counts(length: int) -> _Counts:
-    return _FEW if length < _LONG else _MANY
+def _draw_words(vocabulary: keys.Pairs, count: int, random) -> list[list[int]]:
+    drawn = random.choice(len(vocabulary), count, replace=False).tolist()
+    return [vocabulary[index] for index in drawn]
 
 
-def _draw_words(
-    vocabulary: keys.Pairs, count: int, random
-) -> tuple[list[list[int]], list[list[int]]]:
-    """Draw ten words, and count - 10 others."""
-    drawn = [
-        vocabulary[index] for index in random.choice(len(vocabulary), count, replace=False).tolist()
-    ]
-    return drawn[:_NUM_COMMON], drawn[_NUM_COMMON:]
-
-
-def _num_fitting(prompt, common, other, counts, room) -> int:
-    """Return the number of other words that fit besides the common words; at least one."""
-    common_ids = sum(map(len, common))
-    items = _NUM_COMMON * counts.common + counts.other * np.arange(1, len(other) + 1)
-    word_ids = counts.common * common_ids + counts.other * np.cumsum([*map(len, other)])
-    return int(np.searchsorted(prompt.num_ids(items, word_ids, common_ids), room, side="right"))
+def _num_fitting(prompt: _Prompt, words: list[list[int]], question: _List, room: int) -> int:
+    """Return the number of words that fit, at least one besides the common words."""
+    sizes = np.array([*map(len, words)])
+    common_ids, num_words = sizes[:_NUM_COMMON].sum(), np.arange(_NUM_COMMON + 1, len(words) + 1)
+    items = question._replace(words=num_words).size
+    word_ids = question.common * common_ids + question.other * sizes[_NUM_COMMON:].cumsum()
+    num_ids = prompt.num_ids(items, word_ids, common_ids)
+    return _NUM_COMMON + int(np.searchsorted(num_ids, room, side="right"))

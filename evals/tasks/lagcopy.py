@@ -87,8 +87,8 @@ class Lagcopy(lagcopy.Lagcopy):
             return super().sources(context, numbers)
         pairs = range(2 * numbers.start, 2 * numbers.stop)
         room = context.length - self._copied(self.lag or 2)
-        cropped = text.several_crops(
-            context, pairs, task=self.expression, length=room, most=self.crops, path=self.path
+        cropped = text.crops(
+            context, pairs, task=self.expression, length=room, max_crops=self.crops, path=self.path
         )
         return (
             (number // 2, list(zip(others, crops, strict=False)))

@@ -18,7 +18,7 @@ ids after the cue must be the number's.
 import dataclasses
 import functools
 from collections.abc import Iterable
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import numpy as np
 
@@ -38,7 +38,13 @@ _INTRO = (
     "ask you to retrieve the corresponding <REGISTER_CONTENT> of a certain line index. Now the "
     "record start:\n\n"
 )
+_LINE = "line{}: REGISTER_CONTENT is <{}>\n"
 _CUE_END = ">: <REGISTER_CONTENT> is <"
+_QUESTION = (
+    "\nNow the record is over. Tell me what is the <REGISTER_CONTENT> in line{}? I need the "
+    "number. Line <{}" + _CUE_END
+)
+_WORDS = ADJECTIVES, HELD_OUT_NOUNS
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -66,9 +72,11 @@ class Lines(lines.Lines):
         """Return the length of two lines and the question; cases are checked when read."""
         if self.template == "completion":
             return super().least_length(context)
-        parts = _parts(context.tokenizer)
-        line = sum(map(len, parts.line)) + parts.names.longest + 5
-        return 2 if self.cases else len(parts.intro) + 2 * line + parts.question_size - 1
+        if self.cases:
+            return 2
+        tokenizer = context.tokenizer
+        line = sum(map(len, prompts.parts(tokenizer, _LINE))) + prompts.names(tokenizer).longest + 5
+        return len(prompts.begin(tokenizer, _INTRO)) + 2 * line + _question_size(tokenizer) - 1
 
     def key(self, context: TaskContext, number: int) -> tuple:
         """Return the key of a document."""
@@ -98,54 +106,31 @@ class Lines(lines.Lines):
         return super().chance(tokenizer) if self.cases is None else 1 / 50_000
 
 
-class _Parts(NamedTuple):
-    """Ids of every part of the official prompt, encoded once."""
-
-    intro: list[int]
-    line: list[list[int]]  # around the key and the number
-    question: list[list[int]]  # around the key, twice
-    names: keys.Pairs
-    cue_names: keys.Pairs  # in the cue, where no space comes before them
-
-    @property
-    def question_size(self) -> int:
-        """Most ids of the question and its answer."""
-        longest = self.names.longest + self.cue_names.longest
-        return sum(map(len, self.question)) + longest + 5
-
-
-@functools.lru_cache(maxsize=8)
-def _parts(tokenizer: Tokenizer) -> _Parts:
-    return _Parts(
-        [tokenizer.bos_id, *tokenizer.encode(_INTRO)],
-        prompts.parts(tokenizer, "line{}: REGISTER_CONTENT is <{}>\n"),
-        prompts.parts(
-            tokenizer,
-            "\nNow the record is over. Tell me what is the <REGISTER_CONTENT> in line{}? I need "
-            "the number. Line <{}" + _CUE_END,
-        ),
-        keys.pairs(tokenizer, ADJECTIVES, HELD_OUT_NOUNS, (" ", "-")),
-        keys.pairs(tokenizer, ADJECTIVES, HELD_OUT_NOUNS),
-    )
+def _question_size(tokenizer: Tokenizer) -> int:
+    """Return the most ids of the question and its answer."""
+    longest = prompts.names(tokenizer).longest + keys.pairs(tokenizer, *_WORDS).longest
+    return sum(map(len, prompts.parts(tokenizer, _QUESTION))) + longest + 5
 
 
 def _official(context: TaskContext, sample: Sample) -> Document:
     """Make LongEval's prompt with as many lines as fit."""
-    parts = _parts(context.tokenizer)
-    values = range(10_000, 100_000)
-    drawn, entries = keys.draw_entries(
-        context, sample, parts.names, parts.line, values, task="lines"
+    tokenizer, names, values = (
+        context.tokenizer,
+        prompts.names(context.tokenizer),
+        range(10_000, 100_000),
     )
-    tokens = list(parts.intro)
-    room = context.length + 1 - len(tokens) - parts.question_size
+    around = prompts.parts(tokenizer, _LINE)
+    drawn, entries = keys.draw_entries(context, sample, names, around, values, task="lines")
+    tokens = prompts.begin(tokenizer, _INTRO)
+    room = context.length + 1 - len(tokens) - _question_size(tokenizer)
     starts = keys.append_entries(tokens, entries, room, task="lines")
 
-    far = len(tokens) + parts.question_size - 5 - 1 - starts
+    far = len(tokens) + _question_size(tokenizer) - 5 - 1 - starts
     wished = prompts.distance(sample.random, int(far.min()), int(far.max()), context.distances)
     chosen = int(np.abs(far - wished).argmin())
-    before, middle, after = parts.question
-    name, cue_name = parts.names[drawn[chosen]], parts.cue_names[drawn[chosen]]
-    question = before + name + middle + cue_name + after
+    # No space comes before the key in the cue.
+    key, cue_names = drawn[chosen], keys.pairs(tokenizer, *_WORDS)
+    question = prompts.fill(prompts.parts(tokenizer, _QUESTION), names[key], cue_names[key])
     return prompts.ask(tokens, [(question, entries[chosen].number, starts[chosen])])
 
 

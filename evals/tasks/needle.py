@@ -36,61 +36,41 @@ documents would be equal.
 
 import dataclasses
 import functools
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable, Sequence
 from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
 
-from ropewalk.data import keys
-from ropewalk.data.keys import Entry
+from ropewalk.data.keys import Entry, Pairs, Uuids, append_entries, draw_entries, draw_values
 from ropewalk.data.task import Document, Sample, TaskContext, possible
 from ropewalk.data.tokenizer import Tokenizer
-from ropewalk.data.word_lists import ADJECTIVES, HELD_OUT_NOUNS
 from ropewalk.evals import prompts, text
 from ropewalk.utils.checks import Bounds, Count
 
 
-class _Wording(NamedTuple):
-    """Ids of the parts of RULER's prompt, encoded once."""
+class _Prompt(NamedTuple):
+    """Ids of a prompt without its haystack.
+
+    Attributes:
+      intro: BOS up to the haystack.
+      needles: needles of the question and of other keys.
+      question: from the haystack to the first answer.
+      comma: between two answers.
+      answers: indices of the needles whose numbers are the answers.
+    """
 
     intro: list[int]
-    needle: list[list[int]]  # around key and value
-    question: list[list[int]]  # around the key, which occurs twice
-    names: keys.Pairs | keys.Uuids
-    values: range | keys.Uuids
+    needles: list[Entry]
+    question: list[int]
+    comma: list[int]
+    answers: Sequence[int]
 
-    def ask(self, name: list[int]) -> list[int]:
-        """Return the ids between the haystack and the answer."""
-        first, second, third = self.question
-        return first + name + second + name + third
-
-
-@functools.lru_cache(maxsize=8)
-def _wording(
-    tokenizer: Tokenizer, haystack: str, several: bool, key_type: str, value_type: str
-) -> _Wording:
-    # A needle between lines is a line; a needle between sentences starts with a space.
-    start, end, line = (" ", "", "\n") if haystack == "text" else ("", "\n", "")
-    number = value_type if several else value_type.removesuffix("s")
-    some, are, are_all = ("Some", "are", "are all") if several else ("A", "is", "is")
-    return _Wording(
-        tokenizer.encode(
-            f"{some} special magic {number} {are} hidden within the following text. Make sure to "
-            f"memorize it. I will quiz you about the {number} afterwards.\n"
-        ),
-        prompts.parts(
-            tokenizer, f"{start}One of the special magic {value_type} for{{}} is: {{}}.{end}"
-        ),
-        prompts.parts(
-            tokenizer,
-            line + f"What {are_all} the special magic {number} for{{}} mentioned in the provided "
-            f"text? The special magic {number} for{{}} mentioned in the provided text {are} ",
-        ),
-        keys.pairs(tokenizer, ADJECTIVES, HELD_OUT_NOUNS, (" ", "-"))
-        if key_type == "words"
-        else keys.Uuids(tokenizer, " "),
-        range(10**6, 10**7) if value_type == "numbers" else keys.Uuids(tokenizer),
-    )
+    @property
+    def size(self) -> int:
+        """Number of ids, with the answers."""
+        sizes = [len(needle.ids) for needle in self.needles]
+        sizes += [len(self.needles[i].number + self.comma) for i in self.answers]
+        return len(self.intro + self.question) + sum(sizes) - len(self.comma)
 
 
 @functools.lru_cache(maxsize=8)
@@ -136,56 +116,120 @@ class Needle(prompts.PromptTask):
             )
 
     @property
+    def _num_keys(self) -> int:
+        return max(self.keys, self.queries)
+
+    @property
     def _num_needles(self) -> int:
-        return max(self.keys, self.queries) * self.values
+        return self._num_keys * self.values
 
     @property
     def _several(self) -> bool:
         """Return whether a question has several answers."""
         return self.queries * self.values > 1
 
-    def _words(self, tokenizer: Tokenizer) -> _Wording:
-        return _wording(tokenizer, self.haystack, self._several, self.key_type, self.value_type)
+    def _names(self, tokenizer: Tokenizer) -> Pairs | Uuids:
+        return prompts.names(tokenizer) if self.key_type == "words" else Uuids(tokenizer, " ")
 
-    def _value_sizes(self) -> tuple[int, int]:
-        """Return the most and fewest ids of a value."""
-        return (7, 7) if self.value_type == "numbers" else (36, 5)
+    def _values(self, tokenizer: Tokenizer) -> range | Uuids:
+        return range(10**6, 10**7) if self.value_type == "numbers" else Uuids(tokenizer)
+
+    def _needle(self, tokenizer: Tokenizer) -> list[list[int]]:
+        """Return the ids of a needle around its key and its value."""
+        # A needle between lines is a line; a needle between sentences starts with a space.
+        start, end = (" ", "") if self.haystack == "text" else ("", "\n")
+        return prompts.parts(
+            tokenizer, f"{start}One of the special magic {self.value_type} for{{}} is: {{}}.{end}"
+        )
+
+    def _prompt(
+        self,
+        tokenizer: Tokenizer,
+        names: Sequence[list[int]],
+        numbers: Sequence[list[int]],
+        queried: Sequence[int],
+    ) -> _Prompt:
+        """Make RULER's prompt of ids of keys and numbers; `queried` are indices of keys."""
+        line = "\n" if self.haystack == "text" else ""
+        number = self.value_type if self._several else self.value_type.removesuffix("s")
+        some, are, are_all = ("Some", "are", "are all") if self._several else ("A", "is", "is")
+        intro = prompts.begin(
+            tokenizer,
+            f"{some} special magic {number} {are} hidden within the following text. Make sure to "
+            f"memorize it. I will quiz you about the {number} afterwards.\n",
+        )
+        question = prompts.parts(
+            tokenizer,
+            line + f"What {are_all} the special magic {number} for{{}} mentioned in the provided "
+            f"text? The special magic {number} for{{}} mentioned in the provided text {are} ",
+        )
+        listed = "{}" + ",{}" * (len(queried) - 2) + ", and{}" * (len(queried) > 1)
+        keys = prompts.fill(prompts.parts(tokenizer, listed), *(names[key] for key in queried))
+        before, middle, after = self._needle(tokenizer)
+        needles = [
+            Entry(before + names[i // self.values] + middle, number, after)
+            for i, number in enumerate(numbers)
+        ]
+        answers = [i for key in queried for i in range(key * self.values, (key + 1) * self.values)]
+        (comma,) = prompts.parts(tokenizer, ", ")
+        return _Prompt(intro, needles, prompts.fill(question, keys, keys), comma, answers)
+
+    def _extreme_prompt(self, tokenizer: Tokenizer, extreme: Literal["longest", "shortest"]):
+        """Return a prompt of the most or the fewest ids."""
+        if self.cue != "ruler":
+            return self._dolores_park(tokenizer)
+        values, size = self._values(tokenizer), getattr(self._names(tokenizer), extreme)
+        value_size = 7 if isinstance(values, range) else getattr(values, extreme)
+        names, numbers = [[0] * size] * self._num_keys, [[0] * value_size] * self._num_needles
+        return self._prompt(tokenizer, names, numbers, range(self.queries))
 
     def least_length(self, context: TaskContext) -> int:
         """Return the length with one line, or one id of text for each depth."""
-        smallest = self.depths
-        if self.haystack == "noise":
-            smallest = len(prompts.noise_line(context.tokenizer))
-        if self.haystack == "needle":
-            wording = self._words(context.tokenizer)
-            smallest = sum(map(len, wording.needle)) + wording.names.longest
-            smallest += self._value_sizes()[0]
-        intro, longest, _ = self._sizes(context.tokenizer)
-        return len(intro) + longest + smallest - 1
+        prompt = self._extreme_prompt(context.tokenizer, "longest")
+        smallest = {
+            "noise": len(prompts.noise_line(context.tokenizer)),
+            "text": self.depths,
+            "needle": len(prompt.needles[0].ids),
+        }
+        return prompt.size + smallest[self.haystack] - 1
 
     def sources(self, context: TaskContext, numbers: range) -> Iterable[tuple[int, Any]]:
         """Return a crop for each number, or None for noise."""
         if self.haystack != "text":
             return super().sources(context, numbers)
-        intro, _, shortest = self._sizes(context.tokenizer)
-        room = context.length + 1 - len(intro) - shortest
+        room = context.length + 1 - self._extreme_prompt(context.tokenizer, "shortest").size
         return text.crops(context, numbers, task="needle(haystack=text)", length=room)
 
     def document(self, context: TaskContext, sample: Sample) -> Document | list[Document]:
         """Make the same question at every depth, or one question with several answers."""
+        prompt = self._draw_prompt(context, sample)
         if self._several:
-            return self._with_several_answers(context, sample)
-        intro, _, _ = self._sizes(context.tokenizer)
-        (needle, *distractors), question = self._needles(context, sample)
-        fixed = len(intro) + len(question + needle.number)
-        room = context.length + 1 - fixed - sum(len(item.ids) for item in (needle, *distractors))
-        hay, places, within = self._hay(context, sample, room, [needle.before])
+            return self._at_random_depths(context, sample, prompt)
+        return self._at_every_depth(context, sample, prompt)
+
+    def _draw_prompt(self, context: TaskContext, sample: Sample) -> _Prompt:
+        tokenizer, random, queried = context.tokenizer, sample.random, [0]
+        if self.cue != "ruler":
+            return self._dolores_park(tokenizer)
+        all_names = self._names(tokenizer)
+        drawn = random.choice(len(all_names), size=self._num_keys, replace=False).tolist()
+        values = self._values(tokenizer)
+        numbers = draw_values(context, sample, values, self._num_needles, task="needle")
+        if self._several:
+            queried = random.choice(self._num_keys, size=self.queries, replace=False).tolist()
+        return self._prompt(tokenizer, [all_names[key] for key in drawn], numbers, queried)
+
+    def _at_every_depth(
+        self, context: TaskContext, sample: Sample, prompt: _Prompt
+    ) -> list[Document]:
+        needle, *distractors = prompt.needles
+        hay, places, within = self._hay(context, sample, prompt, [needle])
         for other in distractors:
             position = _nearest(sample.random.integers(len(hay) + 1, size=1), places, within)
             places = places + len(other.ids) * (places >= position)
             hay = np.insert(hay, position[0], other.ids)
 
-        nearest = len(needle.number + needle.after + question) - 1
+        nearest = len(needle.number + needle.after + prompt.question) - 1
         wished = np.linspace(0, len(hay), self.depths)
         if context.distances:
             near, far = possible(nearest, nearest + len(hay), context.distances)
@@ -193,133 +237,63 @@ class Needle(prompts.PromptTask):
             inside = places[(wished[0] <= places) & (places <= wished[-1])]
             places = inside if len(inside) or self.haystack == "text" else places
         positions, depth = np.unique(_nearest(wished, places, within), return_index=True)
-        rows = []
+        ids, rows = hay.tolist(), []
         for position, query in zip(positions.tolist(), depth.tolist(), strict=True):
-            parts = intro, hay[:position], needle.ids, hay[position:], question, needle.number
-            tokens, count = np.concatenate(parts), len(needle.number)
-            answer = len(tokens) - count, count, len(hay) - position + nearest
-            rows.append(Document.from_lists(tokens, [answer], first_query=query))
+            tokens, (start,) = prompts.hide(prompt.intro, ids, [position], [needle])
+            rows.append(prompts.ask(tokens, [(prompt.question, needle.number, start)], query))
         return rows
 
+    def _at_random_depths(self, context: TaskContext, sample: Sample, prompt: _Prompt) -> Document:
+        random, needles = sample.random, prompt.needles
+        hay, places, within = self._hay(context, sample, prompt, needles)
+        # From the start of every needle to the answers: hay, itself and later needles, question.
+        later = np.cumsum([len(needle.ids) for needle in needles])[::-1]
+        end = len(hay) + len(prompt.question)
+        near, far = possible(len(prompt.question), end + int(later[0]), context.distances)
+        wished = np.sort(random.integers(near, far + 1, size=len(needles)))[::-1]
+        wished = np.clip(end + later - wished, 0, len(hay))
+        positions = np.sort(_nearest(wished, places, within)).tolist()
+        # The keys are shuffled, and the numbers of a key stand in their order.
+        shuffled = np.arange(self._num_keys).repeat(self.values)[random.permutation(len(needles))]
+        order = np.argsort(np.argsort(shuffled, kind="stable")).tolist()
+        entries = [needles[i] for i in order]
+        tokens, starts = prompts.hide(prompt.intro, hay.tolist(), positions, entries)
+        start_of = dict(zip(order, starts, strict=True))
+        befores = [prompt.question] + [prompt.comma] * (len(prompt.answers) - 1)
+        answers = [(needles[i].number, start_of[i]) for i in prompt.answers]
+        return prompts.ask(
+            tokens, [(x, *answer) for x, answer in zip(befores, answers, strict=True)]
+        )
+
     def _hay(
-        self, context: TaskContext, sample: Sample, room: int, needles: list[list[int]]
+        self, context: TaskContext, sample: Sample, prompt: _Prompt, needles: Sequence[Entry]
     ) -> tuple[np.ndarray, np.ndarray, float]:
         """Return the haystack, the places of needles in it, and their reach.
 
         Args:
-          room: most ids.
-          needles: ids of the needles before their numbers; no line of the haystack has them.
+          needles: no line of the haystack has the keys of these.
         """
+        tokenizer, room = context.tokenizer, context.length + 1 - prompt.size
         if self.haystack == "text":
-            hay = sample.source.tokens[1 : room + 1]
-            places = np.flatnonzero(_sentence_ends(context.tokenizer)[hay]) + 1
+            hay = sample.source[0].tokens[1 : room + 1]
+            places = np.flatnonzero(_sentence_ends(tokenizer)[hay]) + 1
             return hay, places, len(hay) / (self.depths - 1) / 2
-        line = prompts.noise_line(context.tokenizer)
+        line = prompts.noise_line(tokenizer)
         hay = np.tile(line, room // len(line))
         places = np.arange(0, len(hay) + 1, len(line))
         if self.haystack == "needle":
-            wording = self._words(context.tokenizer)
-            _, entries = keys.draw_entries(
-                context, sample, wording.names, wording.needle, wording.values, task="needle"
-            )
-            entries = [entry for entry in entries if entry.before not in needles]
+            names, values = self._names(tokenizer), self._values(tokenizer)
+            around = self._needle(tokenizer)
+            _, entries = draw_entries(context, sample, names, around, values, task="needle")
+            befores = [needle.before for needle in needles]
+            entries = [entry for entry in entries if entry.before not in befores]
             ids: list[int] = []
-            starts = keys.append_entries(ids, entries, room, task="needle")
+            starts = append_entries(ids, entries, room, task="needle")
             sizes = [len(entry.ids) for entry in entries[: len(starts)]]
             hay, places = np.array(ids, np.int32), np.cumsum([0, *sizes])
         return hay, places, len(hay)
 
-    def _with_several_answers(self, context: TaskContext, sample: Sample) -> Document:
-        """Make a question for several numbers, whose needles are at random depths."""
-        tokenizer, random = context.tokenizer, sample.random
-        wording, num_keys = self._words(tokenizer), max(self.keys, self.queries)
-        comma, line_up = prompts.encoder(tokenizer)(", "), self._line_up(tokenizer)
-        drawn = random.choice(len(wording.names), size=num_keys, replace=False).tolist()
-        names = [wording.names[key] for key in drawn]
-        numbers = keys.draw_values(
-            context, sample, wording.values, self._num_needles, task="needle"
-        )
-        before, middle, after = wording.needle
-        needles = [
-            Entry(before + names[i // self.values] + middle, number, after)
-            for i, number in enumerate(numbers)
-        ]
-        asked = random.choice(num_keys, size=self.queries, replace=False).tolist()
-        question = wording.ask(line_up([names[key] for key in asked]))
-        answers = [i for key in asked for i in range(key * self.values, (key + 1) * self.values)]
-
-        room = context.length + 1 - len(wording.intro) - 1 - len(question)
-        room -= sum(len(needle.ids) for needle in needles) + (len(answers) - 1) * len(comma)
-        room -= sum(len(numbers[i]) for i in answers)
-        hay, places, within = self._hay(
-            context, sample, room, [needle.before for needle in needles]
-        )
-        # From the start of every needle to the answers: hay, itself and later needles, question.
-        later = np.cumsum([len(needle.ids) for needle in needles])[::-1]
-        end = len(hay) + len(question)
-        near, far = possible(len(question), end + int(later[0]), context.distances)
-        wished = np.sort(random.integers(near, far + 1, size=len(needles)))[::-1]
-        wished = np.clip(end + later - wished, 0, len(hay))
-        positions = np.sort(_nearest(wished, places, within)).tolist()
-        tokens, starts, last = [tokenizer.bos_id, *wording.intro], {}, 0
-        # Numbers of a key stand in their order.
-        order = np.arange(num_keys).repeat(self.values)[random.permutation(len(needles))].tolist()
-        unused = {key: iter(range(key * self.values, (key + 1) * self.values)) for key in order}
-        for position, key in zip(positions, order, strict=True):
-            tokens += hay[last:position].tolist()
-            index, last = next(unused[key]), position
-            starts[index] = len(tokens) + len(needles[index].before)
-            tokens += needles[index].ids
-        tokens += hay[last:].tolist() + question
-        return prompts.ask(
-            tokens, [(comma * (i > 0), numbers[n], starts[n]) for i, n in enumerate(answers)]
-        )
-
-    @staticmethod
-    def _line_up(tokenizer: Tokenizer) -> Callable[[list[list[int]]], list[int]]:
-        """Return the function that joins the ids of names as "a, b, and c"."""
-        comma, last = map(prompts.encoder(tokenizer), (",", ", and"))
-
-        def join(names: list[list[int]]) -> list[int]:
-            ids = list(names[0])
-            for index, name in enumerate(names[1:], start=2):
-                ids += (last if index == len(names) else comma) + name
-            return ids
-
-        return join
-
-    def _sizes(self, tokenizer: Tokenizer) -> tuple[list[int], int, int]:
-        """Return the ids before the haystack, and the most and fewest ids without a haystack."""
-        if self.cue != "ruler":
-            (needle,), question = self._dolores_park(tokenizer)
-            size = len(needle.ids + question + needle.number)
-            return [tokenizer.bos_id], size, size
-        wording, answers = self._words(tokenizer), self.queries * self.values
-        constant = self._num_needles * sum(map(len, wording.needle))
-        constant += sum(map(len, wording.question))
-        constant += (answers - 1) * len(prompts.encoder(tokenizer)(", "))
-        constant += 2 * len(self._line_up(tokenizer)([[]] * self.queries))
-        sizes = wording.names.longest, wording.names.shortest
-        largest, smallest = (
-            constant
-            + (self._num_needles + 2 * self.queries) * size
-            + (self._num_needles + answers) * value
-            for size, value in zip(sizes, self._value_sizes(), strict=True)
-        )
-        return [tokenizer.bos_id, *wording.intro], largest, smallest
-
-    def _needles(self, context: TaskContext, sample: Sample) -> tuple[list[Entry], list[int]]:
-        """Return the needle of the question and the distractors, and the ids of the question."""
-        if self.cue != "ruler":
-            return self._dolores_park(context.tokenizer)
-        wording = self._words(context.tokenizer)
-        drawn, needles = keys.draw_entries(
-            context, sample, wording.names, wording.needle, wording.values, task="needle",
-            count=self.keys,
-        )  # fmt: skip
-        return needles, wording.ask(wording.names[drawn[0]])
-
-    def _dolores_park(self, tokenizer: Tokenizer) -> tuple[list[Entry], list[int]]:
+    def _dolores_park(self, tokenizer: Tokenizer) -> _Prompt:
         encode = prompts.encoder(tokenizer)
         question = encode("What is the best thing to do in San Francisco? Answer:")
         start = encode(" The best thing to do in San Francisco is")
@@ -327,7 +301,8 @@ class Needle(prompts.PromptTask):
         line = encode("\n")
         cue = encode("The best thing to do in San Francisco is")
         before = line + (question + start if self.cue == "easy" else cue)
-        return [Entry(before, value, line)], line + question + start
+        needle = Entry(before, value, line)
+        return _Prompt([tokenizer.bos_id], [needle], line + question + start, [], [0])
 
     def chance(self, tokenizer: Tokenizer) -> float:
         """Return the accuracy of a guess, 0 if all documents have the same answer."""

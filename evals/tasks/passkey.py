@@ -11,12 +11,16 @@ answer.
 """
 
 import dataclasses
-import functools
 
-from ropewalk.data import chat, keys
+from ropewalk.data import keys
 from ropewalk.data.task import Document, Sample, TaskContext
 from ropewalk.data.tokenizer import Tokenizer
 from ropewalk.evals import prompts
+
+_INTRO = (
+    "There is an important info hidden inside a lot of irrelevant text. Find it and memorize them. "
+    "I will quiz you about the important information there.\n"
+)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -37,7 +41,20 @@ class Passkey(prompts.PromptTask):
         return sum(map(len, self._parts(context.tokenizer))) + 3 * 5 - 1
 
     def _parts(self, tokenizer: Tokenizer) -> tuple[list[int], ...]:
-        return _encode(tokenizer, self.chat, tokenizer.chat_template)
+        """Return the ids of the introduction, of the text around both keys, and of the question."""
+        before, between, after = prompts.parts(
+            tokenizer, "\nThe pass key is {}. Remember it. {} is the pass key.\n"
+        )
+        question, cue, chat_cue = (
+            prompts.parts(tokenizer, text)[0]
+            for text in ("\nWhat is the pass key?", " The pass key is ", "The pass key is ")
+        )
+        intro = prompts.begin(tokenizer, _INTRO)
+        if self.chat:
+            turns = prompts.turns(tokenizer)
+            intro = turns.before + prompts.parts(tokenizer, _INTRO)[0]
+            cue = turns.to_answer + chat_cue
+        return intro, before, between, after, question + cue
 
     def document(self, context: TaskContext, sample: Sample) -> Document:
         """Make the noise with the key twice, and the question at the end."""
@@ -46,31 +63,16 @@ class Passkey(prompts.PromptTask):
         value = int(sample.random.integers(10**4, 10**5))
         (key,) = keys.numbers(tokenizer, [value], task="passkey")
         room = context.length + 1 - sum(map(len, parts)) - 3 * len(key)
-        again = prompts.encoder(tokenizer)(" " + prompts.NOISE)
-        noise = prompts.encoder(tokenizer)(prompts.NOISE) + again * (room // len(again) + 1)
+        (again,), (noise,) = (
+            prompts.parts(tokenizer, text) for text in (" " + prompts.NOISE, prompts.NOISE)
+        )
+        noise = noise + again * (room // len(again) + 1)
 
         nearest = len(key + after + question) - 1
-        distance = prompts.distance(sample.random, nearest, nearest + room, context.distances)
-        behind = distance - nearest
-        needle = before + key + between + key + after
-        tokens = intro + noise[: room - behind] + needle + noise[:behind] + question + key
-        return Document.from_lists(tokens, [[len(tokens) - len(key), len(key), distance]])
-
-
-@functools.lru_cache(maxsize=8)
-def _encode(tokenizer: Tokenizer, is_chat: bool, template: str | None) -> tuple[list[int], ...]:
-    """Return the ids of the introduction, of the text around both keys, and of the question."""
-    # `template` is part of the key: tokenizers of one file may have different templates.
-    encode = prompts.encoder(tokenizer)
-    text = (
-        "There is an important info hidden inside a lot of irrelevant text. Find it and "
-        "memorize them. I will quiz you about the important information there.\n"
-    )
-    before, between = encode("\nThe pass key is "), encode(". Remember it. ")
-    after, question = encode(" is the pass key.\n"), encode("\nWhat is the pass key?")
-    if is_chat:
-        turns = chat.turns(tokenizer)
-        cue = turns.to_answer + encode("The pass key is ")
-        return turns.before + encode(text), before, between, after, question + cue
-    intro = [tokenizer.bos_id, *tokenizer.encode(text)]
-    return intro, before, between, after, question + encode(" The pass key is ")
+        behind = (
+            prompts.distance(sample.random, nearest, nearest + room, context.distances) - nearest
+        )
+        needle = keys.Entry(before + key + between, key, after)
+        hay = noise[: room - behind] + noise[:behind]
+        tokens, (start,) = prompts.hide(intro, hay, [room - behind], [needle])
+        return prompts.ask(tokens, [(question, key, start)])

@@ -35,18 +35,16 @@ class Perplexity(Task):
 
     def num_documents(self, context: TaskContext, documents: int) -> int:
         """Return the number of documents with `tokens` tokens, or all documents."""
-        return max(documents, self._share(context).documents)
+        return max(documents, self._share(context)[0])
 
     def sources(
         self, context: TaskContext, numbers: range
     ) -> Iterable[tuple[int, list[text.Crop]]]:
         """Return the crops of each document."""
-        most = self._share(context).crops
-        return text.several_crops(
-            context, numbers, task="perplexity", length=context.length, most=most, path=self.path
-        )
+        _, max_crops = self._share(context)
+        return text.crops(context, numbers, task="perplexity", max_crops=max_crops, path=self.path)
 
-    def _share(self, context: TaskContext) -> text.Share:
+    def _share(self, context: TaskContext) -> tuple[int, int]:
         return text.share(context, self.tokens, task="perplexity", path=self.path)
 
     def document(self, context: TaskContext, sample: Sample) -> list[Document]:

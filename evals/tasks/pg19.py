@@ -9,14 +9,13 @@ import dataclasses
 import numpy as np
 
 from ropewalk.data import pg19 as pg19_lib
-from ropewalk.data.task import Document, Sample, Task, TaskContext
+from ropewalk.data.task import TaskContext
 from ropewalk.evals import text
-from ropewalk.evals.tasks.sliding_window import check_window, windows
 from ropewalk.utils.checks import Count
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Pg19(Task):
+class Pg19(text.WindowTask):
     """PG-19 by sliding windows; documents are books, in the order of their Gutenberg ids.
 
     Each window is one answer, as in `sliding_window`: every window has BOS, EOS is not scored.
@@ -28,15 +27,9 @@ class Pg19(Task):
       stride: tokens from one window to the next.
     """
 
-    kind = "likelihood"
-
     path: str | None = None
     tokens: Count | None = None
     stride: Count = 256
-
-    def check(self, context: TaskContext) -> None:
-        """Reject windows that skip tokens or never move."""
-        check_window("pg19", context.length, self.stride, self.tokens)
 
     def sources(self, context: TaskContext, numbers: range) -> list[tuple[int, np.ndarray]]:
         """Return the books, after BOS."""
@@ -48,13 +41,5 @@ class Pg19(Task):
             books_ids.append((number, np.array(ids[:stop])))
         longest = max((len(ids) - 1 for _, ids in books_ids), default=0)
         if longest < context.length:
-            raise ValueError(
-                f"pg19 at length {context.length} needs longer books: the longest has {longest} "
-                f"tokens; ask for --lengths {longest} or less"
-            )
+            raise text.too_short("pg19", context.length, longest, what="book")
         return books_ids
-
-    def document(self, context: TaskContext, sample: Sample) -> list[Document]:
-        """Make the windows of a book."""
-        sizes_N2 = text.sizes(context.tokenizer, sample.source)
-        return windows(sample.source, sizes_N2, context.length, self.stride)

@@ -10,7 +10,6 @@ Anna Baker: [7204418365]
 """
 
 import dataclasses
-import functools
 
 import numpy as np
 
@@ -21,12 +20,8 @@ from ropewalk.data.word_lists import FIRST_NAMES, LAST_NAMES
 from ropewalk.evals import prompts
 
 
-@functools.lru_cache(maxsize=8)
-def _parts(tokenizer: Tokenizer) -> tuple[keys.Pairs, list[int], list[int]]:
-    """Return the names, and the ids between a name and its number and after the number."""
-    encode = prompts.encoder(tokenizer)
-    names = keys.pairs(tokenizer, FIRST_NAMES, LAST_NAMES, ("", " "))
-    return names, encode(": "), encode("\n")
+def _names(tokenizer: Tokenizer) -> keys.Pairs:
+    return keys.pairs(tokenizer, FIRST_NAMES, LAST_NAMES, ("", " "))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -38,17 +33,18 @@ class Phonebook(prompts.PromptTask):
 
     def least_length(self, context: TaskContext) -> int:
         """Return the length of three entries that all repeat; the last has no newline."""
-        names, middle, line = _parts(context.tokenizer)
-        return 6 * (names.longest + len(middle) + 10 + len(line)) + len(line)
+        tokenizer = context.tokenizer
+        _, middle, line = prompts.parts(tokenizer, "{}: {}\n")
+        return 6 * (_names(tokenizer).longest + len(middle) + 10 + len(line)) + len(line)
 
     def document(self, context: TaskContext, sample: Sample) -> Document:
         """Make as many entries as fit, two of them again, and the question."""
         length, random = context.length, sample.random
-        names, middle, line = _parts(context.tokenizer)
-        values = range(6 * 10**9, 10**10)
+        around, values = prompts.parts(context.tokenizer, "{}: {}\n"), range(6 * 10**9, 10**10)
         _, entries = keys.draw_entries(
-            context, sample, names, ([], middle, line), values, task="phonebook"
+            context, sample, _names(context.tokenizer), around, values, task="phonebook"
         )
+        line = around[-1]
         tokens = [context.tokenizer.bos_id]
         longest = max(len(entry.ids) for entry in entries)
         starts = keys.append_entries(

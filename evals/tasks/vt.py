@@ -86,25 +86,27 @@ def _ask(
       places: number of lines of noise before each assignment.
       num_lines: number of lines of noise.
     """
-    encode = prompts.encoder(tokenizer)
-    line, (digits,) = prompts.noise_line(tokenizer), keys.numbers(tokenizer, [value], task="vt")
-    tokens = start + encode(
+    encode, line = prompts.encoder(tokenizer), prompts.noise_line(tokenizer)
+    (digits,), (count,) = (keys.numbers(tokenizer, [n], task="vt") for n in (value, len(names)))
+    start = start + encode(
         "Memorize and track the chain(s) of variable assignment hidden in the following text.\n\n"
     )
-    starts = []
     values = [digits + encode("\n"), *(encode("VAR") + name + encode(" \n") for name in names)]
-    for name, assigned, lines in zip(names, values, np.diff(before, prepend=0), strict=False):
-        tokens += line * lines + encode("VAR")
-        starts.append(len(tokens))
-        tokens += name + encode(" = ") + assigned
-    tokens += line * (num_lines - before[-1])
-    tokens += encode("Question: Find all variables that are assigned the value ") + digits
-    tokens += encode(" in the text above.")
-    tokens += encode(
-        " Answer: According to the chain(s) of variable assignment in the text above, "
+    entries = [
+        keys.Entry(encode("VAR"), name, encode(" = ") + assigned)
+        for name, assigned in zip(names, values, strict=False)
+    ]
+    hay, places = line * num_lines, [len(line) * int(lines) for lines in before]
+    tokens, starts = prompts.hide(start, hay, places, entries)
+    question = prompts.parts(
+        tokenizer, "Question: Find all variables that are assigned the value {} in the text above."
     )
-    tokens += keys.numbers(tokenizer, [len(names)], task="vt")[0]
-    tokens += encode(" variables are assigned the value ") + digits + encode(", they are: ")
+    answer = prompts.parts(
+        tokenizer,
+        " Answer: According to the chain(s) of variable assignment in the text above, {} variables "
+        "are assigned the value {}, they are: ",
+    )
+    tokens += prompts.fill(question, digits) + prompts.fill(answer, count, digits)
     return prompts.ask(
         tokens, [([], name, position) for name, position in zip(names, starts, strict=True)]
     )

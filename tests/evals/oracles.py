@@ -1,38 +1,11 @@
-"""Models that only copy: the same thing in numpy and as parameters of our transformer."""
+"""A model that only copies, as parameters of our transformer."""
 
 import jax
 import numpy as np
 
-from ropewalk.data.task import Document
 from ropewalk.data.tokenizer import Tokenizer
 from ropewalk.model.config import ModelConfig
 from tests.models import small_model
-
-
-def copied(tokens: np.ndarray) -> np.ndarray:
-    """Return what followed the longest earlier match of the text so far, the latest of equals.
-
-    Returns:
-      int `[n]`: the expectation at each position; -1 where its id is new.
-    """
-    expected = np.full(len(tokens), -1)
-    matched = np.zeros(len(tokens) + 1, int)  # ids before and at j that equal those at i
-    for i, token in enumerate(tokens):
-        matched[1:] = np.where(tokens == token, matched[:-1] + 1, 0)
-        earlier = matched[1 : i + 1]
-        if i and earlier.max():
-            j = i - 1 - int(earlier[::-1].argmax())
-            expected[i] = tokens[j + 1]
-    return expected
-
-
-def exact_matches(documents: list[Document]) -> np.ndarray:
-    """bool `[answers]`: whether `copied` gives every id of each answer."""
-    right = []
-    for document in documents:
-        hits = copied(document.tokens)[:-1] == document.tokens[1:]
-        right += [hits[start - 1 : start - 1 + count].all() for start, count, _ in document.answers]
-    return np.array(right)
 
 
 def copying_model(tokenizer: Tokenizer) -> tuple[ModelConfig, dict]:

@@ -1,11 +1,8 @@
 """Bytes and words of answers, and the text that tasks share."""
 
-import itertools
-
 import numpy as np
 import pytest
 
-from ropewalk.data.task import Document
 from ropewalk.data.tokenizer import Tokenizer
 from ropewalk.evals import text
 from tests.data.helpers import train_llama_like
@@ -42,17 +39,3 @@ def test_sizes_of_a_document_are_those_of_its_text(name, string, request):
     for cut in range(len(ids)):
         num_bytes, num_words = result[:cut].sum(axis=0)
         assert num_words == len(encoded[:num_bytes].split())
-
-
-def test_answers_are_measured_as_cut(tokenizer):
-    pieces = [tokenizer.encode(part, inside=True) for part in ("one tw", "o three", " fo", "ur\n")]
-    lengths = [len(piece) for piece in pieces]
-    starts = 1 + np.cumsum([0, *lengths[:-1]])
-    document = Document(
-        tokens=np.array([tokenizer.bos_id, *itertools.chain(*pieces)], np.int32),
-        answers=np.stack([starts, lengths, starts], axis=1).astype(np.int32),
-        number=0,
-    )
-    sized = text.sized(document, text.sizes(tokenizer, document.tokens))
-    assert sized.num_bytes is not None and sized.num_bytes.tolist() == [6, 7, 3, 3]
-    assert sized.num_words is not None and sized.num_words.tolist() == [2, 1, 1, 0]

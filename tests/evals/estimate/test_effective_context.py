@@ -8,7 +8,7 @@ from scipy import stats
 
 from ropewalk.evals.estimate import effective_context
 from tests.evals.estimate.simulated import CHANCE, logistic, revived, simulate, weak_next_door
-from tests.evals.estimate.table import flat
+from tests.evals.estimate.table import between, flat, step
 
 
 def repeat(curve, *, times=60, **kwargs):
@@ -48,26 +48,19 @@ def test_known_contexts_are_found_and_their_intervals_cover(curve, truth, tolera
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(
-    ("seeds", "slope", "kwargs", "times"),
-    [
-        pytest.param(3, 4, {"documents": 32}, 120, id="three seeds: t"),
-        pytest.param(5, 4, {"documents": 32}, 120, id="five seeds: hierarchical"),
-    ],
-)
-def test_nine_in_ten_intervals_cover(seeds, slope, kwargs, times):
-    """Documents of 16 questions, a fifth of whose luck is shared; ceiling .9, chance 1/64.
+@pytest.mark.parametrize("seeds", [3, 5])
+def test_nine_in_ten_intervals_over_seeds_cover(seeds):
+    """A t interval for three seeds and a bootstrap for five, 0.3 octaves around the truth.
 
-    Seeds lie 0.3 octaves around the truth.
+    A fifth of the luck of a document's 16 questions is shared; ceiling .9, chance 1/64.
     """
     random = np.random.default_rng(20191204)
-    spread = 0.3 if seeds > 1 else 0
-    l85 = 40 * (0.15 / 0.85) ** (np.log(2) / slope)  # of the logistic curve simulated
+    l85 = 40 * (0.15 / 0.85) ** (np.log(2) / 4)  # of the logistic curve simulated
     covered = []
-    for time in range(times):
-        factors = 2 ** random.normal(0, spread, seeds)
-        curves = [logistic(40 * factor, slope, ceiling=0.9) for factor in factors]
-        data = simulate(curves, random, together=np.sqrt(0.2), **kwargs)
+    for time in range(120):
+        factors = 2 ** random.normal(0, 0.3, seeds)
+        curves = [logistic(40 * factor, 4, ceiling=0.9) for factor in factors]
+        data = simulate(curves, random, documents=32, together=np.sqrt(0.2))
         result = effective_context.estimate(data, resamples=200, seed=time)
         covered.append(
             (result.ci_low <= 40 <= result.ci_high, result.l85_low <= l85 <= result.l85_high)
@@ -76,18 +69,6 @@ def test_nine_in_ten_intervals_cover(seeds, slope, kwargs, times):
     assert of_l50 >= 0.90
     # So near the ceiling few documents tell less than a bootstrap of them knows.
     assert of_l85 >= 0.85
-
-
-def test_l85_is_where_the_curve_has_fallen_by_fifteen_percent():
-    """Fifteen percent of the way from ceiling .98 to chance 1/64: accuracy .8353."""
-    curve = logistic(40, 3, ceiling=0.98)
-    l85 = 40 * (0.15 / 0.85) ** (np.log(2) / 3)
-    assert curve(l85) == pytest.approx(1 / 64 + 0.85 * (0.98 - 1 / 64))
-    data = simulate([curve], np.random.default_rng(21), documents=1000)
-    result = effective_context.estimate(data, resamples=100)
-    assert result.l85 == pytest.approx(l85, rel=0.06)
-    assert result.l85_low < result.l85 < result.l85_high < result.l50
-    assert result.l85_text == f"{result.l85:.3g} [{result.l85_low:.3g}, {result.l85_high:.3g}]"
 
 
 def test_a_shelf_above_half_way_makes_no_crossing():
@@ -155,8 +136,12 @@ def low_next_door(ceiling):
         (flat(CHANCE), "NOT_LEARNED", {"ceiling": CHANCE, "l50": np.nan}),
         (flat(0.4), "NOT_LEARNED", {"ceiling": 0.4, "l50": np.nan}),
         (flat(0.97), "> 256", {"ceiling": 0.97, "ci_low": 256, "ci_high": np.inf}),
+        # A dip at short distances is a fall.
+        (between(5, 8, 0.2, step(60)), "MEASURED", {"dips": True, "ci_low": 4, "dip": 0.2}),
         # Blind nearby, right from 8 on: a dip and no fall, but not above half-way everywhere.
         (lambda m: np.where(m < 8, 0.0, 1.0), "UNDETERMINED", {"dips": True, "dip": 0}),
+        # Fifteen percent of the way from .98 to chance: accuracy .8353.
+        (logistic(40, 6, 0.98), "MEASURED", {"l85": 40 * (0.15 / 0.85) ** (np.log(2) / 6)}),
         (low_next_door(0.6), "LOW_CEILING", {"ceiling": 0.6}),
         (low_next_door(0.99), "MEASURED", {"ceiling": 0.99}),
     ],
@@ -181,15 +166,6 @@ def test_an_interval_that_is_open_at_both_ends_is_not_written():
     assert str(result).partition(",")[0] == "undetermined"
 
 
-def test_three_right_answers_do_not_show_that_nothing_was_learned():
-    rows = simulate([logistic(40, 3, 1.0)], np.random.default_rng(3), documents=1)
-    three = {name: column[rows["distance"] < 16][:3] for name, column in rows.items()}
-    three["exact_match"][:] = True
-    assert effective_context.estimate(three).verdict == "TOO_FEW_ANSWERS"
-    three["exact_match"][:2] = False
-    assert effective_context.estimate(three).verdict == "TOO_FEW_ANSWERS"
-
-
 @pytest.mark.parametrize("documents", [1, 2, 4, 7, 12])
 def test_few_documents_never_read_as_beyond(documents):
     """Every second distance beyond 30 is right, and all before; L50 is 30."""
@@ -205,6 +181,9 @@ def test_few_documents_never_read_as_beyond(documents):
         if result.verdict == "TOO_FEW_ANSWERS":
             assert f"{result.documents_needed} documents are enough" in str(result)
             assert np.isnan(result.l50) and result.documents_needed > documents
+        if documents < 8:
+            assert result.mean_text.endswith("[too few documents]")
+            assert np.isnan(result.worst.ci_low)
 
 
 def test_the_documents_that_are_said_to_be_enough_are_enough():
@@ -238,14 +217,6 @@ def test_a_seed_with_few_documents_is_left_out_of_a_pool_and_counted():
     curves = [np.ones_like, np.ones_like, logistic(40, 20)]
     data = simulate(curves, np.random.default_rng(1), documents=16)
     assert effective_context.estimate(data, resamples=20).verdict == "TOO_FEW_ANSWERS"
-
-
-@pytest.mark.parametrize("documents", [2, 7])
-def test_a_mean_over_few_documents_has_no_interval(documents):
-    random = np.random.default_rng(8)
-    result = effective_context.estimate(simulate([np.ones_like], random, documents=documents))
-    assert result.mean_text == "1.00 [too few documents]"
-    assert np.isnan(result.worst.ci_low)
 
 
 def test_a_mean_of_one_has_an_interval_that_excludes_one():
@@ -314,18 +285,6 @@ def test_the_worst_bin_has_exact_limits_over_all_bins():
     assert (worst.ci_low, worst.ci_high) == pytest.approx(tuple(exact), abs=3e-3)
 
 
-def test_a_dip_at_short_distances_is_a_fall():
-    """All right but .2 at 5 to 8: not an early failure, since 1 to 4 are right."""
-
-    def curve(m):
-        return np.where((m >= 5) & (m <= 8), 0.2, np.where(m < 60, 1.0, CHANCE))
-
-    for draw in range(10):
-        data = simulate([curve], np.random.default_rng(draw), queries=42)
-        result = effective_context.estimate(data, resamples=50)
-        assert result.ci_low <= 5 <= result.ci_high + 1e-9
-
-
 def test_seeds_that_differ_widen_the_interval():
     random = np.random.default_rng(9)
     same = effective_context.estimate(simulate([logistic(40, 4)] * 3, random))
@@ -377,13 +336,6 @@ def test_bins_are_half_octaves_with_wilson_intervals():
     assert shown[2].distance == pytest.approx(np.sqrt(20))
     # Wilson's interval for 0 of 10: 0 to z^2 / (10 + z^2) with z = 1.959964.
     assert (shown[1].ci_low, shown[1].ci_high) == (0, pytest.approx(0.277533, abs=1e-6))
-
-
-def test_the_same_rows_give_the_same_estimate():
-    data = simulate([logistic(40, 3)], np.random.default_rng(14))
-    order = np.random.default_rng(15).permutation(len(data["task"]))
-    shuffled = {name: column[order] for name, column in data.items()}
-    assert str(effective_context.estimate(data)) == str(effective_context.estimate(shuffled))
 
 
 @pytest.mark.parametrize(("right", "verdict"), [(1.0, "> 256"), (0.5, "NOT_LEARNED")])

@@ -32,10 +32,6 @@ def test_a_vague_member_is_asked_within_an_octave_of_its_crossing():
     assert target.high == pytest.approx(4 * target.low, rel=0.1)
 
 
-def test_narrow_enough_asks_for_nothing():
-    assert ask(rounds(logistic(40, 6), documents=256), octaves=0.5) == []
-
-
 def test_members_that_need_nothing_do_not_ask():
     """Not learned; seeing to the end; a sharp edge that is known already."""
     flat, perfect = logistic(40, 3, CHANCE), np.ones_like

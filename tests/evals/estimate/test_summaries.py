@@ -60,20 +60,3 @@ def test_members_are_held_against_the_best_by_the_texts_they_share():
     assert summaries.above_best([nothing, seeds, best])[1] == pytest.approx((0.5, 0.25, 4))
     assert result[1] == (0, 0, 4)
     assert np.isnan([result[2].mean, result[3].mean]).all()
-
-
-def test_the_error_of_a_difference_is_that_of_resampling_documents():
-    random = np.random.default_rng(1)
-    document = np.sort(random.integers(0, 60, 400))
-    result = rows(
-        document=document,
-        query=np.arange(400),
-        num_tokens=random.integers(1, 50, 400),
-        nll=random.normal(size=400) + random.normal(size=60)[document],
-    )
-    zero = result | {"nll": np.zeros(400)}
-    error = summaries.difference(result, zero).standard_error
-    nats = np.bincount(document, result["nll"] * result["num_tokens"], 60)
-    tokens = np.bincount(document, result["num_tokens"], 60)
-    drawn = random.multinomial(60, np.full(60, 1 / 60), 4000)
-    assert error == pytest.approx(np.std(drawn @ nats / (drawn @ tokens)), rel=0.06)

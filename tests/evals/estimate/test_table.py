@@ -1,6 +1,5 @@
 """A cheap part of the table of docs/evaluation.md; `-s` prints it."""
 
-import numpy as np
 import pytest
 
 from tests.evals.estimate import table
@@ -21,14 +20,3 @@ def test_shelves_near_half_way_are_covered_from_end_to_end():
     for accuracy in (0.5, 0.55):
         curve = table.between(30, 50, accuracy, table.step(30))
         assert table.line(lambda _, curve=curve: curve, 40)["covered"] >= 0.85
-
-
-@pytest.mark.slow
-def test_models_that_recall_everything_are_beyond_all_distances():
-    assert table.line(lambda _: table.flat(0.95), 25)["beyond"] >= 0.95
-
-
-def test_the_truth_of_a_curve_is_where_it_is_half_way():
-    assert table.truth(table.step(19)) == pytest.approx(19)
-    assert table.truth(table.between(28, 33, 0.1)) == pytest.approx(28, abs=0.01)
-    assert table.truth(table.between(28, 33, 0.6)) == np.inf

@@ -13,8 +13,10 @@ def table(accuracy, lengths, *, trials=20, distances=None):
         for distance in distances or range(1, length + 1):
             right = np.arange(trials) < round(trials * accuracy(distance))
             parts.append((length, distance, right))
+    zeros = np.zeros(trials * len(parts), int)
     return {
         "task": np.full(trials * len(parts), "passkey"),
+        **dict.fromkeys(("seed", "document", "chance"), zeros),
         "length": np.repeat([length for length, _, _ in parts], trials),
         "distance": np.repeat([distance for _, distance, _ in parts], trials),
         "exact_match": np.concatenate([right for _, _, right in parts]),

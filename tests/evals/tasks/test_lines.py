@@ -52,26 +52,18 @@ def test_the_official_wording(prose_config, prompt_tokenizer):
 def cases(tmp_path):
     """Official cases, made by hand: numbers of four, five and one digits."""
     path = tmp_path / "3_lines.jsonl.zst"
-    lines = [
-        "line torpid-kid: REGISTER_CONTENT is <2416>\n",
-        "line wide-eyed-owl: REGISTER_CONTENT is <42527>\n",
-        "line drab-hall: REGISTER_CONTENT is <7>\n",
+    values = {"torpid-kid": 2416, "wide-eyed-owl": 42527, "drab-hall": 7}
+    lines = [f"line {key}: REGISTER_CONTENT is <{value}>\n" for key, value in values.items()]
+    records = [
+        {
+            "random_idx": [key, index],
+            "expected_number": value,
+            "num_lines": 3,
+            "correct_line": lines[index],
+            "prompt": INTRO + "".join(lines) + END.format(key=key, value="").partition("Line <")[0],
+        }
+        for index, (key, value) in enumerate(values.items())
     ]
-    records = []
-    for index, (key, value) in enumerate(
-        (("torpid-kid", 2416), ("wide-eyed-owl", 42527), ("drab-hall", 7))
-    ):
-        end = END.format(key=key, value="").partition("Line <")[0]
-        prompt = INTRO + "".join(lines) + end
-        records.append(
-            {
-                "random_idx": [key, index],
-                "expected_number": value,
-                "num_lines": 3,
-                "correct_line": lines[index],
-                "prompt": prompt,
-            }
-        )
     text = "".join(json.dumps(record) + "\n" for record in records)
     path.write_bytes(zstandard.compress(text.encode()))
     return path

@@ -21,21 +21,15 @@ def folder(tmp_path) -> Path:
 def test_an_answer_a_window_and_books_in_the_order_of_their_ids(
     folder, text_config, text_tokenizer
 ):
-    task = Pg19(path=str(folder), stride=16)
-    result = make_documents(task, text_config, text_tokenizer, 32, range(3))
-    for number, book_id in enumerate([860, 2544, 10146]):
-        mine = [document for document in result if document.number == number]
-        expected = text_tokenizer.encode(TEXTS[book_id].strip())
-        scored = [t for e in mine for t in e.tokens[e.answers[0, 0] :][: e.answers[0, 1]].tolist()]
-        assert scored == expected
-        assert [document.first_query for document in mine] == list(range(len(mine)))
-        assert [int(e.answers[0, 1]) for e in mine[:3]] == [32, 16, 16]
-        encoded = TEXTS[book_id].strip().encode()
-        assert sum(int(n) for e in mine for n in e.num_bytes) == len(encoded)
-        assert sum(int(n) for e in mine for n in e.num_words) == len(encoded.split())
-    first = Pg19(path=str(folder), stride=16, tokens=40)
-    begun = make_documents(first, text_config, text_tokenizer, 32, range(2))
-    assert [int(document.answers[0, 1]) for document in begun] == [32, 8, 32, 8]
+    for tokens, sizes in ((None, [32, 16, 16]), (40, [32, 8])):
+        task = Pg19(path=str(folder), stride=16, tokens=tokens)
+        result = make_documents(task, text_config, text_tokenizer, 32, range(3))
+        for number, book_id in enumerate([860, 2544, 10146]):
+            mine = [document for document in result if document.number == number]
+            expected = text_tokenizer.encode(TEXTS[book_id].strip())[:tokens]
+            spans = [(e.tokens, *e.answers[0, :2]) for e in mine]
+            assert [int(i) for ids, start, count in spans for i in ids[start:][:count]] == expected
+            assert [int(count) for _, _, count in spans[:3]] == sizes
 
 
 def test_three_means_of_two_books():

@@ -1,16 +1,10 @@
-import dataclasses
-
-import jax
 import numpy as np
 
-from ropewalk.data.config import DataConfig
-from ropewalk.evals import score
 from ropewalk.evals.estimate import summaries
-from ropewalk.evals.score import Candidate
-from ropewalk.evals.tasks.sliding_window import SlidingWindow, windows
+from ropewalk.evals.tasks.sliding_window import SlidingWindow
+from ropewalk.evals.text import windows
 from ropewalk.reporting.task_view import view_of
-from tests.evals.helpers import experiment, make_documents, rows
-from tests.model import test_llama_reference as llama
+from tests.evals.helpers import make_documents, rows
 
 
 def test_windows_of_a_text_of_eleven_tokens():
@@ -36,15 +30,13 @@ def test_windows_of_a_text_of_eleven_tokens():
     assert [int(document.num_words[0]) for document in result] == [3, 1, 1, 1]
 
 
-SIZES = ("num_bytes", "num_words")
-
-
 def test_bytes_and_words_are_those_of_the_held_out_text(text_config, text_tokenizer, store):
     task = SlidingWindow(stride=16, tokens=10**6)
     result = make_documents(task, text_config, text_tokenizer, 64, range(99))
+    names = ("num_bytes", "num_words")
     texts = [text_tokenizer.decode(store.document(i)) for i in range(store.num_documents)]
     totals = [
-        [sum(int(x) for e in result if e.number == n for x in getattr(e, name)) for name in SIZES]
+        [sum(int(x) for e in result if e.number == n for x in getattr(e, name)) for name in names]
         for n in range(len(texts))
     ]
     assert sorted(totals) == sorted([len(t.encode()), len(t.split())] for t in texts)
@@ -53,33 +45,8 @@ def test_bytes_and_words_are_those_of_the_held_out_text(text_config, text_tokeni
     assert num_tokens == store.num_tokens - 2 * store.num_documents
 
 
-# Against transformers: the loop of its perplexity guide (docs/source/en/perplexity.md, after
-# #34387 and #40524) on the same weights, with BOS in every window.
-
-LENGTH, STRIDE = 24, 8
-TEXT = np.random.RandomState(3).randint(2, llama.V, 83)
-# What that loop gave with transformers 5.23 and torch 2.13: nats a token, and mean over windows.
-LITERALS = (6.3194823, 6.1308734)
-
-
-def ours() -> tuple[float, float]:
-    config = dataclasses.replace(
-        experiment(DataConfig(context_length=LENGTH, batch_size=1)).model, vocab_size=llama.V,
-        embed_dim=llama.D, num_layers=llama.L, num_heads=llama.N, num_kv_heads=llama.K,
-        head_dim=llama.H, mlp_dim=llama.F, rotary=llama.Rope(base=llama.BASE),
-        norm_epsilon=llama.EPSILON, tie_embeddings=False,
-    )  # fmt: skip
-    params = jax.device_get(llama.our_params(llama.LLAMA))
-    table = config.position_table(LENGTH)
-    ids = np.array([1, *TEXT])
-    documents = windows(ids, np.zeros((len(ids), 2), np.int32), LENGTH, STRIDE)
-    scores = score.score(config, [Candidate(params, lambda _: table)], documents, LENGTH)
-    counts = [int(document.answers[0, 1]) for document in documents]
-    result = rows(nll=scores.nll[0], num_tokens=counts)
-    return summaries.mean_nll(result), view_of("sliding_window").columns(result, None)[
-        "window_mean_nll"
-    ]
-
-
-def test_perplexity_is_the_recorded_one_of_transformers():
-    np.testing.assert_allclose(ours(), LITERALS, atol=1e-4)
+def test_the_mean_over_windows_has_a_column_by_hand():
+    """YaRN's mean of 1 and 4 nats a token, of windows of 6 and 2 tokens: 2.5, not 1.75."""
+    result = rows(nll=[1.0, 4.0], num_tokens=[6, 2])
+    assert summaries.mean_nll(result) == 1.75
+    assert view_of("sliding_window").columns(result, None) == {"window_mean_nll": 2.5}
