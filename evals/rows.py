@@ -12,12 +12,11 @@ import functools
 import hashlib
 import itertools
 import json
-import operator
 import re
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 
@@ -59,7 +58,11 @@ SCHEMA: dict[str, type] = {
 EVALUATION = ("task", "split", "length", "step", "rotary")
 
 _DTYPES = {str: np.str_, int: np.int64, float: np.float64, bool: np.bool_}
-_JSON_TYPES = {str: {str}, int: {int}, float: {float, int, type(None)}, bool: {bool}}
+_KINDS = {name: float | None if kind is float else kind for name, kind in SCHEMA.items()}
+
+
+def _names_of(kind: type) -> list[str]:
+    return [name for name, column_kind in SCHEMA.items() if column_kind is kind]
 
 
 def columns(rows: Sequence[dict[str, Any]]) -> Rows:
@@ -167,10 +170,7 @@ def read(path: Path) -> Rows:
             if sealed:
                 lines[index] = sealed[1] + b"}"
                 digest.update(sealed[1] + b"\n")
-        part = _parse(lines)
-        if part is None:
-            _raise_first_error(lines, path, count + 1)
-        parts.append(part)
+        parts.append(_parse(lines, path, count + 1))
         count += len(lines)
     rows = concatenate(parts)
     if written == {None}:
@@ -201,42 +201,44 @@ def _note_missing_digest(path: Path) -> None:
 
 _BLOCK = 4096
 _SEALED = re.compile(rb'(\{.*),"file":"(\d{1,12}-[0-9a-f]{16})"\}\n?')
-_values = operator.itemgetter(*SCHEMA)
 
 
-def _parse(lines: Sequence[bytes]) -> Rows | None:
-    """Parse all lines at once, twice as fast as one by one; None if any is not a row."""
+def _parse(lines: Sequence[bytes], path: Path, first: int) -> Rows:
+    """Parse lines; raise ValueError for one that is not a row. `first` is the first's number."""
+    rows, types, advice = [], set(), "delete the file and evaluate again"
+    for number, line in enumerate(lines, first):
+        try:
+            row = parse_json(line)
+        except ValueError as error:
+            raise ValueError(f"{path}:{number}: {error}; {advice}") from None
+        # Rows of equal types need one check, which is slow.
+        row_types = isinstance(row, dict) and (*row, *map(type, row.values()))
+        if row_types not in types:
+            wrong = row_problem(row, _KINDS)
+            if wrong or row.keys() != SCHEMA.keys():
+                wrong = wrong or "a row of another schema"
+                raise ValueError(f"{path}:{number}: {wrong}; {advice}")
+            types.add(row_types)
+        rows.append(row)
     try:
-        rows = json.loads((b"[" + b",".join(lines) + b"]").decode())
-        values = list(zip(*map(_values, rows), strict=True))
-        typed = list(zip(values, SCHEMA.values(), strict=True))  # none, of a blank line
-    except (ValueError, KeyError, TypeError, IndexError, RecursionError):
-        return None
-    full = len(rows) == len(lines) and set(map(len, rows)) == {len(SCHEMA)}
-    if not full or any(not set(map(type, column)) <= _JSON_TYPES[kind] for column, kind in typed):
-        return None
-    texts = {text for column, kind in typed if kind is str for text in column}
-    if not all(map(str.isprintable, texts)):
-        return None
-    try:
-        columns = {
-            name: np.array(column, _DTYPES[kind])
-            for column, (name, kind) in zip(values, SCHEMA.items(), strict=True)
-        }
-    except OverflowError:  # an integer of more than 64 bits
-        return None
-    floats = [columns[name] for name, kind in SCHEMA.items() if kind is float]
-    return None if np.isinf(floats).any() or _contradictions(columns) else columns
-
-
-def _contradictions(rows: Rows) -> str:
-    """Return which statements of `_BROKEN` are true of some row, as text; empty if none."""
+        part = columns(rows)
+    except OverflowError:
+        raise ValueError(f"{path}: a whole number of more than 64 bits; {advice}") from None
     with np.errstate(invalid="ignore"):  # a missing number contradicts nothing
-        broken = (text for text, is_broken in _BROKEN.items() if is_broken(rows).any())
-        return ", ".join(broken)
+        for text, is_broken in _BROKEN.items():
+            for index in np.flatnonzero(is_broken(part))[:1].tolist():
+                raise ValueError(f"{path}:{first + index}: {text}; {advice}")
+    return part
 
 
+# A seed or a distance may be below 0.
+_COUNTS = [name for name in _names_of(int) if name not in ("seed", "distance")]
+# Statements that are true of no row.
 _BROKEN: dict[str, Callable[[Rows], np.ndarray]] = {
+    "text that cannot be printed": lambda r: np.array(
+        [[not text.isprintable() for text in r[name].tolist()] for name in _names_of(str)]
+    ).any(axis=0),
+    "a number that is not finite": lambda r: np.isinf([r[n] for n in _names_of(float)]).any(axis=0),
     "exact_match without first_token_correct": lambda r: (
         r["exact_match"] & ~r["first_token_correct"]
     ),
@@ -251,22 +253,3 @@ _BROKEN: dict[str, Callable[[Rows], np.ndarray]] = {
         (np.min([r[name] for name in _COUNTS], axis=0) < 0) | (r["num_tokens"] < 1)
     ),
 }
-# A seed or a distance may be below 0.
-_COUNTS = [
-    name for name, kind in SCHEMA.items() if kind is int and name not in ("seed", "distance")
-]
-
-
-def _raise_first_error(lines: Sequence[bytes], path: Path, first: int) -> NoReturn:
-    """Raise ValueError for the first line that is not a row; `first` is its line number."""
-    index = next(i for i, line in enumerate(lines) if _parse([line]) is None)
-    kinds = {name: float | None if kind is float else kind for name, kind in SCHEMA.items()}
-    try:
-        row = parse_json(lines[index])
-        wrong = row_problem(row, kinds)
-        if not wrong and row.keys() == SCHEMA.keys():
-            wrong = _contradictions(columns([row]))
-        wrong = wrong or "a row of another schema"
-    except ValueError as error:
-        wrong = str(error)
-    raise ValueError(f"{path}:{first + index}: {wrong}; delete the file and evaluate again")

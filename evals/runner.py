@@ -74,8 +74,7 @@ class Loaded(NamedTuple):
     def candidate(self, rotary: Pattern) -> Candidate:
         """Return the candidate that `evals.score` scores with one variant."""
         model = dataclasses.replace(self.config.model, rotary=rotary)
-        table = functools.partial(model.position_table, self.config.data.context_length)
-        return Candidate(self.params, functools.lru_cache(table))
+        return Candidate.from_model(self.params, model, self.config.data.context_length)
 
 
 class Questions(NamedTuple):
@@ -152,10 +151,13 @@ class Group:
         """Return the result rows of each member; `advance` gets the documents done."""
         documents = part.documents
         scores = score(self._config, self._candidates, documents, part.length, advance=advance)
-        by_member = {id(member): [] for member in self.members}
-        for (member, rotary), *fields in zip(self.owners, *scores, strict=True):
-            by_member[id(member)].append(to_rows(member, rotary, part, AnswerScores(*fields)))
-        return list(map(rows.concatenate, by_member.values()))
+        by_owner = map(AnswerScores, *scores)
+        return [
+            rows.concatenate(
+                [to_rows(member, rotary, part, next(by_owner)) for rotary in member.variants]
+            )
+            for member in self.members
+        ]
 
     def next_round(
         self, part: Questions, results: Sequence[Rows], precision: float
@@ -191,13 +193,12 @@ def _note_untrained(task: Task, member: Loaded) -> str:
 def _report_merged(
     name: str, length: int, documents: Sequence[Document], notice: Callable[[str], None]
 ) -> None:
-    """Name the documents in which ids of answers hold other text too; see `Document.merged`."""
-    merged = [d for d in documents if d.merged is not None and d.merged.any()]
-    if numbers := dict.fromkeys(document.number for document in merged):
-        few = len(numbers) < len({document.number for document in documents})
-        which = f"documents {', '.join(map(str, numbers))}" if few else "all documents"
+    """Count the documents in which ids of answers hold other text too; see `Document.merged`."""
+    merged = {d.number for d in documents if d.merged is not None and d.merged.any()}
+    if merged:
+        share = f"{len(merged)} of {len({d.number for d in documents})} documents"
         notice(
-            f"{name} at {length}: the tokenizer joins text beside the answer to it in {which}; the "
+            f"{name} at {length}: the tokenizer joins text beside the answer to it in {share}; the "
             "joint ids count as the answer's"
         )
 
@@ -232,15 +233,7 @@ def evaluate(
     notice = functools.partial(
         console.print, style="yellow", markup=False, highlight=False, soft_wrap=True
     )
-    # Several paths may lead to the same run.
-    runs = list({run.path.resolve(): run for run in find_runs(run_paths)}.values())
-    check_variants(options.variants, runs)
-    # Report files that cannot be extended before hours of work.
-    for run in runs:
-        if copies is None:
-            check_writable(run.path, "keep the rows elsewhere: --out DIR")
-        rows.read_run(run)
-    members = _load(runs, options, notice)
+    members = _load(_find_runs(run_paths, options, copies), options, notice)
     groups = [Group(alike, options, notice) for alike in _by_shape(members, options)]
     if not any(group.questions for group in groups):
         raise ValueError("no task of the config can be evaluated here; choose others with --tasks")
@@ -288,6 +281,20 @@ def evaluate(
     return [(m.run, m.config, results[m.run.path]) for m in members if m.run]
 
 
+def _find_runs(
+    run_paths: Sequence[str | Path], options: Options, copies: Copies | None
+) -> list[RunDirectory]:
+    # Several paths may lead to the same run.
+    runs = list({run.path.resolve(): run for run in find_runs(run_paths)}.values())
+    check_variants(options.variants, runs)
+    # Report files that cannot be extended before hours of work.
+    for run in runs:
+        if copies is None:
+            check_writable(run.path, "keep the rows elsewhere: --out DIR")
+        rows.read_run(run)
+    return runs
+
+
 def check_lengths(config: ExperimentConfig) -> None:
     """Reject lengths of the config's evaluation that do not fit the device.
 
@@ -295,9 +302,9 @@ def check_lengths(config: ExperimentConfig) -> None:
       ValueError: as `evals.score.check_fits`.
     """
     network = config.model.forward_architecture()
-    table = functools.partial(config.model.position_table, config.data.context_length)
-    candidate = Candidate(transformer.abstract_params(network), table)
-    for length in config.evals.lengths or (config.data.context_length,):
+    trained, params = config.data.context_length, transformer.abstract_params(network)
+    candidate = Candidate.from_model(params, config.model, trained)
+    for length in config.evals.lengths or (trained,):
         check_fits(network, [candidate], config.evals.documents, length)
 
 

@@ -16,7 +16,7 @@ from ropewalk.data.task import Document
 from ropewalk.evals.cost import DoesNotFitError
 from ropewalk.experiment.devices import free_device_memory
 from ropewalk.model import loss, transformer
-from ropewalk.model.config import Architecture, PositionTable
+from ropewalk.model.config import Architecture, ModelConfig, PositionTable
 from ropewalk.model.loss import TokenScores
 from ropewalk.model.positions import stack_tables
 from ropewalk.model.transformer import Params
@@ -37,6 +37,12 @@ class Candidate(NamedTuple):
 
     params: Params
     table_for: Callable[[int], PositionTable]
+
+    @classmethod
+    def from_model(cls, params: Params, model: ModelConfig, trained_length: int) -> "Candidate":
+        """Return parameters under the variant of a config, trained at a length in tokens."""
+        table = functools.partial(model.position_table, trained_length)
+        return cls(params, functools.lru_cache(table))
 
 
 class AnswerScores(NamedTuple):

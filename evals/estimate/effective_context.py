@@ -22,28 +22,10 @@ import numpy as np
 from scipy import special
 
 from ropewalk import evals
-from ropewalk.evals.estimate import fall
+from ropewalk.evals.estimate import fall, statistics
 from ropewalk.evals.estimate.bins import bin_number, bin_start
-from ropewalk.evals.estimate.fall import (
-    BEYOND,
-    MEASURED,
-    TOO_FEW_ANSWERS,
-    UNDETERMINED,
-    Ceiling,
-    Curve,
-    Dip,
-    Fall,
-)
-from ropewalk.evals.estimate.statistics import (
-    Limits,
-    exact_limits,
-    expanded,
-    limits,
-    quantile,
-    t_half_width,
-    t_quantile,
-    wilson,
-)
+from ropewalk.evals.estimate.fall import BEYOND, Ceiling, Curve, Dip, Fall
+from ropewalk.evals.estimate.statistics import Limits, t_half_width
 from ropewalk.evals.estimate.trials import Trials
 from ropewalk.evals.rows import Rows
 
@@ -52,6 +34,9 @@ ESTIMATOR = 2
 
 NOT_LEARNED = "NOT_LEARNED"
 LOW_CEILING = "LOW_CEILING"
+MEASURED = fall.MEASURED
+UNDETERMINED = fall.UNDETERMINED
+TOO_FEW_ANSWERS = fall.TOO_FEW_ANSWERS
 
 _NAN = float("nan")
 
@@ -475,8 +460,8 @@ def _mean_accuracy(
         shares = alike.widths() / alike.widths().sum()
         independent = len(seeds) * (shares**2 / alike.questions).sum()
         effective_trials = mean * (1 - mean) / variance if variance else 1 / independent
-        z = t_quantile(num_documents)
-        _, low, high = map(float, wilson(np.array(mean), np.array(effective_trials), z))
+        z = statistics.t_quantile(num_documents)
+        _, low, high = map(float, statistics.wilson(np.array(mean), np.array(effective_trials), z))
     return mean, max(low, 0.0), min(high, 1.0)
 
 
@@ -570,7 +555,7 @@ def _mean_and_interval(
     # Rounding could move the mean of seeds that are all at a limit off the limit.
     center = float(np.clip(data.mean(), data.min(), data.max()))
     if num_seeds == 1:
-        low, high = np.quantile(resampled[0], expanded(num_documents))
+        low, high = np.quantile(resampled[0], statistics.expanded(num_documents))
         return center, float(low), float(high)
     # The variance over seeds contains the noise of single seeds; add only the shared variance.
     shared = resampled.mean(0).var() - resampled.var(1).mean() / num_seeds
@@ -587,15 +572,12 @@ def _mean_and_interval(
 
 def _half_octaves(trials: Trials) -> tuple[Bin, ...]:
     """Return accuracy by bins of half an octave; `trials` `[documents, fine bins]`."""
+    numbers = np.unique(bin_number(trials.low)).tolist()
+    low, high = ([bin_start(number + i) - i for number in numbers] for i in (0, 1))
     joined = trials.joined(bin_number(trials.low))
-    return tuple(
-        dataclasses.replace(bin_, low=bin_start(number), high=bin_start(number + 1) - 1)
-        for bin_, number in zip(
-            _bins(joined, limits(joined.questions, joined.right, quantile(0.025))),
-            np.unique(bin_number(trials.low)).tolist(),
-            strict=True,
-        )
-    )
+    joined = dataclasses.replace(joined, low=np.array(low), high=np.array(high))
+    z = statistics.quantile(0.025)
+    return tuple(_bins(joined, statistics.limits(joined.questions, joined.right, z)))
 
 
 def _worst(trials: Trials) -> Bin:
@@ -604,7 +586,7 @@ def _worst(trials: Trials) -> Bin:
     The minimum of many bins is biased, so the bin's own interval would be too high. Both ends of
     the interval are therefore minima over all bins, with limits that hold for all bins at once.
     """
-    bounds = exact_limits(trials.questions, trials.right, 0.025 / len(trials.x))
+    bounds = statistics.exact_limits(trials.questions, trials.right, 0.025 / len(trials.x))
     bins = _bins(trials, bounds)
     worst = min(bins, key=lambda bin_: bin_.accuracy)
     low, high = min(bin_.ci_low for bin_ in bins), min(bin_.ci_high for bin_ in bins)

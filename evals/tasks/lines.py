@@ -114,12 +114,8 @@ def _question_size(tokenizer: Tokenizer) -> int:
 
 def _official(context: TaskContext, sample: Sample) -> Document:
     """Make LongEval's prompt with as many lines as fit."""
-    tokenizer, names, values = (
-        context.tokenizer,
-        prompts.names(context.tokenizer),
-        range(10_000, 100_000),
-    )
-    around = prompts.parts(tokenizer, _LINE)
+    tokenizer, values = context.tokenizer, range(10_000, 100_000)
+    names, around = prompts.names(tokenizer), prompts.parts(tokenizer, _LINE)
     drawn, entries = keys.draw_entries(context, sample, names, around, values, task="lines")
     tokens = prompts.begin(tokenizer, _INTRO)
     room = context.length + 1 - len(tokens) - _question_size(tokenizer)
@@ -160,7 +156,7 @@ def _case(context: TaskContext, record: dict, where: str) -> Document:
         raise ValueError(f"{where}: the prompt does not contain the case's line with its number")
     (digits,) = keys.numbers(tokenizer, [int(value)], task="lines")
     start_of_number = start + end
-    before = [tokenizer.bos_id, *tokenizer.encode(prompt[:start_of_number])]
+    before = prompts.begin(tokenizer, prompt[:start_of_number])
     between = encode(prompt[start_of_number + len(value) :])
     cue = encode(f"Line <{record['random_idx'][0]}{_CUE_END}")
     return prompts.ask(before + digits + between, [(cue, digits, len(before))])

@@ -103,8 +103,7 @@ class Longppl(text.CropTask):
         if not windows:
             return np.zeros(len(ids), bool)
         model, trained = judge.config.model, judge.config.data.context_length
-        table_for = functools.lru_cache(functools.partial(model.position_table, trained))
-        candidates = [score.Candidate(judge.params, table_for)]
+        candidates = [score.Candidate.from_model(judge.params, model, trained)]
         long_nll, short_nll = (
             # Texts of other tokenizers differ in length; rounded, they share programs.
             score.score(model.forward_architecture(), candidates, documents, length).nll[0]

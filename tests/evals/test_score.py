@@ -78,7 +78,9 @@ def test_nll_and_rank_are_those_of_the_logits():
     ]
 
 
-def test_neighbors_padding_and_other_members_change_no_score():
+@pytest.mark.parametrize("shape", [None, (2, 4), (3, 4)])
+def test_neighbors_padding_and_other_members_change_no_score(shape):
+    """Also if candidates share a pass, as on an accelerator; the last is short of candidates."""
     random = np.random.default_rng(1)
     documents = [
         document(random.integers(0, 5, size), (size - 2, 2, 3), (2, 1, 1))
@@ -87,7 +89,9 @@ def test_neighbors_padding_and_other_members_change_no_score():
     windowed = dataclasses.replace(CONFIG, window=3)
     slow = dataclasses.replace(CONFIG, rotary=Rope(base=1e6))
     members = [(CONFIG, 0), (windowed, 0), (slow, 0), (CONFIG, 5)]
-    together = score_lib.score(CONFIG, candidates(*zip(*members, strict=True)), documents, 17)
+    together = score_lib.score(
+        CONFIG, candidates(*zip(*members, strict=True)), documents, 17, shape=shape
+    )
     for index, (config, seed) in enumerate(members):
         alone = candidates([config], [seed])
         parts = [score_lib.score(CONFIG, alone, [source], 17) for source in documents]
@@ -98,19 +102,6 @@ def test_neighbors_padding_and_other_members_change_no_score():
             assert getattr(together, name)[index].tolist() == expected.tolist(), name
     # Members do differ, so that a mix-up would show.
     assert len({row.tobytes() for row in together.nll}) == 4
-
-
-@pytest.mark.parametrize("num_together", [1, 2, 3])
-def test_candidates_that_share_a_pass_get_the_scores_they_get_alone(monkeypatch, num_together):
-    """Passes as on an accelerator; the last one is short of candidates."""
-    random = np.random.default_rng(4)
-    documents = [document(random.integers(0, 5, 9), (4, 2, 1)) for _ in range(3)]
-    members = candidates([CONFIG, dataclasses.replace(CONFIG, window=2), CONFIG], [0, 1, 2])
-    expected = score_lib.score(CONFIG, members, documents, 8)
-    monkeypatch.setattr(score_lib, "pass_shape", lambda *sizes: (num_together, 2))
-    shared = score_lib.score(CONFIG, members, documents, 8)
-    assert shared.nll.shape == (3, 3)
-    np.testing.assert_allclose(shared.nll, expected.nll, atol=1e-5)
 
 
 def test_a_model_that_diverged_is_right_about_nothing():

@@ -44,14 +44,6 @@ def test_questions_are_counted_by_seed_document_and_fine_bin(trials):
     assert trials.chance == 0.25
 
 
-def test_seeds_and_documents_are_chosen_and_summed(trials):
-    first, second = (trials.of_seed(number)[0] for number in range(2))
-    assert first.right.tolist() == [[1, 0, 0], [0, 1, 1]] and second.right.sum() == 0
-    assert trials.summed().questions.tolist() == [[2, 0, 0], [0, 4, 2]]
-    weighted = first.weighted(np.array([[1, 1], [0, 2], [2, 0]]))
-    assert weighted.questions.tolist() == [[1, 2, 1], [0, 4, 2], [2, 0, 0]]
-
-
 def test_neighboring_bins_are_joined(trials):
     joined = trials.joined(np.array([0, 1, 1]))
     assert joined.questions.tolist() == 2 * [[[1, 0], [0, 3]]]
