@@ -234,7 +234,7 @@ def _parse(lines: Sequence[bytes], path: Path, first: int) -> Rows:
 # A seed or a distance may be below 0.
 _COUNTS = [name for name in _names_of(int) if name not in ("seed", "distance")]
 # Statements that are true of no row.
-_BROKEN: dict[str, Callable[[Rows], np.ndarray]] = {
+_BROKEN: dict[str, Callable[[Rows], Any]] = {
     "text that cannot be printed": lambda r: np.array(
         [[not text.isprintable() for text in r[name].tolist()] for name in _names_of(str)]
     ).any(axis=0),
