@@ -15,10 +15,8 @@ def read_template(folder: Path) -> str | None:
     """Return the chat template of a published folder; None if it has none."""
     with contextlib.suppress(OSError):
         return read_bytes(folder / "chat_template.jinja").decode()
-    with contextlib.suppress(OSError, ValueError, AttributeError):
-        template = read_json(folder / "tokenizer_config.json").get("chat_template")
-        return template if isinstance(template, str) else None
-    return None
+    template = _read_setting(folder / "tokenizer_config.json", "chat_template")
+    return template if isinstance(template, str) else None
 
 
 def read_stop_ids(folder: Path) -> tuple[int, ...]:
@@ -26,10 +24,15 @@ def read_stop_ids(folder: Path) -> tuple[int, ...]:
 
     Chat models end a turn with another id than a document.
     """
+    ids = _read_setting(folder / "generation_config.json", "eos_token_id")
+    return tuple(i for i in (ids if isinstance(ids, list) else [ids]) if type(i) is int)
+
+
+def _read_setting(path: Path, name: str) -> Any:
+    """Return a value of a JSON object; None if the file is missing or has none."""
     with contextlib.suppress(OSError, ValueError, AttributeError):
-        ids = read_json(folder / "generation_config.json").get("eos_token_id")
-        return tuple(i for i in (ids if isinstance(ids, list) else [ids]) if type(i) is int)
-    return ()
+        return read_json(path).get(name)
+    return None
 
 
 def render(tokenizer: Tokenizer, messages: list[dict[str, str]]) -> str:

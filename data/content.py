@@ -29,7 +29,7 @@ _SAVE_EVERY = 60  # seconds
 _SETTLED = 2_000_000_000  # ns
 
 Stamps = dict[str, list[int]]  # size, inode and times of files, by absolute path
-Digests = dict[str, tuple[list[int], str]]  # with the sha256
+Digests = dict[str, str]  # sha256 of files, by absolute path
 
 
 def identities(source: Source) -> list[list]:
@@ -37,8 +37,7 @@ def identities(source: Source) -> list[list]:
 
     Text that is generated has no file; its size stands for the sha256.
     """
-    root = as_path(source.prepared_root)
-    digests = content_digests(source.inputs, root)
+    digests = content_digests(source.inputs, as_path(source.prepared_root))
     return [
         [file.name, digest or file.size, file.validation]
         for file, digest in zip(source.inputs, digests, strict=True)
@@ -55,60 +54,52 @@ def content_digests(files: Sequence[InputFile], root: Path) -> list[str]:
     Raises:
       ValueError: if a file cannot be read.
     """
-    paths = [str(as_path(file.path).absolute()) for file in files]
-    known = _load(root)
-    if unknown := _unknown(paths, files, known):
-        with contextlib.ExitStack() as stack:
-            if sum(size for size, *_ in unknown.values()) > READ_QUIETLY:
-                with contextlib.suppress(OSError, ValueError):  # not writable: nobody waits
-                    root.parent.mkdir(parents=True, exist_ok=True)
-                    stack.enter_context(lock(_file(root).with_suffix(".lock")))
-                    known = _load(root)  # another process of the run has read the files meanwhile
-                    unknown = _unknown(paths, files, known)
-            known |= _read_all(unknown, root)
-    return [
-        file.sha256 or known.get(path, ([], ""))[1] for path, file in zip(paths, files, strict=True)
-    ]
+    paths = [as_path(file.path).absolute() for file in files]
+    stamps = {
+        str(path): _stamp(path)
+        for path, file in zip(paths, files, strict=True)
+        if not file.sha256 and path.is_file()
+    }
+    known = _load(root, stamps)
+    unknown = stamps.keys() - known.keys()
+    with contextlib.ExitStack() as stack:
+        if sum(stamps[path][0] for path in unknown) > READ_QUIETLY:
+            with contextlib.suppress(OSError, ValueError):  # not writable: nobody waits
+                root.parent.mkdir(parents=True, exist_ok=True)
+                stack.enter_context(lock(_file(root).with_suffix(".lock")))
+                known = _load(root, stamps)  # another process may have read them meanwhile
+        if unread := {path: stamps[path] for path in stamps if path not in known}:
+            known |= _read_all(unread, root)
+    names = map(str, paths)
+    return [file.sha256 or known.get(name, "") for name, file in zip(names, files, strict=True)]
 
 
-def _unknown(paths: Sequence[str], files: Sequence[InputFile], known: Digests) -> Stamps:
-    """Return the stamps of the files that have to be read."""
-    unknown = {}
-    for name, file in zip(paths, files, strict=True):
-        path = as_path(file.path)
-        if file.sha256 or not path.is_file():
-            continue
-        status = path.stat()
-        times = status.st_mtime_ns, status.st_ctime_ns
-        if in_bucket(path):
-            times = (int(status.st_mtime * 1e9),)
-        stamp = [status.st_size, status.st_ino, *times]
-        if name not in known or list(known[name][0]) != stamp:
-            unknown[name] = stamp
-    return unknown
+def _stamp(path: Path) -> list[int]:
+    status = path.stat()
+    if in_bucket(path):
+        return [status.st_size, status.st_ino, int(status.st_mtime * 1e9)]
+    return [status.st_size, status.st_ino, status.st_mtime_ns, status.st_ctime_ns]
 
 
 def _read_all(stamps: Stamps, root: Path) -> Digests:
     """Read files in threads, remember their digests in `root`, and return them."""
     total = sum(size for size, *_ in stamps.values())
-    is_quiet = total <= READ_QUIETLY
     threads = num_cpus()
     digests: Digests = {}
-    settled: Digests = {}
     saved, settled_before = time.monotonic(), time.time_ns() - _SETTLED
-    with byte_progress("reading", total, transient=True, disable=is_quiet) as on_bytes:
+    settled = {path: stamp for path, stamp in stamps.items() if max(stamp[2:]) < settled_before}
+    disable = total <= READ_QUIETLY
+    with byte_progress("reading", total, transient=True, disable=disable) as on_bytes:
         read = functools.partial(_sha256, on_bytes=on_bytes)
         results = map_ahead(read, stamps, num_threads=threads, ahead=2 * threads)
         try:
-            for (path, stamp), digest in zip(stamps.items(), results, strict=True):
-                digests[path] = (stamp, digest)
-                if max(stamp[2:]) < settled_before:
-                    settled[path] = digests[path]
+            for path, digest in zip(stamps, results, strict=True):
+                digests[path] = digest
                 if time.monotonic() - saved > _SAVE_EVERY:  # a killed process continues from here
-                    _save(root, settled)
+                    _save(root, settled, digests)
                     saved = time.monotonic()
         finally:
-            _save(root, settled)
+            _save(root, settled, digests)
     return digests
 
 
@@ -117,17 +108,24 @@ def _file(root: Path) -> Path:
     return root.with_name(f"{root.name}.content.json")
 
 
-def _load(root: Path) -> Digests:
+def _saved(root: Path) -> dict[str, tuple[list[int], str]]:
+    """Return stamp and digest of each file that was read before."""
     with contextlib.suppress(OSError, ValueError):  # damaged or missing: every file is read
         return read_manifest(_file(root))["digests"]
     return {}
 
 
-def _save(root: Path, digests: Digests) -> None:
+def _load(root: Path, stamps: Stamps) -> Digests:
+    """Return the known digests of the files that have not changed since."""
+    saved = _saved(root).items()
+    return {path: digest for path, (stamp, digest) in saved if stamp == stamps.get(path)}
+
+
+def _save(root: Path, stamps: Stamps, digests: Digests) -> None:
     """Add digests to the file; nothing happens without permission to write."""
-    if digests:
+    if new := {path: (stamps[path], digests[path]) for path in stamps.keys() & digests}:
         with contextlib.suppress(OSError):
-            content = seal({"digests": _load(root) | digests})
+            content = seal({"digests": _saved(root) | new})
             _file(root).parent.mkdir(parents=True, exist_ok=True)
             write_atomically(_file(root), json.dumps(content))
 

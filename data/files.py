@@ -371,28 +371,16 @@ def _words(name: str) -> list[str]:
     return words[:1] if _SHARD.search(name) and words and words[0] in _SPLITS else words
 
 
-def describe_files(files: Sequence[InputFile], left_out: Sequence[LeftOut]) -> list[str]:
-    """Return one line per split that has files, and one per reason of what is left out."""
-    lines = []
-    for split in ("train", "validation"):
-        chosen = [file for file in files if file.validation == (split == "validation")]
-        if chosen:
-            size = sum(file.size for file in chosen)
-            names = _shorten([file.name for file in chosen])
-            plural = "" if len(chosen) == 1 else "s"
-            lines.append(f"{split}: {len(chosen)} file{plural}, {size:,} bytes: {names}")
-    return lines + describe_left_out(left_out)
-
-
 def describe_left_out(left_out: Sequence[LeftOut]) -> list[str]:
     """Return one line per reason."""
     names = defaultdict(list)
     for name, reason in left_out:
         names[reason].append(name)
-    return [f"left out: {_shorten(names[reason])} ({reason})" for reason in names]
+    return [f"left out: {shorten(names[reason])} ({reason})" for reason in names]
 
 
-def _shorten(names: Sequence[str], limit: int = 8) -> str:
+def shorten(names: Sequence[str], limit: int = 8) -> str:
+    """Return a list of names as text, the middle of a long one left out."""
     names = [one_line(name, 80) for name in names]
     if len(names) <= limit:
         return ", ".join(names)

@@ -81,7 +81,7 @@ def _json_record(data: bytes, field: str) -> tuple[dict, str | None]:
     try:
         record = _parse(data)
     except UnicodeDecodeError as error:
-        return {}, f"broken UTF-8 at byte {error.start + 1} of the line; convert the file to UTF-8"
+        return {}, describe_encoding(error)
     except ValueError as error:
         return {}, str(error)
     if not isinstance(record, dict) or field not in record:
@@ -90,6 +90,20 @@ def _json_record(data: bytes, field: str) -> tuple[dict, str | None]:
         kind = "null" if record[field] is None else type(record[field]).__name__
         return {}, f'"{field}" is {kind}, not a string'
     return record, text_problem(record[field])
+
+
+def describe_encoding(error: UnicodeDecodeError) -> str:
+    """Describe bytes that are not UTF-8."""
+    return f"broken UTF-8 at byte {error.start + 1}; convert the file to UTF-8"
+
+
+def decode_text(content: bytes) -> tuple[str, str | None]:
+    """Return the text of a file and its problem, if any."""
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        return "", describe_encoding(error)
+    return text, text_problem(text)
 
 
 def text_problem(text: str) -> str | None:

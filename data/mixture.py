@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import sys
 from collections.abc import Sequence
 
 import numpy as np
@@ -37,6 +38,9 @@ class RetrievalRows:
     task: str  # an expression, because worker processes cannot unpickle a class of a user's file
     context: TaskContext
 
+    def __len__(self) -> int:
+        return sys.maxsize
+
     def __getitem__(self, index: int) -> Row:
         document, *_ = retrieval_task(self.task).documents(self.context, range(index, index + 1))
         count = len(document.tokens) - 1
@@ -58,9 +62,15 @@ class Mixture:
     sources: list[TextRows | RetrievalRows]
     weights: list[float]
 
+    @functools.cached_property
+    def _mixed(self) -> Sequence[Row]:
+        import grain  # slow to import
+
+        parts = [grain.MapDataset.source(source) for source in self.sources]
+        return grain.MapDataset.mix(parts, self.weights)
+
     def __getitem__(self, index: int) -> Row:
-        source, row = interleaved(index, self.weights)
-        return self.sources[source][row]
+        return self._mixed[index]
 
     def notes(self, num_rows: int) -> list[str]:
         """Return a line for each of several texts: its part of `num_rows` rows, and passes over it.
@@ -87,23 +97,6 @@ def describe_epochs(epochs: float, what: str = "the text") -> str:
         f"{passes}, more than {MOST_EPOCHS}: each further one gains less than new text; use more "
         "text, a lower train.num_steps, or a smaller model"
     )
-
-
-def interleaved(index: int, weights: Sequence[float]) -> tuple[int, int]:
-    """Return the sequence that holds element `index` of a mixture, and the index in that sequence.
-
-    Any stretch of the mixture holds each sequence's share. The order is that of
-    `grain.MapDataset.mix`, whose bookkeeping takes a third of the time of a short row.
-    """
-    counts = [int(weight * (100 / min(weights))) for weight in weights]
-    left, count, count_after = sum(counts), index, index + 1
-    for sequence, weight in enumerate(counts):
-        # How many of the first `count` elements come from later sequences.
-        later, later_after = (x * (left - weight) // left for x in (count, count_after))
-        if count - later != count_after - later_after:
-            return sequence, count - later
-        left, count, count_after = left - weight, later, later_after
-    raise ValueError(f"weights {weights} have no element {index}")
 
 
 def mixture(

@@ -14,6 +14,7 @@ Both follow from (seed, e), so every host or worker computes any row directly.
 
 import functools
 import hashlib
+import sys
 
 import numpy as np
 
@@ -47,6 +48,9 @@ class TextRows:
         # One row less than fits leaves room for every offset, unless only one row fits.
         self.rows_per_epoch = max(1, spare // context_length - 1)
         self._num_offsets = min(context_length, spare - self.rows_per_epoch * context_length + 1)
+
+    def __len__(self) -> int:
+        return sys.maxsize
 
     def __getitem__(self, index: int) -> Row:
         ids = self._store.read(self.start(index), self._T + 1)

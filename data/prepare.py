@@ -48,7 +48,7 @@ from ropewalk.data import sources, strata, tokenizing
 from ropewalk.data import tokenizer as tokenizer_lib
 from ropewalk.data.config import DataConfig
 from ropewalk.data.content import identities
-from ropewalk.data.files import describe_files
+from ropewalk.data.files import describe_left_out, shorten
 from ropewalk.data.source import SKIP_ADVICE, Source
 from ropewalk.data.tokenizer import Tokenizer
 from ropewalk.data.verify import SPLITS, check_intact, verify
@@ -194,8 +194,16 @@ def describe(source: Source) -> list[str]:
     """Return lines about the files of each split, and about the files that are left out."""
     if not source.has_text:
         return []
-    lines = describe_files(source.inputs, source.left_out)
-    if not any(file.validation for file in source.inputs):
+    files, lines = source.inputs, []
+    for split in SPLITS:
+        chosen = [file for file in files if file.validation == (split == "validation")]
+        if chosen:
+            size = sum(file.size for file in chosen)
+            names = shorten([file.name for file in chosen])
+            plural = "" if len(chosen) == 1 else "s"
+            lines.append(f"{split}: {len(chosen)} file{plural}, {size:,} bytes: {names}")
+    lines += describe_left_out(source.left_out)
+    if not any(file.validation for file in files):
         lines.append(f"validation: no file; {source.held_out_rule()}")
     return lines
 

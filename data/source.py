@@ -6,7 +6,7 @@ value of `data.source`. The modules of that folder import slow libraries inside 
 
 import abc
 import dataclasses
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Literal, NamedTuple
 
@@ -28,9 +28,14 @@ SUBSET_NAMES = {name: name for name in SUBSETS} | {
 }
 
 
-def subset_name(name: str) -> str:
-    """Return our name of a subset; a label of another corpus stays as it is."""
-    return SUBSET_NAMES.get(name, name)
+def subset_name(name: str | None) -> str:
+    """Return our name of a subset; a label of another corpus stays as it is, and None is ""."""
+    return SUBSET_NAMES.get(name or "", name or "")
+
+
+def by_corpus(numbers: Iterable[tuple[str, float]]) -> dict[str, float]:
+    """Return numbers such as `data.weights` by our names of subsets, or by labels."""
+    return {subset_name(name): number for name, number in numbers}
 
 
 SKIP_ADVICE = (
@@ -198,20 +203,20 @@ class Source(abc.ABC):
             )
         if not self.subset_shares:
             return
-        subsets = set(map(subset_name, self.subsets()))
-        if not subsets:
-            raise ValueError(
-                f"subset_shares: data.source={name_of(type(self))} has no subsets; leave it out"
-            )
-        shares: dict[str, float] = {}
-        for name, share in self.subset_shares:
-            subset = subset_name(name)
-            if subset not in subsets:
-                raise ValueError(
-                    f"unknown subset {quoted(name)} in subset_shares; {nearest(name, subsets)}"
-                )
-            if subset in shares:
-                raise ValueError(f"subset_shares names {subset} twice; give it one share")
-            shares[subset] = share
-        if self.all_labeled and all(shares.get(subset) == 0 for subset in subsets):
-            raise ValueError("subset_shares keeps no document: all subsets there have share 0")
+        subsets = self.subsets()
+        self.check_names("data.subset_shares", self.subset_shares, subsets)
+        shares = by_corpus(self.subset_shares)
+        if self.all_labeled and all(shares.get(subset_name(name)) == 0 for name in subsets):
+            raise ValueError("data.subset_shares keeps no document: all subsets there have share 0")
+
+    def check_names(
+        self, field: str, numbers: Sequence[tuple[str, float]], known: Iterable[str]
+    ) -> None:
+        """Raise ValueError for a corpus in a field that is not known, or is there twice."""
+        if not (known := set(map(subset_name, known))):
+            source = name_of(type(self))
+            raise ValueError(f"{field}: data.source={source} has no subsets; leave it out")
+        for name in by_corpus(numbers).keys() - known:
+            raise ValueError(f"{field}: unknown corpus {quoted(name)}; {nearest(name, known)}")
+        if len(by_corpus(numbers)) < len(numbers):
+            raise ValueError(f"{field} names a corpus twice; give it one number")

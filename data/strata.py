@@ -14,11 +14,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ropewalk.data.config import DataConfig
-from ropewalk.data.source import SUBSETS, Source, subset_name
+from ropewalk.data.source import SUBSETS, Source, by_corpus, subset_name
 from ropewalk.data.store import TokenStore
 from ropewalk.utils.manifest import digest, read_manifest
-from ropewalk.utils.messages import nearest, quoted
-from ropewalk.utils.plugins import name_of
+from ropewalk.utils.messages import quoted
 
 
 class Stratum(NamedTuple):
@@ -46,18 +45,12 @@ def check(config: DataConfig, source: Source) -> None:
     if not config.weights:
         return
     corpora = source.corpora()
-    known = {subset_name(name) for name in corpora if name}
+    known = {subset_name(name) for name in corpora} - {""}
     if not known or known & set(SUBSETS):  # then some documents name RedPajama's subsets
-        known |= {subset_name(name) for name in source.subsets()}
-    if not known:
-        raise ValueError(f"data.weights: data.source={name_of(type(source))} has no corpora")
-    weights = _weights(config)
-    for name in weights:
-        if name not in known:
-            raise ValueError(f"data.weights: unknown corpus {quoted(name)}; {nearest(name, known)}")
-    if len(weights) < len(config.weights):
-        raise ValueError("data.weights names a corpus twice; give it one weight")
-    left_out = {subset_name(name) for name, share in config.subset_shares if not share}
+        known |= source.subsets()
+    source.check_names("data.weights", config.weights, known)
+    weights = by_corpus(config.weights)
+    left_out = {name for name, share in by_corpus(config.subset_shares).items() if not share}
     for name in sorted(left_out & weights.keys()):
         raise ValueError(
             f"data.weights: data.subset_shares leaves out {quoted(name)}; name it once"
@@ -65,10 +58,6 @@ def check(config: DataConfig, source: Source) -> None:
     for label, file in corpora.items():
         if (name := subset_name(label)) not in weights.keys() | left_out:
             raise ValueError(f"{file}: {_no_weight(name)}")
-
-
-def _weights(config: DataConfig) -> dict[str, float]:
-    return {subset_name(name): weight for name, weight in config.weights}
 
 
 def _no_weight(corpus: str) -> str:
@@ -87,7 +76,7 @@ def settings(config: DataConfig) -> dict[str, Any]:
         return {}
     is_split = config.long_fraction is not None
     long_tokens = (config.long_tokens or config.context_length) if is_split else None
-    return {"strata": {"corpora": sorted(_weights(config)), "long_tokens": long_tokens}}
+    return {"strata": {"corpora": sorted(by_corpus(config.weights)), "long_tokens": long_tokens}}
 
 
 def _long_tokens(prepared: dict[str, Any]) -> int | None:
@@ -109,14 +98,14 @@ def folders(prepared: dict[str, Any]) -> dict[tuple[str, bool], str]:
     }
 
 
-def stratum_of(prepared: dict[str, Any], subset: str | None, num_ids: int) -> tuple[str, bool]:
-    """Return the key in `folders` of a document of training.
+def stratum_of(prepared: dict[str, Any], subset: str, num_ids: int) -> tuple[str, bool]:
+    """Return the key in `folders` of a document of training, by our name of its subset.
 
     Raises:
       ValueError: if its corpus has no weight.
     """
     corpora = prepared.get("strata", {}).get("corpora")
-    corpus = subset_name(subset or "") if corpora else ""
+    corpus = subset if corpora else ""
     if corpora and corpus not in corpora:
         raise ValueError(_no_weight(corpus))
     long_tokens = _long_tokens(prepared)
@@ -139,7 +128,7 @@ def open_strata(config: DataConfig, folder: Path) -> list[Stratum]:
             f"data.long_fraction: no document has {long_tokens:,} tokens; use a lower "
             "data.long_tokens"
         )
-    weights = _weights(config) or {"": 1.0}
+    weights = by_corpus(config.weights) or {"": 1.0}
     strata = []
     for corpus, weight in weights.items():
         parts = [key for key in stores if key[0] == corpus and stores[key].num_tokens]

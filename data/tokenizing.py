@@ -15,7 +15,15 @@ from ropewalk.data import store as store_lib
 from ropewalk.data import strata
 from ropewalk.data import tokenizer as tokenizer_lib
 from ropewalk.data.content import identities
-from ropewalk.data.source import LISTED, SKIP_ADVICE, Document, Source, subset_name
+from ropewalk.data.source import (
+    LISTED,
+    SKIP_ADVICE,
+    Document,
+    Source,
+    by_corpus,
+    ignore_bytes,
+    subset_name,
+)
 from ropewalk.data.tokenizer import Tokenizer, file_in
 from ropewalk.data.verify import read_tokenizer
 from ropewalk.utils.files import sync
@@ -80,22 +88,27 @@ def _sample(source: Source) -> Iterator[str]:
     indices = indices[:: max(1, len(indices) // 1024)]
     for index in indices:
         size = 0
-        for document in source.read(start=(index, 1)):
-            if document.file != index or size >= SAMPLE // len(indices):
+        for document in _check(source.read_file(index, 1, ignore_bytes), source):
+            if size >= SAMPLE // len(indices):
                 break
-            if document.problem:
-                _check_skipped(document, source)
             text = document.text[:SAMPLE_DOCUMENT]
             yield text
             size += len(text)
 
 
-def _check_skipped(document: Document, source: Source) -> str:
-    """Return the problem of a document; raise ValueError if it must not be skipped."""
-    problem = f"{source.files[document.file].path}:{document.line}: {document.problem}"
-    if source.on_bad_document == "error":
-        raise ValueError(f"{problem}; {SKIP_ADVICE}")
-    return problem
+def _place(document: Document, source: Source) -> str:
+    return f"{source.files[document.file].path}:{document.line}"
+
+
+def _check(documents: Iterable[Document], source: Source) -> Iterator[Document]:
+    """Yield documents, bad ones with `FILE:LINE: problem`, or raise ValueError for a bad one."""
+    for document in documents:
+        if document.problem:
+            problem = f"{_place(document, source)}: {document.problem}"
+            if source.on_bad_document == "error":
+                raise ValueError(f"{problem}; {SKIP_ADVICE}")
+            document = document._replace(problem=problem)
+        yield document
 
 
 def _write_stores(writer: "_StoreWriter", source: Source, tokenizer: Tokenizer) -> dict[str, Any]:
@@ -106,27 +119,24 @@ def _write_stores(writer: "_StoreWriter", source: Source, tokenizer: Tokenizer) 
         progress = writer.progress
         file, line = progress["after"]
         done = sum(sizes[:file])
-        bar = byte_progress("tokenizing", sum(sizes), done=done)
-        with bar as on_bytes:
+        with byte_progress("tokenizing", sum(sizes), done=done) as on_bytes:
             documents = source.read(start=(file, line), on_bytes=on_bytes)
-            bundles = _bundles(_items(documents, source))
+            bundles = _bundles(_split(documents, source))
             encode = functools.partial(_encode, tokenizer)
             for bundle in map_ahead(encode, bundles, num_threads=threads, ahead=4 * threads):
-                for (document, split), ids in bundle:
+                for document, ids in bundle:
                     try:
-                        writer.add(document, split, ids)
+                        writer.add(document, ids)
                     except ValueError as error:
-                        where = f"{source.files[document.file].path}:{document.line}"
-                        raise ValueError(f"{where}: {error}") from None
+                        raise ValueError(f"{_place(document, source)}: {error}") from None
             counts = writer.finish()
     _note_changed_text(progress["text_bytes"], progress["piece_bytes"])
     if not counts["train"]["documents"]:
         name = source.path or name_of(type(source))
         raise ValueError(f"{name}: no training document in the source")
-    subsets = {subset_name(name) for name, _ in source.subset_shares}
     return {
         **counts,
-        "missing_subsets": sorted(subsets - {*progress["subsets"]}),
+        "missing_subsets": sorted(by_corpus(source.subset_shares).keys() - progress["subsets"]),
         "skipped": {
             "count": progress["num_skipped"],
             "damaged_bytes": progress["damaged_bytes"],
@@ -146,29 +156,24 @@ def _note_changed_text(text_bytes: dict[str, int], piece_bytes: dict[str, int]) 
         )
 
 
-# A document and its split; "" for one that is not stored, which has a problem or no text.
-_Item = tuple[Document, str]
+def _split(documents: Iterable[Document], source: Source) -> Iterator[Document]:
+    """Yield all documents with our names of their subsets, and whether they are held out.
 
-
-def _items(documents: Iterable[Document], source: Source) -> Iterator[_Item]:
-    """Yield all documents with their splits, bad ones with `FILE:LINE: problem`."""
+    The text of one that `subset_shares` leaves out is empty.
+    """
     has_validation_files = any(file.validation for file in source.files)
     interval = source.held_out_every()
-    shares = {subset_name(name): share for name, share in source.subset_shares}
-    for document in documents:
-        if document.problem:
-            yield document._replace(problem=_check_skipped(document, source)), ""
-            continue
+    shares = by_corpus(source.subset_shares)
+    for document in _check(documents, source):
+        subset, held_out = subset_name(document.subset), document.held_out
         digest = hashlib.sha256(document.text.encode()).hexdigest()
-        if int(digest[8:16], 16) >= shares.get(subset_name(document.subset or ""), 1.0) * 2**32:
-            yield document._replace(text=""), ""
-            continue
-        validation = int(digest[:8], 16) % interval == 0
-        if has_validation_files:
-            validation = source.files[document.file].validation
-        if document.held_out is not None:
-            validation = document.held_out
-        yield document, "validation" if validation else "train"
+        if held_out is None:
+            held_out = int(digest[:8], 16) % interval == 0
+            if has_validation_files:
+                held_out = source.files[document.file].validation
+        is_kept = int(digest[8:16], 16) < shares.get(subset, 1.0) * 2**32
+        text = document.text if is_kept else ""
+        yield document._replace(text=text, subset=subset, held_out=held_out)
 
 
 def _cut(text: str) -> Iterator[str]:
@@ -191,12 +196,12 @@ def _cut(text: str) -> Iterator[str]:
     yield text[start:]
 
 
-def _bundles(items: Iterable[_Item]) -> Iterator[list[_Item]]:
+def _bundles(documents: Iterable[Document]) -> Iterator[list[Document]]:
     """Yield lists of documents with about `BUNDLE` characters, or one longer document."""
     bundle, size = [], 0
-    for item in items:
-        bundle.append(item)
-        size += len(item[0].text) + 100
+    for document in documents:
+        bundle.append(document)
+        size += len(document.text) + 100
         if size >= BUNDLE:
             yield bundle
             bundle, size = [], 0
@@ -204,17 +209,17 @@ def _bundles(items: Iterable[_Item]) -> Iterator[list[_Item]]:
         yield bundle
 
 
-def _encode(tokenizer: Tokenizer, bundle: list[_Item]) -> list[tuple[_Item, np.ndarray]]:
+def _encode(tokenizer: Tokenizer, bundle: list[Document]) -> list[tuple[Document, np.ndarray]]:
     """Return documents with their ids. SentencePiece releases the interpreter lock."""
     # A tokenizer with one id for both marks only the beginning.
     end = [] if tokenizer.eos_id == tokenizer.bos_id else [tokenizer.eos_id]
     encoded = []
-    for item in bundle:
+    for document in bundle:
         ids = [
             np.array(tokenizer.encode(text, inside=n > 0), np.int32)
-            for n, text in enumerate(_cut(item[0].text))
+            for n, text in enumerate(_cut(document.text))
         ]
-        encoded.append((item, np.concatenate([[tokenizer.bos_id], *ids, end]).astype(np.int32)))
+        encoded.append((document, np.concatenate([[tokenizer.bos_id], *ids, end]).astype(np.int32)))
     return encoded
 
 
@@ -234,16 +239,11 @@ class _StoreWriter:
     def __init__(self, folder: Path, tokenizer: Tokenizer, settings: dict[str, Any]):
         self._folder, self._tokenizer, self._settings = folder, tokenizer, settings
         self._strata = strata.folders(settings)
-        self._subsets = {subset_name(name) for name, _ in settings["subset_shares"]}
+        self._subsets = by_corpus(settings["subset_shares"]).keys()
         self._names = [*self._strata.values(), "validation"]
         for name in self._names:
             (folder / name).mkdir(exist_ok=True)
         self._writers: dict[str, store_lib.ShardWriter] = {}
-        with contextlib.suppress(FileNotFoundError):
-            self.progress = read_manifest(folder / "progress.json")
-            self.progress.setdefault("piece_bytes", dict(self.progress["text_bytes"]))
-            self.progress.setdefault("subsets", [])
-            return
         self.progress = {
             "after": [0, 1],
             "shards": {name: [] for name in self._names},
@@ -256,14 +256,16 @@ class _StoreWriter:
             "num_segments": 0,
             "subsets": [],
         }
+        with contextlib.suppress(FileNotFoundError):
+            self.progress = read_manifest(folder / "progress.json")
 
     def close(self) -> None:
         """Delete unfinished shards."""
         for writer in self._writers.values():
             writer.discard()
 
-    def add(self, document: Document, split: str, ids: np.ndarray) -> None:
-        """Store a document with a split, or count a skipped one.
+    def add(self, document: Document, ids: np.ndarray) -> None:
+        """Store a document of `_split`, or count a skipped one.
 
         Raises:
           ValueError: as `strata.stratum_of`.
@@ -275,10 +277,9 @@ class _StoreWriter:
             progress["damaged_bytes"] += document.damaged_bytes
             progress["skipped"] = [*progress["skipped"], document.problem][:LISTED]
             return
-        subset = subset_name(document.subset or "")
-        if subset in self._subsets and subset not in progress["subsets"]:
-            progress["subsets"].append(subset)
-        if not split:
+        if document.subset in self._subsets and document.subset not in progress["subsets"]:
+            progress["subsets"].append(document.subset)
+        if not document.text:
             return
         if not self._writers:
             shard, vocab_size = f"{progress['num_segments']:05d}", self._tokenizer.vocab_size
@@ -286,9 +287,9 @@ class _StoreWriter:
                 name: store_lib.ShardWriter(self._folder / name, shard, vocab_size)
                 for name in self._names
             }
-        name = split
-        if split == "train":
-            key = strata.stratum_of(self._settings, document.subset, len(ids))
+        name = "validation"
+        if not document.held_out:
+            key = strata.stratum_of(self._settings, document.subset or "", len(ids))
             name = self._strata[key]
         self._writers[name].append(ids)
         progress["text_bytes"][name] += len(document.text.encode())

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from ropewalk.data.json_lines import text_problem
+from ropewalk.data.json_lines import decode_text
 from ropewalk.data.source import Document, InputFile, OnBytes, Source
 
 LOCAL_BYTES = 4 << 20  # few enough to prepare in seconds
@@ -28,7 +28,8 @@ class Local(Source):
         """Yield the text of the file as one document."""
         if line == 1:
             on_bytes(self.files[file].size)
-            yield _read_document(file, self.files[file].path.read_bytes())
+            text, problem = decode_text(self.files[file].path.read_bytes())
+            yield Document("" if problem else text, file, 1, problem=problem)
 
     def held_out_every(self) -> int:
         """Return 4: perplexity needs 50 documents and 100,000 tokens of this small source."""
@@ -58,7 +59,7 @@ def local_files() -> list[InputFile]:
     chosen, total = [], 0
     for path in paths:
         content = path.read_bytes()
-        if total + len(content) <= LOCAL_BYTES and not _read_document(0, content).problem:
+        if total + len(content) <= LOCAL_BYTES and not decode_text(content)[1]:
             total += len(content)
             name = path.relative_to(root).as_posix()
             digest = hashlib.sha256(content).hexdigest()
@@ -68,12 +69,3 @@ def local_files() -> list[InputFile]:
             f"{root}: no .py files; this Python has no library source, use --source jsonl"
         )
     return sorted(chosen, key=lambda file: file.name)
-
-
-def _read_document(file: int, content: bytes) -> Document:
-    try:
-        text = content.decode("utf-8-sig")
-        problem = text_problem(text)
-    except UnicodeDecodeError as error:
-        text, problem = "", f"broken UTF-8 at byte {error.start + 1}"
-    return Document("" if problem else text, file, 1, problem=problem)

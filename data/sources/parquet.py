@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from ropewalk.data.files import FileSource, Format, Record
-from ropewalk.data.json_lines import text_problem
+from ropewalk.data.json_lines import describe_encoding, text_problem
 from ropewalk.data.source import OnBytes, ignore_bytes
 from ropewalk.utils import limits
 from ropewalk.utils.messages import one_line
@@ -94,13 +94,11 @@ def _columns(schema: Any, field: str) -> list[str]:
 
 def _texts(schema: Any) -> list[str]:
     """Return the names of the columns of strings."""
-    names = []
-    for field in schema:
-        kind = getattr(field.type, "value_type", field.type)  # of a dictionary
-        is_list = str(field.type).startswith(("list", "large_list", "fixed_size_list"))
-        if str(kind) in ("string", "large_string", "string_view") and not is_list:
-            names.append(field.name)
-    return names
+    from pyarrow import types
+
+    kinds = {x.name: x.type.value_type if types.is_dictionary(x.type) else x.type for x in schema}
+    is_text = (types.is_string, types.is_large_string, types.is_string_view)
+    return [name for name, kind in kinds.items() if any(test(kind) for test in is_text)]
 
 
 def _rows(batch: Any, field: str) -> Iterator[tuple[dict, str | None]]:
@@ -125,7 +123,7 @@ def _record(content: bytes | None, record: dict, field: str) -> tuple[dict, str 
     try:
         text = content.decode()
     except UnicodeDecodeError as error:
-        return {}, f"broken UTF-8 at byte {error.start + 1} of the text"
+        return {}, describe_encoding(error)
     return record | {field: text}, text_problem(text)
 
 

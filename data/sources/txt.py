@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from ropewalk.data.files import FileSource, Format, Record
-from ropewalk.data.json_lines import Damage, chunks, text_problem
+from ropewalk.data.json_lines import Damage, chunks, decode_text
 from ropewalk.data.source import OnBytes, ignore_bytes
 
 
@@ -12,21 +12,17 @@ def _records(
     path: Path, *, field: str = "text", start: int = 1, on_bytes: OnBytes = ignore_bytes
 ) -> Iterator[Record]:
     """Yield the text of a file as one document, or the problem with it."""
+    if start > 1:
+        return
     parts = []
-    for part in chunks(path, on_bytes) if start == 1 else ():
+    for part in chunks(path, on_bytes):
         if isinstance(part, Damage):
             yield 1, {"damaged_bytes": part.num_bytes}, part.problem
             return
         parts.append(part)
-    if start > 1:
-        return
-    try:
-        text = b"".join(parts).decode("utf-8-sig")
-        # UTF-16 without its mark is valid UTF-8, as is the hole that a stopped download left.
-        is_other = 100 * text.count("\0") > len(text)
-        yield 1, {field: text}, _NULS if is_other else text_problem(text)
-    except UnicodeDecodeError as error:
-        yield 1, {}, f"broken UTF-8 at byte {error.start + 1}; convert the file to UTF-8"
+    text, problem = decode_text(b"".join(parts))
+    # UTF-16 without its mark is valid UTF-8, as is the hole that a stopped download left.
+    yield 1, {field: text}, _NULS if 100 * text.count("\0") > len(text) else problem
 
 
 _NULS = "many NUL characters; convert the file to UTF-8, or download it again"

@@ -6,7 +6,8 @@ import os
 import pytest
 import zstandard
 
-from ropewalk.data.files import describe_files, list_files
+from ropewalk.data.files import list_files
+from ropewalk.data.prepare import describe
 from ropewalk.data.sources import source_class
 from ropewalk.data.sources.jsonl import FORMAT
 
@@ -85,9 +86,9 @@ def test_every_entry_is_read_or_named_with_its_reason(tmp_path):
         *("pipe.jsonl", "runs/mine/"),
     }
     assert 'no "text"' in reasons["info.json"]
-    lines = "\n".join(describe_files(*listing))
-    assert all(name in lines for name in [*names, *reasons])
     source = source_class("jsonl")(path=str(root))
+    lines = "\n".join(describe(source))
+    assert all(name in lines for name in [*names, *reasons])
     assert [document.text for document in source.read()] == ["words"] * 6
 
 

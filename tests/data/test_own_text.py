@@ -65,7 +65,7 @@ def test_bad_rows_are_named_and_the_rest_is_read(tmp_path):
         (1, "one", None),
         (2, "", '"text" is null, not a string'),
         (3, "", "empty document"),
-        (4, "", "broken UTF-8 at byte 4 of the text"),
+        (4, "", "broken UTF-8 at byte 4; convert the file to UTF-8"),
         (5, "two", None),
     ]
 

@@ -195,7 +195,7 @@ BROKEN = "no document at all\n"  # reading it would raise another error
 @pytest.mark.parametrize(
     ("name", "changes", "says"),
     [
-        ("a.jsonl", {"subset_shares": (("boook", 0.5),)}, r"unknown subset 'boook' .* 'book'\?"),
+        ("a.jsonl", {"subset_shares": (("boook", 0.5),)}, r"unknown corpus 'boook'; .* 'book'\?"),
         ("a.jsonl", {"subset_shares": (("cc", 0.5), ("common_crawl", 1.0))}, "twice"),
         ("book_sample.jsonl", {"subset_shares": (("arxiv", 0.5),)}, r"; valid: book"),
         ("book_sample.jsonl", {"subset_shares": (("book", 0.0),)}, "keeps no document"),
