@@ -241,9 +241,8 @@ def list_files(path: str | Path, formats: Sequence[Format], text_field: str = "t
             continue
         _check_pulled(file)
         if text_format.is_other(file, text_field):
-            first = text_format.first(file, text_field)
-            fields = ", ".join(strings_in(first) if text_field not in first else ())
-            hint = f"data.text_field may name {fields}" if fields else "jq -c .[] splits an array"
+            fields = ", ".join(strings_in(text_format.first(file, text_field))) or "another field"
+            hint = f"data.text_field may name {fields}; jq -c .[] splits an array"
             reason = f'no "{text_field}" in its first lines ({hint})'
             left_out.append(LeftOut(name, f"not {text_format.title}: {reason}"))
         else:
@@ -256,8 +255,6 @@ def list_files(path: str | Path, formats: Sequence[Format], text_field: str = "t
         )
     _refuse_copies(root, stems)
     held_out = _held_out(stems)
-    if len(held_out) == len(stems):
-        held_out = set()
     if not held_out and len(documents) == len(stems) >= _FEW_DOCUMENTS:
         documents.sort(
             key=lambda name: hashlib.sha256(name.encode(errors="surrogateescape")).digest()
@@ -336,7 +333,7 @@ def _refuse_copies(root: Path, names: Iterable[str]) -> None:
 
 
 def _held_out(stems: dict[str, str]) -> set[str]:
-    """Return the names of held-out files.
+    """Return the names of held-out files; none if all names hold out.
 
     Args:
       stems: relative names without suffixes, by relative name.
@@ -357,7 +354,8 @@ def _held_out(stems: dict[str, str]) -> set[str]:
             return [True]
         return [False] if part and part[-1] in _TRAIN else []
 
-    return {name for name, parts in terms.items() if sum(map(marks, parts), [False])[-1]}
+    held_out = {name for name, parts in terms.items() if sum(map(marks, parts), [False])[-1]}
+    return held_out if len(held_out) < len(stems) else set()
 
 
 def _words(name: str) -> list[str]:

@@ -261,9 +261,10 @@ def _parser() -> Parser:
     parser.set_defaults(**{field.name: field.default for field in dataclasses.fields(DataConfig)})
     parser.set_defaults(context_length=2, batch_size=1)
     default = " (default: %(default)s)"
-    texts = " ".join(f"{name}: {_describe(name)}" for name in sources.names())
+    docs = {name: inspect.getdoc(sources.source_class(name)) or "" for name in sources.names()}
+    texts = " ".join(f"{name}: {text.splitlines()[0]}" for name, text in docs.items())
     add = parser.add_argument
-    add("--source", choices=sources.names(), help=texts + default)
+    add("--source", choices=[*docs], help=texts + default)
     add("--path", metavar="FILE_OR_DIR", help=f"files of {' or '.join(sources.reading_path())}")
     text = "field of a JSON line, or column of a Parquet file, that holds the text" + default
     add("--text-field", metavar="NAME", help=text)
@@ -285,10 +286,6 @@ def _parser() -> Parser:
     text = "read prepared data (all under --out, or one folder) and list damaged files"
     add("--verify", nargs="?", const="", metavar="DIR", help=text)
     return parser
-
-
-def _describe(source: str) -> str:
-    return (inspect.getdoc(sources.source_class(source)) or "").splitlines()[0]
 
 
 def _named_number(argument: str) -> tuple[str, float]:

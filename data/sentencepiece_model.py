@@ -27,6 +27,11 @@ _FIELDS = {
         ("remove_extra_whitespaces", 4, "BOOL", "true"),
         ("escape_whitespaces", 5, "BOOL", "true"),
     ],
+    "ModelProto": [
+        ("pieces", 1, "SentencePiece", None),
+        ("trainer_spec", 2, "TrainerSpec", None),
+        ("normalizer_spec", 3, "NormalizerSpec", None),
+    ],
 }
 BPE = 2  # a `model_type`
 
@@ -47,24 +52,16 @@ def parse_model(content: bytes) -> Any:
 
 @functools.cache
 def _message_class() -> Any:
-    kinds = descriptor_pb2.FieldDescriptorProto
     file = descriptor_pb2.FileDescriptorProto(name="ropewalk.proto", package="ropewalk")
     for name, fields in _FIELDS.items():
         message = file.message_type.add(name=name)
         for field, number, kind, default in fields:
-            message.field.add(
-                name=field, number=number, type=f"TYPE_{kind}", label="LABEL_OPTIONAL",
-                default_value=default,
-            )  # fmt: skip
-    model = file.message_type.add(name="ModelProto")
-    parts = {"pieces": "SentencePiece", "trainer_spec": "TrainerSpec"}
-    parts |= {"normalizer_spec": "NormalizerSpec"}
-    for number, (field, kind) in enumerate(parts.items(), start=1):
-        label = kinds.LABEL_REPEATED if field == "pieces" else kinds.LABEL_OPTIONAL
-        model.field.add(
-            name=field, number=number, type=kinds.TYPE_MESSAGE, label=label,
-            type_name=f".ropewalk.{kind}",
-        )  # fmt: skip
+            entry = message.field.add(name=field, number=number, default_value=default)
+            entry.label = entry.LABEL_REPEATED if field == "pieces" else entry.LABEL_OPTIONAL
+            if kind in _FIELDS:
+                entry.type, entry.type_name = entry.TYPE_MESSAGE, f".ropewalk.{kind}"
+            else:
+                entry.type = entry.Type.Value(f"TYPE_{kind}")
     pool = descriptor_pool.DescriptorPool()
     pool.Add(file)
     return message_factory.GetMessageClass(pool.FindMessageTypeByName("ropewalk.ModelProto"))

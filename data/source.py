@@ -120,14 +120,12 @@ class Source(abc.ABC):
       has_text: whether rows of text exist; without it, only a tokenizer is prepared.
       differs_by_machine: whether another machine may have other text. A run then keeps its
         held-out documents.
-      all_labeled: whether every document belongs to one of `subsets`.
     """
 
     needs_path: ClassVar[bool] = False
     has_fields: ClassVar[bool] = False
     has_text: ClassVar[bool] = True
     differs_by_machine: ClassVar[bool] = False
-    all_labeled: ClassVar[bool] = False
 
     path: str | None = None
     text_field: str = "text"
@@ -194,20 +192,15 @@ class Source(abc.ABC):
         """Check files and `subset_shares` before any document is read.
 
         Raises:
-          ValueError: if there are no files, a subset is unknown, or no subset is kept.
+          ValueError: if there are no files, or a subset is unknown or there twice.
         """
         _ = self.inputs
         if self.text_field != "text" and not self.has_fields:
             raise ValueError(
                 f"data.text_field: data.source={name_of(type(self))} does not read it; leave it out"
             )
-        if not self.subset_shares:
-            return
-        subsets = self.subsets()
-        self.check_names("data.subset_shares", self.subset_shares, subsets)
-        shares = by_corpus(self.subset_shares)
-        if self.all_labeled and all(shares.get(subset_name(name)) == 0 for name in subsets):
-            raise ValueError("data.subset_shares keeps no document: all subsets there have share 0")
+        if self.subset_shares:
+            self.check_names("data.subset_shares", self.subset_shares, self.subsets())
 
     def check_names(
         self, field: str, numbers: Sequence[tuple[str, float]], known: Iterable[str]

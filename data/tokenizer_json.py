@@ -218,15 +218,10 @@ class JsonPieces:
         return [
             i
             for i, text in enumerate(self.bytes_of_all())
-            if i not in self._added and not _BYTE.fullmatch(self.name_of(i)) and _is_text(text)
+            if text.decode(errors="ignore").encode() == text != b""
+            and i not in self._added
+            and not _BYTE.fullmatch(self.name_of(i))
         ]
-
-
-def _is_text(content: bytes) -> bool:
-    """Return whether some bytes are text, not a part of a character."""
-    with contextlib.suppress(UnicodeDecodeError):
-        return bool(content.decode())
-    return False
 
 
 def _load(content: bytes) -> Any:

@@ -130,7 +130,13 @@ def _write_stores(writer: "_StoreWriter", source: Source, tokenizer: Tokenizer) 
                     except ValueError as error:
                         raise ValueError(f"{_place(document, source)}: {error}") from None
             counts = writer.finish()
-    _note_changed_text(progress["text_bytes"], progress["piece_bytes"])
+    before, after = (sum(progress[name].values()) for name in ("text_bytes", "piece_bytes"))
+    if after != before:
+        print(
+            f"note: the tokenizer changes the text (its normalizer does, or it has no pieces for "
+            f"some characters): {before:,} bytes became {after:,}; bits per byte count the latter",
+            file=sys.stderr,
+        )
     if not counts["train"]["documents"]:
         name = source.path or name_of(type(source))
         raise ValueError(f"{name}: no training document in the source")
@@ -143,17 +149,6 @@ def _write_stores(writer: "_StoreWriter", source: Source, tokenizer: Tokenizer) 
             "first": progress["skipped"],
         },
     }
-
-
-def _note_changed_text(text_bytes: dict[str, int], piece_bytes: dict[str, int]) -> None:
-    """Print a note if the ids stand for other text than the documents: bits per byte count it."""
-    before, after = sum(text_bytes.values()), sum(piece_bytes.values())
-    if after != before:
-        print(
-            f"note: the tokenizer changes the text (its normalizer does, or it has no pieces for "
-            f"some characters): {before:,} bytes became {after:,}; bits per byte count the latter",
-            file=sys.stderr,
-        )
 
 
 def _split(documents: Iterable[Document], source: Source) -> Iterator[Document]:

@@ -9,7 +9,7 @@ modification times of the verified files, so that only a change leads to another
 import contextlib
 import functools
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from ropewalk.data.source import OnBytes, ignore_bytes
@@ -36,14 +36,6 @@ def read_tokenizer(folder: Path) -> Tokenizer:
     return Tokenizer(file_in(folder), sha256=record.get("tokenizer"))
 
 
-def _manifests(folder: Path) -> list[Path]:
-    """Return the manifests of a prepared folder and, if it is finished, of its stores."""
-    finished, unfinished = (folder / name for name in MANIFESTS)
-    if not finished.exists():
-        return [unfinished]
-    return [finished, *sorted(folder.glob("*/store.json"))]
-
-
 def damages(folder: Path, on_bytes: OnBytes = ignore_bytes) -> Iterator[str]:
     """Yield one sentence per damaged file of a prepared folder; read all of it.
 
@@ -51,7 +43,9 @@ def damages(folder: Path, on_bytes: OnBytes = ignore_bytes) -> Iterator[str]:
       folder: finished, or not: then only the files from which `prepare` continues are read.
       on_bytes: called with numbers of bytes read, by several threads.
     """
-    for manifest in _manifests(folder):
+    finished, unfinished = (folder / name for name in MANIFESTS)
+    stores = sorted(folder.glob("*/store.json"))
+    for manifest in [finished, *stores] if finished.exists() else [unfinished]:
         yield from find_damages(manifest, on_bytes)
 
 
@@ -89,9 +83,7 @@ def _stamp(folder: Path) -> Stamp:
     return tuple((str(p.relative_to(folder)), s.st_size, s.st_mtime_ns) for p, s in stats)
 
 
-def _progress(
-    folders: Iterable[Path],
-) -> contextlib.AbstractContextManager[Callable[[int], None]]:
+def _progress(folders: Iterable[Path]) -> contextlib.AbstractContextManager[OnBytes]:
     """Return a bar over the bytes of ids in some folders, shown only if they are many."""
     paths = [path for folder in folders for path in folder.glob("*/*.array_record")]
     total = sum(path.stat().st_size for path in paths)
@@ -114,8 +106,8 @@ def verify(root: Path) -> list[str]:
     messages = []
     with _progress(folders) as on_bytes:
         for folder in folders:
-            damaged = list(damages(folder, on_bytes))
-            messages += [_advise(folder, damage) for damage in damaged]
+            damaged = [_advise(folder, damage) for damage in damages(folder, on_bytes)]
+            messages += damaged
             if not damaged:
                 is_finished = (folder / "prepare.json").exists()
                 state = "intact" if is_finished else "not finished; the same command continues"

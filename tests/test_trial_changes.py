@@ -10,8 +10,7 @@ import shutil
 import pytest
 
 from tests.conftest import ROOT
-from tests.data.helpers import plain_text
-from tests.data.test_sources import NEW_SOURCE
+from tests.data.helpers import NEW_SOURCE, plain_text
 from tests.evals.test_new_task import ECHO
 from tests.test_own_variant import BENT
 

@@ -23,7 +23,6 @@ class RedPajama(Source):
     """
 
     needs_path = True
-    all_labeled = True
 
     @functools.cached_property
     def _builder(self) -> "Builder":

@@ -16,6 +16,27 @@ from ropewalk.data.store import ShardWriter, TokenStore
 from ropewalk.data.tokenizer import Tokenizer
 
 B, E = 1, 2  # BOS and EOS
+NEW_SOURCE = '''"""Text files."""
+
+from pathlib import Path
+
+from ropewalk.data.source import Document, InputFile, Source
+
+
+class Texts(Source):
+    """The .txt files of a folder, one document each."""
+
+    needs_path = True
+
+    @property
+    def files(self):
+        paths = sorted(Path(self.path).glob("*.txt"))
+        return [InputFile(path=p, name=p.name, size=p.stat().st_size) for p in paths]
+
+    def read_file(self, file, line, on_bytes):
+        if line == 1:
+            yield Document(self.files[file].path.read_text(), file, 1)
+'''
 
 
 def plain_text(number: int, num_words: int = 60) -> str:

@@ -48,22 +48,16 @@ def test_another_folder_with_equal_names_and_sizes_is_other_data(corpus):
     assert fingerprints(ours)[1] == fingerprints(theirs)[1]
 
 
-@pytest.mark.parametrize("restores_time", [False, True])
-def test_a_file_edited_in_place_is_other_data(corpus, restores_time):
+def test_an_edit_and_another_split_are_other_data(corpus):
     path = corpus / "in" / "a.jsonl"
     before, status = run(corpus), path.stat()
     time.sleep(0.02)  # longer than the clock of a file system ticks
     swap(path)
-    if restores_time:
-        os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
+    os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
     assert path.stat().st_size == status.st_size
-    assert run(corpus) != before
-
-
-def test_a_split_is_part_of_the_identity(corpus):
-    before = run(corpus)
+    edited = run(corpus)
     (corpus / "in" / "validation.jsonl").rename(corpus / "in" / "other.jsonl")
-    assert run(corpus) != before
+    assert len({before, edited, run(corpus)}) == 3
 
 
 def test_another_library_of_equal_sizes_is_other_data(corpus, monkeypatch):
@@ -119,15 +113,9 @@ def test_processes_that_start_together_read_a_large_file_once(tmp_path, monkeypa
         tasks = [pool.submit(content.content_digests, files, tmp_path / "out") for _ in range(3)]
     assert {task.result()[0] for task in tasks} == {hashlib.sha256(b"text").hexdigest()}
     assert len(reads) == 1
-
-
-def test_digests_need_no_permission_to_write(tmp_path, monkeypatch):
-    """A shared root may be read-only."""
-    monkeypatch.setattr(content, "READ_QUIETLY", 1)
-    (tmp_path / "a").write_bytes(b"text")
-    (tmp_path / "out.content.lock").mkdir()  # root could write all else
-    files = [InputFile(path=tmp_path / "a", name="a", size=4)]
-    assert content.content_digests(files, tmp_path / "out") == [hashlib.sha256(b"text").hexdigest()]
+    # A shared root may be read-only; root can write all but this.
+    (tmp_path / "other.content.lock").mkdir()
+    assert len(content.content_digests(files, tmp_path / "other")[0]) == 64
 
 
 def test_a_file_that_changes_while_it_is_read_is_refused(corpus, monkeypatch):

@@ -30,24 +30,21 @@ def held_out(root):
 
 
 HELD_OUT = [
-    *("validation.jsonl", "valid.jsonl", "dev.jsonl", "eval.jsonl", "TEST.JSONL", "val.jsonl.zst"),
-    *("corpus_val.jsonl", "wiki.test.jsonl", "Validation Set.jsonl", "held-out_3.jsonl"),
-    *("val_0.jsonl", "test1.jsonl", "dev-part-2.jsonl", "ValSplit.jsonl", "devset.jsonl"),
+    *("valid.jsonl", "TEST.JSONL", "val.jsonl.zst", "corpus_val.jsonl", "Validation Set.jsonl"),
+    *("held-out_3.jsonl", "test1.jsonl", "dev-part-2.jsonl", "ValSplit.jsonl", "devset.jsonl"),
     "c4-validation.00000-of-00008.json.gz",  # C4
     "validation-00000-of-00001-a09b74b3ef9c3b56.jsonl",  # the Hub
     *("validation/chunk1/example_holdout_0.jsonl.zst", "test/chunk1/a.jsonl"),  # SlimPajama
-    *("test/part_1.jsonl", "corpus/en_val/a.jsonl", "DEV/x.ndjson", "validation\\x.jsonl"),
+    *("corpus/en_val/a.jsonl", "DEV/x.ndjson", "validation\\x.jsonl"),
     "multilingual/c4-af-validation.tfrecord-00000-of-00001.json",  # mC4
     "validation_matched-00000-of-00001.jsonl",  # MNLI
-    "lambada_test_plain_text.jsonl",
+    *("lambada_test_plain_text.jsonl", "validation_v2.jsonl", "eval-10k.jsonl"),
     "validation-0a1b2c3d-4e5f-6789-abcd-ef0123456789.jsonl",
-    *("validation_v2.jsonl", "eval-10k.jsonl", "val_files/a.jsonl"),
 ]
 TRAINED_ON = [
-    *("val_speeches.jsonl", "test_questions.jsonl", "validation_methods.jsonl", "devices.jsonl"),
-    *("latest.jsonl", "valley.jsonl", "train/val_speeches.jsonl", "test/train.jsonl"),
-    *("c4-train.00000-of-01024.jsonl", "medieval.jsonl", "evaluations_of_art.jsonl"),
-    *("train/chunk1/example_train_0.jsonl", "médiéval.jsonl", "me\u0301die\u0301val.jsonl"),
+    *("val_speeches.jsonl", "devices.jsonl", "train/val_speeches.jsonl", "test/train.jsonl"),
+    *("c4-train.00000-of-01024.jsonl", "medieval.jsonl", "me\u0301die\u0301val.jsonl"),
+    "train/chunk1/example_train_0.jsonl",
 ]
 
 
@@ -61,11 +58,8 @@ def test_a_word_of_a_split_counts_beside_a_file_of_training(tmp_path):
     write(tmp_path, "train.en.jsonl", "valid.en.jsonl", "test_speeches.jsonl")
     write(tmp_path, "train-other-500/1/a.jsonl", "test-other/1/a.jsonl")  # LibriSpeech
     assert held_out(tmp_path) == ["test-other/1/a.jsonl", "valid.en.jsonl"]
-
-
-def test_if_all_names_hold_out_none_does(tmp_path):
-    write(tmp_path, "test.jsonl", "validation.jsonl")
-    assert held_out(tmp_path) == []
+    write(tmp_path, "all/test.jsonl", "all/validation.jsonl")  # if all names hold out, none does
+    assert held_out(tmp_path / "all") == []
 
 
 def test_every_entry_is_read_or_named_with_its_reason(tmp_path):
@@ -95,11 +89,8 @@ def test_every_entry_is_read_or_named_with_its_reason(tmp_path):
 @pytest.mark.parametrize(
     ("name", "content"),
     [
-        *(("a.json", start + LINE) for start in (b'{"text": null}\n', b'{"id": 1}\n', b"{\n")),
-        *(
-            ("a.json.gz", content)
-            for content in (b"", gzip.compress(LINE, mtime=0)[:8], b"\x1f\x8b\x08" * 9)
-        ),
+        *(("a.json", start + LINE) for start in (b'{"text": null}\n', b"{\n")),
+        *(("a.json.gz", content) for content in (b"", b"\x1f\x8b\x08" * 9)),
     ],
 )
 def test_a_bad_start_leaves_no_file_out(tmp_path, name, content):
@@ -139,13 +130,6 @@ def test_linked_folders_and_files_are_read_once(tmp_path):
     }
 
 
-def test_a_pipe_is_named(tmp_path):
-    """A file is read twice, which `data.path=<(zcat text.jsonl.gz)` does not allow."""
-    os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(ValueError, match="pipe: a pipe, a device or a broken link; data"):
-        list_json_lines(tmp_path / "pipe")
-
-
 def test_links_of_the_hubs_cache_are_read(tmp_path):
     """Their targets have no suffix; two revisions may link to one."""
     names = [f"snapshots/{revision}/data/train-00000-of-00001.jsonl" for revision in ("1a", "2b")]
@@ -158,26 +142,24 @@ def test_links_of_the_hubs_cache_are_read(tmp_path):
     assert {name for name, _ in listing.left_out} == {"blobs/3f786850e387", names[1]}
 
 
-@pytest.mark.parametrize("name", ["a.jsonl.gz", "a.json", "a.parquet", "a.txt"])
-def test_a_pointer_of_git_lfs_is_refused(tmp_path, name):
+def test_a_pointer_of_git_lfs_is_refused(tmp_path):
     write(tmp_path, "b.jsonl")
     pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 12345\n"
-    (tmp_path / name).write_text(pointer)
-    for path in (tmp_path, tmp_path / name):
-        with pytest.raises(ValueError, match=rf"{name}: only the pointer of Git LFS"):
+    (tmp_path / "a.txt").write_text(pointer)
+    for path in (tmp_path, tmp_path / "a.txt"):
+        with pytest.raises(ValueError, match=r"a\.txt: only the pointer of Git LFS"):
             _ = source_class("files")(path=str(path)).files
 
 
-@pytest.mark.parametrize("target", ["/mnt/gone/b.jsonl", "b.jsonl"])
-def test_a_broken_link_is_refused(tmp_path, target):
-    write(tmp_path, "a.jsonl")
-    (tmp_path / "b.jsonl").symlink_to(target)
-    with pytest.raises(ValueError, match=r"b\.jsonl: the target of this link is missing"):
-        list_json_lines(tmp_path)
-
-
-def test_a_file_beside_its_compressed_copy_is_refused(tmp_path):
+def test_files_that_cannot_be_read_are_refused(tmp_path):
+    """A file is read twice, which `data.path=<(zcat text.jsonl.gz)` does not allow."""
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(ValueError, match="pipe: a pipe, a device or a broken link; data"):
+        list_json_lines(tmp_path / "pipe")
     write(tmp_path, "a.jsonl")
     (tmp_path / "a.jsonl.zst").write_bytes(zstandard.compress(LINE))
     with pytest.raises(ValueError, match=r"a\.jsonl and a\.jsonl\.zst are one file"):
+        list_json_lines(tmp_path)
+    (tmp_path / "b.jsonl").symlink_to("/mnt/gone/b.jsonl")
+    with pytest.raises(ValueError, match=r"b\.jsonl: the target of this link is missing"):
         list_json_lines(tmp_path)

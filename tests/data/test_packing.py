@@ -17,10 +17,7 @@ def test_packed_row_is_the_picture_in_the_docstring():
         "tokens": "int32", "targets": "int32", "positions": "int32", "segment_ids": "int32",
         "loss_mask": "float32",
     }  # fmt: skip
-
-
-def test_document_of_one_id_between_others():
-    row = pack(np.array([[5, B, B, 6, 7]], np.int32), B)
+    row = pack(np.array([[5, B, B, 6, 7]], np.int32), B)  # a document of one id
     assert row["segment_ids"].tolist() == [[1, 2, 3, 3]]
     assert row["positions"].tolist() == [[0, 0, 0, 1]]
     assert row["loss_mask"].tolist() == [[0, 0, 1, 1]]

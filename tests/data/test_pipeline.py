@@ -54,29 +54,6 @@ def assert_same(a, b):
         np.testing.assert_array_equal(a[name], b[name], err_msg=name)
 
 
-def test_targets_are_the_next_ids_of_the_same_document(config, prepared):
-    columns = rows(take(20, config, prepared, start_step=0))
-    tokens, targets, segments = columns["tokens"], columns["targets"], columns["segment_ids"]
-    counted = columns["loss_mask"][:, :-1] == 1
-    assert counted.any()
-    np.testing.assert_array_equal(targets[:, :-1][counted], tokens[:, 1:][counted])
-    assert (segments[:, :-1][counted] == segments[:, 1:][counted]).all()
-    assert (columns["loss_mask"][segments == 0] == 0).all()
-    restart = segments[:, 1:] != segments[:, :-1]
-    assert (columns["positions"][:, 1:][restart] == 0).all()
-    step = np.diff(columns["positions"], axis=1)
-    assert (step[~restart & (segments[:, 1:] > 0)] == 1).all()
-
-
-def test_starting_later_gives_the_rest_of_the_same_stream(config, prepared):
-    batches = take(30, config, prepared, start_step=0)
-    for start in (1, 17):
-        for a, b in zip(
-            batches[start:], take(30 - start, config, prepared, start_step=start), strict=True
-        ):
-            assert_same(a, b)
-
-
 def test_batch_size_cuts_the_same_rows(config, prepared):
     """Equal hashes mean equal row numbers and equal ids."""
     eights = rows(take(6, config, prepared, start_step=0))
@@ -104,20 +81,16 @@ def test_row_hash_is_of_number_and_ids(config, prepared):
         )
 
 
-@pytest.mark.parametrize(
-    ("fraction", "text", "task_share"), [(0.0, 1, 0), (0.3, 0.7, 0.1), (1.0, 0, 1 / 3)]
-)
-def test_mixture_keeps_its_shares_in_any_stretch(config, prepared, fraction, text, task_share):
+def test_mixture_keeps_its_shares_in_any_stretch(config, prepared):
     tokenizer = Tokenizer(prepared / "tokenizer.model")
-    columns = rows(take(75, change(config, retrieval_fraction=fraction), prepared, start_step=5))
+    columns = rows(take(75, change(config, retrieval_fraction=0.3), prepared, start_step=5))
     # The first target counts in text, unless a document ends there, but never in retrieval rows.
     is_text = columns["loss_mask"][:, 0] > 0
     has_key = np.isin(columns["tokens"], tokenizer.keys).any(axis=1)
     line = tokenizer.encode("line ")
     is_lines = (columns["tokens"][:, 1 : 1 + len(line)] == line).all(axis=1) & ~is_text
-    assert abs(is_text.mean() - text) < 0.02
-    assert abs(has_key.mean() - task_share) < 0.02
-    assert abs(is_lines.mean() - task_share) < 0.02
+    shares = [part.mean() for part in (is_text, has_key, is_lines)]
+    np.testing.assert_allclose(shares, [0.7, 0.1, 0.1], atol=0.02)
 
 
 def test_retrieval_rows_are_training_documents_padded(config, prepared):

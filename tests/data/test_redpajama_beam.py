@@ -24,12 +24,6 @@ pytestmark = [
 ]
 
 
-def run_beam(*arguments: str) -> subprocess.CompletedProcess:
-    """Run the command of docs/scaling.md."""
-    command = [str(PYTHON), "-m", "data.redpajama.beam", *arguments]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=600)
-
-
 def write_full(root, count=60):
     """Write RedPajama-Data-1T's folders: plain, compressed, of different sizes, one held out."""
     for name in ("arxiv/arxiv_0", "book/book", "c4/c4-train.00000-of-01024", "wikipedia/wiki"):
@@ -46,16 +40,11 @@ def write_full(root, count=60):
     write_jsonl(root / "c4/validation.jsonl", ["held out", "and this"], meta={})
 
 
-def read(root, out, **kwargs):
-    return RedPajama(path=str(root), prepared_root=str(out), **kwargs)
-
-
-def records(source):
+def records(root, out):
     """Return the records of both splits in order."""
-    return [
-        [dict(split[i]) for i in range(len(split))]
-        for split in map(source._builder.as_data_source, ("train", "validation"))
-    ]
+    builder = RedPajama(path=str(root), prepared_root=str(out))._builder
+    splits = map(builder.as_data_source, ("train", "validation"))
+    return [[dict(split[i]) for i in range(len(split))] for split in splits]
 
 
 def contents(folder: Path) -> dict[str, bytes]:
@@ -72,17 +61,18 @@ def test_same_documents_in_the_same_order_and_the_same_stores(tmp_path, workers,
     beam_options = ["--runner=DirectRunner", f"--direct_num_workers={workers}"]
     if workers > 1:
         beam_options.append("--direct_running_mode=multi_processing")
-    done = run_beam("--path", str(root), "--out", str(tmp_path / "beam"), *beam_options)
+    command = [PYTHON, "-m", "data.redpajama.beam", "--path", root, "--out", tmp_path / "beam"]
+    command += beam_options  # the command of docs/scaling.md
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr
     assert "train: 421 documents" in done.stdout
-    by_one = records(read(root, tmp_path / "one"))
-    config = {"source": "redpajama", "path": str(root), "vocab_size": 500}
-    config |= {"on_bad_document": "skip"}
-    config |= {"context_length": 2, "batch_size": 1}
+    by_one = records(root, tmp_path / "one")
+    config = {"source": "redpajama", "path": str(root), "vocab_size": 500, "context_length": 2}
+    config |= {"on_bad_document": "skip", "batch_size": 1}
     store_by_one = prepare(DataConfig(**config, prepared_root=str(tmp_path / "one")))
     # Beam's files must be used: building them again would fail.
     monkeypatch.setattr("ropewalk.data.redpajama.redpajama_dataset_builder.examples", None)
-    by_beam = records(read(root, tmp_path / "beam"))
+    by_beam = records(root, tmp_path / "beam")
     assert [len(split) for split in by_one] == [7 * 60 + 1, 2]
     assert by_beam == by_one
     store_by_beam = prepare(DataConfig(**config, prepared_root=str(tmp_path / "beam")))

@@ -32,38 +32,29 @@ def test_kv_asks_as_often_in_every_octave_at_every_length(tokenizer, length):
 
 @pytest.mark.parametrize(
     ("task", "pairs", "answers"),
-    [("kv", 32, (20, 21)), ("kv(answers=10)", 32, (10, 10)), ("kv(pairs=4)", 4, (4, 4))],
+    [("kv", 32, {20, 21}), ("kv(answers=10)", 32, {10}), ("kv(pairs=4)", 4, {4})],
 )
 def test_kv_has_the_configured_pairs_and_answers(tokenizer, task, pairs, answers):
-    for document in documents(task, tokenizer, 100, 128):
-        num_keys = np.isin(document.tokens, tokenizer.keys).sum()
+    for document in documents(task, tokenizer, 50, 128):
         assert len(np.intersect1d(document.tokens, tokenizer.keys)) == pairs
-        assert answers[0] <= len(document.answers) <= answers[1]
-        assert num_keys == pairs + len(document.answers)
+        assert len(document.answers) in answers
 
 
 @pytest.mark.parametrize("length", [4, 5, 9, 64, 256, 257, 1000])
 def test_kv_keys_occur_once_or_twice_with_one_value(tokenizer, length):
-    keys, values = set(tokenizer.keys.tolist()), set(tokenizer.values.tolist())
     for document in documents("kv", tokenizer, 20, length):
-        tokens = document.tokens.tolist()
-        indices_of: dict[int, list[int]] = {}
-        for i, token in enumerate(tokens):
-            if token in keys:
-                indices_of.setdefault(token, []).append(i)
-        assert all(
-            tokens[index + 1] in values for indices in indices_of.values() for index in indices
-        )
-        twice = [indices for indices in indices_of.values() if len(indices) > 1]
-        assert all(
-            len(indices) == 2 and tokens[indices[0] + 1] == tokens[indices[1] + 1]
-            for indices in twice
-        )
-        assert document.answers[:, 0].tolist() == sorted(second + 1 for _, second in twice)
-        assert (document.answers[:, 1] == 1).all()
-        num_keys = sum(map(len, indices_of.values()))
-        assert sum(token in values for token in tokens) == num_keys
-        assert sum(token in tokenizer.fillers for token in tokens) == length - 2 * num_keys
+        tokens, answers = document.tokens, document.answers
+        places = np.flatnonzero(np.isin(tokens, tokenizer.keys))
+        values = tokens[places + 1]
+        assert np.isin(values, tokenizer.values).all()
+        assert np.isin(tokens, tokenizer.values).sum() == len(places)
+        assert np.isin(tokens, tokenizer.fillers).sum() == length - 2 * len(places)
+        keys, counts = np.unique(tokens[places], return_counts=True)
+        assert counts.max() <= 2
+        twice = [places[tokens[places] == key] + 1 for key in keys[counts == 2]]
+        assert all(tokens[first] == tokens[second] for first, second in twice)
+        assert answers[:, 0].tolist() == sorted(second for _, second in twice)
+        assert (answers[:, 1] == 1).all()
 
 
 @pytest.mark.parametrize("length", [64, 128, 1024])
@@ -117,35 +108,25 @@ def test_lagcopy_repeats_one_text_and_asks_as_often_at_every_lag(tokenizer, task
     assert abs(np.mean(places) - 0.5) < 0.05
 
 
-def test_lines_read_as_published(tokenizer):
-    (document,) = documents("lines", tokenizer, 1)
+@pytest.mark.parametrize(("split", "nouns"), [("train", NOUNS), ("validation", HELD_OUT_NOUNS)])
+def test_lines_read_as_published_and_hold_out_nouns(tokenizer, split, nouns):
+    assert len({*NOUNS, *HELD_OUT_NOUNS}) == len(NOUNS) + len(HELD_OUT_NOUNS)
+    assert len({*ADJECTIVES}) == len(ADJECTIVES)
+    (document,) = documents("lines", tokenizer, 1, split=split)
     lines = tokenizer.decode(document.tokens).splitlines()
     queries = len(document.answers)
     for line in lines:
         key, content = line.split(": REGISTER_CONTENT is ")
         adjective, noun = key.removeprefix("line ").split("-")
-        assert adjective in ADJECTIVES and noun in NOUNS
+        assert adjective in ADJECTIVES and noun in nouns
         assert (content[0], content[-1]) == ("<", ">")
         assert 10_000 <= int(content[1:-1]) <= 99_999
     first, queried = lines[:-queries], lines[-queries:]
-    assert len(set(first)) == len(first)
     assert len({line.split(":")[0] for line in first}) == len(first)
-    assert len(set(queried)) == queries
-    assert set(queried) <= set(first)
+    assert len({*queried}) == queries and {*queried} <= {*first}
     for (start, count, _), line in zip(document.answers, queried, strict=True):
         assert count == 5
         assert tokenizer.decode(document.tokens[start : start + 5]) == line[-6:-1]
-        assert tokenizer.decode(document.tokens[start - 1 : start]) != ""
-
-
-def test_lines_hold_out_nouns(tokenizer):
-    assert not set(NOUNS) & set(HELD_OUT_NOUNS)
-    for vocabulary in (ADJECTIVES, NOUNS, HELD_OUT_NOUNS):
-        assert len(set(vocabulary)) == len(vocabulary)
-    for split, nouns in (("train", NOUNS), ("validation", HELD_OUT_NOUNS)):
-        for document in documents("lines", tokenizer, 20, split=split):
-            for line in tokenizer.decode(document.tokens).splitlines():
-                assert line.split(":")[0].split("-")[1] in nouns
 
 
 @pytest.mark.parametrize("task", TASKS)

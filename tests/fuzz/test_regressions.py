@@ -1,5 +1,6 @@
-"""Inputs that once made a reader fail."""
+"""Readers of files that others may have written, on inputs that once made one fail."""
 
+import functools
 import gzip
 import hashlib
 import io
@@ -9,25 +10,133 @@ import math
 import os
 import shutil
 import struct
+import tempfile
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 import zstandard
 
-from ropewalk.data import json_lines
-from ropewalk.data.store import TokenStore
+from ropewalk import evals
+from ropewalk.configs import find_config
+from ropewalk.data import chat, json_lines, store
+from ropewalk.data.tokenizer import Tokenizer
 from ropewalk.data.tokenizer_json import JsonPieces, template
+from ropewalk.evals import rows
+from ropewalk.experiment import items
 from ropewalk.experiment.config import to_dict
+from ropewalk.experiment.records import read_sweep
+from ropewalk.experiment.run import RunDirectory
+from ropewalk.interop import check, hf_config, tensors, tokenizer_files
+from ropewalk.interop.gguf import GgufFile
+from ropewalk.interop.layers import imported_layers
+from ropewalk.model import rotary
+from ropewalk.reporting import commands, inside
+from ropewalk.studies import rows as study_rows
 from ropewalk.utils import limits, manifest
-from tests.fuzz import targets as fuzz_targets
-from tests.fuzz.targets import _HF as HF
-from tests.fuzz.targets import _ROW as ROW
-from tests.fuzz.targets import FIFO, TINY, targets
+from tests.data.helpers import make_store
 from tests.in_process import limit_time
+
+RUN = Path(__file__).parents[2] / "notebooks" / "runs" / "base=10,num_heads=1"
+FIFO = b"a pipe, not a file"
+PIB8 = (2**50,)
+NESTED = [b"[" * n + b"]" * n for n in (101, 5_000, 100_000)]
+NESTED.append(b'{"a":' * 100_000 + b"1" + b"}" * 100_000)
+KEPT = tempfile.TemporaryDirectory()
+
+
+@functools.cache
+def token_store() -> Path:
+    make_store(folder := Path(KEPT.name) / "store", [[3, 4, 5], [6, 7]])
+    return folder
+
+
+def put(path: Path, data: bytes) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    data = lzma.compress(data, preset=0) if path.suffix == ".xz" else data
+    os.mkfifo(path) if data == FIFO else path.write_bytes(data)
+
+
+def read_run(folder: Path) -> None:
+    run = RunDirectory(folder)
+    config = run.config
+    run.positions_at(config.train.num_steps)
+    config.model.position_table(config.data.context_length)
+    commands.train_command(folder)
+
+
+def read_metrics(folder: Path) -> None:
+    shutil.copy(RUN / "config.json", folder)
+    run = RunDirectory(folder)
+    run.read_metrics()
+    run.diverged_at  # noqa: B018 - computed on access
+
+
+def read_commands(folder: Path) -> None:
+    shutil.copy(RUN / "config.json", folder)
+    for line in commands.repeat([folder], "python report.py x"):
+        assert line.isprintable(), "a line with control characters"
+
+
+def read_results(folder: Path) -> None:
+    columns = rows.read(folder / "results.jsonl")
+    for name in {*columns["task"].tolist()}:
+        evals.parse(name)
+    for name in ("task", "run", "rotary"):
+        assert all(map(str.isprintable, columns[name].tolist())), "a name with control characters"
+
+
+def read_store(folder: Path) -> None:
+    for path in token_store().iterdir():
+        if not (folder / path.name).exists():
+            shutil.copy(path, folder)
+    list(manifest.find_damages(folder / "store.json"))
+    tokens = store.TokenStore(folder)
+    for document in {0, tokens.num_documents - 1} if tokens.num_documents else ():
+        tokens.document(document)
+
+
+def read_tokenizer(folder: Path) -> None:
+    if not (folder / "tokenizer.model").exists() and not (folder / "tokenizer.json").exists():
+        (folder / "tokenizer.json").write_text(json.dumps(TOKENIZER | {"post_processor": None}))
+    path = tokenizer_files.find_tokenizer(folder)
+    tokenizer = Tokenizer(path, chat_template=chat.read_template(folder)) if path else None
+    if tokenizer and tokenizer.vocab_size < 10_000:
+        tokenizer.decode(tokenizer.encode("a b"))
+        tokenizer.piece_bytes  # noqa: B018 - computed on access
+
+
+def read_gguf(folder: Path) -> None:
+    try:
+        file = GgufFile(folder / "x.gguf")
+    except ValueError as error:
+        assert "pip install gguf" not in str(error), error
+        raise
+    imported_layers(file.read_config() | {"vocab_size": 96, "intermediate_size": 96})
+
+
+def read_logit_check(folder: Path) -> None:
+    (folder / "config.json").write_text(json.dumps(HF))
+    check.check_record(folder, "0")
+
+
+def read_probe(folder: Path) -> None:
+    run = SimpleNamespace(path=folder, steps=lambda: [2])
+    inside.read_zeros(SimpleNamespace(runs=[run], measurements=[]))  # pyright: ignore
+
+
+def read_index(folder: Path) -> None:
+    header = json.dumps({"a": {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]}}).encode()
+    (folder / "b.safetensors").write_bytes(struct.pack("<Q", len(header)) + header + bytes(8))
+    tensors.Tensors(folder)
+
+
+def read_frequencies(suffix: str) -> Callable[[Path], Any]:
+    return lambda folder: rotary.parse_pattern(f"explicit(file='{folder}/x.{suffix}')")
 
 
 def npy(shape, data=bytes(8), descr="<f8") -> bytes:
@@ -46,89 +155,109 @@ def npz(**arrays: bytes) -> bytes:
     return buffer.getvalue()
 
 
-def hf(**changes) -> bytes:
-    return json.dumps(HF | changes).encode()
+def changed(record: dict, *changes: dict) -> list[bytes]:
+    return [json.dumps(record | change).encode() for change in changes]
 
 
-PIB8 = (2**50,)
-ZEROS = ("zero_LN", "zero_low_LN", "zero_high_LN", "distances_M")
-NESTED = [b"[" * n + b"]" * n for n in (101, 500, 5_000, 100_000)]
-NESTED += [b'{"a":' * n + b"1" + b"}" * n for n in (500, 100_000)]
-JSON_FILES = ("config", "sweep", "metrics", "commands", "results", "study_row", "token_store")
-JSON_FILES += ("digests", "tokenizer_json", "safetensors_index", "hf_import")
-JSON_FILES += ("logit_check", "frequencies_json")
-NO_FILE = ("study_row", "token_store", "digests", "jsonl")
-
-INPUTS = {
-    **{name: list(NESTED) for name in JSON_FILES},
-    "starts": [npy(PIB8), npy((-1, -1)), npy((2**62, 0)), b"\x93NUMPY"],
-    "frequencies": [npy(PIB8), npy((2**40, 0), b""), npy((2,), bytes(16), "V8")],
-    "probe": [npz(step=npy((), bytes(8), "<i8"), **dict.fromkeys(ZEROS, npy(PIB8)))],
+ROW = {
+    name: {str: "kv", int: 2, float: 0.5, bool: True}[kind] for name, kind in rows.SCHEMA.items()
+} | {"rank": 0}
+HF = {
+    **{"model_type": "llama", "hidden_size": 64, "num_attention_heads": 4, "vocab_size": 96},
+    **{"num_hidden_layers": 2, "max_position_embeddings": 128, "intermediate_size": 128},
 }
+DECODER = {"type": "Sequence", "decoders": [{"type": "ByteFallback"}, {"type": "Fuse"}]}
+SPECIAL = {"content": "<s>", "special": True, "single_word": False, "lstrip": False}
+PIECES = [*(f"<0x{byte:02X}>" for byte in range(256)), "a", "b", "<s>"]
+MODEL = {"type": "BPE", "vocab": {name: i for i, name in enumerate(PIECES)}, "merges": []}
+TOKENIZER = {
+    "version": "1.0",
+    "added_tokens": [SPECIAL | {"id": 258, "rstrip": False, "normalized": False}],
+    "post_processor": template(["<s>"], ["<s>"], {"<s>": 258}),
+    "decoder": DECODER,
+    "model": MODEL | {"byte_fallback": True},
+}
+SMALL = {"model": {"type": "BPE", "vocab": {"a": 0}, "merges": []}}
+SMALL |= {"decoder": DECODER, "post_processor": template(["a"], ["a"], {"a": 0})}
 STORE = {"format": 1, "fingerprint": "x", "bos_id": 1, "dtype": "<u2", "shards": [], "files": {}}
+CONFIG = to_dict(find_config("tiny"))
+ZEROS = ("zero_LN", "zero_low_LN", "zero_high_LN", "distances_M")
+
+READERS: dict[str, Callable[[Path], Any]] = {  # by the file that they read
+    "config.json": read_run,
+    "sweep.json": read_sweep,
+    "metrics.jsonl": read_metrics,
+    "commands.jsonl": read_commands,
+    "results.jsonl": read_results,
+    "x.jsonl.xz": lambda folder: study_rows.read(folder / "x.jsonl.xz"),
+    "store.json": read_store,
+    "00000.starts.npy": read_store,
+    "x.npy": read_frequencies("npy"),
+    "x.json": read_frequencies("json"),
+    "probes/matching_keys.npz": read_probe,
+    "checkpoints/1/digests/metadata": lambda folder: items.metrics_record(RunDirectory(folder), 1),
+    "tokenizer.model": read_tokenizer,
+    "tokenizer.json": read_tokenizer,
+    "tokenizer_config.json": read_tokenizer,
+    "model.safetensors": tensors.Tensors,
+    "model.safetensors.index.json": read_index,
+    "x.gguf": read_gguf,
+    "hf/config.json": lambda folder: imported_layers(hf_config.read_config(folder / "hf")),
+    "logit_check.json": read_logit_check,
+}
+NO_PIPE = ("x.jsonl.xz", "store.json", "checkpoints/1/digests/metadata")
+INPUTS = {name: list(NESTED) if ".npy" not in name else [] for name in READERS}
+INPUTS["config.json"] += changed(
+    {},
+    *({"config": CONFIG | {"model": CONFIG["model"] | {"window": x}}} for x in (2**31, [2**60])),
+    {"config": CONFIG | {"data": CONFIG["data"] | {"context_length": 1}}},
+    {"config": CONFIG | {"train": CONFIG["train"] | {"profile_steps": [1] * 400}}},
+    {"config": {"class": "experiment.config.TrainConfig", "a" * 400: 1}},
+)
+INPUTS["results.jsonl"] += changed(ROW, {"rotary": "\x1b[2J"})
 for change in (
     *({"shards": [{"name": "../x", "tokens": 1, "documents": 1}]}, {"shards": [{"name": "x"}]}),
-    *({"dtype": "<u3"}, {"bos_id": []}, {"files": {"x": {}}}, {"files": {"/etc/passwd": 1}}),
-    *({"files": [1]},),
+    *({"dtype": "<u3"}, {"bos_id": []}),
+    *({"files": value} for value in ({"x": {}}, {"/etc/passwd": 1}, [1])),
     *({name: None} for name in STORE),
 ):
-    INPUTS["token_store"].append(json.dumps(STORE | change).encode())
-for values in ([0, 99], [5, 0], [0, 0], [-1, 2]):
-    INPUTS["starts"].append(npy((2,), np.array(values).tobytes(), "<i8"))
-DECODER = {"type": "Sequence", "decoders": [{"type": "ByteFallback"}]}
-for part in ({"decoders": [1]}, {"type": ["x"]}, {"type": "\x1b[2J" * 99}, {"decoders": 1}):
-    file = {"decoder": DECODER | part, "model": {"type": "BPE", "vocab": {"a": 0}, "merges": []}}
-    ends = template(["a"], ["a"], {"a": 0})
-    INPUTS["tokenizer_json"].append(json.dumps(file | {"post_processor": ends}).encode())
-ends["special_tokens"]["a"]["ids"] = [math.inf]
-INPUTS["tokenizer_json"].append(json.dumps(file | {"post_processor": ends}).encode())
-INPUTS["tokenizer_json"] += [b'{"model": {"vocab": {"a": []}}}', b'{"model": {"vocab": [1]}}']
-INPUTS["tokenizer_config"] = [
-    *(b'{"eos_token_id": [[]]}', json.dumps({"eos_token": "a" * 400}).encode()),
+    INPUTS["store.json"].append(json.dumps(manifest.seal(STORE | change)).encode())
+INPUTS["00000.starts.npy"] = [npy(PIB8), npy((-1, -1)), npy((2**62, 0)), b"\x93NUMPY"]
+for starts in ([0, 99], [5, 0], [0, 0], [-1, 2]):
+    INPUTS["00000.starts.npy"].append(npy((2,), np.array(starts).tobytes(), "<i8"))
+INPUTS["x.npy"] = [npy(PIB8), npy((2**40, 0), b""), npy((2,), bytes(16), "V8")]
+INPUTS["probes/matching_keys.npz"] = [
+    npz(step=npy((), bytes(8), "<i8"), **dict.fromkeys(ZEROS, npy(PIB8)))
 ]
-for name in ("a" * 400, "\x1b[2J", "\ud800", "../x", ["x"]):
-    INPUTS["safetensors_index"].append(json.dumps({"weight_map": {"a": name}}).encode())
-INPUTS["hf_import"] += [hf(hidden_size=2**62), hf(rope_parameters=1), hf(vocab_size=2**62)]
-INPUTS["hf_import"] += [
-    hf(rope_scaling={"rope_type": "yarn", "factor": 2, "attention_factor": "a" * 400}),
-    hf(partial_rotary_factor=1e12),
-    hf(layer_types=[["x"], {}]),
-]
-INPUTS["hf_import"] += [hf(num_hidden_layers=10**9), hf(model_type=["x"])]
-INPUTS["hf_import"] += [hf(head_dim=2**62)]
-INPUTS["results"].append(json.dumps(ROW | {"rotary": "\x1b[2J"}).encode() + b"\n")
+INPUTS["tokenizer.json"] += changed(
+    SMALL,
+    *({"decoder": DECODER | {"type": value}} for value in (["x"], "\x1b[2J" * 99)),
+    *({"decoder": DECODER | {"decoders": value}} for value in ([1], 1)),
+    {"post_processor": template(["a"], ["a"], {"a": math.inf})},  # pyright: ignore
+    *({"model": {"vocab": vocab}} for vocab in ({"a": []}, [1])),
+)
+INPUTS["tokenizer_config.json"] += changed({}, {"eos_token_id": [[]]}, {"eos_token": "a" * 400})
+INPUTS["model.safetensors.index.json"] += changed(
+    {},
+    *({"weight_map": {"a": name}} for name in ("a" * 400, "\x1b[2J", "\ud800", "../x", ["x"])),
+)
 # A field without a name: a long array of an unknown type.
-INPUTS["gguf"] = [struct.pack("<4sIQQQIIQ", b"GGUF", 3, 0, 1, 0, 9, 99, 2**13)]
-for part, values in (
-    *(("model", {"window": size}) for size in (2**31, [2**60])),
-    *(("data", {"context_length": 1}), ("train", {"profile_steps": [1] * 400})),
-):
-    config = to_dict(TINY)
-    config[part] |= values
-    INPUTS["config"].append(json.dumps({"config": config}).encode())
-LONG_FIELD = {"class": "experiment.config.TrainConfig", "a" * 400: 1}
-INPUTS["config"].append(json.dumps({"config": LONG_FIELD}).encode())
-INPUTS["hf_import"] += [hf(head_dim=2**16, rope_theta=1e308)]  # computed for 20 s
+INPUTS["x.gguf"] = [struct.pack("<4sIQQQIIQ", b"GGUF", 3, 0, 1, 0, 9, 99, 2**13)]
+INPUTS["hf/config.json"] += changed(
+    HF,
+    *({name: 2**62} for name in ("hidden_size", "vocab_size", "head_dim")),
+    *({"rope_parameters": 1}, {"partial_rotary_factor": 1e12}),
+    {"rope_scaling": {"rope_type": "yarn", "factor": 2, "attention_factor": "a" * 400}},
+    *({"layer_types": [["x"], {}]}, {"num_hidden_layers": 10**9}, {"model_type": ["x"]}),
+    {"head_dim": 2**16, "rope_theta": 1e308},  # computed for 20 s
+)
 
 
-@pytest.fixture(scope="module")
-def known(tmp_path_factory):
-    return targets(tmp_path_factory.mktemp("fuzz"))
-
-
-NAMES = sorted({*INPUTS, *JSON_FILES} | {"tokenizer_model", "tokenizer_config", "safetensors"})
-NAMES = sorted({*NAMES, "gguf", "jsonl"})
-
-
-def test_every_target_is_tested(known):
-    assert sorted(known) == NAMES
-
-
-def find_problem(read: Callable[[Path, bytes], Any], folder: Path, data: bytes) -> str:
+def find_problem(read: Callable[[Path], Any], folder: Path) -> str:
     """Describe an outcome other than success and a ValueError of one line; empty for these."""
     try:
         with limit_time(30):
-            read(folder, data)
+            read(folder)
     except ValueError as error:
         message = str(error).replace(str(folder), "")
         is_line = len(message) <= 300 and message.isprintable()
@@ -138,14 +267,15 @@ def find_problem(read: Callable[[Path, bytes], Any], folder: Path, data: bytes) 
     return ""
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_known_inputs(name, known, tmp_path):
-    if name == "gguf":
+@pytest.mark.parametrize("name", READERS)
+def test_known_inputs(name, tmp_path):
+    if name == "x.gguf":
         pytest.importorskip("gguf")
     problems = {}
-    for number, data in enumerate([*INPUTS.get(name, []), *([] if name in NO_FILE else [FIFO])]):
-        (folder := tmp_path / str(number)).mkdir()
-        problems[data[:60]] = find_problem(known[name], folder, data)
+    for number, data in enumerate([*INPUTS[name], *([] if name in NO_PIPE else [FIFO])]):
+        folder = tmp_path / str(number)
+        put(folder / name, data)
+        problems[data[:60]] = find_problem(READERS[name], folder)
     assert {data: text for data, text in problems.items() if text} == {}
 
 
@@ -180,7 +310,7 @@ def test_an_array_bomb_is_refused_before_it_is_decompressed(tmp_path, monkeypatc
         limits.read_arrays(path, ["a"])
 
 
-def test_pipes_in_a_store_are_not_waited_for(known, tmp_path):
+def test_pipes_in_a_store_are_not_waited_for(tmp_path):
     name = "00000.array_record"
     path = tmp_path / "store.json"
     entry = {"bytes": 0, "sha256": hashlib.sha256().hexdigest()}
@@ -188,9 +318,9 @@ def test_pipes_in_a_store_are_not_waited_for(known, tmp_path):
     os.mkfifo(tmp_path / name)
     with pytest.raises(ValueError, match="is not a regular file"):
         list(manifest.find_damages(path))
-    shutil.copyfile(fuzz_targets.STORE / "store.json", path)
+    shutil.copyfile(token_store() / "store.json", path)
     with pytest.raises(ValueError, match=f"{name}: missing"):
-        TokenStore(tmp_path)
+        store.TokenStore(tmp_path)
 
 
 def test_limits_admit_real_files(tmp_path):
