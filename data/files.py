@@ -241,8 +241,9 @@ def list_files(path: str | Path, formats: Sequence[Format], text_field: str = "t
             continue
         _check_pulled(file)
         if text_format.is_other(file, text_field):
-            fields = ", ".join(strings_in(text_format.first(file, text_field))) or "another field"
-            hint = f"data.text_field may name {fields}; jq -c .[] splits an array"
+            first = text_format.first(file, text_field)
+            fields = ", ".join(strings_in(first) if text_field not in first else ())
+            hint = f"data.text_field may name {fields}" if fields else "jq -c .[] splits an array"
             reason = f'no "{text_field}" in its first lines ({hint})'
             left_out.append(LeftOut(name, f"not {text_format.title}: {reason}"))
         else:

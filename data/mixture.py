@@ -4,6 +4,7 @@ import dataclasses
 import functools
 import sys
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -63,7 +64,7 @@ class Mixture:
     weights: list[float]
 
     @functools.cached_property
-    def _mixed(self) -> Sequence[Row]:
+    def _mixed(self) -> Any:
         import grain  # slow to import
 
         parts = [grain.MapDataset.source(source) for source in self.sources]

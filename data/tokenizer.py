@@ -20,6 +20,7 @@ import sentencepiece
 from ropewalk.data import tokenizer_json
 from ropewalk.data.sentencepiece_model import parse_model
 from ropewalk.utils.errors import UnreachableError
+from ropewalk.utils.files import write_atomically
 from ropewalk.utils.limits import read_bytes
 from ropewalk.utils.manifest import DamagedError
 from ropewalk.utils.messages import one_line
@@ -349,7 +350,7 @@ def train(texts: Iterable[str], path: str | Path, vocab_size: int) -> None:
             f"data.vocab_size={vocab_size} does not suit this text: {reason}; use {advice}more "
             "text, or data.tokenizer=FILE"
         ) from None
-    Path(path).write_bytes(model.getvalue())
+    write_atomically(Path(path), model.getvalue())
 
 
 def _training_lines(text: str) -> Iterator[str]:

@@ -3,7 +3,6 @@
 import contextlib
 import functools
 import hashlib
-import os
 import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -26,7 +25,7 @@ from ropewalk.data.source import (
 )
 from ropewalk.data.tokenizer import Tokenizer, file_in
 from ropewalk.data.verify import read_tokenizer
-from ropewalk.utils.files import sync
+from ropewalk.utils.files import write_atomically
 from ropewalk.utils.manifest import file_entries, read_manifest, write_manifest
 from ropewalk.utils.plugins import name_of
 from ropewalk.utils.progress import byte_progress
@@ -59,14 +58,10 @@ def write_prepared(
     for part in folder.rglob("*.part"):  # left by a killed process
         part.unlink()
     if not file_in(folder).exists():
-        path = folder / tokenizer.file_name if tokenizer else file_in(folder)
-        part = path.with_suffix(".part")
         if tokenizer:
-            part.write_bytes(tokenizer.model)
+            write_atomically(folder / tokenizer.file_name, tokenizer.model)
         else:
-            tokenizer_lib.train(_sample(source), part, settings["vocab_size"])
-        sync(part)
-        os.replace(part, path)
+            tokenizer_lib.train(_sample(source), file_in(folder), settings["vocab_size"])
     tokenizer = read_tokenizer(folder)
     report = {"settings": settings, "path": source.path, "tokenizer": tokenizer.fingerprint}
     paths = [file_in(folder)]
