@@ -44,7 +44,7 @@ class TrainStep:
         self._state = abstract_state(config, count, self.mesh)
         self._arrays = member_arrays([split(member)[0] for member in members])
         size = config.data.batch_size
-        self._batch = make_global_batch(random_batch(config), self.mesh, size, range(size))
+        self._batch = make_global_batch(random_batch(config), self.mesh, size)
 
     @functools.cached_property
     def compiled(self) -> Any:

@@ -16,7 +16,6 @@ import ropewalk.utils.environment  # noqa: F401 - first: it checks that packages
 import dataclasses
 import functools
 import shlex
-import shutil
 import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -29,7 +28,7 @@ from ropewalk.model import rotary
 from ropewalk.utils.command_line import Parser, at_least, exit_with
 from ropewalk.utils.files import check_writable, write_atomically
 from ropewalk.utils.locks import try_lock
-from ropewalk.utils.paths import copy, local
+from ropewalk.utils.paths import copy, local, remove
 from ropewalk.utils.text_table import TextTable, print_tables
 
 
@@ -121,8 +120,7 @@ def prune(run: RunDirectory, keep: int, optimizer: bool = False) -> int:
         if file is None:
             raise ValueError(f"{run.path} is being trained; stop that process first")
         for folder in folders:
-            # A name that is no number is no checkpoint: a deletion that is cut short leaves none.
-            shutil.rmtree(folder.rename(folder.with_name(f"{folder.name}.deleted")))
+            remove(folder)
     return freed
 
 

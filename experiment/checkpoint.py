@@ -298,12 +298,9 @@ def set_aside(run: RunDirectory, step: int) -> Path:
 
 def shape_difference(params: Params, expected: Params) -> str:
     """Describe the first parameter of another shape; empty if there is none."""
-    shapes, expected_shapes = (
-        {name: tuple(leaf.shape) for name, leaf in leaves_by_name(tree).items()}
-        for tree in (params, expected)
-    )
-    for name in sorted(shapes | expected_shapes):
-        shape, other = shapes.get(name, "missing"), expected_shapes.get(name, "missing")
+    ours, theirs = leaves_by_name(params), leaves_by_name(expected)
+    for name in sorted(ours | theirs):
+        shape, other = (getattr(tree.get(name), "shape", "missing") for tree in (ours, theirs))
         if shape != other:
             return f"parameter {name} is {shape} but {other}"
     return ""
@@ -401,8 +398,6 @@ def write_params(
     write_items(run, step, {"data": data, "config": config}, written)
 
 
-# Bytes that fit any device beside a training state.
-_AT_ONCE = 2**26
 # The golden ratio, which spreads positions.
 _SPREAD = np.uint32(0x9E3779B9)
 
@@ -417,23 +412,13 @@ def digests(tree: Any) -> dict[str, str]:
     """Return the digest of each array in `tree` by name, 16 hexadecimal digits.
 
     All hosts must call this together for arrays over several hosts. Arrays in host memory are sent
-    to the default device, one by one if they are large.
+    to the default device one by one.
     """
-    leaves = leaves_by_name(tree)
-    arrays = list(leaves.values())
-    on_devices = all(isinstance(array, jax.Array) for array in arrays)
-    if on_devices or sum(array.nbytes for array in arrays) <= _AT_ONCE:
-        sums = jax.device_get(_sums(arrays))
-    else:
-        sums = [jax.device_get(_sums([array]))[0] for array in arrays]
-    return {name: f"{a:08x}{b:08x}" for name, (a, b) in zip(leaves, sums, strict=True)}
+    sums = {name: jax.device_get(_sum(array)) for name, array in leaves_by_name(tree).items()}
+    return {name: f"{first:08x}{second:08x}" for name, (first, second) in sums.items()}
 
 
 @jax.jit
-def _sums(arrays: Sequence[jax.Array]) -> list[tuple[jax.Array, jax.Array]]:
-    return [_sum(array) for array in arrays]
-
-
 def _sum(array: jax.Array) -> tuple[jax.Array, jax.Array]:
     """Return both lanes, uint32."""
     # https://github.com/skeeto/hash-prospector, then MurmurHash3's finalizer on top.

@@ -1,10 +1,11 @@
 """ExperimentConfig: the definition of a run, and its conversion to and from JSON."""
 
+import contextlib
 import dataclasses
 import importlib
 import os
 import re
-import typing
+from collections.abc import Callable
 from typing import Annotated, Any, Literal
 
 from ropewalk.data.config import MAX_CONTEXT, DataConfig
@@ -12,7 +13,7 @@ from ropewalk.model import rotary as rotary_lib
 from ropewalk.model.config import ModelConfig
 from ropewalk.model.rotary import Pattern
 from ropewalk.utils.checks import SINGLE_MAX, Bounds, Count, Seed, Share, SinglePositive, check
-from ropewalk.utils.messages import one_line, quoted
+from ropewalk.utils.messages import quoted
 
 # A config.json may only name classes of these packages: reading one never runs other code.
 PACKAGES = ("model", "data", "experiment")
@@ -214,14 +215,21 @@ def chosen_rotary(text: str, config: ExperimentConfig) -> Pattern:
     return dataclasses.replace(config.model, rotary=variant).rotary
 
 
-def to_dict(value: Any) -> Any:
-    """Convert a config to JSON values; each dataclass states its import path as "class"."""
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        cls = type(value)
-        fields = {f.name: to_dict(getattr(value, f.name)) for f in stored_fields(cls)}
-        return {"class": class_path(cls), **fields}
+def to_dict(value: Any, values_of: Callable[[Any], dict[str, Any]] | None = None) -> Any:
+    """Convert a config to JSON values; each dataclass states its import path as "class".
+
+    `values_of` returns the fields to state of a dataclass; None: all that may be set.
+    """
+    if dataclasses.is_dataclass(value):
+        values = (
+            values_of(value)
+            if values_of
+            else {field.name: getattr(value, field.name) for field in stored_fields(type(value))}
+        )
+        fields = {name: to_dict(item, values_of) for name, item in values.items()}
+        return {"class": class_path(type(value)), **fields}
     if isinstance(value, tuple):
-        return [to_dict(item) for item in value]
+        return [to_dict(item, values_of) for item in value]
     return value
 
 
@@ -249,20 +257,15 @@ def from_dict(value: Any) -> Any:
     path = str(value.get("class", ""))
     # The path says where the class is, so that no registry has to know all variants.
     module_name, _, class_name = path.rpartition(".")
-    if module_name.split(".")[0] not in PACKAGES:
+    cls: Any = None
+    if module_name.split(".")[0] in PACKAGES:
+        with contextlib.suppress(ImportError, AttributeError):
+            cls = getattr(importlib.import_module(f"ropewalk.{module_name}"), class_name)
+    if not isinstance(cls, type) or not dataclasses.is_dataclass(cls):
         raise ValueError(
-            f"config names the class {quoted(path)}, which is not one of this repository's"
+            f"config names {quoted(path)}, which is no config class of this ropewalk; put its file "
+            "back, or use the version of ropewalk that the run was made with"
         )
-    try:
-        cls = getattr(importlib.import_module(f"ropewalk.{module_name}"), class_name)
-    except (ImportError, AttributeError) as error:
-        file = one_line(f"{module_name.replace('.', '/')}.py", 60)
-        raise ValueError(
-            f"config names the class {quoted(path)}, and there is no {file} with it; put it back, "
-            "or use the version of ropewalk that the run was made with"
-        ) from error
-    if not dataclasses.is_dataclass(cls):
-        raise ValueError(f"config names {quoted(path)}, which is not a config class")
     renamed = _RENAMED.get(path, {})
     names = {name: renamed.get(name, name) for name in map(str, value) if name != "class"}
     fields = {new: from_dict(value[old]) for old, new in names.items()}
@@ -279,7 +282,7 @@ def from_dict(value: Any) -> Any:
     if unknown:
         name = quoted(min(unknown))
         raise ValueError(f"{path} has no field {name} (a newer ropewalk's config?)")
-    return typing.cast(type, cls)(**fields)
+    return cls(**fields)
 
 
 # Fields whose values are paths: what lies there counts, not where it is.

@@ -35,6 +35,7 @@ _OTHER_NAMES = {
     "hidden_size": "model.embed_dim",
     "d_model": "model.embed_dim",
 }
+_Changes = list[tuple[list[str], str]]  # parts of the dotted name, and the value as typed
 _LENGTHS = ("context_length", "lengths", "window")  # fields that also accept 4k
 
 
@@ -47,37 +48,28 @@ def apply(config: ExperimentConfig, overrides: Sequence[str]) -> ExperimentConfi
     Raises:
       ValueError: naming the override, what is wrong, and the nearest valid field.
     """
-    tree: dict[str, Any] = {}
+    changes = []
     for override in overrides:
         path, equals, text = override.partition("=")
         if not equals or not path:
             raise ValueError(f"override {quoted(override)} is not of the form dotted.field=value")
-        node = tree
-        *parents, last = path.split(".")
-        for parent in parents:
-            child = node.setdefault(parent, {})
-            # An object (model.rotary=..) may be refined afterwards (model.rotary.base).
-            node = child if isinstance(child, dict) else node.setdefault(parent + ".", {})
-        refined = node.get(last + ".", node.get(last))
-        if isinstance(refined, dict):
-            name = f"{path}.{next(iter(refined))}"
-            raise ValueError(f"{one_line(override, 60)} would replace {name}; give it before that")
-        node[last] = text
-    changed = _replace(config, tree, "", [field.name for field in fields(config)])
-    if "seed" in tree and "seed" not in tree.get("data", {}):
+        changes.append((path.split("."), text))
+    changed = _replace(config, changes, "", [field.name for field in fields(config)])
+    paths = [path for path, _ in changes]
+    if ["seed"] in paths and ["data", "seed"] not in paths:
         # Runs that share their rows differ less than independent runs.
         data = dataclasses.replace(changed.data, seed=changed.seed)
         changed = dataclasses.replace(changed, data=data)
     return changed
 
 
-def _replace(value: Any, changes: dict[str, Any], prefix: str, all_names: Sequence[str]) -> Any:
+def _replace(value: Any, changes: _Changes, prefix: str, all_names: Sequence[str]) -> Any:
     hints = typing.get_type_hints(type(value))
     fields = {field.name for field in stored_fields(type(value))}
     derived = {field.name for field in dataclasses.fields(value)} - fields
-    new = {}
-    for key, change in changes.items():
-        name = key.rstrip(".")
+    new: dict[str, Any] = {}
+    refinements: dict[str, _Changes] = {}
+    for (name, *rest), text in changes:
         where = prefix + name
         if name in derived:
             raise ValueError(f"{where} follows from other fields and cannot be set; leave it out")
@@ -86,17 +78,23 @@ def _replace(value: Any, changes: dict[str, Any], prefix: str, all_names: Sequen
             if isinstance(value, Rotary):
                 hint = f"{rotary_lib.label(value)} has no {one_line(name, 60)}; {hint}"
             raise ValueError(f"unknown field {quoted(where)}; {hint}")
-        if isinstance(change, dict):
-            current = new.get(name, getattr(value, name))
-            if not dataclasses.is_dataclass(current):
-                kinds = typing.get_args(hints[name])
-                if current is None and any(map(dataclasses.is_dataclass, kinds)):
-                    advice = f"{where} is none here; use a config that has it, or a file of yours"
-                    raise ValueError(f"{advice} (train.py CONFIG --write FILE.py)")
-                raise ValueError(f"{where} has no fields of its own; write {where}=VALUE")
-            new[name] = _replace(current, change, where + ".", all_names)
+        if rest:  # an object (model.rotary=..) may be refined afterwards (model.rotary.base)
+            refinements.setdefault(name, []).append((rest, text))
+        elif name in refinements:
+            refined = ".".join([where, *refinements[name][0][0]])
+            override = one_line(f"{where}={text}", 60)
+            raise ValueError(f"{override} would replace {refined}; give it before that")
         else:
-            new[name] = _parse(change, hints[name], where)
+            new[name] = _parse(text, hints[name], where)
+    for name, refinement in refinements.items():
+        where, current = prefix + name, new.get(name, getattr(value, name))
+        if not dataclasses.is_dataclass(current):
+            kinds = typing.get_args(hints[name])
+            if current is None and any(map(dataclasses.is_dataclass, kinds)):
+                advice = f"{where} is none here; use a config that has it, or a file of yours"
+                raise ValueError(f"{advice} (train.py CONFIG --write FILE.py)")
+            raise ValueError(f"{where} has no fields of its own; write {where}=VALUE")
+        new[name] = _replace(current, refinement, where + ".", all_names)
     try:
         return dataclasses.replace(value, **new)
     except ValueError as error:

@@ -41,7 +41,7 @@ def run_id(run: RunDirectory, step: int) -> str:
 
 def config_digest(config: ExperimentConfig, tokenizer_sha256: str | None) -> str:
     """Return the part of the identity that config.json decides."""
-    fields = flatten(_without_defaults(config))
+    fields = flatten(to_dict(config, _without_defaults))
     # The digests of parameters and the tokenizer's sha256 stand for what lies at paths.
     fields = {k: x for k, x in fields.items() if not is_operational(k) and k not in PATH_FIELDS}
     return digest([fields, tokenizer_sha256])[:12]
@@ -112,19 +112,12 @@ def copy_notice(original: RunDirectory, copy: RunDirectory) -> str:
     )
 
 
-def _without_defaults(value: Any) -> Any:
-    """Return a config as JSON, without fields that mean the same when config.json lacks them.
+def _without_defaults(value: Any) -> dict[str, Any]:
+    """Return the fields of a dataclass, but those that mean the same when config.json lacks them.
 
     So a field that a later version adds changes no identity.
     """
-    if isinstance(value, tuple):
-        return [_without_defaults(item) for item in value]
-    if not dataclasses.is_dataclass(value) or isinstance(value, type):
-        return to_dict(value)
-    path = class_path(type(value))
-    stated = REMOVED.get(path, {}) | {
-        field.name: _without_defaults(getattr(value, field.name))
-        for field in dataclasses.fields(value)
-        if getattr(value, field.name) != field.default
-    }
-    return {"class": path, **stated}
+    values = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+    defaults = {field.name: field.default for field in dataclasses.fields(value)}
+    changed = {name: item for name, item in values.items() if item != defaults[name]}
+    return REMOVED.get(class_path(type(value)), {}) | changed

@@ -21,11 +21,11 @@ from ropewalk.experiment.config import ExperimentConfig, first_difference, from_
 from ropewalk.experiment.records import MetricsDigest
 from ropewalk.experiment.run import RunDirectory
 from ropewalk.utils import messages
-from ropewalk.utils.errors import is_unread, machine_error
+from ropewalk.utils.errors import is_request, is_unread, machine_error
 from ropewalk.utils.limits import read_json
 from ropewalk.utils.manifest import digest, seal, unseal
 from ropewalk.utils.messages import quoted
-from ropewalk.utils.paths import is_outage
+from ropewalk.utils.paths import in_bucket
 
 COULD_NOT_BE_READ = "could not be read"  # in messages about errors that are not damage
 
@@ -175,7 +175,7 @@ def one_line(
     # Orbax and TensorStore raise many kinds of errors for damaged files.
     except Exception as error:
         text = str(error) or type(error).__name__
-        if is_outage(run.path, error) or is_unread(error):
+        if is_unread(error) or (in_bucket(run.path) and is_request(error)):
             text = machine_error(error) or text
             raise ValueError(
                 f"{folder_of(run, step)} {COULD_NOT_BE_READ} ({messages.one_line(text, 180)}); run "

@@ -17,7 +17,7 @@ from ropewalk.model import transformer
 from ropewalk.model.config import PositionTable
 from ropewalk.model.positions import record_learned
 from ropewalk.model.transformer import Params
-from ropewalk.utils.messages import check_unicode
+from ropewalk.utils.messages import check_unicode, quoted
 
 
 @dataclasses.dataclass(frozen=True, repr=False, eq=False)
@@ -67,14 +67,13 @@ class LoadedRun:
             tokens = np.array([self.tokenizer.encode_prompt(tokens)])
         try:
             tokens_BT = np.asarray(tokens)
-        except ValueError:
+            is_ids = tokens_BT.ndim == 2 and np.issubdtype(tokens_BT.dtype, np.integer)
+        except ValueError:  # rows of several lengths
+            is_ids = False
+        if not is_ids:
             raise ValueError(
-                "tokens must have rows of one length; compute rows of other lengths one by one"
-            ) from None
-        if tokens_BT.ndim != 2 or not np.issubdtype(tokens_BT.dtype, np.integer):
-            raise ValueError(
-                f"tokens must be a text or whole numbers [B, T], not {tokens_BT.dtype} "
-                f"of shape {tokens_BT.shape}"
+                f"tokens={quoted(tokens)} must be a text or whole numbers [B, T], rows of one "
+                "length; compute rows of other lengths one by one"
             )
         # An id outside the embedding would not fail: JAX takes the last row instead.
         vocab_size = self.config.model.vocab_size

@@ -180,22 +180,16 @@ def host_rows(mesh: Mesh, batch_size: int, host: int | None = None) -> HostRows:
 
 
 def make_global_batch(
-    batch: dict[str, np.ndarray], mesh: Mesh, batch_size: int, rows: Sequence[int]
+    batch: dict[str, np.ndarray], mesh: Mesh, batch_size: int
 ) -> dict[str, jax.Array]:
-    """Return global arrays over the mesh from this host's rows of a batch, numbered `rows`."""
+    """Return global arrays over the mesh from this host's rows (`host_rows`) of a batch."""
     sharding = batch_sharding(mesh)
-    offsets = {row: index for index, row in enumerate(rows)}
-
-    def make(rows_BT: np.ndarray) -> jax.Array:
-        def part(index: Any) -> np.ndarray:
-            first, end, _ = index[0].indices(batch_size)
-            start = offsets[first]
-            return rows_BT[start : start + end - first, index[1]]
-
-        shape = (batch_size, *rows_BT.shape[1:])
-        return jax.make_array_from_callback(shape, sharding, part)
-
-    return {name: make(value) for name, value in batch.items()}
+    return {
+        name: jax.make_array_from_process_local_data(
+            sharding, rows_BT, (batch_size, rows_BT.shape[1])
+        )
+        for name, rows_BT in batch.items()
+    }
 
 
 def put(tree: Any, shardings: Any) -> Any:

@@ -181,15 +181,13 @@ def _tensorboard(tensorboard: Any, run: RunDirectory) -> Tracker:
 def _wandb(wandb: Any, run: RunDirectory) -> Tracker:
     # Without a key, `init` would wait for minutes.
     is_online = os.environ.get("WANDB_MODE") or os.environ.get("WANDB_API_KEY")
-    session = wandb.init(
-        project="ropewalk",
+    session = _start_session(
+        wandb,
+        run,
         name=run.name,
-        group=_sweep_name(run),
-        config=_settings(run),
         id=_identity(run),
         dir=None if in_bucket(run.path) else str(run.path),
         mode=None if is_online else "offline",
-        resume="allow",
         reinit="create_new",
     )
 
@@ -199,25 +197,21 @@ def _wandb(wandb: Any, run: RunDirectory) -> Tracker:
 
 
 def _trackio(trackio: Any, run: RunDirectory) -> Tracker:
-    session = trackio.init(
-        project="ropewalk",
-        name=f"{run.name}-{_identity(run)}",
-        group=_sweep_name(run),
-        config=_settings(run),
-        resume="allow",
-    )
+    session = _start_session(trackio, run, name=f"{run.name}-{_identity(run)}")
     write = lambda row: session.log(_without_step(row), step=int(row["step"]))  # noqa: E731
     return Tracker(write, write, session.finish)
 
 
+def _start_session(package: Any, run: RunDirectory, **options: Any) -> Any:
+    """Start or resume a run of wandb, or of trackio, in the group of its sweep."""
+    folder = run.path.resolve().parent
+    group = folder.name if (folder / "sweep.json").exists() else None
+    settings = {"project": "ropewalk", "group": group, "config": _settings(run), "resume": "allow"}
+    return package.init(**settings, **options)
+
+
 def _without_step(row: dict[str, float]) -> dict[str, float]:
     return {name: value for name, value in row.items() if name != "step"}
-
-
-def _sweep_name(run: RunDirectory) -> str | None:
-    """Return the name of the folder of the sweep that a run lies in; None if there is none."""
-    folder = run.path.resolve().parent
-    return folder.name if (folder / "sweep.json").exists() else None
 
 
 def _identity(run: RunDirectory) -> str:

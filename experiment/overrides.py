@@ -53,7 +53,7 @@ from ropewalk.experiment.config import PATH_FIELDS, ExperimentConfig, is_operati
 from ropewalk.experiment.dotted import apply as apply  # part of the command line, for its callers
 from ropewalk.experiment.inherit import inherit
 from ropewalk.experiment.records import SweepRecord, read_sweep
-from ropewalk.experiment.run import RunDirectory
+from ropewalk.experiment.run import RunDirectory, split_start
 from ropewalk.experiment.stages import split
 from ropewalk.utils.expressions import allow_files, split_commas, unquote
 from ropewalk.utils.files import check_contents
@@ -181,7 +181,8 @@ def _join_paths(parts: Sequence[str]) -> list[str]:
     paths = []
     while parts:
         joined = (",".join(parts[:count]) for count in range(len(parts), 1, -1))
-        path = next((p for p in joined if not in_bucket(p) and _exists(p)), parts[0])
+        exists = (p for p in joined if not in_bucket(p) and os.path.exists(split_start(p)[0]))
+        path = next(exists, parts[0])
         paths.append(path)
         parts = parts[path.count(",") + 1 :] if path != parts[0] else parts[1:]
     return paths
@@ -196,11 +197,10 @@ def _start_of(override: str, run: RunDirectory) -> str:
       ValueError: if that sweep has no such member.
     """
     field, _, text = override.partition("=")
-    head, _, step = unquote(text).rpartition("@")
-    has_step = bool(head) and step.isdigit()
-    path = as_path(head if has_step else unquote(text))
-    if field != "start_from" or not text:
+    if field != "start_from":
         return override
+    start, step = split_start(unquote(text))
+    path = as_path(start)
     member = path / run.name
     # The sweep may have been deleted since.
     is_known = run.is_started() and str(run.config.start_from).startswith(f"{member}@")
@@ -211,12 +211,7 @@ def _start_of(override: str, run: RunDirectory) -> str:
             f"start_from={path}: that sweep has no member {run.name}; list the values that it was "
             f"trained with ({one_line(', '.join(names), 150)}), or start from one of its members"
         )
-    return f"start_from={member}" + (f"@{step}" if has_step else "")
-
-
-def _exists(path: str) -> bool:
-    head, _, step = path.rpartition("@")
-    return os.path.exists(head if step.isdigit() else path)
+    return f"start_from={member}" + ("" if step is None else f"@{step}")
 
 
 class Member(NamedTuple):
@@ -357,11 +352,7 @@ def make_members(
         )
     members = list(itertools.starmap(make, choices))
     for left, right in itertools.combinations(members, 2):
-        if left.name == right.name:
-            raise ValueError(
-                f"two members are called {left.name}: every listed value must be different"
-            )
-        if left.config == right.config:
+        if left.name == right.name or left.config == right.config:
             raise ValueError(
                 f"{left.name} and {right.name} are the same member; list each value once"
             )

@@ -129,14 +129,11 @@ def read_sweep(path: Path) -> SweepRecord:
       ValueError: if it is not a `SweepRecord`.
     """
     file = path / "sweep.json"
-    names = [field.name for field in dataclasses.fields(SweepRecord)]
     try:
         record = read_json(file)
-        if not isinstance(record, dict) or not all(name in record for name in names):
-            raise ValueError(f"no JSON object with {', '.join(names)}")
-        lists = {name: tuple(value) for name, value in record.items() if isinstance(value, list)}
-        values: dict[str, Any] = {**record, **lists}
-        return SweepRecord(**{name: values[name] for name in names})
-    except ValueError as error:
+        names = (field.name for field in dataclasses.fields(SweepRecord))
+        return SweepRecord(**{name: record[name] for name in names})
+    except (KeyError, TypeError, ValueError) as error:
+        reason = error if isinstance(error, ValueError) else "no JSON object with all its fields"
         hint = "delete it and run the same sweep.py command again: members are kept"
-        raise ValueError(f"{file}: {error}; {hint}") from error
+        raise ValueError(f"{file}: {reason}; {hint}") from error

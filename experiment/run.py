@@ -163,8 +163,7 @@ class RunDirectory:
         """The import that this run is, or that it started from; None if it is not there."""
         run, visited = self, {self.path}
         while not (run.path / PUBLISHED).is_dir():
-            path, at, step = (run.config.start_from or "").rpartition("@")
-            parent = path if at and step.isdigit() else run.config.start_from
+            parent, _ = split_start(run.config.start_from or "")
             if not parent or not (as_path(parent) / "config.json").exists():
                 return None
             run = RunDirectory(parent)
@@ -262,7 +261,7 @@ class RunDirectory:
         """
         # Else a parent that trains on would give its child other parameters at every resume.
         start = self.config.start_from if self.is_started() else None
-        if start and start_from in (start, start.rpartition("@")[0]):
+        if start and start_from in (start, split_start(start)[0]):
             return start
         parent, step = find_start(start_from)
         return f"{parent.path}@{step}"
@@ -434,14 +433,19 @@ def find_run(path: str | Path) -> RunDirectory:
     return run
 
 
+def split_start(start_from: str) -> tuple[str, int | None]:
+    """Return the path and the step of `start_from`: `DIR` (None) or `DIR@STEP`."""
+    path, _, step = start_from.rpartition("@")
+    return (path, int(step)) if path and step.isdecimal() else (start_from, None)
+
+
 def find_start(start_from: str) -> tuple[RunDirectory, int]:
     """Return the run and step of `start_from`: `DIR` (its newest checkpoint) or `DIR@STEP`.
 
     Raises:
       ValueError: if there is no such run or checkpoint.
     """
-    head, at, tail = start_from.rpartition("@")
-    path, step = (head, int(tail)) if at and tail.isdigit() else (start_from, None)
+    path, step = split_start(start_from)
     run = find_run(path)
     return run, run.find_step(step)
 

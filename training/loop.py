@@ -259,7 +259,7 @@ class _Batches:
         # rows consumed, whatever the number of hosts.
         self._digest += int(batch.pop("row_hash")[self._host.counted].sum(dtype=np.uint64))
         self._rows += self._batch_size
-        return make_global_batch(batch, self._mesh, self._batch_size, self._host.rows)
+        return make_global_batch(batch, self._mesh, self._batch_size)
 
     def data_state(self) -> DataState:
         """Return which rows were consumed; all processes must call this together."""

@@ -66,7 +66,7 @@ class Validation:
         total = jnp.zeros(2)
         for batch in itertools.islice(batches, NUM_BATCHES):
             del batch["row_hash"]  # the digest covers training rows only
-            batch = make_global_batch(batch, self._mesh, self._batch_size, host.rows)
+            batch = make_global_batch(batch, self._mesh, self._batch_size)
             total += self._nats_and_targets(params, member, batch)
         return total[..., 0] / jnp.maximum(total[..., 1], 1)
 

@@ -16,7 +16,7 @@ from typing import Any, Self
 import fsspec.config
 from etils.epath import backend, gpath
 
-from ropewalk.utils.errors import is_request, unreachable
+from ropewalk.utils.paths import raise_outages
 
 # A cached listing would miss objects that TensorStore and other processes write.
 fsspec.config.conf.setdefault("gcs", {})["use_listings_cache"] = False
@@ -33,11 +33,7 @@ class BucketPath(gpath.PosixGPath):
         return _Backend()
 
     def resolve(self, strict: bool = False) -> Self:
-        """Return the path: a bucket has no links."""
-        return self
-
-    def absolute(self) -> Self:
-        """Return the path: a bucket has no current directory."""
+        """Return the path: a bucket has no links and no current directory."""
         return self
 
     def is_dir(self) -> bool:
@@ -72,10 +68,8 @@ class BucketPath(gpath.PosixGPath):
 
     def write_bytes(self, data: bytes) -> int:
         """Replace the object by one request: readers see the old or the new content."""
-        try:
+        with raise_outages(str(self), writes=True):  # there may be no such bucket
             self._backend.pipe_file(str(self), data)
-        except FileNotFoundError as error:  # there is no such bucket
-            raise unreachable(self, error) from error
         return len(data)
 
     def write_text(self, data: str, encoding: str | None = None, errors: str | None = None) -> int:
@@ -102,11 +96,7 @@ class _Backend:
 
         def call(path: str, *args: Any, **kwargs: Any) -> Any:
             function = etils_function or getattr(backend.fsspec_backend.fs(path), name)
-            try:
+            with raise_outages(path):
                 return function(path, *args, **kwargs)
-            except Exception as error:
-                if not is_request(error):
-                    raise
-                raise unreachable(path, error) from error
 
         return call

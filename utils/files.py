@@ -1,8 +1,5 @@
 """Atomic writes."""
 
-import contextlib
-import fcntl
-import glob
 import os
 import secrets
 import tempfile
@@ -69,8 +66,7 @@ def check_contents(folder: Path) -> None:
 def write_atomically(path: Path, content: str | bytes) -> None:
     """Replace a file at once, so that a crash leaves the old or the new content.
 
-    Removes the unfinished files that killed writers of `path` left. A link is replaced, not
-    followed.
+    A link is replaced, not followed.
 
     Raises:
       ValueError: if `path` is a folder, pipe or device.
@@ -81,37 +77,20 @@ def write_atomically(path: Path, content: str | bytes) -> None:
         return
     if path.exists() and not (path.is_file() or path.is_symlink()):
         raise ValueError(f"{path} is not a regular file; choose another path")
-    _remove_leftovers(path)
     # A random name: the jobs of an array start one sweep in the same second.
     part = path.with_name(f"{path.name}.{secrets.token_hex(4)}.part")
     try:
-        with part.open("wb") as file:
-            with contextlib.suppress(OSError):  # a file system without locks
-                fcntl.flock(file, fcntl.LOCK_EX)
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-            if os.fstat(file.fileno()).st_nlink:
-                os.replace(part, path)
-                return
+        part.write_bytes(content)
+        sync(part)
+        os.replace(part, path)
     except OSError as error:
         error.filename = str(path)  # a full disk is an error without a path
         raise
     finally:
         part.unlink(missing_ok=True)
-    write_atomically(path, content)  # another process removed the file before it was locked
 
 
 def sync(path: Path) -> None:
     """Write a file to the disk, so that a loss of power after a rename does not empty it."""
     with path.open("rb") as file:
         os.fsync(file.fileno())
-
-
-def _remove_leftovers(path: Path) -> None:
-    """Remove unfinished files of `path` that no process has locked, so that their writers ended."""
-    digits = "[0-9a-f]" * 8
-    for part in path.parent.glob(f"{glob.escape(path.name)}.{digits}.part"):
-        with contextlib.suppress(OSError), part.open("r+b") as file:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            part.unlink()

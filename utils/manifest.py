@@ -12,7 +12,6 @@ from typing import Any
 
 from ropewalk.utils.files import write_atomically
 from ropewalk.utils.limits import check_file, read_json
-from ropewalk.utils.messages import quoted
 from ropewalk.utils.paths import raise_outages
 from ropewalk.utils.threads import map_ahead, num_cpus
 
@@ -84,10 +83,10 @@ def find_damages(path: Path, on_bytes: Callable[[int], None] = lambda count: Non
     """
     try:
         files = read_manifest(path).get("files", {})
-        if not isinstance(files, dict):
-            raise DamagedError(f"{path}: damaged: its list of files is not an object")
-        if problem := next(filter(None, map(_entry_problem, files.items())), ""):
-            raise DamagedError(f"{path}: damaged: {problem}")
+        if not isinstance(files, dict) or not all(map(_is_entry, files.items())):
+            raise DamagedError(
+                f"{path}: damaged: its `files` are not files of its folder with bytes and sha256"
+            )
     except DamagedError as error:
         yield error.what
         return
@@ -96,14 +95,13 @@ def find_damages(path: Path, on_bytes: Callable[[int], None] = lambda count: Non
     yield from filter(None, map_ahead(check, files.items(), num_threads=threads, ahead=2 * threads))
 
 
-def _entry_problem(item: tuple[str, Any]) -> str:
-    """Describe what is wrong with an entry of `files`: a file that came with it names no others."""
+def _is_entry(item: tuple[str, Any]) -> bool:
+    """Return whether an entry of `files` is whole: a file that came with it names no others."""
     name, entry = item
-    parts = Path(name).parts
     has_values = isinstance(entry, dict) and {"bytes", "sha256"} <= entry.keys()
-    if not has_values or not parts or ".." in parts or Path(name).is_absolute():
-        return f"{quoted(name)} is no file of its folder with bytes and sha256"
-    return ""
+    parts = Path(name).parts
+    is_below = bool(parts) and ".." not in parts and not Path(name).is_absolute()
+    return has_values and is_below
 
 
 def _find_damage(

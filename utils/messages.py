@@ -77,9 +77,7 @@ def nearest(name: str, valid: Iterable[str]) -> str:
     close = difflib.get_close_matches(name, valid, n=1, cutoff=0.4)
     listed = ", ".join(valid)
     if len(listed) > _LISTED:
-        alike = sorted(
-            valid, key=lambda candidate: -difflib.SequenceMatcher(None, name, candidate).ratio()
-        )
+        alike = difflib.get_close_matches(name, valid, n=len(valid), cutoff=0)
         shown = ", ".join(alike)[:_LISTED].rpartition(",")[0]
         listed = f"{shown} and {len(valid) - shown.count(',') - 1} more"
     return f"did you mean {close[0]!r}? (valid: {listed})" if close else f"valid: {listed}"

@@ -4,7 +4,7 @@ Other addresses, such as `s3://bucket/run`, raise an error: `Path` would make a 
 """
 
 import contextlib
-import importlib.util
+import importlib
 import os
 import re
 import shutil
@@ -54,24 +54,29 @@ def as_path(path: str | Path) -> Path:
     check_path(path)
     if not in_bucket(path):
         return Path(path)
-    if not _has_gcsfs():
+    try:
+        importlib.import_module("gcsfs")
+    except ImportError:
         raise ValueError(
             f"{_address(path)} needs gcsfs: pip install '.[gcs]' in the folder of ropewalk"
-        )
+        ) from None
     from ropewalk.utils.buckets import BucketPath  # late: it imports fsspec
 
     return BucketPath(_address(path))  # pyright: ignore[reportReturnType]
 
 
 def remove(path: Path) -> None:
-    """Remove a folder."""
+    """Remove a folder; if this process is stopped here, no checkpoint is left half-removed."""
     if in_bucket(path):
-        # First the file that marks a checkpoint as complete, in case this process is stopped here.
+        # First the file that marks a checkpoint as complete.
         for mark in path.rglob("commit_success.txt"):
             mark.unlink(missing_ok=True)
         path.rmtree(missing_ok=True)  # pyright: ignore[reportAttributeAccessIssue]
     else:
-        shutil.rmtree(path)
+        # A name that is no number is no checkpoint.
+        aside = path.with_name(f"{path.name}.deleted")
+        shutil.rmtree(aside, ignore_errors=True)
+        shutil.rmtree(path.rename(aside))
 
 
 def copy(source: Path, target: Path, last: str = "") -> None:
@@ -115,13 +120,8 @@ def local(path: str | Path) -> Path:
     return Path(path)
 
 
-def is_outage(path: Path, error: Exception) -> bool:
-    """Return whether `path` is in a bucket, and `error` is that of a failed request."""
-    return in_bucket(path) and is_request(error)
-
-
 @contextlib.contextmanager
-def raise_outages(path: Path, *, writes: bool = False) -> Iterator[None]:
+def raise_outages(path: str | Path, *, writes: bool = False) -> Iterator[None]:
     """Turn a failed request for `path` into an UnreachableError, whichever library made it.
 
     With `writes`, an object or a bucket that is not found is a failed request too.
@@ -133,7 +133,7 @@ def raise_outages(path: Path, *, writes: bool = False) -> Iterator[None]:
     except Exception as error:
         texts = ("NOT_FOUND", "does not exist")
         is_gone = isinstance(error, FileNotFoundError) or any(text in str(error) for text in texts)
-        if not (is_outage(path, error) or (writes and in_bucket(path) and is_gone)):
+        if not in_bucket(path) or not (is_request(error) or (writes and is_gone)):
             raise
         raise unreachable(path, error) from error
 
@@ -141,10 +141,3 @@ def raise_outages(path: Path, *, writes: bool = False) -> Iterator[None]:
 def _address(path: str | Path) -> str:
     """Return a bucket's path with two slashes after the scheme, and none at its end."""
     return "gs://" + _ADDRESS.sub("", str(path), count=1).rstrip("/")
-
-
-def _has_gcsfs() -> bool:
-    try:
-        return importlib.util.find_spec("gcsfs") is not None
-    except ValueError:  # a test hides it
-        return False

@@ -2,7 +2,7 @@
 
 with FakeBucket("b") as bucket:
     subprocess.run(..., env=os.environ | bucket.environment)
-    bucket.objects["run/config.json"].content
+    bucket.read("run/config.json")
     bucket.fail(one_in=10, seed=0)      some requests now get 500 or 503, or are cut
     bucket.forbidden = {"POST"}         these methods get 403
 """
@@ -15,7 +15,7 @@ import subprocess
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import NamedTuple
 from urllib.parse import quote, urlsplit
@@ -36,48 +36,17 @@ def refusal(status: int, message: str) -> Answer:
     return Answer(status, content, (("Content-Type", "application/json"),))
 
 
-class Object(NamedTuple):
-    """The object under a name; another content is another object."""
-
-    content: bytes
-    generation: int
-
-
-class Objects(Mapping[str, Object]):
-    """The objects of a bucket by name, as they are now."""
-
-    def __init__(self, bucket: "FakeBucket"):
-        self._bucket = bucket
-
-    def __getitem__(self, name: str) -> Object:
-        path = f"/storage/v1/b/{self._bucket.name}/o/{quote(name, safe='')}"
-        answer = self._bucket.ask("GET", path)
-        if answer.status == 404:
-            raise KeyError(name)
-        content = self._bucket.ask("GET", f"{path}?alt=media").content
-        return Object(content, int(json.loads(answer.content)["generation"]))
-
-    def __iter__(self) -> Iterator[str]:
-        path = f"/storage/v1/b/{self._bucket.name}/o?maxResults=1000000"
-        items = json.loads(self._bucket.ask("GET", path).content).get("items") or []
-        return iter(sorted(item["name"] for item in items))
-
-    def __len__(self) -> int:
-        return sum(1 for _ in self)
-
-
 class FakeBucket:
     """One bucket, served on a port of its own while it is entered.
 
     Attributes:
-      objects: by their names.
       environment: by which a process finds the bucket in place of Google's.
       forbidden: see above.
       counts: answers so far, by method and status; -1: the connection was cut.
     """
 
     def __init__(self, name: str = "bucket"):
-        self.name, self.objects = name, Objects(self)
+        self.name = name
         self.forbidden: set[str] = set()
         self.counts: Counter[tuple[str, int]] = Counter()
         self._lock = threading.Lock()
@@ -133,7 +102,16 @@ class FakeBucket:
 
     def names(self, prefix: str = "") -> list[str]:
         """Names of the objects below `prefix`, in order."""
-        return [name for name in self.objects if name.startswith(prefix)]
+        path = f"/storage/v1/b/{self.name}/o?maxResults=1000000&prefix={quote(prefix, safe='')}"
+        items = json.loads(self.ask("GET", path).content).get("items") or []
+        return sorted(item["name"] for item in items)
+
+    def read(self, name: str, query: str = "?alt=media") -> bytes:
+        """Content of an object, or without the query a description; KeyError if there is none."""
+        answer = self.ask("GET", f"/storage/v1/b/{self.name}/o/{quote(name, safe='')}{query}")
+        if answer.status == 404:
+            raise KeyError(name)
+        return answer.content
 
     def put(self, name: str, content: bytes) -> None:
         """Writes an object, whatever lay under its name."""

@@ -6,10 +6,13 @@ import shlex
 import signal
 import time
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
 from ropewalk.utils.errors import RESTART_STATUS
+from tests.bucket.conftest import Commands
+from tests.bucket.server import FakeBucket
 from tests.data.helpers import plain_text, write_jsonl
 from tests.tpu.page import BUCKET
 
@@ -45,17 +48,17 @@ def of_step(folder, step: int) -> tuple[dict, dict]:
     return data, digests["arrays"]
 
 
-class InBucket:
+class InBucket(NamedTuple):
     """A name in the fake bucket, read past everything that is tested."""
 
-    def __init__(self, bucket, name: str):
-        self._bucket, self._name = bucket, name
+    bucket: FakeBucket
+    name: str
 
     def __truediv__(self, name: str) -> "InBucket":
-        return InBucket(self._bucket, f"{self._name}/{name}")
+        return InBucket(self.bucket, f"{self.name}/{name}")
 
     def read_bytes(self) -> bytes:
-        return self._bucket.objects[self._name].content
+        return self.bucket.read(self.name)
 
 
 def metrics_of(folder) -> list[tuple]:
@@ -66,9 +69,6 @@ def metrics_of(folder) -> list[tuple]:
 @pytest.fixture(scope="module")
 def on_disk(text, tmp_path_factory) -> Path:
     """The run that all others have to be."""
-    from tests.bucket.conftest import Commands
-    from tests.bucket.server import FakeBucket
-
     folder = tmp_path_factory.mktemp("disk")
     cache = str(tmp_path_factory.getbasetemp() / "compiled")
     changes = (*GIVEN, f"data.path={text}", f"data.prepared_root={folder}/data")
@@ -97,7 +97,7 @@ def assert_same(bucket, on_disk: Path, name: str = "run") -> None:
 def test_train_stop_resume_evaluate_report(bucket, run_it, text, on_disk):
     output = run_it.stopped(*train(text), after="step 4/")
     assert "To go on, run the same command again" in output
-    assert "run/checkpoints/12/commit_success.txt" not in bucket.objects
+    assert "run/checkpoints/12/commit_success.txt" not in bucket.names()
     run_it(*train(text))
     assert_same(bucket, on_disk)
     # What is finished is found so, and nothing is written but the command.
@@ -110,16 +110,16 @@ def test_train_stop_resume_evaluate_report(bucket, run_it, text, on_disk):
     assert "gs://bucket/run/report.html" in run_it("report.py", "gs://bucket/run")
     page = InBucket(bucket, "run/report.html").read_bytes()
     assert b"kv" in page and b"<svg" in page
-    assert {"run/results.csv", "run/effective_context.png"} < bucket.objects.keys()
+    assert {"run/results.csv", "run/effective_context.png"} < {*bucket.names()}
 
     # Another run starts from it, and rows go elsewhere.
     child = ("train.py", "tiny", "--workdir", "gs://bucket/child", *train(text)[4:])
     run_it(*child, "start_from=gs://bucket/run@9", "train.num_steps=3")
-    assert "child/checkpoints/3/commit_success.txt" in bucket.objects
+    assert "child/checkpoints/3/commit_success.txt" in bucket.names()
     run_it("evaluate.py", "gs://bucket/run", "--tasks", "kv", "--out", "gs://bucket/rows")
-    assert "rows/results.jsonl" in bucket.objects
+    assert "rows/results.jsonl" in bucket.names()
     run_it("-m", "probes", "gs://bucket/run", "--documents", "8")
-    assert "run/probes/inside.html" in bucket.objects
+    assert "run/probes/inside.html" in bucket.names()
     # Not a byte of all this went to a folder called `gs:`.
     assert not (Path(__file__).parents[2] / "gs:").exists()
 
@@ -189,8 +189,8 @@ def test_what_the_documentation_does(bucket, run_it, text, tree):
         run_it(script, *(word.replace("BUCKET", "bucket") for word in arguments))
     bases = [f"bases/base={base}" for base in ("1e2", "1e4", "1e6")]
     finished = {f"runs/{run}/checkpoints/3/commit_success.txt" for run in ("base_30m", *bases)}
-    assert finished | {"runs/longer/checkpoints/3/commit_success.txt"} < bucket.objects.keys()
-    assert "runs/bases/report.html" in bucket.objects
+    assert finished | {"runs/longer/checkpoints/3/commit_success.txt"} < {*bucket.names()}
+    assert "runs/bases/report.html" in bucket.names()
     # Prepared text, and the digests of the files that it was made from.
     assert {path.name for path in (tree / "runs").iterdir()} == {"data", "data.content.json"}
     assert not (tree / "gs:").exists()
@@ -212,7 +212,7 @@ def test_killed_at_random_moments_it_ends_in_the_same_bits(bucket, run_it, text,
         # However it stopped, what says that it is whole is whole.
         for name in bucket.names("run/checkpoints/"):
             step, _, mark = name.removeprefix("run/checkpoints/").partition("/")
-            if mark == "commit_success.txt" and name in bucket.objects:
+            if mark == "commit_success.txt" and name in bucket.names():
                 of_step(InBucket(bucket, "run"), int(step))
     bucket.fail(one_in=0)
     run_it(*train(text))

@@ -13,6 +13,7 @@ import re
 import shutil
 import sys
 from pathlib import Path
+from types import ModuleType
 
 import jax
 import numpy as np

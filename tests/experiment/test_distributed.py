@@ -4,14 +4,12 @@ from ropewalk.experiment import distributed
 
 
 def test_edits_that_are_not_committed_are_other_code(tmp_path):
-    for folder in ("model/rotary", "runs"):
-        (tmp_path / folder).mkdir(parents=True)
-    for name in ("model/__init__.py", "model/rotary/yarn.py", "model/chips.toml", "runs/mine.py"):
+    names = ("runs/mine.py", "model/rotary/yarn.py", "model/chips.toml")  # the first: no package
+    for name in (*names, "model/__init__.py"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text("1")
-    digest = distributed._digest_code(tmp_path)
-    (tmp_path / "runs/mine.py").write_text("2")  # no package
-    assert distributed._digest_code(tmp_path) == digest
-    for name in ("model/rotary/yarn.py", "model/chips.toml"):
+    digests = [distributed._digest_code(tmp_path)]
+    for name in names:
         (tmp_path / name).write_text("2")
-        digest, before = distributed._digest_code(tmp_path), digest
-        assert digest != before
+        digests.append(distributed._digest_code(tmp_path))
+    assert digests[0] == digests[1] and len({*digests}) == 3

@@ -1,34 +1,13 @@
-"""Atomic writes by concurrent and killed processes."""
+"""Atomic writes by concurrent processes, and disks that cannot be written or locked."""
 
 import errno
 import os
-import subprocess
-import sys
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from ropewalk.utils.files import check_writable, write_atomically
 from ropewalk.utils.locks import lock
-
-# Ends or waits after it has created its unfinished file.
-WRITER = """
-import os, signal, sys, time
-from pathlib import Path
-from ropewalk.utils import files
-def stop(*_):
-    print(flush=True)
-    time.sleep(600)
-files.os.fsync = stop
-files.write_atomically(Path(sys.argv[1]), "half")
-"""
-
-
-def start_writer(path) -> subprocess.Popen:
-    command = [sys.executable, "-c", WRITER, path]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-    assert process.stdout is not None and process.stdout.readline()
-    return process
 
 
 def test_a_link_to_a_disk_that_is_not_mounted_is_refused(tmp_path):
@@ -59,18 +38,12 @@ def test_many_may_write_one_file_at_once(tmp_path):
     assert file == path and len({*path.read_text()}) <= 3
 
 
-def test_unfinished_files_of_dead_writers_are_removed_and_no_others(tmp_path):
-    path = tmp_path / "rows"
-    other = [tmp_path / name for name in ("rows.part", "rows.mine.part", "more.01234567.part")]
-    for file in other:
-        file.touch()
-    dead = start_writer(path)
-    dead.kill()
-    dead.communicate()
-    assert len({*tmp_path.iterdir()}) == 4
-    living = start_writer(path)
-    (unfinished,) = {*tmp_path.iterdir()} - {*other}  # the first one was removed
-    write_atomically(path, "all")
-    assert {*tmp_path.iterdir()} == {*other, unfinished, path} and path.read_text() == "all"
-    living.kill()
-    living.communicate()
+def test_a_write_that_fails_leaves_the_old_content(tmp_path, monkeypatch):
+    def fail(_):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    (tmp_path / "rows").write_text("old")
+    monkeypatch.setattr(os, "fsync", fail)
+    with pytest.raises(OSError, match=r"No space left on device: .*rows'"):
+        write_atomically(tmp_path / "rows", "new")
+    assert [file.read_text() for file in tmp_path.iterdir()] == ["old"]
