@@ -104,10 +104,8 @@ def _unbracketed(value: str) -> str:
 
 def _name_members(members: Sequence[Sequence[str]]) -> list[tuple[str, Sequence[str]]]:
     """Return each member's overrides with a name made of those that not all members have."""
-    return [
-        (member_name([o for o in member if not all(o in other for other in members)]), member)
-        for member in members
-    ]
+    common = set.intersection(*map(set, members))
+    return [(member_name([o for o in member if o not in common]), member) for member in members]
 
 
 def grid(overrides: Sequence[str]) -> list[tuple[str, list[str]]]:

@@ -5,8 +5,8 @@ import random
 import shlex
 import signal
 import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 
@@ -20,15 +20,9 @@ pytestmark = pytest.mark.slow
 
 STEPS = 12
 GIVEN = (
-    f"train.num_steps={STEPS}",
-    "train.save_every=3",
-    "train.log_every=1",
-    "model.vocab_size=512",
-    "data.vocab_size=500",
-    "data.source=jsonl",
-    "data.retrieval_fraction=0.5",
-    "evals.tasks=[kv,perplexity]",
-    "evals.documents=16",
+    *(f"train.num_steps={STEPS}", "train.save_every=3", "train.log_every=1"),
+    *("model.vocab_size=512", "data.vocab_size=500", "data.source=jsonl"),
+    *("data.retrieval_fraction=0.5", "evals.tasks=[kv,perplexity]", "evals.documents=16"),
 )
 
 
@@ -39,31 +33,17 @@ def text(tmp_path_factory) -> Path:
     return path
 
 
-def of_step(folder, step: int) -> tuple[dict, dict]:
-    """A checkpoint's record of the rows that were read, and the digests of its arrays."""
-    data, digests = (
-        json.loads((folder / "checkpoints" / str(step) / item / "metadata").read_bytes())
-        for item in ("data", "digests")
-    )
-    return data, digests["arrays"]
+def saved(read: Callable[[str], bytes]) -> tuple:
+    """Rows read by the last step, digests of its arrays, and the losses of all steps."""
+    items = (read(f"checkpoints/{STEPS}/{item}/metadata") for item in ("data", "digests"))
+    data, digests = map(json.loads, items)
+    rows = map(json.loads, read("metrics.jsonl").splitlines())
+    return data, digests["arrays"], [(row["step"], row["loss"]) for row in rows]
 
 
-class InBucket(NamedTuple):
-    """A name in the fake bucket, read past everything that is tested."""
-
-    bucket: FakeBucket
-    name: str
-
-    def __truediv__(self, name: str) -> "InBucket":
-        return InBucket(self.bucket, f"{self.name}/{name}")
-
-    def read_bytes(self) -> bytes:
-        return self.bucket.read(self.name)
-
-
-def metrics_of(folder) -> list[tuple]:
-    rows = map(json.loads, (folder / "metrics.jsonl").read_bytes().splitlines())
-    return [(row["step"], row["loss"]) for row in rows]
+def assert_same(bucket: FakeBucket, on_disk: Path) -> None:
+    expected = saved(lambda name: (on_disk / name).read_bytes())
+    assert saved(lambda name: bucket.read(f"run/{name}")) == expected
 
 
 @pytest.fixture(scope="module")
@@ -76,10 +56,9 @@ def on_disk(text, tmp_path_factory) -> Path:
     return folder / "run"
 
 
-def train(text: Path) -> tuple[str, ...]:
-    """The command of the run in the bucket; its text lies there, and its ids."""
-    changes = ("data.path=gs://bucket/text.jsonl", "data.prepared_root=gs://bucket/data")
-    return ("train.py", "tiny", "--workdir", "gs://bucket/run", *GIVEN, *changes)
+# The same run in the bucket: its text lies there, and its ids.
+TRAIN = ("train.py", "tiny", "--workdir", "gs://bucket/run", *GIVEN)
+TRAIN += ("data.path=gs://bucket/text.jsonl", "data.prepared_root=gs://bucket/data")
 
 
 @pytest.fixture(autouse=True)
@@ -87,33 +66,27 @@ def text_in_bucket(bucket, text):
     bucket.put("text.jsonl", text.read_bytes())
 
 
-def assert_same(bucket, on_disk: Path, name: str = "run") -> None:
-    run = InBucket(bucket, name)
-    assert of_step(run, STEPS) == of_step(on_disk, STEPS)
-    assert metrics_of(run) == metrics_of(on_disk)
-
-
 @pytest.mark.long
-def test_train_stop_resume_evaluate_report(bucket, run_it, text, on_disk):
-    output = run_it.stopped(*train(text), after="step 4/")
+def test_train_stop_resume_evaluate_report(bucket, run_it, on_disk):
+    output = run_it.stopped(*TRAIN, after="step 4/")
     assert "To go on, run the same command again" in output
     assert "run/checkpoints/12/commit_success.txt" not in bucket.names()
-    run_it(*train(text))
+    run_it(*TRAIN)
     assert_same(bucket, on_disk)
     # What is finished is found so, and nothing is written but the command.
-    assert "finished already" in run_it(*train(text))
+    assert "finished already" in run_it(*TRAIN)
 
     run_it("evaluate.py", "gs://bucket/run", "--documents", "16")
     run_it("evaluate.py", str(on_disk), "--documents", "16")
-    rows = InBucket(bucket, "run/results.jsonl").read_bytes()
+    rows = bucket.read("run/results.jsonl")
     assert rows == (on_disk / "results.jsonl").read_bytes() and rows.count(b"\n") > 16
     assert "gs://bucket/run/report.html" in run_it("report.py", "gs://bucket/run")
-    page = InBucket(bucket, "run/report.html").read_bytes()
+    page = bucket.read("run/report.html")
     assert b"kv" in page and b"<svg" in page
     assert {"run/results.csv", "run/effective_context.png"} < {*bucket.names()}
 
     # Another run starts from it, and rows go elsewhere.
-    child = ("train.py", "tiny", "--workdir", "gs://bucket/child", *train(text)[4:])
+    child = ("train.py", "tiny", "--workdir", "gs://bucket/child", *TRAIN[4:])
     run_it(*child, "start_from=gs://bucket/run@9", "train.num_steps=3")
     assert "child/checkpoints/3/commit_success.txt" in bucket.names()
     run_it("evaluate.py", "gs://bucket/run", "--tasks", "kv", "--out", "gs://bucket/rows")
@@ -124,25 +97,11 @@ def test_train_stop_resume_evaluate_report(bucket, run_it, text, on_disk):
     assert not (Path(__file__).parents[2] / "gs:").exists()
 
 
-def test_a_bucket_that_may_not_be_written_to_is_refused_before_compute(bucket, run_it, text):
-    bucket.forbidden = {"POST", "PUT", "DELETE"}
-    message = run_it(*train(text), code=2).splitlines()[-1]
-    assert "train.py: error: gs://bucket/data cannot be written to (Forbidden" in message
-    assert "name another data.prepared_root" in message and bucket.names() == ["text.jsonl"]
-    arguments = ("--workdir", "gs://another/run", "data.source=retrieval")
-    message = run_it("train.py", "tiny", *arguments, code=2).splitlines()[-1]
-    assert "gs://another/run cannot be written to" in message and "another --workdir" in message
-    message = run_it("evaluate.py", "gs://bucket/none", code=2).splitlines()[-1]
-    assert message == "evaluate.py: error: gs://bucket/none does not exist"
-
-
 @pytest.mark.long
-def test_a_bucket_that_is_gone_ends_the_run_which_then_goes_on(
-    bucket, run_it, text, on_disk, tmp_path
-):
+def test_a_bucket_that_is_gone_ends_the_run_which_then_goes_on(bucket, run_it, on_disk, tmp_path):
     """In one line, with a status on which a JobSet makes another start."""
     # Rows from a disk: whoever reads them in a bucket tries for a quarter of an hour.
-    command = (*train(text), f"data.prepared_root={tmp_path}")
+    command = (*TRAIN, f"data.prepared_root={tmp_path}")
     process, output = run_it.start_until(*command, after="step 4/")
     bucket.fail(one_in=1)
     output += process.communicate(timeout=300)[0]
@@ -156,8 +115,8 @@ def test_a_bucket_that_is_gone_ends_the_run_which_then_goes_on(
 
 
 @pytest.mark.long
-def test_of_two_trainers_the_later_one_goes_on(bucket, run_it, text, on_disk):
-    process, output = run_it.start_until(*train(text), after="step 1/")
+def test_of_two_trainers_the_later_one_goes_on(bucket, run_it, on_disk):
+    process, output = run_it.start_until(*TRAIN, after="step 1/")
     bucket.put("run/.lock", b"process 7 on elsewhere\n")
     before = {name for name in bucket.names("run/") if name.endswith("commit_success.txt")}
     output += process.communicate(timeout=200)[0]
@@ -165,7 +124,7 @@ def test_of_two_trainers_the_later_one_goes_on(bucket, run_it, text, on_disk):
     assert "is being trained by process 7 on elsewhere, which started later" in output
     after = {name for name in bucket.names("run/") if name.endswith("commit_success.txt")}
     assert after - before <= {name for name in after if "/3/" in name}
-    run_it(*train(text))
+    run_it(*TRAIN)
     assert_same(bucket, on_disk)
 
 
@@ -179,7 +138,7 @@ SMALL = (
 
 
 @pytest.mark.long
-def test_what_the_documentation_does(bucket, run_it, text, tree):
+def test_what_the_documentation_does(bucket, run_it, tree):
     """Run the commands as they stand, on smaller models."""
     run_it.folder = tree
     for command in BUCKET:
@@ -197,13 +156,13 @@ def test_what_the_documentation_does(bucket, run_it, text, tree):
 
 
 @pytest.mark.long
-def test_killed_at_random_moments_it_ends_in_the_same_bits(bucket, run_it, text, on_disk):
+def test_killed_at_random_moments_it_ends_in_the_same_bits(bucket, run_it, on_disk):
     """Moments are counted in requests: so many are answered, and the process is gone."""
     draw, killed = random.Random(0), 0
     bucket.fail(one_in=200, seed=1)
     for _ in range(12):
         enough = bucket.counts.total() + draw.randrange(20, 500)
-        process = run_it.start(*train(text))
+        process = run_it.start(*TRAIN)
         while bucket.counts.total() < enough and process.poll() is None:
             time.sleep(0.002)
         killed += process.poll() is None
@@ -213,8 +172,9 @@ def test_killed_at_random_moments_it_ends_in_the_same_bits(bucket, run_it, text,
         for name in bucket.names("run/checkpoints/"):
             step, _, mark = name.removeprefix("run/checkpoints/").partition("/")
             if mark == "commit_success.txt" and name in bucket.names():
-                of_step(InBucket(bucket, "run"), int(step))
+                for item in ("data", "digests"):
+                    json.loads(bucket.read(f"run/checkpoints/{step}/{item}/metadata"))
     bucket.fail(one_in=0)
-    run_it(*train(text))
+    run_it(*TRAIN)
     assert killed >= 3
     assert_same(bucket, on_disk)

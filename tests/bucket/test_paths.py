@@ -12,9 +12,12 @@ from ropewalk.data.config import DataConfig
 from ropewalk.data.pipeline import open_data
 from ropewalk.data.prepare import prepare
 from ropewalk.data.store import TokenStore
+from ropewalk.experiment.items import read_items
 from ropewalk.experiment.records import read_json_lines
+from ropewalk.experiment.run import RunDirectory
 from ropewalk.utils import limits, locks
-from ropewalk.utils.files import write_atomically
+from ropewalk.utils.errors import UnreachableError
+from ropewalk.utils.files import check_writable, write_atomically
 from ropewalk.utils.paths import as_path, copy, in_bucket, remove
 from tests.data.helpers import plain_text, write_jsonl
 
@@ -28,9 +31,8 @@ def root(bucket, monkeypatch):
         monkeypatch.setenv(name, value)
     import gcsfs
 
-    monkeypatch.setattr(gcsfs.GCSFileSystem, "cachable", False)
     address = bucket.environment["STORAGE_EMULATOR_HOST"]
-    files = gcsfs.core.GCSFileSystem(token="anon", endpoint_url=address)
+    files = gcsfs.GCSFileSystem(token="anon", endpoint_url=address, skip_instance_cache=True)
     monkeypatch.setattr(backend.fsspec_backend, "fs", lambda _: files)
     return as_path("gs://bucket/root")
 
@@ -119,10 +121,6 @@ def test_ids_are_read_where_they_lie(root, bucket, tmp_path, monkeypatch):
 
 
 def test_what_cannot_be_reached_is_not_damaged(root, bucket):
-    from ropewalk.experiment.items import read_items
-    from ropewalk.experiment.run import RunDirectory
-    from ropewalk.utils.errors import UnreachableError
-
     bucket.put("root/checkpoints/3/data/metadata", b"{}")
     bucket.forbidden = {"GET"}
     with pytest.raises(ValueError, match=r"could not be read .* run the same command again"):
@@ -130,10 +128,13 @@ def test_what_cannot_be_reached_is_not_damaged(root, bucket):
     with pytest.raises(UnreachableError, match=r"config\.json: the bucket did not do it"):
         (root / "config.json").read_bytes()
     # Nor is it not there: a run would begin anew.
-    with pytest.raises(UnreachableError):
-        (root / "checkpoints").is_dir()
-    with pytest.raises(UnreachableError):
-        (root / "checkpoints").exists()
+    for ask in ((root / "checkpoints").is_dir, (root / "checkpoints").exists):
+        with pytest.raises(UnreachableError):
+            ask()
+    bucket.forbidden = {"POST"}
+    for path in (root, as_path("gs://another/run")):
+        with pytest.raises(ValueError, match=rf"{path} cannot be written to \(.+\); use another"):
+            check_writable(path, "use another --workdir")
 
 
 def test_readers_with_limits_read_objects(root, bucket):

@@ -22,54 +22,46 @@ CONFIG = ExperimentConfig(
 )
 
 
-def sizes(num_devices: int = 8, num_members: int = 1, **mesh: int) -> list[int]:
-    config = dataclasses.replace(CONFIG, mesh=MeshConfig(**mesh))
-    return list(mesh_sizes(config, num_members, num_devices).values())
+def sizes(num_devices: int, num_members: int = 1, num_hosts: int = 1, **changes: int) -> list[int]:
+    """Sizes of a mesh, up to the last above 1; `changes` are of the mesh or of the data."""
+    mesh = {name: changes.pop(name) for name in MESH_AXES if name in changes}
+    data = dataclasses.replace(CONFIG.data, **changes)
+    config = dataclasses.replace(CONFIG, mesh=MeshConfig(**mesh), data=data)
+    found = list(mesh_sizes(config, num_members, num_devices, num_hosts).values())
+    return found[: max(np.flatnonzero(np.array(found) > 1)) + 1]
 
 
-def test_sizes_in_order():
-    """sweep, data, fsdp, sequence, tensor."""
-    assert sizes() == [1, 8, 1, 1, 1]
-    assert sizes(sequence=4) == [1, 2, 1, 4, 1]
-    assert sizes(24, sweep=-1, data=1, fsdp=2, sequence=2, tensor=2, num_members=6) == [
-        3, 1, 2, 2, 2,
-    ]  # fmt: skip
+LONG = {"context_length": 48_000}  # much to compute in a step
 
 
-def spread(num_members: int, num_devices: int, num_hosts: int = 1, **data: int) -> list[int]:
-    """Sizes (sweep, data) of the default mesh of a sweep; the other axes are 1."""
-    config = dataclasses.replace(CONFIG, data=dataclasses.replace(CONFIG.data, **data))
-    sweep, rows, *others = mesh_sizes(config, num_members, num_devices, num_hosts).values()
-    assert others == [1, 1, 1]
-    return [sweep, rows]
+@pytest.mark.parametrize(
+    ("arguments", "changes", "expected"),
+    [
+        ((8,), {}, [1, 8]),
+        ((8,), {"sequence": 4}, [1, 2, 1, 4]),
+        ((24, 6), dict(sweep=-1, data=1, fsdp=2, sequence=2, tensor=2), [3, 1, 2, 2, 2]),
+        # A mesh that the user sets stays.
+        ((8, 8), {"data": 1, "fsdp": 8}, [1, 1, 8]),
+        ((8, 8), {"sweep": 2}, [2, 4]),
+        # No device waits for another where members divide among all.
+        ((8, 8), {}, [8]),
+        ((32, 4, 4), {}, [4, 8]),
+        # Groups of devices if a step has much to compute, else one device per member.
+        ((8, 6), {}, [6]),
+        ((8, 6), LONG, [2, 4]),
+        ((8, 6, 2), {}, [2, 4]),  # a host must not be left without work
+        ((8, 7), {}, [7]),
+        ((8, 7), LONG, [1, 8]),
+        ((8, 6), {**LONG, "batch_size": 2}, [6]),  # rows that do not divide
+    ],
+)
+def test_sizes_of_a_mesh(arguments, changes, expected):
+    assert sizes(*arguments, **changes) == expected
 
 
-def test_members_come_before_rows():
-    """8 rows of 48 tokens; no device waits for another where members divide among all."""
-    assert spread(8, 8) == [8, 1]
-    assert spread(64, 8) == [8, 1]
-    assert spread(2, 8, context_length=48_000) == [2, 4]
-    assert spread(4, 32, num_hosts=4) == [4, 8]
-
-
-def test_six_members_on_eight_devices():
-    """Two groups of four devices if a step has much to compute, else one device per member."""
-    assert spread(6, 8) == [6, 1]
-    assert spread(6, 8, context_length=48_000) == [2, 4]
-    assert spread(6, 8, num_hosts=2) == [2, 4]  # a host must not be left without work
-    assert spread(7, 8) == [7, 1]
-    assert spread(7, 8, context_length=48_000) == [1, 8]
-
-
-def test_rows_that_do_not_divide():
-    assert spread(6, 8, context_length=48_000, batch_size=2) == [6, 1]
+def test_rows_that_no_mesh_divides():
     with pytest.raises(ValueError, match=r"=8 does not divide .*accumulate=2; use 2"):
-        spread(7, 8, num_hosts=2, batch_size=2)
-
-
-def test_a_mesh_that_the_user_sets_stays():
-    assert sizes(num_members=8, data=1, fsdp=8) == [1, 1, 8, 1, 1]
-    assert sizes(num_members=8, sweep=2) == [2, 4, 1, 1, 1]
+        sizes(8, 7, 2, batch_size=2)
 
 
 class Chip(SimpleNamespace):

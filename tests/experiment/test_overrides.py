@@ -9,24 +9,12 @@ from ropewalk.configs import find_config
 from ropewalk.experiment import overrides
 from ropewalk.experiment.run import RunDirectory
 from ropewalk.model import rotary
-from ropewalk.model.rotary.rope import Rope
 from tests.models import tiny_config
 
 
 @pytest.fixture(scope="module")
 def tiny():
     return find_config("tiny")
-
-
-def test_nested_numbers_keep_their_types(tiny):
-    config = overrides.apply(
-        tiny, ["model.rotary.base=5e2", "train.num_steps=1e3", "train.learning_rate=1"]
-    )
-    assert config.model.rotary == Rope(base=500.0)
-    assert config.train.num_steps == 1000 and isinstance(config.train.num_steps, int)
-    assert isinstance(config.train.learning_rate, float)
-    # Nothing else moved.
-    assert config.data == tiny.data
 
 
 def test_a_seed_is_the_rows_too_unless_their_own_is_given(tiny):
@@ -47,14 +35,15 @@ def test_objects_lists_and_optional_values(tiny):
         [
             "model.rotary=ntk_aware(base=1e4, factor=8)", "model.rotary.factor=4",
             "model.window=32", "evals.tasks=[kv,lines]", "evals.lengths=128,256",
-            "model.tie_embeddings=false",
+            "model.tie_embeddings=false", "train.num_steps=1e3", "train.learning_rate=1",
         ],
     )  # fmt: skip
     assert config.model.rotary == rotary.parse("ntk_aware(base=10000.0,factor=4.0)")
-    assert config.model.window == 32
-    assert config.evals.tasks == ("kv", "lines")
-    assert config.evals.lengths == (128, 256)
-    assert config.model.tie_embeddings is False
+    assert (config.model.window, config.model.tie_embeddings) == (32, False)
+    assert (config.evals.tasks, config.evals.lengths) == (("kv", "lines"), (128, 256))
+    # As JSON, 1 is another number than 1.0.
+    assert (repr(config.train.num_steps), repr(config.train.learning_rate)) == ("1000", "1.0")
+    assert config.data == tiny.data
     assert overrides.apply(config, ["model.window=none"]).model.window is None
     assert overrides.apply(config, ["evals.lengths=[]"]).evals.lengths == ()
     assert overrides.apply(config, ["stages=[[seed=1],[]]"]).stages == (("seed=1",), ())
@@ -62,16 +51,12 @@ def test_objects_lists_and_optional_values(tiny):
 
 def test_a_grid_is_every_combination_named_by_what_varies():
     members = overrides.grid(["model.rotary.base=10,1e4", "seed=0,1", "train.num_steps=5"])
-    assert [name for name, _ in members] == [
-        "base=10,seed=0",
-        "base=10,seed=1",
-        "base=1e4,seed=0",
-        "base=1e4,seed=1",
-    ]
+    names = "base=10,seed=0 base=10,seed=1 base=1e4,seed=0 base=1e4,seed=1"
+    assert [name for name, _ in members] == names.split()
     assert members[1][1] == ["model.rotary.base=10", "seed=1", "train.num_steps=5"]
     # Commas inside brackets do not split; those of variants: tests/tpu/test_jobset.py.
-    tasks = "data.retrieval_tasks=[kv,lines]"
-    assert overrides.grid([tasks])[0][1] == [tasks]
+    texts = "[kv,lines]", "pg19(path='a(b'),kv"
+    assert [len(overrides.grid([f"data.retrieval_tasks={text}"])) for text in texts] == [1, 2]
 
 
 def test_commas_in_values(tmp_path, monkeypatch):

@@ -27,21 +27,17 @@ def staged(tiny):
 
 
 def test_stages_pile_up(staged):
-    zero, one, two, three = stages.split(staged)
-    assert [(s.start, s.end) for s in (zero, one, two, three)] == [
-        (0, 20),
-        (20, 30),
-        (30, 40),
-        (40, 50),
-    ]
+    every = stages.split(staged)
+    two, three = every[2:]
+    assert [(s.start, s.end) for s in every] == [(0, 20), (20, 30), (30, 40), (40, 50)]
     # Stage 1 has the data of stage 0 and reads on; stage 2 has other rows; how rows are made
     # (workers) does not matter to stage 3.
-    assert [s.rows_from for s in (zero, one, two, three)] == [0, 0, 30, 30]
-    assert [s.tokens_before for s in (zero, one, two, three)] == [0, 10240, 15360, 16640]
+    assert [s.rows_from for s in every] == [0, 0, 30, 30]
+    assert [s.tokens_before for s in every] == [0, 10240, 15360, 16640]
     assert rotary.expression(two.config.model.rotary) == "rope(base=100)"
     assert two.config.train.learning_rate == 1e-4 and two.config.train.warmup_steps == 1
     assert three.config.data.context_length == 32
-    assert all(s.config.stages == () for s in (zero, one, two, three))
+    assert all(s.config.stages == () for s in every)
 
 
 def test_a_run_directory_knows_each_step(staged, tmp_path):
@@ -61,24 +57,15 @@ def test_a_run_directory_knows_each_step(staged, tmp_path):
     ]
 
 
-def checkpoint(run: RunDirectory, *steps: int) -> None:
-    for step in steps:
-        (run.checkpoints_path / str(step)).mkdir(parents=True)
-
-
 def test_positions_of_all_ancestors_are_the_childs(tiny, tmp_path):
     first, second, third = (RunDirectory(tmp_path / name) for name in ("a", "b", "c"))
     first.write_config(tiny, [])
-    checkpoint(first, 10, 20)
-    config = overrides.apply(
-        tiny, [f"start_from={first.path}@10", "model.rotary=nope", "model.window=8"]
-    )
-    second.write_config(config, [])
-    checkpoint(second, 5)
-    third.write_config(second.pinned(overrides.apply(tiny, [f"start_from={second.path}"])), [])
+    (first.checkpoints_path / "10").mkdir(parents=True)
+    (first.checkpoints_path / "20").mkdir()
+    changes = [f"start_from={first.path}@10", "model.rotary=nope", "model.window=8"]
+    second.write_config(overrides.apply(tiny, changes), [])
+    (second.checkpoints_path / "5").mkdir(parents=True)
+    third.write_config(overrides.apply(tiny, [f"start_from={second.path}"]), [])
     positions = [(p["rotary"], p["num_steps"], p["window"]) for p in third.positions_at(7)]
-    assert positions == [
-        ("rope(base=10000)", 10, None),
-        ("nope", 5, 8),
-        ("rope(base=10000)", 7, None),
-    ]
+    rope = "rope(base=10000)"
+    assert positions == [(rope, 10, None), ("nope", 5, 8), (rope, 7, None)]
