@@ -18,7 +18,7 @@ import functools
 import shlex
 import sys
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from ropewalk.experiment.records import read_sweep
@@ -36,21 +36,21 @@ def main() -> int:
     """Run the command line; return the exit status."""
     parser = Parser(prog="python -m experiment", description=__doc__)
     commands = parser.add_subparsers(required=True, metavar="COMMAND", dest="command")
-    texts = {
-        "list": "list the runs below folders",
-        "prune": "delete old checkpoints of the runs below folders",
-        "keep": "copy what evaluation needs of runs and sweeps",
-    }
-    add = {}
-    for name, text in texts.items():
-        add[name] = commands.add_parser(name, help=text, description=text).add_argument
-        add[name]("dirs", nargs="+", type=Path, metavar="DIR")
+
+    def add(name: str, text: str) -> Callable[..., object]:
+        option = commands.add_parser(name, help=text, description=text).add_argument
+        option("dirs", nargs="+", type=Path, metavar="DIR")
+        return option
+
+    add("list", "list the runs below folders")
+    option = add("prune", "delete old checkpoints of the runs below folders")
     text = "checkpoints to keep of each run (default: 1)"
-    add["prune"]("--keep", type=at_least(1), default=1, metavar="N", help=text)
+    option("--keep", type=at_least(1), default=1, metavar="N", help=text)
     text = "also delete optimizer states: runs are evaluated and started from, but not resumed"
-    add["prune"]("--optimizer", action="store_true", help=text)
-    add["keep"]("--out", type=Path, metavar="DIR", required=True, help="folder of the copies")
-    add["keep"]("--step", type=int, metavar="N", help="checkpoint (default: the newest)")
+    option("--optimizer", action="store_true", help=text)
+    option = add("keep", "copy what evaluation needs of runs and sweeps")
+    option("--out", type=Path, metavar="DIR", required=True, help="folder of the copies")
+    option("--step", type=int, metavar="N", help="checkpoint (default: the newest)")
     arguments = parser.parse_args()
     with parser.refusing(ValueError, OSError):
         if arguments.command == "keep":

@@ -22,6 +22,7 @@ from jax.experimental import multihost_utils
 from ropewalk.experiment.devices import check_platform, device_per_core
 from ropewalk.utils.command_line import Parser
 from ropewalk.utils.errors import RESTART_STATUS, UnreachableError
+from ropewalk.utils.manifest import digest, file_entries
 from ropewalk.utils.messages import one_line
 
 # Bytes of a message from one process to the others.
@@ -140,12 +141,9 @@ _ROOT = Path(__file__).resolve().parents[1]
 
 def _digest_code(root: Path = _ROOT) -> str:
     """Return a digest of the files that training may read; uncommitted edits count too."""
-    sha256 = hashlib.sha256()
-    for package in sorted(root.glob("*/__init__.py")):
-        for path in sorted(package.parent.rglob("*")):
-            if path.suffix in (".py", ".toml"):
-                sha256.update(f"{path.relative_to(root)}\0".encode() + path.read_bytes())
-    return sha256.hexdigest()
+    folders = [path.parent for path in root.glob("*/__init__.py")]
+    paths = (path for folder in folders for path in folder.rglob("*"))
+    return digest(file_entries(root, (p for p in paths if p.suffix in (".py", ".toml"))))
 
 
 def check_alike(config: object) -> None:

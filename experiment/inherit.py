@@ -40,10 +40,8 @@ def inherit(
       ValueError: if an override is wrong, or there is no such parent.
     """
     names = {override.partition("=")[0] for override in overrides}
-    if "start_from" not in names:
-        return apply(config, overrides)
     starts = [override for override in overrides if override.startswith("start_from=")]
-    start = apply(config, starts).start_from
+    start = apply(config, starts).start_from if starts else None
     if start is None:
         return apply(config, overrides)
     start, parent = _find_parent(start, run)

@@ -2,7 +2,6 @@
 
 import importlib.util
 import os
-import signal
 import subprocess
 import sys
 import time
@@ -70,12 +69,6 @@ class Commands:
             output += (line := process.stdout.readline())
             assert line, output
         return process, output
-
-    def stopped(self, *arguments: str, after: str, by: int = signal.SIGTERM) -> str:
-        """Output of a command that gets a signal once it has printed `after`."""
-        process, output = self.start_until(*arguments, after=after)
-        process.send_signal(by)
-        return output + process.communicate(timeout=200)[0]
 
 
 @pytest.fixture

@@ -68,7 +68,9 @@ def text_in_bucket(bucket, text):
 
 @pytest.mark.long
 def test_train_stop_resume_evaluate_report(bucket, run_it, on_disk):
-    output = run_it.stopped(*TRAIN, after="step 4/")
+    process, output = run_it.start_until(*TRAIN, after="step 4/")
+    process.send_signal(signal.SIGTERM)
+    output += process.communicate(timeout=200)[0]
     assert "To go on, run the same command again" in output
     assert "run/checkpoints/12/commit_success.txt" not in bucket.names()
     run_it(*TRAIN)
