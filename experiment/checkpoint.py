@@ -226,8 +226,7 @@ def stored_params(run: RunDirectory, step: int) -> Params:
 
     Imported parameters keep their dtypes: float32 would be twice as large, and no better.
     """
-    check_config(run, step)
-    dtypes = read_items(run, step)[0]["config"].get("dtypes", {})  # of those not in float32
+    dtypes = check_config(run, step).get("dtypes", {})  # of those not in float32
 
     def stored(path, leaf):
         name = jax.tree_util.keystr(path, simple=True, separator=".")

@@ -13,7 +13,7 @@ from ropewalk.model import rotary as rotary_lib
 from ropewalk.model.config import ModelConfig
 from ropewalk.model.rotary import Pattern
 from ropewalk.utils.checks import SINGLE_MAX, Bounds, Count, Seed, Share, SinglePositive, check
-from ropewalk.utils.messages import quoted
+from ropewalk.utils.messages import one_line, quoted
 
 # A config.json may only name classes of these packages: reading one never runs other code.
 PACKAGES = ("model", "data", "experiment")
@@ -270,18 +270,18 @@ def from_dict(value: Any) -> Any:
     names = {name: renamed.get(name, name) for name in map(str, value) if name != "class"}
     fields = {new: from_dict(value[old]) for old, new in names.items()}
     for name, only in REMOVED.get(path, {}).items():
-        if fields.pop(name, only) != only:
-            raise ValueError(
-                f"{path} has {name}={quoted(value[name])}, which this version does not read; use "
-                "the version of ropewalk that the run was made with"
-            )
+        if fields.get(name) == only:
+            del fields[name]
     for field in dataclasses.fields(cls):
         if not field.init:
             fields.pop(field.name, None)  # older files contain derived fields
     unknown = set(fields) - {field.name for field in stored_fields(cls)}
     if unknown:
-        name = quoted(min(unknown))
-        raise ValueError(f"{path} has no field {name} (a newer ropewalk's config?)")
+        name = min(unknown)
+        raise ValueError(
+            f"{path} has {one_line(name, 60)}={quoted(fields[name])}, which this version does not "
+            "read; use the version of ropewalk that the run was made with"
+        )
     return cls(**fields)
 
 

@@ -191,8 +191,8 @@ def one_line(
         raise DamagedCheckpointError(run, step, what) from error
 
 
-def check_config(run: RunDirectory, step: int) -> None:
-    """Check that config.json has the config that the checkpoint of `step` was made with.
+def check_config(run: RunDirectory, step: int) -> dict[str, Any]:
+    """Return the item `config`, if config.json has the config that the checkpoint was made with.
 
     Raises:
       DamagedCheckpointError: if the checkpoint cannot be read.
@@ -210,3 +210,4 @@ def check_config(run: RunDirectory, step: int) -> None:
             f"{run.path}/config.json says {name}={quoted(ours)} but checkpoint {step} was made "
             f"with {quoted(theirs)}; copy checkpoints/{step}/config/metadata to config.json there"
         )
+    return item

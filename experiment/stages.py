@@ -19,7 +19,6 @@ from ropewalk.data.config import DataConfig
 from ropewalk.experiment.config import ExperimentConfig, to_dict
 from ropewalk.experiment.dotted import apply
 from ropewalk.model import rotary as rotary_lib
-from ropewalk.utils.messages import nearest
 
 
 class Stage(NamedTuple):
@@ -63,9 +62,12 @@ def split(config: ExperimentConfig) -> tuple[Stage, ...]:
     for number, overrides in enumerate([(), *config.stages]):
         before = current
         try:
-            for override in overrides:
-                _check_field(override)
+            if own := next((o for o in overrides if ".py:" in o), ""):  # readers would execute it
+                raise ValueError(f"{own}: a stage takes nothing from a file of your own")
             current = apply(current, overrides)
+            for name in (override.partition("=")[0] for override in overrides):
+                if name.partition(".")[0] not in _OF_STAGES or name in _OF_THE_RUN:
+                    raise ValueError(f"{name} is the whole run's; set it in the config itself")
         except ValueError as error:
             raise ValueError(f"stage {number}: {error}") from error
         if _rows(current.data) != _rows(before.data):
@@ -83,19 +85,9 @@ def count_tokens(config: ExperimentConfig) -> int:
     return last.tokens_before + last.tokens
 
 
-# Fields that all stages of a run share.
+# Parts of a config that a stage may change, and their fields that all stages share.
+_OF_STAGES = ("model", "data", "train", "evals")
 _OF_THE_RUN = ("train.keep", "train.max_skipped", "train.tracking", "train.eval_tasks")
-
-
-def _check_field(override: str) -> None:
-    path, _, value = override.partition("=")
-    if ".py:" in value:  # every reader of the run would execute it
-        raise ValueError(f"{override}: a stage takes nothing from a file of your own")
-    part, parts = path.partition(".")[0], ("model", "data", "train", "evals")
-    if part not in parts:
-        raise ValueError(f"{path} cannot change between stages; {nearest(part, parts)}")
-    if path in _OF_THE_RUN:
-        raise ValueError(f"{path} is the whole run's; set it in the config itself")
 
 
 def _rows(data: DataConfig) -> DataConfig:

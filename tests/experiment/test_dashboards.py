@@ -72,22 +72,17 @@ def test_wandb(log, monkeypatch):
     folder = log("wandb")
     importlib.import_module("wandb").teardown()  # waits for the process that writes
     for base in (10, 30):
-        found = {}
-        for path in sorted(folder.glob(f"base={base}/wandb/offline-run-*/*.wandb")):
-            for record in records(path):
-                found.setdefault(record.WhichOneof("record_type"), []).append(record)
-        starts = [record.run for record in found["run"]]
-        assert {run.run_group for run in starts} == {"bases"} and len(
-            {r.run_id for r in starts}
-        ) == 1
-        config = {item.key: json.loads(item.value_json) for item in starts[0].config.update}
-        assert config[BASE] == base
-        rows = [
-            {item.nested_key[0]: json.loads(item.value_json) for item in record.history.item}
-            for record in found["history"]
-        ]
+        paths = sorted(folder.glob(f"base={base}/wandb/offline-run-*/*.wandb"))
+        found = [record for path in paths for record in records(path)]
+        starts = [record.run for record in found if record.run.run_id]
+        assert {run.run_group for run in starts} == {"bases"}
+        assert len({run.run_id for run in starts}) == 1
+        settings = {item.key: json.loads(item.value_json) for item in starts[0].config.update}
+        assert settings[BASE] == base
+        items = [record.history.item for record in found if record.history.item]
+        rows = [{item.nested_key[0]: json.loads(item.value_json) for item in row} for row in items]
         assert [(row["_step"], row["loss"]) for row in rows] == [(1, 3), (2, 1.5)]
-        results = [item for r in found["summary"] for item in r.summary.update if "l50" in item.key]
+        results = [item for r in found for item in r.summary.update if "l50" in item.key]
         assert [(item.key, float(item.value_json)) for item in results] == [("kv/64/l50", 2 * base)]
 
 
@@ -99,9 +94,7 @@ def test_trackio(log, tmp_path, monkeypatch):
     names = storage.get_runs("ropewalk")
     assert [name.partition("-")[0] for name in names] == ["base=10", "base=30"]
     for name, base in zip(names, (10, 30), strict=True):
-        values = [
-            (r["step"], r.get("loss"), r.get("kv/64/l50"))
-            for r in storage.get_logs("ropewalk", name)
-        ]
+        logs = storage.get_logs("ropewalk", name)
+        values = [(row["step"], row.get("loss"), row.get("kv/64/l50")) for row in logs]
         assert values == [(1, 3, None), (2, 1.5, None), (2, None, 2 * base)]
         assert storage.get_run_config("ropewalk", name)[BASE] == base
