@@ -31,13 +31,10 @@ def check_platform() -> None:
         jax.devices()
     except (RuntimeError, AssertionError) as error:  # no text in the latter: there is no GPU
         platforms = jax.config.jax_platforms  # pyright: ignore[reportAttributeAccessIssue]
-        # JAX's own advice, at the end, is for other causes.
-        reason = str(error).partition(" (set JAX_PLATFORMS")[0].partition(" (you may need")[0]
-        reason = reason.removeprefix(f"Unable to initialize backend '{platforms}': ").rstrip(".")
+        reason = one_line(str(error) or "no such device", 120)
         raise PlatformError(
-            f"JAX cannot use the platform {platforms or 'of this machine'} "
-            f"({one_line(reason or 'no such device', 120)}); set JAX_PLATFORMS=cpu, or unset it so "
-            "that JAX chooses"
+            f"JAX cannot use the platform {platforms or 'of this machine'} ({reason}); set "
+            "JAX_PLATFORMS=cpu, or unset it so that JAX chooses"
         ) from error
 
 

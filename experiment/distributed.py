@@ -125,9 +125,8 @@ def refusing_together() -> Iterator[None]:
             raise refusal
         return
     # A collective needs all processes, and arrays of one size, so the message is sent as bytes.
-    message = np.zeros(_MESSAGE, np.uint8)
-    text = str(refusal or "").encode()[:_MESSAGE]
-    message[: len(text)] = np.frombuffer(text, np.uint8)
+    text = str(refusal or "").encode()[:_MESSAGE].ljust(_MESSAGE, b"\0")
+    message = np.frombuffer(text, np.uint8)
     for process, row in enumerate(multihost_utils.process_allgather(message)):
         if row.any():
             reason = bytes(row).rstrip(b"\0").decode(errors="replace")
