@@ -13,7 +13,6 @@ import re
 import shutil
 import sys
 from pathlib import Path
-from types import ModuleType
 
 import jax
 import numpy as np
