@@ -50,7 +50,8 @@ def _pack_layer(inside: Capture, layer: int) -> dict[str, np.ndarray]:
     """Return the arrays of `pack_rows` of all rows and heads of a layer, `[B, N, ...]`."""
     q_BTNH, k_BSKH = map(np.asarray, inside.rotated(layer))
     k_BSNH = np.repeat(k_BSKH, q_BTNH.shape[2] // k_BSKH.shape[2], axis=2)
-    T, tiles, sums = inside.length, [], 0
+    B, T, N, _ = q_BTNH.shape
+    tiles, sums = [], np.zeros((4, B, N, T))
     for indices_T, logits_BNTS in inside.chunks(layer):
         distances_TS = indices_T[:, None] - np.arange(T)
         is_before_TS = distances_TS >= 0
