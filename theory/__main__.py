@@ -260,7 +260,9 @@ def _recall_facts(recall: Any) -> dict:
     names = ("verdict", "l50", "ci_low", "ci_high", "mean_accuracy", "mean_accuracy_low")
     names += ("mean_accuracy_high", "ceiling", "worst", "bins", "seeds")
     seed_names = ("seed", "l50", "beyond", "mean_accuracy", "worst_accuracy")
-    facts["seeds"] = [{name: seed[name] for name in seed_names} for seed in facts["seeds"]]
+    facts["seeds"] = [
+        {name: getattr(seed, name) for name in seed_names} for seed in recall.estimate.seeds
+    ]
     return to_json({name: facts[name] for name in names} | {"notes": recall.notes})
 
 
