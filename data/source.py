@@ -209,7 +209,7 @@ class Source(abc.ABC):
         if not (known := set(map(subset_name, known))):
             source = name_of(type(self))
             raise ValueError(f"{field}: data.source={source} has no subsets; leave it out")
-        for name in by_corpus(numbers).keys() - known:
+        for name in sorted(by_corpus(numbers).keys() - known):
             raise ValueError(f"{field}: unknown corpus {quoted(name)}; {nearest(name, known)}")
         if len(by_corpus(numbers)) < len(numbers):
             raise ValueError(f"{field} names a corpus twice; give it one number")

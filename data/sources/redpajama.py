@@ -7,7 +7,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ropewalk.data.content import content_digests
-from ropewalk.data.source import SUBSETS, Document, InputFile, LeftOut, OnBytes, Source
+from ropewalk.data.source import (
+    SUBSETS,
+    Document,
+    InputFile,
+    LeftOut,
+    OnBytes,
+    Source,
+    by_corpus,
+    subset_name,
+)
 from ropewalk.data.sources.jsonl import Jsonl
 from ropewalk.utils.manifest import digest
 from ropewalk.utils.paths import local
@@ -23,6 +32,13 @@ class RedPajama(Source):
     """
 
     needs_path = True
+
+    def check(self) -> None:
+        """Also refuse shares that keep nothing, as every document is in one of these subsets."""
+        super().check()
+        shares = by_corpus(self.subset_shares)
+        if all(shares.get(subset_name(name)) == 0 for name in self.subsets()):
+            raise ValueError("data.subset_shares keeps no document: all subsets have share 0")
 
     @functools.cached_property
     def _builder(self) -> "Builder":

@@ -178,6 +178,7 @@ BROKEN = "no document at all\n"  # reading it would raise another error
         ("a.jsonl", {"subset_shares": (("boook", 0.5),)}, r"unknown corpus 'boook'; .* 'book'\?"),
         ("a.jsonl", {"subset_shares": (("cc", 0.5), ("common_crawl", 1.0))}, "twice"),
         ("book_sample.jsonl", {"subset_shares": (("arxiv", 0.5),)}, r"; valid: book"),
+        ("book_sample.jsonl", {"subset_shares": (("book", 0.0),)}, "keeps no document"),
         ("book_sample.jsonl", {"tokenizer": "gone.model"}, r"gone\.model: no tokenizer there"),
         ("book_sample.jsonl", {"vocab_size": 100}, "vocab_size=100 is too small"),
         *(("a.jsonl", {n: ""}, f"^{n} must be a path, got ''") for n in ("path", "tokenizer")),
