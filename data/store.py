@@ -23,10 +23,11 @@ from typing import Any
 import numpy as np
 
 from ropewalk.data.tokenizer import Tokenizer
+from ropewalk.utils.errors import raise_outages
 from ropewalk.utils.files import sync, write_atomically
 from ropewalk.utils.limits import open_array
 from ropewalk.utils.manifest import DamagedError, file_entries, read_manifest, write_manifest
-from ropewalk.utils.paths import as_path, raise_outages
+from ropewalk.utils.paths import as_path
 
 FORMAT = 1
 BLOCK = 2048  # ids per record

@@ -42,8 +42,9 @@ from ropewalk.experiment.items import (
 )
 from ropewalk.experiment.run import RunDirectory
 from ropewalk.model.transformer import Params, abstract_params
+from ropewalk.utils.errors import raise_outages
 from ropewalk.utils.limits import MOST_JSON, check_file
-from ropewalk.utils.paths import in_bucket, raise_outages, remove
+from ropewalk.utils.paths import in_bucket, remove
 
 # Orbax logs every save, and the traceback of each error that it raises.
 logging.getLogger("absl").setLevel(logging.CRITICAL)

@@ -1,11 +1,11 @@
-"""The base class of probes, and the statistics that they share."""
+"""The base class of probes, and how their numbers are written and drawn."""
 
 import abc
 import io
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -28,8 +28,6 @@ from ropewalk.utils.figures import (
 )
 from ropewalk.utils.files import write_atomically
 from ropewalk.utils.plugins import name_of
-
-_NUM_RESAMPLES = 400
 
 if TYPE_CHECKING:
     from ropewalk.probes.subject import Subject
@@ -290,58 +288,3 @@ def _format_value(value: float) -> str:
     if math.isinf(value):
         return "none"
     return f"{value:.3g}" if abs(value) < 999.5 else f"{value:,.0f}"
-
-
-def bootstrap_counts(num_documents: int) -> np.ndarray:
-    """Return how often each document counts in each of C samples, `[C, B]`; always the same.
-
-    The first sample is the original, in which each document counts once.
-    """
-    chances = [1 / num_documents] * num_documents
-    drawn_CB = np.random.default_rng(0).multinomial(num_documents, chances, _NUM_RESAMPLES)
-    return np.concatenate([np.ones((1, num_documents)), drawn_CB])
-
-
-def with_interval(x_CX: np.ndarray, method: Literal["linear", "nearest"] = "linear") -> np.ndarray:
-    """Return `[3, ...]`: the value of the original sample, and its 95% interval over resamples.
-
-    The interval contains the value, which resamples may miss where it is a maximum or a first zero.
-    "nearest" has no interpolation, which is undefined between a number and inf.
-    """
-    value_X, (low_X, high_X) = x_CX[0], np.percentile(x_CX[1:], (2.5, 97.5), axis=0, method=method)
-    ends = np.where(value_X < low_X, value_X, low_X), np.where(value_X > high_X, value_X, high_X)
-    return np.stack([value_X, *ends])
-
-
-def bootstrap_mean(sum_BX: np.ndarray, count_BX: np.ndarray | None = None) -> np.ndarray:
-    """Return the mean of all documents' items, and its 95% interval over documents.
-
-    Args:
-      sum_BX: sum of each document's items, `[B, ...]`.
-      count_BX: number of these items, of the same shape or `[B]`; None: one each.
-
-    Returns:
-      `[3, ...]`: the mean and the two ends of its interval. NaN if there are no items, or if a
-      resample has none.
-    """
-    weights_CB = bootstrap_counts(len(sum_BX))
-    count_BX = np.ones(len(sum_BX)) if count_BX is None else count_BX
-    sum_CX, count_CX = (np.tensordot(weights_CB, x_BX, 1) for x_BX in (sum_BX, count_BX))
-    with np.errstate(invalid="ignore"):
-        mean_CX = (sum_CX.T / count_CX.T).T  # transposed: `[B]` is broadcast from the front
-    return with_interval(mean_CX)
-
-
-def quantile_distances(x_BM: np.ndarray, shares: Sequence[float]) -> np.ndarray:
-    """Return the distances within which P shares of a quantity lie.
-
-    Args:
-      x_BM: quantity at the distances 0, 1, 2, ... of each document.
-      shares: P shares of the total.
-
-    Returns:
-      `[3, P]`: the distance and the two ends of its 95% interval over documents.
-    """
-    sum_CM = np.cumsum(bootstrap_counts(len(x_BM)) @ x_BM, axis=1)
-    is_reached_PCM = sum_CM >= np.asarray(shares)[:, None, None] * sum_CM[:, -1:]
-    return with_interval(is_reached_PCM.argmax(axis=2).T)

@@ -19,8 +19,8 @@ from ropewalk.evals.score import AnswerScores, Candidate, score
 from ropewalk.experiment.loaded import LoadedRun
 from ropewalk.model import transformer
 from ropewalk.probes.inside import Capture, bytes_per_document
-from ropewalk.probes.probe import bootstrap_mean
 from ropewalk.probes.questions import Questions, capture_recall, grade_answers
+from ropewalk.probes.resample import bootstrap_mean
 
 # Default number of documents: at most _DOCUMENTS, and as many as fit _MEMORY.
 _MEMORY = 2**30  # bytes of queries, keys, values and residual streams

@@ -15,9 +15,10 @@ from pathlib import Path
 from ropewalk.experiment import distributed
 from ropewalk.experiment.run import common_steps
 from ropewalk.training.plan import Plan
+from ropewalk.utils.errors import raise_outages
 from ropewalk.utils.files import write_atomically
 from ropewalk.utils.locks import try_lock
-from ropewalk.utils.paths import copy_missing, in_bucket, raise_outages
+from ropewalk.utils.paths import copy_missing, in_bucket
 
 
 @contextlib.contextmanager

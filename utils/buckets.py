@@ -16,7 +16,7 @@ from typing import Any, Self
 import fsspec.config
 from etils.epath import backend, gpath
 
-from ropewalk.utils.paths import raise_outages
+from ropewalk.utils.errors import raise_outages
 
 # A cached listing would miss objects that TensorStore and other processes write.
 fsspec.config.conf.setdefault("gcs", {})["use_listings_cache"] = False

@@ -1,7 +1,10 @@
 """Errors of paths, of buckets and of the machine, and exit statuses that allow a restart."""
 
+import contextlib
 import errno
 import os
+from collections.abc import Iterator
+from pathlib import Path
 
 from ropewalk.utils.messages import one_line
 
@@ -45,6 +48,25 @@ def unreachable(path: object, error: BaseException) -> UnreachableError:
     message = one_line(str(error) or type(error).__name__, 120)
     refused = "Forbidden" in message or getattr(error, "code", None) == 401
     return UnreachableError(f"{path}: the bucket did not do it ({message})", refused=refused)
+
+
+@contextlib.contextmanager
+def raise_outages(path: str | Path, *, writes: bool = False) -> Iterator[None]:
+    """Turn a failed request for `path` into an UnreachableError, whichever library made it.
+
+    With `writes`, an object or a bucket that is not found is a failed request too.
+    """
+    try:
+        yield
+    except UnreachableError:
+        raise
+    except Exception as error:
+        texts = ("NOT_FOUND", "does not exist")
+        is_gone = isinstance(error, FileNotFoundError) or any(text in str(error) for text in texts)
+        is_outage = is_request(error) or (writes and is_gone)
+        if not (str(path).startswith("gs:/") and is_outage):  # a `Path` has one slash
+            raise
+        raise unreachable(path, error) from error
 
 
 # A full or failing disk, permissions, too few descriptors, a closed pipe (`| head`): no defect of

@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from ropewalk.utils.errors import raise_outages
 from ropewalk.utils.files import write_atomically
 from ropewalk.utils.limits import check_file, read_json
-from ropewalk.utils.paths import raise_outages
 from ropewalk.utils.threads import map_ahead, num_cpus
 
 _CHUNK = 1 << 20  # bytes read at a time

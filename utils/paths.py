@@ -3,15 +3,12 @@
 Other addresses, such as `s3://bucket/run`, raise an error: `Path` would make a folder `s3:`.
 """
 
-import contextlib
 import importlib
 import os
 import re
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 
-from ropewalk.utils.errors import UnreachableError, is_request, unreachable
 from ropewalk.utils.messages import quoted
 
 # `Path` removes one of the two slashes. A drive (`C:/`) has a single letter.
@@ -118,24 +115,6 @@ def local(path: str | Path) -> Path:
             "a folder of this machine, or one where the bucket is mounted"
         )
     return Path(path)
-
-
-@contextlib.contextmanager
-def raise_outages(path: str | Path, *, writes: bool = False) -> Iterator[None]:
-    """Turn a failed request for `path` into an UnreachableError, whichever library made it.
-
-    With `writes`, an object or a bucket that is not found is a failed request too.
-    """
-    try:
-        yield
-    except UnreachableError:
-        raise
-    except Exception as error:
-        texts = ("NOT_FOUND", "does not exist")
-        is_gone = isinstance(error, FileNotFoundError) or any(text in str(error) for text in texts)
-        if not in_bucket(path) or not (is_request(error) or (writes and is_gone)):
-            raise
-        raise unreachable(path, error) from error
 
 
 def _address(path: str | Path) -> str:

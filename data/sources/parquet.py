@@ -9,8 +9,8 @@ from ropewalk.data.files import FileSource, Format, Record
 from ropewalk.data.json_lines import describe_encoding, text_problem
 from ropewalk.data.source import OnBytes, ignore_bytes
 from ropewalk.utils import limits
+from ropewalk.utils.errors import raise_outages
 from ropewalk.utils.messages import one_line
-from ropewalk.utils.paths import raise_outages
 
 _ROWS = 256  # read at a time
 _LABELS = {"red_pajama_subset": "red_pajama_subset", "meta": "meta.redpajama_set_name"}

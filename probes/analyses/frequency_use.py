@@ -18,14 +18,8 @@ from matplotlib.colors import Normalize
 
 from ropewalk.probes.analyses.matching_keys import measure_gap
 from ropewalk.probes.inside import complex_pairs
-from ropewalk.probes.probe import (
-    HeadProbe,
-    Number,
-    bootstrap_counts,
-    format_number,
-    head_name,
-    with_interval,
-)
+from ropewalk.probes.probe import HeadProbe, Number, format_number, head_name
+from ropewalk.probes.resample import bootstrap_counts, with_interval
 from ropewalk.probes.subject import Subject
 from ropewalk.utils.figures import DASHED, FAINT, INK, PAPER, handle, token_axis
 

@@ -26,8 +26,9 @@ from matplotlib.axes import Axes
 
 from ropewalk.data.tokenizer import Tokenizer
 from ropewalk.probes.inside import Capture, capture
-from ropewalk.probes.probe import HeadProbe, Number, bootstrap_mean, draw_points, format_number
+from ropewalk.probes.probe import HeadProbe, Number, draw_points, format_number
 from ropewalk.probes.questions import Questions
+from ropewalk.probes.resample import bootstrap_mean
 from ropewalk.probes.subject import Subject, untrained
 from ropewalk.utils.figures import DOTTED, FAINT, INK, handle, mark_handle, token_axis
 

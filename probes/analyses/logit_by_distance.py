@@ -17,7 +17,8 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from ropewalk.probes.inside import Capture, complex_pairs
-from ropewalk.probes.probe import HeadProbe, Number, bootstrap_mean
+from ropewalk.probes.probe import HeadProbe, Number
+from ropewalk.probes.resample import bootstrap_mean
 from ropewalk.probes.subject import Subject
 from ropewalk.utils.figures import FAINT, mark_handle, token_axis
 

@@ -19,8 +19,9 @@ from matplotlib.axes import Axes
 
 from ropewalk.evals.estimate.bins import fine_bin_number
 from ropewalk.probes.inside import Capture, complex_pairs
-from ropewalk.probes.probe import HeadProbe, Number, bootstrap_counts, with_interval
+from ropewalk.probes.probe import HeadProbe, Number
 from ropewalk.probes.questions import Questions
+from ropewalk.probes.resample import bootstrap_counts, with_interval
 from ropewalk.probes.subject import Subject
 from ropewalk.theory import capability
 from ropewalk.utils.figures import DASHED, FAINT, INK, handle, mark_handle, token_axis

@@ -15,7 +15,8 @@ from ropewalk.data.pipeline import open_data
 from ropewalk.experiment import stages
 from ropewalk.experiment.items import read_items
 from ropewalk.experiment.loaded import LoadedRun
-from ropewalk.probes.probe import Number, Probe, bootstrap_mean, draw_band, quantile_distances
+from ropewalk.probes.probe import Number, Probe, draw_band
+from ropewalk.probes.resample import bootstrap_mean, quantile_distances
 from ropewalk.probes.subject import Subject
 from ropewalk.utils.figures import DASHED, INK, handle, token_axis
 

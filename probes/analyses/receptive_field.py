@@ -21,7 +21,8 @@ from ropewalk.model import transformer
 from ropewalk.model.config import NO_WINDOW, ModelConfig, PositionTable
 from ropewalk.model.transformer import Params
 from ropewalk.probes.inside import Capture
-from ropewalk.probes.probe import Number, Probe, bootstrap_mean, draw_band, quantile_distances
+from ropewalk.probes.probe import Number, Probe, draw_band
+from ropewalk.probes.resample import bootstrap_mean, quantile_distances
 from ropewalk.probes.subject import Subject
 from ropewalk.utils.figures import DASHED, INK, handle, token_axis
 

@@ -7,7 +7,8 @@ import pytest
 from matplotlib.figure import Figure
 
 from ropewalk.probes.analyses.head_scores import HeadScores
-from ropewalk.probes.probe import Number, draw_points, format_number, head_handles, with_interval
+from ropewalk.probes.probe import Number, draw_points, format_number, head_handles
+from ropewalk.probes.resample import with_interval
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from ropewalk.probes.analyses.positions_seen import PositionsSeen, count_pairs
-from ropewalk.probes.probe import quantile_distances
+from ropewalk.probes.resample import quantile_distances
 
 
 @pytest.mark.parametrize("n", [1, 7, 64])
