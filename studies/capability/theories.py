@@ -60,7 +60,7 @@ class Comparison(NamedTuple):
 
     @property
     def is_learned(self) -> bool:
-        """Whether the measured ceiling is that of a model that learned recall."""
+        """True if the measured ceiling is that of a model that learned recall."""
         return self.measured.ceiling >= LEARNED
 
     def octaves(self, tokens: float) -> float:

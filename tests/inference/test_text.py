@@ -25,7 +25,7 @@ class Pieces:
 def streamed(
     pieces: list[bytes], *stop: str, prompt=(BOS, 0), adds_space=False
 ) -> tuple[list[str], str]:
-    """What each id adds, and what its end adds; and the reason of the end."""
+    """Return what each id and the end of the text add, and why it ended."""
     tokenizer: Any = Pieces(pieces, adds_space)
     parts, emitted = [], []
     stream = TextStream(prompt, tokenizer, Options(stop=stop), emitted.append)
