@@ -161,9 +161,11 @@ def check_plan(members: Sequence[Member], elsewhere: tuple[int, int] | None = No
     runs, config = [member.run for member in members], members[0].config
     evals.while_training(config)  # refuses unknown tasks
     check_trackers(config.train.tracking)
-    for run, _, member_config in members:
-        run.check_resumable(member_config)
-        for stage in () if run.is_started() else split(member_config):
+    stages = list(zip(*(split(member.config) for member in members), strict=True))
+    for member, *member_stages in zip(members, *stages, strict=True):
+        run = member.run
+        run.check_resumable(member.config)
+        for stage in () if run.is_started() else member_stages:
             _check_variants(stage.config.model)
         if distributed.is_primary_host():
             check_writable(run.path, "use another --workdir")
@@ -172,7 +174,6 @@ def check_plan(members: Sequence[Member], elsewhere: tuple[int, int] | None = No
             f"train.profile_steps writes files of a disk, and {runs[0].path} is in a bucket; leave "
             "it out, or use a --workdir of this machine"
         )
-    stages = list(zip(*(split(member.config) for member in members), strict=True))
     axes = [_check_stage(stage, stages[0][0], elsewhere) for stage in stages]
     steps = common_steps(runs)
     for step in reversed(steps):  # the newest that can be read
