@@ -81,15 +81,18 @@ def typed(override: str) -> str:
 def member_name(varying: Sequence[str]) -> str:
     """Return the directory name of a member: the varying values, `base=10,seed=1`.
 
-    A long name is cut and ends in a hash of the full name.
+    Fields of one name have their full paths, `seed=1,data.seed=0`. A long name is cut and ends in
+    a hash of the full name.
     """
     parts = []
-    for override in varying:
-        path, _, value = override.partition("=")
+    paths = [override.partition("=")[0] for override in varying]
+    short = [path.rpartition(".")[2] for path in paths]
+    for path, name, override in zip(paths, short, varying, strict=True):
+        value = override.partition("=")[2]
         if value.startswith("["):  # checkpoints cannot lie where a path has brackets
             value = "+".join(map(_unbracketed, split_commas(value[1:-1])))
         value = unquote(value)
-        parts.append(f"{path.rpartition('.')[2]}={value}")
+        parts.append(f"{name if short.count(name) == 1 else path}={value}")
     # Commas, "=" and dots are fine in paths; globs are not in orbax's, slashes and spaces in none.
     name = re.sub(r"[/*?\[\]]", "_", ",".join(parts)).replace(" ", "")
     if len(name) <= 120:

@@ -54,6 +54,8 @@ def test_a_grid_is_every_combination_named_by_what_varies():
     names = "base=10,seed=0 base=10,seed=1 base=1e4,seed=0 base=1e4,seed=1"
     assert [name for name, _ in members] == names.split()
     assert members[1][1] == ["model.rotary.base=10", "seed=1", "train.num_steps=5"]
+    two_seeds = [name for name, _ in overrides.grid(["seed=0,1", "data.seed=2,3"])]
+    assert two_seeds[:2] == ["seed=0,data.seed=2", "seed=0,data.seed=3"]
     # Commas inside brackets do not split; those of variants: tests/tpu/test_jobset.py.
     texts = "[kv,lines]", "pg19(path='a(b'),kv"
     assert [len(overrides.grid([f"data.retrieval_tasks={text}"])) for text in texts] == [1, 2]
