@@ -36,6 +36,8 @@ _UNINFORMATIVE = re.compile(
 )
 # Hashes, and numbers as of "00000-of-00001", "10M" or "100BT".
 _NUMBER = re.compile(r"(?=.*\d)[0-9a-f]{4,}|\d+([kmbgt][bt]?)?")
+# Plain texts about a folder, or about a project.
+_ABOUT = re.compile("readme|licen[cs]e|copying|notice|citation|requirements", re.IGNORECASE)
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _SHARD = re.compile(r"-\d{5}-of-\d{5}")  # after the name of a split, on the Hub
 
@@ -240,7 +242,10 @@ def list_files(path: str | Path, formats: Sequence[Format], text_field: str = "t
             left_out.append(LeftOut(name, f"not {titles}"))
             continue
         _check_pulled(file)
-        if text_format.is_other(file, text_field):
+        stem = text_format.stem(file.name) or ""
+        if text_format.is_document and _ABOUT.fullmatch(stem):
+            left_out.append(LeftOut(name, "about the folder; name the file itself to read it"))
+        elif text_format.is_other(file, text_field):
             first = text_format.first(file, text_field)
             fields = ", ".join(strings_in(first) if text_field not in first else ())
             hint = f"data.text_field may name {fields}" if fields else "jq -c .[] splits an array"

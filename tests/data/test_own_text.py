@@ -146,6 +146,8 @@ def split(documents):
 def test_few_plain_texts_hold_out_their_ends_at_a_paragraph(tmp_path):
     text = "".join(f"Paragraph {i} of forty.\n\n" for i in range(40))
     (tmp_path / "a.txt").write_bytes(b"\xef\xbb\xbf" + text.encode())
+    for name in ("LICENSE.txt", "Readme.TXT"):  # about the folder
+        (tmp_path / name).write_text("Nobody trains on this.")
     cut = text.index("Paragraph 36")  # the last paragraph that begins in the first nine tenths
     parts = [(1, text[:cut], False), (2, text[cut:], True)]
     assert len(text[cut:]) >= len(text) / 10 > len(text[cut:]) - 26
