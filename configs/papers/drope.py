@@ -31,7 +31,7 @@ continues for a fifth of the parent's tokens, the GPU scale for a tenth, the pap
 Llama 2's.)
 """
 
-from ropewalk.configs.changes import change, vary
+from ropewalk.configs.changes import vary
 from ropewalk.configs.papers import scales
 
 VARIANTS = ("rope(base=10000)", "nope")
@@ -39,8 +39,7 @@ VARIANTS = ("rope(base=10000)", "nope")
 configs = scales.at_each_scale(
     "drope",
     "Does a model without its rotation retrieve beyond its trained length?",
-    cpu=change(
-        scales.CPU,
+    cpu=dict(
         data=dict(context_length=128, batch_size=16, retrieval_fraction=0.5),
         evals=dict(lengths=(128, 256, 512, 1024)),
         members=vary(
@@ -51,8 +50,7 @@ configs = scales.at_each_scale(
             *scales.CPU_CONTINUED,
         ),
     ),
-    gpu=change(
-        scales.GPU,
+    gpu=dict(
         data=dict(retrieval_fraction=0.1),
         evals=dict(tasks=("perplexity", "kv", "needle"), lengths=(1024, 2048, 4096, 8192)),
         members=vary(
@@ -63,8 +61,8 @@ configs = scales.at_each_scale(
             *scales.GPU_CONTINUED,
         ),
     ),
-    paper=change(
-        scales.LLAMA2_7B,
+    paper=dict(
+        config=scales.LLAMA2_7B,
         data=dict(context_length=4096, batch_size=512),
         train=dict(num_steps=4800, learning_rate=1e-4, warmup_steps=100),
         members=vary("model.rotary", VARIANTS),

@@ -34,26 +34,22 @@ fine-tunes "the base 2B model" for each row. Here the third stage continues the 
 run shows all.
 """
 
-from ropewalk.configs.changes import change
 from ropewalk.configs.papers import scales
 
 configs = scales.at_each_scale(
     "figure7_pretrain",
     "Does a base bound what is retrieved, and a larger one later undo it?",
-    cpu=change(
-        scales.CPU,
+    cpu=dict(
         model=dict(rotary=dict(base=10.0)),
         data=dict(context_length=128, batch_size=16),
         train=dict(num_steps=500),
         stages=((*scales.CPU_LONGER, "model.rotary.base=100"), ("model.rotary.base=1000",)),
     ),
-    gpu=change(
-        scales.GPU,
+    gpu=dict(
         model=dict(rotary=dict(base=30.0)),
         stages=((*scales.GPU_LONGER, "model.rotary.base=300"), ("model.rotary.base=1e4",)),
     ),
-    paper=change(
-        scales.PAPER_2B,
+    paper=dict(
         stages=(
             (
                 *scales.extent(context_length=32768, batch_size=128, num_steps=1000),

@@ -28,26 +28,23 @@ base improves what is within the length. (Read as abstract; the sizes of the mod
 are ours.)
 """
 
-from ropewalk.configs.changes import change, vary
+from ropewalk.configs.changes import vary
 from ropewalk.configs.papers import scales
 
 configs = scales.at_each_scale(
     "frequency_bands",
     "Does a base equal to the trained length extrapolate best?",
-    cpu=change(
-        scales.CPU,
+    cpu=dict(
         data=dict(context_length=128, batch_size=16, retrieval_fraction=0.5),
         evals=dict(lengths=(128, 256, 512)),
         members=vary("model.rotary.base", ("32", "128", "1e4", "5e5")),
     ),
-    gpu=change(
-        scales.GPU,
+    gpu=dict(
         data=dict(retrieval_fraction=0.1),
         evals=dict(tasks=("perplexity", "kv"), lengths=(1024, 2048, 4096)),
         members=vary("model.rotary.base", ("128", "1024", "1e4", "5e5")),
     ),
-    paper=change(
-        scales.PAPER_2B,
+    paper=dict(
         train=dict(num_steps=10_000),
         evals=dict(lengths=(4096, 8192, 16_384)),
         members=vary("model.rotary.base", ("4096", "1e4", "5e5")),

@@ -96,8 +96,9 @@ PAPER = change(
 configs = scales.at_each_scale(
     "gradient_curriculum",
     "Does the first batch's loss choose the base of a longer context?",
-    cpu=change(
-        scales.CPU_SHORT,  # half of the pairs complete a cycle, as 56% do in Llama 3's 8192 tokens
+    cpu=dict(
+        # Half of the pairs complete a cycle, as 56% do in Llama 3's 8192 tokens.
+        config=scales.CPU_SHORT,
         evals=dict(lengths=(1024,)),
         stages=(
             (*CPU_CONTINUED, *CPU_MIDDLE, f"model.rotary={law(64, 256, '100')}"),
@@ -113,8 +114,8 @@ configs = scales.at_each_scale(
             "rope(base=1e6)",
         ),
     ),
-    gpu=change(
-        scales.GPU_SHORT,
+    gpu=dict(
+        config=scales.GPU_SHORT,
         model=dict(rotary=dict(base=5000.0)),
         evals=dict(tasks=("kv", "needle", "perplexity"), lengths=(8192,)),
         stages=(
@@ -131,5 +132,5 @@ configs = scales.at_each_scale(
             "rope(base=1e8)",
         ),
     ),
-    paper=PAPER,
+    paper=dict(config=PAPER),
 )

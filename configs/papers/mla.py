@@ -27,7 +27,7 @@ distance and base.
 
 import dataclasses
 
-from ropewalk.configs.changes import change, vary
+from ropewalk.configs.changes import vary
 from ropewalk.configs.papers import scales
 from ropewalk.model.config import MlaConfig
 
@@ -39,22 +39,19 @@ lite = MlaConfig(kv_lora_rank=512, qk_nope_head_dim=128, qk_rope_head_dim=64, v_
 configs = scales.at_each_scale(
     "mla",
     "Does a base bound a model that rotates only a third of each head?",
-    cpu=change(
-        scales.CPU,
+    cpu=dict(
         model=dict(head_dim=96, mla=small),
         data=dict(context_length=64, batch_size=32),
         train=dict(num_steps=1500),
         members=vary("model.rotary.base", ("10", "1e4")),
     ),
-    gpu=change(
-        scales.GPU,
+    gpu=dict(
         model=dict(head_dim=96, mla=medium),
         train=dict(num_steps=2000),
         evals=dict(tasks=("kv", "lines", "perplexity")),
         members=vary("model.rotary.base", ("30", "300", "1e5")),
     ),
-    paper=change(
-        scales.PAPER_2B,
+    paper=dict(
         model=dict(mla=lite, head_dim=192),
         members=vary("model.rotary.base", ("100", "1e4")),
     ),

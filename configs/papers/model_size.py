@@ -26,7 +26,7 @@ Published: a 7B, fine-tuned at 32768 tokens with base 1e4, has an effective cont
 to that of the 2B with this base (Figure 14's 7B is Qwen 1.5; Figures 12, 13 show Baichuan 2).
 """
 
-from ropewalk.configs.changes import change, heads
+from ropewalk.configs.changes import heads
 from ropewalk.configs.papers import scales
 
 Overrides = tuple[str, ...]
@@ -42,16 +42,14 @@ def sizes(large: dict[str, int], bases: tuple[str, ...], *more: str) -> tuple[Ov
 configs = scales.at_each_scale(
     "model_size",
     "Do a large and a small model need the same base?",
-    cpu=change(
-        scales.CPU,
+    cpu=dict(
         members=sizes(dict(heads(4), num_layers=4, mlp_dim=512), ("30", "300", "3000")),
     ),
-    gpu=change(
-        scales.GPU,
+    gpu=dict(
         members=sizes(dict(heads(12), num_layers=12, mlp_dim=2048), ("100", "1e3", "1e4")),
     ),
-    paper=change(
-        scales.LLAMA2_7B,
+    paper=dict(
+        config=scales.LLAMA2_7B,
         start_from="runs/baichuan2_7b",
         model=dict(vocab_size=125_696),
         data=dict(tokenizer="runs/baichuan2_7b/tokenizer.model"),

@@ -32,7 +32,6 @@ nor 16 short benchmarks show it. (The paper's normalization and windows differ i
 
 import itertools
 
-from ropewalk.configs.changes import change
 from ropewalk.configs.papers import scales
 from ropewalk.configs.scaling import scale_7b
 
@@ -50,22 +49,20 @@ def members(keys: tuple[int, int], window: int) -> tuple[tuple[str, ...], ...]:
 configs = scales.at_each_scale(
     "olmpool",
     "Do small choices of architecture compound when the context is extended?",
-    cpu=change(
-        scales.CPU,
+    cpu=dict(
         data=dict(context_length=128, batch_size=16),
         train=dict(num_steps=400),
         stages=(scales.CPU_LONGER,),
         evals=dict(lengths=(128, 512)),
         members=members((2, 1), 64),
     ),
-    gpu=change(
-        scales.GPU,
+    gpu=dict(
         stages=(scales.GPU_LONGER,),
         evals=dict(tasks=("kv", "lines", "perplexity"), lengths=(1024, 4096)),
         members=members((6, 2), 256),
     ),
-    paper=change(
-        scale_7b,
+    paper=dict(
+        config=scale_7b,
         data=dict(context_length=8192, batch_size=512),
         train=dict(num_steps=33_400),
         stages=(

@@ -23,7 +23,7 @@ Published: no measurement but an argument. With half of a head unrotated, sum_i 
 GPT-NeoX rotates a quarter of each head since EleutherAI found a part slightly better than all.
 """
 
-from ropewalk.configs.changes import change, vary
+from ropewalk.configs.changes import vary
 from ropewalk.configs.papers import scales
 
 
@@ -45,8 +45,8 @@ def members(small: str, large: str) -> tuple[tuple[str, ...], ...]:
 configs = scales.at_each_scale(
     "partial_rotation",
     "Does an unrotated part of each head lift the bound of a small base?",
-    cpu=change(scales.CPU, members=members("10", "1e4")),
-    gpu=change(scales.GPU, members=members("30", "1e5")),
+    cpu=dict(members=members("10", "1e4")),
+    gpu=dict(members=members("30", "1e5")),
     # Two members, a year of an H100 each: the paper's base 100, and the same on half of each head.
-    paper=change(scales.PAPER_2B, members=members("100", "1e4")[:2]),
+    paper=dict(members=members("100", "1e4")[:2]),
 )

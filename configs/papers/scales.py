@@ -96,11 +96,15 @@ CPU_LONGER = (
 GPU_LONGER = (*extent(context_length=4096, batch_size=16, num_steps=400), *GPU_CONTINUED)
 
 
-def at_each_scale(name: str, question: str, **scales: ExperimentConfig) -> list[ExperimentConfig]:
-    """Return the configs `NAME_SCALE` of an experiment, by scale."""
+def at_each_scale(name: str, question: str, **scales: dict[str, Any]) -> list[ExperimentConfig]:
+    """Return the configs `NAME_SCALE` of an experiment, given what each scale changes.
+
+    A scale changes CPU, GPU or PAPER_2B, unless it names another `config`.
+    """
+    bases = {"cpu": CPU, "gpu": GPU, "paper": PAPER_2B}
     return [
-        change(config, name=f"{name}_{scale}", question=question)
-        for scale, config in scales.items()
+        change(**{"config": bases[scale], **changes}, name=f"{name}_{scale}", question=question)
+        for scale, changes in scales.items()
     ]
 
 
@@ -123,5 +127,6 @@ def continued(
         if scale in parents:
             config, longer = parents[scale]
             common = (f"start_from=runs/{name}_{scale}/parent", *longer)
-        configs[scale] = change(config, evals=evals, members=vary(field, values, *common))
+        members = vary(field, values, *common)
+        configs[scale] = dict(config=config, evals=evals, members=members)
     return at_each_scale(name, question, **configs)

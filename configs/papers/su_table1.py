@@ -33,7 +33,7 @@ The post does not state the lag of its repeated text; the task `repeated` has tw
 """
 
 from ropewalk.configs.base_125m import configs as base_125m
-from ropewalk.configs.changes import change, vary
+from ropewalk.configs.changes import vary
 from ropewalk.configs.papers import scales
 
 TASKS = ("repeated", "repeated(lag=trained)", "repeated(lag=half)")
@@ -41,8 +41,7 @@ TASKS = ("repeated", "repeated(lag=trained)", "repeated(lag=half)")
 configs = scales.at_each_scale(
     "su_table1",
     "Which stretch keeps next tokens right at eight times the trained length?",
-    cpu=change(
-        scales.CPU,
+    cpu=dict(
         # As large a share of the pairs is short of a cycle within 128 tokens as in a head of 128
         # features at base 10000 within Su's 512: a little over half.
         model=dict(rotary=dict(base=1000.0)),
@@ -56,8 +55,7 @@ configs = scales.at_each_scale(
         evals=dict(tasks=TASKS, lengths=(1024,)),
         members=vary("model.rotary", ("rope(base=1000)", "rope(base=1000,log_n=train)")),
     ),
-    gpu=change(
-        scales.GPU,
+    gpu=dict(
         data=dict(
             context_length=512, batch_size=128, retrieval_fraction=0.1, retrieval_tasks=("lagcopy",)
         ),
@@ -65,8 +63,8 @@ configs = scales.at_each_scale(
         evals=dict(tasks=TASKS, lengths=(4096,)),
         members=vary("model.rotary", ("rope(base=1e4)", "rope(base=1e4,log_n=train)")),
     ),
-    paper=change(
-        *base_125m,
+    paper=dict(
+        config=base_125m[0],
         data=dict(context_length=512, batch_size=512, retrieval_fraction=0.0),
         train=dict(num_steps=9600),
         evals=dict(tasks=TASKS, lengths=(4096,)),

@@ -32,7 +32,7 @@ ahead of NTK-aware, and YaRN of both, on Llama models and on Mistral 7B. Dynamic
 exceptionally well on models without fine-tuning. (The post shows charts without numbers.)
 """
 
-from ropewalk.configs.changes import change, vary
+from ropewalk.configs.changes import vary
 from ropewalk.configs.papers import scales
 
 
@@ -51,8 +51,7 @@ def stretched(base: str, length: int, ramp: str = "") -> tuple[str, ...]:
 configs = scales.at_each_scale(
     "yarn_sliding_window",
     "Which stretch keeps perplexity falling with the window?",
-    cpu=change(
-        scales.CPU,
+    cpu=dict(
         model=dict(rotary=dict(base=1000.0)),
         data=dict(retrieval_fraction=0.25),
         evals=dict(
@@ -70,8 +69,7 @@ configs = scales.at_each_scale(
             *scales.CPU_CONTINUED,
         ),
     ),
-    gpu=change(
-        scales.GPU,
+    gpu=dict(
         model=dict(rotary=dict(base=1e4)),
         data=dict(retrieval_fraction=0.1),
         evals=dict(tasks=("sliding_window", "kv", "needle"), lengths=(512, 1024, 2048, 4096)),
@@ -83,8 +81,8 @@ configs = scales.at_each_scale(
             "train.num_steps=200",
         ),
     ),
-    paper=change(
-        scales.LLAMA2_7B,
+    paper=dict(
+        config=scales.LLAMA2_7B,
         data=dict(batch_size=64),
         train=dict(num_steps=400, warmup_steps=20),
         evals=dict(tasks=("pg19", "passkey"), lengths=(4096, 8192, 16_384, 32_768)),
