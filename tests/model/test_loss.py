@@ -69,13 +69,12 @@ def gradients_losses_scores(config: ModelConfig, params, hidden_BTD, targets_BT)
     return gradients_losses, token_scores(config, params, hidden_BTD, targets_BT)
 
 
-@pytest.mark.parametrize("tied", [False, True])
-@pytest.mark.parametrize("chunk", [1, 4, 5, 7, 11, 100])
-def test_chunks_change_nothing(chunk, tied):
-    """T = 12: chunks of 1, 4, the divisors below 5, 7 and 11, and all at once."""
+@pytest.mark.parametrize("T, chunk, tied", [(12, 1, False), (12, 5, True), (7, 5, False)])
+def test_chunks_change_nothing(T, chunk, tied):
+    """Single tokens, three chunks of 4, and chunks of 4 and 3."""
     unchunked = dataclasses.replace(CONFIG, vocab_size=40, embed_dim=8, tie_embeddings=tied)
     chunked = dataclasses.replace(unchunked, loss_chunk=chunk)
-    case = random_case(unchunked, 3, 12)
+    case = random_case(unchunked, 3, T)
     for x, y in zip(
         jax.tree.leaves(gradients_losses_scores(chunked, *case)),
         jax.tree.leaves(gradients_losses_scores(unchunked, *case)),
