@@ -12,10 +12,9 @@ import pytest
 
 from ropewalk.data import content, tokenizing
 from ropewalk.data.source import InputFile
-from ropewalk.data.sources import local
 from ropewalk.data.store import TokenStore
-from tests.data.helpers import plain_text, write_corpus
 from tests.data.helpers import run_prepare as run
+from tests.data.helpers import write_corpus
 
 
 @pytest.fixture(autouse=True)
@@ -58,19 +57,6 @@ def test_an_edit_and_another_split_are_other_data(corpus):
     edited = run(corpus)
     (corpus / "in" / "validation.jsonl").rename(corpus / "in" / "other.jsonl")
     assert len({before, edited, run(corpus)}) == 3
-
-
-def test_another_library_of_equal_sizes_is_other_data(corpus, monkeypatch):
-    library = corpus / "lib"
-    library.mkdir()
-    for number in range(8):
-        (library / f"m{number}.py").write_text(plain_text(number, 400))
-    monkeypatch.setattr(local.sysconfig, "get_path", lambda name: str(library))
-    monkeypatch.setattr(local, "local_files", local.local_files.__wrapped__)
-    changes = {"source": "local", "tokenizer": None, "path": None, "vocab_size": 500}
-    before = run(corpus, **changes)
-    swap(library / "m1.py")
-    assert run(corpus, **changes) != before
 
 
 def test_unchanged_files_are_read_once(corpus, monkeypatch):

@@ -125,17 +125,16 @@ def test_a_run_is_asked_about_its_own_text_where_that_is_another(
         ask(away)
 
 
-def test_held_out_text_that_changed_is_refused(tmp_path, tokenizer):
+def test_held_out_text_that_changed_is_refused(tmp_path, runs):
     def write(name, numbers):
         write_jsonl(tmp_path / "in" / name, [plain_text(number) for number in numbers])
 
-    (tmp_path / "t.model").write_bytes(tokenizer.model)
     write("train.jsonl", range(9))
     write("valid.jsonl", range(9, 12))
     config = tiny_config(
         *("data.source=jsonl", f"data.path={tmp_path / 'in'}", "data.retrieval_fraction=0"),
-        *(f"data.tokenizer={tmp_path / 't.model'}", "model.vocab_size=640"),
-        *(f"data.prepared_root={tmp_path / 'data'}", "train.num_steps=1", "train.warmup_steps=0"),
+        *(f"data.tokenizer={runs['plain'].tokenizer_path}", "train.num_steps=2"),
+        f"data.prepared_root={tmp_path / 'data'}",
     )
     run = train_run(config, tmp_path / "run")
     write("valid.jsonl", range(3))  # training has read them

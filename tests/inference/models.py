@@ -31,10 +31,10 @@ STATIC: dict[str, dict[str, Any]] = {
         scale_dim=5,
     ),
     "gqa": {},
-    "window, smeared keys": dict(window=7, shift_keys=True),
+    "window, smeared keys": dict(num_layers=1, window=7, shift_keys=True),
     "hole": dict(num_layers=1, masked_distances=(3, 9)),
     "latent, yarn": LATENT | dict(rotary="yarn(base=500,factor=4,original_context_length=64)"),
-    "latent, window": LATENT | dict(window=(7, None)),
+    "latent, window": LATENT | dict(num_layers=1, window=7),
     "latent, window, smeared keys": LATENT | dict(window=(7, None), shift_keys=True),
 }  # fmt: skip
 DYNAMICS: dict[str, dict[str, Any]] = {

@@ -80,12 +80,15 @@ def test_a_stop_string_ends_the_text_before_it(run):
 
 
 def test_samples_depend_on_seed_and_prompt_only(run):
-    options = dict(max_new_tokens=20, temperature=1.0)
-    first, other, second = (g.tokens for g in generate(run, ["a", "b", "a"], **options))
-    assert first != second
-    assert [g.tokens for g in generate(run, ["b"], **options)] == [other]
-    assert [g.tokens for g in generate(run, ["a", "a", ""], **options)][:2] == [first, second]
-    assert [g.tokens for g in generate(run, ["a"], seed=1, **options)] != [first]
+
+    def sample(*prompts, seed=0):
+        texts = generate(run, prompts, max_new_tokens=20, temperature=1.0, seed=seed)
+        return [generated.tokens for generated in texts]
+
+    first, second = sample("a", "a")
+    other, again = sample("b", "a")
+    assert first != second and again == first and sample("a", "b") == [first, other]
+    assert sample("a", "a", seed=1)[0] != first
 
 
 def test_the_end_of_a_document(run):

@@ -14,7 +14,7 @@ def gradients(function, x, weight, weights_out):
     def total(x, weight):
         return (function(x, weight) * weights_out).sum()
 
-    return jax.grad(total, argnums=(0, 1))(x, weight)
+    return jax.jit(jax.grad(total, argnums=(0, 1)))(x, weight)
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 
 from ropewalk.model import rotary
-from ropewalk.model.rotary.nope import Nope
 from ropewalk.model.rotary.rope import Rope
 from ropewalk.theory.decay import cosine_sum
 
@@ -120,20 +119,6 @@ def test_the_attention_factor_applies_to_queries_and_to_keys(text, rotated, unro
     variant = rotary.parse(text)
     assert variant.logit_scale == pytest.approx(rotated**2, rel=1e-12)
     assert variant.unrotated_logit_scale == pytest.approx(unrotated**2, rel=1e-10)
-
-
-@pytest.mark.parametrize(
-    "variant, text",
-    [
-        (Nope(), "nope"),
-        (Rope(base=1e6), "rope(base=1e+06)"),
-        (Rope(base=10.0, log_n="train"), "rope(base=10,log_n=train)"),
-        (Rope(base=1 / 3 + 10), "rope(base=10.333333333333334)"),
-    ],
-)
-def test_expression(variant, text):
-    assert rotary.expression(variant) == text
-    assert rotary.parse(text) == variant
 
 
 @pytest.mark.parametrize("fraction, head_dim, pairs", [(0.4, 10, 2), (0.3, 10, 1), (0.7, 20, 7)])
