@@ -57,8 +57,7 @@ def test_the_first_hour(text, tmp_path, monkeypatch):
         "sweep.py", "mine.py", "--workdir", "runs/bases", bases, "train.num_steps=6", status=2
     )
     assert "start_from=runs/bases" in refusal and refusal.count("\n") == 1
-    more = "start_from=runs/bases", "train.num_steps=2"
-    call("sweep.py", "mine.py", "--workdir", "runs/longer", bases, *more)
+    call("sweep.py", "mine.py", "--workdir", "runs/longer", bases, "start_from=runs/bases")
     call("evaluate.py", "runs/bases", "runs/longer", "--documents", 8)
     call("report.py", "runs/bases", "runs/longer", "--out", "both.html")
     page = (tmp_path / "both.html").read_text(encoding="utf-8")

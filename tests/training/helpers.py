@@ -10,6 +10,10 @@ import numpy as np
 from ropewalk.experiment.checkpoint import restore_params
 from ropewalk.experiment.run import RunDirectory
 
+# XLA compiles the length and the kind of a schedule into a step: tests with one of these changes
+# share the programs of `tiny`, for one member and for two.
+NINE = ("train.num_steps=9", "train.max_skipped=3")
+CONSTANT = ("train.schedule=constant", "train.warmup_steps=0")
 TIMING = {"seconds", "tokens_per_second", "mfu"}
 
 

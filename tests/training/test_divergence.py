@@ -1,5 +1,8 @@
 """A run whose loss is not finite any more is frozen, said and stopped; its neighbors go on."""
 
+import re
+from pathlib import Path
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -17,16 +20,16 @@ from ropewalk.training.loop import train
 from ropewalk.training.programs import member_arrays
 from ropewalk.training.step import init_state, train_step
 from ropewalk.training.sweep import train_sweep
+from tests.in_process import call
 from tests.models import make_plan, tiny_config
-from tests.training.helpers import assert_same_run
+from tests.training.helpers import NINE, assert_same_run
 
-FROZEN = ["train.max_skipped=3", "train.num_steps=9", "train.save_every=3", "train.keep=9"]
 TOO_FAST = "train.learning_rate=1e30"  # its first update ends all others
 
 
 @pytest.fixture(scope="module")
 def tiny(tiny_data):
-    return tiny_config(*tiny_data, *FROZEN)
+    return tiny_config(*tiny_data, *NINE, "train.save_every=3", "train.keep=9")
 
 
 @pytest.mark.slow
@@ -81,15 +84,16 @@ def test_a_member_is_frozen_and_its_neighbor_is_bit_equal(tiny, diverging, tmp_p
 
 
 @pytest.mark.slow
-def test_a_lone_run_stops_and_says_what_was_good(tiny, tmp_path):
-    run = RunDirectory(tmp_path / "run")
-    config = overrides.apply(tiny, [f"stages=[[{TOO_FAST}]]"])
+def test_a_lone_run_stops_and_says_what_was_good(tiny_data, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    run = RunDirectory(Path("run"))
+    command = "train.py", "tiny", "--workdir", run.path, *tiny_data, *NINE, "train.save_every=3"
     # The first update at that rate is the tenth; the eleventh is skipped, and so are two more,
     # which is noticed while the next one is under way.
-    message = f"run diverged at step 11: .* step 9: start_from={run.path}@9, with a lower"
+    message = "error: run diverged at step 11: .* step 9: start_from=run@9, with a lower"
     for _ in range(2):  # the same command again says the same
-        with pytest.raises(DivergedError, match=message):
-            train(make_plan([config], [run]))
+        output = call(*command, "train.keep=9", f"stages=[[{TOO_FAST}]]", status=1)
+        assert re.search(message, output.splitlines()[-1]) and "Traceback" not in output
     assert run.diverged_at == 11 and run.steps() == [3, 6, 9, 12, 14]
     assert [row["skipped"] for row in run.read_metrics()] == [*[0] * 10, 1, 2, 3, 4]
 

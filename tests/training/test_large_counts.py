@@ -13,21 +13,16 @@ from ropewalk.training.interrupts import Interrupts
 from ropewalk.training.loop import train
 from ropewalk.training.members import abstract_state
 from tests.models import make_plan, tiny_config, train_run
-from tests.training.helpers import data_state
+from tests.training.helpers import CONSTANT, data_state
 
 STEP = 2**30
 pytestmark = pytest.mark.slow  # compiles a train step
 
 
 def test_a_run_goes_on_after_a_trillion_tokens(tmp_path, tiny_data, monkeypatch):
-    changes = [
-        "train.save_every=1",
-        "train.log_every=1",
-        "train.schedule=constant",
-        "train.warmup_steps=0",
-    ]
-    changes += ["train.eval_every=1", "data.retrieval_fraction=0.5"]
-    config = tiny_config(*changes, *tiny_data, f"train.num_steps={STEP + 2}")
+    changes = (f"train.{name}_every=1" for name in ("save", "log", "eval"))
+    changes = *CONSTANT, *changes, "data.retrieval_fraction=0.5", f"train.num_steps={STEP + 2}"
+    config = tiny_config(*tiny_data, *changes)
     run = RunDirectory(tmp_path / "run")
     with monkeypatch.context() as patch:
         patch.setattr(Interrupts, "stops_at", lambda self, step: step == 1)

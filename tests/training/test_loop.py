@@ -19,41 +19,35 @@ from ropewalk.data import pipeline
 from ropewalk.experiment import overrides
 from ropewalk.experiment.checkpoint import restore_params
 from ropewalk.experiment.run import RunDirectory
+from ropewalk.experiment.stages import split
 from ropewalk.training.loop import train
-from ropewalk.training.programs import MemberArrays
-from ropewalk.training.step import State, init_state, train_step
+from ropewalk.training.programs import member_arrays
+from ropewalk.training.step import init_state, train_step
 from tests.conftest import ROOT
 from tests.in_process import call
 from tests.models import make_plan, tiny_config, train_run
-from tests.training.helpers import assert_same_run, data_state, rows_without_times
+from tests.training.helpers import (
+    CONSTANT,
+    NINE,
+    assert_same_run,
+    data_state,
+    rows_without_times,
+)
 
 pytestmark = pytest.mark.slow  # each compiles a train step, or starts processes that do
 
 
 @pytest.fixture(scope="module")
 def tiny(tiny_data):
-    return tiny_config(*tiny_data)
+    return tiny_config(*tiny_data, *NINE)
 
 
-@pytest.fixture(scope="module")
-def batch(tiny):
+def test_microbatches_add_up_to_the_whole_batch(tiny):
     batch = next(pipeline.make_batches(pipeline.open_data(tiny.data), start_step=0))
     batch.pop("row_hash")
-    return batch
-
-
-def one_member(config) -> tuple[State, MemberArrays]:
-    table = config.model.position_table(config.data.context_length)
-    member = MemberArrays(table, np.float32(config.train.learning_rate))
-    return init_state(config, jnp.uint32(config.seed)), member
-
-
-step_fn = jax.jit(train_step, static_argnums=0)
-
-
-def test_microbatches_add_up_to_the_whole_batch(tiny, batch):
-    state, member = one_member(tiny)
+    state, member = init_state(tiny, jnp.uint32(0)), member_arrays(split(tiny)[:1])
     config = dataclasses.replace(tiny, train=dataclasses.replace(tiny.train, accumulate=4))
+    step_fn = jax.jit(train_step, static_argnums=0)
     _, scalars = step_fn(tiny, state, member, batch, np.int32(5))
     _, part_scalars = step_fn(config, state, member, batch, np.int32(5))
     # Rows count different numbers of targets, so a mean of means would be off.
@@ -86,17 +80,18 @@ CONTINUED = (
 )
 
 
-@pytest.mark.parametrize("kills", [2, pytest.param(10, marks=pytest.mark.long)])
-def test_killed_again_and_again_it_ends_bit_identical(kills, tmp_path, tiny_data, environment):
-    """In three stages, each with rows, positions and moments of its own."""
-    stages = f"stages=[[{','.join(CONTINUED)},train.num_steps=20],[model.rotary=nope]]"
-    arguments = ["tiny", *tiny_data, "train.num_steps=6", "train.save_every=3", stages, "--workdir"]
+@pytest.mark.parametrize("rows", [[12], pytest.param(range(1, 40, 4), marks=pytest.mark.long)])
+def test_killed_again_and_again_it_ends_bit_identical(rows, tmp_path, tiny_data, environment):
+    """In several stages, each with positions and moments of its own."""
+    stages = ",[model.rotary=nope]" * 4
+    arguments = ["tiny", *tiny_data, *NINE, "train.save_every=4"]
+    arguments += [f"stages=[[model.rotary.base=100]{stages}]", "--workdir"]
     call("train.py", *arguments, tmp_path / "whole")
     rng = random.Random(0)
     killed = tmp_path / "killed"
-    for attempt in range(kills):
+    for number in rows:
         process = start([*arguments, str(killed)], environment)
-        wait_for_rows(process, killed / "metrics.jsonl", 1 + 3 * attempt + rng.randrange(5))
+        wait_for_rows(process, killed / "metrics.jsonl", number)
         time.sleep(rng.random() * 0.05)  # anywhere in a step, or in a save
         process.kill()
         _, messages = process.communicate()
@@ -107,7 +102,7 @@ def test_killed_again_and_again_it_ends_bit_identical(kills, tmp_path, tiny_data
 
 @pytest.fixture(scope="module")
 def parent(tiny, tmp_path_factory) -> RunDirectory:
-    config = overrides.apply(tiny, ["train.num_steps=8", "train.save_every=3", "train.keep=1"])
+    config = overrides.apply(tiny, ["train.save_every=4", "train.keep=1"])
     return train_run(config, tmp_path_factory.mktemp("parent") / "run")
 
 
@@ -120,27 +115,27 @@ def test_a_stage_is_a_run_that_starts_from_the_one_before(parent, tmp_path):
     stages = (CONTINUED, ("model.rotary=nope", "train.num_steps=2"))
     staged = train_run(dataclasses.replace(config, stages=stages), tmp_path / "staged")
     # Stages' ends are kept beside the newest one that keep=1 asks for.
-    assert staged.steps() == [8, 14, 16] and child.steps() == [6] and parent.steps() == [8]
-    for run, step in ((parent, 8), (child, 14)):
+    assert staged.steps() == [9, 15, 17] and child.steps() == [6] and parent.steps() == [9]
+    for run, step in ((parent, 9), (child, 15)):
         params, staged_params = restore_params(run)[0], restore_params(staged, step)[0]
         jax.tree.map(np.testing.assert_array_equal, params, staged_params)
-    rows = rows_without_times(staged.path)[:14]
-    assert [row["step"] for row in rows] == list(range(1, 15))
-    assert rows[:8] == rows_without_times(parent.path)
-    # Steps and tokens go on: 8 steps of 8 x 64 tokens, then 8 x 32 each.
-    assert [row["tokens"] for row in rows[7:10]] == [4096, 4352, 4608]
+    rows = rows_without_times(staged.path)[:15]
+    assert [row["step"] for row in rows] == list(range(1, 16))
+    assert rows[:9] == rows_without_times(parent.path)
+    # Steps and tokens go on: 9 steps of 8 x 64 tokens, then 8 x 32 each.
+    assert [row["tokens"] for row in rows[8:11]] == [4608, 4864, 5120]
     child_rows = [{"step": None, "tokens": None} | row for row in rows_without_times(child.path)]
-    for row, other in zip(rows[8:], child_rows, strict=True):
+    for row, other in zip(rows[9:], child_rows, strict=True):
         assert row == other | {"step": row["step"], "tokens": row["tokens"]}
     assert child_rows[0]["learning_rate"] == pytest.approx(1e-3 / 3)  # warmup 2: begins again
-    digests = [data_state(run, step)["digest"] for run, step in ((parent, 8), (child, 6))]
-    assert data_state(staged, 14)["digest"] == sum(digests) % 2**64
-    assert data_state(staged, 14)["rows"] == 14 * 8
-    for run, step, stage in ((child, 6, 0), (staged, 14, 1)):
+    digests = [data_state(run, step)["digest"] for run, step in ((parent, 9), (child, 6))]
+    assert data_state(staged, 15)["digest"] == sum(digests) % 2**64
+    assert data_state(staged, 15)["rows"] == 15 * 8
+    for run, step, stage in ((child, 6, 0), (staged, 15, 1)):
         path = run.checkpoints_path / str(step) / "config/metadata"
         assert json.loads(path.read_text())["stage"] == stage
         assert run.config_at(step).data.context_length == 32
-    assert child.config.start_from == f"{parent.path}@8"
+    assert child.config.start_from == f"{parent.path}@9"
 
 
 @pytest.mark.parametrize(
@@ -167,7 +162,7 @@ def test_what_is_wrong_in_any_stage_is_refused_before_anything_is_written(
 
 def test_sigterm_saves_and_says_how_to_go_on(tmp_path, tiny_data, environment):
     # Saves would come only at the end: what is resumed is the signal's own checkpoint.
-    arguments = ["tiny", *tiny_data, "train.num_steps=100", "train.save_every=100"]
+    arguments = ["tiny", *tiny_data, *CONSTANT, "train.num_steps=100", "train.save_every=100"]
     arguments += ["evals.tasks=[kv]", "--workdir"]  # brackets are no markup
     run = tmp_path / "run"
     process = start([*arguments, str(run)], environment)

@@ -10,10 +10,11 @@ from ropewalk.experiment.identity import run_id
 from ropewalk.experiment.items import metrics_damage, metrics_record
 from ropewalk.experiment.run import RunDirectory
 from tests.models import tiny_config, train_run
+from tests.training.helpers import CONSTANT
 
 pytestmark = pytest.mark.slow
 
-GIVEN = ("train.num_steps=4", "train.save_every=2", "train.log_every=1", "train.keep=9")
+GIVEN = (*CONSTANT, "train.num_steps=4", "train.save_every=2", "train.log_every=1", "train.keep=9")
 
 
 @pytest.fixture

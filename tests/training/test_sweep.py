@@ -17,14 +17,14 @@ from ropewalk.training.programs import shared_part
 from ropewalk.training.sweep import train_sweep
 from tests.in_process import call
 from tests.models import make_plan, tiny_config
-from tests.training.helpers import data_state
+from tests.training.helpers import NINE, data_state
 
 
 @pytest.fixture(scope="module")
 def finished_sweep(tmp_path_factory, tiny_data):
     folder = tmp_path_factory.mktemp("sweep")
     messages = call(
-        "sweep.py", "tiny", "--workdir", folder, *tiny_data, "train.num_steps=8",
+        "sweep.py", "tiny", "--workdir", folder, *tiny_data, *NINE,
         "model.rotary.base=10,10000", "seed=0,1",
     )  # fmt: skip
     return folder, messages
@@ -35,7 +35,7 @@ def test_a_member_equals_its_single_run(finished_sweep, tmp_path, tiny_data):
     folder, _ = finished_sweep
     alone = RunDirectory(tmp_path / "alone")
     call(
-        "train.py", "tiny", "--workdir", alone.path, *tiny_data, "train.num_steps=8",
+        "train.py", "tiny", "--workdir", alone.path, *tiny_data, *NINE,
         "model.rotary.base=10", "seed=1",
     )  # fmt: skip
     member = RunDirectory(folder / "base=10,seed=1")
@@ -70,15 +70,15 @@ def test_a_seed_has_its_own_rows_and_initialization(finished_sweep):
 def test_a_sweep_is_trained_longer_as_a_run_is(finished_sweep, tmp_path, tiny_data):
     """Each member starts from the member of its name, also after that sweep is deleted."""
     source = shutil.copytree(finished_sweep[0], tmp_path / "short")
-    command = ["sweep.py", "tiny", *tiny_data, "model.rotary.base=10,10000", "seed=0,1"]
-    longer = [*command, "train.num_steps=9", "--workdir"]
+    command = ["sweep.py", "tiny", *tiny_data, *NINE, "model.rotary.base=10,10000", "seed=0,1"]
+    longer = [*command, "train.num_steps=10", "--workdir"]
     assert f"another --workdir with start_from={source}\n" in call(*longer, source, status=2)
     other = ["sweep.py", "tiny", *tiny_data, "model.rotary.base=10,20", "--workdir", tmp_path / "b"]
     assert "has no member base=10" in call(*other, f"start_from={source}", status=2)
-    shorter = [*command, "train.num_steps=2", f"start_from={source}@5", "--workdir"]
+    shorter = [*command, f"start_from={source}@5", "--workdir"]
     call(*shorter, tmp_path / "long")
     call(
-        "train.py", "tiny", *tiny_data, "train.num_steps=2", "seed=1", "--workdir",
+        "train.py", "tiny", *tiny_data, *NINE, "seed=1", "--workdir",
         tmp_path / "alone", f"start_from={source}/base=10,seed=1@5",
     )  # fmt: skip
     member = RunDirectory(tmp_path / "long" / "base=10,seed=1")
@@ -95,13 +95,13 @@ def test_killed_between_two_members_saves_it_goes_on_from_the_last_that_both_hav
     tmp_path, tiny_data, monkeypatch
 ):
     """One checkpoint is kept: the first member's new one must not cost it the one before."""
-    few = ["train.num_steps=6", "train.save_every=2", "train.keep=1", "data.seed=0", *tiny_data]
+    few = [*NINE, "train.save_every=3", "train.keep=1", "data.seed=0", *tiny_data]
     configs = [tiny_config(*few, f"model.rotary.base={base}") for base in (10, 100)]
     runs = [RunDirectory(tmp_path / name) for name in "ab"]
     save = Checkpoints.save
 
     def save_and_be_killed(self, step, *arguments):
-        if step == 4 and self._run.name == "b":
+        if step == 6 and self._run.name == "b":
             raise KeyboardInterrupt
         save(self, step, *arguments)
         self._manager.wait_until_finished()
@@ -109,10 +109,10 @@ def test_killed_between_two_members_saves_it_goes_on_from_the_last_that_both_hav
     monkeypatch.setattr(Checkpoints, "save", save_and_be_killed)
     with pytest.raises(KeyboardInterrupt):
         train(make_plan(configs, runs))
-    assert common_steps(runs) == [2]
+    assert common_steps(runs) == [3]
     monkeypatch.setattr(Checkpoints, "save", save)
     assert train(make_plan(configs, runs))
-    assert [run.steps() for run in runs] == [[6], [6]]
+    assert [run.steps() for run in runs] == [[9], [9]]
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from ropewalk.model.loss import token_nll
 from ropewalk.training.loop import train
 from ropewalk.training.validation import NUM_BATCHES
 from tests.models import make_plan, tiny_config, train_run
-from tests.training.helpers import rows_without_times
+from tests.training.helpers import NINE, rows_without_times
 
 pytestmark = pytest.mark.slow
 EVALUATED = ["train.eval_every=3", "train.log_every=2"]
@@ -24,8 +24,8 @@ EVALUATED = ["train.eval_every=3", "train.log_every=2"]
 
 @pytest.fixture(scope="module")
 def tiny(tiny_data):
-    """Eight steps, half of whose rows are text and half retrieval documents."""
-    changes = ["train.num_steps=8", "train.save_every=3", "train.keep=9"]
+    """Nine steps, half of whose rows are text and half retrieval documents."""
+    changes = [*NINE, "train.save_every=3", "train.keep=9"]
     return tiny_config(*tiny_data, *changes, "data.retrieval_fraction=0.5")
 
 
@@ -42,13 +42,13 @@ def test_the_loss_is_that_of_held_out_rows(tiny, evaluated):
         itertools.islice(make_batches(data, start_step=0, split="validation"), NUM_BATCHES)
     )
     trained = make_batches(data, start_step=0)
-    trained_rows = {tokens.tobytes() for _ in range(8) for tokens in next(trained)["tokens"]}
+    trained_rows = {tokens.tobytes() for _ in range(9) for tokens in next(trained)["tokens"]}
     assert not trained_rows & {tokens.tobytes() for batch in held_out for tokens in batch["tokens"]}
     by_step = {row["step"]: row for row in rows_without_times(evaluated)}
-    assert [step for step, row in by_step.items() if "val_loss" in row] == [3, 6, 8]
-    assert list(by_step) == [2, 3, 4, 6, 8]
+    assert [step for step, row in by_step.items() if "val_loss" in row] == [3, 6, 9]
+    assert list(by_step) == [2, 3, 4, 6, 8, 9]
     table = tiny.model.position_table(tiny.data.context_length)
-    for step in (3, 6, 8):
+    for step in (3, 6, 9):
         params, nats, targets = load(evaluated.path, step=step).params, 0.0, 0.0
         for batch in held_out:
             batch = {name: jnp.asarray(column) for name, column in batch.items()}

@@ -10,13 +10,14 @@ import pytest
 from ropewalk.experiment.run import RunDirectory
 from ropewalk.utils.errors import HANG_STATUS
 from tests.conftest import ROOT
+from tests.training.helpers import CONSTANT
 
 HANG = """
 import sys, time
 from ropewalk.experiment import checkpoint
 from ropewalk.training import loop, watchdog
 from ropewalk.training.command import train
-watchdog._LEAST = watchdog._LONGEST_SAVE = 8.0
+watchdog._LEAST = watchdog._LONGEST_SAVE = 4.0
 watchdog._EVERY = 0.05
 read = loop._Batches.read_next
 def hang(self):
@@ -40,8 +41,8 @@ sys.exit(train("test"))
     ("event", "saved"), [("update", 10), pytest.param("save", 2, marks=pytest.mark.long)]
 )
 def test_what_never_ends_ends_the_process(tiny_data, tmp_path, run_script, event, saved):
-    command = [event, "tiny", "--workdir", tmp_path / "run", *tiny_data, "train.save_every=5"]
-    command += ["train.num_steps=2"] if event == "save" else []
+    command = [event, "tiny", "--workdir", tmp_path / "run", *tiny_data, *CONSTANT]
+    command += ["train.save_every=5", *(["train.num_steps=2"] if event == "save" else [])]
     done = run_script("-c", HANG, *command, check=False)
     assert done.returncode == HANG_STATUS, done.stderr
     assert "in hang" in done.stderr  # where the main thread waits
@@ -52,12 +53,12 @@ def test_what_never_ends_ends_the_process(tiny_data, tmp_path, run_script, event
 SUSPENDED = """
 import sys, time
 from ropewalk.training import watchdog
-watchdog._LEAST, watchdog._EVERY = 1.0, 0.05
+watchdog._LEAST, watchdog._EVERY = 0.6, 0.05
 with watchdog.Watchdog() as dog:
     dog.beat()
     print("started", flush=True)
     sys.stdin.readline()
-    time.sleep(0.3)
+    time.sleep(0.2)
 """
 
 
@@ -70,7 +71,7 @@ def test_a_suspended_process_does_not_hang(environment):
     )  # fmt: skip
     assert process.stdout.readline() == "started\n"
     process.send_signal(signal.SIGSTOP)
-    time.sleep(2.5)
+    time.sleep(1.5)
     process.send_signal(signal.SIGCONT)
     process.communicate("go on\n")
     assert process.returncode == 0
