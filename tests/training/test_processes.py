@@ -1,7 +1,6 @@
 """Several processes are one run: the same rows and losses, one voice, and they stop together."""
 
 import os
-import shlex
 import signal
 import subprocess
 import sys
@@ -137,28 +136,10 @@ def test_one_of_four_is_killed_and_two_go_on(whole, arguments, environment, tmp_
     assert data_state(run, 20) == data_state(whole, 20)
 
 
-@pytest.mark.long
-def test_what_the_documentation_starts(whole, environment, shared_folder, tree):
-    """Run the commands as they stand, but for the host's name."""
-    (tree / "runs").mkdir()
-    (tree / "runs/data").symlink_to(shared_folder / "data")
-    address = f"localhost:{free_port()}"
-    path = f"{Path(sys.executable).parent}:{environment['PATH']}"
-    both = [
-        subprocess.Popen(
-            shlex.split(command.replace("HOST:1234", address)),
-            cwd=tree,
-            env={**environment, "PATH": path},
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for command in PROCESSES
-    ]
-    outputs = [process.communicate(timeout=200)[1] for process in both]
-    assert [process.returncode for process in both] == [0, 0], outputs
-    assert "finished. Next" in outputs[0] and "finished" not in outputs[1]
-    np.testing.assert_allclose(losses(tree / "runs/two"), losses(whole), rtol=1e-5)
-    assert data_state(tree / "runs/two", 20) == data_state(whole, 20)
+def test_the_documentation_has_the_flags_of_these_tests():
+    flags = "--coordinator HOST:1234 --num-processes 2 --process-id"
+    command = f"python train.py tiny --workdir runs/two {flags}"
+    assert [f"{command} {index}" for index in (0, 1)] == PROCESSES
 
 
 def test_a_signal_to_one_stops_all_at_one_step(arguments, environment, tmp_path):
