@@ -44,6 +44,8 @@ def argument_parser(program: str, description: str | None, *more: str) -> Parser
                     print_text(explain(config_argument(words[0])))
                 self.exit()
             arguments = super().parse_intermixed_args(args, namespace)
+            for line in overrides.describe_replaced(arguments.overrides):
+                print(f"note: {line}", file=sys.stderr)
             if arguments.write:
                 with self.refusing(OSError, ValueError):
                     config = dotted.apply(find_config(arguments.config), arguments.overrides)

@@ -78,6 +78,17 @@ def typed(override: str) -> str:
     return override
 
 
+def describe_replaced(overrides: Sequence[str]) -> list[str]:
+    """Return a line for each override of a command line that a later one of its field replaces."""
+    last = {override.partition("=")[0]: override for override in overrides}
+    pairs = [(override, last[override.partition("=")[0]]) for override in overrides]
+    return [
+        f"{one_line(old, 60)} is replaced by {one_line(new, 60)}"
+        for old, new in pairs
+        if old != new
+    ]
+
+
 def member_name(varying: Sequence[str]) -> str:
     """Return the directory name of a member: the varying values, `base=10,seed=1`.
 

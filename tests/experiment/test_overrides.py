@@ -29,6 +29,11 @@ def test_a_seed_is_the_rows_too_unless_their_own_is_given(tiny):
     assert seeds("seed=3", "seed=4") == (4, 4)
 
 
+def test_a_field_that_is_given_twice_is_named():
+    lines = overrides.describe_replaced(["seed=0", "data.seed=1", "seed=2,3", "data.seed=1"])
+    assert lines == ["seed=0 is replaced by seed=2,3"]
+
+
 def test_objects_lists_and_optional_values(tiny):
     config = overrides.apply(
         tiny,
