@@ -78,7 +78,8 @@ def write_prepared(
 
 
 def _sample(source: Source) -> Iterator[str]:
-    """Yield the beginnings of documents from files across the source."""
+    """Yield the beginnings of documents from files across the source; not of corpora left out."""
+    shares = by_corpus(source.subset_shares)
     indices = [i for i, file in enumerate(source.files) if not file.validation]
     indices = indices[:: max(1, len(indices) // 1024)]
     for index in indices:
@@ -86,6 +87,8 @@ def _sample(source: Source) -> Iterator[str]:
         for document in _check(source.read_file(index, 1, ignore_bytes), source):
             if size >= SAMPLE // len(indices):
                 break
+            if not shares.get(subset_name(document.subset), 1.0):
+                continue
             text = document.text[:SAMPLE_DOCUMENT]
             yield text
             size += len(text)

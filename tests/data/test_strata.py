@@ -9,6 +9,7 @@ import pytest
 from ropewalk.data.pipeline import make_batches, open_data
 from ropewalk.data.prepare import prepare
 from ropewalk.data.store import TokenStore
+from ropewalk.data.tokenizer import file_in
 from ropewalk.data.verify import damages
 from tests.damage import flip
 from tests.data.helpers import make_config, write_jsonl
@@ -119,9 +120,15 @@ def test_weights_that_do_not_fit_are_refused(root, changes, message):
 
 def test_a_corpus_can_be_left_out_and_no_other_one_is(root):
     weights = (("books", 1), ("code", 1))
-    data = config(root, weights=weights, subset_shares=(("web", 0.0),))
-    report = json.loads((prepare(data) / "prepare.json").read_text())
+    trained = {"weights": weights, "tokenizer": None, "vocab_size": 488}
+    data = config(root, **trained, subset_shares=(("web", 0.0),))
+    folder = prepare(data)
+    report = json.loads((folder / "prepare.json").read_text())
     assert report["train"]["documents"] + report["validation"]["documents"] == 120
+    (root / "in" / "web").rename(root / "web")  # the tokenizer is trained without it, too
+    without = prepare(config(root, **trained))
+    (root / "web").rename(root / "in" / "web")
+    assert file_in(folder).read_bytes() == file_in(without).read_bytes()
     with (root / "in" / "code" / "train" / "a.jsonl").open("a") as file:
         file.write(json.dumps({"text": "labeled", "red_pajama_subset": "c4"}) + "\n")
     with pytest.raises(ValueError, match=r"code.*a\.jsonl:41: data\.weights has none for .*'c4'"):
