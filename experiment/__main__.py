@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from ropewalk.experiment.records import read_sweep
-from ropewalk.experiment.run import RunDirectory, find_trained
+from ropewalk.experiment.run import PUBLISHED, RunDirectory, find_trained
 from ropewalk.experiment.stages import split
 from ropewalk.model import rotary
 from ropewalk.utils.command_line import Parser, at_least, exit_with
@@ -148,6 +148,9 @@ def keep(dirs: Sequence[Path], out: Path, step: int | None, *, command: str) -> 
 
     for source, target, source_step in zip(sources, targets, steps, strict=True):
         keep_params(source, source_step, target)
+        for folder in (source.held_out_path, source.path / PUBLISHED):
+            if folder.is_dir():
+                copy(folder, target.path / folder.name, last="store.json")
         # With config.json, which makes it a run, last.
         for path in (source.tokenizer_path, source.path / "config.json"):
             if path.exists():  # a run on no text has no tokenizer

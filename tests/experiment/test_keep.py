@@ -23,6 +23,9 @@ def run(tmp_path_factory) -> RunDirectory:
     path = tmp_path_factory.mktemp("runs") / "base=30,seed=1"
     run = write_run(path, find_config("tiny"), steps=(5, 10))
     run.record_command("python train.py tiny")
+    for folder, name in (("held_out", "store.json"), ("published", "chat_template.jinja")):
+        (run.path / folder).mkdir()
+        (run.path / folder / name).write_text(name)
     return run
 
 
@@ -34,6 +37,9 @@ def test_what_is_read_are_the_parameters_in_eight_bits(run, tmp_path, step, expe
     exact = jax.tree.map(lambda x: x.astype(jnp.bfloat16).astype(np.float32), original.params)
     same = functools.partial(np.testing.assert_array_equal, strict=True)
     jax.tree.map(same, copy.params, exact)
+    # Its perplexity is of the same text, and its chat template is the published one.
+    for name in ("held_out/store.json", "published/chat_template.jinja"):
+        assert (copy.directory.path / name).read_text() == name.partition("/")[2]
     assert copy.directory.read_commands() == ["python train.py tiny", "python -m experiment keep"]
     checkpoint = copy.directory.checkpoints_path / str(expected)
     assert {path.name for path in checkpoint.iterdir()} == {"config", "data", "digests", "params"}
