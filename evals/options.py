@@ -104,7 +104,7 @@ def checkpoints(
         ) from None
     for run, step in itertools.product(runs, numbers):
         run.find_step(step)
-    return [(paths, number) for number in numbers]
+    return [(paths, number) for number in dict.fromkeys(numbers)]
 
 
 def check_variants(variants: Sequence[str], runs: Sequence[RunDirectory]) -> None:

@@ -108,7 +108,9 @@ class Group:
         config = member.config
         lengths = options.lengths or config.evals.lengths or (config.data.context_length,)
         questions, skipped = [], []
-        for name, length in itertools.product(options.tasks or config.evals.tasks, lengths):
+        names = options.tasks or config.evals.tasks
+        tasks = {evals.parse(name).expression: name for name in names}  # each is asked once
+        for name, length in itertools.product(tasks.values(), dict.fromkeys(lengths)):
             task = evals.parse(name)
             note = _note_untrained(task, member)
             try:

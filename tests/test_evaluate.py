@@ -116,7 +116,9 @@ def calls(monkeypatch) -> list[tuple[int, list[int]]]:
 
 
 def test_every_member_gets_the_rows_it_gets_alone(sweep, calls):
-    results = evaluate([sweep, sweep / "base=10"], tasks=["kv", "lagcopy"])
+    """And a task, length or run that is named twice is asked once."""
+    tasks, lengths = ["kv", "lagcopy", "kv()"], [96, 96]
+    results = evaluate([sweep, sweep / "base=10"], tasks=tasks, lengths=lengths)
     assert [count for count, _ in calls] == [3, 3, 1, 1]  # the wider one is another network
     assert [run.name for run, _, _ in results] == list(MEMBERS)
     for run, _, _ in results:
@@ -204,7 +206,7 @@ def test_a_window_of_33_tokens_has_an_effective_context_of_32(tmp_path, tokenize
         run = write_run(tmp_path / name, config, tokenizer.model, steps=())
         write_params(run, 4, leaves.items(), list(leaves))
     paths = [str(tmp_path / "window"), str(tmp_path / "all")]
-    options = ("--tasks=kv", "--lengths=256", "--documents=16", "--format=markdown")
+    options = ("--tasks=kv", "--lengths=256", "--documents=16", "--step=4,4", "--format=markdown")
     assert cli.main([*paths, *options]) == 0
 
     result = rows.read(tmp_path / "window" / "results.jsonl")
