@@ -151,6 +151,11 @@ class Tokenizer:
         ids = self.encode(text, special=True)
         return ids if ids[:1] == [self.bos_id] else [self.bos_id, *ids]
 
+    @property
+    def end(self) -> list[int]:
+        """Ids that end a document: EOS, or none if one id is BOS and EOS."""
+        return [] if self.eos_id == self.bos_id else [self.eos_id]
+
     def name_of(self, i: int) -> str:
         """Return the name of an id, such as `<|im_start|>`."""
         return self._pieces.name_of(i)

@@ -204,15 +204,14 @@ def _bundles(documents: Iterable[Document]) -> Iterator[list[Document]]:
 
 def _encode(tokenizer: Tokenizer, bundle: list[Document]) -> list[tuple[Document, np.ndarray]]:
     """Return documents with their ids. SentencePiece releases the interpreter lock."""
-    # A tokenizer with one id for both marks only the beginning.
-    end = [] if tokenizer.eos_id == tokenizer.bos_id else [tokenizer.eos_id]
     encoded = []
     for document in bundle:
         ids = [
             np.array(tokenizer.encode(text, inside=n > 0), np.int32)
             for n, text in enumerate(_cut(document.text))
         ]
-        encoded.append((document, np.concatenate([[tokenizer.bos_id], *ids, end]).astype(np.int32)))
+        stored = np.concatenate([[tokenizer.bos_id], *ids, tokenizer.end]).astype(np.int32)
+        encoded.append((document, stored))
     return encoded
 
 

@@ -82,7 +82,7 @@ def read_texts(path: str, tokenizer: Tokenizer) -> Texts:
             where = f"{source.files[document.file].path}:{document.line}"
             raise ValueError(f"{where}: {document.problem}; leave the document out of the file")
         ids = tokenizer.encode(document.text)
-        documents.append(np.array([tokenizer.bos_id, *ids, tokenizer.eos_id], np.int32))
+        documents.append(np.array([tokenizer.bos_id, *ids, *tokenizer.end], np.int32))
     if not documents:
         raise ValueError(f"{path} has no documents")
     return Texts(np.concatenate(documents), np.cumsum([0, *map(len, documents)]))

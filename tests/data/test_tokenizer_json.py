@@ -14,7 +14,7 @@ from ropewalk.data.pipeline import open_data
 from ropewalk.data.prepare import prepare
 from ropewalk.data.tokenizer import Tokenizer
 from ropewalk.data.verify import verify
-from ropewalk.evals.text import sizes
+from ropewalk.evals.text import read_texts, sizes
 from tests.data import json_tokenizers
 from tests.data.hard_text import SOURCES, hard_text
 from tests.data.helpers import make_config, plain_text, run_prepare, write_jsonl
@@ -104,6 +104,8 @@ def test_data_is_prepared_with_it(path, tmp_path):
     row = data.open_rows("train")[0]
     starts = np.flatnonzero(row["tokens"][1:] == tokenizer.bos_id) + 1
     np.testing.assert_array_equal(np.flatnonzero(row["positions"][1:] == 0) + 1, starts)
+    ids = read_texts(str(tmp_path / "in"), tokenizer).ids  # as for an evaluation
+    assert np.count_nonzero(ids == tokenizer.bos_id) == len(texts)
     (folder / "tokenizer.json").write_bytes(tokenizer.model.replace(b"the", b"teh", 1))
     with pytest.raises(ValueError, match=r"tokenizer\.json: damaged"):
         open_data(config)
