@@ -311,9 +311,11 @@ class GgufFile(Tensors):
         if kind is None:
             return {}, ""
         if kind != "gpt2" or pre not in _WORDS:
+            family = " (SentencePiece)" if kind in ("llama", "t5") else ""
             return {}, (
-                f"{self.folder}: a tokenizer of kind {quoted(kind)} ({quoted(pre)}) is not read "
-                f"from GGUF files (allowed: gpt2 with {', '.join(_WORDS)})"
+                f"{self.folder}: a tokenizer of kind {quoted(kind)}{family} ({quoted(pre)}) is not "
+                f"read from GGUF files (allowed: gpt2 with {', '.join(_WORDS)}), so the run takes "
+                "token ids only; for text, import the model's Hugging Face folder"
             )
         pieces, types, merges = (self._list(f"tokenizer.ggml.{name}") for name in _LISTS)
         if len(pieces) != len(types):

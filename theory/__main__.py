@@ -14,6 +14,7 @@ import inspect
 import json
 import math
 import sys
+import time
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,8 @@ from ropewalk.theory.command_line import figure_path, format_table, to_json
 from ropewalk.theory.misreadings import TOLERANCE
 from ropewalk.utils.command_line import Parser, at_least, exit_with, expression, print_text, tokens
 from ropewalk.utils.messages import nearest
+
+_SILENT = 10.0  # seconds after which a long search says how far it is
 
 
 def _bases(text: str) -> list[float]:
@@ -50,7 +53,15 @@ def bound_command(args: argparse.Namespace) -> tuple[dict, str]:
     1e-8; see docs/theory.md.
     """
     pairs = bound.pairs_of(args.head_dim, args.rotary_fraction)
-    ((_, low, high, critical, certificate),) = bound.smallest(pairs, [args.length])
+    shown = time.monotonic()
+
+    def show(base: float) -> None:
+        nonlocal shown
+        if time.monotonic() - shown >= _SILENT:
+            shown = time.monotonic()
+            print(f"no base below {base:.4g} is feasible; searching on", file=sys.stderr)
+
+    ((_, low, high, critical, certificate),) = bound.smallest(pairs, [args.length], show)
     result = {name: vars(args)[name] for name in ("length", "head_dim", "rotary_fraction")}
     result |= {"low": low, "high": high}
     lines = [f"base {high:.10g} is the smallest with B_m >= 0 below {args.length:,} tokens"]

@@ -181,7 +181,7 @@ def test_other_tokenizers_are_named(plain, tmp_path):
     unread = {"pre": "tekken", "tokens": ["a"], "types": [1], "merges": []}
     write_gguf(tmp_path / "m.gguf", plain, "llama", tokenizer=unread)
     files, note = GgufFile(tmp_path / "m.gguf").tokenizer_files()
-    assert not files and "tekken" in note
+    assert not files and "tekken" in note and "import the model's Hugging Face folder" in note
 
 
 def test_frequency_factors_are_read(plain, tmp_path, capsys):
