@@ -152,7 +152,7 @@ def compute_frequencies(
         )
     try:
         inv_freq, factor = function(rope, head, length)
-        mscale = head.mla and rope.get("mscale_all_dim")
+        mscale = head.mla and kind != "default" and rope.get("mscale_all_dim")
         all_logits = _temperature(mscale or 0, rope.get("factor") or 1) ** 2
     except KeyError as error:
         raise ValueError(f"config.json: rope_type {kind} lacks {error.args[0]!r}") from None

@@ -80,3 +80,12 @@ def test_other_vectors_are_recorded():
     result = read_variant(rope, head, CONTEXT, "a model's config.json")
     assert isinstance(result, Recorded) and result.name == "a model's config.json"
     np.testing.assert_allclose(result.inv_freq(8), [1.5, 0.5, 0.1, 0.0], rtol=1e-12)
+
+
+def test_deepseek_scales_all_logits_by_mscale_of_scaled_types_only():
+    """DeepseekV3's `yarn_apply_mscale` ignores it where rope_type is default."""
+    rope = {"rope_type": "default", "rope_theta": 1e4, "mscale_all_dim": 1.0, "factor": 40.0}
+    head = HfHead(16, CONTEXT, mla=True)
+    assert compute_frequencies(rope, head)[1] == (1.0, 1.0)
+    scaled = compute_frequencies(rope | {"rope_type": "linear"}, head)[1]
+    assert scaled.rotated == pytest.approx(1.3688879454**2)  # 0.1 ln 40 + 1
