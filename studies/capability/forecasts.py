@@ -22,7 +22,6 @@ from ropewalk.studies.card import Card, Measurement
 from ropewalk.theory import forecast as theory_forecast
 from ropewalk.utils.files import write_atomically
 from ropewalk.utils.limits import read_json
-from ropewalk.utils.messages import one_line
 
 BOUNDS, RECALL = "forecasts.json", "recall.json"
 _SHARES = 1 / 4, 1  # of a card's budget, whose recall is simulated
@@ -37,19 +36,9 @@ def read(file: str) -> dict[str, dict[str, dict[str, dict[str, Any]]]]:
     """
     path = Path(__file__).with_name(file)
     try:
-        records = read_json(path)
-        # Every record of every member is an object.
-        if any(
-            not isinstance(record, dict)
-            for members in records.values()
-            for member in members.values()
-            for record in member.values()
-        ):
-            raise ValueError("a record is no object")
-        return records
-    except (OSError, ValueError, AttributeError) as error:
-        reason = one_line(str(error), 120)
-        raise ValueError(f"{path} is damaged ({reason}); restore it: git checkout {file}") from None
+        return read_json(path)
+    except (OSError, ValueError) as error:
+        raise ValueError(f"{path}: {error}; restore it: git checkout {file}") from None
 
 
 def forecast(cards: Sequence[Card]) -> Iterator[str]:
