@@ -108,19 +108,21 @@ def start(monkeypatch, capfd):
     return run
 
 
-# Every place, and every kind in one place: one function looks at all files of a run.
+# One function looks at all files of a run: every place, kind and command, and every kind in one.
 PLACES = [*FILES, *FOLDERS]
-PAIRS = [*zip(PLACES, itertools.cycle(FORBIDDEN)), *((PLACES[0], kind) for kind in FORBIDDEN)]
+CASES = [
+    *zip(PLACES, itertools.cycle(FORBIDDEN), itertools.cycle(COMMANDS)),
+    *zip(itertools.repeat(PLACES[0]), FORBIDDEN, COMMANDS),
+]
 
 
-@pytest.mark.parametrize(("place", "kind"), dict.fromkeys(PAIRS))
-def test_links_and_pipes_are_refused(run, start, place, kind):
+@pytest.mark.parametrize(("place", "kind", "command"), dict.fromkeys(CASES))
+def test_links_and_pipes_are_refused(run, start, place, kind, command):
     FORBIDDEN[kind](replace(run / place))
     before = outside()
-    for command in COMMANDS.values():
-        status, error = start(command)
-        assert status == 2 and error.count("\n") == 1 and str(Path("run", place)) in error, command
-        assert outside() == before
+    status, error = start(COMMANDS[command])
+    assert status == 2 and error.count("\n") == 1 and str(Path("run", place)) in error
+    assert outside() == before
 
 
 def remove_outputs() -> None:

@@ -1,5 +1,6 @@
 """The papers' experiments: their members, stages, commands and costs are right at all scales."""
 
+import functools
 import importlib
 import pkgutil
 import re
@@ -26,6 +27,7 @@ IMPORTED = ("figure6_llama2_7b", "gradient_llama3_8b")
 MODULES = {name for _, name, _ in pkgutil.iter_modules(ropewalk.configs.papers.__path__)}
 PAPERS = sorted(MODULES - {"scales", *IMPORTED})
 SCALES = ("cpu", "gpu", "paper")
+shapes_of = functools.cache(abstract_params)
 
 
 def doc(name: str) -> str:
@@ -83,9 +85,9 @@ def test_each_scale_can_be_trained_at_the_stated_cost(name):
         assert float(cost) == pytest.approx(flops(config), rel=0.06), config.name
         members = members_of(config)
         for run in [config, *members]:
-            shapes = abstract_params(run.model)
+            shapes = shapes_of(run.model)
             for stage in split(run):
-                assert not shape_difference(abstract_params(stage.config.model), shapes)
+                assert not shape_difference(shapes_of(stage.config.model), shapes)
                 for task in stage.config.evals.tasks:
                     evals.parse(task)
         programs = {"olmpool": 8, "model_size": 2}.get(name, 1)

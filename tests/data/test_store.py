@@ -55,12 +55,3 @@ def test_a_changed_byte_is_found_and_the_file_named(tmp_path, documents):
     flip(path, 8 * (path.read_bytes().index(store.read(BLOCK, 40).astype("<u2").tobytes()) + 20))
     with pytest.raises(ValueError, match=r"00000\.array_record: damaged"):
         TokenStore(tmp_path).read(BLOCK, 40)
-
-
-def test_missing_files_are_named(tmp_path, documents):
-    make_store(tmp_path, documents)
-    (tmp_path / "00000.starts.npy").unlink()
-    with pytest.raises(ValueError, match=r"00000\.starts\.npy: missing"):
-        TokenStore(tmp_path)
-    with pytest.raises(ValueError, match="no token store there"):
-        TokenStore(tmp_path / "nowhere")

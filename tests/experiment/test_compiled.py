@@ -4,8 +4,10 @@ import os
 import subprocess
 import sys
 
+import jax
 import pytest
 
+from ropewalk.experiment.compiled import keep_programs
 from tests.damage import flip
 
 PROGRAM = """
@@ -23,10 +25,9 @@ print(jax.config.jax_compilation_cache_dir)
 
 @pytest.mark.slow
 def test_a_second_process_compiles_nothing_unless_a_bit_changed(tmp_path):
-    def run(cache=tmp_path, **more) -> list[str]:
-        env = {**os.environ, "XDG_CACHE_HOME": str(cache), **more}
-        if not more:
-            env.pop("JAX_COMPILATION_CACHE_DIR", None)
+    def run() -> list[str]:
+        env = {**os.environ, "XDG_CACHE_HOME": str(tmp_path)}
+        env.pop("JAX_COMPILATION_CACHE_DIR", None)
         command = [sys.executable, "-c", PROGRAM]
         done = subprocess.run(command, env=env, capture_output=True, text=True, check=True)
         assert not done.stderr
@@ -38,7 +39,18 @@ def test_a_second_process_compiles_nothing_unless_a_bit_changed(tmp_path):
     for path in (tmp_path / "ropewalk").rglob("jit__lambda*-cache"):
         flip(path)
     assert run() == [value, "False", folder]
-    # Nothing is kept where nothing can be written, or the user wants nothing kept.
+
+
+def test_nothing_is_kept_where_nothing_can_be_written_or_the_user_wants_it_so(
+    tmp_path, monkeypatch
+):
     (tmp_path / "file").touch()
-    assert run(tmp_path / "file") == [value, "False", "None"]
-    assert run(JAX_COMPILATION_CACHE_DIR="") == [value, "False", ""]
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    before = jax.config.jax_compilation_cache_dir  # pyright: ignore
+    try:
+        for folder in (None, ""):  # what JAX makes of JAX_COMPILATION_CACHE_DIR
+            jax.config.update("jax_compilation_cache_dir", folder)
+            keep_programs()
+            assert jax.config.jax_compilation_cache_dir == folder  # pyright: ignore
+    finally:
+        jax.config.update("jax_compilation_cache_dir", before)

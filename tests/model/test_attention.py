@@ -1,6 +1,7 @@
 """The attention layer equals its formulas, in float64 loops over queries, heads, and keys."""
 
 import dataclasses
+import functools
 import math
 
 import jax
@@ -59,13 +60,16 @@ def run(
 ) -> np.ndarray:
     table = layer.config.position_table(CONTEXT)
     row = jax.tree.map(lambda x: x[0], table)
-    positions_BT = jnp.array([positions_T], jnp.int32)
+    inputs = np.asarray(x_TD, np.float32)[None], np.array([positions_T]), np.array([segment_ids_T])
+    return np.asarray(_attend(*nnx.split(layer), row, *inputs)[0])
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def _attend(graph, params, row, x_BTD, positions_BT, ids_BT):
+    layer = nnx.merge(graph, params)
     rotation = cos_sin(row.cycles_hi, row.cycles_lo, positions_BT)
-    x_BTD = jnp.asarray(x_TD, jnp.float32)[None]
     q_k_v = layer.compute_qkv(x_BTD, positions_BT)
-    ids_BT = jnp.array([segment_ids_T], jnp.int32)
-    out = layer.attend(q_k_v, row, rotation, positions_BT, ids_BT)
-    return np.asarray(out[0])
+    return layer.attend(q_k_v, row, rotation, positions_BT, ids_BT)
 
 
 def attend_by_loops(layer: Attention, x_TD: np.ndarray, positions_T, segment_ids_T) -> np.ndarray:
