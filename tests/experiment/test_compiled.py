@@ -45,10 +45,10 @@ def test_nothing_is_kept_where_nothing_can_be_written_or_the_user_wants_it_so(
     tmp_path, monkeypatch
 ):
     (tmp_path / "file").touch()
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
     before = jax.config.jax_compilation_cache_dir  # pyright: ignore
     try:
-        for folder in (None, ""):  # what JAX makes of JAX_COMPILATION_CACHE_DIR
+        for name, folder in (("file", None), ("", "")):  # JAX's own variable, unset and empty
+            monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / name))
             jax.config.update("jax_compilation_cache_dir", folder)
             keep_programs()
             assert jax.config.jax_compilation_cache_dir == folder  # pyright: ignore
