@@ -67,26 +67,6 @@ def test_frequencies(text, head_dim, expected, tolerance):
 
 
 L2048 = "original_context_length=2048"
-
-
-@pytest.mark.parametrize(
-    "text, equal",
-    [
-        ("p_rope(base=500)", "rope(base=500)"),
-        (f"yarn(base=500,factor=1,{L2048})", "rope(base=500)"),
-        (f"yarn(base=3,factor=4,{L2048}0)", "rope(base=3)"),  # all pairs turn often
-        (f"scaled_base(base=500,{L2048},target_context_length=2048)", "rope(base=500)"),
-        (f"llama3(base=100,factor=8,{L2048})", "ntk_by_parts(base=100,factor=8,{})"),
-        (f"llama3(base=5e5,factor=8,{L2048})", "ntk_by_parts(base=5e5,factor=8,{})"),
-        ("ntk_mixed(base=500,factor=8,exponent=1)", "ntk_fixed(base=500,factor=8)"),
-        ("ntk_mixed(base=500,factor=8,exponent=0)", "position_interpolation(base=500,factor=8)"),
-    ],
-)
-def test_limits_of_variants_are_other_variants(text, equal):
-    text, equal = map(rotary.parse, (text, equal.format(f"{L2048},beta_slow=1,beta_fast=4")))
-    np.testing.assert_allclose(text.inv_freq(64), equal.inv_freq(64), rtol=1e-14)
-
-
 L4096 = "original_context_length=4096"
 YARN40 = f"yarn(base=1e4,factor=40,{L4096}"
 
