@@ -38,15 +38,14 @@ MODELS = {
     "log-n": ({}, "rope(base=30,log_n='train')"),
     "norm": (dict(qk_norm=True, scale_dim=5), "rope(base=30)"),
     "mla": (MLA, YARN),
-    "mla, query latent": (
-        MLA | dict(mla=dataclasses.replace(MLA["mla"], q_lora_rank=8)),
-        "rope(base=30)",
+    "mla, query latent, shifted": (
+        MLA | dict(mla=dataclasses.replace(MLA["mla"], q_lora_rank=8), shift_keys=True),
+        YARN,
     ),
-    "mla, shifted": (MLA | dict(shift_keys=True), YARN),
     "shifted": (dict(shift_keys=True), "rope(base=30)"),
 }
 LENGTH = 40
-QUICK = "heads", "masked distances", "norm", "mla, shifted"
+QUICK = "heads", "masked distances", "norm", "mla, query latent, shifted"
 
 
 def random_model(model: dict, rotary: str) -> LoadedRun:

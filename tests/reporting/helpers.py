@@ -52,16 +52,14 @@ def row(config, task="kv", **columns) -> dict:
 def answers(config, reach, *, task="kv", variant=None, step=10, documents=16, length=None):
     """Return answers at every distance below the length; correct iff below `reach`."""
     length = length or config.data.context_length
-    common = {"rotary": variant} if variant else {}
+    common = row(config, task, step=step, length=length, **({"rotary": variant} if variant else {}))
     return [
-        row(
-            config, task, step=step, length=length, distance=distance, document=document,
-            query=distance, exact_match=distance < reach, first_token_correct=distance < reach,
-            **common,
-        )
+        common
+        | dict(distance=distance, document=document, query=distance)
+        | dict.fromkeys(("exact_match", "first_token_correct"), distance < reach)
         for document in range(documents)
         for distance in range(1, length)
-    ]  # fmt: skip
+    ]
 
 
 def make_run(path, config, rows=(), *, overrides=(), digest=7):

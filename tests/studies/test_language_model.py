@@ -171,11 +171,10 @@ def test_the_ratio_of_half_lags():
 
 @pytest.mark.slow
 def test_a_report_has_the_rows_of_the_seeds_that_are_named(tmp_path):
-    """The losses of base 10 by seed."""
-    for seed, loss in ((0, "0.00648"), (1, "0.0115")):
-        options = "--only", "language_model", "--seeds", seed, "--workdir", tmp_path / str(seed)
-        output = call("-m", "studies", "report", "language_model", *options)
-        assert f"base=10, loss {loss} [" in output
+    """The loss of base 10 of seed 1; that of seed 0 is .00648."""
+    options = "--only", "language_model", "--seeds", 1, "--workdir", tmp_path
+    output = call("-m", "studies", "report", "language_model", *options)
+    assert "base=10, loss 0.0115 [" in output
 
 
 def test_a_card_without_base_10000_is_compared_with_that_of_its_device():

@@ -20,7 +20,6 @@ from ropewalk.theory.audit import (
     read_model,
 )
 from ropewalk.theory.misreadings import first_rounding
-from ropewalk.theory.published import OPEN_MODELS
 from ropewalk.utils.messages import printable
 
 TOLERANCE = 0.05
@@ -160,22 +159,6 @@ def test_facts_of_smollm2():
     # Liu et al. 2023: 2 ceil(32 log_1e5(8192 / 2π)) = 40, rounded down to complete cycles.
     assert group["critical_dimension"] == 40
     assert group["slowest_periods"][0] == pytest.approx(2 * math.pi * 1e5 ** (31 / 32))
-
-
-@pytest.mark.hf
-@pytest.mark.long
-def test_the_table_of_published_models_is_read():
-    pytest.importorskip("transformers")
-    models = {model.name: read_layers(model.config) for model in OPEN_MODELS}
-
-    def layers(name):
-        return {group.kind: group.layers for group in models[name].groups}
-
-    assert layers("gemma-3-4b")["full_attention"] == (5, 11, 17, 23, 29)
-    assert layers("qwen3-next-80b") == {"full_attention": tuple(range(3, 48, 4))}
-    assert layers("exaone-4.0-32b")["full_attention"] == tuple(range(3, 64, 4))
-    assert layers("mistral-7b-v0.2") == {"full_attention": tuple(range(32))}
-    assert layers("mistral-7b-v0.1") == {"sliding_attention": tuple(range(32))}
 
 
 def test_names_of_a_config_are_neither_markup_nor_control_characters():

@@ -43,7 +43,7 @@ def test_key_tokens_and_their_loss(text_config, text_tokenizer, tokenizer, tmp_p
             f"gain={GAIN},loss={LOSS})"
         )
         expected, counts = [], 0
-        for document in make_documents(task, text_config, text_tokenizer, LENGTH, range(3)):
+        for document in make_documents(task, text_config, text_tokenizer, LENGTH, range(1)):
             ids = document.tokens[1:]
             if reader is other:
                 pieces = list(map(text_tokenizer.piece_bytes.__getitem__, ids))
@@ -62,7 +62,7 @@ def test_key_tokens_and_their_loss(text_config, text_tokenizer, tokenizer, tmp_p
             expected += nll(run, ids)[keys].tolist()
             counts += len(ids) - SHORT
         assert 5 < len(expected) < counts - 5
-        options = runner.Options(tasks=[task], lengths=[LENGTH], documents=3)
+        options = runner.Options(tasks=[task], lengths=[LENGTH], documents=1)
         ((_, _, rows),) = runner.evaluate([run.directory.path], options)
         np.testing.assert_allclose(rows["nll"], expected, rtol=1e-5)
         assert summaries.perplexity(rows) == pytest.approx(np.exp(np.mean(expected)))

@@ -25,7 +25,7 @@ def random_pairs(run, *, alike: bool) -> np.ndarray:
     return np.broadcast_to(pairs_LNR, (shape[0], model.num_heads, shape[2]))
 
 
-@pytest.mark.parametrize("name", ["grouped", "norm", "mla, query latent"])
+@pytest.mark.parametrize("name", ["heads", "norm", "mla, query latent, shifted"])
 def test_zeroed_pairs_are_0_in_the_query_and_no_other_pair_changes(name):
     run = random_model(*MODELS[name])
     pairs_LNR = random_pairs(run, alike=run.config.model.qk_norm)
