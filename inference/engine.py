@@ -99,7 +99,8 @@ class Engine:
         keys = np.array([prompts.keys[i] for i in indices], np.uint32)
         draws = Draws(
             jax.vmap(jax.random.fold_in, (None, 0))(jax.random.key(options.seed), keys),
-            jnp.float32(options.temperature or 1),
+            # Beyond these, logits overflow float32.
+            jnp.float32(np.clip(options.temperature or 1, 1e-30, 1e30)),
             jnp.float32(options.top_p or 1),
         )
         lengths_B = np.array([len(prompts.rows[i]) for i in indices], np.int32)

@@ -14,7 +14,6 @@ import inspect
 import json
 import math
 import sys
-import time
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -31,7 +30,7 @@ from ropewalk.theory.misreadings import TOLERANCE
 from ropewalk.utils.command_line import Parser, at_least, exit_with, expression, print_text, tokens
 from ropewalk.utils.messages import nearest
 
-_SILENT = 10.0  # seconds after which a long search says how far it is
+_LONG = 2**19  # tokens; the smallest base for more is searched for half a minute
 
 
 def _bases(text: str) -> list[float]:
@@ -53,15 +52,9 @@ def bound_command(args: argparse.Namespace) -> tuple[dict, str]:
     1e-8; see docs/theory.md.
     """
     pairs = bound.pairs_of(args.head_dim, args.rotary_fraction)
-    shown = time.monotonic()
-
-    def show(base: float) -> None:
-        nonlocal shown
-        if time.monotonic() - shown >= _SILENT:
-            shown = time.monotonic()
-            print(f"no base below {base:.4g} is feasible; searching on", file=sys.stderr)
-
-    ((_, low, high, critical, certificate),) = bound.smallest(pairs, [args.length], show)
+    if args.length > _LONG:
+        print("searching; lengths of millions of tokens take minutes", file=sys.stderr)
+    ((_, low, high, critical, certificate),) = bound.smallest(pairs, [args.length])
     result = {name: vars(args)[name] for name in ("length", "head_dim", "rotary_fraction")}
     result |= {"low": low, "high": high}
     lines = [f"base {high:.10g} is the smallest with B_m >= 0 below {args.length:,} tokens"]

@@ -17,7 +17,7 @@ negative at both ends of an interval, it is negative between them. See docs/theo
 import bisect
 import itertools
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -169,15 +169,8 @@ def is_feasible(pairs: Pairs, x: float, length: int) -> bool:
     )
 
 
-def smallest(
-    pairs: Pairs, lengths: Sequence[int], on_base: Callable[[float], None] = lambda base: None
-) -> list[SmallestBase]:
+def smallest(pairs: Pairs, lengths: Sequence[int]) -> list[SmallestBase]:
     """Return the smallest base for each length, ascending, in one sweep over x.
-
-    Args:
-      pairs: the pairs of a head.
-      lengths: contexts in tokens.
-      on_base: called at each step with a base below which all are infeasible.
 
     Raises:
       ValueError: for lengths outside [2, 2**31], or that no base below e^500 covers.
@@ -206,7 +199,6 @@ def smallest(
             x = certificate[-1][1]
             if x > _LAST_X:
                 raise ValueError(f"no base below e^{_LAST_X:g} covers {length} tokens")
-            on_base(math.exp(x))
         high = next((x + gap for gap in _GAPS if is_feasible(pairs, x + gap, length)), None)
         if high is None:
             raise ArithmeticError(f"float64 cannot decide ln(base) = {x!r} at {length} tokens")

@@ -10,43 +10,25 @@ On one core (x86-64, float32), 1 layer x 1 head of 64 features trains 70 to 80 t
 second at context 128 and reaches a ceiling of .99 within .2M tokens.
 """
 
-from ropewalk.configs.changes import change
-from ropewalk.data.config import DataConfig
-from ropewalk.experiment.config import EvalConfig, ExperimentConfig, TrainConfig
-from ropewalk.model.config import MlaConfig, ModelConfig
-from ropewalk.model.rotary.rope import Rope
+from ropewalk.configs.changes import change, heads
+from ropewalk.configs.small import configs as small
+from ropewalk.model.config import MlaConfig
 
-LONG = ExperimentConfig(
+LONG = change(
+    *small,
     name="capability",
     question="",
-    model=ModelConfig(
-        vocab_size=512,
-        embed_dim=128,
-        num_layers=1,
-        num_heads=1,
-        num_kv_heads=1,
-        head_dim=64,
-        mlp_dim=128,
-        rotary=Rope(base=10.0),
-        shift_keys=True,
-        align_query_key=True,
-    ),
-    data=DataConfig(
-        source="retrieval",
-        vocab_size=512,
-        context_length=256,
-        batch_size=4,
-        retrieval_tasks=("kv",),
-    ),
-    train=TrainConfig(
+    model=dict(heads(1), embed_dim=128, num_layers=1, mlp_dim=128, rotary=dict(base=10.0)),
+    data=dict(source="retrieval", batch_size=4, retrieval_fraction=0.0),
+    train=dict(
         num_steps=1000,  # replaced by a card's budget
         learning_rate=5e-3,
         schedule="wsd",
         warmup_steps=40,
         final_fraction=0.05,
-        beta2=0.98,
+        save_every=1000,
     ),
-    evals=EvalConfig(tasks=("kv",), documents=256),
+    evals=dict(tasks=("kv",), documents=256),
 )
 SHORT = change(LONG, data=dict(context_length=128, batch_size=8))
 

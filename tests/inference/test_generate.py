@@ -43,6 +43,8 @@ def test_greedy_tokens_equal_argmax_of_logits(run):
     again, empty = generate(run, [[1, *run.tokenizer.encode(PROMPT)], ""], max_new_tokens=12)
     assert again.tokens == result.tokens
     assert empty.tokens == greedy(run, "", 12) and empty.prompt_tokens == 1
+    [cold] = generate(run, [PROMPT], max_new_tokens=12, temperature=1e-300)  # 0 in float32
+    assert cold.tokens == result.tokens
 
 
 def test_another_variant(run):
