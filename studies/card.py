@@ -9,6 +9,7 @@ if it lies outside, and else undecided.
 import dataclasses
 import functools
 import inspect
+import itertools
 import math
 import re
 import tomllib
@@ -150,7 +151,7 @@ class Card:
       members: changes to the config that make each model, as on a command line, by the model's
         name, which is part of the names of runs.
       tokens: budget of each member; None: the config's own steps.
-      shares: of the budget. Each share is a run of its own, from scratch.
+      shares: of the budget, ascending. Each share is a run of its own, from scratch.
       seeds: default of `run`; a seed decides the initialization and the order of the data.
       measurements: measurements of each run.
       claims: statements that the report marks.
@@ -224,10 +225,19 @@ class Card:
         return configs
 
     def budgets(self, config: ExperimentConfig) -> list[ExperimentConfig]:
-        """Return the config of a member at each share of its tokens, ascending."""
+        """Return the config of a member at each share of its tokens, ascending.
+
+        Raises:
+          ValueError: if budgets do not ascend: the last one is the final row of a member.
+        """
         if self.tokens is None:
             return [config]
         steps = [round(share * config.train.num_steps) for share in self.shares]
+        if not steps or any(a >= b for a, b in itertools.pairwise([0, *steps])):
+            raise ValueError(
+                f"card {self.name}: shares={list(self.shares)} of tokens={self.tokens} are {steps} "
+                "steps; list ascending shares that differ by a step or more"
+            )
         return [
             dataclasses.replace(config, train=dataclasses.replace(config.train, num_steps=number))
             for number in steps

@@ -9,9 +9,10 @@ from types import ModuleType
 from ropewalk.reporting import page
 from ropewalk.reporting.command import check_page
 from ropewalk.reporting.page import NONE, Commands, Item, Table, format_caption
-from ropewalk.studies import rows
+from ropewalk.studies import names, rows
 from ropewalk.studies.card import NOT_MEASURED, Card, Claim
 from ropewalk.studies.rows import Row
+from ropewalk.utils.command_line import format_command
 
 
 def write(
@@ -43,7 +44,9 @@ def write(
     measured = {row.card for row in all_rows}
     missing = [name for name, card in cards.items() if card.members and name not in measured]
     study = package.__name__.rpartition(".")[2]
-    command = f"python -m studies run {study} --only {','.join(missing)}"
+    # A study that is not of this repository is named by its path.
+    where = study if study in names() else f"{Path(str(package.__file__)).parent}"
+    command = format_command("-m studies run", where, "--only", ",".join(missing))
     page.write(
         out,
         items,

@@ -39,6 +39,14 @@ def test_budgets_are_shares_of_the_tokens():
     assert some.budgets(some.configs()["ten"])[1] == some.configs()["ten"]
 
 
+@pytest.mark.parametrize("shares", [(), (1, 0.5), (1, 1), (0.001, 1), (0.5, 0.501), (-1, 1)])
+def test_budgets_that_do_not_ascend_are_refused(shares):
+    """Else a smaller budget would be the final row, or two runs would share a folder."""
+    some = card(tokens=100 * WSD.data.batch_size * WSD.data.context_length, shares=shares)
+    with pytest.raises(ValueError, match="list ascending shares"):
+        some.budgets(some.configs()["ten"])
+
+
 INF = math.inf
 
 

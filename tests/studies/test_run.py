@@ -73,6 +73,7 @@ def test_a_finished_sweep_is_measured_and_a_study_by_path_is_reported(study, tmp
     line = call("-m", "studies", "status", study, "--seeds", "0")
     assert line.startswith("echo: 0 rows, missing: ten,seed=0")
     assert "not measured" in call("-m", "studies", "report", study, "--out", tmp_path / "r.html")
+    assert f"python -m studies run {study} --only echo" in (tmp_path / "r.html").read_text()
 
     config = load_cards(str(study))["echo"].configs()["ten"]
     overrides = (
