@@ -1,5 +1,6 @@
 import dataclasses
 
+import jax
 import numpy as np
 import pytest
 
@@ -30,6 +31,7 @@ def document(tokens, *answers):
     )
 
 
+@jax.jit
 def logits(params, tokens_BT):
     """Plain `[B, T, V]`, one member."""
     return transformer.document_logits(CONFIG, params, CONFIG.position_table(16), tokens_BT)

@@ -19,13 +19,19 @@ from tests.interop.weights_helpers import PLAIN, changed, make_run
 pytestmark = pytest.mark.slow
 
 
-@pytest.fixture
-def run(tmp_path) -> Path:
+@pytest.fixture(scope="module")
+def run(tmp_path_factory) -> Path:
     """A run with a tokenizer of 512 ids."""
-    path = make_run(tmp_path / "plain", changed(PLAIN, vocab_size=512)).path
+    path = make_run(tmp_path_factory.mktemp("run") / "plain", changed(PLAIN, vocab_size=512)).path
     tokenizer = ROOT / "notebooks/runs/base=10,num_heads=1/tokenizer.model"
     shutil.copy(tokenizer, path / "tokenizer.model")
     return path
+
+
+@pytest.fixture(scope="module")
+def exported(run) -> Path:
+    export(run, run.with_name("exported"))
+    return run.with_name("exported")
 
 
 @pytest.mark.parametrize(
@@ -39,8 +45,8 @@ def run(tmp_path) -> Path:
         "special_tokens_map.json": b"bos_token",
     }.items(),
 )
-def test_a_changed_bit_of_any_file_of_an_export_is_refused(name, part, run, tmp_path):
-    export(run, tmp_path / "out")
+def test_a_changed_bit_of_any_file_of_an_export_is_refused(name, part, exported, tmp_path):
+    shutil.copytree(exported, tmp_path / "out")
     path = tmp_path / "out" / name
     content = path.read_bytes()
     position = content.index(part) if part else len(content) - 1

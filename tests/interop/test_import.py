@@ -64,14 +64,13 @@ def test_dtype_is_kept(dtype, tmp_path):
     make_run(tmp_path / "run", PLAIN, dtype=dtype)
     export(tmp_path / "run", tmp_path / "out")
     run = import_folder(tmp_path / "out", tmp_path / "back")
-    params = load(run.path).params
-    assert all(leaf.dtype == dtype for leaf in leaves_by_name(params).values())
-    expected = leaves_by_name(noise(PLAIN))
-    for name, leaf in leaves_by_name(params).items():
+    loaded, expected = load(run.path), leaves_by_name(noise(PLAIN))
+    for name, leaf in leaves_by_name(loaded.params).items():
+        assert leaf.dtype == dtype
         assert leaf.tobytes() == expected[name].astype(dtype).tobytes()
     export(run.path, tmp_path / "again")
     assert same_tensors(tmp_path / "out", tmp_path / "again")
-    assert np.isfinite(load(run.path).logits(np.arange(8)[None])).all()
+    assert np.isfinite(loaded.logits(np.arange(8)[None])).all()
 
 
 def test_weights_must_be_finite(tmp_path):

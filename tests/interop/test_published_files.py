@@ -12,6 +12,7 @@ import tokenizers
 from ropewalk.data.tokenizer import Tokenizer
 from ropewalk.experiment import load
 from ropewalk.experiment.checkpoint import leaves_by_name, write_params
+from ropewalk.experiment.loaded import LoadedRun
 from ropewalk.experiment.run import PUBLISHED, RunDirectory
 from ropewalk.inference import generate
 from ropewalk.interop.export import export
@@ -44,6 +45,12 @@ def publish(tmp_path_factory):
         return folders[publisher]
 
     return folder_of
+
+
+@pytest.fixture(scope="module")
+def imported(publish, tmp_path_factory) -> LoadedRun:
+    folder = tmp_path_factory.mktemp("imported") / "run"
+    return load(import_folder(publish("llama3"), folder, compare=False).path)
 
 
 def published(folder: Path, to: Path, **files: dict) -> Path:
@@ -101,13 +108,12 @@ def test_a_bos_that_the_published_tokenizer_does_not_put_is_named(
 @pytest.mark.parametrize(
     ("file", "is_list"), [("generation_config", True), ("config", True), ("config", False)]
 )
-def test_every_id_that_ends_a_turn_ends_a_text(file, is_list, publish, tmp_path):
+def test_every_id_that_ends_a_turn_ends_a_text(file, is_list, publish, imported, tmp_path):
     """Chat models end a turn with another id than a document, in the published files."""
-    ids = load(import_folder(publish("llama3"), tmp_path / "first", compare=False).path)
-    prompt, options = [[ids.tokenizer.bos_id, 5, 6]], {"max_new_tokens": 6}
-    (before,) = generate(ids, prompt, **options)
+    prompt, options = [[imported.tokenizer.bos_id, 5, 6]], {"max_new_tokens": 6}
+    (before,) = generate(imported, prompt, **options)
     end = before.tokens[3]
-    ends = [ids.tokenizer.eos_id, end] if is_list else end
+    ends = [imported.tokenizer.eos_id, end] if is_list else end
     folder = published(publish("llama3"), tmp_path / "in", **{file: {"eos_token_id": ends}})
     (folder / "logit_check.json").unlink(missing_ok=True)  # the change would break it
     run = import_folder(folder, tmp_path / "run", compare=False)

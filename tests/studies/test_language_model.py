@@ -118,8 +118,9 @@ def test_regained_share():
     assert measures.measure_regained(run, before, reference).value == pytest.approx(0.75)
 
 
-def test_a_bootstrap_interval_covers_the_true_mean():
+def test_a_bootstrap_interval_covers_the_true_mean(monkeypatch):
     """Of 200 samples of 60 documents about 95% of the intervals contain the true difference."""
+    monkeypatch.setattr(measures, "_RESAMPLES", 200)
     random, hits = np.random.default_rng(0), 0
     for _ in range(200):
         total_DB = random.normal(0.05, 0.2, (60, 1))
@@ -170,8 +171,9 @@ def test_the_ratio_of_half_lags():
 
 
 @pytest.mark.slow
-def test_a_report_has_the_rows_of_the_seeds_that_are_named(tmp_path):
+def test_a_report_has_the_rows_of_the_seeds_that_are_named(tmp_path, monkeypatch):
     """The loss of base 10 of seed 1; that of seed 0 is .00648."""
+    monkeypatch.setattr(measures, "_RESAMPLES", 20)
     options = "--only", "language_model", "--seeds", 1, "--workdir", tmp_path
     output = call("-m", "studies", "report", "language_model", *options)
     assert "base=10, loss 0.0115 [" in output

@@ -17,6 +17,7 @@ from ropewalk.evals.estimate.effective_context import estimate, estimate_trials
 from ropewalk.evals.estimate.trials import Trials
 from ropewalk.studies import rows
 from ropewalk.studies.rows import Answers, Counts, Losses, Row
+from ropewalk.utils import limits
 
 CONFIG = find_config("tiny")
 
@@ -97,9 +98,6 @@ def test_the_estimate_from_counts_is_that_from_answers():
     [
         lambda content: content[:-20],
         lambda content: content[:40] + bytes([content[40] ^ 1]) + content[41:],
-        lambda content: lzma.compress(
-            bytes(2**28 + 1), preset=0
-        ),  # 40 KB that would take all memory
         lambda content: lzma.compress(json.dumps({"version": 1}).encode()),
     ],
 )
@@ -110,6 +108,13 @@ def test_damaged_rows_are_one_line_that_names_the_file(tmp_path, damage):
     with pytest.raises(ValueError, match="restore it, or delete it") as refused:
         rows.read_all(tmp_path)
     assert str(refused.value).startswith(str(path)) and "\n" not in str(refused.value)
+
+
+def test_a_small_file_that_would_take_all_memory_is_refused(tmp_path, monkeypatch):
+    rows.append(tmp_path, [row()])
+    monkeypatch.setattr(limits.decompress_xz, "__defaults__", (100,))  # bytes
+    with pytest.raises(ValueError, match=r"more than 100 bytes of content.*; restore it"):
+        rows.read_all(tmp_path)
 
 
 def test_rows_of_another_config_are_refused():

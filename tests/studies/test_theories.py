@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ropewalk.studies.capability import forecasts, measures, theories
+from ropewalk.studies.capability import forecasts, measures, results, theories
 from ropewalk.studies.capability.results import count_answers
 from ropewalk.studies.capability.theories import B_M, D_H, MINIMAL_HEAD, Comparison
 
@@ -47,7 +47,17 @@ def test_members_beyond_all_distances_on_both_sides_have_no_error():
     assert math.isnan(censored.octaves(200))
 
 
+@pytest.fixture
+def few_resamples(monkeypatch):
+    """Save the time of intervals, which the test does not read."""
+    monkeypatch.setattr(results, "_RESAMPLES", 20)
+    yield
+    for function in (results.estimate_rows, theories.compare):
+        function.cache_clear()
+
+
 @pytest.mark.slow
+@pytest.mark.usefixtures("few_resamples")
 def test_the_minimal_head_is_too_high(committed):
     """Of 35 members, one has the forecast of an older card; the bias was found by other code."""
     old = [row for row in committed if row.card != "C20"]  # which is younger
