@@ -30,7 +30,7 @@ from ropewalk.model.rotary import unique_variants
 from ropewalk.model.transformer import Params, abstract_params, describe_size
 from ropewalk.training import optimizer
 from ropewalk.training.members import abstract_state, shardings_of
-from ropewalk.training.restore import find_matching_start, starting_params
+from ropewalk.training.restore import check_learned_start, find_matching_start, starting_params
 from ropewalk.training.step import State
 from ropewalk.utils.files import check_writable
 from ropewalk.utils.messages import nearest
@@ -315,6 +315,7 @@ def _check_stage(
         raise ValueError(
             f"stage {stage.number}: {difference} in stage 0; stages share one set of parameters"
         )
+    check_learned_start(first.config.model, stage.config.model, f"stage {stage.number}")
     paths = list(flatten(shapes))
     for name in stage.config.train.frozen:
         if not any(f".{name}." in f".{path}." for path in paths):

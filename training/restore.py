@@ -20,6 +20,8 @@ from ropewalk.experiment.config import ExperimentConfig, flatten, to_dict
 from ropewalk.experiment.items import COULD_NOT_BE_READ, DamagedCheckpointError
 from ropewalk.experiment.mesh import put
 from ropewalk.experiment.run import RunDirectory, find_start
+from ropewalk.model import rotary as rotary_lib
+from ropewalk.model.config import ModelConfig
 from ropewalk.model.transformer import Params, abstract_params
 from ropewalk.training.members import shardings_of
 from ropewalk.training.programs import stack
@@ -167,4 +169,25 @@ def find_matching_start(config: ExperimentConfig) -> tuple[RunDirectory, int]:
             f"start_from={config.start_from}: its {difference} in this config's model; "
             f"set {sizes or 'the sizes that it was trained with'}"
         )
+    check_learned_start(
+        parent.config_at(step).model, config.model, f"start_from={config.start_from}"
+    )
     return parent, step
+
+
+def check_learned_start(theirs: ModelConfig, ours: ModelConfig, where: str) -> None:
+    """Raise ValueError if learned changes would be added to other frequencies than their own.
+
+    Parameters hold the changes only (`model.rotary.learned`), and have the same shapes.
+    """
+    if not (theirs.learned_frequencies and ours.learned_frequencies):
+        return
+    before, after = (model.position_table(2) for model in (theirs, ours))
+    is_learned_LKR = (before.offset_unit > 0) & (after.offset_unit > 0)
+    R = is_learned_LKR.shape[-1]
+    is_other_LKR = before.inv_freq[..., :R] != after.inv_freq[..., :R]
+    if (is_learned_LKR & is_other_LKR).any():
+        raise ValueError(
+            f"{where}: model.rotary: what was learned cannot be continued from other frequencies; "
+            f"keep {rotary_lib.expression(theirs.rotary)} (learning_rate may differ)"
+        )

@@ -15,6 +15,7 @@ from ropewalk.experiment.run import RunDirectory
 from ropewalk.interop.choose import choose_architecture
 from ropewalk.model import rotary, transformer
 from ropewalk.model.positions import add_offsets, cos_sin, record_learned
+from ropewalk.probes.subject import untrained
 from ropewalk.training.loop import train
 from ropewalk.training.step import loss_fn
 from tests.models import make_plan, tiny_config, train_run
@@ -122,6 +123,28 @@ def test_a_loaded_run_has_the_learned_table(alone):
     tokens_BT = np.random.default_rng(0).integers(0, 200, (2, 64))
     expected_BTV = transformer.document_logits(config.model, params, start, tokens_BT)
     np.testing.assert_allclose(run.logits(tokens_BT), expected_BTV, atol=1e-5)
+
+
+@pytest.mark.slow
+def test_probes_rotate_the_untrained_model_by_the_series(alone):
+    trained = load(alone.path)
+    run = untrained(trained)
+    np.testing.assert_allclose(run.table.inv_freq[0, 0], 100.0 ** (-np.arange(8) / 8))
+    # The probe head_scores combines the trained rotation with initial parameters.
+    for model in (run, dataclasses.replace(trained, params=run.params)):
+        assert np.isfinite(model.logits(np.zeros((1, 4), np.int32))).all()
+
+
+@pytest.mark.slow
+def test_learned_changes_are_not_added_to_another_series(alone):
+    """Half of what was learned at base 100 would otherwise be silently part of base 7."""
+    start, child = f"start_from={alone.path}@6", RunDirectory(alone.path.parent / "child")
+    for changes in ([start, "model.rotary.base=7"], ['stages=[["model.rotary.base=7"]]']):
+        config = overrides.apply(alone.config, changes)
+        with pytest.raises(ValueError, match="from other frequencies; keep .*base=100"):
+            make_plan([config], [child])
+    config = overrides.apply(alone.config, [start, "model.rotary.learning_rate=0.1"])
+    make_plan([config], [child])
 
 
 @pytest.mark.slow
