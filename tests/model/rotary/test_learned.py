@@ -141,7 +141,7 @@ def test_learned_changes_are_not_added_to_another_series(alone):
     start, child = f"start_from={alone.path}@6", RunDirectory(alone.path.parent / "child")
     for changes in ([start, "model.rotary.base=7"], ['stages=[["model.rotary.base=7"]]']):
         config = overrides.apply(alone.config, changes)
-        with pytest.raises(ValueError, match="from other frequencies; keep .*base=100"):
+        with pytest.raises(ValueError, match=r"from other frequencies; keep .*base=100"):
             make_plan([config], [child])
     config = overrides.apply(alone.config, [start, "model.rotary.learning_rate=0.1"])
     make_plan([config], [child])
