@@ -204,6 +204,10 @@ def check_config(run: RunDirectory, step: int) -> dict[str, Any]:
         difference = first_difference(ours, from_dict(item["config"]))
     if not difference and item.get("positions", positions) != positions:
         difference = "positions", positions, item["positions"]
+    for name, ours in run.record.items():  # the overrides too: pages print the command from them
+        theirs = item.get("run", {}).get(name, ours)
+        if not difference and name != "config" and theirs != ours:
+            difference = name, ours, theirs
     if difference:
         name, ours, theirs = difference
         raise ValueError(

@@ -205,6 +205,9 @@ def test_a_config_that_was_edited_is_refused(runs):
     change(run.path / "config.json", '"base": 1000.0', '"base": 10.0')
     change(run.path / "config.json", '"keep": 3', '"keep": 9')
     assert restore_params(RunDirectory(run.path))[1] == 6
+    change(run.path / "config.json", '"overrides": []', '"overrides": ["seed=1"]')
+    with pytest.raises(ValueError, match=r"says overrides=.*seed=1.* but checkpoint 6 was made"):
+        restore_params(RunDirectory(run.path))
 
 
 def test_a_config_comes_back_from_a_checkpoint(runs, resume):
