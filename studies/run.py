@@ -29,7 +29,7 @@ from ropewalk.model import transformer
 from ropewalk.studies import rows
 from ropewalk.studies.card import Card, Measurement
 from ropewalk.studies.rows import Answers, Counts, Losses, Row
-from ropewalk.training.sweep import train_sweep
+from ropewalk.training.sweep import check_sweep, train_sweep
 from ropewalk.utils.files import check_writable
 from ropewalk.utils.git import current_commit
 
@@ -102,7 +102,8 @@ def status(cards: Mapping[str, Card], rows_folder: Path) -> Iterator[str]:
     for card in cards.values():
         card_rows = rows.read(rows.file_path(rows_folder, card.name))
         waiting = [run for seed in card.seeds for run in missing(card, seed, card_rows)]
-        names = ", ".join(run.member.name for run in waiting)
+        names = "; ".join(run.member.name for run in waiting[:3])
+        names += f"; and {len(waiting) - 3} more" if len(waiting) > 3 else ""
         text = f"missing: {names}" if names else "complete"
         yield f"{card.name}: {len(card_rows)} rows, {text}"
 
@@ -117,13 +118,15 @@ def run_cards(
       workdir, rows_folder, overrides: as in `run_card`, which also has the result and the errors.
     """
     check_writable(rows_folder, "use another --rows")
-    for card in cards.values():  # an error in the last card must not appear hours later
-        card_rows = rows.read(rows.file_path(rows_folder, card.name))
-        for seed in card.seeds:
-            missing(card, seed, card_rows, workdir / card.name, overrides)
+    cards = {name: card for name, card in cards.items() if card.members}
     device_per_core()
     check_platform()
     keep_programs()
+    for card in cards.values():  # an error in the last card must not appear hours later
+        card_rows = rows.read(rows.file_path(rows_folder, card.name))
+        for seed in card.seeds:
+            runs = missing(card, seed, card_rows, workdir / card.name, overrides)
+            check_sweep(_untrained(card, workdir / card.name, runs))
     for seed in dict.fromkeys(seed for card in cards.values() for seed in card.seeds):
         for card in cards.values():
             if seed in card.seeds:
@@ -153,10 +156,9 @@ def run_card(
     card_rows = rows.read(rows.file_path(rows_folder, card.name))
     runs = missing(card, seed, card_rows, folder, overrides)
     start = time.process_time()  # of all threads
-    members = [run.member for run in runs if not _is_trained(run.member)]
+    sweep = _untrained(card, folder, runs)
     command = shlex.join(["python", "-m", "studies", *sys.argv[1:]])
-    sweep = Sweep(card.shared(), folder, members)
-    if members and not train_sweep(sweep, command=command):
+    if sweep.members and not train_sweep(sweep, command=command):
         raise KeyboardInterrupt
     for run in runs:
         row = _make_row(card, run)
@@ -166,6 +168,12 @@ def run_card(
         yield f"{card.name}/{run.member.name}: " + ", ".join(
             f"{item.task} {item.value:.3f}" for item in row.answers
         )
+
+
+def _untrained(card: Card, folder: Path, runs: Sequence[CardRun]) -> Sweep:
+    """Return the sweep of the runs that are not trained yet."""
+    members = [run.member for run in runs if not _is_trained(run.member)]
+    return Sweep(card.shared(), folder, members)
 
 
 def _is_trained(member: Member) -> bool:

@@ -68,6 +68,18 @@ def test_a_stopped_study_appends_no_row(study, monkeypatch):
     assert lines == [f"python -m studies run {study} --seeds 0 --workdir {study}/work"]
 
 
+def test_a_member_that_cannot_train_is_refused_before_another_trains(study):
+    """A card may say what no config refuses by itself."""
+    with (study / "zz.toml").open("w") as file:  # after echo.toml
+        print('name = "last"\nquestion = "?"\nconfig = "tiny"\n[members]', file=file)
+        print('odd = ["model.rotary=p_rope(base=10,rotary_fraction=0.3)"]', file=file)
+    line = call("-m", "studies", "status", study, "--seeds", "0,1,2,3")
+    assert "last: 0 rows, missing: odd,seed=0; odd,seed=1; odd,seed=2; and 1 more" in line
+    line = call("-m", "studies", "run", study, "--workdir", study / "work", status=2)
+    assert "rotary_fraction=0.3 of 16 features" in line
+    assert not (study / "rows").exists()
+
+
 def test_a_finished_sweep_is_measured_and_a_study_by_path_is_reported(study, tmp_path):
     """A run that sweep.py trained needs no other training."""
     line = call("-m", "studies", "status", study, "--seeds", "0")
