@@ -10,7 +10,7 @@ from ropewalk.experiment.config import ExperimentConfig, stored_fields
 from ropewalk.experiment.dotted import fields
 from ropewalk.model import rotary
 from ropewalk.model.rotary import Rotary
-from ropewalk.utils.files import write_atomically
+from ropewalk.utils.files import check_writable, write_atomically
 
 _HEAD = '''"""{name}: `python train.py {path} --workdir runs/{name}`.
 
@@ -37,7 +37,8 @@ def write(config: ExperimentConfig, source: str, path: Path) -> None:
       path: a new file, FILE.py.
 
     Raises:
-      ValueError: if the path does not end in .py or exists, or `source` is a file.
+      ValueError: if the path does not end in .py, exists or cannot be written, or `source` is a
+        file.
     """
     if path.suffix != ".py":
         raise ValueError(f"--write {path}: the name of a config file ends in .py")
@@ -48,6 +49,8 @@ def write(config: ExperimentConfig, source: str, path: Path) -> None:
     named = dataclasses.replace(config, name=path.stem)
     about = {field.name: ": ".join((field.kind, field.meaning)) for field in fields(named)}
     head = _HEAD.format(name=path.stem, path=path, source=source)
+    check_writable(path.parent, "choose another path")
+    path.parent.mkdir(parents=True, exist_ok=True)
     fields_text = "\n".join(_lines(named, "", about, " " * 8))
     write_atomically(path, f"{head}{fields_text}\n    )\n]\n")
 

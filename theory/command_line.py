@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from ropewalk.utils.files import check_writable
 from ropewalk.utils.messages import printable, quoted
 from ropewalk.utils.paths import local
 from ropewalk.utils.text_table import TextTable, terminal_width
@@ -29,13 +30,14 @@ def format_table(
 
 
 def figure_path(text: str) -> Path:
-    """Parse the path of a figure: a .png, .svg or .pdf file of a disk."""
+    """Parse the path of a figure: a .png, .svg or .pdf file of a disk that can be written."""
     try:
         path = local(text)
+        if path.suffix not in (".png", ".svg", ".pdf"):
+            raise ValueError(f"{quoted(text)} is not a .png, .svg or .pdf file")
+        check_writable(path.parent, "choose another path")
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
-    if path.suffix not in (".png", ".svg", ".pdf"):
-        raise argparse.ArgumentTypeError(f"{quoted(text)} is not a .png, .svg or .pdf file")
     return path
 
 

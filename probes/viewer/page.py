@@ -37,6 +37,7 @@ class View:
     def save(self, path: str | Path) -> Path:
         """Write the page and return the path."""
         path = as_path(path)
+        path.parent.mkdir(parents=True, exist_ok=True)
         write_atomically(path, self.html)
         return path
 

@@ -20,7 +20,7 @@ configs = [change(tiny, name="one"), change(tiny, name="two", model=dict(num_lay
 
 def test_a_written_config_is_the_config_with_its_changes(tmp_path):
     for name in ("mla_tiny", "base_30m", "language_model", "tiny"):
-        path = tmp_path / f"my_{name}.py"
+        path = tmp_path / "new" / f"my_{name}.py"
         call("train.py", name, "--write", path, "seed=7", "train.learning_rate=0.5")
         allow(path)
         config = to_dict(find_config(str(path)))

@@ -13,7 +13,7 @@ pytestmark = pytest.mark.slow
 
 
 def test_two_equal_runs_are_shown_by_path(trained_run, tmp_path, capsys):
-    out, other = tmp_path / "view.html", str(tmp_path / "other")
+    out, other = tmp_path / "new" / "view.html", str(tmp_path / "other")
     shutil.copytree(trained_run, other)
     assert main([str(trained_run), other, "--out", str(out)]) == 0
     assert capsys.readouterr().out.strip() == str(out)
