@@ -56,7 +56,7 @@ from ropewalk.utils.command_line import Parser, exit_with
 from ropewalk.utils.files import check_writable
 from ropewalk.utils.locks import lock
 from ropewalk.utils.manifest import read_manifest
-from ropewalk.utils.messages import printable, quoted
+from ropewalk.utils.messages import counted, printable, quoted
 from ropewalk.utils.paths import as_path, copy, in_bucket
 
 VERSION = 3  # of the rules that make ids from text: a new version prepares everything again
@@ -174,8 +174,8 @@ def _check_documents(folder: Path, config: DataConfig) -> None:
     if not report["validation"]["documents"]:
         _print_note(
             folder,
-            f"none of the {report['train']['documents']:,} documents is held out, so there is no "
-            "loss of validation and no perplexity; put some into a file validation.jsonl",
+            f"of {counted(report['train']['documents'], 'documents')} none is held out: no "
+            "loss of validation, no perplexity; put some into a file validation.jsonl",
         )
 
 
@@ -186,7 +186,7 @@ def _print_note(_where: object, text: str) -> None:
 
 def _count_left_out(skipped: dict[str, Any]) -> str:
     damaged = f" or damaged parts of files ({skipped['damaged_bytes']:,} bytes in the parts)"
-    documents = f"{skipped['count']:,} document{'s' * (skipped['count'] != 1)}"
+    documents = counted(skipped["count"], "documents")
     return f"left out {documents}{damaged * bool(skipped['damaged_bytes'])}"
 
 
@@ -200,8 +200,7 @@ def describe(source: Source) -> list[str]:
         if chosen:
             size = sum(file.size for file in chosen)
             names = shorten([file.name for file in chosen])
-            plural = "" if len(chosen) == 1 else "s"
-            lines.append(f"{split}: {len(chosen)} file{plural}, {size:,} bytes: {names}")
+            lines.append(f"{split}: {counted(len(chosen), 'files')}, {size:,} bytes: {names}")
     lines += describe_left_out(source.left_out)
     if not any(file.validation for file in files):
         lines.append(f"validation: no file; {source.held_out_rule()}")
@@ -300,10 +299,9 @@ def _print_report(folder: Path) -> None:
     report = read_manifest(folder / "prepare.json")
     for split in SPLITS:
         if counts := report.get(split):  # none without text
-            print(
-                f"  {split}: {counts['documents']:,} documents, {counts['tokens']:,} tokens, "
-                f"{counts['text_bytes'] / max(1, counts['tokens']):.2f} bytes per token"
-            )
+            documents, tokens = counted(counts["documents"], "documents"), counts["tokens"]
+            share = counts["text_bytes"] / max(1, tokens)
+            print(f"  {split}: {documents}, {tokens:,} tokens, {share:.2f} bytes per token")
     skipped = report.get("skipped", {"count": 0})
     if skipped["count"]:
         print(f"  {_count_left_out(skipped)}:")

@@ -34,6 +34,7 @@ from ropewalk.model.positions import record_learned
 from ropewalk.model.rotary import Pattern
 from ropewalk.model.transformer import Params
 from ropewalk.utils.files import check_writable
+from ropewalk.utils.messages import counted
 
 Evaluated = list[tuple[RunDirectory, ExperimentConfig, Rows]]
 
@@ -198,7 +199,7 @@ def _report_merged(
     """Count the documents in which ids of answers hold other text too; see `Document.merged`."""
     merged = {d.number for d in documents if d.merged is not None and d.merged.any()}
     if merged:
-        share = f"{len(merged)} of {len({d.number for d in documents})} documents"
+        share = f"{len(merged)} of {counted(len({d.number for d in documents}), 'documents')}"
         notice(
             f"{name} at {length}: the tokenizer joins text beside the answer to it in {share}; the "
             "joint ids count as the answer's"
@@ -244,7 +245,7 @@ def evaluate(
     cost.check_host(needed, "all documents")
     count = sum(len(group.owners) * len(part.documents) for group, part in parts)
     suffix = f" (up to {_MAX_FACTOR} times as many with --precision)" * bool(options.precision)
-    console.print(f"scoring {count:,} documents{suffix}", highlight=False)
+    console.print(f"scoring {counted(count, 'documents')}{suffix}", highlight=False)
 
     runs = [member.run for member in members if member.run]
     with distributed.refusing_together():

@@ -28,6 +28,7 @@ from ropewalk.model import rotary
 from ropewalk.utils.command_line import Parser, at_least, exit_with
 from ropewalk.utils.files import check_writable, write_atomically
 from ropewalk.utils.locks import try_lock
+from ropewalk.utils.messages import counted
 from ropewalk.utils.paths import copy, local, remove
 from ropewalk.utils.text_table import TextTable, print_tables
 
@@ -65,7 +66,7 @@ def main() -> int:
             print_tables([TextTable(title="", lines=lines, names=("run", "config", "rotary"))])
         else:
             freed = sum(prune(run, arguments.keep, arguments.optimizer) for run in runs)
-            print(f"deleted {freed / 1e6:,.1f} MB of checkpoints of {len(runs)} runs")
+            print(f"deleted {freed / 1e6:,.1f} MB of checkpoints of {counted(len(runs), 'runs')}")
     return 0
 
 

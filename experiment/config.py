@@ -13,7 +13,7 @@ from ropewalk.model import rotary as rotary_lib
 from ropewalk.model.config import ModelConfig
 from ropewalk.model.rotary import Pattern
 from ropewalk.utils.checks import SINGLE_MAX, Bounds, Count, Seed, Share, SinglePositive, check
-from ropewalk.utils.messages import one_line, quoted
+from ropewalk.utils.messages import counted, one_line, quoted
 
 # A config.json may only name classes of these packages: reading one never runs other code.
 PACKAGES = ("model", "data", "experiment")
@@ -154,7 +154,8 @@ class EvalConfig:
     def describe(self, trained_length: int) -> str:
         """Return a line with the tasks, lengths and documents."""
         lengths = ", ".join(map(str, self.lengths or (trained_length,)))
-        return f"evaluation: {', '.join(self.tasks)}; {lengths} tokens; {self.documents} documents"
+        documents = counted(self.documents, "documents")
+        return f"evaluation: {', '.join(self.tasks)}; {lengths} tokens; {documents}"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -136,7 +136,8 @@ def metrics_damage(run: RunDirectory) -> str:
     if damage := MetricsDigest(rows).difference(record):
         return f"{run.metrics_path} {damage} up to step {step}; put back a copy of the file"
     if lost := record.get("lost_up_to"):
-        return f"{run.metrics_path} lost rows of the first {lost} steps before training went on"
+        steps = f"{lost} steps" if lost > 1 else "step"
+        return f"{run.metrics_path} lost rows of the first {steps} before training went on"
     return ""
 
 

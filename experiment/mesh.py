@@ -13,6 +13,7 @@ from jax.sharding import AxisType, Mesh
 from ropewalk.experiment.config import ExperimentConfig, MeshConfig
 from ropewalk.model.axes import MESH_AXES
 from ropewalk.model.sharding import batch_sharding
+from ropewalk.utils.messages import counted
 
 # FLOPs that a device performs while it receives one byte from another: 1,000 to 4,000 on the chips
 # of experiment/chips.toml, at half of their peaks. `_spread_members` weighs both.
@@ -67,8 +68,8 @@ def _fill(sizes: dict[str, int], num_devices: int) -> dict[str, int]:
     rest = num_devices // fixed
     if rest * fixed != num_devices or (rest > 1 and -1 not in sizes.values()):
         raise ValueError(
-            f"mesh {sizes} does not cover the {num_devices} devices; use sizes whose product is "
-            f"{num_devices}, or leave one axis at -1 to take the rest"
+            f"mesh {sizes} does not cover {counted(num_devices, 'devices')}; use sizes whose "
+            f"product is {num_devices}, or leave one axis at -1 to take the rest"
         )
     return {axis: rest if size == -1 else size for axis, size in sizes.items()}
 

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 from ropewalk.utils.checks import SINGLE_MAX, Bounds, check, problem
 from ropewalk.utils.limits import parse_json, read_json, read_lines
-from ropewalk.utils.messages import quoted
+from ropewalk.utils.messages import counted, quoted
 
 
 def read_json_lines(path: Path, kinds: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -88,7 +88,7 @@ class MetricsDigest:
     def difference(self, record: Mapping[str, Any]) -> str:
         """Return how these rows differ from those that were logged, in words; empty if equal."""
         if self._rows != record["rows"]:
-            return f"has {self._rows} rows, and {record['rows']} were logged"
+            return f"has {counted(self._rows, 'rows')}, and {record['rows']} were logged"
         is_equal = self.record()["sha256"] == record["sha256"]
         return "" if is_equal else "has other rows than were logged"
 

@@ -23,7 +23,7 @@ from ropewalk.model.positions import cos_sin
 from ropewalk.model.rotary import Pattern
 from ropewalk.model.transformer import Activations, Params
 from ropewalk.theory import capability
-from ropewalk.utils.messages import size
+from ropewalk.utils.messages import counted, size
 
 # Maximal number of logits of a chunk: 64 MiB in float32.
 _CHUNK = 2**24
@@ -148,7 +148,8 @@ class Capture:
     def __repr__(self) -> str:
         B, T = self.tokens_BT.shape
         model = self.config
-        return f"{B} rows of {T} tokens, {model.num_layers} layers of {model.num_heads} heads"
+        rows, layers = counted(B, "rows"), counted(model.num_layers, "layers")
+        return f"{rows} of {T} tokens, {layers} of {counted(model.num_heads, 'heads')}"
 
 
 def check_capture(run: LoadedRun, documents: int, length: int) -> None:
@@ -162,9 +163,9 @@ def check_capture(run: LoadedRun, documents: int, length: int) -> None:
     free, size_each = free_device_memory(), bytes_per_document(run.config.model, length)
     if free is not None and documents * size_each > free:
         raise ValueError(
-            f"{documents} documents of {length} tokens do not fit: their queries, keys and values "
-            f"need {size(documents * size_each)} and {size(free)} are free; at this length "
-            f"{free // size_each} documents fit"
+            f"{counted(documents, 'documents')} of {length} tokens: queries, keys and values need "
+            f"{size(documents * size_each)} and {size(free)} are free; at this length "
+            f"{counted(free // size_each, 'documents')} would fit"
         )
 
 

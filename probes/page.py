@@ -10,6 +10,7 @@ from ropewalk.probes.probe import Probe, format_number
 from ropewalk.reporting import overview, page
 from ropewalk.reporting.members import Member
 from ropewalk.reporting.page import Commands, Drawing, Folded, Item, Table
+from ropewalk.utils.messages import counted
 
 # Results of a probe: measurements of each member's seeds, by the member's label.
 ByLabel = Mapping[str, Sequence[Probe]]
@@ -75,6 +76,6 @@ def _items(
                 details += [(index, name | seed_name | line) for line in seed.lines()]
         yield title, "", Table.from_cells(numbers)
         if details:
-            table = Table.from_cells(details)
-            yield title, "", Folded(summary=f"Details: {len(details)} lines", part=table)
+            summary = f"Details: {counted(len(details), 'lines')}"
+            yield title, "", Folded(summary=summary, part=Table.from_cells(details))
     yield "Command", "", Commands(lines=[("", command)])

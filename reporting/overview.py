@@ -13,6 +13,7 @@ from ropewalk.experiment.run import RunDirectory
 from ropewalk.reporting.labels import describe_seeds
 from ropewalk.reporting.members import Member, tasks
 from ropewalk.reporting.page import Folded, Item, Table
+from ropewalk.utils.messages import counted
 from ropewalk.utils.version import __version__
 
 
@@ -54,7 +55,7 @@ def _describe_data(trained: Sequence[RunDirectory]) -> list[str]:
         subject = "All runs consumed the same" if states[1:] else "The run consumed"
     elif len({seed for seed, *_ in streams}) == len(streams):
         subject = "Runs with equal data seeds consumed the same rows:"
-    text = ", ".join(f"{rows:,} rows (digest {digest:016x})" for rows, digest in digests)
+    text = ", ".join(f"{counted(rows, 'rows')} (digest {digest:016x})" for rows, digest in digests)
     return [f"Data fingerprint {fingerprints}.", f"{subject} {text}."]
 
 

@@ -13,6 +13,7 @@ from ropewalk.studies import names, rows
 from ropewalk.studies.card import NOT_MEASURED, Card, Claim
 from ropewalk.studies.rows import Row
 from ropewalk.utils.command_line import format_command
+from ropewalk.utils.messages import counted
 
 
 def write(
@@ -67,8 +68,7 @@ def judge(claim: Claim, card: Card, all_rows: Sequence[Row]) -> tuple[str, dict[
     if value is None:
         return NOT_MEASURED, cells | {"mark": NOT_MEASURED}
     mark = value.mark(claim.at_least, claim.at_most)
-    unit = value.unit.removesuffix("s") if value.n == 1 else value.unit
-    cells |= {"value [95% CI]": str(value), "n": f"{value.n} {unit}", "mark": mark}
+    cells |= {"value [95% CI]": str(value), "n": counted(value.n, value.unit), "mark": mark}
     return mark, cells
 
 
@@ -101,7 +101,7 @@ def _lines(items: Sequence[Item]) -> Iterator[str]:
 def _facts(cards: Mapping[str, Card], all_rows: Sequence[Row]) -> list[str]:
     runs = {(row.card, row.member, row.seed) for row in all_rows if row.card in cards}
     hours = sum(row.core_seconds for row in all_rows if row.card in cards) / 3600
-    return [f"{len(cards)} cards", f"{len(runs)} runs", f"{hours:.1f} core-hours"]
+    return [counted(len(cards), "cards"), counted(len(runs), "runs"), f"{hours:.1f} core-hours"]
 
 
 def _provenance(all_rows: Sequence[Row]) -> list[str]:

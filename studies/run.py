@@ -32,6 +32,7 @@ from ropewalk.studies.rows import Answers, Counts, Losses, Row
 from ropewalk.training.sweep import check_sweep, train_sweep
 from ropewalk.utils.files import check_writable
 from ropewalk.utils.git import current_commit
+from ropewalk.utils.messages import counted
 
 
 class CardRun(NamedTuple):
@@ -105,7 +106,7 @@ def status(cards: Mapping[str, Card], rows_folder: Path) -> Iterator[str]:
         names = "; ".join(run.member.name for run in waiting[:3])
         names += f"; and {len(waiting) - 3} more" if len(waiting) > 3 else ""
         text = f"missing: {names}" if names else "complete"
-        yield f"{card.name}: {len(card_rows)} rows, {text}"
+        yield f"{card.name}: {counted(len(card_rows), 'rows')}, {text}"
 
 
 def run_cards(

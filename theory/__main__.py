@@ -28,7 +28,7 @@ from ropewalk.theory import audit, bound, capability, decay, published
 from ropewalk.theory.command_line import figure_path, format_table, to_json
 from ropewalk.theory.misreadings import TOLERANCE
 from ropewalk.utils.command_line import Parser, at_least, exit_with, expression, print_text, tokens
-from ropewalk.utils.messages import nearest
+from ropewalk.utils.messages import counted, nearest
 
 _LONG = 2**19  # tokens; the smallest base for more is searched for half a minute
 
@@ -61,7 +61,7 @@ def bound_command(args: argparse.Namespace) -> tuple[dict, str]:
     if certificate:
         lines += [
             f"  [{low!r}, {high!r}]",
-            f"  below: infeasible, proved on {len(certificate):,} intervals of ln(base)",
+            f"  below: infeasible, proved on {counted(len(certificate), 'intervals')} of ln(base)",
             "  at the upper end: B_m > 0 at every distance; "
             f"B_{critical} is the last to rise above 0",
         ]
@@ -240,7 +240,7 @@ def forecast_command(args: argparse.Namespace) -> tuple[dict, str]:
             ["member", "L50 [95% CI]", "mean accuracy", "worst bin"],
             [],
             [[name, str(x), x.mean_text, x.worst_text] for name, x in estimates.items()],
-            title=f"Forecast by the minimal head, {args.seeds} simulated seeds",
+            title=f"Forecast by the minimal head, {counted(args.seeds, 'simulated seeds')}",
         ),
         format_table(
             ["member"],

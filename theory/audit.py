@@ -19,7 +19,7 @@ from ropewalk.theory.capability import find_runs, format_runs
 from ropewalk.theory.command_line import format_table
 from ropewalk.theory.misreadings import TOLERANCE, find_misreadings
 from ropewalk.theory.smallest_bases import smallest_base
-from ropewalk.utils.messages import one_line, printable, quoted
+from ropewalk.utils.messages import counted, one_line, printable, quoted
 
 _ADVICE = ". To audit models that cannot be imported, install transformers: pip install '.[hf]'"
 _MOST_CONTEXT = 2**24  # tokens
@@ -200,7 +200,7 @@ def as_text(facts: dict[str, Any], name: str) -> str:
     scales = {group["query_scale"] for group in groups} - {""}
     parts += [f"queries at position p are multiplied by {scale}" for scale in scales]
     if facts["layers_without_heads"]:
-        parts.append(f"{facts['layers_without_heads']} layers have no attention heads")
+        parts.append(f"no attention heads: {counted(facts['layers_without_heads'], 'layers')}")
     rows = [
         [row["name"], ", ".join(map(_short_kind, row["kinds"])), row["source"], f"{row['first']:,}"]
         for row in facts["misreadings"]

@@ -31,6 +31,7 @@ from ropewalk.utils.figures import (
     token_axis,
 )
 from ropewalk.utils.files import write_atomically
+from ropewalk.utils.messages import counted
 
 _MAX_POINTS = 20_000  # of a curve
 
@@ -146,7 +147,7 @@ def capabilities(inv_freq_NR: np.ndarray, length: int, num_others: int | None = 
         # Heads attain at least this value at every shorter length.
         values = np.maximum.accumulate(values[::-1])[::-1]
         ax.plot(lengths, values, marker="o", ms=4, lw=1.7, **look.line)
-        label = "1 head" if count == 1 else f"{count} heads (at least)"
+        label = counted(count, "heads") + " (at least)" * (count > 1)
         handles.append(handle(label, lw=2.2, **look.line))
     if num_others is not None:
         ax.axhline(required_capability(num_others), **REFERENCE)

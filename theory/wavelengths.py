@@ -9,6 +9,7 @@ from ropewalk.model import rotary
 from ropewalk.model.rotary.base import Rotary, geometric_inv_freq
 from ropewalk.model.rotary.p_rope import PRope
 from ropewalk.theory import decay
+from ropewalk.utils.messages import counted
 
 
 class Head(NamedTuple):
@@ -128,8 +129,8 @@ def _warnings(
         "bound of Men et al. (2024) ends there, and models retrieved beyond it (docs/results.md)": (
             first_negative is not None
         ),
-        f"{num_fast} pairs rotate more than half a cycle per token, which equals a slower rotation "
-        "backwards": num_fast > 0,
+        f"more than half a cycle per token, which equals a slower rotation backwards: "
+        f"{counted(num_fast, 'pairs')}": num_fast > 0,
         f"precision: position times frequency in float32 is up to {error:.1g} rad off at {length} "
         "tokens; ropewalk's phases are accurate, other programs' may not be": error > 1e-3,
     }

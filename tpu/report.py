@@ -8,7 +8,7 @@ from rich.table import Table
 from ropewalk.tpu.cost import Report, peak_flops
 from ropewalk.tpu.topology import MEMORY_FRACTION, Machines, Topology
 from ropewalk.training import programs
-from ropewalk.utils.messages import size
+from ropewalk.utils.messages import counted, size
 
 
 def show(chips: Topology | Machines, report: Report, console: Console) -> None:
@@ -88,6 +88,6 @@ def _times(chips: Topology | Machines, report: Report) -> Iterator[str]:
     hours = [report.steps * seconds / 3600 for seconds in (best, worst)]
     yield (
         f"{report.tokens / worst:,.0f} to {report.tokens / best:,.0f} tokens/s; "
-        f"{report.steps:,} steps: {hours[0]:,.2f} to {hours[1]:,.2f} hours, "
+        f"{counted(report.steps, 'steps')}: {hours[0]:,.2f} to {hours[1]:,.2f} hours, "
         f"{chips.num_chips * hours[0]:,.1f} to {chips.num_chips * hours[1]:,.1f} chip-hours"
     )

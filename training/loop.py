@@ -31,6 +31,7 @@ from ropewalk.training.restore import restore_newest
 from ropewalk.training.step import State, compile_step, is_unsplit_cpu
 from ropewalk.training.validation import Validation
 from ropewalk.training.watchdog import Watchdog
+from ropewalk.utils.messages import counted
 
 
 def train(plan: Plan, *, command: str = "", later_tokens: int = 0) -> bool:
@@ -69,8 +70,8 @@ def train(plan: Plan, *, command: str = "", later_tokens: int = 0) -> bool:
         )
     elif trainer.summary:
         path = plan.runs[0].path if len(plan.runs) == 1 else plan.runs[0].path.parent
-        text = f"{trainer.label}: trained {plan.num_steps:,} steps, {trainer.summary}: {path}"
-        trainer.console.print(text)
+        steps = counted(plan.num_steps, "steps")
+        trainer.console.print(f"{trainer.label}: trained {steps}, {trainer.summary}: {path}")
     return trainer.step == plan.num_steps
 
 
@@ -112,7 +113,7 @@ class Trainer:
         if self.step:
             text = f"resuming from step {self.step}"
             if self.step == plan.num_steps:
-                text = f"finished already, all {self.step} steps"
+                text = f"finished already, {counted(self.step, 'steps')}"
             self.console.print(f"{self.label}: {text}")
         self.divergence = Divergence(plan, self.console)
         self.divergence.update(self.step, np.atleast_1d(distributed.fetch(self.state.skipped)))

@@ -33,7 +33,7 @@ from ropewalk.training.members import abstract_state, shardings_of
 from ropewalk.training.restore import check_learned_start, find_matching_start, starting_params
 from ropewalk.training.step import State
 from ropewalk.utils.files import check_writable
-from ropewalk.utils.messages import nearest
+from ropewalk.utils.messages import counted, nearest
 from ropewalk.utils.paths import as_path, in_bucket
 
 Tokenizers = dict[str, tuple[Path, Tokenizer]]  # by a description of where it comes from
@@ -108,7 +108,7 @@ class Checked:
         )
         return [
             f"config: {config.name}, {describe_size(config.model)}{members}",
-            f"stages: {len(self.stages)}, {self.num_steps} steps in all",
+            f"stages: {len(self.stages)}, {counted(self.num_steps, 'steps')} in all",
             *(
                 f"workdir: {run.path} is writable; {at_step if self.start_step else 'no steps yet'}"
                 for run in self.runs

@@ -52,6 +52,11 @@ def quoted(value: object, limit: int = 60) -> str:
         return f"a value of the type {type(value).__name__}"
 
 
+def counted(number: int, plural: str) -> str:
+    """Return a number with its noun: `1 document`, `1,024 documents`."""
+    return f"{number:,} {plural.removesuffix('s') if number == 1 else plural}"
+
+
 def duration(seconds: float) -> str:
     """Return a time as text, in one unit."""
     for unit, name in ((86400, "days"), (3600, "h"), (60, "min")):

@@ -17,6 +17,7 @@ import difflib
 import sys
 
 from ropewalk.utils.command_line import Parser
+from ropewalk.utils.messages import counted
 
 _OPTIONS = ("--path", "--out")
 
@@ -51,7 +52,8 @@ def main(arguments: list[str] | None = None) -> int:
         builder = build(options.path, options.out, beam_options=pipeline)
     print(builder.data_dir)
     for split, info in sorted((builder.info.splits or {}).items()):
-        print(f"  {split}: {info.num_examples:,} documents in {info.num_shards} shards")
+        documents = counted(info.num_examples, "documents")
+        print(f"  {split}: {documents} in {counted(info.num_shards, 'shards')}")
     return 0
 
 

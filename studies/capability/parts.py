@@ -33,6 +33,7 @@ from ropewalk.utils.figures import (
     set_title,
     token_axis,
 )
+from ropewalk.utils.messages import counted
 
 _BANDS = (0, 100, 300, math.inf)  # thousand answers
 _MIN_TRIALS = 30  # bins are joined until each has this many in every seed
@@ -95,7 +96,7 @@ def _members(card: Card, rows: Sequence[Row], bounds: Mapping[str, Any]) -> list
             value = results.l50_value(estimate)
             seeds = (_tokens(s.l50, s.beyond, estimate.longest) for s in estimate.seeds)
             cells["D_H as a bound"] = _mark_of_bound(value, bound, estimate.longest)
-            cells |= {"L50 [95% CI]": str(estimate), "n": f"{estimate.num_seeds} seeds"}
+            cells |= {"L50 [95% CI]": str(estimate), "n": counted(estimate.num_seeds, "seeds")}
             cells |= {"each seed": " / ".join(seeds), "worst bin": estimate.worst_text}
             cells |= {"mean accuracy": estimate.mean_text, "ceiling": f"{estimate.ceiling:.2f}"}
             answers = sorted({results.count_answers(row) for row in last})

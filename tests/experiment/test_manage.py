@@ -19,7 +19,7 @@ def test_runs_below_a_folder_are_listed_and_pruned(trained_run, tmp_path):
         output = call("-m", "experiment", "prune", tmp_path / "runs", status=2)
         assert "is being trained" in output and (run / "checkpoints" / "1").exists()
     output = call("-m", "experiment", "prune", tmp_path / "runs", "--keep", "1")
-    assert "of 1 runs" in output
+    assert "of 1 run\n" in output
     assert [path.name for path in (run / "checkpoints").iterdir()] == ["2"]
     assert (load(run).logits("import") == logits).all()
     call("-m", "experiment", "prune", run, "--optimizer")

@@ -104,7 +104,7 @@ def test_a_finished_sweep_is_measured_and_a_study_by_path_is_reported(study, tmp
     assert row.final == "as planned"
     assert row.key == ("ten", 0, 3 * config.data.batch_size * config.data.context_length)
     assert call(*command) == ""
-    assert call("-m", "studies", "status", study, "--seeds", "0") == "echo: 1 rows, complete\n"
+    assert call("-m", "studies", "status", study, "--seeds", "0") == "echo: 1 row, complete\n"
 
     output = call("-m", "studies", "report", study, "--out", tmp_path / "r.html")
     assert "value [95% CI] 5 [4, 6], claimed at least 4.5, n 1 seed, mark undecided" in output

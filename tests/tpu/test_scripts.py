@@ -116,7 +116,7 @@ def test_a_program_reaches_the_hosts_unchanged():
         # Meshes that do not fit the devices of the job.
         (
             "slurm/submit.sh run tiny --workdir d --nodes 2 --gpus 2 mesh.data=2",
-            "does not cover the 4 devices; use sizes whose product is 4",
+            "does not cover 4 devices; use sizes whose product is 4",
         ),
         ("slurm/submit.sh study tiny --workdir d", "unknown mode study; one of members"),
         ("slurm/submit.sh run tiny --workdir d --time 00:04:59", "--time is shorter than 5 min"),

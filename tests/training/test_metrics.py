@@ -35,8 +35,8 @@ def test_lost_rows_are_said_when_a_run_is_resumed_and_ever_after(run_to_its_end,
         path = tmp_path / name
         shutil.copytree(intact.path, path)
         (path / "metrics.jsonl").write_text("".join(lines[:left]))
-        damage = metrics_damage(RunDirectory(path))
-        assert damage == "" if left == 4 else f"has {left} rows, and 4 were logged" in damage
+        damage, rows = metrics_damage(RunDirectory(path)), "row" if left == 1 else "rows"
+        assert damage == "" if left == 4 else f"has {left} {rows}, and 4 were logged" in damage
         shutil.rmtree(path / "checkpoints/4")
         capfd.readouterr()
         resumed = run_to_its_end(path)
@@ -46,7 +46,7 @@ def test_lost_rows_are_said_when_a_run_is_resumed_and_ever_after(run_to_its_end,
             assert "DAMAGED" not in output and metrics_record(resumed, 4) == record
             assert not metrics_damage(resumed)
         else:
-            assert f"DAMAGED: {path}/metrics.jsonl has {left} rows, and 2 were logged" in output
+            assert f"DAMAGED: {path}/metrics.jsonl has {left} {rows}, and 2 were logged" in output
             assert "lost rows of the first 2 steps" in metrics_damage(resumed)
         # No row is state: the run is the same.
         assert restore_params(resumed)[1] == 4 and run_id(resumed, 4) == run_id(intact, 4)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ropewalk.utils.messages import nearest, one_line, printable, quoted
+from ropewalk.utils.messages import counted, nearest, one_line, printable, quoted
 
 
 @pytest.mark.parametrize("text", ["a\nb", "a\r\nb", "x" * 10_000, "\x00\x1b[31m\ud800", "\n" * 999])
@@ -20,6 +20,11 @@ def test_what_is_cut_is_the_middle():
 def test_control_characters_become_escapes():
     text = "a\tb\n\x1b]0;title\x07 é 漢 \u202egpj.exe \r\x9b2J\ud800"
     assert printable(text) == "a\tb\n" + r"\x1b]0;title\x07 é 漢 \u202egpj.exe \r\x9b2J\ud800"
+
+
+def test_one_of_a_kind_is_singular():
+    texts = [counted(number, "simulated seeds") for number in (0, 1, 1024)]
+    assert texts == ["0 simulated seeds", "1 simulated seed", "1,024 simulated seeds"]
 
 
 def test_any_value_can_be_quoted():
