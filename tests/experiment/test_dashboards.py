@@ -88,13 +88,14 @@ def test_wandb(log, monkeypatch):
 
 def test_trackio(log, tmp_path, monkeypatch):
     monkeypatch.setenv("TRACKIO_DIR", str(tmp_path / "trackio"))
-    storage = pytest.importorskip("trackio.sqlite_storage").SQLiteStorage
+    from trackio.sqlite_storage import SQLiteStorage
+
     check_trackers(["trackio"])
     log("trackio")
-    names = storage.get_runs("ropewalk")
+    names = SQLiteStorage.get_runs("ropewalk")
     assert [name.partition("-")[0] for name in names] == ["base=10", "base=30"]
     for name, base in zip(names, (10, 30), strict=True):
-        logs = storage.get_logs("ropewalk", name)
+        logs = SQLiteStorage.get_logs("ropewalk", name)
         values = [(row["step"], row.get("loss"), row.get("kv/64/l50")) for row in logs]
         assert values == [(1, 3, None), (2, 1.5, None), (2, None, 2 * base)]
-        assert storage.get_run_config("ropewalk", name)[BASE] == base
+        assert SQLiteStorage.get_run_config("ropewalk", name)[BASE] == base
