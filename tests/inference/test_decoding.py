@@ -9,7 +9,7 @@ import pytest
 from ropewalk.inference import decoding
 from ropewalk.inference.cache import cache_sizes
 from ropewalk.model import transformer
-from tests.inference.models import STATIC, config
+from tests.inference.models import LATENT, config
 
 ROOM = 128
 
@@ -24,10 +24,10 @@ def caches(model):
     return jax.eval_shape(prefill, weights, table, ids, lengths)[1]
 
 
-@pytest.mark.parametrize("name", ["gqa", "latent, yarn"])
-def test_cache_size_equals_count_cached(name):
+@pytest.mark.parametrize("changes", [{}, LATENT], ids=["heads", "latents"])
+def test_cache_size_equals_count_cached(changes):
     """With latents: the latent and one rotated key, nothing per head."""
-    model = config(**STATIC[name])
+    model = config(**changes)
     numbers = sum(leaf.size for leaf in jax.tree.leaves(caches(model)))
     assert numbers == 3 * ROOM * transformer.count_cached(model)
 
