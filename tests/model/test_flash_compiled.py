@@ -1,9 +1,6 @@
 """The GPU's attention kernel in programs that XLA compiles for absent GPUs (`make test-gpu`)."""
 
-import functools
 import importlib.util
-import math
-import re
 
 import jax
 import jax.numpy as jnp
@@ -19,8 +16,7 @@ pytestmark = [
 ]
 
 
-@functools.cache
-def compile_gradient(name: str, T: int, H: int = 64, U: int = 64, dtype: str = "bfloat16"):
+def compile_gradient(name: str, T: int, H: int, U: int, dtype: str) -> None:
     """Outputs and gradients of documents and a traced window: two query heads of one key head."""
     # Under a mesh, as in tpu.aot: JAX 0.11 lowers a kernel for the GPU of the mesh in use.
     mesh = jax.sharding.Mesh(find(name).compile_devices(), ("gpu",))
@@ -36,26 +32,7 @@ def compile_gradient(name: str, T: int, H: int = 64, U: int = 64, dtype: str = "
     numbers = (struct(1, T, dtype="int32"), struct(dtype="int32"))
     gradient = jax.jit(jax.value_and_grad(total, argnums=(0, 1, 2)))
     with jax.set_mesh(mesh):
-        return gradient.lower(*arrays, *numbers).compile()
-
-
-def largest_array(text: str) -> int:
-    """The number of entries of the largest array of a compiled program."""
-    shapes = re.findall(r"\b[a-z]+\d+\[([\d,]+)\]", text)
-    return max(math.prod(map(int, shape.split(","))) for shape in shapes)
-
-
-def test_memory_grows_with_the_row_and_not_with_its_square():
-    lengths = (4096, 32_768, 131_072)
-    bytes_per_token = []
-    for T in lengths:
-        compiled = compile_gradient("h100", T)
-        text = compiled.as_text()
-        assert text.count('"__gpu$xla.gpu.triton"') == 3
-        # The output of two heads is the largest; block ranges need X x Y entries of blocks.
-        assert largest_array(text) <= 2 * T * 64
-        bytes_per_token.append(compiled.memory_analysis().temp_size_in_bytes / T)
-    assert max(bytes_per_token) < 1.1 * min(bytes_per_token)
+        gradient.lower(*arrays, *numbers).compile()
 
 
 @pytest.mark.parametrize("name", ["l4", "a100", "h100", "b200"])
