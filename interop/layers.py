@@ -4,6 +4,7 @@
 reads the families that `interop.importing` imports.
 """
 
+import itertools
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
@@ -108,7 +109,10 @@ def imported_layers(config: Mapping[str, Any]) -> PublishedModel:
 
 
 def group_layers(
-    layers: Iterable[LayerGroup], ropes: list[dict[str, Any]], context: int
+    layers: Iterable[LayerGroup],
+    ropes: list[dict[str, Any]],
+    context: int,
+    length: int | None = None,
 ) -> tuple[LayerGroup, ...]:
     """Return groups of layers that rotate alike.
 
@@ -116,6 +120,10 @@ def group_layers(
       layers: the layers with attention.
       ropes: all rope parameters that the config has.
       context: max_position_embeddings, tokens.
+      length: tokens of the rows; None: `context`.
+
+    Raises:
+      ValueError: for frequencies that no model can have, or those of a short row in a longer one.
     """
     groups: dict[tuple, LayerGroup] = {}
     for layer in layers:
@@ -124,7 +132,7 @@ def group_layers(
         first = groups.setdefault(key, layer)
         # Layers with two attention modules (LongCat) call both alike.
         groups[key] = first._replace(layers=tuple(dict.fromkeys(first.layers + layer.layers)))
-    return tuple(_explain(group, ropes, context) for group in groups.values())
+    return tuple(_explain(group, ropes, context, length or context) for group in groups.values())
 
 
 def _check(layer: LayerGroup) -> None:
@@ -143,15 +151,23 @@ def _check(layer: LayerGroup) -> None:
         )
 
 
-def _explain(group: LayerGroup, ropes: list[dict[str, Any]], context: int) -> LayerGroup:
+def _explain(
+    group: LayerGroup, ropes: list[dict[str, Any]], context: int, length: int
+) -> LayerGroup:
     """Add the rope parameters of layers, which have frequencies and scales in full precision."""
     inv_freq, scales = group.inv_freq, group.scales
-    for rope, head in _candidates(group, ropes, context) if inv_freq.size else ():
+    candidates = list(_candidates(group, ropes, context)) if inv_freq.size else []
+    for row, (rope, head) in itertools.product((length, 1), candidates):
         try:
-            exact, computed = compute_frequencies(rope, head, context)
+            exact, computed = compute_frequencies(rope, head, row)
         except ValueError:
             continue
         if exact.shape == inv_freq.shape and np.allclose(exact, inv_freq, _PRECISION, 1e-12):
+            if row != length:  # PhiMoE in transformers 5.23
+                raise ValueError(
+                    f"config.json: rows of {length:,} tokens use long_factor, but the class of "
+                    "this model_type in transformers uses short_factor at every length"
+                )
             rotated = scales.unrotated * computed.rotated
             if abs(rotated / scales.rotated - 1) < _PRECISION:
                 scales = scales._replace(rotated=rotated)
@@ -189,4 +205,4 @@ def _describe(layer: LayerGroup, ropes: list[dict[str, Any]]) -> dict[str, Any]:
             return {"rope_type": "default", "rope_theta": float(np.exp(slope))}
     rope = ropes[0] if ropes else {}
     kind = quoted(rope.get("rope_type", "unknown"), 40).strip("'")
-    return {"rope_theta": None, **rope, "rope_type": kind}
+    return {**rope, "rope_theta": None, "rope_type": kind}

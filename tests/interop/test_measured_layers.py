@@ -186,3 +186,35 @@ def test_a_base_that_no_formula_of_ours_has_is_fitted():
     config = {"model_type": "hunyuan_v1_dense", "head_dim": 128, "rope_scaling": rope}
     (group,) = measure(config | {"rope_theta": 10000.0}).groups
     assert group.rope["rope_theta"] == pytest.approx(1e4 * 1000 ** (128 / 126), rel=1e-6)
+
+
+@pytest.mark.parametrize("model_type", ["llama", "helium"])
+def test_slow_pairs_of_a_large_base_are_rotated_features(model_type):
+    """The slowest turns 1e-8 radians within the context; helium pairs neighbors."""
+    config = SMALL | {"model_type": model_type, "head_dim": 64, "max_position_embeddings": 1024}
+    (group,) = measure(config | {"rope_theta": 1e11, "pad_token_id": 0}).groups
+    expected = [1e11 ** (-i / 32) for i in range(32)]
+    np.testing.assert_allclose(group.inv_freq, expected, rtol=1e-6)
+
+
+def test_a_class_that_ignores_the_lengths_of_rows_is_refused():
+    """Phi-3.5-MoE rotates long rows by long_factor; its class in transformers never does."""
+    rope = {"rope_type": "longrope", "short_factor": [1.0, 1.1, 1.2, 1.3], "long_factor": 4 * [9.0]}
+    rope |= {"short_mscale": 1.2, "long_mscale": 1.2, "original_max_position_embeddings": 32}
+    config = SMALL | {"model_type": "phimoe", "num_local_experts": 2, "rope_scaling": rope}
+    with pytest.raises(ValueError, match="uses short_factor at every length"):
+        measure(config)
+
+
+def test_no_base_is_claimed_for_frequencies_that_the_rope_parameters_do_not_give():
+    """Granite's layers may have bases of their own, beside rope_theta."""
+    config = SMALL | {"model_type": "granite_swa", "layer_rope_theta": [1e4, 1e6, 1e6, 0]}
+    config |= {"layer_types": 4 * ["full_attention"], "rope_theta": 54_321.0, "pad_token_id": 0}
+    plain, scaled = (
+        measure(config | {"rope_scaling": scaling}).groups
+        for scaling in (None, {"rope_type": "linear", "factor": 4.0})
+    )
+    assert [group.rope.get("rope_theta") for group in plain] == pytest.approx([1e4, 1e6, None])
+    assert [group.rope.get("rope_theta") for group in scaled] == [None, None, None]
+    for a, b in zip(plain, scaled, strict=True):
+        np.testing.assert_allclose(a.inv_freq, 4 * b.inv_freq, rtol=1e-6)
