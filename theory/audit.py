@@ -82,13 +82,15 @@ def read_layers(config: Mapping[str, Any]) -> PublishedModel:
         model = read(config)
     except ValueError as error:
         # Older files have values that transformers does not read anymore and that an import does.
-        with contextlib.suppress(ValueError):
-            return layers.imported_layers(config)
+        if error.__cause__:
+            with contextlib.suppress(ValueError):
+                return layers.imported_layers(config)
         advice = "" if has_transformers() else _ADVICE
         raise ValueError(f"{one_line(str(error), 300)}{advice}") from error
-    longest = config.get("model_max_length")  # Command R claims its context there
-    if isinstance(longest, int) and model.context < longest <= _MOST_CONTEXT:
-        model = model._replace(context=longest)
+    for name in ("model_max_length", "max_sequence_length"):  # Command R, Vicuna 16k
+        longest = config.get(name)
+        if isinstance(longest, int) and model.context < longest <= _MOST_CONTEXT:
+            model = model._replace(context=longest)
     if not any(group.inv_freq.size for group in model.groups):
         raise ValueError(
             f"config.json: model_type {quoted(config.get('model_type'), 40)}: no layer rotates "
@@ -153,7 +155,7 @@ def describe_rope(facts: dict[str, Any]) -> str:
     if not rope:
         return "none (NoPE)"
     base = rope["rope_theta"]
-    text = f"base {base:,.10g}" if base else "no geometric series"
+    text = f"base {base:,.10g}" if base else "no known formula"
     kind, factor = rope["rope_type"], rope.get("factor")
     if kind != "default":
         original = rope.get("original_max_position_embeddings")

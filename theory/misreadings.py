@@ -106,6 +106,8 @@ def _of_group(
     yield "pairs neighbors (2i, 2i+1) instead of (i, i+R), or the reverse", 1, source
     if abs(group.scales.rotated - 1) > tolerance:
         yield "omits the temperature on the logits", 1, "vllm#46280, transformers#47435"
+    if "attn_factor" in group.rope:
+        yield "applies attn_factor, which transformers ignores", 1, "vllm, DeepSeek-R1#684"
     for name, source, actual in _wrong_vectors(group, other_groups):
         size = max(actual.size, group.inv_freq.size)
         expected, actual = (np.pad(v, (0, size - v.size)) for v in (group.inv_freq, actual))

@@ -213,24 +213,36 @@ def test_older_files_are_read_as_the_newer_ones_of_the_same_model():
     np.testing.assert_allclose(group.inv_freq, series(1e6, 128), rtol=1e-6)
 
 
-def test_a_context_that_only_model_max_length_claims():
-    """Command R: 131,072 tokens; its max_position_embeddings is 8,192."""
-    config = FOLDER | {"rope_theta": 8e6, "model_max_length": 131_072}
+@pytest.mark.parametrize("name", ["model_max_length", "max_sequence_length"])
+def test_a_context_that_max_position_embeddings_does_not_claim(name):
+    """Command R: 131,072 tokens, not 8,192; Vicuna 1.5 16k has the other key."""
+    config = FOLDER | {"rope_theta": 8e6, name: 131_072}
     model = read_layers(config)
     (group,) = audit(model)["groups"]
     sums = np.cos(np.arange(62_000)[:, None] * series(8e6, 128)).sum(axis=1)
     assert (model.context, group["reach"]) == (131_072, 131_072)
     assert group["first_violation"] == int((sums < 0).argmax()) and not group["covers"]
-    assert read_layers(config | {"model_max_length": 10**30}).context == 8192
+    assert read_layers(config | {name: 10**30}).context == 8192
 
 
 @pytest.mark.hf
-def test_a_class_of_another_model_type_is_refused():
+@pytest.mark.parametrize(
+    ("model_type", "class_name", "named"),
+    [("minimax", "MiniMaxM2ForCausalLM", "minimax_m2"), ("llama", "MistralForCausalLM", "mistral")],
+)
+def test_a_class_of_another_model_type_is_refused(model_type, class_name, named):
     """MiniMax-M2's first files had the model_type of MiniMax-Text, whose layers are others."""
     pytest.importorskip("transformers")
-    config = FOLDER | {"model_type": "minimax", "architectures": ["MiniMaxM2ForCausalLM"]}
-    with pytest.raises(ValueError, match="names a class of model_type minimax_m2"):
+    config = FOLDER | {"model_type": model_type, "architectures": [class_name]}
+    with pytest.raises(ValueError, match=f"names a class of model_type {named}"):
         read_layers(config)
+
+
+def test_attn_factor_is_reported():
+    """DeepSeek-R1-0528-Qwen3-8B: transformers ignores the key, vLLM multiplies by it."""
+    rope = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 2048}
+    config = FOLDER | {"rope_scaling": rope | {"attn_factor": 1 / (0.1 * math.log(4) + 1)}}
+    assert "applies attn_factor, which transformers ignores" in misreadings(read_layers(config))
 
 
 def test_runs_and_tolerances_without_meaning_are_refused(tmp_path):
