@@ -176,6 +176,7 @@ def _rope_parameters(text: Any) -> list[dict[str, Any]]:
     nested = [dict(rope) for rope in ropes.values() if isinstance(rope, Mapping)]
     nested = nested or [dict(ropes)] * bool(ropes)
     for rope in nested:
+        rope.setdefault("rope_type", "default")  # of a type that no layer has
         try:
             check_rope(rope)
         except ValueError as error:

@@ -218,3 +218,12 @@ def test_no_base_is_claimed_for_frequencies_that_the_rope_parameters_do_not_give
     assert [group.rope.get("rope_theta") for group in scaled] == [None, None, None]
     for a, b in zip(plain, scaled, strict=True):
         np.testing.assert_allclose(a.inv_freq, 4 * b.inv_freq, rtol=1e-6)
+
+
+def test_rope_parameters_of_a_type_that_no_layer_has():
+    """transformers does not read them, so their rope_type may be missing."""
+    ropes = {"full_attention": {"type": "linear", "factor": 8.0, "rope_theta": 1e6}}
+    ropes |= {"sliding_attention": {"rope_type": "default", "rope_theta": 1e4}}
+    config = SMALL | {"model_type": "gemma3_text", "rope_parameters": ropes, "pad_token_id": 0}
+    (group,) = measure(config | {"head_dim": 8}).groups
+    np.testing.assert_allclose(group.inv_freq, [1e4 ** (-i / 4) for i in range(4)], rtol=1e-6)
