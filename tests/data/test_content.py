@@ -47,25 +47,14 @@ def test_another_folder_with_equal_names_and_sizes_is_other_data(corpus):
     assert fingerprints(ours)[1] == fingerprints(theirs)[1]
 
 
-def test_an_edit_and_another_split_are_other_data(corpus):
-    path = corpus / "in" / "a.jsonl"
-    before, status = run(corpus), path.stat()
-    time.sleep(0.02)  # longer than the clock of a file system ticks
-    swap(path)
-    os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
-    assert path.stat().st_size == status.st_size
-    edited = run(corpus)
-    (corpus / "in" / "validation.jsonl").rename(corpus / "in" / "other.jsonl")
-    assert len({before, edited, run(corpus)}) == 3
-
-
 def test_unchanged_files_are_read_once(corpus, monkeypatch):
-    reads = []
+    """A change of neither size nor modification time is seen, and so is another split."""
+    reads, path = [], corpus / "in" / "a.jsonl"
     sha256 = content._sha256
     monkeypatch.setattr(
         content, "_sha256", lambda p, **k: reads.append(Path(p).name) or sha256(p, **k)
     )
-    folder = run(corpus)
+    folder, status = run(corpus), path.stat()
     assert sorted(reads) == ["a.jsonl", "validation.jsonl"]
     report = json.loads((folder / "prepare.json").read_text())
     expected = {
@@ -73,13 +62,18 @@ def test_unchanged_files_are_read_once(corpus, monkeypatch):
     }
     assert {name: sha for name, sha, _ in report["settings"]["files"]} == expected
     assert run(corpus) == folder and len(reads) == 2
-    swap(corpus / "in" / "a.jsonl")
-    run(corpus)
+    time.sleep(0.02)  # longer than the clock of a file system ticks
+    swap(path)
+    os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
+    assert path.stat().st_size == status.st_size
+    edited = run(corpus)
     assert reads[2:] == ["a.jsonl"]
+    (corpus / "in" / "validation.jsonl").rename(corpus / "in" / "other.jsonl")
+    assert len({folder, edited, run(corpus)}) == 3
     # A damaged record of digests is made anew, and decides nothing.
     record = corpus / "out.content.json"
     record.write_text(record.read_text().replace('"a', '"b'))
-    assert run(corpus, path=str(corpus / "in" / "validation.jsonl")) != folder
+    assert run(corpus, path=str(corpus / "in" / "other.jsonl")) != folder
 
 
 def test_processes_that_start_together_read_a_large_file_once(tmp_path, monkeypatch):

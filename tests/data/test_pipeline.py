@@ -102,7 +102,9 @@ def test_retrieval_rows_are_training_documents_padded(config, prepared):
         count = len(document.tokens) - 1
         np.testing.assert_array_equal(row["tokens"][:count], document.tokens[:-1])
         np.testing.assert_array_equal(row["targets"][:count], document.tokens[1:])
-        np.testing.assert_array_equal(row["loss_mask"][:count], document.loss_mask())
+        # The logits at i - 1 give token i.
+        answers = [range(start - 1, start - 1 + n) for start, n, _ in document.answers.tolist()]
+        assert np.flatnonzero(row["loss_mask"]).tolist() == sorted(itertools.chain(*answers))
         np.testing.assert_array_equal(row["segment_ids"], np.arange(CONTEXT) < count)
         assert all(not row[name][count:].any() for name in row)
 

@@ -1,4 +1,3 @@
-import gzip
 import hashlib
 import json
 import os
@@ -134,19 +133,6 @@ def test_bad_documents_stop_or_are_counted_and_listed(root, capsys):
     assert len(notes) == 1 and "left out 2 documents" in notes[0] and "b.jsonl:151" in notes[0]
     with pytest.raises(ValueError, match=r"b\.jsonl:151: .* \(and 1 more\)"):
         run(root)  # data with skipped documents is not used for "error"
-
-
-def test_a_damaged_member_is_counted_in_bytes(root):
-    good, bad = (gzip.compress(b'{"text": "%s"}\n' % word * 50) for word in (b"good", b"bad"))
-    bad = bad[:-8] + bytes(8)  # another checksum
-    (root / "in" / "c.jsonl.gz").write_bytes(good + bad + good)
-    with pytest.raises(ValueError, match=r"c\.jsonl\.gz:51: compressed data is damaged"):
-        run(root)
-    folder = run(root, on_bad_document="skip")
-    kept = texts(folder, "train") + texts(folder, "validation")
-    assert kept.count("good") == 100 and "bad" not in kept and len(kept) == 400
-    skipped = json.loads((folder / "prepare.json").read_text())["skipped"]
-    assert (skipped["count"], skipped["damaged_bytes"]) == (1, len(bad))
 
 
 def test_subset_shares_keep_their_part(root, capsys):

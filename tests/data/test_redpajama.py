@@ -28,44 +28,25 @@ def documents(builder, split="train"):
     }
 
 
-def test_sample_layout(tmp_path):
-    """RedPajama-Data-1T-Sample: one .jsonl per source; meta is a string."""
-    root = tmp_path / "sample"
-    write(root / "arxiv_sample.jsonl", {"text": "paper", "meta": '{"arxiv_id": "2405.14591"}'})
-    write(root / "cc_2019-30_sample.jsonl", {"text": "web", "meta": '{"source": "cc/2019-30"}'})
-    write(root / "cc_2023-06_sample.jsonl", {"text": "web 2023", "meta": "{}"})
-    write(
-        root / "github_sample.jsonl",
-        {"text": "def f():\n\treturn 'é'\n", "meta": "{}"},
-        {"text": "int x;", "meta": "{}"},
-    )
-    builder = build(str(root), str(tmp_path / "out"))
+def test_meta_of_both_releases(tmp_path):
+    """A string in the sample; in the full set, by folders, an object, or missing (Common Crawl)."""
+    sample, full = tmp_path / "sample", tmp_path / "full"
+    code = "def f():\n\treturn 'é'\n"
+    write(sample / "arxiv_sample.jsonl", {"text": "paper", "meta": '{"arxiv_id": "2405.14591"}'})
+    write(sample / "github_sample.jsonl", {"text": code, "meta": "{}"}, {"text": "x", "meta": "{}"})
+    builder = build(str(sample), str(tmp_path / "out"))
     assert builder.info.full_name == "redpajama/2.0.0"
     assert documents(builder) == {
         "paper": ("arxiv", {"arxiv_id": "2405.14591"}),
-        "web": ("common_crawl", {"source": "cc/2019-30"}),
-        "web 2023": ("common_crawl", {}),
-        "def f():\n\treturn 'é'\n": ("github", {}),
-        "int x;": ("github", {}),
+        **{text: ("github", {}) for text in (code, "x")},
     }
-
-
-def test_full_layout(tmp_path):
-    """RedPajama-Data-1T: folders; meta is an object, but missing in Common Crawl."""
-    root = tmp_path / "full"
-    write(root / "arxiv/arxiv_0.jsonl", {"text": "paper", "meta": {"arxiv_id": "1", "n": 2}})
-    write(root / "book/book.jsonl", {"text": "story", "meta": {"short_book_title": "T"}})
-    write(root / "c4/c4-train.00000-of-01024.jsonl", {"text": "page", "meta": {"url": "u"}})
+    write(full / "c4/c4-train.00000-of-01024.jsonl", {"text": "page", "meta": {"url": "u", "n": 2}})
     crawl = "common_crawl/2019-30/en_head_0000.json.gz.dedup.classifier.jsonl.zst"
-    write(root / crawl, {"text": "web", "pred_label": "__label__wiki", "source": "cc/x"})
-    write(root / "wikipedia/wiki.jsonl", {"text": "article", "meta": {"title": "A"}})
-    write(root / "README.jsonl", {"text": "not one of the set's files"})
-    assert documents(build(str(root), str(tmp_path / "out"))) == {
-        "paper": ("arxiv", {"arxiv_id": "1", "n": 2}),
-        "story": ("book", {"short_book_title": "T"}),
-        "page": ("c4", {"url": "u"}),
+    write(full / crawl, {"text": "web", "pred_label": "__label__wiki", "source": "cc/x"})
+    write(full / "README.jsonl", {"text": "not one of the set's files"})
+    assert documents(build(str(full), str(tmp_path / "out"))) == {
+        "page": ("c4", {"url": "u", "n": 2}),
         "web": ("common_crawl", {"pred_label": "__label__wiki", "source": "cc/x"}),
-        "article": ("wikipedia", {"title": "A"}),
     }
 
 

@@ -6,7 +6,6 @@ from ropewalk.data.mixture import retrieval_task
 from ropewalk.data.task import TaskContext
 from ropewalk.data.word_lists import ADJECTIVES, HELD_OUT_NOUNS, NOUNS
 
-TASKS = ("kv", "lagcopy", "lines")
 DATA = DataConfig(source="retrieval", context_length=64, batch_size=1)
 LENGTH = 400  # all tasks fit with the small tokenizer of these tests
 
@@ -127,18 +126,6 @@ def test_lines_read_as_published_and_hold_out_nouns(tokenizer, split, nouns):
     for (start, count, _), line in zip(document.answers, queried, strict=True):
         assert count == 5
         assert tokenizer.decode(document.tokens[start : start + 5]) == line[-6:-1]
-
-
-@pytest.mark.parametrize("task", TASKS)
-def test_loss_mask_marks_the_positions_that_answer(tokenizer, task):
-    _, document = documents(task, tokenizer, 2)
-    mask = document.loss_mask()
-    assert mask.shape == (len(document.tokens) - 1,)
-    expected = np.zeros(len(mask))
-    for start, count, _ in document.answers:
-        for i in range(start, start + count):
-            expected[i - 1] = 1  # logits at i - 1 give token i
-    np.testing.assert_array_equal(mask, expected)
 
 
 @pytest.mark.parametrize(

@@ -75,11 +75,8 @@ def test_a_row_of_another_schema_is_refused_by_file_and_line(tmp_path, line, mes
     "damage",
     [
         pytest.param(lambda lines: lines[:3] + lines[4:], id="a deleted line"),
-        pytest.param(lambda lines: lines[1:], id="a deleted first line"),
         pytest.param(lambda lines: lines[:-2], id="cut at a line end"),
-        pytest.param(lambda lines: lines[:1], id="one line left"),
         pytest.param(lambda lines: lines + lines, id="appended to itself"),
-        pytest.param(lambda lines: lines[:4] + lines[3:], id="a repeated line"),
         pytest.param(lambda lines: lines[::-1], id="another order"),
         pytest.param(lambda lines: [*lines, json.dumps(ROW)], id="a line without the digest"),
         pytest.param(lambda lines: [*lines[1:], lines[0].replace("17", "18")], id="a number"),

@@ -1,4 +1,4 @@
-"""The attention layer equals its formulas, in float64 loops over queries, heads, and keys."""
+"""The attention layer equals its formulas in float64."""
 
 import dataclasses
 import functools
@@ -13,7 +13,6 @@ from flax import nnx
 from ropewalk.model import rotary
 from ropewalk.model.attention import Attention
 from ropewalk.model.config import ModelConfig
-from ropewalk.model.mla import LatentAttention
 from ropewalk.model.positions import cos_sin
 from ropewalk.model.rotary.nope import Nope
 from ropewalk.model.rotary.recorded import Recorded
@@ -55,9 +54,7 @@ def make_layer(config: ModelConfig) -> Attention:
     return layer
 
 
-def run(
-    layer: Attention | LatentAttention, x_TD: np.ndarray, positions_T, segment_ids_T
-) -> np.ndarray:
+def run(layer: Attention, x_TD: np.ndarray, positions_T, segment_ids_T) -> np.ndarray:
     table = layer.config.position_table(CONTEXT)
     row = jax.tree.map(lambda x: x[0], table)
     inputs = np.asarray(x_TD, np.float32)[None], np.array([positions_T]), np.array([segment_ids_T])
@@ -72,75 +69,55 @@ def _attend(graph, params, row, x_BTD, positions_BT, ids_BT):
     return layer.attend(q_k_v, row, rotation, positions_BT, ids_BT)
 
 
-def attend_by_loops(layer: Attention, x_TD: np.ndarray, positions_T, segment_ids_T) -> np.ndarray:
-    """One query, head and key at a time, in float64."""
-    config = layer.config
-    weights = {
-        name: np.asarray(getattr(layer, name)[...], np.float64)
-        for name in ("query", "key", "value", "out")
-    }
-    x_TD = np.asarray(x_TD, np.float64)
+def attend_in_float64(layer: Attention, x_TD: np.ndarray, positions_T, segment_ids_T) -> np.ndarray:
+    """Return the output, one query head at a time, from a matrix of all distances."""
+    config, T = layer.config, len(x_TD)
+    positions_T, ids_T = np.array(positions_T), np.array(segment_ids_T)
     (variants,) = rotary.expand_pattern(config.rotary, 1, config.kv_heads)
     variants = [*variants] * (config.kv_heads // len(variants))
 
-    def project_token(name, t, head):
-        """Query, key or value of one token and head."""
-        bias = getattr(layer, f"{name}_bias")[...][head] if config.qkv_bias else 0
-        return x_TD[t] @ weights[name][:, head] + bias
+    def weights(name):
+        return np.asarray(getattr(layer, name)[...], np.float64)
 
-    def normed(x, norm):
-        return x / np.sqrt((x * x).mean() + config.norm_epsilon) * np.asarray(norm.scale[...])
+    def project(name):
+        y_TNH = np.einsum("TD,DNH->TNH", x_TD, weights(name))
+        if config.qkv_bias:
+            y_TNH += weights(f"{name}_bias")
+        if config.qk_norm and name != "value":
+            y_TNH /= np.sqrt((y_TNH**2).mean(-1, keepdims=True) + config.norm_epsilon)
+            y_TNH *= getattr(layer, f"{name}_norm").scale[...]
+        return y_TNH
 
-    def rotate(x, position, head):
-        z = x[: H // 2] + 1j * x[H // 2 :]
-        z *= np.exp(1j * position * variants[head].inv_freq(H))
-        return np.concatenate([z.real, z.imag])
+    def rotate(y_TH, variant):
+        z_TR = y_TH[:, : H // 2] + 1j * y_TH[:, H // 2 :]
+        z_TR *= np.exp(1j * np.outer(positions_T, variant.inv_freq(H)))
+        return np.concatenate([z_TR.real, z_TR.imag], axis=1)
 
-    def key(s, head):
-        k = project_token("key", s, head)
-        if config.qk_norm:
-            k = normed(k, layer.key_norm)
-        return k
-
-    def smeared_key(s, head):
-        if not config.shift_keys:
-            return key(s, head)
-        share = 1 / (1 + math.exp(-float(layer.shift[...][head])))
-        first = positions_T[s] == 0 or s == 0
-        previous = np.zeros(H) if first else key(s - 1, head)
-        return (1 - share) * key(s, head) + share * previous
-
-    out_TD = np.zeros((len(x_TD), D))
-    masked_distances = config.masked_distances or (-1, -1)
-    for t in range(len(x_TD)):
-        for head in range(N):
-            group = head // (N // config.num_kv_heads)
-            q = project_token("query", t, head)
-            if config.qk_norm:
-                q = normed(q, layer.query_norm)
-            growth = math.log(positions_T[t] + 1) / math.log(CONTEXT)
-            variant = variants[group]
-            scale = {"off": 1, "train": growth, "extrapolate": max(1, growth)}[variant.log_n]
-            scale /= math.sqrt(H)
-            rotates = np.tile(variant.inv_freq(H) > 0, 2)
-            factors = np.where(rotates, variant.logit_scale, variant.unrotated_logit_scale)
-            visible = [
-                s
-                for s in range(t + 1)
-                if segment_ids_T[s] == segment_ids_T[t]
-                and (config.window is None or t - s < config.window)
-                and not masked_distances[0] <= t - s <= masked_distances[1]
-            ]
-            q = rotate(q, positions_T[t], group) * factors
-            keys = (rotate(smeared_key(s, group), positions_T[s], group) for s in visible)
-            logits = [scale * (q @ k) for k in keys]
-            weights_S = np.exp(logits - np.max(logits))
-            weights_S /= weights_S.sum()
-            value = sum(
-                share * project_token("value", s, group)
-                for share, s in zip(weights_S, visible, strict=True)
-            )
-            out_TD[t] += value @ weights["out"][head]
+    q_TNH, k_TKH, v_TKH = map(project, ("query", "key", "value"))
+    if config.shift_keys:
+        share_K1 = 1 / (1 + np.exp(-weights("shift")))[:, None]
+        previous_TKH = np.concatenate([0 * k_TKH[:1], k_TKH[:-1]])
+        previous_TKH[positions_T == 0] = 0
+        k_TKH = (1 - share_K1) * k_TKH + share_K1 * previous_TKH
+    distance_TS = np.arange(T)[:, None] - np.arange(T)
+    low, high = config.masked_distances or (-1, -1)
+    is_visible_TS = (ids_T[:, None] == ids_T) & (distance_TS >= 0)
+    is_visible_TS &= (distance_TS < low) | (distance_TS > high)
+    if config.window is not None:
+        is_visible_TS &= distance_TS < config.window
+    growth_T = np.log(positions_T + 1) / math.log(CONTEXT)
+    out_TD = np.zeros((T, D))
+    for head in range(N):
+        group = head // (N // config.num_kv_heads)
+        variant = variants[group]
+        scales = {"off": np.ones(T), "train": growth_T, "extrapolate": np.maximum(1, growth_T)}
+        rotates = np.tile(variant.inv_freq(H) > 0, 2)
+        factors = np.where(rotates, variant.logit_scale, variant.unrotated_logit_scale)
+        q_TH = rotate(q_TNH[:, head], variant) * factors * scales[variant.log_n][:, None]
+        logits_TS = q_TH @ rotate(k_TKH[:, group], variant).T / math.sqrt(H)
+        weights_TS = np.exp(np.where(is_visible_TS, logits_TS, -np.inf))
+        weights_TS /= weights_TS.sum(axis=1, keepdims=True)
+        out_TD += weights_TS @ v_TKH[:, group] @ weights("out")[head]
     return out_TD
 
 
@@ -175,7 +152,7 @@ def test_layer_equals_formulas(changes, positions_T, segment_ids_T):
     layer = make_layer(config)
     np.testing.assert_allclose(
         run(layer, X_TD, positions_T, segment_ids_T),
-        attend_by_loops(layer, X_TD, positions_T, segment_ids_T),
+        attend_in_float64(layer, X_TD, positions_T, segment_ids_T),
         atol=1e-5,
     )
 

@@ -8,52 +8,33 @@ import numpy as np
 from flax import nnx
 
 from ropewalk.model.mla import LatentAttention
-from tests.model.test_attention import run
 from tests.model.test_llama_reference import MODELS, C, D, H, N, P
 
 EPSILON = 1e-6
 
 
-def test_key_smearing_equals_formula():
-    """Two packed documents, one query, head and key at a time, in float64."""
+def test_keys_are_smeared_in_both_parts():
+    """In two packed documents; each head has its share, and the part that rotates one for all."""
     model = dataclasses.replace(MODELS["mla, direct queries"], num_layers=1, shift_keys=True)
     mla = model.mla
     assert mla
     layer = nnx.eval_shape(lambda: LatentAttention(model, mla, rngs=nnx.Rngs(params=0)))
     random = np.random.default_rng(0)
     shapes = nnx.to_pure_dict(nnx.state(layer))
-    p = jax.tree.map(lambda leaf: random.normal(size=leaf.shape) / np.sqrt(leaf.shape[0]), shapes)
+    p = jax.tree.map(lambda leaf: random.normal(size=leaf.shape), shapes)
     p["latent_norm"]["scale"] = np.ones(C)
     nnx.update(layer, jax.tree.map(lambda x: jnp.asarray(x, jnp.float32), p))
-    x_TD = random.normal(size=(12, D))
-    positions, documents = [0, 1, 2, 3, 4, 0, 1, 2, 3, 4, 5, 6], [1] * 5 + [2] * 7
-    inv_freq = 500.0 ** (-2 * np.arange(P // 2) / P)
+    x_TD, positions_T = random.normal(size=(12, D)), np.array([*range(5), *range(7)])
+    compute_qkv = jax.jit(lambda x_BTD: layer.compute_qkv(x_BTD, positions_T[None]))
+    _, k_BSNX, _ = compute_qkv(jnp.asarray(x_TD, jnp.float32)[None])
     latent_TC = x_TD @ p["latent_down"]
     latent_TC /= np.sqrt((latent_TC**2).mean(-1, keepdims=True) + EPSILON)
-
-    def rotate(x, t):
-        z = (x[: P // 2] + 1j * x[P // 2 :]) * np.exp(1j * positions[t] * inv_freq)
-        return np.concatenate([z.real, z.imag])
-
-    def smear(keys_T, t, shift):
-        share = 1 / (1 + np.exp(-shift))
-        previous = keys_T[t - 1] if positions[t] else 0
-        return (1 - share) * keys_T[t] + share * previous
-
-    expected_TD = np.zeros((12, D))
-    for t, head in np.ndindex(12, N):
-        q = x_TD[t] @ p["query"][:, head]
-        q = np.concatenate([q[:H], rotate(q[H:], t)])
-        visible = [s for s in range(t + 1) if documents[s] == documents[t]]
-        logits = []
-        for s in visible:
-            k_nope = smear(latent_TC @ p["key_up"][:, head], s, p["shift"][head])
-            k_rope = smear(x_TD @ p["key_rope"], s, p["shift_rope"][0])
-            logits.append(q @ np.concatenate([k_nope, rotate(k_rope, s)]) / np.sqrt(H + P))
-        weights = np.exp(logits) / np.exp(logits).sum()
-        expected_TD[t] += weights @ (latent_TC[visible] @ p["value_up"][:, head]) @ p["out"][head]
-
-    np.testing.assert_allclose(run(layer, x_TD, positions, documents), expected_TD, atol=1e-5)
+    k_rope_TNP = np.repeat((x_TD @ p["key_rope"])[:, None], N, axis=1)
+    k_TNX = np.append(np.einsum("tc,cnh->tnh", latent_TC, p["key_up"]), k_rope_TNP, axis=2)
+    shift_NX = np.repeat([p["shift"], np.full(N, p["shift_rope"][0])], [H, P], axis=0).T
+    previous_TNX = np.roll(k_TNX, 1, axis=0) * (positions_T > 0)[:, None, None]
+    expected_TNX = k_TNX + (previous_TNX - k_TNX) / (1 + np.exp(-shift_NX))
+    np.testing.assert_allclose(k_BSNX[0], expected_TNX, atol=1e-4)
 
 
 def test_align_query_key_starts_queries_as_keys():

@@ -133,6 +133,8 @@ def check_scores(document, tokenizer):
 def test_documents_of_questions(name, folder, prose_config, prompt_tokenizer):
     task, decode = f"qa(path='{folder}/{name}.json')", prompt_tokenizer.decode
     articles = [{f"Fox {a}{p}" for p in range(4)} for a in range(10, 20)]
+    with pytest.raises(ValueError, match=r"do not fit length=100; ask for --lengths \d\d\d or"):
+        make_documents(task, prose_config, prompt_tokenizer, 100, range(1))
     for length in (300, 5000):
         documents = make_documents(task, prose_config, prompt_tokenizer, length, range(99))
         assert len(documents) == (40 if name == "squad" else 10)
@@ -168,12 +170,6 @@ def test_files_without_the_supporting_document_or_cut_short_are_refused(folder):
         qa._read(f"{folder}/cut.json")
 
 
-def test_a_question_that_does_not_fit_names_the_length(folder, prose_config, prompt_tokenizer):
-    task = f"qa(path='{folder}/hotpotqa.json')"
-    with pytest.raises(ValueError, match=r"do not fit length=100; ask for --lengths \d\d\d or"):
-        make_documents(task, prose_config, prompt_tokenizer, 100, range(1))
-
-
 def answers_of(document, tokenizer) -> list[str]:
     """The text of each answer."""
     return [tokenizer.decode(document.tokens[s : s + n]).strip() for s, n, _ in document.answers]
@@ -189,7 +185,7 @@ def test_a_question_names_the_key_of_its_needle(haystack, prose_config, prompt_t
     needle = NEEDLE.format(r"(?P<key>[a-z]+-[a-z]+)", r"(?P<value>[1-9]\d{6})")
     pattern = rf".*?\.\n(?P<before>(?s:.*?))\s?{needle}(?P<after>(?s:.*))\nWhat "
     pattern += ".* for (?P=key) mentioned .* for (?P=key) mentioned .* is (?P=value)"
-    task, values, haystacks = f"needle(haystack={haystack})", Counter(), set()
+    task = f"needle(haystack={haystack})"
     for document in make_documents(task, prose_config, prompt_tokenizer, 600, range(30)):
         match = re.fullmatch(pattern, prompt_tokenizer.decode(document.tokens))
         assert match and answers_of(document, prompt_tokenizer) == [match["value"]]
@@ -197,11 +193,6 @@ def test_a_question_names_the_key_of_its_needle(haystack, prose_config, prompt_t
         before, after = match["before"], match["after"]
         assert haystack == "noise" or before + after in held_out
         assert not before or not after or before.endswith(".")
-        values[match["value"]] += 1
-        haystacks.add(before + after)
-    # The same needle at eight depths, another one for each number.
-    assert list(values.values()) == [8] * 30
-    assert haystack == "noise" or len(haystacks) == 30
 
 
 @pytest.mark.parametrize("hay", ["noise", "needle"])

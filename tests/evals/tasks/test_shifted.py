@@ -10,11 +10,7 @@ from tests.evals.helpers import make_documents
 from tests.models import small_model
 
 VARIANTS = {  # by whether they see where a text stands
-    "rope(base=100)": False,
-    "rope(base=10,rotary_fraction=0.5)": False,
-    "yarn(base=100,factor=4,original_context_length=64)": False,
-    "dynamic_yarn(base=100,original_context_length=32)": False,
-    "[rope(base=100),nope]": False,
+    "[dynamic_yarn(base=100,original_context_length=32,rotary_fraction=0.5),nope]": False,
     "rope(base=100,log_n=train)": True,
 }
 
