@@ -131,18 +131,6 @@ def test_a_tokenizer_that_draws_its_ids_is_refused(path, tmp_path):
     assert save(drawn, tmp_path, eos_token=end).encode("the cat") == expected.encode("the cat")
 
 
-def test_a_file_on_which_the_library_panics_is_refused(tmp_path):
-    """Rust's panic is no `Exception`: the prefix is longer than the piece that it begins."""
-    model = {"type": "BPE", "vocab": {"a": 0, "b": 1, "ab": 2}, "merges": [["a", "b"]]}
-    model["continuing_subword_prefix"] = "###"
-    level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True}
-    file = {"added_tokens": [], "pre_tokenizer": level, "decoder": level, "model": model}
-    (tmp_path / "tokenizer.json").write_text(json.dumps(file))
-    (tmp_path / "tokenizer_config.json").write_text('{"eos_token": "a"}')
-    with pytest.raises(ValueError, match="`tokenizers` does not read this"):
-        Tokenizer(tmp_path / "tokenizer.json")
-
-
 def test_names_of_special_pieces_are_text_for_a_unigram_model(tmp_path):
     """A Unigram model finds any piece in a text; the ids must be SentencePiece's."""
     from tokenizers import Tokenizer, decoders, models, normalizers

@@ -146,6 +146,7 @@ TOKENIZER = {
 }
 SMALL = {"model": {"type": "BPE", "vocab": {"a": 0}, "merges": []}}
 SMALL |= {"decoder": DECODER, "post_processor": template(["a"], ["a"], {"a": 0})}
+PREFIXED = {"type": "BPE", "vocab": {"a": 0, "b": 1, "ab": 2}}
 STORE = {"format": 1, "fingerprint": "x", "bos_id": 1, "dtype": "<u2", "shards": [], "files": {}}
 CONFIG = to_dict(find_config("tiny"))
 
@@ -189,6 +190,8 @@ INPUTS["tokenizer.json"] += changed(
     *({"decoder": DECODER | {"decoders": value}} for value in ([1], 1)),
     {"post_processor": template(["a"], ["a"], {"a": math.inf})},  # pyright: ignore
     *({"model": {"vocab": vocab}} for vocab in ({"a": []}, [1])),
+    # Rust panics: the prefix is longer than the piece that it begins.
+    {"model": PREFIXED | {"merges": [["a", "b"]], "continuing_subword_prefix": "###"}},
 )
 INPUTS["tokenizer_config.json"] += changed({}, {"eos_token_id": [[]]}, {"eos_token": "a" * 400})
 INPUTS["model.safetensors.index.json"] += changed(
