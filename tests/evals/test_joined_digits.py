@@ -85,7 +85,7 @@ def test_answers_are_found_by_bytes(tmp_path):
     assert tokenizer.decode(result.tokens[start : start + count]) == " 48213"
     assert tokenizer.decode(result.tokens[start - 1 - distance :]) == " 48213. So: 48213"
     assert result.merged is not None and result.merged.tolist() == [True]
-    notes, other = [], dataclasses.replace(result, number=1, merged=None)
+    notes, other = [], dataclasses.replace(result, number=1, merged=np.zeros(1, bool))
     runner._report_merged("needle", 9, [result, other], notes.append)
     (note,) = notes
     assert "needle at 9: the tokenizer joins" in note and "1 of 2 documents" in note

@@ -274,6 +274,8 @@ def test_pipes_in_a_store_are_not_waited_for(tmp_path):
 
 def test_limits_admit_real_files(tmp_path):
     assert limits.parse_json(b"[" * 100 + b"]" * 100)
+    with pytest.raises(ValueError, match="nested more than 100 deep"):
+        limits.parse_json(NESTED[0])
     np.savez_compressed(tmp_path / "x.npz", a=np.arange(6).reshape(2, 3), b=np.float32(2))
     a, b = limits.read_arrays(tmp_path / "x.npz", ["a", "b"])
     assert a.tolist() == [[0, 1, 2], [3, 4, 5]] and b == 2
