@@ -155,14 +155,11 @@ def test_the_content_decides_how_a_file_is_compressed(tmp_path, name, suffix):
 @pytest.mark.parametrize(
     ("line", "problem"),
     [
-        (b'{"text": ""}', "empty document"),
         (b'{"text": " \\n\\t "}', "empty document"),
         (b'{"txt": "a"}', 'no "text" in this JSON line'),
-        (b'["text"]', 'no "text" in this JSON line'),
         (b'{"text": 3}', '"text" is int, not a string'),
         (b'{"text": null}', '"text" is null, not a string'),
         (b'{"text": "a"', "not JSON (Expecting ',' delimiter: line 1 column 13 (char 12))"),
-        (b"hello", "not JSON (Expecting value: line 1 column 1 (char 0))"),
         (b'{"text": "\xff"}', "broken UTF-8 at byte 11; convert the file to UTF-8"),
         (b'{"text": "a\\ud800"}', "text is not Unicode: lone surrogate at character 2"),
         (b"[" * 100_000, "not JSON that can be read (nested more than 100 deep)"),
