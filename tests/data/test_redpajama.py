@@ -105,13 +105,3 @@ def test_bad_documents_and_damaged_parts_are_named_by_file_and_line(tmp_path):
     assert (skipped["count"], skipped["damaged_bytes"]) == (3, len(b"not zstd"))
     counts = [TokenStore(folder / split).num_documents for split in ("train", "validation")]
     assert sum(counts) == 200
-
-
-def test_a_subset_without_a_weight_is_refused_before_it_is_read(tmp_path):
-    (tmp_path / "in").mkdir()
-    for name in ("arxiv", "book"):
-        (tmp_path / "in" / f"{name}_sample.jsonl").write_text("no document at all\n")
-    with pytest.raises(
-        ValueError, match=r"arxiv_sample\.jsonl: data\.weights has none for .*'arxiv'"
-    ):
-        run_prepare(tmp_path, source="redpajama", weights=(("book", 1.0),))

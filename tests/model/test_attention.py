@@ -28,15 +28,6 @@ BASIC = small_model(
 )  # fmt: skip
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Warm(Rope):
-    """Scales logits, as YaRN does."""
-
-    @property
-    def logit_scale(self) -> float:
-        return 1.7
-
-
 def make_layer(config: ModelConfig) -> Attention:
     """A layer whose every parameter is random, those that start at 0 or 1 too."""
     layer = Attention(config, rngs=nnx.Rngs(params=3))
@@ -121,6 +112,8 @@ def attend_in_float64(layer: Attention, x_TD: np.ndarray, positions_T, segment_i
     return out_TD
 
 
+SCALED = Recorded(name="", values=(1.0, 0.1, 0.0, 0.0), scale=1.7, unrotated_scale=0.6)
+LOG_N = dataclasses.replace(SCALED, log_n="train")
 X_TD = np.random.default_rng(0).normal(size=(T, D)).astype(np.float32)
 PACKED = [0, 1, 2, 3, 4, 0, 1, 2, 3, 4, 5, 6], [1, 1, 1, 1, 1, 2, 2, 2, 2, 2, 2, 2]
 LATE = [*range(9, 9 + T)], [1] * T  # around the trained context, where log-n starts to act
@@ -134,15 +127,14 @@ LATE = [*range(9, 9 + T)], [1] * T  # around the trained context, where log-n st
         {"rotary": Nope()},
         {"rotary": Rope(base=50.0, rotary_fraction=0.5)},
         {"rotary": Rope(base=50.0, log_n="extrapolate")},
-        {"rotary": Warm(base=50.0, rotary_fraction=0.5)},
-        {"rotary": Recorded(name="", values=(1.0, 0.1, 0.0, 0.0), scale=1.7, unrotated_scale=0.6)},
+        {"rotary": SCALED},
         {"masked_distances": (3, 4)},
         {"masked_distances": (1, 1), "window": 4},
         {"qkv_bias": True, "qk_norm": True, "shift_keys": True},
         {"align_query_key": True},
         {"num_kv_heads": N},
         {"num_kv_heads": 1},
-        {"qk_norm": True, "shift_keys": True, "window": 4, "rotary": Warm(base=9.0, log_n="train")},
+        {"qk_norm": True, "shift_keys": True, "window": 4, "rotary": LOG_N},
         {"rotary": rotary.parse_pattern("[[rope(base=9),rope(base=1e4,log_n=train)]]")},
     ],
     ids=str,

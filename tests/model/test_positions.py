@@ -1,6 +1,5 @@
 """Cosines and sines against mpmath, wherever a context may reach."""
 
-import dataclasses
 import functools
 
 import jax
@@ -10,7 +9,7 @@ import numpy as np
 
 from ropewalk.model.config import ModelConfig, PositionTable
 from ropewalk.model.positions import cos_sin, rotate
-from ropewalk.model.rotary.nope import Nope
+from ropewalk.model.rotary.explicit import Explicit
 from ropewalk.model.rotary.rope import Rope
 from tests.models import small_model
 
@@ -63,13 +62,7 @@ def test_error_stays_below_a_millionth():
 
 def test_frequencies_above_a_cycle_wrap():
     """100 radians per token are 15 whole cycles and a rest."""
-
-    @dataclasses.dataclass(frozen=True, kw_only=True)
-    class Fast(Nope):
-        def frequencies(self, rotary_dim: int) -> np.ndarray:
-            return np.full(rotary_dim // 2, 100.0)
-
-    table = config(Fast(), head_dim=4).position_table(512)
+    table = config(Explicit(values=(100.0, 100.0)), head_dim=4).position_table(512)
     cos_BTKR, _ = cos_sin(table.cycles_hi[0], table.cycles_lo[0], np.array([[1, 2]], np.int32))
     expected = [0.8623188722876839, 0.4871876750070059]  # cos 100, cos 200
     np.testing.assert_allclose(cos_BTKR[0, :, 0, 0], expected, atol=1e-6)
