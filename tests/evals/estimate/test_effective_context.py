@@ -257,23 +257,6 @@ def test_few_distances_leave_a_sharp_fall_sharp():
     assert np.median(octaves) < 0.6
 
 
-def test_few_answers_nearby_do_not_read_as_not_learned():
-    """One question per document, right below 30: 30 questions reach beyond it."""
-    verdicts = [
-        effective_context.estimate(
-            one_distance_per_document(
-                lambda m: np.where(m < 12, 1.0, CHANCE),
-                np.random.default_rng(draw),
-                documents=40,
-                answers=1,
-            ),
-            resamples=50,
-        ).verdict
-        for draw in range(20)
-    ]
-    assert set(verdicts) <= {"MEASURED", "TOO_FEW_ANSWERS"}
-
-
 def test_the_worst_bin_has_exact_limits_over_all_bins():
     """40 documents ask at 2, 3, 4 and 5 each; 36 are right at 4. Wilson's upper end is .969."""
     columns = simulate([np.ones_like], np.random.default_rng(12), documents=40, queries=4)
