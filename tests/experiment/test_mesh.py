@@ -89,9 +89,6 @@ def test_hosts_that_split_rows_of_tokens_read_the_same_rows():
     assert shares(by_token, 2) == [([0, 1], [0, 1]), ([0, 1], [])]
     both = np.array([0, 1, 2, 3]).reshape(1, 2, 1, 2, 1)
     assert shares(both, 2) == [([0], [0]), ([0], []), ([1], [1]), ([1], [])]
-
-
-def test_a_host_may_read_rows_that_do_not_follow_one_another():
-    """Hosts as on a torus, where each has a square of the chips."""
+    # Hosts as on a torus, where each has a square of the chips, and rows that are no neighbors.
     square = np.array([0, 0, 1, 1, 0, 0, 1, 1]).reshape(1, 1, 8, 1, 1)
     assert shares(square, 8) == [([0, 1, 4, 5], [0, 1, 4, 5]), ([2, 3, 6, 7], [2, 3, 6, 7])]

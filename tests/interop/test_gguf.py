@@ -208,11 +208,9 @@ TEXT = {"pre": "gpt-2", **TOKENS}
     [
         ("attention.head_count must be", {"attention.head_count": 0}, TEXT, {}),
         ("head_dim=7", {"attention.key_length": 7}, TEXT, {}),
-        ("rope.freq_base must be", {"rope.freq_base": -1.0}, TEXT, {}),
         ("attention.sliding_window=9", {"attention.sliding_window": 9}, TEXT, {}),
         ("rope.dimension_count=8", {"rope.dimension_count": 8}, TEXT, {}),
         # The library `tokenizers` panics.
-        ("no pieces of the merge 't1'", {}, TEXT | {"merges": ["t1"]}, {}),
         ("no pieces of the merge 't q'", {}, TEXT | {"merges": ["t q"]}, {}),
         ("tokenizer.ggml.tokens must be a list of str", {}, TEXT | {"tokens": [1, 2]}, {}),
         ("'no_dot' is not part of our models", {}, TEXT, {"no_dot": np.ones(4, np.float32)}),
@@ -226,12 +224,6 @@ def test_values_that_no_model_of_ours_has_are_refused(
     with pytest.raises(ValueError, match=message) as raised:
         import_folder(tmp_path / "m.gguf", tmp_path / "back", compare=False)
     assert str(raised.value).isprintable() and not (tmp_path / "back").exists()
-
-
-def test_other_architectures_are_not_imported(plain, tmp_path):
-    write_gguf(tmp_path / "m.gguf", plain, "gemma3")
-    with pytest.raises(ValueError, match="architecture 'gemma3'"):
-        import_folder(tmp_path / "m.gguf", tmp_path / "back")
 
 
 @pytest.mark.parametrize("reader", [read_model, lambda path: import_folder(path, f"{path}.run")])
@@ -299,48 +291,36 @@ def test_rope_keys_are_read_as_llama_cpp_reads_them(metadata, tensors, scale, in
 
 
 @pytest.mark.parametrize(
-    ("kind", "rotated", "base"), [("phi3", 48, 5e5), ("stablelm", 32, 5e5), ("gemma3", 64, 5e5)]
+    ("kind", "rotated", "window"),
+    [("phi3", 48, None), ("stablelm", 32, None), ("starcoder2", 64, 512)],
 )
-def test_bases_and_partial_rotations_of_a_header_are_read(kind, rotated, base, tmp_path):
-    """Classes have other defaults: 64, 16 and 64 features of 64, and bases 10,000 and 1,000,000."""
-    metadata = {"rope.dimension_count": rotated, "rope.freq_base": base, "block_count": 6}
-    groups = read_model(header(tmp_path, kind, metadata | {"attention.key_length": 64})).groups
-    expected = base ** (-np.arange(0, rotated, 2) / rotated)
-    assert any(
-        group.inv_freq.shape == expected.shape and np.allclose(group.inv_freq, expected, 1e-6)
-        for group in groups
-    )
-
-
-NAMES = {("unknown", "vocab_size"): "model_type"}
-NAMES |= {("gpt_neox", "rope.dimension_count"): "partial_rotary_factor must be a finite number"}
-NAMES |= {("qwen3", "attention.key_length"): "a vector of 1,073,741,824 numbers"}
+def test_bases_partial_rotations_and_windows_of_a_header_are_read(kind, rotated, window, tmp_path):
+    """Classes have other defaults: 64, 16 and 64 features of 64, and base 10,000."""
+    metadata = {"rope.dimension_count": rotated, "rope.freq_base": 5e5, "attention.key_length": 64}
+    metadata |= {"attention.sliding_window": window} if window else {}
+    (group,) = read_model(header(tmp_path, kind, metadata)).groups
+    expected = 5e5 ** (-np.arange(0, rotated, 2) / rotated)
+    np.testing.assert_allclose(group.inv_freq[group.inv_freq > 0], expected, rtol=1e-6)
+    assert group.window == window
 
 
 @pytest.mark.parametrize(
-    ("kind", "name", "value"),
+    ("kind", "name", "value", "message"),
     [
-        ("llama", "rope.scaling.yarn_log_multiplier", 0.1),
-        ("llama", "rope.freq_base_swa", 1e4),
-        ("llama", "rope.scaling.attn_factor", 1.2),
-        ("llama", "rope.scaling.type", "longrope"),
-        ("llama", "rope.new", 3),
-        ("llama", "attention.sliding_window", 100),
-        ("llama", "rope.dimension_count", 32),
-        ("gpt_neox", "rope.dimension_count", 128),
-        ("unknown", "vocab_size", 16),
-        ("llama", "context_length", "x"),
-        ("qwen3", "attention.key_length", 2**30),
+        ("llama", "rope.freq_base_swa", 1e4, "rope.freq_base_swa"),
+        ("llama", "rope.scaling.attn_factor", 1.2, "rope.scaling.attn_factor"),
+        ("llama", "rope.scaling.type", "longrope", "rope.scaling.type"),
+        ("llama", "rope.new", 3, "rope.new"),
+        ("llama", "rope.dimension_count", 32, "rope.dimension_count"),
+        ("gpt_neox", "rope.dimension_count", 128, "partial_rotary_factor must be a finite number"),
+        ("unknown", "vocab_size", 16, "model_type"),
+        ("llama", "context_length", "x", "context_length"),
+        ("qwen3", "attention.key_length", 2**30, "a vector of 1,073,741,824 numbers"),
     ],
 )
-def test_keys_that_may_change_the_rotation_are_refused(kind, name, value, tmp_path):
-    with pytest.raises(ValueError, match=NAMES.get((kind, name), name)):
+def test_keys_that_may_change_the_rotation_are_refused(kind, name, value, message, tmp_path):
+    with pytest.raises(ValueError, match=message):
         read_model(header(tmp_path, kind, {name: value}))
-
-
-def test_a_window_of_the_header_is_audited(tmp_path):
-    (group,) = read_model(header(tmp_path, "starcoder2", {"attention.sliding_window": 512})).groups
-    assert (group.kind, group.window) == ("sliding_attention", 512)
 
 
 @pytest.mark.parametrize(

@@ -96,23 +96,6 @@ def test_an_index_of_an_older_save_is_not_read(tmp_path):
     np.testing.assert_array_equal(load(run.path).params["embedding"], expected)
 
 
-@pytest.mark.parametrize(
-    ("file", "content", "message"),
-    [
-        ("config.json", '{"model_type": "gpt_oss"}', "model_type='gpt_oss' is not supported"),
-        ("adapter_config.json", "{}", "adapter must be merged"),
-        ("", "", "hf download some/model --local-dir model .--revision"),
-    ],
-)
-def test_what_is_no_folder_of_ours_is_answered_with_advice(file, content, message, tmp_path):
-    folder = tmp_path / "some" / "model"
-    if file:
-        folder.mkdir(parents=True)
-        (folder / file).write_text(content)
-    with pytest.raises(ValueError, match=message):
-        import_folder(folder, tmp_path / "run")
-
-
 RUNS = Path(__file__).parents[2] / "notebooks/runs"
 
 

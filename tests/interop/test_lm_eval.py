@@ -7,14 +7,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ropewalk.configs import find_config
-from ropewalk.experiment import overrides
 from ropewalk.experiment.run import RunDirectory
 from ropewalk.interop.__main__ import main
 from ropewalk.interop.export import export
 from ropewalk.interop.lm_eval import register
-from ropewalk.training.loop import train
-from tests.models import make_plan
+from tests.models import tiny_config, train_run
 
 pytestmark = pytest.mark.hf
 
@@ -34,11 +31,8 @@ metric_list: [{{metric: word_perplexity}}, {{metric: bits_per_byte}}]
 @pytest.fixture(scope="module")
 def run(tmp_path_factory, tiny_data) -> RunDirectory:
     pytest.importorskip("lm_eval")
-    arguments = [*tiny_data, "train.num_steps=20", "train.save_every=20"]
-    run = RunDirectory(tmp_path_factory.mktemp("asked") / "run")
-    config = overrides.apply(find_config("tiny"), arguments)
-    assert train(make_plan([config], [run], overrides=arguments), command="test")
-    return run
+    config = tiny_config(*tiny_data, "train.num_steps=20", "train.save_every=20")
+    return train_run(config, tmp_path_factory.mktemp("asked") / "run")
 
 
 @pytest.fixture(scope="module")

@@ -42,15 +42,6 @@ def test_graded_answers_are_those_of_evaluation(run, task):
     np.testing.assert_array_equal(grade_answers(inside, questions), rows["exact_match"])
 
 
-def test_only_copies_of_single_ids_are_captured(run):
-    with pytest.raises(ValueError, match="perplexity are no copies of single ids"):
-        capture_recall(load(run.path), task="perplexity", documents=2)
-    with pytest.raises(ValueError, match="leave out crops"):
-        capture_recall(
-            load(run.path), task="lagcopy(text=natural,crops=4,lag=8)", documents=2, length=32
-        )
-
-
 def test_documents_that_fill_no_row_name_a_length(run, tmp_path):
     """A task of a user's file with seven tokens: two ids, three others, and the first two again."""
     path = tmp_path / "echo.py"

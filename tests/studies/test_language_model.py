@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 from ropewalk import studies
-from ropewalk.configs import find_config
 from ropewalk.evals.estimate.bins import fine_bin_number
 from ropewalk.studies.card import HELD, NOT_MEASURED, UNDECIDED
 from ropewalk.studies.language_model import measures
 from ropewalk.studies.report import judge
 from ropewalk.studies.rows import Answers, Losses, Row
 from tests.in_process import call
+from tests.studies.test_rows import row
 
 CARDS = studies.load_cards("language_model")
 
@@ -25,32 +25,15 @@ def losses(distances, nll_DF, tokens=10):
     return Losses(np.arange(len(nll_DF)), fine, tokens_DF, nll_DF * tokens_DF)
 
 
-def make_row(tasks: dict[str, Losses], member: str = "base=10", seed: int = 0) -> Row:
+def make_row(tasks: dict[str, Losses], member: str = "base=10", seed: int = 0, **changes) -> Row:
     """Row with losses of `perplexity`, and of `natural` and `control` text."""
     texts = "natural", "control"
     names: dict[str, str] = {text: f"lagcopy(text={text},passage=32,crops=16)" for text in texts}
     answers = tuple(
-        Answers(
-            measurement="whole",
-            task=names.get(name, name),
-            length=512,
-            value=0.0,
-            losses=item,
-        )
+        Answers(measurement="whole", task=names.get(name, name), length=512, value=0, losses=item)
         for name, item in tasks.items()
     )
-    return Row(
-        card="language_model",
-        member=member,
-        seed=seed,
-        tokens=1,
-        final="as planned",
-        config=find_config("language_model"),
-        answers=answers,
-        numbers={},
-        made_by={"device": "cpu"},
-        core_seconds=0.0,
-    )
+    return row(card="language_model", member=member, seed=seed, answers=answers, **changes)
 
 
 def copies(gain_of_lag, documents=40):
@@ -188,7 +171,7 @@ def test_a_card_without_base_10000_is_compared_with_that_of_its_device():
 def test_runs_are_compared_if_they_read_the_same_rows():
     """The same text gives another tokenizer on another machine, and so rows that are shifted."""
     run, reference = (
-        dataclasses.replace(make_row({"perplexity": losses([10], [[nats]] * 4)}), member=member)
+        make_row({"perplexity": losses([10], [[nats]] * 4)}, member, made_by={})
         for member, nats in (("base=10", 3.5), ("base=10000", 3.0))
     )
     cost = measures.cost("base=10")

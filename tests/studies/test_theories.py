@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ropewalk.studies.capability import forecasts, measures, results, theories
+from ropewalk.studies.capability import measures, results, theories
 from ropewalk.studies.capability.results import count_answers
 from ropewalk.studies.capability.theories import B_M, D_H, MINIMAL_HEAD, Comparison
 
@@ -84,10 +84,3 @@ def test_lower_log_odds_move_a_forecast(monkeypatch):
     saved = measures.theory_saved(low=0, high=200, lower=1)(*arguments)
     assert saved is not None
     assert saved.value == pytest.approx((0.5 - 1 / (1 + math.e)) / 3)
-
-
-def test_a_damaged_file_of_forecasts_is_named(tmp_path, monkeypatch):
-    monkeypatch.setattr(forecasts, "__file__", str(tmp_path / "forecasts.py"))
-    (tmp_path / forecasts.RECALL).write_text("{")
-    with pytest.raises(ValueError, match=r"recall\.json: not JSON .*; restore it"):
-        forecasts.read(forecasts.RECALL)

@@ -8,7 +8,7 @@ import pytest
 from ropewalk.configs import find_config
 from ropewalk.configs.changes import change
 from ropewalk.experiment.overrides import apply
-from ropewalk.theory.forecast import check, forecast
+from ropewalk.theory.forecast import forecast
 from tests.in_process import call
 
 # One head of 16 features learns eight keys in documents of 32 tokens within 128 updates,
@@ -52,17 +52,6 @@ def test_the_best_of_different_layers_counts():
     recall = forecast(apply(SMALL, changes), range(2))  # the program of the test above
     assert recall.estimate.mean_accuracy > 0.95
     assert any("layers are treated as one" in note for note in recall.notes)
-
-
-def test_a_config_is_refused_with_the_reason():
-    for overrides, message in (
-        (["data.retrieval_tasks=[lagcopy]"], "does not train on kv"),
-        (["data.source=local", "data.retrieval_fraction=0"], "does not train on kv"),
-        (["evals.tasks=[kv]"], "give both the same keys"),
-        (["stages=[[train.num_steps=9]]"], "has stages"),
-    ):
-        with pytest.raises(ValueError, match=message):
-            check(apply(SMALL, overrides))
 
 
 @pytest.mark.long

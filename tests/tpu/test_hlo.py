@@ -101,20 +101,6 @@ def test_collectives_count_once_per_execution():
     ]
 
 
-@pytest.mark.parametrize(
-    ("kind", "received"),
-    [  # of 1024 bytes among 4 chips, 3 times
-        ("all-gather", 3 * 768),
-        ("reduce-scatter", 3 * 768),
-        ("all-reduce", 3 * 2 * 768),
-        ("all-to-all", 3 * 768),
-        ("collective-permute", 3 * 1024),
-    ],
-)
-def test_wire_bytes(kind, received):
-    assert Collective(kind=kind, count=3, num_bytes=1024, group=4).wire_bytes == received
-
-
 def test_traffic_with_the_memory():
     """In the loop fusions read and write one layer of the stack, 1 KiB of 8; S(1) is free."""
     layer, gathered, x = 16 * 32 * 2, 64 * 32 * 2, 64 * 32 * 4
@@ -203,12 +189,16 @@ def test_groups_in_each_notation(groups, size, hosts):
     assert [(c.group, c.hosts) for c in scatters] == [(size, hosts)]
 
 
-def test_bytes_between_hosts():
+def test_bytes_between_chips_and_hosts():
     """32 chips on 4 hosts: a host receives 3 of 4 parts once, which its 8 chips share."""
     gather = Collective(kind="all-gather", count=2, num_bytes=1024, group=32, hosts=4)
     assert gather.network_bytes == 2 * 1024 * 3 / 4 / 8
     assert gather.wire_bytes == 2 * 1024 * 31 / 32
-    assert dataclasses.replace(gather, kind="all-reduce").network_bytes == 2 * 2 * 1024 * 3 / 4 / 8
+    reduce, permute = (
+        dataclasses.replace(gather, kind=kind) for kind in ("all-reduce", "collective-permute")
+    )
+    assert reduce.network_bytes == 2 * 2 * 1024 * 3 / 4 / 8
+    assert (reduce.wire_bytes, permute.wire_bytes) == (2 * gather.wire_bytes, 2 * 1024)
     assert dataclasses.replace(gather, hosts=1).network_bytes == 0
 
 

@@ -107,25 +107,3 @@ def test_names_are_dns_labels_with_room_for_the_pods(workdir):
         name = jobset.job_name(workdir, suffix)
         assert re.fullmatch(r"[a-z]([-a-z0-9]*[a-z0-9])?", name)
         assert len(name) <= 63 - len("-slice-0-999-abcde")
-
-
-BASES = "model.rotary.base=10,99,1e4"
-
-
-@pytest.mark.parametrize(
-    ("mode", "changes", "topology"),
-    [  # eight rows do not divide among 16 chips, three members not among two
-        ("members", ["mesh.data=16", BASES], "v5e:4x4"),
-        ("sweep", ["mesh.sweep=2", BASES], "v5e:4x4"),
-        # Members of other lengths train one after the other.
-        ("sweep", ["mesh.sweep=2", "train.num_steps=2,3"], "v5e:2x2"),
-        (
-            "sweep",
-            ["mesh.sweep=2", "model.rotary.base=10,99", "stages=[[data.batch_size=3]]"],
-            "v5e:2x2",
-        ),
-    ],
-)
-def test_a_mesh_that_does_not_fit_the_slice_is_refused(mode, changes, topology):
-    with pytest.raises(ValueError, match="does not divide"):
-        jobset.make_jobs(mode, "tiny", "/runs/a", changes, find_slice(topology))

@@ -8,15 +8,8 @@ from tests.in_process import call
 
 
 def check(path, *overrides):
-    return call(
-        "train.py",
-        "own_text",
-        "--workdir",
-        path / "run",
-        f"data.path={path}",
-        "--check",
-        *overrides,
-    )
+    command = "train.py", "own_text", "--workdir", path / "run", f"data.path={path}", "--check"
+    return call(*command, *overrides)
 
 
 def test_check_states_rows_passes_time_and_disk(tmp_path, monkeypatch):
@@ -40,16 +33,11 @@ def test_check_states_rows_passes_time_and_disk(tmp_path, monkeypatch):
     assert "\nwarning: disk: about" in check(tmp_path)
 
 
-def test_check_states_the_share_of_retrieval_documents(tmp_path):
+def test_check_states_the_share_of_retrieval_documents_and_ids_that_no_text_uses(tmp_path):
     (tmp_path / "a.txt").write_text("words " * 100)
     tasks = ("data.retrieval_fraction=0.125", "data.retrieval_tasks=[kv]")
     output = check(tmp_path, *tasks, "data.subset_shares=[[github,0.5]]")
-    assert "tokens before data.subset_shares; at least" in output
+    assert "tokens before data.subset_shares; at least" in output and "no text uses" not in output
     assert "87.5% text, 12.5% retrieval documents (kv), whose loss counts only answers" in output
-
-
-def test_check_states_ids_that_no_text_uses(tmp_path):
-    (tmp_path / "a.txt").write_text("words " * 100)
-    assert "no text uses" not in check(tmp_path)
     unused = f"the tokenizer has 700 ids, and the model {4096 - 700} more, which no text uses"
     assert f"{unused}; model.vocab_size={6 * 128}" in check(tmp_path, "data.vocab_size=700")

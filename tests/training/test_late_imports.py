@@ -10,9 +10,7 @@ HELP = {
 SLIPS = [
     ("train.py", "tinny", "--workdir", "new"),
     ("train.py", "tiny", "--workdir", "new", "train.num_stps=2"),
-    ("train.py", "tiny", "--workdir", "s3://bucket"),
     ("sweep.py", "tiny", "--workdir", "new", "model.rotary.base=10,0"),
-    ("sweep.py", "tiny", "--workdir", "s3://bucket", "seed=0,1"),
     ("evaluate.py", "nowhere"),
     ("evaluate.py", ".", "--tasks", "kvv"),
     ("report.py", "nowhere"),

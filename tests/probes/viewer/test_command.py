@@ -20,13 +20,3 @@ def test_two_equal_runs_are_shown_by_path(trained_run, tmp_path, capsys):
     page = json.loads(script_text(out.read_text(encoding="utf-8"), "page"))
     assert [member["name"] for member in page["members"]] == [str(trained_run), other]
     assert [len(row["tokens"]) for row in page["rows"]] == [64, 64]
-
-
-def test_a_page_that_cannot_fit_is_refused_before_captures(trained_run, monkeypatch, capsys):
-    monkeypatch.setattr(
-        "ropewalk.probes.inside.capture", lambda *arguments: pytest.fail("computed")
-    )
-    arguments = ["--text", "def attend(query, key): " * 40, "--max-size", "0.01"]
-    with pytest.raises(SystemExit):
-        main([str(trained_run), *arguments])
-    assert "does not fit a page of 0.01 MB: show --length" in capsys.readouterr().err
