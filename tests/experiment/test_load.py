@@ -86,14 +86,6 @@ def test_readmes_third_use_runs_as_it_stands(runs):
     assert names["rows"] == [] and names["table"].inv_freq.shape == (1, 1, 32)
 
 
-@pytest.fixture
-def elsewhere(tmp_path, monkeypatch) -> str:
-    """Another Python, whose library is another; where it prepares data."""
-    files = [file for file in local.local_files() if file.name < "c"]
-    monkeypatch.setattr(local, "local_files", lambda: files)
-    return str(tmp_path / "data")
-
-
 def on(prepared_root: str, run: RunDirectory, folder: Path) -> RunDirectory:
     """A copy of a run that looks for data there."""
     copy = RunDirectory(shutil.copytree(run.path, folder))
@@ -110,16 +102,19 @@ def ask(run: RunDirectory) -> rows.Rows:
 
 
 def test_a_run_is_asked_about_its_own_text_where_that_is_another(
-    runs, tmp_path, tiny_data, elsewhere
+    runs, tmp_path, tiny_data, monkeypatch
 ):
+    # Another Python, whose library is another.
+    files = [file for file in local.local_files() if file.name < "c"]
+    monkeypatch.setattr(local, "local_files", lambda: files)
     plain, source = runs["plain"], tiny_data[0].partition("=")[2]
     expected = ask(on(source, plain, tmp_path / "here"))
-    away = on(elsewhere, plain, tmp_path / "away")
+    away = on(str(tmp_path / "data"), plain, tmp_path / "away")
     table = ask(away)
     for name in rows.SCHEMA:
         if name != "run":
             np.testing.assert_array_equal(table[name], expected[name], err_msg=name)
-    assert not Path(elsewhere).exists()
+    assert not (tmp_path / "data").exists()
     flip(away.held_out_path / "00000.starts.npy", -24)
     with pytest.raises(ValueError, match=r"starts\.npy: damaged: .*; delete .*/away/held_out, and"):
         ask(away)

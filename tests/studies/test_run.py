@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from ropewalk.studies import load, load_cards, rows, run
+from ropewalk.studies import load_cards, rows, run
 from tests.in_process import call
 
 CARD = """
@@ -50,12 +50,6 @@ def study(tmp_path, shared_folder) -> Path:
     (folder / "measures.py").write_text(MEASURES)
     (folder / "echo.toml").write_text(CARD.format(data=shared_folder / "data"))
     return folder
-
-
-def test_a_folder_without_a_slash_is_named_with_one(study, monkeypatch):
-    monkeypatch.chdir(study.parent)
-    with pytest.raises(ValueError, match=r"unknown study 'study'.*for the folder write \./study"):
-        load("study")
 
 
 def test_a_stopped_study_appends_no_row(study, monkeypatch):
@@ -109,8 +103,3 @@ def test_a_finished_sweep_is_measured_and_a_study_by_path_is_reported(study, tmp
     output = call("-m", "studies", "report", study, "--out", tmp_path / "r.html")
     assert "value [95% CI] 5 [4, 6], claimed at least 4.5, n 1 seed, mark undecided" in output
     assert "Does it echo?" in (tmp_path / "r.html").read_text()
-
-
-def test_fields_may_follow_options(study):
-    output = call("-m", "studies", "run", study, "--seeds", "0", "data.pth=x", status=2)
-    assert "'data.pth'" in output and "did you mean" in output

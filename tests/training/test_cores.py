@@ -1,12 +1,9 @@
 """Members over the cores of one machine: the numbers of one core, whoever went on from whom."""
 
-from pathlib import Path
-
 import pytest
 
 from ropewalk.experiment.items import read_digests
 from ropewalk.experiment.run import RunDirectory
-from tests.in_process import call
 from tests.training.helpers import rows_without_times
 
 pytestmark = pytest.mark.slow
@@ -15,41 +12,20 @@ BASES = "model.rotary.base=10,100,1e3,1e4"
 SMALL = ("train.num_steps=6", "train.save_every=2", "train.eval_every=3", "train.keep=3")
 
 
-@pytest.fixture(scope="module")
-def sweep(run_script, tiny_data):
-    """Trains four members on some cores; what is said."""
-
-    def train(workdir: Path, cores: int) -> str:
-        command = ["sweep.py", "tiny", "--workdir", workdir, BASES, *SMALL, *tiny_data]
-        if cores == 1:  # as this process has
-            return call(*command)
-        return run_script(*command, JAX_NUM_CPU_DEVICES=str(cores)).stderr
-
-    return train
-
-
-@pytest.fixture(scope="module")
-def on_one_core(sweep, tmp_path_factory):
-    workdir = tmp_path_factory.mktemp("cores") / "one"
-    assert "over" not in sweep(workdir, cores=1)
-    return workdir
-
-
-def outcome(workdir: Path) -> dict[str, tuple]:
-    """Each member's rows without the timings, and the digests of all its checkpoints."""
-    runs = [RunDirectory(path) for path in sorted(workdir.glob("base=*"))]
-    assert len(runs) == 4
-    return {
-        run.name: (rows_without_times(run), [read_digests(run, step) for step in run.steps()])
-        for run in runs
-    }
-
-
 @pytest.mark.long
-@pytest.mark.parametrize("cores", [2, 4])
-def test_any_number_of_cores_trains_to_the_same_bits(sweep, on_one_core, tmp_path, cores):
-    assert f"over {cores} devices" in sweep(tmp_path / "run", cores)
-    assert outcome(tmp_path / "run") == outcome(on_one_core)
+def test_any_number_of_cores_trains_to_the_same_bits(run_script, tiny_data, tmp_path):
+    """Each member's rows without the timings, and the digests of all its checkpoints."""
+    outcomes = []
+    for cores in (1, 2, 4):
+        command = ["sweep.py", "tiny", "--workdir", tmp_path / f"{cores}", BASES, *SMALL]
+        said = run_script(*command, *tiny_data, JAX_NUM_CPU_DEVICES=str(cores)).stderr
+        assert (f"over {cores} devices" in said) == (cores > 1)
+        runs = [RunDirectory(path) for path in sorted((tmp_path / f"{cores}").glob("base=*"))]
+        assert len(runs) == 4
+        outcomes += [
+            [(rows_without_times(run), [read_digests(run, s) for s in run.steps()]) for run in runs]
+        ]
+    assert outcomes[0] == outcomes[1] == outcomes[2]
 
 
 SIZES = """

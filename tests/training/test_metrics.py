@@ -1,6 +1,5 @@
 """metrics.jsonl: a checkpoint knows the rows that lead to it, and what is lost is said."""
 
-import functools
 import shutil
 
 import pytest
@@ -17,13 +16,9 @@ pytestmark = pytest.mark.slow
 GIVEN = (*CONSTANT, "train.num_steps=4", "train.save_every=2", "train.log_every=1", "train.keep=9")
 
 
-@pytest.fixture
-def run_to_its_end(tiny_data):
-    return functools.partial(train_run, tiny_config(*tiny_data, *GIVEN))
-
-
-def test_lost_rows_are_said_when_a_run_is_resumed_and_ever_after(run_to_its_end, tmp_path, capfd):
-    intact = run_to_its_end(tmp_path / "whole")
+def test_lost_rows_are_said_when_a_run_is_resumed_and_ever_after(tiny_data, tmp_path, capfd):
+    config = tiny_config(*tiny_data, *GIVEN)
+    intact = train_run(config, tmp_path / "whole")
     lines = intact.metrics_path.read_text().splitlines(keepends=True)
     assert len(lines) == 4 and not metrics_damage(intact)
     first = intact.read_metrics()[0]  # its rate includes the compilation, as its seconds do
@@ -39,7 +34,7 @@ def test_lost_rows_are_said_when_a_run_is_resumed_and_ever_after(run_to_its_end,
         assert damage == "" if left == 4 else f"has {left} {rows}, and 4 were logged" in damage
         shutil.rmtree(path / "checkpoints/4")
         capfd.readouterr()
-        resumed = run_to_its_end(path)
+        resumed = train_run(config, path)
         output = capfd.readouterr().err
         if left >= 2:
             # What was logged again is what had been logged, but for the clock.
