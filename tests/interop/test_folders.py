@@ -5,15 +5,6 @@ import pytest
 from ropewalk.interop.folders import new_folder
 
 
-def test_a_folder_of_the_user_is_kept(tmp_path):
-    mine = tmp_path / "run.part" / "mine"
-    mine.parent.mkdir()
-    mine.write_text("precious")
-    with pytest.raises(ValueError, match="rename it"), new_folder(tmp_path / "run"):
-        pass
-    assert mine.read_text() == "precious"
-
-
 def test_what_a_killed_process_left_is_replaced(tmp_path):
     with new_folder(tmp_path / "a") as part:
         (part / "x").write_text("new")

@@ -57,19 +57,15 @@ def test_a_legend_of_forty_members_is_not_cut():
 def test_theory():
     slow, fast = (rotary.parse(f"rope(base={base})").inv_freq(64) for base in ("1e4", "10"))
     curves = {"rope(base=10000,rotary_fraction=0.75)": slow, "rope(base=10)": fast}
-    for figure in (
-        theory_figures.decay_curves(curves, 2048),
-        theory_figures.capabilities(np.stack([slow[::8], fast[::8]]), 64, 31),
-    ):
-        assert overlaps(figure) == []
-
-
-def test_wavelengths():
     stretched = "original_context_length=2048,target_context_length=16384"
     texts = "rope(base=1e4)", "p_rope(base=1e4,rotary_fraction=0.75)", "method1", "method2"
     texts += f"scaled_base(base=1e4,{stretched})", "position_interpolation(base=1e4,factor=8)"
-    reports = [make_report(rotary.parse(text), Head()) for text in texts]
-    assert overlaps(theory_figures.wavelengths(reports)) == []
+    for figure in (
+        theory_figures.decay_curves(curves, 2048),
+        theory_figures.capabilities(np.stack([slow[::8], fast[::8]]), 64, 31),
+        theory_figures.wavelengths([make_report(rotary.parse(text), Head()) for text in texts]),
+    ):
+        assert overlaps(figure) == []
 
 
 def page_of_heads(folder):

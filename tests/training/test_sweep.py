@@ -134,35 +134,25 @@ def test_members_share_a_program_where_all_their_stages_do(first, second, groups
     assert len(shared) == groups
 
 
-@pytest.fixture
-def compilations():
-    """Names of the programs compiled, or found in JAX's cache on disk, since the test began."""
-    names = []
-
-    def note(event, duration_secs, **details):
-        if event == "/jax/core/compile/backend_compile_duration":
-            names.append(details.get("fun_name"))
-
-    jax.monitoring.register_event_duration_secs_listener(note)
-    yield names
-    jax.monitoring.clear_event_listeners()
-
-
 @pytest.mark.long
-def test_seeds_follow_one_another_through_one_program(
-    tmp_path, tiny_data, compilations, monkeypatch
-):
+def test_seeds_follow_one_another_through_one_program(tmp_path, tiny_data, monkeypatch):
     """The second seed compiles nothing: neither step, nor initialization, validation and saves."""
-    counts, train = [], loop.train
+    compilations, counts, train = [], [], loop.train
+
+    def note(event, duration_secs, **_):
+        if event == "/jax/core/compile/backend_compile_duration":  # or found in the cache on disk
+            compilations.append(duration_secs)
 
     def counted(plan, **options):
         finished = train(plan, **options)
         counts.append(len(compilations))
         return finished
 
+    jax.monitoring.register_event_duration_secs_listener(note)
     monkeypatch.setattr(loop, "train", counted)
     changes = ["seed=0,1", "model.rotary.base=10,100", "train.num_steps=4", "train.eval_every=2"]
     assert train_sweep(make_sweep(find_config("tiny"), tmp_path, [*tiny_data, *changes]))
+    jax.monitoring.clear_event_listeners()
     assert counts[0] > 0 and counts[1] == counts[0]
 
 
