@@ -112,7 +112,9 @@ class Measurement:
 
     @functools.cached_property
     def value(self) -> float:
-        """The summary number of this kind (`evals.kinds`)."""
+        """The summary number of this kind (`evals.kinds`), of retrieval as in `estimate`."""
+        if self.kind == "retrieval":
+            return self.estimate.mean_accuracy  # seeds may have unequal numbers of documents
         return self.kind_info.value(self.rows)
 
     @property

@@ -200,14 +200,21 @@ class Estimate:
 
     def __str__(self):
         text = self._text(self.verdict, self.l50, self.ci_low, self.ci_high)
-        if self.num_too_few and self.verdict != TOO_FEW_ANSWERS:
-            text += f", without {self.num_too_few} of {self.num_seeds} seeds: too few answers"
+        left_out = {"too few answers": self.num_too_few, NOT_LEARNED: self.num_not_learned}
+        for reason, count in left_out.items():
+            if count and self.verdict not in (TOO_FEW_ANSWERS, NOT_LEARNED):
+                text += f", without {count} of {self.num_seeds} seeds: {reason}"
         return f"{text}, dips" if self.dips else text
 
     @property
     def dips(self) -> bool:
         """True if accuracy recovers after a fall, so that l50 alone does not describe it."""
         return not math.isnan(self.dip)
+
+    @property
+    def num_not_learned(self) -> int:
+        """Seeds left out of l50 because they did not learn the task."""
+        return self.num_seeds - self.num_too_few - self.num_learned
 
     @property
     def has_l50(self) -> bool:

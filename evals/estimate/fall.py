@@ -108,14 +108,21 @@ class Runs(NamedTuple):
 
     @classmethod
     def windows(cls, trials: Trials, octaves: float) -> "Runs":
-        """Return the shortest run of at least `octaves` from each bin on, ends included."""
+        """Return the shortest run of at least `octaves` from each bin on, ends included.
+
+        No run reaches over a gap, distances without questions: right answers before the gap say
+        nothing of those after it. The bins before a gap, or the last bins, may be fewer `octaves`.
+        """
         start, end = np.log2(np.maximum(trials.low, 1)), np.log2(trials.high + 1)
-        last = np.searchsorted(end, start + octaves - 1e-9)
-        first = np.flatnonzero(last < len(end))
-        # The last window ends at the last bin; all bins together may be shorter than a window.
-        first = np.append(first, first[-1] if len(first) else 0)
-        last = np.append(last[first[:-1]], len(end) - 1)
-        return cls(first, last)
+        goal = start + octaves - 1e-9
+        last = np.minimum(np.searchsorted(end, goal), np.searchsorted(start, goal) - 1)
+        is_complete = end[last] >= goal
+        # A run that is cut short begins one bin earlier, unless that bin is before a gap too.
+        index = np.arange(len(end))
+        continues = np.append(False, (last[:-1] >= index[1:]) | (start[1:] <= end[:-1]))
+        chosen = is_complete | ~continues | np.append(False, is_complete[:-1])
+        first = np.where(is_complete | ~continues, index, index - 1)
+        return cls(first[chosen], last[chosen])
 
 
 def limits_of_runs(trials: Trials, runs: Runs, z: float) -> Limits:
@@ -199,7 +206,7 @@ def first_fall(curve: Curve, ceiling: Ceiling, share: float) -> Fall:
     below, end = _first_below(trials, ceiling, level)
     fine_end = int(np.searchsorted(fine.high, trials.high[end]))
     log_distance = isotonic_crossing(resampled, levels, fine_end)
-    lowest = _first_doubtful(windows)
+    lowest = _first_doubtful(fine, windows)
     if not below and windows.above.all():
         longest = float(np.log2(fine.high[-1]))
         return Fall(np.full_like(log_distance, np.inf), longest, np.inf, False, end, BEYOND)
@@ -248,14 +255,20 @@ def _test_windows(fine: Trials, level: tuple[float, float]) -> _Windows:
     return _Windows(*(column[order] for column in columns))
 
 
-def _first_doubtful(windows: _Windows) -> float:
-    """Return log2 of the distance before the first window that is not above the level, or inf.
+def _first_doubtful(fine: Trials, windows: _Windows) -> float:
+    """Return log2 of the last distance before the first window that is not above the level, or inf.
 
     Windows that only overlap with it may be above, and the fall may lie within them.
     """
     first = windows.low[~windows.above].min(initial=windows.high[-1])
     low = windows.low[windows.high >= first].min()
-    return np.inf if windows.above.all() else float(np.log2(max(low - 1, 1)))
+    before = _ends_before(fine)[np.searchsorted(fine.low, low)]
+    return np.inf if windows.above.all() else float(np.log2(max(before, 1)))
+
+
+def _ends_before(fine: Trials) -> np.ndarray:
+    """Return the last distance of the bin before each bin, int `[bins]`; 0 before the first."""
+    return np.append(0, fine.high[:-1])
 
 
 def _first_below(trials: Trials, ceiling: Ceiling, level: tuple[float, float]) -> tuple[bool, int]:
@@ -295,8 +308,8 @@ def _possible_distances(
         first = np.arange(edge)
         bounds = limits_of_runs(fine, Runs(first, np.full(edge, edge - 1)), z)
         is_possible = ~bounds.above(*level, z)
-        # The fall may lie anywhere after the bin before.
-        low = np.log2(np.maximum(fine.low[first[is_possible]] - 1, 1))
+        # The fall may lie anywhere after the bin before, so in a gap too.
+        low = np.log2(np.maximum(_ends_before(fine)[first[is_possible]], 1))
         # Few documents may all ask at the first distances of a bin.
         is_sparse = np.count_nonzero(fine.questions[:, edge - 1]) < MIN_DOCUMENTS
         last_above = (fine.low if is_sparse else fine.high)[edge - 1]

@@ -156,5 +156,7 @@ def _recall(config: ExperimentConfig) -> dict[str, Any]:
 
 def describe(record: dict[str, Any]) -> str:
     """Return a stored forecast of recall as text."""
-    l50 = "not learned" if record["l50"] is None else f"{record['l50']:.3g}"
-    return f"L50 {'> ' * record['beyond']}{l50}, mean {record['mean_accuracy']:.2f}"
+    l50 = f"{'> ' * record['beyond']}{record['l50'] or 0:.3g}"
+    if record["l50"] is None:
+        l50 = "undetermined" if record["beyond"] else "not learned"
+    return f"L50 {l50}, mean {record['mean_accuracy']:.2f}"

@@ -23,14 +23,16 @@ def l50(card: Card, rows: Sequence[Row], member: str, measurement: str = WHOLE) 
     """L50 of a member, tokens.
 
     A model with masked heads that is right nowhere has the shortest distance as its L50: whether it
-    has learned the task shows with all its heads.
+    has learned the task shows with all its heads. If it is right at some distances, but too rarely,
+    it has no L50.
     """
     finished = _finished(card, rows, member)
     estimate, usual = (estimate_rows(finished, name) for name in (measurement, WHOLE))
     if estimate is None:
         return None
     value = l50_value(estimate)
-    if math.isnan(value.value) and usual and not math.isnan(l50_value(usual).value):
+    is_nowhere = all(seed.ceiling.low <= estimate.chance for seed in estimate.seeds)
+    if is_nowhere and usual and not math.isnan(l50_value(usual).value):
         shortest = max(estimate.shortest, 1)
         value = Value(shortest, shortest, shortest, value.n)
     return value

@@ -9,7 +9,8 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from ropewalk.evals.estimate.effective_context import Estimate
+from ropewalk.evals.estimate.effective_context import Estimate, Seed
+from ropewalk.evals.estimate.fall import BEYOND, MEASURED
 from ropewalk.reporting.page import NONE, Drawing, Item, Table, format_caption, format_captions
 from ropewalk.studies.capability import forecasts, results, theories
 from ropewalk.studies.capability.theories import MINIMAL_HEAD, THEORIES, Comparison
@@ -94,7 +95,7 @@ def _members(card: Card, rows: Sequence[Row], bounds: Mapping[str, Any]) -> list
         cells["D_H"] = NONE if math.isnan(bound) else f"{bound:.3g}"
         if estimate:
             value = results.l50_value(estimate)
-            seeds = (_tokens(s.l50, s.beyond, estimate.longest) for s in estimate.seeds)
+            seeds = (_describe_seed(seed, estimate.longest) for seed in estimate.seeds)
             cells["D_H as a bound"] = _mark_of_bound(value, bound, estimate.longest)
             cells |= {"L50 [95% CI]": str(estimate), "n": counted(estimate.num_seeds, "seeds")}
             cells |= {"each seed": " / ".join(seeds), "worst bin": estimate.worst_text}
@@ -106,10 +107,13 @@ def _members(card: Card, rows: Sequence[Row], bounds: Mapping[str, Any]) -> list
     return lines
 
 
-def _tokens(tokens: float, is_beyond: bool, longest: int) -> str:
-    if is_beyond:
-        return f"> {longest}"
-    return "not learned" if math.isnan(tokens) else f"{tokens:.3g}"
+def _describe_seed(seed: Seed, longest: int) -> str:
+    """Return L50 of a seed in tokens, or why it has none."""
+    if not seed.learned:
+        return "not learned"
+    outcome = seed.falls[0].outcome
+    texts = {MEASURED: f"{seed.l50:.3g}", BEYOND: f"> {longest}"}
+    return texts.get(outcome, outcome.lower().replace("_", " "))
 
 
 def _forecast_cells(item: Comparison) -> dict[str, str]:

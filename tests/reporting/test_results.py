@@ -40,6 +40,17 @@ def test_a_retrieval_line_and_one_for_each_seed(tmp_path):
         assert float(line["score"]) == pytest.approx(right / 127, abs=0.01)
 
 
+def test_the_score_of_seeds_with_unequal_documents_is_the_mean_of_the_table(tmp_path):
+    """Seeds that recall 19 and 39 of 127 tokens, in 64 and 16 documents: (19 + 39) / 2 / 127."""
+    folder = make_sweep(tmp_path, ["seed=0", "seed=1"])
+    for seed, reach, documents in ((0, 20, 64), (1, 40, 16)):
+        config = experiment("rope(base=10)", seed=seed)
+        make_run(folder / f"seed={seed}", config, answers(config, reach, documents=documents))
+    (member,) = read(folder)
+    assert float(table(folder)[0]["score"]) == pytest.approx((19 + 39) / 2 / 127, abs=1e-3)
+    assert member.measurements[0].value == member.estimates["kv"].mean_accuracy
+
+
 def test_lines_of_text(tmp_path):
     """(1 * 30 + 3 * 10) / 40 = 1.5 nats; 60 nats over 90 bytes and 12 words."""
     config = experiment("rope(base=10)")

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from ropewalk.studies.capability import measures, results, theories
+from ropewalk import studies
+from ropewalk.studies.capability import forecasts, measures, parts, results, theories
 from ropewalk.studies.capability.results import count_answers
 from ropewalk.studies.capability.theories import B_M, D_H, MINIMAL_HEAD, Comparison
 
@@ -45,6 +46,32 @@ def test_members_beyond_all_distances_on_both_sides_have_no_error():
     # A finite forecast of a member without a fall is an error, at least this large.
     assert make(125, 12.5, is_beyond=True).octaves(12.5) == pytest.approx(math.log2(0.1))
     assert math.isnan(censored.octaves(200))
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("few_resamples")
+def test_only_a_model_that_is_right_nowhere_has_the_shortest_distance_as_its_l50(committed):
+    """C10's last of four fast heads alone has a ceiling of a half; the slow head is all of one."""
+    card = studies.load_cards("capability")["C10"]
+    value = measures.l50("one-slow", "last head masked")(card, committed)
+    assert value and value[:3] == (1, 1, 1)
+    value = measures.l50("none-slow", "last head alone")(card, committed)
+    assert value and math.isnan(value.value)
+
+
+@pytest.mark.parametrize(
+    ("outcome", "text"),
+    [("MEASURED", "40"), ("BEYOND", "> 125"), ("UNDETERMINED", "undetermined")],
+)
+def test_a_seed_is_beyond_only_if_no_distance_may_be_below(outcome, text):
+    """An undetermined seed has no significant fall either, and was "> 125"."""
+    seed: Any = SimpleNamespace(
+        learned=True,
+        l50=40.0,
+        beyond=outcome != "MEASURED",
+        falls=[SimpleNamespace(outcome=outcome)],
+    )
+    assert parts._describe_seed(seed, 125) == text
 
 
 @pytest.fixture

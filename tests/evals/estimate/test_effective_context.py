@@ -196,6 +196,29 @@ def test_the_documents_that_are_said_to_be_enough_are_enough():
         assert few.documents_needed <= 256
 
 
+@pytest.mark.parametrize(
+    ("counts", "verdict", "low"),
+    [
+        # Of 64 the last distance has four questions, all wrong, an octave beyond the others.
+        ({4: (64, 1), 8: (32, 1), 16: (24, 1), 32: (20, 1), 64: (4, 0)}, "TOO_FEW_ANSWERS", None),
+        # A needle at four depths: .4 at the start of the context, half an octave farther.
+        ({50: (64, 1), 200: (64, 1), 350: (64, 1), 500: (64, 0.4)}, "UNDETERMINED", 350),
+    ],
+)
+def test_right_answers_before_a_gap_say_nothing_of_those_after_it(counts, verdict, low):
+    """Windows once spanned the gap, and both were "> 64" and "> 500"."""
+    shares = [(m, number, i / number < share) for m, (number, share) in counts.items()
+              for i in range(number)]  # fmt: skip
+    distance, _, right = map(np.array, zip(*shares, strict=True))
+    data = simulate([np.ones_like], np.random.default_rng(0), documents=len(distance), queries=1)
+    document = np.concatenate([np.arange(number) for number, _ in counts.values()])
+    data |= {"distance": distance, "document": document, "exact_match": right}
+    result = effective_context.estimate(data, resamples=50)
+    assert result.verdict == verdict
+    if low:  # the fall may lie anywhere in the gap
+        assert low <= result.ci_low < low * 2 ** (1 / 8) and np.isinf(result.ci_high)
+
+
 @pytest.mark.filterwarnings("error")
 def test_a_seed_with_few_documents_is_left_out_of_a_pool_and_counted():
     """Two seeds with 64 documents and one with 4: the estimate of the two."""
@@ -300,6 +323,7 @@ def test_a_seed_that_did_not_learn_is_left_out_and_counted():
     estimate = effective_context.estimate(simulate([good, good, flat], random))
     assert (estimate.num_seeds, estimate.num_learned) == (3, 2)
     assert estimate.l50 == pytest.approx(40, rel=0.15)
+    assert str(estimate).endswith(", without 1 of 3 seeds: NOT_LEARNED")
     most_flat = effective_context.estimate(simulate([good, flat, flat], random))
     assert most_flat.verdict == effective_context.NOT_LEARNED
 
