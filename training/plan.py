@@ -181,12 +181,11 @@ def check_plan(members: Sequence[Member], elsewhere: tuple[int, int] | None = No
             for run in runs:
                 check_config(run, step)
             break
-    for run in runs if steps else ():
-        if not any((checkpoint.folder_of(run, step) / "opt_state").exists() for step in steps):
-            raise ValueError(
-                f"{run.path} has parameters without an optimizer state and cannot be resumed; "
-                f"train it further in another --workdir with start_from={run.path}"
-            )
+    if steps and steps[-1] < stages[-1][0].end and (run := find_pruned(runs, steps)):
+        raise ValueError(
+            f"{run.path} has parameters without an optimizer state and cannot be resumed; "
+            f"train it further in another --workdir with start_from={run.path}"
+        )
     sources = [runs[0].with_own_tokenizer(stage.config.data) for stage, *_ in stages]
     for data in dict.fromkeys(sources):
         pipeline.check_data(data)
@@ -208,6 +207,17 @@ def check_plan(members: Sequence[Member], elsewhere: tuple[int, int] | None = No
         steps=steps,
         tokenizers=tokenizers,
     )
+
+
+def find_pruned(runs: Sequence[RunDirectory], steps: Sequence[int]) -> RunDirectory | None:
+    """Return the first run without an optimizer state at any of its `steps`; None if there is none.
+
+    `python -m experiment prune --optimizer` and `keep` leave parameters only.
+    """
+    for run in runs if steps else ():
+        if not any((checkpoint.folder_of(run, step) / "opt_state").exists() for step in steps):
+            return run
+    return None
 
 
 def _check_parent(member: Member, parent: ExperimentConfig) -> None:

@@ -18,9 +18,10 @@ from ropewalk.experiment.overrides import Sweep
 from ropewalk.experiment.stages import split
 from ropewalk.training import loop
 from ropewalk.training.log import DivergedError, make_console
-from ropewalk.training.plan import Checked, check_plan, complete_plan
+from ropewalk.training.plan import Checked, check_plan, complete_plan, find_pruned
 from ropewalk.training.programs import shared_part
 from ropewalk.utils.files import write_atomically
+from ropewalk.utils.messages import counted
 
 T = TypeVar("T")
 
@@ -81,13 +82,19 @@ def train_sweep(sweep: Sweep, *, command: str = "") -> bool:
     with distributed.refusing_together():
         checks = check_sweep(sweep)
         inherited = describe_inheritance(sweep)
+    console, unfinished = make_console(), []
+    for checked in checks:
+        if find_pruned(checked.runs, checked.steps):  # else refused: nothing is left to train
+            steps, names = counted(checked.num_steps, "steps"), (run.name for run in checked.runs)
+            console.print(f"{', '.join(names)}: finished already, {steps}, and pruned")
+        else:
+            unfinished.append(checked)
     # Plan all groups before training the first: an error in the last must not appear hours later.
-    plans = [complete_plan(checked) for checked in checks]
+    plans = list(map(complete_plan, unfinished))
     if sweep.record and distributed.is_primary_host():
         sweep.workdir.mkdir(parents=True, exist_ok=True)
         write_atomically(sweep.workdir / "sweep.json", sweep.record.to_json())
 
-    console = make_console()
     for line in inherited:
         console.print(line)
     num_diverged = 0
@@ -107,6 +114,6 @@ def train_sweep(sweep: Sweep, *, command: str = "") -> bool:
                 raise
             console.print(str(error))
             num_diverged += 1
-    if num_diverged == len(plans):
+    if plans and num_diverged == len(plans):
         raise DivergedError(f"all members diverged: no member of {sweep.workdir} finished")
     return True

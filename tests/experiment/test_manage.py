@@ -22,10 +22,14 @@ def test_runs_below_a_folder_are_listed_and_pruned(trained_run, tmp_path):
     assert "of 1 run\n" in output
     assert [path.name for path in (run / "checkpoints").iterdir()] == ["2"]
     assert (load(run).logits("import") == logits).all()
-    call("-m", "experiment", "prune", run, "--optimizer")
+    stopped = shutil.copytree(trained_run, tmp_path / "stopped")
+    shutil.rmtree(stopped / "checkpoints" / "2")
+    call("-m", "experiment", "prune", run, stopped, "--optimizer")
     assert (load(run).logits("import") == logits).all()
     assert not (run / "checkpoints" / "2" / "opt_state").exists()
     changes = RunDirectory(run).record["overrides"]
-    message = call("train.py", "tiny", "--workdir", run, *changes, status=2)
-    assert "without an optimizer state" in message and f"start_from={run}" in message
+    output = call("train.py", "tiny", "--workdir", run, *changes)
+    assert "finished already, 2 steps" in output and f"python evaluate.py {run}" in output
+    message = call("train.py", "tiny", "--workdir", stopped, *changes, status=2)
+    assert "without an optimizer state" in message and f"start_from={stopped}" in message
     assert "no run" in call("-m", "experiment", "list", tmp_path / "runs" / "notes", status=2)
