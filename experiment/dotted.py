@@ -64,7 +64,7 @@ def apply(config: ExperimentConfig, overrides: Sequence[str]) -> ExperimentConfi
 
 
 def _replace(value: Any, changes: _Changes, prefix: str, all_names: Sequence[str]) -> Any:
-    hints = typing.get_type_hints(type(value))
+    hints = typing.get_type_hints(type(value), include_extras=True)
     fields = {field.name for field in stored_fields(type(value))}
     derived = {field.name for field in dataclasses.fields(value)} - fields
     new: dict[str, Any] = {}
@@ -111,7 +111,10 @@ def _hint_elsewhere(where: str, all_names: Sequence[str]) -> str:
 
 
 def _parse(text: str, hint: Any, where: str) -> Any:
-    """Parse `text` as a value of the type `hint`."""
+    """Parse `text` as a value of the type `hint`, with its bounds."""
+    bounded = hint
+    if typing.get_origin(hint) is typing.Annotated:
+        hint = typing.get_args(hint)[0]
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if origin in (typing.Union, types.UnionType):
         if text.lower() == "none" and type(None) in arguments:
@@ -147,7 +150,7 @@ def _parse(text: str, hint: Any, where: str) -> Any:
     elif hint in (int, float, bool) or not all(isinstance(word, str) for word in arguments):
         with contextlib.suppress(ValueError):  # the check below rejects words
             value = literal(text.title() if hint is bool else text)
-    if wrong := problem(value, hint):
+    if wrong := problem(value, bounded):
         _check_single(text, where)
         raise ValueError(f"{where}={one_line(text, 60)} must be {wrong}")
     return hint(value) if hint in (int, float) else value

@@ -74,7 +74,7 @@ def tokens(text: str) -> int:
             raise ValueError
     except (ValueError, OverflowError):
         raise argparse.ArgumentTypeError(
-            f"{quoted(text)} is not a number of tokens, like 4096 or 128k"
+            f"{quoted(text)} is not a number of tokens up to 2^53, like 4096 or 128k"
         ) from None
     return int(length)
 
@@ -83,11 +83,12 @@ _MOST_TOKENS = 2**53  # the last integer that a float64 distinguishes from the n
 
 
 def at_least(lowest: int) -> Callable[[str], int]:
-    """Return a parser of integers from `lowest`, for argparse."""
+    """Return a parser of integers from `lowest` to 10^18, for argparse."""
 
     def parse(text: str) -> int:
         if not text.isdecimal() or len(text) > 18 or int(text) < lowest:
-            raise argparse.ArgumentTypeError(f"{quoted(text)} is not an integer from {lowest}")
+            allowed = f"an integer from {lowest} to 10^18"
+            raise argparse.ArgumentTypeError(f"{quoted(text)} is not {allowed}")
         return int(text)
 
     return parse
