@@ -314,7 +314,9 @@ def train(texts: Iterable[str], path: str | Path, vocab_size: int) -> None:
     lines = [line for text in texts for line in _training_lines(text)]
     counts = Counter(itertools.chain.from_iterable(lines))
     if not counts:
-        raise ValueError("no text to train a tokenizer on; use more text, or data.tokenizer=FILE")
+        raise ValueError(
+            "no text to train a tokenizer on; use more text, or larger data.subset_shares"
+        )
     alphabet, covered = {*_ASCII, " "}, 0
     for character, count in counts.most_common((vocab_size - _NUM_RESERVED) // 4):
         if covered >= COVERAGE * counts.total():

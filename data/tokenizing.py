@@ -137,7 +137,7 @@ def _write_stores(writer: "_StoreWriter", source: Source, tokenizer: Tokenizer) 
         )
     if not counts["train"]["documents"]:
         name = source.path or name_of(type(source))
-        raise ValueError(f"{name}: no training document in the source")
+        raise ValueError(f"{name}: no document; use more text, or larger data.subset_shares")
     return {
         **counts,
         "missing_subsets": sorted(by_corpus(source.subset_shares).keys() - progress["subsets"]),

@@ -26,7 +26,7 @@ from ropewalk.experiment.run import RunDirectory
 from ropewalk.utils.files import write_atomically
 from ropewalk.utils.limits import parse_json, read_lines
 from ropewalk.utils.locks import lock
-from ropewalk.utils.messages import printable, quoted
+from ropewalk.utils.messages import one_line, printable, quoted
 
 Rows = dict[str, np.ndarray]
 
@@ -222,8 +222,9 @@ def _parse(lines: Sequence[bytes], path: Path, first: int) -> Rows:
         row_types = isinstance(row, dict) and (*row, *map(type, row.values()))
         if row_types not in types:
             wrong = row_problem(row, _KINDS)
-            if wrong or row.keys() != SCHEMA.keys():
-                wrong = wrong or "a row of another schema"
+            if not wrong and (names := sorted(row.keys() ^ SCHEMA.keys())):
+                wrong = f"a row of another schema (differs in: {one_line(', '.join(names), 100)})"
+            if wrong:
                 raise ValueError(f"{path}:{number}: {wrong}; {advice}")
             types.add(row_types)
     try:

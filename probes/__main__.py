@@ -24,7 +24,7 @@ from ropewalk import probes
 from ropewalk.experiment.run import find_trained
 from ropewalk.reporting.command import check_page
 from ropewalk.utils.command_line import Parser, at_least, exit_with, expression, tokens
-from ropewalk.utils.messages import nearest, printable, quoted
+from ropewalk.utils.messages import counted, nearest, printable, quoted
 from ropewalk.utils.paths import as_path
 
 
@@ -99,6 +99,8 @@ def run_probes(args: argparse.Namespace, out: Path, command: str) -> None:
         for run in member.runs:
             options = dict(task=args.task, length=args.length, documents=args.documents)
             subject = Subject(run=load(run.path, args.step), **options)
+            length = args.length or subject.run.config.data.context_length
+            notice(f"{run.name}: {counted(len(selected), 'probes')} of rows of {length:,} tokens")
             for probe in selected:
                 with console.status(f"{run.name}: {probe.name()}"):
                     result = probe.measure(subject)

@@ -69,9 +69,18 @@ def missing(
       overrides: further changes to all configs.
 
     Raises:
-      ValueError: if an override is wrong, there is no run that a member starts from, or a row does
-        not have the config of its run.
+      ValueError: if an override is wrong or of a field that a member sets, there is no run that a
+        member starts from, or a row does not have the config of its run.
     """
+    set_by_members = {x.partition("=")[0] for changes in card.members.values() for x in changes}
+    for override in overrides:
+        path = override.partition("=")[0]
+        for name in sorted(set_by_members):
+            if f"{path}.".startswith(f"{name}.") or f"{name}.".startswith(f"{path}."):
+                raise ValueError(
+                    f"{override}: members of card {card.name} set {name}, and their rows would not "
+                    "answer it; leave it out, or write a card of your own"
+                )
     by_key = {row.key: row for row in card_rows}
     finished = {(row.member, row.seed) for row in card_rows if row.final}
     runs = []

@@ -320,12 +320,12 @@ def _check_stage(
       elsewhere: as in `check_plan`.
     """
     stage, num_members = members[0], len(members)
+    check_learned_start(first.config.model, stage.config.model, f"stage {stage.number}")
     shapes = abstract_params(first.config.model)
     if difference := shape_difference(abstract_params(stage.config.model), shapes):
         raise ValueError(
             f"stage {stage.number}: {difference} in stage 0; stages share one set of parameters"
         )
-    check_learned_start(first.config.model, stage.config.model, f"stage {stage.number}")
     paths = list(flatten(shapes))
     for name in stage.config.train.frozen:
         if not any(f".{name}." in f".{path}." for path in paths):

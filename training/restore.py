@@ -157,6 +157,8 @@ def find_matching_start(config: ExperimentConfig) -> tuple[RunDirectory, int]:
       ValueError: if there is no such checkpoint, or its parameters have other shapes.
     """
     parent, step = find_start(str(config.start_from))
+    where = f"start_from={config.start_from}"
+    check_learned_start(parent.config_at(step).model, config.model, where)
     theirs, ours = abstract_params(parent.config.model), abstract_params(config.model)
     if difference := shape_difference(theirs, ours):
         theirs, ours = flatten(to_dict(parent.config.model)), flatten(to_dict(config.model))
@@ -166,23 +168,25 @@ def find_matching_start(config: ExperimentConfig) -> tuple[RunDirectory, int]:
             if isinstance(value, int) and value != ours.get(name)
         )
         raise ValueError(
-            f"start_from={config.start_from}: its {difference} in this config's model; "
+            f"{where}: its {difference} in this config's model; "
             f"set {sizes or 'the sizes that it was trained with'}"
         )
-    check_learned_start(
-        parent.config_at(step).model, config.model, f"start_from={config.start_from}"
-    )
     return parent, step
 
 
 def check_learned_start(theirs: ModelConfig, ours: ModelConfig, where: str) -> None:
     """Raise ValueError if learned changes would be added to other frequencies than their own.
 
-    Parameters hold the changes only (`model.rotary.learned`), and have the same shapes.
+    Parameters hold the changes only (`model.rotary.learned`). Other shapes are not compared.
     """
-    if not (theirs.learned_frequencies and ours.learned_frequencies):
-        return
+    if theirs.learned_frequencies != ours.learned_frequencies:
+        raise ValueError(
+            f"{where}: model.rotary: a model with learned frequencies and one with fixed ones do "
+            f"not share parameters; keep {rotary_lib.expression(theirs.rotary)}"
+        )
     before, after = (model.position_table(2) for model in (theirs, ours))
+    if not theirs.learned_frequencies or before.inv_freq.shape != after.inv_freq.shape:
+        return
     is_learned_LKR = (before.offset_unit > 0) & (after.offset_unit > 0)
     R = is_learned_LKR.shape[-1]
     is_other_LKR = before.inv_freq[..., :R] != after.inv_freq[..., :R]

@@ -77,6 +77,7 @@ def write_page(args: argparse.Namespace, out: Path, console: Console) -> None:
         f"{name} (trained {steps})" if (steps := run.directory.unfinished) else name
         for name, run in zip(labels([run.config for run in runs]), runs, strict=True)
     ]
+    console.print(f"capturing {', '.join(map(str, args.runs))}", highlight=False, soft_wrap=True)
     with console.status("capturing"):
         tokens_BT, titles = _texts(args, runs)
         # Before hours of work for a page that compression cannot make fit.

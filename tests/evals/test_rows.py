@@ -56,7 +56,7 @@ CONTRADICTIONS = [
         *((line, "results.jsonl:2: not JSON") for line in ("{", "", " ")),
         ("[1]", "results.jsonl:2: a row is a JSON object"),
         (json.dumps({k: v for k, v in ROW.items() if k != "rank"}), ":2: lacks 'rank'"),
-        (json.dumps(ROW | {"depth": 0.5}), ":2: a row of another schema"),
+        (json.dumps(ROW | {"depth": 0.5}), ":2: a row of another schema \\(differs in: depth\\)"),
         (json.dumps(ROW | {"distance": "17"}), ":2: distance must be a whole number, got '17'"),
         (json.dumps(ROW | {"distance": 17.5}), ":2: distance must be a whole number, got 17.5"),
         (json.dumps(ROW | {"exact_match": 1}), ":2: exact_match must be True or False, got 1"),
