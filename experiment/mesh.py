@@ -62,6 +62,20 @@ def mesh_sizes(
     return sizes
 
 
+def check_stages(
+    configs: Sequence[ExperimentConfig], sizes: dict[str, int], num_members: int
+) -> None:
+    """Check that the mesh of a run's first stage, which has `sizes`, suits all its stages.
+
+    Raises:
+      ValueError: as `mesh_sizes`.
+    """
+    num_devices = math.prod(sizes.values())
+    for config in configs:
+        config = dataclasses.replace(config, mesh=MeshConfig(**sizes))
+        mesh_sizes(config, num_members, num_devices)
+
+
 def _fill(sizes: dict[str, int], num_devices: int) -> dict[str, int]:
     """Return `sizes` with the rest of the devices in place of -1."""
     fixed = math.prod(size for size in sizes.values() if size != -1)

@@ -105,8 +105,8 @@ class Trainer:
         size = transformer.describe_size(config.model)
         self.console.print(f"{config.name}: {size}{per_member}")
 
-        self.shardings = shardings_of(plan.target)
         self.state, self.data_state, self.step = open_state(plan, self.console.print)
+        self.shardings = shardings_of(plan.target_at(self.step))
         ends = [stage.end for stage, *_ in plan.stages]  # results, which are always kept
         keep = config.train.keep
         self.checkpoints = [Checkpoints(run, keep=keep, always=ends) for run in plan.runs]
@@ -158,9 +158,9 @@ def open_state(plan: Plan, notice: Callable[[str], None]) -> tuple[State, DataSt
     """
     if not plan.start_step:
         configs = [member.config for member in plan.members]
-        state = first_state(configs, shardings_of(plan.target), plan.params)
+        state = first_state(configs, shardings_of(plan.targets[0]), plan.params)
         return state, DataState(fingerprint=plan.data[0].fingerprint), 0
-    state, data_state, step = restore_newest(plan.runs, plan.steps, plan.target, notice)
+    state, data_state, step = restore_newest(plan.runs, plan.steps, plan.target_at, notice)
     stage = next(stage for stage, *_ in plan.stages if step <= stage.end)
     fingerprint = plan.data[stage.number].fingerprint
     if data_state.fingerprint != fingerprint:
@@ -187,6 +187,7 @@ def train_stage(
     num_members, mesh = len(plan.runs), plan.mesh
     batches = _Batches(stage, data, mesh, trainer)
     if trainer.step == stage.start > 0:  # the optimizer state of a new stage starts at zero
+        trainer.shardings = shardings_of(plan.targets[stage.number])
         trainer.state = with_fresh_moments(trainer.state, config, num_members, trainer.shardings)
     member = member_arrays(stages)
     step_fn = compile_step(config, num_members, mesh, trainer.shardings)

@@ -20,7 +20,7 @@ from ropewalk.experiment.checkpoint import shape_difference
 from ropewalk.experiment.config import ExperimentConfig, first_difference, flatten
 from ropewalk.experiment.devices import device_memory
 from ropewalk.experiment.items import DamagedCheckpointError, check_config
-from ropewalk.experiment.mesh import make_mesh, mesh_sizes
+from ropewalk.experiment.mesh import check_stages, make_mesh, mesh_sizes
 from ropewalk.experiment.metrics import check_trackers
 from ropewalk.experiment.overrides import Member
 from ropewalk.experiment.run import RunDirectory, common_steps
@@ -133,16 +133,22 @@ class Plan(Checked):
     Attributes:
       data: rows of each stage.
       mesh: the mesh of all stages.
-      target: shapes, dtypes, and shardings of the training state of all members.
+      targets: shapes, dtypes, and shardings of the training state of all members, in each stage:
+        an optimizer that freezes parameters has another state.
       tokenizer: of the first stage.
       params: parameters to start from, on the mesh, stacked; None: fresh ones.
     """
 
     data: list[TrainingData]
     mesh: Mesh
-    target: State
+    targets: list[State]
     tokenizer: Tokenizer
     params: Params | None
+
+    def target_at(self, step: int) -> State:
+        """Return the one of `targets` that a checkpoint of `step` holds."""
+        pairs = zip(self.stages, self.targets, strict=True)
+        return next(target for (stage, *_), target in pairs if step <= stage.end)
 
 
 def check_plan(members: Sequence[Member], elsewhere: tuple[int, int] | None = None) -> Checked:
@@ -174,7 +180,14 @@ def check_plan(members: Sequence[Member], elsewhere: tuple[int, int] | None = No
             f"train.profile_steps writes files of a disk, and {runs[0].path} is in a bucket; leave "
             "it out, or use a --workdir of this machine"
         )
-    axes = [_check_stage(stage, stages[0][0], elsewhere) for stage in stages]
+    for stage, *_ in stages:
+        _check_stage(stage, stages[0][0], len(members), is_elsewhere=elsewhere is not None)
+    configs = [stage.config for stage, *_ in stages]
+    if elsewhere:
+        axes = mesh_sizes(configs[0], len(members), *elsewhere)
+    else:
+        axes = dict(make_mesh(configs[0], len(members)).shape)
+    check_stages(configs, axes, len(members))
     steps = common_steps(runs)
     for step in reversed(steps):  # the newest that can be read
         with contextlib.suppress(DamagedCheckpointError):
@@ -203,7 +216,7 @@ def check_plan(members: Sequence[Member], elsewhere: tuple[int, int] | None = No
         members=members,
         stages=stages,
         sources=sources,
-        axes=axes[0],
+        axes=axes,
         steps=steps,
         tokenizers=tokenizers,
     )
@@ -247,9 +260,10 @@ def complete_plan(checked: Checked) -> Plan:
     # A file system may show a checkpoint to one host before another.
     start_step = distributed.broadcast_from_primary(checked.start_step)
     mesh = make_mesh(config, len(members))
-    target, params = abstract_state(config, len(members), mesh), None
+    targets = [abstract_state(stage.config, len(members), mesh) for stage, *_ in checked.stages]
+    params = None
     if config.start_from and not start_step:
-        where = shardings_of(target).params
+        where = shardings_of(targets[0]).params
         params = starting_params([member.config for member in members], where)
     with distributed.refusing_together():
         opened = list(map(pipeline.open_data, checked.sources))
@@ -280,7 +294,7 @@ def complete_plan(checked: Checked) -> Plan:
     steps = [*older, start_step] if start_step else []
     settings: dict[str, Any] = vars(checked) | {"steps": steps}
     return Plan(
-        **settings, data=opened, mesh=mesh, target=target, tokenizer=tokenizer, params=params
+        **settings, data=opened, mesh=mesh, targets=targets, tokenizer=tokenizer, params=params
     )
 
 
@@ -309,17 +323,15 @@ def _check_variants(model: ModelConfig) -> None:
             raise ValueError("model.rotary: mscale_all_dim and cool_rest need unrotated features")
 
 
-def _check_stage(
-    members: tuple[Stage, ...], first: Stage, elsewhere: tuple[int, int] | None
-) -> dict[str, int]:
-    """Check a stage of all members; return the number of devices along each axis of its mesh.
+def _check_stage(stage: Stage, first: Stage, num_members: int, *, is_elsewhere: bool) -> None:
+    """Raise ValueError for a mistake in a stage of members.
 
     Args:
-      members: the stage of each member.
+      stage: of the first member.
       first: first stage of the run, whose parameters all stages share.
-      elsewhere: as in `check_plan`.
+      num_members: number of members.
+      is_elsewhere: whether other devices than those of this process will train.
     """
-    stage, num_members = members[0], len(members)
     check_learned_start(first.config.model, stage.config.model, f"stage {stage.number}")
     shapes = abstract_params(first.config.model)
     if difference := shape_difference(abstract_params(stage.config.model), shapes):
@@ -330,8 +342,8 @@ def _check_stage(
     for name in stage.config.train.frozen:
         if not any(f".{name}." in f".{path}." for path in paths):
             raise ValueError(f"train.frozen: no parameter {name!r}; {nearest(name, paths)}")
-    if elsewhere:
-        return mesh_sizes(stage.config, num_members, *elsewhere)
+    if is_elsewhere:
+        return
     # At least the parameters and the optimizer's state must fit once over all devices: otherwise
     # the run would fail after minutes.
     needed, available = num_members * state_bytes(stage.config), device_memory()
@@ -340,7 +352,6 @@ def _check_stage(
             f"parameters and optimizer state take {needed / 2**30:,.1f} GiB, and all devices have "
             f"{available / 2**30:,.1f} GiB; make the model smaller, or use more devices"
         )
-    return dict(make_mesh(stage.config, num_members).shape)
 
 
 def state_bytes(config: ExperimentConfig) -> int:

@@ -31,7 +31,7 @@ from ropewalk.training.step import State
 def restore_newest(
     runs: Sequence[RunDirectory],
     steps: Sequence[int],
-    target: State,
+    target_at: Callable[[int], State],
     notice: Callable[[str], None],
 ) -> tuple[State, DataState, int]:
     """Return the newest state that is intact in all members, the rows consumed, and the step.
@@ -41,7 +41,8 @@ def restore_newest(
     Args:
       runs: run of each member.
       steps: of their common checkpoints, at least one; the last is the same in all processes.
-      target: shapes, dtypes, and shardings of the state; each device reads its own shard.
+      target_at: returns shapes, dtypes, and shardings of the state at a step; each device reads
+        its own shard.
       notice: called with one line for each damaged checkpoint.
 
     Raises:
@@ -51,7 +52,7 @@ def restore_newest(
     damaged: list[tuple[int, str, Sequence[RunDirectory]]] = []
     while True:
         try:
-            state, data_state = _restore_step(runs, step, target)
+            state, data_state = _restore_step(runs, step, target_at(step))
             break
         except ValueError as error:
             # All processes know the message, but only the one that raised it knows its type.

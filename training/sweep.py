@@ -13,7 +13,7 @@ from typing import TypeVar
 from ropewalk.experiment import distributed
 from ropewalk.experiment.config import ExperimentConfig
 from ropewalk.experiment.inherit import describe
-from ropewalk.experiment.mesh import describe_mesh, mesh_sizes
+from ropewalk.experiment.mesh import check_stages, describe_mesh, mesh_sizes
 from ropewalk.experiment.overrides import Sweep
 from ropewalk.experiment.stages import split
 from ropewalk.training import loop
@@ -41,8 +41,9 @@ def check_meshes(configs: Sequence[ExperimentConfig], num_devices: int, num_proc
       ValueError: as `mesh_sizes`.
     """
     for group in _grouped(configs, lambda config: config):
-        for stage in split(group[0]):
-            mesh_sizes(stage.config, len(group), num_devices, num_processes)
+        stages = [stage.config for stage in split(group[0])]
+        axes = mesh_sizes(stages[0], len(group), num_devices, num_processes)
+        check_stages(stages, axes, len(group))
 
 
 def describe_inheritance(sweep: Sweep) -> list[str]:

@@ -9,7 +9,7 @@ from jax.sharding import Mesh
 
 from ropewalk.data.config import DataConfig
 from ropewalk.experiment.config import ExperimentConfig, MeshConfig, TrainConfig
-from ropewalk.experiment.mesh import host_rows, mesh_sizes
+from ropewalk.experiment.mesh import check_stages, host_rows, mesh_sizes
 from ropewalk.model.axes import MESH_AXES
 from tests.models import small_model
 
@@ -62,6 +62,15 @@ def test_sizes_of_a_mesh(arguments, changes, expected):
 def test_rows_that_no_mesh_divides():
     with pytest.raises(ValueError, match=r"=8 does not divide .*accumulate=2; use 2"):
         sizes(8, 7, 2, batch_size=2)
+
+
+def test_rows_of_a_later_stage_that_the_mesh_of_the_first_does_not_divide():
+    long, short = (dataclasses.replace(CONFIG.data, **x) for x in (LONG, {"batch_size": 1}))
+    stages = [dataclasses.replace(CONFIG, data=data) for data in (long, short)]
+    axes = mesh_sizes(stages[0], 6, 8)  # sweep=2, data=4; the second alone would have sweep=6
+    check_stages(stages[:1], axes, 6)
+    with pytest.raises(ValueError, match=r"=4 does not divide .*=1; use 1"):
+        check_stages(stages, axes, 6)
 
 
 class Chip(SimpleNamespace):

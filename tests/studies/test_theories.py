@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from ropewalk import studies
-from ropewalk.studies.capability import forecasts, measures, parts, results, theories
+from ropewalk.studies.capability import measures, parts, results, theories
 from ropewalk.studies.capability.results import count_answers
 from ropewalk.studies.capability.theories import B_M, D_H, MINIMAL_HEAD, Comparison
 

@@ -81,11 +81,18 @@ CONTINUED = (
 
 @pytest.mark.parametrize("rows", [[12], pytest.param(range(1, 40, 4), marks=pytest.mark.long)])
 def test_killed_again_and_again_it_ends_bit_identical(rows, tmp_path, tiny_data, environment):
-    """In several stages, each with positions and moments of its own."""
-    stages = ",[model.rotary=nope]" * 4
+    """In several stages, each with positions and moments of its own; one freezes the embedding."""
+    stages = ",[model.rotary=nope,train.frozen=[]]" * 4
     arguments = ["tiny", *tiny_data, *NINE, "train.save_every=4"]
-    arguments += [f"stages=[[model.rotary.base=100]{stages}]", "--workdir"]
+    arguments += [
+        f"stages=[[model.rotary.base=100,train.frozen=[embedding]]{stages}]",
+        "--workdir",
+    ]
     call("train.py", *arguments, tmp_path / "whole")
+    whole = RunDirectory(tmp_path / "whole")
+    before, frozen, after = (restore_params(whole, n)[0]["embedding"] for n in (9, 18, 27))
+    np.testing.assert_array_equal(frozen, before)
+    assert (after != frozen).all()
     rng = random.Random(0)
     killed = tmp_path / "killed"
     for number in rows:
