@@ -46,8 +46,10 @@ from ropewalk.utils.errors import raise_outages
 from ropewalk.utils.limits import MOST_JSON, check_file
 from ropewalk.utils.paths import in_bucket, remove
 
-# Orbax logs every save, and the traceback of each error that it raises.
-logging.getLogger("absl").setLevel(logging.CRITICAL)
+# Orbax logs every save, and the traceback of each error that it raises. Of several arrays that it
+# cannot read it raises the error of one; asyncio logs those of the others, after ours or not at all.
+for _name in ("absl", "asyncio"):
+    logging.getLogger(_name).setLevel(logging.CRITICAL)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
