@@ -47,9 +47,9 @@ from ropewalk.utils.limits import MOST_JSON, check_file
 from ropewalk.utils.paths import in_bucket, remove
 
 # Orbax logs every save, and the traceback of each error that it raises. Of several arrays that it
-# cannot read it raises the error of one; asyncio logs those of the others, after ours or not at all.
-for _name in ("absl", "asyncio"):
-    logging.getLogger(_name).setLevel(logging.CRITICAL)
+# cannot read it raises the error of one; asyncio logs those of the others later.
+logging.getLogger("absl").setLevel(logging.CRITICAL)
+logging.getLogger("asyncio").setLevel(logging.CRITICAL)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
