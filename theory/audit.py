@@ -81,7 +81,7 @@ def read_layers(config: Mapping[str, Any]) -> PublishedModel:
     try:
         model = read(config)
     except ValueError as error:
-        # Older files have values that transformers does not read anymore and that an import does.
+        # transformers itself failed: older files have values that only an import still reads.
         if error.__cause__:
             with contextlib.suppress(ValueError):
                 return layers.imported_layers(config)
