@@ -117,7 +117,7 @@ def _warnings(
     length, rotary_dim = head.length, variant.rotary_dim(head.dim)
     share = variant.rotary_fraction * head.dim
     slow = np.flatnonzero((inv_freq > 0) & (length * inv_freq < 2 * np.pi))
-    num_fast = np.count_nonzero(inv_freq > np.pi)
+    num_fast = int(np.count_nonzero(inv_freq > np.pi))
     error = length * inv_freq.max() * 2.0**-24
     warnings = {
         f"rotary_fraction={variant.rotary_fraction:g} of head_dim={head.dim} is {share:g} features,"
