@@ -29,7 +29,7 @@ from ropewalk.data.sources import reading_path, source_class
 from ropewalk.data.store import TokenStore
 from ropewalk.data.strata import Stratum, fingerprint, open_strata
 from ropewalk.data.task import TaskContext
-from ropewalk.data.tokenizer import file_in
+from ropewalk.data.tokenizer import Tokenizer, file_in
 from ropewalk.data.verify import read_tokenizer
 from ropewalk.utils import plugins
 from ropewalk.utils.threads import map_ahead
@@ -60,17 +60,21 @@ class TrainingData(NamedTuple):
     held_out_fingerprint: str = ""
 
 
-def check_data(config: DataConfig) -> None:
-    """Raise the ValueErrors of `open_data` that need no document to be read."""
+def check_data(config: DataConfig) -> Tokenizer | None:
+    """Return the tokenizer that `config` names, if any.
+
+    Raises:
+      ValueError: those of `open_data` that need no document to be read.
+    """
     tokenizer = check_arguments(config)
     check_root(config)
-    if config.has_text and not config.retrieval_fraction:
-        return
-    for text in config.retrieval_tasks:
+    has_retrieval = config.retrieval_fraction or not config.has_text
+    for text in config.retrieval_tasks if has_retrieval else ():
         task = retrieval_task(text)
         if tokenizer:
             length, seed = config.context_length, config.seed
             task.check(TaskContext(data=config, tokenizer=tokenizer, length=length, seed=seed))
+    return tokenizer
 
 
 def describe_source(config: DataConfig) -> list[str]:

@@ -65,6 +65,7 @@ class MetricsLog:
 
         `notice` is called with a line if rows up to there are lost or changed.
         """
+        self._trackers = [open_tracker(name, run) for name in config.train.tracking]
         # A killed run may have logged steps after its last checkpoint.
         rows = [row for row in run.read_metrics() if row["step"] <= after_step]
         record = (metrics_record(run, after_step) if after_step else None) or {}
@@ -81,7 +82,6 @@ class MetricsLog:
         write_atomically(self._path, "".join(self._lines))
         # A bucket has no appends: rows are written all at once.
         self._file = None if in_bucket(self._path) else self._path.open("a", encoding="utf-8")
-        self._trackers = [open_tracker(name, run) for name in config.train.tracking]
 
     def write(self, row: dict[str, Any]) -> None:
         """Append one row; numbers that are not finite become null (JSON has no NaN)."""

@@ -456,3 +456,14 @@ def common_steps(runs: Iterable[RunDirectory]) -> list[int]:
     A step that only some members of a sweep have saved does not count.
     """
     return sorted(set.intersection(*(set(run.steps()) for run in runs)))
+
+
+def find_pruned(runs: Iterable[RunDirectory], steps: Sequence[int]) -> RunDirectory | None:
+    """Return the first run without an optimizer state at any of its `steps`; None if there is none.
+
+    `python -m experiment prune --optimizer` and `keep` leave parameters only.
+    """
+    for run in runs if steps else ():
+        if not any((run.checkpoints_path / str(step) / "opt_state").exists() for step in steps):
+            return run
+    return None

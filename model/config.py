@@ -262,6 +262,28 @@ class ModelConfig(Architecture):
         """The window of each layer."""
         return rotary_lib.repeat_pattern(self.window, self.num_layers, "num_layers")
 
+    def check_rotation(self) -> None:
+        """Raise ValueError for a share that is no number of pairs, and fields without an effect.
+
+        Training calls this; imported models may have such fields.
+        """
+        features = self.rope_head_dim
+        for variant in rotary_lib.unique_variants(self.rotary):
+            wanted, rotated = variant.rotary_fraction * features, variant.rotary_dim(features)
+            if abs(wanted - rotated) > 1e-3 * features:
+                raise ValueError(
+                    f"model.rotary.rotary_fraction={variant.rotary_fraction} of {features} features"
+                    f" is {wanted:g}, and they rotate in pairs; use {rotated / features:g} "
+                    f"({rotated}) or {(rotated + 2) / features:g} ({rotated + 2})"
+                )
+            if rotated < features and not variant.inv_freq(features).any():
+                raise ValueError("model.rotary.rotary_fraction: nothing rotates here; leave it out")
+            has_unrotated = rotated < features or self.mla is not None
+            if not has_unrotated and variant.unrotated_logit_scale != variant.logit_scale:
+                raise ValueError(
+                    "model.rotary: mscale_all_dim and cool_rest need unrotated features"
+                )
+
     @property
     def learned_variants(self) -> list[Learned]:
         """The variants whose frequencies are trained."""

@@ -18,7 +18,8 @@ from ropewalk.data.mixture import describe_epochs
 from ropewalk.data.prepare import open_source
 from ropewalk.data.store import store_dtype
 from ropewalk.experiment.metrics import flops_per_token, peak_flops, peak_of
-from ropewalk.training.plan import Checked, state_bytes
+from ropewalk.training.members import state_bytes
+from ropewalk.training.plan import Checked
 from ropewalk.utils.messages import duration
 from ropewalk.utils.paths import in_bucket
 

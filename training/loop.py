@@ -106,7 +106,7 @@ class Trainer:
         self.console.print(f"{config.name}: {size}{per_member}")
 
         self.state, self.data_state, self.step = open_state(plan, self.console.print)
-        self.shardings = shardings_of(plan.target_at(self.step))
+        self.shardings = shardings_of(self.state)
         ends = [stage.end for stage, *_ in plan.stages]  # results, which are always kept
         keep = config.train.keep
         self.checkpoints = [Checkpoints(run, keep=keep, always=ends) for run in plan.runs]

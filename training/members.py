@@ -11,7 +11,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from ropewalk.experiment.config import ExperimentConfig, TrainConfig
 from ropewalk.model import sharding
-from ropewalk.model.transformer import Params
+from ropewalk.model.transformer import Params, abstract_params
 from ropewalk.training import optimizer
 from ropewalk.training.programs import StaticConfig, program, stack, static_config
 from ropewalk.training.step import State, init_state
@@ -31,6 +31,13 @@ def abstract_state(config: ExperimentConfig, num_members: int, mesh: Mesh) -> St
         state,
         State(params, opt_state, replicated),
     )
+
+
+def state_bytes(config: ExperimentConfig) -> int:
+    """Return the bytes of the parameters and optimizer state of one member."""
+    shapes = abstract_params(config.model)
+    state = jax.eval_shape(optimizer.make_optimizer(config.train).init, shapes)
+    return sum(x.size * x.dtype.itemsize for x in jax.tree.leaves((shapes, state)))
 
 
 def first_state(

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import jax
 from jax.sharding import Mesh
 
 from ropewalk import evals
@@ -15,28 +14,26 @@ from ropewalk.data import pipeline
 from ropewalk.data.config import DataConfig
 from ropewalk.data.pipeline import TrainingData
 from ropewalk.data.tokenizer import Tokenizer
-from ropewalk.experiment import checkpoint, distributed
+from ropewalk.experiment import distributed
 from ropewalk.experiment.checkpoint import shape_difference
-from ropewalk.experiment.config import ExperimentConfig, first_difference, flatten
+from ropewalk.experiment.config import ExperimentConfig, flatten
 from ropewalk.experiment.devices import device_memory
 from ropewalk.experiment.items import DamagedCheckpointError, check_config
 from ropewalk.experiment.mesh import check_stages, make_mesh, mesh_sizes
 from ropewalk.experiment.metrics import check_trackers
 from ropewalk.experiment.overrides import Member
-from ropewalk.experiment.run import RunDirectory, common_steps
+from ropewalk.experiment.run import RunDirectory, common_steps, find_pruned
 from ropewalk.experiment.stages import Stage, split
-from ropewalk.model.config import ModelConfig
-from ropewalk.model.rotary import unique_variants
 from ropewalk.model.transformer import Params, abstract_params, describe_size
-from ropewalk.training import optimizer
-from ropewalk.training.members import abstract_state, shardings_of
+from ropewalk.training.members import abstract_state, shardings_of, state_bytes
 from ropewalk.training.restore import check_learned_start, find_matching_start, starting_params
 from ropewalk.training.step import State
 from ropewalk.utils.files import check_writable
 from ropewalk.utils.messages import counted, nearest
-from ropewalk.utils.paths import as_path, in_bucket
+from ropewalk.utils.paths import in_bucket
 
-Tokenizers = dict[str, tuple[Path, Tokenizer]]  # by a description of where it comes from
+# File and content, by a description of where the tokenizer comes from.
+Tokenizers = dict[str, tuple[str | Path, Tokenizer]]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
@@ -172,7 +169,7 @@ def check_plan(members: Sequence[Member], elsewhere: tuple[int, int] | None = No
         run = member.run
         run.check_resumable(member.config)
         for stage in () if run.is_started() else member_stages:
-            _check_variants(stage.config.model)
+            stage.config.model.check_rotation()
         if distributed.is_primary_host():
             check_writable(run.path, "use another --workdir")
     if config.train.profile_steps and in_bucket(runs[0].path):
@@ -199,18 +196,16 @@ def check_plan(members: Sequence[Member], elsewhere: tuple[int, int] | None = No
             f"{run.path} has parameters without an optimizer state and cannot be resumed; "
             f"train it further in another --workdir with start_from={run.path}"
         )
-    sources = [runs[0].with_own_tokenizer(stage.config.data) for stage, *_ in stages]
-    for data in dict.fromkeys(sources):
-        pipeline.check_data(data)
     tokenizers: Tokenizers = {}
     for member in members if config.start_from and not steps else ():
-        parent, step = find_matching_start(member.config)
-        _check_parent(member, parent.config_at(step))
+        parent, _ = find_matching_start(member)
         where = f"start_from={member.config.start_from}"
         tokenizers[where] = parent.tokenizer_path, parent.tokenizer
+    sources = [runs[0].with_own_tokenizer(stage.config.data) for stage, *_ in stages]
+    known = {data: pipeline.check_data(data) for data in dict.fromkeys(sources)}
     for number, data in enumerate(sources):
-        if path := data.tokenizer:
-            tokenizers[f"stage {number}"] = as_path(path), Tokenizer(path)
+        if data.tokenizer and (tokenizer := known[data]):
+            tokenizers[f"stage {number}"] = data.tokenizer, tokenizer
     _check_tokenizers(tokenizers, config.model.vocab_size)
     return Checked(
         members=members,
@@ -220,29 +215,6 @@ def check_plan(members: Sequence[Member], elsewhere: tuple[int, int] | None = No
         steps=steps,
         tokenizers=tokenizers,
     )
-
-
-def find_pruned(runs: Sequence[RunDirectory], steps: Sequence[int]) -> RunDirectory | None:
-    """Return the first run without an optimizer state at any of its `steps`; None if there is none.
-
-    `python -m experiment prune --optimizer` and `keep` leave parameters only.
-    """
-    for run in runs if steps else ():
-        if not any((checkpoint.folder_of(run, step) / "opt_state").exists() for step in steps):
-            return run
-    return None
-
-
-def _check_parent(member: Member, parent: ExperimentConfig) -> None:
-    """Raise ValueError if a started run recorded another config of the run that it starts from."""
-    if not member.run.is_started():
-        return
-    if difference := first_difference(member.run.parent_config, parent):
-        name, old, new = difference
-        raise ValueError(
-            f"{member.run.path} started from a run with {name}={old}, and "
-            f"start_from={member.config.start_from} has {name}={new}; use another --workdir"
-        )
 
 
 def complete_plan(checked: Checked) -> Plan:
@@ -264,7 +236,7 @@ def complete_plan(checked: Checked) -> Plan:
     params = None
     if config.start_from and not start_step:
         where = shardings_of(targets[0]).params
-        params = starting_params([member.config for member in members], where)
+        params = starting_params(members, where)
     with distributed.refusing_together():
         opened = list(map(pipeline.open_data, checked.sources))
         texts = {data.held_out_fingerprint for data in opened}
@@ -305,24 +277,6 @@ def _open_held_out(data: pipeline.TrainingData) -> None:
         raise ValueError(f"{error}, or train.eval_every=0: no loss of validation") from None
 
 
-def _check_variants(model: ModelConfig) -> None:
-    """Raise ValueError for a share that is no number of pairs, and fields without an effect."""
-    features = model.rope_head_dim
-    for variant in unique_variants(model.rotary):
-        wanted, rotated = variant.rotary_fraction * features, variant.rotary_dim(features)
-        if abs(wanted - rotated) > 1e-3 * features:
-            raise ValueError(
-                f"model.rotary.rotary_fraction={variant.rotary_fraction} of {features} features is "
-                f"{wanted:g}, and they rotate in pairs; use {rotated / features:g} ({rotated}) or "
-                f"{(rotated + 2) / features:g} ({rotated + 2})"
-            )
-        if rotated < features and not variant.inv_freq(features).any():
-            raise ValueError("model.rotary.rotary_fraction: nothing rotates here; leave it out")
-        has_unrotated = rotated < features or model.mla is not None
-        if not has_unrotated and variant.unrotated_logit_scale != variant.logit_scale:
-            raise ValueError("model.rotary: mscale_all_dim and cool_rest need unrotated features")
-
-
 def _check_stage(stage: Stage, first: Stage, num_members: int, *, is_elsewhere: bool) -> None:
     """Raise ValueError for a mistake in a stage of members.
 
@@ -352,13 +306,6 @@ def _check_stage(stage: Stage, first: Stage, num_members: int, *, is_elsewhere: 
             f"parameters and optimizer state take {needed / 2**30:,.1f} GiB, and all devices have "
             f"{available / 2**30:,.1f} GiB; make the model smaller, or use more devices"
         )
-
-
-def state_bytes(config: ExperimentConfig) -> int:
-    """Return the bytes of the parameters and optimizer state of one member."""
-    shapes = abstract_params(config.model)
-    state = jax.eval_shape(optimizer.make_optimizer(config.train).init, shapes)
-    return sum(x.size * x.dtype.itemsize for x in jax.tree.leaves((shapes, state)))
 
 
 def _check_tokenizers(tokenizers: Tokenizers, num_ids: int) -> None:

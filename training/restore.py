@@ -16,9 +16,10 @@ from ropewalk.experiment.checkpoint import (
     restore_params,
     shape_difference,
 )
-from ropewalk.experiment.config import ExperimentConfig, flatten, to_dict
+from ropewalk.experiment.config import first_difference, flatten, to_dict
 from ropewalk.experiment.items import COULD_NOT_BE_READ, DamagedCheckpointError
 from ropewalk.experiment.mesh import put
+from ropewalk.experiment.overrides import Member
 from ropewalk.experiment.run import RunDirectory, find_start
 from ropewalk.model import rotary as rotary_lib
 from ropewalk.model.config import ModelConfig
@@ -111,14 +112,14 @@ def _restore_step(
     return state, restored[0].data
 
 
-def starting_params(configs: Sequence[ExperimentConfig], where: Params) -> Params:
+def starting_params(members: Sequence[Member], where: Params) -> Params:
     """Return the parameters of the runs that `start_from` names, float32, stacked over members.
 
     For a single run, each device reads only its own shard, in the saved dtype, because one host may
     not have memory for all parameters.
 
     Args:
-      configs: one per member.
+      members: those that train together.
       where: shardings of the parameters.
 
     Raises:
@@ -126,8 +127,8 @@ def starting_params(configs: Sequence[ExperimentConfig], where: Params) -> Param
         has other shapes.
     """
     with distributed.refusing_together():
-        parents = [find_matching_start(config) for config in configs]
-    if len(configs) > 1:  # members are small: the host stacks them
+        parents = [find_matching_start(member) for member in members]
+    if len(members) > 1:  # members are small: the host stacks them
         with distributed.refusing_together():
             members_params = [restore_params(*parent)[0] for parent in parents]
         return put(
@@ -151,15 +152,23 @@ def starting_params(configs: Sequence[ExperimentConfig], where: Params) -> Param
     return jax.tree.unflatten(tree, leaves)
 
 
-def find_matching_start(config: ExperimentConfig) -> tuple[RunDirectory, int]:
-    """Return the run and the step that `config.start_from` names.
+def find_matching_start(member: Member) -> tuple[RunDirectory, int]:
+    """Return the run and the step that `start_from` of a member names.
 
     Raises:
-      ValueError: if there is no such checkpoint, or its parameters have other shapes.
+      ValueError: if there is no such checkpoint, its parameters have other shapes, or it has
+        another config than the started run of the member recorded.
     """
+    run, _, config = member
     parent, step = find_start(str(config.start_from))
-    where = f"start_from={config.start_from}"
-    check_learned_start(parent.config_at(step).model, config.model, where)
+    where, parent_config = f"start_from={config.start_from}", parent.config_at(step)
+    if run.is_started() and (changed := first_difference(run.parent_config, parent_config)):
+        name, old, new = changed
+        raise ValueError(
+            f"{run.path} started from a run with {name}={old}, and {where} has {name}={new}; use "
+            "another --workdir"
+        )
+    check_learned_start(parent_config.model, config.model, where)
     theirs, ours = abstract_params(parent.config.model), abstract_params(config.model)
     if difference := shape_difference(theirs, ours):
         theirs, ours = flatten(to_dict(parent.config.model)), flatten(to_dict(config.model))

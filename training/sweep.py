@@ -15,10 +15,11 @@ from ropewalk.experiment.config import ExperimentConfig
 from ropewalk.experiment.inherit import describe
 from ropewalk.experiment.mesh import check_stages, describe_mesh, mesh_sizes
 from ropewalk.experiment.overrides import Sweep
+from ropewalk.experiment.run import find_pruned
 from ropewalk.experiment.stages import split
 from ropewalk.training import loop
 from ropewalk.training.log import DivergedError, make_console
-from ropewalk.training.plan import Checked, check_plan, complete_plan, find_pruned
+from ropewalk.training.plan import Checked, check_plan, complete_plan
 from ropewalk.training.programs import shared_part
 from ropewalk.utils.files import write_atomically
 from ropewalk.utils.messages import counted
