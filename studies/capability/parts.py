@@ -262,7 +262,10 @@ def draw_curves(
         title = member
         if estimate:
             mark = _mark_of_bound(results.l50_value(estimate), bound, estimate.longest)
-            title = f"{member}, n = {estimate.num_seeds}\nD_H: {mark}"
+            # No-break spaces: long names wrap before "n".
+            title = (
+                f"{member}, n\N{NO-BREAK SPACE}=\N{NO-BREAK SPACE}{estimate.num_seeds}\nD_H: {mark}"
+            )
             _draw_mark(ax, estimate, bound, look)
             _draw_recall(ax, recall.get(member, {}), max(row.tokens for row in last))
         set_title(ax, title)
