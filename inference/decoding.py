@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 
 from ropewalk.inference.cache import Caches, LayerCache, append, fill_cache
+from ropewalk.model import transformer
 from ropewalk.model.attention import Attention, rotate_queries, smear_keys
 from ropewalk.model.axes import shard_tokens
 from ropewalk.model.config import Architecture, PositionTable
@@ -18,14 +19,6 @@ from ropewalk.model.kernels.matmul import product
 from ropewalk.model.mask import is_visible
 from ropewalk.model.mla import LatentAttention
 from ropewalk.model.positions import cos_sin, rotate
-from ropewalk.model.transformer import (
-    Block,
-    Params,
-    build,
-    normalize,
-    output_matrix,
-    scale_embedding,
-)
 
 Weights = dict[str, Any]
 
@@ -44,7 +37,7 @@ class Token(NamedTuple):
     step: jax.Array
 
 
-def unstack(config: Architecture, params: Params) -> Weights:
+def unstack(config: Architecture, params: transformer.Params) -> Weights:
     """Convert `params` to one dict per layer, on the device, matrices in the compute dtype.
 
     The output matrix is `[D, V]`: a product with one token reads contiguous rows of weights.
@@ -56,8 +49,8 @@ def unstack(config: Architecture, params: Params) -> Weights:
 
     blocks = params["blocks"]
     return {
-        "embedding": scale_embedding(config, convert(params["embedding"])),
-        "output": convert(output_matrix(config, params)).T,
+        "embedding": transformer.scale_embedding(config, convert(params["embedding"])),
+        "output": convert(transformer.output_matrix(config, params)).T,
         "final_norm": jax.tree.map(jnp.asarray, params["final_norm"]),
         "blocks": tuple(
             jax.tree.map(lambda leaf, layer=layer: convert(leaf[layer]), blocks)
@@ -94,7 +87,7 @@ def prefill(
     caches = []
     layers = zip(weights["blocks"], _layer_tables(table, positions_BT), strict=True)
     for layer, (params, (layer_table, layer_cos_sin)) in enumerate(layers):
-        block = build(Block, config, params)
+        block = transformer.build(transformer.Block, config, params)
         if sizes is not None:
             # The block computes these too; XLA merges equal computations.
             normed_BTD = block.attention_norm(x_BTD)
@@ -128,7 +121,7 @@ def decode_step(
     tables = _layer_tables(table, token.positions_B[:, None])
     layers = zip(weights["blocks"], *caches, tables, strict=True)
     for params, cache, new, (layer_table, layer_cos_sin) in layers:
-        block = build(Block, config, params)
+        block = transformer.build(transformer.Block, config, params)
         step = _Step(layer_table, layer_cos_sin, token)
         normed_B1D = block.attention_norm(x_B1D)
         out_B1D, new = _attend(block.attention, normed_B1D, (cache, new), step)
@@ -185,7 +178,7 @@ def _layer_tables(table: PositionTable, positions_BT: jax.Array) -> list[tuple[P
 
 def _logits(config: Architecture, weights: Weights, x_B1D: jax.Array) -> jax.Array:
     """Return `transformer.logits` of one token per row, `[B, V]`."""
-    x_BD = normalize(config, weights["final_norm"], x_B1D)[:, 0]
+    x_BD = transformer.normalize(config, weights["final_norm"], x_B1D)[:, 0]
     return product("BD,DV->BV", x_BD, weights["output"])
 
 

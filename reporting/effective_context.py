@@ -17,31 +17,13 @@ from ropewalk.reporting import l50
 from ropewalk.reporting.members import Member, describe_intervals, tasks
 from ropewalk.reporting.page import Item, make_figure
 from ropewalk.reporting.predictions import predict
+from ropewalk.utils import figures as kit
 from ropewalk.utils.expressions import split_commas
-from ropewalk.utils.figures import (
-    ARROW,
-    CROSSED,
-    DASHED,
-    DOTTED,
-    FAINT,
-    INK,
-    PAPER,
-    WASH,
-    format_value,
-    handle,
-    label_rows,
-    label_values,
-    mark_handle,
-    new_figure,
-    note,
-    tag,
-    token_axis,
-)
 
 _THEORY = {  # field of Predictions: (legend, color, linestyle)
-    "first_violation": ("theory: first distance with Bₘ < 0", INK, "-"),
-    "quarter_period": ("quarter period of the slowest pair", FAINT, DASHED),
-    "full_period": ("full period of the slowest pair", FAINT, DOTTED),
+    "first_violation": ("theory: first distance with Bₘ < 0", kit.INK, "-"),
+    "quarter_period": ("quarter period of the slowest pair", kit.FAINT, kit.DASHED),
+    "full_period": ("full period of the slowest pair", kit.FAINT, kit.DOTTED),
 }
 _SIZE = 7.5  # of marks, points
 
@@ -76,7 +58,7 @@ def draw_effective_context(members: Sequence[Member]) -> Figure:
     letters = max((len(line) for name in names for line in name.split("\n")), default=0)
     width = 0.5 + max(0.62, 0.155 * letters) * len(controls)
     widths = [6.0] * bool(based) + [width] * bool(controls)
-    figure = new_figure(9.2, 7.2)
+    figure = kit.new_figure(9.2, 7.2)
     ratios = {"width_ratios": widths, "height_ratios": [3, 1]}
     axes = figure.subplots(2, len(widths), squeeze=False, sharex="col", sharey="row", **ratios)
     first = axes[0, 0]
@@ -85,7 +67,7 @@ def draw_effective_context(members: Sequence[Member]) -> Figure:
     first.set_title(f"Effective context on {task}{at}")  # across all panels
     _set_vertical_axis(first, members, estimates)
     axes[1, 0].set_ylim(-0.06, 1.06)
-    label_rows(axes.T, ("distance (tokens, log scale)", "accuracy"))
+    kit.label_rows(axes.T, ("distance (tokens, log scale)", "accuracy"))
     if based:
         _draw_based(axes[0, 0], axes[1, 0], based, task, 7.5 * widths[0] / sum(widths))
     if controls:
@@ -110,7 +92,7 @@ def _set_vertical_axis(ax: Axes, members: Sequence[Member], estimates: Sequence[
     longest = max(member.trained_length for member in members)
     values = [member.theory.first_violation or math.inf for member in members]
     values += [v for e in estimates for v in (e.mark, e.ci_low) if e.has_l50 and v > 0]
-    token_axis(ax.yaxis)
+    kit.token_axis(ax.yaxis)
     ax.set_ylim(min(longest / 8, *values) / 2, 12 * longest)
 
 
@@ -118,11 +100,11 @@ def _draw_trained_lengths(ax: Axes, members: Sequence[Member], *, label: bool) -
     """Draw a line at each trained length, labeled at its right end; near ones share a label."""
     lengths = sorted({member.trained_length for member in members})
     bottom, top = ax.get_ylim()
-    ax.axhspan(lengths[-1], top, color=WASH, zorder=0)
+    ax.axhspan(lengths[-1], top, color=kit.WASH, zorder=0)
     room = (top / bottom) ** _LABEL_HEIGHT
     near: list[list[int]] = []
     for length in lengths:
-        ax.axhline(length, color=INK, linewidth=0.9, zorder=1)
+        ax.axhline(length, color=kit.INK, linewidth=0.9, zorder=1)
         if near and length < room * near[-1][-1]:
             near[-1].append(length)
         else:
@@ -130,7 +112,7 @@ def _draw_trained_lengths(ax: Axes, members: Sequence[Member], *, label: bool) -
     for group in near if label else ():
         style = {"xycoords": ("axes fraction", "data"), "va": "center", "fontsize": 8.5}
         text = f"trained\nlength{'s' * (len(group) > 1)} " + ",\n".join(f"{n:,}" for n in group)
-        note(ax, text, (1, math.sqrt(group[0] * group[-1])), (4, 0), **style)
+        kit.note(ax, text, (1, math.sqrt(group[0] * group[-1])), (4, 0), **style)
 
 
 def _draw_based(
@@ -142,7 +124,7 @@ def _draw_based(
     margin = max(0.08 * (high - low), 0.15)
     above.set_xscale("log")
     above.set_xlim(10 ** (low - margin), 10 ** (high + margin))
-    label_values(above.xaxis, {base: format_value(base) for base in bases})
+    kit.label_values(above.xaxis, {base: kit.format_value(base) for base in bases})
     below.set_xlabel("RoPE base (log scale)")
     _draw_theory(above, based)
     span = high - low + 2 * margin
@@ -161,11 +143,11 @@ def _draw_based(
             if len(group) > 1 and name:
                 style = {"rotation": 90, "fontsize": 8 if has_room else 7}
                 style |= {"ha": "center", "va": "bottom"}
-                end = {"xycoords": ("data", "axes fraction"), "fc": PAPER, "pad": 0.5}
+                end = {"xycoords": ("data", "axes fraction"), "fc": kit.PAPER, "pad": 0.5}
                 text = name if has_room else str(member.index + 1)
                 letters = max(letters, len(text))
                 start = 0, 4 if member.estimates[task].has_l50 else 14  # above the cross
-                tag([note(above, text, (x, 0), start, **end, **style)], member)
+                kit.tag([kit.note(above, text, (x, 0), start, **end, **style)], member)
             _draw_member(above, below, member, task, (x, x_bound))
     bottom, top = above.get_ylim()
     room = min(0.015 * letters, 0.4)  # share of the axis, so that marks are above the names
@@ -202,7 +184,7 @@ def _draw_theory(ax: Axes, based: Sequence[Member]) -> None:
         for member in based:
             value = getattr(member.theory, name) or math.inf
             if member.base is not None and value < top:
-                tag(ax.plot(member.base, value, "_", color=color, ms=13, mew=1.8), member)
+                kit.tag(ax.plot(member.base, value, "_", color=color, ms=13, mew=1.8), member)
     families = {
         (dataclasses.replace(rotary, base=2.0), model.rope_head_dim, model.head_dim)
         for member in based
@@ -243,21 +225,21 @@ def _legend(members: Sequence[Member], task: str) -> list[Line2D]:
     """Return an entry for each kind of mark that is drawn."""
     estimates = [member.estimates[task] for member in members]
     handles = [
-        mark_handle("measured; mean accuracy (below)", "o", ms=_SIZE),
-        mark_handle("worst bin (below)", "v", ms=5),
+        kit.mark_handle("measured; mean accuracy (below)", "o", ms=_SIZE),
+        kit.mark_handle("worst bin (below)", "v", ms=5),
     ]
     if any(member.base is not None for member in members):
-        handles += [handle(label, color=color, ls=ls) for label, color, ls in _THEORY.values()]
+        handles += [kit.handle(label, color=color, ls=ls) for label, color, ls in _THEORY.values()]
     if any(member.bounds.get(task) for member in members):
         label = "D_H: bound for\nrandom codes"
-        handles.append(mark_handle(label, "D", ms=6, mfc="none", mew=1.3))
+        handles.append(kit.mark_handle(label, "D", ms=6, mfc="none", mew=1.3))
     if any(estimate.dips for estimate in estimates):
         label = "dips: one number does\nnot describe the curve"
-        handles.append(mark_handle(label, CROSSED, ms=7))
+        handles.append(kit.mark_handle(label, kit.CROSSED, ms=7))
     if any(estimate.verdict.startswith(">") for estimate in estimates):
-        handles.append(mark_handle("beyond the longest\ndistance tested", ARROW, ms=9))
+        handles.append(kit.mark_handle("beyond the longest\ndistance tested", kit.ARROW, ms=9))
     if any(estimate.verdict == UNDETERMINED for estimate in estimates):
-        handles.append(handle("undetermined: the\ninterval only", color=INK, lw=1.8))
+        handles.append(kit.handle("undetermined: the\ninterval only", color=kit.INK, lw=1.8))
     if not all(estimate.has_l50 for estimate in estimates):
-        handles.append(mark_handle("no effective context", "x", ms=7, mew=1.8))
+        handles.append(kit.mark_handle("no effective context", "x", ms=7, mew=1.8))
     return handles

@@ -8,15 +8,7 @@ from matplotlib.figure import Figure
 from ropewalk.reporting.members import Member, learned, tasks
 from ropewalk.reporting.page import Item, make_figure
 from ropewalk.reporting.task_view import view_of
-from ropewalk.utils.figures import (
-    format_value,
-    grid,
-    label_rows,
-    label_values,
-    mark_handle,
-    series_legend,
-    tag,
-)
+from ropewalk.utils import figures as kit
 
 
 def by_base(members: Sequence[Member]) -> Iterator[Item]:
@@ -46,7 +38,7 @@ def draw_superficial(
       text: task of the perplexity.
       by_length: members with a base and both measurements at this length.
     """
-    figure, axes = grid(len(by_length), rows=2, height=2.7, sharex=True, sharey="row")
+    figure, axes = kit.grid(len(by_length), rows=2, height=2.7, sharex=True, sharey="row")
     names = [task for task in tasks(members) if learned(members, task)] or tasks(members)
     marks = dict(zip(names, "os^DvPX*<>" * len(names), strict=False))
     for panels, (length, shown) in zip(axes, by_length.items(), strict=True):
@@ -60,22 +52,22 @@ def draw_superficial(
                 points.append((panels[1], marks[task], value, f"{task} {value:.2f}"))
             for ax, marker, y, tooltip in points:
                 dot = ax.plot(member.base or 0, y, marker, color=member.look.color, ms=6)
-                tag(dot, member, f"{member.label}: {tooltip}")
+                kit.tag(dot, member, f"{member.label}: {tooltip}")
         panels[0].set_title(f"context of {length:,}")
         for ax in panels:
             ax.set_xscale("log")
-            label_values(ax.xaxis, {m.base: format_value(m.base) for m in shown if m.base})
+            kit.label_values(ax.xaxis, {m.base: kit.format_value(m.base) for m in shown if m.base})
     for top, bottom in axes:
         # A limit of at least 2 keeps differences of a few per cent small.
         highest = max(2.0, 1.1 * top.get_ylim()[1])
         top.set_ylim(1 - 0.1 * (highest - 1), highest)
         bottom.set_ylim(-0.03, 1.05)
-    label_rows(axes, ("perplexity / best", "accuracy, mean\nover distances"))
+    kit.label_rows(axes, ("perplexity / best", "accuracy, mean\nover distances"))
     figure.supxlabel("RoPE base (log scale)")
-    series_legend(
+    kit.series_legend(
         figure,
         [member for member in members if any(member in shown for shown in by_length.values())],
-        [mark_handle(task, marks[task], ms=6) for task in names if names[1:]],
+        [kit.mark_handle(task, marks[task], ms=6) for task in names if names[1:]],
         marker="o",
     )
     return figure

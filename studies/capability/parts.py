@@ -16,29 +16,13 @@ from ropewalk.studies.capability import forecasts, results, theories
 from ropewalk.studies.capability.theories import MINIMAL_HEAD, THEORIES, Comparison
 from ropewalk.studies.card import HELD, REFUTED, Card, Value
 from ropewalk.studies.rows import Row
-from ropewalk.utils.figures import (
-    DASHED,
-    DOTTED,
-    FAINT,
-    INK,
-    PAPER,
-    REFERENCE,
-    Look,
-    add_legend,
-    error_bar,
-    grid,
-    handle,
-    label_rows,
-    make_looks,
-    mark_handle,
-    set_title,
-    token_axis,
-)
+from ropewalk.utils import figures as kit
 from ropewalk.utils.messages import counted
 
 _BANDS = (0, 100, 300, math.inf)  # thousand answers
 _MIN_TRIALS = 30  # bins are joined until each has this many in every seed
-_OTHERS = {"color": INK, "lw": 1.2}, {"color": FAINT, "lw": 1.2}  # measurements after the first
+# Lines of measurements after the first.
+_OTHERS = {"color": kit.INK, "lw": 1.2}, {"color": kit.FAINT, "lw": 1.2}
 
 
 def sections(cards: Sequence[Card], rows: Sequence[Row]) -> Iterator[Item]:
@@ -170,9 +154,9 @@ def draw_forecasts(compared: Sequence[Comparison]) -> Figure:
     last = {(item.card, item.member): item for item in compared if item.is_learned}
     items = list(last.values())
     single = [item for item in items if item.has_one_head]
-    looks = make_looks([item.base for item in items], [1] * len(items), spread=True)
+    looks = kit.make_looks([item.base for item in items], [1] * len(items), spread=True)
     colors = {item.base: look.color for item, look in zip(items, looks, strict=True)}
-    figure, axes = grid(len(THEORIES), rows=2, columns=4, height=2.8, sharey="row")
+    figure, axes = kit.grid(len(THEORIES), rows=2, columns=4, height=2.8, sharey="row")
     for theory, (above, below) in zip(THEORIES, axes, strict=True):
         fit = theory != MINIMAL_HEAD
         of_l50 = theories.error(single, theory, of_accuracy=False)
@@ -185,31 +169,31 @@ def draw_forecasts(compared: Sequence[Comparison]) -> Figure:
             x = y + (item.accuracy_error(length) if fit else item.bias)
             ends = item.measured.mean_accuracy_low, item.measured.mean_accuracy_high
             marker = "o" if item.has_one_head else "s"
-            error_bar(below, x, y, ends, **_style(item, colors[item.base], marker))
+            kit.error_bar(below, x, y, ends, **_style(item, colors[item.base], marker))
         times = f" × {of_l50.constant.value:.2f}" * fit
-        set_title(above, f"{theory}{times}\nrms {_two_lines(of_l50.rms)}, octaves")
+        kit.set_title(above, f"{theory}{times}\nrms {_two_lines(of_l50.rms)}, octaves")
         times = f"× {of_mean.constant.value:.2f}, " * fit
-        set_title(below, f"{times}rms {_two_lines(of_mean.rms)}")
-        above.plot([1, 512], [1, 512], zorder=1, **REFERENCE)
-        below.plot([0, 1], [0, 1], zorder=1, **REFERENCE)
+        kit.set_title(below, f"{times}rms {_two_lines(of_mean.rms)}")
+        above.plot([1, 512], [1, 512], zorder=1, **kit.REFERENCE)
+        below.plot([0, 1], [0, 1], zorder=1, **kit.REFERENCE)
         for axis in (above.xaxis, above.yaxis):
-            token_axis(axis)
+            kit.token_axis(axis)
         above.set(xlim=(1.5, 400), ylim=(1.5, 400))
     figure.supxlabel("forecast: L50 (tokens) above, mean accuracy below")
-    label_rows(axes, ("measured L50 (tokens)", "measured\nmean accuracy"))
+    kit.label_rows(axes, ("measured L50 (tokens)", "measured\nmean accuracy"))
     # Colors follow the order of the bases, so some of them explain the others.
     bases = sorted(base for base in colors if base)
     named = bases[:: max(1, len(bases) // 6)]
-    handles = [mark_handle(f"base {base:g}", "o", color=colors[base]) for base in named]
-    handles += [mark_handle("no single base", "o", color=FAINT)] if None in colors else []
+    handles = [kit.mark_handle(f"base {base:g}", "o", color=colors[base]) for base in named]
+    handles += [kit.mark_handle("no single base", "o", color=kit.FAINT)] if None in colors else []
     handles += [
-        mark_handle("several heads", "s"),
-        mark_handle("beyond all\ndistances", "^"),
-        mark_handle("fewer than\nthree seeds", "o", ms=3.5),
-        mark_handle("rows before\nforecast", "o", alpha=0.4),
-        handle("forecast =\nmeasured", **REFERENCE),
+        kit.mark_handle("several heads", "s"),
+        kit.mark_handle("beyond all\ndistances", "^"),
+        kit.mark_handle("fewer than\nthree seeds", "o", ms=3.5),
+        kit.mark_handle("rows before\nforecast", "o", alpha=0.4),
+        kit.handle("forecast =\nmeasured", **kit.REFERENCE),
     ]
-    add_legend(figure, handles)
+    kit.add_legend(figure, handles)
     return figure
 
 
@@ -231,11 +215,11 @@ def _draw_l50(ax: Axes, item: Comparison, length: float, color: str) -> None:
     if max(lengths) > 2 * min(lengths):
         style = _style(item, color, "x") | {"mew": 1}
         for y in lengths:
-            error_bar(ax, x, y, (y, y), **style)
+            kit.error_bar(ax, x, y, (y, y), **style)
     elif not (is_beyond and length >= longest):
         marker = "^" if is_beyond else ">" if length >= longest else "o"
         ends = measured.ci_low, min(measured.ci_high, longest)
-        error_bar(ax, x, measured.l50, ends, **_style(item, color, marker))
+        kit.error_bar(ax, x, measured.l50, ends, **_style(item, color, marker))
 
 
 def draw_curves(
@@ -250,8 +234,8 @@ def draw_curves(
     """
     configs = results.configs_of(card)
     bases = [getattr(config.model.rotary, "base", None) for config in configs.values()]
-    looks = [look._replace(linestyle="-") for look in make_looks(bases, [1] * len(bases))]
-    figure, axes = grid(len(configs), height=2.6, sharey=True)
+    looks = [look._replace(linestyle="-") for look in kit.make_looks(bases, [1] * len(bases))]
+    figure, axes = kit.grid(len(configs), height=2.6, sharey=True)
     names = [measurement.name for measurement in card.measurements]
     for (ax,), member, look in zip(axes, configs, looks, strict=True):
         last = results.last_rows(card, rows, member)
@@ -268,35 +252,35 @@ def draw_curves(
             )
             _draw_mark(ax, estimate, bound, look)
             _draw_recall(ax, recall.get(member, {}), max(row.tokens for row in last))
-        set_title(ax, title)
+        kit.set_title(ax, title)
         ax.set_ylim(-0.03, 1.03)
-        token_axis(ax.xaxis)
+        kit.token_axis(ax.xaxis)
     figure.supxlabel("distance to the answer (tokens, log scale)")
     figure.supylabel("accuracy (exact match)")
     shown = dict(zip(bases, looks, strict=True))
     handles = [
-        handle("no single base" if base is None else f"base {base:g}", color=look.color, lw=1.8)
+        kit.handle("no single base" if base is None else f"base {base:g}", color=look.color, lw=1.8)
         for base, look in shown.items()
     ]
-    handles += [handle("one seed", color=FAINT, lw=0.7)]
-    handles += [handle(name, **look) for name, look in zip(names[1:], _OTHERS, strict=False)]
-    handles += [handle("D_H", color=INK, lw=1.2, ls=DASHED)]
+    handles += [kit.handle("one seed", color=kit.FAINT, lw=0.7)]
+    handles += [kit.handle(name, **look) for name, look in zip(names[1:], _OTHERS, strict=False)]
+    handles += [kit.handle("D_H", color=kit.INK, lw=1.2, ls=kit.DASHED)]
     if recall:
-        handles.append(handle("minimal head", color=INK, lw=1.2, ls=DOTTED))
-    add_legend(figure, [*handles, mark_handle("measured L50", "D", ms=6)])
+        handles.append(kit.handle("minimal head", color=kit.INK, lw=1.2, ls=kit.DOTTED))
+    kit.add_legend(figure, [*handles, kit.mark_handle("measured L50", "D", ms=6)])
     return figure
 
 
-def _draw_mark(ax: Axes, estimate: Estimate, bound: float, look: Look) -> None:
+def _draw_mark(ax: Axes, estimate: Estimate, bound: float, look: kit.Look) -> None:
     """Draw D_H's bound and measured L50, if they are within the distances measured."""
     if bound < estimate.longest:
-        ax.axvline(bound, color=INK, lw=1.2, ls=DASHED, zorder=2)
+        ax.axvline(bound, color=kit.INK, lw=1.2, ls=kit.DASHED, zorder=2)
     if all(seed.learned and not seed.beyond for seed in estimate.seeds):
         half = (estimate.ceiling + estimate.chance) / 2
         lengths = [seed.l50 for seed in estimate.seeds]
         # No mean describes seeds that are more than an octave apart.
         x = lengths if max(lengths) > 2 * min(lengths) else [estimate.l50]
-        ax.plot(x, [half] * len(x), "D", ms=6, color=look.color, mec=PAPER, zorder=5)
+        ax.plot(x, [half] * len(x), "D", ms=6, color=look.color, mec=kit.PAPER, zorder=5)
 
 
 def _draw_recall(ax: Axes, records: Mapping[str, Any], tokens: int) -> None:
@@ -306,7 +290,7 @@ def _draw_recall(ax: Axes, records: Mapping[str, Any], tokens: int) -> None:
         low, accuracy = zip(*records[nearest]["bins"], strict=True)
         # A bin of half an octave begins at `low`; it stands at its middle.
         x = [start * 2**0.25 if start > 2 else start for start in low]
-        ax.plot(x, accuracy, color=INK, lw=1.2, ls=DOTTED, zorder=4)
+        ax.plot(x, accuracy, color=kit.INK, lw=1.2, ls=kit.DOTTED, zorder=4)
 
 
 def _draw_curve(ax: Axes, rows: Sequence[Row], measurement: str, line: Mapping[str, Any]) -> None:

@@ -12,15 +12,7 @@ from ropewalk.model.rotary.rope import Rope
 from ropewalk.reporting.page import NONE, Item, Table, make_figure
 from ropewalk.studies.card import Card, Value
 from ropewalk.studies.language_model import measures
-from ropewalk.studies.language_model.measures import (
-    LENGTH,
-    REFERENCE,
-    Sums,
-    gains,
-    losses,
-    over_seeds,
-    runs_of,
-)
+from ropewalk.studies.language_model.measures import LENGTH, REFERENCE, Sums, gains, losses, runs_of
 from ropewalk.studies.rows import Row
 from ropewalk.theory.decay import first_violation
 from ropewalk.utils.figures import INK, Look, add_legend, handle, make_looks, new_figure, token_axis
@@ -161,7 +153,7 @@ def _draw_bases(
             continue
         look = looks[base] = all_looks[base]
         centers = list(curves[0])
-        values = [over_seeds([curve[center] for curve in curves]) for center in centers]
+        values = [measures.over_seeds([curve[center] for curve in curves]) for center in centers]
         ax.plot(centers, [value.value for value in values], **look.line, lw=2)
         low, high = ([value.low for value in values], [value.high for value in values])
         ax.fill_between(centers, low, high, color=look.color, alpha=0.15, lw=0)
