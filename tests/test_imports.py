@@ -54,7 +54,7 @@ PACKAGES = {
     "generate": "",
     "report": "",
     "tpu": "jax numpy rich",
-    "benchmarks": "numpy jax tokenizers torch transformers",
+    "benchmarks": "numpy jax torch transformers",
     "ropewalk": "",
 }
 # What a module must not bring in, through whatever it imports; not for those after "but".
