@@ -19,6 +19,8 @@ from typing import Annotated, Any, Concatenate, NamedTuple, ParamSpec, TypeVar
 
 import numpy as np
 
+from ropewalk.configs import find_config
+from ropewalk.configs.changes import change
 from ropewalk.evals.estimate.statistics import t_half_width
 from ropewalk.experiment import overrides
 from ropewalk.experiment.config import ExperimentConfig
@@ -195,20 +197,16 @@ class Card:
         """
         config = self.config
         if isinstance(config, str):
-            from ropewalk.configs import find_config  # late: it imports every config
-
             config = find_config(config)
         assert config is not None  # a card without a config has no members
         config = overrides.apply(config, self.overrides)
-        train, data = config.train, config.data
-        if self.tokens is not None:
-            if config.stages:
-                raise ValueError(f"card {self.name}: tokens and stages exclude each other")
-            num_steps = math.ceil(self.tokens / (data.batch_size * data.context_length))
-            train = dataclasses.replace(train, num_steps=num_steps)
-        return dataclasses.replace(
-            config, name=self.name, question=self.question, members=(), train=train
-        )
+        config = change(config, name=self.name, question=self.question, members=())
+        if self.tokens is None:
+            return config
+        if config.stages:
+            raise ValueError(f"card {self.name}: tokens and stages exclude each other")
+        row_tokens = config.data.batch_size * config.data.context_length
+        return change(config, train=dict(num_steps=math.ceil(self.tokens / row_tokens)))
 
     def configs(self) -> dict[str, ExperimentConfig]:
         """Return each member's config by its name, at the whole budget.
@@ -238,10 +236,7 @@ class Card:
                 f"card {self.name}: shares={list(self.shares)} of tokens={self.tokens} are {steps} "
                 "steps; list ascending shares that differ by a step or more"
             )
-        return [
-            dataclasses.replace(config, train=dataclasses.replace(config.train, num_steps=number))
-            for number in steps
-        ]
+        return [change(config, train=dict(num_steps=number)) for number in steps]
 
 
 def read(

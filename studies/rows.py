@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ropewalk.configs.changes import change
 from ropewalk.evals.estimate.bins import fine_bin_number
 from ropewalk.evals.estimate.trials import Trials
 from ropewalk.evals.rows import Rows
@@ -245,12 +246,8 @@ def _read_answers(*, value: Any, counts: Any = None, losses: Any = None, **field
 
 def without_folders(config: ExperimentConfig) -> ExperimentConfig:
     """Return a config without the folders of this machine: of paths, only the last name is left."""
-    data = dataclasses.replace(config.data, path=_last_name(config.data.path))
-    return dataclasses.replace(config, data=data, start_from=_last_name(config.start_from))
-
-
-def _last_name(path: str | None) -> str | None:
-    return path and Path(path).name
+    path, start = (x and Path(x).name for x in (config.data.path, config.start_from))
+    return change(config, data=dict(path=path), start_from=start)
 
 
 def check(row: Row, config: ExperimentConfig) -> None:

@@ -14,7 +14,6 @@ import numpy as np
 from ropewalk import evals
 from ropewalk.data.tasks.kv import Kv
 from ropewalk.data.tokenizer import NUM_VALUES
-from ropewalk.evals.estimate.bins import fine_bin_number
 from ropewalk.evals.estimate.effective_context import Estimate, estimate_trials
 from ropewalk.evals.estimate.trials import Trials
 from ropewalk.experiment.config import ExperimentConfig, is_frozen
@@ -173,15 +172,14 @@ def _layers(config: ExperimentConfig, longest: int) -> list[Positions]:
 def count_trials(accuracy: Accuracy, seeds: Sequence[int]) -> Trials:
     """Count the answers by seed, document and fine bin of distance."""
     num_seeds, num_answers = accuracy.is_correct_SA.shape
-    counts = {
+    rows = {
         "seed": np.repeat(seeds, num_answers),
         "document": np.tile(accuracy.document_A, num_seeds),
-        "bin": np.tile(fine_bin_number(accuracy.distance_A), num_seeds),
-        "questions": np.ones(num_seeds * num_answers),
-        "right": accuracy.is_correct_SA.ravel().astype(float),
+        "distance": np.tile(accuracy.distance_A, num_seeds),
+        "exact_match": accuracy.is_correct_SA.ravel(),
+        "chance": np.array([1 / NUM_VALUES]),
     }
-    ends = int(accuracy.distance_A.min()), int(accuracy.distance_A.max())
-    return Trials.from_counts(counts, distances=ends, chance=1 / NUM_VALUES)
+    return Trials.from_rows(rows)
 
 
 def _notes(config: ExperimentConfig) -> tuple[str, ...]:
