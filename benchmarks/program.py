@@ -54,15 +54,6 @@ class TrainStep:
         with jax.set_mesh(self.mesh):
             return step.lower(self._state, self._arrays, self._batch, np.int32(0)).compile()
 
-    @property
-    def planned_bytes(self) -> int:
-        """Bytes of the program's arguments, results and scratch, shared memory once."""
-        plan = self.compiled.memory_analysis()
-        if plan is None:
-            return 0
-        total = plan.argument_size_in_bytes + plan.output_size_in_bytes + plan.temp_size_in_bytes
-        return int(total - plan.alias_size_in_bytes)
-
     def make_update(self) -> Callable[[], dict[str, jax.Array]]:
         """Return a function that makes one more update, from a fresh state on."""
         state = first_state(self.members, shardings_of(self._state))

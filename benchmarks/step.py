@@ -9,6 +9,7 @@ from ropewalk.benchmarks import shapes
 from ropewalk.benchmarks.program import TrainStep
 from ropewalk.benchmarks.protocol import Result, Setting, alternate, is_out_of_memory, timed
 from ropewalk.experiment.config import ExperimentConfig
+from ropewalk.experiment.devices import planned_bytes
 from ropewalk.experiment.metrics import peak_of
 from ropewalk.model.transformer import count_params
 
@@ -70,7 +71,7 @@ def _measure(name: str, config: ExperimentConfig, products: Products, rounds: in
         "ms a step": 1e3 * shortest / products.steps,
         "tokens/s": products.steps * shapes.tokens(config) / shortest,
         "GFLOP/s": flops / shortest / 1e9,
-        "GiB planned": program.planned_bytes / 2**30,
+        "GiB planned": planned_bytes(program.compiled) / 2**30,
     }
     if peak := peak_of(jax.devices()[0].device_kind):
         measured["of the chip's dense bfloat16 peak (MFU)"] = flops / shortest / peak

@@ -14,7 +14,7 @@ import numpy as np
 
 from ropewalk.data.task import Document
 from ropewalk.evals.cost import DoesNotFitError
-from ropewalk.experiment.devices import free_device_memory
+from ropewalk.experiment.devices import free_device_memory, planned_bytes
 from ropewalk.model import loss, transformer
 from ropewalk.model.config import Architecture, ModelConfig, PositionTable
 from ropewalk.model.loss import TokenScores
@@ -212,9 +212,7 @@ def compiled_pass(config: Architecture, leaves, structure, device: Any):
 
 
 def _check_memory(compiled, B: int, length: int) -> None:
-    sizes, free = compiled.memory_analysis(), free_device_memory()
-    inputs, outputs = sizes.argument_size_in_bytes, sizes.output_size_in_bytes
-    needed = inputs + sizes.temp_size_in_bytes + outputs
+    needed, free = planned_bytes(compiled), free_device_memory()
     if free is not None and needed > free:
         fitting = max(1, int(length * free / needed))
         rows = "one row needs" if B == 1 else f"{B} rows need"

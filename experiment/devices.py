@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+from typing import Any
 
 import jax
 import psutil
@@ -65,6 +66,16 @@ def free_device_memory() -> int | None:
     if "bytes_limit" in stats:
         return stats["bytes_limit"] - stats["bytes_in_use"]
     return free_host_memory() if jax.default_backend() == "cpu" else None
+
+
+def planned_bytes(compiled: Any) -> int:
+    """Return the bytes of a compiled program's arguments, results and scratch on a device.
+
+    Memory that an argument and a result share counts once.
+    """
+    stats = compiled.memory_analysis()
+    total = stats.argument_size_in_bytes + stats.output_size_in_bytes + stats.temp_size_in_bytes
+    return int(total - stats.alias_size_in_bytes)
 
 
 def free_host_memory() -> int:

@@ -19,6 +19,7 @@ from jax.sharding import Mesh
 
 from ropewalk.experiment import metrics
 from ropewalk.experiment.config import ExperimentConfig
+from ropewalk.experiment.devices import planned_bytes
 from ropewalk.experiment.mesh import make_mesh
 from ropewalk.experiment.stages import split
 from ropewalk.model import kernels, sharding
@@ -157,8 +158,7 @@ def _memory(compiled: Any, is_gpu: bool) -> dict[str, int | None]:
         return dict.fromkeys(("arguments", "code", "peak", "host_peak"))
     stats = compiled.memory_analysis()
     host_peak = stats.host_temp_size_in_bytes
-    peak = stats.argument_size_in_bytes + stats.temp_size_in_bytes
-    peak += stats.output_size_in_bytes - stats.alias_size_in_bytes
+    peak = planned_bytes(compiled)
     # A GPU allocates the temporaries as one array. On a TPU they are not all in use at once; but
     # with `remat=offload` libtpu gives the peak of the host's memory, and only their sum is known.
     if not (is_gpu or host_peak):

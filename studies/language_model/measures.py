@@ -11,6 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ropewalk import evals
+from ropewalk.evals.estimate import summaries
 from ropewalk.evals.estimate.bins import FINE_PER_BIN, fine_bin_start
 from ropewalk.evals.tasks.lagcopy import Lagcopy
 from ropewalk.evals.tasks.perplexity import Perplexity
@@ -222,11 +223,7 @@ def over_seeds(values: Sequence[Value], *, in_octaves: bool = False) -> Value:
     if not np.isfinite(numbers).all():  # a half lag beyond all lags: there is no t interval
         low = min(value.low for value in values)
         return Value(float(np.mean(numbers)), low, np.inf, len(numbers))
-    mean = Value.over(np.log(numbers) if in_octaves else numbers)
-    if in_octaves:
-        middle, low, high = np.exp(mean[:3]).tolist()
-        mean = Value(middle, low, high, mean.n)
-    return mean
+    return Value(*summaries.over_seeds(numbers, ratios=in_octaves), len(numbers))
 
 
 # --- measures that claims name -------------------------------------------------------------------
