@@ -170,20 +170,8 @@ class Attention(nnx.Module):
         q_BTNH, k_BSKH = checkpoint_name(q_BTNH, "query"), checkpoint_name(k_BSKH, "key")
         v_BSKU = checkpoint_name(v_BSKU, "value")
         with jax.named_scope("attention"):
-            if config.masked_distances is not None:
-                # A control needs no speed, so only the reference implements masked distances.
-                out_BTNU = kernels.reference(
-                    q_BTNH, k_BSKH, v_BSKU, segment_ids_BT, table.window, config.masked_distances
-                ).astype(dtype)
-            else:
-                out_BTNU = kernels.attention(
-                    q_BTNH,
-                    k_BSKH,
-                    v_BSKU,
-                    segment_ids_BT=segment_ids_BT,
-                    window=table.window,
-                    kernel=config.attention,
-                )
+            inputs = q_BTNH, k_BSKH, v_BSKU, segment_ids_BT, table.window
+            out_BTNU = kernels.attention(config, *inputs)
         return self.project(out_BTNU)
 
     def project(self, out_BTNU: jax.Array) -> jax.Array:

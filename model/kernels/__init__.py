@@ -15,6 +15,5 @@ custom backward pass for CPUs.
 
 from ropewalk.model.kernels.choice import Choice, attention, choose, choose_for_model
 from ropewalk.model.kernels.conformance import check
-from ropewalk.model.kernels.xla import reference
 
-__all__ = ["Choice", "attention", "check", "choose", "choose_for_model", "reference"]
+__all__ = ["Choice", "attention", "check", "choose", "choose_for_model"]

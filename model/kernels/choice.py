@@ -41,7 +41,8 @@ class Choice(NamedTuple):
 def choose_for_model(config: Architecture, context_length: int) -> Choice:
     """Choose the kernel of a model for rows of `context_length` tokens, under the current mesh."""
     if config.masked_distances is not None:
-        return Choice("reference", xla.reference, axes.platform(), "model.masked_distances")
+        attend = functools.partial(xla.reference, masked_distances=config.masked_distances)
+        return Choice("reference", attend, axes.platform(), "model.masked_distances")
     H = config.head_dim
     U = H if config.mla is None else config.mla.v_head_dim
     return choose(context_length, H, U, config.compute_dtype, config.attention)
@@ -109,39 +110,33 @@ def _flash(H: int, U: int, dtype) -> tuple[Any, str]:
     return flash, ""
 
 
-def attention(
-    q_BTNH: jax.Array,
-    k_BSKH: jax.Array,
-    v_BSKU: jax.Array,
-    *,
-    segment_ids_BT: jax.Array,
-    window: jax.typing.ArrayLike,
-    kernel: Literal["auto", "xla"] = "auto",
-) -> jax.Array:
+def attention(config: Architecture, q_BTNH, k_BSKH, v_BSKU, segment_ids_BT, window) -> jax.Array:
     """Compute causal grouped-query attention within documents.
 
     Query t attends to key s iff s <= t, both lie in the same segment, and t - s < window. Softmax
     is float32; products are in the inputs' dtype.
 
     Args:
+      config: decides the kernel.
       q_BTNH: rotated and scaled queries.
       k_BSKH: rotated keys, S = T.
       v_BSKU: values; their width may differ from the keys' (MLA).
       segment_ids_BT: int32, document of each token.
       window: int32 scalar, tokens that a query attends to, itself included; may be traced.
-      kernel: see `choose`.
 
     Returns:
       `[B, T, N, U]` in the dtype of `v_BSKU`.
     """
-    H, U = q_BTNH.shape[3], v_BSKU.shape[3]
-    attend = map_devices(choose(q_BTNH.shape[1], H, U, q_BTNH.dtype, kernel))
-    return attend(q_BTNH, k_BSKH, v_BSKU, segment_ids_BT, jnp.asarray(window, jnp.int32))
+    attend = map_devices(choose_for_model(config, q_BTNH.shape[1]))
+    return attend(q_BTNH, k_BSKH, v_BSKU, segment_ids_BT, window).astype(v_BSKU.dtype)
 
 
 def map_devices(choice: Choice) -> Callable:
-    """Return `choice.attend` on full arrays, mapped over the devices of the current mesh."""
-    if axes.on_one_device():
+    """Return `choice.attend` on full arrays, mapped over the devices of the current mesh.
+
+    The reference is not mapped: a control needs no speed, and its mask needs full rows.
+    """
+    if axes.on_one_device() or choice.name == "reference":
         return choice.attend
     return jax.shard_map(
         choice.attend,

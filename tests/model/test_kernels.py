@@ -20,7 +20,7 @@ def test_a_window_within_packed_documents():
     """Equal logits give all visible keys one weight, which unit vectors as values show."""
     zeros, values_SS = np.zeros((1, 7, 1, 7), np.float32), np.eye(7, dtype=np.float32)
     ids_BT = np.array([[1, 1, 1, 1, 2, 2, 0]])
-    weights_TS = attend(zeros, zeros, values_SS[None, :, None], ids_BT, 3)[0, :, 0]
+    weights_TS = xla.attention(zeros, zeros, values_SS[None, :, None], ids_BT, 3)[0, :, 0]
     np.testing.assert_allclose(weights_TS.sum(-1), np.ones(7), rtol=1e-6)
     np.testing.assert_array_equal(
         weights_TS > 0,
@@ -36,10 +36,6 @@ def test_a_window_within_packed_documents():
     )
 
 
-def attend(q_BTNH, k_BSKH, v_BSKU, ids_BT, window):
-    return kernels.attention(q_BTNH, k_BSKH, v_BSKU, segment_ids_BT=ids_BT, window=window)
-
-
 def attend_by_blocks(q_BTNH, k_BSKH, v_BSKU, ids_BT, window):
     return parts.attention(q_BTNH, k_BSKH, v_BSKU, ids_BT, window, parts=blocks.PARTS)
 
@@ -47,10 +43,10 @@ def attend_by_blocks(q_BTNH, k_BSKH, v_BSKU, ids_BT, window):
 @pytest.mark.parametrize(
     "function, T, unrolled, window, dtype, tolerance",
     [
-        (attend, 40, 512, 5, "float32", 1e-6),  # one block
-        (attend, 300, 512, 40, "float32", 1e-6),  # three unrolled, the last one short
-        (attend, 40, 512, NO_WINDOW, "bfloat16", 0.02),
-        (attend, 60, 16, 5, "float32", 1e-6),  # four blocks one after another, the last one short
+        (xla.attention, 40, 512, 5, "float32", 1e-6),  # one block
+        (xla.attention, 300, 512, 40, "float32", 1e-6),  # three unrolled, the last one short
+        (xla.attention, 40, 512, NO_WINDOW, "bfloat16", 0.02),
+        (xla.attention, 60, 16, 5, "float32", 1e-6),  # four blocks in turn, the last one short
         (attend_by_blocks, 40, 512, NO_WINDOW, "float32", 1e-6),
         (attend_by_blocks, 40, 512, 9, "float32", 1e-6),
         (xla.reference, 24, 512, 7, "float32", 1e-6),
@@ -67,7 +63,7 @@ def test_output_and_gradients_in_float64(
 def test_large_logits_do_not_overflow():
     """exp(100) has no float32; the largest logit of a row must come off first."""
     q_BTNH, *inputs = make_inputs(12)
-    check_kernel(attend, (40 * q_BTNH, *inputs), NO_WINDOW, 1e-4)
+    check_kernel(xla.attention, (40 * q_BTNH, *inputs), NO_WINDOW, 1e-4)
 
 
 def test_key_blocks_without_a_query_are_skipped():
@@ -94,7 +90,7 @@ def test_long_rows_never_hold_a_whole_matrix():
     q, k, v, _, segments = make_inputs(T, B=1)
 
     def total(q, k, v):
-        return kernels.attention(q, k, v, segment_ids_BT=segments, window=NO_WINDOW).sum()
+        return xla.attention(q, k, v, segments, NO_WINDOW).sum()
 
     compiled = jax.jit(jax.grad(total, argnums=(0, 1, 2))).lower(q, k, v).compile()
     assert compiled.memory_analysis().temp_size_in_bytes < T * T * 4
