@@ -33,8 +33,6 @@ class Options:
     dtype: Literal["float32", "bfloat16"] = "float32"
 
     def __post_init__(self):
-        if isinstance(self.stop, list):
-            object.__setattr__(self, "stop", tuple(self.stop))
         check(self)
         if "" in self.stop:
             raise ValueError("stop must be non-empty strings, got ''")

@@ -181,6 +181,7 @@ class Card:
         if len({item.name for item in self.measurements}) < len(self.measurements):
             raise ValueError(f"card {self.name}: two measurements have one name")
         for name, changes in self.members.items():
+            changes = tuple(changes) if isinstance(changes, list) else changes  # of a file
             if wrong := problem(changes, tuple[str, ...]):
                 raise ValueError(f"member {name} must be {wrong}")
         for name in (self.name, *self.members):
@@ -257,9 +258,7 @@ def read(
     """
     try:
         fields = tomllib.loads(path.read_text(encoding="utf-8"))
-        measurements = [
-            _make(Measurement, _tuples(part)) for part in fields.pop("measurements", ())
-        ]
+        measurements = [_make(Measurement, part) for part in fields.pop("measurements", ())]
         claims = [
             _make(Claim, part | {"measure": _make_measure(part["measure"], measures)})
             for part in fields.pop("claims", ())
@@ -270,7 +269,7 @@ def read(
             "measurements": tuple(measurements) or (Measurement(),),
             "claims": tuple(claims),
         }
-        return _make(Card, _tuples(fields) | parts)
+        return _make(Card, fields | parts)
     except KeyError as error:
         raise ValueError(f"{path}: a claim lacks {error}") from error
     except (TypeError, ValueError, AttributeError) as error:
@@ -287,13 +286,6 @@ def _make(cls: type[_T], fields: Mapping[str, Any]) -> _T:
         if name not in fields and parameter.default is parameter.empty:
             raise ValueError(f"{what}: needs {name} = ...")
     return cls(**fields)
-
-
-def _tuples(value: Any) -> Any:
-    """Return lists of a value as tuples, at any depth."""
-    if isinstance(value, dict):
-        return {name: _tuples(item) for name, item in value.items()}
-    return tuple(map(_tuples, value)) if isinstance(value, list) else value
 
 
 def _make_measure(text: Any, measures: Mapping[str, Callable[..., Any]]) -> Measure:
