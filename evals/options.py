@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ropewalk import evals
-from ropewalk.data.config import MAX_CONTEXT
 from ropewalk.experiment import stages
-from ropewalk.experiment.config import TRAINED, NumDocuments, chosen_rotary
+from ropewalk.experiment.config import TRAINED, Lengths, NumDocuments, chosen_rotary
 from ropewalk.experiment.run import RunDirectory
 from ropewalk.model import rotary as rotary_lib
 from ropewalk.utils.checks import Positive, check
@@ -41,7 +40,7 @@ class Options:
     """
 
     tasks: Sequence[str] | None = None
-    lengths: Sequence[int] | None = None
+    lengths: Lengths | None = None
     documents: NumDocuments | None = None
     variants: Sequence[str] = (TRAINED,)
     step: int | None = None
@@ -56,13 +55,6 @@ class Options:
             name = variant.partition("(")[0]
             if name.isidentifier() and name not in known:
                 raise ValueError(f"unknown rotary variant {quoted(name)}; {nearest(name, known)}")
-        if any(length < 2 for length in self.lengths or ()):
-            raise ValueError(f"lengths must be at least 2 tokens, got {min(self.lengths or ())}")
-        if self.lengths and max(self.lengths) > MAX_CONTEXT:
-            raise ValueError(
-                f"lengths must be at most {MAX_CONTEXT} tokens, up to which positions are exact, "
-                f"got {max(self.lengths)}"
-            )
 
     def with_step1(self, candidates: str) -> "Options":
         """Return options for `--step1 base=1e3,ntk_aware(factor=4)`, the trained variant first.

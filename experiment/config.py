@@ -26,6 +26,7 @@ REMOVED = {"data.config.DataConfig": {"documents": 2}}
 TRAINED = "trained"  # name of the variant that a run was trained with
 
 Steps = Annotated[int, Bounds(at_least=1, at_most=2**31 - 1)]  # counted in int32 on devices
+Lengths = tuple[Annotated[int, Bounds(at_least=2, at_most=MAX_CONTEXT)], ...]  # tokens
 NumDocuments = Annotated[int, Bounds(at_least=1, at_most=1_000_000)]  # of a task and length
 # Adam divides by 1 - beta^t; closer to 1 that is 0 in float32.
 Momentum = Annotated[float, Bounds(at_least=0, at_most=0.999999)]
@@ -144,7 +145,7 @@ class EvalConfig:
     """
 
     tasks: tuple[str, ...] = ("kv", "lagcopy", "lines", "perplexity")
-    lengths: tuple[Annotated[int, Bounds(at_least=2, at_most=MAX_CONTEXT)], ...] = ()
+    lengths: Lengths = ()
     documents: NumDocuments = 64
     seed: int = 0
 
