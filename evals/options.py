@@ -4,16 +4,20 @@ import dataclasses
 import itertools
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Annotated
 
 from ropewalk import evals
+from ropewalk.evals.estimate.bins import BINS_PER_OCTAVE, FINE_PER_BIN
 from ropewalk.experiment import stages
 from ropewalk.experiment.config import TRAINED, Lengths, NumDocuments, chosen_rotary
 from ropewalk.experiment.run import RunDirectory
 from ropewalk.model import rotary as rotary_lib
-from ropewalk.utils.checks import Positive, check
+from ropewalk.utils.checks import Bounds, check
 from ropewalk.utils.expressions import split_commas
 from ropewalk.utils.messages import nearest, quoted
 
+# Octaves: no interval is narrower than a fine bin, within which a fall may lie anywhere.
+Precision = Annotated[float, Bounds(above=1 / (BINS_PER_OCTAVE * FINE_PER_BIN))]
 FORMATS = "table", "csv", "json", "markdown"  # of printed results
 
 
@@ -44,7 +48,7 @@ class Options:
     documents: NumDocuments | None = None
     variants: Sequence[str] = (TRAINED,)
     step: int | None = None
-    precision: Positive | None = None
+    precision: Precision | None = None
 
     def __post_init__(self):
         check(self)

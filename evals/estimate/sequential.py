@@ -12,7 +12,6 @@ from typing import NamedTuple
 import numpy as np
 
 from ropewalk.evals import rows as rows_lib
-from ropewalk.evals.estimate.bins import BINS_PER_OCTAVE, FINE_PER_BIN
 from ropewalk.evals.estimate.effective_context import TOO_FEW_ANSWERS, UNDETERMINED, estimate
 from ropewalk.evals.rows import Rows
 
@@ -22,9 +21,6 @@ _MEMBER = ("run", "seed", "trained_length", "step", "rotary")
 # Bounds on the documents of one round, as shares of the documents so far. The upper bound allows
 # for an inaccurate first L50; the lower bound avoids rounds of a few documents.
 _MAX_SHARE, _MIN_SHARE = 1.0, 0.125
-
-# The narrowest possible interval, octaves: a fall may lie anywhere within a fine bin.
-_MIN_OCTAVES = 1 / (BINS_PER_OCTAVE * FINE_PER_BIN)
 
 
 class DistanceRange(NamedTuple):
@@ -52,20 +48,15 @@ def next_round(rows: Rows, *, octaves: float, max_documents: int) -> list[Distan
 
     Args:
       rows: of one task and length, all members and rounds so far, in columns of `evals.rows`.
-      octaves: largest width of an interval, octaves.
+      octaves: largest width of an interval, octaves; above an eighth (`evals.options.Precision`).
       max_documents: limit for all rounds together; once reached, the result is empty.
 
     Returns:
       Ranges in ascending order, without overlap.
 
     Raises:
-      ValueError: if `octaves` is at most an eighth, or as `effective_context.estimate`.
+      ValueError: as `effective_context.estimate`.
     """
-    if octaves <= _MIN_OCTAVES:
-        raise ValueError(
-            f"octaves must be above {_MIN_OCTAVES}, the width of a bin, got {octaves}; "
-            "a quarter octave is 0.25"
-        )
     num_documents = len(np.unique(rows["document"]))
     documents_left = max_documents - num_documents
     if documents_left <= 0:

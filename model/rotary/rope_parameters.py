@@ -172,8 +172,6 @@ def _temperature(mscale: float, factor: float) -> float:
 def _series(rope: Mapping[str, Any], head: HfHead, stretch: float = 1.0) -> np.ndarray:
     """Return the geometric series of the base times stretch ** (d / (d - 2))."""
     dim = int(head.head_dim * rope.get("partial_rotary_factor", 1.0))
-    if dim > head.head_dim:
-        raise ValueError("config.json: partial_rotary_factor must be at most 1")
     base = rope["rope_theta"]
     if stretch != 1:
         base *= stretch ** (dim / (dim - 2))
