@@ -21,20 +21,21 @@ def train(code: Path, config: str, workdir: Path, prepared: Path) -> None:
     subprocess.run(command, cwd=code, check=True, stderr=subprocess.PIPE)
 
 
+def outcome(run: Path) -> dict[str, object]:
+    """Return the numbers of each step and the digest of each array of the last checkpoint."""
+    rows = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    numbers = {f"{name} of step {row['step']}": row[name] for row in rows for name in row}
+    digests = json.loads((run / f"checkpoints/{rows[-1]['step']}/digests/metadata").read_text())
+    return numbers | {f"array {name}": digest for name, digest in digests["arrays"].items()}
+
+
 def difference(first: Path, second: Path) -> str:
     """Return the first thing in which two runs differ; empty if there is none."""
-    lines = [
-        [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
-        for run in (first, second)
-    ]
-    for row, other in zip(*lines, strict=True):
-        for name in (row.keys() & other.keys()) - TIMING:
-            if row[name] != other[name]:
-                return f"{name} of step {row['step']}: {row[name]!r} and {other[name]!r}"
-    path = f"checkpoints/{lines[0][-1]['step']}/digests/metadata"
-    arrays, others = (json.loads((run / path).read_text())["arrays"] for run in (first, second))
-    differing = [name for name in arrays | others if arrays.get(name) != others.get(name)]
-    return f"array {differing[0]}" if differing else ""
+    ours, theirs = outcome(first), outcome(second)
+    for name in ours | theirs:
+        if name.split()[0] not in TIMING and ours.get(name) != theirs.get(name):
+            return f"{name}: {ours.get(name)!r} and {theirs.get(name)!r}"
+    return ""
 
 
 def main() -> int:

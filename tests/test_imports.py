@@ -154,11 +154,8 @@ def test_what_a_module_must_not_bring_in(prefix):
         assert not reached, f"{name} reaches {sorted(reached)}"
 
 
-def test_nothing_imports_a_command():
-    commands = {path.stem for path in ROOT.glob("*.py")}
-    assert commands >= {"train", "sweep"}
-    assert not {name for name in SOURCES if imports(name) & commands}
-    # A walk that found nothing would pass everything.
+def test_the_walk_finds_what_a_command_brings_in():
+    """One that found nothing would pass everything."""
     assert {"jax", "model.rotary.base", "data.packing", "optax"} <= reachable("train")
 
 
@@ -175,40 +172,3 @@ def test_every_imported_package_is_declared(monkeypatch):
     for top in tops - STANDARD - TOP:
         packages = {name.lower().replace("_", "-") for name in owners.get(top, [top])}
         assert packages & declared, f"{top} is imported; add one of {packages} to pyproject.toml"
-
-
-# Private parts of libraries that the code reads or replaces, with the reason. At most two.
-PRIVATE = {
-    # The public kernel has no backward pass for rings; these are its three programs.
-    "model.kernels.splash": {
-        "splash_attention_kernel._splash_attention_forward",
-        "splash_attention_kernel._splash_attention_bwd_dq",
-        "splash_attention_kernel._splash_attention_bwd_dkv",
-    },
-}
-# Of the standard library, and documented: its hooks, and the end of a process without cleaning up.
-_HOOKS = {"os._exit", "sys.excepthook", "sys.unraisablehook"}
-
-
-def private_parts(name: str) -> set[str]:
-    """Private names of libraries in a module, and attributes of libraries that it replaces."""
-    tree = ast.parse(SOURCES[name].read_text(encoding="utf-8"))
-    libraries, parts = set(), set()
-    for node in ast.walk(tree):
-        for alias in node.names if isinstance(node, ast.Import | ast.ImportFrom) else ():
-            path = f"{getattr(node, 'module', None) or ''}.{alias.name}".strip(".")
-            if path.partition(".")[0] not in {*TOP, "__future__"}:
-                libraries.add((alias.asname or alias.name).partition(".")[0])
-                parts |= {path} if "._" in path else set()
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Attribute):
-            path = ast.unparse(node)
-            is_replaced = isinstance(node.ctx, ast.Store | ast.Del)
-            is_private = re.match(r"_(?!_)", node.attr) is not None
-            if path.partition(".")[0] in libraries and (is_replaced or is_private):
-                parts.add(path)
-    return parts - _HOOKS
-
-
-def test_private_parts_of_libraries_are_listed():
-    assert {name: parts for name in SOURCES if (parts := private_parts(name))} == PRIVATE

@@ -79,7 +79,7 @@ class Trials:
         """
         questions = self.questions[number]
         documents, bins = questions.any(1), questions.any(0)
-        return self._map(lambda n: n[number][documents])._of_bins(bins), documents
+        return self._map(lambda n: n[number][documents])._of_bins(bins), documents  # noqa: SLF001
 
     def of_seeds(self, chosen: np.ndarray) -> "Trials":
         """Return the seeds for which bool `[seeds]` is true."""

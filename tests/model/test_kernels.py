@@ -1,4 +1,4 @@
-"""A mask against a literal matrix; kernels against float64; which kernel is chosen."""
+"""Kernels against float64, and which kernel is chosen."""
 
 import sys
 from typing import NamedTuple
@@ -14,26 +14,6 @@ from ropewalk.model.config import NO_WINDOW
 from ropewalk.model.kernels import blocks, choice, flash, parts, splash, xla
 from tests.model.float64_attention import check_kernel, check_members, make_inputs
 from tests.models import small_model
-
-
-def test_a_window_within_packed_documents():
-    """Equal logits give all visible keys one weight, which unit vectors as values show."""
-    zeros, values_SS = np.zeros((1, 7, 1, 7), np.float32), np.eye(7, dtype=np.float32)
-    ids_BT = np.array([[1, 1, 1, 1, 2, 2, 0]])
-    weights_TS = xla.attention(zeros, zeros, values_SS[None, :, None], ids_BT, 3)[0, :, 0]
-    np.testing.assert_allclose(weights_TS.sum(-1), np.ones(7), rtol=1e-6)
-    np.testing.assert_array_equal(
-        weights_TS > 0,
-        [
-            [1, 0, 0, 0, 0, 0, 0],
-            [1, 1, 0, 0, 0, 0, 0],
-            [1, 1, 1, 0, 0, 0, 0],
-            [0, 1, 1, 1, 0, 0, 0],
-            [0, 0, 0, 0, 1, 0, 0],
-            [0, 0, 0, 0, 1, 1, 0],
-            [0, 0, 0, 0, 0, 0, 1],
-        ],
-    )
 
 
 def attend_by_blocks(q_BTNH, k_BSKH, v_BSKU, ids_BT, window):
