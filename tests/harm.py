@@ -37,7 +37,6 @@ COMMANDS = {
     "train": (f"train.py {_TINY} --workdir run", "run"),
     "sweep": (f"sweep.py {_TINY} --workdir sweep model.rotary.base=10,99", "sweep"),
     "evaluate": ("evaluate.py run --out rows", "rows"),
-    "report": ("report.py evaluated --out page/page.html", "page"),
     "export": ("-m interop export run exported", "exported"),
     "import": ("-m interop import exported imported --no-compare", "imported"),
 }
@@ -52,7 +51,6 @@ DAMAGES = {
     "any file of a checkpoint, resumed": ("run/checkpoints/6/**/*", "train"),
     "tokenizer and config.json": ("run/[ct]o*.*", "evaluate"),
     "prepared data": ("data/**/*", "train"),
-    "rows": ("evaluated/results.jsonl", "report"),
     "export": ("exported/*[!d]", "import"),  # but README.md, which no command reads
 }
 
@@ -65,9 +63,6 @@ def make(folder: Path) -> dict[str, float]:
     seconds = {}
     write_jsonl(folder / "text.jsonl", [f"{i} {plain_text(i)} " * 9 for i in range(120)])
     for name, (command, _) in COMMANDS.items():
-        if name == "report":
-            shutil.copytree(folder / "run", folder / "evaluated")
-            shutil.copyfile(folder / "rows/results.jsonl", folder / "evaluated/results.jsonl")
         start = time.monotonic()
         if run(command, folder).wait():
             raise SystemExit(f"{command} fails undisturbed:\n{(folder / 'output').read_text()}")
@@ -101,7 +96,7 @@ def contents(folder: Path) -> dict[str, str]:
         is_ours = not re.search(r"commands.jsonl|\.lock|\.damaged|workers.log|content.json", name)
         if path.is_file() and is_ours:
             is_array = name.endswith(("/HASH", ".ocdbt", "_METADATA", "_sharding"))
-            is_dated = path.suffix in (".html", ".npz", ".gz") or path.name in _DATED
+            is_dated = path.suffix in (".npz", ".gz") or path.name in _DATED
             digests[name] = "" if is_array or is_dated else _digest(path)
     return digests
 
@@ -111,24 +106,22 @@ def _short(name: str) -> str:
 
 
 def _digest(path: Path) -> str:
+    def undated(fields: dict) -> dict:
+        return {name: value for name, value in fields.items() if name not in _IGNORED}
+
     content = path.read_bytes()
     if path.suffix == ".jsonl" or path.name in ("metadata", "config.json"):
         parts = content.splitlines() if path.suffix == ".jsonl" else [content]
-        values = [json.loads(part, object_hook=_without_ignored) for part in parts]
+        values = [json.loads(part, object_hook=undated) for part in parts]
         content = json.dumps(values, sort_keys=True).encode()
     return hashlib.sha256(content).hexdigest()
-
-
-def _without_ignored(fields: dict) -> dict:
-    return {name: value for name, value in fields.items() if name not in _IGNORED}
 
 
 def kill(
     pristine: Path, number: int, rng: random.Random, seconds: dict[str, float]
 ) -> tuple[str, str]:
     """Kill one command, run it again, and return what was killed and the outcome."""
-    names = [name for name in COMMANDS if name != "report"]
-    name = names[number % len(names)]
+    name = list(COMMANDS)[number % len(COMMANDS)]
     command, output = COMMANDS[name]
     expected, folder = contents(pristine / output), Path.cwd()
     shutil.rmtree(output)
@@ -156,7 +149,7 @@ def damage(pristine: Path, number: int, rng: random.Random) -> tuple[str, str]:
         shutil.rmtree(output)
     path = rng.choice([p for p in sorted(Path().glob(files)) if p.is_file() and p.stat().st_size])
     kind, size = rng.choice(("bit", "bit", "cut", "deleted")), path.stat().st_size
-    if kind == "deleted" and reader in ("report", "import"):  # the file is optional
+    if kind == "deleted" and reader == "import":  # the file is optional
         kind = "cut"
     position = rng.randrange(8 * size)
     if kind == "bit":

@@ -121,11 +121,9 @@ def test_text_that_is_not_utf_8(trained_run, option, tmp_path, capsys, monkeypat
     latin1 = b"caf\xe9"
     (tmp_path / "prompts").write_bytes(latin1)
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(latin1), encoding="utf-8"))
-    value = {
-        "--prompts": str(tmp_path / "prompts"),
-        "stdin": "",
-    }.get(option, latin1.decode(errors="surrogateescape"))
-    arguments = [f"{option}={value}"] if value else []
+    value = latin1.decode(errors="surrogateescape")
+    value = tmp_path / "prompts" if option == "--prompts" else value
+    arguments = [f"{option}={value}"] if option != "stdin" else []
     with pytest.raises(SystemExit) as stop:
         generate.main([str(trained_run), *arguments])
     error = capsys.readouterr().err

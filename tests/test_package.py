@@ -1,6 +1,7 @@
 """`import ropewalk` in a program that has modules of its own with our folders' names."""
 
 import fnmatch
+import re
 import subprocess
 import sys
 import tomllib
@@ -57,11 +58,7 @@ def test_a_type_checker_knows_what_public_functions_return(tmp_path, run_script)
     (tmp_path / "pyrightconfig.json").write_text(configuration)
     command = "-m", "pyright", "--pythonpath", sys.executable
     done = run_script(*command, cwd=tmp_path, check=False)
-    types = [
-        line.partition(' is "')[2].rstrip('"')
-        for line in done.stdout.splitlines()
-        if " is " in line
-    ]
+    types = re.findall(r' is "(.*)"$', done.stdout, re.M)
     assert types[0] == "LoadedRun" and "Array" in types[1]
     assert types[2].startswith("ndarray")
     assert types[3:] == ["list[dict[str, Any]]", "dict[str, Any]"]

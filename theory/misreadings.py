@@ -99,7 +99,7 @@ def _of_group(
     """Yield the name, first position and source of every misreading of a group of layers."""
     other_groups = [other for other in model.groups if other.rope and other.kind != group.kind]
     if not group.rope:
-        if other_groups:
+        if any(other.rope for other in model.groups):
             yield "rotates layers without rotation", 1, "executorch#22043"
         return
     source = "maxtext#1774, transformers#25199, llama.cpp#2376"

@@ -43,13 +43,7 @@ def members_of(config: ExperimentConfig) -> list[ExperimentConfig]:
 
 
 def run_flops(config: ExperimentConfig) -> float:
-    return sum(
-        (stage.end - stage.start)
-        * stage.config.data.batch_size
-        * stage.config.data.context_length
-        * flops_per_token(stage.config)
-        for stage in split(config)
-    )
+    return sum(stage.tokens * flops_per_token(stage.config) for stage in split(config))
 
 
 def flops(config: ExperimentConfig) -> float:

@@ -11,15 +11,12 @@ from ropewalk.experiment.run import RunDirectory
 from ropewalk.model import rotary
 from tests.models import tiny_config
 
-
-@pytest.fixture(scope="module")
-def tiny():
-    return find_config("tiny")
+TINY = find_config("tiny")
 
 
-def test_a_seed_is_the_rows_too_unless_their_own_is_given(tiny):
+def test_a_seed_is_the_rows_too_unless_their_own_is_given():
     def seeds(*changes):
-        config = overrides.apply(tiny, changes)
+        config = overrides.apply(TINY, changes)
         return config.seed, config.data.seed
 
     assert seeds("data.batch_size=4", "seed=3") == (3, 3)
@@ -34,9 +31,9 @@ def test_a_field_that_is_given_twice_is_named():
     assert lines == ["seed=0 is replaced by seed=2,3"]
 
 
-def test_objects_lists_and_optional_values(tiny):
+def test_objects_lists_and_optional_values():
     config = overrides.apply(
-        tiny,
+        TINY,
         [
             "model.rotary=ntk_aware(base=1e4, factor=8)", "model.rotary.factor=4",
             "model.window=32", "evals.tasks=[kv,lines]", "evals.lengths=128,256",
@@ -48,7 +45,7 @@ def test_objects_lists_and_optional_values(tiny):
     assert (config.evals.tasks, config.evals.lengths) == (("kv", "lines"), (128, 256))
     # As JSON, 1 is another number than 1.0.
     assert (repr(config.train.num_steps), repr(config.train.learning_rate)) == ("1000", "1.0")
-    assert config.data == tiny.data
+    assert config.data == TINY.data
     assert overrides.apply(config, ["model.window=none"]).model.window is None
     assert overrides.apply(config, ["evals.lengths=[]"]).evals.lengths == ()
     assert overrides.apply(config, ["stages=[[seed=1],[]]"]).stages == (("seed=1",), ())
@@ -83,9 +80,9 @@ def test_commas_in_values(tmp_path, monkeypatch):
     assert values("it's,that's") == ["it's", "that's"]
 
 
-def test_a_field_for_all_members(tiny):
+def test_a_field_for_all_members():
     members = (("model.rotary.base=10",), ("model.rotary=nope", "model.num_heads=1"))
-    config = dataclasses.replace(tiny, members=members)
+    config = dataclasses.replace(TINY, members=members)
     made = overrides.make_members(config, ["model.rotary.log_n=train", "train.num_steps=7"])
     assert [m.config.train.num_steps for m in made] == [7, 7]
     assert {m.config.model.rotary.log_n for m in made} == {"train"}
@@ -93,25 +90,25 @@ def test_a_field_for_all_members(tiny):
         with pytest.raises(ValueError, match="list values of your own"):
             overrides.make_members(config, [override])
     with pytest.raises(ValueError, match="nope has no base; ") as error:
-        overrides.apply(tiny, ["model.rotary=nope", "model.rotary.base=20"])
+        overrides.apply(TINY, ["model.rotary=nope", "model.rotary.base=20"])
     assert "did you mean 'model.rotary.base'" not in str(error.value)
 
 
-def test_parents_that_lead_back(tiny, tmp_path):
+def test_parents_that_lead_back(tmp_path):
     """A child that was renamed to its deleted parent's name starts from itself."""
     run = RunDirectory(tmp_path / "run")
-    run.write_config(tiny, ())
+    run.write_config(TINY, ())
     record = json.loads((run.path / "config.json").read_text())
     record["config"]["start_from"] = f"{run.path}@2"
     (run.path / "config.json").write_text(json.dumps(record))
     assert RunDirectory(run.path).published_path is None
 
 
-def test_a_sweep_is_continued_whatever_the_order_of_its_fields(tiny, tmp_path):
+def test_a_sweep_is_continued_whatever_the_order_of_its_fields(tmp_path):
     fields = ["model.rotary.base=10,20", "train.num_steps=3", "train.warmup_steps=0"]
-    record = overrides.make_sweep(tiny, tmp_path, fields).record
+    record = overrides.make_sweep(TINY, tmp_path, fields).record
     assert record is not None
     (tmp_path / "sweep.json").write_text(record.to_json())
-    overrides.make_sweep(tiny, tmp_path, fields[::-1]).check_workdir()
+    overrides.make_sweep(TINY, tmp_path, fields[::-1]).check_workdir()
     with pytest.raises(ValueError, match="holds another sweep"):
-        overrides.make_sweep(tiny, tmp_path, [*fields[::-1], "data.seed=1"]).check_workdir()
+        overrides.make_sweep(TINY, tmp_path, [*fields[::-1], "data.seed=1"]).check_workdir()

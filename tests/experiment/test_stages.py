@@ -2,8 +2,6 @@
 
 import dataclasses
 
-import pytest
-
 from ropewalk.configs import find_config
 from ropewalk.experiment import overrides, stages
 from ropewalk.experiment.run import RunDirectory
@@ -15,19 +13,13 @@ STAGES = (
     ("model.rotary=nope", "data.num_workers=3"),
 )
 
+TINY = find_config("tiny")  # 20 steps of 8 rows of 64 tokens at base 10000
 
-@pytest.fixture(scope="module")
-def tiny():
-    return find_config("tiny")  # 20 steps of 8 rows of 64 tokens at base 10000
-
-
-@pytest.fixture(scope="module")
-def staged(tiny):
-    return dataclasses.replace(tiny, stages=STAGES)
+STAGED = dataclasses.replace(TINY, stages=STAGES)
 
 
-def test_stages_pile_up(staged):
-    every = stages.split(staged)
+def test_stages_pile_up():
+    every = stages.split(STAGED)
     two, three = every[2:]
     assert [(s.start, s.end) for s in every] == [(0, 20), (20, 30), (30, 40), (40, 50)]
     # Stage 1 has the data of stage 0 and reads on; stage 2 has other rows; how rows are made
@@ -40,10 +32,10 @@ def test_stages_pile_up(staged):
     assert all(s.config.stages == () for s in every)
 
 
-def test_a_run_directory_knows_each_step(staged, tmp_path):
+def test_a_run_directory_knows_each_step(tmp_path):
     run = RunDirectory(tmp_path)
-    run.write_config(staged, [])
-    zero, one, two, three = (stage.config for stage in stages.split(staged))
+    run.write_config(STAGED, [])
+    zero, one, two, three = (stage.config for stage in stages.split(STAGED))
     for step, config in ((0, zero), (1, zero), (20, zero), (21, one), (30, one), (31, two)):
         assert run.config_at(step) == config
     assert run.config_at(50) == three
@@ -57,15 +49,15 @@ def test_a_run_directory_knows_each_step(staged, tmp_path):
     ]
 
 
-def test_positions_of_all_ancestors_are_the_childs(tiny, tmp_path):
+def test_positions_of_all_ancestors_are_the_childs(tmp_path):
     first, second, third = (RunDirectory(tmp_path / name) for name in ("a", "b", "c"))
-    first.write_config(tiny, [])
+    first.write_config(TINY, [])
     (first.checkpoints_path / "10").mkdir(parents=True)
     (first.checkpoints_path / "20").mkdir()
     changes = [f"start_from={first.path}@10", "model.rotary=nope", "model.window=8"]
-    second.write_config(overrides.apply(tiny, changes), [])
+    second.write_config(overrides.apply(TINY, changes), [])
     (second.checkpoints_path / "5").mkdir(parents=True)
-    third.write_config(overrides.apply(tiny, [f"start_from={second.path}"]), [])
+    third.write_config(overrides.apply(TINY, [f"start_from={second.path}"]), [])
     positions = [(p["rotary"], p["num_steps"], p["window"]) for p in third.positions_at(7)]
     rope = "rope(base=10000)"
     assert positions == [(rope, 10, None), ("nope", 5, 8), (rope, 7, None)]

@@ -63,16 +63,9 @@ def test_heads_that_are_left_out_have_no_effect_and_others_do():
     masked = transformer.without_heads(init(model, 0), [(0, 4), (1, 0)])
     table, blocks = model.position_table(32), masked["blocks"]
     expected = hidden(model, table, masked)
-    for (layer, head), has_effect in {
-        (0, 4): False,
-        (1, 0): False,
-        (0, 0): True,
-        (1, 4): True,
-    }.items():
+    for layer, head, has_effect in ((0, 4, False), (1, 0, False), (0, 0, True), (1, 4, True)):
         query = np.array(blocks["attention"]["query"])
         query[layer, :, head] *= -9
-        changed = {
-            **masked,
-            "blocks": {**blocks, "attention": {**blocks["attention"], "query": query}},
-        }
+        attention = {**blocks["attention"], "query": query}
+        changed = {**masked, "blocks": {**blocks, "attention": attention}}
         assert (np.abs(hidden(model, table, changed) - expected).max() > 1e-3) == has_effect

@@ -7,7 +7,6 @@ import pytest
 from ropewalk.experiment.overrides import Member, Sweep, apply
 from ropewalk.experiment.run import RunDirectory
 from ropewalk.studies import folder, load_cards, names, rows, run
-from ropewalk.theory.decay import first_violation, quarter_period
 from ropewalk.training.sweep import check_sweep
 
 CARDS = load_cards("capability")
@@ -46,11 +45,3 @@ def test_every_member_can_be_trained(study, tmp_path):
         ]
         if members:
             check_sweep(Sweep(card.shared(), tmp_path / name, members))
-
-
-def test_five_vectors_share_a_quarter_period_but_no_theory_length():
-    """C2 compares vectors that only the theory length tells apart."""
-    configs = CARDS["C2"].configs()
-    vectors = [configs[name].model.position_table(128).inv_freq[0, 0] for name in "BAEDC"]
-    assert [quarter_period(vector) for vector in vectors] == pytest.approx([14.617] * 5, abs=1e-3)
-    assert [first_violation(vector) for vector in vectors] == [3, 5, 3, 15, 15]

@@ -2,7 +2,6 @@
 
 import dataclasses
 import math
-from typing import Any
 
 import pytest
 
@@ -16,8 +15,8 @@ BASES = {"ten": ("model.rotary.base=10",), "b1e4": ()}
 
 
 def card(**changes) -> Card:
-    fields: dict[str, Any] = dict(question="?", config=WSD, members=BASES, tokens=10_000)
-    return Card(name="echo", **(fields | changes))
+    fields = dict(name="echo", question="?", config=WSD, members=BASES, tokens=10_000)
+    return Card(**(fields | changes))
 
 
 def test_members_share_all_but_their_overrides():

@@ -26,11 +26,9 @@ def losses(distances, nll_DF, tokens=10):
 
 
 def make_row(tasks: dict[str, Losses], member: str = "base=10", seed: int = 0, **changes) -> Row:
-    """Row with losses of `perplexity`, and of `natural` and `control` text."""
-    texts = "natural", "control"
-    names: dict[str, str] = {text: f"lagcopy(text={text},passage=32,crops=16)" for text in texts}
+    """Row with losses of these tasks."""
     answers = tuple(
-        Answers(measurement="whole", task=names.get(name, name), length=512, value=0, losses=item)
+        Answers(measurement="whole", task=name, length=512, value=0, losses=item)
         for name, item in tasks.items()
     )
     return row(card="language_model", member=member, seed=seed, answers=answers, **changes)
@@ -41,19 +39,16 @@ def copies(gain_of_lag, documents=40):
     distances = [lag - 1 for lag in gain_of_lag]
     natural = np.full((documents, len(distances)), 3.0) + np.arange(documents)[:, None] / 10
     gain = np.array(list(gain_of_lag.values()))
-    return {"natural": losses(distances, natural), "control": losses(distances, natural + gain)}
+    names = [f"lagcopy(text={text},passage=32,crops=16)" for text in ("natural", "control")]
+    return dict(zip(names, (losses(distances, x) for x in (natural, natural + gain)), strict=True))
 
 
 def sum_losses(*arguments):
-    sums = measures.losses(make_row({"perplexity": losses(*arguments)}), 512)
-    assert sums
-    return sums
+    return measures.losses(make_row({"perplexity": losses(*arguments)}), 512)
 
 
 def sum_gains(gain_of_lag):
-    sums = measures.gains(make_row(copies(gain_of_lag)))
-    assert sums
-    return sums
+    return measures.gains(make_row(copies(gain_of_lag)))
 
 
 def test_a_mean_weighs_tokens_and_a_difference_is_paired():
@@ -121,7 +116,7 @@ def test_an_interval_over_seeds_is_students():
             rows.append(make_row(task, member, seed))
     card = CARDS["language_model"]
     value = card.claims[0].measure(card, rows)
-    assert value is not None and (value.n, value.unit) == (3, "seeds")
+    assert (value.n, value.unit) == (3, "seeds")
     half = 4.30265 * 0.02 / 3**0.5
     assert value[:3] == pytest.approx((0.05, 0.05 - half, 0.05 + half), abs=1e-5)
     # Claims a1 (at least .02) and a2 (at most .10): the interval is .0003 to .0997.
@@ -142,7 +137,6 @@ def test_the_ratio_of_half_lags():
     card = CARDS["language_model"]
     claims = {claim.text[:2]: claim for claim in card.claims}
     c1, c2, c3 = (claims[name].measure(card, rows) for name in ("c1", "c2", "c3"))
-    assert c1 is not None and c2 is not None and c3 is not None
     assert c3.value == pytest.approx(c2.value / c1.value)
     assert judge(claims["b2"], card, rows)[0] == HELD
     # The ratio falls from 1 to .1 between the half octaves 8 ... 11 and 16 ... 22, an octave apart.
@@ -176,7 +170,6 @@ def test_runs_are_compared_if_they_read_the_same_rows():
     )
     cost = measures.cost("base=10")
     card = dataclasses.replace(CARDS["language_model"], seeds=(0,))
-    value = cost(card, [run, reference])
-    assert value is not None and value.value == pytest.approx(0.5)
+    assert cost(card, [run, reference]).value == pytest.approx(0.5)
     moved = dataclasses.replace(run, made_by={"tokenizer": "5159"})
     assert cost(card, [moved, reference]) is None

@@ -2,7 +2,6 @@
 
 import math
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
@@ -13,7 +12,7 @@ from ropewalk.studies.capability.theories import B_M, D_H, MINIMAL_HEAD, Compari
 
 
 def make(l50: float, length: float, *, is_beyond: bool = False, bias: float = 0.1) -> Comparison:
-    measured: Any = SimpleNamespace(
+    measured = SimpleNamespace(
         l50=l50, longest=125, shortest=1, chance=0.0, mean_accuracy=l50 / 125, ceiling=1.0,
         seeds=[SimpleNamespace(beyond=is_beyond)],
     )  # fmt: skip
@@ -53,10 +52,9 @@ def test_members_beyond_all_distances_on_both_sides_have_no_error():
 def test_only_a_model_that_is_right_nowhere_has_the_shortest_distance_as_its_l50(committed):
     """C10's last of four fast heads alone has a ceiling of a half; the slow head is all of one."""
     card = studies.load_cards("capability")["C10"]
-    value = measures.l50("one-slow", "last head masked")(card, committed)
-    assert value and value[:3] == (1, 1, 1)
-    value = measures.l50("none-slow", "last head alone")(card, committed)
-    assert value and math.isnan(value.value)
+    masked = measures.l50("one-slow", "last head masked")(card, committed)
+    alone = measures.l50("none-slow", "last head alone")(card, committed)
+    assert masked[:3] == (1, 1, 1) and math.isnan(alone.value)
 
 
 @pytest.mark.parametrize(
@@ -65,12 +63,8 @@ def test_only_a_model_that_is_right_nowhere_has_the_shortest_distance_as_its_l50
 )
 def test_a_seed_is_beyond_only_if_no_distance_may_be_below(outcome, text):
     """An undetermined seed has no significant fall either, and was "> 125"."""
-    seed: Any = SimpleNamespace(
-        learned=True,
-        l50=40.0,
-        beyond=outcome != "MEASURED",
-        falls=[SimpleNamespace(outcome=outcome)],
-    )
+    falls = [SimpleNamespace(outcome=outcome)]
+    seed = SimpleNamespace(learned=True, l50=40.0, beyond=outcome != "MEASURED", falls=falls)
     assert parts._describe_seed(seed, 125) == text
 
 
@@ -101,13 +95,10 @@ def test_lower_log_odds_move_a_forecast(monkeypatch):
     # Forecasts of 1/2, 1 and 0, which become 1 / (1 + e), 1 and 0.
     items = [make(0, 1, bias=bias) for bias in (0.5, 1.0, 0.0)]
     monkeypatch.setattr(theories, "compare", lambda rows: items)
-    arguments: Any = None, ()
     measured = sum(item.measured.mean_accuracy for item in items) / 3
-    bias = measures.theory_bias(low=0, high=200)(*arguments)
-    assert bias is not None and bias.value == pytest.approx(0.5 - measured)
-    bias = measures.theory_bias(low=0, high=200, lower=1)(*arguments)
-    assert bias is not None
-    assert bias.value == pytest.approx((1 / (1 + math.e) + 1) / 3 - measured)
-    saved = measures.theory_saved(low=0, high=200, lower=1)(*arguments)
-    assert saved is not None
-    assert saved.value == pytest.approx((0.5 - 1 / (1 + math.e)) / 3)
+    for measure, value in (
+        (measures.theory_bias(low=0, high=200), 0.5 - measured),
+        (measures.theory_bias(low=0, high=200, lower=1), (1 / (1 + math.e) + 1) / 3 - measured),
+        (measures.theory_saved(low=0, high=200, lower=1), (0.5 - 1 / (1 + math.e)) / 3),
+    ):
+        assert measure(None, ()).value == pytest.approx(value)

@@ -6,10 +6,7 @@ import math
 import numpy as np
 import pytest
 
-from ropewalk.interop.layers import LayerGroup, PublishedModel, group_layers
 from ropewalk.interop.transformers_model import has_transformers
-from ropewalk.model.rotary.base import HfHead
-from ropewalk.model.rotary.rope_parameters import Scales, compute_frequencies
 from ropewalk.theory.audit import (
     _compare_frequencies,
     as_differences,
@@ -23,45 +20,33 @@ from ropewalk.theory.misreadings import first_rounding
 from ropewalk.utils.messages import printable
 
 TOLERANCE = 0.05
-# Rope parameters, features of a head, context, and layers of each kind.
-FULL, SLIDING = "full_attention", "sliding_attention"
+FOLDER = {
+    "model_type": "llama", "hidden_size": 4096, "intermediate_size": 11008, "vocab_size": 32000,
+    "num_attention_heads": 32, "num_hidden_layers": 2, "max_position_embeddings": 8192,
+}  # fmt: skip
+# 48 factors for 96 of 128 features; a reader that rotates all of them stops.
+FACTORS = {"short_factor": [1.0] * 48, "long_factor": [1.0 + 0.25 * i for i in range(48)]}
+PHI = dict(model_type="phi3", partial_rotary_factor=0.75, original_max_position_embeddings=4096)
 YARN = dict(rope_type="yarn", factor=32.0, original_max_position_embeddings=4096, truncate=False)
 OLMO = dict(rope_type="yarn", factor=8.0, original_max_position_embeddings=8192)
-PLAIN = dict(rope_type="default")
-# 48 factors for 96 of 128 features; a reader that rotates all of them stops.
-FACTORS = dict(short_factor=[1.0] * 48, long_factor=[1.0 + 0.25 * i for i in range(48)])
-LISTS = FACTORS | dict(rope_type="longrope", rope_theta=1e4, partial_rotary_factor=0.75)
-LISTS |= dict(original_max_position_embeddings=4096)
+GEMMA = dict(model_type="gemma3_text", rope_local_base_freq=1e4, query_pre_attn_scalar=256)
+GEMMA |= dict(rope_scaling=dict(rope_type="linear", factor=8.0), sliding_window=512)
+LONG = {"max_position_embeddings": 131_072}
+# Changes of FOLDER; llama stands for types that only transformers reads.
 MODELS = {
-    "smollm2-135m": ({FULL: PLAIN | dict(rope_theta=1e5)}, 64, 8192),
-    "llama-2-7b": ({FULL: PLAIN | dict(rope_theta=1e4)}, 128, 4096),
-    "gpt-oss-20b": ({FULL: YARN | dict(rope_theta=150_000.0)}, 64, 131072),
-    "olmo-3-7b": ({FULL: OLMO | dict(rope_theta=5e5)}, 128, 65536),
-    "smollm3-3b": ({SLIDING: PLAIN | dict(rope_theta=5e6), FULL: None}, 128, 65536),
-    "pythia-1.4b": (
-        {FULL: PLAIN | dict(rope_theta=1e4, partial_rotary_factor=0.25)}, 128, 2048,
-    ),
-    "phi-4-mini": ({FULL: LISTS}, 128, 131072),
-    "gemma-3-4b": (
-        {
-            SLIDING: PLAIN | dict(rope_theta=1e4),
-            FULL: dict(rope_type="linear", factor=8.0, rope_theta=1e6),
-        }, 256, 131072,
-    ),
-}  # fmt: skip
+    "smollm2-135m": dict(head_dim=64, rope_theta=1e5),
+    "llama-2-7b": dict(max_position_embeddings=4096),
+    "gpt-oss-20b": LONG | dict(head_dim=64, rope_theta=150_000.0, rope_scaling=YARN),
+    "olmo-3-7b": LONG | dict(rope_theta=5e5, rope_scaling=OLMO),
+    "smollm3-3b": dict(model_type="smollm3", num_hidden_layers=4, rope_theta=5e6),
+    "pythia-1.4b": dict(model_type="gpt_neox", rotary_pct=0.25, hidden_act="gelu"),
+    "phi-4-mini": LONG | PHI | dict(rope_scaling=FACTORS | dict(type="longrope")),
+    "gemma-3-4b": LONG | GEMMA | dict(head_dim=256, rope_theta=1e6, sliding_window_pattern=2),
+}
 
 
 def published(name):
-    """Make the model of an entry of MODELS."""
-    kinds, head_dim, context = MODELS[name]
-    layers, ropes = [], []
-    for number, (kind, rope) in enumerate(kinds.items()):
-        inv_freq, scales = np.zeros(0), Scales(1.0, 1.0)
-        if rope:
-            ropes.append(rope)
-            inv_freq, scales = compute_frequencies(ropes[-1], HfHead(head_dim, context), context)
-        layers.append(LayerGroup((number,), kind, inv_freq, head_dim, scales, None))
-    return PublishedModel(name, context, group_layers(layers, ropes, context), 0)
+    return read_layers(FOLDER | MODELS[name])
 
 
 def series(base, dim):
@@ -150,12 +135,6 @@ def test_names_of_a_config_are_neither_markup_nor_control_characters():
     assert printable(text) == text and "[/x]:x:" in text and "[/red]" in text
 
 
-FOLDER = {
-    "model_type": "llama", "hidden_size": 4096, "intermediate_size": 11008, "vocab_size": 32000,
-    "num_attention_heads": 32, "num_hidden_layers": 2, "max_position_embeddings": 8192,
-}  # fmt: skip
-
-
 @pytest.mark.parametrize("is_installed", [False, pytest.param(True, marks=pytest.mark.hf)])
 @pytest.mark.parametrize(
     ("changes", "message"),
@@ -167,8 +146,6 @@ FOLDER = {
         ({"rope_scaling": {"type": "linear", "factor": 0}}, "factor must be a finite number"),
         ({"rope_theta": "10000"}, "rope_theta must be a finite number"),
         ({"head_dim": 127}, "config.json"),
-        ({"head_dim": 2**40}, "config.json"),
-        ({"model_type": ["llama"]}, "config.json"),
         ({"model_type": "gemma3"}, "multimodal"),
         ({"model_type": "gpt2"}, "model_type.*'gpt2'"),
         ({"model_type": "falcon", "alibi": True}, "model_type.*'falcon'"),
@@ -254,24 +231,12 @@ def test_runs_and_tolerances_without_meaning_are_refused(tmp_path):
             audit(published("llama-2-7b"), value)
 
 
-def test_large_configs_are_refused_before_they_are_parsed(tmp_path):
-    (tmp_path / "config.json").write_text("[" + "{}," * 2_000_000 + "{}]")
-    with pytest.raises(ValueError, match="bytes"):
-        read_model(tmp_path)
-
-
 def test_what_differs_between_two_models():
     """The scaling of Llama 3.2 divides the slowest frequencies by 32."""
-    config = {
-        "model_type": "llama", "hidden_size": 2048, "num_attention_heads": 32,
-        "num_hidden_layers": 4, "intermediate_size": 64, "vocab_size": 64, "head_dim": 64,
-        "max_position_embeddings": 131_072, "rope_theta": 500_000.0,
-        "rope_scaling": {
-            "rope_type": "llama3", "factor": 32.0, "low_freq_factor": 1.0,
-            "high_freq_factor": 4.0, "original_max_position_embeddings": 8192,
-        },
-    }  # fmt: skip
-    plain = config | {"rope_scaling": None, "max_position_embeddings": 8192}
+    plain = FOLDER | {"num_hidden_layers": 4, "head_dim": 64, "rope_theta": 500_000.0}
+    scaling = {"rope_type": "llama3", "factor": 32.0, "low_freq_factor": 1.0}
+    scaling |= {"high_freq_factor": 4.0, "original_max_position_embeddings": 8192}
+    config = plain | {"rope_scaling": scaling, "max_position_embeddings": 131_072}
     first, second = (audit(read_layers(c)) for c in (config, plain))
     rows = {row["what"]: row for row in find_differences(first, second)}
     assert rows.keys() == {"context", "rotation", "B_m < 0", "frequencies"}

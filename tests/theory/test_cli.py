@@ -14,11 +14,6 @@ from tests.in_process import call
 theory = functools.partial(call, "-m", "theory")  # what it prints, errors too
 
 
-def test_the_module_prints_only_the_number(run_script):
-    done = run_script("-m", "theory", "length", "--base", "10000", "--head-dim", "128")
-    assert (done.stdout, done.stderr) == ("1707\n", "")
-
-
 @pytest.mark.parametrize(
     ("arguments", "first", "checked"),
     [

@@ -16,6 +16,5 @@ def commands() -> list[str]:
     return [command for line in in_blocks for command in line.split(" && ")]
 
 
-PROCESSES = [command for command in commands() if command.startswith("python train.py tiny")]
 BUCKET = [command for command in commands() if "gs://" in command]
 COMPILED = re.findall(r"`((?:\w+) --topology [^`]+)`", TEXT)

@@ -5,10 +5,7 @@ import json
 import random
 import shlex
 import signal
-import subprocess
-import sys
 import time
-from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -22,12 +19,12 @@ from ropewalk.experiment.run import RunDirectory
 from ropewalk.experiment.stages import split
 from ropewalk.training.programs import member_arrays
 from ropewalk.training.step import init_state, train_step
-from tests.conftest import ROOT
 from tests.in_process import call
 from tests.models import tiny_config, train_run
 from tests.training.helpers import (
     CONSTANT,
     NINE,
+    Processes,
     assert_same_run,
     data_state,
     rows_without_times,
@@ -42,6 +39,7 @@ def tiny(tiny_data):
 
 
 def test_microbatches_add_up_to_the_whole_batch(tiny):
+    tiny = overrides.apply(tiny, ["model.num_layers=1"])
     batch = next(pipeline.make_batches(pipeline.open_data(tiny.data), start_step=0))
     batch.pop("row_hash")
     state, member = init_state(tiny, jnp.uint32(0)), member_arrays(split(tiny)[:1])
@@ -55,21 +53,6 @@ def test_microbatches_add_up_to_the_whole_batch(tiny):
     np.testing.assert_allclose(scalars["grad_norm"], part_scalars["grad_norm"], rtol=1e-4)
 
 
-def start(arguments: list[str], environment) -> subprocess.Popen:
-    return subprocess.Popen(
-        [sys.executable, "train.py", *arguments], cwd=ROOT, env=environment,
-        stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
-
-
-def wait_for_rows(process: subprocess.Popen, metrics: Path, rows: int) -> None:
-    """Until `rows` steps are logged, or the process has ended."""
-    while process.poll() is None:
-        if metrics.exists() and metrics.read_text().count("\n") >= rows:
-            return
-        time.sleep(0.005)
-
-
 # Other positions, rows and learning rate; what a run is continued with, and a stage begins with.
 CONTINUED = (
     "model.rotary.base=100",
@@ -79,15 +62,12 @@ CONTINUED = (
 )
 
 
-@pytest.mark.parametrize("rows", [[12], pytest.param(range(1, 40, 4), marks=pytest.mark.long)])
+@pytest.mark.parametrize("rows", [[12], pytest.param(range(1, 25, 3), marks=pytest.mark.long)])
 def test_killed_again_and_again_it_ends_bit_identical(rows, tmp_path, tiny_data, environment):
-    """In several stages, each with positions and moments of its own; one freezes the embedding."""
-    stages = ",[model.rotary=nope,train.frozen=[]]" * 4
-    arguments = ["tiny", *tiny_data, *NINE, "train.save_every=4"]
-    arguments += [
-        f"stages=[[model.rotary.base=100,train.frozen=[embedding]]{stages}]",
-        "--workdir",
-    ]
+    """In three stages, each with positions and moments of its own; one freezes the embedding."""
+    stages = "[model.rotary.base=100,train.frozen=[embedding]],[model.rotary=nope,train.frozen=[]]"
+    arguments = ["tiny", *tiny_data, *NINE, "train.save_every=4", "model.num_layers=1"]
+    arguments += [f"stages=[{stages}]", "--workdir"]
     call("train.py", *arguments, tmp_path / "whole")
     whole = RunDirectory(tmp_path / "whole")
     before, frozen, after = (restore_params(whole, n)[0]["embedding"] for n in (9, 18, 27))
@@ -96,12 +76,11 @@ def test_killed_again_and_again_it_ends_bit_identical(rows, tmp_path, tiny_data,
     rng = random.Random(0)
     killed = tmp_path / "killed"
     for number in rows:
-        process = start([*arguments, str(killed)], environment)
-        wait_for_rows(process, killed / "metrics.jsonl", number)
+        started = Processes(tmp_path / "logs", 1, environment, "train.py", *arguments, killed)
+        started.wait_for_rows(killed, number)
         time.sleep(rng.random() * 0.05)  # anywhere in a step, or in a save
-        process.kill()
-        _, messages = process.communicate()
-        assert process.returncode == -signal.SIGKILL, f"ended before it could be killed: {messages}"
+        started.running[0].kill()
+        assert started.exit_statuses(60) == [-signal.SIGKILL], started.said()
     call("train.py", *arguments, killed)
     assert_same_run(tmp_path / "whole", killed)
 
@@ -142,13 +121,13 @@ def test_a_stage_is_a_run_that_starts_from_the_one_before(tiny, tmp_path):
 def test_sigterm_saves_and_says_how_to_go_on(tmp_path, tiny_data, environment):
     # Saves would come only at the end: what is resumed is the signal's own checkpoint.
     arguments = ["tiny", *tiny_data, *CONSTANT, "train.num_steps=100", "train.save_every=100"]
-    arguments += ["evals.tasks=[kv]", "--workdir"]  # brackets are no markup
+    arguments += ["model.num_layers=1", "evals.tasks=[kv]", "--workdir"]  # brackets are no markup
     run = tmp_path / "run"
-    process = start([*arguments, str(run)], environment)
-    wait_for_rows(process, run / "metrics.jsonl", 5)
-    process.send_signal(signal.SIGTERM)
-    _, messages = process.communicate(timeout=120)
-    assert process.returncode == 130
+    started = Processes(tmp_path / "logs", 1, environment, "train.py", *arguments, run)
+    started.wait_for_rows(run, 5)
+    started.running[0].send_signal(signal.SIGTERM)
+    assert started.exit_statuses(120) == [130]
+    (messages,) = started.said()
     (step,) = RunDirectory(run).steps()
     assert 5 <= step < 100
     assert f"stopped by SIGTERM at step {step} of 100; saved" in " ".join(messages.split())

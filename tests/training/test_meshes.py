@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from ropewalk.configs import find_config
-from ropewalk.data.pipeline import make_batches, open_data
 from ropewalk.experiment import overrides
 from ropewalk.experiment.config import ExperimentConfig
 from ropewalk.experiment.run import RunDirectory
@@ -112,30 +111,15 @@ def on_eight(data, tmp_path_factory, run_script) -> Path:
     return folder
 
 
-def assert_same(run: RunDirectory, expected: RunDirectory) -> None:
-    """Twenty losses and gradient norms to 1e-5, from the same rows."""
-    rows, expected_rows = run.read_metrics(), expected.read_metrics()
-    assert [row["step"] for row in rows] == list(range(1, 21))
-    assert not any(row["skipped"] for row in rows)
-    for name in ("loss", "grad_norm"):
-        values = [[row[name] for row in run_rows] for run_rows in (rows, expected_rows)]
-        np.testing.assert_allclose(*values, rtol=1e-5, err_msg=name)
-    assert data_state(run) == data_state(expected)
-
-
-def test_documents_share_rows_and_reach_over_devices(data):
-    """The rows that the meshes are tried on: several documents a row, and one of padding."""
-    (config,) = configs_of("plain", *data)
-    ids_BT = next(make_batches(open_data(config.data), start_step=0))["segment_ids"]
-    counts = ids_BT.max(axis=1)
-    assert (counts == 1).sum() == 2 and (np.sort(counts)[2:] >= 2).all()
-    # Some document is cut by every boundary of eight stretches.
-    assert (ids_BT[:, 7:-1:8] == ids_BT[:, 8::8]).any(axis=0).all()
-
-
 @pytest.mark.parametrize(("model", "mesh"), MESHES)
 def test_a_mesh_trains_like_one_device(model, mesh, on_one, on_eight):
-    folder = on_eight
+    """Twenty losses and gradient norms to 1e-5, from the same rows."""
     for index, expected in enumerate(on_one[model]):
-        run = RunDirectory(folder / f"{model} {mesh}" / str(index))
-        assert_same(run, expected)
+        run = RunDirectory(on_eight / f"{model} {mesh}" / str(index))
+        rows, expected_rows = run.read_metrics(), expected.read_metrics()
+        assert [row["step"] for row in rows] == list(range(1, 21))
+        assert not any(row["skipped"] for row in rows)
+        for name in ("loss", "grad_norm"):
+            values = [[row[name] for row in run_rows] for run_rows in (rows, expected_rows)]
+            np.testing.assert_allclose(*values, rtol=1e-5, err_msg=name)
+        assert data_state(run) == data_state(expected)

@@ -2,74 +2,16 @@
 
 import os
 import signal
-import subprocess
-import sys
-import time
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 from ropewalk.experiment.run import RunDirectory, find_runs
 from ropewalk.utils.errors import RESTART_STATUS
-from tests.conftest import ROOT
 from tests.in_process import call
-from tests.tpu.page import PROCESSES
-from tests.training.helpers import data_state, free_port, losses
+from tests.training.helpers import Processes, data_state, losses
 
 pytestmark = pytest.mark.slow  # each starts several processes
-
-
-class Processes:
-    """Processes of one run, started together; what they say goes to files in `folder`."""
-
-    def __init__(self, folder: Path, number: int, environment, *arguments: object, slurm=False):
-        """With `slurm` they find each other by the variables of `srun`, else by flags."""
-        folder.mkdir(exist_ok=True)
-        port, self.running, self._logs = str(free_port()), [], []
-        for index in range(number):
-            flags = ["--coordinator", f"localhost:{port}", "--num-processes", str(number)]
-            flags += ["--process-id", str(index)]
-            variables = {
-                "SLURM_JOB_ID": "1",
-                "SLURM_STEP_NODELIST": "localhost",
-                "SLURM_NTASKS": str(number),
-                "SLURM_PROCID": str(index),
-                "SLURM_LOCALID": str(index),
-                "JAX_COORDINATOR_PORT": port,
-            }
-            log = folder / f"{time.monotonic_ns()}-{index}"
-            self._logs.append(log)
-            with log.open("w") as file:
-                self.running.append(
-                    subprocess.Popen(
-                        [sys.executable, *map(str, arguments), *([] if slurm else flags)],
-                        cwd=ROOT,
-                        env={**environment, **(variables if slurm else {})},
-                        stdout=file,
-                        stderr=subprocess.STDOUT,
-                    )
-                )
-
-    def wait_for_rows(self, run: Path, rows: int) -> None:
-        """Until so many steps are logged, or the first process has ended."""
-        metrics = run / "metrics.jsonl"
-        while not (metrics.exists() and metrics.read_text().count("\n") >= rows):
-            assert self.running[0].poll() is None, self.said()[0]
-            time.sleep(0.01)
-
-    def exit_statuses(self, seconds: float) -> list[int]:
-        """Exit statuses of all processes, which must end within so many seconds."""
-        end = time.monotonic() + seconds
-        try:
-            return [p.wait(max(0.1, end - time.monotonic())) for p in self.running]
-        finally:
-            for process in self.running:
-                process.kill()
-
-    def said(self) -> list[str]:
-        """The log of each process."""
-        return [log.read_text(errors="replace") for log in self._logs]
 
 
 @pytest.fixture(scope="module")
@@ -136,17 +78,12 @@ def test_one_of_four_is_killed_and_two_go_on(whole, arguments, environment, tmp_
     assert data_state(run, 20) == data_state(whole, 20)
 
 
-def test_the_documentation_has_the_flags_of_these_tests():
-    flags = "--coordinator HOST:1234 --num-processes 2 --process-id"
-    command = f"python train.py tiny --workdir runs/two {flags}"
-    assert [f"{command} {index}" for index in (0, 1)] == PROCESSES
-
-
 def test_a_signal_to_one_stops_all_at_one_step(arguments, environment, tmp_path):
     """Two members of a sweep, each on one of two processes."""
     stopped = tmp_path / "stopped"
     command = ("sweep.py", *arguments, "--workdir", stopped, "seed=0,1", "data.seed=0")
-    long = ("train.num_steps=100", "train.save_every=100", "mesh.sweep=2", "mesh.data=1")
+    long = "train.num_steps=100", "train.save_every=100", "mesh.sweep=2", "mesh.data=1"
+    long += "model.num_layers=1", "model.num_heads=1", "model.num_kv_heads=1"
     two = Processes(tmp_path / "2", 2, environment, *command, *long)
     two.wait_for_rows(stopped / "seed=0", 4)
     os.kill(two.running[1].pid, signal.SIGTERM)

@@ -82,11 +82,7 @@ YARN40 = f"yarn(base=1e4,factor=40,{L4096}"
         (f"{YARN40},mscale=1,mscale_all_dim=1)", 1.3688879454113936, 1.3688879454113936),
         (f"{YARN40},mscale=0.707,mscale_all_dim=0.707)", 1.2608037774058553, 1.2608037774058553),
         # transformers: attention factor 0.92104..., and DeepSeek's softmax has 1.36889 for all.
-        (
-            f"{YARN40},mscale=0.707,mscale_all_dim=1)",
-            0.9210423553163399 * 1.3688879454113936,
-            1.36888794541,
-        ),
+        (f"{YARN40},mscale=0.707,mscale_all_dim=1)", 1.2608037774058553, 1.3688879454113936),
         # DeepSeek's default: what is unrotated is left alone.
         (f"{YARN40},mscale_all_dim=0)", 1.3688879454113936, 1.0),
         (f"{YARN40},mscale=0)", 1.0, 1.0),

@@ -38,6 +38,13 @@ def test_bands_of_yarn():
     assert report["logit_scale"] == pytest.approx(1.2079441541679836**2)
 
 
+def test_features_that_mla_never_rotates_count():
+    """Eight of 12 pairs do not turn, so no sum of cosines is negative."""
+    report = json.loads(show("mla_tiny", "--length", "4096", "--json"))
+    assert [frequency > 0 for frequency in report["inv_freq"]] == 4 * [True] + 8 * [False]
+    assert (report["head_dim"], report["first_negative"]) == (24, None)
+
+
 def test_what_is_shown_can_be_trained_with(tmp_path):
     file = tmp_path / "shown.json"
     file.write_text(show("ntk_mixed(base=500,factor=4)", "--head-dim", "64", "--json"))
