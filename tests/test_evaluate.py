@@ -71,10 +71,6 @@ def test_a_dynamic_row_is_stretched_by_its_own_length_alone(sweep, dynamic, stat
     """Each document as with its own static factor, whatever lies beside it in the batch."""
     (run,) = find_runs([sweep / "base=10"])
     lengths = (8, 64, 16, 33)
-    texts = {
-        length: static.format(f"base=100,factor={length / 16}") if length > 16 else "rope(base=100)"
-        for length in lengths
-    }
 
     def candidate_of(text):
         [member] = runner._load([run], runner.Options(variants=[text]), print)
@@ -93,7 +89,8 @@ def test_a_dynamic_row_is_stretched_by_its_own_length_alone(sweep, dynamic, stat
     network = member.config.model.forward_architecture()
     together = score_lib.score(network, [candidate], documents, 64)
     for index, (length, document) in enumerate(zip(lengths, documents, strict=True)):
-        _, alone = candidate_of(texts[length])
+        stretched = static.format(f"base=100,factor={length / 16}")
+        _, alone = candidate_of(stretched if length > 16 else "rope(base=100)")
         expected = score_lib.score(network, [alone], [document], 64)
         np.testing.assert_allclose(together.nll[:, index], expected.nll[:, 0], atol=1e-5)
         assert together.rank[0, index] == expected.rank[0, 0]

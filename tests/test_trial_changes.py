@@ -72,9 +72,9 @@ def test_five_changes_train_check_evaluate_and_export(changed_tree, run_script):
         assert done.returncode == status, done.stderr
         return done
 
-    train = ["train.py", "tiny", "model.rotary=bent(strength=2)", "data.source=texts"]
-    train += ["data.path=text", "train.num_steps=2", "train.optimizer=muon"]
-    new = [*train, "--workdir", "runs/new", "model.value_norm=true"]
+    new = ["train.py", "tiny", "model.rotary=bent(strength=2)", "data.source=texts"]
+    new += ["data.path=text", "train.num_steps=2", "train.optimizer=muon"]
+    new += ["--workdir", "runs/new", "model.value_norm=true"]
     lines = run(*new, "--check").stdout.splitlines()
     size = sum(path.stat().st_size for path in (changed_tree / "text").iterdir())
     (files,) = [line for line in lines if line.startswith("data.source=texts: train: ")]
@@ -82,14 +82,9 @@ def test_five_changes_train_check_evaluate_and_export(changed_tree, run_script):
     prepared = run("-m", "data.prepare", "--source", "texts", "--path", "text").stdout
     assert "documents" in prepared
     run(*new)
-    for name in ("metrics.jsonl", "config.json"):
-        assert (changed_tree / "runs" / "new" / name).exists()
     run("evaluate.py", "runs/new", "--tasks", "echo,perplexity", "--documents", "2")
     rows = (changed_tree / "runs" / "new" / "results.jsonl").read_text().splitlines()
     assert {json.loads(row)["task"] for row in rows} >= {"echo", "perplexity"}
     refused = run("-m", "interop", "export", "runs/new", "hf-new", status=2).stderr
     assert "value_norm" in refused and "Traceback" not in refused
     assert not (changed_tree / "hf-new").exists()
-    run(*train, "--workdir", "runs/known")
-    run("-m", "interop", "export", "runs/known", "hf-known")
-    assert json.loads((changed_tree / "hf-known" / "config.json").read_text())["model_type"]

@@ -16,9 +16,7 @@ EPSILON = 1e-6
 def test_keys_are_smeared_in_both_parts():
     """In two packed documents; each head has its share, and the part that rotates one for all."""
     model = dataclasses.replace(MODELS["mla, direct queries"], num_layers=1, shift_keys=True)
-    mla = model.mla
-    assert mla
-    layer = nnx.eval_shape(lambda: LatentAttention(model, mla, rngs=nnx.Rngs(params=0)))
+    layer = nnx.eval_shape(lambda: LatentAttention(model, model.mla, rngs=nnx.Rngs(params=0)))
     random = np.random.default_rng(0)
     shapes = nnx.to_pure_dict(nnx.state(layer))
     p = jax.tree.map(lambda leaf: random.normal(size=leaf.shape), shapes)
@@ -40,18 +38,9 @@ def test_keys_are_smeared_in_both_parts():
 def test_align_query_key_starts_queries_as_keys():
     """Both parts are equal, the unrotated one up to the norm of the token's latent."""
     model = dataclasses.replace(MODELS["mla, direct queries"], num_layers=1)
-    mla = model.mla
-    assert mla
-    tricks = dict(align_query_key=True, shift_keys=True)
-
-    @jax.jit
-    def init():
-        return [
-            nnx.to_pure_dict(nnx.state(LatentAttention(changed, mla, rngs=nnx.Rngs(params=3))))
-            for changed in (dataclasses.replace(model, **tricks), model)
-        ]
-
-    p, plain = jax.device_get(init())
+    changed = dataclasses.replace(model, align_query_key=True, shift_keys=True)
+    layers = (LatentAttention(m, m.mla, rngs=nnx.Rngs(params=3)) for m in (changed, model))
+    p, plain = (jax.device_get(nnx.to_pure_dict(nnx.state(layer))) for layer in layers)
     x_TD = np.random.default_rng(1).normal(size=(5, D))
     q_TNX = np.einsum("td,dnx->tnx", x_TD, p["query"])
     latent_TC = x_TD @ p["latent_down"]

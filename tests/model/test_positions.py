@@ -7,20 +7,13 @@ import jax.numpy as jnp
 import mpmath
 import numpy as np
 
-from ropewalk.model.config import ModelConfig, PositionTable
+from ropewalk.model.config import PositionTable
 from ropewalk.model.positions import cos_sin, rotate
 from ropewalk.model.rotary.explicit import Explicit
 from ropewalk.model.rotary.rope import Rope
 from tests.models import small_model
 
 LIMIT = 2**24
-
-
-def config(rotary, head_dim=128, num_layers=1, **changes) -> ModelConfig:
-    return small_model(
-        vocab_size=1, embed_dim=1, num_layers=num_layers, head_dim=head_dim, mlp_dim=1,
-        rotary=rotary, **changes,
-    )  # fmt: skip
 
 
 def exact(inv_freq: np.ndarray, positions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -44,7 +37,7 @@ BASES = [5.0, 10.0, 500.0, 1e4, 5e5, 1e9]
 def test_error_stays_below_a_millionth():
     """Members of a sweep have one program, with traced frequencies."""
     positions_T = places()
-    tables = [config(Rope(base=base)).position_table(512) for base in BASES]
+    tables = [small_model(head_dim=128, rotary=Rope(base=b)).position_table(512) for b in BASES]
     stacked = jax.tree.map(lambda *x: np.stack(x), *tables)
 
     @jax.jit
@@ -62,7 +55,7 @@ def test_error_stays_below_a_millionth():
 
 def test_frequencies_above_a_cycle_wrap():
     """100 radians per token are 15 whole cycles and a rest."""
-    table = config(Explicit(values=(100.0, 100.0)), head_dim=4).position_table(512)
+    table = small_model(head_dim=4, rotary=Explicit(values=(100.0,) * 2)).position_table(512)
     cos_BTKR, _ = cos_sin(table.cycles_hi[0], table.cycles_lo[0], np.array([[1, 2]], np.int32))
     expected = [0.8623188722876839, 0.4871876750070059]  # cos 100, cos 200
     np.testing.assert_allclose(cos_BTKR[0, :, 0, 0], expected, atol=1e-6)

@@ -13,20 +13,10 @@ question = "?"
 config = "tiny"
 overrides = [
     "model.num_layers=1", "data.source=retrieval", "data.retrieval_tasks=[kv]",
-    "data.prepared_root={data}", "train.num_steps=3", "train.save_every=10",
-    "evals.tasks=[kv]",
+    "data.prepared_root={data}", "train.num_steps=3", "train.save_every=10", "evals.tasks=[kv]",
 ]
-
-[members]
-ten = ["model.rotary.base=10"]
-
-[[measurements]]
-name = "whole"
-
-[[measurements]]
-name = "headless"
-masked_heads = [[0, 1]]
-
+members.ten = ["model.rotary.base=10"]
+measurements = [{{ name = "whole" }}, {{ name = "headless", masked_heads = [[0, 1]] }}]
 [[claims]]
 text = "The loss is high."
 measure = ["number_of_rows", 5.0, {{ half = 1.0 }}]

@@ -28,7 +28,6 @@ def rope(base: float, head_dim: int = 64, num_heads: int = 1) -> np.ndarray:
 @pytest.mark.parametrize("length", [1, 15, 59, 253])
 def test_one_head_is_optimal_by_its_dual(base, head_dim, length):
     result = capability(rope(base, head_dim), length)
-    assert result.certificate is not None
     # The least of 253 cosines' sums at base 10 is 1e-6, as near as float64 comes to the dual.
     assert 0 <= result.certificate - result.value < (1e-9 if result.value > 1e-5 else 1e-8)
 

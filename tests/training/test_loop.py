@@ -39,7 +39,6 @@ def tiny(tiny_data):
 
 
 def test_microbatches_add_up_to_the_whole_batch(tiny):
-    tiny = overrides.apply(tiny, ["model.num_layers=1"])
     batch = next(pipeline.make_batches(pipeline.open_data(tiny.data), start_step=0))
     batch.pop("row_hash")
     state, member = init_state(tiny, jnp.uint32(0)), member_arrays(split(tiny)[:1])
@@ -66,7 +65,7 @@ CONTINUED = (
 def test_killed_again_and_again_it_ends_bit_identical(rows, tmp_path, tiny_data, environment):
     """In three stages, each with positions and moments of its own; one freezes the embedding."""
     stages = "[model.rotary.base=100,train.frozen=[embedding]],[model.rotary=nope,train.frozen=[]]"
-    arguments = ["tiny", *tiny_data, *NINE, "train.save_every=4", "model.num_layers=1"]
+    arguments = ["tiny", *tiny_data, *NINE, "train.save_every=4"]
     arguments += [f"stages=[{stages}]", "--workdir"]
     call("train.py", *arguments, tmp_path / "whole")
     whole = RunDirectory(tmp_path / "whole")
@@ -121,7 +120,7 @@ def test_a_stage_is_a_run_that_starts_from_the_one_before(tiny, tmp_path):
 def test_sigterm_saves_and_says_how_to_go_on(tmp_path, tiny_data, environment):
     # Saves would come only at the end: what is resumed is the signal's own checkpoint.
     arguments = ["tiny", *tiny_data, *CONSTANT, "train.num_steps=100", "train.save_every=100"]
-    arguments += ["model.num_layers=1", "evals.tasks=[kv]", "--workdir"]  # brackets are no markup
+    arguments += ["evals.tasks=[kv]", "--workdir"]  # brackets are no markup
     run = tmp_path / "run"
     started = Processes(tmp_path / "logs", 1, environment, "train.py", *arguments, run)
     started.wait_for_rows(run, 5)

@@ -83,7 +83,6 @@ def test_a_signal_to_one_stops_all_at_one_step(arguments, environment, tmp_path)
     stopped = tmp_path / "stopped"
     command = ("sweep.py", *arguments, "--workdir", stopped, "seed=0,1", "data.seed=0")
     long = "train.num_steps=100", "train.save_every=100", "mesh.sweep=2", "mesh.data=1"
-    long += "model.num_layers=1", "model.num_heads=1", "model.num_kv_heads=1"
     two = Processes(tmp_path / "2", 2, environment, *command, *long)
     two.wait_for_rows(stopped / "seed=0", 4)
     os.kill(two.running[1].pid, signal.SIGTERM)

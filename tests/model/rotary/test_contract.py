@@ -40,11 +40,6 @@ def example(name: str, head_dim: int = HEAD_DIM):
     return dataclasses.replace(rotary, **fitting)
 
 
-def names_with(field: str) -> list[str]:
-    """Names of the variants that have this field."""
-    return [name for name, cls in variants().items() if field in cls.__dataclass_fields__]
-
-
 def test_every_variant_has_a_config():
     assert set(NAMES) == set(EXAMPLES), "add it to configs/variants.toml"
 
@@ -113,7 +108,7 @@ def test_every_parameter_matters(name, parameter):
     assert any(other != numbers(rotary) for other in changed)
 
 
-@pytest.mark.parametrize("name", names_with("factor"))
+@pytest.mark.parametrize("name", [name for name, field in PARAMETERS if field == "factor"])
 def test_factor_one_changes_nothing(name):
     rotary = example(name)
     plain = parse(f"rope(base={rotary.base})")

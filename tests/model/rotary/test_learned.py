@@ -57,7 +57,7 @@ def test_phases_are_those_of_exact_fractions(base):
 
 
 def test_gradient_of_the_loss_is_its_slope():
-    config = model(100.0, remat="full", num_layers=1)
+    config = model(100.0, remat="full")
     table, params = config.position_table(64), transformer.init(config, 0)
     random = np.random.default_rng(3)
     tokens_BT = random.integers(0, 200, (2, 48))
