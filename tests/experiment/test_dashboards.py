@@ -52,7 +52,7 @@ def test_tensorboard(log):
 
 
 def test_wandb(log, monkeypatch):
-    """In wandb's offline files texts lie as they are, and values as JSON."""
+    """In wandb's offline files a name, a tag, a length and the value as JSON follow one another."""
     for name in ("WANDB_API_KEY", "WANDB_MODE"):
         monkeypatch.delenv(name, raising=False)
     folder = log("wandb")
@@ -60,9 +60,9 @@ def test_wandb(log, monkeypatch):
     for base in (10, 30):
         files = folder.glob(f"base={base}/wandb/offline-run-*/*.wandb")
         content = b"".join(file.read_bytes() for file in files)
-        for text in (f"base={base}", "bases", f"{base}.0", "loss", "1.5", "kv/64/l50"):
-            assert text.encode() in content
-        print(content)
+        assert b"bases" in content and f"base={base}".encode() in content
+        for name, value in ((BASE, f"{base}.0"), ("loss", "1.5"), ("kv/64/l50", f"{2 * base}.0")):
+            assert b"%b\x82\x01%c%b" % (name.encode(), len(value), value.encode()) in content
 
 
 def test_trackio(log, tmp_path, monkeypatch):
