@@ -33,7 +33,7 @@ def run(tmp_path_factory, trained_run) -> RunDirectory:
     return RunDirectory(shutil.copytree(trained_run, path))
 
 
-@pytest.mark.parametrize("task", ["kv", "lagcopy", "lagcopy(text=natural,passage=8)"])
+@pytest.mark.parametrize("task", ["kv", "lagcopy(text=natural,passage=8)"])
 def test_graded_answers_are_those_of_evaluation(run, task):
     ((_, _, rows),) = runner.evaluate([run.path], runner.Options(tasks=[task], documents=8))
     inside, questions = capture_recall(load(run.path), task=task, documents=8)
