@@ -31,8 +31,8 @@ class Answer(NamedTuple):
     headers: tuple[tuple[str, str], ...] = ()
 
 
-def refusal(status: int, message: str) -> Answer:
-    content = json.dumps({"error": {"code": status, "message": message}}).encode()
+def refusal(status: int) -> Answer:
+    content = json.dumps({"error": {"code": status, "message": "refused"}}).encode()
     return Answer(status, content, (("Content-Type", "application/json"),))
 
 
@@ -143,9 +143,9 @@ def make_handler(bucket: FakeBucket) -> type[BaseHTTPRequestHandler]:
             if fault == "cut before":
                 return self.cut()
             if fault.isdigit():
-                answer = refusal(int(fault), "backendError")
+                answer = refusal(int(fault))
             elif self.command in bucket.forbidden:
-                answer = refusal(403, "nobody does not have storage.objects access to the bucket.")
+                answer = refusal(403)
             else:
                 answer = bucket.ask(self.command, self.path, body, self.headers)
             if fault == "cut after":

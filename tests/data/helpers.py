@@ -24,8 +24,6 @@ from ropewalk.data.source import Document, InputFile, Source
 
 
 class Texts(Source):
-    """The .txt files of a folder, one document each."""
-
     needs_path = True
 
     @property
@@ -81,6 +79,15 @@ def make_config(root: Path, **changes) -> DataConfig:
 def run_prepare(root: Path, **changes) -> Path:
     """Return the prepared folder of `make_config`."""
     return prepare(make_config(root, **changes))
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    """Return the files of a prepared folder except those with timings."""
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in folder.rglob("*")
+        if path.is_file() and path.name not in ("prepare.json", "progress.json")
+    }
 
 
 def make_store(path, documents, *, vocab_size=300, shards=1):

@@ -27,7 +27,6 @@ pytestmark = pytest.mark.hf
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    pytest.importorskip("tokenizers")
     path = json_tokenizers.MADE["qwen"]([*SOURCES, "0123456789"], tmp_path_factory.mktemp("chat"))
     return path.parent
 
@@ -40,13 +39,9 @@ def tokenizer(folder) -> Tokenizer:
 @pytest.fixture(scope="module")
 def theirs(folder):
     transformers = pytest.importorskip("transformers")
-    tokenizer = transformers.PreTrainedTokenizerFast(
-        tokenizer_file=str(folder / "tokenizer.json"),
-        bos_token="<|endoftext|>",
-        eos_token="<|im_end|>",
-    )
-    tokenizer.chat_template = TEMPLATE
-    return tokenizer
+    names = {"bos_token": "<|endoftext|>", "eos_token": "<|im_end|>", "chat_template": TEMPLATE}
+    file = str(folder / "tokenizer.json")
+    return transformers.PreTrainedTokenizerFast(tokenizer_file=file, **names)
 
 
 def test_prompts_are_those_of_transformers(tokenizer, theirs):

@@ -12,6 +12,7 @@ from ropewalk.data.pipeline import describe_source
 from ropewalk.data.prepare import prepare
 from ropewalk.data.sources import source_class
 from ropewalk.data.store import TokenStore
+from ropewalk.data.verify import SPLITS
 from tests.damage import flip
 from tests.data.helpers import make_config, plain_text
 
@@ -82,14 +83,10 @@ def test_a_damaged_row_group_is_counted_and_the_others_are_read(tmp_path):
     assert read(tmp_path, start=(0, 302)) == documents[301:]
 
 
-def write_damaged(path):
-    path.write_bytes(b"PAR1" + bytes(100))
-
-
 @pytest.mark.parametrize(
     ("write", "problem"),
     [
-        (write_damaged, "magic bytes not found"),
+        (lambda path: path.write_bytes(b"PAR1" + bytes(100)), "magic bytes not found"),
         (lambda path: write_parquet(path, [1, 2]), 'column "text" is int64, not a string'),
         (lambda path: write_parquet(path, ["a"], "body"), r'no column "text" \(columns: body, id'),
         (lambda path: write_parquet(path, pa.array([], "string")), "file holds no document"),
@@ -125,18 +122,11 @@ def test_the_field_of_the_text_is_checked_first_and_decides_the_ids(tmp_path, mo
     with pytest.raises(ValueError, match=r"text_field=title: .*b\.parquet"):
         prepare(config(tmp_path, text_field="title"))
     both = prepare(config(tmp_path, text_field="content"))
-    assert TokenStore(both / "train").num_documents + _num_held_out(both) == 90
+    assert sum(TokenStore(both / split).num_documents for split in SPLITS) == 90
     path = str(root / "a.jsonl")
-    contents, titles = (
-        prepare(config(tmp_path, path=path, text_field=name)) for name in ("content", "title")
-    )
-    assert contents != titles
-    fingerprints = {TokenStore(path / "train").fingerprint for path in (contents, titles)}
-    assert len(fingerprints) == 2
-
-
-def _num_held_out(prepared):
-    return TokenStore(prepared / "validation").num_documents
+    fields = ("content", "title")
+    folders = [prepare(config(tmp_path, path=path, text_field=name)) for name in fields]
+    assert len({TokenStore(folder / "train").fingerprint for folder in folders}) == 2
 
 
 def split(documents):
@@ -174,14 +164,9 @@ def test_names_of_splits_and_many_files_hold_out_whole_texts(tmp_path):
     assert held_out == ["test.txt"]
 
 
-@pytest.mark.parametrize(
-    ("content", "problem"),
-    [
-        ("café".encode("latin-1"), "broken UTF-8 at byte 4"),
-        ("plain".encode("utf-16-le"), "many NUL characters"),
-    ],
-)
-def test_text_in_another_encoding_is_refused(tmp_path, content, problem):
-    (tmp_path / "a.txt").write_bytes(content)
-    (document,) = read(tmp_path)
-    assert f"{problem}; convert the file to UTF-8" in str(document.problem)
+def test_text_in_another_encoding_is_refused(tmp_path):
+    (tmp_path / "a.txt").write_bytes("café".encode("latin-1"))
+    (tmp_path / "b.txt").write_bytes("plain".encode("utf-16-le"))
+    problems = [str(document.problem) for document in read(tmp_path)]
+    for problem, start in zip(problems, ("broken UTF-8 at byte 4", "many NUL"), strict=True):
+        assert start in problem and problem.endswith("; convert the file to UTF-8")

@@ -59,7 +59,7 @@ def test_batch_size_cuts_the_same_rows(config, prepared):
     assert_same(eights, twelves)
 
 
-@pytest.mark.parametrize("hosts", [2, 4, 8])
+@pytest.mark.parametrize("hosts", [2, 8])
 def test_hosts_share_every_batch(config, prepared, hosts):
     batches = take(5, config, prepared, start_step=2)
     parts = [
@@ -74,9 +74,8 @@ def test_row_hash_is_of_number_and_ids(config, prepared):
     batch = take(1, config, prepared, start_step=3)[0]
     for i, (tokens, row_hash) in enumerate(zip(batch["tokens"], batch["row_hash"], strict=True)):
         data = (3 * 8 + i).to_bytes(8, "little") + tokens.astype("<i4").tobytes()
-        assert int(row_hash) == int.from_bytes(
-            hashlib.blake2b(data, digest_size=8).digest(), "little"
-        )
+        digest = hashlib.blake2b(data, digest_size=8).digest()
+        assert int(row_hash) == int.from_bytes(digest, "little")
 
 
 def test_mixture_keeps_its_shares_in_any_stretch(config, prepared):

@@ -11,7 +11,7 @@ from ropewalk.data.config import DataConfig
 from ropewalk.data.prepare import prepare
 from ropewalk.data.sources.redpajama import RedPajama
 from tests.conftest import ROOT
-from tests.data.helpers import plain_text, write_jsonl
+from tests.data.helpers import contents, plain_text, write_jsonl
 
 # Beam needs a separate environment: its protobuf is older than sentencepiece's.
 PYTHON = Path(os.environ.get("BEAM_PYTHON", ROOT / ".venv-beam/bin/python"))
@@ -45,12 +45,6 @@ def records(root, out):
     builder = RedPajama(path=str(root), prepared_root=str(out))._builder
     splits = map(builder.as_data_source, ("train", "validation"))
     return [[dict(split[i]) for i in range(len(split))] for split in splits]
-
-
-def contents(folder: Path) -> dict[str, bytes]:
-    """Return the files of the stores and the tokenizer of a prepared folder."""
-    paths = [*folder.glob("*/*"), *folder.glob("tokenizer.*")]
-    return {str(path.relative_to(folder)): path.read_bytes() for path in paths if path.is_file()}
 
 
 @pytest.mark.parametrize("workers", [1, 2])

@@ -17,7 +17,7 @@ def documents(task, tokenizer, count, length=LENGTH, split="train", distances=No
     return list(retrieval_task(task).documents(context, range(count)))
 
 
-@pytest.mark.parametrize("length", [64, 100, 128, 256, 512, 4096])
+@pytest.mark.parametrize("length", [64, 256, 4096])
 def test_kv_asks_as_often_in_every_octave_at_every_length(tokenizer, length):
     """An octave has three answers, limited by 32 pairs and one answer per six tokens."""
     samples = documents("kv", tokenizer, 300, length)
@@ -59,16 +59,11 @@ def test_kv_keys_occur_once_or_twice_with_one_value(tokenizer, length):
 @pytest.mark.parametrize("length", [64, 128, 1024])
 def test_kv_counts_the_wrong_keys(tokenizer, length):
     """Forecasts use this count; for a short document it is right within a fifth."""
-    keys = set(tokenizer.keys.tolist())
-    counts = [
-        len(keys.intersection(document.tokens.tolist()))
-        for document in documents("kv", tokenizer, 30, length)
-    ]
+    samples = documents("kv", tokenizer, 30, length)
+    counts = [len(np.intersect1d(document.tokens, tokenizer.keys)) for document in samples]
+    expected = pytest.approx(np.mean(counts), rel=0.2) if length == 64 else min(counts)
     num_others = retrieval_task("kv").num_others(DATA, length)
-    assert num_others is not None
-    assert num_others + 1 == (
-        pytest.approx(np.mean(counts), rel=0.2) if length == 64 else min(counts)
-    )
+    assert num_others is not None and num_others + 1 == expected
     assert retrieval_task("lines").num_others(DATA, length) is None
 
 

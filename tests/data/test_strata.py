@@ -28,9 +28,8 @@ def root(tmp_path, tokenizer):
 
 
 def config(root, **changes):
-    return make_config(
-        root, **({"source": "files", "context_length": 32, "batch_size": 50} | changes)
-    )
+    fields = {"source": "files", "context_length": 32, "batch_size": 50}
+    return make_config(root, **(fields | changes))
 
 
 def corpora_of(rows, tokenizer):
@@ -75,23 +74,20 @@ def test_all_documents_are_in_one_stratum(root, tmp_path):
     report, other = (json.loads((f / "prepare.json").read_text()) for f in (folder, plain))
     names = "documents", "tokens", "text_bytes"
     assert [report["train"][n] for n in names] == [other["train"][n] for n in names]
-    assert {f.name: TokenStore(f).num_documents for f in sorted(folder.glob("train-*"))} == {
-        name: counts["documents"] for name, counts in report["strata"].items()
-    }
-    assert [p.name for p in sorted(folder.glob("train-*"))] == [
-        f"train-{i:02d}{suffix}" for i in range(3) for suffix in ("", "-long")
-    ]
-    assert TokenStore(folder / "train-00-long").num_documents > 30
+    counts = {f.name: TokenStore(f).num_documents for f in folder.glob("train-*")}
+    assert counts == {name: counts["documents"] for name, counts in report["strata"].items()}
+    assert counts.keys() == {f"train-{i:02d}{end}" for i in range(3) for end in ("", "-long")}
+    assert counts["train-00-long"] > 30
     # Weights and shares change no file.
-    assert (
-        prepare(config(root, weights=weights[::-1], long_fraction=0.1, long_tokens=200)) == folder
-    )
+    others = config(root, weights=weights[::-1], long_fraction=0.1, long_tokens=200)
+    assert prepare(others) == folder
     assert prepare(config(root, weights=weights)) not in (folder, plain)
     # Rows of validation are those without weights.
-    rows = [
-        open_data(d, f).open_rows("validation") for d, f in ((data, folder), (config(root), plain))
-    ]
-    assert all((rows[0][5][name] == rows[1][5][name]).all() for name in rows[0][5])
+    row, expected = (
+        open_data(d, f).open_rows("validation")[5]
+        for d, f in ((data, folder), (config(root), plain))
+    )
+    assert all((row[name] == expected[name]).all() for name in row)
     assert list(damages(folder)) == []
     flip(folder / "train-00-long" / "00000.array_record", -160)
     assert "train-00-long" in next(damages(folder))
@@ -104,8 +100,7 @@ ALL = (("books", 1), ("code", 1), ("web", 1))
     ("changes", "message"),
     [
         ({"weights": (("books", 1), ("web", 1))}, r"code.*: data\.weights has none for .*'code'"),
-        ({"weights": (("books", 1), ("cod", 1))}, "unknown corpus 'cod'; did you mean 'code'"),
-        ({"weights": (("books", 1), ("book", 1), ("code", 1), ("web", 1))}, "twice"),
+        ({"weights": (*ALL, ("book", 1))}, "twice"),
         ({"source": "local", "path": None, "weights": (("books", 1),)}, "local has no subsets"),
         ({"long_fraction": 0.5, "long_tokens": 5000}, "no document has 5,000 tokens"),
         ({"weights": (("books", 0.0),)}, "weights must be a finite number above 0"),

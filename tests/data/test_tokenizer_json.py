@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import sentencepiece
+import tokenizers
 
 from ropewalk.data.pipeline import open_data
 from ropewalk.data.prepare import prepare
@@ -59,15 +60,13 @@ def test_pieces_have_the_bytes_of_the_text(path):
 @pytest.mark.hf
 def test_bos_and_eos_are_the_published_ones(path):
     tokenizer, names = Tokenizer(path), reference(path).convert_ids_to_tokens
-    assert (
-        names([tokenizer.bos_id, tokenizer.eos_id])
-        == {
-            "llama3": ["<|begin_of_text|>", "<|end_of_text|>"],
-            "qwen": ["<|endoftext|>", "<|im_end|>"],
-            "gpt2": ["<|endoftext|>", "<|endoftext|>"],
-            "gemma3": ["<bos>", "<eos>"],
-        }[path.parent.name]
-    )
+    expected = {
+        "llama3": ["<|begin_of_text|>", "<|end_of_text|>"],
+        "qwen": ["<|endoftext|>", "<|im_end|>"],
+        "gpt2": ["<|endoftext|>", "<|endoftext|>"],
+        "gemma3": ["<bos>", "<eos>"],
+    }
+    assert names([tokenizer.bos_id, tokenizer.eos_id]) == expected[path.parent.name]
     for i in (tokenizer.bos_id, tokenizer.eos_id):
         assert tokenizer.piece_bytes[i] == b""
         assert i not in tokenizer.encode(f"a {names(i)} b")
@@ -76,18 +75,15 @@ def test_bos_and_eos_are_the_published_ones(path):
 
 def test_a_file_that_was_completed_stands_alone(path, tmp_path):
     """A run keeps one file, and `tokenizers` must encode a document with it as we do."""
-    import tokenizers
-
     tokenizer, alone = Tokenizer(path), tmp_path / "tokenizer.json"
     alone.write_bytes(tokenizer.model)
+    ids = tokenizer.encode("the cat")
     again = Tokenizer(alone, sha256=tokenizer.fingerprint)
-    assert again == tokenizer and hash(again) == hash(tokenizer)
-    assert (again.bos_id, again.eos_id) == (tokenizer.bos_id, tokenizer.eos_id)
+    for copy in (again, pickle.loads(pickle.dumps(tokenizer))):
+        assert copy == tokenizer and hash(copy) == hash(tokenizer) and copy.encode("the cat") == ids
+        assert (copy.bos_id, copy.eos_id) == (tokenizer.bos_id, tokenizer.eos_id)
     document = tokenizers.Tokenizer.from_file(str(alone)).encode("the cat").ids
-    assert document == [tokenizer.bos_id, *tokenizer.encode("the cat"), tokenizer.eos_id]
-    copy = pickle.loads(pickle.dumps(tokenizer))
-    assert copy == tokenizer and copy.encode("the cat") == tokenizer.encode("the cat")
-    assert (copy.bos_id, copy.eos_id) == (tokenizer.bos_id, tokenizer.eos_id)
+    assert document == [tokenizer.bos_id, *ids, tokenizer.eos_id]
 
 
 def test_data_is_prepared_with_it(path, tmp_path):
@@ -120,8 +116,6 @@ def save(tokenizer, path: Path, **names) -> Tokenizer:
 
 def test_a_tokenizer_that_draws_its_ids_is_refused(path, tmp_path):
     """BPE dropout would give other ids at every call."""
-    import tokenizers
-
     expected, drawn = Tokenizer(path), tokenizers.Tokenizer.from_file(str(path))
     end = expected.name_of(expected.eos_id)
     drawn.model.dropout = 0.1
@@ -133,8 +127,7 @@ def test_a_tokenizer_that_draws_its_ids_is_refused(path, tmp_path):
 
 def test_names_of_special_pieces_are_text_for_a_unigram_model(tmp_path):
     """A Unigram model finds any piece in a text; the ids must be SentencePiece's."""
-    from tokenizers import Tokenizer, decoders, models, normalizers
-
+    decoders, normalizers = tokenizers.decoders, tokenizers.normalizers
     model = io.BytesIO()
     sentencepiece.SentencePieceTrainer.train(
         sentence_iterator=map(plain_text, range(200)), model_writer=model, vocab_size=600,
@@ -143,7 +136,8 @@ def test_names_of_special_pieces_are_text_for_a_unigram_model(tmp_path):
     )  # fmt: skip
     expected = sentencepiece.SentencePieceProcessor(model_proto=model.getvalue())
     pieces = [(expected.id_to_piece(i), expected.get_score(i)) for i in range(600)]
-    unigram = Tokenizer(models.Unigram(pieces, unk_id=0, byte_fallback=True))
+    unigram_model = tokenizers.models.Unigram(pieces, unk_id=0, byte_fallback=True)
+    unigram = tokenizers.Tokenizer(unigram_model)
     space = [normalizers.Prepend("\u2581"), normalizers.Replace(" ", "\u2581")]
     unigram.normalizer = normalizers.Sequence(space)
     unigram.decoder = decoders.Sequence([decoders.ByteFallback(), decoders.Fuse()])
@@ -157,8 +151,6 @@ def test_names_of_special_pieces_are_text_for_a_unigram_model(tmp_path):
 
 def test_an_end_of_text_that_is_a_plain_piece_is_in_no_text(path, tmp_path):
     """Some chat models add their end of a turn as a piece that is not special."""
-    import tokenizers
-
     chat, name = tokenizers.Tokenizer.from_file(str(path)), "<end_of_turn>"
     chat.add_tokens([name])
     tokenizer = save(chat, tmp_path, eos_token=name)

@@ -37,12 +37,8 @@ def contents(folder: Path) -> list:
     ]
 
 
-NAMES = [
-    "prepare.json",
-    "tokenizer.model",
-    *(f"{split}/{name}" for split in verify.SPLITS for name in ("store.json", "00000.starts.npy")),
-    "train/00000.array_record",
-]
+NAMES = ["prepare.json", "tokenizer.model", "validation/store.json"]
+NAMES += ["train/00000.starts.npy", "train/00000.array_record"]
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -52,7 +48,7 @@ def test_a_flipped_bit_is_refused_or_changes_nothing(root, pristine, name):
     path = folder / name
     content, refused = path.read_bytes(), 0
     generator = random.Random(name)
-    for _ in range(12):
+    for _ in range(9):
         flip(path, generator.randrange(8 * len(content)))
         try:
             assert contents(run(root)) == expected
@@ -60,7 +56,7 @@ def test_a_flipped_bit_is_refused_or_changes_nothing(root, pristine, name):
             refused += 1
             assert str(path) in str(error) and "\n" not in str(error)
         path.write_bytes(content)
-    assert refused == 12
+    assert refused == 9
     assert contents(run(root)) == expected
 
 

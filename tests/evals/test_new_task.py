@@ -48,14 +48,8 @@ class Echo(Task):
 
 
 class EchoView(TaskView):
-    plot = Plot(
-        name="echo_gain",
-        section="Echoes",
-        alternative="Loudness.",
-        caption="How loud an echo is.",
-        xlabel="distance (tokens)",
-        ylabels=("loudness",),
-    )
+    plot = Plot(name="echo_gain", section="Echoes", alternative="Loudness.", xlabel="distance",
+        caption="How loud an echo is.", ylabels=("loudness",))
 
     def columns(self, rows, trained):
         return {"loudness": float(-rows["nll"].mean())}
@@ -92,12 +86,9 @@ def test_a_file_of_the_user_is_asked_shown_and_trained_on(echo, tmp_path, tokeni
     assert line["task"] == echo and float(line["loudness"]) < 0
     assert line["score"] == "0"
 
-    config = DataConfig(
-        source="retrieval", context_length=8, batch_size=1, retrieval_tasks=(echo, "kv")
-    )
-    rows = mixture(config, (), tokenizer)
-    echoes = [rows[number] for number in range(0, 8, 2)]
-    for row in echoes:
+    tasks = dict(source="retrieval", retrieval_tasks=(echo, "kv"))
+    rows = mixture(DataConfig(context_length=8, batch_size=1, **tasks), (), tokenizer)
+    for row in (rows[number] for number in range(0, 8, 2)):
         assert row["tokens"][1:4].tolist() == row["targets"][3:6].tolist()
         assert np.flatnonzero(row["loss_mask"]).tolist() == [3, 4, 5]
 
@@ -109,9 +100,8 @@ def test_where_a_file_lies_decides_no_document(echo, tmp_path, tokenizer):
     plugins.allow(moved)
     data = DataConfig(context_length=32, batch_size=1)
     context = TaskContext(data=data, tokenizer=tokenizer, length=32, seed=0)
-    here, there = (
-        evals.parse(name).documents(context, range(4)) for name in (echo, f"{moved}:Echo(n=3)")
-    )
+    names = echo, f"{moved}:Echo(n=3)"
+    here, there = (evals.parse(name).documents(context, range(4)) for name in names)
     for one, other in zip(here, there, strict=True):
         np.testing.assert_array_equal(one.tokens, other.tokens)
     first, second = (Lagcopy(text="natural", path=f"{folder}/t.jsonl") for folder in ("a", "/b/c"))

@@ -17,13 +17,7 @@ ROW = {
 
 def test_rows_survive_the_file_exactly(tmp_path):
     path = tmp_path / "results.jsonl"
-    nope = ROW | {
-        "rotary": "nope",
-        "base": None,
-        "nll": 7.0,
-        "exact_match": False,
-        "first_token_correct": False,
-    }
+    nope = ROW | {"rotary": "nope", "base": None, "nll": 7.0}
     rows.write(path, rows.columns([ROW, nope]))
     lines = [json.loads(line) for line in path.read_text().splitlines()]
     assert [line.pop("file")[:2] for line in lines] == ["2-", "2-"]
@@ -31,10 +25,9 @@ def test_rows_survive_the_file_exactly(tmp_path):
     back = rows.read(path)
     assert back["nll"].tolist() == [0.1234567890123456, 7.0]
     assert np.isnan(back["base"][1])
-    assert {name: column.dtype.kind for name, column in back.items()} == {
-        name: {str: "U", int: "i", float: "f", bool: "b"}[kind]
-        for name, kind in rows.SCHEMA.items()
-    }
+    kinds = {str: "U", int: "i", float: "f", bool: "b"}
+    for name, kind in rows.SCHEMA.items():
+        assert back[name].dtype.kind == kinds[kind], name
     assert [p.name for p in tmp_path.iterdir()] == ["results.jsonl"]
 
 
@@ -57,10 +50,8 @@ CONTRADICTIONS = [
         ("[1]", "results.jsonl:2: a row is a JSON object"),
         (json.dumps({k: v for k, v in ROW.items() if k != "rank"}), ":2: lacks 'rank'"),
         (json.dumps(ROW | {"depth": 0.5}), ":2: a row of another schema \\(differs in: depth\\)"),
-        (json.dumps(ROW | {"distance": "17"}), ":2: distance must be a whole number, got '17'"),
         (json.dumps(ROW | {"distance": 17.5}), ":2: distance must be a whole number, got 17.5"),
         (json.dumps(ROW | {"exact_match": 1}), ":2: exact_match must be True or False, got 1"),
-        (json.dumps(ROW | {"step": True}), ":2: step must be a whole number, got True"),
         (json.dumps(ROW | {"run": None}), ":2: run must be a string, got None"),
     ],
 )
@@ -113,12 +104,8 @@ def test_answers_that_a_file_without_digest_has_twice_are_refused(tmp_path):
 
 
 def test_a_new_evaluation_replaces_its_own_rows_only():
-    unrelated = [
-        ROW | {"task": "lines"},
-        ROW | {"length": 128},
-        ROW | {"step": 200},
-        ROW | {"rotary": "nope"},
-    ]
+    changes = ({"task": "lines"}, {"length": 128}, {"step": 200}, {"rotary": "nope"})
+    unrelated = [ROW | change for change in changes]
     old = rows.columns([ROW, *unrelated, ROW | {"document": 9}])
     new = rows.columns([ROW | {"distance": 99}])
     merged = rows.replace(old, new)

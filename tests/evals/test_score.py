@@ -51,11 +51,7 @@ def test_teacher_forced_exact_match_is_greedy_decoding():
     answers[1::4, 2] = (answers[1::4, 2] + 1) % 5  # right but for the last id
     # An id after the answer changes nothing: it is not asked.
     tail = random.integers(0, 5, (200, 1))
-    documents = [
-        document(np.concatenate(parts), (9, 3, 4))
-        for parts in zip(prompts, answers, tail, strict=True)
-    ]
-
+    documents = [document(row, (9, 3, 4)) for row in np.hstack([prompts, answers, tail])]
     result = score_lib.score(CONFIG, candidates([CONFIG], [7]), documents, 16)
     expected = (greedy == answers).all(axis=1)
     assert 40 < expected.sum() < 160
@@ -69,15 +65,12 @@ def test_nll_and_rank_are_those_of_the_logits():
     tokens = np.array([1, 4, 2, 2, 0, 3, 1])
     values = np.asarray(logits(params, tokens[None])[0], np.float64)
     log_p = values - np.log(np.exp(values).sum(-1, keepdims=True))
-    result = score_lib.score(
-        CONFIG, candidates([CONFIG], [3]), [document(tokens, (3, 2, 1), (6, 1, 5))], 17
-    )
+    asked = [document(tokens, (3, 2, 1), (6, 1, 5))]
+    result = score_lib.score(CONFIG, candidates([CONFIG], [3]), asked, 17)
     expected = [-(log_p[2, 2] + log_p[3, 0]) / 2, -log_p[5, 1]]
     np.testing.assert_allclose(result.nll[0], expected, atol=1e-5)
-    assert result.rank[0].tolist() == [
-        (values[2] > values[2, 2]).sum(),
-        (values[5] > values[5, 1]).sum(),
-    ]
+    ranks = [(values[2] > values[2, 2]).sum(), (values[5] > values[5, 1]).sum()]
+    assert result.rank[0].tolist() == ranks
 
 
 @pytest.mark.parametrize("shape", [None, (2, 4), (3, 4)])
@@ -107,9 +100,7 @@ def test_neighbors_padding_and_other_members_change_no_score(shape):
 
 
 def test_a_model_that_diverged_is_right_about_nothing():
-    nan = np.full((1, 4), np.nan)
-    result = score_lib.score_answers(
-        nan, np.ones((1, 4), bool), np.zeros((1, 4), int), np.array([[2, 2, 1]])
-    )
+    nan, right, rank = np.full((1, 4), np.nan), np.ones((1, 4), bool), np.zeros((1, 4), int)
+    result = score_lib.score_answers(nan, right, rank, np.array([[2, 2, 1]]))
     assert not result.exact_match.any() and not result.first_token_correct.any()
     assert result.rank.min() > 10**6

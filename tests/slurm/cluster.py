@@ -110,24 +110,18 @@ class Cluster:
 
     def stop(self) -> None:
         """End all jobs, then the daemons."""
-        if len(self._running) > 1:
-            self.ask("scancel", "--user", getpass.getuser())
-            try:
+        try:
+            if len(self._running) > 1:
+                self.ask("scancel", "--user", getpass.getuser())
                 wait_for(lambda: not self.jobs(), 60, "the end of all jobs")
-            finally:
-                self._end()
-        else:
-            self._end()
-
-    def _end(self) -> None:
-        for daemon in reversed(self._running):
-            daemon.terminate()
-            try:
-                daemon.wait(20)
-            except subprocess.TimeoutExpired:
-                daemon.kill()
-                daemon.wait()
-        self._running = []
+        finally:
+            for daemon in reversed(self._running):
+                daemon.terminate()
+                try:
+                    daemon.wait(20)
+                except subprocess.TimeoutExpired:
+                    daemon.kill()
+                    daemon.wait()
 
     def ask(self, *command: str) -> str:
         """Return the standard output of a SLURM command; empty if it fails."""

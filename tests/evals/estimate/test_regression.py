@@ -13,23 +13,19 @@ from ropewalk.evals.estimate import regression
 from ropewalk.evals.estimate.regression import Point
 
 BASES = 2.0 ** np.array([3, 4, 5.5, 7, 9])
-NAN = float("nan")
 
 
-def points(x, y, *, limit=np.inf, name="theory"):
+def points(x, y, *, limit=np.inf):
     """One point a base: L50 of y tokens where the predictor says x, not measured beyond `limit`."""
+    y = np.where(np.less(y, limit), y, np.nan)
     return [
-        Point(
-            base=f"rope(base={length:g})",
-            l50=l50 if l50 < limit else NAN,
-            predictors={name: length},
-        )
+        Point(base=f"rope(base={length:g})", l50=l50, predictors={"theory": length})
         for length, l50 in zip(x, y, strict=True)
     ]
 
 
-def noisy(random, slope=1.0, offset=1.0, spread=0.3, x=BASES):
-    return 2 ** (offset + slope * np.log2(x) + random.normal(0, spread, len(x)))
+def noisy(random):
+    return 2 * BASES * 2 ** random.normal(0, 0.3, len(BASES))
 
 
 def assert_close(result, expected):

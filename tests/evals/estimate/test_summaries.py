@@ -29,12 +29,8 @@ def test_a_share_of_answers_that_are_all_wrong_has_an_interval(documents):
 
 
 def test_a_paired_difference():
-    first = rows(
-        document=[0, 0, 1, 1], query=[0, 1, 0, 1], num_tokens=[3, 1, 3, 1], nll=[5, 9, 1, 2]
-    )
-    second = rows(
-        document=[0, 0, 1, 1], query=[0, 1, 0, 1], num_tokens=[3, 1, 3, 1], nll=[4, 7, 1, 1]
-    )
+    columns = {"document": [0, 0, 1, 1], "query": [0, 1, 0, 1], "num_tokens": [3, 1, 3, 1]}
+    first, second = rows(**columns, nll=[5, 9, 1, 2]), rows(**columns, nll=[4, 7, 1, 1])
     # By document 5 and 1 nats over 4 tokens each: 1.25 and .25, mean .75, sd .7071, error .5.
     assert summaries.difference(first, second) == pytest.approx((0.75, 0.5, 2))
     # By answer, 3, 2, 0, 1 nats over 3, 1, 3, 1 tokens: less .75 a token .75, 1.25, -2.25, .25.

@@ -23,43 +23,40 @@ def table(accuracy, lengths, *, trials=20, distances=None):
     }
 
 
-def by_length(**accuracies):
-    """One distance a length: the accuracy at `L64` is that of length 64."""
-    tables = [
-        table(lambda m, share=share: share, [int(name[1:])], distances=[10])
-        for name, share in accuracies.items()
-    ]
-    return concatenate(tables)
+def by_length(*accuracies):
+    """One distance a length, which are 64, 128, 256, ..."""
+    lengths = (64 << i for i in range(len(accuracies)))
+    return concatenate(
+        table(lambda _, share=share: share, [length], distances=[10])
+        for length, share in zip(lengths, accuracies, strict=False)
+    )
 
 
 def concatenate(tables):
+    tables = [*tables]
     return {name: np.concatenate([table[name] for table in tables]) for name in tables[0]}
-
-
-def step(m):
-    return m <= 64
 
 
 def test_a_step_at_m_has_an_effective_length_of_m_over_085():
     """A model that sees 64 tokens: 64 / .85 = 75.3."""
-    result = thresholds.effective_length(table(step, range(60, 140)))
+    result = thresholds.effective_length(table(lambda m: m <= 64, range(60, 140)))
     assert result.value == 75
     assert result.accuracy[result.lengths.index(100)] == pytest.approx(0.64)
 
 
 def test_the_threshold_is_085_of_the_shortest_length():
     """.8 at the shortest: the threshold is .68."""
-    rows = by_length(L64=0.8, L128=0.75, L256=0.7, L512=0.65, L1024=0.1)
+    rows = by_length(0.8, 0.75, 0.7, 0.65, 0.1)
     result = thresholds.effective_length(rows)
     assert result.threshold == pytest.approx(0.68)
     assert result.accuracy == pytest.approx((0.8, 0.75, 0.7, 0.65, 0.1))
     assert (result.value, str(result)) == (256, "256")
-    assert str(thresholds.effective_length(by_length(L64=0.6, L128=0.55))) == ">= 128"
+    assert str(thresholds.effective_length(by_length(0.6, 0.55))) == ">= 128"
 
 
 def test_a_relative_threshold_needs_a_score_to_begin_with():
     """Otherwise .04 at every length would be effective at all of them."""
-    result = thresholds.effective_length(by_length(L64=0.05, L128=0.05))
+    result = thresholds.effective_length(by_length(0.05, 0.05))
     assert (result.value, str(result)) == (None, "< 64")
 
 

@@ -45,28 +45,19 @@ def test_natural_and_control_differ_in_the_first_copy_only(fields, prose_config,
 
 def test_copy_gain_by_hand():
     """Two documents at lag 10, one at lag 100 (no partner for its second answer), and strangers."""
-    natural = [
-        # document, query, distance, nll, right
-        (0, 0, 9, 1.0, True),
-        (0, 1, 9, 2.0, True),
-        (1, 0, 9, 0.5, False),
-        (2, 0, 99, 4.0, False),
-        (2, 1, 99, 9.0, False),
-    ]
-    control = [
-        (0, 0, 9, 3.0, False),
-        (0, 1, 9, 5.0, True),
-        (1, 0, 9, 1.0, True),
-        (2, 0, 99, 4.5, False),
-        (3, 0, 99, 9.0, False),
-    ]
-    document, query, distance, nll, right = zip(*natural, *control, *natural, strict=True)
-    task = ["lagcopy(text='natural')"] * 5 + ["lagcopy(text='control')"] * 5 + ["lagcopy"] * 5
-    constant = {"run": ["r"], "seed": [0], "step": [7], "rotary": ["nope"], "length": [512]}
-    answers = rows(
-        task=task, document=document, query=query, distance=distance, nll=nll,
-        exact_match=right, **{name: value * 15 for name, value in constant.items()},
-    )  # fmt: skip
+    natural = {  # and control
+        "document": [0, 0, 1, 2, 2], "query": [0, 1, 0, 0, 1], "distance": [9, 9, 9, 99, 99],
+        "nll": [1.0, 2.0, 0.5, 4.0, 9.0], "exact_match": [1, 1, 0, 0, 0],
+        "task": ["lagcopy(text='natural')"] * 5,
+    }  # fmt: skip
+    control = natural | {
+        "document": [0, 0, 1, 2, 3], "query": [0, 1, 0, 0, 0], "nll": [3.0, 5.0, 1.0, 4.5, 9.0],
+        "exact_match": [0, 1, 1, 0, 0], "task": ["lagcopy(text='control')"] * 5,
+    }  # fmt: skip
+    strangers = natural | {"task": ["lagcopy"] * 5}
+    columns = {name: natural[name] + control[name] + strangers[name] for name in natural}
+    constant = {"run": "r", "seed": 0, "step": 7, "rotary": "nope", "length": 512}
+    answers = rows(**columns, **{name: [value] * 15 for name, value in constant.items()})
     gain = copy_gain(answers)
     np.testing.assert_allclose(gain.lag, [10, 100])
     # Document 0 gains (2 + 3) / 2 nats and half a token; document 1 half a nat and -1 token.

@@ -54,17 +54,12 @@ def cases(tmp_path):
     path = tmp_path / "3_lines.jsonl.zst"
     values = {"torpid-kid": 2416, "wide-eyed-owl": 42527, "drab-hall": 7}
     lines = [f"line {key}: REGISTER_CONTENT is <{value}>\n" for key, value in values.items()]
-    records = [
-        {
-            "random_idx": [key, index],
-            "expected_number": value,
-            "num_lines": 3,
-            "correct_line": lines[index],
-            "prompt": INTRO + "".join(lines) + END.format(key=key, value="").partition("Line <")[0],
-        }
-        for index, (key, value) in enumerate(values.items())
-    ]
-    text = "".join(json.dumps(record) + "\n" for record in records)
+    text = ""
+    for index, (key, value) in enumerate(values.items()):
+        question = END.format(key=key, value="").partition("Line <")[0]
+        record = {"random_idx": [key, index], "expected_number": value, "num_lines": 3}
+        record |= {"correct_line": lines[index], "prompt": INTRO + "".join(lines) + question}
+        text += json.dumps(record) + "\n"
     path.write_bytes(zstandard.compress(text.encode()))
     return path
 

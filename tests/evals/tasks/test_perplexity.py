@@ -67,9 +67,7 @@ def test_crops_of_one_document_do_not_overlap(text_config, text_tokenizer, store
     texts = [store.document(index).tolist() for index in range(store.num_documents)]
     for number in {document.number for document in documents}:
         parts = [document for document in documents if document.number == number]
-        queries = [
-            document.first_query + n for document in parts for n in range(len(document.answers))
-        ]
+        queries = [part.first_query + n for part in parts for n in range(len(part.answers))]
         assert queries == list(range(len(queries)))  # answers are told apart
         crops = [document.tokens[1:].tolist() for document in parts]
         (source,) = [text for text in texts if _starts(text, crops[0])]

@@ -67,12 +67,10 @@ def skeleton(prompt: str) -> str:
 def folder(tmp_path_factory):
     """Two small files in the formats of SQuAD and HotpotQA."""
     folder = tmp_path_factory.mktemp("qa")
-    articles = [
-        [f"Fox {a}{p} is red. It has {a}{p}7 legs." for p in range(4)] for a in range(10, 20)
-    ]
+    foxes = [[f"Fox {a}{p} is red. It has {a}{p}7 legs." for p in range(4)] for a in range(10, 20)]
     data = [
         {"paragraphs": [{"context": text, "qas": _asked(text)} for text in texts]}
-        for texts in articles
+        for texts in foxes
     ]
     (folder / "squad.json").write_text(json.dumps({"version": "v2.0", "data": data}))
     items = [
@@ -82,7 +80,7 @@ def folder(tmp_path_factory):
             "context": [[f"Fox {i}", text.split(" It")] for i, text in enumerate(texts)],
             "supporting_facts": [["Fox 2", 0], ["Fox 0", 1]],
         }
-        for texts in articles
+        for texts in foxes
     ]
     (folder / "hotpotqa.json").write_text(json.dumps(items))
     return folder
@@ -164,9 +162,7 @@ def test_files_without_the_supporting_document_or_cut_short_are_refused(folder):
     with pytest.raises(ValueError, match=r"no document Fox 2; use hotpot_dev_distractor_v1.json"):
         qa._read(f"{folder}/fullwiki.json")
     (folder / "cut.json").write_text((folder / "hotpotqa.json").read_text()[:-9])
-    with pytest.raises(
-        ValueError, match=r"cut.json is not a file of SQuAD or HotpotQA: .*not JSON"
-    ):
+    with pytest.raises(ValueError, match=r"cut.json is not a file of SQuAD or HotpotQA: .*not J"):
         qa._read(f"{folder}/cut.json")
 
 
@@ -300,7 +296,7 @@ def test_words_occur_as_often_as_officially(length, example, query, prose_config
     assert len(orders) == 6
 
 
-@pytest.mark.parametrize("length", [330, 500, 2000, 8000])
+@pytest.mark.parametrize("length", [330, 8000])
 def test_the_three_most_frequent_words_in_order(length, prose_config, prompt_tokenizer):
     for document in make_documents("fwe", prose_config, prompt_tokenizer, length, range(10)):
         text = prompt_tokenizer.decode(document.tokens)

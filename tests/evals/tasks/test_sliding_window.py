@@ -18,12 +18,8 @@ def test_windows_of_a_text_of_eleven_tokens():
         [1, 16, 17, 18, 19, 20],
     ]
     # First index, number of ids, context.
-    assert [document.answers.tolist() for document in result] == [
-        [[1, 6, 0]],
-        [[5, 2, 4]],
-        [[5, 2, 4]],
-        [[5, 1, 4]],
-    ]
+    answers = [document.answers.tolist() for document in result]
+    assert answers == [[[1, 6, 0]], [[5, 2, 4]], [[5, 2, 4]], [[5, 1, 4]]]
     assert [document.first_query for document in result] == [0, 1, 2, 3]
     # Sizes 1 + ... + 6 of the first window's ids, then 7 + 8, 9 + 10, 11.
     assert [int(document.num_bytes[0]) for document in result] == [21, 15, 19, 11]
