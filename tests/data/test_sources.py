@@ -132,7 +132,7 @@ def test_only_a_line_that_is_too_long_is_left_out(tmp_path, suffix, monkeypatch)
     path.write_bytes(packed(suffix, "\n".join(lines).encode()))
     documents = read(path)
     assert [(d.line, d.text[:1], d.damaged_bytes) for d in documents] == [
-        *((1, "a", 0), (2, "", 0), (3, "c", 0), (4, "d", 0), (5, "", 0)),
+        *((1, "a", 0), (2, "", 0), (3, "c", 0), (4, "d", 0), (5, "", 0))
     ]
     assert "a line of more than 1,000 bytes: it has 1,012" in str(documents[1].problem)
 

@@ -184,8 +184,7 @@ INPUTS["tokenizer.json"] += changed(
 )
 INPUTS["tokenizer_config.json"] += changed({}, {"eos_token_id": [[]]}, {"eos_token": "a" * 400})
 INPUTS["model.safetensors.index.json"] += changed(
-    {},
-    *({"weight_map": {"a": name}} for name in ("a" * 400, "\x1b[2J", "\ud800", "../x", ["x"])),
+    {}, *({"weight_map": {"a": name}} for name in ("a" * 400, "\x1b[2J", "\ud800", "../x", ["x"]))
 )
 # A field without a name: a long array of an unknown type.
 INPUTS["x.gguf"] = [struct.pack("<4sIQQQIIQ", b"GGUF", 3, 0, 1, 0, 9, 99, 2**13)]

@@ -317,10 +317,7 @@ def test_keys_that_may_change_the_rotation_are_refused(kind, name, value, messag
 
 @pytest.mark.parametrize(
     ("kind", "sizes", "divisor"),
-    [
-        ("gemma2", (46, 4608, 32, 128), 144),
-        ("gemma3", (62, 5376, 32, 128), 168),
-    ],
+    [("gemma2", (46, 4608, 32, 128), 144), ("gemma3", (62, 5376, 32, 128), 168)],
 )
 def test_the_factor_of_gemma_is_that_of_its_size(kind, sizes, divisor, tmp_path):
     """query_pre_attn_scalar of google/gemma-2-27b and gemma-3-27b, which headers do not have."""

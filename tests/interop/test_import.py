@@ -172,8 +172,7 @@ QUICK += ("olmo 3", "pythia", "gemma 3")
 
 @pytest.mark.hf
 @pytest.mark.parametrize(
-    "name",
-    [pytest.param(n, marks=[] if n in QUICK else [pytest.mark.long]) for n in PUBLISHED],
+    "name", [pytest.param(n, marks=[] if n in QUICK else [pytest.mark.long]) for n in PUBLISHED]
 )
 def test_imported_transformers_models_have_their_logits(name, tmp_path, capsys):
     """Files written by transformers; logits at the trained context and at four times that."""

@@ -15,8 +15,7 @@ needs_cuda = pytest.mark.skipif(not HAS_CUDA, reason="needs jax[cuda13]: make te
 
 
 @pytest.mark.parametrize(
-    ("name", "num_chips", "num_hosts"),
-    [("t4", 1, 1), ("a100-40:4", 4, 1), ("h100:8x4", 32, 4)],
+    ("name", "num_chips", "num_hosts"), [("t4", 1, 1), ("a100-40:4", 4, 1), ("h100:8x4", 32, 4)]
 )
 def test_machines(name, num_chips, num_hosts):
     machines = find(name)
