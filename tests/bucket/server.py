@@ -72,9 +72,8 @@ class FakeBucket:
         options = {"backend": "memory", "scheme": "http", "host": "127.0.0.1", "port": self._port}
         options["external-url"] = self.environment["STORAGE_EMULATOR_HOST"]
         words = [word for key, value in options.items() for word in (f"-{key}", str(value))]
-        self._server = subprocess.Popen(
-            [str(_get_binary_path()), *words], stderr=subprocess.DEVNULL
-        )
+        command = [str(_get_binary_path()), *words]
+        self._server = subprocess.Popen(command, stderr=subprocess.DEVNULL)
         threading.Thread(target=self._proxy.serve_forever, args=(0.05,), daemon=True).start()
         while True:
             try:
@@ -134,8 +133,7 @@ def make_handler(bucket: FakeBucket) -> type[BaseHTTPRequestHandler]:
 
         def do(self):
             length = int(self.headers.get("Content-Length") or 0)
-            is_chunked = "Transfer-Encoding" in self.headers
-            body = self.chunked() if is_chunked else self.rfile.read(length)
+            body = self.rfile.read(length)
             if len(body) < length:  # whoever sent it was killed
                 self.close_connection = True
                 return
@@ -163,14 +161,6 @@ def make_handler(bucket: FakeBucket) -> type[BaseHTTPRequestHandler]:
                 self.wfile.write(answer.content)
 
         do_GET = do_POST = do_PUT = do_DELETE = do_HEAD = do_PATCH = do
-
-        def chunked(self) -> bytes:
-            parts = []
-            while size := int(self.rfile.readline() or b"0", 16):
-                parts.append(self.rfile.read(size))
-                self.rfile.readline()
-            self.rfile.readline()
-            return b"".join(parts)
 
         def cut(self):
             bucket.counts["cut"] += 1

@@ -16,12 +16,9 @@ def _byte_level(texts, *, regex: str | None, special: list[str], size: int):
     tokenizer = Tokenizer(models.BPE(ignore_merges=regex == LLAMA3))
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=True)
     if regex:
-        tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
-            [
-                pre_tokenizers.Split(Regex(regex), "isolated"),
-                pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
-            ]
-        )
+        split = pre_tokenizers.Split(Regex(regex), "isolated")
+        pieces = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+        tokenizer.pre_tokenizer = pre_tokenizers.Sequence([split, pieces])
     if regex == QWEN:
         tokenizer.normalizer = normalizers.NFC()
     tokenizer.decoder = decoders.ByteLevel()
@@ -48,14 +45,9 @@ def llama3(texts, folder: Path, size: int = 1000) -> Path:
     names = ["<|begin_of_text|>", "<|end_of_text|>"]
     reserved = [f"<|reserved_special_token_{i}|>" for i in range(6)]
     tokenizer = _byte_level(texts, regex=LLAMA3, special=names + reserved, size=size)
-    template = processors.TemplateProcessing(
-        single=f"{names[0]} $A",
-        pair=f"{names[0]} $A {names[0]}:1 $B:1",
-        special_tokens=[(names[0], tokenizer.token_to_id(names[0]))],
-    )
-    tokenizer.post_processor = processors.Sequence(
-        [processors.ByteLevel(trim_offsets=True), template]
-    )
+    bos = [(names[0], tokenizer.token_to_id(names[0]))]
+    template = processors.TemplateProcessing(single=f"{names[0]} $A", special_tokens=bos)
+    tokenizer.post_processor = processors.Sequence([processors.ByteLevel(), template])
     config = {"tokenizer_class": "PreTrainedTokenizerFast"}
     config |= dict(zip(("bos_token", "eos_token"), names, strict=True))
     return _write(folder, tokenizer=tokenizer.to_str(), tokenizer_config=config)

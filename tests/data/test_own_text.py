@@ -60,13 +60,11 @@ def test_bad_rows_are_named_and_the_rest_is_read(tmp_path):
     bad = pa.Array.from_buffers(pa.string(), 1, bad.buffers())  # not checked to be UTF-8
     texts = pa.concat_arrays([pa.array(["one", None, " "]), bad, pa.array(["two"])])
     write_parquet(tmp_path / "a.parquet", texts)
-    assert [(d.line, d.text, d.problem) for d in read(tmp_path)] == [
-        (1, "one", None),
-        (2, "", '"text" is null, not a string'),
-        (3, "", "empty document"),
-        (4, "", "broken UTF-8 at byte 4; convert the file to UTF-8"),
-        (5, "two", None),
-    ]
+    documents = read(tmp_path)
+    assert [(d.line, d.text) for d in documents] == list(enumerate(["one", "", "", "", "two"], 1))
+    null, empty = '"text" is null, not a string', "empty document"
+    utf_8 = "broken UTF-8 at byte 4; convert the file to UTF-8"
+    assert [d.problem for d in documents] == [None, null, empty, utf_8, None]
 
 
 def test_a_damaged_row_group_is_counted_and_the_others_are_read(tmp_path):
@@ -143,9 +141,8 @@ def test_few_plain_texts_hold_out_their_ends_at_a_paragraph(tmp_path):
     assert len(text[cut:]) >= len(text) / 10 > len(text[cut:]) - 26
     assert split(read(tmp_path)) == parts == split(read(tmp_path, "txt"))
     assert split(read(tmp_path, start=(0, 2))) == parts[1:]
-    assert describe_source(config(tmp_path, path=str(tmp_path)))[-1] == (
-        "validation: no file; the last 1/10 of each text file is held out"
-    )
+    description = describe_source(config(tmp_path, path=str(tmp_path)))[-1]
+    assert description.endswith("the last 1/10 of each text file is held out")
 
 
 def test_a_paragraph_far_from_the_end_is_no_cut(tmp_path):
@@ -169,4 +166,4 @@ def test_text_in_another_encoding_is_refused(tmp_path):
     (tmp_path / "b.txt").write_bytes("plain".encode("utf-16-le"))
     problems = [str(document.problem) for document in read(tmp_path)]
     for problem, start in zip(problems, ("broken UTF-8 at byte 4", "many NUL"), strict=True):
-        assert start in problem and problem.endswith("; convert the file to UTF-8")
+        assert start in problem and "; convert the file to UTF-8" in problem

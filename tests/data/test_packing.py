@@ -13,10 +13,7 @@ def test_packed_row_is_the_picture_in_the_docstring():
     assert row["positions"].tolist() == [[0, 1, 2, 3, 0, 1, 2, 3]]
     assert row["segment_ids"].tolist() == [[1, 1, 1, 1, 2, 2, 2, 2]]
     assert row["loss_mask"].tolist() == [[1, 1, 1, 0, 1, 1, 1, 0]]
-    assert {n: str(x.dtype) for n, x in row.items()} == {
-        "tokens": "int32", "targets": "int32", "positions": "int32", "segment_ids": "int32",
-        "loss_mask": "float32",
-    }  # fmt: skip
+    assert all(x.dtype == ("float32" if n == "loss_mask" else "int32") for n, x in row.items())
     row = pack(np.array([[5, B, B, 6, 7]], np.int32), B)  # a document of one id
     assert row["segment_ids"].tolist() == [[1, 2, 3, 3]]
     assert row["positions"].tolist() == [[0, 0, 0, 1]]
@@ -59,7 +56,7 @@ def test_order_is_pinned(store):
     assert [rows.start(i) for i in (0, 1, 2, 1000)] == [1054, 1278, 7710, 4986]
 
 
-@pytest.mark.parametrize("num_tokens", [33, 34, 64, 65, 66, 95, 97])
+@pytest.mark.parametrize("num_tokens", [33, 34, 64, 65, 97])
 def test_stores_of_one_or_two_rows_work(tmp_path, num_tokens):
     store = make_store(tmp_path, [list(range(3, 3 + num_tokens - 2))])
     rows = TextRows(store, 32, seed=0)

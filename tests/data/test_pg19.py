@@ -17,13 +17,9 @@ BOOKS = [(2544, "Zwei é\nlines"), (10146, "Reminiscences of\n\npioneer days")]
 def published(tmp_path):
     """DeepMind's bucket: a folder per split, a file per book, white space around the texts."""
     root = tmp_path / "published"
-    for split in ("train", "validation", "test"):
-        (root / split).mkdir(parents=True)
-    for split, book_id, text in (
-        ("train", 7, "training"),
-        ("validation", 8, "validation"),
-        *(("test", *book) for book in BOOKS),
-    ):
+    others = [("train", 7, "training"), ("validation", 8, "validation")]
+    for split, book_id, text in (*others, *(("test", *book) for book in BOOKS)):
+        (root / split).mkdir(parents=True, exist_ok=True)
         (root / split / f"{book_id}.txt").write_text(f"\n\n{text}\n", "utf-8")
     lines = [f"{i},Title,1908,url\n" for i in (7, 8, 2544, 10146)]
     (root / "metadata.csv").write_text("".join(lines))
@@ -32,7 +28,7 @@ def published(tmp_path):
 
 @pytest.fixture
 def tfds_dir(published, tmp_path, monkeypatch):
-    """Return a function that runs TFDS' builder with Python's files instead of TensorFlow's."""
+    """The folder of TFDS' builder, run with Python's files instead of TensorFlow's."""
     files = types.SimpleNamespace(GFile=open, listdir=os.listdir)
     fake = types.SimpleNamespace(io=types.SimpleNamespace(gfile=files))
     monkeypatch.setattr(pg19_dataset_builder, "tf", fake)
@@ -41,22 +37,13 @@ def tfds_dir(published, tmp_path, monkeypatch):
     pg19_dataset_builder.Builder.url_infos = None
     tfds.disable_progress_bar()
 
-    def make(file_format):
-        data_dir = tmp_path / file_format
-        builder = pg19_dataset_builder.Builder(data_dir=data_dir, file_format=file_format)
-        builder.download_and_prepare(file_format=file_format)
-        return data_dir
-
-    return make
+    options = {"file_format": "array_record"}
+    builder = pg19_dataset_builder.Builder(data_dir=tmp_path / "tfds", **options)
+    builder.download_and_prepare(**options)
+    return tmp_path / "tfds"
 
 
-def books(path):
-    return [(book.id, book.text) for book in read_books(str(path))]
-
-
-def test_deepminds_files(published):
-    assert books(published) == BOOKS
-
-
-def test_tensorflow_datasets(tfds_dir):
-    assert books(tfds_dir("array_record")) == BOOKS
+@pytest.mark.parametrize("layout", ["published", "tfds_dir"])
+def test_books_of_either_layout(layout, request):
+    folder = request.getfixturevalue(layout)
+    assert [(book.id, book.text) for book in read_books(str(folder))] == BOOKS

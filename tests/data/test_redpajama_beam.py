@@ -1,5 +1,6 @@
 """Beam must make the same files as one process. Needs the `beam` extra."""
 
+import dataclasses
 import os
 import subprocess
 from pathlib import Path
@@ -47,28 +48,27 @@ def records(root, out):
     return [[dict(split[i]) for i in range(len(split))] for split in splits]
 
 
-@pytest.mark.parametrize("workers", [1, 2])
-def test_same_documents_in_the_same_order_and_the_same_stores(tmp_path, workers, monkeypatch):
+def test_same_documents_in_the_same_order_and_the_same_stores(tmp_path, monkeypatch):
     """The command is a process, because tfds needs the package that `__main__` lacks."""
     root = tmp_path / "in"
     write_full(root)
-    beam_options = ["--runner=DirectRunner", f"--direct_num_workers={workers}"]
-    if workers > 1:
-        beam_options.append("--direct_running_mode=multi_processing")
+    # The command of docs/scaling.md, with two workers.
     command = [PYTHON, "-m", "data.redpajama.beam", "--path", root, "--out", tmp_path / "beam"]
-    command += beam_options  # the command of docs/scaling.md
+    command += ["--runner=DirectRunner", "--direct_num_workers=2"]
+    command += ["--direct_running_mode=multi_processing"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr
     assert "train: 421 documents" in done.stdout
     by_one = records(root, tmp_path / "one")
-    config = {"source": "redpajama", "path": str(root), "vocab_size": 500, "context_length": 2}
-    config |= {"on_bad_document": "skip", "batch_size": 1}
-    store_by_one = prepare(DataConfig(**config, prepared_root=str(tmp_path / "one")))
+    config = DataConfig(
+        source="redpajama", path=str(root), vocab_size=500, context_length=2, batch_size=1,
+        on_bad_document="skip", prepared_root=str(tmp_path / "one"),
+    )  # fmt: skip
+    store_by_one = prepare(config)
     # Beam's files must be used: building them again would fail.
     monkeypatch.setattr("ropewalk.data.redpajama.redpajama_dataset_builder.examples", None)
     by_beam = records(root, tmp_path / "beam")
     assert [len(split) for split in by_one] == [7 * 60 + 1, 2]
     assert by_beam == by_one
-    store_by_beam = prepare(DataConfig(**config, prepared_root=str(tmp_path / "beam")))
-    assert contents(store_by_beam) == contents(store_by_one)
-    assert len(contents(store_by_one)) == 7
+    store_by_beam = prepare(dataclasses.replace(config, prepared_root=str(tmp_path / "beam")))
+    assert contents(store_by_beam) == contents(store_by_one) != {}

@@ -10,10 +10,9 @@ DATA = DataConfig(source="retrieval", context_length=64, batch_size=1)
 LENGTH = 400  # all tasks fit with the small tokenizer of these tests
 
 
-def documents(task, tokenizer, count, length=LENGTH, split="train", distances=None):
-    context = TaskContext(
-        data=DATA, tokenizer=tokenizer, length=length, seed=0, split=split, distances=distances
-    )
+def documents(task, tokenizer, count, length=LENGTH, **fields):
+    fields = {"split": "train"} | fields
+    context = TaskContext(data=DATA, tokenizer=tokenizer, length=length, seed=0, **fields)
     return list(retrieval_task(task).documents(context, range(count)))
 
 
@@ -39,7 +38,7 @@ def test_kv_has_the_configured_pairs_and_answers(tokenizer, task, pairs, answers
         assert len(document.answers) in answers
 
 
-@pytest.mark.parametrize("length", [4, 5, 9, 64, 256, 257, 1000])
+@pytest.mark.parametrize("length", [4, 5, 9, 257])
 def test_kv_keys_occur_once_or_twice_with_one_value(tokenizer, length):
     for document in documents("kv", tokenizer, 20, length):
         tokens, answers = document.tokens, document.answers
@@ -69,12 +68,11 @@ def test_kv_counts_the_wrong_keys(tokenizer, length):
 
 def test_kv_values_are_uniform_and_tell_nothing_of_the_key(tokenizer):
     """Otherwise a model could guess the most frequent value of a key."""
-    counts = np.zeros((64, 64))
-    keys = {token: i for i, token in enumerate(tokenizer.keys.tolist())}
-    values = {token: i for i, token in enumerate(tokenizer.values.tolist())}
+    counts = np.zeros(2 * [tokenizer.vocab_size])
     for document in documents("kv(pairs=64,answers=42)", tokenizer, 900, 256):
-        for start in document.answers[:, 0]:
-            counts[keys[document.tokens[start - 1]], values[document.tokens[start]]] += 1
+        start = document.answers[:, 0]
+        np.add.at(counts, (document.tokens[start - 1], document.tokens[start]), 1)
+    counts = counts[np.ix_(tokenizer.keys, tokenizer.values)]
     expected = counts.sum() / 64**2  # 9.2 a cell
     chi_square = ((counts - expected) ** 2 / expected).sum()
     assert abs(chi_square - 64**2) < 6 * np.sqrt(2 * 64**2)  # mean df, variance 2 df

@@ -92,9 +92,7 @@ def members(suffix: str, count: int) -> list[bytes]:
 @pytest.mark.parametrize("suffix", [".gz", ".zst"])
 @pytest.mark.parametrize("damaged", [0, 1, 2])
 @pytest.mark.parametrize("place", ["checksum", "data", "head"])
-def test_nothing_of_a_damaged_member_is_kept_and_all_of_the_others(
-    tmp_path, suffix, damaged, place
-):
+def test_a_damaged_member_is_lost_and_no_other(tmp_path, suffix, damaged, place):
     parts = members(suffix, 3)
     path = tmp_path / f"a.jsonl{suffix}"
     path.write_bytes(b"".join(parts))
@@ -131,15 +129,12 @@ def test_only_a_line_that_is_too_long_is_left_out(tmp_path, suffix, monkeypatch)
     path = tmp_path / f"a.jsonl{suffix}"
     path.write_bytes(packed(suffix, "\n".join(lines).encode()))
     documents = read(path)
-    assert [(d.line, d.text[:1], d.damaged_bytes) for d in documents] == [
-        *((1, "a", 0), (2, "", 0), (3, "c", 0), (4, "d", 0), (5, "", 0))
-    ]
+    assert [(d.line, d.text[:1]) for d in documents] == list(enumerate(["a", "", "c", "d", ""], 1))
+    assert not any(d.damaged_bytes for d in documents)
     assert "a line of more than 1,000 bytes: it has 1,012" in str(documents[1].problem)
 
 
-@pytest.mark.parametrize(
-    ("name", "suffix"), [("a.jsonl", ".gz"), ("a.jsonl.gz", ""), ("a.jsonl.zst", ".gz")]
-)
+@pytest.mark.parametrize(("name", "suffix"), [("a.jsonl.gz", ""), ("a.jsonl.zst", ".gz")])
 def test_the_content_decides_how_a_file_is_compressed(tmp_path, name, suffix):
     """Browsers decompress a download and keep its name."""
     (tmp_path / name).write_bytes(packed(suffix, b'{"text": "one"}\n{"text": "two"}\n'))

@@ -101,12 +101,10 @@ ALL = (("books", 1), ("code", 1), ("web", 1))
     [
         ({"weights": (("books", 1), ("web", 1))}, r"code.*: data\.weights has none for .*'code'"),
         ({"weights": (*ALL, ("book", 1))}, "twice"),
-        ({"source": "local", "path": None, "weights": (("books", 1),)}, "local has no subsets"),
         ({"long_fraction": 0.5, "long_tokens": 5000}, "no document has 5,000 tokens"),
-        ({"weights": (("books", 0.0),)}, "weights must be a finite number above 0"),
         ({"weights": ALL, "subset_shares": (("web", 0.0),)}, "subset_shares leaves out 'web'"),
     ],
-)  # fmt: skip
+)
 def test_weights_that_do_not_fit_are_refused(root, changes, message):
     with pytest.raises(ValueError, match=message):
         data = config(root, **changes)

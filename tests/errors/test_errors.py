@@ -36,13 +36,10 @@ TRAIN = "train.py tiny --workdir run train.num_steps=2 train.save_every=1 evals.
 TEXT = (ROOT / "tests" / "errors" / "commands.txt").read_text(encoding="utf-8")
 
 CARD = """
-name = "{name}"
+name = "bases"
 question = "?"
 config = "tiny"
-overrides = [
-    "data.source=retrieval", "data.retrieval_tasks=[kv]", "train.schedule=wsd", "evals.tasks=[kv]"
-]
-{tokens}
+overrides = ["data.source=retrieval", "data.retrieval_tasks=[kv]", "train.schedule=wsd"]
 members.ten = ["model.rotary.base=10"]
 """
 
@@ -56,9 +53,7 @@ def refuse(tmp_path, shared_folder, trained_run, monkeypatch, capsys):
     shutil.copytree(trained_run, tmp_path / "run")
     (tmp_path / "study").mkdir()
     (tmp_path / "study" / "__init__.py").touch()
-    for name, tokens in {"bases": f"tokens = {80 * 8 * 64}", "one": ""}.items():
-        card = CARD.format(name=name, tokens=tokens)
-        (tmp_path / "study" / f"{name}.toml").write_text(card)
+    (tmp_path / "study" / "bases.toml").write_text(CARD)
     monkeypatch.chdir(tmp_path)
 
     def check(command: str, expected: str) -> None:
@@ -81,9 +76,8 @@ def _read_table() -> list:
     for line, following in zip(lines, [*lines[1:], ""], strict=True):
         if line.startswith("file "):
             name, _, content = line.removeprefix("file ").partition(": ")
-            files[Path(name.rstrip(":"))] = (
-                content.encode().decode("unicode_escape").encode("latin1")
-            )
+            content = content.encode().decode("unicode_escape").encode("latin1")
+            files[Path(name.rstrip(":"))] = content
         elif line.startswith("gone "):
             files[Path(line.removeprefix("gone "))] = None
         elif line.startswith("$ "):

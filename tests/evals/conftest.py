@@ -1,14 +1,12 @@
-import json
-
 import numpy as np
 import pytest
 
 from ropewalk.data import tokenizer as tokenizer_lib
 from ropewalk.data import word_lists
-from ropewalk.data.config import DataConfig
 from ropewalk.data.prepare import prepare
 from ropewalk.data.store import TokenStore
-from tests.evals.helpers import PROMPT_WORDS, experiment, write_texts
+from tests.data.helpers import make_config, write_jsonl
+from tests.evals.helpers import PROMPT_WORDS, experiment
 
 
 @pytest.fixture(scope="session")
@@ -25,19 +23,13 @@ def prompt_tokenizer(tmp_path_factory):
 @pytest.fixture(scope="session")
 def prose_config(prompt_tokenizer, tmp_path_factory):
     """A run on sentences, with `prompt_tokenizer`."""
-    folder = tmp_path_factory.mktemp("prose")
-    (folder / "tokenizer.model").write_bytes(prompt_tokenizer.model)
-    random = np.random.default_rng(0)
+    folder, random = tmp_path_factory.mktemp("prose"), np.random.default_rng(0)
+    (folder / "t.model").write_bytes(prompt_tokenizer.model)
     for name, count in (("train", 1), ("validation", 40)):
-        with (folder / f"{name}.jsonl").open("w") as file:
-            for _ in range(count):
-                chosen = random.choice(word_lists.NOUNS, (90, 9))
-                text = " ".join(" ".join(sentence).capitalize() + "." for sentence in chosen)
-                file.write(json.dumps({"text": text}) + "\n")
-    data = DataConfig(
-        source="jsonl", path=str(folder), tokenizer=str(folder / "tokenizer.model"),
-        context_length=64, batch_size=2, prepared_root=str(folder / "prepared"),
-    )  # fmt: skip
+        words = random.choice(word_lists.NOUNS, (count, 90, 9))
+        texts = [" ".join(" ".join(line).capitalize() + "." for line in text) for text in words]
+        write_jsonl(folder / "in" / f"{name}.jsonl", texts)
+    data = make_config(folder, context_length=64, batch_size=2)
     prepare(data)
     return experiment(data)
 
@@ -45,7 +37,12 @@ def prose_config(prompt_tokenizer, tmp_path_factory):
 @pytest.fixture(scope="session")
 def text_config(tmp_path_factory):
     """A run whose held-out documents have lengths all over the place."""
-    data = write_texts(tmp_path_factory.mktemp("text"), (40, 90, 300, 301, 2000))
+    folder, random = tmp_path_factory.mktemp("text"), np.random.default_rng(0)
+    for name in ("train", "validation"):
+        numbers = [random.integers(0, 10**6, size) for size in (40, 90, 300, 301, 2000)]
+        texts = [" ".join(f"{number:x}" for number in row) for row in numbers]
+        write_jsonl(folder / "in" / f"{name}.jsonl", texts, meta={})
+    data = make_config(folder, context_length=64, batch_size=2)
     prepare(data)
     return experiment(data)
 

@@ -1,8 +1,5 @@
 """Helpers that several tests of `evals` share."""
 
-import json
-from pathlib import Path
-
 import numpy as np
 
 from ropewalk import evals
@@ -29,26 +26,10 @@ PROMPT_WORDS = (
 
 def experiment(data: DataConfig, **evals) -> ExperimentConfig:
     """A run of the smallest model on `data`."""
-    model = small_model(
-        vocab_size=1024, embed_dim=8, head_dim=4, mlp_dim=8, rotary=Rope(base=100.0)
-    )
+    sizes = dict(vocab_size=1024, embed_dim=8, head_dim=4, mlp_dim=8)
     return ExperimentConfig(
-        name="test", question="?", model=model, data=data,
+        name="test", question="?", model=small_model(**sizes, rotary=Rope(base=100.0)), data=data,
         train=TrainConfig(num_steps=1, learning_rate=1e-3), evals=EvalConfig(**evals),
-    )  # fmt: skip
-
-
-def write_texts(folder: Path, sizes: tuple[int, ...]) -> DataConfig:
-    """Training and validation documents of as many words as `sizes` says."""
-    random = np.random.default_rng(0)
-    for name in ("train", "validation"):
-        with (folder / f"{name}.jsonl").open("w") as file:
-            for size in sizes:
-                text = " ".join(f"{word:x}" for word in random.integers(0, 10**6, size))
-                file.write(json.dumps({"text": text, "meta": {}}) + "\n")
-    return DataConfig(
-        source="jsonl", path=str(folder), vocab_size=600, context_length=64, batch_size=2,
-        prepared_root=str(folder / "prepared"),
     )  # fmt: skip
 
 

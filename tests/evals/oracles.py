@@ -29,16 +29,14 @@ def copying_model(tokenizer: Tokenizer) -> tuple[ModelConfig, dict]:
     key[0, 1 + place, 0, place] = value[0, 1 + place, 0, place] = 1
     out[0, 0, place, 1 + E + place] = 1
     mlp = {"gate": (1, D, 1), "up": (1, D, 1), "down": (1, 1, D)}
+    shift = np.array([[100.0]])  # its sigmoid is 1: keys are the previous position's
     ones, none = np.ones((vocab_size, 1)), np.zeros((vocab_size, E))
     params = {
         "embedding": np.hstack([ones, codes, none]),
         "blocks": {
             # The stream holds two ones, and the norm divides by their root mean square.
             "attention_norm": {"scale": np.full((1, D), np.sqrt(2 / D))},
-            # The sigmoid of the shift is 1: keys are the previous position's.
-            "attention": dict(
-                query=query, key=key, value=value, out=out, shift=np.array([[100.0]])
-            ),
+            "attention": dict(query=query, key=key, value=value, out=out, shift=shift),
             "mlp_norm": {"scale": np.ones((1, D))},
             "mlp": {name: np.zeros(shape) for name, shape in mlp.items()},
         },

@@ -37,9 +37,8 @@ def joined(request, tmp_path_factory):
 @pytest.fixture
 def config(joined, prose_config, tmp_path):
     (tmp_path / "tokenizer.json").write_bytes(joined.model)
-    data = dataclasses.replace(
-        prose_config.data, tokenizer=str(tmp_path / "tokenizer.json"), prepared_root=str(tmp_path)
-    )
+    paths = dict(tokenizer=str(tmp_path / "tokenizer.json"), prepared_root=str(tmp_path))
+    data = dataclasses.replace(prose_config.data, **paths)
     prepare(data)
     return experiment(data)
 
@@ -58,9 +57,8 @@ def test_ids_are_those_of_the_text_in_one_piece(task, joined, config):
         assert length - 80 < len(document.tokens) <= length + 1
         assert document.merged is not None
         spans = [(0, 0), *expected.offsets]
-        for (start, count, distance), merged in zip(
-            document.answers.tolist(), document.merged.tolist(), strict=True
-        ):
+        answers = zip(document.answers.tolist(), document.merged.tolist(), strict=True)
+        for (start, count, distance), merged in answers:
             begin, end = spans[start][0], spans[start + count - 1][1]
             answer = re.findall(pattern, text[begin:end])[-1]
             assert merged == (answer != text[begin:end])

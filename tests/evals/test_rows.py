@@ -124,6 +124,5 @@ def test_of_two_that_add_at_once_neither_loses_a_row(tmp_path):
     with concurrent.futures.ThreadPoolExecutor() as threads:
         list(threads.map(add, ("kv", "lines")))
     result = rows.read(path)
-    assert {*zip(result["task"].tolist(), result["step"].tolist(), strict=True)} == {
-        (task, step) for task in ("kv", "lines") for step in range(15)
-    }
+    pairs = {*zip(result["task"].tolist(), result["step"].tolist(), strict=True)}
+    assert pairs == {(task, step) for task in ("kv", "lines") for step in range(15)}

@@ -26,9 +26,8 @@ def candidates(configs, seeds):
 
 
 def document(tokens, *answers):
-    return Document(
-        tokens=np.asarray(tokens, np.int32), answers=np.array(answers, np.int32), number=0
-    )
+    tokens, answers = np.asarray(tokens, np.int32), np.array(answers, np.int32)
+    return Document(tokens=tokens, answers=answers, number=0)
 
 
 @jax.jit
@@ -84,9 +83,8 @@ def test_neighbors_padding_and_other_members_change_no_score(shape):
     windowed = dataclasses.replace(CONFIG, window=3)
     slow = dataclasses.replace(CONFIG, rotary=Rope(base=1e6))
     members = [(CONFIG, 0), (windowed, 0), (slow, 0), (CONFIG, 5)]
-    together = score_lib.score(
-        CONFIG, candidates(*zip(*members, strict=True)), documents, 17, shape=shape
-    )
+    models = candidates(*zip(*members, strict=True))
+    together = score_lib.score(CONFIG, models, documents, 17, shape=shape)
     for index, (config, seed) in enumerate(members):
         alone = candidates([config], [seed])
         parts = [score_lib.score(CONFIG, alone, [source], 17) for source in documents]

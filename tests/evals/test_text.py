@@ -11,7 +11,6 @@ TEXTS = (
     "two words",
     "  led by spaces, ended by one ",
     "\n\r\nlines\tand\vother \f white\x0bspace\n",
-    "x",
     "é ü 漢字 🙂 a\u00a0b c\u2003d",  # only ASCII separates words
     "a \u2581 b\u2581c",  # what SentencePiece writes for a space, as itself
     "<key_3> <value_7>x",

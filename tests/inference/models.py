@@ -11,12 +11,8 @@ from ropewalk.model.transformer import Params
 
 V, TRAINED = 96, 64
 
-LATENT: dict[str, Any] = dict(
-    mla=MlaConfig(
-        kv_lora_rank=10, q_lora_rank=12, qk_nope_head_dim=8, qk_rope_head_dim=8, v_head_dim=6
-    ),
-    num_kv_heads=4,
-)
+RANKS = dict(kv_lora_rank=10, q_lora_rank=12, qk_nope_head_dim=8, qk_rope_head_dim=8)
+LATENT: dict[str, Any] = dict(mla=MlaConfig(**RANKS, v_head_dim=6), num_kv_heads=4)
 
 # Windows are smaller than the prompt and the new text, so that rings wrap many times.
 STATIC: dict[str, dict[str, Any]] = {

@@ -34,7 +34,9 @@ MODELS = {
     "qwen3": changed(NARROW, qk_norm=True),
 }
 # transformers counts the tokens to size the embedding.
-TOKENS = {"tokens": ["t", "1", *(f"t{i}" for i in range(94))], "types": [1] * 96, "merges": ["t 1"]}
+TOKENS = {"tokens": ["t", "1", *(f"t{i}" for i in range(94))], "token_type": [1] * 96}
+TOKENS |= {"merges": ["t 1"]}
+TEXT, OTHER = {"pre": "gpt-2", **TOKENS}, {"pre": "?", **TOKENS}
 # Of a GGUF file, and of config.json.
 KEYS = {
     "block_count": "num_hidden_layers", "context_length": "max_position_embeddings",
@@ -51,27 +53,27 @@ def permuted(weights: np.ndarray, num_heads: int) -> np.ndarray:
     return halves.swapaxes(1, 2).reshape(weights.shape)
 
 
-def write_gguf(
-    path: Path, folder: Path, kind: str, changes=(), tokenizer: dict | None = None, others=()
-) -> None:
+def write(path: Path, kind: str, keys: dict, arrays: dict[str, np.ndarray]) -> None:
+    writer = gguf.GGUFWriter(path, kind)
+    for name, value in keys.items():
+        name = name if name.startswith("tokenizer.") else f"{kind}.{name}"
+        writer.add_key_value(name, value, gguf.GGUFValueType.get_type(value))
+    for name, array in arrays.items():
+        writer.add_tensor(name, array)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+
+
+def write_gguf(path: Path, folder: Path, kind: str, tokenizer: dict, changes=(), others=()) -> None:
     """Write the folder of an export as a GGUF file in float32, with other keys and tensors."""
     config, tensors = json.loads((folder / "config.json").read_text()), Tensors(folder)
-    writer = gguf.GGUFWriter(path, kind)
     keys = {key: config[name] for key, name in KEYS.items()}
     keys["rope.freq_base"] = config["rope_parameters"]["rope_theta"]
-    add_keys(writer, kind, keys | dict(changes))
-    if tokenizer:
-        writer.add_tokenizer_model("gpt2")
-        if tokenizer["pre"]:
-            writer.add_tokenizer_pre(tokenizer["pre"])
-        writer.add_token_list(tokenizer["tokens"])
-        writer.add_token_types(tokenizer["types"])
-        writer.add_token_merges(tokenizer["merges"])
-        writer.add_bos_token_id(0)
-        writer.add_eos_token_id(1)
-        if "eot" in tokenizer:
-            writer.add_eot_token_id(tokenizer["eot"])
-        writer.add_chat_template("{{ messages[0]['content'] }}")
+    keys["tokenizer.chat_template"] = "{{ messages[0]['content'] }}"
+    tokenizer = {"model": "gpt2", "bos_token_id": 0, "eos_token_id": 1} | tokenizer
+    keys |= {f"tokenizer.ggml.{name}": value for name, value in tokenizer.items()}
     architectures = {name: number for number, name in gguf.MODEL_ARCH_NAMES.items()}
     names = gguf.get_tensor_name_map(architectures[kind], config["num_hidden_layers"])
     arrays = {}
@@ -82,21 +84,7 @@ def write_gguf(
             tensor = permuted(tensor, config[heads[part]])
         gguf_name = names.get_name(name, try_suffixes=(".weight", ".bias"))
         arrays[gguf_name] = np.ascontiguousarray(tensor)
-    finish(writer, arrays | dict(others))
-
-
-def add_keys(writer, kind: str, keys: dict) -> None:
-    for name, value in keys.items():
-        writer.add_key_value(f"{kind}.{name}", value, gguf.GGUFValueType.get_type(value))
-
-
-def finish(writer, arrays: dict[str, np.ndarray]) -> None:
-    for name, array in arrays.items():
-        writer.add_tensor(name, array)
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
+    write(path, kind, keys | dict(changes), arrays | dict(others))
 
 
 @pytest.fixture(scope="module")
@@ -111,7 +99,7 @@ def plain(tmp_path_factory) -> Path:
 def test_tensors_are_restored_and_logits_are_transformers(kind, tmp_path, capsys):
     """The import itself compares logits with the file as transformers reads it."""
     export(make_run(tmp_path / "run", MODELS[kind]).path, tmp_path / "out", architecture=kind)
-    write_gguf(tmp_path / "m.gguf", tmp_path / "out", kind, tokenizer={"pre": "?", **TOKENS})
+    write_gguf(tmp_path / "m.gguf", tmp_path / "out", kind, OTHER)
     import_folder(tmp_path / "m.gguf", tmp_path / "back")
     assert "tokens: difference" in capsys.readouterr().err
     export(tmp_path / "back", tmp_path / "again", architecture=kind)
@@ -120,7 +108,7 @@ def test_tensors_are_restored_and_logits_are_transformers(kind, tmp_path, capsys
 
 def test_rows_in_another_order_are_refused(tmp_path, monkeypatch):
     export(make_run(tmp_path / "run", NARROW).path, tmp_path / "out")
-    write_gguf(tmp_path / "m.gguf", tmp_path / "out", "llama", tokenizer={"pre": "?", **TOKENS})
+    write_gguf(tmp_path / "m.gguf", tmp_path / "out", "llama", OTHER)
     monkeypatch.setattr("ropewalk.interop.gguf._PERMUTED", set())
     with pytest.raises(ValueError, match="transformers' logits differ"):
         import_folder(tmp_path / "m.gguf", tmp_path / "back")
@@ -137,14 +125,14 @@ def converted(file: dict, pre: str) -> dict:
     kinds = [1 if i not in added else 3 if added[i]["special"] else 4 for i in sorted(pieces)]
     merges = [" ".join(pair) for pair in file["model"]["merges"]]
     tokens = [pieces[i] for i in sorted(pieces)]
-    return {"pre": pre, "tokens": tokens, "types": kinds, "merges": merges}
+    return {"pre": pre, "tokens": tokens, "token_type": kinds, "merges": merges}
 
 
 @pytest.mark.parametrize("publisher", PRE)
 def test_ids_are_those_of_the_tokenizer_json(plain, publisher, tmp_path):
     path = json_tokenizers.MADE[publisher](SOURCES, tmp_path / "in")
     metadata = converted(json.loads(path.read_text()), PRE[publisher])
-    write_gguf(tmp_path / "m.gguf", plain, "llama", tokenizer=metadata)
+    write_gguf(tmp_path / "m.gguf", plain, "llama", metadata)
     files, _ = GgufFile(tmp_path / "m.gguf").tokenizer_files()
     for name, content in files.items():
         (tmp_path / name).write_bytes(content)
@@ -157,16 +145,16 @@ def test_ids_are_those_of_the_tokenizer_json(plain, publisher, tmp_path):
     assert files["chat_template.jinja"] == b"{{ messages[0]['content'] }}"
 
 
-@pytest.mark.parametrize("pre", [None, "default"])
+@pytest.mark.parametrize("pre", [{}, {"pre": "default"}])
 def test_a_file_that_names_no_rule_for_words_is_read_as_by_llama_cpp(pre, tmp_path, capsys):
     """Ids of /tokenize of llama.cpp's server (xllamacpp 2026.10) for a file with these pieces."""
     merges = ["Ġ 1", "1 2", "12 3", "Ġ x", "Ġ $", "Ġ Ġ", "ĠĠ Ġ", "! !", "' s", "Ġx +"]
     tokens = ["<s>", "</s>", *sorted(tokenizers.pre_tokenizers.ByteLevel.alphabet())]
     tokens += [merge.replace(" ", "") for merge in merges]
-    metadata = {"pre": pre, "tokens": tokens, "types": [3, 3, *[1] * (len(tokens) - 2)]}
-    metadata |= {"merges": merges, "eot": 20}
+    metadata = pre | {"tokens": tokens, "token_type": [3, 3, *[1] * (len(tokens) - 2)]}
+    metadata |= {"merges": merges, "eot_token_id": 20}
     export(make_run(tmp_path / "run", changed(PLAIN, vocab_size=300)).path, tmp_path / "out")
-    write_gguf(tmp_path / "m.gguf", tmp_path / "out", "llama", tokenizer=metadata)
+    write_gguf(tmp_path / "m.gguf", tmp_path / "out", "llama", metadata)
     run = import_folder(tmp_path / "m.gguf", tmp_path / "back", compare=False)
     ids = "74 85 8 84 222 260 21 22 222 5 20 265 222 261 12 259 200 263 261"
     assert run.tokenizer.encode("it's 12345 $3!!  x+12\n   x") == list(map(int, ids.split()))
@@ -176,8 +164,7 @@ def test_a_file_that_names_no_rule_for_words_is_read_as_by_llama_cpp(pre, tmp_pa
 
 
 def test_other_tokenizers_are_named(plain, tmp_path):
-    unread = {"pre": "tekken", "tokens": ["a"], "types": [1], "merges": []}
-    write_gguf(tmp_path / "m.gguf", plain, "llama", tokenizer=unread)
+    write_gguf(tmp_path / "m.gguf", plain, "llama", {"pre": "tekken", **TOKENS})
     files, note = GgufFile(tmp_path / "m.gguf").tokenizer_files()
     assert not files and "tekken" in note and "import the model's Hugging Face folder" in note
 
@@ -187,16 +174,12 @@ def test_frequency_factors_are_read(plain, tmp_path, capsys):
     variant = parse_pattern("llama3(base=500,factor=8,original_context_length=24)")
     factors = parse_pattern("rope(base=500)").inv_freq(16) / variant.inv_freq(16)  # pyright: ignore
     others = {"rope_freqs.weight": factors.astype(np.float32)}
-    tokens = {"pre": "?", **TOKENS}
-    write_gguf(tmp_path / "m.gguf", plain, "llama", tokenizer=tokens, others=others)
+    write_gguf(tmp_path / "m.gguf", plain, "llama", OTHER, others=others)
     # transformers has neither the factors nor the size of a head from a GGUF file.
     run = import_folder(tmp_path / "m.gguf", tmp_path / "back")
     assert "tokens: difference" in capsys.readouterr().err
     expected = dataclasses.replace(PLAIN, rotary=variant).position_table(CONTEXT)
     np.testing.assert_allclose(load(run.path).table.inv_freq, expected.inv_freq, rtol=1e-6)
-
-
-TEXT = {"pre": "gpt-2", **TOKENS}
 
 
 @pytest.mark.parametrize(
@@ -212,10 +195,8 @@ TEXT = {"pre": "gpt-2", **TOKENS}
         ("Dequantization for I32", {}, TEXT, {"output_norm.weight": np.ones(32, np.int32)}),
     ],
 )
-def test_values_that_no_model_of_ours_has_are_refused(
-    message, keys, tokenizer, others, plain, tmp_path
-):
-    write_gguf(tmp_path / "m.gguf", plain, "llama", keys, tokenizer, others)
+def test_values_that_we_lack_are_refused(message, keys, tokenizer, others, plain, tmp_path):
+    write_gguf(tmp_path / "m.gguf", plain, "llama", tokenizer, keys, others)
     with pytest.raises(ValueError, match=message) as raised:
         import_folder(tmp_path / "m.gguf", tmp_path / "back", compare=False)
     assert str(raised.value).isprintable() and not (tmp_path / "back").exists()
@@ -228,7 +209,9 @@ def test_damaged_headers_and_pipes_are_refused(reader, plain, tmp_path):
     start = struct.pack("<4sIQQQ", b"GGUF", 3, 0, 1, len(name)) + name
     hostile = [start + struct.pack("<IIQ", 9, kind, 2**40) for kind in (0, 4, 8, 9, 99)]
     hostile += [struct.pack("<4sIQQ", b"GGUF", 3, 2**60, 2**60), b"GGUF", b""]
-    write_gguf(correct, plain, "llama", tokenizer=TEXT)
+    # A field without a name: a long array of an unknown type.
+    hostile.append(struct.pack("<4sIQQQIIQ", b"GGUF", 3, 0, 1, 0, 9, 99, 2**13))
+    write_gguf(correct, plain, "llama", TEXT)
     hostile += [correct.read_bytes()[:size] for size in (600, -1000)]
     for number, content in enumerate(hostile):
         path = tmp_path / f"{number}.gguf"
@@ -242,11 +225,10 @@ def test_damaged_headers_and_pipes_are_refused(reader, plain, tmp_path):
 
 def header(tmp_path: Path, kind: str, metadata: dict, tensors=()) -> Path:
     """Write a file of metadata and vectors."""
-    path = tmp_path / "header.gguf"
-    writer = gguf.GGUFWriter(path, kind)
-    sizes = {"block_count": 2, "context_length": 8192, "embedding_length": 256}
-    add_keys(writer, kind, sizes | {"attention.head_count": 4} | metadata)
-    finish(writer, {name: np.asarray(values, np.float32) for name, values in tensors})
+    path, sizes = tmp_path / "header.gguf", {"block_count": 2, "context_length": 8192}
+    sizes |= {"embedding_length": 256, "attention.head_count": 4}
+    arrays = {name: np.asarray(values, np.float32) for name, values in tensors}
+    write(path, kind, sizes | metadata, arrays)
     return path
 
 

@@ -26,12 +26,6 @@ OLMO3 = {
 }  # fmt: skip
 # As in the files that version 4 wrote; what decides nothing is left out.
 MODELS = {
-    "Llama-2-7b-hf": (
-        config((32000, 4096, 32, 32, 32, 11008, 4096), model_type="llama", rms_norm_eps=1e-5)
-        | {"pretraining_tp": 1, "rope_scaling": None, "tie_word_embeddings": False},
-        6_738_415_616,
-        "rope(base=10000)",
-    ),
     "Llama-3.2-1B": (
         config((128256, 2048, 16, 32, 8, 8192, 131072), model_type="llama", rms_norm_eps=1e-5)
         | {"rope_theta": 500000.0, "rope_scaling": {**SCALED, "factor": 32.0}, "head_dim": 64}

@@ -21,6 +21,7 @@ from tests.interop.weights_helpers import (
     EACH_CASE,
     PLAIN,
     make_run,
+    mark_long,
     noise,
     same_tensors,
 )
@@ -96,10 +97,9 @@ RUNS = Path(__file__).parents[2] / "notebooks/runs"
 def test_trained_keys_look_interleaved_if_shuffled(name):
     """A million tokens of training are enough to detect Meta's order."""
     attention = load(RUNS / name).params["blocks"]["attention"]
-    norms = np.concatenate(
-        [np.linalg.norm(attention[x].astype(np.float32), axis=1)[0] for x in ("query", "key")]
-    )
-    norms = np.concatenate([norms] * 2)  # one layer of one head has few
+    weights = [attention[name].astype(np.float32)[0] for name in ("query", "key")]
+    norms = [np.linalg.norm(weight, axis=0) for weight in weights]
+    norms = np.concatenate(norms * 2)  # one layer of one head has few
     order = np.arange(64).reshape(2, 32).T.ravel()
     assert not looks_interleaved(norms)
     assert looks_interleaved(norms[:, order])
@@ -171,9 +171,7 @@ QUICK += ("olmo 3", "pythia", "gemma 3")
 
 
 @pytest.mark.hf
-@pytest.mark.parametrize(
-    "name", [pytest.param(n, marks=[] if n in QUICK else [pytest.mark.long]) for n in PUBLISHED]
-)
+@pytest.mark.parametrize("name", mark_long(PUBLISHED, QUICK))
 def test_imported_transformers_models_have_their_logits(name, tmp_path, capsys):
     """Files written by transformers; logits at the trained context and at four times that."""
     import torch

@@ -42,11 +42,17 @@ def exported(run, tmp_path_factory) -> Path:
     return folder
 
 
+def theirs_of(exported: Path, **options):
+    """Return the harness's own class for a folder."""
+    from lm_eval.models.huggingface import HFLM
+
+    return HFLM(str(exported), device="cpu", dtype="float32", **options)
+
+
 @pytest.mark.long
 def test_the_command_writes_scores_that_equal_transformers(run, exported, tmp_path, monkeypatch):
     """Whole texts, which the harness's own class would score with BOS after BOS (#3333)."""
     import lm_eval
-    from lm_eval.models.huggingface import HFLM
     from lm_eval.tasks import TaskManager
 
     random = np.random.default_rng(0)
@@ -59,10 +65,7 @@ def test_the_command_writes_scores_that_equal_transformers(run, exported, tmp_pa
     assert main(["lm_eval", str(run.path), *tasks]) == 0
     (out,) = (run.path / "lm_eval").glob("results_*.json")
     ours = json.loads(out.read_text())["results"]["texts"]
-    model = HFLM(
-        str(exported), device="cpu", dtype="float32", batch_size=4, max_length=LENGTH,
-        add_bos_token=False,
-    )  # fmt: skip
+    model = theirs_of(exported, batch_size=4, max_length=LENGTH, add_bos_token=False)
     manager = TaskManager(include_path=str(tmp_path), include_defaults=False)
     output = lm_eval.simple_evaluate(model, tasks=["texts"], task_manager=manager)
     theirs = output["results"]["texts"]
@@ -73,24 +76,21 @@ def test_the_command_writes_scores_that_equal_transformers(run, exported, tmp_pa
 def test_log_likelihoods_equal_transformers(run, exported):
     """Log likelihoods, not only the choices they lead to."""
     from lm_eval.api.instance import Instance
-    from lm_eval.models.huggingface import HFLM
 
-    theirs = HFLM(str(exported), device="cpu", dtype="float32", batch_size=2)
+    theirs = theirs_of(exported, batch_size=2)
     ours = register()(str(run.path), batch_size=8, device="cpu")
     pairs = [("import", " os"), ("", "def f"), ("a " * 200, "b"), ("x  ", "y"), ("</s>", "<s>")]
     requests = [Instance("loglikelihood", {}, pair, i) for i, pair in enumerate(pairs)]
-    for mine, other in zip(
-        ours.loglikelihood(requests), theirs.loglikelihood(requests), strict=True
-    ):
+    both = (model.loglikelihood(requests) for model in (ours, theirs))
+    for mine, other in zip(*both, strict=True):
         assert mine == (pytest.approx(other[0], abs=1e-3), other[1])
 
 
 def test_generated_texts_equal_transformers(run, exported):
     """Greedy, up to a stop string or a number of tokens; long prompts keep their end."""
     from lm_eval.api.instance import Instance
-    from lm_eval.models.huggingface import HFLM
 
-    theirs = HFLM(str(exported), device="cpu", dtype="float32", batch_size=1)
+    theirs = theirs_of(exported, batch_size=1)
     ours = register()(str(run.path))
     wishes = [
         ("import os", {"until": ["zzz"], "max_gen_toks": 12}),

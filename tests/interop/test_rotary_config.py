@@ -8,7 +8,6 @@ from ropewalk.interop.choose import choose_architecture
 from ropewalk.interop.rotary_config import make_rope_parameters, read_variant
 from ropewalk.model.rotary import parse
 from ropewalk.model.rotary.base import HfHead
-from ropewalk.model.rotary.recorded import Recorded
 from ropewalk.model.rotary.rope_parameters import compute_frequencies, read_rope
 from tests.interop.weights_helpers import CASES, CONTEXT, PLAIN, changed
 
@@ -67,14 +66,6 @@ def test_dynamic_is_imported_with_factor_1():
     assert all(read_variant(rope, head, n, "x") == expected for n in (CONTEXT, 4 * CONTEXT))
     with pytest.raises(ValueError, match="is not imported; only factor=1"):
         read_variant(rope | {"factor": 2.0}, head, CONTEXT, "x")
-
-
-def test_other_vectors_are_recorded():
-    rotary, head = parse("explicit(values=(1.5,0.5,0.1,0.0))"), HfHead(8, CONTEXT)
-    rope = make_rope_parameters(rotary, head)
-    result = read_variant(rope, head, CONTEXT, "a model's config.json")
-    assert isinstance(result, Recorded) and result.name == "a model's config.json"
-    np.testing.assert_allclose(result.inv_freq(8), [1.5, 0.5, 0.1, 0.0], rtol=1e-12)
 
 
 def test_deepseek_scales_all_logits_by_mscale_of_scaled_types_only():

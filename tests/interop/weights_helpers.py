@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+from collections.abc import Collection, Iterable
 from pathlib import Path
 
 import jax
@@ -89,11 +90,15 @@ CASES: dict[str, tuple[str, str | None, ModelConfig]] = {
     name: (kind, rope, changed(MLA if kind == "deepseek_v3" else PLAIN, rotary, **changes))
     for name, kind, rope, rotary, changes in _ROWS
 }
-# The other cases run with the tests that take minutes.
 QUICK = ("partial", "yarn", "window by layer", "biases", "nope by layer", "mla with yarn", "olmo 2")
-EACH_CASE = [
-    pytest.param(name, marks=[] if name in QUICK else [pytest.mark.long]) for name in CASES
-]
+
+
+def mark_long(names: Iterable[str], quick: Collection[str]) -> list:
+    """Return parameters of a test; others than the quick ones are marked long."""
+    return [pytest.param(name, marks=[pytest.mark.long] * (name not in quick)) for name in names]
+
+
+EACH_CASE = mark_long(CASES, QUICK)
 
 
 def noise(config: ModelConfig) -> transformer.Params:

@@ -73,15 +73,11 @@ class Cluster:
         nodes = [NODE.format(name=name, host=host, port=free_port()) for name in NODES]
         for name in ("state", *(f"spool-{node}" for node in NODES)):
             (folder / name).mkdir()
+        # JAX derives the coordinator's port from the first job's number; it must be free.
         text = CONFIG.format(
-            host=host,
-            user=getpass.getuser(),
-            folder=folder,
-            ctld_port=free_port(),
-            # JAX derives the coordinator's port from it, which must be free.
-            first_job=1 + secrets.randbelow(4000),
-            nodes="\n".join(nodes),
-        )
+            host=host, user=getpass.getuser(), folder=folder, ctld_port=free_port(),
+            first_job=1 + secrets.randbelow(4000), nodes="\n".join(nodes),
+        )  # fmt: skip
         (folder / "slurm.conf").write_text(text)
         for gpu in range(8):
             (folder / f"gpu{gpu}").touch()
@@ -133,12 +129,8 @@ class Cluster:
 
     def submit(self, *arguments: object) -> str:
         """Submit a job by slurm/submit.sh and return its number."""
-        done = subprocess.run(
-            [Path(__file__).parents[2] / "slurm/submit.sh", *map(str, arguments)],
-            env=self.environment,
-            capture_output=True,
-            text=True,
-        )
+        command = [Path(__file__).parents[2] / "slurm/submit.sh", *map(str, arguments)]
+        done = subprocess.run(command, env=self.environment, capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
         return done.stdout.split()[-1]
 

@@ -14,8 +14,6 @@ import pytest
 from jax.experimental import pallas as pl
 from jax.sharding import AbstractMesh, PartitionSpec
 
-from ropewalk.configs import find_config
-from ropewalk.experiment import overrides
 from ropewalk.experiment.checkpoint import leaves_by_name
 from ropewalk.experiment.mesh import mesh_sizes
 from ropewalk.model.kernels import flash
@@ -23,6 +21,7 @@ from ropewalk.tpu import aot, cost, hlo, topology
 from ropewalk.tpu.topology import find
 from ropewalk.training.members import abstract_state
 from tests.in_process import call
+from tests.models import tiny_config
 from tests.tpu.compiled import run, run_report
 from tests.tpu.page import COMPILED
 
@@ -38,7 +37,7 @@ def needs_libtpu(test):
 def test_every_array_of_the_parameters():
     """tiny: V=512, D=32, L=2, N=2, K=2, H=16, F=64; float32. Moments are split as these are."""
     changes = ["mesh.data=1", "mesh.fsdp=4", "mesh.tensor=2", "model.num_kv_heads=2"]
-    config = overrides.apply(find_config("tiny"), changes)
+    config = tiny_config(*changes)
     sizes = mesh_sizes(config, 1, 8)
     mesh = AbstractMesh(tuple(sizes.values()), tuple(sizes))
     params = abstract_state(config, 1, mesh).params  # pyright: ignore[reportArgumentType]
@@ -162,23 +161,13 @@ def test_least_traffic_of_fsdp():
 
     512 x 32 of the embedding, and in each of two layers 9,216 of matrices: what `fsdp` splits.
     """
-    config = overrides.apply(
-        find_config("tiny"),
-        ["mesh.data=1", "mesh.fsdp=4", "model.compute_dtype=bfloat16", "train.accumulate=2"],
-    )
+    changes = ["mesh.data=1", "mesh.fsdp=4", "model.compute_dtype=bfloat16", "train.accumulate=2"]
+    config = tiny_config(*changes)
     mesh = AbstractMesh((1, 1, 4, 1, 1), ("sweep", "data", "fsdp", "sequence", "tensor"))
     params = abstract_state(config, 1, mesh).params  # pyright: ignore[reportArgumentType]
     received = 2 * (512 * 32 + 2 * 9216) * 2 * 3 / 4
     bound = cost.least_traffic(config, mesh, params)  # pyright: ignore[reportArgumentType]
     assert bound == {"all-gather": 2 * received, "reduce-scatter": received}
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(HAS_LIBTPU, reason="libtpu is installed")
-def test_the_error_without_libtpu_names_the_extra():
-    line = call("-m", "tpu.aot", "tiny", "--topology", "v5e:2x2", "mesh.fsdp=4", status=2)
-    assert line.startswith("python -m tpu.aot: error: libtpu cannot be loaded (")
-    assert "pip install '.[tpu]'" in line and line.count("\n") == 1
 
 
 @needs_libtpu

@@ -7,20 +7,10 @@ import pytest
 from ropewalk.experiment.metrics import peak_of
 from ropewalk.tpu import hlo
 from ropewalk.tpu.topology import GPUS, find
-from tests.in_process import call
 from tests.tpu.compiled import run_report
 
 HAS_CUDA = importlib.util.find_spec("jax_cuda13_plugin") is not None
 needs_cuda = pytest.mark.skipif(not HAS_CUDA, reason="needs jax[cuda13]: make test-gpu")
-
-
-@pytest.mark.parametrize(
-    ("name", "num_chips", "num_hosts"), [("t4", 1, 1), ("a100-40:4", 4, 1), ("h100:8x4", 32, 4)]
-)
-def test_machines(name, num_chips, num_hosts):
-    machines = find(name)
-    assert (machines.num_chips, machines.num_hosts) == (num_chips, num_hosts)
-    assert machines.name == (name if ":" in name else f"{name}:1")
 
 
 def test_peaks_of_data_sheets():
@@ -36,14 +26,6 @@ def test_a_collective_takes_the_slower_of_both_networks():
     assert find("h100:8x4").transfer_seconds(gather) == pytest.approx(28 / 450)
     a_few = hlo.Collective(kind="all-gather", count=1, num_bytes=32 * 10**9, group=4, hosts=4)
     assert find("h100:8x4").transfer_seconds(a_few) == pytest.approx(24 / 50)
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(HAS_CUDA, reason="jax[cuda13] is installed")
-def test_the_error_without_wheels_names_the_make_target():
-    line = call("-m", "tpu.aot", "tiny", "--topology", "h100", status=2)
-    start = "python -m tpu.aot: error: XLA for NVIDIA GPUs cannot be loaded ("
-    assert line.startswith(start) and "`make test-gpu`" in line and line.count("\n") == 1
 
 
 @needs_cuda
@@ -67,6 +49,4 @@ def test_parameters_are_gathered_once_between_hosts():
     )
     assert {(c.group, c.hosts) for c in report.collectives} == {(16, 2)}
     assert report.received < 1.3 * sum(report.bound.values())
-    assert report.from_other_hosts == pytest.approx(
-        report.received * (1 / 16) / (15 / 16), rel=0.05
-    )
+    assert report.from_other_hosts == pytest.approx(report.received / 15, rel=0.05)

@@ -18,21 +18,17 @@ SCRIPTS.remove(ROOT / "tpu/common.sh")
 MEMBER = "model.rotary=yarn(base=1e4,factor=8,original_context_length=64)"
 
 
-def run(script, *arguments, cwd=ROOT, **environment):
+def run(script, *arguments, **environment):
     """Standard output of a script that must succeed without gcloud, kubectl or sbatch."""
-    command = [str(ROOT / script), *arguments]
-    done = subprocess.run(
-        command, cwd=cwd, env=clean(**environment), capture_output=True, text=True, timeout=120
-    )
+    command, env = [str(ROOT / script), *arguments], clean(**environment)
+    done = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
 
 def clean(**environment):
-    variables = {
-        k: v for k, v in os.environ.items() if not k.startswith(("TPU_", "SLURM_", "PYTHON"))
-    }
-    return variables | environment
+    others = ("TPU_", "SLURM_", "PYTHON")
+    return {k: v for k, v in os.environ.items() if not k.startswith(others)} | environment
 
 
 def test_shellcheck():

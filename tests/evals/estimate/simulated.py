@@ -34,17 +34,15 @@ def simulate(
     log_uniform = np.exp(random.uniform(np.log(shortest), np.log(longest + 1), shape))
     uniform = random.uniform(shortest, longest + 1, shape)
     distance = np.where(random.random(shape) < 0.5, log_uniform, uniform).astype(int)
-    columns = {name: [] for name in ("seed", "document", "query", "distance", "exact_match")}
-    for seed, curve in enumerate(curves):
-        document, query = np.indices(shape)
+    seed, document, query = (index.ravel() for index in np.indices((len(curves), *shape)))
+    result = {"seed": seed, "document": first + document, "query": query}
+    result["distance"] = np.tile(distance.ravel(), len(curves))
+    right = []
+    for curve in curves:
         luck = random.random(shape)
         luck = np.where(random.random(shape) < together, random.random((documents, 1)), luck)
-        columns["seed"].append(np.full(shape, seed))
-        columns["document"].append(first + document)
-        columns["query"].append(query)
-        columns["distance"].append(distance)
-        columns["exact_match"].append(luck < curve(distance))
-    result = {name: np.concatenate(parts).ravel() for name, parts in columns.items()}
+        right.append(luck < curve(distance))
+    result["exact_match"] = np.ravel(right)
     constants = {
         "task": "kv", "run": "rope(base=10)", "step": 400, "rotary": "rope(base=10)",
         "trained_length": 256, "length": 256, "chance": CHANCE,

@@ -79,13 +79,12 @@ def test_a_shelf_above_half_way_makes_no_crossing():
     assert effective_context.estimate(data, resamples=20).verdict == "> 256"
 
 
-@pytest.mark.parametrize(
-    ("bottom", "high", "verdict"), [(0.1, 33, "MEASURED"), (0.4, 35, "UNDETERMINED")]
-)
-def test_a_known_hole_is_found_at_28(bottom, high, verdict):
+@pytest.mark.parametrize(("bottom", "high"), [(0.1, 33), (0.4, 35)])
+def test_a_known_hole_is_found_at_28(bottom, high):
     """Right everywhere else. One to .40 is not surely below half-way: the interval says where."""
     data = simulate([between(28, high, bottom)], np.random.default_rng(31), queries=64)
     result = effective_context.estimate(data)
+    verdict = "MEASURED" if bottom == 0.1 else "UNDETERMINED"
     assert (result.verdict, result.dips) == (verdict, True)
     assert 21.9 < result.ci_low <= 28
     assert 28 <= result.worst.low <= result.worst.high <= high
@@ -144,9 +143,8 @@ def test_verdicts_and_numbers_of_known_curves(curve, verdict, expected):
 def test_few_documents_never_read_as_beyond(documents):
     """Every third distance beyond 30 is right, and all before; L50 is 30."""
     for draw in range(12):
-        data = simulate(
-            [between(31, 256, 0.35)], np.random.default_rng(draw), documents=documents, queries=21
-        )
+        random = np.random.default_rng(draw)
+        data = simulate([between(31, 256, 0.35)], random, documents=documents, queries=21)
         result = effective_context.estimate(data, resamples=50)
         assert not result.verdict.startswith(">")
         assert result.verdict == "TOO_FEW_ANSWERS" or result.ci_low <= 30.5 <= result.ci_high

@@ -5,7 +5,6 @@ import pytest
 from scipy import optimize
 
 from ropewalk.evals.estimate import fall
-from ropewalk.evals.estimate.fall import Runs
 from ropewalk.evals.estimate.trials import Trials
 
 
@@ -38,10 +37,3 @@ def test_isotonic_crossing_is_that_of_the_regression():
 @pytest.mark.parametrize(("right", "expected"), [([5, 5, 4], np.inf), ([1, 0, 2], -np.inf)])
 def test_isotonic_crossing_may_lie_outside(right, expected):
     assert crossing([5, 5, 5], right, [0, 1, 2], 0.5) == expected
-
-
-def test_runs_are_of_doubled_lengths_at_every_place():
-    runs = Runs.doubling(5)
-    result = list(zip(runs.first.tolist(), runs.last.tolist(), strict=True))
-    ones, twos, fours = [(i, i) for i in range(5)], [(i, i + 1) for i in range(4)], [(0, 3), (1, 4)]
-    assert result == ones + twos + fours

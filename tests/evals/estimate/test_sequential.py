@@ -64,10 +64,8 @@ def test_intervals_of_all_rounds_together_cover():
         while ranges := ask(rows, octaves=0.7, max_documents=128):
             for target in ranges:
                 near = {"shortest": target.low, "longest": target.high, "together": np.sqrt(0.2)}
-                first = rows["document"].max() + 1
-                more = simulate(
-                    [curve], random, documents=target.num_documents, first=first, **near
-                )
+                near |= {"documents": target.num_documents, "first": rows["document"].max() + 1}
+                more = simulate([curve], random, **near)
                 rows = concatenate([rows, more])
         result.append(effective_context.estimate(rows, resamples=200))
     covered = [estimate.ci_low <= 40 <= estimate.ci_high for estimate in result]

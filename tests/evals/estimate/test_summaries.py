@@ -21,9 +21,8 @@ def test_a_share_has_wilsons_interval_over_documents_not_over_answers():
 @pytest.mark.parametrize("documents", [1, 10])
 def test_a_share_of_answers_that_are_all_wrong_has_an_interval(documents):
     """From 0 to z^2 / (n + z^2): one document with ten answers is one trial."""
-    result = rows(
-        document=np.repeat(range(documents), 10), first_token_correct=[0] * 10 * documents
-    )
+    numbers = np.repeat(range(documents), 10)
+    result = rows(document=numbers, first_token_correct=0 * numbers)
     z2, trials = {1: (1.959964**2, 1), 10: (2.2621572**2, 100)}[documents]
     assert summaries.share(result) == pytest.approx((0, 0, z2 / (trials + z2)))
 

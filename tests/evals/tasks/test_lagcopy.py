@@ -22,9 +22,8 @@ def test_natural_and_control_differ_in_the_first_copy_only(fields, prose_config,
     """Without a passage the lag repeats; at 300 tokens a passage of 16 lies up to 284 back."""
     lags = []
     tasks = [Lagcopy(text=text, **fields) for text in ("natural", "control")]
-    documents = (
-        make_documents(task, prose_config, prompt_tokenizer, 300, range(40)) for task in tasks
-    )
+    inputs = prose_config, prompt_tokenizer, 300, range(40)
+    documents = (make_documents(task, *inputs) for task in tasks)
     for natural, control in zip(*documents, strict=True):
         assert natural.number == control.number
         assert len(natural.tokens) == len(control.tokens) == 301

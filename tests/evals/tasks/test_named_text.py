@@ -26,9 +26,8 @@ def test_text_comes_from_the_file(task, text_config, text_tokenizer, tmp_path):
     pairs = zip(documents(f",path='{held_out}'"), documents(""), strict=True)
     assert all(named.tokens.tolist() == own.tokens.tolist() for named, own in pairs)
     text = "z9 " * 400
-    (tmp_path / "other.jsonl.gz").write_bytes(
-        gzip.compress(json.dumps({"text": text}).encode() + b"\n") * 4
-    )
+    line = json.dumps({"text": text}).encode() + b"\n"
+    (tmp_path / "other.jsonl.gz").write_bytes(gzip.compress(line) * 4)
     expected = {text_tokenizer.bos_id, *text_tokenizer.encode(text)}
     for number in range(4):
         (tmp_path / f"{number}.txt").write_text(text)

@@ -18,9 +18,7 @@ def folder(tmp_path) -> Path:
     return tmp_path
 
 
-def test_an_answer_a_window_and_books_in_the_order_of_their_ids(
-    folder, text_config, text_tokenizer
-):
+def test_an_answer_a_window_and_books_by_their_ids(folder, text_config, text_tokenizer):
     for tokens, sizes in ((None, [32, 16, 16]), (40, [32, 8])):
         task = Pg19(path=str(folder), stride=16, tokens=tokens)
         result = make_documents(task, text_config, text_tokenizer, 32, range(3))

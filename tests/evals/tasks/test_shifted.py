@@ -17,12 +17,9 @@ VARIANTS = {  # by whether they see where a text stands
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("variant", "sees"), VARIANTS.items())
-def test_relative_variants_do_not_see_where_a_text_stands(
-    variant, sees, text_config, text_tokenizer
-):
-    config = small_model(
-        vocab_size=1024, num_layers=2, window=(16, None), rotary=rotary.parse_pattern(variant)
-    )
+def test_relative_variants_do_not_see_the_place(variant, sees, text_config, text_tokenizer):
+    pattern = rotary.parse_pattern(variant)
+    config = small_model(vocab_size=1024, num_layers=2, window=(16, None), rotary=pattern)
     candidate = Candidate(transformer.init(config, 0), lambda size: config.position_table(64, size))
     architecture, losses = config.forward_architecture(), []
     for first in (0, 8192, 65_536):

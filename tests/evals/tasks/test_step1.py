@@ -12,9 +12,8 @@ LENGTH = 600
 
 def test_documents_are_the_rows_of_the_first_batches(text_config, text_tokenizer):
     """Of a run at the new length, trained at 64 tokens on text and retrieval rows, two a batch."""
-    data = dataclasses.replace(
-        text_config.data, retrieval_fraction=0.3, retrieval_tasks=("kv",), seed=5
-    )
+    changes = dict(retrieval_fraction=0.3, retrieval_tasks=("kv",), seed=5)
+    data = dataclasses.replace(text_config.data, **changes)
     result = make_documents(Step1(), experiment(data), text_tokenizer, LENGTH, range(20))
     rows = pipeline.open_data(dataclasses.replace(data, context_length=LENGTH))
     stream = pipeline.make_batches(rows, start_step=0)
@@ -27,9 +26,7 @@ def test_documents_are_the_rows_of_the_first_batches(text_config, text_tokenizer
         for name in ("tokens", "positions", "segment_ids"):
             np.testing.assert_array_equal(asked[f"{name}_BT"][0], expected[name], err_msg=name)
         # Answers are all targets that count and no others, each once, in order.
-        positions = [
-            first + i for first, count, _ in document.answers.tolist() for i in range(count)
-        ]
+        positions = [first + i for first, count, _ in document.answers for i in range(count)]
         assert positions == (np.flatnonzero(expected["loss_mask"]) + 1).tolist()
         targets = expected["targets"][expected["loss_mask"] > 0]
         assert document.tokens[positions].tolist() == targets.tolist()
