@@ -106,18 +106,6 @@ def test_retrieval_rows_are_training_documents_padded(config, prepared):
         assert all(not row[name][count:].any() for name in row)
 
 
-def test_stream_is_pinned(config, prepared):
-    """A change of this stream changes the data of every resumed run.
-
-    Ids of text depend on the version of SentencePiece; tests/test_witness.py has those of kv.
-    """
-    only = change(config, retrieval_fraction=1.0)
-    columns = rows(take(4, only, prepared, start_step=0))
-    tokenizer = Tokenizer(prepared / "tokenizer.model")
-    is_kv = np.isin(columns["tokens"], tokenizer.keys).any(axis=1)
-    assert np.flatnonzero(is_kv).tolist() == [0, 3, 6, 9, 12, 15, 18, 21, 24, 27, 30]
-
-
 @pytest.mark.long
 def test_worker_processes_give_the_same_stream(config, prepared, tmp_path):
     """Workers must also run the task of a file that only their parent's command line named."""

@@ -72,7 +72,7 @@ def test_nll_and_rank_are_those_of_the_logits():
     assert result.rank[0].tolist() == ranks
 
 
-@pytest.mark.parametrize("shape", [None, (2, 4), (3, 4)])
+@pytest.mark.parametrize("shape", [None, (3, 4)])
 def test_neighbors_padding_and_other_members_change_no_score(shape):
     """Also if candidates share a pass, as on an accelerator; the last is short of candidates."""
     random = np.random.default_rng(1)

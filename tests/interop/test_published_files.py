@@ -103,9 +103,7 @@ def test_a_bos_that_others_do_not_put_is_named(
     assert ("is put before every text, where" in capsys.readouterr().err) == is_named
 
 
-@pytest.mark.parametrize(
-    ("file", "is_list"), [("generation_config", True), ("config", True), ("config", False)]
-)
+@pytest.mark.parametrize(("file", "is_list"), [("generation_config", True), ("config", False)])
 def test_every_id_that_ends_a_turn_ends_a_text(file, is_list, publish, imported, tmp_path):
     """Chat models end a turn with another id than a document, in the published files."""
     prompt = [[imported.tokenizer.bos_id, 5, 6]]

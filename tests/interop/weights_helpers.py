@@ -90,7 +90,7 @@ CASES: dict[str, tuple[str, str | None, ModelConfig]] = {
     name: (kind, rope, changed(MLA if kind == "deepseek_v3" else PLAIN, rotary, **changes))
     for name, kind, rope, rotary, changes in _ROWS
 }
-QUICK = ("partial", "yarn", "window by layer", "biases", "nope by layer", "mla with yarn", "olmo 2")
+QUICK = ("partial", "window by layer", "biases", "nope by layer", "mla with yarn", "olmo 2")
 
 
 def mark_long(names: Iterable[str], quick: Collection[str]) -> list:

@@ -13,7 +13,6 @@ from ropewalk.tpu.topology import CHIPS, find_slice
         ("v5e:1x1", 1, 1, "v5litepod-1", False),
         ("v5p:16x16x24", 6144, 1536, "v5p-12288", True),
         ("v4:2x4x4", 32, 8, "v4-64", False),
-        ("v6e:16x16", 256, 64, "v6e-256", True),
         ("tpu7x:4x4x4", 64, 16, "tpu7x-128", True),
         # Not a power of two: from xpk's table of what GKE can be asked for.
         ("v5p:4x4x12", 192, 48, "v5p-384", True),
