@@ -83,11 +83,7 @@ def test_every_entry_is_read_or_named_with_its_reason(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("name", "content"),
-    [
-        *(("a.json", start + LINE) for start in (b'{"text": null}\n', b"{\n")),
-        *(("a.json.gz", content) for content in (b"", b"\x1f\x8b\x08" * 9)),
-    ],
+    ("name", "content"), [("a.json", b'{"text": null}\n' + LINE), ("a.json.gz", b"")]
 )
 def test_a_bad_start_leaves_no_file_out(tmp_path, name, content):
     """An error names the line, or the file that a download left empty."""

@@ -51,14 +51,12 @@ def test_meta_of_both_releases(tmp_path):
 PUBLISHED = {
     "sample": {
         "arxiv_sample.jsonl": "arxiv", "book_sample.jsonl": "book", "c4_sample.jsonl": "c4",
-        "cc_2019-30_sample.jsonl": "common_crawl", "cc_2023-06_sample.jsonl": "common_crawl",
-        "github_sample.jsonl": "github", "wikipedia_sample.jsonl": "wikipedia",
+        "cc_2019-30_sample.jsonl": "common_crawl", "github_sample.jsonl": "github",
     },
     "full": {  # names of urls.txt; wget numbers those of later crawls
         "arxiv_023827cd-7ee8-42e6-aa7b-661731f4c70f.jsonl": "arxiv",
         "book.jsonl": "book",
         "c4-train.00000-of-01024.jsonl": "c4",
-        "en_head_0000.json.gz.dedup.classifier.jsonl.zst": "common_crawl",
         "en_head_0000.json.gz.dedup.classifier.jsonl.zst.1": "common_crawl",
         "en_middle_0104.json.gz.dedup.classifier.jsonl.zst.4": "common_crawl",
         "filtered_a777da5620f1467f8df3616b17d533dc.sampled.jsonl": "github",

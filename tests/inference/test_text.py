@@ -1,6 +1,6 @@
 """Text streams have complete characters, no part of a stop string, and all other text."""
 
-import dataclasses
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -11,23 +11,17 @@ from ropewalk.inference.text import TextStream
 EOS, BOS = 98, 99
 
 
-@dataclasses.dataclass
-class Pieces:
-    """A tokenizer with these pieces."""
-
-    piece_bytes: list[bytes]
-    adds_space: bool = False
-    eos_id: int = EOS
-    bos_id: int = BOS
-    stop_ids: tuple[int, ...] = ()
+def tokenizer_of(pieces: list[bytes], adds_space: bool = False) -> Any:
+    """Return what a stream reads of a tokenizer with these pieces."""
+    ids = dict(eos_id=EOS, bos_id=BOS, stop_ids=())
+    return SimpleNamespace(piece_bytes=pieces, adds_space=adds_space, **ids)
 
 
 def streamed(
     pieces: list[bytes], *stop: str, prompt=(BOS, 0), adds_space=False
 ) -> tuple[list[str], str]:
     """Return what each id and the end of the text add, and why it ended."""
-    tokenizer: Any = Pieces(pieces, adds_space)
-    parts, emitted = [], []
+    parts, emitted, tokenizer = [], [], tokenizer_of(pieces, adds_space)
     stream = TextStream(prompt, tokenizer, Options(stop=stop), emitted.append)
     for i in (*range(len(pieces)), EOS):
         emitted.clear()
@@ -67,7 +61,6 @@ def test_added_space_is_removed_at_the_start_only():
 
 
 def test_ids_beyond_the_tokenizer_have_no_text():
-    tokenizer: Any = Pieces([b"a"])
-    stream = TextStream([BOS], tokenizer, Options(max_new_tokens=3))
+    stream = TextStream([BOS], tokenizer_of([b"a"]), Options(max_new_tokens=3))
     stream.add([0, 7, 0, 0])
     assert (stream.generated.text, stream.generated.finish) == ("aa", "length")

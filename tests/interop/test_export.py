@@ -5,8 +5,11 @@ import dataclasses
 import json
 import re
 import shutil
+from pathlib import Path
 
+import numpy as np
 import pytest
+from safetensors.numpy import save_file
 
 from ropewalk.interop.check import compare_logits
 from ropewalk.interop.choose import choose_architecture
@@ -15,24 +18,14 @@ from ropewalk.interop.hf_config import parse_config
 from ropewalk.interop.tensors import Tensors
 from ropewalk.interop.weights import make_entries
 from ropewalk.model.config import ModelConfig
-from tests.interop.weights_helpers import (
-    CASES,
-    CONTEXT,
-    EACH_CASE,
-    PLAIN,
-    changed,
-    interleave,
-    make_run,
-    plant,
-    yarn,
-)
+from tests.interop.weights_helpers import CASES, CONTEXT, PLAIN, changed, make_run, mark_long, yarn
 
 # Slow: a program is compiled for every class.
 pytestmark = pytest.mark.slow
 
 
 @pytest.mark.hf
-@pytest.mark.parametrize("name", EACH_CASE)
+@pytest.mark.parametrize("name", mark_long(CASES))
 def test_transformers_logits_equal_ours(name, tmp_path):
     """The export itself compares them, with every layer's rotation and window."""
     pytest.importorskip("transformers")
@@ -111,6 +104,29 @@ def deep(tmp_path_factory):
     top = tmp_path_factory.mktemp("deep")
     export(make_run(top / "run", DEEP, context=8192).path, top / "out")
     return top / "out"
+
+
+def plant(folder: Path, keys: dict) -> None:
+    """Change keys of a folder's config.json at any depth."""
+    path = folder / "config.json"
+
+    def change(value):
+        if not isinstance(value, dict):
+            return value
+        return {name: keys.get(name, change(inner)) for name, inner in value.items()}
+
+    path.write_text(json.dumps(change(json.loads(path.read_text()))))
+
+
+def interleave(folder: Path, head_dim: int) -> None:
+    """Put the queries and keys of a folder in Meta's order."""
+    tensors = Tensors(folder)
+    arrays = {name: tensors.read(name) for name in tensors.known}
+    for name, tensor in arrays.items():
+        if "q_proj" in name or "k_proj" in name:
+            halves = tensor.reshape(-1, 2, head_dim // 2, tensor.shape[1])
+            arrays[name] = np.ascontiguousarray(halves.swapaxes(1, 2).reshape(tensor.shape))
+    save_file(arrays, folder / "model.safetensors", metadata={"format": "pt"})
 
 
 @pytest.mark.hf

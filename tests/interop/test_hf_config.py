@@ -179,9 +179,9 @@ def test_rope_parameters_by_type_of_layer_are_audited_without_transformers():
     hf_config = MODELS["gemma-3-1b-pt"][0] | {"rope_parameters": ropes}
     for name in ("rope_theta", "rope_local_base_freq", "rope_scaling"):
         hf_config = {key: value for key, value in hf_config.items() if key != name}
-    local, full = imported_layers(hf_config).groups
-    assert (len(local.layers), len(full.layers)) == (22, 4)
-    for group, base in ((local, 1e4), (full, 1e6)):
+    groups = imported_layers(hf_config).groups
+    for group, base, layers in zip(groups, (1e4, 1e6), (22, 4), strict=True):
+        assert len(group.layers) == layers
         np.testing.assert_allclose(group.inv_freq, base ** -(np.arange(128) / 128), rtol=1e-12)
 
 

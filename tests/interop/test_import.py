@@ -15,21 +15,13 @@ from ropewalk.interop.architectures import ARCHITECTURES
 from ropewalk.interop.export import export
 from ropewalk.interop.importing import import_folder, looks_interleaved
 from ropewalk.interop.tensors import Tensors
-from tests.interop.weights_helpers import (
-    CASES,
-    CONTEXT,
-    EACH_CASE,
-    PLAIN,
-    make_run,
-    mark_long,
-    noise,
-    same_tensors,
-)
+from tests.interop.weights_helpers import CASES, CONTEXT, make_run, mark_long, noise, same_tensors
 
 pytestmark = pytest.mark.slow
+PLAIN = CASES["gqa"][2]
 
 
-@pytest.mark.parametrize("name", EACH_CASE)
+@pytest.mark.parametrize("name", mark_long(CASES))
 def test_round_trip_is_exact(name, tmp_path):
     model_type, rope_type, model = CASES[name]
     export(make_run(tmp_path / "run", model).path, tmp_path / "out")

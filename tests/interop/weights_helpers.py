@@ -1,14 +1,12 @@
 """Runs with random parameters, so that an omitted part changes the logits."""
 
 import dataclasses
-import json
 from collections.abc import Collection, Iterable
 from pathlib import Path
 
 import jax
 import numpy as np
 import pytest
-from safetensors.numpy import save_file
 
 from ropewalk.configs import find_config
 from ropewalk.experiment.checkpoint import leaves_by_name, write_params
@@ -93,12 +91,9 @@ CASES: dict[str, tuple[str, str | None, ModelConfig]] = {
 QUICK = ("partial", "window by layer", "biases", "nope by layer", "mla with yarn", "olmo 2")
 
 
-def mark_long(names: Iterable[str], quick: Collection[str]) -> list:
+def mark_long(names: Iterable[str], quick: Collection[str] = QUICK) -> list:
     """Return parameters of a test; others than the quick ones are marked long."""
     return [pytest.param(name, marks=[pytest.mark.long] * (name not in quick)) for name in names]
-
-
-EACH_CASE = mark_long(CASES, QUICK)
 
 
 def noise(config: ModelConfig) -> transformer.Params:
@@ -136,26 +131,3 @@ def same_tensors(first: Path, other: Path) -> bool:
     return names == theirs.known and all(
         mine.read(name).tobytes() == theirs.read(name).tobytes() for name in names
     )
-
-
-def plant(folder: Path, keys: dict) -> None:
-    """Change keys of a folder's config.json at any depth."""
-    path = folder / "config.json"
-
-    def change(value):
-        if not isinstance(value, dict):
-            return value
-        return {name: keys.get(name, change(inner)) for name, inner in value.items()}
-
-    path.write_text(json.dumps(change(json.loads(path.read_text()))))
-
-
-def interleave(folder: Path, head_dim: int) -> None:
-    """Put the queries and keys of a folder in Meta's order."""
-    tensors = Tensors(folder)
-    arrays = {name: tensors.read(name) for name in tensors.known}
-    for name, tensor in arrays.items():
-        if "q_proj" in name or "k_proj" in name:
-            halves = tensor.reshape(-1, 2, head_dim // 2, tensor.shape[1])
-            arrays[name] = np.ascontiguousarray(halves.swapaxes(1, 2).reshape(tensor.shape))
-    save_file(arrays, folder / "model.safetensors", metadata={"format": "pt"})

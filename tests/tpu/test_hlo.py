@@ -13,25 +13,20 @@ HloModule jit_step, is_scheduled=true
 
 %all-reduce-scatter (input: f32[64,32]) -> f32[16,32] {
   %input = f32[64,32]{1,0} parameter(0)
-  %all-reduce.1 = f32[64,32]{1,0} all-reduce(%input), channel_id=3, replica_groups={{0,1,2,3}}, \
-to_apply=%add
+  %all-reduce.1 = f32[64,32]{1,0} all-reduce(%input), channel_id=3, replica_groups={{0,1,2,3}}
   ROOT %slice = f32[16,32]{1,0} dynamic-slice(%all-reduce.1), dynamic_slice_sizes={16,32}
 }
 
 %start (p: bf16[16,32]) -> (bf16[16,32], bf16[64,32]) {
   %p = bf16[16,32]{1,0} parameter(0)
-  %all-gather.1 = bf16[64,32]{1,0} all-gather(%p), channel_id=2, \
-replica_groups=mesh['x'=2,'y'=4] {'y'}, dimensions={0}
-  ROOT %made = (bf16[16,32], bf16[64,32]) custom-call(%all-gather.1), \
-custom_call_target="AsyncCollectiveStart"
+  %all-gather.1 = bf16[64,32] all-gather(%p), channel_id=2, replica_groups=mesh['x'=2,'y'=4] {'y'}
+  ROOT %made = (bf16[16,32], bf16[64,32]) custom-call(%all-gather.1)
 }
 
 %finish (q: bf16[16,32]) -> bf16[64,32] {
   %q = bf16[16,32]{1,0} parameter(0)
-  %all-gather.2 = bf16[64,32]{1,0} all-gather(%q), channel_id=2, \
-replica_groups=mesh['x'=2,'y'=4] {'y'}, dimensions={0}
-  ROOT %done = bf16[64,32]{1,0} custom-call(%all-gather.2), \
-custom_call_target="AsyncCollectiveDone"
+  %all-gather.2 = bf16[64,32] all-gather(%q), channel_id=2, replica_groups=mesh['x'=2,'y'=4] {'y'}
+  ROOT %done = bf16[64,32]{1,0} custom-call(%all-gather.2)
 }
 
 %take (stack: bf16[8,16,32], index: s32[]) -> bf16[16,32] {

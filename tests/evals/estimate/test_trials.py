@@ -25,13 +25,8 @@ def test_bins_are_half_octaves():
 @pytest.fixture
 def trials():
     """Two seeds, two documents, with questions at 2, 4 (asked twice by document 7) and 5 tokens."""
-    columns = {
-        "document": [3, 7, 7, 7] * 2,
-        "distance": [2, 4, 4, 5] * 2,
-        "seed": [0] * 4 + [1] * 4,
-        "exact_match": [True, True, False, True] + [False] * 4,
-        "chance": [0.25] * 8,
-    }
+    columns = {"document": [3, 7, 7, 7] * 2, "distance": [2, 4, 4, 5] * 2, "chance": [0.25] * 8}
+    columns |= {"seed": [0] * 4 + [1] * 4, "exact_match": [True, True, False, True] + [False] * 4}
     return Trials.from_rows({name: np.array(column) for name, column in columns.items()})
 
 
