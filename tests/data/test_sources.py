@@ -6,7 +6,6 @@ import zstandard
 
 from ropewalk.data.sources import source_class
 from ropewalk.utils import limits
-from tests.data.helpers import write_jsonl
 
 
 def source(name, path=None):
@@ -160,20 +159,6 @@ def test_a_bad_line_is_named_and_the_rest_read(tmp_path, line, problem):
     documents = read(path)
     expected = [(1, "before", None), (3, "", problem), (4, "after", None)]
     assert [(d.line, d.text, d.problem) for d in documents] == expected
-
-
-@pytest.mark.parametrize(
-    ("fields", "subset"),
-    [
-        ({"red_pajama_subset": "book"}, "book"),
-        ({"meta": {"redpajama_set_name": "RedPajamaC4"}}, "RedPajamaC4"),  # SlimPajama
-        ({"meta": "{}"}, None),
-        ({}, None),
-    ],
-)
-def test_subset_is_read_from_the_fields_of_all_releases(tmp_path, fields, subset):
-    write_jsonl(tmp_path / "a.jsonl", ["x"], **fields)
-    assert read(tmp_path)[0].subset == subset
 
 
 def test_local_continues_after_the_last_stored_file():
