@@ -23,7 +23,7 @@ def generate(engine, prompts, count, end=NEVER, **options) -> list[list[int]]:
 
 @pytest.mark.parametrize("name", STATIC)
 def test_greedy_equals_argmax_of_a_forward_pass(name):
-    """Of each row, whatever rows of other lengths lie beside it."""
+    """Rows of other lengths beside a row do not change it."""
     model = config(**STATIC[name])
     weights = params(model)
     count = 300 if name == "hole" else 60  # in two sizes of caches, and in one
