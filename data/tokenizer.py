@@ -18,7 +18,6 @@ import numpy as np
 import sentencepiece
 
 from ropewalk.data import tokenizer_json
-from ropewalk.data.sentencepiece_model import parse_model
 from ropewalk.utils.errors import UnreachableError
 from ropewalk.utils.files import write_atomically
 from ropewalk.utils.limits import read_bytes
@@ -167,7 +166,7 @@ class Tokenizer:
     @functools.cached_property
     def piece_bytes(self) -> list[bytes]:
         """UTF-8 bytes of each id, empty for control and unknown pieces."""
-        return self._pieces.bytes_of_all()
+        return list(map(self._pieces.bytes_of, range(self.vocab_size)))
 
     @functools.cached_property
     def piece_lengths(self) -> np.ndarray:
@@ -199,9 +198,11 @@ class Tokenizer:
 
     @functools.cached_property
     def _ordinary(self) -> np.ndarray:
-        """Ids of text, without control, byte, unused and retrieval pieces."""
-        symbols = set(map(self._pieces.find, _SYMBOLS))
-        return np.array([i for i in self._pieces.ordinary() if i not in symbols], np.int32)
+        """Ids of valid text, without control, byte, added, unused and retrieval pieces."""
+        symbols, is_byte = set(map(self._pieces.find, _SYMBOLS)), self._pieces.is_byte_or_added
+        texts = enumerate(x.decode(errors="ignore").encode() == x != b"" for x in self.piece_bytes)
+        ids = [i for i, is_text in texts if is_text and i not in symbols and not is_byte(i)]
+        return np.array(ids, np.int32)
 
     @functools.cached_property
     def reserves_symbols(self) -> bool:
@@ -236,17 +237,19 @@ class Tokenizer:
         return np.setdiff1d(self._ordinary, self._symbols).astype(np.int32)
 
 
+# The field `normalizer_spec { add_dummy_prefix: false }` of a model's file; where a field is there
+# twice, protobuf reads the second.
+_NO_SPACE = b"\x1a\x02\x18\x00"
+
+
 class _SentencePieces:
     """Pieces of a SentencePiece model; RuntimeError if the bytes are not one."""
 
     def __init__(self, model: bytes):
-        self.processor = sentencepiece.SentencePieceProcessor(model_proto=model)
-        proto = parse_model(model)
-        self._inner, self.adds_space = self.processor, proto.normalizer_spec.add_dummy_prefix
-        if self.adds_space:
-            proto.normalizer_spec.add_dummy_prefix = False
-            model = proto.SerializeToString()
-            self._inner = sentencepiece.SentencePieceProcessor(model_proto=model)
+        self.processor, self._inner = (
+            sentencepiece.SentencePieceProcessor(model_proto=x) for x in (model, model + _NO_SPACE)
+        )
+        self.adds_space = self.processor.encode("x") != self._inner.encode("x")
         self.vocab_size = self.processor.vocab_size()
         self._space_ids = [
             self.processor.piece_to_id(f"<0x{byte:02X}>") for byte in _SPACE.encode()
@@ -274,19 +277,15 @@ class _SentencePieces:
         i = self.processor.piece_to_id(piece)
         return None if i == self.processor.unk_id() else i
 
-    def bytes_of_all(self) -> list[bytes]:
-        return list(map(self._bytes_of, range(self.vocab_size)))
-
-    def _bytes_of(self, i: int) -> bytes:
+    def bytes_of(self, i: int) -> bytes:
         p, piece = self.processor, self.processor.id_to_piece(i)
         if p.is_byte(i):
             return bytes([int(piece[3:5], 16)])
         is_text = not (p.is_control(i) or p.is_unknown(i) or p.is_unused(i))
         return piece.replace(_SPACE, " ").encode() if is_text else b""
 
-    def ordinary(self) -> list[int]:
-        texts = enumerate(self.bytes_of_all())
-        return [i for i, text in texts if text and not self.processor.is_byte(i)]
+    def is_byte_or_added(self, i: int) -> bool:
+        return self.processor.is_byte(i)
 
 
 def check_vocab_size(vocab_size: int) -> None:

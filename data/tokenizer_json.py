@@ -164,7 +164,7 @@ class JsonPieces:
             file = _hide_special(file)
             self._outer = _load(json.dumps(file).encode())
         first = self._outer.encode("x", add_special_tokens=False).ids[:1]
-        self.adds_space = bool(first) and self._bytes_of(first[0]).startswith(b" ")
+        self.adds_space = bool(first) and self.bytes_of(first[0]).startswith(b" ")
         self._inner = self._outer
         if self.adds_space:
             parts = {name: _without_prefix(file.get(name)) for name in _BEFORE_MODEL}
@@ -195,7 +195,7 @@ class JsonPieces:
         """Return the id of a piece by name."""
         return self._named.token_to_id(piece)
 
-    def _bytes_of(self, i: int) -> bytes:
+    def bytes_of(self, i: int) -> bytes:
         """Return the text of an id as bytes, empty for special and unknown pieces."""
         name, added = self.name_of(i), self._added.get(i)
         if not name or name == self._unknown or (added and added["special"]):
@@ -209,19 +209,9 @@ class JsonPieces:
         # Decoders treat the start and the end of a text otherwise.
         return self._named.decoder.decode(["x", name, "x"])[1:-1].encode()
 
-    def bytes_of_all(self) -> list[bytes]:
-        """Return the bytes of every id."""
-        return list(map(self._bytes_of, range(self.vocab_size)))
-
-    def ordinary(self) -> list[int]:
-        """Return the ids of pieces that are valid text and not byte pieces."""
-        return [
-            i
-            for i, text in enumerate(self.bytes_of_all())
-            if text.decode(errors="ignore").encode() == text != b""
-            and i not in self._added
-            and not _BYTE.fullmatch(self.name_of(i))
-        ]
+    def is_byte_or_added(self, i: int) -> bool:
+        """Return whether an id is a byte, or was added to the pieces of text."""
+        return i in self._added or bool(_BYTE.fullmatch(self.name_of(i)))
 
 
 def _load(content: bytes) -> Any:

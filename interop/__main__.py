@@ -5,6 +5,7 @@ import ropewalk.utils.environment  # noqa: F401 - first: it checks that packages
 # isort: split
 import argparse
 import importlib
+import inspect
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -18,41 +19,17 @@ from ropewalk.utils.command_line import Parser, exit_with, expression, tokens
 from ropewalk.utils.files import check_writable
 from ropewalk.utils.paths import local
 
-_EXPORT = """Export a run as a Hugging Face folder: python -m interop export RUN FOLDER
-
-The folder has safetensors files, a config.json for transformers 5 and 4, tokenizer files, and a
-README.md about the training. It appears under its name only after rotation, windows and logits that
-transformers computes from it were compared with the run's. Without transformers, an import must
-read each number where the export has put it.
-
-docs/interop.md lists the classes of transformers and the features that none of them has.
-"""
-
-_IMPORT = """Import a Hugging Face folder or a GGUF file: python -m interop import FOLDER RUN
-
-The run is at step 0: evaluate it, analyze its attention, or continue training with
-`start_from=RUN`. Its rotary variant and trained context (max_position_embeddings) come from
-config.json, and its parameters keep the dtype of the files (GGUF: float32). One tensor is read at a
-time, and one stacked array is written at a time. The published tokenizer files, chat template and
-generation config are kept in RUN/published. docs/interop.md lists the models that can be imported.
-"""
-
-_LM_EVAL = """Evaluate with lm-evaluation-harness: python -m interop lm_eval RUN --tasks NAME[,...]
-
-Other options are those of `lm_eval run`, such as --limit, --num_fewshot and --include_path. In
-Python, `interop.lm_eval.register()` adds runs to the harness as the model `ropewalk`.
-"""
-
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command line and return the exit status."""
     parser = Parser(prog="python -m interop", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    for name, (text, description, add_arguments) in {
-        "export": ("export a run as a Hugging Face folder", _EXPORT, _add_export),
-        "import": ("import a Hugging Face folder as a run", _IMPORT, _add_import),
-        "lm_eval": ("evaluate a run with lm-evaluation-harness", _LM_EVAL, _add_lm_eval),
-    }.items():
+    for name, text, add_arguments in (  # the docstring of a function is the text of `--help`
+        ("export", "export a run as a Hugging Face folder", _add_export),
+        ("import", "import a Hugging Face folder as a run", _add_import),
+        ("lm_eval", "evaluate a run with lm-evaluation-harness", _add_lm_eval),
+    ):
+        description = inspect.getdoc(add_arguments)
         add_arguments(commands.add_parser(name, help=text, description=description))
     options, others = parser.parse_known_args(sys.argv[1:] if arguments is None else arguments)
     if others and options.command != "lm_eval":
@@ -72,6 +49,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _add_export(parser: Parser) -> None:
+    """Export a run as a Hugging Face folder: python -m interop export RUN FOLDER
+
+    The folder has safetensors files, a config.json for transformers 5 and 4, tokenizer files, and a
+    README.md about the training. It appears under its name only after rotation, windows and logits
+    that transformers computes from it were compared with the run's. Without transformers, an import
+    must read each number where the export has put it.
+
+    docs/interop.md lists the classes of transformers and the features that none of them has.
+    """
     add = parser.add_argument
     add("run_path", metavar="RUN", help="run directory")
     add("folder", metavar="FOLDER", type=Path, help="new folder")
@@ -93,6 +79,15 @@ def _check_export(options: argparse.Namespace) -> None:
 
 
 def _add_import(parser: Parser) -> None:
+    """Import a Hugging Face folder or a GGUF file: python -m interop import FOLDER RUN
+
+    The run is at step 0: evaluate it, analyze its attention, or continue training with
+    `start_from=RUN`. Its rotary variant and trained context (max_position_embeddings) come from
+    config.json, and its parameters keep the dtype of the files (GGUF: float32). One tensor is read
+    at a time, and one stacked array is written at a time. The published tokenizer files, chat
+    template and generation config are kept in RUN/published. docs/interop.md lists the models that
+    can be imported.
+    """
     add = parser.add_argument
     add("folder", metavar="FOLDER", type=Path, help="config.json, *.safetensors; or a *.gguf file")
     add("run_path", metavar="RUN", help="new run directory")
@@ -115,6 +110,11 @@ def _check_import(options: argparse.Namespace) -> None:
 
 
 def _add_lm_eval(parser: Parser) -> None:
+    """Evaluate with lm-evaluation-harness: python -m interop lm_eval RUN --tasks NAME[,...]
+
+    Other options are those of `lm_eval run`, such as --limit, --num_fewshot and --include_path. In
+    Python, `interop.lm_eval.register()` adds runs to the harness as the model `ropewalk`.
+    """
     add = parser.add_argument
     add("run_path", metavar="RUN", help="run directory")
     add("--max_length", type=tokens, metavar="TOKENS", help="default: the trained context")

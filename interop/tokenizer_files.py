@@ -11,13 +11,15 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from ropewalk.data.sentencepiece_model import BPE, Type, parse_model
 from ropewalk.data.tokenizer import FILE_NAMES, Tokenizer
 from ropewalk.data.tokenizer_json import template, vocabulary_of
 from ropewalk.utils.files import write_atomically
 from ropewalk.utils.limits import parse_json, read_bytes, read_json
+from ropewalk.utils.messages import one_line
 
 _SPACE = "\u2581"  # SentencePiece's character for a space
+_BPE = 2  # a type of models
+_NORMAL, _UNKNOWN, _CONTROL, _USER_DEFINED, _UNUSED, _BYTE = range(1, 7)  # types of pieces
 # Types of models for which transformers 5 loads a tokenizer class of its own, whatever
 # tokenizer_config.json names (MODELS_WITH_INCORRECT_HUB_TOKENIZER_CLASS), and a text of the files
 # that fit that class.
@@ -143,7 +145,7 @@ def write_tokenizer(tokenizer: Tokenizer, folder: str | Path) -> None:
         file = parse_json(tokenizer.model)
         vocabulary = vocabulary_of(file)
     else:
-        proto = parse_model(tokenizer.model)
+        proto = _parse_model(tokenizer.model)
         _check_model(proto)
         file = _tokenizer_json(proto)
         vocabulary = {piece.piece: i for i, piece in enumerate(proto.pieces)}
@@ -180,23 +182,33 @@ def _check_class(folder: Path, file: dict[str, Any]) -> None:
             )
 
 
+def _parse_model(content: bytes) -> Any:
+    """Return the message of a SentencePiece model."""
+    try:
+        from sentencepiece import sentencepiece_model_pb2 as schema
+    except Exception as error:  # generated code starts with its own version of protobuf, or newer
+        reason = one_line(str(error), 80)
+        raise ValueError(f"sentencepiece needs another version of protobuf ({reason})") from None
+    return schema.ModelProto.FromString(content)  # pyright: ignore[reportAttributeAccessIssue]
+
+
 def _check_model(proto: Any) -> None:
     """Raise ValueError if a tokenizer.json cannot represent a SentencePiece model."""
     trainer, normalizer, pieces = proto.trainer_spec, proto.normalizer_spec, proto.pieces
     kinds = [piece.type for piece in pieces]
-    normal = {piece.piece for piece in pieces if piece.type == Type.NORMAL}
+    normal = {piece.piece for piece in pieces if piece.type == _NORMAL}
     scores = [piece.score for piece in _merged(proto)]
     changes_texts = normalizer.precompiled_charsmap or normalizer.remove_extra_whitespaces
     puts_after = trainer.treat_whitespace_as_suffix or not normalizer.escape_whitespaces
     # The `tokenizers` library would also put a space after each of these pieces.
-    adds_spaces = normalizer.add_dummy_prefix and Type.USER_DEFINED in kinds
+    adds_spaces = normalizer.add_dummy_prefix and _USER_DEFINED in kinds
     has_ties = len({*scores}) != len(scores)
     problems = {
-        "it is not a BPE model": trainer.model_type != BPE,
+        "it is not a BPE model": trainer.model_type != _BPE,
         "it changes texts (its normalizer is not the identity)": changes_texts,
         "it puts spaces after words, or does not replace them": puts_after,
-        "it has no pieces for bytes": kinds.count(Type.BYTE) != 256,
-        "it has unused pieces": Type.UNUSED in kinds,
+        "it has no pieces for bytes": kinds.count(_BYTE) != 256,
+        "it has unused pieces": _UNUSED in kinds,
         "it puts a space before a text and has user-defined pieces": adds_spaces,
         "it has pieces with characters that are not pieces": {*"".join(normal)} - normal,
         "pieces have the same score, so the order of merges is undefined": has_ties,
@@ -208,7 +220,7 @@ def _check_model(proto: Any) -> None:
 
 def _merged(proto: Any) -> Iterator[Any]:
     """Yield the pieces that result from merges."""
-    return (p for p in proto.pieces if p.type == Type.NORMAL and len(p.piece) > 1)
+    return (p for p in proto.pieces if p.type == _NORMAL and len(p.piece) > 1)
 
 
 def _tokenizer_json(proto: Any) -> dict[str, Any]:
@@ -217,7 +229,7 @@ def _tokenizer_json(proto: Any) -> dict[str, Any]:
 
     # With U+2581 replaced in all pieces, a U+2581 in a text is encoded as bytes.
     names = [piece.piece.replace(_SPACE, " ") for piece in proto.pieces]
-    unknown = next(piece.piece for piece in proto.pieces if piece.type == Type.UNKNOWN)
+    unknown = next(piece.piece for piece in proto.pieces if piece.type == _UNKNOWN)
     vocab = {name: i for i, name in enumerate(names)}
     options: dict[str, Any] = dict(unk_token=unknown, fuse_unk=True, byte_fallback=True)
     tokenizer = Tokenizer(models.BPE(vocab, _merges(proto), **options))
@@ -232,15 +244,15 @@ def _tokenizer_json(proto: Any) -> dict[str, Any]:
     )
     # Special pieces, which no text has, and user-defined ones, which are never merged.
     for name, piece in zip(names, proto.pieces, strict=True):
-        if piece.type in (Type.USER_DEFINED, Type.CONTROL, Type.UNKNOWN):
-            is_special = piece.type != Type.USER_DEFINED
+        if piece.type in (_USER_DEFINED, _CONTROL, _UNKNOWN):
+            is_special = piece.type != _USER_DEFINED
             tokenizer.add_tokens([AddedToken(name, normalized=False, special=is_special)])
     return parse_json(tokenizer.to_str())
 
 
 def _merges(proto: Any) -> list[tuple[str, str]]:
     """Return pairs of pieces in the order of merges, highest score first as in SentencePiece."""
-    normal = {p.piece for p in proto.pieces if p.type == Type.NORMAL}
+    normal = {p.piece for p in proto.pieces if p.type == _NORMAL}
     pairs = []
     for piece in sorted(_merged(proto), key=lambda p: -p.score):
         token = piece.piece

@@ -35,7 +35,7 @@ PACKAGES = {
     "utils": "rich numpy matplotlib etils fsspec",
     "model": "numpy jax flax",
     # grain's worker processes import it: no jax, so no accelerator. absl: flags of these workers.
-    "data": "numpy grain tensorflow_datasets array_record sentencepiece tokenizers google jinja2 "
+    "data": "numpy grain tensorflow_datasets array_record sentencepiece tokenizers jinja2 "
     "zstandard rich absl apache_beam pyarrow",
     "experiment": "numpy jax flax psutil orbax tensorstore rich tensorboardX wandb zstandard",
     "evals": "numpy jax scipy rich",
