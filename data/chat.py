@@ -5,7 +5,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ropewalk.data.tokenizer import Tokenizer
-from ropewalk.utils.limits import read_bytes, read_json
+from ropewalk.data.tokenizer_json import read_settings
+from ropewalk.utils.limits import read_bytes
 from ropewalk.utils.messages import one_line
 
 _CONTENT = "CONTENT OF THE MESSAGE"  # a text that no template contains
@@ -15,7 +16,7 @@ def read_template(folder: Path) -> str | None:
     """Return the chat template of a published folder; None if it has none."""
     with contextlib.suppress(OSError):
         return read_bytes(folder / "chat_template.jinja").decode()
-    template = _read_setting(folder / "tokenizer_config.json", "chat_template")
+    template = read_settings(folder / "tokenizer_config.json").get("chat_template")
     return template if isinstance(template, str) else None
 
 
@@ -24,15 +25,8 @@ def read_stop_ids(folder: Path) -> tuple[int, ...]:
 
     Chat models end a turn with another id than a document.
     """
-    ids = _read_setting(folder / "generation_config.json", "eos_token_id")
+    ids = read_settings(folder / "generation_config.json").get("eos_token_id")
     return tuple(i for i in (ids if isinstance(ids, list) else [ids]) if type(i) is int)
-
-
-def _read_setting(path: Path, name: str) -> Any:
-    """Return a value of a JSON object; None if the file is missing or has none."""
-    with contextlib.suppress(OSError, ValueError, AttributeError):
-        return read_json(path).get(name)
-    return None
 
 
 def render(tokenizer: Tokenizer, messages: list[dict[str, str]]) -> str:

@@ -18,7 +18,7 @@ from ropewalk.utils.errors import UnreachableError
 from ropewalk.utils.files import write_atomically
 from ropewalk.utils.locks import lock
 from ropewalk.utils.manifest import hash_file, read_manifest, seal
-from ropewalk.utils.paths import as_path, in_bucket
+from ropewalk.utils.paths import as_path
 from ropewalk.utils.progress import byte_progress
 from ropewalk.utils.threads import map_ahead, num_cpus
 
@@ -76,8 +76,6 @@ def content_digests(files: Sequence[InputFile], root: Path) -> list[str]:
 
 def _stamp(path: Path) -> list[int]:
     status = path.stat()
-    if in_bucket(path):
-        return [status.st_size, status.st_ino, int(status.st_mtime * 1e9)]
     return [status.st_size, status.st_ino, status.st_mtime_ns, status.st_ctime_ns]
 
 

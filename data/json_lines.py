@@ -187,7 +187,7 @@ def chunks(path: Path, on_bytes: OnBytes, *, verify: bool = True) -> Iterator[by
         if compression is None:
             yield from _read(file, 0, status.st_size, on_bytes)
             return
-        stamp = (status.st_size, status.st_mtime_ns or status.st_mtime)
+        stamp = (status.st_size, status.st_mtime_ns)
         position = 0
         for start, end, problem in _find_damages(path, stamp) if verify else ():
             yield from _decompressed(_read(file, position, start, on_bytes), compression)

@@ -16,15 +16,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ropewalk.data import prepare as prepare_lib
 from ropewalk.data.config import DataConfig
 from ropewalk.data.mixture import Mixture, mixture, retrieval_task
-from ropewalk.data.prepare import (
-    check_arguments,
-    check_root,
-    describe,
-    open_source,
-    prepare,
-)
 from ropewalk.data.sources import reading_path, source_class
 from ropewalk.data.store import TokenStore
 from ropewalk.data.strata import Stratum, fingerprint, open_strata
@@ -66,8 +60,8 @@ def check_data(config: DataConfig) -> Tokenizer | None:
     Raises:
       ValueError: those of `open_data` that need no document to be read.
     """
-    tokenizer = check_arguments(config)
-    check_root(config)
+    tokenizer = prepare_lib.check_arguments(config)
+    prepare_lib.check_root(config)
     has_retrieval = config.retrieval_fraction or not config.has_text
     for text in config.retrieval_tasks if has_retrieval else ():
         task = retrieval_task(text)
@@ -83,11 +77,11 @@ def describe_source(config: DataConfig) -> list[str]:
     Raises:
       ValueError: if `data.path` does not exist, or has no such files.
     """
-    source = open_source(config)
+    source = prepare_lib.open_source(config)
     if config.path is not None and not source.needs_path:
         return [f"does not read data.path={config.path}; {' or '.join(reading_path())} would"]
     location = f"data.path={config.path}" if source.needs_path else "needs no data.path"
-    return [location, *describe(source)]
+    return [location, *prepare_lib.describe(source)]
 
 
 def open_data(config: DataConfig, prepared: Path | None = None) -> TrainingData:
@@ -101,7 +95,7 @@ def open_data(config: DataConfig, prepared: Path | None = None) -> TrainingData:
       ValueError: on bad input, as `FILE:LINE: problem`; if the prepared data is damaged.
     """
     source = source_class(config.source)
-    prepared = prepare(config) if prepared is None else prepared
+    prepared = prepare_lib.prepare(config) if prepared is None else prepared
     tokenizer = read_tokenizer(prepared)
 
     def open_rows(split: str) -> Mixture:

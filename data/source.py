@@ -120,12 +120,14 @@ class Source(abc.ABC):
       has_text: whether rows of text exist; without it, only a tokenizer is prepared.
       differs_by_machine: whether another machine may have other text. A run then keeps its
         held-out documents.
+      held_out_every: n: one of n documents is held out if no file is a validation file.
     """
 
     needs_path: ClassVar[bool] = False
     has_fields: ClassVar[bool] = False
     has_text: ClassVar[bool] = True
     differs_by_machine: ClassVar[bool] = False
+    held_out_every: ClassVar[int] = 100
 
     path: str | None = None
     text_field: str = "text"
@@ -165,13 +167,9 @@ class Source(abc.ABC):
         for file in range(start[0], len(self.files)):
             yield from self.read_file(file, start[1] if file == start[0] else 1, on_bytes)
 
-    def held_out_every(self) -> int:
-        """Return n: one of n documents is held out if no file is a validation file."""
-        return 100
-
     def held_out_rule(self) -> str:
         """Return how documents are held out if no file is a validation file."""
-        return f"a hash of the text holds out 1 document in {self.held_out_every()}"
+        return f"a hash of the text holds out 1 document in {self.held_out_every}"
 
     def identity(self) -> dict[str, Any]:
         """Return JSON values that decide the ids, besides `inputs` and the tokenizer."""

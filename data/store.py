@@ -54,11 +54,6 @@ class TokenStore:
             index = read_manifest(path)
         except FileNotFoundError:
             raise ValueError(f"{self.path}: no token store there (no store.json)") from None
-        if index.get("format") != FORMAT:
-            raise ValueError(
-                f"{self.path}: store format {index.get('format')}, this version reads {FORMAT}; "
-                "prepare the data again"
-            )
         try:
             _check_index(index)
         except (KeyError, TypeError) as error:
@@ -143,7 +138,7 @@ def _shard_files(folder: Path, name: str) -> tuple[Path, Path]:
 def _check_index(index: dict[str, Any]) -> None:
     """Raise one of several errors unless an index has all values, and names files in its folder."""
     is_valid = type(index["fingerprint"]) is str and type(index["bos_id"]) is int
-    is_valid = is_valid and index["dtype"] in ("<u2", "<u4")
+    is_valid = is_valid and index["dtype"] in ("<u2", "<u4") and index["format"] == FORMAT
     for shard in index["shards"]:
         counts = [shard["tokens"], shard["documents"]]
         is_valid = is_valid and bool(re.fullmatch(r"\w+", shard["name"]))

@@ -34,6 +34,8 @@ _ASCII = frozenset(string.printable.strip())
 _NUM_RESERVED = NUM_SPECIAL + len(_SYMBOLS) + len(_ASCII) + 1  # ids of a tokenizer trained here
 COVERAGE = 0.9995  # share of the characters of a text that are pieces instead of bytes
 FILE_NAMES = ("tokenizer.model", "tokenizer.json")  # in runs and prepared folders
+# Attributes that are copied to worker processes; the others are made of them on first use.
+_PICKLED = {"model", "bos_id", "eos_id", "vocab_size", "adds_space", "chat_template", "stop_ids"}
 _TRAINING_LINE = 2048  # characters; the trainer drops much longer lines
 
 
@@ -53,6 +55,8 @@ class Tokenizer:
       model: bytes of the file. A `tokenizer.json` without BOS and EOS gets them from the files
         beside it (`data.tokenizer_json.complete`).
       bos_id, eos_id: ids that begin and end a document; if they are equal, the id only begins it.
+      vocab_size: number of ids.
+      adds_space: whether the ids of a document begin with a space that is not in its text.
       chat_template: Jinja template of a chat model; see `data.chat`.
       stop_ids: ids that end a generated text besides EOS, as chat models have.
 
@@ -90,17 +94,17 @@ class Tokenizer:
         except (RuntimeError, AttributeError, IndexError, KeyError, TypeError) as error:
             kind = "tokenizer.json" if self._is_json else "SentencePiece model"
             raise ValueError(f"{path}: not a {kind}") from error
+        self.vocab_size, self.adds_space = pieces.vocab_size, pieces.adds_space
         if isinstance(pieces, _SentencePieces):
             self.bos_id, self.eos_id = pieces.processor.bos_id(), pieces.processor.eos_id()
-        if not all(0 <= i < pieces.vocab_size for i in (self.bos_id, self.eos_id)):
+        if not all(0 <= i < self.vocab_size for i in (self.bos_id, self.eos_id)):
             raise ValueError(
                 f"{path}: tokenizer has no BOS or no EOS; documents need both: train it with "
-                "bos_id and eos_id"
+                "bos_id and eos_id, or put the tokenizer_config.json that names them beside it"
             )
 
     def __getstate__(self) -> dict:
-        names = ("model", "bos_id", "eos_id", "chat_template", "stop_ids")
-        return {name: getattr(self, name) for name in names}
+        return {name: value for name, value in vars(self).items() if name in _PICKLED}
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Tokenizer) and self.model == other.model
@@ -127,11 +131,6 @@ class Tokenizer:
         if self._is_json:
             return tokenizer_json.JsonPieces(self.model)
         return _SentencePieces(self.model)
-
-    @property
-    def vocab_size(self) -> int:
-        """Number of ids."""
-        return self._pieces.vocab_size
 
     def encode(self, text: str, *, inside: bool = False, special: bool = False) -> list[int]:
         """Return the ids of `text`, without BOS and EOS; the text `</s>` is not EOS.
@@ -172,11 +171,6 @@ class Tokenizer:
     def piece_lengths(self) -> np.ndarray:
         """Number of bytes of each id, int32 `[V]`."""
         return np.array(list(map(len, self.piece_bytes)), np.int32)
-
-    @property
-    def adds_space(self) -> bool:
-        """True if the ids of a document begin with a space that is not in its text."""
-        return self._pieces.adds_space
 
     @functools.cached_property
     def digit_ids(self) -> np.ndarray:
@@ -258,8 +252,6 @@ class _SentencePieces:
     def encode(self, text: str, *, inside: bool, special: bool = False) -> list[int]:
         # The library has no option to read names of control pieces.
         processor = self._inner if inside else self.processor
-        if _SPACE not in text:
-            return processor.encode(text)
         # SentencePiece treats U+2581 as its space, so encode the character as bytes.
         first, *rest = text.split(_SPACE)
         ids = processor.encode(first)

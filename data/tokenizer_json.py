@@ -24,7 +24,7 @@ _SENTENCEPIECE = {"Replace", "ByteFallback", "Fuse", "Strip", "Metaspace", "Sequ
 
 
 def complete(content: bytes, path: Path) -> tuple[bytes, int, int]:
-    """Return a `tokenizer.json` with BOS and EOS, and their ids.
+    """Return a `tokenizer.json` with BOS and EOS, and their ids; -1 if no file names EOS.
 
     If the file lacks them, they come from files beside it: by name from `tokenizer_config.json` or
     `special_tokens_map.json`, or by id from the model's `config.json`. If only EOS is known (Qwen,
@@ -35,7 +35,7 @@ def complete(content: bytes, path: Path) -> tuple[bytes, int, int]:
       path: path of the file.
 
     Raises:
-      ValueError: if it is not a tokenizer.json, or no file names EOS.
+      ValueError: if it is not a tokenizer.json, or lacks the piece that a file names.
     """
     try:
         file = parse_json(content)
@@ -49,10 +49,7 @@ def complete(content: bytes, path: Path) -> tuple[bytes, int, int]:
     ends = _read_ends(path.parent, {i: name for name, i in vocabulary.items()})
     bos, eos = ends.get("bos", ends.get("eos")), ends.get("eos")
     if bos is None or eos is None:
-        raise ValueError(
-            f"{path}: tokenizer has no BOS or no EOS; documents need both: put the "
-            "tokenizer_config.json that names them beside it"
-        )
+        return content, -1, -1
     for name in (bos, eos):
         if name not in vocabulary:
             raise ValueError(
@@ -99,14 +96,20 @@ def vocabulary_of(file: dict[str, Any]) -> dict[str, int]:
     return vocab | {token["content"]: token["id"] for token in file.get("added_tokens") or []}
 
 
+def read_settings(path: Path) -> dict[str, Any]:
+    """Return the JSON object of a file beside a tokenizer; {} if it is missing or damaged."""
+    with contextlib.suppress(OSError, ValueError):
+        settings = read_json(path)
+        return settings if isinstance(settings, dict) else {}
+    return {}
+
+
 def _read_ends(folder: Path, pieces: dict[int, str]) -> dict[str, str]:
     """Return the pieces that the files in a folder call `bos` and `eos`."""
     ends = {}
     for name in ("tokenizer_config.json", "special_tokens_map.json", "config.json"):
-        settings: Any = None
-        with contextlib.suppress(OSError, ValueError):
-            settings = read_json(folder / name)
-        for end in ("bos", "eos") if isinstance(settings, dict) else ():
+        settings = read_settings(folder / name)
+        for end in ("bos", "eos"):
             token, ids = settings.get(f"{end}_token"), settings.get(f"{end}_token_id")
             if isinstance(token, dict):
                 token = token.get("content")

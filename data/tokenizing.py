@@ -155,7 +155,7 @@ def _split(documents: Iterable[Document], source: Source) -> Iterator[Document]:
     The text of one that `subset_shares` leaves out is empty.
     """
     has_validation_files = any(file.validation for file in source.files)
-    interval = source.held_out_every()
+    interval = source.held_out_every
     shares = by_corpus(source.subset_shares)
     for document in _check(documents, source):
         subset, held_out = subset_name(document.subset), document.held_out

@@ -16,7 +16,6 @@ Each kind of error is tested where it is visible, at any depth and length:
 """
 
 import dataclasses
-import hashlib
 import math
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -24,7 +23,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ropewalk.experiment.checkpoint import leaves_by_name, nested
+from ropewalk.experiment.checkpoint import digests, leaves_by_name, nested
 from ropewalk.interop.hf_config import HfModel
 from ropewalk.interop.layers import PublishedModel, imported_layers
 from ropewalk.interop.tensors import Tensors
@@ -162,18 +161,14 @@ def check_parameters(
       class_name: name of the class, for messages.
     """
     # One array is in memory at a time.
-    digests = {x: (array.dtype, _digest(array)) for x, array in read_arrays(source, tensors)}
-    for name, (dtype, digest) in digests.items():
-        if _digest(read(name).astype(dtype, copy=False)) != digest:
+    arrays = read_arrays(source, tensors)
+    expected = {name: (array.dtype, digests({name: array})) for name, array in arrays}
+    for name, (dtype, digest) in expected.items():
+        if digests({name: read(name).astype(dtype, copy=False)}) != digest:
             raise ValueError(
                 f"{class_name}: {name} would be imported with other numbers; nothing was written. "
                 "Report this with the config.json"
             )
-
-
-def _digest(array: np.ndarray) -> bytes:
-    numbers = np.ascontiguousarray(array).view(np.uint8)
-    return hashlib.sha256(repr(array.shape).encode() + numbers.data).digest()
 
 
 def compare_logits(

@@ -109,15 +109,13 @@ def _imported_type(run: RunDirectory, model: ModelConfig, context: int) -> str |
 
 def _check_parameters(entries: list[Entry], stored: StoredParams, class_name: str) -> None:
     """Raise ValueError if the checkpoint has a parameter that no tensor of the class holds."""
-    known = stored.known.keys() - {_OFFSETS}  # learned offsets are part of the rotation
     parameters = {name for entry in entries for name in entry.ours}
-    if extra := known - parameters:
+    # Learned offsets are part of the rotation.
+    if extra := stored.known.keys() - parameters - {_OFFSETS}:
         raise ValueError(
             f"{class_name} lacks the parameter {min(extra)}; train without it, or add it to "
             "interop/weights.py"
         )
-    if missing := parameters - known:
-        raise ValueError(f"the checkpoint lacks the parameter {min(missing)} of {class_name}")
 
 
 def _write_json(path: Path, content: dict[str, Any]) -> None:

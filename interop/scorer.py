@@ -13,7 +13,7 @@ from typing import Any
 
 from ropewalk.data.task import Document
 from ropewalk.evals import score
-from ropewalk.experiment.config import TRAINED, chosen_rotary
+from ropewalk.experiment.config import TRAINED
 from ropewalk.experiment.loaded import LoadedRun
 
 _MIN_LENGTH = 32  # tokens of the smallest compiled program
@@ -48,9 +48,8 @@ class Scorer:
         """
         if max_length is not None and max_length < 2:
             raise ValueError(f"max_length must be at least 2, got {max_length}")
-        model = dataclasses.replace(run.config.model, rotary=chosen_rotary(rotary, run.config))
-        self.run = dataclasses.replace(run, config=dataclasses.replace(run.config, model=model))
-        self.tokenizer, context = run.tokenizer, run.config.data.context_length
+        self.run, self.tokenizer = run.with_rotary(rotary), run.tokenizer
+        model, context = self.run.config.model, run.config.data.context_length
         self.max_length = max_length or context
         # In float32, because ties of bfloat16 logits would decide greedy answers.
         self._config = dataclasses.replace(model, compute_dtype="float32", remat="none")

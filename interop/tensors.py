@@ -92,10 +92,6 @@ class Tensors:
 
     def __init__(self, folder: str | Path):
         self.folder = Path(folder)
-        if not self.folder.is_dir():
-            raise ValueError(
-                f"{folder} is not a folder; give one with config.json and *.safetensors"
-            )
         self._files: dict[str, Path] = {}
         self.known: dict[str, Tensor] = {}
         # transformers reads this file first: an index beside it is of an older save.

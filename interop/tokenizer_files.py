@@ -5,14 +5,13 @@ text to a space, reads `<s>` in a text as BOS, and ignores that our texts begin 
 we write a `tokenizer.json`, and name a class that uses it unchanged.
 """
 
-import contextlib
 import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from ropewalk.data.tokenizer import FILE_NAMES, Tokenizer
-from ropewalk.data.tokenizer_json import template, vocabulary_of
+from ropewalk.data.tokenizer_json import read_settings, template, vocabulary_of
 from ropewalk.utils.files import write_atomically
 from ropewalk.utils.limits import parse_json, read_bytes, read_json
 from ropewalk.utils.messages import one_line
@@ -92,10 +91,7 @@ def drop_unused(content: bytes, num_ids: int) -> tuple[bytes, list[str]]:
 
 def puts_bos(path: Path, tokenizer: Tokenizer) -> bool:
     """Return whether transformers' tokenizer of a published file puts BOS before a text."""
-    config: Any = {}
-    with contextlib.suppress(OSError, ValueError):
-        config = read_json(path.parent / "tokenizer_config.json")
-    setting = config.get("add_bos_token") if isinstance(config, dict) else None
+    setting = read_settings(path.parent / "tokenizer_config.json").get("add_bos_token")
     if isinstance(setting, bool):
         return setting
     if tokenizer.file_name == "tokenizer.model":

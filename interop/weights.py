@@ -187,14 +187,6 @@ def make_entries(config: ModelConfig, layout: Layout, fused: Fused = "no") -> li
     return table if config.tie_embeddings else [*table, output]
 
 
-# Name of the projection that holds queries, keys and values.
-_JOINED: dict[str, str] = {
-    "rows": "qkv_proj",
-    "pack": "W_pack",
-    "pack, unit output": "W_pack",
-}
-
-
 def rotary_dim(config: ModelConfig) -> int:
     """Return the number of features of a head that rotate in some layer."""
     inv_freq = config.position_table(2).inv_freq[..., : config.rope_head_dim // 2]
@@ -231,7 +223,8 @@ def _attention(config: ModelConfig, layout: Layout, fused: Fused) -> list[Entry]
         ]
 
     entries = separate("proj.weight", parts)
-    if joined := _JOINED.get(fused):
+    if fused != "no":
+        joined = "qkv_proj" if fused == "rows" else "W_pack"
         entries = [Entry(f"{prefix}{joined}.weight", parts, (N * H, K * H, K * H))]
     if config.qkv_bias:
         entries += separate("proj.bias", _biases(parts))

@@ -51,7 +51,8 @@ class BucketPath(gpath.PosixGPath):
         """Return an `os.stat_result` with the size and the time of modification."""
         info = self._backend.info(str(self))
         when = getattr(info.get("mtime"), "timestamp", lambda: 0)()
-        return os.stat_result((0, 0, 0, 0, 0, 0, info.get("size") or 0, when, when, when))
+        times = {f"st_{name}time_ns": int(when * 1e9) for name in "amc"}
+        return os.stat_result((0, 0, 0, 0, 0, 0, info.get("size") or 0, when, when, when), times)
 
     def rglob(self, pattern: str) -> Iterator["BucketPath"]:
         """Yield the files below whose names match."""

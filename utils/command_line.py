@@ -205,13 +205,9 @@ def exit_with(main: Callable[[], int | None], note: str = "") -> NoReturn:
 
 def add_process_flags(parser: argparse.ArgumentParser) -> None:
     """Add the flags of `experiment.distributed.initialize`."""
-    group = parser.add_argument_group(
-        "several processes",
-        "detected on TPU slices (also of GKE), under SLURM and Open MPI; "
-        "elsewhere start\nthe same command N times, each with",
-    )
-    group.add_argument(
-        "--coordinator", metavar="HOST:PORT", help="address of process 0, with a free port"
-    )
-    group.add_argument("--num-processes", type=int, metavar="N", help="number of processes")
-    group.add_argument("--process-id", type=int, metavar="I", help="number of this process, from 0")
+    text = "detected on TPU slices (also of GKE), under SLURM and Open MPI; elsewhere start\n"
+    text += "the same command N times, each with"
+    add = parser.add_argument_group("several processes", text).add_argument
+    add("--coordinator", metavar="HOST:PORT", help="address of process 0, with a free port")
+    add("--num-processes", type=int, metavar="N", help="number of processes")
+    add("--process-id", type=int, metavar="I", help="number of this process, from 0")

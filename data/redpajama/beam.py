@@ -26,12 +26,8 @@ def main(arguments: list[str] | None = None) -> int:
     """Run `python -m data.redpajama.beam`; return 0, or 2 after one line about the error."""
     parser = Parser(prog="python -m data.redpajama.beam", description=__doc__)
     parser.add_argument("--path", metavar="DIR", required=True, help="the files as published")
-    parser.add_argument(
-        "--out",
-        metavar="DIR",
-        default="runs/data",
-        help="root of the prepared data, as for data.prepare (default: %(default)s)",
-    )
+    text = "root of the prepared data, as for data.prepare (default: %(default)s)"
+    parser.add_argument("--out", metavar="DIR", default="runs/data", help=text)
     options, beam_options = parser.parse_known_args(arguments)
     for option in beam_options:  # Beam ignores unknown options
         name = option.partition("=")[0]
