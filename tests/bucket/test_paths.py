@@ -41,8 +41,7 @@ def test_files_and_folders(root, bucket, tmp_path):
     assert [path.name for path in root.rglob("*.txt")] == ["d.txt"]
     assert sorted(path.name for path in root.iterdir()) == ["a", "b", "store.json"]
     assert root.is_dir() and (root / "a").is_dir() and not (root / "store.json").is_dir()
-    status = (root / "store.json").stat()
-    assert status.st_size == 10 and status.st_mtime_ns == int(status.st_mtime * 1e9) > 1e18
+    assert (status := (root / "store.json").stat()).st_size == 10 and status.st_mtime_ns > 1e18
     assert root.resolve() == root.absolute() == root and root.name == "root"
     with pytest.raises(FileNotFoundError):
         (root / "none").read_bytes()
