@@ -184,7 +184,9 @@ def _parse_model(content: bytes) -> Any:
         from sentencepiece import sentencepiece_model_pb2 as schema
     except Exception as error:  # generated code starts with its own version of protobuf, or newer
         reason = one_line(str(error), 80)
-        raise ValueError(f"sentencepiece needs another version of protobuf ({reason})") from None
+        raise ValueError(
+            f"sentencepiece needs a newer protobuf: pip install -U protobuf ({reason})"
+        ) from None
     return schema.ModelProto.FromString(content)  # pyright: ignore[reportAttributeAccessIssue]
 
 
