@@ -14,7 +14,7 @@ import contextlib
 import copy
 import functools
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Annotated, Any, NamedTuple
 
 import numpy as np
@@ -38,6 +38,8 @@ _MOST_OUTPUTS = 2**20  # features of a linear layer
 _MOST_REAL = 2**20  # numbers of a tensor that is made
 _MOST_POSITIONS = 2 * _MOST_CONTEXT
 _SIZES = ("hidden_size", "num_hidden_layers", "num_attention_heads", "max_position_embeddings")
+_BASES = ("rope_theta", "rotary_emb_base", "rope_local_base_freq", "swa_rope_theta")
+_BASES += ("global_rope_theta", "local_rope_theta")
 _KINDS = ("attention", "full_attention", "sliding_attention", "chunked_attention")
 
 
@@ -82,7 +84,7 @@ def measure(config: Mapping[str, Any], length: int | None = None) -> PublishedMo
     kind = quoted(config.get("model_type"), 40)
     try:
         with _quiet():
-            text = _build_config(config)
+            text, values = _build_config(config)
             context = _read_size(text, "max_position_embeddings", _MOST_CONTEXT)
             num_layers = _read_size(text, "num_hidden_layers", _MOST_LAYERS)
             ropes = _rope_parameters(text)
@@ -100,6 +102,7 @@ def measure(config: Mapping[str, Any], length: int | None = None) -> PublishedMo
             f"config.json: model_type {kind}: transformers cannot run this config ({reason})"
         ) from error
     groups = group_layers(layers, ropes, context, length)
+    _check_kept(values, ropes, groups)
     num_without = num_layers - len({layer.layers for layer in layers})
     return PublishedModel(text.model_type, context, groups, num_without)
 
@@ -133,8 +136,8 @@ def _quiet() -> Iterator[None]:
         torch.set_num_threads(before[1])
 
 
-def _build_config(config: Mapping[str, Any]) -> Any:
-    """Return transformers' config of the text model."""
+def _build_config(config: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
+    """Return transformers' config of the text model, and the keys of config.json that state it."""
     kind = str(config.get("model_type"))
     if kind not in CONFIG_MAPPING:
         raise _UnmeasuredError(
@@ -150,17 +153,63 @@ def _build_config(config: Mapping[str, Any]) -> Any:
     full_config = CONFIG_MAPPING[kind].from_dict(copy.deepcopy(values))
     text = full_config.get_text_config()
     if text is not full_config:
-        names = [
-            name for name in full_config.sub_configs if getattr(full_config, name, None) is text
-        ]
-        is_nested = any(isinstance(values.get(name), Mapping) for name in names)
+        names = _path_to(text, full_config)
+        nested: Any = values
+        for name in names:
+            nested = nested.get(name) if isinstance(nested, Mapping) else None
         # Older files have the text model's keys beside the others, which some classes read.
+        is_nested = isinstance(nested, Mapping)
         if not is_nested and any(values.get(key) != getattr(text, key, None) for key in _SIZES):
-            name = " or ".join(names) or "text_config"
+            name = ".".join(names) or "text_config"
             raise _UnmeasuredError(f"a multimodal model, whose config lacks {name}")
+        values |= dict(nested) if is_nested else {}
     if type(text) not in MODEL_MAPPING:
-        raise _UnmeasuredError("transformers has no model of its text part alone")
-    return text
+        raise _UnmeasuredError(
+            "transformers has no model of its text part alone; if that rotates as qwen2's does, "
+            "say, audit a copy of the text part's config with that model_type"
+        )
+    return text, values
+
+
+def _path_to(text: Any, config: Any) -> tuple[str, ...]:
+    """Return the names of nested configs that lead to the text model's; () if none does."""
+    for name in config.sub_configs:
+        inner = getattr(config, name, None)
+        if inner is text:
+            return (name,)
+        if inner is not None and (path := _path_to(text, inner)):
+            return (name, *path)
+    return ()
+
+
+def _check_kept(
+    values: Mapping[str, Any], ropes: list[dict[str, Any]], groups: Sequence[LayerGroup]
+) -> None:
+    """Raise ValueError for a base or rope_type of config.json by which no layer rotates.
+
+    Some classes ignore a key that other code reads, and rotate by their defaults.
+    """
+    parameters = values.get("rope_parameters")
+    parameters = parameters if isinstance(parameters, Mapping) else {}
+    rotating = [group for group in groups if group.rope]
+    used = [*ropes, *(group.rope for group in rotating)]
+    places = [(values, used), (values.get("rope_scaling"), used), (parameters, used)]
+    places += [(parameters.get(group.kind), [group.rope]) for group in rotating]
+    for mapping, used in places:
+        stated = mapping.items() if isinstance(mapping, Mapping) else ()
+        for name, value in stated:
+            known = [rope.get("rope_theta") for rope in used]
+            is_lost = name in _BASES and isinstance(value, int | float) and known != [None]
+            if name in ("rope_type", "type"):
+                known = [*(rope["rope_type"] for rope in used), "default", "mrope"]
+                is_lost = mapping is not values
+            if is_lost and value not in known:
+                raise ValueError(
+                    f"config.json: {name}={quoted(value, 30)} is not used by the class of "
+                    f"model_type {quoted(values.get('model_type'), 40)} in transformers, which has "
+                    f"{quoted(known[0], 30)}; state it as the class does (rope_type, not type; "
+                    "rope_parameters by layer type), or remove it if the model ignores it too"
+                )
 
 
 def _read_size(text: Any, name: str, limit: int) -> int:

@@ -87,8 +87,10 @@ def read_layers(config: Mapping[str, Any]) -> PublishedModel:
                 return layers.imported_layers(config)
         advice = "" if has_transformers() else _ADVICE
         raise ValueError(f"{one_line(str(error), 300)}{advice}") from error
+    nested = config.get("text_config")
+    keys = {**config, **nested} if isinstance(nested, Mapping) else config
     for name in ("model_max_length", "max_sequence_length"):  # Command R, Vicuna 16k
-        longest = config.get(name)
+        longest = keys.get(name)
         if isinstance(longest, int) and model.context < longest <= _MOST_CONTEXT:
             model = model._replace(context=longest)
     if not any(group.inv_freq.size for group in model.groups):

@@ -140,6 +140,9 @@ def test_sizes_of_a_multimodal_config_are_those_of_its_text_model():
         measure({**text, "model_type": "gemma3"})
     with pytest.raises(ValueError, match="'mllama': transformers has no model of its text part"):
         measure({"model_type": "mllama", "text_config": {"num_hidden_layers": 2}})
+    with pytest.raises(ValueError, match="'qwen2_5_omni': transformers has no model of its text"):
+        nested = {"text_config": {"num_hidden_layers": 2}}
+        measure({"model_type": "qwen2_5_omni", "thinker_config": nested})
     model = measure({"model_type": "gemma3", "text_config": text})
     assert [len(group.layers) for group in model.groups] == [5, 1]
     assert model.groups[0].window == 77 and model.context == 131072
@@ -188,3 +191,26 @@ def test_no_base_is_claimed_for_frequencies_that_the_rope_parameters_do_not_give
     assert [group.rope.get("rope_theta") for group in scaled] == [None, None, None]
     for a, b in zip(plain, scaled, strict=True):
         np.testing.assert_allclose(a.inv_freq, 4 * b.inv_freq, rtol=1e-6)
+
+
+LINEAR = {"type": "linear", "factor": 8.0}
+BY_LAYER = {"full_attention": {"rope_type": "default", "rope_theta": 1e6}}
+
+
+@pytest.mark.parametrize(
+    ("model_type", "changes", "message"),
+    [
+        ("gemma3_text", {"rope_scaling": LINEAR}, "type='linear' is not used"),
+        ("cohere2_moe", {"rope_scaling": LINEAR}, "type='linear' is not used"),
+        ("mimo_v2_flash", {"rope_theta": 1e7}, "rope_theta=10000000.0 is not used.* has 5000000.0"),
+        ("llama", {"rope_parameters": BY_LAYER}, "rope_theta=1000000.0 is not used"),
+        ("llama", {"rope_theta": 5e5, "rope_parameters": {"rope_theta": 1e6}}, "theta=500000.0 is"),
+    ],
+)
+def test_a_rotation_of_config_json_that_the_class_ignores_is_refused(model_type, changes, message):
+    """Gemma 3 reads rope_type only; MiMo's remote code reads rope_theta; Llama has one rotation."""
+    config = SMALL | {"model_type": model_type, "pad_token_id": 0, "head_dim": 8, "n_group": 1}
+    config |= {"n_routed_experts": 8, "num_experts_per_tok": 2, "topk_group": 1}
+    measure(config)
+    with pytest.raises(ValueError, match=message):
+        measure(config | changes)

@@ -203,6 +203,14 @@ def test_a_context_that_max_position_embeddings_does_not_claim(name):
 
 
 @pytest.mark.hf
+def test_a_longer_context_of_a_text_model():
+    """Aya Vision 32B: its text_config has both keys."""
+    pytest.importorskip("transformers")
+    text = FOLDER | {"model_type": "cohere", "model_max_length": 16_384}
+    assert read_layers({"model_type": "aya_vision", "text_config": text}).context == 16_384
+
+
+@pytest.mark.hf
 @pytest.mark.parametrize(
     ("model_type", "class_name", "named"),
     [("minimax", "MiniMaxM2ForCausalLM", "minimax_m2"), ("llama", "MistralForCausalLM", "mistral")],
