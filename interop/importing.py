@@ -216,7 +216,12 @@ def _check_tensors(model: ModelConfig, entries: list[Entry], tensors: Tensors) -
         names = entry.names(model.num_layers)
         for name in names:
             if name not in unknown:
-                raise ValueError(f"{folder} lacks the tensor {name}")
+                advice = "complete it, or write the model with transformers' save_pretrained"
+                if entry.ours == ("output",):
+                    advice = "if it is the embedding, tie_word_embeddings must be true"
+                raise ValueError(
+                    f"{folder} lacks the tensor {name}, which config.json requires; {advice}"
+                )
             shape = tensors.known[name].shape
             if shape != expected:
                 raise ValueError(
@@ -231,10 +236,11 @@ def _check_tensors(model: ModelConfig, entries: list[Entry], tensors: Tensors) -
                 "in different layers; convert it to one"
             )
     output, embedding = "lm_head.weight", "model.embed_tokens.weight"
-    if output in unknown:  # some files store tied weights twice
+    if output in unknown and embedding in tensors.known:  # some files store tied weights twice
         if tensors.read(output).tobytes() != tensors.read(embedding).tobytes():
             raise ValueError(
-                f"{folder}: {output} differs from the embedding, but config.json ties them"
+                f"{folder}: {output} differs from the embedding, but config.json ties them; if it "
+                "is the model's output, tie_word_embeddings must be false"
             )
         unknown.remove(output)
     if unknown:

@@ -116,11 +116,16 @@ class Tensors:
         files = sorted(self.folder.glob("*.safetensors"))
         if (self.folder / SINGLE).exists():
             files = [self.folder / SINGLE]
-        if len(files) != 1:
+        if len(files) > 1:
             raise ValueError(
-                f"{self.folder} has {len(files)} *.safetensors and no {INDEX}. Pickles (*.bin, "
-                "*.pt) can run code and are never loaded: where you trust them, write safetensors "
-                "(transformers' from_pretrained, then save_pretrained)"
+                f"{self.folder} has {len(files)} *.safetensors and no {INDEX}; download that too, "
+                f"or keep the model's own file only, as {SINGLE}"
+            )
+        if not files:
+            raise ValueError(
+                f"{self.folder} has 0 *.safetensors and no {INDEX}. Pickles (*.bin, *.pt) can run "
+                "code and are never loaded: where you trust them, write safetensors (transformers' "
+                "from_pretrained, then save_pretrained)"
             )
         return files[0]
 

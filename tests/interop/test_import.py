@@ -69,6 +69,18 @@ def test_weights_must_be_finite(tmp_path):
         import_folder(tmp_path / "out", tmp_path / "back")
 
 
+def test_a_second_output_of_a_class_that_names_its_embedding_otherwise_is_refused(tmp_path):
+    """GPT-NeoX's embedding is gpt_neox.embed_in.weight; only Llama's name is looked up."""
+    model = dataclasses.replace(CASES["gpt-neox"][2], tie_embeddings=True)
+    export(make_run(tmp_path / "run", model).path, tmp_path / "out")
+    tensors = Tensors(tmp_path / "out")
+    values = {name: tensors.read(name) for name in tensors.known}
+    values["lm_head.weight"] = values["gpt_neox.embed_in.weight"]
+    save_file(values, tmp_path / "out" / "model.safetensors")
+    with pytest.raises(ValueError, match=r"'lm_head\.weight' and 0 other tensors are"):
+        import_folder(tmp_path / "out", tmp_path / "back")
+
+
 def test_an_index_of_an_older_save_is_not_read(tmp_path):
     """transformers leaves it beside the new file, and does not read it."""
     export(make_run(tmp_path / "run", PLAIN).path, tmp_path / "out", shard_bytes=2**13)
