@@ -40,6 +40,8 @@ _NUMBER = re.compile(r"(?=.*\d)[0-9a-f]{4,}|\d+([kmbgt][bt]?)?")
 _ABOUT = re.compile("readme|licen[cs]e|copying|notice|citation|requirements", re.IGNORECASE)
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _SHARD = re.compile(r"-\d{5}-of-\d{5}")  # after the name of a split, on the Hub
+_PART = re.compile(r"(.*?)(\d+)([-_]of[-_])(\d{1,5})((?!\d)[^/]*)", re.DOTALL)  # of a text
+_HUB_HASH = r"-[0-9a-f]{16}(?=\.)"  # after the count of parts
 
 
 Record = tuple[int, dict, str | None]  # line, fields and problem of a document
@@ -381,6 +383,24 @@ def describe_left_out(left_out: Sequence[LeftOut]) -> list[str]:
     for name, reason in left_out:
         names[reason].append(name)
     return [f"left out: {shorten(names[reason])} ({reason})" for reason in names]
+
+
+def find_unread_parts(names: Iterable[str]) -> list[str]:
+    """Return the names of the parts that are missing among the numbered parts of each text."""
+    numbers, digits = defaultdict(set), {}
+    for name in names:
+        if match := _PART.fullmatch(re.sub(_HUB_HASH, "", name)):
+            before, number, after, count, end = match.groups()
+            text = before, f"{after}{count}{end}", int(count)
+            numbers[text].add(int(number))
+            digits[text] = min(len(number), digits.get(text, len(number)))
+    unread = []
+    for text, present in numbers.items():
+        before, after, count = text
+        first = int(count in present)  # parts count from 0 or from 1
+        missing = sorted(set(range(first, first + count)) - present)
+        unread += [f"{before}{number:0{digits[text]}}{after}" for number in missing]
+    return unread
 
 
 def shorten(names: Sequence[str], limit: int = 8) -> str:

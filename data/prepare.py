@@ -48,7 +48,7 @@ from ropewalk.data import sources, strata, tokenizing
 from ropewalk.data import tokenizer as tokenizer_lib
 from ropewalk.data.config import DataConfig
 from ropewalk.data.content import identities
-from ropewalk.data.files import describe_left_out, shorten
+from ropewalk.data.files import describe_left_out, find_unread_parts, shorten
 from ropewalk.data.source import SKIP_ADVICE, Source
 from ropewalk.data.tokenizer import Tokenizer
 from ropewalk.data.verify import SPLITS, check_intact, verify
@@ -201,6 +201,8 @@ def describe(source: Source) -> list[str]:
             size = sum(file.size for file in chosen)
             names = shorten([file.name for file in chosen])
             lines.append(f"{split}: {counted(len(chosen), 'files')}, {size:,} bytes: {names}")
+    if unread := find_unread_parts(file.name for file in files):
+        lines.append(f"not read: {shorten(unread)}, parts of the same text")
     lines += describe_left_out(source.left_out)
     if not any(file.validation for file in files):
         lines.append(f"validation: no file; {source.held_out_rule()}")

@@ -19,6 +19,7 @@ from ropewalk.data.config import DataConfig
 from ropewalk.experiment.config import ExperimentConfig
 from ropewalk.experiment.dotted import apply, flatten_values
 from ropewalk.experiment.run import RunDirectory, find_start
+from ropewalk.experiment.stages import row_fields
 from ropewalk.utils.paths import as_path
 
 
@@ -93,7 +94,7 @@ def _tokenizer(
 def describe(
     config: ExperimentConfig, child: ExperimentConfig, run: RunDirectory | None = None
 ) -> list[str]:
-    """Return lines that say how the model of `child` differs from its parent's.
+    """Return lines that say how `child` differs from its parent, and whether it repeats its rows.
 
     Args:
       config: the experiment file's.
@@ -101,8 +102,9 @@ def describe(
       run: as in `inherit`.
 
     Returns:
-      One line per changed field; then one line with the fields in which the parent's value replaced
-      the experiment file's. None for a run that starts from no other.
+      One line per changed field of the model; then one line with the fields in which the parent's
+      value replaced the experiment file's, and one if the rows are those of the parent, which has
+      trained on them. None for a run that starts from no other.
     """
     if child.start_from is None:
         return []
@@ -128,4 +130,11 @@ def describe(
         replaced.append(f"data.tokenizer={labels[0]} ({config.name}: {labels[1]})")
     if replaced:
         lines.append(f"inherited from {start}: {', '.join(replaced)}; an override changes a field")
+    size = parent.data.batch_size  # does not change the stream of rows
+    same_size = dataclasses.replace(child.data, batch_size=size)
+    if row_fields(same_size) == row_fields(parent.data) and not start.endswith("@0"):
+        lines.append(
+            f"data: the rows of {start} again, from its first one on; data.seed=N, other than "
+            f"{parent.data.seed}, gives another order"
+        )
     return lines

@@ -70,7 +70,7 @@ def split(config: ExperimentConfig) -> tuple[Stage, ...]:
                     raise ValueError(f"{name} is the whole run's; set it in the config itself")
         except ValueError as error:
             raise ValueError(f"stage {number}: {error}") from error
-        if _rows(current.data) != _rows(before.data):
+        if row_fields(current.data) != row_fields(before.data):
             rows_from = start
         end = start + current.train.num_steps
         stages.append(Stage(number, start, end, rows_from, tokens, current))
@@ -90,7 +90,7 @@ _OF_STAGES = ("model", "data", "train", "evals")
 _OF_THE_RUN = ("train.keep", "train.max_skipped", "train.tracking", "train.eval_tasks")
 
 
-def _rows(data: DataConfig) -> DataConfig:
+def row_fields(data: DataConfig) -> DataConfig:
     """Return the fields that decide a stream of rows: all but how it is kept and made."""
     return dataclasses.replace(data, prepared_root=".", num_workers=0, on_bad_document="error")
 

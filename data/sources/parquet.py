@@ -85,6 +85,8 @@ def _columns(schema: Any, field: str) -> list[str]:
     """Return the columns to read; raise ValueError unless `field` is a column of text."""
     if field not in schema.names:
         raise ValueError(f'no column "{field}" (columns: {", ".join(schema.names)})')
+    if (count := schema.names.count(field)) > 1:
+        raise ValueError(f'{count} columns are named "{field}"; rename the others')
     if field not in (texts := _texts(schema)):
         others = ", ".join(texts) or "none"
         kind = schema.field(field).type

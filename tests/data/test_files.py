@@ -83,6 +83,23 @@ def test_every_entry_is_read_or_named_with_its_reason(tmp_path):
 
 
 @pytest.mark.parametrize(
+    ("names", "unread"),
+    [
+        ("x-00000-of-00003.jsonl", "x-00001-of-00003.jsonl, x-00002-of-00003.jsonl"),
+        ("a/t-00000-of-00002-a09b74b3ef9c3b56.jsonl", "a/t-00001-of-00002.jsonl"),  # the Hub
+        ("part_2_of_3.jsonl part_3_of_3.jsonl", "part_1_of_3.jsonl"),
+        ("c4-train.00000-of-00002.json.gz c4-train.00001-of-00002.json.gz", ""),
+        (" ".join(f"{i}-of-11.jsonl" for i in range(2, 12)), "1-of-11.jsonl"),
+        ("one-of-9.jsonl 3-of-200000.jsonl 7_of_hearts.jsonl", ""),
+    ],
+)
+def test_parts_of_a_text_that_are_missing_are_named(tmp_path, names, unread):
+    write(tmp_path, *names.split())
+    lines = [x for x in describe(source_class("jsonl")(path=str(tmp_path))) if "not read" in x]
+    assert lines == [f"not read: {unread}, parts of the same text"] * bool(unread)
+
+
+@pytest.mark.parametrize(
     ("name", "content"), [("a.json", b'{"text": null}\n' + LINE), ("a.json.gz", b"")]
 )
 def test_a_bad_start_leaves_no_file_out(tmp_path, name, content):

@@ -81,6 +81,11 @@ def test_a_damaged_row_group_is_counted_and_the_others_are_read(tmp_path):
     assert read(tmp_path, start=(0, 302)) == documents[301:]
 
 
+def write_text_twice(path):
+    texts = pa.array(["a"])
+    pq.write_table(pa.table([texts, texts], names=["text", "text"]), path)
+
+
 @pytest.mark.parametrize(
     ("write", "problem"),
     [
@@ -88,6 +93,7 @@ def test_a_damaged_row_group_is_counted_and_the_others_are_read(tmp_path):
         (lambda path: write_parquet(path, [1, 2]), 'column "text" is int64, not a string'),
         (lambda path: write_parquet(path, ["a"], "body"), r'no column "text" \(columns: body, id'),
         (lambda path: write_parquet(path, pa.array([], "string")), "file holds no document"),
+        (write_text_twice, '2 columns are named "text"'),
     ],
 )
 def test_a_file_without_text_stops_or_is_left_out(tmp_path, model, write, problem):
