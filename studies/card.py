@@ -38,8 +38,9 @@ class Value(NamedTuple):
     """A number that rows decide.
 
     Attributes:
-      value: the estimate; NaN if the models have not learned what is measured.
-      low, high: ends of its 95% interval; -inf or inf where it is open.
+      value: the estimate; NaN if the models have not learned what is measured, or if rows do not
+        decide it.
+      low, high: ends of its 95% interval; -inf or inf where it is open, both if not learned.
       n: number of independent units that the interval is over.
       unit: plural name of these units.
     """
@@ -59,7 +60,8 @@ class Value(NamedTuple):
 
     def __str__(self) -> str:
         if math.isnan(self.value):
-            return "not learned"
+            is_open = math.isinf(self.low) and math.isinf(self.high)
+            return "not learned" if is_open else "undetermined"
         ends = [f"{end:.3g}" for end in (self.low, self.high)]
         return f"{self.value:.3g} [{', '.join(ends)}]"
 

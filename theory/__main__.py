@@ -263,9 +263,17 @@ def _recall_facts(recall: Any) -> dict:
     facts = dataclasses.asdict(recall.estimate)
     names = ("verdict", "l50", "ci_low", "ci_high", "mean_accuracy", "mean_accuracy_low")
     names += ("mean_accuracy_high", "ceiling", "worst", "bins", "seeds")
-    seed_names = ("seed", "l50", "beyond", "mean_accuracy", "worst_accuracy")
     facts["seeds"] = [
-        {name: getattr(seed, name) for name in seed_names} for seed in recall.estimate.seeds
+        {
+            "seed": seed.seed,
+            "verdict": seed.verdict,
+            # Without a significant fall, it is clipped to the longest distance.
+            "l50": seed.l50 if seed.is_beyond or not seed.beyond else None,
+            "beyond": seed.is_beyond,
+            "mean_accuracy": seed.mean_accuracy,
+            "worst_accuracy": seed.worst_accuracy,
+        }
+        for seed in recall.estimate.seeds
     ]
     return to_json({name: facts[name] for name in names} | {"notes": recall.notes})
 

@@ -158,5 +158,5 @@ def describe(record: dict[str, Any]) -> str:
     """Return a stored forecast of recall as text."""
     l50 = f"{'> ' * record['beyond']}{record['l50'] or 0:.3g}"
     if record["l50"] is None:
-        l50 = "undetermined" if record["beyond"] else "not learned"
+        l50 = "not learned" if record["ci_low"] is None else "undetermined"
     return f"L50 {l50}, mean {record['mean_accuracy']:.2f}"

@@ -92,8 +92,10 @@ def least(card: Card, rows: Sequence[Row], *measures: Measure) -> Value | None:
     values = [item for measure in measures if (item := measure(card, rows))]
     if len(values) < len(measures):
         return None
-    middle, low, high, n = map(min, zip(*(value[:4] for value in values), strict=True))
-    return Value(middle, low, high, int(n))
+    middles, lows, highs, counts = zip(*(value[:4] for value in values), strict=True)
+    low = -math.inf if any(map(math.isnan, lows)) else min(lows)
+    # A number that is not known is not the least, but the least may be anywhere below the others.
+    return Value(float(np.fmin.reduce(middles)), low, float(np.fmin.reduce(highs)), min(counts))
 
 
 @as_measure

@@ -8,6 +8,7 @@ import pytest
 from ropewalk.configs import find_config
 from ropewalk.configs.changes import change
 from ropewalk.model.rotary.rope import Rope
+from ropewalk.studies.capability import measures
 from ropewalk.studies.card import Card, Claim, Value, read
 
 WSD = change(find_config("tiny"), train=dict(schedule="wsd", warmup_steps=2))
@@ -64,6 +65,29 @@ INF = math.inf
 def test_a_claim_is_marked_by_its_interval(ends, claimed, mark):
     """An interval that contains the threshold decides nothing."""
     assert Value(1.0, *ends, 3).mark(*claimed) == mark
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (Value(math.nan, -INF, INF, 3), "not learned"),
+        (Value(math.nan, 26.0, INF, 3), "undetermined"),  # the end of a fall is not known
+        (Value(math.nan, math.nan, math.nan, 3), "undetermined"),  # too few answers
+        (Value(5.0, 4.0, INF, 3), "5 [4, inf]"),
+    ],
+)
+def test_a_value_without_a_number_says_why(value, text):
+    assert str(value) == text
+
+
+def test_the_least_of_numbers_does_not_depend_on_their_order():
+    """A number that rows do not decide may be lower than the others."""
+    known, unknown = Value(30.0, 28.0, 32.0, 3), Value(math.nan, math.nan, math.nan, 2)
+    for values in ((known, unknown), (unknown, known)):
+        make = measures.least(*(lambda card, rows, value=value: value for value in values))
+        value = make(card(), [])
+        assert value is not None and value[1:4] == (-INF, 32.0, 2)
+        assert [value.mark(26, INF), value.mark(40, INF)] == ["undecided", "refuted"]
 
 
 def test_a_claim_needs_a_range():

@@ -7,8 +7,11 @@ import pytest
 
 from ropewalk.configs import find_config
 from ropewalk.configs.changes import change
+from ropewalk.evals.estimate.effective_context import estimate
+from ropewalk.evals.estimate.trials import Trials
 from ropewalk.experiment.overrides import apply
-from ropewalk.theory.forecast import forecast
+from ropewalk.theory.forecast import Recall, forecast
+from tests.evals.estimate.simulated import simulate
 from tests.in_process import call
 
 # One head of 16 features learns eight keys in documents of 32 tokens within 128 updates,
@@ -52,6 +55,17 @@ def test_the_best_of_different_layers_counts():
     recall = forecast(apply(SMALL, changes), range(2))  # the program of the test above
     assert recall.estimate.mean_accuracy > 0.95
     assert any("layers are treated as one" in note for note in recall.notes)
+
+
+def test_only_seeds_that_are_right_everywhere_are_beyond(monkeypatch):
+    """All right up to 12 tokens, then .6: no fall is significant, and neither is its absence."""
+    curves = [np.ones_like, lambda m: np.where(m < 12, 1.0, 0.6)]
+    rows = simulate(curves, np.random.default_rng(0), queries=64)
+    recall = Recall(Trials.from_rows(rows), estimate(rows, resamples=20), (), np.zeros(1))
+    monkeypatch.setattr("ropewalk.theory.forecast.forecast", lambda config, seeds: recall)
+    (member,) = json.loads(call("-m", "theory", "forecast", "tiny", "--json"))["members"].values()
+    seeds = [(seed["verdict"], seed["beyond"], seed["l50"]) for seed in member["seeds"]]
+    assert seeds == [("> 256", True, 256), ("UNDETERMINED", False, None)]
 
 
 @pytest.mark.long
