@@ -10,10 +10,13 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # products are small: more t
 # isort: split
 import argparse
 import dataclasses
+import functools
 import inspect
 import json
 import math
 import sys
+import time
+from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -31,6 +34,7 @@ from ropewalk.utils.command_line import Parser, at_least, exit_with, expression,
 from ropewalk.utils.messages import counted, nearest
 
 _LONG = 2**19  # tokens; the smallest base for more is searched for half a minute
+_PRINT_EVERY = 10  # seconds
 
 
 def _bases(text: str) -> list[float]:
@@ -70,15 +74,29 @@ def bound_command(args: argparse.Namespace) -> tuple[dict, str]:
     rounded = round_up(pairs, high, args.length)
     lines += [f"  rounded up: {rounded} (feasible at every distance)"]
     if args.stable or args.intervals:
-        ((stable, _),) = bound.intervals(pairs, args.length, last=True).feasible
+        search = functools.partial(bound.intervals, pairs, args.length, on_base=_print_base(high))
+        ((stable, _),) = search(last=True).feasible
         result |= {"stable": stable} if args.stable else {}
         lines += [f"every base above {stable:.10g} has it too"]
     if args.intervals:
-        intervals = bound.intervals(pairs, args.length, high).feasible
+        intervals = search(high).feasible
         result["intervals"] = to_json(intervals)
         lines += [f"feasible intervals of the base ({len(intervals)}):"]
         lines += [f"  {low!r} to {high!r}" for low, high in intervals]
     return result, "\n".join(lines)
+
+
+def _print_base(last: float) -> Callable[[float], None]:
+    """Return a function that prints how far a search has come, every ten seconds."""
+    printed = time.monotonic()
+
+    def print_base(base: float) -> None:
+        nonlocal printed
+        if time.monotonic() - printed >= _PRINT_EVERY:
+            printed = time.monotonic()
+            print(f"searched down to base {base:.6g}, of {last:.6g} at most", file=sys.stderr)
+
+    return print_base
 
 
 def round_up(pairs: bound.Pairs, base: float, length: int) -> str:

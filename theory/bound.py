@@ -17,7 +17,7 @@ negative at both ends of an interval, it is negative between them. See docs/theo
 import bisect
 import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -300,11 +300,18 @@ def _range(pairs: Pairs, x: float, half: float, m: np.ndarray) -> tuple[np.ndarr
     return np.maximum(taylor.value - swing, separate), taylor.value + swing
 
 
-def intervals(pairs: Pairs, length: int, left: float = 1.0, *, last: bool = False) -> Intervals:
+def intervals(
+    pairs: Pairs,
+    length: int,
+    left: float = 1.0,
+    *,
+    last: bool = False,
+    on_base: Callable[[float], None] = lambda base: None,
+) -> Intervals:
     """Return all feasible intervals of bases above `left`, with a proof of completeness.
 
     With `last`, only the interval without end, above whose start every base is feasible, and one
-    below it that is not.
+    below it that is not. `on_base` is called with the base down to which the search has come.
 
     Raises:
       ValueError: for a length outside [2, 2**31], or that no base covers.
@@ -315,6 +322,7 @@ def intervals(pairs: Pairs, length: int, left: float = 1.0, *, last: bool = Fals
     end = _closed_threshold(pairs, length)
     good, bad = [(end, math.inf)], []
     for low, high, feasible, witness in _cells(pairs, length, math.log(left), end):
+        on_base(math.exp(low))
         if witness is not None:
             bad.append((low, high, witness))
             if last:

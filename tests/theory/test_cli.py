@@ -61,6 +61,17 @@ def test_bound_prints_exactly_its_keys():
     assert more["intervals"][-1][1] is None
 
 
+def test_a_long_search_prints_how_far_it_is(monkeypatch):
+    """The search descends from the base above which all are feasible to the smallest one."""
+    monkeypatch.setattr("ropewalk.theory.__main__._PRINT_EVERY", 0)
+    out = theory("bound", "--length", "64", "--head-dim", "8", "--intervals", "--json")
+    lines = out.splitlines()
+    result = json.loads(lines.pop())
+    bases = [float(line.split()[4].rstrip(",")) for line in lines]
+    assert bases[-1] == pytest.approx(result["high"], rel=1e-4)
+    assert bases[0] > result["intervals"][-1][0]
+
+
 def test_rounded_bounds_are_feasible():
     """The published two digits, 1.2e4 at 2048 and 2.7e4 at 4096, are infeasible themselves."""
     for length, published, typed in (("2048", "1.2e4", "1.16e4"), ("4096", "2.7e4", "2.696e4")):
