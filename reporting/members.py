@@ -126,8 +126,8 @@ def read(
 
     Args:
       runs: run directories; copies of a run count once, with the rows of all copies.
-      notice: called with one line for each copy, for each metrics.jsonl that lost rows, and if
-        tokenizers differ.
+      notice: called with one line for each copy, for each metrics.jsonl that lost rows, if
+        tokenizers differ, and for seeds without rows of the step that is shown.
 
     Raises:
       ValueError: if result rows are damaged or belong to another run.
@@ -152,6 +152,8 @@ def read(
         if len(set(map(_seeds, group))) < len(group):
             paths = " and ".join(str(run.path) for run in group)
             notice(f"{paths}: some runs have equal seeds; their answers count as one seed")
+        for line in _describe_left_out(group):
+            notice(line)
     members = [member for group in groups.values() for member in make_members(group)]
     members.sort(key=_page_order)
     names = labels([member.config for member in members])
@@ -164,6 +166,27 @@ def read(
         label = name + member.label + (f" ({state})" if state else "")
         results.append(dataclasses.replace(member, index=index, label=label, look=look))
     return results
+
+
+def _describe_left_out(group: Mapping[RunDirectory, rows_lib.Rows]) -> Iterator[str]:
+    """Yield a line for each step that some seeds lack, which `measurements` leaves out."""
+    first = next(iter(group))
+    newest: dict[tuple, dict[RunDirectory, int]] = {}  # steps by task, variant and stage
+    for run, rows in group.items():
+        rows = drop_diverged(run, rows)
+        columns = (rows[name].tolist() for name in ("task", "rotary", "step"))
+        for task, rotary, step in sorted(set(zip(*columns, strict=True))):
+            newest.setdefault((task, rotary, stages.at(first.config, step).number), {})[run] = step
+    tasks_left_out: dict[tuple, list[str]] = {}
+    for (task, *_), steps in newest.items():
+        last = max(steps.values())
+        if behind := tuple(run.path for run, step in steps.items() if step < last):
+            tasks_left_out.setdefault((last, behind), []).append(task)
+    for (last, behind), names in tasks_left_out.items():
+        yield (
+            f"{' and '.join(map(str, behind))}: left out of {', '.join(dict.fromkeys(names))}, "
+            f"which other seeds have at step {last:,}; evaluate all at one step (--step)"
+        )
 
 
 def _page_order(member: Member) -> tuple:

@@ -107,6 +107,9 @@ def build(path: str, prepared_root: str, *, beam_options: Any = None) -> "Builde
       path: folder of the published files.
       prepared_root: root of the result, whose folder is a hash of the files' names and content.
       beam_options: options of a Beam pipeline that reads the files; None: this process does.
+
+    Raises:
+      ValueError: if a file changes while it is read; the folder, of its old hash, is deleted.
     """
     import tensorflow_datasets as tfds
 
@@ -123,5 +126,9 @@ def build(path: str, prepared_root: str, *, beam_options: Any = None) -> "Builde
         use_beam=beam_options is not None,
     )
     options = tfds.download.DownloadConfig(manual_dir=root, beam_options=beam_options)
+    is_new = not builder.data_path.exists()
     builder.download_and_prepare(download_config=options, file_format="array_record")
+    if is_new and content_digests(files, local(prepared_root)) != digests:
+        builder.data_path.rmtree()
+        raise ValueError(f"{path}: a file changed while it was read; run the command again")
     return builder

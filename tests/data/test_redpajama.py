@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 import zstandard
 
+from ropewalk.data.redpajama import redpajama_dataset_builder
 from ropewalk.data.redpajama.redpajama_dataset_builder import published_files
 from ropewalk.data.sources import source_class
 from ropewalk.data.sources.redpajama import build
@@ -79,6 +80,26 @@ def test_published_names_without_folders_have_their_subsets(tmp_path, folder, na
     assert left_out == {"urls.txt", "mine.jsonl"}
     files = {file.name: subset for file, subset in published_files(tmp_path)}
     assert {file.rpartition("/")[2]: subset for file, subset in files.items()} == PUBLISHED[name]
+
+
+def test_a_file_that_changes_while_it_is_built_is_refused(tmp_path, monkeypatch):
+    """The folder of the records had the hash of the file as it was before, and as it is again."""
+    path = tmp_path / "in" / "book.jsonl"
+    texts = [{"text": plain_text(i)} for i in range(2)]
+    write(path, texts[0])
+    examples = redpajama_dataset_builder.examples
+
+    def change(published):
+        write(path, *texts)
+        return examples(published)
+
+    monkeypatch.setattr(redpajama_dataset_builder, "examples", change)
+    with pytest.raises(ValueError, match="changed while it was read"):
+        build(str(tmp_path / "in"), str(tmp_path / "data"))
+    monkeypatch.undo()
+    write(path, texts[0])
+    builder = build(str(tmp_path / "in"), str(tmp_path / "data"))
+    assert documents(builder).keys() == {texts[0]["text"]}
 
 
 def test_bad_documents_and_damaged_parts_are_named_by_file_and_line(tmp_path):

@@ -41,6 +41,22 @@ def test_runs_with_other_tokenizers_are_named(tmp_path):
     ]
 
 
+def test_seeds_that_lack_the_step_of_the_others_are_named(tmp_path):
+    runs = []
+    for seed, steps in ((0, (5, 10)), (1, (5,)), (2, (10,))):
+        config = experiment("rope(base=10)", seed=seed)
+        rows = [part for step in steps for part in answers(config, 20, step=step)]
+        rows += [row(config, "perplexity", step=10)]
+        runs.append(make_run(tmp_path / str(seed), config, rows))
+    lines: list[str] = []
+    (member,) = members_lib.read(runs, lines.append)
+    assert member.estimates["kv"].num_seeds == 2
+    assert lines == [
+        f"{tmp_path}/1: left out of kv, which other seeds have at step 10; evaluate all at one "
+        "step (--step)"
+    ]
+
+
 def test_rows_of_another_member_are_refused(tmp_path):
     for base in (10, 30):
         config = experiment(f"rope(base={base})")
