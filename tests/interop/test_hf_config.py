@@ -198,7 +198,7 @@ ODD = [
     SIZES | {"model_type": "qwen2", "use_sliding_window": True, "max_window_layers": 0},
     SIZES | {"model_type": "mistral", "sliding_window": 1000},
     SIZES | {"model_type": "phi3", "head_dim": 32},
-    SIZES | {"model_type": "gpt_neox", "hidden_act": "gelu", "rope_theta": 500.0},
+    SIZES | {"model_type": "gpt_neox", "hidden_act": "gelu", "rotary_emb_base": 500},
     SIZES | {"model_type": "phi3", "rope_scaling": LISTS, "original_max_position_embeddings": 16},
 ]
 
