@@ -18,6 +18,7 @@ import jax
 jax.config.update("jax_num_cpu_devices", 4)
 from ropewalk.experiment.checkpoint import digests
 from ropewalk.experiment.mesh import make_mesh
+from ropewalk.experiment.overrides import Member
 from ropewalk.experiment.run import RunDirectory
 from ropewalk.model import sharding
 from ropewalk.training.restore import starting_params
@@ -25,8 +26,9 @@ parent = RunDirectory(sys.argv[1])
 mesh = dataclasses.replace(parent.config.mesh, data=1, fsdp=4)
 config = dataclasses.replace(parent.config, mesh=mesh, start_from=sys.argv[1])
 mesh = make_mesh(config, 1)
+member = Member(RunDirectory(sys.argv[1] + "-child"), (), config)
 params = starting_params(
-    [config], sharding.parameter_shardings(config.model, mesh, members=False)
+    [member], sharding.parameter_shardings(config.model, mesh, members=False)
 )
 held = [0] * 4
 for leaf in jax.tree.leaves(params):
