@@ -231,8 +231,8 @@ class Tokenizer:
         return np.setdiff1d(self._ordinary, self._symbols).astype(np.int32)
 
 
-# The field `normalizer_spec { add_dummy_prefix: false }` of a model's file; where a field is there
-# twice, protobuf reads the second.
+# The message `normalizer_spec { add_dummy_prefix: false }`. Appended to a model's file, protobuf
+# merges it into the file's own, whose other fields stay.
 _NO_SPACE = b"\x1a\x02\x18\x00"
 
 

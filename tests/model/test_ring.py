@@ -71,7 +71,7 @@ print(json.dumps(report))
 
 
 def test_keys_travel_and_memory_falls_with_the_devices(run_script):
-    """Of a step's program: an eighth of one device's memory, or nearly, and nothing gathered."""
+    """A step on eight devices needs about an eighth of the memory on each, and gathers nothing."""
     variables = {"JAX_NUM_CPU_DEVICES": "8", "JAX_DISABLE_MOST_OPTIMIZATIONS": "1"}
     lines = run_script("-c", SCRIPT, **variables).stdout.splitlines()
     (bytes_on_1, _), (bytes_on_8, gathers) = json.loads(lines[-1])

@@ -11,7 +11,7 @@ LENGTH = 600
 
 
 def test_documents_are_the_rows_of_the_first_batches(text_config, text_tokenizer):
-    """Of a run at the new length, trained at 64 tokens on text and retrieval rows, two a batch."""
+    """The run trained at 64 tokens on text and retrieval rows; its rows are made longer here."""
     changes = dict(retrieval_fraction=0.3, retrieval_tasks=("kv",), seed=5)
     data = dataclasses.replace(text_config.data, **changes)
     result = make_documents(Step1(), experiment(data), text_tokenizer, LENGTH, range(20))
