@@ -112,6 +112,11 @@ class FileSource(Source):
         """Other files at `data.path`."""
         return self._listing.left_out
 
+    @property
+    def has_whole_files(self) -> bool:
+        """Whether some are plain texts."""
+        return any(self._format(file).is_document for file in self.files)
+
     @functools.cached_property
     def _holds_out_ends(self) -> bool:
         """Return whether the last part of each file that is one document is held out."""

@@ -96,6 +96,8 @@ def prepare(config: DataConfig, *, show_files: bool = False, create: bool = True
         "shard_tokens": tokenizing.SHARD_TOKENS,
         **source.identity(),
         **strata.settings(config),
+        # The others have no entry, as before long texts were sampled whole.
+        **({"sample": "whole files"} if source.has_whole_files and not tokenizer else {}),
     }
     identity = json.dumps(settings)
     name = hashlib.sha256(identity.encode()).hexdigest()[:12]

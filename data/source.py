@@ -146,6 +146,11 @@ class Source(abc.ABC):
         return self.files
 
     @property
+    def has_whole_files(self) -> bool:
+        """Whether a file is one document, perhaps long: the tokenizer is trained on all of it."""
+        return False
+
+    @property
     def left_out(self) -> list[LeftOut]:
         """Files at `path` that are not read."""
         return []

@@ -35,7 +35,7 @@ SHARD_TOKENS = 1 << 26
 SLICE = 1 << 20  # characters encoded at a time
 BUNDLE = 1 << 18  # characters per task of a thread
 SAMPLE = 16 << 20  # characters that train a tokenizer ...
-SAMPLE_DOCUMENT = 1 << 14  # ... and how many of them one document provides at most
+SAMPLE_DOCUMENT = 1 << 14  # ... and how many of them one document of a larger file provides
 
 
 def write_prepared(
@@ -78,18 +78,23 @@ def write_prepared(
 
 
 def _sample(source: Source) -> Iterator[str]:
-    """Yield the beginnings of documents from files across the source; not of corpora left out."""
+    """Yield the beginnings of documents from files across the source; not of corpora left out.
+
+    Of plain texts, which are often few and long, as much as the sample has room for.
+    """
     shares = by_corpus(source.subset_shares)
     indices = [i for i, file in enumerate(source.files) if not file.validation]
     indices = indices[:: max(1, len(indices) // 1024)]
+    per_file = SAMPLE // max(1, len(indices))
+    per_document = per_file if source.has_whole_files else SAMPLE_DOCUMENT
     for index in indices:
         size = 0
         for document in _check(source.read_file(index, 1, ignore_bytes), source):
-            if size >= SAMPLE // len(indices):
+            if size >= per_file:
                 break
-            if not shares.get(subset_name(document.subset), 1.0):
+            if document.held_out or not shares.get(subset_name(document.subset), 1.0):
                 continue
-            text = document.text[:SAMPLE_DOCUMENT]
+            text = document.text[:per_document]
             yield text
             size += len(text)
 

@@ -12,7 +12,7 @@ from ropewalk.data.tokenizer import Tokenizer
 from ropewalk.data.tokenizer import train as train_tokenizer
 from ropewalk.experiment.compiled import keep_programs
 from ropewalk.experiment.run import RunDirectory
-from ropewalk.training.loop import train
+from ropewalk.training.sweep import train_plan
 from ropewalk.utils.locks import lock
 from tests.models import make_plan, tiny_config
 from tests.offline import sitecustomize  # noqa: F401 - it blocks connections
@@ -48,7 +48,7 @@ def trained_run(shared_folder, tiny_data) -> Path:
         if not (shared_folder / "trained" / "done").exists():
             changes = [*tiny_data, "train.num_steps=2", "train.save_every=1", "evals.tasks=[kv]"]
             config = tiny_config(*changes)
-            assert train(
+            assert train_plan(
                 make_plan([config], [RunDirectory(path)], overrides=changes), command="test"
             )
             (shared_folder / "trained" / "done").touch()

@@ -15,8 +15,8 @@ from ropewalk.experiment.run import RunDirectory
 from ropewalk.model import transformer
 from ropewalk.model.config import ModelConfig
 from ropewalk.model.rotary.nope import Nope
-from ropewalk.training.loop import train
 from ropewalk.training.plan import Plan, check_plan, complete_plan
+from ropewalk.training.sweep import train_plan
 
 
 def small_model(**changes: Any) -> ModelConfig:
@@ -41,7 +41,7 @@ def make_plan(
 def train_run(config: ExperimentConfig, path: Path) -> RunDirectory:
     """Train a run to its last step."""
     run = RunDirectory(path)
-    assert train(make_plan([config], [run]))
+    assert train_plan(make_plan([config], [run]))
     return run
 
 

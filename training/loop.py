@@ -21,7 +21,6 @@ from ropewalk.experiment.metrics import MetricsLog
 from ropewalk.experiment.run import common_steps
 from ropewalk.experiment.stages import Stage
 from ropewalk.model import kernels, transformer
-from ropewalk.training.directories import open_directories
 from ropewalk.training.interrupts import Interrupts
 from ropewalk.training.log import DivergedError, Divergence, StageLog, Trace, make_console
 from ropewalk.training.members import first_state, shardings_of, unstack, with_fresh_moments
@@ -34,12 +33,15 @@ from ropewalk.training.watchdog import Watchdog
 from ropewalk.utils.messages import counted
 
 
-def train(plan: Plan, *, command: str = "", later_tokens: int = 0) -> bool:
+def train(
+    plan: Plan, check_lock: Callable[[], None], *, command: str = "", later_tokens: int = 0
+) -> bool:
     """Train members that differ in arrays only, each into its own run directory.
 
     Args:
       plan: the checked plan.
-      command: the command line, recorded in each run and repeated after an interruption.
+      check_lock: raises ValueError if another process trains these runs by now.
+      command: the command line, repeated after an interruption.
       later_tokens: tokens that the job trains on after this plan, for the remaining time.
 
     Returns:
@@ -50,15 +52,14 @@ def train(plan: Plan, *, command: str = "", later_tokens: int = 0) -> bool:
         checkpoint is intact.
       DivergedError: if all members diverged; the state has been saved.
     """
-    with open_directories(plan, command) as check_lock:
-        trainer = Trainer(plan, check_lock)
-        advice = "Start all of them again: the run resumes from its last checkpoint."
-        with distributed.failing_together(advice), trainer.interrupts, jax.set_mesh(plan.mesh):
-            for stages, data in zip(plan.stages, plan.data, strict=True):
-                if trainer.step < stages[0].end and not trainer.is_stopped():
-                    later = sum(s.tokens for s, *_ in plan.stages if s.start >= stages[0].end)
-                    train_stage(trainer, stages, data, later_tokens + later)
-            trainer.close()
+    trainer = Trainer(plan, check_lock)
+    advice = "Start all of them again: the run resumes from its last checkpoint."
+    with distributed.failing_together(advice), trainer.interrupts, jax.set_mesh(plan.mesh):
+        for stages, data in zip(plan.stages, plan.data, strict=True):
+            if trainer.step < stages[0].end and not trainer.is_stopped():
+                later = sum(s.tokens for s, *_ in plan.stages if s.start >= stages[0].end)
+                train_stage(trainer, stages, data, later_tokens + later)
+        trainer.close()
     if trainer.divergence.everywhere:
         raise DivergedError(str(trainer.divergence))
     if str(trainer.divergence):

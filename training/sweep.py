@@ -18,8 +18,9 @@ from ropewalk.experiment.overrides import Sweep
 from ropewalk.experiment.run import find_pruned
 from ropewalk.experiment.stages import split
 from ropewalk.training import loop
+from ropewalk.training.directories import open_directories
 from ropewalk.training.log import DivergedError, make_console
-from ropewalk.training.plan import Checked, check_plan, complete_plan
+from ropewalk.training.plan import Checked, Plan, check_plan, complete_plan
 from ropewalk.training.programs import shared_part
 from ropewalk.utils.files import write_atomically
 from ropewalk.utils.messages import counted
@@ -75,7 +76,7 @@ def train_sweep(sweep: Sweep, *, command: str = "") -> bool:
 
     Args:
       sweep: what to train.
-      command: as in `training.loop.train`.
+      command: the command line, recorded in each run and repeated after an interruption.
 
     Raises:
       ValueError: for any error of the user, before compute is spent.
@@ -109,7 +110,7 @@ def train_sweep(sweep: Sweep, *, command: str = "") -> bool:
             spread = f" (over {describe_mesh(plan.mesh)})" if is_split else ""
             console.print(f"training {names}{spread}")
         try:
-            if not loop.train(plan, command=command, later_tokens=tokens_left):
+            if not train_plan(plan, command=command, later_tokens=tokens_left):
                 return False
         except DivergedError as error:
             if sweep.record is None:
@@ -119,3 +120,9 @@ def train_sweep(sweep: Sweep, *, command: str = "") -> bool:
     if plans and num_diverged == len(plans):
         raise DivergedError(f"all members diverged: no member of {sweep.workdir} finished")
     return True
+
+
+def train_plan(plan: Plan, *, command: str = "", later_tokens: int = 0) -> bool:
+    """Lock the run directories of a plan, and train it; see `training.loop.train`."""
+    with open_directories(plan, command) as check_lock:
+        return loop.train(plan, check_lock, command=command, later_tokens=later_tokens)

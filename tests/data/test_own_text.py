@@ -12,6 +12,7 @@ from ropewalk.data.pipeline import describe_source
 from ropewalk.data.prepare import prepare
 from ropewalk.data.sources import source_class
 from ropewalk.data.store import TokenStore
+from ropewalk.data.tokenizer import Tokenizer
 from ropewalk.data.verify import SPLITS
 from tests.damage import flip
 from tests.data.helpers import make_config, plain_text
@@ -165,6 +166,15 @@ def test_names_of_splits_and_many_files_hold_out_whole_texts(tmp_path):
     (tmp_path / "test.txt").write_text("held out")
     held_out = [f.name for f in source_class("txt")(path=str(tmp_path)).files if f.validation]
     assert held_out == ["test.txt"]
+
+
+def test_a_tokenizer_is_trained_on_all_of_a_long_text_but_its_held_out_end(tmp_path):
+    common = plain_text(1) + "\n"
+    text = common * (20_000 // len(common)) + "zebrafish\n" * 3000
+    (tmp_path / "a.txt").write_text(text + "\n" + "quokka\n" * 900)
+    tokenizer = Tokenizer(prepare(config(tmp_path, path=str(tmp_path))) / "tokenizer.model")
+    zebrafish, quokka = (tokenizer.encode(word, inside=True) for word in ("zebrafish", "quokka"))
+    assert len(zebrafish) == 1 < len(quokka)
 
 
 def test_text_in_another_encoding_is_refused(tmp_path):

@@ -13,11 +13,10 @@ from ropewalk.experiment.checkpoint import Checkpoints, DataState, restore_param
 from ropewalk.experiment.overrides import make_sweep
 from ropewalk.experiment.run import RunDirectory
 from ropewalk.experiment.stages import split
-from ropewalk.training import loop, step
+from ropewalk.training import step, sweep
 from ropewalk.training.log import DivergedError
-from ropewalk.training.loop import train
 from ropewalk.training.programs import member_arrays
-from ropewalk.training.sweep import train_sweep
+from ropewalk.training.sweep import train_plan, train_sweep
 from tests.in_process import call
 from tests.models import make_plan, tiny_config
 from tests.training.helpers import NINE, assert_same_run
@@ -59,7 +58,7 @@ def pair(tiny, folder, rate):
     """Two members that train together, the second at a learning rate of its own."""
     configs = [tiny, overrides.apply(tiny, [rate])]
     runs = [RunDirectory(folder / name) for name in ("even", "fast")]
-    assert train(make_plan(configs, runs))
+    assert train_plan(make_plan(configs, runs))
     return runs
 
 
@@ -105,7 +104,7 @@ def test_a_sweep_goes_on_past_a_group_that_diverged(tiny, tmp_path, capsys, monk
             raise DivergedError(f"so many layers: {plan.config.model.num_layers}")
         return True
 
-    monkeypatch.setattr(loop, "train", train_group)
+    monkeypatch.setattr(sweep, "train_plan", train_group)
     diverging = {1}
     assert train_sweep(make_sweep(tiny, tmp_path, ["model.num_layers=1,2"]))
     assert "so many layers: 1" in capsys.readouterr().err

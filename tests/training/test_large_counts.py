@@ -10,8 +10,8 @@ from ropewalk.experiment.checkpoint import Checkpoints, restore
 from ropewalk.experiment.mesh import make_mesh
 from ropewalk.experiment.run import RunDirectory
 from ropewalk.training.interrupts import Interrupts
-from ropewalk.training.loop import train
 from ropewalk.training.members import abstract_state
+from ropewalk.training.sweep import train_plan
 from tests.models import make_plan, tiny_config, train_run
 from tests.training.helpers import CONSTANT, data_state
 
@@ -26,7 +26,7 @@ def test_a_run_goes_on_after_a_trillion_tokens(tmp_path, tiny_data, monkeypatch)
     run = RunDirectory(tmp_path / "run")
     with monkeypatch.context() as patch:
         patch.setattr(Interrupts, "stops_at", lambda self, step: step == 1)
-        assert not train(make_plan([config], [run]))
+        assert not train_plan(make_plan([config], [run]))
 
     # The state after one update becomes that after 2^30.
     target = abstract_state(config, 1, make_mesh(config, 1))

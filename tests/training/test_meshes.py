@@ -11,7 +11,7 @@ from ropewalk.configs import find_config
 from ropewalk.experiment import overrides
 from ropewalk.experiment.config import ExperimentConfig
 from ropewalk.experiment.run import RunDirectory
-from ropewalk.training.loop import train
+from ropewalk.training.sweep import train_plan
 from tests.data.helpers import plain_text, write_jsonl
 from tests.models import make_plan
 from tests.training.helpers import data_state
@@ -58,14 +58,14 @@ jax.config.update("jax_num_cpu_devices", 8)
 from ropewalk.configs import find_config
 from ropewalk.experiment import overrides
 from ropewalk.experiment.run import RunDirectory
-from ropewalk.training import loop
+from ropewalk.training.sweep import train_plan
 from tests.models import make_plan
 
 folder, cases = sys.argv[1], json.loads(sys.argv[2])
 for name, (model, members) in cases.items():
     configs = [overrides.apply(find_config(model), changes) for changes in members]
     runs = [RunDirectory(f"{folder}/{name}/{index}") for index in range(len(configs))]
-    assert loop.train(make_plan(configs, runs))
+    assert train_plan(make_plan(configs, runs))
 """
 
 
@@ -93,7 +93,7 @@ def on_one(data, tmp_path_factory) -> dict[str, list[RunDirectory]]:
         configs = configs_of(model, *data)
         folder = tmp_path_factory.mktemp(model)
         runs[model] = [RunDirectory(folder / str(index)) for index in range(len(configs))]
-        assert train(make_plan(configs, runs[model]))
+        assert train_plan(make_plan(configs, runs[model]))
     return runs | {"plain": runs["members"][:1]}
 
 

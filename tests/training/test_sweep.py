@@ -11,10 +11,9 @@ from ropewalk.experiment import overrides
 from ropewalk.experiment.checkpoint import Checkpoints, restore_params
 from ropewalk.experiment.overrides import make_sweep
 from ropewalk.experiment.run import RunDirectory, common_steps, find_runs
-from ropewalk.training import loop
-from ropewalk.training.loop import train
+from ropewalk.training import sweep
 from ropewalk.training.programs import shared_part
-from ropewalk.training.sweep import train_sweep
+from ropewalk.training.sweep import train_plan, train_sweep
 from tests.in_process import call
 from tests.models import make_plan, tiny_config
 from tests.training.helpers import NINE, data_state
@@ -108,10 +107,10 @@ def test_killed_between_two_members_saves_it_goes_on_from_the_last_that_both_hav
 
     monkeypatch.setattr(Checkpoints, "save", save_and_be_killed)
     with pytest.raises(KeyboardInterrupt):
-        train(make_plan(configs, runs))
+        train_plan(make_plan(configs, runs))
     assert common_steps(runs) == [3]
     monkeypatch.setattr(Checkpoints, "save", save)
-    assert train(make_plan(configs, runs))
+    assert train_plan(make_plan(configs, runs))
     assert [run.steps() for run in runs] == [[9], [9]]
 
 
@@ -137,7 +136,7 @@ def test_members_share_a_program_where_all_their_stages_do(first, second, groups
 @pytest.mark.long
 def test_seeds_follow_one_another_through_one_program(tmp_path, tiny_data, monkeypatch):
     """The second seed compiles nothing: neither step, nor initialization, validation and saves."""
-    compilations, counts, train = [], [], loop.train
+    compilations, counts, train = [], [], sweep.train_plan
 
     def note(event, duration_secs, **_):
         if event == "/jax/core/compile/backend_compile_duration":  # or found in the cache on disk
@@ -149,7 +148,7 @@ def test_seeds_follow_one_another_through_one_program(tmp_path, tiny_data, monke
         return finished
 
     jax.monitoring.register_event_duration_secs_listener(note)
-    monkeypatch.setattr(loop, "train", counted)
+    monkeypatch.setattr(sweep, "train_plan", counted)
     changes = ["seed=0,1", "model.rotary.base=10,100", "train.num_steps=4", "train.eval_every=2"]
     assert train_sweep(make_sweep(find_config("tiny"), tmp_path, [*tiny_data, *changes]))
     jax.monitoring.clear_event_listeners()

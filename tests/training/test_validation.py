@@ -13,7 +13,7 @@ from ropewalk.experiment import load, overrides
 from ropewalk.experiment.run import RunDirectory
 from ropewalk.model import transformer
 from ropewalk.model.loss import token_nll
-from ropewalk.training.loop import train
+from ropewalk.training.sweep import train_plan
 from ropewalk.training.validation import NUM_BATCHES
 from tests.models import make_plan, tiny_config, train_run
 from tests.training.helpers import NINE, rows_without_times
@@ -79,7 +79,7 @@ def test_tasks_are_asked_of_every_member(tiny, tmp_path):
     changes = [*EVALUATED, "train.eval_tasks=[kv,perplexity]", "train.num_steps=4"]
     configs = [overrides.apply(tiny, [*changes, f"model.rotary.base={base}"]) for base in (10, 1e4)]
     runs = [RunDirectory(tmp_path / name) for name in "ab"]
-    assert train(make_plan(configs, runs))
+    assert train_plan(make_plan(configs, runs))
     perplexities = []
     for run in runs:
         assert not run.results_path.exists()

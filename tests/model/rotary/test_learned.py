@@ -16,8 +16,8 @@ from ropewalk.interop.choose import choose_architecture
 from ropewalk.model import rotary, transformer
 from ropewalk.model.positions import add_offsets, cos_sin, record_learned
 from ropewalk.probes.subject import untrained
-from ropewalk.training.loop import train
 from ropewalk.training.step import loss_fn
+from ropewalk.training.sweep import train_plan
 from tests.models import make_plan, tiny_config, train_run
 
 LEARNED = "model.rotary=learned(base=100,learning_rate=0.02)"
@@ -100,7 +100,7 @@ def test_members_learn_as_they_do_alone(alone, tmp_path):
     """Two members of a sweep over bases, and the first of them alone."""
     configs = alone.config, overrides.apply(alone.config, ["model.rotary.base=10"])
     members = [RunDirectory(tmp_path / name) for name in ("a", "b")]
-    assert train(make_plan(configs, members))
+    assert train_plan(make_plan(configs, members))
     ours, others = offsets_of(members[0]), offsets_of(members[1])
     assert ours.shape == (1, 1, 8) and ours.dtype == np.float32
     # Six updates of at most the learning rate each, and no pair left out.
