@@ -246,7 +246,8 @@ def list_files(path: str | Path, formats: Sequence[Format], text_field: str = "t
         text_format = next((f for f in formats if f.stem(file.name) is not None), None)
         if text_format is None:
             titles = " or ".join(f.title for f in formats)
-            left_out.append(LeftOut(name, f"not {titles}"))
+            hint = "; load_from_disk(FOLDER).to_parquet(FILE) of `datasets` converts it"
+            left_out.append(LeftOut(name, f"not {titles}{hint * name.endswith('.arrow')}"))
             continue
         _check_pulled(file)
         stem = text_format.stem(file.name) or ""

@@ -133,6 +133,7 @@ def prepare(config: DataConfig, *, show_files: bool = False, create: bool = True
     return folder
 
 
+_MOST_REPEATED = 0.05  # part of the documents; any text has some
 _OTHER_ROOT = "name another data.prepared_root (of data.prepare: --out)"
 
 
@@ -173,6 +174,12 @@ def _check_documents(folder: Path, config: DataConfig) -> None:
         _print_note(folder, f"{_count_left_out(skipped)}; the first: {first}")
     for name in report.get("missing_subsets", ()):
         _print_note((folder, name), f"data.subset_shares: no document belongs to {quoted(name)}")
+    repeated, leaked = report.get("repeated", (0, 0))
+    if repeated > _MOST_REPEATED:
+        text = f"{100 * repeated:.2g}% of the documents of training repeat another one of them"
+        _print_note(folder, f"{text}, perhaps of another file")
+    if leaked:
+        _print_note(folder, f"{100 * leaked:.2g}% of the held-out documents are trained on")
     if not report["validation"]["documents"]:
         _print_note(
             folder,

@@ -57,6 +57,7 @@ class Document(NamedTuple):
         if the problem is one document.
       held_out: whether the document is for validation; None: the name of its file decides, or else
         a hash of the text.
+      digest: of the text, in hex; `data.tokenizing` computes it.
     """
 
     text: str
@@ -66,6 +67,7 @@ class Document(NamedTuple):
     problem: str | None = None
     damaged_bytes: int = 0
     held_out: bool | None = None
+    digest: str = ""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

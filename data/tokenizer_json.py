@@ -147,6 +147,11 @@ class JsonPieces:
                 f"this tokenizer.json has model.dropout={quoted(dropout)}, which gives a text "
                 "other ids at every call; set it to null in the file"
             )
+        ends = _ends(file.get("post_processor")) or ()
+        for token in file.get("added_tokens") or []:
+            if token["id"] in ends and not token["special"]:  # else a text could end a document
+                token["special"] = True
+                content = json.dumps(file).encode()
         self._content, self._named = content, _load(content)
         vocabulary = self._named.get_vocab(with_added_tokens=True)
         self.vocab_size = max(vocabulary.values()) + 1

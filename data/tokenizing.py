@@ -27,6 +27,7 @@ from ropewalk.data.tokenizer import Tokenizer, file_in
 from ropewalk.data.verify import read_tokenizer
 from ropewalk.utils.files import write_atomically
 from ropewalk.utils.manifest import file_entries, read_manifest, write_manifest
+from ropewalk.utils.messages import quoted
 from ropewalk.utils.plugins import name_of
 from ropewalk.utils.progress import byte_progress
 from ropewalk.utils.threads import map_ahead, num_cpus
@@ -36,6 +37,7 @@ SLICE = 1 << 20  # characters encoded at a time
 BUNDLE = 1 << 18  # characters per task of a thread
 SAMPLE = 16 << 20  # characters that train a tokenizer ...
 SAMPLE_DOCUMENT = 1 << 14  # ... and how many of them one document of a larger file provides
+COUNTED = 1 << 14  # texts among which repeated ones are counted; their hashes choose them
 
 
 def write_prepared(
@@ -134,10 +136,11 @@ def _write_stores(writer: "_StoreWriter", source: Source, tokenizer: Tokenizer) 
                         raise ValueError(f"{_place(document, source)}: {error}") from None
             counts = writer.finish()
     before, after = (sum(progress[name].values()) for name in ("text_bytes", "piece_bytes"))
-    if after != before:
+    if after != before or writer.changed:
+        sizes = f"{before:,} bytes became {after:,}" if after != before else writer.changed
         print(
             f"note: the tokenizer changes the text (its normalizer does, or it has no pieces for "
-            f"some characters): {before:,} bytes became {after:,}; bits per byte count the latter",
+            f"some characters): {sizes}; bits per byte count the latter",
             file=sys.stderr,
         )
     if not counts["train"]["documents"]:
@@ -145,6 +148,7 @@ def _write_stores(writer: "_StoreWriter", source: Source, tokenizer: Tokenizer) 
         raise ValueError(f"{name}: no document; use more text, or larger data.subset_shares")
     return {
         **counts,
+        "repeated": writer.repeated(),
         "missing_subsets": sorted(by_corpus(source.subset_shares).keys() - progress["subsets"]),
         "skipped": {
             "count": progress["num_skipped"],
@@ -171,7 +175,7 @@ def _split(documents: Iterable[Document], source: Source) -> Iterator[Document]:
                 held_out = source.files[document.file].validation
         is_kept = int(digest[8:16], 16) < shares.get(subset, 1.0) * 2**32
         text = document.text if is_kept else ""
-        yield document._replace(text=text, subset=subset, held_out=held_out)
+        yield document._replace(text=text, subset=subset, held_out=held_out, digest=digest)
 
 
 def _cut(text: str) -> Iterator[str]:
@@ -220,17 +224,31 @@ def _encode(tokenizer: Tokenizer, bundle: list[Document]) -> list[tuple[Document
     return encoded
 
 
+def _change(text: str, tokenizer: Tokenizer, ids: np.ndarray) -> str:
+    """Describe the first change of a text, such as a space for a newline; "" if there is none."""
+    stored = b"".join(map(tokenizer.piece_bytes.__getitem__, ids.tolist()))
+    stored, before = stored[tokenizer.adds_space :], text.encode()
+    if stored == before:
+        return ""
+    after = stored.decode(errors="replace")
+    place = next((i for i, (a, b) in enumerate(zip(text, after, strict=False)) if a != b), 0)
+    first, changed = (quoted(x[max(0, place - 8) : place + 8]) for x in (text, after))
+    return f"{first} became {changed}"
+
+
 class _StoreWriter:
     """Writes the stores of validation and of the strata of training, one shard of each at a time.
 
     Attributes:
+      changed: the first difference between a text and that of its ids; "" if none is known.
       progress: content of `progress.json`, which covers finished shards only. after: file and line
         of the first document that is not in a finished shard; shards: entries of each store;
         text_bytes: UTF-8 bytes of the text in each store; piece_bytes: those of its ids; tokenizer:
         its fingerprint; num_skipped, damaged_bytes, skipped: numbers of skipped documents (or
         damaged parts of files) and of the bytes in such parts, and the first problems;
         num_segments: finished shards per store; subsets: those of `data.subset_shares` that
-        documents belong to.
+        documents belong to; counts: documents of training and of validation that have a text, by
+        its digest, of one text in `one_in`.
     """
 
     def __init__(self, folder: Path, tokenizer: Tokenizer, settings: dict[str, Any]):
@@ -241,6 +259,7 @@ class _StoreWriter:
         for name in self._names:
             (folder / name).mkdir(exist_ok=True)
         self._writers: dict[str, store_lib.ShardWriter] = {}
+        self.changed, self._num_compared = "", 0
         self.progress = {
             "after": [0, 1],
             "shards": {name: [] for name in self._names},
@@ -252,9 +271,11 @@ class _StoreWriter:
             "skipped": [],
             "num_segments": 0,
             "subsets": [],
+            "counts": {},
+            "one_in": 1,
         }
         with contextlib.suppress(FileNotFoundError):
-            self.progress = read_manifest(folder / "progress.json")
+            self.progress |= read_manifest(folder / "progress.json")
 
     def close(self) -> None:
         """Delete unfinished shards."""
@@ -284,6 +305,7 @@ class _StoreWriter:
                 name: store_lib.ShardWriter(self._folder / name, shard, vocab_size)
                 for name in self._names
             }
+        self._count(document)
         name = "validation"
         if not document.held_out:
             key = strata.stratum_of(self._settings, document.subset or "", len(ids))
@@ -292,8 +314,31 @@ class _StoreWriter:
         progress["text_bytes"][name] += len(document.text.encode())
         added = self._tokenizer.adds_space
         progress["piece_bytes"][name] += int(self._tokenizer.piece_lengths[ids].sum()) - added
+        if not self.changed and self._num_compared < SAMPLE:
+            self._num_compared += len(document.text)
+            self.changed = _change(document.text, self._tokenizer, ids)
         if sum(writer.num_tokens for writer in self._writers.values()) >= SHARD_TOKENS:
             self._finish_shards()
+
+    def _count(self, document: Document) -> None:
+        """Count the documents of each text; if there are many, of a part of the texts."""
+        progress, digest = self.progress, document.digest[-16:]  # its start decides the split
+        if int(digest, 16) % progress["one_in"] == 0:
+            progress["counts"].setdefault(digest, [0, 0])[bool(document.held_out)] += 1
+        while len(progress["counts"]) > COUNTED:
+            progress["one_in"] *= 2
+            counts = progress["counts"].items()
+            progress["counts"] = {x: n for x, n in counts if int(x, 16) % progress["one_in"] == 0}
+
+    def repeated(self) -> list[float]:
+        """Return two estimates: parts of the documents of training and of validation.
+
+        Those that repeat another one of training, and those that are in training too.
+        """
+        counts = np.array([*self.progress["counts"].values()], int).reshape(-1, 2)
+        training, held_out = counts.T
+        others = np.maximum(training - 1, 0), held_out * (training > 0)
+        return [float(n.sum() / max(1, all.sum())) for n, all in zip(others, counts.T, strict=True)]
 
     def _finish_shards(self) -> None:
         progress, files = self.progress, {}

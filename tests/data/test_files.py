@@ -65,6 +65,7 @@ def test_every_entry_is_read_or_named_with_its_reason(tmp_path):
     root = tmp_path / "in"
     write(root, "a.jsonl", "b.ndjson", "c.JSONL", "d.json", "deep/er/f.jsonl")
     write(root, ".ipynb_checkpoints/a-checkpoint.jsonl", "._a.jsonl", "notes.txt", "g.jsonl.bz2")
+    write(root, "data-00000-of-00001.arrow")
     (root / "e.json.gz").write_bytes(gzip.compress(LINE))
     (root / "info.json").write_text('{\n  "name": "a set"\n}\n')
     os.mkfifo(root / "pipe.jsonl")
@@ -75,7 +76,9 @@ def test_every_entry_is_read_or_named_with_its_reason(tmp_path):
     assert [file.name for file in listing.files] == names
     reasons = dict(listing.left_out)
     left_out = ".ipynb_checkpoints/ ._a.jsonl notes.txt g.jsonl.bz2 info.json pipe.jsonl runs/mine/"
-    assert reasons.keys() == {*left_out.split()} and 'no "text"' in reasons["info.json"]
+    arrow = "data-00000-of-00001.arrow"
+    assert reasons.keys() == {*left_out.split(), arrow} and 'no "text"' in reasons["info.json"]
+    assert "to_parquet" in reasons[arrow] and "to_parquet" not in reasons["notes.txt"]
     source = source_class("jsonl")(path=str(root))
     lines = "\n".join(describe(source))
     assert all(name in lines for name in [*names, *reasons])

@@ -153,10 +153,15 @@ def test_an_end_of_text_that_is_a_plain_piece_is_in_no_text(path, tmp_path):
     """Some chat models add their end of a turn as a piece that is not special."""
     chat, name = tokenizers.Tokenizer.from_file(str(path)), "<end_of_turn>"
     chat.add_tokens([name])
-    tokenizer = save(chat, tmp_path, eos_token=name)
-    assert tokenizer.name_of(tokenizer.eos_id) == name
-    assert tokenizer.eos_id not in tokenizer.encode(f"a {name} b")
-    assert tokenizer.piece_bytes[tokenizer.eos_id] == b""
+    ends = tokenizers.processors.TemplateProcessing(
+        single=f"{name} $A {name}", special_tokens=[(name, chat.token_to_id(name))]
+    )
+    for post_processor in (chat.post_processor, ends):  # the config names the piece, or the file
+        chat.post_processor = post_processor
+        tokenizer = save(chat, tmp_path, eos_token=name)
+        assert tokenizer.name_of(tokenizer.eos_id) == name
+        assert tokenizer.eos_id not in tokenizer.encode(f"a {name} b")
+        assert tokenizer.piece_bytes[tokenizer.eos_id] == b""
 
 
 def test_text_that_a_normalizer_changes_is_counted(path, tmp_path, capsys):
