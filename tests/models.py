@@ -14,15 +14,18 @@ from ropewalk.experiment.overrides import Member
 from ropewalk.experiment.run import RunDirectory
 from ropewalk.model import transformer
 from ropewalk.model.config import ModelConfig
-from ropewalk.model.rotary.nope import Nope
+from ropewalk.model.rotary import parse_pattern
 from ropewalk.training.plan import Plan, check_plan, complete_plan
 from ropewalk.training.sweep import train_plan
 
 
 def small_model(**changes: Any) -> ModelConfig:
-    """Return a model of one layer with one head of 8 features."""
+    """Return a model of one layer with one head of 8 features; `rotary` may be an expression."""
     sizes = dict(vocab_size=64, embed_dim=16, num_layers=1, num_heads=1, num_kv_heads=1)
-    return ModelConfig(**(sizes | dict(head_dim=8, mlp_dim=16, rotary=Nope()) | changes))
+    fields = sizes | dict(head_dim=8, mlp_dim=16, rotary="nope") | changes
+    if isinstance(fields["rotary"], str):
+        fields["rotary"] = parse_pattern(fields["rotary"])
+    return ModelConfig(**fields)
 
 
 def tiny_config(*changes: str) -> ExperimentConfig:

@@ -5,9 +5,10 @@ from typing import Any
 import jax
 import numpy as np
 
-from ropewalk.model import rotary, transformer
+from ropewalk.model import transformer
 from ropewalk.model.config import MlaConfig, ModelConfig
 from ropewalk.model.transformer import Params
+from tests.models import small_model
 
 V, TRAINED = 96, 64
 
@@ -41,8 +42,7 @@ def config(**changes: Any) -> ModelConfig:
         vocab_size=V, embed_dim=32, num_layers=2, num_heads=4, num_kv_heads=2, head_dim=16,
         mlp_dim=48, rotary="rope(base=500)",
     )  # fmt: skip
-    fields = sizes | changes
-    return ModelConfig(**(fields | {"rotary": rotary.parse_pattern(fields["rotary"])}))
+    return small_model(**(sizes | changes))
 
 
 def params(model: ModelConfig) -> Params:

@@ -20,7 +20,7 @@ from tests.models import small_model
 CONTEXT = 48
 PLAIN = small_model(
     vocab_size=96, embed_dim=32, num_layers=3, num_heads=4, num_kv_heads=2, head_dim=16,
-    mlp_dim=40, rotary=parse_pattern("rope(base=500)"), tie_embeddings=False,
+    mlp_dim=40, rotary="rope(base=500)", tie_embeddings=False,
 )  # fmt: skip
 _RANKS = dict(kv_lora_rank=20, q_lora_rank=12, qk_nope_head_dim=16, qk_rope_head_dim=8)
 MLA = dataclasses.replace(

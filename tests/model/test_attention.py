@@ -30,18 +30,9 @@ BASIC = small_model(
 
 def make_layer(config: ModelConfig) -> Attention:
     """A layer whose every parameter is random, those that start at 0 or 1 too."""
-    layer = Attention(config, rngs=nnx.Rngs(params=3))
-    random = np.random.default_rng(7)
-    for name in ("query_norm", "key_norm"):
-        if hasattr(layer, name):
-            scale = getattr(layer, name).scale
-            scale[...] = jnp.asarray(1 + 0.3 * random.normal(size=H), jnp.float32)
-    for name in ("query_bias", "key_bias", "value_bias"):
-        if hasattr(layer, name):
-            bias = getattr(layer, name)
-            bias[...] = jnp.asarray(random.normal(size=bias.shape), jnp.float32)
-    if config.shift_keys:
-        layer.shift[...] = jnp.asarray(random.normal(size=config.num_kv_heads), jnp.float32)
+    layer, random = Attention(config, rngs=nnx.Rngs(params=3)), np.random.default_rng(7)
+    noise = lambda x: x + jnp.asarray(0.3 * random.normal(size=x.shape), jnp.float32)  # noqa: E731
+    nnx.update(layer, jax.tree.map(noise, nnx.state(layer)))
     return layer
 
 

@@ -6,9 +6,10 @@ import pytest
 
 from ropewalk.configs import find_config
 from ropewalk.experiment import overrides
-from ropewalk.model import rotary, transformer
+from ropewalk.model import transformer
 from ropewalk.model.config import NO_WINDOW, ModelConfig
 from ropewalk.model.positions import stack_tables
+from tests.models import small_model
 
 ONE_SLOW = "[[rope(base=10),rope(base=10),rope(base=10),rope(base=1e4)]]"
 
@@ -16,11 +17,8 @@ init = jax.jit(transformer.init, static_argnums=0)
 
 
 def config(pattern: str, **changes) -> ModelConfig:
-    sizes = {
-        "vocab_size": 64, "embed_dim": 24, "num_layers": 2, "num_heads": 8, "num_kv_heads": 4,
-        "head_dim": 16, "mlp_dim": 32,
-    }  # fmt: skip
-    return ModelConfig(**sizes | changes, rotary=rotary.parse_pattern(pattern))  # pyright: ignore
+    sizes = dict(num_layers=2, num_heads=8, num_kv_heads=4, head_dim=16)
+    return small_model(**sizes | changes, rotary=pattern)
 
 
 def hidden(model: ModelConfig, table, params=None) -> np.ndarray:

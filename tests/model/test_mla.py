@@ -8,14 +8,16 @@ import numpy as np
 from flax import nnx
 
 from ropewalk.model.mla import LatentAttention
-from tests.model.test_llama_reference import MODELS, C, D, H, N, P
+from tests.interop.weights_helpers import CASES
 
-EPSILON = 1e-6
+MODEL = dataclasses.replace(CASES["mla without a latent of queries"][2], num_layers=1)
+D, N, EPSILON = MODEL.embed_dim, MODEL.num_heads, MODEL.norm_epsilon
+C, H, P = MODEL.mla.kv_lora_rank, MODEL.mla.qk_nope_head_dim, MODEL.mla.qk_rope_head_dim
 
 
 def test_keys_are_smeared_in_both_parts():
     """In two packed documents; each head has its share, and the part that rotates one for all."""
-    model = dataclasses.replace(MODELS["mla, direct queries"], num_layers=1, shift_keys=True)
+    model = dataclasses.replace(MODEL, shift_keys=True)
     layer = nnx.eval_shape(lambda: LatentAttention(model, model.mla, rngs=nnx.Rngs(params=0)))
     random = np.random.default_rng(0)
     shapes = nnx.to_pure_dict(nnx.state(layer))
@@ -37,9 +39,8 @@ def test_keys_are_smeared_in_both_parts():
 
 def test_align_query_key_starts_queries_as_keys():
     """Both parts are equal, the unrotated one up to the norm of the token's latent."""
-    model = dataclasses.replace(MODELS["mla, direct queries"], num_layers=1)
-    changed = dataclasses.replace(model, align_query_key=True, shift_keys=True)
-    layers = (LatentAttention(m, m.mla, rngs=nnx.Rngs(params=3)) for m in (changed, model))
+    changed = dataclasses.replace(MODEL, align_query_key=True, shift_keys=True)
+    layers = (LatentAttention(m, m.mla, rngs=nnx.Rngs(params=3)) for m in (changed, MODEL))
     p, plain = (jax.device_get(nnx.to_pure_dict(nnx.state(layer))) for layer in layers)
     x_TD = np.random.default_rng(1).normal(size=(5, D))
     q_TNX = np.einsum("td,dnx->tnx", x_TD, p["query"])

@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 
 from ropewalk.configs import find_config
-from ropewalk.configs.changes import change
 from ropewalk.data.tokenizer import Tokenizer
 from ropewalk.experiment.loaded import LoadedRun
 from ropewalk.experiment.run import RunDirectory
@@ -16,6 +15,7 @@ from ropewalk.model.transformer import Activations
 from ropewalk.probes.inside import Capture
 from ropewalk.probes.questions import Questions
 from tests.evals.oracles import copying_model
+from tests.models import small_model
 
 
 def make_capture(
@@ -23,13 +23,12 @@ def make_capture(
 ) -> Capture:
     """Return a capture of one layer with these queries and keys; pairs are complex numbers."""
     B, T, N, R = q_BTNR.shape
-    sizes = dict(num_layers=1, num_heads=N, num_kv_heads=N, head_dim=2 * R)
-    model = sizes | dict(rotary=rotary_lib.parse_pattern(rotary), window=window)
+    heads = dict(num_heads=N, num_kv_heads=N, head_dim=2 * R)
     q_LBTNH, k_LBTNH = (
         np.concatenate([x.real, x.imag], axis=-1)[None].astype(np.float32) for x in (q_BTNR, k_BTNR)
     )
     return Capture(
-        config=change(find_config("tiny"), model=model).model,
+        config=small_model(**heads, rotary=rotary, window=window),
         context_length=T,
         tokens_BT=np.zeros((B, T), np.int32),
         positions_BT=np.tile(np.arange(T, dtype=np.int32), (B, 1)),

@@ -120,9 +120,3 @@ def test_retrieval_at_short_distances(run):
     for task, count in zip(tasks, (8, 2), strict=True):
         right = rows["exact_match"][rows["task"] == task]
         assert len(right) == count and right.mean() > 0.5
-
-
-def test_ids_without_text_are_not_recalled(run):
-    """Nothing explains the format of `kv` to a model that was not trained on it."""
-    ((_, _, rows),) = evaluate([run.path], Options(tasks=["kv"], lengths=[256], documents=4))
-    assert rows["exact_match"].mean() < 0.1

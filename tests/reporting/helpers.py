@@ -24,7 +24,7 @@ def experiment(variant, *, seed=0, window=None, length=LENGTH, **changes) -> Exp
         question=QUESTION,
         seed=seed,
         model=small_model(
-            embed_dim=64, num_layers=2, head_dim=64, mlp_dim=64, rotary=rotary.parse(variant),
+            embed_dim=64, num_layers=2, head_dim=64, mlp_dim=64, rotary=variant,
             window=window,
         ),
         data=DataConfig(context_length=length, batch_size=8, vocab_size=64),

@@ -95,9 +95,6 @@ def test_unrotated_pairs_remove_the_violation():
 
 
 def test_periods_of_the_slowest_pair():
-    """Literals of (pi/2) b^(1-2/d) and 2 pi b^(1-2/d) at d = 64."""
-    assert quarter_period(powers(1e4, 64)) == pytest.approx(11779.3, rel=1e-5)
-    assert full_period(powers(100, 64)) == pytest.approx(544.0, rel=5e-4)
     assert full_period([0.5, 0.25, 0.0]) == pytest.approx(25.132741228718345)
     assert quarter_period([0.5, 0.25, 0.0]) == pytest.approx(6.283185307179586)
 

@@ -101,8 +101,8 @@ def test_traffic_with_the_memory():
 
 
 # Asynchronous instructions list their operands among their results, as libtpu 0.0.42.1 writes
-# them: a slice of 64 KiB, a copy to another layout, and one block of eight sent
-# to the host's memory, S(5), and fetched from it.
+# them: a slice of 64 KiB, a copy to another layout, collectives of one array and, as XLA for GPUs
+# writes them, of several, and one block of eight sent to the host's memory, S(5), and fetched.
 STARTED = """\
 ENTRY %main (x: s8[65536]) -> f32[8] {
   %x = s8[65536]{0} parameter(0)
@@ -110,8 +110,11 @@ ENTRY %main (x: s8[65536]) -> f32[8] {
   %fetched = s8[4096]{0:T(1024)S(1)} slice-done(%slice)
   %turn = (s8[65536]{0:T(128)}, s8[65536]{0}, u32[]{:S(2)}) copy-start(%x)
   %turned = s8[65536]{0:T(128)} copy-done(%turn)
-  %whole = (s8[1024]{0}, s8[4096]{0}) all-gather-start(%row), replica_groups={{0,1,2,3}}
-  %gathered = s8[4096]{0} all-gather-done(%whole)
+  %both = ((s8[1024], s8[65536]), (s8[4096], s8[262144])) all-gather-start(%row, %turned), \
+replica_groups={{0,1,2,3}}
+  %gathered = (s8[4096], s8[262144]) all-gather-done(%both)
+  %scatter = ((s8[65536]), s8[16384]) reduce-scatter-start(%x), replica_groups={{0,1,2,3}}
+  %scattered = s8[16384]{0} reduce-scatter-done(%scatter)
   %host = bf16[8,512]{1,0:S(5)} custom-call(), custom_call_target="AllocateBuffer"
   %row = bf16[1,512]{1,0} bitcast(%x)
   %i = s32[]{:S(6)} constant(3)
@@ -127,30 +130,12 @@ dynamic-slice-start(%kept, %i), dynamic_slice_sizes={1,512}
 
 def test_asynchronous_instructions_count_once():
     program = Program(STARTED)
-    gathered = 1024 + 4096
-    assert program.memory_bytes() == 4096 + 2 * 65536 + gathered + 1024 + 1024
+    moved = 1024 + 65536 + 4096 + 262144 + 65536 + 16384
+    assert program.memory_bytes() == 4096 + 2 * 65536 + moved + 1024 + 1024
     assert program.memory_bytes(HOST) == 1024 + 1024
-
-
-# As XLA for GPUs writes them: the type of a start has the operands and the results of all arrays.
-PAIRS = """\
-ENTRY %main (a: bf16[4,8], b: bf16[2,8], c: f32[16,8]) -> f32[4,8] {
-  %a = bf16[4,8]{1,0} parameter(0)
-  %b = bf16[2,8]{1,0} parameter(1)
-  %c = f32[16,8]{1,0} parameter(2)
-  %gather = ((bf16[4,8], bf16[2,8]), (bf16[16,8], bf16[8,8])) all-gather-start(%a, %b), \
-replica_groups={{0,1,2,3}}
-  %gathered = (bf16[16,8], bf16[8,8]) all-gather-done(%gather)
-  %scatter = ((f32[16,8]), f32[4,8]) reduce-scatter-start(%c), replica_groups={{0,1,2,3}}
-  %scattered = f32[4,8]{1,0} reduce-scatter-done(%scatter)
-}
-"""
-
-
-def test_asynchronous_collectives_have_the_bytes_of_their_results():
-    collectives = [(c.kind, c.num_bytes) for c in Program(PAIRS).collectives()]
-    gathered, full = (16 + 8) * 8 * 2, 16 * 8 * 4
-    assert collectives == [("all-gather", gathered), ("reduce-scatter", full)]
+    # The type of a start has the operands and the results of all arrays.
+    collectives = [(c.kind, c.num_bytes) for c in program.collectives()]
+    assert collectives == [("all-gather", 4096 + 262144), ("reduce-scatter", 65536)]
 
 
 @pytest.mark.parametrize(

@@ -39,28 +39,23 @@ def test_shellcheck():
     assert done.returncode == 0, done.stdout
 
 
-# What a script prints, or a part of it.
+# A part of what a script prints.
 PRINTED = {
-    "tpu/create.sh pod --topology v5p:4x4x4 --spot --zone us-east5-a --valid-until 6h": (
-    "gcloud compute tpus queued-resources create pod --node-id=pod --zone=us-east5-a "
-    "--accelerator-type=v5p-128 --runtime-version=v2-alpha-tpuv5 --spot "
-    "--valid-until-duration=6h\n" ),
+    "tpu/create.sh pod --topology v5p:4x4x4 --spot --zone us-east5-a --valid-until 6h":
+        "create pod --node-id=pod --zone=us-east5-a --accelerator-type=v5p-128 "
+        "--runtime-version=v2-alpha-tpuv5 --spot --valid-until-duration=6h\n",
     "tpu/setup.sh pod --bucket b": "gcloud compute tpus tpu-vm scp",
     "tpu/fetch.sh pod runs/x here": "gcloud compute tpus tpu-vm",
     "tpu/apply.sh tiny --workdir /runs/b --topology v5e:2x2 --image i seed=1,2": "kubectl",
-    "tpu/status.sh pod --wait": (
-    "gcloud compute tpus queued-resources describe pod '--format=value(state.state)'\n" ),
-    "tpu/stop.sh pod": ( "gcloud compute tpus tpu-vm ssh pod --worker=all "
-    "'--command=kill -TERM $(cat ropewalk/run.main.pid)'\n" ),
-    "tpu/logs.sh pod -f --worker all --tag b": ( "gcloud compute tpus tpu-vm ssh pod --worker=all "
-    "'--command=tail -n 50 -F ropewalk/run.b.log'\n" ), "tpu/delete.sh pod --yes --zone z": (
-    "gcloud compute tpus queued-resources delete pod --zone=z --force --quiet\n" ),
-    "slurm/submit.sh sweep tiny --workdir runs/x --nodes 2 --cpus 4 model.rotary.base=10,1e4": (
-    "mkdir -p runs/x\n"
-    "sbatch --job-name=ropewalk-x --output=runs/x/slurm-%j.log --nodes=2 --gpus-per-node=8 "
-    "--ntasks-per-node=8 --cpus-per-task=4 --time=24:00:00 --requeue "
-    "--open-mode=append --signal=B:USR1@600 "
-    "slurm/job.sh sweep.py tiny --workdir runs/x 'model.rotary.base=10,1e4'\n" ),
+    "tpu/status.sh pod --wait": "describe pod '--format=value(state.state)'\n",
+    "tpu/stop.sh pod": "ssh pod --worker=all '--command=kill -TERM $(cat ropewalk/run.main.pid)'\n",
+    "tpu/logs.sh pod -f --worker all --tag b":
+        "ssh pod --worker=all '--command=tail -n 50 -F ropewalk/run.b.log'\n",
+    "tpu/delete.sh pod --yes --zone z": "delete pod --zone=z --force --quiet\n",
+    "slurm/submit.sh sweep tiny --workdir runs/x --nodes 2 --cpus 4 model.rotary.base=10,1e4":
+        "--nodes=2 --gpus-per-node=8 --ntasks-per-node=8 --cpus-per-task=4 --time=24:00:00 "
+        "--requeue --open-mode=append --signal=B:USR1@600 "
+        "slurm/job.sh sweep.py tiny --workdir runs/x 'model.rotary.base=10,1e4'\n",
 }  # fmt: skip
 
 

@@ -12,16 +12,6 @@ def logistic(l50, slope, ceiling=1.0):
     return lambda m: CHANCE + (ceiling - CHANCE) / (1 + (m / l50) ** (slope / np.log(2)))
 
 
-def revived(m):
-    """Curve of base 10: an edge at 12, a hole, .6 from a full turn of the slowest pair on."""
-    return np.where(m < 45, logistic(12, 5)(m), 0.6)
-
-
-def weak_next_door(m):
-    """A steep fall at 60, and .1 at distances 2 to 5."""
-    return np.where(m < 6, 0.1, logistic(60, 6)(m))
-
-
 def simulate(
     curves, random, *, documents=64, queries=16, longest=256, shortest=2, together=0.0, first=0
 ) -> rows.Rows:

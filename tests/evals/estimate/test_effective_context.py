@@ -5,8 +5,12 @@ import pytest
 from scipy import stats
 
 from ropewalk.evals.estimate import effective_context
-from tests.evals.estimate.simulated import CHANCE, logistic, revived, simulate, weak_next_door
+from tests.evals.estimate.simulated import CHANCE, logistic, simulate
 from tests.evals.estimate.table import between, flat, step
+
+# An edge at 12, a hole, .6 from a full turn of the slowest pair on, as curves of base 10.
+REVIVED = between(45, 256, 0.6, logistic(12, 5))
+WEAK_NEXT_DOOR = between(1, 5, 0.1, logistic(60, 6))
 
 
 def repeat(curve, *, times=60, **kwargs):
@@ -22,10 +26,10 @@ def repeat(curve, *, times=60, **kwargs):
     [
         pytest.param(logistic(17, 20), 17, 0.05, {}, id="a step"),
         pytest.param(logistic(60, 1), 60, 0.25, {}, id="shallow"),
-        pytest.param(revived, 12, 0.1, {}, id="revival"),
+        pytest.param(REVIVED, 12, 0.1, {}, id="revival"),
         pytest.param(logistic(40, 3), 40, 0.2, {"together": 1.0}, id="documents of one luck"),
         pytest.param(logistic(80, 3), 80, 0.15, {"queries": 4, "shortest": 16}, id="as in lines"),
-        pytest.param(weak_next_door, 60, 0.1, {}, id="weak at 2 to 5, as published models"),
+        pytest.param(WEAK_NEXT_DOOR, 60, 0.1, {}, id="weak at 2 to 5, as published models"),
     ],
 )
 def test_known_contexts_are_found_and_their_intervals_cover(curve, truth, tolerance, kwargs):
@@ -115,7 +119,7 @@ def test_mean_accuracy_counts_every_distance_the_same():
         # .3 beyond the edge: half-way to chance is where the step is.
         (between(40, 256, 0.3), "MEASURED", {"l50": 40, "floor": 0.3}),
         # Accuracy comes back: a dip, which does not move the edge.
-        (revived, "MEASURED", {"dips": True, "l50": 12, "revival": 0.6}),
+        (REVIVED, "MEASURED", {"dips": True, "l50": 12, "revival": 0.6}),
         (flat(0.4), "NOT_LEARNED", {"ceiling": 0.4, "l50": np.nan}),
         (flat(0.97), "> 256", {"ceiling": 0.97, "ci_low": 256, "ci_high": np.inf}),
         # A dip at short distances is a fall.

@@ -14,8 +14,7 @@ import pytest
 
 from ropewalk.evals.score import score_answers
 from ropewalk.evals.tasks import qa
-from ropewalk.reporting.task_view import view_of
-from tests.evals.helpers import make_documents, rows
+from tests.evals.helpers import make_documents
 
 ESSAY, HAY = "needle(haystack=text{})", "needle(haystack=needle{})"
 # Task, what our prompt has beyond the official one before the first answer, and the digest of
@@ -230,14 +229,6 @@ def test_dolores_park(cue, prose_config, prompt_tokenizer):
         assert text.endswith(f"\n{question}{sentence}")
         assert needle in text and text.count(sentence) == 2
         assert answers_of(document, prompt_tokenizer) == [answer]
-
-
-def test_accuracy_by_depth_by_hand():
-    answers = rows(length=[100] * 3, distance=[99, 98, 2], exact_match=[True, False, True])
-    grid = view_of("needle(depths=3)").grid(answers)
-    assert grid.names == ["depth 0%", "depth 50%", "depth 100%"]
-    assert grid.counts.tolist() == [2, 0, 1]
-    np.testing.assert_equal(grid.accuracy, [0.5, np.nan, 1])
 
 
 @pytest.mark.parametrize("hops", [4, 2])

@@ -5,7 +5,7 @@ import pytest
 
 from ropewalk.evals import score
 from ropewalk.evals.score import Candidate
-from ropewalk.model import rotary, transformer
+from ropewalk.model import transformer
 from tests.evals.helpers import make_documents
 from tests.models import small_model
 
@@ -18,8 +18,7 @@ VARIANTS = {  # by whether they see where a text stands
 @pytest.mark.slow
 @pytest.mark.parametrize(("variant", "sees"), VARIANTS.items())
 def test_relative_variants_do_not_see_the_place(variant, sees, text_config, text_tokenizer):
-    pattern = rotary.parse_pattern(variant)
-    config = small_model(vocab_size=1024, num_layers=2, window=(16, None), rotary=pattern)
+    config = small_model(vocab_size=1024, num_layers=2, window=(16, None), rotary=variant)
     candidate = Candidate(transformer.init(config, 0), lambda size: config.position_table(64, size))
     architecture, losses = config.forward_architecture(), []
     for first in (0, 8192, 65_536):
