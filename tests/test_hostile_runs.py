@@ -21,14 +21,8 @@ COMMANDS = {
     "train": "train.py tiny --workdir run train.num_steps=2",
     "keep": "-m experiment keep run --out kept",
 }
-PLACES = [
-    *("config.json", "metrics.jsonl", "results.jsonl", "commands.jsonl", "tokenizer.model"),
-    *("report.html", "results.csv", "effective_context.png", "wandb.id", "probes/inside.html"),
-    *(".lock", ".results.jsonl.lock", ".commands.jsonl.lock", "published/chat_template.jinja"),
-    *("checkpoints/2/config/metadata", "checkpoints/2/params/manifest.ocdbt"),
-    *("checkpoints/2/_CHECKPOINT_METADATA", "checkpoints/2/params/_METADATA"),
-    *("probes", "checkpoints", "checkpoints/2/params", "held_out", "published", "tensorboard"),
-]
+# One function looks at all files of a run: a file, a lock, a folder, a file in it, a new name.
+PLACES = "config.json", ".lock", "checkpoints", "checkpoints/2/params/_METADATA", "report.html"
 
 
 def replace(path: Path) -> Path:
@@ -87,14 +81,11 @@ def start(monkeypatch, capfd):
     return run
 
 
-# One function looks at all files of a run: every place, kind and command, and every kind in one.
-CASES = [
-    *zip(PLACES, itertools.cycle(FORBIDDEN), itertools.cycle(COMMANDS)),
-    *zip(itertools.repeat(PLACES[0]), FORBIDDEN, COMMANDS),
-]
+# Every command with every kind would take minutes; each is in two cases.
+CASES = zip(itertools.cycle(PLACES), itertools.cycle(FORBIDDEN), [*COMMANDS, *COMMANDS])
 
 
-@pytest.mark.parametrize(("place", "kind", "command"), dict.fromkeys(CASES))
+@pytest.mark.parametrize(("place", "kind", "command"), CASES)
 def test_links_and_pipes_are_refused(run, start, place, kind, command):
     FORBIDDEN[kind](replace(run / place))
     before = outside()
