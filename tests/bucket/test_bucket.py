@@ -3,7 +3,6 @@
 import json
 import random
 import shlex
-import signal
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -11,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from ropewalk.utils.errors import RESTART_STATUS
-from tests.bucket.conftest import Commands
 from tests.bucket.server import FakeBucket
 from tests.data.helpers import plain_text, write_jsonl
 from tests.tpu.page import BUCKET
@@ -48,12 +46,11 @@ def assert_same(bucket: FakeBucket, on_disk: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def on_disk(text, tmp_path_factory) -> Path:
+def on_disk(text, tmp_path_factory, run_script) -> Path:
     """The run that all others have to be."""
     folder = tmp_path_factory.mktemp("disk")
-    cache = str(tmp_path_factory.getbasetemp() / "compiled")
     changes = (*GIVEN, f"data.path={text}", f"data.prepared_root={folder}/data")
-    Commands(FakeBucket(), cache)("train.py", "tiny", "--workdir", str(folder / "run"), *changes)
+    run_script("train.py", "tiny", "--workdir", folder / "run", *changes)
     return folder / "run"
 
 
@@ -68,30 +65,17 @@ def text_in_bucket(bucket, text):
 
 
 @pytest.mark.long
-def test_train_stop_resume_evaluate_report(bucket, run_it, on_disk):
-    process, output = run_it.start_until(*TRAIN, after="step 4/")
-    process.send_signal(signal.SIGTERM)
-    output += process.communicate(timeout=200)[0]
-    assert "To go on, run the same command again" in output
-    assert "run/checkpoints/12/commit_success.txt" not in bucket.names()
+def test_train_evaluate_report(bucket, run_it, on_disk):
     run_it(*TRAIN)
     assert_same(bucket, on_disk)
-    # What is finished is found so, and nothing is written but the command.
-    assert "finished already" in run_it(*TRAIN)
-
     run_it("evaluate.py", "gs://bucket/run", "--documents", "16")
-    run_it("evaluate.py", str(on_disk), "--documents", "16")
+    run_it("evaluate.py", on_disk, "--documents", "16")
     rows = bucket.read("run/results.jsonl")
     assert rows == (on_disk / "results.jsonl").read_bytes() and rows.count(b"\n") > 16
-    assert "gs://bucket/run/report.html" in run_it("report.py", "gs://bucket/run")
+    run_it("report.py", "gs://bucket/run")
     page = bucket.read("run/report.html")
     assert b"kv" in page and b"<svg" in page
     assert {"run/results.csv", "run/effective_context.png"} < {*bucket.names()}
-
-    # Another run starts from it, and rows go elsewhere.
-    child = ("train.py", "tiny", "--workdir", "gs://bucket/child", *TRAIN[4:])
-    run_it(*child, "start_from=gs://bucket/run@9", "train.num_steps=3")
-    assert "child/checkpoints/3/commit_success.txt" in bucket.names()
     run_it("evaluate.py", "gs://bucket/run", "--tasks", "kv", "--out", "gs://bucket/rows")
     assert "rows/results.jsonl" in bucket.names()
     run_it("-m", "probes", "gs://bucket/run", "--documents", "8")
@@ -101,14 +85,16 @@ def test_train_stop_resume_evaluate_report(bucket, run_it, on_disk):
 
 
 @pytest.mark.long
-def test_a_bucket_that_is_gone_ends_the_run_which_then_goes_on(bucket, run_it, on_disk, tmp_path):
+def test_a_bucket_that_is_gone_ends_the_run_which_then_goes_on(
+    bucket, run_it, start, on_disk, tmp_path
+):
     """In one line, with a status on which a JobSet makes another start."""
     # Rows from a disk: whoever reads them in a bucket tries for a quarter of an hour.
     command = (*TRAIN, f"data.prepared_root={tmp_path}")
-    process, output = run_it.start_until(*command, after="step 4/")
+    started = start(*command, after="step 4/")
     bucket.fail(one_in=1)
-    output += process.communicate(timeout=300)[0]
-    assert process.returncode == RESTART_STATUS, output
+    assert started.exit_statuses(300) == [RESTART_STATUS], started.said()
+    (output,) = started.said()
     last = output.splitlines()[-1]
     assert last.startswith("train.py: error: gs://bucket/run") and "Traceback" not in output
     assert "the bucket did not do it" in last
@@ -118,13 +104,12 @@ def test_a_bucket_that_is_gone_ends_the_run_which_then_goes_on(bucket, run_it, o
 
 
 @pytest.mark.long
-def test_of_two_trainers_the_later_one_goes_on(bucket, run_it, on_disk):
-    process, output = run_it.start_until(*TRAIN, after="step 1/")
+def test_of_two_trainers_the_later_one_goes_on(bucket, run_it, start, on_disk):
+    started = start(*TRAIN, after="step 1/")
     bucket.put("run/.lock", b"process 7 on elsewhere\n")
     before = {name for name in bucket.names("run/") if name.endswith("commit_success.txt")}
-    output += process.communicate(timeout=200)[0]
-    assert process.returncode == 2, output
-    assert "is being trained by process 7 on elsewhere, which started later" in output
+    assert started.exit_statuses(200) == [2], started.said()
+    assert "is being trained by process 7 on elsewhere, which started later" in started.said()[0]
     after = {name for name in bucket.names("run/") if name.endswith("commit_success.txt")}
     assert after - before <= {name for name in after if "/3/" in name}
     run_it(*TRAIN)
@@ -143,12 +128,11 @@ SMALL = (
 @pytest.mark.long
 def test_what_the_documentation_does(bucket, run_it, tree):
     """Run the commands as they stand, on smaller models."""
-    run_it.folder = tree
     for command in BUCKET:
         python, script, *arguments = shlex.split(command)
         assert python == "python"
         arguments += SMALL if script in ("train.py", "sweep.py") else ()
-        run_it(script, *(word.replace("BUCKET", "bucket") for word in arguments))
+        run_it(script, *(word.replace("BUCKET", "bucket") for word in arguments), cwd=tree)
     bases = [f"bases/base={base}" for base in ("1e2", "1e4", "1e6")]
     finished = {f"runs/{run}/checkpoints/3/commit_success.txt" for run in ("base_30m", *bases)}
     assert finished | {"runs/longer/checkpoints/3/commit_success.txt"} < {*bucket.names()}
@@ -159,18 +143,18 @@ def test_what_the_documentation_does(bucket, run_it, tree):
 
 
 @pytest.mark.long
-def test_killed_at_random_moments_it_ends_in_the_same_bits(bucket, run_it, on_disk):
+def test_killed_at_random_moments_it_ends_in_the_same_bits(bucket, run_it, start, on_disk):
     """Moments are counted in requests: so many are answered, and the process is gone."""
     draw, killed = random.Random(0), 0
     bucket.fail(one_in=200, seed=1)
     for _ in range(12):
         enough = bucket.counts.total() + draw.randrange(20, 500)
-        process = run_it.start(*TRAIN)
+        (process,) = start(*TRAIN).running
         while bucket.counts.total() < enough and process.poll() is None:
             time.sleep(0.002)
         killed += process.poll() is None
-        process.send_signal(signal.SIGKILL)
-        process.communicate()
+        process.kill()
+        process.wait()
         # However it stopped, what says that it is whole is whole.
         for name in bucket.names("run/checkpoints/"):
             step, _, mark = name.removeprefix("run/checkpoints/").partition("/")
