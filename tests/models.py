@@ -18,6 +18,13 @@ from ropewalk.model.rotary import parse_pattern
 from ropewalk.training.plan import Plan, check_plan, complete_plan
 from ropewalk.training.sweep import train_plan
 
+# Overrides by which any config trains in seconds.
+SMALL = (
+    *("train.num_steps=3", "train.warmup_steps=1", "model.vocab_size=640", "data.vocab_size=600"),
+    *("model.embed_dim=32", "model.num_layers=1", "model.num_heads=1", "model.num_kv_heads=1"),
+    *("model.head_dim=32", "model.mlp_dim=64", "data.context_length=64", "data.batch_size=4"),
+)
+
 
 def small_model(**changes: Any) -> ModelConfig:
     """Return a model of one layer with one head of 8 features; `rotary` may be an expression."""

@@ -3,41 +3,26 @@
 Notebooks and dashboards are tested in tests/notebooks and by `make test-tracking`.
 """
 
-import random
 import re
 
 import pytest
 
 import ropewalk
 from ropewalk.utils.plugins import allow
+from tests.data.helpers import plain_text
 from tests.in_process import call
-
-SMALL = (
-    "model.num_layers=1", "model.embed_dim=32", "model.num_heads=1", "model.head_dim=32",
-    "model.mlp_dim=64", "model.vocab_size=600", "data.vocab_size=600", "data.context_length=32",
-    "data.batch_size=2", "train.num_steps=4", "train.warmup_steps=1", "train.eval_every=0",
-    "evals.tasks=[perplexity]",
-)  # fmt: skip
-
-
-@pytest.fixture
-def text(tmp_path):
-    """Two books of a hundred paragraphs."""
-    words = [f"{a}{b}" for a in "bdfgklmnprst" for b in ("a", "en", "iro", "ul")]
-    draw = random.Random(0)
-    folder = tmp_path / "books"
-    folder.mkdir()
-    for name in ("one.txt", "two.txt"):
-        paragraphs = (" ".join(draw.choices(words, k=40)) + "." for _ in range(100))
-        (folder / name).write_text("\n\n".join(paragraphs), encoding="utf-8")
-    return folder
+from tests.models import SMALL
 
 
 @pytest.mark.slow
-def test_the_first_hour(text, tmp_path, monkeypatch):
+def test_the_first_hour(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    text = tmp_path / "books"
+    text.mkdir()
+    for name in ("one.txt", "two.txt"):
+        (text / name).write_text("\n\n".join(map(plain_text, range(len(name), 100))))
     own = f"data.path={text}", f"data.prepared_root={tmp_path / 'data'}", *SMALL
-
+    own += "train.eval_every=0", "evals.tasks=[perplexity]"
     checked = call("train.py", "own_text", "--workdir", "runs/mine", *own, "--check")
     assert "rows: 100% text (data.retrieval_fraction=0)" in checked
     assert "the last 1/10 of each text file is held out" in checked
@@ -51,10 +36,6 @@ def test_the_first_hour(text, tmp_path, monkeypatch):
     allow("mine.py")
     bases = "model.rotary.base=10,1e4"
     call("sweep.py", "mine.py", "--workdir", "runs/bases", bases)
-    refusal = call(
-        "sweep.py", "mine.py", "--workdir", "runs/bases", bases, "train.num_steps=6", status=2
-    )
-    assert "start_from=runs/bases" in refusal and refusal.count("\n") == 1
     call("sweep.py", "mine.py", "--workdir", "runs/longer", bases, "start_from=runs/bases")
     call("evaluate.py", "runs/bases", "runs/longer", "--documents", 8)
     call("report.py", "runs/bases", "runs/longer", "--out", "both.html")
@@ -62,4 +43,4 @@ def test_the_first_hour(text, tmp_path, monkeypatch):
     assert all(f"base={base}" in page for base in ("10", "1e4"))
     listed = call("-m", "experiment", "list", "runs")
     assert all(name in listed for name in ("mine", "bases", "longer"))
-    assert ropewalk.load("runs/longer/base=10").config.start_from == "runs/bases/base=10@4"
+    assert ropewalk.load("runs/longer/base=10").config.start_from == "runs/bases/base=10@3"

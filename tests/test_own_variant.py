@@ -126,14 +126,6 @@ def test_the_source_is_executed_and_not_a_cached_compilation(mine):
     assert rotary.parse(f"{mine}:Bent(strength=2)").logit_scale == 1.25
 
 
-def test_a_stage_takes_nothing_from_a_file(mine):
-    staged = tiny_config(f"stages=[[model.rotary={mine}:Bent(strength=2)]]")
-    from ropewalk.experiment import stages
-
-    with pytest.raises(ValueError, match="a stage takes nothing from a file of your own"):
-        stages.split(staged)
-
-
 @pytest.mark.slow
 def test_it_trains_resumes_and_is_evaluated_without_the_file(
     mine, tmp_path, tiny_data, monkeypatch

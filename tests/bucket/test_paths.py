@@ -1,8 +1,8 @@
 """A path of a bucket does what one of a disk does, and what only a bucket needs."""
 
 import json
-import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -74,11 +74,8 @@ def test_lock_keeps_what_another_wrote(root, bucket):
             with locks.lock(path.with_name(".lock")):
                 path.write_text(json.dumps([*json.loads(path.read_text()), [who, number]]))
 
-    threads = [threading.Thread(target=add, args=(who,)) for who in range(3)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with ThreadPoolExecutor(3) as threads:
+        list(threads.map(add, range(3)))
     assert sorted(json.loads(path.read_text())) == [[w, n] for w in range(3) for n in range(5)]
     assert bucket.names() == ["root/rows.json"]
 

@@ -29,8 +29,6 @@ def test_a_written_config_is_the_config_with_its_changes(tmp_path):
         expected["train"]["learning_rate"] = 0.5
         assert config == expected
     assert "# a whole number in [1, 10000]: blocks.\n" in path.read_text()
-    output = call("train.py", "tiny", "--write", path, status=2)
-    assert f"{path}: it exists already" in output and output.count("\n") == 1
 
 
 def test_one_of_several_configs_in_a_file_is_named(tmp_path):
@@ -57,25 +55,6 @@ def test_commands_that_only_compute_take_a_file(tmp_path):
         output = call(*command, path, status=2)
         assert f"{path} has 2 configs; write :NAME after it, one of one, two\n" in output
         assert output.count("\n") == 1
-
-
-@pytest.mark.parametrize(
-    ("content", "expected"),
-    [
-        (None, "no file"),
-        ("\nimport nothing_like_this", "cannot be run: line 2: ModuleNotFoundError"),
-        (f"{TWO}\nconfigs *= 2", "two configs of one name"),
-        (TWO.replace("num_layers", "num_layer"), "line 6: ValueError: unknown field 'model.num_l"),
-        ("config = 1", "defines no list of configs"),
-        ("configs = [3]", "defines no list of configs"),
-    ],
-)
-def test_a_file_without_configs_is_refused_in_one_line(tmp_path, content, expected):
-    path = tmp_path / "mine.py"
-    if content is not None:
-        path.write_text(content)
-    output = call("train.py", path, "--workdir", tmp_path / "run", "--check", status=2)
-    assert expected in output and str(path) in output and output.count("\n") == 1
 
 
 def test_the_modules_beside_a_file_are_its_own(tmp_path, run_script):

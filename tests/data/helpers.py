@@ -8,6 +8,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import sentencepiece
+import zstandard
 
 from ropewalk.data import store as store_lib
 from ropewalk.data.config import DataConfig
@@ -57,7 +58,8 @@ def train_llama_like(texts: Iterable[str], folder: Path, size: int, **options) -
 
 def write_jsonl(path: Path, texts: list[str], **fields) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text("".join(json.dumps({"text": text, **fields}) + "\n" for text in texts), "utf-8")
+    data = "".join(json.dumps({"text": text, **fields}) + "\n" for text in texts).encode()
+    path.write_bytes(zstandard.compress(data) if path.suffix == ".zst" else data)
 
 
 def write_corpus(root: Path, tokenizer: Tokenizer) -> Path:

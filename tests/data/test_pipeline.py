@@ -1,6 +1,6 @@
-import dataclasses
 import hashlib
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -33,10 +33,6 @@ def prepared(config):
     return prepare(config)
 
 
-def change(config, **changes):
-    return dataclasses.replace(config, **changes)
-
-
 def take(count, config, prepared, **kwargs):
     return list(itertools.islice(make_batches(open_data(config, prepared), **kwargs), count))
 
@@ -55,7 +51,7 @@ def assert_same(a, b):
 def test_batch_size_cuts_the_same_rows(config, prepared):
     """Equal hashes mean equal row numbers and equal ids."""
     eights = rows(take(6, config, prepared, start_step=0))
-    twelves = rows(take(4, change(config, batch_size=12), prepared, start_step=0))
+    twelves = rows(take(4, replace(config, batch_size=12), prepared, start_step=0))
     assert_same(eights, twelves)
 
 
@@ -80,7 +76,7 @@ def test_row_hash_is_of_number_and_ids(config, prepared):
 
 def test_mixture_keeps_its_shares_in_any_stretch(config, prepared):
     tokenizer = Tokenizer(prepared / "tokenizer.model")
-    columns = rows(take(75, change(config, retrieval_fraction=0.3), prepared, start_step=5))
+    columns = rows(take(75, replace(config, retrieval_fraction=0.3), prepared, start_step=5))
     # The first target counts in text, unless a document ends there, but never in retrieval rows.
     is_text = columns["loss_mask"][:, 0] > 0
     has_key = np.isin(columns["tokens"], tokenizer.keys).any(axis=1)
@@ -111,6 +107,6 @@ def test_worker_processes_give_the_same_stream(config, prepared, tmp_path):
     """Workers must also run the task of a file that only their parent's command line named."""
     (tmp_path / "echo.py").write_text(ECHO)
     plugins.allow(tmp_path / "echo.py")
-    config = change(config, retrieval_tasks=("kv", "lagcopy", f"{tmp_path}/echo.py:Echo"))
-    ours = take(7, change(config, num_workers=2), prepared, start_step=3)
+    config = replace(config, retrieval_tasks=("kv", "lagcopy", f"{tmp_path}/echo.py:Echo"))
+    ours = take(7, replace(config, num_workers=2), prepared, start_step=3)
     assert_same(rows(ours), rows(take(7, config, prepared, start_step=3)))

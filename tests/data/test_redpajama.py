@@ -1,7 +1,6 @@
 """The builder on file names and fields that Together published."""
 
 import json
-from pathlib import Path
 
 import pytest
 import zstandard
@@ -11,13 +10,7 @@ from ropewalk.data.redpajama.redpajama_dataset_builder import published_files
 from ropewalk.data.sources import source_class
 from ropewalk.data.sources.redpajama import build
 from ropewalk.data.store import TokenStore
-from tests.data.helpers import plain_text, run_prepare
-
-
-def write(path: Path, *records: dict) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    data = "".join(json.dumps(record) + "\n" for record in records).encode()
-    path.write_bytes(zstandard.compress(data) if path.suffix == ".zst" else data)
+from tests.data.helpers import plain_text, run_prepare, write_jsonl
 
 
 def documents(builder, split="train"):
@@ -31,18 +24,18 @@ def test_meta_of_both_releases(tmp_path):
     """A string in the sample; in the full set, by folders, an object, or missing (Common Crawl)."""
     sample, full = tmp_path / "sample", tmp_path / "full"
     code = "def f():\n\treturn 'é'\n"
-    write(sample / "arxiv_sample.jsonl", {"text": "paper", "meta": '{"arxiv_id": "2405.14591"}'})
-    write(sample / "github_sample.jsonl", {"text": code, "meta": "{}"}, {"text": "x", "meta": "{}"})
+    write_jsonl(sample / "arxiv_sample.jsonl", ["paper"], meta='{"arxiv_id": "2405.14591"}')
+    write_jsonl(sample / "github_sample.jsonl", [code, "x"], meta="{}")
     builder = build(str(sample), str(tmp_path / "out"))
     assert builder.info.full_name == "redpajama/2.0.0"
     assert documents(builder) == {
         "paper": ("arxiv", {"arxiv_id": "2405.14591"}),
         **{text: ("github", {}) for text in (code, "x")},
     }
-    write(full / "c4/c4-train.00000-of-01024.jsonl", {"text": "page", "meta": {"url": "u", "n": 2}})
+    write_jsonl(full / "c4/c4-train.00000-of-01024.jsonl", ["page"], meta={"url": "u", "n": 2})
     crawl = "common_crawl/2019-30/en_head_0000.json.gz.dedup.classifier.jsonl.zst"
-    write(full / crawl, {"text": "web", "pred_label": "__label__wiki", "source": "cc/x"})
-    write(full / "README.jsonl", {"text": "not one of the set's files"})
+    write_jsonl(full / crawl, ["web"], pred_label="__label__wiki", source="cc/x")
+    write_jsonl(full / "README.jsonl", ["not one of the set's files"])
     assert documents(build(str(full), str(tmp_path / "out"))) == {
         "page": ("c4", {"url": "u", "n": 2}),
         "web": ("common_crawl", {"pred_label": "__label__wiki", "source": "cc/x"}),
@@ -85,28 +78,27 @@ def test_published_names_without_folders_have_their_subsets(tmp_path, folder, na
 def test_a_file_that_changes_while_it_is_built_is_refused(tmp_path, monkeypatch):
     """The folder of the records had the hash of the file as it was before, and as it is again."""
     path = tmp_path / "in" / "book.jsonl"
-    texts = [{"text": plain_text(i)} for i in range(2)]
-    write(path, texts[0])
+    texts = ["one", "two"]
+    write_jsonl(path, texts[:1])
     examples = redpajama_dataset_builder.examples
 
     def change(published):
-        write(path, *texts)
+        write_jsonl(path, texts)
         return examples(published)
 
     monkeypatch.setattr(redpajama_dataset_builder, "examples", change)
     with pytest.raises(ValueError, match="changed while it was read"):
         build(str(tmp_path / "in"), str(tmp_path / "data"))
     monkeypatch.undo()
-    write(path, texts[0])
+    write_jsonl(path, texts[:1])
     builder = build(str(tmp_path / "in"), str(tmp_path / "data"))
-    assert documents(builder).keys() == {texts[0]["text"]}
+    assert documents(builder).keys() == {"one"}
 
 
 def test_bad_documents_and_damaged_parts_are_named_by_file_and_line(tmp_path):
-    texts = [{"text": plain_text(i)} for i in range(200)]
-    write(tmp_path / "in" / "book.jsonl.zst", *texts, {"txt": 1}, {"text": " "})
+    write_jsonl(tmp_path / "in" / "book.jsonl.zst", [plain_text(i) for i in range(200)])
     with (tmp_path / "in" / "book.jsonl.zst").open("ab") as file:
-        file.write(b"not zstd")
+        file.write(zstandard.compress(b'{"txt": 1}\n{"text": " "}\n') + b"not zstd")
     with pytest.raises(ValueError, match=r"book\.jsonl\.zst:20[123]: .*on_bad_document=skip"):
         run_prepare(tmp_path, source="redpajama")
     folder = run_prepare(tmp_path, source="redpajama", on_bad_document="skip")

@@ -6,7 +6,6 @@ import subprocess
 from pathlib import Path
 
 import pytest
-import zstandard
 
 from ropewalk.data.config import DataConfig
 from ropewalk.data.prepare import prepare
@@ -31,11 +30,8 @@ def write_full(root, count=60):
         path = root / f"{name}.jsonl"
         texts = [f"{name} {plain_text(i)}" for i in range(3 * count if "book" in name else count)]
         write_jsonl(path, texts, meta={"name": name, "é": "\n"})
-    crawl = root / "common_crawl/2019-30"
-    plain = crawl / "en_head_0000.jsonl"
-    write_jsonl(plain, [f"web {plain_text(i)}" for i in range(count)])
-    (crawl / "en_head_0000.jsonl.zst").write_bytes(zstandard.compress(plain.read_bytes()))
-    plain.unlink()
+    crawl = root / "common_crawl/2019-30/en_head_0000.jsonl.zst"
+    write_jsonl(crawl, [f"web {plain_text(i)}" for i in range(count)])
     with (root / "book/book.jsonl").open("a") as file:
         file.write('{"txt": 1}\n')
     write_jsonl(root / "c4/validation.jsonl", ["held out", "and this"], meta={})

@@ -133,13 +133,6 @@ def test_only_a_line_that_is_too_long_is_left_out(tmp_path, suffix, monkeypatch)
     assert "a line of more than 1,000 bytes: it has 1,012" in str(documents[1].problem)
 
 
-@pytest.mark.parametrize(("name", "suffix"), [("a.jsonl.gz", ""), ("a.jsonl.zst", ".gz")])
-def test_the_content_decides_how_a_file_is_compressed(tmp_path, name, suffix):
-    """Browsers decompress a download and keep its name."""
-    (tmp_path / name).write_bytes(packed(suffix, b'{"text": "one"}\n{"text": "two"}\n'))
-    assert [document.text for document in read(tmp_path)] == ["one", "two"]
-
-
 @pytest.mark.parametrize(
     ("line", "problem"),
     [

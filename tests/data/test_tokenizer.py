@@ -16,12 +16,6 @@ def test_decoding_gives_back_any_text(tokenizer, text):
     assert tokenizer.decode(tokenizer.encode(text)) == text
 
 
-def test_training_twice_gives_the_same_file(tmp_path):
-    for name in ("a", "b"):
-        tokenizer_lib.train((plain_text(i) for i in range(50)), tmp_path / name, 550)
-    assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
-
-
 def test_training_survives_an_alphabet_larger_than_the_vocabulary(tmp_path):
     texts = ["".join(chr(0x4E00 + (7 * i + j) % 5000) for j in range(200)) for i in range(100)]
     texts += [plain_text(i) for i in range(50)]
@@ -34,13 +28,6 @@ def test_a_foreign_tokenizer_uses_ordinary_pieces_as_symbols(llama_like):
     ids = np.concatenate([llama_like.keys, llama_like.values, llama_like.fillers])
     assert len(np.unique(ids)) == len(ids) == 900 - 3 - 256
     np.testing.assert_array_equal(llama_like.keys, pickle.loads(pickle.dumps(llama_like)).keys)
-
-
-def test_no_space_is_added_inside_a_text(llama_like):
-    assert llama_like.decode(llama_like.encode("x")) == "x"
-    for inside in (True, False):
-        joined = llama_like.encode("the cat") + llama_like.encode("sat", inside=inside)
-        assert (llama_like.decode(joined) == "the catsat") == inside
 
 
 def test_digits_stay_apart_in_text_full_of_numbers(tmp_path):

@@ -1,6 +1,5 @@
 """Twenty updates on eight devices, laid out in many ways, are those of one device."""
 
-import json
 from pathlib import Path
 
 import jax
@@ -9,7 +8,6 @@ import pytest
 
 from ropewalk.configs import find_config
 from ropewalk.experiment import overrides
-from ropewalk.experiment.config import ExperimentConfig
 from ropewalk.experiment.run import RunDirectory
 from ropewalk.training.sweep import train_plan
 from tests.data.helpers import plain_text, write_jsonl
@@ -52,21 +50,25 @@ MESHES = [
 
 
 SCRIPT = """
-import json, sys
+import sys
 import jax
 jax.config.update("jax_num_cpu_devices", 8)
-from ropewalk.configs import find_config
-from ropewalk.experiment import overrides
-from ropewalk.experiment.run import RunDirectory
-from ropewalk.training.sweep import train_plan
-from tests.models import make_plan
+from tests.training.test_meshes import MESHES, train
 
-folder, cases = sys.argv[1], json.loads(sys.argv[2])
-for name, (model, members) in cases.items():
-    configs = [overrides.apply(find_config(model), changes) for changes in members]
-    runs = [RunDirectory(f"{folder}/{name}/{index}") for index in range(len(configs))]
-    assert train_plan(make_plan(configs, runs))
+folder, *data = sys.argv[1:]
+for model, mesh in MESHES:
+    axes = [f"mesh.{axis}" for axis in mesh.split()]
+    train(model, f"{folder}/{model} {mesh}", *data, "mesh.data=1", *axes)
 """
+
+
+def train(model: str, folder: Path | str, *changes: str) -> list[RunDirectory]:
+    """Train the members of a model together."""
+    name, members = MODELS[model]
+    configs = [overrides.apply(find_config(name), [*member, *changes]) for member in members]
+    runs = [RunDirectory(Path(folder) / str(index)) for index in range(len(configs))]
+    assert train_plan(make_plan(configs, runs))
+    return runs
 
 
 @pytest.fixture(scope="module")
@@ -78,36 +80,20 @@ def data(tmp_path_factory) -> list[str]:
     return ["data.source=jsonl", f"data.path={folder}", f"data.prepared_root={folder}/prepared"]
 
 
-def configs_of(model: str, *changes: str) -> list[ExperimentConfig]:
-    name, members = MODELS[model]
-    config = find_config(name)
-    return [overrides.apply(config, [*member, *changes]) for member in members]
-
-
 @pytest.fixture(scope="module")
 def on_one(data, tmp_path_factory) -> dict[str, list[RunDirectory]]:
     """The runs of each model, on this process's one device."""
     assert jax.device_count() == 1
-    runs = {}
-    for model in ("members", "mla", "other block"):
-        configs = configs_of(model, *data)
-        folder = tmp_path_factory.mktemp(model)
-        runs[model] = [RunDirectory(folder / str(index)) for index in range(len(configs))]
-        assert train_plan(make_plan(configs, runs[model]))
+    models = "members", "mla", "other block"
+    runs = {model: train(model, tmp_path_factory.mktemp(model), *data) for model in models}
     return runs | {"plain": runs["members"][:1]}
 
 
 @pytest.fixture(scope="module")
 def on_eight(data, tmp_path_factory, run_script) -> Path:
     """A folder with the runs on each mesh, by one process of eight devices."""
-    cases = {}
-    for model, mesh in MESHES:
-        axes = [f"mesh.{axis}" for axis in mesh.split()]
-        changes = [*data, "mesh.data=1", *axes]
-        name, members = MODELS[model]
-        cases[f"{model} {mesh}"] = (name, [[*member, *changes] for member in members])
     folder = tmp_path_factory.mktemp("meshes")
-    run_script("-c", SCRIPT, folder, json.dumps(cases))
+    run_script("-c", SCRIPT, folder, *data)
     return folder
 
 

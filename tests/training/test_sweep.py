@@ -53,8 +53,6 @@ def test_a_member_equals_its_single_run(finished_sweep, tmp_path, tiny_data):
 def test_a_seed_has_its_own_rows_and_initialization(finished_sweep):
     folder, messages = finished_sweep
     runs = find_runs([folder])
-    names = [f"base={base},seed={seed}" for base in (10, 10000) for seed in (0, 1)]
-    assert [run.name for run in runs] == names
     assert [run.config.data.seed for run in runs] == [0, 1, 0, 1]
     digests = [data_state(run)["digest"] for run in runs]
     assert digests[:2] == digests[2:] and digests[0] != digests[1]
@@ -161,8 +159,6 @@ GRID = ["model.rotary.base=10,1e4", "seed=0,1", "train.num_steps=3"]
 def test_members_one_by_one_are_the_sweep(tmp_path):
     """Array jobs and Kubernetes train members so, in any order."""
     sweep = make_sweep(find_config("tiny"), tmp_path, GRID)
-    names = ["base=10,seed=0", "base=10,seed=1", "base=1e4,seed=0", "base=1e4,seed=1"]
-    assert [member.name for member in sweep.members] == names
     for number in (3, 0, 2, 1):
         part = make_sweep(find_config("tiny"), tmp_path, GRID, only=number)
         # Their texts: processes compare these.
