@@ -1,6 +1,7 @@
 """Fixtures that tests share: one prepared tiny data set, and processes that start quickly."""
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -85,6 +86,16 @@ def shared_programs(environment):
     jax.config.update("jax_compilation_cache_dir", environment["JAX_COMPILATION_CACHE_DIR"])
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
     keep_programs()  # under the names that the commands give them
+
+
+@pytest.fixture
+def copied_run(trained_run, tmp_path, monkeypatch, shared_folder) -> Path:
+    """A copy of a run, `run` in the current folder; the tests' prepared data are in runs/data."""
+    (tmp_path / "runs").mkdir()
+    (shared_folder / "data").mkdir(exist_ok=True)
+    (tmp_path / "runs" / "data").symlink_to(shared_folder / "data")
+    monkeypatch.chdir(tmp_path)
+    return shutil.copytree(trained_run, tmp_path / "run")
 
 
 @pytest.fixture

@@ -56,15 +56,11 @@ def outside() -> dict[str, bytes]:
 
 
 @pytest.fixture
-def run(trained_run, tmp_path, monkeypatch, shared_folder) -> Path:
+def run(copied_run) -> Path:
     """A copy of a run, in a folder beside one with the user's own file."""
-    monkeypatch.chdir(tmp_path)
     Path("outside").mkdir()
     Path("outside/keys").write_bytes(b"of the user\n")
-    Path("runs").mkdir()
-    (shared_folder / "data").mkdir(exist_ok=True)
-    Path("runs/data").symlink_to(shared_folder / "data")
-    return shutil.copytree(trained_run, tmp_path / "run")
+    return copied_run
 
 
 @pytest.fixture

@@ -45,16 +45,11 @@ members.ten = ["model.rotary.base=10"]
 
 
 @pytest.fixture
-def refuse(tmp_path, shared_folder, trained_run, monkeypatch, capsys):
+def refuse(tmp_path, copied_run, monkeypatch, capsys):
     """Return a function that runs a command in a folder of its own and checks its error."""
-    (tmp_path / "runs").mkdir()
-    (shared_folder / "data").mkdir(exist_ok=True)
-    os.symlink(shared_folder / "data", tmp_path / "runs" / "data")
-    shutil.copytree(trained_run, tmp_path / "run")
     (tmp_path / "study").mkdir()
     (tmp_path / "study" / "__init__.py").touch()
     (tmp_path / "study" / "bases.toml").write_text(CARD)
-    monkeypatch.chdir(tmp_path)
 
     def check(command: str, expected: str) -> None:
         capsys.readouterr()
