@@ -3,13 +3,14 @@
 import itertools
 import json
 import os
+import shlex
 import shutil
 import socket
 from pathlib import Path
 
 import pytest
 
-from tests.in_process import limit_time, run_command
+from tests.in_process import call_any, limit_time
 
 COMMANDS = {
     "evaluate": "evaluate.py run --tasks kv --documents 8",
@@ -63,18 +64,12 @@ def run(copied_run) -> Path:
     return copied_run
 
 
-@pytest.fixture
-def start(monkeypatch, capfd):
-    """Runs a command, which must end in one line or with success; returns its last line."""
-
-    def run(command: str) -> tuple[int, str]:
-        with limit_time(120):
-            status = run_command(command, monkeypatch)
-        error = capfd.readouterr().err
-        assert status in (0, 2) and "Traceback" not in error, error
-        return status, error
-
-    return run
+def start(command: str) -> tuple[int, str]:
+    """Run a command, which must end in one line or with success; return its status and output."""
+    with limit_time(120):
+        status, output = call_any(*shlex.split(command))
+    assert status in (0, 2) and "Traceback" not in output, output
+    return status, output
 
 
 # Every command with every kind would take minutes; each is in two cases.
@@ -82,7 +77,7 @@ CASES = zip(itertools.cycle(PLACES), itertools.cycle(FORBIDDEN), [*COMMANDS, *CO
 
 
 @pytest.mark.parametrize(("place", "kind", "command"), CASES)
-def test_links_and_pipes_are_refused(run, start, place, kind, command):
+def test_links_and_pipes_are_refused(run, place, kind, command):
     FORBIDDEN[kind](replace(run / place))
     before = outside()
     status, error = start(COMMANDS[command])
@@ -90,7 +85,7 @@ def test_links_and_pipes_are_refused(run, start, place, kind, command):
     assert outside() == before
 
 
-def test_links_within_a_run_are_read_and_not_written_through(run, start):
+def test_links_within_a_run_are_read_and_not_written_through(run):
     """`report.html` is a link to another file of the run."""
     content = (run / "config.json").read_bytes()
     (run / "report.html").symlink_to("config.json")
@@ -99,7 +94,7 @@ def test_links_within_a_run_are_read_and_not_written_through(run, start):
     assert (run / "report.html").read_bytes().startswith(b"<!")
 
 
-def test_a_member_may_not_leave_its_sweep(run, start):
+def test_a_member_may_not_leave_its_sweep(run):
     Path("sweep").mkdir()
     Path("sweep/member").symlink_to(run)
     record = {"config": "tiny", "overrides": [], "members": ["member"]}
@@ -109,7 +104,7 @@ def test_a_member_may_not_leave_its_sweep(run, start):
         assert status == 2 and "sweep/member links to" in error
 
 
-def test_an_imported_template_is_no_file_of_the_user(run, start):
+def test_an_imported_template_is_no_file_of_the_user(run):
     """Else the export of the imported run would publish it."""
     status, error = start(COMMANDS["export"])
     assert status == 0, error
@@ -119,6 +114,6 @@ def test_an_imported_template_is_no_file_of_the_user(run, start):
     assert not Path("imported").exists()
 
 
-def test_pages_replace_no_device(run, start):
+def test_pages_replace_no_device(run):
     os.mkfifo("page.html")
     assert start("report.py run --out page.html")[0] == 2

@@ -5,14 +5,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from ropewalk.data.config import DataConfig
 from ropewalk.data.mixture import RetrievalRows, retrieval_task
 from ropewalk.data.pipeline import make_batches, open_data
 from ropewalk.data.prepare import prepare
 from ropewalk.data.task import TaskContext
 from ropewalk.data.tokenizer import Tokenizer
 from ropewalk.utils import plugins
-from tests.data.helpers import plain_text, write_jsonl
+from tests.data.helpers import make_config, plain_text, write_jsonl
 from tests.evals.test_new_task import ECHO
 
 CONTEXT = 200
@@ -21,11 +20,8 @@ CONTEXT = 200
 @pytest.fixture(scope="module")
 def config(tmp_path_factory):
     root = tmp_path_factory.mktemp("pipeline")
-    write_jsonl(root / "a.jsonl", [plain_text(i) for i in range(300)])
-    return DataConfig(
-        source="jsonl", path=str(root / "a.jsonl"), vocab_size=600, context_length=CONTEXT,
-        batch_size=8, retrieval_fraction=0.5, prepared_root=str(root / "out"),
-    )  # fmt: skip
+    write_jsonl(root / "in" / "a.jsonl", [plain_text(i) for i in range(300)])
+    return make_config(root, context_length=CONTEXT, batch_size=8, retrieval_fraction=0.5)
 
 
 @pytest.fixture(scope="module")

@@ -170,14 +170,12 @@ def test_subset_shares_keep_their_part(root, capsys):
 
 
 KILLED = """
-import sys
+import pathlib, sys
 from ropewalk.data import tokenizing as t
-from ropewalk.data.config import DataConfig
-from ropewalk.data.prepare import prepare
+from tests.data.helpers import run_prepare
 if __name__ == "__main__":
     t.SHARD_TOKENS, t.BUNDLE, t.num_cpus = 2_000, 1_000, lambda: 2
-    prepare(DataConfig(source="jsonl", path=sys.argv[1], vocab_size=600, context_length=8,
-        batch_size=1, prepared_root=sys.argv[2]))
+    run_prepare(pathlib.Path(sys.argv[1]), prepared_root=sys.argv[2])
 """
 
 
@@ -193,7 +191,7 @@ def test_killed_at_any_moment_it_ends_with_the_same_bytes(root, monkeypatch):
         reports = list(killed.glob("*/progress.json"))
         return json.loads(reports[0].read_text())["num_segments"] if reports else 0
 
-    command = [sys.executable, script, root / "in", killed]
+    command = [sys.executable, script, root, killed]
     for minimum in (1, 6):
         process = subprocess.Popen(command, env=os.environ | {"PYTHONPATH": os.getcwd()})
         while segments() < minimum and process.poll() is None:

@@ -10,6 +10,7 @@ import fcntl
 import json
 import os
 import re
+import shlex
 import shutil
 import sys
 from pathlib import Path
@@ -28,7 +29,7 @@ from ropewalk.experiment.config import from_dict
 from ropewalk.experiment.overrides import single_run
 from ropewalk.utils.messages import LONGEST
 from tests.conftest import ROOT
-from tests.in_process import call, run_command
+from tests.in_process import call, call_any
 
 TINY = find_config("tiny")
 TRAIN = "train.py tiny --workdir run train.num_steps=2 train.save_every=1 evals.tasks=[kv]"
@@ -45,16 +46,14 @@ members.ten = ["model.rotary.base=10"]
 
 
 @pytest.fixture
-def refuse(tmp_path, copied_run, monkeypatch, capsys):
+def refuse(tmp_path, copied_run):
     """Return a function that runs a command in a folder of its own and checks its error."""
     (tmp_path / "study").mkdir()
     (tmp_path / "study" / "__init__.py").touch()
     (tmp_path / "study" / "bases.toml").write_text(CARD)
 
     def check(command: str, expected: str) -> None:
-        capsys.readouterr()
-        status = run_command(command, monkeypatch)
-        output = capsys.readouterr().err
+        status, output = call_any(*shlex.split(command))
         program, _, message = (output.splitlines() or [""])[-1].partition(": error: ")
         pattern = re.escape(expected).replace("…", ".*")
         assert status == 2 and re.search(pattern, message), output
