@@ -29,8 +29,9 @@ from ropewalk.evals.estimate.statistics import Limits, t_half_width
 from ropewalk.evals.estimate.trials import Trials
 from ropewalk.evals.rows import Rows
 
-# Increment when the same rows give another L50. Version 1 fitted a logistic curve.
-ESTIMATOR = 2
+# Increment when the same rows give another L50. Version 1 fitted a logistic curve; version 2 took
+# answers of few documents that are alike for independent.
+ESTIMATOR = 3
 
 NOT_LEARNED = "NOT_LEARNED"
 LOW_CEILING = "LOW_CEILING"
@@ -138,7 +139,8 @@ class Estimate:
         "MEASURED": accuracy falls significantly below half-way;
         "> {longest}": every quarter octave of distances is significantly above half-way;
         "< {shortest}";
-        "UNDETERMINED": neither, for at least one seed; l50 lies between ci_low and ci_high;
+        "UNDETERMINED": neither, for at least one seed, or one seed is "> ..." and another falls;
+        l50 lies between ci_low and ci_high;
         "TOO_FEW_ANSWERS": the same for too few answers, or fewer than 8 documents;
         "LOW_CEILING", "NOT_LEARNED": the ceiling is too low, in more than half of the seeds.
         Seeds with too few answers are left out of a pool whose others have more documents.
@@ -482,7 +484,9 @@ def _with_distances(
         """Return the mean distance, its interval, and the verdict."""
         mean, low, high = _mean_fall(falls, range_limits, num_documents, random)
         value, verdict = 2.0**mean, MEASURED
-        if any(seed.outcome in (UNDETERMINED, TOO_FEW_ANSWERS) for seed in falls):
+        outcomes = {seed.outcome for seed in falls}
+        # The mean of a fall and of a distance beyond the longest is only known to be larger.
+        if outcomes & {UNDETERMINED, TOO_FEW_ANSWERS} or outcomes == {MEASURED, fall.BEYOND}:
             value, verdict = _NAN, UNDETERMINED
         elif mean >= range_limits[1]:
             verdict = f"> {result.longest}"
@@ -584,7 +588,8 @@ def _half_octaves(trials: Trials) -> tuple[Bin, ...]:
     joined = trials.joined(bin_number(trials.low))
     joined = dataclasses.replace(joined, low=np.array(low), high=np.array(high))
     z = statistics.quantile(0.025)
-    return tuple(_bins(joined, statistics.limits(joined.questions, joined.right, z)))
+    bounds = statistics.limits(joined.questions, joined.right, z, trials.correlation)
+    return tuple(_bins(joined, bounds))
 
 
 def _worst(trials: Trials) -> Bin:
@@ -593,7 +598,8 @@ def _worst(trials: Trials) -> Bin:
     The minimum of many bins is biased, so the bin's own interval would be too high. Both ends of
     the interval are therefore minima over all bins, with limits that hold for all bins at once.
     """
-    bounds = statistics.exact_limits(trials.questions, trials.right, 0.025 / len(trials.x))
+    counts, error_rate = (trials.questions, trials.right), 0.025 / len(trials.x)
+    bounds = statistics.exact_limits(*counts, error_rate, trials.correlation)
     bins = _bins(trials, bounds)
     worst = min(bins, key=lambda bin_: bin_.accuracy)
     low, high = min(bin_.ci_low for bin_ in bins), min(bin_.ci_high for bin_ in bins)

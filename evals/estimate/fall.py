@@ -34,6 +34,8 @@ _MIN_DIP = 0.25
 # Windows that show accuracy above the level: width in octaves, error rate, and the answers needed
 # to tell an accuracy of three quarters from one half: z^2 (3/4) (1/4) / (1/4)^2, and a few more.
 _WINDOWS = (1 / 4, 0.025, 16), (1 / 8, 0.05, 8)
+# Documents for which a window rarely has too few: it needs more than z^2.
+_WINDOW_DOCUMENTS = 6
 
 # With fewer documents, their variance is unknown, and no interval means 95%.
 MIN_DOCUMENTS = 8
@@ -132,7 +134,8 @@ def limits_of_runs(trials: Trials, runs: Runs, z: float) -> Limits:
         for counts in (trials.questions, trials.right)
     )
     first, beyond = runs.first, runs.last + 1
-    return limits(questions[:, beyond] - questions[:, first], right[:, beyond] - right[:, first], z)
+    counts = questions[:, beyond] - questions[:, first], right[:, beyond] - right[:, first]
+    return limits(*counts, z, trials.correlation)
 
 
 def ceiling(trials: Trials, resampled: Trials) -> Ceiling:
@@ -248,8 +251,11 @@ def _test_windows(fine: Trials, level: tuple[float, float]) -> _Windows:
         runs, z = Runs.windows(fine, octaves), t_quantile(max(len(fine.questions), 2), error_rate)
         bounds = limits_of_runs(fine, runs, z)
         ends = fine.low[runs.first], fine.high[runs.last]
-        is_small = count_questions(fine, runs) < needed
-        parts.append((*ends, bounds.accuracy, bounds.above(*level, z), is_small))
+        # If all answers of a document are alike, the lower limit of k documents is k / (k + z^2).
+        has_few_documents = _count_documents(fine, runs) <= z**2
+        above = bounds.above(*level, z) & ~has_few_documents
+        is_small = has_few_documents | (count_questions(fine, runs) < needed)
+        parts.append((*ends, bounds.accuracy, above, is_small))
     columns = [np.concatenate(column) for column in zip(*parts, strict=True)]
     order = np.argsort(columns[0], kind="stable")
     return _Windows(*(column[order] for column in columns))
@@ -329,14 +335,23 @@ def count_questions(trials: Trials, runs: Runs) -> np.ndarray:
     return total[runs.last + 1] - total[runs.first]
 
 
+def _count_documents(trials: Trials, runs: Runs) -> np.ndarray:
+    """Return the number of documents that ask within each run of bins of `[documents, bins]`."""
+    total = np.pad(np.cumsum(trials.questions, 1), ((0, 0), (1, 0)))
+    return np.count_nonzero(total[:, runs.last + 1] - total[:, runs.first], axis=0)
+
+
 def documents_enough(fine: Trials) -> int:
     """Return the number of documents with which no window has too few answers.
 
     The poorest half octave counts, because a single window of few documents varies too much.
     """
     octaves, _, answers = _WINDOWS[0]
-    poorest = float(count_questions(fine, Runs.windows(fine, 2 * octaves)).min()) / 2
-    needed = len(fine.questions) * max(1.5 * answers / max(poorest, 0.5), 1.5)
+    runs = Runs.windows(fine, 2 * octaves)
+    factor = 1.0
+    for number, count in (answers, count_questions), (_WINDOW_DOCUMENTS, _count_documents):
+        factor = max(factor, number / max(count(fine, runs).min() / 2, 0.5))
+    needed = 1.5 * factor * len(fine.questions)
     return max(MIN_DOCUMENTS, 8 * int(np.ceil(needed / 8)))
 
 

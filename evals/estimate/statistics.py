@@ -81,18 +81,21 @@ class Limits(NamedTuple):
         return self.accuracy - level > np.hypot(self.accuracy - self.low, z * error)
 
 
-def limits(questions: np.ndarray, right: np.ndarray, z: float) -> Limits:
+def limits(questions: np.ndarray, right: np.ndarray, z: float, correlation: float = 0.0) -> Limits:
     """Return Wilson's interval for the effective number of independent trials.
 
     Args:
       questions, right: `[documents, N]`.
       z: half-width of the interval, standard deviations.
+      correlation: least correlation of the answers of a document (`correlation`).
     """
-    accuracy, effective_trials = _effective_trials(questions, right)
+    accuracy, effective_trials = _effective_trials(questions, right, correlation)
     return wilson(accuracy, effective_trials, z)
 
 
-def exact_limits(questions: np.ndarray, right: np.ndarray, error_rate: float) -> Limits:
+def exact_limits(
+    questions: np.ndarray, right: np.ndarray, error_rate: float, correlation: float = 0.0
+) -> Limits:
     """Return the interval of Clopper and Pearson for the effective number of independent trials.
 
     Wilson's is too narrow for small error rates near 0 and 1, such as those of many bins together.
@@ -100,8 +103,9 @@ def exact_limits(questions: np.ndarray, right: np.ndarray, error_rate: float) ->
     Args:
       questions, right: `[documents, N]`.
       error_rate: of each end.
+      correlation: as of `limits`.
     """
-    accuracy, n = _effective_trials(questions, right)
+    accuracy, n = _effective_trials(questions, right, correlation)
     low = special.betaincinv(accuracy * n, (1 - accuracy) * n + 1, error_rate)
     high = special.betaincinv(accuracy * n + 1, (1 - accuracy) * n, 1 - error_rate)
     return Limits(accuracy, np.where(accuracy > 0, low, 0), np.where(accuracy < 1, high, 1))
@@ -115,17 +119,47 @@ def wilson(accuracy: np.ndarray, trials: np.ndarray, z: float) -> Limits:
     return Limits(accuracy, np.maximum(center - half, 0), np.minimum(center + half, 1))
 
 
-def _effective_trials(questions: np.ndarray, right: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _effective_trials(
+    questions: np.ndarray, right: np.ndarray, correlation: float
+) -> tuple[np.ndarray, np.ndarray]:
     """Return the accuracy and the effective number of independent trials, each `[N]`.
 
     Answers of one document are correlated. The effective number is the number of trials divided by
     the design effect of surveys: the variance of the ratio over documents, divided by the variance
-    of independent trials, at least 1. Where all answers are right, or all wrong, it is 1.
+    of independent trials, at least 1. Few documents may be alike by luck, so it is at least Kish's
+    1 + (m - 1) correlation, where m is the mean number of a trial's document's trials.
     """
-    trials, n = questions.sum(0), len(questions)
+    trials, documents = questions.sum(0), np.count_nonzero(questions, axis=0)
     accuracy = right.sum(0) / trials
-    clustered = ((right - accuracy * questions) ** 2).sum(0) * n / max(n - 1, 1)
+    clustered = ((right - accuracy * questions) ** 2).sum(0) * _unbiased(documents)
     independent = accuracy * (1 - accuracy) * trials
     some = independent > 0
-    effect = np.maximum(np.where(some, clustered, 1) / np.where(some, independent, 1), 1)
-    return accuracy, trials / effect
+    effect = np.where(some, clustered, 1) / np.where(some, independent, 1)
+    least = 1 + ((questions**2).sum(0) / trials - 1) * correlation
+    return accuracy, trials / np.maximum(effect, least)
+
+
+def correlation(questions: np.ndarray, right: np.ndarray) -> float:
+    """Return the correlation of answers within a document and column, 0 to 1; 0 if unknown.
+
+    It is the excess of the variance over documents above that of independent trials, over all
+    columns with several documents together.
+
+    Args:
+      questions, right: `[documents, N]`.
+    """
+    several = np.count_nonzero(questions, axis=0) > 1
+    questions, right = questions[:, several], right[:, several]
+    trials = questions.sum(0)
+    accuracy = right.sum(0) / trials
+    clustered = ((right - accuracy * questions) ** 2).sum(0)
+    clustered *= _unbiased(np.count_nonzero(questions, axis=0))
+    variance = accuracy * (1 - accuracy) * _unbiased(trials)
+    pairs = (variance * ((questions**2).sum(0) - trials)).sum()
+    excess = (clustered - variance * trials).sum()
+    return float(np.clip(excess / pairs, 0, 1)) if pairs > 0 else 0.0
+
+
+def _unbiased(number: np.ndarray) -> np.ndarray:
+    """Return the factor that makes a variance over a number of units unbiased; 1 for one unit."""
+    return number / np.maximum(number - 1, 1)

@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
+from ropewalk.evals.estimate import statistics
 from ropewalk.evals.estimate.bins import fine_bin_number, fine_bin_start, group_bins, widths
 from ropewalk.evals.rows import Rows
 
@@ -20,6 +21,7 @@ class Trials:
       low, high: int `[bins]`, first and last distance of each bin, tokens.
       chance: accuracy of a guess.
       seeds: int, numbers of the seeds along the first axis of `questions`, while it has one.
+      fine_correlation: `correlation` of the bins that were joined; None: these are fine bins.
     """
 
     questions: np.ndarray
@@ -29,6 +31,17 @@ class Trials:
     high: np.ndarray
     chance: float
     seeds: np.ndarray
+    fine_correlation: float | None = None
+
+    @property
+    def correlation(self) -> float:
+        """Correlation of answers within a document of `[documents, bins]`, by fine bins if known.
+
+        Documents on both sides of a fall, in one wide bin, would look correlated.
+        """
+        if self.fine_correlation is None:
+            return statistics.correlation(self.questions, self.right)
+        return self.fine_correlation
 
     @classmethod
     def from_rows(cls, rows: Rows) -> "Trials":
@@ -100,7 +113,9 @@ class Trials:
         last = np.append(first[1:], len(index)) - 1
         joined = self._map(lambda n: np.add.reduceat(n, first, axis=-1))
         x = np.bincount(index, total * self.x) / np.bincount(index, total)
-        return dataclasses.replace(joined, x=x, low=self.low[first], high=self.high[last])
+        correlation = self.correlation if self.questions.ndim == 2 else None
+        ends = {"low": self.low[first], "high": self.high[last]}
+        return dataclasses.replace(joined, x=x, **ends, fine_correlation=correlation)
 
     def with_min_trials(self, minimum: int) -> "Trials":
         """Join bins of `[..., documents, bins]` until each seed has a minimum of trials."""
