@@ -159,7 +159,7 @@ def draw_by_length(members: Sequence[Member], task: str) -> Figure:
         kit.tag(panels[0].plot(lengths, [m.value for m in results], **options), member)
         if retrieval:
             points = [(m.length, member, m.estimate) for m in results]
-            kit.tag(l50.draw_line(panels[1], points, number), member)
+            kit.tag(l50.draw_line(panels[1], points, number, len(shown)), member)
             worst = [m.estimate.worst.accuracy for m in results]
             kit.tag(panels[2].plot(lengths, worst, **options), member)
     for ax in panels:
@@ -213,7 +213,7 @@ def draw_trained_lengths(groups: Sequence[Sequence[Member]], task: str) -> Figur
     for number, (series, name) in enumerate(zip(groups, names, strict=True)):
         handles.append(kit.handle(name, lw=2.2, **series[0].look.line))
         points = [(m.trained_length, m, m.estimates[task]) for m in series]
-        l50.draw_line(ax, points, number)
+        l50.draw_line(ax, points, number, len(groups))
     lengths = sorted({member.trained_length for group in groups for member in group})
     ax.set_xscale("log", base=2)
     kit.token_axis(ax.yaxis)

@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from ropewalk.evals.estimate.effective_context import UNDETERMINED, Estimate
+from ropewalk.evals.estimate.effective_context import TOO_FEW_ANSWERS, UNDETERMINED, Estimate
 from ropewalk.model.rotary import Rotary
 from ropewalk.reporting import l50
 from ropewalk.reporting.members import Member, describe_intervals, tasks
@@ -241,5 +241,7 @@ def _legend(members: Sequence[Member], task: str) -> list[Line2D]:
     if any(estimate.verdict == UNDETERMINED for estimate in estimates):
         handles.append(kit.handle("undetermined: the\ninterval only", color=kit.INK, lw=1.8))
     if not all(estimate.has_l50 for estimate in estimates):
-        handles.append(kit.mark_handle("no effective context", "x", ms=7, mew=1.8))
+        few = any(estimate.verdict == TOO_FEW_ANSWERS for estimate in estimates)
+        label = "no effective context" + ",\nor too few answers" * few
+        handles.append(kit.mark_handle(label, "x", ms=7, mew=1.8))
     return handles

@@ -85,14 +85,15 @@ def draw_bound(ax: Axes, x: float, member: Member, bound: Bound) -> None:
     tag(artists, member, f"{member.label}: D_H {bound}")
 
 
-def draw_line(ax: Axes, points: Sequence[Point], number: int) -> list[Line2D]:
-    """Draw the marks of learned estimates and the line through them; return the line.
+def draw_line(ax: Axes, points: Sequence[Point], number: int, count: int) -> list[Line2D]:
+    """Draw the marks of learned estimates and the line through measured ones; return the line.
 
-    Marks beyond the longest distance have equal heights, so each `number` is shifted sideways.
+    Marks beyond the longest distance have equal heights, so line `number` of `count` is shifted
+    sideways, by at most a tenth of an octave.
     """
-    shift = 2 ** (0.04 * number)
+    shift = 2 ** (0.2 * ((number + 0.5) / count - 0.5))
     known = [(x * shift, member, e) for x, member, e in points if e.has_l50]
     for x, member, estimate in known:
         draw_l50(ax, x, member, estimate)
-    line = [x for x, *_ in known], [estimate.mark for *_, estimate in known]
+    line = [x for x, *_ in known], [estimate.l50 for *_, estimate in known]
     return ax.plot(*line, lw=1.3, **points[0][1].look.line)

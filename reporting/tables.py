@@ -335,12 +335,13 @@ def number_tables(members: Sequence[Member]) -> tuple[Table, Table]:
             rest[name] = f"{other}; {other.accuracies}" if other else NONE
         lines.append((member.index, {"member": member.label} | cells))
         more.append((member.index, {"member": member.label} | rest))
-    documents = [e.num_documents for member in members for e in member.estimates.values()]
+    estimates = [member.estimates[leading] for member in members if leading in member.estimates]
+    documents = sorted({estimate.num_documents for estimate in estimates})
     caption = format_caption(
         "numbers",
         task=leading,
         over=describe_intervals(members),
-        documents=min(documents, default=0),
+        documents=" to ".join(map(str, dict.fromkeys(documents[:1] + documents[-1:]))),
         has_bounds=any(bound for member in members for bound in member.bounds.values()),
     )
     return (

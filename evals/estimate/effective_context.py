@@ -61,7 +61,8 @@ class Bin:
       trials: number of questions.
       accuracy: share of exact matches.
       ci_low, ci_high: 95% interval: Wilson's, for the effective number of independent trials
-        (`limits`). The worst bin's interval covers the least accuracy of all bins.
+        (`limits`); NaN with fewer than 8 documents. The worst bin's interval covers the least
+        accuracy of all bins.
     """
 
     distance: float
@@ -360,7 +361,7 @@ def estimate_trials(
     mean, mean_low, mean_high = _mean_accuracy(pooled, told, random)
     ceilings = [seed.ceiling for seed in learned or pooled]
     worst = _worst(told.with_min_trials(_MIN_TRIALS).summed())
-    if num_documents < fall.MIN_DOCUMENTS:
+    if num_documents < statistics.MIN_DOCUMENTS:
         worst = dataclasses.replace(worst, ci_low=_NAN, ci_high=_NAN)
     result = Estimate(
         task=task,
@@ -375,7 +376,7 @@ def estimate_trials(
         mean_accuracy=mean,
         mean_accuracy_low=mean_low,
         mean_accuracy_high=mean_high,
-        bins=_half_octaves(told.summed()),
+        bins=_half_octaves(told.summed(), has_intervals=num_documents >= statistics.MIN_DOCUMENTS),
         shortest=int(trials.low[0]),
         longest=int(trials.high[-1]),
         num_documents=trials.questions.shape[1],
@@ -443,7 +444,7 @@ def _verdict(chance: float, ceiling: Ceiling, l50: Fall, num_documents: int) -> 
     gate = _gate(chance)
     if ceiling.high < gate:
         return NOT_LEARNED
-    if num_documents < fall.MIN_DOCUMENTS:
+    if num_documents < statistics.MIN_DOCUMENTS:
         return TOO_FEW_ANSWERS
     if ceiling.low < gate:
         return TOO_FEW_ANSWERS if ceiling.high >= _HIGH_CEILING else NOT_LEARNED
@@ -458,7 +459,7 @@ def _mean_accuracy(
     """Return the mean accuracy over seeds and its 95% interval, NaN for too few documents."""
     num_documents = min(seed.num_documents for seed in seeds)
     values = np.array([seed.mean_accuracies for seed in seeds])
-    if num_documents < fall.MIN_DOCUMENTS:
+    if num_documents < statistics.MIN_DOCUMENTS:
         return float(values[:, 0].mean()), _NAN, _NAN
     mean, low, high = _mean_and_interval(values, num_documents, random)
     if len(seeds) == 1 or mean in (0, 1):
@@ -581,7 +582,7 @@ def _mean_and_interval(
     return center, float(low), float(high)
 
 
-def _half_octaves(trials: Trials) -> tuple[Bin, ...]:
+def _half_octaves(trials: Trials, *, has_intervals: bool) -> tuple[Bin, ...]:
     """Return accuracy by bins of half an octave; `trials` `[documents, fine bins]`."""
     numbers = np.unique(bin_number(trials.low)).tolist()
     low, high = ([bin_start(number + i) - i for number in numbers] for i in (0, 1))
@@ -589,6 +590,8 @@ def _half_octaves(trials: Trials) -> tuple[Bin, ...]:
     joined = dataclasses.replace(joined, low=np.array(low), high=np.array(high))
     z = statistics.quantile(0.025)
     bounds = statistics.limits(joined.questions, joined.right, z, trials.correlation)
+    if not has_intervals:
+        bounds = bounds._replace(low=bounds.low * _NAN, high=bounds.high * _NAN)
     return tuple(_bins(joined, bounds))
 
 

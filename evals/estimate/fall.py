@@ -18,7 +18,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ropewalk.evals.estimate.statistics import Limits, limits, quantile, t_quantile
+from ropewalk.evals.estimate.statistics import (
+    MIN_DOCUMENTS,
+    Limits,
+    limits,
+    quantile,
+    t_quantile,
+)
 from ropewalk.evals.estimate.trials import Trials
 
 # The ceiling uses distances up to 32 tokens, or the task's first two octaves.
@@ -36,9 +42,6 @@ _MIN_DIP = 0.25
 _WINDOWS = (1 / 4, 0.025, 16), (1 / 8, 0.05, 8)
 # Documents for which a window rarely has too few: it needs more than z^2.
 _WINDOW_DOCUMENTS = 6
-
-# With fewer documents, their variance is unknown, and no interval means 95%.
-MIN_DOCUMENTS = 8
 
 # Outcomes of the search for a fall.
 MEASURED, BEYOND = "MEASURED", "BEYOND"

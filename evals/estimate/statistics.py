@@ -5,6 +5,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import special
 
+# With fewer documents, their variance is unknown, and no interval means 95%.
+MIN_DOCUMENTS = 8
+
 
 def t_quantile(num_units: Any, error_rate: float = 0.025) -> Any:
     """Return Student's one-sided quantile for a mean over units; NaN for one unit."""
@@ -126,16 +129,18 @@ def _effective_trials(
 
     Answers of one document are correlated. The effective number is the number of trials divided by
     the design effect of surveys: the variance of the ratio over documents, divided by the variance
-    of independent trials, at least 1. Few documents may be alike by luck, so it is at least Kish's
-    1 + (m - 1) correlation, where m is the mean number of a trial's document's trials.
+    of independent trials, at least 1. Fewer than `MIN_DOCUMENTS` documents may be alike by luck, so
+    it is then at least Kish's 1 + (m - 1) correlation; m is the mean over trials of the number of
+    trials of their document.
     """
-    trials, documents = questions.sum(0), np.count_nonzero(questions, axis=0)
+    trials, n = questions.sum(0), len(questions)
     accuracy = right.sum(0) / trials
-    clustered = ((right - accuracy * questions) ** 2).sum(0) * _unbiased(documents)
+    clustered = ((right - accuracy * questions) ** 2).sum(0) * n / max(n - 1, 1)
     independent = accuracy * (1 - accuracy) * trials
     some = independent > 0
     effect = np.where(some, clustered, 1) / np.where(some, independent, 1)
-    least = 1 + ((questions**2).sum(0) / trials - 1) * correlation
+    has_few = np.count_nonzero(questions, axis=0) < MIN_DOCUMENTS
+    least = 1 + ((questions**2).sum(0) / trials - 1) * correlation * has_few
     return accuracy, trials / np.maximum(effect, least)
 
 

@@ -5,7 +5,7 @@ import pytest
 
 from ropewalk.model import rotary
 from ropewalk.model.config import MlaConfig
-from ropewalk.reporting.curves import accuracy_panels
+from ropewalk.reporting.curves import accuracy_panels, draw_by_length
 from ropewalk.reporting.effective_context import draw_effective_context
 from ropewalk.utils.figures import INK
 from tests.reporting.helpers import answers, experiment, make_run, make_sweep, read
@@ -49,6 +49,27 @@ def test_close_bases_trained_lengths_and_controls_have_their_own_labels(tmp_path
     figure = draw_effective_context(read(*sorted(tmp_path.iterdir())))
     assert overlaps(figure) == []
     assert figure.axes[-1].get_xlabel() == label
+
+
+def test_a_cross_of_too_few_answers_does_not_say_that_there_is_no_effective_context(tmp_path):
+    """Right at every distance, in four documents."""
+    config = experiment("rope(base=10)")
+    run = make_run(tmp_path / "run", config, answers(config, 128, documents=4))
+    figure = draw_effective_context(read(run.path))
+    labels = [text.get_text() for text in figure.legends[0].get_texts()]
+    assert "no effective context,\nor too few answers" in labels
+
+
+def test_marks_of_many_members_stay_at_their_lengths(tmp_path):
+    """The twelfth was once drawn at a length of 87, not 64; a tenth of an octave is 7%."""
+    for number in range(12):
+        config = experiment(f"rope(base={10 + number})")
+        rows = answers(config, 20, length=64) + answers(config, 20)
+        make_run(tmp_path / f"{number}", config, rows)
+    ax = draw_by_length(read(*tmp_path.iterdir()), "kv").axes[1]
+    marks = [line.get_xdata()[0] for line in ax.get_lines() if line.get_marker() == "o"]
+    assert len(marks) == 24
+    assert all(min(abs(x / 64 - 1), abs(x / 128 - 1)) < 0.072 for x in marks)
 
 
 def test_titles_name_a_length_that_is_not_the_trained_one(tmp_path):
