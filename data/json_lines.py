@@ -118,14 +118,6 @@ def text_problem(text: str) -> str | None:
     return None
 
 
-def lines(path: Path) -> Iterator[bytes]:
-    """Yield the lines of a JSON Lines file; raise ValueError for damage."""
-    for data in _lines(chunks(path, ignore_bytes)):
-        if isinstance(data, Damage):
-            raise ValueError(f"{path}: {data.problem}")
-        yield data
-
-
 class Damage(NamedTuple):
     """A line that is too long, or a damaged member of a compressed file.
 

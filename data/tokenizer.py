@@ -340,13 +340,9 @@ def train(texts: Iterable[str], path: str | Path, vocab_size: int) -> None:
             sentence_iterator=itertools.chain(parts, absent), model_writer=model, **options
         )
     except RuntimeError as error:
-        reason, advice = str(error).strip().splitlines()[-1], ""
-        if most := re.search(r"set it to a value <= (\d+)", reason):
-            reason = f"it gives {most[1]} pieces at most"
-            advice = f"data.vocab_size={most[1]}, " * (int(most[1]) > _NUM_RESERVED)
         raise ValueError(
-            f"data.vocab_size={vocab_size} does not suit this text: {reason}; use {advice}more "
-            "text, or data.tokenizer=FILE"
+            f"data.vocab_size={vocab_size} does not suit this text: "
+            f"{str(error).strip().splitlines()[-1]} Use more text, or data.tokenizer=FILE"
         ) from None
     write_atomically(Path(path), model.getvalue())
 

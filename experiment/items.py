@@ -115,11 +115,6 @@ def read_digests(run: RunDirectory, step: int) -> dict[str, Any]:
     return record
 
 
-def metrics_record(run: RunDirectory, step: int) -> dict[str, Any] | None:
-    """Return the digest of metrics.jsonl in the checkpoint of `step` (`MetricsDigest.record`)."""
-    return read_digests(run, step).get("metrics")
-
-
 def metrics_damage(run: RunDirectory) -> str:
     """Describe the damage to metrics.jsonl; empty if none is known.
 
@@ -127,7 +122,7 @@ def metrics_damage(run: RunDirectory) -> str:
     """
     step = max(run.steps(), default=0)
     try:
-        record = metrics_record(run, step) if step else None
+        record = read_digests(run, step).get("metrics") if step else None
     except DamagedCheckpointError:  # readers of its arrays report it
         record = None
     if record is None:

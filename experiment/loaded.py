@@ -65,16 +65,9 @@ class LoadedRun:
         if isinstance(tokens, str):
             check_unicode(tokens, "tokens")
             tokens = np.array([self.tokenizer.encode_prompt(tokens)])
-        try:
-            tokens_BT = np.asarray(tokens)
-            is_ids = tokens_BT.ndim == 2 and np.issubdtype(tokens_BT.dtype, np.integer)
-        except ValueError:  # rows of several lengths
-            is_ids = False
-        if not is_ids:
-            raise ValueError(
-                f"tokens={quoted(tokens)} must be a text or whole numbers [B, T], rows of one "
-                "length; compute rows of other lengths one by one"
-            )
+        tokens_BT = np.asarray(tokens)  # numpy refuses rows of several lengths
+        if tokens_BT.ndim != 2 or not np.issubdtype(tokens_BT.dtype, np.integer):
+            raise ValueError(f"tokens={quoted(tokens)} must be a text or whole numbers [B, T]")
         # An id outside the embedding would not fail: JAX takes the last row instead.
         vocab_size = self.config.model.vocab_size
         if tokens_BT.size and not 0 <= tokens_BT.min() <= tokens_BT.max() < vocab_size:

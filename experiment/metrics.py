@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, TypeAlias
 import jax
 
 from ropewalk.experiment.config import ExperimentConfig, flatten, to_dict
-from ropewalk.experiment.items import metrics_record
+from ropewalk.experiment.items import read_digests
 from ropewalk.experiment.records import MetricsDigest
 from ropewalk.experiment.run import RunDirectory
 from ropewalk.model import rotary
@@ -68,7 +68,7 @@ class MetricsLog:
         self._trackers = [open_tracker(name, run) for name in config.train.tracking]
         # A killed run may have logged steps after its last checkpoint.
         rows = [row for row in run.read_metrics() if row["step"] <= after_step]
-        record = (metrics_record(run, after_step) if after_step else None) or {}
+        record = read_digests(run, after_step).get("metrics", {}) if after_step else {}
         self._digest, self._lost_up_to = MetricsDigest(rows), record.get("lost_up_to")
         # The file contains no training state, so lost rows are no reason to stop.
         if record and (damage := self._digest.difference(record)):

@@ -7,15 +7,12 @@ from rich.table import Table
 
 from ropewalk.tpu.cost import Report, peak_flops
 from ropewalk.tpu.topology import MEMORY_FRACTION, Machines, Topology
-from ropewalk.training import programs
 from ropewalk.utils.messages import counted, size
 
 
 def show(chips: Topology | Machines, report: Report, console: Console) -> None:
     """Print a report."""
     console.print(f"compiled in {report.compile_seconds:.0f} s")
-    if options := programs.describe_compiler_options(chips.chip.device_kind):
-        console.print(options, soft_wrap=True)
     console.print("mesh: " + ", ".join(f"{axis}={size}" for axis, size in report.mesh.items()))
     is_compiled = report.peak is not None
     lines = [report.attention, *(_memory(chips, report) if is_compiled else ())]

@@ -25,7 +25,7 @@ from ropewalk.training.interrupts import Interrupts
 from ropewalk.training.log import DivergedError, Divergence, StageLog, Trace, make_console
 from ropewalk.training.members import first_state, shardings_of, unstack, with_fresh_moments
 from ropewalk.training.plan import Plan
-from ropewalk.training.programs import describe_compiler_options, member_arrays
+from ropewalk.training.programs import member_arrays
 from ropewalk.training.restore import restore_newest
 from ropewalk.training.step import State, compile_step, is_unsplit_cpu
 from ropewalk.training.validation import Validation
@@ -201,8 +201,6 @@ def train_stage(
     with log, trace, Watchdog() as watchdog:
         if not is_unsplit_cpu(mesh):
             trainer.console.print(kernels.check(config.model, config.data.context_length))
-            if compiler_flags := describe_compiler_options(mesh.devices.flat[0].device_kind):
-                trainer.console.print(compiler_flags)
 
         first_step = saved_step = step = trainer.step
         while True:

@@ -137,10 +137,3 @@ def compiler_options(device_kind: str) -> dict[str, str]:
     libtpu_args = os.environ.get("LIBTPU_INIT_ARGS", "")
     options = _TPU_OPTIONS if device_kind.startswith("TPU") else {}
     return {k: v for k, v in options.items() if f"--{k}" not in libtpu_args}
-
-
-def describe_compiler_options(device_kind: str) -> str | None:
-    """Return a line that describes the compiler options of a chip; None if there are none."""
-    flags_by_name = compiler_options(device_kind)
-    flags = " ".join(f"--{name}={value}" for name, value in flags_by_name.items())
-    return f"compiler: as with LIBTPU_INIT_ARGS={flags}" if flags_by_name else None

@@ -16,7 +16,7 @@ from ropewalk.experiment.checkpoint import (
     restore_params,
     shape_difference,
 )
-from ropewalk.experiment.config import first_difference, flatten, to_dict
+from ropewalk.experiment.config import first_difference
 from ropewalk.experiment.items import COULD_NOT_BE_READ, DamagedCheckpointError
 from ropewalk.experiment.mesh import put
 from ropewalk.experiment.overrides import Member
@@ -171,15 +171,9 @@ def find_matching_start(member: Member) -> tuple[RunDirectory, int]:
     check_learned_start(parent_config.model, config.model, where)
     theirs, ours = abstract_params(parent.config.model), abstract_params(config.model)
     if difference := shape_difference(theirs, ours):
-        theirs, ours = flatten(to_dict(parent.config.model)), flatten(to_dict(config.model))
-        sizes = " ".join(
-            f"model.{name}={str(value).lower()}"
-            for name, value in theirs.items()
-            if isinstance(value, int) and value != ours.get(name)
-        )
         raise ValueError(
-            f"{where}: its {difference} in this config's model; "
-            f"set {sizes or 'the sizes that it was trained with'}"
+            f"{where}: its {difference} in this config's model; set the sizes of `model` in "
+            f"{parent.path}/config.json"
         )
     return parent, step
 

@@ -101,11 +101,7 @@ def problem(value: Any, hint: Any) -> str:
         return ""
     elif origin is typing.Literal and isinstance(value, str):
         return f"one of the allowed values, got {quoted(value)}; {nearest(value, arguments)}"
-    text = describe(hint)
-    is_long = isinstance(value, int | float) and abs(value) >= 2**63
-    if is_long and text.startswith("a whole number") and not text.endswith("]"):
-        text += " (below 2^63)"
-    return f"{text}, got {quoted(value)}"
+    return f"{describe(hint)}, got {quoted(value)}"
 
 
 def _admits(hint: Any, value: Any) -> bool:

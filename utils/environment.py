@@ -20,7 +20,6 @@ def _print_one_line(kind, error, trace) -> None:
         sys.__excepthook__(kind, error, trace)
 
 
-import codecs  # noqa: E402
 import importlib.util  # noqa: E402
 import io  # noqa: E402
 import os  # noqa: E402
@@ -36,27 +35,10 @@ if importlib.util.find_spec("sentencepiece") is None:  # required, and rarely an
     print(f"{sys.executable} lacks the packages of ropewalk. Run: {command}", file=sys.stderr)
     sys.exit(2)
 
-if sys.flags.optimize > 1:
-    print(
-        "python -OO (PYTHONOPTIMIZE=2) removes the texts that --help and names of fields are made "
-        "of. Use python -O, or unset PYTHONOPTIMIZE",
-        file=sys.stderr,
-    )
-    sys.exit(2)
-
 _JAX = (
     *("JAX_ENABLE_X64", "JAX_NUMPY_DTYPE_PROMOTION", "JAX_NUMPY_RANK_PROMOTION"),
     *("JAX_DEFAULT_PRNG_IMPL", "JAX_THREEFRY_PARTITIONABLE", "JAX_RANDOM_SEED_OFFSET"),
 )
-_PLAIN = {"─": "-", "–": "-", "×": "x", "±": "+-", "∞": "inf"}
-
-
-def _in_ascii(error: UnicodeError) -> tuple[str, int]:
-    """Replace a character that an encoding lacks; a handler of `codecs.register_error`."""
-    if not isinstance(error, UnicodeEncodeError):
-        raise error
-    character = error.object[error.start]
-    return _PLAIN.get(character, ascii(character)[1:-1]), error.start + 1
 
 
 def _ignore_late_reads(unraisable) -> None:
@@ -86,7 +68,6 @@ if _is_command():
     for number, name in enumerate(("stdin", "stdout", "stderr")):
         if getattr(sys, name) is None:  # closed (`>&-`): the next file would get its number
             setattr(sys, name, open(os.devnull, "w" if number else "r"))  # noqa: SIM115
-    codecs.register_error("in_ascii", _in_ascii)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="in_ascii")
+            stream.reconfigure(errors="replace")

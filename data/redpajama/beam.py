@@ -13,13 +13,10 @@ sets the minimum time. Needs the `beam` extra in a separate environment: apache-
 older protobuf and pyarrow than the locked ones.
 """
 
-import difflib
 import sys
 
 from ropewalk.utils.command_line import Parser
 from ropewalk.utils.messages import counted
-
-_OPTIONS = ("--path", "--out")
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -29,10 +26,6 @@ def main(arguments: list[str] | None = None) -> int:
     text = "root of the prepared data, as for data.prepare (default: %(default)s)"
     parser.add_argument("--out", metavar="DIR", default="runs/data", help=text)
     options, beam_options = parser.parse_known_args(arguments)
-    for option in beam_options:  # Beam ignores unknown options
-        name = option.partition("=")[0]
-        if close := difflib.get_close_matches(name, _OPTIONS, n=1, cutoff=0.8):
-            parser.error(f"unknown option {name}; did you mean {close[0]}?")
     # After parsing: --help needs neither Beam nor tensorflow-datasets.
     try:
         from apache_beam.options import pipeline_options  # pyright: ignore[reportMissingImports]

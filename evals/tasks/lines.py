@@ -28,7 +28,6 @@ from ropewalk.data.tasks import lines
 from ropewalk.data.tokenizer import Tokenizer
 from ropewalk.data.word_lists import ADJECTIVES, HELD_OUT_NOUNS
 from ropewalk.evals import prompts
-from ropewalk.utils.limits import parse_json
 from ropewalk.utils.paths import as_path
 
 _INTRO = (
@@ -135,14 +134,10 @@ def _read_cases(path: str) -> list[dict]:
     if not as_path(path).is_file():
         raise ValueError(f"lines: {path} is not a file of cases")
     records = []
-    for line, data in enumerate(json_lines.lines(as_path(path)), start=1):
-        try:
-            record = parse_json(data)
-        except ValueError as error:
-            raise ValueError(f"{path}:{line}: {error}") from None
-        for name in ("prompt", "correct_line", "expected_number", "random_idx"):
-            if not isinstance(record, dict) or name not in record:
-                raise ValueError(f"{path}:{line}: a case without {name!r}")
+    for line, record, problem in json_lines.json_records(as_path(path), field="prompt"):
+        missing = {"prompt", "correct_line", "expected_number", "random_idx"} - record.keys()
+        if problem or missing:
+            raise ValueError(f"{path}:{line}: {problem or f'a case without {min(missing)!r}'}")
         records.append(record)
     return records
 

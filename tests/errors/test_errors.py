@@ -114,7 +114,7 @@ def test_token_ids_outside_the_vocabulary_are_refused(trained_run):
     for tokens in (np.array([[0, 512]]), np.zeros((1, 3)), np.zeros(3, np.int32)):
         with pytest.raises(ValueError, match=r"ids 0 \.\.\. 512|must be a text or whole numbers"):
             run.logits(tokens)
-    with pytest.raises(ValueError, match="rows of one length"):
+    with pytest.raises(ValueError, match="inhomogeneous"):
         run.logits([[1, 2], [3]])
 
 

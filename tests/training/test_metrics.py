@@ -6,7 +6,7 @@ import pytest
 
 from ropewalk.experiment.checkpoint import restore_params
 from ropewalk.experiment.identity import run_id
-from ropewalk.experiment.items import metrics_damage, metrics_record
+from ropewalk.experiment.items import metrics_damage, read_digests
 from ropewalk.experiment.run import RunDirectory
 from tests.models import tiny_config, train_run
 from tests.training.helpers import CONSTANT
@@ -24,7 +24,7 @@ def test_lost_rows_are_said_when_a_run_is_resumed_and_ever_after(tiny_data, tmp_
     first = intact.read_metrics()[0]  # its rate includes the compilation, as its seconds do
     rate = first["tokens"] / first["seconds"]
     assert first["tokens_per_second"] == pytest.approx(rate, rel=0.01)
-    record = metrics_record(intact, 4)
+    record = read_digests(intact, 4)["metrics"]
     assert record["rows"] == 4
     for name, left in (("as it was", 4), ("later rows gone", 2), ("cut", 1), ("emptied", 0)):
         path = tmp_path / name
@@ -38,7 +38,7 @@ def test_lost_rows_are_said_when_a_run_is_resumed_and_ever_after(tiny_data, tmp_
         output = capfd.readouterr().err
         if left >= 2:
             # What was logged again is what had been logged, but for the clock.
-            assert "DAMAGED" not in output and metrics_record(resumed, 4) == record
+            assert "DAMAGED" not in output and read_digests(resumed, 4)["metrics"] == record
             assert not metrics_damage(resumed)
         else:
             assert f"DAMAGED: {path}/metrics.jsonl has {left} {rows}, and 2 were logged" in output

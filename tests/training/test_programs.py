@@ -1,4 +1,4 @@
-"""The options passed to a chip's compiler, and the line that describes them."""
+"""The options passed to a chip's compiler."""
 
 from ropewalk.training import programs
 
@@ -8,4 +8,3 @@ FLAG = "xla_jf_spmd_threshold_for_windowed_einsum_mib"
 def test_what_the_user_sets_stays(monkeypatch):
     monkeypatch.setenv("LIBTPU_INIT_ARGS", f"--xla_enable_async_all_gather=true --{FLAG}=100")
     assert programs.compiler_options("TPU v6 lite") == {}
-    assert programs.describe_compiler_options("TPU v6 lite") is None
