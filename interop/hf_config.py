@@ -129,7 +129,7 @@ def _parse(config: Mapping[str, Any], name: str, context: int | None) -> HfModel
     architecture, config = _find_architecture(config), _with_llama_names(config)
     kind = architecture.model_type
     reader = _Reader(config, _DEFAULTS.get(kind, {}))
-    layers = reader.value(_LAYERS, None, Layers)
+    layers = int(reader.value(_LAYERS, None, Layers))
     _refuse_unsupported(reader, architecture)
     longest = reader.count("max_position_embeddings")
     N, D = reader.count("num_attention_heads"), reader.count("hidden_size")
@@ -273,7 +273,7 @@ class _Reader:
 
     def count(self, name: str, default: int | None = None) -> int:
         """Return an integer of at least 1."""
-        return self.value(name, default, Count)
+        return int(self.value(name, default, Count))  # 4096.0 is a whole number, too
 
     def by_layer(self, name: str, num_layers: int) -> list[Any] | None:
         """Return a list of one value per layer; None if the key is missing."""

@@ -40,6 +40,7 @@ _MOST_POSITIONS = 2 * _MOST_CONTEXT
 _SIZES = ("hidden_size", "num_hidden_layers", "num_attention_heads", "max_position_embeddings")
 _BASES = ("rope_theta", "rotary_emb_base", "rope_local_base_freq", "swa_rope_theta")
 _BASES += ("global_rope_theta", "local_rope_theta")
+_PARTS = ("rotary_dim", "rotary_pct", "rope_pct", "rope_percent")  # of a head, that rotate
 _KINDS = ("attention", "full_attention", "sliding_attention", "chunked_attention")
 
 
@@ -51,6 +52,7 @@ class _Call(NamedTuple):
       query_NTH, key_KTH: float64, rotated.
       scaling: factor of the logits.
       allows: the mask: a function of batch, head, and positions of queries and keys.
+      module: that of attention.
     """
 
     layer: int
@@ -58,12 +60,14 @@ class _Call(NamedTuple):
     key_KTH: np.ndarray
     scaling: float
     allows: Any
+    module: Any
 
 
 # transformers calls functions that are registered by name, so the forward pass that runs writes
 # here: the calls so far, and the number of the layer.
 _calls: list[_Call] = []
 _layer: list[int] = []
+_attention: list[Any] = []  # modules of attention that are running, where they are known
 
 
 class _UnmeasuredError(ValueError):
@@ -185,7 +189,7 @@ def _path_to(text: Any, config: Any) -> tuple[str, ...]:
 def _check_kept(
     values: Mapping[str, Any], ropes: list[dict[str, Any]], groups: Sequence[LayerGroup]
 ) -> None:
-    """Raise ValueError for a base or rope_type of config.json by which no layer rotates.
+    """Raise ValueError for a base, a rope_type, ... of config.json by which no layer rotates.
 
     Some classes ignore a key that other code reads, and rotate by their defaults.
     """
@@ -203,6 +207,10 @@ def _check_kept(
             if name in ("rope_type", "type"):
                 known = [*(rope["rope_type"] for rope in used), "default", "mrope"]
                 is_lost = mapping is not values
+            if name == "factor" and mapping is not values and value is not None:
+                known, is_lost = [rope.get(name) for rope in used], bool(used)
+            if name in _PARTS and mapping is values and isinstance(value, int | float):
+                known, is_lost = [_known_part(name, value, x) for x in rotating], bool(rotating)
             if is_lost and value not in known:
                 raise ValueError(
                     f"config.json: {name}={quoted(value, 30)} is not used by the class of "
@@ -212,11 +220,17 @@ def _check_kept(
                 )
 
 
+def _known_part(name: str, value: float, group: LayerGroup) -> float:
+    """Return `value` if a head rotates so many features, or such a share of them; else its own."""
+    features, unit = 2 * group.inv_freq.size, 1 if name == "rotary_dim" else group.head_dim
+    return value if int(value * unit) // 2 * 2 == features else features / unit
+
+
 def _read_size(text: Any, name: str, limit: int) -> int:
     value: Any = getattr(text, name, None)
     if wrong := problem(value, Annotated[int, Bounds(at_least=1, at_most=limit)]):
         raise _UnmeasuredError(f"{name} must be {wrong}")
-    return value
+    return int(value)  # 4096.0 is a whole number, too
 
 
 def _rope_parameters(text: Any) -> list[dict[str, Any]]:
@@ -259,8 +273,13 @@ class _WithoutWeights(TorchFunctionMode):
 class _FixedOutputs(TorchFunctionMode):
     """Runs linear layers and embeddings as fixed vectors, which depend on their size only.
 
-    An operation on real tensors and tensors of the device `meta` gives one of `meta`.
+    An operation on real tensors and tensors of the device `meta` gives one of `meta`. The tokens
+    that a module of attention counts are at `positions` (Llama 4 does not read position_ids).
     """
+
+    def __init__(self, positions: list[int]):
+        super().__init__()
+        self.positions = positions
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
         """Call a function of torch."""
@@ -268,6 +287,8 @@ class _FixedOutputs(TorchFunctionMode):
         if func is torch.nn.functional.linear:
             inputs, weight = args[:2]
             return _fixed(weight.shape[0]).expand(*inputs.shape[:-1], weight.shape[0]).clone()
+        if func is torch.arange and args == (len(self.positions),) and _attention:
+            return torch.tensor(self.positions)
         if func is torch.nn.functional.embedding:
             inputs, weight = args[:2]
             return _fixed(weight.shape[1]).expand(*inputs.shape, weight.shape[1]).clone()
@@ -308,11 +329,14 @@ def _measure_layers(text: Any, context: int) -> list[LayerGroup]:
     positions = sorted({0, 1, math.isqrt(last), last})
     model = _build_model(text)
     modules = _rotary_modules(model)
-    calls = _forward(model, positions)
     hooks = [module.register_forward_hook(_identity) for module in modules]
     plain = _forward(model, [0] * len(positions))
     for hook in hooks:
         hook.remove()
+    for module in {call.module for call in plain}:
+        module.register_forward_pre_hook(lambda module, _: _attention.append(module))
+        module.register_forward_hook(lambda *_: _attention.clear())
+    calls = _forward(model, positions)
     if not calls:
         raise _UnmeasuredError("its code in transformers calls no attention function")
     buffers = [
@@ -389,7 +413,8 @@ def _forward(model: Any, positions: list[int]) -> list[_Call]:
     """Return the calls of the attention function in a forward pass."""
     _calls.clear()
     _layer.clear()
-    with torch.no_grad(), _FixedOutputs():
+    _attention.clear()
+    with torch.no_grad(), _FixedOutputs(positions):
         model(
             input_ids=torch.zeros(1, len(positions), dtype=torch.long),
             position_ids=torch.tensor([positions]),
@@ -409,7 +434,7 @@ def _record(module, query, key, value, attention_mask=None, scaling=None, **_) -
     if allows is None:
         raise _UnmeasuredError("its attention mask is not a function of positions")
     scaling = query.shape[-1] ** -0.5 if scaling is None else float(scaling)
-    call = _Call(number, _array(query), _array(key), scaling, allows)
+    call = _Call(number, _array(query), _array(key), scaling, allows, module)
     if not (np.isfinite(call.query_NTH).all() and np.isfinite(call.key_KTH).all()):
         raise _UnmeasuredError("its queries or keys are not finite; check its rope parameters")
     _calls.append(call)

@@ -79,6 +79,8 @@ def read_rope(config: Mapping[str, Any], layer_type: str | None = None) -> dict[
     rope = {"rope_type": "default", "rope_theta": theta} | rope
     if rope["rope_type"] == "su" and config.get("model_type") == "phi3":  # in its first files
         rope["rope_type"] = "longrope"
+    if rope.get("truncate", True) is None:  # false, unlike a missing one
+        rope["truncate"] = False
     return {name: value for name, value in rope.items() if value is not None}
 
 
@@ -215,7 +217,7 @@ def _yarn(rope, head, length):
     if mscale and mscale_all_dim:
         attention_factor = _temperature(mscale, factor) / _temperature(mscale_all_dim, factor)
     inv_freq = inv_freq * (slowed / factor + 1 - slowed)
-    return inv_freq, float(rope.get("attention_factor", attention_factor))
+    return inv_freq, float(rope.get("attention_factor") or attention_factor)
 
 
 def _longrope(rope, head, length):

@@ -200,6 +200,9 @@ ODD = [
     SIZES | {"model_type": "phi3", "head_dim": 32},
     SIZES | {"model_type": "gpt_neox", "hidden_act": "gelu", "rotary_emb_base": 500},
     SIZES | {"model_type": "phi3", "rope_scaling": LISTS, "original_max_position_embeddings": 16},
+    # A null is false here, and the default there.
+    SIZES | {"model_type": "llama", "rope_parameters": YARN | {"truncate": None}},
+    SIZES | {"model_type": "llama", "rope_parameters": YARN | {"attention_factor": None}},
 ]
 
 
@@ -214,5 +217,6 @@ def test_the_import_and_transformers_read_the_same_rotation(hf_config):
     assert [group.layers for group in ours] == [group.layers for group in theirs]
     for a, b in zip(ours, theirs, strict=True):
         assert (a.kind, a.window, a.head_dim) == (b.kind, b.window, b.head_dim)
+        assert a.rope.get("rope_theta") == b.rope.get("rope_theta")
         np.testing.assert_allclose(a.inv_freq, b.inv_freq, rtol=1e-6)
         np.testing.assert_allclose(a.scales, b.scales, rtol=1e-6)

@@ -149,10 +149,19 @@ def test_sizes_of_a_multimodal_config_are_those_of_its_text_model():
 
 
 def test_a_factor_of_queries_that_depends_on_their_position_is_reported():
-    """Ministral 3: 1 + 0.1 ln(1 + floor(p / 16384)) at the last position."""
+    """Ministral 3: 1 + 0.1 ln(1 + floor(p / 16384)) at the last position.
+
+    Llama 4: 1 + 0.1 ln(1 + floor((p + 1) / 8192)) in layers without rotation, which count the
+    tokens instead of reading position_ids.
+    """
     model = measure({"model_type": "ministral3", "max_position_embeddings": 262144})
     expected = 1 + 0.1 * np.log(1 + 262143 // 16384)
     assert model.groups[0].query_scale == f"{expected:.6g} at position 262,143"
+    config = SMALL | {"model_type": "llama4_text", "head_dim": 8, "num_local_experts": 2}
+    rotated, plain = measure(config | {"max_position_embeddings": 131072, "pad_token_id": 0}).groups
+    expected = 1 + 0.1 * np.log(1 + 131072 // 8192)
+    assert plain.query_scale == f"{expected:.6g} at position 131,071"
+    assert (rotated.query_scale, plain.inv_freq.size) == ("", 0)
 
 
 def test_a_base_that_no_formula_of_ours_has_is_fitted():
@@ -194,6 +203,7 @@ def test_no_base_is_claimed_for_frequencies_that_the_rope_parameters_do_not_give
 
 
 LINEAR = {"type": "linear", "factor": 8.0}
+HALF = {"rope_type": "linear", "factor": 2.0}
 BY_LAYER = {"full_attention": {"rope_type": "default", "rope_theta": 1e6}}
 
 
@@ -205,10 +215,16 @@ BY_LAYER = {"full_attention": {"rope_type": "default", "rope_theta": 1e6}}
         ("mimo_v2_flash", {"rope_theta": 1e7}, "rope_theta=10000000.0 is not used.* has 5000000.0"),
         ("llama", {"rope_parameters": BY_LAYER}, "rope_theta=1000000.0 is not used"),
         ("llama", {"rope_theta": 5e5, "rope_parameters": {"rope_theta": 1e6}}, "theta=500000.0 is"),
+        ("llama", {"rope_scaling": LINEAR, "rope_parameters": HALF}, "factor=2.0 is not.* has 8.0"),
+        ("stablelm", {"rope_pct": 0.5}, "rope_pct=0.5 is not used.* has 0.25"),
+        ("minimax", {"rotary_dim": 4}, "rotary_dim=4 is not used.* has 8"),
     ],
 )
 def test_a_rotation_of_config_json_that_the_class_ignores_is_refused(model_type, changes, message):
-    """Gemma 3 reads rope_type only; MiMo's remote code reads rope_theta; Llama has one rotation."""
+    """Gemma 3 reads rope_type only; MiMo's remote code reads rope_theta; Llama has one rotation.
+
+    MiniMax's own code rotates rotary_dim features.
+    """
     config = SMALL | {"model_type": model_type, "pad_token_id": 0, "head_dim": 8, "n_group": 1}
     config |= {"n_routed_experts": 8, "num_experts_per_tok": 2, "topk_group": 1}
     measure(config)

@@ -190,6 +190,13 @@ def test_older_files_are_read_as_the_newer_ones_of_the_same_model():
     np.testing.assert_allclose(group.inv_freq, series(1e6, 128), rtol=1e-6)
 
 
+@pytest.mark.parametrize("is_installed", [False, pytest.param(True, marks=pytest.mark.hf)])
+def test_a_whole_number_may_have_a_decimal_point(monkeypatch, is_installed):
+    monkeypatch.setattr("ropewalk.theory.audit.has_transformers", lambda: is_installed)
+    facts = audit(read_layers(FOLDER | {"max_position_embeddings": 4096.0}))
+    assert json.dumps(facts["context"]) == "4096"
+
+
 @pytest.mark.parametrize("name", ["model_max_length", "max_sequence_length"])
 def test_a_context_that_max_position_embeddings_does_not_claim(name):
     """Command R: 131,072 tokens, not 8,192; Vicuna 1.5 16k has the other key."""
