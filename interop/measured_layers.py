@@ -151,7 +151,9 @@ def _build_config(config: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
     for name in config.get("architectures") or ():
         types = [x for x, y in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES.items() if y == name]
         if types and kind not in types:
-            raise _UnmeasuredError(f"architectures names a class of model_type {types[0]}")
+            raise _UnmeasuredError(
+                f"architectures names a class of model_type {min(types, key=len)}"
+            )
     # Neither decides a rotation, and both would load other code.
     values = {k: v for k, v in config.items() if k not in ("auto_map", "quantization_config")}
     full_config = CONFIG_MAPPING[kind].from_dict(copy.deepcopy(values))

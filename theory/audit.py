@@ -201,6 +201,7 @@ def as_text(facts: dict[str, Any], name: str) -> str:
         )
     ]
     parts += [f"{describe_layers(group)}: {_verdict(group)}" for group in groups]
+    parts += [f"{describe_layers(group)}: {note}" for group in groups if (note := _stretch(group))]
     scales = {group["query_scale"] for group in groups} - {""}
     parts += [f"queries at position p are multiplied by {scale}" for scale in scales]
     if facts["layers_without_heads"]:
@@ -312,6 +313,18 @@ def _verdict(group: dict[str, Any]) -> str:
         return f"B_m >= 0 at every distance up to {group['checked_up_to']:,}"
     where = "beyond" if group["covers"] else "within"
     return f"B_m < 0 first at {first:,} tokens, {where} the reach of {reach:,}"
+
+
+def _stretch(group: dict[str, Any]) -> str:
+    """Return a note on YaRN for more tokens than the reach, or ""; Qwen's cards ask for that."""
+    rope, reach = group["rope"], group["reach"]
+    stretched = (rope.get("original_max_position_embeddings") or 0) * (rope.get("factor") or 1)
+    if rope.get("rope_type") != "yarn" or min(stretched, group["window"] or stretched) <= reach:
+        return ""
+    return (
+        f"yarn stretches the context to {stretched:,.0f} tokens, beyond the reach of {reach:,}; to "
+        f"audit that, set max_position_embeddings to {stretched:.0f}"
+    )
 
 
 def _cells(group: dict[str, Any]) -> list[str]:

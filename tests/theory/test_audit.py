@@ -220,7 +220,11 @@ def test_a_longer_context_of_a_text_model():
 @pytest.mark.hf
 @pytest.mark.parametrize(
     ("model_type", "class_name", "named"),
-    [("minimax", "MiniMaxM2ForCausalLM", "minimax_m2"), ("llama", "MistralForCausalLM", "mistral")],
+    [
+        ("minimax", "MiniMaxM2ForCausalLM", "minimax_m2"),
+        ("llama", "MistralForCausalLM", "mistral"),
+        ("qwen2", "LlamaForCausalLM", "llama"),  # also that of internlm3
+    ],
 )
 def test_a_class_of_another_model_type_is_refused(model_type, class_name, named):
     """MiniMax-M2's first files had the model_type of MiniMax-Text, whose layers are others."""
@@ -228,6 +232,15 @@ def test_a_class_of_another_model_type_is_refused(model_type, class_name, named)
     config = FOLDER | {"model_type": model_type, "architectures": [class_name]}
     with pytest.raises(ValueError, match=f"names a class of model_type {named}"):
         read_layers(config)
+
+
+@pytest.mark.parametrize(("longest", "is_noted"), [(40_960, True), (131_072, False)])
+def test_a_context_that_yarn_stretches_is_named(longest, is_noted):
+    """Qwen3's card adds YaRN and leaves max_position_embeddings at 40,960."""
+    rope = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 32_768}
+    config = FOLDER | {"rope_scaling": rope, "max_position_embeddings": longest}
+    text = " ".join(as_text(audit(read_layers(config)), "qwen").split())
+    assert ("stretches the context to 131,072 tokens, beyond" in text) == is_noted
 
 
 def test_attn_factor_is_reported():
