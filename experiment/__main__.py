@@ -93,7 +93,7 @@ def describe(run: RunDirectory) -> dict[str, str]:
     newest, end = steps[-1] if steps else 0, split(config)[-1].end
     return cells | {
         "config": config.name,
-        "rotary": rotary.label(config.model.rotary),
+        "rotary": rotary.label(run.config_at(newest).model.rotary),
         "seed": str(config.seed),
         "steps": f"{newest:,}" if newest == end else f"{newest:,} of {end:,}",
         "loss": f"{losses[-1]:.3f}" if losses else "-",

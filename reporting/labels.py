@@ -73,29 +73,30 @@ def _shorten(paths: Sequence[str]) -> list[str]:
     return [path if path == _NONE else str(Path(*Path(path).parts[depth:])) for path in paths]
 
 
-def name_runs(runs: Sequence[RunDirectory]) -> list[str]:
-    """Return a name per run: the fields in which they differ, seeds included.
+def name_runs(runs: Sequence[RunDirectory], configs: Sequence[ExperimentConfig]) -> list[str]:
+    """Return a name per run: the fields in which their configs differ, seeds included.
 
-    A single run has the name of its directory; runs of equal configs have their paths.
+    A config is that of the evaluated stage. A single run has the name of its directory; runs of
+    equal configs have their paths.
     """
-    paths = list(dict.fromkeys(run.path for run in runs))
-    if len(paths) < 2:
+    keys = [(run.path, config) for run, config in zip(runs, configs, strict=True)]
+    distinct = list(dict.fromkeys(keys))
+    if len({path for path, _ in distinct}) < 2:
         return [run.name for run in runs]
-    configs = {run.path: run.config for run in runs}
-    names = dict(zip(paths, labels([configs[path] for path in paths]), strict=True))
-    fields: tuple[Callable[[Path], str], ...] = (
-        lambda path: f",seed={configs[path].seed}",
-        lambda path: f",data.seed={configs[path].data.seed}",
-        lambda path: f" ({path})",
+    names = dict(zip(distinct, labels([config for _, config in distinct]), strict=True))
+    fields: tuple[Callable[[tuple[Path, ExperimentConfig]], str], ...] = (
+        lambda key: f",seed={key[1].seed}",
+        lambda key: f",data.seed={key[1].data.seed}",
+        lambda key: f" ({key[0]})",
     )
     for text in fields:
         for name in [
             name for name, count in collections.Counter(names.values()).items() if count > 1
         ]:
-            equal = [path for path in paths if names[path] == name]
+            equal = [key for key in distinct if names[key] == name]
             if len(set(map(text, equal))) > 1:
-                names |= {path: name + text(path) for path in equal}
-    return [names[run.path] for run in runs]
+                names |= {key: name + text(key) for key in equal}
+    return [names[key] for key in keys]
 
 
 def _settings(configs: Sequence[ExperimentConfig]) -> list[dict[str, str]]:

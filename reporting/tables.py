@@ -247,9 +247,16 @@ def print_results(results: Results, form: str) -> None:
         print(json.dumps(lines, indent=1))
 
 
+def _names(results: Results) -> list[str]:
+    """Return the names of the runs, as of the stages that were evaluated."""
+    runs = [run for run, *_ in results]
+    steps = [max(rows["step"].tolist(), default=0) for *_, rows in results]
+    return name_runs(runs, [run.config_at(step) for run, step in zip(runs, steps, strict=True)])
+
+
 def _lines(results: Results) -> list[dict[str, Any]]:
     """Return a dict of the columns of results.csv for each run, task, length and variant."""
-    names = name_runs([run for run, *_ in results])
+    names = _names(results)
     return [
         line | {"member": name}
         for name, (run, _, rows) in zip(names, results, strict=True)
@@ -287,7 +294,7 @@ def tables(results: Results) -> list[TextTable]:
 
 def _evaluations(results: Results) -> Iterator[Evaluation]:
     """Yield the measurements of all runs; equal names are followed by the step or the path."""
-    names = name_runs([run for run, *_ in results])
+    names = _names(results)
     for name, (run, config, rows) in zip(names, results, strict=True):
         for measured in measurements(drop_diverged(run, rows), config):
             step = int(measured.rows["step"][0])

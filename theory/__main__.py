@@ -147,9 +147,14 @@ def _read_frequencies(
     """Return the facts and frequencies `[L, K, R]` of a run or pattern, and the query heads."""
     if args.run:
         # Imported here, so that the other commands start without jax.
+        from ropewalk.experiment import load
         from ropewalk.experiment.run import RunDirectory
 
-        config = RunDirectory(args.run).config
+        run = RunDirectory(args.run)
+        steps = run.steps()
+        config = run.config_at(max(steps, default=0))
+        if config.model.learned_variants and steps:
+            config = load(args.run).config
         result = {"run": str(args.run), "head_dim": config.model.head_dim}
         inv_freq_LKR = config.model.position_table(config.data.context_length).inv_freq
         return result, inv_freq_LKR, config.model.num_heads

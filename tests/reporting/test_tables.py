@@ -61,13 +61,25 @@ def test_machine_readable_formats_have_every_column(results, capsys):
     tables.print_results(results, "csv")
     lines = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
     kv = [line for line in lines if (line["task"], line["schedule"]) == ("kv", "trained")]
-    assert [line["member"] for line in kv] == name_runs([run for run, *_ in results])
+    assert [line["member"] for line in kv] == name_runs(*list(zip(*results, strict=True))[:2])
     assert float(kv[2]["l50"]) == pytest.approx(31.5, abs=1)
     tables.print_results(results, "json")
     assert len(json.loads(capsys.readouterr().out)) == len(lines)
     tables.print_results(results[:1], "markdown")
     head = next(s for s in capsys.readouterr().out.split("\n") if s.startswith("| run"))
     assert head.count("|") == len(tables.tables(results[:1])[0].heads) + 1
+
+
+def test_runs_are_named_by_the_stage_that_was_evaluated(tmp_path):
+    stage = "model.rotary.base=500", "data.context_length=256"
+    configs = experiment("rope(base=10)", stages=(stage,)), experiment("rope(base=30)")
+    results = []
+    for name, config, step in zip("ab", configs, (20, 10), strict=True):
+        rows = answers(config, 20, step=step, documents=16)
+        run = make_run(tmp_path / name, config, rows)
+        results.append((run, run.config_at(step), rows_lib.read_run(run)))
+    (table,) = tables.tables(results)
+    assert [line["run"] for line in table.lines] == ["base=500@20", "base=30"]
 
 
 def test_one_document_has_no_interval(tmp_path):

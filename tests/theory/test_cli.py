@@ -48,6 +48,19 @@ def test_length_of_a_run_has_every_layer(tmp_path):
     assert theory("length", tmp_path / "plain") == "46\n"
 
 
+def test_length_of_a_run_is_that_of_its_newest_stage(tmp_path):
+    """Bases 10,000 and 100, each for the steps of tiny; `experiment list` names the same."""
+    run = RunDirectory(tmp_path / "run")
+    config = change(
+        find_config("tiny"), model=dict(head_dim=64), stages=(("model.rotary.base=100",),)
+    )
+    run.write_config(config, [])
+    for step, reach in ((config.train.num_steps, 725), (2 * config.train.num_steps, 46)):
+        (run.checkpoints_path / str(step)).mkdir(parents=True)
+        assert theory("length", run.path) == f"{reach}\n"
+    assert "rope(base=100)" in call("-m", "experiment", "list", run.path)
+
+
 def test_bound_prints_exactly_its_keys():
     result = json.loads(theory("bound", "--length", "1k", "--json"))
     assert list(result) == ["length", "head_dim", "rotary_fraction", "low", "high"]
