@@ -75,7 +75,8 @@ def argument_parser(program: str, description: str | None, *more: str) -> Parser
     add("config", metavar="CONFIG", type=config_argument, help=text)
     add("--workdir", metavar="DIR", help="folder of the results; required")
     text = "changes to the config"
-    add("overrides", nargs="*", type=overrides.typed, metavar="dotted.field=value", help=text)
+    metavar = "dotted.field=value"
+    add("overrides", nargs="*", default=[], type=overrides.typed, metavar=metavar, help=text)
     return parser
 
 
@@ -150,7 +151,8 @@ def find_config(name: str) -> ExperimentConfig:
         return _find_in_file(Path(match["path"]), match["name"])
     configs = load_configs()
     if name not in configs:
-        raise ValueError(f"unknown config {name!r}; {nearest(name, configs)}")
+        known = [*configs, f"{name}.py"] if Path(f"{name}.py").is_file() else configs
+        raise ValueError(f"unknown config {name!r}; {nearest(name, known)}")
     return configs[name]
 
 

@@ -266,6 +266,8 @@ def list_files(path: str | Path, formats: Sequence[Format], text_field: str = "t
         raise ValueError(
             f"{root}: folder holds none of {patterns}{'; ' * bool(left_out)}"
             + "; ".join(describe_left_out(left_out))
+            + "; data.source=files reads JSON lines, Parquet and plain text"
+            * (len(formats) == 1 and bool(left_out))
         )
     _refuse_copies(root, stems)
     held_out = _held_out(stems)

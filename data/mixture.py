@@ -91,7 +91,8 @@ class Mixture:
 
 def describe_epochs(epochs: float, what: str = "the text") -> str:
     """Describe passes over a text; above `MOST_EPOCHS`, say that they gain less than new text."""
-    passes = f"{epochs:.2g} passes over {what}"
+    passes = f"{epochs:.2g}" if epochs < 100 else f"{epochs:,.0f}"
+    passes += f" passes over {what}"
     if epochs <= MOST_EPOCHS:
         return passes
     return (

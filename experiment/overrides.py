@@ -34,7 +34,7 @@ sweeps: a comma makes members, several commas a grid
   "start_from='a,b'"                       quotes around a value, or around one of a list, keep its
                                            commas; a path that exists needs none
 Without a comma, the config's own members are used, if it has any.
-Real text: data.source=jsonl data.path=FILE_OR_FOLDER (RedPajama format; .jsonl, .gz, .zst)
+Text of yours: the config own_text, or data.source=files, with data.path=FOLDER (docs/own_text.md)
 """
 
 import dataclasses

@@ -148,9 +148,9 @@ def _read_frequencies(
     if args.run:
         # Imported here, so that the other commands start without jax.
         from ropewalk.experiment import load
-        from ropewalk.experiment.run import RunDirectory
+        from ropewalk.experiment.run import find_run
 
-        run = RunDirectory(args.run)
+        run = find_run(args.run)
         steps = run.steps()
         config = run.config_at(max(steps, default=0))
         if config.model.learned_variants and steps:

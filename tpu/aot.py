@@ -5,8 +5,8 @@
 
 The program is that of train.py (`training.step`, the same shardings and kernels), compiled by
 libtpu (the `tpu` extra) or XLA for NVIDIA GPUs (the `gpu` extra) for these chips. The report shows
-memory per chip and whether it fits, collectives beside the least traffic of FSDP, FLOPs, on GPUs
-the number of kernels, and the least times of a step:
+memory per chip and whether it fits, collectives beside the least traffic of FSDP, FLOPs, and the
+least times of a step:
 
     compute      FLOPs of the step over the chips' dense bfloat16 peak: matrix products of the
                  traced program with recomputation, and of kernels the blocks on and below the

@@ -37,7 +37,8 @@ def train(description: str | None) -> int:
 def sweep(description: str | None) -> int:
     """Run the command line of sweep.py; return the exit status."""
     parser = _parser("sweep.py", description, SWEEP_HELP)
-    parser.add_argument("--member", type=int, metavar="N", help="train only this one, from 0")
+    text = "train only this one, from 0, of those that --list-members prints"
+    parser.add_argument("--member", type=at_least(0), metavar="N", help=text)
     parser.add_argument("--list-members", action="store_true", help="print their names, in order")
     text = "with --check: each member will train in a job with --devices of its own"
     parser.add_argument("--apart", action="store_true", help=text)
@@ -128,8 +129,10 @@ def _launch(parser: Parser, arguments: argparse.Namespace, make: Callable[..., S
         is_other = config.members and not any(overrides.issuperset(m) for m in config.members)
         if is_other and distributed.is_primary_host():
             members = f"the {len(config.members)} members of {config.name}"
-            note = f"{members} are replaced" if sweep.record else f"without {members}"
-            print(f"note: {note}, which sweep.py trains without lists of values", file=sys.stderr)
+            note = f"trains one model, without {members}; sweep.py trains them"
+            if sweep.record:
+                note = f"{members} are replaced by the values of this command"
+            print(f"note: {note}", file=sys.stderr)
         if arguments.check:
             elsewhere = arguments.devices and (arguments.devices, arguments.num_processes or 1)
             lines: dict[str, None] = {}

@@ -36,6 +36,8 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message, code=2):
         """Exit with status 2 (an error of the user) after one line."""
+        if message.startswith("unrecognized arguments"):
+            message += "; --help lists the options; write lists with commas, fields as name=value"
         self.exit(code, one_line(f"{self.prog}: error: {message}") + "\n")
 
     def refuse(self, error: Exception):
