@@ -16,6 +16,7 @@ from ropewalk.evals.rows import Rows
 from ropewalk.experiment.config import TRAINED, ExperimentConfig
 from ropewalk.experiment.run import RunDirectory
 from ropewalk.model import rotary as rotary_lib
+from ropewalk.model.config import ModelConfig
 from ropewalk.model.rotary.recorded import Recorded
 from ropewalk.reporting.predictions import Predictions, bound, predict
 from ropewalk.reporting.task_view import view_of
@@ -78,11 +79,16 @@ class Measurement:
         return text
 
     @functools.cached_property
+    def _model(self) -> ModelConfig:
+        """The model with `rotary`."""
+        rotary = rotary_lib.parse_pattern(self.rotary)
+        return dataclasses.replace(self.config.model, rotary=rotary)
+
+    @functools.cached_property
     def theory(self) -> Predictions:
         """Predictions for `rotary` at `length`, on which dynamic variants depend."""
-        rotary = rotary_lib.parse_pattern(self.rotary)
-        model = dataclasses.replace(self.config.model, rotary=rotary)
-        return predict(model.position_table(self.config.data.context_length, self.length).inv_freq)
+        table = self._model.position_table(self.config.data.context_length, self.length)
+        return predict(table.inv_freq)
 
     @functools.cached_property
     def estimate(self) -> Estimate:
@@ -92,14 +98,12 @@ class Measurement:
     @functools.cached_property
     def bound(self) -> Bound | None:
         """D_H, the bound on L50 of heads with random codes; None without a count of keys."""
-        config = self.config
-        num_others = evals.parse(self.task).num_others(config.data, self.length)
+        data = self.config.data
+        num_others = evals.parse(self.task).num_others(data, self.length)
         if num_others is None:
             return None
-        longest = self.estimate.longest
-        return bound(
-            config.model, config.data.context_length, num_others=num_others, longest=longest
-        )
+        counts = {"num_others": num_others, "longest": self.estimate.longest}
+        return bound(self._model, data.context_length, length=self.length, **counts)
 
     @functools.cached_property
     def by_seed(self) -> dict[int, Estimate]:

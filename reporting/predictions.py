@@ -51,6 +51,7 @@ def bound(
     *,
     num_others: int,
     longest: int,
+    length: int | None = None,
     masked_heads: Sequence[Sequence[int]] = (),
 ) -> Bound:
     """Return `theory.capability.bound_l50` of the layer with the longest effective context.
@@ -62,9 +63,10 @@ def bound(
       model: trained at `context_length` tokens.
       num_others: number of keys that could be confused with the matching key.
       longest: longest distance tested, tokens.
+      length: of the rows, tokens, on which dynamic variants depend; None: that of training.
       masked_heads: (layer, query head), from 0, of heads that are removed.
     """
-    inv_freq_LKR = model.position_table(context_length).inv_freq
+    inv_freq_LKR = model.position_table(context_length, length).inv_freq
     inv_freq_LNR = capability.query_head_frequencies(inv_freq_LKR, model.num_heads)
     windows = rotary_lib.repeat_pattern(model.window, model.num_layers, "num_layers")
     layers = []

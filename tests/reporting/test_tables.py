@@ -9,6 +9,7 @@ import pytest
 from ropewalk.evals import rows as rows_lib
 from ropewalk.reporting import tables
 from ropewalk.reporting.labels import name_runs
+from ropewalk.reporting.measurements import measurements
 from ropewalk.reporting.page import Table
 from ropewalk.utils.text_table import TextTable
 from tests.reporting.helpers import answers, experiment, make_run, row
@@ -117,3 +118,12 @@ def test_a_column_of_dashes_is_left_out():
     assert TextTable(title="", lines=lines).heads == ["run", "L50"]
     table = Table.from_cells([(None, line) for line in lines])
     assert table.heads == ["run", "L50"] and table.lines[0][1] == ["a", "5"]
+
+
+def test_the_bound_is_that_of_the_evaluated_variant(tmp_path):
+    """D_H of the demo's model of base 10 and one head: 26 tokens."""
+    config = experiment("rope(base=10000)", length=128, model=dict(num_layers=1, num_heads=1))
+    rows = answers(config, 20, variant="rope(base=10)")
+    run = make_run(tmp_path / "run", config, rows)
+    (measured,) = measurements(rows_lib.read_run(run), config)
+    assert (measured.theory.first_violation, measured.bound.l50) == (5, 26)
