@@ -32,12 +32,14 @@ class Pairs:
     """Keys of two words as ids; each word is encoded once.
 
     Attributes:
-      longest: largest number of ids of a key.
+      longest, shortest: bounds on the number of ids of a key.
     """
 
     def __init__(self, firsts: list[list[int]], seconds: list[list[int]]):
         self._firsts, self._seconds = firsts, seconds
-        self.longest = max(map(len, firsts)) + max(map(len, seconds))
+        self.longest, self.shortest = (
+            extreme(map(len, firsts)) + extreme(map(len, seconds)) for extreme in (max, min)
+        )
 
     def __len__(self) -> int:
         return len(self._firsts) * len(self._seconds)
@@ -51,12 +53,13 @@ class Uuids:
     """UUIDs of version 4 as ids, by their index in a fixed list; `prefix` stands before them.
 
     Attributes:
-      longest: bound on the number of ids: a character has one id at most.
+      longest, shortest: bounds on the number of ids: a character has one id at most, and no id
+        spans two of the five groups.
     """
 
     def __init__(self, tokenizer: Tokenizer, prefix: str = ""):
         self._tokenizer, self._prefix = tokenizer, prefix
-        self.longest = len(prefix) + 36
+        self.longest, self.shortest = len(prefix) + 36, 5
 
     def __len__(self) -> int:
         return 2**62
