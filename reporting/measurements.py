@@ -102,8 +102,9 @@ class Measurement:
         num_others = evals.parse(self.task).num_others(data, self.length)
         if num_others is None:
             return None
-        counts = {"num_others": num_others, "longest": self.estimate.longest}
-        return bound(self._model, data.context_length, length=self.length, **counts)
+        longest = self.estimate.longest
+        lengths = data.context_length, self.length
+        return bound(self._model, *lengths, num_others=num_others, longest=longest)
 
     @functools.cached_property
     def by_seed(self) -> dict[int, Estimate]:

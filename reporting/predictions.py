@@ -48,10 +48,10 @@ def predict(inv_freq: np.ndarray, limit: int = HORIZON) -> Predictions:
 def bound(
     model: ModelConfig,
     context_length: int,
+    length: int | None = None,
     *,
     num_others: int,
     longest: int,
-    length: int | None = None,
     masked_heads: Sequence[Sequence[int]] = (),
 ) -> Bound:
     """Return `theory.capability.bound_l50` of the layer with the longest effective context.
@@ -61,9 +61,9 @@ def bound(
 
     Args:
       model: trained at `context_length` tokens.
+      length: of the rows, tokens, on which dynamic variants depend; None: that of training.
       num_others: number of keys that could be confused with the matching key.
       longest: longest distance tested, tokens.
-      length: of the rows, tokens, on which dynamic variants depend; None: that of training.
       masked_heads: (layer, query head), from 0, of heads that are removed.
     """
     inv_freq_LKR = model.position_table(context_length, length).inv_freq
