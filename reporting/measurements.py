@@ -98,12 +98,11 @@ class Measurement:
     @functools.cached_property
     def bound(self) -> Bound | None:
         """D_H, the bound on L50 of heads with random codes; None without a count of keys."""
-        data = self.config.data
-        num_others = evals.parse(self.task).num_others(data, self.length)
+        num_others = evals.parse(self.task).num_others(self.config.data, self.length)
         if num_others is None:
             return None
         longest = self.estimate.longest
-        lengths = data.context_length, self.length
+        lengths = self.config.data.context_length, self.length
         return bound(self._model, *lengths, num_others=num_others, longest=longest)
 
     @functools.cached_property
