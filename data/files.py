@@ -114,7 +114,7 @@ class FileSource(Source):
 
     @property
     def has_whole_files(self) -> bool:
-        """Whether some are plain texts."""
+        """Whether some files are plain text, each of which is one document."""
         return any(self._format(file).is_document for file in self.files)
 
     @functools.cached_property

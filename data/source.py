@@ -149,7 +149,7 @@ class Source(abc.ABC):
 
     @property
     def has_whole_files(self) -> bool:
-        """Whether a file is one document, perhaps long: the tokenizer is trained on all of it."""
+        """Whether some files are one long document each; a tokenizer is trained on all of it."""
         return False
 
     @property

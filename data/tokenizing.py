@@ -36,7 +36,7 @@ SHARD_TOKENS = 1 << 26
 SLICE = 1 << 20  # characters encoded at a time
 BUNDLE = 1 << 18  # characters per task of a thread
 SAMPLE = 16 << 20  # characters that train a tokenizer ...
-SAMPLE_DOCUMENT = 1 << 14  # ... and how many of them one document of a larger file provides
+SAMPLE_DOCUMENT = 1 << 14  # ... and how many of them one of the documents of a file provides
 COUNTED = 1 << 14  # texts among which repeated ones are counted; their hashes choose them
 
 
@@ -337,8 +337,8 @@ class _StoreWriter:
         """
         counts = np.array([*self.progress["counts"].values()], int).reshape(-1, 2)
         training, held_out = counts.T
-        others = np.maximum(training - 1, 0), held_out * (training > 0)
-        return [float(n.sum() / max(1, all.sum())) for n, all in zip(others, counts.T, strict=True)]
+        pairs = (np.maximum(training - 1, 0), training), (held_out * (training > 0), held_out)
+        return [float(part.sum() / max(1, total.sum())) for part, total in pairs]
 
     def _finish_shards(self) -> None:
         progress, files = self.progress, {}

@@ -133,9 +133,9 @@ def _effective_trials(
     it is then at least Kish's 1 + (m - 1) correlation; m is the mean over trials of the number of
     trials of their document.
     """
-    trials, n = questions.sum(0), len(questions)
+    trials = questions.sum(0)
     accuracy = right.sum(0) / trials
-    clustered = ((right - accuracy * questions) ** 2).sum(0) * n / max(n - 1, 1)
+    clustered = ((right - accuracy * questions) ** 2).sum(0) * _unbiased(len(questions))
     independent = accuracy * (1 - accuracy) * trials
     some = independent > 0
     effect = np.where(some, clustered, 1) / np.where(some, independent, 1)
@@ -165,6 +165,6 @@ def correlation(questions: np.ndarray, right: np.ndarray) -> float:
     return float(np.clip(excess / pairs, 0, 1)) if pairs > 0 else 0.0
 
 
-def _unbiased(number: np.ndarray) -> np.ndarray:
+def _unbiased(number: Any) -> Any:
     """Return the factor that makes a variance over a number of units unbiased; 1 for one unit."""
     return number / np.maximum(number - 1, 1)
