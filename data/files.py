@@ -4,7 +4,7 @@ The name of a file, or else the innermost of its folders whose name does, decide
 
     dev.jsonl  corpus_val-00000-of-00010.jsonl.gz  test/part_1.jsonl     held out
     val_speeches.jsonl  test_questions.jsonl                             words of a subject: not
-    valid.en.jsonl  dev_en/a.jsonl                                       beside train.en or train_en
+    valid.en.jsonl  dev_en/a.jsonl                                       beside train.en or en: held
 
 Hidden files and folders are left out. Linked folders are read, each once.
 """
@@ -24,15 +24,16 @@ from ropewalk.utils.messages import nearest, one_line
 from ropewalk.utils.paths import as_path, in_bucket
 
 # Names of splits in the `datasets` library (huggingface.co/docs/datasets/repository_structure);
-# SlimPajama has "holdout".
+# SlimPajama has "holdout", Flores "devtest".
 _HELD_OUT = {"validation", "valid", "dev", "val", "test", "testing", "eval", "evaluation"}
-_HELD_OUT |= {"heldout", "holdout"}
+_HELD_OUT |= {"heldout", "holdout", "devtest"}
 _TRAIN = {"train", "training"}
 _SPLITS = _HELD_OUT | _TRAIN
 # Terms of a name that are no subject: parts, versions, formats and states of a text.
 _UNINFORMATIVE = re.compile(
     "(of|part|shard|chunk|split|set|sub|files?|data|samples?|v|version)?"
-    "|text|plain|raw|clean|tfrecord|snappy|zstd"
+    "|text|plain|raw|clean|tfrecord|snappy|zstd|full|final|small|filtered|shuffled|tokenized"
+    "|(pre)?processed|dedup(ed|licated)?|(mis)?matched"
 )
 # Hashes, and numbers as of "00000-of-00001", "10M" or "100BT".
 _NUMBER = re.compile(r"(?=.*\d)[0-9a-f]{4,}|\d+([kmbgt][bt]?)?")
@@ -121,7 +122,7 @@ class FileSource(Source):
     def _holds_out_ends(self) -> bool:
         """Return whether the last part of each file that is one document is held out."""
         is_few = len(self.files) < _FEW_DOCUMENTS
-        return is_few and not any(file.validation for file in self.files)
+        return self.holds_out and is_few and not any(file.validation for file in self.files)
 
     def held_out_rule(self) -> str:
         """Return the rule for files that are documents, and for other ones."""
@@ -154,12 +155,18 @@ class FileSource(Source):
         return set(SUBSETS if self.has_fields else ()) | (self.corpora().keys() - {""})
 
     def corpora(self) -> dict[str, Path]:
-        """Return a file of each corpus: those of the first documents of all files."""
-        return {
+        """Return a file of each corpus: those of the first documents of all files.
+
+        Raises:
+          ValueError: as `refuse_synonyms`.
+        """
+        corpora = {
             self._label(i, self._format(file).first(file.path, self.text_field)) or "": file.path
             for i, file in enumerate(self.files)
             if not file.validation
         }
+        self.refuse_synonyms(corpora.keys() & {self._label(i, {}) for i in range(len(self.files))})
+        return corpora
 
     def _label(self, file: int, record: dict) -> str | None:
         """Return the subset that a document names, or else the folder that its file is in."""
@@ -355,12 +362,12 @@ def _held_out(stems: dict[str, str]) -> set[str]:
       stems: relative names without suffixes, by relative name.
     """
     terms = {name: list(map(_words, re.split(r"[\\/]", stem))) for name, stem in stems.items()}
-    # The other terms of files and folders of training: `valid.en` is held out beside `train.en`.
+    # Terms of other files and folders: `valid.en` is held out beside `train.en`, and `en`.
     of_training = {
         tuple(word for word in part if word not in _TRAIN)
         for parts in terms.values()
         for part in parts
-        if not _TRAIN.isdisjoint(part)
+        if _HELD_OUT.isdisjoint(part)
     }
 
     def marks(part: list[str]) -> list[bool]:
@@ -395,19 +402,17 @@ def describe_left_out(left_out: Sequence[LeftOut]) -> list[str]:
 
 def find_unread_parts(names: Iterable[str]) -> list[str]:
     """Return the names of the parts that are missing among the numbered parts of each text."""
-    numbers, digits = defaultdict(set), {}
+    numbers = defaultdict(list)
     for name in names:
         if match := _PART.fullmatch(re.sub(_HUB_HASH, "", name)):
             before, number, after, count, end = match.groups()
-            text = before, f"{after}{count}{end}", int(count)
-            numbers[text].add(int(number))
-            digits[text] = min(len(number), digits.get(text, len(number)))
+            numbers[before, f"{after}{count}{end}", int(count)].append(number)
     unread = []
-    for text, present in numbers.items():
-        before, after, count = text
+    for (before, after, count), read in numbers.items():
+        present, digits = set(map(int, read)), min(map(len, read))
         first = int(count in present)  # parts count from 0 or from 1
         missing = sorted(set(range(first, first + count)) - present)
-        unread += [f"{before}{number:0{digits[text]}}{after}" for number in missing]
+        unread += [f"{before}{number:0{digits}}{after}" for number in missing]
     return unread
 
 

@@ -29,19 +29,16 @@ def json_records(
     Blank lines are skipped. A damaged member of a compressed file counts as one line; its object is
     {"damaged_bytes": its size}.
     """
-    line, is_empty = 0, True
-    for data in _lines(chunks(path, on_bytes)):
-        line += 1
-        if isinstance(data, Damage):
-            record = {"damaged_bytes": data.num_bytes} if data.num_bytes else {}
-            entry = (line, record, data.problem)
-        elif data.strip():
-            entry = (line, *_json_record(data, field)) if line >= start else None
-        else:
+    is_empty = True
+    for line, data in enumerate(_lines(chunks(path, on_bytes)), 1):
+        is_blank = not isinstance(data, Damage) and not data.strip()
+        is_empty = is_empty and is_blank
+        if is_blank or line < start:
             continue
-        is_empty = False
-        if entry and line >= start:
-            yield entry
+        if isinstance(data, Damage):
+            yield line, {"damaged_bytes": data.num_bytes} if data.num_bytes else {}, data.problem
+        else:
+            yield line, *_json_record(data, field)
     if is_empty:
         yield 1, {}, "file holds no document"
 

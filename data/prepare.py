@@ -36,7 +36,6 @@ import ropewalk.utils.environment  # noqa: F401 - first: it checks that packages
 import argparse
 import contextlib
 import dataclasses
-import functools
 import hashlib
 import inspect
 import json
@@ -56,7 +55,7 @@ from ropewalk.utils.command_line import Parser, exit_with
 from ropewalk.utils.files import check_writable
 from ropewalk.utils.locks import lock
 from ropewalk.utils.manifest import read_manifest
-from ropewalk.utils.messages import counted, printable, quoted
+from ropewalk.utils.messages import counted, print_note, printable, quoted
 from ropewalk.utils.paths import as_path, copy, in_bucket
 
 VERSION = 3  # of the rules that make ids from text: a new version prepares everything again
@@ -114,6 +113,8 @@ def prepare(config: DataConfig, *, show_files: bool = False, create: bool = True
     if (show_files or not is_finished) and not in_bucket(root):
         for line in describe(source):
             print(line, file=sys.stderr)
+    elif not in_bucket(root):  # files may have come since
+        note_unread(source)
     if not is_finished:
         check_writable(root, _OTHER_ROOT)
         if in_bucket(root):
@@ -155,7 +156,7 @@ def _note_copies(source: Source, identities: list[list]) -> None:
     for is_trained_on, names in sorted(pairs.items())[-1:]:
         effect = "held-out text is trained on" if is_trained_on else "it counts twice"
         alike = " and ".join(map(quoted, names))
-        _print_note(source.path, f"{alike} have the same content: {effect}")
+        print_note(source.path, f"{alike} have the same content: {effect}")
 
 
 def _check_documents(folder: Path, config: DataConfig) -> None:
@@ -171,26 +172,25 @@ def _check_documents(folder: Path, config: DataConfig) -> None:
         raise ValueError(f"{skipped['first'][0]} (and {skipped['count'] - 1} more); {SKIP_ADVICE}")
     if skipped["count"]:
         first = printable(skipped["first"][0])
-        _print_note(folder, f"{_count_left_out(skipped)}; the first: {first}")
+        print_note(folder, f"{_count_left_out(skipped)}; the first: {first}")
     for name in report.get("missing_subsets", ()):
-        _print_note((folder, name), f"data.subset_shares: no document belongs to {quoted(name)}")
+        print_note((folder, name), f"data.subset_shares: no document belongs to {quoted(name)}")
     repeated, leaked = report.get("repeated", (0, 0))
     if repeated > _MOST_REPEATED:
         text = f"{100 * repeated:.2g}% of the documents of training repeat another one of them"
-        _print_note(folder, f"{text}, perhaps of another file")
+        print_note(folder, f"{text}, perhaps of another file")
     if leaked:
-        _print_note(folder, f"{100 * leaked:.2g}% of the held-out documents are trained on")
+        print_note(folder, f"{100 * leaked:.2g}% of the held-out documents are trained on")
     if not report["validation"]["documents"]:
-        _print_note(
-            folder,
-            f"of {counted(report['train']['documents'], 'documents')} none is held out: no "
-            "loss of validation, no perplexity; put some into a file validation.jsonl",
-        )
+        what = f"of {counted(report['train']['documents'], 'documents')} none is held out"
+        fix = "no loss of validation, no perplexity; put some into a file validation.jsonl"
+        print_note(folder, f"{what}: {fix}")
 
 
-@functools.cache
-def _print_note(_where: object, text: str) -> None:
-    print(f"note: {text}", file=sys.stderr)
+def note_unread(source: Source) -> None:
+    """Print a note about the files at the source's path that are not read, once in a process."""
+    for line in _describe_unread(source):
+        print_note(source.path, line)
 
 
 def _count_left_out(skipped: dict[str, Any]) -> str:
@@ -210,12 +210,16 @@ def describe(source: Source) -> list[str]:
             size = sum(file.size for file in chosen)
             names = shorten([file.name for file in chosen])
             lines.append(f"{split}: {counted(len(chosen), 'files')}, {size:,} bytes: {names}")
-    if unread := find_unread_parts(file.name for file in files):
-        lines.append(f"not read: {shorten(unread)}, parts of the same text")
-    lines += describe_left_out(source.left_out)
+    lines += _describe_unread(source)
     if not any(file.validation for file in files):
         lines.append(f"validation: no file; {source.held_out_rule()}")
     return lines
+
+
+def _describe_unread(source: Source) -> list[str]:
+    unread = find_unread_parts(file.name for file in source.inputs)
+    lines = [f"not read: {shorten(unread)}, parts of the same text"] if unread else []
+    return lines + describe_left_out(source.left_out)
 
 
 def open_source(config: DataConfig) -> Source:
@@ -250,11 +254,11 @@ def main(arguments: list[str] | None = None) -> int:
     if options["long_tokens"]:
         options["long_fraction"] = 1.0  # any one: it decides no id
     verified = options.pop("verify")
+    if options["tokenizer"] and options["vocab_size"] != parser.get_default("vocab_size"):
+        parser.error("--vocab-size is that of a tokenizer trained here; leave out --tokenizer")
     if options["path"] and not sources.source_class(options["source"]).needs_path:
         readers = "|".join(sources.reading_path())
         parser.error(f"--source {options['source']} reads no --path; give --source {readers}")
-    if options["tokenizer"] and options["vocab_size"] != parser.get_default("vocab_size"):
-        parser.error("--vocab-size is that of a tokenizer trained here; leave out --tokenizer")
     with parser.refusing(ValueError, OSError):
         if verified is not None:
             messages = verify(as_path(verified or options["prepared_root"]))

@@ -117,6 +117,7 @@ class Source(abc.ABC):
     Attributes:
       path, text_field, subset_shares, on_bad_document, prepared_root: fields of
         `data.config.DataConfig`.
+      holds_out: whether plain texts may hold out their ends; an evaluation reads whole texts.
       needs_path: whether the source reads `path`; `data.path` is refused otherwise.
       has_fields: whether a document has fields, and `text_field` names that of the text.
       has_text: whether rows of text exist; without it, only a tokenizer is prepared.
@@ -136,6 +137,7 @@ class Source(abc.ABC):
     subset_shares: tuple[tuple[str, float], ...] = ()
     on_bad_document: Literal["error", "skip"] = "error"
     prepared_root: str = ""
+    holds_out: bool = True
 
     @property
     @abc.abstractmethod
@@ -211,10 +213,22 @@ class Source(abc.ABC):
         self, field: str, numbers: Sequence[tuple[str, float]], known: Iterable[str]
     ) -> None:
         """Raise ValueError for a corpus in a field that is not known, or is there twice."""
-        if not (known := set(map(subset_name, known))):
+        if not (names := set(known)):
             source = name_of(type(self))
             raise ValueError(f"{field}: data.source={source} has no subsets; leave it out")
-        for name in sorted(by_corpus(numbers).keys() - known):
-            raise ValueError(f"{field}: unknown corpus {quoted(name)}; {nearest(name, known)}")
+        for name, _ in numbers:
+            if subset_name(name) not in map(subset_name, names):
+                hint = nearest(name, self.corpora().keys() - {""} or names)
+                raise ValueError(f"{field}: unknown corpus {quoted(name)}; {hint}")
         if len(by_corpus(numbers)) < len(numbers):
             raise ValueError(f"{field} names a corpus twice; give it one number")
+
+    def refuse_synonyms(self, folders: Iterable[str]) -> None:
+        """Raise ValueError if two folders are one corpus by RedPajama's names: book and books."""
+        first: dict[str, str] = {}
+        for folder in sorted(folders):
+            if (other := first.setdefault(subset_name(folder), folder)) != folder:
+                raise ValueError(
+                    f"{self.path}: the folders {quoted(other)} and {quoted(folder)} are one corpus "
+                    f"by RedPajama's names ({subset_name(folder)}); rename one of them"
+                )

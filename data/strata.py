@@ -45,8 +45,8 @@ def check(config: DataConfig, source: Source) -> None:
     if not config.weights:
         return
     corpora = source.corpora()
-    known = {subset_name(name) for name in corpora} - {""}
-    if not known or known & set(SUBSETS):  # then some documents name RedPajama's subsets
+    known = corpora.keys() - {""}
+    if not known or {*map(subset_name, known)} & {*SUBSETS}:  # documents name RedPajama's subsets
         known |= source.subsets()
     source.check_names("data.weights", config.weights, known)
     weights = by_corpus(config.weights)
@@ -56,8 +56,8 @@ def check(config: DataConfig, source: Source) -> None:
             f"data.weights: data.subset_shares leaves out {quoted(name)}; name it once"
         )
     for label, file in corpora.items():
-        if (name := subset_name(label)) not in weights.keys() | left_out:
-            raise ValueError(f"{file}: {_no_weight(name)}")
+        if subset_name(label) not in weights.keys() | left_out:
+            raise ValueError(f"{file}: {_no_weight(label)}")
 
 
 def _no_weight(corpus: str) -> str:
@@ -149,6 +149,4 @@ def open_strata(config: DataConfig, folder: Path) -> list[Stratum]:
 def fingerprint(strata: Sequence[Stratum]) -> str:
     """Return a digest of the ids of all strata, in order."""
     digests = [stratum.store.fingerprint for stratum in strata]
-    if len(digests) == 1:
-        return digests[0]
-    return digest(digests)
+    return digests[0] if len(digests) == 1 else digest(digests)

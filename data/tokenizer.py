@@ -12,7 +12,6 @@ import string
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import sentencepiece
@@ -319,25 +318,24 @@ def train(texts: Iterable[str], path: str | Path, vocab_size: int) -> None:
     # Before 0.2.3, training aborts if a required character is absent; add each as a line.
     is_old = tuple(map(int, sentencepiece.__version__.split(".")[:3])) < (0, 2, 3)
     absent = sorted(_ASCII - counts.keys()) if is_old else []
-    options: dict[str, Any] = dict(
-        model_type="bpe",
-        vocab_size=vocab_size,
-        character_coverage=1.0,  # of the remaining text; the trainer requires at least 0.98
-        required_chars="".join(sorted(_ASCII)),
-        user_defined_symbols=_SYMBOLS,
-        byte_fallback=True,
-        split_digits=True,
-        normalization_rule_name="identity",
-        add_dummy_prefix=False,
-        remove_extra_whitespaces=False,
-        allow_whitespace_only_pieces=True,
-        max_sentence_length=8 * _TRAINING_LINE,
-        minloglevel=2,
-    )
     model = io.BytesIO()
     try:
         sentencepiece.SentencePieceTrainer.train(
-            sentence_iterator=itertools.chain(parts, absent), model_writer=model, **options
+            sentence_iterator=itertools.chain(parts, absent),
+            model_writer=model,
+            model_type="bpe",
+            vocab_size=vocab_size,
+            character_coverage=1.0,  # of the remaining text; the trainer requires at least 0.98
+            required_chars="".join(sorted(_ASCII)),
+            user_defined_symbols=_SYMBOLS,
+            byte_fallback=True,
+            split_digits=True,
+            normalization_rule_name="identity",
+            add_dummy_prefix=False,
+            remove_extra_whitespaces=False,
+            allow_whitespace_only_pieces=True,
+            max_sentence_length=8 * _TRAINING_LINE,
+            minloglevel=2,
         )
     except RuntimeError as error:
         raise ValueError(

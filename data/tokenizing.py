@@ -3,7 +3,6 @@
 import contextlib
 import functools
 import hashlib
-import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -27,7 +26,7 @@ from ropewalk.data.tokenizer import Tokenizer, file_in
 from ropewalk.data.verify import read_tokenizer
 from ropewalk.utils.files import write_atomically
 from ropewalk.utils.manifest import file_entries, read_manifest, write_manifest
-from ropewalk.utils.messages import quoted
+from ropewalk.utils.messages import print_note, quoted
 from ropewalk.utils.plugins import name_of
 from ropewalk.utils.progress import byte_progress
 from ropewalk.utils.threads import map_ahead, num_cpus
@@ -138,11 +137,9 @@ def _write_stores(writer: "_StoreWriter", source: Source, tokenizer: Tokenizer) 
     before, after = (sum(progress[name].values()) for name in ("text_bytes", "piece_bytes"))
     if after != before or writer.changed:
         sizes = f"{before:,} bytes became {after:,}" if after != before else writer.changed
-        print(
-            f"note: the tokenizer changes the text (its normalizer does, or it has no pieces for "
-            f"some characters): {sizes}; bits per byte count the latter",
-            file=sys.stderr,
-        )
+        why = "its normalizer does, or it has no pieces for some characters"
+        latter = f"{sizes}; bits per byte count the latter"
+        print_note(writer, f"the tokenizer changes the text ({why}): {latter}")
     if not counts["train"]["documents"]:
         name = source.path or name_of(type(source))
         raise ValueError(f"{name}: no document; use more text, or larger data.subset_shares")
@@ -286,7 +283,7 @@ class _StoreWriter:
         """Store a document of `_split`, or count a skipped one.
 
         Raises:
-          ValueError: as `strata.stratum_of`.
+          ValueError: as `strata.stratum_of`, or if there is BOS or EOS inside the document.
         """
         progress = self.progress
         progress["after"] = [document.file, document.line + 1]
@@ -306,6 +303,9 @@ class _StoreWriter:
                 for name in self._names
             }
         self._count(document)
+        ends = [self._tokenizer.bos_id, *self._tokenizer.end]
+        if np.isin(ids[1 : len(ids) - len(ends) + 1], ends).any():
+            raise ValueError("the tokenizer writes BOS or EOS inside this text; use another one")
         name = "validation"
         if not document.held_out:
             key = strata.stratum_of(self._settings, document.subset or "", len(ids))

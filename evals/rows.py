@@ -8,12 +8,10 @@ line that is left shows that others were deleted, changed, added or repeated. Fi
 older, or somebody removed it: they are read, with a note.
 """
 
-import functools
 import hashlib
 import itertools
 import json
 import re
-import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -26,7 +24,7 @@ from ropewalk.experiment.run import RunDirectory
 from ropewalk.utils.files import write_atomically
 from ropewalk.utils.limits import parse_json, read_lines
 from ropewalk.utils.locks import lock
-from ropewalk.utils.messages import one_line, printable, quoted
+from ropewalk.utils.messages import one_line, print_note, quoted
 
 Rows = dict[str, np.ndarray]
 
@@ -178,7 +176,8 @@ def read(path: Path) -> Rows:
             raise ValueError(
                 f"{path} has some answers twice; restore a copy, or delete it and evaluate again"
             )
-        _note_missing_digest(path)
+        what = "no digest of its rows (an older file); lost rows cannot be noticed"
+        print_note(path, f"{path}: {what}")
     elif written != {_seal(count, digest)}:
         raise ValueError(
             f"{path} has {count:,} rows, not those that were written; restore a copy, or delete it "
@@ -191,12 +190,6 @@ def _has_repeated(rows: Rows) -> bool:
     """Return whether two rows are of one answer. A digest tells the same sooner."""
     names = (*EVALUATION, "document", "query")
     return len(set(zip(*(rows[name].tolist() for name in names), strict=True))) < len(rows["task"])
-
-
-@functools.cache  # once per file: a command reads it several times
-def _note_missing_digest(path: Path) -> None:
-    note = f"note: {path}: no digest of its rows (an older file); lost rows cannot be noticed"
-    print(printable(note), file=sys.stderr)
 
 
 _BLOCK = 4096

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ropewalk.data.prepare import ON_DISK, prepare
+from ropewalk.data.prepare import ON_DISK, note_unread, prepare
 from ropewalk.data.sources import source_class
 from ropewalk.data.store import TokenStore
 from ropewalk.data.task import Document, Sample, Task, TaskContext
@@ -75,8 +75,9 @@ def read_texts(path: str, tokenizer: Tokenizer) -> Texts:
     Raises:
       ValueError: if there are none, or one is damaged.
     """
-    source = source_class("files")(path=path)
+    source = source_class("files")(path=path, holds_out=False)
     documents = []
+    note_unread(source)
     for document in source.read():
         if document.problem:
             where = f"{source.files[document.file].path}:{document.line}"

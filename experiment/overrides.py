@@ -168,7 +168,6 @@ _USED: dict[str, tuple[Callable[[ExperimentConfig], bool], str]] = {
         "a source that reads files, such as data.source=files, or the config own_text",
     ),
     "data.long_tokens": (lambda c: c.data.long_fraction is not None, "data.long_fraction=SHARE"),
-    "data.text_field": (lambda c: source_class(c.data.source).has_fields, "data.source=files"),
     "model.align_query_key": (lambda c: c.start_from is None, "it in a run without start_from"),
     "members": (lambda c: False, "comma lists, such as model.rotary.base=10,100"),
 }
@@ -178,10 +177,11 @@ def check_used(config: ExperimentConfig, overrides: Sequence[str]) -> None:
     """Raise ValueError for an override of a field that has no effect in any stage of `config`.
 
     Args:
-      config: a run.
+      config: a run; a text that its file names must have an effect, too.
       overrides: those of the command line; the stages' are checked too.
     """
-    for override in itertools.chain(overrides, *config.stages):
+    named = ["data.path"] if config.data.path is not None else []
+    for override in itertools.chain(overrides, named, *config.stages):
         name = override.partition("=")[0]
         is_used, remedy = _USED.get(name, (lambda _: True, ""))
         if not any(is_used(stage.config) for stage in split(config)):

@@ -51,7 +51,7 @@ from ropewalk.inference.options import Options
 from ropewalk.utils.command_line import Parser, exit_with, expression, tokens
 from ropewalk.utils.errors import UnreachableError
 from ropewalk.utils.limits import MOST_JSON
-from ropewalk.utils.messages import check_unicode, printable
+from ropewalk.utils.messages import check_unicode, print_note, printable
 
 __all__ = ["exit_with", "main"]
 
@@ -88,8 +88,7 @@ def _generate(args: argparse.Namespace, prompts: list[str], options: Options) ->
     trained = run.config.data.context_length
     longest = max(run.as_tokens(prompt).shape[1] for prompt in prompts) + options.max_new_tokens
     if longest > trained:
-        note = f"note: rows of up to {longest} tokens; the model was trained at {trained}"
-        print(note, file=sys.stderr)
+        print_note(args.run, f"rows of up to {longest} tokens; the model was trained at {trained}")
     stream = None if args.json else _Printer(prompts)
     generated = generate(run, prompts, stream=stream, **vars(options))
     if not args.json:

@@ -2,16 +2,15 @@
 
 import contextlib
 import fcntl
-import functools
 import os
 import secrets
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
 
 from ropewalk.utils.errors import machine_error
+from ropewalk.utils.messages import print_note
 from ropewalk.utils.paths import in_bucket
 
 
@@ -84,13 +83,5 @@ def _flock(file: IO[str], operation: int) -> None:
     except BlockingIOError:
         raise
     except OSError as error:  # a mounted bucket, some network file systems
-        _warn(str(Path(file.name).parent), str(error.strerror))
-
-
-@functools.cache
-def _warn(folder: str, reason: str) -> None:
-    print(
-        f"warning: files in {folder} cannot be locked ({reason}); another process that writes "
-        "there is not noticed",
-        file=sys.stderr,
-    )
+        what = f"files in {Path(file.name).parent} cannot be locked ({error.strerror})"
+        print_note(file.name, f"{what}; another process that writes there is not noticed")

@@ -1,8 +1,10 @@
 """Error messages of one line; long values in them are cut in the middle."""
 
 import difflib
+import functools
 import math
 import re
+import sys
 from collections.abc import Iterable
 
 LONGEST = 300  # characters of an error
@@ -50,6 +52,12 @@ def quoted(value: object, limit: int = 60) -> str:
         return one_line(repr(value), limit)
     except (ValueError, RecursionError):  # an integer of thousands of digits, a recursive list
         return f"a value of the type {type(value).__name__}"
+
+
+@functools.cache
+def print_note(_where: object, text: str) -> None:
+    """Print a note about a file or folder, once in a process."""
+    print(f"note: {printable(text)}", file=sys.stderr)
 
 
 def counted(number: int, plural: str) -> str:

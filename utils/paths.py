@@ -28,8 +28,8 @@ def check_path(path: str | Path) -> None:
         scheme, rest = address[1], text[address.end() :]
         if scheme != "gs":
             raise ValueError(
-                f"{scheme}://{rest} cannot be read or written: of addresses, gs:// alone can; use "
-                "that, a folder of this machine, or one where the bucket is mounted"
+                f"{scheme}://{rest} cannot be read or written, as addresses of gs:// can; use one "
+                "of those, a folder of this machine, or one where the bucket is mounted"
             )
         if not _BUCKET.fullmatch(rest.partition("/")[0]):
             raise ValueError(f"{quoted(text)} names no bucket: write gs://BUCKET/FOLDER")

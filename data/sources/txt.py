@@ -6,6 +6,7 @@ from pathlib import Path
 from ropewalk.data.files import FileSource, Format, Record
 from ropewalk.data.json_lines import Damage, chunks, decode_text
 from ropewalk.data.source import OnBytes, ignore_bytes
+from ropewalk.utils.messages import counted, print_note
 
 
 def _records(
@@ -21,10 +22,14 @@ def _records(
             return
         parts.append(part)
     text, problem = decode_text(b"".join(parts))
+    if count := text.count(_SEPARATOR):
+        what = "between documents? A .txt file is one document; write each as a JSON line"
+        print_note(path, f"{path} has {_SEPARATOR} {counted(count, 'times')}, {what}")
     # UTF-16 without its mark is valid UTF-8, as is the hole that a stopped download left.
     yield 1, {field: text}, _NULS if 100 * text.count("\0") > len(text) else problem
 
 
+_SEPARATOR = "<|endoftext|>"  # between the documents of some published files, as TinyStories
 _NULS = "many NUL characters; convert the file to UTF-8, or download it again"
 FORMAT = Format(
     title="plain text",

@@ -65,7 +65,9 @@ class Lines(TextTask):
         answers = []
         # Distances are from the start of a repetition; its answer follows `head` tokens later.
         head, last = len(lines[0][0]) - 1, len(tokens) - starts[-1]
-        for distance in self._draw_distances(context, num_queries, head, last, random):
+        low, high = possible(head + 1, length - 1, context.distances)
+        even = evenly(random, num_queries, min(max(low, head + last), high), high) - head
+        for distance in random.permutation(even).tolist():
             chosen = int(np.argmin(np.abs(len(tokens) - remaining - distance)))
             line = lines[starts.index(remaining[chosen])]
             start = len(tokens) + len(line.before)
@@ -73,11 +75,3 @@ class Lines(TextTask):
             tokens += line.ids
             remaining = np.delete(remaining, chosen)
         return Document.from_lists(tokens, answers)
-
-    def _draw_distances(
-        self, context: TaskContext, count: int, head: int, last: int, random: np.random.Generator
-    ) -> list[int]:
-        """Return distances from the starts of repetitions; `last` is that of the last line."""
-        low, high = possible(head + 1, context.length - 1, context.distances)
-        even = evenly(random, count, min(max(low, head + last), high), high) - head
-        return random.permutation(even).tolist()

@@ -39,6 +39,7 @@ HELD_OUT = [
     "multilingual/c4-af-validation.tfrecord-00000-of-00001.json",  # mC4
     "validation_matched-00000-of-00001.jsonl",  # MNLI
     *("lambada_test_plain_text.jsonl", "validation_v2.jsonl", "eval-10k.jsonl"),
+    *("devtest.jsonl", "dev_mismatched.jsonl", "val_filtered.jsonl", "test_books.jsonl"),
 ]
 TRAINED_ON = [
     *("val_speeches.jsonl", "devices.jsonl", "train/val_speeches.jsonl", "test/train.jsonl"),

@@ -175,6 +175,11 @@ def test_a_tokenizer_is_trained_on_all_of_a_long_text_but_its_held_out_end(tmp_p
     assert len(zebrafish) == 1 < len(quokka)
 
 
+def test_documents_in_one_plain_text_are_named(tmp_path, capsys):
+    (tmp_path / "a.txt").write_text("A story.\n<|endoftext|>\n" * 2)  # as TinyStories
+    assert len(read(tmp_path)) == 2 and "<|endoftext|> 2 times" in capsys.readouterr().err
+
+
 def test_text_in_another_encoding_is_refused(tmp_path):
     (tmp_path / "a.txt").write_bytes("café".encode("latin-1"))
     (tmp_path / "b.txt").write_bytes("plain".encode("utf-16-le"))

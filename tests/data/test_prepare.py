@@ -55,12 +55,14 @@ def test_stores_hold_the_documents_split_by_hash_in_order(root):
     assert texts(folder, "train") == [plain_text(i) for i in range(300)]
 
 
-def test_the_same_settings_find_the_same_folder(root):
+def test_the_same_settings_find_the_same_folder(root, capsys):
     folder = run(root)
     report = (folder / "prepare.json").stat().st_mtime_ns
     # The folder depends only on settings that decide ids.
     assert run(root, context_length=99, seed=3, batch_size=7, retrieval_fraction=0.5) == folder
     assert (folder / "prepare.json").stat().st_mtime_ns == report
+    (root / "in" / "later.md").write_text("not read")
+    assert run(root) == folder and "left out: later.md" in capsys.readouterr().err
     assert run(root, vocab_size=601) != folder
     assert run(root, tokenizer=str(folder / "tokenizer.model")) != folder
     write_jsonl(root / "in" / "c.jsonl", ["more"])

@@ -5,6 +5,7 @@ import json
 
 import pytest
 
+from ropewalk.evals.text import read_texts
 from tests.evals.helpers import make_documents
 
 TASKS = [
@@ -35,3 +36,4 @@ def test_text_comes_from_the_file(task, text_config, text_tokenizer, tmp_path):
         rows = documents(f",path='{path}'")
         assert rows and all(set(row.tokens.tolist()) <= expected for row in rows)
         (tmp_path / "other.jsonl.gz").unlink(missing_ok=True)
+    assert read_texts(str(tmp_path), text_tokenizer).num_documents == 4  # none is cut in two
