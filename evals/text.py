@@ -84,8 +84,6 @@ def read_texts(path: str, tokenizer: Tokenizer) -> Texts:
             raise ValueError(f"{where}: {document.problem}; leave the document out of the file")
         ids = tokenizer.encode(document.text)
         documents.append(np.array([tokenizer.bos_id, *ids, *tokenizer.end], np.int32))
-    if not documents:
-        raise ValueError(f"{path} has no documents")
     return Texts(np.concatenate(documents), np.cumsum([0, *map(len, documents)]))
 
 

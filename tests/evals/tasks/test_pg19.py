@@ -2,6 +2,7 @@ from pathlib import Path
 
 import pytest
 
+from ropewalk.evals import task_context
 from ropewalk.evals.tasks.pg19 import Pg19
 from ropewalk.reporting.task_view import view_of
 from tests.data.helpers import plain_text
@@ -28,6 +29,7 @@ def test_an_answer_a_window_and_books_by_their_ids(folder, text_config, text_tok
             spans = [(e.tokens, *e.answers[0, :2]) for e in mine]
             assert [int(i) for ids, start, count in spans for i in ids[start:][:count]] == expected
             assert [int(count) for _, _, count in spans[:3]] == sizes
+        assert task.num_documents(task_context(text_config, text_tokenizer, 32), 64) == 100
 
 
 def test_three_means_of_two_books():
