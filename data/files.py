@@ -257,8 +257,7 @@ def list_files(path: str | Path, formats: Sequence[Format], text_field: str = "t
             left_out.append(LeftOut(name, f"not {titles}{hint * name.endswith('.arrow')}"))
             continue
         _check_pulled(file)
-        stem = text_format.stem(file.name) or ""
-        if text_format.is_document and _ABOUT.fullmatch(stem):
+        if text_format.is_document and _ABOUT.fullmatch(text_format.stem(file.name) or ""):
             left_out.append(LeftOut(name, "about the folder; name the file itself to read it"))
         elif text_format.is_other(file, text_field):
             first = text_format.first(file, text_field)

@@ -118,17 +118,13 @@ def mixture(
     sources: list[TextRows | RetrievalRows] = []
     weights: list[float] = []
     fraction = config.retrieval_fraction if texts else 1.0
+    length, seed = config.context_length, config.seed
     for text in texts if fraction < 1 else ():
-        length, seed = config.context_length, config.seed
         sources.append(TextRows(text.store, length, seed=seed, name=text.name))
         weights.append((1 - fraction) * text.share)
     if fraction > 0:
         context = TaskContext(
-            data=config,
-            tokenizer=tokenizer,
-            length=config.context_length,
-            seed=config.seed,
-            split=split,
+            data=config, tokenizer=tokenizer, length=length, seed=seed, split=split
         )
         for task in config.retrieval_tasks:
             rows = RetrievalRows(task, context)

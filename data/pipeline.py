@@ -108,10 +108,8 @@ def open_data(config: DataConfig, prepared: Path | None = None) -> TrainingData:
     identity = fingerprint(of_training) if of_training else tokenizer.fingerprint
     validation = prepared / "validation"
     held_out = validation if source.differs_by_machine else None
-    held_out_fingerprint = TokenStore(validation).fingerprint if source.has_text else ""
-    return TrainingData(
-        config, identity, file_in(prepared), open_rows, held_out, held_out_fingerprint
-    )
+    held_out_id = TokenStore(validation).fingerprint if source.has_text else ""
+    return TrainingData(config, identity, file_in(prepared), open_rows, held_out, held_out_id)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -284,8 +284,7 @@ def _parser() -> Parser:
     add("--text-field", metavar="NAME", help=text)
     text = "a SentencePiece .model or a tokenizer.json (default: train one)"
     add("--tokenizer", metavar="MODEL", help=text)
-    text = "size of a tokenizer trained here" + default
-    add("--vocab-size", type=int, metavar="N", help=text)
+    add("--vocab-size", type=int, metavar="N", help="size of a tokenizer trained here" + default)
     text = "error: stop at the first bad document; skip: leave them out and list them" + default
     add("--on-bad-document", choices=("error", "skip"), help=text)
     share = "share, in [0, 1], of a RedPajama subset's documents to keep (may be repeated)"
@@ -295,8 +294,7 @@ def _parser() -> Parser:
     add("--weight", dest="weights", default=[], help=weight, **named)
     text = "store documents of N tokens or more apart, for runs with data.long_fraction"
     add("--long-tokens", type=int, metavar="N", help=text)
-    text = "root of the prepared data" + default
-    add("--out", dest="prepared_root", metavar="DIR", help=text)
+    add("--out", dest="prepared_root", metavar="DIR", help="root of the prepared data" + default)
     text = "read prepared data (all under --out, or one folder) and list damaged files"
     add("--verify", nargs="?", const="", metavar="DIR", help=text)
     return parser

@@ -138,9 +138,8 @@ def open_strata(config: DataConfig, folder: Path) -> list[Stratum]:
             share = weight / sum(weights.values())
             if len(parts) > 1 and fraction is not None:
                 share *= fraction if key[1] else 1 - fraction
-            lengths = (
-                f"{'from' if key[1] else 'below'} {long_tokens:,} tokens" if long_tokens else ""
-            )
+            side = "from" if key[1] else "below"
+            lengths = f"{side} {long_tokens:,} tokens" if long_tokens else ""
             name = ", ".join(filter(None, (corpus or "the text", lengths)))
             strata += [Stratum(name, share, stores[key])] if share else []
     return strata

@@ -114,7 +114,8 @@ class RunDirectory:
             record = read_json(path)
             # config.json may be a copy of a checkpoint's item `config`.
             record = record.get("run", record)
-            lists = tuple(record.setdefault("overrides", [])), tuple(record.get("held_out", []))
+            record.setdefault("overrides", [])
+            lists = [tuple(record.get(x, ())) for x in ("overrides", "held_out", "trained_on")]
             if not isinstance(record["config"], dict) or problem(sum(lists, ()), tuple[str, ...]):
                 raise TypeError
             return record
@@ -147,6 +148,16 @@ class RunDirectory:
     def held_out_fingerprints(self) -> tuple[str, ...]:
         """Fingerprints of the held-out texts of the stages; empty if the run has not kept them."""
         return tuple(self.record.get("held_out", ()))
+
+    def refuse_other_texts(self, known: Sequence[str] | None, texts: Iterable[str]) -> None:
+        """Raise ValueError if one of these texts, by fingerprint, is not known, unless none is."""
+        if known and (others := set(texts).difference(known)):
+            paths = (stage.config.data.path or "the source" for stage in stages.split(self.config))
+            raise ValueError(
+                f"{self.path} was trained on other data (fingerprint {known[0][:12]}, now "
+                f"{min(others)[:12]}); restore the content of {' or '.join(dict.fromkeys(paths))}, "
+                "or use a new --workdir"
+            )
 
     @property
     def published_path(self) -> Path | None:

@@ -91,10 +91,13 @@ def _write_records(plan: Plan, command: str) -> None:
         run.check_resumable(config)
     tokenizer_path = plan.data[0].tokenizer_path
     held_out, *other_folders = {data.held_out for data in plan.data}
-    fingerprints = list(dict.fromkeys(data.held_out_fingerprint for data in plan.data))
+    texts = {
+        "held_out": list(dict.fromkeys(data.held_out_fingerprint for data in plan.data)),
+        "trained_on": list(dict.fromkeys(data.fingerprint for data in plan.data)),
+    }
     for run, overrides, config in plan.members:
         if not run.is_started():
-            run.write_config(config, overrides, plan.tokenizer.fingerprint, held_out=fingerprints)
+            run.write_config(config, overrides, plan.tokenizer.fingerprint, **texts)
         if command:
             run.record_command(command)
         copy_missing(tokenizer_path, run.path / tokenizer_path.name)

@@ -163,13 +163,7 @@ def open_state(plan: Plan, notice: Callable[[str], None]) -> tuple[State, DataSt
         return state, DataState(fingerprint=plan.data[0].fingerprint), 0
     state, data_state, step = restore_newest(plan.runs, plan.steps, plan.target_at, notice)
     stage = next(stage for stage, *_ in plan.stages if step <= stage.end)
-    fingerprint = plan.data[stage.number].fingerprint
-    if data_state.fingerprint != fingerprint:
-        raise ValueError(
-            f"{plan.runs[0].path} was trained on other data (fingerprint "
-            f"{data_state.fingerprint[:12]}, now {fingerprint[:12]}); restore the content of "
-            f"{plan.config.data.path or 'the source'}, or use a new --workdir"
-        )
+    plan.runs[0].refuse_other_texts([data_state.fingerprint], [plan.data[stage.number].fingerprint])
     return state, data_state, step
 
 

@@ -235,25 +235,24 @@ def complete_plan(checked: Checked) -> Plan:
     targets = [abstract_state(stage.config, len(members), mesh) for stage, *_ in checked.stages]
     params = None
     if config.start_from and not start_step:
-        where = shardings_of(targets[0]).params
-        params = starting_params(members, where)
+        params = starting_params(members, shardings_of(targets[0]).params)
     with distributed.refusing_together():
         opened = list(map(pipeline.open_data, checked.sources))
-        texts = {data.held_out_fingerprint for data in opened}
-        for run in checked.runs:
-            known = run.held_out_fingerprints if run.is_started() else ()
-            if known and not texts.issubset(known):
-                raise ValueError(
-                    f"{run.path} was started on other data (held-out text); restore the content of "
-                    f"{config.data.path or 'the source'}, or use a new --workdir"
-                )
+        texts = [data.fingerprint for data in opened]
+        held_out = [data.held_out_fingerprint for data in opened]
+        for run in filter(RunDirectory.is_started, checked.runs):
+            run.refuse_other_texts(run.held_out_fingerprints, held_out)
+            run.refuse_other_texts(run.record.get("trained_on"), texts)
         notes = dict.fromkeys(checked.notes())
         for (stage, *_), data in zip(checked.stages, opened, strict=True):
             rows = data.open_rows("train")  # checks their shapes
             num_rows = (stage.end - stage.rows_from) * data.config.batch_size
             notes |= dict.fromkeys(rows.notes(num_rows))
             if stage.config.train.eval_every:
-                _open_held_out(data)
+                try:
+                    data.open_rows("validation")
+                except ValueError as error:
+                    raise ValueError(f"{error}, or set train.eval_every=0") from None
         tokenizers = {
             f"stage {number}": (data.tokenizer_path, Tokenizer(data.tokenizer_path))
             for number, data in enumerate(opened)
@@ -268,13 +267,6 @@ def complete_plan(checked: Checked) -> Plan:
     return Plan(
         **settings, data=opened, mesh=mesh, targets=targets, tokenizer=tokenizer, params=params
     )
-
-
-def _open_held_out(data: pipeline.TrainingData) -> None:
-    try:
-        data.open_rows("validation")
-    except ValueError as error:
-        raise ValueError(f"{error}, or train.eval_every=0: no loss of validation") from None
 
 
 def _check_stage(stage: Stage, first: Stage, num_members: int, *, is_elsewhere: bool) -> None:

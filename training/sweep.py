@@ -7,6 +7,8 @@ own; with `data.seed` given they read the same rows, and train together. Members
 train one group after another.
 """
 
+import dataclasses
+import itertools
 from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
 
@@ -15,7 +17,7 @@ from ropewalk.experiment.config import ExperimentConfig
 from ropewalk.experiment.inherit import describe
 from ropewalk.experiment.mesh import check_stages, describe_mesh, mesh_sizes
 from ropewalk.experiment.overrides import Sweep
-from ropewalk.experiment.run import find_pruned
+from ropewalk.experiment.run import RunDirectory, find_pruned
 from ropewalk.experiment.stages import split
 from ropewalk.training import loop
 from ropewalk.training.directories import open_directories
@@ -94,6 +96,14 @@ def train_sweep(sweep: Sweep, *, command: str = "") -> bool:
             unfinished.append(checked)
     # Plan all groups before training the first: an error in the last must not appear hours later.
     plans = list(map(complete_plan, unfinished))
+    names = sweep.record.members if sweep.record else ()
+    others = filter(RunDirectory.is_started, (RunDirectory(sweep.workdir / name) for name in names))
+    with distributed.refusing_together():
+        for run, plan in itertools.product(others, plans):  # another command may train members
+            data = dataclasses.replace(run.config.data, seed=plan.config.data.seed)
+            if (data, run.config.stages) == (plan.config.data, plan.config.stages):
+                texts = [data.fingerprint for data in plan.data]
+                run.refuse_other_texts(run.record.get("trained_on"), texts)
     if sweep.record and distributed.is_primary_host():
         sweep.workdir.mkdir(parents=True, exist_ok=True)
         write_atomically(sweep.workdir / "sweep.json", sweep.record.to_json())

@@ -84,4 +84,4 @@ def _flock(file: IO[str], operation: int) -> None:
         raise
     except OSError as error:  # a mounted bucket, some network file systems
         what = f"files in {Path(file.name).parent} cannot be locked ({error.strerror})"
-        print_note(file.name, f"{what}; another process that writes there is not noticed")
+        print_note(None, f"{what}; another process that writes there is not noticed")

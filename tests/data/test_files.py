@@ -118,12 +118,6 @@ def test_a_bad_start_leaves_no_file_out(tmp_path, name, content):
     assert [d.text for d in rest] == ["words"] * (1 if name.endswith("gz") else 2)
 
 
-def test_fields_are_named_if_no_file_has_the_text(tmp_path):
-    (tmp_path / "en_head.json").write_bytes(b'{"raw_content": "words"}\n')  # RedPajama-V2
-    with pytest.raises(ValueError, match=r"data\.text_field may name raw_content"):
-        list_json_lines(tmp_path)
-
-
 def test_linked_folders_and_files_are_read_once(tmp_path):
     root, other = tmp_path / "in", tmp_path / "other"
     write(root, "a.jsonl", "z/b.jsonl")

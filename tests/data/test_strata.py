@@ -100,7 +100,6 @@ ALL = (("books", 1), ("code", 1), ("web", 1))
     ("changes", "message"),
     [
         ({"weights": (("books", 1), ("web", 1))}, r"code.*: data\.weights has none for .*'code'"),
-        ({"weights": (*ALL, ("book", 1))}, "twice"),
         ({"long_fraction": 0.5, "long_tokens": 5000}, "no document has 5,000 tokens"),
         ({"weights": ALL, "subset_shares": (("web", 0.0),)}, "subset_shares leaves out 'web'"),
     ],

@@ -26,7 +26,7 @@ from ropewalk.data import pipeline
 from ropewalk.data import tokenizer as tokenizer_lib
 from ropewalk.experiment import distributed, load
 from ropewalk.experiment.config import from_dict
-from ropewalk.experiment.overrides import single_run
+from ropewalk.experiment.overrides import make_sweep, single_run
 from ropewalk.utils.messages import LONGEST
 from tests.conftest import ROOT
 from tests.in_process import call, call_any
@@ -144,6 +144,10 @@ def test_a_second_trainer_of_a_run_is_refused(refuse):
 
 
 def test_changed_training_data_is_refused(refuse, monkeypatch):
+    member, _ = make_sweep(TINY, "sweep", ["seed=0,1"]).members  # the other one is trained apart
+    member.run.write_config(member.config, member.overrides, trained_on=["old"])
+    command = "sweep.py tiny --workdir sweep seed=0,1 --member 1"
+    refuse(command, "sweep/seed=0 was trained on other data (fingerprint old, now …")
     monkeypatch.setattr(pipeline, "fingerprint", lambda texts: "other")
     refuse(TRAIN, "trained on other data (fingerprint …, now other); restore the content of")
 

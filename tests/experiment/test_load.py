@@ -133,7 +133,12 @@ def test_held_out_text_that_changed_is_refused(tmp_path, runs):
     )
     run = train_run(config, tmp_path / "run")
     write("valid.jsonl", range(3))  # training has read them
-    with pytest.raises(ValueError, match=r"started on other data \(held-out text\); restore"):
+    with pytest.raises(ValueError, match=r"trained on other data \(fingerprint .*; restore"):
         train_run(config, run.path)
     with pytest.raises(ValueError, match=r"held-out text of the training, and .*/in has"):
         ask(run)
+    write("valid.jsonl", range(9, 12))
+    write("train.jsonl", range(5))
+    shutil.rmtree(run.checkpoints_path)  # as if it was stopped before the first one
+    with pytest.raises(ValueError, match=r"trained on other data \(.* content of .*/in, or use"):
+        train_run(config, run.path)
