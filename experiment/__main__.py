@@ -87,7 +87,7 @@ def describe(run: RunDirectory) -> dict[str, str]:
     cells = {"run": str(run.path)}
     try:
         config, steps = run.config, run.steps()
-        losses = [row["loss"] for row in run.read_metrics() if "loss" in row]
+        losses = [row["loss"] for row in run.read_metrics()]
     except ValueError as error:
         return cells | {"config": str(error)}
     newest, end = steps[-1] if steps else 0, split(config)[-1].end
@@ -96,7 +96,7 @@ def describe(run: RunDirectory) -> dict[str, str]:
         "rotary": rotary.label(run.config_at(newest).model.rotary),
         "seed": str(config.seed),
         "steps": f"{newest:,}" if newest == end else f"{newest:,} of {end:,}",
-        "loss": f"{losses[-1]:.3f}" if losses else "-",
+        "loss": "-" if not losses else "not finite" if losses[-1] is None else f"{losses[-1]:.3f}",
         "MB": f"{_size(run.path) / 1e6:,.1f}",
     }
 

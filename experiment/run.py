@@ -5,6 +5,7 @@ import datetime
 import functools
 import importlib.metadata
 import json
+import os
 import platform
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -272,7 +273,8 @@ class RunDirectory:
         """
         # Else a parent that trains on would give its child other parameters at every resume.
         start = self.config.start_from if self.is_started() else None
-        if start and start_from in (start, split_start(start)[0]):
+        known = (start, split_start(start)[0]) if start else ()
+        if start and os.path.abspath(start_from) in map(os.path.abspath, known):
             return start
         parent, step = find_start(start_from)
         return f"{parent.path}@{step}"

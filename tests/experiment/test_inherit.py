@@ -66,7 +66,7 @@ def test_a_file_that_names_its_parent_and_stages_are_requests(tmp_path):
 
 def test_a_started_run_keeps_what_it_inherited(tmp_path):
     parent = make_parent(tmp_path / "a", f"model.rotary={PATTERN}")
-    command = [f"start_from={parent.path}", "data.source=retrieval"]
+    command = [f"start_from={parent.path}/", "data.source=retrieval"]  # as shells complete it
     run = RunDirectory(tmp_path / "run")
     child = inherit(TINY, command, run)
     run.write_config(child, command)

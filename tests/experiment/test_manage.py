@@ -24,6 +24,9 @@ def test_runs_below_a_folder_are_listed_and_pruned(trained_run, tmp_path):
     assert (load(run).logits("import") == logits).all()
     stopped = shutil.copytree(trained_run, tmp_path / "stopped")
     shutil.rmtree(stopped / "checkpoints" / "2")
+    with (stopped / "metrics.jsonl").open("a") as file:  # as of a run that diverged
+        file.write('{"step": 3, "tokens": 3, "loss": null}\n')
+    assert "not finite" in call("-m", "experiment", "list", stopped)
     call("-m", "experiment", "prune", run, stopped, "--optimizer")
     assert (load(run).logits("import") == logits).all()
     assert not (run / "checkpoints" / "2" / "opt_state").exists()
