@@ -47,7 +47,10 @@ def freeze_pairs(table: PositionTable, pairs_LKR: np.ndarray) -> PositionTable:
         which variants do not apply (MLA's unrotated pairs), are ignored.
     """
     pairs_LKR = pairs_LKR[..., : table.cycles_hi.shape[-1]]
-    hi, lo = (np.where(pairs_LKR, np.uint32(0), x) for x in (table.cycles_hi, table.cycles_lo))
+    # 2^-64 cycles per token make no angle, and keep the pair's logit scale, that of rotated pairs.
+    rotates_LKR = (table.cycles_hi | table.cycles_lo) > 0
+    lo = np.where(pairs_LKR, rotates_LKR, table.cycles_lo).astype(np.uint32)
+    hi = np.where(pairs_LKR, np.uint32(0), table.cycles_hi)
     return dataclasses.replace(table, cycles_hi=hi, cycles_lo=lo)
 
 

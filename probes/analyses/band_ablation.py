@@ -199,9 +199,15 @@ def zero_candidate(config: ModelConfig, candidate: Candidate, pairs_LNR: np.ndar
 
 
 def freeze_candidate(config: ModelConfig, candidate: Candidate, pairs_LNR: np.ndarray) -> Candidate:
-    """Return the model that does not rotate some pairs; heads that share a key share them."""
+    """Return the model that does not rotate some pairs.
+
+    Raises:
+      ValueError: if the pairs differ between heads that share a key.
+    """
     N, K = config.num_heads, 1 if config.mla is not None else config.kv_heads
     pairs_LKR = pairs_LNR[:, :: N // K]
+    if (np.repeat(pairs_LKR, N // K, axis=1) != pairs_LNR).any():
+        raise ValueError(f"{N // K} heads share a key and its rotation: change all of them")
     if (pairs_LKR == pairs_LKR[:, :1]).all():
         pairs_LKR = pairs_LKR[:, :1]  # keeps the shape of the table, and so the compiled program
 

@@ -6,7 +6,8 @@ import jax
 import numpy as np
 import pytest
 
-from ropewalk.model.positions import freeze_pairs
+from ropewalk.model.attention import feature_scale
+from ropewalk.model.positions import cos_sin, freeze_pairs
 from ropewalk.model.transformer import select_heads, without_pairs
 from ropewalk.probes import Subject, capture
 from ropewalk.probes.analyses.band_ablation import BandAblation, freeze_candidate
@@ -50,8 +51,29 @@ def test_freezing_slow_pairs_of_rope_gives_p_rope():
     table = freeze_pairs(
         full.position_table(40), np.broadcast_to(is_slow_R, (2, 1, len(is_slow_R)))
     )
-    for leaf, expected in zip(*map(jax.tree.leaves, (table, half.position_table(40))), strict=True):
-        np.testing.assert_array_equal(leaf, expected)
+    positions_BT = np.array([[0, 1, 39, 2**24 - 1]])
+    angles, expected = (
+        cos_sin(x.cycles_hi[0], x.cycles_lo[0], positions_BT)
+        for x in (table, half.position_table(40))
+    )
+    np.testing.assert_array_equal(angles, expected)
+
+
+def test_frozen_pairs_keep_their_scale_and_heads_their_shared_key():
+    """Phi-4-mini scales rotated features only; key heads of two query heads rotate for both."""
+    text = "longrope(base=30,pair_factors=(1,1,2,2),original_context_length=4,"
+    text += "target_context_length=40,cool_rest=True,rotary_fraction=0.5)"
+    config = random_model({}, text).config.model
+    table = jax.tree.map(lambda leaf: leaf[0], config.position_table(40))
+    frozen = freeze_pairs(table, np.ones((1, 8), bool))
+    scale_KH = feature_scale(config, table)
+    assert len(np.unique(scale_KH)) == 2
+    np.testing.assert_array_equal(feature_scale(config, frozen), scale_KH)
+    grouped = random_model(*MODELS["grouped"]).config.model
+    pairs_LNR = np.zeros((2, 4, 8), bool)
+    pairs_LNR[0, 1] = True
+    with pytest.raises(ValueError, match="2 heads share a key"):
+        freeze_candidate(grouped, None, pairs_LNR)  # pyright: ignore[reportArgumentType]
 
 
 def test_freezing_unrotated_pairs_changes_nothing(tokenizer, monkeypatch):
