@@ -168,6 +168,9 @@ def check_plan(members: Sequence[Member], elsewhere: tuple[int, int] | None = No
     for member, *member_stages in zip(members, *stages, strict=True):
         run = member.run
         run.check_resumable(member.config)
+        for stage in member_stages:
+            first, model = member_stages[0].config.model, stage.config.model
+            check_learned_start(first, model, f"stage {stage.number}")
         for stage in () if run.is_started() else member_stages:
             stage.config.model.check_rotation()
         if distributed.is_primary_host():
@@ -278,7 +281,6 @@ def _check_stage(stage: Stage, first: Stage, num_members: int, *, is_elsewhere: 
       num_members: number of members.
       is_elsewhere: whether other devices than those of this process will train.
     """
-    check_learned_start(first.config.model, stage.config.model, f"stage {stage.number}")
     shapes = abstract_params(first.config.model)
     if difference := shape_difference(abstract_params(stage.config.model), shapes):
         raise ValueError(

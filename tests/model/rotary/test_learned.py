@@ -140,6 +140,10 @@ def test_learned_changes_are_not_added_to_another_series(alone):
         config = overrides.apply(alone.config, changes)
         with pytest.raises(ValueError, match=r"from other frequencies; keep .*base=100"):
             make_plan([config], [child])
+    # The same beside a member that has base 7 from the start.
+    configs = [overrides.apply(config, ["model.rotary.base=7"]), config]
+    with pytest.raises(ValueError, match=r"from other frequencies; keep .*base=100"):
+        make_plan(configs, [child, RunDirectory(child.path.with_name("other"))])
     config = overrides.apply(alone.config, [start, "model.rotary.learning_rate=0.1"])
     make_plan([config], [child])
 
