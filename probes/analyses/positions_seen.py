@@ -105,7 +105,7 @@ def count_training_pairs(run: LoadedRun) -> tuple[np.ndarray, int]:
       ValueError: if the run's training data is not available.
     """
     trained = [stage for stage in stages.split(run.directory.config) if stage.start < run.step]
-    opened = [open_data(stage.config.data) for stage in trained]
+    opened = [open_data(run.directory.with_own_tokenizer(s.config.data)) for s in trained]
     recorded = read_items(run.directory, run.step)[0]["data"]["fingerprint"]
     if opened[-1].fingerprint != recorded:
         raise ValueError(

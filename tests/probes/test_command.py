@@ -1,5 +1,6 @@
 """The command on a trained run, and the agreement of its questions with evaluate.py."""
 
+import dataclasses
 import functools
 import itertools
 import shutil
@@ -68,6 +69,10 @@ def test_distances_are_those_of_the_training_rows(run):
     ]
     assert num_rows == len(expected) == config.train.num_steps * config.data.batch_size
     np.testing.assert_array_equal(counts_BM, expected)
+    gone = RunDirectory(run.path)  # as of a child whose parent, with the tokenizer, was deleted
+    data = dataclasses.replace(config.data, tokenizer="gone/tokenizer.model")
+    vars(gone)["config"] = dataclasses.replace(config, data=data)
+    assert count_training_pairs(dataclasses.replace(subject.run, directory=gone))[1] == num_rows
     result = PositionsSeen.measure(subject)
     np.testing.assert_allclose(result.seen_3M[0], np.mean(expected, axis=0))
     assert np.isnan([result.l50_3[0], result.share_at_l50]).all()  # two updates teach nothing
