@@ -158,6 +158,8 @@ def open_tracker(name: str, run: RunDirectory) -> Tracker:
 def _settings(run: RunDirectory) -> dict[str, bool | int | float | str]:
     """Return the fields of a run's config by dotted name, so that runs can be plotted by them."""
     fields = flatten(to_dict(run.config)) | {"rotary": rotary.label(run.config.model.rotary)}
+    for number, overrides in enumerate(run.config.stages, start=1):
+        fields |= {f"stage {number}: {x.partition('=')[0]}": x.partition("=")[2] for x in overrides}
     plain = {name: x for name, x in fields.items() if isinstance(x, bool | int | float | str)}
     return {name: x for name, x in plain.items() if name.rpartition(".")[2] != "class"}
 

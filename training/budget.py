@@ -40,10 +40,12 @@ def describe(checks: Sequence[Checked], *, is_elsewhere: bool) -> list[str]:
     flops = num_bytes = 0.0
     texts: dict[DataConfig, float] = {}
     for checked in checks:
-        members, config = len(checked.runs), checked.config
+        is_left = checked.start_step < checked.num_steps
+        members, config = len(checked.runs) * is_left, checked.config
         num_bytes += members * (config.train.keep + 1) * state_bytes(config)
         for (stage, *_), data in zip(checked.stages, checked.sources, strict=True):
-            flops += members * stage.tokens * flops_per_token(stage.config)
+            left = stage._replace(start=min(max(stage.start, checked.start_step), stage.end))
+            flops += members * left.tokens * flops_per_token(stage.config)
             lines[_rows(data)] = None
             if data.has_text:
                 vocab_size = stage.config.model.vocab_size
@@ -84,6 +86,8 @@ def _tokens(data: DataConfig, vocab_size: int) -> float:
 
 def _time(flops: float, is_elsewhere: bool) -> str:
     """Return the line about the time, on this process's devices or, for others, on an H100."""
+    if not flops:
+        return "time: none, all steps are there"
     peak, rate = peak_of("H100"), "an H100"
     if not is_elsewhere:
         peak, rate = peak_flops(), f"{jax.device_count()} of this machine's devices"

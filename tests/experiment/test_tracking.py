@@ -20,7 +20,8 @@ def test_a_run_is_known_by_more_than_its_path_and_can_be_plotted_by_settings(tmp
         if run.is_started():
             (run.path.parent / "sweep.json").touch()
         else:
-            run.write_config(tiny_config("model.rotary.base=30", "seed=7"), [])
+            changes = "model.rotary.base=30", "seed=7", "stages=[[model.rotary=nope]]"
+            run.write_config(tiny_config(*changes), [])
         open_tracker("wandb", run).log({"step": 3, "loss": 1.5})
     first, second, resumed = started
     assert first["dir"] == str(tmp_path / "one/runs/demo") and first["mode"] == "offline"
@@ -28,5 +29,6 @@ def test_a_run_is_known_by_more_than_its_path_and_can_be_plotted_by_settings(tmp
     assert (first["name"], first["group"], resumed["group"]) == ("demo", None, "runs")
     assert logged == [(3, {"step": 3, "loss": 1.5})] * 3
     settings = {"model.rotary.base": 30.0, "rotary": "rope(base=30)", "seed": 7, "data.seed": 7}
+    settings["stage 1: model.rotary"] = "nope"
     assert settings.items() <= first["config"].items()
     assert not [name for name in first["config"] if name.endswith("class")]
