@@ -158,12 +158,13 @@ def _parse(text: str, hint: Any, where: str) -> Any:
 
 def _check_single(text: str, where: str) -> None:
     """Raise ValueError for a list of values, which would make members of a sweep."""
+    values = text[1:-1] if text[:1] + text[-1:] in ("[]", "()") else text
     try:
-        several = len(split_commas(text)) > 1
+        several = len(split_commas(values)) > 1
     except ValueError:  # an open bracket, which the parser of the value reports
         return
     if several:
-        advice = "python sweep.py trains a member of each"
+        advice = f"python sweep.py trains a member of each: {where}={one_line(values, 60)}"
         if is_operational(where):
             advice = "it does not change what is trained, so it makes no members: give one value"
         raise ValueError(f"{where}={one_line(text, 60)} lists several values; {advice}")

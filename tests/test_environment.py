@@ -40,8 +40,9 @@ def test_variables_of_other_programs(run, run_script):
 DRAW = """
 import sys
 sys.argv[0] = "train.py"  # a command, and not a program of the user
-import ropewalk.utils.environment, jax
+import ropewalk.utils.environment, jax, warnings
 print(jax.random.normal(jax.random.key(3), 5).tolist())
+warnings.warn("rows of 9 tokens")
 """
 
 
@@ -50,6 +51,7 @@ def test_initial_parameters_depend_on_no_variable(run_script):
     variables = {"JAX_DEFAULT_PRNG_IMPL": "rbg", "JAX_RANDOM_SEED_OFFSET": "7"}
     drawn = run_script("-c", DRAW, JAX_THREEFRY_PARTITIONABLE="0", **variables)
     assert json.loads(drawn.stdout) == jax.random.normal(jax.random.key(3), 5).tolist()
+    assert drawn.stderr == "warning: rows of 9 tokens\n"  # no line of code
 
 
 def test_closed_streams(run_script):

@@ -23,6 +23,7 @@ def _print_one_line(kind, error, trace) -> None:
 import importlib.util  # noqa: E402
 import io  # noqa: E402
 import os  # noqa: E402
+import warnings  # noqa: E402
 from pathlib import Path  # noqa: E402
 
 _ROOT = Path(__file__).resolve().parents[1]
@@ -63,6 +64,7 @@ if _is_command():
     os.environ["MPLBACKEND"] = "agg"
     for name in _JAX:
         os.environ.pop(name, None)
+    warnings.formatwarning = lambda message, *_: f"warning: {message}\n"
     sys.excepthook = _print_one_line
     sys.unraisablehook = _ignore_late_reads
     for number, name in enumerate(("stdin", "stdout", "stderr")):
