@@ -89,8 +89,8 @@ def run_probes(args: argparse.Namespace, out: Path, command: str) -> None:
     keep_programs()
     check_platform()
     known = probes.all_probes()
-    default = [name for name, probe in known.items() if probe.by_default]
-    selected = [known[name] for name in (args.probes.split(",") if args.probes else default)]
+    names = args.probes.split(",") if args.probes else [x for x in known if known[x].by_default]
+    selected = [known[name] for name in dict.fromkeys(names)]
     console = Console(stderr=True, markup=False)
     notice = functools.partial(console.print, highlight=False, soft_wrap=True)
     members = members_lib.read(find_trained(args.dirs, notice), notice)

@@ -49,6 +49,8 @@ def _check(args: argparse.Namespace) -> Path:
     Raises:
       ValueError: for an argument that is wrong.
     """
+    if not 0 < args.max_size <= 1000:
+        raise ValueError(f"--max-size {args.max_size:g} must be above 0 and at most 1000 MB")
     for path in args.runs:
         run = find_run(path)
         run.find_step(args.step)
