@@ -84,10 +84,8 @@ class _ShowFields(argparse.Action):
     """Print the fields and exit, as `--help` does."""
 
     def __call__(self, parser, namespace, values, option_string=None):
-        try:
+        with parser.refusing(ValueError):
             print(dotted.listed(find_config(config_argument(str(values)))), end="")
-        except ValueError as error:
-            parser.error(str(error))
         parser.exit()
 
 

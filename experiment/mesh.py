@@ -123,9 +123,8 @@ def _cores_for(num_members: int) -> list[Any] | None:
     num_cores = jax.config.jax_num_cpu_devices  # pyright: ignore[reportAttributeAccessIssue]
     if not alone or num_cores <= 1:
         return None
-    cores = jax.devices()
-    used = max(n for n in range(1, len(cores) + 1) if num_members % n == 0)
-    return cores[:used]
+    used = max(n for n in range(1, jax.device_count() + 1) if num_members % n == 0)
+    return jax.devices()[:used]
 
 
 def make_mesh(

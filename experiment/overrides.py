@@ -81,11 +81,10 @@ def typed(override: str) -> str:
 def describe_replaced(overrides: Sequence[str]) -> list[str]:
     """Return a line for each override of a command line that a later one of its field replaces."""
     last = {override.partition("=")[0]: override for override in overrides}
-    pairs = [(override, last[override.partition("=")[0]]) for override in overrides]
     return [
         f"{one_line(old, 60)} is replaced by {one_line(new, 60)}"
-        for old, new in pairs
-        if old != new
+        for old in overrides
+        if (new := last[old.partition("=")[0]]) != old
     ]
 
 

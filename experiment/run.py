@@ -5,9 +5,9 @@ import datetime
 import functools
 import importlib.metadata
 import json
-import os
 import platform
 from collections.abc import Callable, Iterable, Sequence
+from os.path import abspath
 from pathlib import Path
 from typing import Any
 
@@ -273,8 +273,7 @@ class RunDirectory:
         """
         # Else a parent that trains on would give its child other parameters at every resume.
         start = self.config.start_from if self.is_started() else None
-        known = (start, split_start(start)[0]) if start else ()
-        if start and os.path.abspath(start_from) in map(os.path.abspath, known):
+        if start and abspath(start_from) in map(abspath, (start, split_start(start)[0])):
             return start
         parent, step = find_start(start_from)
         return f"{parent.path}@{step}"

@@ -221,7 +221,10 @@ def _attend(
     latent_logits = 0
     if isinstance(attention, LatentAttention):
         q_nope_BNH, q_BNH = jnp.split(q_BNH, [q_BNH.shape[-1] - H], axis=-1)
-        latent_logits = _latent_logits(attention, q_nope_BNH, (old, new))
+        key_up_CNH = attention.key_up[...].astype(dtype)
+        q_latent_BNC = jnp.einsum("BNH,CNH->BNC", q_nope_BNH, key_up_CNH)
+        parts = [product("BNC,BSC->BNS", q_latent_BNC, cache.v_BKSU[:, 0]) for cache in (old, new)]
+        latent_logits = jnp.concatenate(parts, axis=-1)[:, None]
     q_BKGH = q_BNH.reshape(B, K, -1, H)
 
     both = [product("BKGH,BKHS->BKGS", q_BKGH, cache.k_BKHS) for cache in (old, new)]
@@ -233,12 +236,3 @@ def _attend(
     if isinstance(attention, LatentAttention):
         out_BNU = jnp.einsum("BNC,CNU->BNU", out_BNU, attention.value_up[...].astype(dtype))
     return attention.project(out_BNU[:, None]), new
-
-
-def _latent_logits(
-    attention: LatentAttention, q_BNH: jax.Array, caches: tuple[LayerCache, LayerCache]
-) -> jax.Array:
-    """Return the logits of the part of keys that latents hold, `[B, 1, N, S + E]`."""
-    q_latent_BNC = jnp.einsum("BNH,CNH->BNC", q_BNH, attention.key_up[...].astype(q_BNH.dtype))
-    parts = [product("BNC,BSC->BNS", q_latent_BNC, cache.v_BKSU[:, 0]) for cache in caches]
-    return jnp.concatenate(parts, axis=-1)[:, None]

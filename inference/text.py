@@ -87,10 +87,5 @@ class TextStream:
 
     def _partial_stop(self, text: str) -> int:
         """Return the number of characters at the end of `text` that may begin a stop string."""
-        longest = 0
-        for stop in self._options.stop:
-            for size in range(min(len(stop) - 1, len(text)), longest, -1):
-                if text.endswith(stop[:size]):
-                    longest = size
-                    break
-        return longest
+        prefixes = (stop[:size] for stop in self._options.stop for size in range(1, len(stop)))
+        return max((len(prefix) for prefix in prefixes if text.endswith(prefix)), default=0)

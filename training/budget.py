@@ -40,8 +40,7 @@ def describe(checks: Sequence[Checked], *, is_elsewhere: bool) -> list[str]:
     flops = num_bytes = 0.0
     texts: dict[DataConfig, float] = {}
     for checked in checks:
-        is_left = checked.start_step < checked.num_steps
-        members, config = len(checked.runs) * is_left, checked.config
+        members, config = len(checked.runs), checked.config
         num_bytes += members * (config.train.keep + 1) * state_bytes(config)
         for (stage, *_), data in zip(checked.stages, checked.sources, strict=True):
             left = stage._replace(start=min(max(stage.start, checked.start_step), stage.end))
@@ -57,11 +56,10 @@ def describe(checks: Sequence[Checked], *, is_elsewhere: bool) -> list[str]:
                 join = " before data.subset_shares; at least" if data.subset_shares else ";"
                 lines[f"text: about {tokens:,.0f} tokens{join} {describe_epochs(epochs)}"] = None
     num_bytes += sum(texts.values())
-    path = checks[0].runs[0].path
     return [
         *lines,
         _time(flops, is_elsewhere),
-        _disk(num_bytes, path),
+        _disk(num_bytes, checks[0].runs[0].path),
         "not checked: documents, the memory of activations",
     ]
 

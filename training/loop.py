@@ -56,7 +56,8 @@ def train(
     advice = "Start all of them again: the run resumes from its last checkpoint."
     with distributed.failing_together(advice), trainer.interrupts, jax.set_mesh(plan.mesh):
         for stages, data in zip(plan.stages, plan.data, strict=True):
-            if trainer.step < stages[0].end and not trainer.is_stopped():
+            is_stopped = trainer.interrupts.received or trainer.divergence.everywhere
+            if trainer.step < stages[0].end and not is_stopped:
                 later = sum(s.tokens for s, *_ in plan.stages if s.start >= stages[0].end)
                 train_stage(trainer, stages, data, later_tokens + later)
         trainer.close()
@@ -124,10 +125,6 @@ class Trainer:
         ]
         self.interrupts = Interrupts()
         self.summary = ""
-
-    def is_stopped(self) -> bool:
-        """Return whether a signal was received or all members have diverged."""
-        return bool(self.interrupts.received) or self.divergence.everywhere
 
     def close(self) -> None:
         """Finish all saves, and remove checkpoints that the config does not keep."""

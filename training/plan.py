@@ -166,13 +166,12 @@ def check_plan(members: Sequence[Member], elsewhere: tuple[int, int] | None = No
     check_trackers(config.train.tracking)
     stages = list(zip(*(split(member.config) for member in members), strict=True))
     for member, *member_stages in zip(members, *stages, strict=True):
-        run = member.run
+        run, first = member.run, member_stages[0].config.model
         run.check_resumable(member.config)
         for stage in member_stages:
-            first, model = member_stages[0].config.model, stage.config.model
-            check_learned_start(first, model, f"stage {stage.number}")
-        for stage in () if run.is_started() else member_stages:
-            stage.config.model.check_rotation()
+            check_learned_start(first, stage.config.model, f"stage {stage.number}")
+            if not run.is_started():
+                stage.config.model.check_rotation()
         if distributed.is_primary_host():
             check_writable(run.path, "use another --workdir")
     if config.train.profile_steps and in_bucket(runs[0].path):

@@ -85,17 +85,15 @@ def train_step(
     # Divide by the targets of the full batch, so that the losses of microbatches add up: rows have
     # different numbers of targets, and a mean of means would weight them wrongly.
     num_targets = jnp.maximum(batch["loss_mask"].sum(), 1)
+    gradient = jax.value_and_grad(
+        lambda params, rows: loss_fn(params, config.model, member.table, rows, num_targets)
+    )
     if config.train.accumulate == 1:
-        loss, grads = jax.value_and_grad(
-            lambda params: loss_fn(params, config.model, member.table, batch, num_targets)
-        )(state.params)
+        loss, grads = gradient(state.params, batch)
     else:
 
         def add(total, rows):
-            part = jax.value_and_grad(
-                lambda params: loss_fn(params, config.model, member.table, rows, num_targets)
-            )(state.params)
-            return jax.tree.map(jnp.add, total, part), None
+            return jax.tree.map(jnp.add, total, gradient(state.params, rows)), None
 
         zero = (jnp.zeros(()), jax.tree.map(jnp.zeros_like, state.params))
         (loss, grads), _ = jax.lax.scan(add, zero, split_batch(batch, config.train.accumulate))

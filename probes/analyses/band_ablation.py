@@ -211,7 +211,6 @@ def freeze_candidate(config: ModelConfig, candidate: Candidate, pairs_LNR: np.nd
     if (pairs_LKR == pairs_LKR[:, :1]).all():
         pairs_LKR = pairs_LKR[:, :1]  # keeps the shape of the table, and so the compiled program
 
-    def table_for(length: int):
-        return freeze_pairs(candidate.table_for(length), pairs_LKR)
-
-    return candidate._replace(table_for=table_for)
+    return candidate._replace(
+        table_for=lambda length: freeze_pairs(candidate.table_for(length), pairs_LKR)
+    )
