@@ -1,6 +1,9 @@
 """`python -m experiment`: runs are listed, and old checkpoints deleted."""
 
+import re
 import shutil
+
+import pytest
 
 from ropewalk import load
 from ropewalk.experiment.run import RunDirectory
@@ -18,19 +21,20 @@ def test_runs_below_a_folder_are_listed_and_pruned(trained_run, tmp_path):
     with try_lock(run / ".lock"):
         output = call("-m", "experiment", "prune", tmp_path / "runs", status=2)
         assert "is being trained" in output and (run / "checkpoints" / "1").exists()
-    output = call("-m", "experiment", "prune", tmp_path / "runs", "--keep", "1")
-    assert "of 1 run\n" in output
+    assert "of 1 run\n" in call("-m", "experiment", "prune", tmp_path / "runs", "--keep", "1")
     assert [path.name for path in (run / "checkpoints").iterdir()] == ["2"]
     assert (load(run).logits("import") == logits).all()
     stopped = shutil.copytree(trained_run, tmp_path / "stopped")
     shutil.rmtree(stopped / "checkpoints" / "2")
-    with (stopped / "metrics.jsonl").open("a") as file:  # as of a run that diverged
-        file.write('{"step": 3, "tokens": 3, "loss": null}\n')
+    (stopped / "metrics.jsonl").write_text('{"step": 1, "tokens": 9, "loss": null}\n')
     assert "not finite" in call("-m", "experiment", "list", stopped)
+    changes, paths = RunDirectory(run).record["overrides"], (run, stopped, tmp_path / "new")
+    checks = (call("train.py", "tiny", *changes, "--check", "--workdir", path) for path in paths)
+    none, one, two = (re.findall(r"time: (\S+)", check)[0] for check in checks)
+    assert none == "none," and float(two) == pytest.approx(2 * float(one), rel=0.1)
     call("-m", "experiment", "prune", run, stopped, "--optimizer")
     assert (load(run).logits("import") == logits).all()
     assert not (run / "checkpoints" / "2" / "opt_state").exists()
-    changes = RunDirectory(run).record["overrides"]
     output = call("train.py", "tiny", "--workdir", run, *changes)
     assert "finished already, 2 steps" in output and f"python evaluate.py {run}" in output
     message = call("train.py", "tiny", "--workdir", stopped, *changes, status=2)

@@ -3,9 +3,10 @@
 import dataclasses
 
 from ropewalk.configs import find_config
-from ropewalk.experiment import overrides, stages
+from ropewalk.experiment import stages
 from ropewalk.experiment.run import RunDirectory
 from ropewalk.model import rotary
+from tests.experiment.test_inherit import make_parent
 
 STAGES = (
     ("model.rotary.base=100", "train.num_steps=10", "train.warmup_steps=1"),
@@ -50,14 +51,10 @@ def test_a_run_directory_knows_each_step(tmp_path):
 
 
 def test_positions_of_all_ancestors_are_the_childs(tmp_path):
-    first, second, third = (RunDirectory(tmp_path / name) for name in ("a", "b", "c"))
-    first.write_config(TINY, [])
-    (first.checkpoints_path / "10").mkdir(parents=True)
-    (first.checkpoints_path / "20").mkdir()
-    changes = [f"start_from={first.path}@10", "model.rotary=nope", "model.window=8"]
-    second.write_config(overrides.apply(TINY, changes), [])
-    (second.checkpoints_path / "5").mkdir(parents=True)
-    third.write_config(overrides.apply(TINY, [f"start_from={second.path}"]), [])
+    first = make_parent(tmp_path / "a", steps=(10, 20))
+    changes = f"start_from={first.path}@10", "model.rotary=nope", "model.window=8"
+    second = make_parent(tmp_path / "b", *changes, steps=(5,))
+    third = make_parent(tmp_path / "c", f"start_from={second.path}")
     positions = [(p["rotary"], p["num_steps"], p["window"]) for p in third.positions_at(7)]
     rope = "rope(base=10000)"
     assert positions == [(rope, 10, None), ("nope", 5, 8), (rope, 7, None)]

@@ -24,15 +24,12 @@ def caches(model):
     return jax.eval_shape(prefill, weights, table, ids, lengths)[1]
 
 
-@pytest.mark.parametrize("changes", [{}, LATENT], ids=["heads", "latents"])
-def test_cache_size_equals_count_cached(changes):
-    """With latents: the latent and one rotated key, nothing per head."""
+@pytest.mark.parametrize(
+    "changes, slots",
+    [({}, (ROOM, ROOM)), (LATENT, (ROOM, ROOM)), (dict(window=(7, None)), (7, ROOM))],
+)
+def test_cache_size_equals_count_cached(changes, slots):
+    """With latents: the latent and one rotated key, nothing per head; a window limits a layer."""
     model = config(**changes)
-    numbers = sum(leaf.size for leaf in jax.tree.leaves(caches(model)))
-    assert numbers == 3 * ROOM * transformer.count_cached(model)
-
-
-def test_window_limits_the_cache():
-    windowed, unlimited = caches(config(window=(7, None)))
-    assert windowed.k_BKHS.shape == (3, 2, 16, 7) and windowed.v_BKSU.shape == (3, 2, 7, 16)
-    assert unlimited.k_BKHS.shape == (3, 2, 16, ROOM) and unlimited.last_BKH is None
+    numbers = [sum(leaf.size for leaf in jax.tree.leaves(layer)) for layer in caches(model)]
+    assert numbers == [3 * n * transformer.count_cached(model) // 2 for n in slots]

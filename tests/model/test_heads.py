@@ -21,12 +21,10 @@ def config(pattern: str, **changes) -> ModelConfig:
     return small_model(**sizes | changes, rotary=pattern)
 
 
-def hidden(model: ModelConfig, table, params=None) -> np.ndarray:
+def logits(model: ModelConfig, table, params=None) -> np.ndarray:
     tokens_BT = np.random.default_rng(1).integers(0, 64, (2, 20))
-    positions_BT = np.tile(np.arange(20), (2, 1))
     params = init(model, 0) if params is None else params
-    inputs = tokens_BT, positions_BT, np.ones_like(tokens_BT)
-    return np.asarray(jax.jit(transformer.hidden, static_argnums=0)(model, params, table, *inputs))
+    return np.asarray(transformer.document_logits(model, params, table, tokens_BT))
 
 
 def test_a_pattern_repeats_from_the_first_layer_on():
@@ -45,7 +43,7 @@ def test_members_of_a_sweep_stack_where_only_one_tells_heads_apart():
     assert stacked.cycles_hi.shape == (2, 2, 4, 8)
     for member, model in enumerate(models):
         row = jax.tree.map(lambda x: x[member], stacked)  # noqa: B023
-        np.testing.assert_allclose(hidden(model, row), hidden(model, tables[member]), atol=1e-5)
+        np.testing.assert_allclose(logits(model, row), logits(model, tables[member]), atol=1e-5)
 
 
 def test_the_key_that_latent_heads_share_cannot_rotate_in_two_ways():
@@ -60,10 +58,10 @@ def test_heads_that_are_left_out_have_no_effect_and_others_do():
     model = config("rope(base=10)")
     masked = transformer.without_heads(init(model, 0), [(0, 4), (1, 0)])
     table, blocks = model.position_table(32), masked["blocks"]
-    expected = hidden(model, table, masked)
+    expected = logits(model, table, masked)
     for layer, head, has_effect in ((0, 4, False), (1, 0, False), (0, 0, True), (1, 4, True)):
         query = np.array(blocks["attention"]["query"])
         query[layer, :, head] *= -9
         attention = {**blocks["attention"], "query": query}
         changed = {**masked, "blocks": {**blocks, "attention": attention}}
-        assert (np.abs(hidden(model, table, changed) - expected).max() > 1e-3) == has_effect
+        assert (np.abs(logits(model, table, changed) - expected).max() > 1e-3) == has_effect

@@ -41,14 +41,6 @@ def test_linear_and_its_gradient(x_shape, weight_shape, formula):
         np.testing.assert_allclose(a, b, atol=1e-5)
 
 
-def test_linear_computes_in_the_dtype_of_x():
-    """The weight stays float32 and so does its gradient; the product is bfloat16."""
-    x_TD, weight_DF = jnp.ones((3, 4), jnp.bfloat16), jnp.full((4, 2), 1.001)
-    assert linear(x_TD, weight_DF).dtype == jnp.bfloat16
-    x_gradient, weight_gradient = gradients(linear, x_TD, weight_DF, jnp.ones((3, 2)))
-    assert (x_gradient.dtype, weight_gradient.dtype) == (jnp.bfloat16, jnp.float32)
-
-
 @pytest.mark.parametrize(
     "kind, epsilon, parameters, x, expected",
     [  # the mean square of (3, 4) is 12.5, with 3.5 added 16; the variance of (3, 7) is 4

@@ -23,27 +23,23 @@ def logits_as_hidden(logits_BTV):
     return {"output": jnp.eye(logits_BTV.shape[-1])}, logits_BTV
 
 
-def test_loss_and_rank_by_hand():
-    params, hidden_BTD = logits_as_hidden([[[0.0, 1.0, 2.0, 3.0, 0.0]] * 5])
-    targets_BT = jnp.array([[3, 2, 1, 0, 4]])
-    scores = token_scores(CONFIG, params, hidden_BTD, targets_BT)
-    # log(1 + e + e^2 + e^3 + 1) = 3.4717450
-    expected = 3.4717450 - np.array([3.0, 2.0, 1.0, 0.0, 0.0])
+@pytest.mark.parametrize(
+    "logits_V, targets_T, ranks_T",
+    [
+        ([0.0, 1.0, 2.0, 3.0, 0.0], [3, 2, 1, 0, 4], [0, 1, 2, 3, 4]),
+        # Among equal logits the lowest id has the best rank, and each next id the next rank.
+        ([1.0, 1.0, 0.0, 1.0, 1.0], [0, 1, 2, 3, 4], [0, 1, 4, 2, 3]),
+    ],
+)
+def test_loss_and_rank_by_hand(logits_V, targets_T, ranks_T):
+    case = *logits_as_hidden([[logits_V] * 5]), jnp.array([targets_T])
+    scores = token_scores(CONFIG, *case)
+    expected = np.log(np.exp(logits_V).sum()) - np.take(logits_V, targets_T)
     np.testing.assert_allclose(scores.nll_BT[0], expected, atol=1e-5)
-    np.testing.assert_array_equal(scores.rank_BT[0], [0, 1, 2, 3, 4])
-    np.testing.assert_array_equal(scores.correct_BT[0], [True, False, False, False, False])
+    np.testing.assert_array_equal(scores.rank_BT[0], ranks_T)
+    np.testing.assert_array_equal(scores.correct_BT[0], np.equal(ranks_T, 0))
     assert scores.rank_BT.dtype == jnp.int32 and scores.nll_BT.dtype == jnp.float32
-    np.testing.assert_allclose(
-        token_nll(CONFIG, params, hidden_BTD, targets_BT), expected[None], atol=1e-5
-    )
-
-
-def test_ties_go_to_the_lowest_id():
-    """Among equal logits the lowest id has the best rank, and each next id the next rank."""
-    params, hidden_BTD = logits_as_hidden([[[1.0, 1.0, 0.0, 1.0, 1.0]] * 5])
-    scores = token_scores(CONFIG, params, hidden_BTD, jnp.array([[0, 1, 2, 3, 4]]))
-    np.testing.assert_array_equal(scores.rank_BT[0], [0, 1, 4, 2, 3])
-    np.testing.assert_array_equal(scores.correct_BT[0], [True, False, False, False, False])
+    np.testing.assert_allclose(token_nll(CONFIG, *case)[0], expected, atol=1e-5)
 
 
 def random_case(config: ModelConfig, B: int, T: int):

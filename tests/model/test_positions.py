@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ropewalk.model.config import PositionTable
-from ropewalk.model.positions import cos_sin, rotate
+from ropewalk.model.positions import cos_sin
 from ropewalk.model.rotary.explicit import Explicit
 from ropewalk.model.rotary.rope import Rope
 from tests.models import small_model
@@ -51,10 +51,3 @@ def test_frequencies_above_a_cycle_wrap():
     cos_BTKR, _ = cos_sin(table.cycles_hi[0], table.cycles_lo[0], np.array([[1, 2]], np.int32))
     expected = [0.8623188722876839, 0.4871876750070059]  # cos 100, cos 200
     np.testing.assert_allclose(cos_BTKR[0, :, 0, 0], expected, atol=1e-6)
-
-
-def test_rotate_goes_from_the_first_half_to_the_second():
-    """Pairs are (x[i], x[i + R]), and rotation goes from the first towards the second."""
-    x_BTNH = jnp.array([1.0, 2.0, 3.0, 4.0]).reshape(1, 1, 1, 4)
-    cos, sin = jnp.array([[[[0.0, 1.0]]]]), jnp.array([[[[1.0, 0.0]]]])
-    np.testing.assert_array_equal(rotate(x_BTNH, cos, sin)[0, 0, 0], [-3.0, 2.0, 1.0, 4.0])

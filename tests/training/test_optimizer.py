@@ -42,12 +42,10 @@ def test_frozen_parameters_neither_change_nor_count_in_the_norm():
     config = TrainConfig(
         num_steps=10, learning_rate=0.1, clip_norm=1.0, epsilon=1.0, frozen=("attention.key",)
     )
-    params = {"blocks": {"attention": {"key": jnp.ones((1, 2, 1)), "query": jnp.ones((1, 2, 1))}}}
-    gradient = {
-        "blocks": {
-            "attention": {"key": jnp.full((1, 2, 1), 4e3), "query": jnp.full((1, 2, 1), 3.0)}
-        }
-    }
+    params, gradient = (
+        {"blocks": {"attention": {name: jnp.full((1, 2, 1), x) for name, x in values.items()}}}
+        for values in (dict(key=1.0, query=1.0), dict(key=4e3, query=3.0))
+    )
     direction = optimizer.make_optimizer(config)
     update, _ = jax.jit(direction.update)(gradient, direction.init(params), params)
     np.testing.assert_array_equal(update["blocks"]["attention"]["key"], 0)

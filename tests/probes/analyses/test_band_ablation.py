@@ -12,6 +12,7 @@ from ropewalk.model.transformer import select_heads, without_pairs
 from ropewalk.probes import Subject, capture
 from ropewalk.probes.analyses.band_ablation import BandAblation, freeze_candidate
 from ropewalk.probes.inside import complex_pairs
+from tests.models import small_model
 from tests.probes.helpers import copying_run
 from tests.probes.test_inside import MODELS, make_rows, random_model
 
@@ -51,9 +52,8 @@ def test_freezing_slow_pairs_of_rope_gives_p_rope():
     table = freeze_pairs(
         full.position_table(40), np.broadcast_to(is_slow_R, (2, 1, len(is_slow_R)))
     )
-    positions_BT = np.array([[0, 1, 39, 2**24 - 1]])
     angles, expected = (
-        cos_sin(x.cycles_hi[0], x.cycles_lo[0], positions_BT)
+        cos_sin(x.cycles_hi[0], x.cycles_lo[0], np.array([[0, 39, 2**24 - 1]]))
         for x in (table, half.position_table(40))
     )
     np.testing.assert_array_equal(angles, expected)
@@ -61,19 +61,15 @@ def test_freezing_slow_pairs_of_rope_gives_p_rope():
 
 def test_frozen_pairs_keep_their_scale_and_heads_their_shared_key():
     """Phi-4-mini scales rotated features only; key heads of two query heads rotate for both."""
-    text = "longrope(base=30,pair_factors=(1,1,2,2),original_context_length=4,"
+    text = "longrope(base=30,pair_factors=(1,2),original_context_length=4,"
     text += "target_context_length=40,cool_rest=True,rotary_fraction=0.5)"
-    config = random_model({}, text).config.model
+    config = small_model(rotary=text)
     table = jax.tree.map(lambda leaf: leaf[0], config.position_table(40))
-    frozen = freeze_pairs(table, np.ones((1, 8), bool))
-    scale_KH = feature_scale(config, table)
-    assert len(np.unique(scale_KH)) == 2
-    np.testing.assert_array_equal(feature_scale(config, frozen), scale_KH)
-    grouped = random_model(*MODELS["grouped"]).config.model
-    pairs_LNR = np.zeros((2, 4, 8), bool)
-    pairs_LNR[0, 1] = True
+    scales = [feature_scale(config, x) for x in (table, freeze_pairs(table, np.ones((1, 4)) > 0))]
+    assert len(np.unique(scales)) == 2 and (scales[0] == scales[1]).all()
+    pairs_LNR = np.arange(4)[None, :, None] == 1
     with pytest.raises(ValueError, match="2 heads share a key"):
-        freeze_candidate(grouped, None, pairs_LNR)  # pyright: ignore[reportArgumentType]
+        freeze_candidate(small_model(num_heads=4, num_kv_heads=2), None, pairs_LNR)  # pyright: ignore
 
 
 def test_freezing_unrotated_pairs_changes_nothing(tokenizer, monkeypatch):
