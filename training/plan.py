@@ -78,16 +78,21 @@ class Checked:
         return self.stages[-1][0].end
 
     def notes(self) -> list[str]:
-        """Return a line if the tokenizer leaves many ids of a fresh model unused."""
+        """Return lines about evaluations that a started run keeps, and ids that no text uses."""
+        notes, run = [], self.runs[0]
+        if run.is_started() and run.config.evals != self.config.evals:
+            notes.append(
+                f"note: {run.path} keeps its `evals`; give evaluate.py --tasks and --lengths"
+            )
         sizes = {tokenizer.vocab_size for _, tokenizer in self.tokenizers.values()}
         sizes |= {data.vocab_size for data in self.sources if data.tokenizer is None}
         num_ids, vocab_size = self.config.model.vocab_size, max(sizes)
-        if self.config.start_from or num_ids - vocab_size <= 128:  # padding of a matrix
-            return []
-        return [
-            f"note: the tokenizer has {vocab_size} ids, and the model {num_ids - vocab_size} more, "
-            f"which no text uses; model.vocab_size={_padded(vocab_size)} leaves them out"
-        ]
+        if not self.config.start_from and num_ids - vocab_size > 128:  # no padding of a matrix
+            notes.append(
+                f"note: the tokenizer has {vocab_size} ids, and the model {num_ids - vocab_size} "
+                f"more, which no text uses; model.vocab_size={_padded(vocab_size)} leaves them out"
+            )
+        return notes
 
     def describe(self) -> list[str]:
         """Return lines that say what was checked."""

@@ -31,12 +31,7 @@ def _defined(module: ModuleType, base: type[T]) -> Iterable[type[T]]:
     """Yield the concrete subclasses that a module defines itself."""
     for value in vars(module).values():
         is_own = isinstance(value, type) and value.__module__ == module.__name__
-        if (
-            is_own
-            and issubclass(value, base)
-            and not inspect.isabstract(value)
-            and value is not base
-        ):
+        if is_own and issubclass(value, base) and not inspect.isabstract(value):
             yield value
 
 

@@ -29,7 +29,9 @@ def test_runs_below_a_folder_are_listed_and_pruned(trained_run, tmp_path):
     (stopped / "metrics.jsonl").write_text('{"step": 1, "tokens": 9, "loss": null}\n')
     assert "not finite" in call("-m", "experiment", "list", stopped)
     changes, paths = RunDirectory(run).record["overrides"], (run, stopped, tmp_path / "new")
-    checks = (call("train.py", "tiny", *changes, "--check", "--workdir", path) for path in paths)
+    command = "train.py", "tiny", *changes, "evals.documents=3", "--check", "--workdir"
+    checks = [call(*command, path) for path in paths]
+    assert ["keeps its `evals`; give evaluate.py" in x for x in checks] == [True, True, False]
     none, one, two = (re.findall(r"time: (\S+)", check)[0] for check in checks)
     assert none == "none," and float(two) == pytest.approx(2 * float(one), rel=0.1)
     call("-m", "experiment", "prune", run, stopped, "--optimizer")
