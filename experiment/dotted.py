@@ -134,6 +134,9 @@ def _parse(text: str, hint: Any, where: str) -> Any:
         kinds = arguments[:1] * len(parts) if arguments[1:] == (...,) else arguments
         if len(kinds) != len(parts):
             raise ValueError(f"{where}={one_line(text, 60)} must be {len(kinds)} values")
+        is_flat = parts[1:] and not all(part.startswith(("[", "(")) for part in parts)
+        if is_flat and typing.get_origin(kinds[0]) is tuple:  # one stage of two changes, or two?
+            raise ValueError(f"{where}={one_line(text, 60)} needs brackets within: [[...],[...]]")
         return tuple(_parse(part, kind, where) for part, kind in zip(parts, kinds, strict=True))
     if isinstance(hint, type) and issubclass(hint, Rotary):
         _check_single(text, where)
@@ -159,15 +162,13 @@ def _parse(text: str, hint: Any, where: str) -> Any:
 def _check_single(text: str, where: str) -> None:
     """Raise ValueError for a list of values, which would make members of a sweep."""
     values = text[1:-1] if text[:1] + text[-1:] in ("[]", "()") else text
-    try:
-        several = len(split_commas(values)) > 1
-    except ValueError:  # an open bracket, which the parser of the value reports
+    # The parser of the value reports an open bracket.
+    if unbalanced(text) or len(split_commas(values)) == 1:
         return
-    if several:
-        advice = f"python sweep.py trains a member of each: {where}={one_line(values, 60)}"
-        if is_operational(where):
-            advice = "it does not change what is trained, so it makes no members: give one value"
-        raise ValueError(f"{where}={one_line(text, 60)} lists several values; {advice}")
+    advice = f"python sweep.py trains a member of each: {where}={one_line(values, 60)}"
+    if is_operational(where):
+        advice = "it does not change what is trained, so it makes no members: give one value"
+    raise ValueError(f"{where}={one_line(text, 60)} lists several values; {advice}")
 
 
 class Field(NamedTuple):
