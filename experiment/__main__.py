@@ -86,9 +86,9 @@ def describe(run: RunDirectory) -> dict[str, str]:
     """Return the cells of a run, by column; a run that cannot be read says why."""
     cells = {"run": str(run.path)}
     try:
-        config, steps = run.config, run.steps()
+        config, steps, size = run.config, run.steps(), _size(run.path)
         losses = [row["loss"] for row in run.read_metrics()]
-    except ValueError as error:
+    except (OSError, ValueError) as error:  # training removes files meanwhile
         return cells | {"config": str(error)}
     newest, end = steps[-1] if steps else 0, split(config)[-1].end
     return cells | {
@@ -97,7 +97,7 @@ def describe(run: RunDirectory) -> dict[str, str]:
         "seed": str(config.seed),
         "steps": f"{newest:,}" if newest == end else f"{newest:,} of {end:,}",
         "loss": "-" if not losses else "not finite" if losses[-1] is None else f"{losses[-1]:.3f}",
-        "MB": f"{_size(run.path) / 1e6:,.1f}",
+        "MB": f"{size / 1e6:,.1f}",
     }
 
 
@@ -112,14 +112,14 @@ def prune(run: RunDirectory, keep: int, optimizer: bool = False) -> int:
     Raises:
       ValueError: if a process trains the run.
     """
-    paths = [run.checkpoints_path / str(step) for step in run.steps()]
-    folders = paths[:-keep]
-    if optimizer:
-        folders += [path / "opt_state" for path in paths[-keep:] if (path / "opt_state").exists()]
-    freed = sum(map(_size, folders))
     with try_lock(run.path / ".lock") as file:
         if file is None:
             raise ValueError(f"{run.path} is being trained; stop that process first")
+        paths = [run.checkpoints_path / str(step) for step in run.steps()]
+        folders = paths[:-keep]
+        if optimizer:
+            folders += [x for path in paths[-keep:] if (x := path / "opt_state").exists()]
+        freed = sum(map(_size, folders))
         for folder in folders:
             remove(folder)
     return freed

@@ -6,12 +6,13 @@ import shutil
 import pytest
 
 from ropewalk import load
+from ropewalk.experiment import __main__ as manage
 from ropewalk.experiment.run import RunDirectory
 from ropewalk.utils.locks import try_lock
 from tests.in_process import call
 
 
-def test_runs_below_a_folder_are_listed_and_pruned(trained_run, tmp_path):
+def test_runs_below_a_folder_are_listed_and_pruned(trained_run, tmp_path, monkeypatch):
     run = shutil.copytree(trained_run, tmp_path / "runs" / "sweep" / "run")
     (tmp_path / "runs" / "notes").mkdir()
     (tmp_path / "runs" / "link").symlink_to(tmp_path / "runs" / "sweep")
@@ -42,3 +43,6 @@ def test_runs_below_a_folder_are_listed_and_pruned(trained_run, tmp_path):
     message = call("train.py", "tiny", "--workdir", stopped, *changes, status=2)
     assert "without an optimizer state" in message and f"start_from={stopped}" in message
     assert "no run" in call("-m", "experiment", "list", tmp_path / "runs" / "notes", status=2)
+    # Training removes a file that is being counted.
+    monkeypatch.setattr(manage, "_size", lambda path: (path / "gone").stat())
+    assert "No such file" in manage.describe(RunDirectory(run))["config"]
