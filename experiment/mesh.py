@@ -120,8 +120,7 @@ def _spread_members(
 def _cores_for(num_members: int) -> list[Any] | None:
     """Return those devices of `devices.device_per_core` that get as many members each, if any."""
     alone = jax.process_count() == 1 and jax.default_backend() == "cpu"
-    num_cores = jax.config.jax_num_cpu_devices  # pyright: ignore[reportAttributeAccessIssue]
-    if not alone or num_cores <= 1:
+    if not alone or jax.config.jax_num_cpu_devices <= 1:  # pyright: ignore
         return None
     used = max(n for n in range(1, jax.device_count() + 1) if num_members % n == 0)
     return jax.devices()[:used]

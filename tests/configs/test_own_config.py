@@ -71,17 +71,6 @@ def test_the_modules_beside_a_file_are_its_own(tmp_path, run_script):
     assert run_script("-c", code).stdout == "24 \n"
 
 
-def test_numbers_and_lists_are_written_as_in_python(tmp_path):
-    """A whole number as 1e1, and a list where a config holds a tuple."""
-    path = tmp_path / "mine.py"
-    changes = "data=dict(batch_size=1e1), evals=dict(tasks=['kv'], lengths=[6.4e1])"
-    path.write_text(f"{TWO}\nconfigs = [change(tiny, {changes})]")
-    allow(path)
-    config = find_config(str(path))
-    values = config.data.batch_size, config.evals.tasks, config.evals.lengths
-    assert repr(values) == "(10, ('kv',), (64,))"
-
-
 def test_train_says_that_it_trains_no_members(tmp_path):
     check = "--workdir", tmp_path / "run", "--check"
     assert "without the 8 members of demo" in call("train.py", "demo", *check)
