@@ -83,7 +83,7 @@ def argument_parser(program: str, description: str | None, *more: str) -> Parser
 class _ShowFields(argparse.Action):
     """Print the fields and exit, as `--help` does."""
 
-    def __call__(self, parser, namespace, values, option_string=None):
+    def __call__(self, parser: Any, namespace, values, option_string=None):
         with parser.refusing(ValueError):
             print(dotted.listed(find_config(config_argument(str(values)))), end="")
         parser.exit()
