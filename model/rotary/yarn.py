@@ -74,7 +74,9 @@ class Yarn(NtkByParts):
             return rotary_dim * math.log(tokens_per_radian) / (2 * math.log(self.base))
 
         # Floor, ceiling, and the clamp at rotary_dim - 1 (not at the last pair, rotary_dim / 2 - 1)
-        # follow the released code; at small bases they determine the result.
+        # follow the released code; at small bases they determine the result. Where the ends cross
+        # (beta_fast cycles within the context even at index rotary_dim), all pairs are kept, as in
+        # the paper; the released code would divide all of them by the factor.
         low, high = pair_of(self.beta_fast), pair_of(self.beta_slow)
         if self.truncate:
             low, high = math.floor(low), math.ceil(high)
