@@ -529,15 +529,14 @@ def _mean_fall(
 
     Args:
       falls: falls of the seeds; see `estimate_trials` for the intervals.
-      limits: log2 of the shortest and longest distance. An interval that reaches one of them is
-        open there: its end is -inf or inf.
+      limits: log2 of the shortest and longest distance. An interval that extends beyond one of
+        them is open there: its end is -inf or inf.
       num_documents: documents of each seed.
     """
     low, high = limits
     log_distance = np.clip([fall.log_distance for fall in falls], low, high)
-    seed_lows, seed_highs = (
-        np.clip([getattr(fall, end) for fall in falls], low, high) for end in ("low", "high")
-    )
+    lows, highs, data = np.array([(fall.low, fall.high, fall.log_distance[0]) for fall in falls]).T
+    seed_lows, seed_highs = np.clip([lows, highs], low, high)
     center, ci_low, ci_high = _mean_and_interval(log_distance, num_documents, random)
     if len(falls) > 1:
         # A plateau near half-way biases all seeds, and their resamples, in the same direction.
@@ -546,10 +545,9 @@ def _mean_fall(
         if any(fall.doubtful for fall in falls):
             ci_low = min(ci_low, seed_lows.mean() - t_half_width(seed_lows))
     ci_low, ci_high = float(min(ci_low, seed_lows.mean())), float(max(ci_high, seed_highs.mean()))
-    # The fall of a seed at the limit may lie anywhere beyond it, and so may the mean.
-    data = log_distance[:, 0]
-    open_low = ci_low <= low or (data <= low).any()
-    open_high = ci_high >= high or (data >= high).any()
+    # The fall of a seed beyond a limit may lie anywhere there, and so may the mean.
+    open_low = ci_low < low or (data < low).any() or (ci_low == low > lows.min())
+    open_high = ci_high > high or (data > high).any() or (ci_high == high < highs.max())
     return center, -np.inf if open_low else ci_low, np.inf if open_high else ci_high
 
 

@@ -272,12 +272,12 @@ def _first_doubtful(fine: Trials, windows: _Windows) -> float:
     first = windows.low[~windows.above].min(initial=windows.high[-1])
     low = windows.low[windows.high >= first].min()
     before = _ends_before(fine)[np.searchsorted(fine.low, low)]
-    return np.inf if windows.above.all() else float(np.log2(max(before, 1)))
+    return np.inf if windows.above.all() else float(before)
 
 
 def _ends_before(fine: Trials) -> np.ndarray:
-    """Return the last distance of the bin before each bin, int `[bins]`; 0 before the first."""
-    return np.append(0, fine.high[:-1])
+    """Return log2 of the last distance before each bin, `[bins]`; -inf before the first."""
+    return np.append(-np.inf, np.log2(np.maximum(fine.high[:-1], 1)))
 
 
 def _first_below(trials: Trials, ceiling: Ceiling, level: tuple[float, float]) -> tuple[bool, int]:
@@ -318,7 +318,7 @@ def _possible_distances(
         bounds = limits_of_runs(fine, Runs(first, np.full(edge, edge - 1)), z)
         is_possible = ~bounds.above(*level, z)
         # The fall may lie anywhere after the bin before, so in a gap too.
-        low = np.log2(np.maximum(_ends_before(fine)[first[is_possible]], 1))
+        low = _ends_before(fine)[first[is_possible]]
         # Few documents may all ask at the first distances of a bin.
         is_sparse = np.count_nonzero(fine.questions[:, edge - 1]) < MIN_DOCUMENTS
         last_above = (fine.low if is_sparse else fine.high)[edge - 1]
@@ -326,9 +326,10 @@ def _possible_distances(
     if edge <= end:
         last = np.arange(edge, end + 1)
         bounds = limits_of_runs(fine, Runs(np.full(len(last), edge), last), z)
-        # The fall may lie within the next bin, whose mean is lower.
-        next_ = np.minimum(last[~bounds.below(*level, z)] + 1, end)
-        high = np.log2(fine.high[next_]).max(initial=np.log2(fine.high[edge]))
+        # The fall may lie within the next bin, whose mean is lower, or beyond the last.
+        ends = np.append(np.log2(fine.high), np.inf)
+        next_ = np.minimum(last[~bounds.below(*level, z)] + 1, end + (end == len(fine.high) - 1))
+        high = ends[next_].max(initial=ends[edge])
     return float(low), float(high)
 
 

@@ -143,6 +143,15 @@ def test_verdicts_and_numbers_of_known_curves(curve, verdict, expected):
         assert getattr(result, name) == pytest.approx(value, rel=0.06, abs=0.05, nan_ok=True), name
 
 
+@pytest.mark.parametrize("edge", [3, 236])
+def test_an_interval_that_the_answers_close_is_not_open(edge):
+    """The first bin, 2, is surely above half-way; the last, 235 to 250, surely below."""
+    data = simulate([step(edge)] * 2, np.random.default_rng(3), longest=250, queries=32)
+    for rows in (data, {name: column[data["seed"] == 0] for name, column in data.items()}):
+        result = effective_context.estimate(rows, resamples=200)
+        assert 2 <= result.ci_low <= edge - 1 < edge <= result.ci_high <= 250.001
+
+
 @pytest.mark.parametrize("documents", [1, 2, 4, 7, 12])
 def test_few_documents_never_read_as_beyond(documents):
     """Every third distance beyond 30 is right, and all before; L50 is 30."""
