@@ -72,8 +72,9 @@ def bound(
     layers = []
     for layer, (inv_freq_NR, window) in enumerate(zip(inv_freq_LNR, windows, strict=True)):
         masked = [head for masked_layer, head in masked_heads if masked_layer == layer]
-        if len(heads_NR := np.delete(inv_freq_NR, masked, axis=0)):
-            layers.append((heads_NR, min(window or longest, longest)))
+        reach = min(window - 1, longest) if window else longest  # a window includes the query
+        if len(heads_NR := np.delete(inv_freq_NR, masked, axis=0)) and reach:
+            layers.append((heads_NR, reach))
     l50 = capability.bound_layers(layers, num_others=num_others).l50 if layers else 0
     if model.masked_distances:
         l50 = min(l50, model.masked_distances[0] - 1)

@@ -1,4 +1,5 @@
 import csv
+import dataclasses
 import io
 import json
 import re
@@ -11,6 +12,7 @@ from ropewalk.reporting import tables
 from ropewalk.reporting.labels import name_runs
 from ropewalk.reporting.measurements import measurements
 from ropewalk.reporting.page import Table
+from ropewalk.reporting.predictions import bound
 from ropewalk.utils.text_table import TextTable
 from tests.reporting.helpers import answers, experiment, make_run, row
 
@@ -127,3 +129,6 @@ def test_the_bound_is_that_of_the_evaluated_variant(tmp_path):
     run = make_run(tmp_path / "run", config, rows)
     (measured,) = measurements(rows_lib.read_run(run), config)
     assert (measured.theory.first_violation, measured.bound.l50) == (5, 26)
+    # A query sees itself in its window, so 15 tokens before it of 16.
+    models = [dataclasses.replace(config.model, window=window) for window in (1, 16)]
+    assert [bound(m, 128, num_others=31, longest=125).l50 for m in models] == [0, 15]
