@@ -154,6 +154,16 @@ def _recall(config: ExperimentConfig) -> dict[str, Any]:
     return values
 
 
+def l50_of(record: dict[str, Any]) -> float:
+    """Return L50 of a stored forecast of recall, tokens.
+
+    inf beyond all distances, 1 if recall is not learned, NaN if L50 is undetermined.
+    """
+    if record["l50"] is None:
+        return 1.0 if record["ci_low"] is None else math.nan
+    return math.inf if record["beyond"] else record["l50"]
+
+
 def describe(record: dict[str, Any]) -> str:
     """Return a stored forecast of recall as text."""
     l50 = f"{'> ' * record['beyond']}{record['l50'] or 0:.3g}"

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
+from ropewalk.evals.estimate.effective_context import NOT_LEARNED
 from ropewalk.studies.capability import theories
 from ropewalk.studies.capability.results import WHOLE, estimate_rows, l50_value, last_rows
 from ropewalk.studies.capability.theories import MINIMAL_HEAD, Comparison, interval_of
@@ -40,9 +41,9 @@ def l50(card: Card, rows: Sequence[Row], member: str, measurement: str = WHOLE) 
 
 @as_measure
 def mean_accuracy(card: Card, rows: Sequence[Row], member: str) -> Value | None:
-    """Mean accuracy of a member over distances."""
+    """Mean accuracy of a member over distances, also where rows do not decide its L50."""
     estimate = estimate_rows(_finished(card, rows, member), WHOLE)
-    if estimate is None or math.isnan(l50_value(estimate).value):
+    if estimate is None or estimate.verdict == NOT_LEARNED:
         return estimate and l50_value(estimate)
     ends = estimate.mean_accuracy_low, estimate.mean_accuracy_high
     return Value(estimate.mean_accuracy, *ends, estimate.num_seeds)

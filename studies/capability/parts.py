@@ -59,12 +59,12 @@ def _bound(bounds: Mapping[str, Any], member: str, measurement: str) -> float:
     return math.inf if record["beyond"] else float(record["l50"])
 
 
-def _mark_of_bound(value: Value, bound: float, longest: int) -> str:
+def _mark_of_bound(estimate: Estimate, bound: float) -> str:
     """Return the mark of D_H as a bound on L50, by the interval of L50."""
-    if not bound < longest:
+    if not bound < estimate.longest:
         return "no bound within the distances"
-    marks = {HELD: "exceeds", REFUTED: "below"}
-    return marks.get(value.mark(bound, math.inf), "undecided")
+    mark = results.l50_value(estimate).mark(bound, math.inf) if estimate.has_l50 else ""
+    return {HELD: "exceeds", REFUTED: "below"}.get(mark, "undecided")
 
 
 def _members(card: Card, rows: Sequence[Row], bounds: Mapping[str, Any]) -> list[dict[str, str]]:
@@ -78,9 +78,8 @@ def _members(card: Card, rows: Sequence[Row], bounds: Mapping[str, Any]) -> list
         cells = {"member": member + f", {measurement.name}" * several}
         cells["D_H"] = NONE if math.isnan(bound) else f"{bound:.3g}"
         if estimate:
-            value = results.l50_value(estimate)
             seeds = (_describe_seed(seed, estimate.longest) for seed in estimate.seeds)
-            cells["D_H as a bound"] = _mark_of_bound(value, bound, estimate.longest)
+            cells["D_H as a bound"] = _mark_of_bound(estimate, bound)
             cells |= {"L50 [95% CI]": str(estimate), "n": counted(estimate.num_seeds, "seeds")}
             cells |= {"each seed": " / ".join(seeds), "worst bin": estimate.worst_text}
             cells |= {"mean accuracy": estimate.mean_text, "ceiling": f"{estimate.ceiling:.2f}"}
@@ -245,7 +244,7 @@ def draw_curves(
         bound = _bound(bounds, member, names[0])
         title = member
         if estimate:
-            mark = _mark_of_bound(results.l50_value(estimate), bound, estimate.longest)
+            mark = _mark_of_bound(estimate, bound)
             # No-break spaces: long names wrap before "n".
             title = (
                 f"{member}, n\N{NO-BREAK SPACE}=\N{NO-BREAK SPACE}{estimate.num_seeds}\nD_H: {mark}"

@@ -64,12 +64,13 @@ class Comparison(NamedTuple):
         return self.measured.ceiling >= LEARNED
 
     def octaves(self, tokens: float) -> float:
-        """Return log2 of a length over measured L50; NaN if both are beyond all distances.
+        """Return log2 of a length over measured L50; NaN without one, or if both are beyond.
 
         A length beyond the longest distance counts as that distance: the error is at least this.
         """
         longest = self.measured.longest
-        if tokens >= longest and all(seed.beyond for seed in self.measured.seeds):
+        are_beyond = tokens >= longest and all(seed.beyond for seed in self.measured.seeds)
+        if are_beyond or not self.measured.has_l50:
             return math.nan
         return math.log2(min(max(tokens, 1), longest) / self.measured.l50)
 
@@ -127,7 +128,7 @@ def compare(rows: tuple[Row, ...]) -> list[Comparison]:
                     measured=measured,
                     record=record,
                     lengths={
-                        MINIMAL_HEAD: math.inf if record["beyond"] else float(record["l50"] or 1),
+                        MINIMAL_HEAD: forecasts.l50_of(record),
                         D_H: math.inf if bound["beyond"] else float(bound["l50"]),
                         QUARTER: frequencies.quarter_period,
                         B_M: float(frequencies.first_violation or math.inf),

@@ -9,12 +9,13 @@ from ropewalk import studies
 from ropewalk.studies.capability import measures, parts, results, theories
 from ropewalk.studies.capability.results import count_answers
 from ropewalk.studies.capability.theories import B_M, D_H, MINIMAL_HEAD, Comparison
+from ropewalk.studies.card import Value
 
 
 def make(l50: float, length: float, *, is_beyond: bool = False, bias: float = 0.1) -> Comparison:
     measured = SimpleNamespace(
         l50=l50, longest=125, shortest=1, chance=0.0, mean_accuracy=l50 / 125, ceiling=1.0,
-        seeds=[SimpleNamespace(beyond=is_beyond)],
+        has_l50=True, seeds=[SimpleNamespace(beyond=is_beyond)],
     )  # fmt: skip
     return Comparison(
         card="C", member="m", is_blind=True, answers=163_000, measured=measured,
@@ -45,6 +46,27 @@ def test_members_beyond_all_distances_on_both_sides_have_no_error():
     # A finite forecast of a member without a fall is an error, at least this large.
     assert make(125, 12.5, is_beyond=True).octaves(12.5) == pytest.approx(math.log2(0.1))
     assert math.isnan(censored.octaves(200))
+
+
+def test_a_low_ceiling_is_no_l50(monkeypatch):
+    """C10's four fast heads without the last have a ceiling of .88, and were "> 253": exceeds."""
+    monkeypatch.setattr(results, "l50_value", lambda estimate: Value(253, 253, math.inf, 3))
+    for has_l50, mark in ((True, "exceeds"), (False, "undecided")):
+        item = make(50, 10)
+        item.measured.has_l50 = has_l50
+        assert parts._mark_of_bound(item.measured, 20) == mark
+        assert math.isnan(item.octaves(10)) is not has_l50
+
+
+def test_a_mean_accuracy_is_known_where_l50_is_not(monkeypatch):
+    """Seeds of which one falls: the mean accuracy of C16's p-RoPE was "undetermined" too."""
+    estimate = SimpleNamespace(
+        verdict="UNDETERMINED", mean_accuracy=0.9, mean_accuracy_low=0.8, mean_accuracy_high=1.0,
+        num_seeds=3,
+    )  # fmt: skip
+    monkeypatch.setattr(measures, "_finished", lambda *_: ())
+    monkeypatch.setattr(measures, "estimate_rows", lambda *_: estimate)
+    assert measures.mean_accuracy("p-rope")(None, ()) == Value(0.9, 0.8, 1.0, 3)
 
 
 @pytest.mark.slow
