@@ -407,7 +407,8 @@ def curve_command(args: argparse.Namespace) -> tuple[dict, str]:
     if not variants:
         raise ValueError("no curve to draw: give --base 1e4,1e6 or --rotary EXPR (repeatable)")
     bound.check_length(args.length)
-    curves = {rotary.expression(v): v.inv_freq(args.head_dim) for v in variants}
+    at_length = {rotary.expression(v): v.at_length(args.length) for v in variants}
+    curves = {name: variant.inv_freq(args.head_dim) for name, variant in at_length.items()}
     from ropewalk.theory import figures  # late: matplotlib is slow to import
 
     if args.bound == "attention":
@@ -466,7 +467,8 @@ def _parser() -> Parser:
     command.add_argument("--limit", type=tokens, default=2**31, help=text)
     option = command.add_mutually_exclusive_group(required=True).add_argument
     option("--base", type=float, help="plain RoPE with this base")
-    option("--rotary", **variant, help="any variant: 'ntk_aware(base=1e4,factor=8)'")
+    text = "any variant, dynamic ones unstretched: 'ntk_aware(base=1e4,factor=8)'"
+    option("--rotary", **variant, help=text)
     option("run", nargs="?", type=Path, help="a run directory: the frequencies of each layer")
 
     command = add(capability_command, head)

@@ -32,6 +32,14 @@ def test_length(arguments, first, checked):
     assert theory(*command) == (f"{first}\n" if first else f"> {checked}\n")
 
 
+def test_a_curve_of_a_dynamic_variant_is_that_of_its_length(tmp_path):
+    """Base 10 ends at 5 tokens; a row of 1,280 tokens stretches 128 by ten: 40 < m <= 50."""
+    variant = "dynamic_position_interpolation(base=10,original_context_length=128)"
+    arguments = ("--head-dim", "64", "--length", "1280", "--out", tmp_path / "curve.svg")
+    result = json.loads(theory("curve", "--rotary", variant, *arguments, "--json"))
+    assert 40 < result["first_violation"][variant] <= 50
+
+
 def test_length_of_a_run_has_every_layer(tmp_path):
     """46 and 725 are the first violations of bases 100 and 1e4 at 64 features."""
     layers = (Rope(base=100.0), Rope(base=1e4), Nope())
