@@ -42,7 +42,7 @@ def make_table(card: Card, rows: Sequence[Row]) -> Table:
     T = card.shared().data.context_length
     columns = {
         "loss": partial(measures.cost, length=T),
-        "at positions 1-16": partial(measures.cost, length=T, last=16),
+        "at positions 1-15": partial(measures.cost, length=T, last=16),
         f"{T // 2:,}-{T:,}": partial(measures.cost, length=T, first=T // 2),
         f"{T + 1:,}-{2 * T:,}": partial(measures.cost, length=2 * T, first=T + 1),
         f"{T + 1:,}-{4 * T:,}": partial(measures.cost, length=4 * T, first=T + 1),

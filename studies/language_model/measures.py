@@ -72,7 +72,8 @@ def gains(
 ) -> Sums | None:
     """Return the copy gains at lags first ... last; None if they were not measured.
 
-    The gain of an answer is its loss in `lagcopy(text=control)` minus that in `text=natural`.
+    The gain of an answer is its loss in `lagcopy(text=control)` minus that in `text=natural`. Lags
+    are the distances of the rows: one less than the task's `lag`.
 
     Args:
       row: of a run.
