@@ -63,7 +63,7 @@ def _mark_of_bound(estimate: Estimate, bound: float) -> str:
     """Return the mark of D_H as a bound on L50, by the interval of L50."""
     if not bound < estimate.longest:
         return "no bound within the distances"
-    mark = results.l50_value(estimate).mark(bound, math.inf) if estimate.has_l50 else ""
+    mark = results.l50_value(estimate).mark(bound, math.inf)
     return {HELD: "exceeds", REFUTED: "below"}.get(mark, "undecided")
 
 

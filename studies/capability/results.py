@@ -10,7 +10,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ropewalk.evals.estimate.effective_context import Estimate, estimate_trials
+from ropewalk.evals.estimate.effective_context import (
+    LOW_CEILING,
+    NOT_LEARNED,
+    Estimate,
+    estimate_trials,
+)
 from ropewalk.evals.estimate.trials import Trials
 from ropewalk.experiment.config import ExperimentConfig, deciding_fields
 from ropewalk.experiment.stages import count_tokens
@@ -104,8 +109,7 @@ def count_answers(row: Row) -> int:
 
 
 def l50_value(estimate: Estimate) -> Value:
-    """Return L50 in tokens with its interval; NaN if the task was not learned."""
-    learned = [seed for seed in estimate.seeds if seed.learned]
-    if not learned or 2 * len(learned) < len(estimate.seeds):
-        return Value(math.nan, -math.inf, math.inf, len(estimate.seeds))
-    return Value(estimate.l50, estimate.ci_low, estimate.ci_high, len(learned))
+    """Return L50 in tokens with its interval; NaN if the task was not learned, or too little."""
+    if estimate.verdict in (NOT_LEARNED, LOW_CEILING):
+        return Value(math.nan, -math.inf, math.inf, estimate.num_seeds)
+    return Value(estimate.l50, estimate.ci_low, estimate.ci_high, estimate.num_learned)

@@ -69,10 +69,9 @@ class Comparison(NamedTuple):
         A length beyond the longest distance counts as that distance: the error is at least this.
         """
         longest = self.measured.longest
-        are_beyond = tokens >= longest and all(seed.beyond for seed in self.measured.seeds)
-        if are_beyond or not self.measured.has_l50:
+        if tokens >= longest and all(seed.beyond for seed in self.measured.seeds):
             return math.nan
-        return math.log2(min(max(tokens, 1), longest) / self.measured.l50)
+        return math.log2(min(max(tokens, 1), longest) / results.l50_value(self.measured).value)
 
     def accuracy_error(self, tokens: float) -> float:
         """Return the error of the mean accuracy that a length implies."""

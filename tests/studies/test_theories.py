@@ -15,7 +15,8 @@ from ropewalk.studies.card import Value
 def make(l50: float, length: float, *, is_beyond: bool = False, bias: float = 0.1) -> Comparison:
     measured = SimpleNamespace(
         l50=l50, longest=125, shortest=1, chance=0.0, mean_accuracy=l50 / 125, ceiling=1.0,
-        has_l50=True, seeds=[SimpleNamespace(beyond=is_beyond)],
+        verdict="MEASURED", ci_low=l50, ci_high=l50, num_seeds=1, num_learned=1,
+        seeds=[SimpleNamespace(beyond=is_beyond)],
     )  # fmt: skip
     return Comparison(
         card="C", member="m", is_blind=True, answers=163_000, measured=measured,
@@ -48,25 +49,25 @@ def test_members_beyond_all_distances_on_both_sides_have_no_error():
     assert math.isnan(censored.octaves(200))
 
 
-def test_a_low_ceiling_is_no_l50(monkeypatch):
-    """C10's four fast heads without the last have a ceiling of .88, and were "> 253": exceeds."""
-    monkeypatch.setattr(results, "l50_value", lambda estimate: Value(253, 253, math.inf, 3))
-    for has_l50, mark in ((True, "exceeds"), (False, "undecided")):
-        item = make(50, 10)
-        item.measured.has_l50 = has_l50
-        assert parts._mark_of_bound(item.measured, 20) == mark
-        assert math.isnan(item.octaves(10)) is not has_l50
+@pytest.mark.parametrize(("verdict", "mark"), [("> 125", "exceeds"), ("LOW_CEILING", "undecided")])
+def test_a_low_ceiling_is_no_l50(verdict, mark):
+    """C10's four fast heads without the last have a ceiling of .88, and "exceeded" D_H."""
+    item = make(125, 10)
+    vars(item.measured).update(verdict=verdict, ci_low=125, ci_high=math.inf)
+    assert parts._mark_of_bound(item.measured, 20) == mark
+    assert math.isnan(item.octaves(10)) is (verdict == "LOW_CEILING")
 
 
 def test_a_mean_accuracy_is_known_where_l50_is_not(monkeypatch):
     """Seeds of which one falls: the mean accuracy of C16's p-RoPE was "undetermined" too."""
-    estimate = SimpleNamespace(
-        verdict="UNDETERMINED", mean_accuracy=0.9, mean_accuracy_low=0.8, mean_accuracy_high=1.0,
-        num_seeds=3,
-    )  # fmt: skip
+    estimate, ends = (
+        make(math.nan, 10).measured,
+        dict(mean_accuracy_low=0.8, mean_accuracy_high=1.0),
+    )
+    vars(estimate).update(verdict="UNDETERMINED", mean_accuracy=0.9, **ends)
     monkeypatch.setattr(measures, "_finished", lambda *_: ())
     monkeypatch.setattr(measures, "estimate_rows", lambda *_: estimate)
-    assert measures.mean_accuracy("p-rope")(None, ()) == Value(0.9, 0.8, 1.0, 3)
+    assert measures.mean_accuracy("p-rope")(None, ()) == Value(0.9, 0.8, 1.0, 1)
 
 
 @pytest.mark.slow
