@@ -132,13 +132,14 @@ class Runs(NamedTuple):
 
 def limits_of_runs(trials: Trials, runs: Runs, z: float) -> Limits:
     """Return the accuracy within each run of bins of `trials`, `[documents, bins]`."""
-    questions, right = (
-        np.pad(np.cumsum(counts, 1), ((0, 0), (1, 0)))
-        for counts in (trials.questions, trials.right)
-    )
-    first, beyond = runs.first, runs.last + 1
-    counts = questions[:, beyond] - questions[:, first], right[:, beyond] - right[:, first]
+    counts = (_sum_runs(numbers, runs) for numbers in (trials.questions, trials.right))
     return limits(*counts, z, trials.correlation)
+
+
+def _sum_runs(numbers: np.ndarray, runs: Runs) -> np.ndarray:
+    """Sum `[documents, bins]` within each run: `[documents, runs]`."""
+    total = np.pad(np.cumsum(numbers, 1), ((0, 0), (1, 0)))
+    return total[:, runs.last + 1] - total[:, runs.first]
 
 
 def ceiling(trials: Trials, resampled: Trials) -> Ceiling:
@@ -255,9 +256,10 @@ def _test_windows(fine: Trials, level: tuple[float, float]) -> _Windows:
         bounds = limits_of_runs(fine, runs, z)
         ends = fine.low[runs.first], fine.high[runs.last]
         # If all answers of a document are alike, the lower limit of k documents is k / (k + z^2).
-        has_few_documents = _count_documents(fine, runs) <= z**2
+        questions = _sum_runs(fine.questions, runs)
+        has_few_documents = np.count_nonzero(questions, axis=0) <= z**2
         above = bounds.above(*level, z) & ~has_few_documents
-        is_small = has_few_documents | (count_questions(fine, runs) < needed)
+        is_small = has_few_documents | (questions.sum(0) < needed)
         parts.append((*ends, bounds.accuracy, above, is_small))
     columns = [np.concatenate(column) for column in zip(*parts, strict=True)]
     order = np.argsort(columns[0], kind="stable")
@@ -333,29 +335,16 @@ def _possible_distances(
     return float(low), float(high)
 
 
-def count_questions(trials: Trials, runs: Runs) -> np.ndarray:
-    """Return the number of questions within each run of bins of `[documents, bins]`."""
-    total = np.append(0, np.cumsum(trials.questions.sum(0)))
-    return total[runs.last + 1] - total[runs.first]
-
-
-def _count_documents(trials: Trials, runs: Runs) -> np.ndarray:
-    """Return the number of documents that ask within each run of bins of `[documents, bins]`."""
-    total = np.pad(np.cumsum(trials.questions, 1), ((0, 0), (1, 0)))
-    return np.count_nonzero(total[:, runs.last + 1] - total[:, runs.first], axis=0)
-
-
 def documents_enough(fine: Trials) -> int:
     """Return the number of documents with which no window has too few answers.
 
     The poorest half octave counts, because a single window of few documents varies too much.
     """
     octaves, _, answers = _WINDOWS[0]
-    runs = Runs.windows(fine, 2 * octaves)
-    factor = 1.0
-    for number, count in (answers, count_questions), (_WINDOW_DOCUMENTS, _count_documents):
-        factor = max(factor, number / max(count(fine, runs).min() / 2, 0.5))
-    needed = 1.5 * factor * len(fine.questions)
+    questions = _sum_runs(fine.questions, Runs.windows(fine, 2 * octaves))
+    least = questions.sum(0).min(), np.count_nonzero(questions, axis=0).min()
+    factors = np.array([answers, _WINDOW_DOCUMENTS]) / np.maximum(np.divide(least, 2), 0.5)
+    needed = 1.5 * max(1.0, *factors) * len(fine.questions)
     return max(MIN_DOCUMENTS, 8 * int(np.ceil(needed / 8)))
 
 

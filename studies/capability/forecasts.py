@@ -9,7 +9,7 @@ its tokens. Neither has a fitted parameter. A stored forecast of the same inputs
 
 import json
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -154,13 +154,13 @@ def _recall(config: ExperimentConfig) -> dict[str, Any]:
     return values
 
 
-def l50_of(record: dict[str, Any]) -> float:
-    """Return L50 of a stored forecast of recall, tokens.
+def l50_of(record: Mapping[str, Any]) -> float:
+    """Return L50 of a stored bound or forecast of recall, tokens.
 
-    inf beyond all distances, 1 if recall is not learned, NaN if L50 is undetermined.
+    inf beyond all distances, 1 if recall is not learned, NaN if L50 is undetermined or not bounded.
     """
     if record["l50"] is None:
-        return 1.0 if record["ci_low"] is None else math.nan
+        return 1.0 if record.get("ci_low", math.nan) is None else math.nan
     return math.inf if record["beyond"] else record["l50"]
 
 

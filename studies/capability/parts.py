@@ -53,10 +53,7 @@ def sections(cards: Sequence[Card], rows: Sequence[Row]) -> Iterator[Item]:
 
 def _bound(bounds: Mapping[str, Any], member: str, measurement: str) -> float:
     """Return D_H in tokens; inf: beyond all distances, NaN: none."""
-    record = bounds.get(member, {}).get(measurement, {"l50": None})
-    if record["l50"] is None:
-        return math.nan
-    return math.inf if record["beyond"] else float(record["l50"])
+    return forecasts.l50_of(bounds.get(member, {}).get(measurement, {"l50": None}))
 
 
 def _mark_of_bound(estimate: Estimate, bound: float) -> str:

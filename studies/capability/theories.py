@@ -128,7 +128,7 @@ def compare(rows: tuple[Row, ...]) -> list[Comparison]:
                     record=record,
                     lengths={
                         MINIMAL_HEAD: forecasts.l50_of(record),
-                        D_H: math.inf if bound["beyond"] else float(bound["l50"]),
+                        D_H: forecasts.l50_of(bound),
                         QUARTER: frequencies.quarter_period,
                         B_M: float(frequencies.first_violation or math.inf),
                     },

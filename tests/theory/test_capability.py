@@ -64,14 +64,6 @@ def test_accuracy_is_the_distribution_of_the_largest_normal_draw():
     assert required_capability(1) == pytest.approx(0)
 
 
-@pytest.mark.parametrize("num_others", [3, 31])
-def test_the_forecast_of_one_head_is_where_its_capability_falls_below(num_others):
-    result = bound_l50(rope(10), num_others=num_others, longest=200)
-    assert not result.beyond
-    assert accuracy(capability(rope(10), result.l50).value, num_others) >= 0.5
-    assert accuracy(capability(rope(10), result.l50 + 1).value, num_others) < 0.5
-
-
 def test_heads_share_the_distances_as_well_as_any_partition_does():
     """Compare with all partitions of nine distances among two heads."""
     inv_freq_2R, distances = rope(10, 8, 2), np.arange(1, 10)

@@ -3,7 +3,6 @@
 import json
 
 import numpy as np
-import pytest
 
 from ropewalk.configs import find_config
 from ropewalk.configs.changes import change
@@ -63,18 +62,10 @@ def test_only_seeds_that_are_right_everywhere_are_beyond(monkeypatch):
     rows = simulate(curves, np.random.default_rng(0), queries=64)
     recall = Recall(Trials.from_rows(rows), estimate(rows, resamples=20), (), np.zeros(1))
     monkeypatch.setattr("ropewalk.theory.forecast.forecast", lambda config, seeds: recall)
-    (member,) = json.loads(call("-m", "theory", "forecast", "tiny", "--json"))["members"].values()
+    command = "-m", "theory", "forecast", "tiny", "model.rotary.base=10,30", "--json"
+    members = json.loads(call(*command))["members"]
+    assert [member["rotary"] for member in members.values()] == ["rope(base=10)", "rope(base=30)"]
+    member = members["base=10"]
+    assert [item["low"] for item in member["bins"]][:3] == [2, 3, 4]
     seeds = [(seed["verdict"], seed["beyond"], seed["l50"]) for seed in member["seeds"]]
     assert seeds == [("> 256", True, 256), ("UNDETERMINED", False, None)]
-
-
-@pytest.mark.long
-def test_the_command_prints_the_forecast_of_every_member():
-    command = "-m theory forecast demo train.num_steps=45 --seeds 2 --json"
-    result = json.loads(call(*command.split()))
-    assert len(result["members"]) == len(find_config("demo").members)
-    member = result["members"]["base=10,num_heads=1"]
-    assert member["rotary"] == "rope(base=10)"
-    assert len(member["seeds"]) == 2
-    assert 0 <= member["mean_accuracy"] <= 1
-    assert [item["low"] for item in member["bins"]][:3] == [1, 2, 3]
