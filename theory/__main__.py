@@ -179,8 +179,8 @@ def capability_command(args: argparse.Namespace) -> tuple[dict, str]:
 
     D_H, the maximum over all weights and phases at the worst distance from 1 to the length, in
     standard deviations of a key that does not match: exact for one head; for several heads, the
-    value that a partition of the distances attains. If layers differ, the best layer counts. See
-    docs/theory.md.
+    value that a partition of the distances attains. If layers differ, the best layer counts.
+    Windows and masked distances of a run do not count. See docs/theory.md.
     """
     if args.run and args.heads is not None:
         raise ValueError(

@@ -18,6 +18,7 @@ from ropewalk.evals.estimate.effective_context import Estimate, estimate_trials
 from ropewalk.evals.estimate.trials import Trials
 from ropewalk.experiment.config import ExperimentConfig, is_frozen
 from ropewalk.experiment.schedule import learning_rate_fraction
+from ropewalk.model import rotary as rotary_lib
 from ropewalk.model.config import NO_WINDOW
 from ropewalk.model.mask import is_visible
 from ropewalk.theory.capability import query_head_frequencies
@@ -115,6 +116,13 @@ def check(config: ExperimentConfig) -> tuple[Kv, Kv, float]:
             f"data.retrieval_fraction={fraction:g}, "
             f"data.retrieval_tasks=[{','.join(config.data.retrieval_tasks)}]"
         )
+    lengths = config.data.context_length, *config.evals.lengths[:1]
+    for variant in rotary_lib.unique_variants(config.model.rotary):
+        if variant.at_length(lengths[0]) != variant.at_length(lengths[-1]):
+            raise ValueError(
+                f"{config.name} trains at {lengths[0]} tokens, and its frequencies differ at "
+                f"{lengths[-1]}: {rotary_lib.expression(variant)}; forecast it at one length"
+            )
     if tested and tested[0].keys != trained[0].keys:
         raise ValueError(
             f"{config.name} trains {trained[0].expression} and is evaluated on "
@@ -156,7 +164,10 @@ def _layers(config: ExperimentConfig, longest: int) -> list[Positions]:
         scale_TNR = np.repeat(scale_TKR, model.num_heads // scale_TKR.shape[1], axis=1)
         unit_NR = None
         if table.offset_unit is not None:
-            unit_LNR = 2 * np.pi * query_head_frequencies(table.offset_unit, model.num_heads)
+            # MLA's unrotated pairs do not train.
+            unrotated = inv_freq_LNR.shape[2] - table.offset_unit.shape[2]
+            unit_LKR = np.pad(2 * np.pi * table.offset_unit, ((0, 0), (0, 0), (0, unrotated)))
+            unit_LNR = query_head_frequencies(unit_LKR, model.num_heads)
             unit_NR = unit_LNR[layer].astype(np.float32)
         window = NO_WINDOW if window is None else window
         positions = Positions(

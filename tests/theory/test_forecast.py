@@ -3,16 +3,20 @@
 import json
 
 import numpy as np
+import pytest
 
 from ropewalk.configs import find_config
 from ropewalk.configs.changes import change
 from ropewalk.evals.estimate.effective_context import estimate
 from ropewalk.evals.estimate.trials import Trials
 from ropewalk.experiment.overrides import apply
+from ropewalk.model.config import MlaConfig
+from ropewalk.model.rotary.rope import Rope
 from ropewalk.theory.forecast import Recall, forecast
 from tests.evals.estimate.simulated import simulate
 from tests.in_process import call
 
+MLA = MlaConfig(kv_lora_rank=8, qk_nope_head_dim=4, qk_rope_head_dim=8, v_head_dim=8)
 # One head of 16 features learns eight keys in documents of 32 tokens within 128 updates,
 # which are two chunks of the simulation: one program.
 SMALL = change(
@@ -54,6 +58,20 @@ def test_the_best_of_different_layers_counts():
     recall = forecast(apply(SMALL, changes), range(2))  # the program of the test above
     assert recall.estimate.mean_accuracy > 0.95
     assert any("layers are treated as one" in note for note in recall.notes)
+
+
+def test_a_variant_of_other_frequencies_at_the_tested_length_is_refused():
+    """The unstretched ones were simulated at both lengths."""
+    changes = ["model.rotary=dynamic_yarn(base=10,original_context_length=32)", "evals.lengths=64"]
+    with pytest.raises(ValueError, match="trains at 32 tokens, and its frequencies differ at 64"):
+        forecast(apply(SMALL, changes), range(1))
+
+
+def test_the_unrotated_pairs_of_mla_do_not_learn():
+    changes = ["model.rotary=learned(base=10)", "train.num_steps=64"]
+    config = change(SMALL, model=dict(mla=MLA, head_dim=12))
+    (inv_freq_NR,) = forecast(apply(config, changes), range(1)).inv_freq_SNR
+    assert (inv_freq_NR[0, :4] != Rope(base=10).inv_freq(8)).all() and not inv_freq_NR[0, 4:].any()
 
 
 def test_only_seeds_that_are_right_everywhere_are_beyond(monkeypatch):
