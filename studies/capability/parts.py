@@ -9,8 +9,7 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from ropewalk.evals.estimate.effective_context import Estimate, Seed
-from ropewalk.evals.estimate.fall import BEYOND, MEASURED
+from ropewalk.evals.estimate.effective_context import MEASURED, Estimate, Seed
 from ropewalk.reporting.page import NONE, Drawing, Item, Table, format_caption, format_captions
 from ropewalk.studies.capability import forecasts, results, theories
 from ropewalk.studies.capability.theories import MINIMAL_HEAD, THEORIES, Comparison
@@ -75,10 +74,10 @@ def _members(card: Card, rows: Sequence[Row], bounds: Mapping[str, Any]) -> list
         cells = {"member": member + f", {measurement.name}" * several}
         cells["D_H"] = NONE if math.isnan(bound) else f"{bound:.3g}"
         if estimate:
-            seeds = (_describe_seed(seed, estimate.longest) for seed in estimate.seeds)
             cells["D_H as a bound"] = _mark_of_bound(estimate, bound)
             cells |= {"L50 [95% CI]": str(estimate), "n": counted(estimate.num_seeds, "seeds")}
-            cells |= {"each seed": " / ".join(seeds), "worst bin": estimate.worst_text}
+            cells["each seed"] = " / ".join(map(_describe_seed, estimate.seeds))
+            cells["worst bin"] = estimate.worst_text
             cells |= {"mean accuracy": estimate.mean_text, "ceiling": f"{estimate.ceiling:.2f}"}
             answers = sorted({results.count_answers(row) for row in last})
             cells["answers"] = " / ".join(f"{count / 1000:,.0f}k" for count in answers)
@@ -87,13 +86,11 @@ def _members(card: Card, rows: Sequence[Row], bounds: Mapping[str, Any]) -> list
     return lines
 
 
-def _describe_seed(seed: Seed, longest: int) -> str:
+def _describe_seed(seed: Seed) -> str:
     """Return L50 of a seed in tokens, or why it has none."""
-    if not seed.learned:
-        return "not learned"
-    outcome = seed.falls[0].outcome
-    texts = {MEASURED: f"{seed.l50:.3g}", BEYOND: f"> {longest}"}
-    return texts.get(outcome, outcome.lower().replace("_", " "))
+    if seed.verdict == MEASURED:
+        return f"{seed.l50:.3g}"
+    return seed.verdict.lower().replace("_", " ")
 
 
 def _forecast_cells(item: Comparison) -> dict[str, str]:
@@ -271,7 +268,7 @@ def _draw_mark(ax: Axes, estimate: Estimate, bound: float, look: kit.Look) -> No
     """Draw D_H's bound and measured L50, if they are within the distances measured."""
     if bound < estimate.longest:
         ax.axvline(bound, color=kit.INK, lw=1.2, ls=kit.DASHED, zorder=2)
-    if all(seed.learned and not seed.beyond for seed in estimate.seeds):
+    if estimate.has_l50 and all(seed.learned and not seed.beyond for seed in estimate.seeds):
         half = (estimate.ceiling + estimate.chance) / 2
         lengths = [seed.l50 for seed in estimate.seeds]
         # No mean describes seeds that are more than an octave apart.

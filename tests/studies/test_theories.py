@@ -81,14 +81,13 @@ def test_only_a_model_that_is_right_nowhere_has_the_shortest_distance_as_its_l50
 
 
 @pytest.mark.parametrize(
-    ("outcome", "text"),
-    [("MEASURED", "40"), ("BEYOND", "> 125"), ("UNDETERMINED", "undetermined")],
+    ("verdict", "text"),
+    [("MEASURED", "40"), ("> 125", "> 125"), ("UNDETERMINED", "undetermined")],
 )
-def test_a_seed_is_beyond_only_if_no_distance_may_be_below(outcome, text):
+def test_a_seed_without_l50_says_why(verdict, text):
     """An undetermined seed has no significant fall either, and was "> 125"."""
-    falls = [SimpleNamespace(outcome=outcome)]
-    seed = SimpleNamespace(learned=True, l50=40.0, beyond=outcome != "MEASURED", falls=falls)
-    assert parts._describe_seed(seed, 125) == text
+    seed = SimpleNamespace(verdict=verdict, l50=40.0, beyond=verdict != "MEASURED")
+    assert parts._describe_seed(seed) == text
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 import json
 
 import numpy as np
-import pytest
 
 from ropewalk.configs import find_config
 from ropewalk.configs.changes import change
@@ -58,13 +57,6 @@ def test_the_best_of_different_layers_counts():
     recall = forecast(apply(SMALL, changes), range(2))  # the program of the test above
     assert recall.estimate.mean_accuracy > 0.95
     assert any("layers are treated as one" in note for note in recall.notes)
-
-
-def test_a_variant_of_other_frequencies_at_the_tested_length_is_refused():
-    """The unstretched ones were simulated at both lengths."""
-    changes = ["model.rotary=dynamic_yarn(base=10,original_context_length=32)", "evals.lengths=64"]
-    with pytest.raises(ValueError, match="trains at 32 tokens, and its frequencies differ at 64"):
-        forecast(apply(SMALL, changes), range(1))
 
 
 def test_the_unrotated_pairs_of_mla_do_not_learn():
