@@ -43,7 +43,7 @@ def draw_l50(ax: Axes, x: float, member: Member, estimate: Estimate, size: float
         head = {"mutation_scale": 1.8 * size, "lw": WIDTH, "shrinkB": 0}
         artists += _arrow(ax, x, l50, length, **head, **color)
     else:
-        low = max(estimate.ci_low, estimate.shortest, 1)
+        low = max(estimate.ci_low, estimate.shortest)
         high = min(estimate.ci_high, estimate.longest)
         dot |= {"marker": "none"} if estimate.verdict == UNDETERMINED else {}
         artists += error_bar(ax, x, l50, (low, high), elinewidth=WIDTH, capsize=size / 2, **dot)

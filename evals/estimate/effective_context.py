@@ -159,7 +159,7 @@ class Estimate:
         of several seeds.
       revival, revival_distance: accuracy after the dip, and its distance.
       floor: accuracy at all distances beyond the first fall, NaN without a fall.
-      shortest, longest: distances measured, tokens.
+      shortest, longest: distances measured, tokens; 0 counts as 1.
       num_documents: documents of each seed.
       num_seeds: seeds evaluated.
       num_learned: seeds that learned the task; the others are not in l50.
@@ -229,7 +229,7 @@ class Estimate:
         """Distance of a mark in figures, tokens: l50, or the lower end if undetermined, or NaN."""
         if not self.has_l50:
             return _NAN
-        return max(self.ci_low, self.shortest, 1) if self.verdict == UNDETERMINED else self.l50
+        return max(self.ci_low, self.shortest) if self.verdict == UNDETERMINED else self.l50
 
     @property
     def is_beyond(self) -> bool:
@@ -264,8 +264,7 @@ class Estimate:
     @property
     def octaves(self) -> float:
         """Width of the part of l50's interval within the distances measured, octaves."""
-        shortest = max(self.shortest, 1)
-        low, high = np.clip([self.ci_low, self.ci_high], shortest, self.longest)
+        low, high = np.clip([self.ci_low, self.ci_high], self.shortest, self.longest)
         return float(np.log2(high / low))
 
     def _text(self, verdict: str, value: float, low: float, high: float) -> str:
@@ -402,7 +401,7 @@ def _read_seeds(trials: Trials, resamples: int, random: np.random.Generator) -> 
     num_documents = trials.questions.shape[1]
     drawn = random.multinomial(num_documents, np.full(num_documents, 1 / num_documents), resamples)
     weights = np.concatenate([np.ones((1, num_documents)), drawn])
-    shortest, longest = max(int(trials.low[0]), 1), int(trials.high[-1])
+    shortest, longest = int(trials.low[0]), int(trials.high[-1])
     seeds = []
     for number, seed in enumerate(trials.seeds.tolist()):
         fine, documents = trials.of_seed(number)
@@ -479,7 +478,7 @@ def _with_distances(
     result: Estimate, learned: Sequence[Seed], num_documents: int, random: np.random.Generator
 ) -> Estimate:
     """Add the distances to an estimate of which at least half of the seeds have learned."""
-    range_limits = float(np.log2(max(result.shortest, 1))), float(np.log2(result.longest))
+    range_limits = float(np.log2(result.shortest)), float(np.log2(result.longest))
 
     def over_seeds(falls: Sequence[Fall]) -> tuple[float, float, float, str]:
         """Return the mean distance, its interval, and the verdict."""

@@ -118,7 +118,7 @@ class Runs(NamedTuple):
         No run reaches over a gap, distances without questions: right answers before the gap say
         nothing of those after it. The bins before a gap, or the last bins, may be fewer `octaves`.
         """
-        start, end = np.log2(np.maximum(trials.low, 1)), np.log2(trials.high + 1)
+        start, end = np.log2(trials.low), np.log2(trials.high + 1)
         goal = start + octaves - 1e-9
         last = np.minimum(np.searchsorted(end, goal), np.searchsorted(start, goal) - 1)
         is_complete = end[last] >= goal
@@ -279,7 +279,7 @@ def _first_doubtful(fine: Trials, windows: _Windows) -> float:
 
 def _ends_before(fine: Trials) -> np.ndarray:
     """Return log2 of the last distance before each bin, `[bins]`; -inf before the first."""
-    return np.append(-np.inf, np.log2(np.maximum(fine.high[:-1], 1)))
+    return np.append(-np.inf, np.log2(fine.high[:-1]))
 
 
 def _first_below(trials: Trials, ceiling: Ceiling, level: tuple[float, float]) -> tuple[bool, int]:
@@ -324,7 +324,7 @@ def _possible_distances(
         # Few documents may all ask at the first distances of a bin.
         is_sparse = np.count_nonzero(fine.questions[:, edge - 1]) < MIN_DOCUMENTS
         last_above = (fine.low if is_sparse else fine.high)[edge - 1]
-        low = low.min(initial=np.log2(max(last_above, 1)))
+        low = low.min(initial=np.log2(last_above))
     if edge <= end:
         last = np.arange(edge, end + 1)
         bounds = limits_of_runs(fine, Runs(np.full(len(last), edge), last), z)

@@ -82,11 +82,11 @@ def _member_range(rows: Rows, octaves: float) -> DistanceRange | None:
     member = estimate(rows)
     if member.verdict == TOO_FEW_ANSWERS:
         more = max(member.documents_needed - member.num_documents, 1)
-        return DistanceRange(max(member.shortest, 1), member.longest, more)
+        return DistanceRange(member.shortest, member.longest, more)
     if not member.has_l50 or member.octaves <= octaves:
         return None
     ends = member.mark, member.longest if member.verdict == UNDETERMINED else member.mark
-    low = max(math.floor(ends[0] / 2), member.shortest, 1)
+    low = max(math.floor(ends[0] / 2), member.shortest)
     high = min(math.ceil(ends[1] * 2), member.longest)
     # Without an assumed shape, the interval's width falls with the cube root of the number of
     # questions near L50; nearly all questions of a new document are there.

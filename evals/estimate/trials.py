@@ -66,7 +66,7 @@ class Trials:
         Args:
           counts: equally long columns "seed", "document", "bin" (`bins.fine_bin_number`),
             "questions" and "right". Lines with equal seed, document and bin add up.
-          distances: the shortest and the longest distance of any question, tokens.
+          distances: the shortest and the longest distance of any question, tokens; 0 counts as 1.
           chance: accuracy of a guess.
         """
         names = ("seed", "document", "bin")
@@ -79,10 +79,10 @@ class Trials:
             for name in ("questions", "right")
         )
         # The outermost bins end at the shortest and longest distance of any question.
-        shortest, longest = distances
+        shortest, longest = np.maximum(distances, 1)
         low = np.maximum(fine_bin_start(fine), shortest)
         high = np.minimum(fine_bin_start(fine + 1) - 1, longest)
-        x = np.log2(np.maximum(low, 1) * np.maximum(high, 1)) / 2
+        x = np.log2(low * high) / 2
         return cls(questions, right, x, low, high, chance, seeds)
 
     def of_seed(self, number: int) -> tuple["Trials", np.ndarray]:

@@ -230,6 +230,14 @@ def test_a_mean_of_one_has_an_interval_that_excludes_one():
     assert result.mean_accuracy_low == pytest.approx(168 / (168 + t**2), abs=1e-4)
 
 
+def test_a_distance_of_0_counts_as_1():
+    """As of a user's task that asks for the id before; the mean of five seeds was an error."""
+    data = simulate([flat(0.5)] * 5, np.random.default_rng(1), documents=16, longest=2)
+    result = effective_context.estimate(data | {"distance": 0 * data["distance"]}, resamples=50)
+    assert (result.shortest, result.longest) == (1, 1)
+    assert result.mean_accuracy_low < 0.5 < result.mean_accuracy_high
+
+
 def test_few_distances_leave_a_sharp_fall_sharp():
     """A step at 40 with 64 lags: an octave has nine of them. Resamples without the first lags
     beyond 40 used to open the interval up to the longest distance in nine of ten draws.
