@@ -117,12 +117,12 @@ def check(config: ExperimentConfig) -> tuple[Kv, Kv, float]:
             f"data.retrieval_tasks=[{','.join(config.data.retrieval_tasks)}]"
         )
     lengths = config.data.context_length, *config.evals.lengths[:1]
-    for variant in rotary_lib.unique_variants(config.model.rotary):
-        if variant.at_length(lengths[0]) != variant.at_length(lengths[-1]):
-            raise ValueError(
-                f"{config.name} trains at {lengths[0]} tokens, and its frequencies differ at "
-                f"{lengths[-1]}: {rotary_lib.expression(variant)}; forecast it at one length"
-            )
+    variants = rotary_lib.unique_variants(config.model.rotary)
+    if any(x.at_length(lengths[0]) != x.at_length(lengths[-1]) for x in variants):
+        raise ValueError(
+            f"{config.name} is evaluated at {lengths[-1]} tokens with other frequencies than in "
+            "training: forecast a dynamic variant at one length"
+        )
     if tested and tested[0].keys != trained[0].keys:
         raise ValueError(
             f"{config.name} trains {trained[0].expression} and is evaluated on "

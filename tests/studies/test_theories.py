@@ -49,13 +49,21 @@ def test_members_beyond_all_distances_on_both_sides_have_no_error():
     assert math.isnan(censored.octaves(200))
 
 
-@pytest.mark.parametrize(("verdict", "mark"), [("> 125", "exceeds"), ("LOW_CEILING", "undecided")])
-def test_a_low_ceiling_is_no_l50(verdict, mark):
+@pytest.mark.parametrize(
+    ("verdict", "text", "mark"),
+    [
+        ("MEASURED", "40", "exceeds"),
+        ("> 125", "> 125", "exceeds"),
+        ("LOW_CEILING", "low ceiling", "undecided"),
+    ],
+)
+def test_a_low_ceiling_is_no_l50(verdict, text, mark):
     """C10's four fast heads without the last have a ceiling of .88, and "exceeded" D_H."""
+    assert parts._describe_seed(SimpleNamespace(verdict=verdict, l50=40.0)) == text
     item = make(125, 10)
     vars(item.measured).update(verdict=verdict, ci_low=125, ci_high=math.inf)
     assert parts._mark_of_bound(item.measured, 20) == mark
-    assert math.isnan(item.octaves(10)) is (verdict == "LOW_CEILING")
+    assert math.isnan(item.octaves(10)) is (mark == "undecided")
 
 
 def test_a_mean_accuracy_is_known_where_l50_is_not(monkeypatch):
@@ -78,16 +86,6 @@ def test_only_a_model_that_is_right_nowhere_has_the_shortest_distance_as_its_l50
     masked = measures.l50("one-slow", "last head masked")(card, committed)
     alone = measures.l50("none-slow", "last head alone")(card, committed)
     assert masked[:3] == (1, 1, 1) and math.isnan(alone.value)
-
-
-@pytest.mark.parametrize(
-    ("verdict", "text"),
-    [("MEASURED", "40"), ("> 125", "> 125"), ("UNDETERMINED", "undetermined")],
-)
-def test_a_seed_without_l50_says_why(verdict, text):
-    """An undetermined seed has no significant fall either, and was "> 125"."""
-    seed = SimpleNamespace(verdict=verdict, l50=40.0, beyond=verdict != "MEASURED")
-    assert parts._describe_seed(seed) == text
 
 
 @pytest.fixture
