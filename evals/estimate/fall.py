@@ -132,8 +132,8 @@ class Runs(NamedTuple):
 
 def limits_of_runs(trials: Trials, runs: Runs, z: float) -> Limits:
     """Return the accuracy within each run of bins of `trials`, `[documents, bins]`."""
-    counts = (_sum_runs(numbers, runs) for numbers in (trials.questions, trials.right))
-    return limits(*counts, z, trials.correlation)
+    questions, right = (_sum_runs(numbers, runs) for numbers in (trials.questions, trials.right))
+    return limits(questions, right, z, trials.correlation)
 
 
 def _sum_runs(numbers: np.ndarray, runs: Runs) -> np.ndarray:

@@ -34,7 +34,7 @@ def l50(card: Card, rows: Sequence[Row], member: str, measurement: str = WHOLE) 
     value = l50_value(estimate)
     is_nowhere = all(seed.ceiling.low <= estimate.chance for seed in estimate.seeds)
     if is_nowhere and usual and not math.isnan(l50_value(usual).value):
-        value = Value(*[estimate.shortest] * 3, value.n)
+        value = Value(estimate.shortest, estimate.shortest, estimate.shortest, value.n)
     return value
 
 

@@ -49,17 +49,9 @@ def test_members_beyond_all_distances_on_both_sides_have_no_error():
     assert math.isnan(censored.octaves(200))
 
 
-@pytest.mark.parametrize(
-    ("verdict", "text", "mark"),
-    [
-        ("MEASURED", "40", "exceeds"),
-        ("> 125", "> 125", "exceeds"),
-        ("LOW_CEILING", "low ceiling", "undecided"),
-    ],
-)
-def test_a_low_ceiling_is_no_l50(verdict, text, mark):
+@pytest.mark.parametrize(("verdict", "mark"), [("> 125", "exceeds"), ("LOW_CEILING", "undecided")])
+def test_a_low_ceiling_is_no_l50(verdict, mark):
     """C10's four fast heads without the last have a ceiling of .88, and "exceeded" D_H."""
-    assert parts._describe_seed(SimpleNamespace(verdict=verdict, l50=40.0)) == text
     item = make(125, 10)
     vars(item.measured).update(verdict=verdict, ci_low=125, ci_high=math.inf)
     assert parts._mark_of_bound(item.measured, 20) == mark
