@@ -7,7 +7,8 @@ import numpy as np
 
 from ropewalk.experiment.run import RunDirectory
 from ropewalk.reporting.members import Member, tasks
-from ropewalk.reporting.page import NONE, Line, Table, format_caption
+from ropewalk.reporting.page import Line, Table, format_caption
+from ropewalk.reporting.tables import format_tokens
 from ropewalk.utils.errors import UnreachableError
 from ropewalk.utils.limits import read_arrays
 
@@ -56,13 +57,9 @@ def zeros(members: Sequence[Member]) -> Iterator[tuple[str, str, Table]]:
         if task and seeds:
             cells = {"member": member.label, "L50 [95% CI]": str(member.estimates[task])}
             cells["zero of B(m) of each head"] = " / ".join(seeds)
-            cells["quarter period"] = _format_period(member.theory.quarter_period)
-            cells["full period"] = _format_period(member.theory.full_period)
+            cells["quarter period"] = format_tokens(member.theory.quarter_period)
+            cells["full period"] = format_tokens(member.theory.full_period)
             lines.append((member.index, cells))
     if lines:
         table = Table.from_cells(lines, caption=format_caption("inside_table"))
         yield "Empirical B(m) of each head", "", table
-
-
-def _format_period(period: float) -> str:
-    return NONE if math.isinf(period) else f"{period:,.3g}"

@@ -49,21 +49,22 @@ def _retrieval_cells(theory: Predictions, estimate: Estimate | None, bound: Boun
     return {
         "effective context [95% CI]": str(estimate or NONE),
         "D_H": str(bound or NONE),
-        "theory length": _format_tokens(theory.first_violation),
+        "theory length": format_tokens(theory.first_violation),
         "worst bin": estimate.worst_text if estimate else NONE,
         "mean accuracy": estimate.mean_text if estimate else NONE,
         "dip": dip,
         "L85": estimate.l85_text if estimate else NONE,
         "ceiling": f"{estimate.ceiling:.2f}" if estimate else NONE,
-        "quarter period": _format_tokens(theory.quarter_period),
-        "full period": _format_tokens(theory.full_period),
+        "quarter period": format_tokens(theory.quarter_period),
+        "full period": format_tokens(theory.full_period),
     }
 
 
 _MORE = ("dip", "L85", "ceiling", "quarter period", "full period")  # shown on demand
 
 
-def _format_tokens(count: float | None) -> str:
+def format_tokens(count: float | None) -> str:
+    """Return a length of theory as text."""
     if count is None:
         return "none"
     return "∞" if math.isinf(count) else f"{count:,.0f}"

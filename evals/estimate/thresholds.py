@@ -35,14 +35,12 @@ class EffectiveLength(NamedTuple):
     Attributes:
       lengths: context lengths evaluated, ascending, tokens.
       accuracy: accuracy at each length, mean over distances.
-      threshold: accuracy to exceed.
       value: longest length such that accuracy exceeds the threshold there and at all shorter
         lengths; None if accuracy at the shortest length does not.
     """
 
     lengths: tuple[int, ...]
     accuracy: tuple[float, ...]
-    threshold: float
     value: int | None
 
     def __str__(self):
@@ -70,7 +68,7 @@ def effective_length(rows: Rows) -> EffectiveLength:
         if score <= limit:
             break
         value = length
-    return EffectiveLength(tuple(lengths), tuple(accuracy), limit, value)
+    return EffectiveLength(tuple(lengths), tuple(accuracy), value)
 
 
 def mean_accuracy(rows: Rows) -> float:

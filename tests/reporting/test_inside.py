@@ -31,8 +31,8 @@ def test_zeros_are_shown_beside_effective_context(tmp_path):
         "L50 [95% CI]": str(members[0].estimates["kv"]),
         "zero of B(m) of each head": "21.5, > 127, 0, 7",
         # 32 pairs, the slowest turns once in 2 pi 10^(31/32) tokens.
-        "quarter period": f"{math.pi / 2 * 10 ** (31 / 32):.3g}",
-        "full period": f"{2 * math.pi * 10 ** (31 / 32):.3g}",
+        "quarter period": f"{math.pi / 2 * 10 ** (31 / 32):.0f}",
+        "full period": f"{2 * math.pi * 10 ** (31 / 32):.0f}",
     }
 
 
