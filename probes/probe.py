@@ -27,6 +27,7 @@ from ropewalk.utils.figures import (
     tag,
 )
 from ropewalk.utils.files import write_atomically
+from ropewalk.utils.messages import rounded
 from ropewalk.utils.plugins import name_of
 
 if TYPE_CHECKING:
@@ -287,4 +288,4 @@ def _format_value(value: float) -> str:
         return "–"
     if math.isinf(value):
         return "none"
-    return f"{value:.3g}" if abs(value) < 999.5 else f"{value:,.0f}"
+    return rounded(value)

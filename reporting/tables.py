@@ -23,7 +23,7 @@ from ropewalk.reporting.predictions import Predictions
 from ropewalk.reporting.results import format_share, make_lines, write_csv
 from ropewalk.reporting.task_view import all_views
 from ropewalk.theory.capability import Bound
-from ropewalk.utils.messages import printable
+from ropewalk.utils.messages import printable, rounded
 from ropewalk.utils.text_table import TextTable, print_tables
 
 Cells: TypeAlias = dict[str, str]  # by head
@@ -424,7 +424,7 @@ def seeds(members: Sequence[Member]) -> Iterator[tuple[str, str, Table]]:
             head, count = f"{task}: L50 (tokens)", f"of {len(estimate.seeds)}"
             cells[head] = _over_seeds(l50, ratios=True) if len(l50) == len(estimate.seeds) else NONE
             if beyond:
-                cells[head] = f"> {max(l50):.3g} in {len(beyond)} {count}"
+                cells[head] = f"> {max(l50):.0f} in {len(beyond)} {count}"
             elif cells[head] == NONE:
                 cells[head] = f"none in {len(estimate.seeds) - len(l50)} {count}"
             for name in ("worst", "mean"):
@@ -453,5 +453,5 @@ def _over_seeds(values: Iterable[float], *, ratios: bool = False, shares: bool =
     if shares:
         mean, low, high = (f"{share:.2f}" for share in np.clip(numbers, 0, 1))
     else:
-        mean, low, high = (f"{x:.3g}" if x < 1000 else f"{x:,.0f}" for x in numbers)
+        mean, low, high = map(rounded, numbers)
     return f"{mean} [{low}, {high}]" if len(values) > 1 else mean

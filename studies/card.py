@@ -25,7 +25,7 @@ from ropewalk.evals.estimate.statistics import t_half_width
 from ropewalk.experiment import overrides
 from ropewalk.experiment.config import ExperimentConfig
 from ropewalk.utils.checks import Bounds, Count, check, problem
-from ropewalk.utils.messages import nearest, quoted
+from ropewalk.utils.messages import nearest, quoted, rounded
 
 _Number = Annotated[int, Bounds(at_least=0)]
 _P = ParamSpec("_P")
@@ -62,8 +62,7 @@ class Value(NamedTuple):
         if math.isnan(self.value):
             is_open = math.isinf(self.low) and math.isinf(self.high)
             return "not learned" if is_open else "undetermined"
-        ends = [f"{end:.3g}" for end in (self.low, self.high)]
-        return f"{self.value:.3g} [{', '.join(ends)}]"
+        return f"{rounded(self.value)} [{rounded(self.low)}, {rounded(self.high)}]"
 
     def mark(self, at_least: float, at_most: float) -> str:
         """Return the mark of the claim that the number is in a range."""

@@ -65,6 +65,11 @@ def counted(number: int, plural: str) -> str:
     return f"{number:,} {plural.removesuffix('s') if number == 1 else plural}"
 
 
+def rounded(number: float) -> str:
+    """Return a number with three significant digits, or a large one without decimals: 1,235."""
+    return f"{number:.3g}" if abs(number) < 999.5 else f"{number:,.0f}"
+
+
 def duration(seconds: float) -> str:
     """Return a time as text, in one unit."""
     for unit, name in ((86400, "days"), (3600, "h"), (60, "min")):

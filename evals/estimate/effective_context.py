@@ -28,6 +28,7 @@ from ropewalk.evals.estimate.fall import BEYOND, Ceiling, Curve, Dip, Fall
 from ropewalk.evals.estimate.statistics import Limits, t_half_width
 from ropewalk.evals.estimate.trials import Trials
 from ropewalk.evals.rows import Rows
+from ropewalk.utils.messages import rounded
 
 # Increment when the same rows give another L50. Version 1 fitted a logistic curve; version 2 took
 # answers of few documents that are alike for independent.
@@ -269,11 +270,11 @@ class Estimate:
 
     def _text(self, verdict: str, value: float, low: float, high: float) -> str:
         """Return the text of a distance by its verdict."""
-        start = f"< {self.shortest}" if low == 0 else f"{low:.3g}"
-        end = f"> {self.longest}" if np.isinf(high) else f"{high:.3g}"
+        start = f"< {self.shortest}" if low == 0 else rounded(low)
+        end = f"> {self.longest}" if np.isinf(high) else rounded(high)
         between = "" if low == 0 and np.isinf(high) else f" between {start} and {end}"
         texts = {
-            MEASURED: f"{value:.3g} [{start}, {end}]",
+            MEASURED: f"{rounded(value)} [{start}, {end}]",
             UNDETERMINED: f"undetermined{between}",
             TOO_FEW_ANSWERS: f"{TOO_FEW_ANSWERS}, {self.documents_needed} documents are enough",
             LOW_CEILING: f"{LOW_CEILING}, ceiling "

@@ -1,5 +1,7 @@
 """The estimator against simulated models whose effective context is known."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 from scipy import stats
@@ -150,6 +152,8 @@ def test_an_interval_that_the_answers_close_is_not_open(edge):
     for rows in (data, {name: column[data["seed"] == 0] for name, column in data.items()}):
         result = effective_context.estimate(rows, resamples=200)
         assert 2 <= result.ci_low <= edge - 1 < edge <= result.ci_high <= 250.001
+    far = dataclasses.replace(result, l50=2345.6, ci_low=1999.6, ci_high=np.inf, longest=4093)
+    assert str(far) == "2,346 [2,000, > 4093]"  # it was 2.35e+03
 
 
 @pytest.mark.parametrize("documents", [1, 2, 4, 7, 12])
