@@ -32,8 +32,8 @@ class Effects(NamedTuple):
     """Effects of X changes of a model; `_3X` are a value and the ends of its 95% interval.
 
     Attributes:
-      l50_3X: tokens, as `evals.estimate.effective_context` has it; NaN without an effective
-        context, and beside an interval if it is undetermined.
+      l50_3X: tokens, as `evals.estimate.effective_context` has it; NaN if nothing is
+        learned, and beside an interval if it is undetermined.
       loss_3X: nats, mean over answers.
       l50_text_X: L50 as text.
       rows: result rows of each changed model.
@@ -113,9 +113,7 @@ class Subject:
         # One by one: the parameters of all candidates together may not fit the memory.
         rows = [self.rows(candidate) for candidate in candidates]
         estimates = [effective_context.estimate(candidate_rows) for candidate_rows in rows]
-        l50_X3 = np.array(
-            [(e.l50, e.ci_low, e.ci_high) if e.has_l50 else (math.nan,) * 3 for e in estimates]
-        )
+        l50_X3 = np.array([[e.l50, e.ci_low, e.ci_high] for e in estimates])
         loss_X3 = np.array([_mean_loss(candidate_rows) for candidate_rows in rows])
         return Effects(l50_X3.T, loss_X3.T, np.array([str(e) for e in estimates]), rows)
 

@@ -10,12 +10,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ropewalk.evals.estimate.effective_context import (
-    LOW_CEILING,
-    NOT_LEARNED,
-    Estimate,
-    estimate_trials,
-)
+from ropewalk.evals.estimate import effective_context
+from ropewalk.evals.estimate.effective_context import Estimate, estimate_trials
 from ropewalk.evals.estimate.trials import Trials
 from ropewalk.experiment.config import ExperimentConfig, deciding_fields
 from ropewalk.experiment.stages import count_tokens
@@ -110,6 +106,6 @@ def count_answers(row: Row) -> int:
 
 def l50_value(estimate: Estimate) -> Value:
     """Return L50 in tokens with its interval; NaN if the task was not learned, or too little."""
-    if estimate.verdict in (NOT_LEARNED, LOW_CEILING):
+    if estimate.verdict in (effective_context.NOT_LEARNED, effective_context.LOW_CEILING):
         return Value(math.nan, -math.inf, math.inf, estimate.num_seeds)
     return Value(estimate.l50, estimate.ci_low, estimate.ci_high, estimate.num_learned)

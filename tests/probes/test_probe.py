@@ -1,13 +1,11 @@
 """Numbers of one and of several seeds as text, and the legend of heads."""
 
 import math
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
-from ropewalk.probes import subject
 from ropewalk.probes.analyses.head_scores import HeadScores
 from ropewalk.probes.probe import Number, draw_points, format_number, head_handles
 from ropewalk.probes.resample import with_interval
@@ -32,15 +30,6 @@ from ropewalk.probes.resample import with_interval
 )
 def test_intervals_are_over_documents_of_one_seed_or_over_seeds(seeds, expected):
     assert format_number(seeds) == expected
-
-
-def test_a_changed_model_with_a_low_ceiling_has_no_l50(monkeypatch):
-    """It is the distance of half of the low ceiling, and was drawn as L50."""
-    estimate = SimpleNamespace(has_l50=False, l50=253.0, ci_low=253.0, ci_high=math.inf)
-    monkeypatch.setattr(subject.effective_context, "estimate", lambda rows: estimate)
-    monkeypatch.setattr(subject, "_mean_loss", lambda rows: (1.0, 1.0, 1.0))
-    effects = subject.Subject.effects(SimpleNamespace(rows=dict), [()])
-    assert np.isnan(effects.l50_3X).all()
 
 
 def test_an_interval_contains_its_value():

