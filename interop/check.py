@@ -5,7 +5,7 @@ Each kind of error is tested where it is visible, at any depth and length:
 
 - `choose.check_config` parses config.json. It compares sizes, windows and norm epsilon for
   equality, and the rotation as float64 frequencies and scales, to 1e-12.
-- `check_layers` compares the frequencies, scales and window of each layer with those that
+- `layers.find_difference` compares the frequencies, scales and window of each layer with those that
   `interop.measured_layers` measures on the code of transformers.
 - `compare_logits` computes the logits of a row of up to 64 tokens from the files, with our model
   and with transformers. The root mean square of the difference is compared with the rounding of
@@ -25,7 +25,7 @@ import numpy as np
 
 from ropewalk.experiment.checkpoint import digests, leaves_by_name, nested
 from ropewalk.interop.hf_config import HfModel
-from ropewalk.interop.layers import PublishedModel, imported_layers
+from ropewalk.interop.layers import find_difference, imported_layers
 from ropewalk.interop.tensors import Tensors
 from ropewalk.interop.transformers_model import compute_logits, has_transformers, load
 from ropewalk.model import transformer
@@ -42,7 +42,6 @@ _MIN_TOLERANCE, _MAX_TOLERANCE = 2e-6, 1e-3
 RECORD = "logit_check.json"  # in an exported folder
 _MAX_BYTES = 2**32  # float32 parameters of models that are compared with transformers
 _ROW = 64  # tokens: angles of transformers, in float32, are exact to 4e-6
-_PRECISION = 3e-6  # of frequencies that transformers computes in float32, relative
 
 
 class Comparison(NamedTuple):
@@ -125,30 +124,6 @@ def check_record(folder: Path, digest: str) -> None:
         raise ValueError(f"{folder}: {changed[0]} since {RECORD} was written; {advice}")
 
 
-def check_layers(theirs: PublishedModel, ours: PublishedModel) -> None:
-    """Raise ValueError if transformers gives a layer another rotation or window than our import."""
-    groups = {number: group for group in ours.groups for number in group.layers}
-    longest = 2 * ours.context  # a window beyond that is not measured
-    for group in theirs.groups:
-        for number in group.layers:
-            expected = groups[number]
-            pairs = {
-                "rotation": [x.inv_freq[x.inv_freq > 1e-20] for x in (group, expected)],
-                "scale": [x.scales.rotated for x in (group, expected)],
-                "window": [min(x.window or longest, longest) for x in (group, expected)],
-            }
-            if 2 * group.inv_freq.size < group.head_dim:
-                pairs["scale of unrotated features"] = [
-                    x.scales.unrotated for x in (group, expected)
-                ]
-            for name, (a, b) in pairs.items():
-                if np.shape(a) != np.shape(b) or not np.allclose(a, b, _PRECISION, 1e-25):
-                    raise ValueError(
-                        f"layer {number}: transformers' {name} differs from the run's; nothing was "
-                        "written"
-                    )
-
-
 def check_parameters(
     source: HfModel, tensors: Tensors, read: Callable[[str], np.ndarray], class_name: str
 ) -> None:
@@ -194,7 +169,8 @@ def compare_logits(
     ours_TV = _compute_our_logits(tensors, source, tokens_T, positions_T)[:-1]
     theirs = load(tensors.folder, hf_config)
     measured = measured_layers.measure(theirs.config.to_dict(), source.context)
-    check_layers(measured, imported_layers(hf_config))
+    if difference := find_difference(measured, imported_layers(hf_config)):
+        raise ValueError(f"{difference} from the run's; nothing was written")
     expected_TV = compute_logits(theirs, tokens_T, positions_T)[:-1]
     rounding = _rms(compute_logits(theirs.double(), tokens_T, positions_T)[:-1], expected_TV)
     spread = float(expected_TV.std())

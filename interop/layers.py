@@ -17,7 +17,8 @@ from ropewalk.model.rotary.rope_parameters import Scales, compute_frequencies, r
 from ropewalk.utils.limits import MOST_FEATURES
 from ropewalk.utils.messages import quoted
 
-_PRECISION = 1e-6  # of frequencies that were measured in float32, relative
+# Of frequencies that were measured in float32, relative; the second compares them with another's.
+_PRECISION, _TOLERANCE = 1e-6, 3e-6
 
 
 class LayerGroup(NamedTuple):
@@ -106,6 +107,28 @@ def imported_layers(config: Mapping[str, Any]) -> PublishedModel:
     ropes = [read_rope(parsed.keys, kind) for kind in kinds]
     model_type = parsed.architecture.model_type
     return PublishedModel(model_type, context, group_layers(layers, ropes, context), 0)
+
+
+def find_difference(theirs: PublishedModel, ours: PublishedModel) -> str:
+    """Describe the first layer with another rotation or window than in our import; "" if none."""
+    groups = {number: group for group in ours.groups for number in group.layers}
+    longest = 2 * ours.context  # a window beyond that is not measured
+    for group in theirs.groups:
+        for number in group.layers:
+            expected = groups[number]
+            pairs = {
+                "rotation": [x.inv_freq[x.inv_freq > 1e-20] for x in (group, expected)],
+                "scale": [x.scales.rotated for x in (group, expected)],
+                "window": [min(x.window or longest, longest) for x in (group, expected)],
+            }
+            if 2 * group.inv_freq.size < group.head_dim:
+                pairs["scale of unrotated features"] = [
+                    x.scales.unrotated for x in (group, expected)
+                ]
+            for name, (a, b) in pairs.items():
+                if np.shape(a) != np.shape(b) or not np.allclose(a, b, _TOLERANCE, 1e-25):
+                    return f"layer {number}: transformers' {name} differs"
+    return ""
 
 
 def group_layers(

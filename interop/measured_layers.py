@@ -210,10 +210,10 @@ def _check_kept(
                 known = [*(rope["rope_type"] for rope in used), "default", "mrope"]
                 is_lost = mapping is not values
             if name == "factor" and mapping is not values and value is not None:
-                known, is_lost = [rope.get(name) for rope in used], bool(used)
+                known, is_lost = [rope.get(name) for rope in used], True
             if name in _PARTS and mapping is values and isinstance(value, int | float):
-                known, is_lost = [_known_part(name, value, x) for x in rotating], bool(rotating)
-            if is_lost and value not in known:
+                known, is_lost = [_known_part(name, value, x) for x in rotating], True
+            if is_lost and known and value not in known:
                 raise ValueError(
                     f"config.json: {name}={quoted(value, 30)} is not used by the class of "
                     f"model_type {quoted(values.get('model_type'), 40)} in transformers, which has "
@@ -237,6 +237,7 @@ def _read_size(text: Any, name: str, limit: int) -> int:
 
 def _rope_parameters(text: Any) -> list[dict[str, Any]]:
     """Return the rope parameters of each type of layer."""
+    text.standardize_rope_params()  # original_max_position_embeddings may be a key beside them
     ropes = getattr(text, "rope_parameters", None) or {}
     nested = [dict(rope) for rope in ropes.values() if isinstance(rope, Mapping)]
     nested = nested or [dict(ropes)] * bool(ropes)

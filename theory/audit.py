@@ -87,6 +87,14 @@ def read_layers(config: Mapping[str, Any]) -> PublishedModel:
                 return layers.imported_layers(config)
         advice = "" if has_transformers() else _ADVICE
         raise ValueError(f"{one_line(str(error), 300)}{advice}") from error
+    difference = ""
+    with contextlib.suppress(ValueError):  # most types are not imported
+        difference = layers.find_difference(model, layers.imported_layers(config))
+    if difference:
+        raise ValueError(
+            f"config.json: {difference} from an import's, which reads keys as version 4 of "
+            "transformers does; state rope_parameters for each type of layer, without truncate"
+        )
     nested = config.get("text_config")
     keys = {**config, **nested} if isinstance(nested, Mapping) else config
     for name in ("model_max_length", "max_sequence_length"):  # Command R, Vicuna 16k

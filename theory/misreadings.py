@@ -139,8 +139,8 @@ def _wrong_vectors(
             with contextlib.suppress(ValueError):
                 rope, head = group.rope | change, group.head
                 yield name, source, compute_frequencies(rope, head, head.context)[0]
-    if kind in ("yarn", "linear"):
-        twice = group.inv_freq / group.rope["factor"]
+    if kind in ("yarn", "linear") and (factor := group.rope.get("factor")):
+        twice = group.inv_freq / factor
         yield "divides positions and frequencies by the factor", "LLMs-from-scratch#939", twice
     for other in other_groups:
         if other.inv_freq.shape == group.inv_freq.shape:

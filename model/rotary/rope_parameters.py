@@ -45,7 +45,8 @@ def read_rope(config: Mapping[str, Any], layer_type: str | None = None) -> dict[
       ValueError: if the two styles disagree, or a value has the wrong type.
     """
     nested = config.get("rope_parameters")
-    if layer_type and isinstance(nested, dict) and "rope_type" in nested:
+    by_type = nested.values() if layer_type and isinstance(nested, dict) else ()
+    if not all(isinstance(value, dict | None) for value in by_type):
         raise ValueError("config.json: rope_parameters must be an object for each type of layer")
     if layer_type == "sliding_attention" and config.get("model_type") in LOCAL_BASES:
         config = _local_keys(config, layer_type)
@@ -68,10 +69,13 @@ def read_rope(config: Mapping[str, Any], layer_type: str | None = None) -> dict[
     for place, mapping in (("rope_scaling", scaling), ("rope_parameters", parameters)):
         if kind := mapping.pop("type", None):
             mapping.setdefault("rope_type", kind)
+        # transformers reads no flat rope_parameters beside rope_scaling.
+        is_hidden = mapping is parameters and bool(scaling) and layer_type is None
         for name, value in mapping.items():
-            if rope.get(name, value) != value:
+            other = rope.get(name, None if is_hidden else value)
+            if other != value:
                 raise ValueError(
-                    f"config.json: {name} is {quoted(rope[name], 30)}, and in {place} "
+                    f"config.json: {name} is {quoted(other, 30)}, and in {place} "
                     f"{quoted(value, 30)}; make them agree"
                 )
         rope |= mapping

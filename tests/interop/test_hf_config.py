@@ -124,9 +124,10 @@ def test_missing_keys_have_the_values_of_the_class(model_type):
 
 
 SIZES = config((96, 64, 4, 4, 2, 96, 64))
-FLAT = {"rope_type": "default", "rope_theta": 500.0}
+FLAT = {"type": "linear", "rope_theta": 500.0, "factor": 4.0}
 LISTS = {"type": "longrope", "short_factor": 8 * [1.0], "long_factor": 8 * [2.0]}
 ALL_SLIDE = {"layer_types": 4 * ["sliding_attention"], "sliding_window": 8}
+HIDDEN = "rope_theta is None, and in rope_parameters 500.0; make them agree"
 TWO_LENGTHS = {"rope_scaling": LISTS | {"original_max_position_embeddings": 32}}
 TWO_LENGTHS |= {"original_max_position_embeddings": 16}
 
@@ -141,6 +142,11 @@ TWO_LENGTHS |= {"original_max_position_embeddings": 16}
         ("gemma3_text", {"use_bidirectional_attention": True}, "use_bidirectional_attention=True"),
         # What transformers reads in another way, or not at all.
         ("gemma3_text", {"rope_parameters": FLAT}, "an object for each type of layer"),
+        (
+            "llama",
+            {"rope_scaling": {"type": "linear", "factor": 4.0}, "rope_parameters": FLAT},
+            HIDDEN,
+        ),
         ("llama", {"rope_scaling": LISTS | {"type": "su"}}, "rope_type 'su' is not supported"),
         ("gpt_neox", {"head_dim": 8}, "head_dim=8 is not supported: must be 16"),
         ("qwen2", ALL_SLIDE, "lacks 'sliding_window', which layer_types requires"),
@@ -200,6 +206,7 @@ ODD = [
     SIZES | {"model_type": "phi3", "head_dim": 32},
     SIZES | {"model_type": "gpt_neox", "hidden_act": "gelu", "rotary_emb_base": 500},
     SIZES | {"model_type": "phi3", "rope_scaling": LISTS, "original_max_position_embeddings": 16},
+    SIZES | {"model_type": "llama", "rope_scaling": YARN, "original_max_position_embeddings": 12},
     # A null is false here, and the default there.
     SIZES | {"model_type": "llama", "rope_parameters": YARN | {"truncate": None}},
     SIZES | {"model_type": "llama", "rope_parameters": YARN | {"attention_factor": None}},

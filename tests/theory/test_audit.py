@@ -149,6 +149,7 @@ def test_names_of_a_config_are_neither_markup_nor_control_characters():
         ({"model_type": "gemma3"}, "multimodal"),
         ({"model_type": "gpt2"}, "model_type.*'gpt2'"),
         ({"model_type": "falcon", "alibi": True}, "model_type.*'falcon'"),
+        ({"model_type": "nemotron_h", "rope_theta": 1e4}, "model_type.*'nemotron_h'"),
     ],
 )
 def test_values_out_of_range_and_unknown_types_are_refused(
@@ -232,6 +233,28 @@ def test_a_class_of_another_model_type_is_refused(model_type, class_name, named)
     config = FOLDER | {"model_type": model_type, "architectures": [class_name]}
     with pytest.raises(ValueError, match=f"names a class of model_type {named}"):
         read_layers(config)
+
+
+@pytest.mark.hf
+@pytest.mark.parametrize(
+    ("changes", "layer"),
+    [({"rope_theta": 1e6}, 0), ({"rope_scaling": OLMO | {"truncate": False}}, 3)],
+)
+def test_what_versions_of_transformers_read_in_two_ways_is_refused(changes, layer):
+    """Version 5 reads no rope_theta for OLMo 3's windows, and truncate elsewhere; 4 did."""
+    pytest.importorskip("transformers")
+    config = FOLDER | LONG | {"model_type": "olmo3", "num_hidden_layers": 4, "pad_token_id": 0}
+    read_layers(config | {"rope_theta": 5e5, "rope_scaling": OLMO})
+    with pytest.raises(ValueError, match=f"layer {layer}: transformers' rotation differs"):
+        read_layers(config | changes)
+
+
+@pytest.mark.hf
+def test_a_factor_of_null_is_the_ratio_of_the_contexts():
+    pytest.importorskip("transformers")
+    rope = {"rope_type": "yarn", "factor": None, "original_max_position_embeddings": 2048}
+    (group,) = audit(read_layers(FOLDER | {"rope_scaling": rope}))["groups"]
+    assert group["logit_scale"] == pytest.approx((0.1 * math.log(4) + 1) ** 2)
 
 
 @pytest.mark.parametrize(("longest", "is_noted"), [(40_960, True), (131_072, False)])
