@@ -43,6 +43,7 @@ class Architecture(NamedTuple):
       free: names of fields that config.json decides.
       layout: which features of a head form a pair.
       fused: which arrays are one tensor; see `make_entries`.
+      unread: types of rope parameters that it does not read.
     """
 
     model_type: str
@@ -54,6 +55,7 @@ class Architecture(NamedTuple):
     free: tuple[str, ...] = ()
     layout: Layout = "half"
     fused: Fused = "no"
+    unread: tuple[str, ...] = ()
 
     def entries(self, config: ModelConfig) -> list[Entry]:
         """Return the entries of all tensors of a model."""
@@ -64,6 +66,7 @@ _OLMO: dict[str, Any] = dict(norm_position="after", qk_norm=True, qk_norm_across
 _GEMMA: dict[str, Any] = dict(norm="zero_centered_rms", norm_position="both", qk_norm=True)
 _GEMMA |= dict(activation="gelu_tanh", scale_embedding=True)
 _DIVISOR = ("scale_dim",)
+_PHI3_UNREAD = ("linear", "dynamic", "yarn", "llama3", "proportional")
 _CLASSES = (
     Architecture("llama", "LlamaForCausalLM"),
     Architecture("mistral", "MistralForCausalLM", windows="all"),
@@ -75,7 +78,9 @@ _CLASSES = (
     Architecture(
         "mellum", "MellumForCausalLM", "by layer", "by window", features=dict(qk_norm=True)
     ),
-    Architecture("phi3", "Phi3ForCausalLM", windows="all", layout="partial", fused="rows"),
+    Architecture(
+        "phi3", "Phi3ForCausalLM", "all", layout="partial", fused="rows", unread=_PHI3_UNREAD
+    ),
     Architecture("olmo2", "Olmo2ForCausalLM", features=_OLMO),
     Architecture("olmo3", "Olmo3ForCausalLM", "by layer", "by window", features=_OLMO),
     Architecture(
@@ -85,6 +90,7 @@ _CLASSES = (
         free=("activation", "parallel_residual"),
         layout="partial",
         fused="heads",
+        unread=("proportional",),
     ),
     Architecture(
         "gemma3_text", "Gemma3ForCausalLM", "by layer", "by window", features=_GEMMA, free=_DIVISOR
@@ -144,7 +150,7 @@ def make_config(
         "dtype": "float32",
         "torch_dtype": "float32",
         **_rope_keys(architecture, config, context),
-        **_window_keys(architecture, config),
+        **_window_keys(architecture, config, context),
     }
     mla = config.mla
     if mla is not None:
@@ -171,7 +177,8 @@ def _rope_keys(architecture: Architecture, config: ModelConfig, context: int) ->
     variants, partial = [heads[0] for heads in heads_by_layer], architecture.layout == "partial"
 
     def parameters(variant: Rotary) -> dict[str, Any]:
-        return make_rope_parameters(variant, head, partial=partial)
+        unread = ("proportional", *architecture.unread)  # version 4 does not know it
+        return make_rope_parameters(variant, head, partial=partial, unread=unread)
 
     if architecture.ropes == "by window":
         windows = map(_layer_type, config.windows)
@@ -200,12 +207,14 @@ def _layer_type(window: int | None) -> str:
     return "full_attention" if window is None else "sliding_attention"
 
 
-def _window_keys(architecture: Architecture, config: ModelConfig) -> dict[str, Any]:
+def _window_keys(architecture: Architecture, config: ModelConfig, context: int) -> dict[str, Any]:
     windows = config.windows
     size = next((window for window in windows if window is not None), None)
     if architecture.windows == "none":
         return {}
-    keys: dict[str, Any] = {"sliding_window": size}
+    # These classes make a mask with a window even if no layer has one.
+    is_needed = architecture.ropes == "by window" or architecture.model_type == "ministral"
+    keys: dict[str, Any] = {"sliding_window": size or (context if is_needed else None)}
     if architecture.windows == "by layer":
         keys |= {
             "use_sliding_window": size is not None,

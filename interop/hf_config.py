@@ -151,7 +151,9 @@ def _parse(config: Mapping[str, Any], name: str, context: int | None) -> HfModel
         """Return the variant of one type of layer."""
         rope = read_rope(config, layer_type)
         is_partial, rope_type = architecture.layout == "partial", rope["rope_type"]
-        if is_partial and rope_type == "proportional":
+        if kind == "phi3" and rope_type == "longrope" and head_dim != D // N:
+            _refuse("head_dim", head_dim, f"must be {D // N}, hidden_size / heads, with longrope")
+        if rope_type in architecture.unread:
             _refuse("rope_type", rope_type, f"not read for model_type {kind}")
         if not is_partial and rope_type != "proportional" and rope.get(_PARTIAL, 1) != 1:
             factor = rope.pop(_PARTIAL)

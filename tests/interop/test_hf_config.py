@@ -3,11 +3,12 @@
 import numpy as np
 import pytest
 
-from ropewalk.interop.architectures import ARCHITECTURES
+from ropewalk.interop.architectures import ARCHITECTURES, make_config
 from ropewalk.interop.hf_config import parse_config
 from ropewalk.interop.layers import imported_layers
 from ropewalk.model.rotary import label
 from ropewalk.model.transformer import count_params
+from tests.interop.weights_helpers import CASES, CONTEXT, PLAIN, changed, yarn
 
 
 def config(sizes: tuple[int, ...], **more):
@@ -210,6 +211,16 @@ ODD = [
     # A null is false here, and the default there.
     SIZES | {"model_type": "llama", "rope_parameters": YARN | {"truncate": None}},
     SIZES | {"model_type": "llama", "rope_parameters": YARN | {"attention_factor": None}},
+]
+# Exports whose class makes a mask with a window without need, or reads few rope types.
+NO_WINDOW = changed(CASES["gemma 3"][2], "rope(base=500)", window=None)
+ODD += [
+    make_config(ARCHITECTURES[kind], model, CONTEXT)
+    for kind, model in {
+        "gemma3_text": NO_WINDOW,
+        "ministral": PLAIN,
+        "phi3": changed(PLAIN, yarn(12), head_dim=8),
+    }.items()
 ]
 
 
