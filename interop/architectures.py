@@ -43,7 +43,6 @@ class Architecture(NamedTuple):
       free: names of fields that config.json decides.
       layout: which features of a head form a pair.
       fused: which arrays are one tensor; see `make_entries`.
-      unread: types of rope parameters that it does not read.
     """
 
     model_type: str
@@ -55,7 +54,6 @@ class Architecture(NamedTuple):
     free: tuple[str, ...] = ()
     layout: Layout = "half"
     fused: Fused = "no"
-    unread: tuple[str, ...] = ()
 
     def entries(self, config: ModelConfig) -> list[Entry]:
         """Return the entries of all tensors of a model."""
@@ -66,7 +64,6 @@ _OLMO: dict[str, Any] = dict(norm_position="after", qk_norm=True, qk_norm_across
 _GEMMA: dict[str, Any] = dict(norm="zero_centered_rms", norm_position="both", qk_norm=True)
 _GEMMA |= dict(activation="gelu_tanh", scale_embedding=True)
 _DIVISOR = ("scale_dim",)
-_PHI3_UNREAD = ("linear", "dynamic", "yarn", "llama3", "proportional")
 _CLASSES = (
     Architecture("llama", "LlamaForCausalLM"),
     Architecture("mistral", "MistralForCausalLM", windows="all"),
@@ -78,9 +75,7 @@ _CLASSES = (
     Architecture(
         "mellum", "MellumForCausalLM", "by layer", "by window", features=dict(qk_norm=True)
     ),
-    Architecture(
-        "phi3", "Phi3ForCausalLM", "all", layout="partial", fused="rows", unread=_PHI3_UNREAD
-    ),
+    Architecture("phi3", "Phi3ForCausalLM", windows="all", layout="partial", fused="rows"),
     Architecture("olmo2", "Olmo2ForCausalLM", features=_OLMO),
     Architecture("olmo3", "Olmo3ForCausalLM", "by layer", "by window", features=_OLMO),
     Architecture(
@@ -90,7 +85,6 @@ _CLASSES = (
         free=("activation", "parallel_residual"),
         layout="partial",
         fused="heads",
-        unread=("proportional",),
     ),
     Architecture(
         "gemma3_text", "Gemma3ForCausalLM", "by layer", "by window", features=_GEMMA, free=_DIVISOR
@@ -150,7 +144,7 @@ def make_config(
         "dtype": "float32",
         "torch_dtype": "float32",
         **_rope_keys(architecture, config, context),
-        **_window_keys(architecture, config, context),
+        **_window_keys(architecture, config.windows, context),
     }
     mla = config.mla
     if mla is not None:
@@ -177,8 +171,7 @@ def _rope_keys(architecture: Architecture, config: ModelConfig, context: int) ->
     variants, partial = [heads[0] for heads in heads_by_layer], architecture.layout == "partial"
 
     def parameters(variant: Rotary) -> dict[str, Any]:
-        unread = ("proportional", *architecture.unread)  # version 4 does not know it
-        return make_rope_parameters(variant, head, partial=partial, unread=unread)
+        return make_rope_parameters(variant, head, partial=partial)
 
     if architecture.ropes == "by window":
         windows = map(_layer_type, config.windows)
@@ -207,8 +200,7 @@ def _layer_type(window: int | None) -> str:
     return "full_attention" if window is None else "sliding_attention"
 
 
-def _window_keys(architecture: Architecture, config: ModelConfig, context: int) -> dict[str, Any]:
-    windows = config.windows
+def _window_keys(architecture: Architecture, windows: tuple, context: int) -> dict[str, Any]:
     size = next((window for window in windows if window is not None), None)
     if architecture.windows == "none":
         return {}
@@ -220,6 +212,6 @@ def _window_keys(architecture: Architecture, config: ModelConfig, context: int) 
             "use_sliding_window": size is not None,
             "layer_types": [_layer_type(window) for window in windows],
             # For readers that do not know layer_types.
-            "max_window_layers": windows.index(size) if size is not None else config.num_layers,
+            "max_window_layers": windows.index(size) if size is not None else len(windows),
         }
     return keys

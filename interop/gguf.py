@@ -360,10 +360,9 @@ class GgufFile(Tensors):
 
     def _special_ids(self, num_ids: int) -> dict[str, int]:
         """Return the ids of special tokens by name."""
+        keys = dict(bos="bos", eos="eos", pad="padding", unk="unknown", eot="eot")
         ids = {}
-        for name, key in dict(
-            bos="bos", eos="eos", pad="padding", unk="unknown", eot="eot"
-        ).items():
+        for name, key in keys.items():
             i = self.metadata.get(f"tokenizer.ggml.{key}_token_id")
             if i is not None:
                 if wrong := problem(i, Annotated[int, Bounds(at_least=0, at_most=num_ids - 1)]):

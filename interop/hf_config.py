@@ -153,7 +153,8 @@ def _parse(config: Mapping[str, Any], name: str, context: int | None) -> HfModel
         is_partial, rope_type = architecture.layout == "partial", rope["rope_type"]
         if kind == "phi3" and rope_type == "longrope" and head_dim != D // N:
             _refuse("head_dim", head_dim, f"must be {D // N}, hidden_size / heads, with longrope")
-        if rope_type in architecture.unread:
+        is_unread = kind == "phi3" and rope_type not in ("default", "longrope")
+        if is_unread or (is_partial and rope_type == "proportional"):
             _refuse("rope_type", rope_type, f"not read for model_type {kind}")
         if not is_partial and rope_type != "proportional" and rope.get(_PARTIAL, 1) != 1:
             factor = rope.pop(_PARTIAL)
@@ -199,8 +200,7 @@ def _find_architecture(config: Mapping[str, Any]) -> Architecture:
     model_type = config.get("model_type")
     kind = _ALIASES.get(str(model_type), str(model_type))
     if kind == "gemma3":
-        advice = "write its text model first (docs/interop.md has the four lines)"
-        _refuse("model_type", kind, f"it is multimodal; {advice}")
+        _refuse("model_type", kind, "multimodal; write its text model first (docs/interop.md)")
     if kind in IMPORTED_TYPES:
         if "max_position_embeddings" not in config:  # Baichuan's 13B models have no rotation
             reason = "linear biases (ALiBi) instead of a rotation; the 7B models are imported"
@@ -295,12 +295,11 @@ def _refuse_unsupported(reader: _Reader, architecture: Architecture) -> None:
         raise ValueError(
             "config.json: a mixture of experts is not supported; all layers must be dense"
         )
-    neutral_values = {"attention_bias": architecture.features.get("out_bias", False)}
     for name, types in _UNSUPPORTED.items():
-        neutral = neutral_values.get(name, False)
+        neutral = name == "attention_bias" and architecture.features.get("out_bias", False)
         value = reader.config.get(name, neutral)
         is_read = types is None or reader.config["model_type"] in types
-        if is_read and value != neutral and (neutral or value):
+        if is_read and bool(value) != neutral:
             _refuse(name, value, "allowed is True" if neutral else "our models have none")
 
 

@@ -23,8 +23,7 @@ from ropewalk.interop.transformers_model import find_other_ids
 from ropewalk.interop.weights import Entry
 from ropewalk.model import rotary as rotary_lib
 from ropewalk.model.config import ModelConfig
-from ropewalk.model.rotary.base import HfHead
-from ropewalk.model.rotary.rope_parameters import read_rope, selected_factors
+from ropewalk.model.rotary.rope_parameters import read_rope
 from ropewalk.model.transformer import abstract_params, describe_size
 from ropewalk.utils.command_line import next_command
 from ropewalk.utils.messages import printable, quoted
@@ -133,11 +132,12 @@ def _open(path: Path) -> tuple[Tensors | None, dict[str, Any], dict[str, bytes]]
 
 def _print_factors(source: HfModel) -> None:
     """Print which of two lists of factors is used."""
-    head = HfHead(source.model.rope_head_dim, source.longest)
-    has_one = source.architecture.ropes != "by window"
-    if has_one and (factors := selected_factors(read_rope(source.keys), head, source.context)):
+    rope = {} if source.architecture.ropes == "by window" else read_rope(source.keys)
+    if rope.get("rope_type") == "longrope" and rope["short_factor"] != rope["long_factor"]:
+        original = rope.get("original_max_position_embeddings", source.longest)
+        name = "long_factor" if source.context > original else "short_factor"
         _print(
-            f"config.json: longrope has two lists of factors; {factors} is used, for the trained "
+            f"config.json: longrope has two lists of factors; {name} is used, for the trained "
             f"context of {source.context:,} tokens (--context-length selects the other)"
         )
 

@@ -7,7 +7,7 @@ vector.
 """
 
 import math
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -21,9 +21,7 @@ from ropewalk.utils.checks import problem
 UNROTATED = 1e30  # factor of an unrotated pair: 1e-30 radians per token is 0 in float32
 
 
-def make_rope_parameters(
-    rotary: Rotary, head: HfHead, *, partial: bool = False, unread: Collection[str] = ()
-) -> dict[str, Any]:
+def make_rope_parameters(rotary: Rotary, head: HfHead, *, partial: bool = False) -> dict[str, Any]:
     """Return rope parameters for a static variant.
 
     Args:
@@ -31,7 +29,6 @@ def make_rope_parameters(
       head: entries of the model's config.json.
       partial: True if the class rotates the first features of a head only (Phi-3). Other classes
         rotate all features, the unrotated ones by a negligible frequency.
-      unread: types that the class does not read.
 
     Raises:
       ValueError: if no parameters have the variant's frequencies and scales.
@@ -44,8 +41,8 @@ def make_rope_parameters(
     for rope in _candidates(rotary, head, expected, scales):
         if partial:
             rope["partial_rotary_factor"] = fraction
-        if rope["rope_type"] in unread:
-            continue
+        if rope["rope_type"] == "proportional":
+            continue  # version 4 does not know it
         rope = {name: _as_json(name, value) for name, value in rope.items()}
         # Some types change beyond the trained context, so a long row is compared too.
         read = [compute_frequencies(rope, head, length) for length in (1, 64 * head.context)]

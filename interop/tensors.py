@@ -113,9 +113,8 @@ class Tensors:
 
     def _find_file(self) -> Path:
         """Return the only file of a folder without an index."""
-        files = sorted(self.folder.glob("*.safetensors"))
-        if (self.folder / SINGLE).exists():
-            files = [self.folder / SINGLE]
+        single = self.folder / SINGLE
+        files = [single] if single.exists() else sorted(self.folder.glob("*.safetensors"))
         if len(files) > 1:
             raise ValueError(
                 f"{self.folder} has {len(files)} *.safetensors and no {INDEX}; download that too, "

@@ -169,8 +169,7 @@ def write_tokenizer(tokenizer: Tokenizer, folder: str | Path) -> None:
 
 def _check_class(folder: Path, file: dict[str, Any]) -> None:
     if (folder / "config.json").exists():
-        config = read_json(folder / "config.json")
-        kind = config.get("model_type")
+        kind = read_json(folder / "config.json").get("model_type")
         if kind in _OWN_CLASS and _OWN_CLASS[kind] not in json.dumps(file["pre_tokenizer"]):
             raise ValueError(
                 f"{folder}: transformers 5 loads only {kind}'s own tokenizer for a {kind} model; "

@@ -75,22 +75,21 @@ def read_layers(config: Mapping[str, Any]) -> PublishedModel:
     Raises:
       ValueError: if nothing knows the model type, a value is not allowed, or no layer rotates.
     """
+    imported = None
+    with contextlib.suppress(ValueError):  # most types are not imported
+        imported = layers.imported_layers(config)
     read = layers.imported_layers
     if has_transformers() and str(config.get("model_type")) not in IMPORTED_TYPES:
         from ropewalk.interop.measured_layers import measure as read  # late: transformers
     try:
         model = read(config)
     except ValueError as error:
-        # transformers itself failed: older files have values that only an import still reads.
-        if error.__cause__:
-            with contextlib.suppress(ValueError):
-                return layers.imported_layers(config)
-        advice = "" if has_transformers() else _ADVICE
-        raise ValueError(f"{one_line(str(error), 300)}{advice}") from error
-    difference = ""
-    with contextlib.suppress(ValueError):  # most types are not imported
-        difference = layers.find_difference(model, layers.imported_layers(config))
-    if difference:
+        # If transformers itself failed: older files have values that only an import still reads.
+        if not (imported and error.__cause__):
+            advice = "" if has_transformers() else _ADVICE
+            raise ValueError(f"{one_line(str(error), 300)}{advice}") from error
+        model = imported
+    if imported and (difference := layers.find_difference(model, imported)):
         raise ValueError(
             f"config.json: {difference} from an import's, which reads keys as version 4 of "
             "transformers does; state rope_parameters for each type of layer, without truncate"

@@ -263,13 +263,3 @@ _FUNCTIONS = {
     "longrope": _longrope,
     "llama3": _llama3,
 }
-
-
-def selected_factors(rope: Mapping[str, Any], head: HfHead, length: int) -> str | None:
-    """Return the name of the list of factors that `longrope` uses for rows of `length` tokens.
-
-    None for other types, and where both lists are equal.
-    """
-    if rope.get("rope_type") != "longrope" or rope.get("short_factor") == rope.get("long_factor"):
-        return None
-    return "long_factor" if length > _original(rope, head) else "short_factor"

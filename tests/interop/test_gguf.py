@@ -277,10 +277,8 @@ def test_bases_partial_rotations_and_windows_of_a_header_are_read(kind, rotated,
     [
         ("llama", "rope.freq_base_swa", 1e4, "rope.freq_base_swa"),
         ("llama", "rope.scaling.type", "longrope", "rope.scaling.type"),
-        ("llama", "rope.new", 3, "rope.new"),
         ("gpt_neox", "rope.dimension_count", 128, "partial_rotary_factor must be a finite number"),
         ("unknown", "vocab_size", 16, "model_type"),
-        ("llama", "context_length", "x", "context_length"),
         ("qwen3", "attention.key_length", 2**30, "a vector of 1,073,741,824 numbers"),
     ],
 )

@@ -8,7 +8,7 @@ from ropewalk.interop.hf_config import parse_config
 from ropewalk.interop.layers import imported_layers
 from ropewalk.model.rotary import label
 from ropewalk.model.transformer import count_params
-from tests.interop.weights_helpers import CASES, CONTEXT, PLAIN, changed, yarn
+from tests.interop.weights_helpers import CASES, CONTEXT, changed
 
 
 def config(sizes: tuple[int, ...], **more):
@@ -128,7 +128,7 @@ SIZES = config((96, 64, 4, 4, 2, 96, 64))
 FLAT = {"type": "linear", "rope_theta": 500.0, "factor": 4.0}
 LISTS = {"type": "longrope", "short_factor": 8 * [1.0], "long_factor": 8 * [2.0]}
 ALL_SLIDE = {"layer_types": 4 * ["sliding_attention"], "sliding_window": 8}
-HIDDEN = "rope_theta is None, and in rope_parameters 500.0; make them agree"
+BOTH = {"rope_scaling": {"type": "linear", "factor": 4.0}, "rope_parameters": FLAT}
 TWO_LENGTHS = {"rope_scaling": LISTS | {"original_max_position_embeddings": 32}}
 TWO_LENGTHS |= {"original_max_position_embeddings": 16}
 
@@ -140,14 +140,10 @@ TWO_LENGTHS |= {"original_max_position_embeddings": 16}
         ("gpt_neox", {"hidden_act": "relu"}, "hidden_act='relu' .* allowed are gelu"),
         ("olmo2", {"attention_bias": True}, "attention_bias=True is not supported"),
         ("gemma3_text", {"final_logit_softcapping": 30.0}, "final_logit_softcapping=30"),
-        ("gemma3_text", {"use_bidirectional_attention": True}, "use_bidirectional_attention=True"),
         # What transformers reads in another way, or not at all.
         ("gemma3_text", {"rope_parameters": FLAT}, "an object for each type of layer"),
-        (
-            "llama",
-            {"rope_scaling": {"type": "linear", "factor": 4.0}, "rope_parameters": FLAT},
-            HIDDEN,
-        ),
+        ("llama", BOTH, "rope_theta is None, and in rope_parameters 500.0; make them agree"),
+        ("phi3", {"rope_scaling": FLAT}, "rope_type='linear' is not supported: not read for"),
         ("llama", {"rope_scaling": LISTS | {"type": "su"}}, "rope_type 'su' is not supported"),
         ("gpt_neox", {"head_dim": 8}, "head_dim=8 is not supported: must be 16"),
         ("qwen2", ALL_SLIDE, "lacks 'sliding_window', which layer_types requires"),
@@ -180,26 +176,27 @@ def test_context_selects_the_list_of_phi_4_mini():
         assert (result.model.rotary.inv_freq(128) > 0).sum() == 48
 
 
+SLIDES = {"layer_types": 2 * ["sliding_attention", "full_attention"], "sliding_window": 9}
+DENSE = {"model_type": "mellum", "mlp_layer_types": 4 * ["dense"]}
+
+
 def test_rope_parameters_by_type_of_layer_are_audited_without_transformers():
     """Version 5 of transformers writes rope parameters by kind of layer."""
     ropes = {"sliding_attention": {"rope_theta": 1e4}, "full_attention": {"rope_theta": 1e6}}
-    hf_config = MODELS["gemma-3-1b-pt"][0] | {"rope_parameters": ropes}
-    for name in ("rope_theta", "rope_local_base_freq", "rope_scaling"):
-        hf_config = {key: value for key, value in hf_config.items() if key != name}
-    groups = imported_layers(hf_config).groups
-    for group, base, layers in zip(groups, (1e4, 1e6), (22, 4), strict=True):
-        assert len(group.layers) == layers
-        np.testing.assert_allclose(group.inv_freq, base ** -(np.arange(128) / 128), rtol=1e-12)
+    model = imported_layers(SIZES | SLIDES | DENSE | {"rope_parameters": ropes, "head_dim": 16})
+    for group, base, layers in zip(model.groups, (1e4, 1e6), ((0, 2), (1, 3)), strict=True):
+        assert group.layers == layers
+        np.testing.assert_allclose(group.inv_freq, base ** -(np.arange(8) / 8), rtol=1e-12)
 
 
-SLIDES = {"layer_types": 2 * ["sliding_attention", "full_attention"], "sliding_window": 9}
 # Keys that a class reads in its own way, or ignores.
 YARN = {"rope_type": "yarn", "rope_theta": 500.0, "factor": 4.0}
+NULLS = {"truncate": None, "attention_factor": None}  # false, and the default
 ODD = [
     SIZES
     | {"model_type": "gemma3_text", "original_max_position_embeddings": 12}
     | {"rope_parameters": dict.fromkeys(("full_attention", "sliding_attention"), YARN)},
-    SIZES | {"model_type": "mellum", "mlp_layer_types": 4 * ["dense"]} | SLIDES,
+    SIZES | SLIDES | DENSE,
     SIZES | {"model_type": "smollm3"} | SLIDES,
     SIZES | {"model_type": "olmo3", "sliding_window_pattern": 2, "sliding_window": 9},
     SIZES | {"model_type": "qwen2", "use_sliding_window": True, "max_window_layers": 0},
@@ -208,20 +205,11 @@ ODD = [
     SIZES | {"model_type": "gpt_neox", "hidden_act": "gelu", "rotary_emb_base": 500},
     SIZES | {"model_type": "phi3", "rope_scaling": LISTS, "original_max_position_embeddings": 16},
     SIZES | {"model_type": "llama", "rope_scaling": YARN, "original_max_position_embeddings": 12},
-    # A null is false here, and the default there.
-    SIZES | {"model_type": "llama", "rope_parameters": YARN | {"truncate": None}},
-    SIZES | {"model_type": "llama", "rope_parameters": YARN | {"attention_factor": None}},
+    SIZES | {"model_type": "llama", "rope_parameters": YARN | NULLS},
 ]
-# Exports whose class makes a mask with a window without need, or reads few rope types.
+# Gemma's class makes a mask with a window even if no layer has one.
 NO_WINDOW = changed(CASES["gemma 3"][2], "rope(base=500)", window=None)
-ODD += [
-    make_config(ARCHITECTURES[kind], model, CONTEXT)
-    for kind, model in {
-        "gemma3_text": NO_WINDOW,
-        "ministral": PLAIN,
-        "phi3": changed(PLAIN, yarn(12), head_dim=8),
-    }.items()
-]
+ODD.append(make_config(ARCHITECTURES["gemma3_text"], NO_WINDOW, CONTEXT))
 
 
 @pytest.mark.hf

@@ -176,7 +176,7 @@ def test_an_older_transformers_is_as_none(monkeypatch):
 
 @pytest.mark.hf
 def test_older_files_are_read_as_the_newer_ones_of_the_same_model():
-    """Phi-3's first files name longrope "su"; Qwen2.5-VL's have no text_config."""
+    """Phi-3's name longrope "su"; a factor may be null; Qwen2.5-VL's have no text_config."""
     pytest.importorskip("transformers")
     phi = FOLDER | {"model_type": "phi3", "hidden_size": 3072, "max_position_embeddings": 131_072}
     phi |= {"original_max_position_embeddings": 4096, "pad_token_id": 0}
@@ -185,6 +185,8 @@ def test_older_files_are_read_as_the_newer_ones_of_the_same_model():
     )
     assert find_differences(audit(newer), audit(older)) == []
     assert newer.groups[0].scales.rotated == pytest.approx(1 + math.log(32) / math.log(4096))
+    null = read_layers(FOLDER | LONG | {"rope_scaling": OLMO | {"factor": None}})
+    assert audit(null)["groups"][0]["logit_scale"] == pytest.approx((0.1 * math.log(16) + 1) ** 2)
     sections = {"type": "mrope", "mrope_section": [16, 24, 24]}
     qwen = FOLDER | {"model_type": "qwen2_5_vl", "rope_theta": 1e6, "rope_scaling": sections}
     (group,) = read_layers(qwen).groups
@@ -220,41 +222,23 @@ def test_a_longer_context_of_a_text_model():
 
 @pytest.mark.hf
 @pytest.mark.parametrize(
-    ("model_type", "class_name", "named"),
+    ("model_type", "key", "value", "message"),
     [
-        ("minimax", "MiniMaxM2ForCausalLM", "minimax_m2"),
-        ("llama", "MistralForCausalLM", "mistral"),
-        ("qwen2", "LlamaForCausalLM", "llama"),  # also that of internlm3
+        ("minimax", "architectures", ["MiniMaxM2ForCausalLM"], "model_type minimax_m2"),
+        ("qwen2", "architectures", ["LlamaForCausalLM"], "model_type llama"),  # and of internlm3
+        ("olmo3", "rope_theta", 1e6, "layer 0: transformers' rotation differs"),
+        ("olmo3", "rope_scaling", OLMO | {"truncate": False}, "layer 3: transformers' rotation"),
     ],
 )
-def test_a_class_of_another_model_type_is_refused(model_type, class_name, named):
-    """MiniMax-M2's first files had the model_type of MiniMax-Text, whose layers are others."""
+def test_what_code_reads_in_two_ways_is_refused(model_type, key, value, message):
+    """MiniMax-M2's first files had the model_type of MiniMax-Text, whose layers are others.
+
+    Version 5 of transformers reads no rope_theta for OLMo 3's windows, and no truncate; 4 did.
+    """
     pytest.importorskip("transformers")
-    config = FOLDER | {"model_type": model_type, "architectures": [class_name]}
-    with pytest.raises(ValueError, match=f"names a class of model_type {named}"):
-        read_layers(config)
-
-
-@pytest.mark.hf
-@pytest.mark.parametrize(
-    ("changes", "layer"),
-    [({"rope_theta": 1e6}, 0), ({"rope_scaling": OLMO | {"truncate": False}}, 3)],
-)
-def test_what_versions_of_transformers_read_in_two_ways_is_refused(changes, layer):
-    """Version 5 reads no rope_theta for OLMo 3's windows, and truncate elsewhere; 4 did."""
-    pytest.importorskip("transformers")
-    config = FOLDER | LONG | {"model_type": "olmo3", "num_hidden_layers": 4, "pad_token_id": 0}
-    read_layers(config | {"rope_theta": 5e5, "rope_scaling": OLMO})
-    with pytest.raises(ValueError, match=f"layer {layer}: transformers' rotation differs"):
-        read_layers(config | changes)
-
-
-@pytest.mark.hf
-def test_a_factor_of_null_is_the_ratio_of_the_contexts():
-    pytest.importorskip("transformers")
-    rope = {"rope_type": "yarn", "factor": None, "original_max_position_embeddings": 2048}
-    (group,) = audit(read_layers(FOLDER | {"rope_scaling": rope}))["groups"]
-    assert group["logit_scale"] == pytest.approx((0.1 * math.log(4) + 1) ** 2)
+    config = FOLDER | LONG | {"model_type": model_type, "num_hidden_layers": 4, "pad_token_id": 0}
+    with pytest.raises(ValueError, match=message):
+        read_layers(config | {key: value})
 
 
 @pytest.mark.parametrize(("longest", "is_noted"), [(40_960, True), (131_072, False)])
@@ -302,6 +286,5 @@ def test_what_differs_between_two_models():
 def test_unrotated_pairs_are_compared_too():
     """Frequencies of 0 are equal, or differ without end; they are no NaN."""
     assert _compare_frequencies([1.0, 0.5, 0.0], [1.0, 0.5, 0.0]) is None
-    halved = _compare_frequencies([1.0, 0.5, 0.0], [1.0, 0.25, 0.0])
-    assert halved == ("pair 1: 0.5", "0.25 (x 0.5)")
+    assert _compare_frequencies([0.5, 0.0], [0.25, 0.0]) == ("pair 0: 0.5", "0.25 (x 0.5)")
     assert _compare_frequencies([1.0, 0.0], [1.0, 0.25]) == ("pair 1: 0", "0.25 (x inf)")
