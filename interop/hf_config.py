@@ -195,10 +195,16 @@ def _refuse(name: str, value: Any, reason: str) -> NoReturn:
     raise ValueError(f"config.json: {name}={quoted(value, 40)} is not supported: {reason}")
 
 
+def resolve_type(config: Mapping[str, Any]) -> str:
+    """Return the type that transformers' AutoConfig makes of a config.json."""
+    model_type = str(config.get("model_type"))
+    return "ministral" if model_type == "mistral" and "layer_types" in config else model_type
+
+
 def _find_architecture(config: Mapping[str, Any]) -> Architecture:
     """Return the class of a config.json; raise ValueError if none is imported."""
-    model_type = config.get("model_type")
-    kind = _ALIASES.get(str(model_type), str(model_type))
+    model_type = resolve_type(config)
+    kind = _ALIASES.get(model_type, model_type)
     if kind == "gemma3":
         _refuse("model_type", kind, "multimodal; write its text model first (docs/interop.md)")
     if kind in IMPORTED_TYPES:

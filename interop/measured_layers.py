@@ -26,6 +26,7 @@ from transformers.initialization import no_init_weights
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 from transformers.utils import logging
 
+from ropewalk.interop.hf_config import resolve_type
 from ropewalk.interop.layers import LayerGroup, PublishedModel, group_layers
 from ropewalk.model.rotary.rope_parameters import Scales, check_rope
 from ropewalk.utils.checks import Bounds, problem
@@ -142,7 +143,7 @@ def _quiet() -> Iterator[None]:
 
 def _build_config(config: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
     """Return transformers' config of the text model, and the keys of config.json that state it."""
-    kind = str(config.get("model_type"))
+    kind = resolve_type(config)
     if kind not in CONFIG_MAPPING:
         raise _UnmeasuredError(
             f"transformers {transformers.__version__} does not have this type; if its code rotates "
@@ -150,12 +151,11 @@ def _build_config(config: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
         )
     for name in config.get("architectures") or ():
         types = [x for x, y in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES.items() if y == name]
-        if types and kind not in types:
-            raise _UnmeasuredError(
-                f"architectures names a class of model_type {min(types, key=len)}"
-            )
+        if types and not {kind, config["model_type"]} & {*types}:
+            raise _UnmeasuredError(f"architectures has a class of model_type {min(types, key=len)}")
     # Neither decides a rotation, and both would load other code.
     values = {k: v for k, v in config.items() if k not in ("auto_map", "quantization_config")}
+    values["model_type"] = kind
     full_config = CONFIG_MAPPING[kind].from_dict(copy.deepcopy(values))
     text = full_config.get_text_config()
     if text is not full_config:

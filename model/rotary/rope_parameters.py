@@ -234,12 +234,8 @@ def _longrope(rope, head, length):
             f"{series.size} pairs"
         )
     stretch = rope.get("factor") or head.context / original
-    attention_factor = rope.get("attention_factor")
-    if attention_factor is None:
-        attention_factor = 1.0
-        if stretch > 1:
-            attention_factor = math.sqrt(1 + math.log(stretch) / math.log(original))
-    return series / factors, float(attention_factor)
+    default = math.sqrt(1 + math.log(stretch) / math.log(original)) if stretch > 1 else 1.0
+    return series / factors, float(rope.get("attention_factor") or default)
 
 
 def _llama3(rope, head, length):

@@ -191,8 +191,10 @@ def test_rope_parameters_by_type_of_layer_are_audited_without_transformers():
 
 # Keys that a class reads in its own way, or ignores.
 YARN = {"rope_type": "yarn", "rope_theta": 500.0, "factor": 4.0}
-NULLS = {"truncate": None, "attention_factor": None}  # false, and the default
+NULLS = YARN | {"truncate": None, "attention_factor": None}  # false, and the default
+ALTERNATING = SIZES | {"model_type": "mistral", "head_dim": 16} | SLIDES
 ODD = [
+    ALTERNATING,
     SIZES
     | {"model_type": "gemma3_text", "original_max_position_embeddings": 12}
     | {"rope_parameters": dict.fromkeys(("full_attention", "sliding_attention"), YARN)},
@@ -204,9 +206,15 @@ ODD = [
     SIZES | {"model_type": "phi3", "head_dim": 32},
     SIZES | {"model_type": "gpt_neox", "hidden_act": "gelu", "rotary_emb_base": 500},
     SIZES | {"model_type": "phi3", "rope_scaling": LISTS, "original_max_position_embeddings": 16},
-    SIZES | {"model_type": "llama", "rope_scaling": YARN, "original_max_position_embeddings": 12},
-    SIZES | {"model_type": "llama", "rope_parameters": YARN | NULLS},
+    SIZES | {"model_type": "llama", "rope_scaling": NULLS, "original_max_position_embeddings": 12},
 ]
+
+
+def test_a_mistral_with_types_of_layers_is_a_ministral():
+    """So says transformers' AutoConfig."""
+    assert parse_config(ALTERNATING, "model").model.window == (9, None)
+
+
 # Gemma's class makes a mask with a window even if no layer has one.
 NO_WINDOW = changed(CASES["gemma 3"][2], "rope(base=500)", window=None)
 ODD.append(make_config(ARCHITECTURES["gemma3_text"], NO_WINDOW, CONTEXT))

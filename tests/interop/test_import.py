@@ -62,8 +62,7 @@ def test_round_trip_is_exact(name, tmp_path):
 
 @pytest.mark.parametrize("dtype", [ml_dtypes.bfloat16, np.float16])
 def test_dtype_is_kept(dtype, tmp_path):
-    make_run(tmp_path / "run", PLAIN, dtype=dtype)
-    export(tmp_path / "run", tmp_path / "out")
+    export(make_run(tmp_path / "run", PLAIN, dtype=dtype).path, tmp_path / "out")
     run = import_folder(tmp_path / "out", tmp_path / "back", compare=False)
     loaded, expected = load(run.path), leaves_by_name(noise(PLAIN))
     for name, leaf in leaves_by_name(loaded.params).items():

@@ -211,7 +211,6 @@ BY_LAYER = {"full_attention": {"rope_type": "default", "rope_theta": 1e6}}
         ("gemma3_text", {"rope_scaling": LINEAR}, "type='linear' is not used"),
         ("mimo_v2_flash", {"rope_theta": 1e7}, "rope_theta=10000000.0 is not used.* has 5000000.0"),
         ("llama", {"rope_parameters": BY_LAYER}, "rope_theta=1000000.0 is not used"),
-        ("llama", {"rope_theta": 5e5, "rope_parameters": {"rope_theta": 1e6}}, "theta=500000.0 is"),
         ("llama", {"rope_scaling": LINEAR, "rope_parameters": HALF}, "factor=2.0 is not.* has 8.0"),
         ("stablelm", {"rope_pct": 0.5}, "rope_pct=0.5 is not used.* has 0.25"),
         ("minimax", {"rotary_dim": 4}, "rotary_dim=4 is not used.* has 8"),
