@@ -139,7 +139,7 @@ def _write_stores(writer: "_StoreWriter", source: Source, tokenizer: Tokenizer) 
         sizes = f"{before:,} bytes became {after:,}" if after != before else writer.changed
         why = "its normalizer does, or it has no pieces for some characters"
         latter = f"{sizes}; bits per byte count the latter"
-        print_note(writer, f"the tokenizer changes the text ({why}): {latter}")
+        print_note(source.path, f"the tokenizer changes the text ({why}): {latter}")
     if not counts["train"]["documents"]:
         name = source.path or name_of(type(source))
         raise ValueError(f"{name}: no document; use more text, or larger data.subset_shares")

@@ -384,7 +384,7 @@ def _import_gguf() -> Any:
     try:
         import gguf  # pyright: ignore[reportMissingImports] - of the extra hf
     except ImportError:
-        raise ValueError("a GGUF file needs gguf: pip install gguf (or our extra hf)") from None
+        raise ValueError("a GGUF file needs gguf: pip install gguf") from None
     return gguf
 
 
