@@ -147,7 +147,7 @@ class EvalConfig:
     tasks: tuple[str, ...] = ("kv", "lagcopy", "lines", "perplexity")
     lengths: Lengths = ()
     documents: NumDocuments = 64
-    seed: int = 0
+    seed: Seed = 0
 
     def __post_init__(self):
         check(self)
