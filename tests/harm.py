@@ -87,13 +87,13 @@ def run(command: str, folder: Path) -> subprocess.Popen:
 def contents(folder: Path) -> dict[str, str]:
     """Return a digest of each file that two executions of a command must share.
 
-    Dates, rates and prose are left out, and names that contain hashes are shortened. The arrays of
-    a checkpoint are compared by its digests.
+    Dates, rates, prose and `.part` files, which nothing reads, are left out, and names that contain
+    hashes are shortened. The arrays of a checkpoint are compared by its digests.
     """
     digests = {}
     for path in sorted(folder.rglob("*")):
         name = _short(path.relative_to(folder).as_posix())
-        is_ours = not re.search(r"commands.jsonl|\.lock|\.damaged|workers.log|content.json", name)
+        is_ours = not re.search(r"commands.jsonl|\.(lock|part|damaged)|workers.log|content.json", name)
         if path.is_file() and is_ours:
             is_array = name.endswith(("/HASH", ".ocdbt", "_METADATA", "_sharding"))
             is_dated = path.suffix in (".npz", ".gz") or path.name in _DATED
