@@ -93,7 +93,7 @@ def contents(folder: Path) -> dict[str, str]:
     digests = {}
     for path in sorted(folder.rglob("*")):
         name = _short(path.relative_to(folder).as_posix())
-        is_ours = not re.search(r"commands.jsonl|\.(lock|part|damaged)|workers.log|content.json", name)
+        is_ours = not re.search(r"commands.jsonl|\.(lock|part|damaged)|workers|content.json", name)
         if path.is_file() and is_ours:
             is_array = name.endswith(("/HASH", ".ocdbt", "_METADATA", "_sharding"))
             is_dated = path.suffix in (".npz", ".gz") or path.name in _DATED
