@@ -152,11 +152,11 @@ class RunDirectory:
 
     def refuse_other_texts(self, known: Sequence[str] | None, texts: Iterable[str]) -> None:
         """Raise ValueError if one of these texts, by fingerprint, is not known, unless none is."""
-        if known and (others := set(texts).difference(known)):
+        if known and (new := set(texts).difference(known)):
             paths = (stage.config.data.path or "the source" for stage in stages.split(self.config))
             raise ValueError(
                 f"{self.path} was trained on other data (fingerprint {known[0][:12]}, now "
-                f"{min(others)[:12]}); restore the content of {' or '.join(dict.fromkeys(paths))}, "
+                f"{min(new)[:12]}); restore the content of {' or '.join(dict.fromkeys(paths))}, "
                 "or use a new --workdir"
             )
 

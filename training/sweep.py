@@ -97,9 +97,10 @@ def train_sweep(sweep: Sweep, *, command: str = "") -> bool:
     # Plan all groups before training the first: an error in the last must not appear hours later.
     plans = list(map(complete_plan, unfinished))
     names = sweep.record.members if sweep.record else ()
-    others = filter(RunDirectory.is_started, (RunDirectory(sweep.workdir / name) for name in names))
+    members = (RunDirectory(sweep.workdir / name) for name in names)
     with distributed.refusing_together():
-        for run, plan in itertools.product(others, plans):  # another command may train members
+        # Another command may train members.
+        for run, plan in itertools.product(filter(RunDirectory.is_started, members), plans):
             data = dataclasses.replace(run.config.data, seed=plan.config.data.seed)
             if (data, run.config.stages) == (plan.config.data, plan.config.stages):
                 texts = [data.fingerprint for data in plan.data]
