@@ -177,7 +177,7 @@ def read(path: Path) -> Rows:
                 f"{path} has some answers twice; restore a copy, or delete it and evaluate again"
             )
         what = "no digest of its rows (an older file); lost rows cannot be noticed"
-        print_note(path, f"{path}: {what}")
+        print_note(None, f"{path}: {what}")
     elif written != {_seal(count, digest)}:
         raise ValueError(
             f"{path} has {count:,} rows, not those that were written; restore a copy, or delete it "
