@@ -115,7 +115,7 @@ class FileSource(Source):
 
     @property
     def has_whole_files(self) -> bool:
-        """Whether some files are plain text, each of which is one document."""
+        """Return whether some files are plain text, each of them one document."""
         return any(self._format(file).is_document for file in self.files)
 
     @functools.cached_property

@@ -151,7 +151,7 @@ class Source(abc.ABC):
 
     @property
     def has_whole_files(self) -> bool:
-        """Whether some files are one long document each; a tokenizer is trained on all of it."""
+        """Return whether some files are one document each; a tokenizer is trained on all of it."""
         return False
 
     @property

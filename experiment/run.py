@@ -151,7 +151,7 @@ class RunDirectory:
         return tuple(self.record.get("held_out", ()))
 
     def refuse_other_texts(self, known: Sequence[str] | None, texts: Iterable[str]) -> None:
-        """Raise ValueError if one of these texts, by fingerprint, is not known, unless none is."""
+        """Raise ValueError for a fingerprint of a text that is not among the known ones, if any."""
         if known and (new := set(texts).difference(known)):
             paths = (stage.config.data.path or "the source" for stage in stages.split(self.config))
             raise ValueError(

@@ -22,7 +22,7 @@ def test_a_function_fits_a_screen():
 
 # Lines of code without docstrings, comments and blank lines. Both totals only fall; a commit that
 # raises one says which feature needs the lines.
-MAX_CODE, MAX_TESTS = 29_251, 16_055
+MAX_CODE, MAX_TESTS = 29_251, 16_063
 _NO_CODE = {
     *(tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE),
     *(tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER),

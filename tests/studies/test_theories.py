@@ -60,10 +60,8 @@ def test_a_low_ceiling_is_no_l50(verdict, mark):
 
 def test_a_mean_accuracy_is_known_where_l50_is_not(monkeypatch):
     """Seeds of which one falls: the mean accuracy of C16's p-RoPE was "undetermined" too."""
-    estimate, ends = (
-        make(math.nan, 10).measured,
-        dict(mean_accuracy_low=0.8, mean_accuracy_high=1.0),
-    )
+    estimate = make(math.nan, 10).measured
+    ends = dict(mean_accuracy_low=0.8, mean_accuracy_high=1.0)
     vars(estimate).update(verdict="UNDETERMINED", mean_accuracy=0.9, **ends)
     monkeypatch.setattr(measures, "_finished", lambda *_: ())
     monkeypatch.setattr(measures, "estimate_rows", lambda *_: estimate)

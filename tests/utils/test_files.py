@@ -24,6 +24,10 @@ def test_a_checkpoint_that_training_removes_meanwhile_is_passed_over(tmp_path, m
     scandir = os.scandir
     monkeypatch.setattr(os, "scandir", lambda x: scandir(x.replace("/5", "/removed")))
     check_contents(tmp_path)
+    (tmp_path / "6").mkdir()
+    os.mkfifo(tmp_path / "6" / "pipe")
+    with pytest.raises(ValueError, match="6/pipe is a pipe"):  # other folders are checked
+        check_contents(tmp_path)
 
 
 def test_a_read_only_disk_is_the_reason_that_nothing_is_locked(tmp_path, monkeypatch):

@@ -230,7 +230,7 @@ def test_a_mean_of_one_has_an_interval_that_excludes_one():
 
 
 def test_a_distance_of_0_counts_as_1():
-    """As of a user's task that asks for the id before; the mean of five seeds was an error."""
+    """A task of a user may ask for the id before; five seeds of such rows raised an error."""
     data = simulate([flat(0.5)] * 5, np.random.default_rng(1), documents=16, longest=2)
     result = effective_context.estimate(data | {"distance": 0 * data["distance"]}, resamples=50)
     assert result.longest == 1 and result.mean_accuracy_low < 0.5 < result.mean_accuracy_high
@@ -271,6 +271,15 @@ def test_documents_that_are_right_or_wrong_as_a_whole_are_one_trial_each():
         dips.append(result.dips)
         covered.append(result.worst.ci_low <= 0.3 <= result.worst.ci_high)
     assert np.mean(dips) <= 0.1 and np.mean(covered) >= 0.95
+
+
+def test_few_documents_at_long_distances_never_read_as_beyond():
+    """Two documents have all questions from 60 on, all right, as if their luck were shared."""
+    random = np.random.default_rng(4)
+    data = simulate([np.ones_like], random, documents=64, queries=64, longest=59)
+    data["distance"][:128] = random.integers(60, 126, 128)
+    result = effective_context.estimate(data, resamples=20)
+    assert result.verdict == "TOO_FEW_ANSWERS" and result.documents_needed > 128
 
 
 def test_the_worst_bin_has_exact_limits_over_all_bins():
