@@ -41,7 +41,7 @@ def test_a_script_keeps_its_own_modules(trained_run, tmp_path, run_script):
         (tmp_path / f"{name}.py").write_text(f"NAME = 'the script\\'s {name}'\n")
     (tmp_path / "script.py").write_text(SCRIPT)
     # What an editable install puts on the path.
-    done = run_script("script.py", trained_run, cwd=tmp_path, PYTHONPATH=ROOT / "src")
+    done = run_script("script.py", trained_run, cwd=tmp_path, PYTHONPATH=ROOT)
     no_jax, shape, frequencies, names, hook = done.stdout.splitlines()
     assert no_jax == "False" and hook == "True"
     assert shape == "(1, 512) 0"
@@ -54,7 +54,7 @@ def test_a_script_keeps_its_own_modules(trained_run, tmp_path, run_script):
 @pytest.mark.long
 def test_a_type_checker_knows_what_public_functions_return(tmp_path, run_script):
     (tmp_path / "script.py").write_text(TYPES)
-    configuration = f'{{"extraPaths": ["{ROOT}/src"], "include": ["script.py"]}}'
+    configuration = f'{{"extraPaths": ["{ROOT}"], "include": ["script.py"]}}'
     (tmp_path / "pyrightconfig.json").write_text(configuration)
     command = "-m", "pyright", "--pythonpath", sys.executable
     done = run_script(*command, cwd=tmp_path, check=False)
