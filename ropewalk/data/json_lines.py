@@ -252,10 +252,10 @@ def _find_damage(
       compression: format of the file.
     """
     decompressor, member, position = None, start, start
-    room = limits.MOST_DECOMPRESSED  # bytes of text, besides MOST_RATIO times those of the file
+    room = limits.MAX_DECOMPRESSED  # bytes of text, besides MAX_RATIO times those of the file
     for piece in _pieces(_read(file, start, size, ignore_bytes)):
         data, position = piece, position + len(piece)
-        room += limits.MOST_RATIO * len(data)
+        room += limits.MAX_RATIO * len(data)
         while data := data if decompressor else data.lstrip(compression.padding):
             if decompressor is None:
                 decompressor, member = compression.decompressor(), position - len(data)
@@ -264,7 +264,7 @@ def _find_damage(
             except compression.error as error:
                 return member, f"compressed data is damaged ({error})"
             if room < 0:
-                return member, f"{_BOMB} {limits.MOST_RATIO:,} times its size"
+                return member, f"{_BOMB} {limits.MAX_RATIO:,} times its size"
             data = decompressor.unused_data
             decompressor = None if decompressor.eof else decompressor
     return (member, _CUT_SHORT) if decompressor else (size, None)
@@ -299,15 +299,15 @@ def _lines(chunks: Iterable[bytes | Damage]) -> Iterator[bytes | Damage]:
             yield _join(rest, size, end)
             rest, size = [], 0
         size += len(last)
-        if last and size <= limits.MOST_JSON:
+        if last and size <= limits.MAX_JSON:
             rest.append(last)
-        elif size > limits.MOST_JSON:
+        elif size > limits.MAX_JSON:
             rest = []
     if size:
         yield _join(rest, size, b"")
 
 
 def _join(parts: list[bytes], size: int, end: bytes) -> bytes | Damage:
-    if size + len(end) > limits.MOST_JSON:
-        return Damage(f"a line of more than {limits.MOST_JSON:,} bytes: it has {size + len(end):,}")
+    if size + len(end) > limits.MAX_JSON:
+        return Damage(f"a line of more than {limits.MAX_JSON:,} bytes: it has {size + len(end):,}")
     return b"".join([*parts, end])

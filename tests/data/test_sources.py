@@ -122,7 +122,7 @@ def test_a_damaged_member_is_lost_and_no_other(tmp_path, suffix, damaged, place)
 
 @pytest.mark.parametrize("suffix", ["", ".gz", ".zst"])
 def test_only_a_line_that_is_too_long_is_left_out(tmp_path, suffix, monkeypatch):
-    monkeypatch.setattr(limits, "MOST_JSON", 1000)
+    monkeypatch.setattr(limits, "MAX_JSON", 1000)
     texts = ("a", "b" * 1000, "c", "d" * 988, "e" * 300_000)
     lines = [json.dumps({"text": text}) for text in texts]
     path = tmp_path / f"a.jsonl{suffix}"
