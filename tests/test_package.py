@@ -88,7 +88,8 @@ def clone(tmp_path_factory) -> Path:
 
 @pytest.mark.long
 def test_a_clone_without_links_trains(clone, run_script):
-    done = run_script("train.py", "tiny", "--check", cwd=clone)
+    done = run_script("train.py", "tiny", "--check", "--workdir", "run", cwd=clone)
+    print(done.stdout, done.stderr)
     assert "parameters" in done.stdout + done.stderr
     assert run_script("-m", "ropewalk", "train", "--help", cwd=clone).stdout
 
@@ -103,7 +104,7 @@ def test_a_wheel_trains_and_the_tests_of_an_sdist_run(clone, tmp_path, run_scrip
     (wheel,), (sdist,) = (clone / "out").glob("*.whl"), (clone / "out").glob("*.tar.gz")
     shutil.unpack_archive(wheel, tmp_path / "site", "zip")
     (tmp_path / "empty").mkdir()
-    command = "-m", "ropewalk", "train", "tiny", "--check"
+    command = "-m", "ropewalk", "train", "tiny", "--check", "--workdir", "run"
     run_script(*command, cwd=tmp_path / "empty", PYTHONPATH=tmp_path / "site")
 
     shutil.unpack_archive(sdist, tmp_path, filter="data")
