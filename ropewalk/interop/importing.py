@@ -84,13 +84,13 @@ def import_folder(
         if layout == "auto" and model.mla is None and source.layout == "half":
             _check_pairs(model, entries, tensors)
         _print_factors(source)
+        digest = digest_tensors(tensors, (n for e in entries for n in e.names(model.num_layers)))
+        check.check_record(folder, digest)
         reason = _reason_not_to_compare(source) if compare else "--no-compare"
         if compare and layout not in ("auto", rule):
             reason = f"it does not read the folder with --layout {layout}"
         if reason:
             check.refuse_unread(source, reason)
-        digest = digest_tensors(tensors, (n for e in entries for n in e.names(model.num_layers)))
-        check.check_record(folder, digest)
         run = RunDirectory(part)
         (part / PUBLISHED).mkdir(parents=True)
         for file, content in published.items():

@@ -56,7 +56,7 @@ def test_a_file_is_imported_as_transformers_reads_it(tmp_path, capsys):
     write_gguf(tmp_path / "m.gguf", tmp_path / "out", {})
     run = import_folder(tmp_path / "m.gguf", tmp_path / "back")
     assert "tokens: difference" in capsys.readouterr().err  # from transformers' logits
-    assert run.record["imported"]["name"] == "m.gguf" and run.tokenizer.encode("t1") == [2 + 1]
+    assert run.record["imported"]["name"] == "m.gguf" and run.tokenizer.vocab_size == 96
     export(run.path, tmp_path / "again")
     assert same_tensors(tmp_path / "out", tmp_path / "again")
     # transformers would read none of these, and rotate otherwise.
