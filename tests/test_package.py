@@ -89,7 +89,6 @@ def clone(tmp_path_factory) -> Path:
 @pytest.mark.long
 def test_a_clone_without_links_trains(clone, run_script):
     done = run_script("train.py", "tiny", "--check", "--workdir", "run", cwd=clone)
-    print(done.stdout, done.stderr)
     assert "parameters" in done.stdout + done.stderr
     assert run_script("-m", "ropewalk", "train", "--help", cwd=clone).stdout
 
@@ -113,9 +112,10 @@ def test_a_wheel_trains_and_the_tests_of_an_sdist_run(clone, tmp_path, run_scrip
     others = (".git", "MANIFEST.in", "model", "data", "configs", "tpu")
     files = [x for x in listed.stdout.splitlines() if not x.startswith(others)]
     assert [x for x in files if not (folder / x).is_file()] == []
-    tests = "tests/utils", "tests/interop/test_hf_config.py"
-    done = run_script("-m", "pytest", "-q", *tests, "-m", "not (slow or long or hf)", cwd=folder)
-    assert " passed" in done.stdout
+    tests = "tests/utils/test_files.py", "tests/interop/test_hf_config.py"
+    command = "-m", "pytest", "-q", *tests, "-m", "not (slow or long or hf)"
+    done = run_script(*command, cwd=folder, check=False)
+    assert done.returncode == 0, done.stdout
 
 
 def test_every_command_names_a_module():
