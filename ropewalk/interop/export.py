@@ -143,10 +143,12 @@ def _write_tensors(
 
 
 def _convert(name: str, array: np.ndarray, dtype: Any) -> np.ndarray:
-    """Return an array in another dtype; raise ValueError for values beyond its range."""
+    """Return an array in another dtype; raise ValueError for values that are not finite there."""
+    if not np.isfinite(array).all():
+        raise ValueError(f"{name} has NaN or infinite values; export an earlier --step")
     with np.errstate(over="ignore"):
         converted = array.astype(dtype, copy=False)
-    beyond = np.isfinite(array) & ~np.isfinite(converted)
+    beyond = ~np.isfinite(converted)
     if beyond.any():
         raise ValueError(
             f"{name} has values up to {np.abs(array[beyond]).max():.6g}, which {np.dtype(dtype)} "

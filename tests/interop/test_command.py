@@ -95,6 +95,10 @@ def test_float16_refuses_what_it_cannot_hold(tmp_path):
     write_params(run, 1, leaves.items(), list(leaves))
     with pytest.raises(ValueError, match=r"mlp\.up has values up to 100000, .* --dtype bfloat16"):
         export(run.path, tmp_path / "out", dtype="float16", step=1)
+    leaves["final_norm.scale"][0] = np.nan  # of a run that has diverged
+    write_params(run, 2, leaves.items(), list(leaves))
+    with pytest.raises(ValueError, match=r"final_norm\.scale has NaN .* an earlier --step"):
+        export(run.path, tmp_path / "out")
 
 
 def test_export_and_import_commands(run, tmp_path, capsys):
