@@ -82,7 +82,7 @@ class Mixture:
         for rows, weight in zip(self.sources, self.weights, strict=True):
             if isinstance(rows, TextRows):
                 share = weight / sum(self.weights)
-                epochs = share * num_rows / rows.rows_per_epoch
+                epochs = rows.epochs(share * num_rows)
                 warning = "warning: " * (epochs > MOST_EPOCHS)
                 passes = describe_epochs(epochs, rows.name)
                 lines.append(f"{warning}{100 * share:.3g}% of the rows: {passes}")

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from ropewalk.data import packing
 from ropewalk.data.config import DataConfig
 from ropewalk.data.source import SUBSETS, Source, by_corpus, subset_name
 from ropewalk.data.store import TokenStore
@@ -146,6 +147,5 @@ def open_strata(config: DataConfig, folder: Path) -> list[Stratum]:
 
 
 def fingerprint(strata: Sequence[Stratum]) -> str:
-    """Return a digest of the ids of all strata, in order."""
-    digests = [stratum.store.fingerprint for stratum in strata]
-    return digests[0] if len(digests) == 1 else digest(digests)
+    """Return a digest of the ids of all strata, in order, and of the rule that makes rows."""
+    return digest([packing.VERSION, *(stratum.store.fingerprint for stratum in strata)])
