@@ -125,11 +125,16 @@ def validation(context: TaskContext, *, task: str, path: str | None = None) -> T
 
 def read_in_order(
     context: TaskContext, *, task: str, path: str | None = None
-) -> tuple[TokenStore | Texts, list[int], np.random.Generator]:
-    """Return `validation`, its documents in an order that the seed decides, and the generator."""
+) -> tuple[TokenStore | Texts, Iterator[tuple[int, int]], np.random.Generator]:
+    """Return `validation`, where its texts are, in an order of the seed, and the generator.
+
+    A text is from a document's first id after BOS to the last one before EOS, which is not scored.
+    """
     store = validation(context, task=task, path=path)
     random = np.random.Generator(np.random.Philox(context.seed))
-    return store, random.permutation(store.num_documents).tolist(), random
+    order, num_ends = random.permutation(store.num_documents).tolist(), len(context.tokenizer.end)
+    spans = map(store.document_span, order)
+    return store, ((start + 1, end - num_ends) for start, end in spans), random
 
 
 class Crop(NamedTuple):
@@ -168,11 +173,10 @@ def crops(
       ValueError: as `validation`; if every document is shorter, naming the longest.
     """
     length = length or context.length
-    store, indices, random = read_in_order(context, task=task, path=path)
+    store, spans, random = read_in_order(context, task=task, path=path)
     number, longest = 0, 0
-    for index in indices:
-        start, end = store.document_span(index)
-        room = end - start - 1
+    for start, end in spans:
+        room = end - start
         longest = max(longest, room)
         if room < length:
             continue
@@ -181,7 +185,7 @@ def crops(
         count = min(max_crops, room // length)
         gaps = np.sort(random.integers(room - count * length, size=count, endpoint=True))
         if number in numbers:
-            places = start + 1 + gaps + length * np.arange(count)
+            places = start + gaps + length * np.arange(count)
             yield number, [_crop(context, store, position, length) for position in places.tolist()]
         number += 1
     if not number:
@@ -204,9 +208,9 @@ def share(
     There are as few crops per document as possible, then as few documents; all documents if they
     have fewer tokens.
     """
-    store, indices, _ = read_in_order(context, task=task, path=path)
-    wanted, spans = -(-tokens // context.length), map(store.document_span, indices)
-    rooms = np.array([(end - start - 1) // context.length for start, end in spans], int)
+    _, spans, _ = read_in_order(context, task=task, path=path)
+    wanted = -(-tokens // context.length)
+    rooms = np.array([(end - start) // context.length for start, end in spans], int)
     rooms = rooms[rooms > 0]
     max_crops = next((n for n in range(1, wanted) if np.minimum(rooms, n).sum() >= wanted), wanted)
     return min(len(rooms), wanted), max_crops
