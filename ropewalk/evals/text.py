@@ -69,19 +69,20 @@ class Texts(NamedTuple):
 
 
 @functools.lru_cache(maxsize=4)
-def read_texts(path: str, tokenizer: Tokenizer) -> Texts:
+def read_texts(path: str, tokenizer: Tokenizer, text_field: str = "text") -> Texts:
     """Tokenize the documents of text files (`data.source=files`) for an evaluation.
 
     Raises:
       ValueError: if there are none, or one is damaged.
     """
-    source = source_class("files")(path=path, holds_out=False)
+    source = source_class("files")(path=path, text_field=text_field, holds_out=False)
     documents = []
     note_unread(source)
     for document in source.read():
         if document.problem:
             where = f"{source.files[document.file].path}:{document.line}"
-            raise ValueError(f"{where}: {document.problem}; leave the document out of the file")
+            fields = f"texts are read from data.text_field={text_field}, as in training"
+            raise ValueError(f"{where}: {document.problem}; correct the file ({fields})")
         ids = tokenizer.encode(document.text)
         documents.append(np.array([tokenizer.bos_id, *ids, *tokenizer.end], np.int32))
     return Texts(np.concatenate(documents), np.cumsum([0, *map(len, documents)]))
@@ -98,7 +99,7 @@ def validation(context: TaskContext, *, task: str, path: str | None = None) -> T
         damaged; as `read_texts`.
     """
     if path is not None:
-        return read_texts(path, context.tokenizer)
+        return read_texts(path, context.tokenizer, context.data.text_field)
     if not context.data.has_text:
         raise ValueError(f"{task} needs text, and data.source={context.data.source} has none")
     if context.held_out is None or not context.held_out.exists():
