@@ -72,7 +72,7 @@ def test_the_text_is_the_field_that_the_run_reads(text_config, text_tokenizer, t
     (row,) = make_documents(named % "a", config, text_tokenizer, len(ids), range(1))
     assert row.tokens.tolist() == [text_tokenizer.bos_id, *ids]
     (tmp_path / "b.jsonl").write_text(json.dumps({"text": "c3"}))
-    with pytest.raises(ValueError, match='jsonl:1: no "content" .*data.text_field=content'):
+    with pytest.raises(ValueError, match=r'jsonl:1: no "content" .*data\.text_field=content'):
         make_documents(named % "b", config, text_tokenizer, 2, range(1))
 
 
