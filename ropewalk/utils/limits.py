@@ -29,9 +29,7 @@ MOST_EXPRESSION = 100_000  # characters; Python's parser has no bound
 MOST_FEATURES = 2**13  # of a head
 MOST_PIECES = 2**24  # ids of a tokenizer.json; a list has one name for each
 MOST_FREQUENCIES = 2**26  # features of all key heads of a model
-# A compressed file may have MOST_DECOMPRESSED bytes, and beyond that MOST_RATIO times its own.
-MOST_DECOMPRESSED, MOST_RATIO = 2**28, 1000
-PIECE = 4096  # bytes to decompress at a time: zstd makes up to 128 KiB from 4
+MOST_DECOMPRESSED = 2**28  # bytes of xz
 
 
 def check_file(path: Path, limit: float = math.inf) -> None:

@@ -120,8 +120,6 @@ def _rows(batch: Any, field: str) -> Iterator[tuple[dict, str | None]]:
 def _record(content: bytes | None, record: dict, field: str) -> tuple[dict, str | None]:
     if content is None:
         return {}, f'"{field}" is null, not a string'
-    if len(content) > limits.MOST_JSON:
-        return {}, f"a text of more than {limits.MOST_JSON:,} bytes: it has {len(content):,}"
     try:
         text = content.decode()
     except UnicodeDecodeError as error:
