@@ -10,8 +10,8 @@ import numpy as np
 
 import ropewalk.data.tasks
 from ropewalk.data.config import DataConfig
+from ropewalk.data.domains import Domain
 from ropewalk.data.packing import Row, TextRows
-from ropewalk.data.strata import Stratum
 from ropewalk.data.task import Task, TaskContext
 from ropewalk.data.tokenizer import Tokenizer
 from ropewalk.utils import expressions
@@ -102,7 +102,7 @@ def describe_epochs(epochs: float, what: str = "the text") -> str:
 
 
 def mixture(
-    config: DataConfig, texts: Sequence[Stratum], tokenizer: Tokenizer, split: str = "train"
+    config: DataConfig, texts: Sequence[Domain], tokenizer: Tokenizer, split: str = "train"
 ) -> Mixture:
     """Return the endless rows of a split, with random access.
 

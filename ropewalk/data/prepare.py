@@ -43,7 +43,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from ropewalk.data import sources, strata, tokenizing
+from ropewalk.data import domains, sources, tokenizing
 from ropewalk.data import tokenizer as tokenizer_lib
 from ropewalk.data.config import DataConfig
 from ropewalk.data.content import identities
@@ -94,7 +94,7 @@ def prepare(config: DataConfig, *, show_files: bool = False, create: bool = True
         "vocab_size": None if tokenizer else config.vocab_size,
         "shard_tokens": tokenizing.SHARD_TOKENS,
         **source.identity(),
-        **strata.settings(config),
+        **domains.settings(config),
         # The others have no entry, as before long texts were sampled whole.
         **({"sample": "whole files"} if source.has_whole_files and not tokenizer else {}),
     }
@@ -238,7 +238,7 @@ def check_arguments(config: DataConfig) -> Tokenizer | None:
     """
     source = open_source(config)
     source.check()
-    strata.check(config, source)
+    domains.check(config, source)
     if config.tokenizer:
         return Tokenizer(config.tokenizer)
     tokenizer_lib.check_vocab_size(config.vocab_size)
