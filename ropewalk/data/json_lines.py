@@ -16,6 +16,7 @@ from typing import Any, BinaryIO, NamedTuple
 
 from ropewalk.data.source import OnBytes, ignore_bytes
 from ropewalk.utils import limits
+from ropewalk.utils.messages import print_note
 
 _FIRST_LINES = 64  # of a file, that tell its fields
 _CHUNK = 1 << 15  # bytes read from disk at a time; they may decompress to many more
@@ -40,7 +41,12 @@ def json_records(
         else:
             yield line, *_json_record(data, field)
     if is_empty:
-        yield 1, {}, "file holds no document"
+        note_empty(path)
+
+
+def note_empty(path: Path) -> None:
+    """Print a note about a file without documents, which Spark and `datasets` write for a part."""
+    print_note(path, f"{path} holds no document")
 
 
 def first_record(path: Path, field: str = "text") -> dict:

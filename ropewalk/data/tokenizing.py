@@ -26,7 +26,7 @@ from ropewalk.data.tokenizer import Tokenizer, file_in
 from ropewalk.data.verify import read_tokenizer
 from ropewalk.utils.files import write_atomically
 from ropewalk.utils.manifest import file_entries, read_manifest, write_manifest
-from ropewalk.utils.messages import print_note, quoted
+from ropewalk.utils.messages import print_note
 from ropewalk.utils.plugins import name_of
 from ropewalk.utils.progress import byte_progress
 from ropewalk.utils.threads import map_ahead, num_cpus
@@ -221,18 +221,6 @@ def _encode(tokenizer: Tokenizer, bundle: list[Document]) -> list[tuple[Document
     return encoded
 
 
-def _change(text: str, tokenizer: Tokenizer, ids: np.ndarray) -> str:
-    """Describe the first change of a text, such as a space for a newline; "" if there is none."""
-    stored = b"".join(map(tokenizer.piece_bytes.__getitem__, ids.tolist()))
-    stored, before = stored[tokenizer.adds_space :], text.encode()
-    if stored == before:
-        return ""
-    after = stored.decode(errors="replace")
-    place = next((i for i, (a, b) in enumerate(zip(text, after, strict=False)) if a != b), 0)
-    first, changed = (quoted(x[max(0, place - 8) : place + 8]) for x in (text, after))
-    return f"{first} became {changed}"
-
-
 class _StoreWriter:
     """Writes the stores of validation and of the domains of training, one shard of each at a time.
 
@@ -312,11 +300,11 @@ class _StoreWriter:
             name = self._folders[key]
         self._writers[name].append(ids)
         progress["text_bytes"][name] += len(document.text.encode())
-        added = self._tokenizer.adds_space
+        added = self._tokenizer.adds_space + 2 * len(self._tokenizer.spelled_spaces(ids))
         progress["piece_bytes"][name] += int(self._tokenizer.piece_lengths[ids].sum()) - added
         if not self.changed and self._num_compared < SAMPLE:
             self._num_compared += len(document.text)
-            self.changed = _change(document.text, self._tokenizer, ids)
+            self.changed = self._tokenizer.change(document.text, ids)
         if sum(writer.num_tokens for writer in self._writers.values()) >= SHARD_TOKENS:
             self._finish_shards()
 

@@ -85,6 +85,8 @@ def read_texts(path: str, tokenizer: Tokenizer, text_field: str = "text") -> Tex
             raise ValueError(f"{where}: {document.problem}; correct the file ({fields})")
         ids = tokenizer.encode(document.text)
         documents.append(np.array([tokenizer.bos_id, *ids, *tokenizer.end], np.int32))
+    if not documents:
+        raise ValueError(f"{path}: no document; name other text")
     return Texts(np.concatenate(documents), np.cumsum([0, *map(len, documents)]))
 
 
@@ -287,8 +289,10 @@ def sizes(tokenizer: Tokenizer, ids: np.ndarray) -> np.ndarray:
       int32 `[n, 2]`; the sums over a document are `len(text)` and `len(text.split())` of its bytes,
       however it is cut into answers.
     """
-    pieces_V4 = _pieces(tokenizer)
-    num_bytes, num_words, begins_inside, ends_inside = pieces_V4[ids].T
+    pieces_N4 = _pieces(tokenizer)[ids]
+    for first in tokenizer.spelled_spaces(ids):
+        pieces_N4[first : first + 3] = (1, 0, 0, 0), (0, 0, 0, 0), (0, 0, 0, 0)
+    num_bytes, num_words, begins_inside, ends_inside = pieces_N4.T
     sizes_N2 = np.stack([num_bytes, num_words], axis=1)
     sizes_N2[1:, 1] -= begins_inside[1:] & ends_inside[:-1]  # one word over two ids
     if tokenizer.adds_space:

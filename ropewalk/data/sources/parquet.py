@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from ropewalk.data.files import FileSource, Format, Record
-from ropewalk.data.json_lines import describe_encoding, text_problem
+from ropewalk.data.json_lines import describe_encoding, note_empty, text_problem
 from ropewalk.data.source import OnBytes, ignore_bytes
 from ropewalk.utils import limits
 from ropewalk.utils.errors import raise_outages
@@ -56,7 +56,7 @@ def _records(
                     yield row, {"damaged_bytes": num_bytes}, lost
         on_bytes(rest)
         if end == 1:
-            yield 1, {}, "file holds no document"
+            note_empty(path)
 
 
 def _open(path: Path, file: BinaryIO) -> Any:
