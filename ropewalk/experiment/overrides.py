@@ -176,10 +176,11 @@ def check_used(config: ExperimentConfig, overrides: Sequence[str]) -> None:
     """Raise ValueError for an override of a field that has no effect in any stage of `config`.
 
     Args:
-      config: a run; a text that its file names must have an effect, too.
+      config: a run; a text that its file names must have an effect, too, beside the file's source.
       overrides: those of the command line; the stages' are checked too.
     """
-    named = ["data.path"] if config.data.path is not None else []
+    keeps_source = not any(override.startswith("data.source=") for override in overrides)
+    named = ["data.path"] * (keeps_source and config.data.path is not None)
     for override in itertools.chain(overrides, named, *config.stages):
         name = override.partition("=")[0]
         is_used, remedy = _USED.get(name, (lambda _: True, ""))
