@@ -133,6 +133,8 @@ class JsonPieces:
         SentencePiece's, or it gives a text other ids at every call.
     """
 
+    spelled_space = ()
+
     def __init__(self, content: bytes):
         file = parse_json(content)
         decoders = _types(file.get("decoder"))

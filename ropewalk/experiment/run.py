@@ -158,7 +158,7 @@ class RunDirectory:
             raise ValueError(
                 f"{self.path} was trained on other data (fingerprint {known[0][:12]}, now "
                 f"{min(new)[:12]}); restore the content of {' or '.join(dict.fromkeys(paths))}, "
-                "or use a new --workdir"
+                "train on with the version of ropewalk that began it, or use a new --workdir"
             )
 
     @property

@@ -24,9 +24,6 @@ from ropewalk.utils.paths import in_bucket
 MAX_JSON = 2**26
 MAX_NESTING = 100  # brackets that are open at once
 MAX_PIECES = 2**24  # ids of a tokenizer.json; a list has one name for each
-# A compressed file may have MAX_DECOMPRESSED bytes, and beyond that MAX_RATIO times its own.
-MAX_DECOMPRESSED, MAX_RATIO = 2**28, 1000
-PIECE = 4096  # bytes to decompress at a time: zstd makes up to 128 KiB from 4
 
 
 def check_file(path: Path, limit: float = math.inf) -> None:
