@@ -32,7 +32,6 @@ configs = [
         ),
         data=DataConfig(
             source="jsonl",
-            path="data/redpajama",
             vocab_size=8192,
             context_length=2048,
             batch_size=32,

@@ -38,7 +38,6 @@ language_model = ExperimentConfig(
     ),
     data=DataConfig(
         source="jsonl",
-        path="data/redpajama",
         vocab_size=4096,
         context_length=512,
         batch_size=16,

@@ -19,7 +19,7 @@ configs = [
         name="own_text",
         question="What does a plain Llama learn from text of yours, and how far does it look back?",
         members=(),
-        data=dict(source="files", path="text", retrieval_fraction=0.0),
+        data=dict(source="files", retrieval_fraction=0.0),
         train=dict(eval_every=100, save_every=200),
         evals=dict(tasks=("perplexity", "repeated")),
     )

@@ -44,7 +44,6 @@ configs = [
         ),
         data=DataConfig(
             source="redpajama",
-            path="data/redpajama",
             vocab_size=125_696,
             context_length=4096,
             batch_size=1024,

@@ -79,8 +79,6 @@ class DataConfig:
                     f"{name} must be a path, got ''; write one, or leave the field out"
                 )
             check_path(path or ".")
-        if sources.source_class(self.source).needs_path and self.path is None:
-            raise ValueError(f"data.source={self.source} needs data.path=FILE_OR_FOLDER")
         if not self.retrieval_tasks:
             raise ValueError(f"retrieval_tasks must be some of {', '.join(tasks.names())}")
         for task in self.retrieval_tasks:

@@ -223,7 +223,16 @@ def _describe_unread(source: Source) -> list[str]:
 
 
 def open_source(config: DataConfig) -> Source:
-    """Return the source of a config. Nothing is read yet."""
+    """Return the source of a config. Nothing is read yet.
+
+    Raises:
+      ValueError: if the source needs a path, and the config has none.
+    """
+    if sources.source_class(config.source).needs_path and config.path is None:
+        raise ValueError(
+            f"data.source={config.source} needs text: data.path=FILE_OR_FOLDER (docs/own_text.md "
+            "says where text comes from)"
+        )
     names = ("path", "text_field", "subset_shares", "on_bad_document", "prepared_root")
     fields = {name: getattr(config, name) for name in names}
     return sources.source_class(config.source)(**fields)

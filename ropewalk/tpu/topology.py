@@ -36,7 +36,7 @@ class Chip(NamedTuple):
 
     Attributes:
       name: prefix of the names of its slices.
-      device_kind: JAX's name of it; the key of `experiment.metrics.PEAK_FLOPS`.
+      device_kind: JAX's name of it; the key of `experiment.cost.PEAK_FLOPS`.
       accelerator: Google's accelerator type without its number.
       runtime: the software version for JAX.
       gke_accelerator: GKE's node label cloud.google.com/gke-tpu-accelerator.

@@ -1,6 +1,6 @@
 """FLOPs by hand; nothing is timed here."""
 
-from ropewalk.experiment.metrics import flops_per_token
+from ropewalk.experiment.cost import flops_per_token
 from ropewalk.tpu.benchmarks import shapes
 
 

@@ -4,7 +4,7 @@ import importlib.util
 
 import pytest
 
-from ropewalk.experiment.metrics import peak_of
+from ropewalk.experiment.cost import peak_of
 from ropewalk.tpu import hlo
 from ropewalk.tpu.topology import GPUS, find
 from tests.tpu.compiled import run_report

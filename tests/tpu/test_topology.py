@@ -2,7 +2,7 @@
 
 import pytest
 
-from ropewalk.experiment.metrics import peak_of
+from ropewalk.experiment.cost import peak_of
 from ropewalk.model.loss import MAX_LOGITS_OF
 from ropewalk.tpu.topology import CHIPS, find_slice
 

@@ -7,7 +7,7 @@ own. The commands are those of the CPU scale; replace `_cpu` by `_gpu` or `_pape
 If a paper fine-tunes a released model, its scale starts from `runs/llama2_7b` or `runs/llama3_8b`,
 run directories with those parameters, and needs no command that trains a parent.
 
-Costs are FLOPs of training, counted by `experiment.metrics.flops_per_token`, of all members and of
+Costs are FLOPs of training, counted by `experiment.cost.flops_per_token`, of all members and of
 the parent that an experiment trains. Minutes assume 1.1e11 FLOP/s on two CPU cores, as
 `configs/small.py` reaches, 10% of an H100's 989e12 FLOP/s for the GPU scale, and 40% for the
 papers' scale. Only the results in `docs/experiments.md` are measured.

@@ -50,6 +50,6 @@ configs = [
         "them?",
         # A chip has one row's half at a time.
         train=dict(accumulate=4, save_every=250),
-        mesh=dict(data=2, fsdp=16, sequence=2),
+        mesh=dict(fsdp=-1, sequence=2),
     )
 ]

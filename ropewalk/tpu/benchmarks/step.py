@@ -7,7 +7,7 @@ import jax
 
 from ropewalk.experiment.config import ExperimentConfig
 from ropewalk.experiment.devices import planned_bytes
-from ropewalk.experiment.metrics import peak_of
+from ropewalk.experiment.cost import peak_of
 from ropewalk.model.transformer import count_params
 from ropewalk.tpu.benchmarks import shapes
 from ropewalk.tpu.benchmarks.program import TrainStep
