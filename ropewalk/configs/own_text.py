@@ -5,9 +5,6 @@
 
 All rows are text: the model has no key smearing and no aligned projections, and sees no retrieval
 documents, unless `data.retrieval_fraction=SHARE` asks for them.
-
-Cost: 25 MFLOP and 3.4 of attention per token, 10M tokens: 2.8e14 FLOPs. `--check` estimates time
-and disk on this machine.
 """
 
 from ropewalk.configs.changes import change

@@ -11,7 +11,7 @@ import jax
 from ropewalk.experiment.config import ExperimentConfig
 from ropewalk.experiment.stages import Stage
 from ropewalk.model.transformer import count_params
-from ropewalk.utils.messages import duration
+from ropewalk.utils.messages import counted, duration
 
 
 def _read(name: str) -> dict:
@@ -96,10 +96,12 @@ def seconds_on(kind: str, peak: float, stages: Iterable[Stage]) -> float:
 
 def describe_cost(runs: Iterable[Iterable[Stage]], chip: str = "H100") -> str:
     """Return a line with the FLOPs of runs and their time on one chip."""
+    runs = list(runs)
     stages = [stage for run in runs for stage in run]
     seconds = seconds_on(chip, PEAK_FLOPS[chip], stages)
     rates = {f"{nearest_rate(chip, stage.config).share:.0%}" for stage in stages}
     return (
-        f"cost: {count_flops(stages):.2g} FLOPs, about {duration(seconds)} on one {chip} at "
-        f"{' to '.join(sorted(rates))} MFU, as measured (experiment/rates.toml)"
+        f"cost: {counted(len(runs), 'runs')}, {count_flops(stages):.2g} FLOPs, about "
+        f"{duration(seconds)} on one {chip} at {' to '.join(sorted(rates))} MFU, as measured "
+        "(experiment/rates.toml); `--check` estimates it on this machine or on --devices N"
     )

@@ -124,7 +124,10 @@ def step_memory(
             for x in jax.tree.leaves(tree)
         )
 
-    at_once = 1 if in_turn else num_members // axes["sweep"]
+    num_local = num_members // axes["sweep"]
+    at_once = 1 if in_turn else num_local
+    # In turn, the new states do not take the place of the old ones.
+    num_states = 2 if in_turn and num_local > 1 else 1
     num_copies = 1 + (config.train.accumulate > 1)  # the sum, and those of a microbatch
     gradients = bytes_on_device(state.params) * axes["sweep"] / num_members
     rows = config.data.batch_size // config.train.accumulate // (axes["data"] * axes["fsdp"])
@@ -135,7 +138,7 @@ def step_memory(
         config.data.context_length // axes["sequence"],
     )
     return Memory(
-        bytes_on_device(state),
+        num_states * bytes_on_device(state),
         at_once * num_copies * gradients,
         at_once * activations / axes["tensor"],
     )
@@ -152,13 +155,14 @@ def _activations(model: Architecture, table: PositionTable, B: int, T: int) -> f
     chunk = min(B * T, model.loss_chunk * B if model.loss_chunk else num_tokens)
     # With their gradient; if they are made at once, the forward pass has saved them.
     logits = 4 * model.vocab_size * chunk * (1 if chunk == B * T else 2)
+    # When the logits are gone: gradients of a layer's MLP, and a layer that is computed again.
+    layer = 3 * B * T * model.mlp_dim * jnp.dtype(model.compute_dtype).itemsize
     if model.remat == "none":
-        return saved() + logits
-    # A layer is computed again, when the logits are gone.
-    layer = saved(num_layers=1, remat="none")
+        return saved() + max(logits, layer)
+    once = saved(num_layers=1, remat="none")
     if model.remat.startswith("offload"):
-        return layer + logits
-    return saved() + max(logits, layer - saved(num_layers=1))
+        return once + max(logits, layer)
+    return saved() + max(logits, layer + once - saved(num_layers=1))
 
 
 def _saved_bytes(model: Architecture, table: PositionTable, B: int, T: int) -> int:
@@ -180,25 +184,29 @@ def _saved_bytes(model: Architecture, table: PositionTable, B: int, T: int) -> i
 
 
 def _memory(checks: Sequence[Checked], is_elsewhere: bool) -> str:
-    """Return the line about the memory of the largest stage."""
-    memories = []
-    for checked in checks:
-        num_devices = math.prod(checked.axes.values())
-        is_unsplit = num_devices == checked.axes["sweep"]
-        in_turn = is_unsplit and not is_elsewhere and jax.default_backend() == "cpu"
-        for stage, *_ in checked.stages:
-            memory = step_memory(stage.config, checked.axes, len(checked.runs), in_turn=in_turn)
-            memories.append((sum(memory), num_devices, memory))
-    total, num_devices, memory = max(memories)
+    """Return the line about the memory of the stage with the most activations."""
+
+    def activations(pair: tuple[Checked, Stage]) -> float:
+        (checked, stage), train = pair, pair[1].config.train
+        width = stage.config.model.num_layers * stage.config.model.embed_dim
+        members = len(checked.runs) / math.prod(checked.axes.values())
+        return members * stage.tokens_per_step / train.accumulate * width
+
+    pairs = [(checked, stage) for checked in checks for stage, *_ in checked.stages]
+    checked, stage = max(pairs, key=activations)
+    num_devices = math.prod(checked.axes.values())
+    is_unsplit = num_devices == checked.axes["sweep"]
+    in_turn = is_unsplit and not is_elsewhere and jax.default_backend() == "cpu"
+    memory = step_memory(stage.config, checked.axes, len(checked.runs), in_turn=in_turn)
     line = (
-        f"memory: about {size(total)} on each of {counted(num_devices, 'devices')}: "
+        f"memory: about {size(sum(memory))} on each of {counted(num_devices, 'devices')}: "
         f"{size(memory.state)} of parameters and optimizer state, {size(memory.gradients)} of "
         f"gradients, {size(memory.activations)} of activations"
     )
     available = None if is_elsewhere else device_memory()
     if available is None:
         return f"{line}; `ropewalk aot` compiles the step for a chip"
-    is_too_much = total * num_devices > available
+    is_too_much = sum(memory) * num_devices > available
     return f"{'warning: ' * is_too_much}{line}; all devices have {size(available)}"
 
 
