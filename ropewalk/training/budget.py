@@ -137,6 +137,13 @@ def step_memory(
         max(1, rows),
         config.data.context_length // axes["sequence"],
     )
+    if axes["fsdp"] > 1:  # a layer and the output matrix of all devices, and their gradients
+        model = config.model
+        blocks = jax.tree.leaves(abstract_params(model)["blocks"])
+        layer = sum(x.size for x in blocks) / model.num_layers
+        gathered = layer + model.vocab_size * model.embed_dim
+        activations += gathered * (jnp.dtype(model.compute_dtype).itemsize + 4)
+        activations += 4 * model.vocab_size * model.embed_dim  # gradient of the embedding
     return Memory(
         num_states * bytes_on_device(state),
         at_once * num_copies * gradients,

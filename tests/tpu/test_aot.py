@@ -24,9 +24,9 @@ HAS_LIBTPU = importlib.util.find_spec("libtpu") is not None
 
 
 def needs_libtpu(test):
-    """Mark a slow test that runs only where libtpu is installed (the `tpu` extra)."""
-    skip = pytest.mark.skipif(not HAS_LIBTPU, reason="needs libtpu (`tpu` extra)")
-    return pytest.mark.slow(skip(test))
+    """Mark a test that runs only where libtpu is installed (the `tpu` extra)."""
+    skip = pytest.mark.skipif(not HAS_LIBTPU, reason="needs libtpu: make test-tpu")
+    return pytest.mark.libtpu(skip(test))
 
 
 def test_every_array_of_the_parameters():

@@ -9,7 +9,12 @@ from ropewalk.tpu.topology import GPUS
 from tests.tpu.compiled import run_report
 
 HAS_CUDA = importlib.util.find_spec("jax_cuda13_plugin") is not None
-needs_cuda = pytest.mark.skipif(not HAS_CUDA, reason="needs jax[cuda13]: make test-gpu")
+
+
+def needs_cuda(test):
+    """Mark a test that runs only where JAX's plug-in for CUDA is installed."""
+    skip = pytest.mark.skipif(not HAS_CUDA, reason="needs jax[cuda13]: make test-gpu")
+    return pytest.mark.cuda(skip(test))
 
 
 def test_peaks_of_data_sheets():

@@ -9,16 +9,20 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from ropewalk.configs import find_config
+from ropewalk.experiment import overrides
 from ropewalk.experiment.checkpoint import Checkpoints, DataState
 from ropewalk.experiment.cost import flops_per_token
 from ropewalk.experiment.devices import planned_bytes
 from ropewalk.experiment.mesh import mesh_sizes
 from ropewalk.experiment.run import RunDirectory
 from ropewalk.experiment.stages import split
+from ropewalk.tpu.benchmarks import shapes
 from ropewalk.tpu.benchmarks.program import TrainStep
+from ropewalk.tpu.topology import find
 from ropewalk.training import budget
 from ropewalk.training.members import abstract_state
-from tests.conftest import UNOPTIMIZED
+from tests.conftest import ROOT, UNOPTIMIZED
 from tests.in_process import call
 from tests.models import tiny_config
 
@@ -124,6 +128,27 @@ def test_a_step_takes_the_memory_and_flops_that_xla_reports(changes, num_members
     # XLA's attention multiplies all 64 keys, and masks.
     full = flops_per_token(tiny_config(*SHAPE)) + 3 * 4 * 2 * 32 * 64
     assert tokens * full == pytest.approx(compiled.cost_analysis()["flops"], rel=0.1)
+
+
+COMPILED = r"`(\w+) --topology (\S+)(?: --members (\d+))?([^`]*)` \| ([\d.]+) of [\d.]+ GiB"
+
+
+@pytest.mark.slow
+def test_memory_is_within_a_tenth_of_what_xla_planned_for_gpus():
+    """The steps of docs/gpu.md: compiled for 8 and 32 GPUs, and planned on an H100."""
+    page = (ROOT / "docs/gpu.md").read_text()
+    steps = [
+        (overrides.apply(find_config(name), more.split()), find(chips).num_chips, members, gib)
+        for name, chips, members, more, gib in re.findall(COMPILED, page)
+    ]
+    planned = re.findall(r"^\| (\w[\w ]*) \| .* \| ([\d.]+) \|$", page, flags=re.M)
+    steps += [(shapes.train_shapes("gpu")[name], 1, "1", gib) for name, gib in planned]
+    assert len(steps) == 8
+    for config, num_devices, members, gib in steps:
+        num_members = int(members or 1)
+        axes = mesh_sizes(config, num_members, num_devices)
+        memory = budget.step_memory(config, axes, num_members, in_turn=False)
+        assert sum(memory) / 2**30 == pytest.approx(float(gib), rel=0.1), config.name
 
 
 def test_a_split_state_takes_its_share():
