@@ -99,6 +99,17 @@ def test_commands_can_be_typed(name):
         assert all(map(evals.parse, split_commas(options.get("--tasks", "kv"))))
 
 
+@pytest.mark.long
+@pytest.mark.parametrize("name", [*(f"{name}_paper" for name in PAPERS), *IMPORTED])
+def test_the_papers_own_scale_is_planned_without_text_parents_or_chips(name, tmp_path):
+    script = "sweep.py" if find_config(name).members else "train.py"
+    check = "--workdir", tmp_path, "--check", "--devices", 8
+    output = call(script, name, *check)
+    assert "not on this machine, and not checked: data.path=none" in output
+    for line in ("mesh: ", r"memory: about [\d.]+ [KMGT]iB on each of [1-8] ", "time: ", "disk: "):
+        assert re.search(f"^(warning: )?{line}", output, flags=re.M), line
+
+
 def test_help_and_check_print_the_evaluation(tmp_path):
     expected = f"evaluation: {', '.join(find_config('drope_cpu').evals.tasks)}; "
     assert expected in call("train.py", "drope_cpu", "--help")
