@@ -27,6 +27,7 @@ from ropewalk.data.tokenizer import HARD_TEXT, Tokenizer, file_in
 from ropewalk.data.verify import read_tokenizer
 from ropewalk.utils import plugins
 from ropewalk.utils.messages import print_note
+from ropewalk.utils.paths import as_path
 from ropewalk.utils.threads import map_ahead
 
 Batch = dict[str, np.ndarray]
@@ -75,12 +76,26 @@ def check_data(config: DataConfig) -> Tokenizer | None:
     return tokenizer
 
 
+def absent_files(config: DataConfig) -> list[str]:
+    """Return `field=path` of the text and of the tokenizer, for each that is not here."""
+    fields = ["path"] if source_class(config.source).needs_path else []
+    fields += ["tokenizer"] if config.tokenizer else []
+    paths = {field: getattr(config, field) for field in fields}
+    return [
+        f"data.{field}={path or 'none'}"
+        for field, path in paths.items()
+        if path is None or not as_path(path).exists()
+    ]
+
+
 def describe_source(config: DataConfig) -> list[str]:
-    """Return lines about the files of a config's source; no document is read.
+    """Return lines about the files of a config's source, or which are absent; no text is read.
 
     Raises:
-      ValueError: if `data.path` does not exist, or has no such files.
+      ValueError: if `data.path` has no such files.
     """
+    if absent := absent_files(config):
+        return [f"not on this machine, and not checked: {', '.join(absent)}"]
     source = prepare_lib.open_source(config)
     if config.path is not None and not source.needs_path:
         return [f"does not read data.path={config.path}; {' or '.join(reading_path())} would"]
