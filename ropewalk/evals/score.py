@@ -51,7 +51,7 @@ class AnswerScores(NamedTuple):
     Attributes:
       exact_match: bool, every id of the answer is the argmax.
       first_token_correct: bool, the first id is the argmax.
-      nll: float64, nats, mean over the answer's ids.
+      nll: float64, nats, mean over the answer's ids; NaN if one is not finite.
       rank: int32, rank of the first id; 0 is best.
     """
 
@@ -252,14 +252,15 @@ def score_answers(nll, correct, rank, answers) -> AnswerScores:
     # With NaN logits no id compares above the target, which must not count as correct.
     finite = np.isfinite(nll)
     correct, rank = correct & finite, np.where(finite, rank, np.iinfo(np.int32).max)
+    ranges = np.stack([first, first + count], axis=1).ravel()
 
     def total(x):
-        before = np.concatenate([np.zeros((len(x), 1)), np.cumsum(x, axis=1, dtype=float)], axis=1)
-        return before[:, first + count] - before[:, first]
+        # Not differences of a cumulative sum: a number that is not finite would reach later answers.
+        return np.add.reduceat(np.pad(x, ((0, 0), (0, 1))), ranges, axis=1, dtype=float)[:, ::2]
 
     return AnswerScores(
         exact_match=total(correct) == count,
         first_token_correct=correct[:, first],
-        nll=total(nll) / count,
+        nll=total(np.where(finite, nll, np.nan)) / count,
         rank=rank[:, first],
     )
