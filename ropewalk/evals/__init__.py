@@ -37,7 +37,6 @@ def task_context(
     config: ExperimentConfig,
     tokenizer: Tokenizer,
     length: int,
-    distances: tuple[int, int] | None = None,
     run: RunDirectory | None = None,
 ) -> TaskContext:
     """Return the context in which a task makes documents to evaluate a run at `length` tokens.
@@ -49,7 +48,6 @@ def task_context(
         tokenizer=tokenizer,
         length=length,
         seed=config.evals.seed,
-        distances=distances,
         held_out=run.held_out_path if run else None,
         held_out_fingerprints=run.held_out_fingerprints if run else (),
     )

@@ -11,7 +11,6 @@ from ropewalk.evals import rows as rows_lib
 from ropewalk.evals.estimate.effective_context import Estimate
 from ropewalk.experiment import stages
 from ropewalk.experiment.config import TRAINED, ExperimentConfig
-from ropewalk.experiment.identity import copy_notice, find_copies
 from ropewalk.experiment.items import metrics_damage
 from ropewalk.experiment.run import RunDirectory
 from ropewalk.reporting.labels import labels, setting
@@ -125,9 +124,9 @@ def read(
     """Group runs that differ only in seeds or machine, and read their results.
 
     Args:
-      runs: run directories; copies of a run count once, with the rows of all copies.
-      notice: called with one line for each copy, for each metrics.jsonl that lost rows, if
-        tokenizers differ, and for seeds without rows of the step that is shown.
+      runs: run directories; runs of equal seeds, such as copies, count as one seed.
+      notice: called with one line for each metrics.jsonl that lost rows, for runs of equal seeds,
+        if tokenizers differ, and for seeds without rows of the step that is shown.
 
     Raises:
       ValueError: if result rows are damaged or belong to another run.
@@ -135,12 +134,8 @@ def read(
     # Several paths may lead to one run.
     runs = list({run.path.resolve(): run for run in runs}.values())
     rows = {run: rows_lib.read_run(run) for run in runs}
-    copies = find_copies(runs, lambda run: rows_lib.ids(rows[run]))
-    for copy, original in copies.items():
-        notice(copy_notice(original, copy))
-        rows[original] = rows_lib.replace(rows[copy], rows[original])
     groups: dict[tuple, dict[RunDirectory, rows_lib.Rows]] = {}
-    for run in (run for run in runs if run not in copies):
+    for run in runs:
         groups.setdefault(tuple(setting(run.config).items()), {})[run] = rows[run]
         if damage := metrics_damage(run):
             notice(damage)

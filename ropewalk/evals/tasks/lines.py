@@ -121,7 +121,7 @@ def _official(context: TaskContext, sample: Sample) -> Document:
     starts = keys.append_entries(tokens, entries, room, task="lines")
 
     far = len(tokens) + _question_size(tokenizer) - 5 - 1 - starts
-    wished = prompts.distance(sample.random, int(far.min()), int(far.max()), context.distances)
+    wished = prompts.distance(sample.random, int(far.min()), int(far.max()))
     chosen = int(np.abs(far - wished).argmin())
     # No space comes before the key in the cue.
     key, cue_names = drawn[chosen], keys.pairs(tokenizer, *_WORDS)
