@@ -32,7 +32,7 @@ def whole(arguments, tmp_path_factory):
 def test_two_processes_with_two_devices_each_evaluate_as_one(whole, environment, tmp_path):
     """Rows are equal to the byte; only the first process writes and prints."""
     options = ("--tasks", "kv", "--lengths", "128", "--documents", "500")
-    outs = [tmp_path / "1", tmp_path / "2"]
+    outs = [tmp_path / "1" / "run", tmp_path / "2" / "run"]
     devices = {**environment, "XLA_FLAGS": "--xla_force_host_platform_device_count=2"}
     for out, number, variables in zip(outs, (1, 2), (environment, devices), strict=True):
         shutil.copytree(whole, out)
