@@ -161,6 +161,9 @@ class Task(abc.ABC):
                 f"with this tokenizer is {shortest}"
             )
 
+    def check_files(self) -> None:  # noqa: B027 - most tasks have none
+        """Raise ValueError if a file of the task, which no training makes, is missing."""
+
     def num_documents(self, context: TaskContext, documents: int) -> int:
         """Return the default number of documents; `documents` is the config's number.
 

@@ -53,6 +53,35 @@ def task_context(
     )
 
 
+def find_unfit(
+    config: ExperimentConfig, tokenizer: Tokenizer | None, run: RunDirectory
+) -> list[str]:
+    """Return why an evaluation of `run` will skip tasks of its config, as far as that is known.
+
+    The run may not be trained yet: text that its training prepares is not read. Without its
+    tokenizer only the files of tasks are looked for.
+    """
+    reasons, started = [], run if run.is_started() else None
+    lengths = config.evals.lengths or (config.data.context_length,)
+    contexts = [task_context(config, tokenizer, x, started) for x in lengths] if tokenizer else []
+    for task in map(parse, config.evals.tasks):
+        names_text = getattr(task, "path", None) is not None
+        has_text = names_text or not config.data.has_text or run.held_out_path.exists()
+        try:
+            task.check_files()
+        except ValueError as error:
+            reasons.append(str(error))
+            continue
+        for context in contexts:
+            try:
+                task.check(context)
+                if has_text:
+                    task.documents(context, range(1))
+            except ValueError as error:
+                reasons.append(str(error))
+    return list(dict.fromkeys(reasons))
+
+
 def while_training(config: ExperimentConfig) -> Callable[..., list[dict[str, float]]] | None:
     """Return a function that evaluates members of a sweep on `train.eval_tasks`, if there are any.
 

@@ -48,6 +48,10 @@ class Qa(prompts.PromptTask):
     kind = "score"
     path: str
 
+    def check_files(self) -> None:
+        """Implement `Task.check_files`."""
+        _read(self.path)
+
     def sources(self, context: TaskContext, numbers: range) -> Iterable[tuple[int, Any]]:
         """Return the questions of the file."""
         questions, _ = _read(self.path)
