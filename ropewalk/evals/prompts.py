@@ -123,7 +123,7 @@ def random_words(
     return [encode(" " + "".join(alphabet[letter] for letter in word)) for word in places]
 
 
-def ask(
+def append_answers(
     tokens: list[int], answers: Iterable[tuple[list[int], list[int], int]], first_query: int = 0
 ) -> Document:
     """Return the document of `tokens`, followed by the answers in order.

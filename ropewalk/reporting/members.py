@@ -171,7 +171,9 @@ def _describe_left_out(group: Mapping[RunDirectory, rows_lib.Rows]) -> Iterator[
         rows = drop_diverged(run, rows)
         columns = (rows[name].tolist() for name in ("task", "rotary", "step"))
         for task, rotary, step in sorted(set(zip(*columns, strict=True))):
-            newest.setdefault((task, rotary, stages.at(first.config, step).number), {})[run] = step
+            newest.setdefault((task, rotary, stages.stage_at(first.config, step).number), {})[
+                run
+            ] = step
     tasks_left_out: dict[tuple, list[str]] = {}
     for (task, *_), steps in newest.items():
         last = max(steps.values())
@@ -196,9 +198,9 @@ def make_members(group: Mapping[RunDirectory, rows_lib.Rows]) -> Iterator[Member
     first, seeds = runs[0], tuple(sorted(set(map(_seeds, runs))))
     rows = rows_lib.concatenate([_number_seeds(run, rows, seeds) for run, rows in group.items()])
     evaluated = np.unique(rows["step"]).tolist()
-    stage_numbers = {step: stages.at(first.config, step).number for step in evaluated}
+    stage_numbers = {step: stages.stage_at(first.config, step).number for step in evaluated}
     newest = max([*first.steps(), *evaluated], default=0)  # rows may be kept without checkpoints
-    last = stages.at(first.config, newest).number
+    last = stages.stage_at(first.config, newest).number
     numbers = sorted({*stage_numbers.values(), last})
     for number in numbers:
         steps = [step for step, stage in stage_numbers.items() if stage == number] or [newest]

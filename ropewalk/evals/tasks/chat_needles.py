@@ -102,4 +102,4 @@ class ChatNeedles(prompts.PromptTask):
         entries = [needles[i] for i in order]
         tokens, indices = prompts.hide(start, line * num_lines, places, entries)
         starts = np.array(indices)[np.argsort(order)].tolist()
-        return prompts.ask(tokens, zip(questions, numbers, starts, strict=True))
+        return prompts.append_answers(tokens, zip(questions, numbers, starts, strict=True))

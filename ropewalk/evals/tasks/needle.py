@@ -233,7 +233,9 @@ class Needle(prompts.PromptTask):
         ids, rows = hay.tolist(), []
         for position, query in zip(positions.tolist(), depth.tolist(), strict=True):
             tokens, (start,) = prompts.hide(prompt.intro, ids, [position], [needle])
-            rows.append(prompts.ask(tokens, [(prompt.question, needle.number, start)], query))
+            rows.append(
+                prompts.append_answers(tokens, [(prompt.question, needle.number, start)], query)
+            )
         return rows
 
     def _at_random_depths(self, context: TaskContext, sample: Sample, prompt: _Prompt) -> Document:
@@ -255,7 +257,7 @@ class Needle(prompts.PromptTask):
         start_of = dict(zip(order, starts, strict=True))
         befores = [prompt.question] + [prompt.comma] * (len(prompt.answers) - 1)
         answers = [(needles[i].number, start_of[i]) for i in prompt.answers]
-        return prompts.ask(
+        return prompts.append_answers(
             tokens, [(x, *answer) for x, answer in zip(befores, answers, strict=True)]
         )
 

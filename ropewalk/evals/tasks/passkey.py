@@ -73,4 +73,4 @@ class Passkey(prompts.PromptTask):
         needle = keys.Entry(before + key + between, key, after)
         hay = noise[: room - behind] + noise[:behind]
         tokens, (start,) = prompts.hide(intro, hay, [room - behind], [needle])
-        return prompts.ask(tokens, [(question, key, start)])
+        return prompts.append_answers(tokens, [(question, key, start)])

@@ -90,7 +90,7 @@ class Qa(prompts.PromptTask):
                 f"qa: the documents of question {sample.number} do not fit "
                 f"length={context.length}; ask for --lengths {size} or more"
             )
-        return prompts.ask(tokens + blank + end, [([], answer, first)])
+        return prompts.append_answers(tokens + blank + end, [([], answer, first)])
 
 
 @functools.lru_cache(maxsize=2)
