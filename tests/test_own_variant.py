@@ -83,7 +83,7 @@ class ParsedError(Exception):
         ("train.py tiny --workdir mine.py:Bent start_from=mine.py:Bent", False),
         (f"evaluate.py run --step1 base={NAMED},1e4", True),
         ("evaluate.py run --tasks kv,mine.py:Echo", True),
-        ("evaluate.py mine.py:Bent-run --out mine.py:Bent", False),
+        ("evaluate.py mine.py:Bent-run mine.py:Bent", False),
         ("evaluate.py run --tasks \"pg19(path='mine.py:Bent')\"", False),
         (f"generate.py run --rotary {NAMED}", True),
         (f"-m probes.viewer mine.py:Bent --text {NAMED}", False),

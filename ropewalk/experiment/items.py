@@ -69,7 +69,7 @@ def _item_path(folder: Path, name: str) -> Path:
 def config_item(run: RunDirectory, step: int, config: ExperimentConfig) -> dict[str, Any]:
     """Return the item `config`; its field `run` is a copy of config.json."""
     return {
-        "stage": stages.at(run.config, step).number,
+        "stage": stages.stage_at(run.config, step).number,
         "positions": run.positions_at(step),
         "config": to_dict(config),
         "run": run.record,

@@ -113,7 +113,11 @@ def load(path: str | Path, step: int | None = None) -> LoadedRun:
       ValueError: if `path` is not a run (for a sweep, name one member), or it has no such
         checkpoint.
     """
-    directory = find_run(path)
+    return load_directory(find_run(path), step)
+
+
+def load_directory(directory: RunDirectory, step: int | None = None) -> LoadedRun:
+    """Return `load` of a run that was found already."""
     check_platform()  # before shapes are cached, in 64 bits
     params, step = restore_params(directory, step)
     config = directory.config_at(step)

@@ -92,7 +92,7 @@ class RunDirectory:
 
         The last checkpoint of a stage belongs to the stage. Raises ValueError as `config` does.
         """
-        return stages.at(self.config, step).config
+        return stages.stage_at(self.config, step).config
 
     def positions_at(self, step: int) -> list[dict[str, Any]]:
         """Return the positions of the updates that made the parameters of `step`.

@@ -288,12 +288,12 @@ class ModelConfig(Architecture):
         names = [field.name for field in dataclasses.fields(Architecture)]
         return Architecture(**{name: getattr(self, name) for name in names})
 
-    def forward_architecture(self, dtype: str = "float32") -> Architecture:
+    def forward_architecture(self) -> Architecture:
         """Return the static part for programs that do not train: evaluation, generation, probes.
 
         Float32, because bfloat16 logits tie, and ties are answers won or lost by an id's number.
         """
-        return dataclasses.replace(self.architecture, compute_dtype=dtype, remat="none")
+        return dataclasses.replace(self.architecture, compute_dtype="float32", remat="none")
 
     def position_table(self, context_length: int, row_length: int | None = None) -> PositionTable:
         """Return the frequencies, scales and windows of every layer and head, as numpy arrays.

@@ -382,7 +382,9 @@ def logits(output_VD: jax.Array, x_BTD: jax.Array) -> jax.Array:
 
 def unembed(config: Architecture, params: Params, x_BTD: jax.Array) -> jax.Array:
     """Return the logits of hidden states, with the output matrix of `params`."""
-    return logits(output_matrix(config, params), x_BTD)
+    # Accelerators multiply float32 in fewer bits unless told otherwise.
+    with jax.default_matmul_precision("highest"):
+        return logits(output_matrix(config, params), x_BTD)
 
 
 @functools.partial(jax.jit, static_argnums=0)

@@ -232,7 +232,7 @@ def measure(directory: RunDirectory, measurement: Measurement) -> Iterator[Answe
     variants, identity = (loaded.config.model.rotary,), run_id(directory, loaded.step)
     member = runner.Loaded.from_run(loaded, variants, identity)._replace(params=params)
     options = runner.Options(tasks=measurement.tasks or None, lengths=measurement.lengths or None)
-    for questions, (task_rows,) in runner.ask([member], options):
+    for questions, (task_rows,) in runner.score_members([member], options):
         is_retrieval = questions.task.kind == "retrieval"
         yield Answers(
             measurement=measurement.name,

