@@ -191,6 +191,14 @@ class Card:
                     f"card {self.name}: {name!r} names files; leave out spaces and / * ? [ ]"
                 )
 
+    def only(self, members: Sequence[str]) -> "Card":
+        """Return the card with some of its members. Raises ValueError for an unknown name."""
+        for name in members:
+            if name not in self.members:
+                text = f"card {self.name} has no member {name!r}; {nearest(name, self.members)}"
+                raise ValueError(text)
+        return dataclasses.replace(self, members={name: self.members[name] for name in members})
+
     def shared(self) -> ExperimentConfig:
         """Return the config that all members share; its steps are those of `tokens`, if set.
 

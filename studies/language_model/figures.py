@@ -102,7 +102,7 @@ def draw_copy_gains(rows: Sequence[Row]) -> Figure:
             if run is not None and reference is not None:
                 center_B = run.center_B
                 panels[0].append(run.total_DB.sum(0) / run.count_DB.sum(0))
-                panels[1].append(measures.shares(run, reference, of_nearby=True))
+                panels[1].append(measures.shares(run, reference, measures.NEARBY))
         if not panels[0]:
             continue
         looks[base] = look

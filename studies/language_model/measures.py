@@ -5,8 +5,9 @@ or copy gain over that of another run. So one bootstrap over documents gives all
 """
 
 import functools
+import math
 from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -20,11 +21,11 @@ from ropewalk.studies.rows import Losses, Row
 
 LENGTH = 512  # tokens of a trained row
 REFERENCE = "base=10000"
-_REFERENCE = "", REFERENCE  # "" is the card of `reference_card`
 _RESAMPLES = 2000
 WHOLE = "whole"  # name of a card's usual measurement
 SHORTEST_LAG = 8  # tokens; passages of shorter lags have too few answers for a half lag
-_NEARBY = 16  # tokens: how much a run copies at all is measured up to this lag
+NEARBY = 16  # tokens: how much a run copies at all is measured up to this lag
+_COST_WITHOUT_COPYING, _COST_OF_LEVEL = 0.307, -0.328  # nats per token, of 17 runs
 
 
 class Sums(NamedTuple):
@@ -117,7 +118,7 @@ def _sums(losses: Losses, total_DF: np.ndarray) -> Sums:
 
 def measure_mean(run: Sums) -> Value:
     """Measure the mean over the tokens or answers of all bins."""
-    return _bootstrap(_mean, (run.total_DB, run.count_DB))
+    return _bootstrap(_mean, run.total_DB, run.count_DB)
 
 
 def measure_difference(run: Sums, reference: Sums) -> Value:
@@ -128,7 +129,7 @@ def measure_difference(run: Sums, reference: Sums) -> Value:
 def measure_ratio(run: Sums, reference: Sums) -> Value:
     """Measure the sum of `run` divided by that of `reference`, on the same documents."""
     _check_paired(run, reference)
-    return _bootstrap(_mean, (run.total_DB, reference.total_DB))
+    return _bootstrap(_mean, run.total_DB, reference.total_DB)
 
 
 def measure_regained(run: Sums, before: Sums, reference: Sums) -> Value:
@@ -136,19 +137,23 @@ def measure_regained(run: Sums, before: Sums, reference: Sums) -> Value:
     return measure_ratio(run.minus(before), reference.minus(before))
 
 
-def shares(run: Sums, reference: Sums, *, of_nearby: bool = False) -> np.ndarray:
+def shares(run: Sums, reference: Sums, nearby: float = 0) -> np.ndarray:
     """Return the copy gain of `run` by that of `reference` in each half octave of lags.
 
-    With `of_nearby`, divided by what it is in those up to _NEARBY tokens.
+    With `nearby`, divided by the level: what it is in the half octaves up to this lag.
     """
     share_B = run.total_DB.sum(0) / reference.total_DB.sum(0)
-    if of_nearby:
-        near_B = run.center_B <= _NEARBY
-        share_B /= run.total_DB[:, near_B].sum() / reference.total_DB[:, near_B].sum()
-    return share_B
+    return share_B / _level(run, reference, nearby) if nearby else share_B
 
 
-def measure_half_lag(run: Sums, reference: Sums, *, of_nearby: bool = False) -> Value:
+def _level(run: Sums, reference: Sums, nearby: float) -> float:
+    near_B = run.center_B <= nearby
+    return float(run.total_DB[:, near_B].sum() / reference.total_DB[:, near_B].sum())
+
+
+def measure_half_lag(
+    run: Sums, reference: Sums, *, nearby: float = 0, least_level: float = 0
+) -> Value:
     """Measure the lag from which on `run` first has less than half of the gain of `reference`.
 
     Lags from SHORTEST_LAG on count. Linear in log lag between half octaves; inf if it has half at
@@ -156,28 +161,74 @@ def measure_half_lag(run: Sums, reference: Sums, *, of_nearby: bool = False) -> 
 
     Args:
       run, reference: copy gains on the same documents.
-      of_nearby: half of the share of the gain that `run` has up to _NEARBY tokens. So a run that
-        copies half as much as `reference`, but at all lags, has no half lag.
+      nearby: half of the share of the gain that `run` has up to this lag. So a run that copies half
+        as much as `reference`, but at all lags, has no half lag. 0: half of the gain.
+      least_level: share of the gain up to `nearby` below which the run has not learned to copy.
     """
-    _check_paired(run, reference)
-    run, reference = (item.within(SHORTEST_LAG, np.inf) for item in (run, reference))
+    return _measure_reaches(lambda reach: reach, run, reference, nearby, least_level)
 
-    def half_lag(gain_DB: np.ndarray, reference_DB: np.ndarray) -> float:
-        sums = run._replace(total_DB=gain_DB), reference._replace(total_DB=reference_DB)
-        ratio_B = shares(*sums, of_nearby=of_nearby)
-        is_sampled_B = np.isfinite(ratio_B)  # a resample may have no answer in a half octave
-        ratio_B, logs_B = ratio_B[is_sampled_B], np.log(run.center_B[is_sampled_B])
-        below = np.flatnonzero(ratio_B < 0.5)
-        if not len(below):
-            return np.inf
-        last = below[0]
-        if last == 0:
-            return float(np.exp(logs_B[0]))
-        first = last - 1
-        share = (ratio_B[first] - 0.5) / (ratio_B[first] - ratio_B[last])
-        return float(np.exp(logs_B[first] + share * (logs_B[last] - logs_B[first])))
 
-    return _bootstrap(half_lag, (run.total_DB, reference.total_DB))
+def measure_reach_ratio(
+    run: Sums,
+    reference: Sums,
+    other: Sums,
+    other_reference: Sums,
+    *,
+    nearby: float,
+    least_level: float = 0,
+) -> Value:
+    """Measure the reach of `run` divided by that of `other`, on the same documents.
+
+    Each has its own reference. A reach beyond all lags counts as the center of the last half
+    octave, so a ratio with one such reach is closer to 1 than that of the runs.
+    """
+
+    def ratio(reach: float, other_reach: float) -> float:
+        end = run.center_B[-1]
+        return min(reach, end) / min(other_reach, end)
+
+    return _measure_reaches(ratio, run, reference, nearby, least_level, other, other_reference)
+
+
+def _measure_reaches(
+    statistic: Callable[..., float],
+    run: Sums,
+    reference: Sums,
+    nearby: float,
+    least_level: float,
+    *others: Sums,
+) -> Value:
+    """Measure a statistic of the reaches of one run or two, each followed by its reference."""
+    for item in (reference, *others):
+        _check_paired(run, item)
+    runs = [item.within(SHORTEST_LAG, np.inf) for item in (run, reference, *others)]
+
+    def pairs(items: Sequence[Sums]) -> Iterator[tuple[Sums, Sums]]:
+        return zip(items[::2], items[1::2], strict=True)
+
+    if least_level and min(_level(*pair, nearby) for pair in pairs(runs)) < least_level:
+        return Value(np.nan, -np.inf, np.inf, 0, "documents")
+
+    def sampled(*totals_DB: np.ndarray) -> float:
+        items = [x._replace(total_DB=total) for x, total in zip(runs, totals_DB, strict=True)]
+        return statistic(*(_half_lag(*pair, nearby) for pair in pairs(items)))
+
+    return _bootstrap(sampled, *(item.total_DB for item in runs))
+
+
+def _half_lag(run: Sums, reference: Sums, nearby: float) -> float:
+    ratio_B = shares(run, reference, nearby)
+    is_sampled_B = np.isfinite(ratio_B)  # a resample may have no answer in a half octave
+    ratio_B, logs_B = ratio_B[is_sampled_B], np.log(run.center_B[is_sampled_B])
+    below = np.flatnonzero(ratio_B < 0.5)
+    if not len(below):
+        return np.inf
+    last = below[0]
+    if last == 0:
+        return float(np.exp(logs_B[0]))
+    first = last - 1
+    share = (ratio_B[first] - 0.5) / (ratio_B[first] - ratio_B[last])
+    return float(np.exp(logs_B[first] + share * (logs_B[last] - logs_B[first])))
 
 
 def by_bin(measure: Callable[..., Value], *sums: Sums) -> Iterator[tuple[float, Value]]:
@@ -196,16 +247,14 @@ def _mean(total_DB: np.ndarray, count_DB: np.ndarray) -> float:
     return float(total_DB.sum() / count_DB.sum())
 
 
-def _bootstrap(
-    statistic: Callable[[np.ndarray, np.ndarray], float], arrays: tuple[np.ndarray, np.ndarray]
-) -> Value:
-    """Return a statistic of two arrays `[D, B]`, and its percentile interval over documents."""
-    present = np.flatnonzero((arrays[0] != 0).any(1) | (arrays[1] != 0).any(1))
-    arrays = arrays[0][present], arrays[1][present]
+def _bootstrap(statistic: Callable[..., float], *arrays: np.ndarray) -> Value:
+    """Return a statistic of arrays `[D, B]`, and its percentile interval over documents."""
+    present = np.flatnonzero(np.any([(array != 0).any(1) for array in arrays], axis=0))
+    arrays = tuple(array[present] for array in arrays)
     random = np.random.Generator(np.random.Philox(key=0))
     draws = random.integers(len(present), size=(_RESAMPLES, len(present)))
     with np.errstate(divide="ignore", invalid="ignore"):
-        values = [statistic(arrays[0][draw], arrays[1][draw]) for draw in draws]
+        values = [statistic(*(array[draw] for array in arrays)) for draw in draws]
         value = statistic(*arrays)
     low, high = np.quantile(values, (0.025, 0.975), method="inverted_cdf")
     return Value(value, float(low), float(high), len(present), "documents")
@@ -235,9 +284,9 @@ def runs_of(rows: Sequence[Row], card: str, member: str) -> dict[int, Row]:
     return {row.seed: row for row in rows if (row.card, row.member) == (card, member)}
 
 
-def reference_card(card: Card) -> str:
-    """Return the card with base 1e4 that the members of `card` are compared with."""
-    if REFERENCE in card.members:
+def reference_card(card: Card, member: str = REFERENCE) -> str:
+    """Return the card with the member that the others of `card` are compared with."""
+    if member in card.members:
         return card.name
     # Those of the same device.
     return "language_model_seeds" if card.name == "language_model_variants" else "language_model"
@@ -248,9 +297,9 @@ def compare(
     card: Card,
     rows: Sequence[Row],
     statistic: Callable[..., Value],
-    read: Callable[[Row], Sums | None],
+    read: Callable[[Row], Any],
     member: str,
-    *references: tuple[str, str],
+    *references: str | tuple[str, str],
     in_octaves: bool = False,
 ) -> Value | None:
     """Statistic of a card's member and other runs of the same seed, over seeds.
@@ -261,16 +310,14 @@ def compare(
     Args:
       card, rows: as of a `Measure`.
       statistic: of the sums of the member and of each of `references`.
-      read: makes the sums of a row.
+      read: makes the sums of a row; None if they were not measured.
       member: of the card.
-      references: card and member of each; "" is that of `reference_card`.
+      references: each a member, of the card of `reference_card`, or a card and its member.
       in_octaves: as of `over_seeds`.
     """
 
-    groups = [
-        runs_of(rows, name or reference_card(card), other)
-        for name, other in ((card.name, member), *references)
-    ]
+    names = [(reference_card(card, x), x) if isinstance(x, str) else x for x in references]
+    groups = [runs_of(rows, name, other) for name, other in ((card.name, member), *names)]
     values = []
     for seed in sorted(set.intersection(*map(set, groups))):
         compared = [group[seed] for group in groups]
@@ -282,37 +329,113 @@ def compare(
             values.append(statistic(*sums))
     if not values:
         return None
-    value = over_seeds(values, in_octaves=in_octaves)
+    # Runs that have not learned to copy are left out of the mean, and n counts the others.
+    learned = [value for value in values if not math.isnan(value.value)]
+    value = over_seeds(learned or values[:1], in_octaves=in_octaves)
     # Documents of one seed say nothing about the seeds that are missing.
     is_open = len(values) < len(card.seeds)
     return value._replace(low=-np.inf, high=np.inf) if is_open else value
 
 
-def cost(member: str, *, length: int = LENGTH, first: float = 1, last: float = np.inf) -> Measure:
-    """Return the measure of a member's loss minus that of base 1e4, nats per token."""
+def cost(
+    member: str,
+    *,
+    length: int = LENGTH,
+    first: float = 1,
+    last: float = np.inf,
+    reference: str = REFERENCE,
+) -> Measure:
+    """Return the measure of a member's loss minus that of its reference, nats per token."""
     read = functools.partial(losses, length=length, first=first, last=last)
-    return compare(measure_difference, read, member, _REFERENCE)
+    return compare(measure_difference, read, member, reference)
 
 
-def copy_ratio(member: str, first: float, last: float = np.inf, *, length: int = LENGTH) -> Measure:
-    """Return the measure of a member's copy gain divided by that of base 1e4."""
+def copy_ratio(
+    member: str,
+    first: float,
+    last: float = np.inf,
+    *,
+    length: int = LENGTH,
+    reference: str = REFERENCE,
+) -> Measure:
+    """Return the measure of a member's copy gain divided by that of its reference."""
     read = functools.partial(gains, first=first, last=last, length=length)
-    return compare(measure_ratio, read, member, _REFERENCE)
+    return compare(measure_ratio, read, member, reference)
 
 
-def half_lag(member: str, *, length: int = LENGTH, of_nearby: bool = False) -> Measure:
-    """Return the measure of a member's half lag, tokens."""
-    statistic = functools.partial(measure_half_lag, of_nearby=of_nearby)
+def half_lag(
+    member: str, *, length: int = LENGTH, reference: str = REFERENCE, **options: float
+) -> Measure:
+    """Return the measure of a member's half lag, tokens; options of `measure_half_lag`."""
+    statistic = functools.partial(measure_half_lag, **options)
     read = functools.partial(gains, length=length)
-    return compare(statistic, read, member, _REFERENCE, in_octaves=True)
+    return compare(statistic, read, member, reference, in_octaves=True)
 
 
-def reach(member: str, *, length: int = LENGTH) -> Measure:
+def reach(member: str, *, nearby: float = NEARBY, **options: Any) -> Measure:
     """Return the measure of the lag at which a member copies half as well as from nearby, tokens.
 
-    "As well" is relative to base 1e4 at the same lag.
+    "As well" is relative to its reference at the same lag. Options are those of `half_lag`.
     """
-    return half_lag(member, length=length, of_nearby=True)
+    return half_lag(member, nearby=nearby, **options)
+
+
+def reach_ratio(
+    member: str,
+    reference: str,
+    other: str,
+    other_reference: str,
+    *,
+    length: int = LENGTH,
+    nearby: float = NEARBY,
+    least_level: float = 0,
+) -> Measure:
+    """Return the measure of a member's reach divided by that of another one."""
+    statistic = functools.partial(measure_reach_ratio, nearby=nearby, least_level=least_level)
+    read = functools.partial(gains, length=length)
+    return compare(statistic, read, member, reference, other, other_reference, in_octaves=True)
+
+
+def reach_growth(
+    member: str, before: str, *, length: int = LENGTH, reference: str = REFERENCE, **options: float
+) -> Measure:
+    """Return the measure of a member's reach divided by that in the card's measurement `before`.
+
+    Options are those of `measure_reach_ratio`.
+    """
+
+    def read(row: Row) -> tuple[Sums, Sums] | None:
+        then, now = (gains(row, length=length, measurement=name) for name in (before, WHOLE))
+        return now and then and (now, then)
+
+    def statistic(run: tuple[Sums, Sums], other: tuple[Sums, Sums]) -> Value:
+        return measure_reach_ratio(run[0], other[0], run[1], other[1], **options)
+
+    return compare(statistic, read, member, reference, in_octaves=True)
+
+
+def unexplained_cost(member: str, *, length: int = LENGTH, reference: str = REFERENCE) -> Measure:
+    """Return the measure of a member's cost beyond what its level of copying says, nats per token.
+
+    All 17 runs after 40M tokens cost _COST_WITHOUT_COPYING + _COST_OF_LEVEL times their level, the
+    copy gain at lags up to NEARBY tokens by that of the reference, within .015 nats rms.
+    """
+
+    def read(row: Row) -> tuple[Sums, Sums] | None:
+        loss, gain = losses(row, length), gains(row, SHORTEST_LAG, NEARBY, length=length)
+        return loss and gain and (loss, gain)
+
+    def statistic(run: tuple[Sums, Sums], other: tuple[Sums, Sums]) -> Value:
+        cost, level = measure_difference(run[0], other[0]), measure_ratio(run[1], other[1])
+        value = cost.value - _COST_WITHOUT_COPYING - _COST_OF_LEVEL * level.value
+        # The texts of both are independent.
+        below, above = (
+            math.hypot(cost.value - end, _COST_OF_LEVEL * (level.value - level_end))
+            for end, level_end in ((cost.low, level.low), (cost.high, level.high))
+        )
+        return Value(value, value - below, value + above, cost.n, cost.unit)
+
+    return compare(statistic, read, member, reference)
 
 
 def half_lag_ratio(member: str, other: str) -> Measure:
@@ -323,7 +446,7 @@ def half_lag_ratio(member: str, other: str) -> Measure:
         # One seed decides nothing here: its interval is open.
         return Value(values[0].value / values[1].value, 0, np.inf, 1)
 
-    references = ("language_model", other), _REFERENCE
+    references = ("language_model", other), REFERENCE
     return compare(statistic, gains, member, *references, in_octaves=True)
 
 
@@ -345,5 +468,5 @@ def growth(member: str) -> Measure:
         return measure_difference(run.minus(reference), before.minus(reference_before))
 
     seeds = "language_model_seeds"  # on the same device
-    references = _REFERENCE, (seeds, member), (seeds, REFERENCE)
+    references = REFERENCE, (seeds, member), (seeds, REFERENCE)
     return compare(statistic, functools.partial(losses, length=LENGTH), member, *references)

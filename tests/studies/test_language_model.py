@@ -84,11 +84,36 @@ def test_the_reach_of_a_run_is_relative_to_what_it_copies_from_nearby():
     """40% of the reference up to 16 tokens, then .7 and .3 of that."""
     reference = sum_gains({9: 1, 17: 1, 70: 1, 100: 1})
     run = sum_gains({9: 0.4, 17: 0.4, 70: 0.28, 100: 0.12})
-    reach = measures.measure_half_lag(run, reference, of_nearby=True)
+    reach = measures.measure_half_lag(run, reference, nearby=16)
     assert reach[:3] == pytest.approx([(64 * 90 * 91 * 127) ** 0.25] * 3)
     assert measures.measure_half_lag(run, reference).value < 16
     everywhere = sum_gains({9: 0.4, 17: 0.4, 70: 0.4, 100: 0.4})
-    assert measures.measure_half_lag(everywhere, reference, of_nearby=True).value == np.inf
+    assert measures.measure_half_lag(everywhere, reference, nearby=16).value == np.inf
+
+
+def test_a_ratio_of_reaches_counts_a_reach_beyond_all_lags_as_the_last_half_octave():
+    """One crosses in the middle of two half octaves, the other nowhere up to 256 ... 362 tokens."""
+    reference = sum_gains({9: 1, 17: 1, 70: 1, 100: 1, 300: 1})
+    run = sum_gains({9: 0.4, 17: 0.4, 70: 0.28, 100: 0.12, 300: 0.1})
+    everywhere = sum_gains({9: 0.8, 17: 0.8, 70: 0.8, 100: 0.8, 300: 0.8})
+    expected = (64 * 90 * 91 * 127) ** 0.25 / (256 * 362) ** 0.5
+    four = run, reference, everywhere, reference
+    assert measures.measure_reach_ratio(*four, nearby=48)[:3] == pytest.approx([expected] * 3)
+    assert np.isnan(measures.measure_reach_ratio(*four, nearby=48, least_level=0.5).value)
+    two = measures.measure_half_lag(run, reference, nearby=48, least_level=0.4)
+    assert two.value == pytest.approx((64 * 90 * 91 * 127) ** 0.25)
+
+
+def test_a_cost_that_the_level_of_copying_says_leaves_nothing():
+    """A level of .5 says .307 - .164; of a cost of .2 nats .057 are left."""
+    parts = ({"perplexity": losses([10], [[nats]] * 40)} for nats in (3.2, 3.0))
+    runs = [
+        make_row(part | copies({9: gain, 12: gain}), member)
+        for part, gain, member in zip(parts, (0.5, 1), ("base=10", "base=10000"), strict=True)
+    ]
+    one_seed = dataclasses.replace(CARDS["language_model"], seeds=(0,))
+    value = measures.unexplained_cost("base=10")(one_seed, runs)
+    assert value[:3] == pytest.approx([0.2 - (0.307 - 0.328 * 0.5)] * 3)
 
 
 def test_regained_share():
