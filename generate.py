@@ -1,6 +1,6 @@
-"""Generate text with a trained model: `python generate.py RUN --prompt TEXT`; see --help."""
+"""Continue a text: `python generate.py RUN --prompt TEXT`, the same as `ropewalk generate`."""
 
-from ropewalk.inference.command import exit_with, main
+from ropewalk.__main__ import run
 
 if __name__ == "__main__":
-    exit_with(main)
+    run("generate")

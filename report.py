@@ -1,6 +1,6 @@
-"""Write the page of run directories: `python report.py DIR... [--out FILE.html]`; see --help."""
+"""Write the page of runs: `python report.py DIR`, the same as `ropewalk report`."""
 
-from ropewalk.reporting.command import exit_with, main
+from ropewalk.__main__ import run
 
 if __name__ == "__main__":
-    exit_with(main, "no page was written, results are unchanged")
+    run("report")

@@ -1,15 +1,6 @@
-"""Trains a model: `python train.py CONFIG --workdir DIR [dotted.field=value ...]`.
+"""Train a model: `python train.py CONFIG --workdir DIR`, the same as `ropewalk train`."""
 
-A run is resumed by starting the same command again, and ends as if it had never stopped.
-"""
-
-from ropewalk.training import command
-
-
-def main() -> int:
-    """Run the command line; return the exit status."""
-    return command.train(__doc__)
-
+from ropewalk.__main__ import run
 
 if __name__ == "__main__":
-    command.exit_with(main, "checkpoints are kept, and the same command continues")
+    run("train")

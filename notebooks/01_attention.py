@@ -28,9 +28,9 @@ import math
 from ropewalk import load
 
 runs = {
-    "base 10, one head": load("ropewalk/notebooks/runs/base=10,num_heads=1"),
-    "base 10, four heads": load("ropewalk/notebooks/runs/base=10,num_heads=4"),
-    "base 10,000, one head": load("ropewalk/notebooks/runs/base=10000,num_heads=1"),
+    "base 10, one head": load("notebooks/runs/base=10,num_heads=1"),
+    "base 10, four heads": load("notebooks/runs/base=10,num_heads=4"),
+    "base 10,000, one head": load("notebooks/runs/base=10000,num_heads=1"),
 }
 for run in runs.values():
     periods = 2 * math.pi / run.table.inv_freq[0, 0]
@@ -172,5 +172,5 @@ scores = run_probe(all_probes()["head_scores"])
 # - `02_effective_context.ipynb` trains models of several bases and measures their effective
 #   context.
 # - `03_own_frequencies.ipynb` does the same with your own frequencies.
-# - For your own runs: `load("runs/...")` above, or `python -m probes RUN` for a page with all of
+# - For your own runs: `load("runs/...")` above, or `ropewalk probes RUN` for a page with all of
 #   these figures.

@@ -53,7 +53,7 @@ if not code:
     raise SystemExit(f"Upload a wheel or zip of ropewalk beside this notebook or to {{DRIVE}}.")
 os.chdir(code[0])
 
-%run ropewalk/notebooks/setup.py
+%run ropewalk/utils/notebook.py
 %matplotlib inline"""
 
 WIDTH, LARGEST = 700, 100_000

@@ -1,20 +1,31 @@
-"""The commands of ropewalk from any folder: `ropewalk train CONFIG --workdir DIR ...`."""
+"""The commands of ropewalk: `ropewalk NAME ...`, or `python -m ropewalk NAME ...`.
+
+`ropewalk train ...` and four more files at the top of the repository are the same commands.
+"""
 
 import difflib
 import runpy
 import sys
+from pathlib import Path
 
+# Name: module below `ropewalk` that is run, and what it does. Modules are imported by their
+# command only: `--help` needs no JAX.
 COMMANDS = {
-    "train": "train a model",
-    "sweep": "train models that differ in a field",
-    "evaluate": "measure the effective context of runs",
-    "report": "write the page of runs",
-    "generate": "continue a text",
-    "probes": "analyze attention",
-    "theory": "bounds, forecasts, and audits of published models",
-    "interop": "import and export models",
-    "studies": "repeat the committed experiments",
-    "experiment": "list runs, delete old checkpoints",
+    "train": ("train", "train a model"),
+    "sweep": ("sweep", "train models that differ in a field"),
+    "evaluate": ("evaluate", "measure the effective context of runs"),
+    "report": ("reporting.command", "write the page of runs"),
+    "generate": ("evals.generation.command", "continue a text"),
+    "prepare": ("data.prepare", "tokenize text before training"),
+    "runs": ("experiment", "list runs, delete old checkpoints"),
+    "probes": ("probes", "analyze attention"),
+    "view": ("probes.viewer", "write an interactive page of attention weights"),
+    "theory": ("theory", "bounds, capability, and audits of published models"),
+    "studies": ("studies", "repeat the committed experiments"),
+    "import": ("interop", "make a run of a Hugging Face model"),
+    "export": ("interop", "make a Hugging Face model of a run"),
+    "aot": ("tpu.aot", "compile for chips that are not here"),
+    "bench": ("tpu.benchmarks", "measure speed"),
 }
 
 
@@ -22,16 +33,28 @@ def main() -> int:
     """Run the command that the first argument names; return the exit status."""
     name = sys.argv[1] if sys.argv[1:] else "--help"
     if name in ("-h", "--help"):
-        lines = [f"  {command:<12}{text}" for command, text in COMMANDS.items()]
+        lines = [f"  {command:<12}{text}" for command, (_, text) in COMMANDS.items()]
         print("usage: ropewalk COMMAND ...\n", *lines, "\nropewalk COMMAND --help: more", sep="\n")
+        return 0
+    if name == "--version":
+        from ropewalk.utils.version import __version__
+
+        print("ropewalk", __version__)
         return 0
     if name not in COMMANDS:
         nearest = difflib.get_close_matches(name, COMMANDS, 1, 0)[0]
         print(f"ropewalk: no command {name!r}; did you mean {nearest!r}?", file=sys.stderr)
         return 2
-    sys.argv[:2] = [f"ropewalk {name}"]
-    runpy.run_module(f"ropewalk.{name}", run_name="__main__")
+    program = "ropewalk" if Path(sys.argv[0]).name == "ropewalk" else "python -m ropewalk"
+    is_part = COMMANDS[name][0] == "interop"  # its parser reads the name
+    sys.argv[:2] = [program, name] if is_part else [f"{program} {name}"]
+    run(name)
     return 0
+
+
+def run(name: str) -> None:
+    """Run a command with the arguments in `sys.argv`, and exit."""
+    runpy.run_module(f"ropewalk.{COMMANDS[name][0]}", run_name="__main__")
 
 
 if __name__ == "__main__":

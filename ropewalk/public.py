@@ -59,7 +59,7 @@ def table(rotary: str, *, head_dim: int, context_length: int, num_layers: int = 
 
 
 def audit(path: str | Path) -> dict[str, Any]:
-    """Return what a published model's rotation does, as `python -m theory audit --json` prints it.
+    """Return what a published model's rotation does, as `ropewalk theory audit --json` prints it.
 
     Args:
       path: a config.json, a folder with one, or a GGUF file.

@@ -16,7 +16,7 @@ NAMES = (
     "run.as_tokens",
     "run.with_rotary",
     "ropewalk.evals.runner.evaluate",
-    "ropewalk.inference.generate",
+    "ropewalk.evals.generation.generate",
     "ropewalk.probes.capture",
     "ropewalk.probes.view",
     "ropewalk.interop.importing.import_folder",

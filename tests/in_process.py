@@ -11,6 +11,8 @@ from collections.abc import Iterator
 import jax
 import pytest
 
+from ropewalk.__main__ import COMMANDS
+
 
 def run_command(command: str, patch: pytest.MonkeyPatch) -> int:
     """Run `train.py ...` or `-m theory ...` through its `main`; return the exit status."""
@@ -19,13 +21,15 @@ def run_command(command: str, patch: pytest.MonkeyPatch) -> int:
     patch.setattr(jax.distributed, "initialize", _find_nobody)
     first, *rest = shlex.split(command)
     if first == "-m":
-        module = importlib.import_module(f"ropewalk.{rest[0]}")
-        if hasattr(module, "__path__"):
-            module = importlib.import_module(f"ropewalk.{rest[0]}.__main__")
-        patch.setattr(sys, "argv", rest)
+        path, *rest = rest
+        names = {path: name for name, (path, _) in COMMANDS.items()}
+        first = f"ropewalk {names.get(path, path)}"
     else:
-        module = importlib.import_module(f"ropewalk.{first.removesuffix('.py')}")
-        patch.setattr(sys, "argv", [first, *rest])
+        path, _ = COMMANDS[first.removesuffix(".py")]
+    module = importlib.import_module(f"ropewalk.{path}")
+    if hasattr(module, "__path__"):
+        module = importlib.import_module(f"ropewalk.{path}.__main__")
+    patch.setattr(sys, "argv", [first, *rest])
     try:
         return module.main() or 0
     except SystemExit as stop:

@@ -10,7 +10,7 @@ import sys
 import jax
 import pytest
 
-from ropewalk import generate
+from ropewalk.evals.generation import command as generate
 from ropewalk.experiment import load
 from ropewalk.model import transformer
 from tests.conftest import ROOT
@@ -32,7 +32,7 @@ def test_variables_of_other_programs(run, run_script):
     options = ("--tasks", "kv", "--lengths", "64", "--documents", "8")
     output = run_script("evaluate.py", run, *options, **variables).stdout
     assert output.isascii() and "kv" in output
-    show = "-m", "model.rotary", "show", "rope(base=10)", "--plot", run / "figure.png"
+    show = "-m", "ropewalk", "theory", "show", "rope(base=10)", "--plot", run / "figure.png"
     run_script(*show, **variables)
     assert (run / "figure.png").read_bytes().startswith(b"\x89PNG")
 

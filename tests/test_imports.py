@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
+PACKAGE = ROOT / "ropewalk"
 STANDARD = set(sys.stdlib_module_names)
 
 # From the ground up. A folder imports those of lower floors only, so folders side by side know
@@ -20,26 +21,26 @@ FLOORS = (
     {"utils"},
     {"model", "data"},
     {"experiment"},
-    {"configs", "evals", "inference"},
+    {"configs", "evals"},
     {"training", "interop"},
     {"theory"},
     {"reporting"},
     {"probes"},
     {"studies"},
-    {"train", "sweep", "evaluate", "generate", "report", "tpu", "benchmarks"},
-    {"ropewalk"},
+    {"train", "sweep", "evaluate", "tpu"},
+    {"public"},
+    {"ropewalk", "__main__"},
 )
 # Packages that a folder imports besides the standard library. Those that are not in the lock are
 # imported inside functions.
 PACKAGES = {
-    "utils": "rich numpy matplotlib etils fsspec",
+    "utils": "rich numpy matplotlib etils fsspec packaging",
     "model": "numpy jax flax",
     # grain's worker processes import it: no jax, so no accelerator. absl: flags of these workers.
     "data": "numpy grain tensorflow_datasets array_record sentencepiece tokenizers jinja2 "
     "zstandard rich absl apache_beam pyarrow",
     "experiment": "numpy jax flax psutil orbax tensorstore rich tensorboardX wandb zstandard",
-    "evals": "numpy jax scipy rich",
-    "inference": "numpy jax flax",
+    "evals": "numpy jax flax scipy rich",
     "training": "numpy jax optax rich",
     "interop": "numpy jax jinja2 ml_dtypes orbax rich safetensors sentencepiece tokenizers "
     "transformers torch lm_eval gguf",
@@ -48,8 +49,7 @@ PACKAGES = {
     "probes": "numpy jax scipy matplotlib rich jinja2",
     "studies": "numpy scipy jax matplotlib jinja2 markupsafe",
     "evaluate": "numpy rich",
-    "tpu": "jax numpy rich",
-    "benchmarks": "numpy jax torch transformers",
+    "tpu": "jax numpy rich torch transformers",
 }
 # What a module must not bring in, through whatever it imports, where its floor allows that; not for
 # those named second.
@@ -67,16 +67,12 @@ UNREACHED = {
 
 
 def sources() -> dict[str, Path]:
-    """Every module of the repository but the tests, by dotted name."""
-    # Folder by folder: a walk from the root would go through all of .venv and of runs.
-    skipped = ("tests", "runs", "build", "notebooks")
-    tops = [top for top in ROOT.iterdir() if top.name not in skipped and top.name[0] != "."]
+    """Every module of the package by its dotted name below `ropewalk`."""
     paths = {}
-    for path in (*ROOT.glob("*.py"), *(path for top in tops for path in top.rglob("*.py"))):
-        if path.is_symlink():  # of the package, to a command
-            continue
-        parts = path.relative_to(ROOT).with_suffix("").parts
-        paths[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    for path in PACKAGE.rglob("*.py"):
+        parts = path.relative_to(PACKAGE).with_suffix("").parts
+        name = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+        paths[name or "ropewalk"] = path
     return paths
 
 
@@ -100,11 +96,13 @@ def imports(name: str) -> frozenset[str]:
 
 
 def _without_package(name: str) -> str:
-    """The path of a module below the repository; no module of ours is imported without `ropewalk`.
+    """The path of a module below the package; no module of ours is imported without `ropewalk`.
 
     Otherwise it would be a second module, whose classes are not those of the first.
     """
-    assert name.partition(".")[0] not in TOP - {"ropewalk"}, f"import {name} as ropewalk.{name}"
+    assert name.partition(".")[0] not in TOP - {"ropewalk", "__main__"}, (
+        f"import {name} as ropewalk.{name}"
+    )
     below = name.removeprefix("ropewalk.")
     return below if below.partition(".")[0] in TOP else name
 

@@ -88,7 +88,7 @@ class ParsedError(Exception):
         (f"generate.py run --rotary {NAMED}", True),
         (f"-m probes.viewer mine.py:Bent --text {NAMED}", False),
         ("-m theory length --rotary mine.py:Bent(strength=2)", True),
-        (f"-m theory.show show {NAMED}", True),
+        (f"-m theory show {NAMED}", True),
         (f"-m interop lm_eval mine.py:Bent --tasks x --rotary {NAMED}", True),
         ("-m studies run mine.py:Bent --workdir mine.py:Bent", False),
     ],

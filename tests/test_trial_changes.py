@@ -37,9 +37,9 @@ def test_three_new_files_train_check_evaluate_and_export(tmp_path, run_script):
     new += ["data.path=text", "train.num_steps=2", "--workdir", "runs/new"]
     size = sum(path.stat().st_size for path in (tree / "text").iterdir())
     assert f"train: 200 files, {size:,} bytes: 000.txt, 001.txt" in run(*new, "--check")
-    assert "documents" in run("-m", "data.prepare", "--source", "texts", "--path", "text")
+    assert "documents" in run("-m", "ropewalk", "prepare", "--source", "texts", "--path", "text")
     run(*new)
     run("evaluate.py", "runs/new", "--tasks", "echo,perplexity", "--documents", "2")
     rows = (tree / "runs" / "new" / "results.jsonl").read_text().splitlines()
     assert {json.loads(row)["task"] for row in rows} >= {"echo", "perplexity"}
-    run("-m", "interop", "export", "runs/new", "hf-new")
+    run("-m", "ropewalk", "export", "runs/new", "hf-new")

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from ropewalk.benchmarks import protocol
-from ropewalk.benchmarks.protocol import Result, Setting
+from ropewalk.tpu.benchmarks import protocol
+from ropewalk.tpu.benchmarks.protocol import Result, Setting
 
 
 def test_a_ratio_is_of_the_fastest_runs_and_median_of_the_ratios():

@@ -1,7 +1,7 @@
 """FLOPs by hand; nothing is timed here."""
 
-from ropewalk.benchmarks import shapes
 from ropewalk.experiment.metrics import flops_per_token
+from ropewalk.tpu.benchmarks import shapes
 
 
 def expected_flops(V, D, L, N, K, H, F, T):

@@ -49,7 +49,15 @@ def test_same_documents_in_the_same_order_and_the_same_stores(tmp_path, monkeypa
     root = tmp_path / "in"
     write_full(root)
     # The command of docs/scaling.md, with two workers.
-    command = [PYTHON, "-m", "data.redpajama.beam", "--path", root, "--out", tmp_path / "beam"]
+    command = [
+        PYTHON,
+        "-m",
+        "ropewalk.data.redpajama.beam",
+        "--path",
+        root,
+        "--out",
+        tmp_path / "beam",
+    ]
     command += ["--runner=DirectRunner", "--direct_num_workers=2"]
     command += ["--direct_running_mode=multi_processing"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=600)

@@ -21,6 +21,7 @@ import pytest
 from jax.experimental import multihost_utils
 from safetensors.numpy import load_file, save_file
 
+from ropewalk.__main__ import COMMANDS
 from ropewalk.configs import find_config
 from ropewalk.data import pipeline
 from ropewalk.data import tokenizer as tokenizer_lib
@@ -171,7 +172,7 @@ def test_a_read_only_disk_is_noticed_before_any_work(command, refuse, monkeypatc
 @pytest.mark.parametrize(
     ("module", "command", "expected"),
     [
-        ("torch", "-m benchmarks peer", "peer needs torch: run `make test-hf` once"),
+        ("torch", "-m tpu.benchmarks peer", "peer needs torch: run `make test-hf` once"),
         ("wandb", "train.py tiny --workdir new train.tracking=wandb", "train.tracking=wandb needs"),
         ("gcsfs", "train.py tiny --workdir gs://bucket/run", "gs://bucket/run needs gcsfs: pip"),
         ("apache_beam", "-m data.redpajama.beam --path in", "this needs apache-beam: pip install"),
@@ -186,8 +187,8 @@ def test_a_missing_package_is_named(module, command, expected, refuse, monkeypat
     "command",
     [
         *("train.py", "sweep.py", "evaluate.py", "generate.py", "report.py"),
-        *("-m theory", "-m probes", "-m studies", "-m interop", "-m data.prepare"),
-        *("-m model.rotary show", "-m tpu.aot", "-m tpu.jobset", "-m benchmarks"),
+        *(f"-m ropewalk {name}" for name in COMMANDS),
+        *("-m ropewalk.theory", "-m ropewalk.tpu.jobset"),
     ],
 )
 def test_a_python_without_packages_names_the_environment(command, run_script):

@@ -6,8 +6,8 @@ import jax
 import numpy as np
 import pytest
 
-from ropewalk.inference import decoding
-from ropewalk.inference.cache import cache_sizes
+from ropewalk.evals.generation import decoding
+from ropewalk.evals.generation.cache import cache_sizes
 from ropewalk.model import transformer
 from tests.inference.models import LATENT, config
 

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from ropewalk.inference import programs
-from ropewalk.inference.engine import Engine, Prompts
-from ropewalk.inference.options import Options
+from ropewalk.evals.generation import programs
+from ropewalk.evals.generation.engine import Engine, Prompts
+from ropewalk.evals.generation.options import Options
 from tests.inference.models import DYNAMIC, STATIC, TRAINED, V, config, logits, params
 
 pytestmark = pytest.mark.slow

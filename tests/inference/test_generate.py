@@ -7,9 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ropewalk import generate as command
+from ropewalk.evals.generation import command, generate
 from ropewalk.experiment import load
-from ropewalk.inference import generate
 
 pytestmark = pytest.mark.slow
 

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from ropewalk.inference.sampling import Draws, Sampler, choose
+from ropewalk.evals.generation.sampling import Draws, Sampler, choose
 
 LOGITS = np.array([1.0, 3.0, -2.0, 2.5, 0.0, 3.5, -30.0, 1.5])
 COUNT = 40_000

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from ropewalk.inference.options import Options
-from ropewalk.inference.text import TextStream
+from ropewalk.evals.generation.options import Options
+from ropewalk.evals.generation.text import TextStream
 
 EOS, BOS = 98, 99
 

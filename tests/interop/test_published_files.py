@@ -11,11 +11,11 @@ import pytest
 import tokenizers
 
 from ropewalk.data.tokenizer import Tokenizer
+from ropewalk.evals.generation import generate
 from ropewalk.experiment import load
 from ropewalk.experiment.checkpoint import leaves_by_name, write_params
 from ropewalk.experiment.loaded import LoadedRun
 from ropewalk.experiment.run import PUBLISHED, RunDirectory
-from ropewalk.inference import generate
 from ropewalk.interop.export import export
 from ropewalk.interop.importing import import_folder
 from ropewalk.interop.transformers_model import find_other_ids

@@ -3,7 +3,7 @@
 import html
 import re
 
-from ropewalk.inference import command
+from ropewalk.evals.generation import command
 from ropewalk.reporting.writing import write
 from ropewalk.utils.figures import STYLE
 from ropewalk.utils.messages import printable

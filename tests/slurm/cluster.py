@@ -129,7 +129,7 @@ class Cluster:
 
     def submit(self, *arguments: object) -> str:
         """Submit a job by slurm/submit.sh and return its number."""
-        command = [Path(__file__).parents[2] / "slurm/submit.sh", *map(str, arguments)]
+        command = [Path(__file__).parents[2] / "ropewalk/tpu/slurm/submit.sh", *map(str, arguments)]
         done = subprocess.run(command, env=self.environment, capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
         return done.stdout.split()[-1]

@@ -1,4 +1,4 @@
-"""slurm/submit.sh and slurm/job.sh on SLURM: interrupted runs end as the same run."""
+"""tpu/slurm/submit.sh and tpu/slurm/job.sh on SLURM: interrupted runs end as the same run."""
 
 import sys
 import time
@@ -99,7 +99,7 @@ def test_a_job_out_of_time_is_requeued_until_it_is_done(cluster, arguments, refe
     assert 0 < RunDirectory(run).steps()[-1] < STEPS
     assert cluster.wait(job) == "COMPLETED", log_of(run)
     assert_same(run, reference, exactly=False)
-    assert "saved. slurm/job.sh requeues it after a time limit." in log_of(run)
+    assert "saved. tpu/slurm/job.sh requeues it after a time limit." in log_of(run)
     assert log_of(run).count("back to the queue") == 1
     assert log_of(run).count("finished. Next: python evaluate.py") == 1
     assert "run the same command again" not in log_of(run)

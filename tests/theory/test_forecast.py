@@ -72,7 +72,7 @@ def test_only_seeds_that_are_right_everywhere_are_beyond(monkeypatch):
     rows = simulate(curves, np.random.default_rng(0), queries=64)
     recall = Recall(Trials.from_rows(rows), estimate(rows, resamples=20), (), np.zeros(1))
     monkeypatch.setattr("ropewalk.theory.forecast.forecast", lambda config, seeds: recall)
-    command = "-m", "theory", "forecast", "tiny", "model.rotary.base=10,30", "--json"
+    command = "-m", "ropewalk", "theory", "forecast", "tiny", "model.rotary.base=10,30", "--json"
     members = json.loads(call(*command))["members"]
     assert [member["rotary"] for member in members.values()] == ["rope(base=10)", "rope(base=30)"]
     member = members["base=10"]

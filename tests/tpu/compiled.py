@@ -9,7 +9,7 @@ from ropewalk.tpu import cost, hlo
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess:
-    command = [sys.executable, "-m", "tpu.aot", *arguments]
+    command = [sys.executable, "-m", "ropewalk", "aot", *arguments]
     return subprocess.run(command, capture_output=True, text=True, timeout=600)
 
 

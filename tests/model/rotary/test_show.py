@@ -1,4 +1,4 @@
-"""`python -m model.rotary show`: facts of known variants, and mistakes on one line."""
+"""`ropewalk theory show`: facts of known variants, and mistakes on one line."""
 
 import functools
 import json
@@ -9,7 +9,7 @@ import pytest
 from ropewalk.model.rotary import parse
 from tests.in_process import call
 
-show = functools.partial(call, "-m", "theory.show", "show")
+show = functools.partial(call, "-m", "theory", "show")
 
 
 def test_plain_rope_at_4096_tokens():

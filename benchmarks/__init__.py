@@ -1,1 +1,0 @@
-"""Benchmarks of speed and memory, as ratios: `python -m benchmarks NAME`, `cpu` or `gpu`."""

@@ -1,0 +1,172 @@
+"""Lists runs, deletes checkpoints that are no longer needed, and keeps runs for evaluation.
+
+ropewalk runs list runs             config, variant, seed, steps, last loss, size
+ropewalk runs prune runs --keep 1   deletes all but the newest checkpoint of each run;
+                                           with --optimizer also its optimizer state
+ropewalk runs keep runs --out DIR   copies what evaluation needs, a sixth of a checkpoint:
+                                           parameters in bfloat16, rounded to 8 bits of precision
+                                           and read as float32. A copy can be loaded, evaluated,
+                                           probed and started from (`start_from`), but not resumed.
+                                           The copy of one sweep, DIR, is a sweep too
+"""
+
+import ropewalk.utils.environment  # noqa: F401 - first: it checks that packages are installed
+
+# isort: split
+import dataclasses
+import functools
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+from ropewalk.experiment.records import read_sweep
+from ropewalk.experiment.run import PUBLISHED, RunDirectory, find_trained
+from ropewalk.experiment.stages import split
+from ropewalk.model import rotary
+from ropewalk.utils.command_line import Parser, at_least, exit_with, typed_command
+from ropewalk.utils.files import check_writable, write_atomically
+from ropewalk.utils.locks import try_lock
+from ropewalk.utils.messages import counted
+from ropewalk.utils.paths import copy, local, remove
+from ropewalk.utils.text_table import TextTable, print_tables
+
+
+def main() -> int:
+    """Run the command line; return the exit status."""
+    parser = Parser(description=__doc__)
+    commands = parser.add_subparsers(required=True, metavar="COMMAND", dest="command")
+
+    def add(name: str, text: str) -> Callable[..., object]:
+        option = commands.add_parser(name, help=text, description=text).add_argument
+        option("dirs", nargs="+", type=Path, metavar="DIR")
+        return option
+
+    add("list", "list the runs below folders")
+    option = add("prune", "delete old checkpoints of the runs below folders")
+    text = "checkpoints to keep of each run (default: 1)"
+    option("--keep", type=at_least(1), default=1, metavar="N", help=text)
+    text = "also delete optimizer states: runs are evaluated and started from, but not resumed"
+    option("--optimizer", action="store_true", help=text)
+    option = add("keep", "copy what evaluation needs of runs and sweeps")
+    option("--out", type=Path, metavar="DIR", required=True, help="folder of the copies")
+    option("--step", type=int, metavar="N", help="checkpoint (default: the newest)")
+    arguments = parser.parse_args()
+    with parser.refusing(ValueError, OSError):
+        if arguments.command == "keep":
+            command = typed_command()
+            keep(arguments.dirs, arguments.out, arguments.step, command=command)
+            return 0
+        runs = list(find_below(arguments.dirs))
+        if not runs:
+            raise ValueError(f"no run (config.json) below {', '.join(map(str, arguments.dirs))}")
+        if arguments.command == "list":
+            lines = [describe(run) for run in runs]
+            print_tables([TextTable(title="", lines=lines, names=("run", "config", "rotary"))])
+        else:
+            freed = sum(prune(run, arguments.keep, arguments.optimizer) for run in runs)
+            print(f"deleted {freed / 1e6:,.1f} MB of checkpoints of {counted(len(runs), 'runs')}")
+    return 0
+
+
+def find_below(folders: Sequence[Path]) -> Iterator[RunDirectory]:
+    """Yield the runs at or below folders, in order of their names; links are not followed."""
+    for folder in folders:
+        if not folder.is_dir():
+            raise ValueError(f"{folder} is not a folder")
+        if (folder / "config.json").is_file():
+            yield RunDirectory(folder)
+            continue
+        children = (path for path in sorted(folder.iterdir()) if not path.is_symlink())
+        yield from find_below([path for path in children if path.is_dir()])
+
+
+def describe(run: RunDirectory) -> dict[str, str]:
+    """Return the cells of a run, by column; a run that cannot be read says why."""
+    cells = {"run": str(run.path)}
+    try:
+        config, steps, size = run.config, run.steps(), _size(run.path)
+        losses = [row["loss"] for row in run.read_metrics()]
+    except (OSError, ValueError) as error:  # training removes files meanwhile
+        return cells | {"config": str(error)}
+    newest, end = steps[-1] if steps else 0, split(config)[-1].end
+    return cells | {
+        "config": config.name,
+        "rotary": rotary.label(run.config_at(newest).model.rotary),
+        "seed": str(config.seed),
+        "steps": f"{newest:,}" if newest == end else f"{newest:,} of {end:,}",
+        "loss": "-" if not losses else "not finite" if losses[-1] is None else f"{losses[-1]:.3f}",
+        "MB": f"{size / 1e6:,.1f}",
+    }
+
+
+def prune(run: RunDirectory, keep: int, optimizer: bool = False) -> int:
+    """Delete all but the newest checkpoints of a run that no process trains; return the bytes.
+
+    Args:
+      run: the run.
+      keep: number of checkpoints to keep.
+      optimizer: whether to delete the optimizer states of those that are kept.
+
+    Raises:
+      ValueError: if a process trains the run.
+    """
+    with try_lock(run.path / ".lock") as file:
+        if file is None:
+            raise ValueError(f"{run.path} is being trained; stop that process first")
+        paths = [run.checkpoints_path / str(step) for step in run.steps()]
+        folders = paths[:-keep]
+        if optimizer:
+            folders += [x for path in paths[-keep:] if (x := path / "opt_state").exists()]
+        freed = sum(map(_size, folders))
+        for folder in folders:
+            remove(folder)
+    return freed
+
+
+def keep(dirs: Sequence[Path], out: Path, step: int | None, *, command: str) -> None:
+    """Copy each run to `out`, and record the shell line.
+
+    Raises:
+      ValueError: if two have the same name, one is there already, or cannot be read.
+    """
+    out = local(out)
+    if (out / "sweep.json").exists():
+        raise ValueError(f"{out} holds a sweep; give another --out")
+    sources = find_trained(dirs, functools.partial(print, file=sys.stderr))
+    targets = [RunDirectory(out / source.name) for source in sources]
+    for path, count in Counter(target.path for target in targets).items():
+        if count > 1:
+            raise ValueError(f"two runs are called {path.name}; give each another --out")
+        if path.exists():
+            raise ValueError(f"{path} is there already; delete it, or give another --out")
+    steps = [source.find_step(step) for source in sources]
+    for source in sources:
+        source.read_commands()  # refuses a damaged file, which is copied at the end
+    check_writable(out, "give another --out")
+    from ropewalk.experiment.checkpoint import keep_params  # late: wrong arguments need no JAX
+
+    for source, target, source_step in zip(sources, targets, steps, strict=True):
+        keep_params(source, source_step, target)
+        for folder in (source.held_out_path, source.path / PUBLISHED):
+            if folder.is_dir():
+                copy(folder, target.path / folder.name, last="store.json")
+        # With config.json, which makes it a run, last.
+        for path in (source.tokenizer_path, source.path / "config.json"):
+            if path.exists():  # a run on no text has no tokenizer
+                copy(path, target.path / path.name)
+        if source.commands_path.exists():
+            copy(source.commands_path, target.commands_path)
+        target.record_command(command)
+    if len(dirs) == 1 and (dirs[0] / "sweep.json").exists():
+        names = tuple(source.name for source in sources)
+        record = dataclasses.replace(read_sweep(dirs[0]), members=names)
+        write_atomically(out / "sweep.json", record.to_json())
+
+
+def _size(path: Path) -> int:
+    return sum(file.stat().st_size for file in path.rglob("*") if file.is_file())
+
+
+if __name__ == "__main__":
+    exit_with(main)

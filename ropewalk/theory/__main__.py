@@ -1,0 +1,533 @@
+"""`ropewalk theory COMMAND ...`: bounds and capability of a base, variant, or run."""
+
+import ropewalk.utils.environment  # noqa: F401 - first: it checks that packages are installed
+
+# isort: split
+import os
+
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # products are small: more threads only wait
+
+# isort: split
+import argparse
+import dataclasses
+import functools
+import inspect
+import json
+import math
+import sys
+import time
+from collections.abc import Callable
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+
+from ropewalk.interop.transformers_model import has_transformers
+from ropewalk.model import rotary
+from ropewalk.model.rotary.rope import Rope
+from ropewalk.theory import audit, bound, capability, decay, published, show
+from ropewalk.theory.command_line import figure_path, format_table, to_json
+from ropewalk.theory.misreadings import TOLERANCE
+from ropewalk.utils.command_line import Parser, at_least, exit_with, expression, print_text, tokens
+from ropewalk.utils.messages import counted, nearest
+
+_LONG = 2**19  # tokens; the smallest base for more is searched for half a minute
+_PRINT_EVERY = 10  # seconds
+
+
+def _bases(text: str) -> list[float]:
+    try:
+        return [float(part) for part in text.split(",")]
+    except ValueError:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not a comma list of bases, like 1e4,1e6"
+        ) from None
+
+
+# --- bound and length ----------------------------------------------------------------------------
+
+
+def bound_command(args: argparse.Namespace) -> tuple[dict, str]:
+    """Compute the smallest base whose B_m is non-negative below a length, with a proof.
+
+    B_m = sum_i cos(m base^(-2i/d)) >= 0 for every m below the length (Men et al. 2024, Eq. 18), to
+    1e-8; see docs/theory.md.
+    """
+    pairs = bound.pairs_of(args.head_dim, args.rotary_fraction)
+    if args.length > _LONG:
+        print("searching; lengths of millions of tokens take minutes", file=sys.stderr)
+    ((_, low, high, critical, certificate),) = bound.smallest(pairs, [args.length])
+    result = {name: vars(args)[name] for name in ("length", "head_dim", "rotary_fraction")}
+    result |= {"low": low, "high": high}
+    lines = [f"base {high:.10g} is the smallest with B_m >= 0 below {args.length:,} tokens"]
+    if certificate:
+        lines += [
+            f"  [{low!r}, {high!r}]",
+            f"  below: infeasible, proved on {counted(len(certificate), 'intervals')} of ln(base)",
+            "  at the upper end: B_m > 0 at every distance; "
+            f"B_{critical} is the last to rise above 0",
+        ]
+    else:
+        lines += ["  every base between 1 and this one has it too"]
+    rounded = round_up(pairs, high, args.length)
+    lines += [f"  rounded up: {rounded} (feasible at every distance)"]
+    if args.stable or args.intervals:
+        search = functools.partial(bound.intervals, pairs, args.length, on_base=_print_base(high))
+        ((stable, _),) = search(last=True).feasible
+        result |= {"stable": stable} if args.stable else {}
+        lines += [f"every base above {stable:.10g} has it too"]
+    if args.intervals:
+        intervals = search(high).feasible
+        result["intervals"] = to_json(intervals)
+        lines += [f"feasible intervals of the base ({len(intervals)}):"]
+        lines += [f"  {low!r} to {high!r}" for low, high in intervals]
+    return result, "\n".join(lines)
+
+
+def _print_base(last: float) -> Callable[[float], None]:
+    """Return a function that prints how far a search has come, every ten seconds."""
+    printed = time.monotonic()
+
+    def print_base(base: float) -> None:
+        nonlocal printed
+        if time.monotonic() - printed >= _PRINT_EVERY:
+            printed = time.monotonic()
+            print(f"searched down to base {base:.6g}, of {last:.6g} at most", file=sys.stderr)
+
+    return print_base
+
+
+def round_up(pairs: bound.Pairs, base: float, length: int) -> str:
+    """Return the shortest feasible decimal at or just above `base`."""
+    for digits in range(2, 17):
+        unit = 10.0 ** (math.floor(math.log10(base)) - digits + 1)
+        text = f"{math.ceil(base / unit) * unit:.{digits}g}"
+        # Rounding by more than 5% would give a misleading answer.
+        near = max(base, 1 + 1e-15) <= float(text) <= 1.05 * base
+        if near and bound.is_feasible(pairs, math.log(float(text)), length):
+            return text
+    return repr(base)
+
+
+def length_command(args: argparse.Namespace) -> tuple[dict, str]:
+    """Compute the first distance (tokens) with B_m = sum_i cos(m inv_freq_i) < 0."""
+    if args.rotary and args.rotary_fraction != 1:
+        raise ValueError("with --rotary, write rotary_fraction=... in the expression")
+    variant = None
+    if args.base is not None:
+        variant = Rope(base=args.base, rotary_fraction=args.rotary_fraction)
+    elif args.rotary:
+        variant = rotary.parse(args.rotary)
+    result, inv_freq_LKR, _ = _read_frequencies(args, variant)
+    heads = decay.violations(inv_freq_LKR, args.limit)
+    layers = [decay.latest(layer) for layer in heads]
+    first = decay.latest(layers)
+    checked = args.limit - 1 if first is None else first
+    result |= {"first_violation": first, "checked_up_to": checked}
+    lines = {"": first}
+    if args.run:
+        result["layers"] = layers
+    if len(heads[0]) > 1:
+        result["heads"] = heads
+        lines = {
+            f"layer {index}, head {head}: ": head_first
+            for index, layer in enumerate(heads)
+            for head, head_first in enumerate(layer)
+        }
+    elif len(set(layers)) > 1:
+        lines = {f"layer {index}: ": layer_first for index, layer_first in enumerate(layers)}
+    return result, "\n".join(name + _format_first(m, args.limit) for name, m in lines.items())
+
+
+def _read_frequencies(
+    args: argparse.Namespace, pattern: Any, num_heads: int = 1, length: int = 1
+) -> tuple[dict, np.ndarray, int]:
+    """Return the facts and frequencies `[L, K, R]` of a run or pattern, and the query heads."""
+    if args.run:
+        # Imported here, so that the other commands start without jax.
+        from ropewalk.experiment import load
+        from ropewalk.experiment.run import find_run
+
+        run = find_run(args.run)
+        steps = run.steps()
+        config = run.config_at(max(steps, default=0))
+        if config.model.learned_variants and steps:
+            config = load(args.run).config
+        result = {"run": str(args.run), "head_dim": config.model.head_dim}
+        inv_freq_LKR = config.model.position_table(config.data.context_length).inv_freq
+        return result, inv_freq_LKR, config.model.num_heads
+    num_layers = len(pattern) if isinstance(pattern, tuple) else 1
+    inv_freq_LKR = [
+        [head.at_length(length).inv_freq(args.head_dim) for head in layer]
+        for layer in rotary.expand_pattern(pattern, num_layers, num_heads)
+    ]
+    result = {"rotary": rotary.expression(pattern), "head_dim": args.head_dim}
+    return result, np.array(inv_freq_LKR), num_heads
+
+
+def _format_first(first: int | None, limit: int) -> str:
+    return f"> {limit - 1}" if first is None else str(first)
+
+
+# --- capability ----------------------------------------------------------------------------------
+
+
+def capability_command(args: argparse.Namespace) -> tuple[dict, str]:
+    """Compute how well the heads of a layer can distinguish keys up to a length.
+
+    D_H, the maximum over all weights and phases at the worst distance from 1 to the length, in
+    standard deviations of a key that does not match: exact for one head; for several heads, the
+    value that a partition of the distances attains. If layers differ, the best layer counts.
+    Windows and masked distances of a run do not count. See docs/theory.md.
+    """
+    if args.run and args.heads is not None:
+        raise ValueError(
+            "--heads is not allowed with a run, which has its own number of heads: omit it"
+        )
+    pattern = rotary.parse_pattern(args.rotary) if args.rotary else None
+    result, inv_freq_LKR, heads = _read_frequencies(args, pattern, args.heads or 1, args.length)
+    inv_freq_LNR = capability.query_head_frequencies(inv_freq_LKR, heads)
+    unique_LNR, index_L = np.unique(inv_freq_LNR, axis=0, return_inverse=True)
+    capabilities = [capability.capability(heads_NR, args.length) for heads_NR in unique_LNR]
+    layers = [capabilities[index] for index in index_L.ravel()]
+    facts = [
+        {"capability": layer.value, "certificate": layer.certificate, "partition": layer.partition}
+        for layer in layers
+    ]
+    best = int(np.argmax([layer.value for layer in layers]))
+    result |= {"heads": heads, "length": args.length} | facts[best]
+    lines = [_format_capability(layer) for layer in layers]
+    if len(layers) > 1:
+        result["layers"] = facts
+        lines = [f"layer {index}: {line}" for index, line in enumerate(lines)]
+    if args.others is not None:
+        pairs = [(heads_NR, args.length) for heads_NR in unique_LNR]
+        allowed = capability.bound_layers(pairs, num_others=args.others)
+        result |= {"num_others": args.others, "needed": allowed.needed}
+        result |= {"l50": allowed.l50, "beyond": allowed.beyond}
+        lines.append(
+            f"accuracy .5 among {args.others} other keys needs {allowed.needed:.4g}: "
+            f"D_H allows L50 {allowed} tokens"
+        )
+    if args.out:
+        from ropewalk.theory import figures  # late: matplotlib is slow to import
+
+        figures.save(figures.capabilities(inv_freq_LNR[best], args.length, args.others), args.out)
+        result["figure"] = str(args.out)
+        lines.append(f"figure: {args.out}")
+    return result, "\n".join(lines)
+
+
+def _format_capability(result: capability.Capability) -> str:
+    if result.certificate is not None:
+        return f"{result.value:.6g} (upper bound over all weights: {result.certificate:.6g})"
+    parts = map(capability.format_runs, result.partition)
+    lines = (f"  head {head}: {part}" for head, part in enumerate(parts))
+    return "\n".join([f"at least {result.value:.6g}, with these distances of each head", *lines])
+
+
+# --- forecast ------------------------------------------------------------------------------------
+
+
+def forecast_command(args: argparse.Namespace) -> tuple[dict, str]:
+    """Forecast the accuracy of key-value recall by distance, from a config alone.
+
+    The minimal head, heads that learn nothing but keys, trains on the distances and keys of the
+    task kv, with the config's frequencies, heads, optimizer and number of updates. Several values
+    of a field, or a config with members, are forecast one after another. Nothing is fitted; see
+    docs/theory.md.
+    """
+    # Late imports: the other commands need neither configs nor scipy.
+    from ropewalk.configs import config_argument, find_config
+    from ropewalk.experiment import overrides
+    from ropewalk.theory.forecast import forecast
+
+    config = find_config(config_argument(args.config))
+    changes = list(map(overrides.typed, args.overrides))
+    if config.members or len(overrides.grid(changes)) > 1:
+        members = overrides.make_members(config, changes)
+        configs = {member.name: member.config for member in members}
+    else:
+        configs = {config.name: overrides.apply(config, changes)}
+    recalls = {name: forecast(member, range(args.seeds)) for name, member in configs.items()}
+    estimates = {name: recall.estimate for name, recall in recalls.items()}
+    bins = {
+        name: {item.low: f"{item.accuracy:.2f}" for item in estimate.bins}
+        for name, estimate in estimates.items()
+    }
+    starts = sorted(set().union(*bins.values()))
+    tables = [
+        format_table(
+            ["member", "L50 [95% CI]", "mean accuracy", "worst bin"],
+            [],
+            [[name, str(x), x.mean_text, x.worst_text] for name, x in estimates.items()],
+            title=f"Forecast by the minimal head, {counted(args.seeds, 'simulated seeds')}",
+        ),
+        format_table(
+            ["member"],
+            list(map(str, starts)),
+            [[name, *(row.get(start, "-") for start in starts)] for name, row in bins.items()],
+            title="Accuracy from each distance in tokens to the next",
+        ),
+    ]
+    notes = dict.fromkeys(note for recall in recalls.values() for note in recall.notes)
+    members = {
+        name: {"rotary": rotary.expression(configs[name].model.rotary)} | _recall_facts(recall)
+        for name, recall in recalls.items()
+    }
+    result = {"config": config.name, "num_seeds": args.seeds, "members": members}
+    return result, "\n".join([*tables, *(f"note: {note}" for note in notes)])
+
+
+def _recall_facts(recall: Any) -> dict:
+    """Return the forecast of one member as JSON values; null for what is not a number."""
+    facts = dataclasses.asdict(recall.estimate)
+    names = ("verdict", "l50", "ci_low", "ci_high", "mean_accuracy", "mean_accuracy_low")
+    names += ("mean_accuracy_high", "ceiling", "worst", "bins", "seeds")
+    facts["seeds"] = [
+        {
+            "seed": seed.seed,
+            "verdict": seed.verdict,
+            # Without a significant fall, it is clipped to the longest distance.
+            "l50": seed.l50 if seed.is_beyond or not seed.beyond else None,
+            "beyond": seed.is_beyond,
+            "mean_accuracy": seed.mean_accuracy,
+            "worst_accuracy": seed.worst_accuracy,
+        }
+        for seed in recall.estimate.seeds
+    ]
+    return to_json({name: facts[name] for name in names} | {"notes": recall.notes})
+
+
+# --- table, models, curve ------------------------------------------------------------------------
+
+
+def table_command(args: argparse.Namespace) -> tuple[dict, str]:
+    """Compare the papers' smallest bases with the certified ones."""
+    # Both papers have head_dim 128 only.
+    papers = (published.MEN_2024, published.SU_2024) if args.head_dim == 128 else ({}, {})
+    rows = []
+    for answer in bound.smallest(bound.pairs_of(args.head_dim), args.lengths):
+        men, su = (paper.get(answer.length) for paper in papers)
+        row = answer._asdict()
+        row["intervals_proved"] = len(row.pop("certificate"))
+        rows.append(
+            row
+            | {
+                "asymptotic": answer.length / published.CI_ZERO,
+                "men_2024": men,
+                "men_above_ours": None if men is None else men / answer.high - 1,
+                "su_2024": su,
+                "su_agrees": None if su is None else su == float(f"{answer.high:.1e}"),
+            }
+        )
+    if args.figure:
+        from ropewalk.theory import figures  # late: matplotlib is slow to import
+
+        figures.save(figures.base_against_length(rows), args.figure)
+    fits, laws = {}, []
+    for name, who in (("high", "certified"), ("men_2024", "Men et al.")):
+        points = np.log([(row["length"], row[name]) for row in rows if row[name]])
+        fits[name] = None
+        if len(points) > 1:  # least squares of logarithms
+            x, y = points.T
+            power, log_factor = np.polyfit(x, y, 1)
+            fits[name] = float(np.exp(log_factor)), float(power)
+            laws.append(f"{who} {np.exp(log_factor):.4f} L^{power:.3f}")
+    table = format_table(
+        [],
+        ["length", "certified", "m*", "intervals", "L/x0", "Su 2024", "Men et al.", "difference"],
+        map(_table_line, rows),
+        title=f"Smallest base with B_m >= 0 below a length, head_dim {args.head_dim}",
+        caption="Every smaller base is infeasible, proved on this number of intervals of ln(base),"
+        " each by one distance m. At the certified base, B_m >= 0 at every distance. m*: the last"
+        " distance to rise above 0. L/x0: the estimate for infinitely many pairs.",
+    )
+    note = "The law of Men et al., Figure 1, as a fit of ln(base) to ln(L): " + ", ".join(laws)
+    if fits["men_2024"]:
+        note += (
+            ". Their bases come from a search on a grid, which steps over narrow feasible"
+            " intervals, so the exponent depends on the grid"
+        )
+    return {"head_dim": args.head_dim, "rows": rows, "fits": fits}, f"{table}\n{note}."
+
+
+def _table_line(row: dict) -> list[str]:
+    cells = [_short(row["length"]), f"{row['high']:.9g}", f"{row['critical'] or '-'}"]
+    cells += [f"{row['intervals_proved']:,}", f"{row['asymptotic']:.2g}"]
+    if row["men_2024"] is None:
+        return [*cells, "-", "-", "-"]
+    same = row["men_2024"] == float(f"{row['high']:.1e}")
+    difference = "the same" if same else f"{row['men_above_ours']:+.0%}"
+    su = f"{row['su_2024']:.1e}" + ("" if row["su_agrees"] else " (differs)")
+    return [*cells, su, f"{row['men_2024']:.1e}", difference]
+
+
+def models_command(args: argparse.Namespace) -> tuple[dict, str]:
+    """Audit the rotation of published open models; see `audit` for the columns."""
+    names = [model.name for model in published.OPEN_MODELS]
+    for name in args.names:
+        if name not in names:
+            raise ValueError(f"unknown model {name!r}; {nearest(name, names)}")
+    if not has_transformers():
+        raise ValueError("install transformers, which measures these models: pip install '.[hf]'")
+    models = [m for m in published.OPEN_MODELS if m.name in (args.names or names)]
+    rows = [
+        {"model": model.name, "source": model.source, **group}
+        for model in models
+        for group in audit.audit(audit.read_layers(model.config))["groups"]
+    ]
+    return {"models": rows}, audit.as_rows(rows)
+
+
+def audit_command(args: argparse.Namespace) -> tuple[dict, str]:
+    """Audit a published model's rotary settings, from its config alone.
+
+    For each kind of layer: the frequencies as the model's code computes them, the first distance
+    with B_m < 0 next to the claimed context, the certified smallest base, and the pairs that never
+    complete a cycle. Then the known misreadings of such settings that would change this model, with
+    the first position at which each matters. Needs no weights. With two models: what differs
+    between them, by layer.
+    """
+    if args.path[2:]:
+        raise ValueError(f"audit describes one model or compares two, not {len(args.path)}")
+    facts = [audit.audit(audit.read_model(path), args.tolerance) for path in args.path]
+    if not facts[1:]:
+        return facts[0], audit.as_text(facts[0], args.path[0].name)
+    rows = audit.find_differences(*facts)
+    names = [path.name if path.name != "config.json" else path.parent.name for path in args.path]
+    return {"differences": rows}, audit.as_differences(rows, names)
+
+
+def curve_command(args: argparse.Namespace) -> tuple[dict, str]:
+    """Draw B_m over distance, or the upper bound of attention scores (Men et al. 2024, Eq. 14)."""
+    variants = [*(Rope(base=base) for base in args.base), *map(rotary.parse, args.rotary)]
+    if not variants:
+        raise ValueError("no curve to draw: give --base 1e4,1e6 or --rotary EXPR (repeatable)")
+    bound.check_length(args.length)
+    at_length = {rotary.expression(v): v.at_length(args.length) for v in variants}
+    curves = {name: variant.inv_freq(args.head_dim) for name, variant in at_length.items()}
+    from ropewalk.theory import figures  # late: matplotlib is slow to import
+
+    if args.bound == "attention":
+        figure, name = figures.attention_bounds(curves, args.length), "relative_bound"
+        ends = np.array([args.length - 1, 0])
+        bounds = {curve: decay.attention_bound(vector, ends) for curve, vector in curves.items()}
+        values = {curve: float(last / first) for curve, (last, first) in bounds.items()}
+        lines = [f"{x:.3f} of the bound at distance 0  {curve}" for curve, x in values.items()]
+    else:
+        figure, name = figures.decay_curves(curves, args.length), "first_violation"
+        values = {curve: decay.first_violation(x, args.length) for curve, x in curves.items()}
+        lines = [f"{_format_first(x, args.length)}  {curve}" for curve, x in values.items()]
+    figures.save(figure, args.out)
+    result = {"figure": str(args.out), "length": args.length, name: values}
+    return result, "\n".join([*lines, f"figure: {args.out}"])
+
+
+def _short(length: int) -> str:
+    for unit, size in (("M", 2**20), ("k", 2**10)):
+        if length % size == 0:
+            return f"{length // size}{unit}"
+    return f"{length:,}"
+
+
+# --- the command line ----------------------------------------------------------------------------
+
+
+def _parser() -> Parser:
+    parser = Parser(description=__doc__)
+    commands = parser.add_subparsers(required=True, metavar="COMMAND", dest="command")
+    head = Parser(add_help=False)
+    text = "features of a head, even (default: 128)"
+    head.add_argument("--head-dim", type=int, default=128, help=text)
+    share = Parser(add_help=False)
+    text = "share of the head that is rotated"
+    share.add_argument("--rotary-fraction", type=float, default=1.0, help=text)
+
+    variant = {"type": expression, "metavar": "EXPR"}
+
+    def add(function, *parents):
+        """Add the command of a function, with its name and docstring."""
+        name, text = function.__name__.removesuffix("_command"), inspect.cleandoc(function.__doc__)
+        summary = text.partition("\n")[0].rstrip(".")
+        command = commands.add_parser(name, help=summary, description=text, parents=parents)
+        command.add_argument("--json", action="store_true", help="print one JSON object")
+        command.set_defaults(function=function)
+        return command
+
+    show.add_show_arguments(add(show.show_command))
+    add(show.cookbook_command)
+
+    option = add(bound_command, head, share).add_argument
+    option("--length", type=tokens, required=True, help="tokens: 131072 or 128k")
+    option("--stable", action="store_true", help="also the base above which every base is feasible")
+    option("--intervals", action="store_true", help="also every feasible interval")
+
+    command = add(length_command, head, share)
+    text = "distances below this are tested (default: 2^31)"
+    command.add_argument("--limit", type=tokens, default=2**31, help=text)
+    option = command.add_mutually_exclusive_group(required=True).add_argument
+    option("--base", type=float, help="plain RoPE with this base")
+    text = "any variant, dynamic ones unstretched: 'ntk_aware(base=1e4,factor=8)'"
+    option("--rotary", **variant, help=text)
+    option("run", nargs="?", type=Path, help="a run directory: the frequencies of each layer")
+
+    command = add(capability_command, head)
+    option = command.add_mutually_exclusive_group(required=True).add_argument
+    text = "a variant, or a pattern over layers and heads: '[[rope(base=10),nope]]'"
+    option("--rotary", **variant, help=text)
+    option("run", nargs="?", type=Path, help="a run directory: the heads of each layer")
+    option = command.add_argument
+    option("--heads", type=at_least(1), help="query heads of a layer (default: 1)")
+    option("--length", type=tokens, required=True, help="tokens: 4096 or 4k")
+    text = "also the L50 that D_H allows among this number of keys that do not match"
+    option("--others", type=int, metavar="N", help=text)
+    text = "also draw it against length, for 1, 2, 4, ... heads: FILE.png, .svg or .pdf"
+    option("--out", type=figure_path, help=text)
+
+    command = add(forecast_command)
+    option = command.add_argument
+    option("config", metavar="CONFIG", help="a config's name, such as demo, or FILE.py")
+    option("overrides", nargs="*", metavar="dotted.field=value", help="changes to the config")
+    text = "simulated seeds, between which the interval is (default: 3)"
+    option("--seeds", type=at_least(1), default=3, metavar="N", help=text)
+
+    option = add(table_command, head).add_argument
+    text = "default: 1k to 1M"
+    option("--lengths", type=tokens, nargs="+", default=published.LENGTHS, help=text)
+    option("--figure", type=figure_path, help="also draw it: FILE.png, .svg or .pdf")
+
+    option = add(audit_command).add_argument
+    text = "a config.json, its folder, or a .gguf file; two are compared"
+    option("path", type=Path, nargs="+", metavar="CONFIG_JSON|FOLDER|GGUF", help=text)
+    text = f"radians by which a rotation must be wrong to count (default: {TOLERANCE:g})"
+    option("--tolerance", type=float, default=TOLERANCE, metavar="RAD", help=text)
+
+    option = add(models_command).add_argument
+    option("names", nargs="*", metavar="NAME", help="default: all")
+
+    option = add(curve_command, head).add_argument
+    option("--base", type=_bases, default=[], help="comma list of bases of plain RoPE")
+    option("--rotary", **variant, action="append", default=[], help="any variant; repeatable")
+    option("--length", type=tokens, default=4096, help="tokens (default: 4096)")
+    text = "b_m (default), or attention: the upper bound of attention scores"
+    option("--bound", choices=("b_m", "attention"), default="b_m", help=text)
+    text = "FILE.png, .svg or .pdf (default: %(default)s)"
+    option("--out", type=figure_path, default=Path("curve.png"), help=text)
+    return parser
+
+
+def main() -> None:
+    """Run the command line and print one result."""
+    parser = _parser()
+    args = parser.parse_args()
+    status = Console(stderr=True).status("computing") if sys.stderr.isatty() else nullcontext()
+    with parser.refusing(ValueError, ArithmeticError, OSError), status:
+        result, text = args.function(args)
+    print_text(json.dumps(result) if args.json else text)
+
+
+if __name__ == "__main__":
+    exit_with(main)

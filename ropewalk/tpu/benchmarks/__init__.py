@@ -1,0 +1,1 @@
+"""Benchmarks of speed and memory, as ratios: `ropewalk bench NAME`, `cpu` or `gpu`."""
