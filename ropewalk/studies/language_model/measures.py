@@ -1,7 +1,7 @@
 """Measurements of language models, paired by document with another run.
 
-Every measurement is a ratio of two sums over documents: nats over tokens, copy gain over answers,
-or copy gain over that of another run. So one bootstrap over documents gives all intervals.
+Every measurement is a function of sums over documents: nats over tokens, copy gain over answers, or
+copy gain over that of another run. So one bootstrap over documents gives all intervals.
 """
 
 import functools
@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ropewalk import evals
-from ropewalk.evals.estimate import summaries
 from ropewalk.evals.estimate.bins import FINE_PER_BIN, fine_bin_start
+from ropewalk.evals.estimate.statistics import expanded, mean_over_seeds
 from ropewalk.evals.tasks.lagcopy import Lagcopy
 from ropewalk.evals.tasks.perplexity import Perplexity
 from ropewalk.studies.card import Card, Measure, Value, as_measure
@@ -24,6 +24,7 @@ REFERENCE = "base=10000"
 _RESAMPLES = 2000
 WHOLE = "whole"  # name of a card's usual measurement
 SHORTEST_LAG = 8  # tokens; passages of shorter lags have too few answers for a half lag
+LEAST_GAIN = 0.1  # nats: the gain of models that do not copy is below it
 NEARBY = 16  # tokens: how much a run copies at all is measured up to this lag
 _COST_WITHOUT_COPYING, _COST_OF_LEVEL = 0.307, -0.328  # nats per token, of 17 runs
 
@@ -116,23 +117,56 @@ def _sums(losses: Losses, total_DF: np.ndarray) -> Sums:
     )
 
 
-def measure_mean(run: Sums) -> Value:
+class Resampled(NamedTuple):
+    """A statistic of documents, and of resamples of them.
+
+    Two of the same documents have the same resamples, so that numbers made of both are resampled
+    jointly.
+
+    Attributes:
+      values: float64 `[1 + resamples]`, that of the data first; NaN: there is nothing to measure.
+      documents: number of documents.
+    """
+
+    values: np.ndarray
+    documents: int
+
+    def map(self, function: Callable[..., np.ndarray], *others: "Resampled") -> "Resampled":
+        """Return a function of this statistic and others."""
+        items = self, *others
+        values = function(*(item.values for item in items))
+        return Resampled(values, min(item.documents for item in items))
+
+    def of_data(self) -> "Resampled":
+        """Return the statistic without the noise of the documents."""
+        return self._replace(values=np.repeat(self.values[0], len(self.values)))
+
+
+NOTHING = Resampled(np.full(1, np.nan), 0)
+
+
+def measure_mean(run: Sums) -> Resampled:
     """Measure the mean over the tokens or answers of all bins."""
     return _bootstrap(_mean, run.total_DB, run.count_DB)
 
 
-def measure_difference(run: Sums, reference: Sums) -> Value:
+def measure_difference(run: Sums, reference: Sums) -> Resampled:
     """Measure the mean of `run` minus that of `reference`, on the same documents."""
     return measure_mean(run.minus(reference))
 
 
-def measure_ratio(run: Sums, reference: Sums) -> Value:
-    """Measure the sum of `run` divided by that of `reference`, on the same documents."""
+def measure_ratio(run: Sums, reference: Sums) -> Resampled:
+    """Measure the copy gain of `run` divided by that of `reference`, on the same documents.
+
+    A gain of `reference` below LEAST_GAIN is that of a model that does not copy: NOTHING.
+    """
     _check_paired(run, reference)
+    if abs(reference.total_DB.sum()) < LEAST_GAIN * reference.count_DB.sum():
+        return NOTHING
     return _bootstrap(_mean, run.total_DB, reference.total_DB)
 
 
-def measure_regained(run: Sums, before: Sums, reference: Sums) -> Value:
+def measure_regained(run: Sums, before: Sums, reference: Sums) -> Resampled:
     """Measure the share of `before`'s deficit against `reference` that `run` has regained."""
     return measure_ratio(run.minus(before), reference.minus(before))
 
@@ -142,18 +176,18 @@ def shares(run: Sums, reference: Sums, nearby: float = 0) -> np.ndarray:
 
     With `nearby`, divided by the level: what it is in the half octaves up to this lag.
     """
-    share_B = run.total_DB.sum(0) / reference.total_DB.sum(0)
-    return share_B / _level(run, reference, nearby) if nearby else share_B
+    totals = run.total_DB.sum(0)[None], reference.total_DB.sum(0)[None]
+    return _shares(*totals, run.center_B <= nearby)[0]
 
 
-def _level(run: Sums, reference: Sums, nearby: float) -> float:
-    near_B = run.center_B <= nearby
-    return float(run.total_DB[:, near_B].sum() / reference.total_DB[:, near_B].sum())
+def _shares(gain_RB: np.ndarray, reference_RB: np.ndarray, near_B: np.ndarray) -> np.ndarray:
+    level_R = gain_RB[:, near_B].sum(1) / reference_RB[:, near_B].sum(1) if near_B.any() else 1
+    return gain_RB / reference_RB / np.reshape(level_R, (-1, 1))
 
 
 def measure_half_lag(
     run: Sums, reference: Sums, *, nearby: float = 0, least_level: float = 0
-) -> Value:
+) -> Resampled:
     """Measure the lag from which on `run` first has less than half of the gain of `reference`.
 
     Lags from SHORTEST_LAG on count. Linear in log lag between half octaves; inf if it has half at
@@ -165,61 +199,23 @@ def measure_half_lag(
         as much as `reference`, but at all lags, has no half lag. 0: half of the gain.
       least_level: share of the gain up to `nearby` below which the run has not learned to copy.
     """
-    return _measure_reaches(lambda reach: reach, run, reference, nearby, least_level)
+    _check_paired(run, reference)
+    run, reference = (item.within(SHORTEST_LAG, np.inf) for item in (run, reference))
+    near, near_reference = (x.within(0, nearby).total_DB.sum() for x in (run, reference))
+    if near < least_level * near_reference:
+        return NOTHING
+    logs_B, near_B = np.log(run.center_B), run.center_B <= nearby
+
+    def half_lags(gain_RB: np.ndarray, reference_RB: np.ndarray) -> np.ndarray:
+        ratio_RB = _shares(gain_RB, reference_RB, near_B)
+        return np.array([_crossing(ratio_B, logs_B) for ratio_B in ratio_RB])
+
+    return _bootstrap(half_lags, run.total_DB, reference.total_DB)
 
 
-def measure_reach_ratio(
-    run: Sums,
-    reference: Sums,
-    other: Sums,
-    other_reference: Sums,
-    *,
-    nearby: float,
-    least_level: float = 0,
-) -> Value:
-    """Measure the reach of `run` divided by that of `other`, on the same documents.
-
-    Each has its own reference. A reach beyond all lags counts as the center of the last half
-    octave, so a ratio with one such reach is closer to 1 than that of the runs.
-    """
-
-    def ratio(reach: float, other_reach: float) -> float:
-        end = run.center_B[-1]
-        return min(reach, end) / min(other_reach, end)
-
-    return _measure_reaches(ratio, run, reference, nearby, least_level, other, other_reference)
-
-
-def _measure_reaches(
-    statistic: Callable[..., float],
-    run: Sums,
-    reference: Sums,
-    nearby: float,
-    least_level: float,
-    *others: Sums,
-) -> Value:
-    """Measure a statistic of the reaches of one run or two, each followed by its reference."""
-    for item in (reference, *others):
-        _check_paired(run, item)
-    runs = [item.within(SHORTEST_LAG, np.inf) for item in (run, reference, *others)]
-
-    def pairs(items: Sequence[Sums]) -> Iterator[tuple[Sums, Sums]]:
-        return zip(items[::2], items[1::2], strict=True)
-
-    if least_level and min(_level(*pair, nearby) for pair in pairs(runs)) < least_level:
-        return Value(np.nan, -np.inf, np.inf, 0, "documents")
-
-    def sampled(*totals_DB: np.ndarray) -> float:
-        items = [x._replace(total_DB=total) for x, total in zip(runs, totals_DB, strict=True)]
-        return statistic(*(_half_lag(*pair, nearby) for pair in pairs(items)))
-
-    return _bootstrap(sampled, *(item.total_DB for item in runs))
-
-
-def _half_lag(run: Sums, reference: Sums, nearby: float) -> float:
-    ratio_B = shares(run, reference, nearby)
+def _crossing(ratio_B: np.ndarray, logs_B: np.ndarray) -> float:
     is_sampled_B = np.isfinite(ratio_B)  # a resample may have no answer in a half octave
-    ratio_B, logs_B = ratio_B[is_sampled_B], np.log(run.center_B[is_sampled_B])
+    ratio_B, logs_B = ratio_B[is_sampled_B], logs_B[is_sampled_B]
     below = np.flatnonzero(ratio_B < 0.5)
     if not len(below):
         return np.inf
@@ -231,10 +227,19 @@ def _half_lag(run: Sums, reference: Sums, nearby: float) -> float:
     return float(np.exp(logs_B[first] + share * (logs_B[last] - logs_B[first])))
 
 
-def by_bin(measure: Callable[..., Value], *sums: Sums) -> Iterator[tuple[float, Value]]:
-    """Yield the center of every bin and its measurement."""
-    for center in sums[0].center_B.tolist():
-        yield center, measure(*(item.within(center, center) for item in sums))
+def measure_reach_ratio(
+    run: Sums, reference: Sums, other: Sums, other_reference: Sums, **options: float
+) -> Resampled:
+    """Measure the reach of `run` divided by that of `other`, on the same documents.
+
+    Each has its own reference; options are those of `measure_half_lag`. A reach beyond all lags
+    counts as the center of the last half octave, so the ratio is then closer to 1.
+    """
+    _check_paired(run, other)
+    end = run.center_B[-1]
+    reach = measure_half_lag(run, reference, **options)
+    other_reach = measure_half_lag(other, other_reference, **options)
+    return reach.map(lambda a, b: np.minimum(a, end) / np.minimum(b, end), other_reach)
 
 
 def _check_paired(run: Sums, reference: Sums) -> None:
@@ -243,37 +248,57 @@ def _check_paired(run: Sums, reference: Sums) -> None:
         raise ValueError("the runs were measured on other documents; measure both again")
 
 
-def _mean(total_DB: np.ndarray, count_DB: np.ndarray) -> float:
-    return float(total_DB.sum() / count_DB.sum())
+def _mean(total_RB: np.ndarray, count_RB: np.ndarray) -> np.ndarray:
+    return total_RB.sum(1) / count_RB.sum(1)
 
 
-def _bootstrap(statistic: Callable[..., float], *arrays: np.ndarray) -> Value:
-    """Return a statistic of arrays `[D, B]`, and its percentile interval over documents."""
-    present = np.flatnonzero(np.any([(array != 0).any(1) for array in arrays], axis=0))
-    arrays = tuple(array[present] for array in arrays)
-    random = np.random.Generator(np.random.Philox(key=0))
-    draws = random.integers(len(present), size=(_RESAMPLES, len(present)))
+def _bootstrap(statistic: Callable[..., np.ndarray], *arrays_DB: np.ndarray) -> Resampled:
+    """Return a statistic of the arrays' sums over documents, `[1 + resamples, B]`."""
+    present_D = np.any([(array != 0).any(1) for array in arrays_DB], axis=0)
+    weight_RD = _weights(np.count_nonzero(present_D), _RESAMPLES)
     with np.errstate(divide="ignore", invalid="ignore"):
-        values = [statistic(*(array[draw] for array in arrays)) for draw in draws]
-        value = statistic(*arrays)
-    low, high = np.quantile(values, (0.025, 0.975), method="inverted_cdf")
-    return Value(value, float(low), float(high), len(present), "documents")
+        values_R = statistic(*(weight_RD @ array[present_D] for array in arrays_DB))
+    return Resampled(values_R, weight_RD.shape[1])
 
 
-def over_seeds(values: Sequence[Value], *, in_octaves: bool = False) -> Value:
-    """Return the mean over seeds with its 95% t interval; one seed keeps that over documents.
+@functools.lru_cache(maxsize=64)
+def _weights(documents: int, resamples: int) -> np.ndarray:
+    """Return how often each document is in the data, once, and in each resample."""
+    random = np.random.Generator(np.random.Philox(key=0))
+    draws = random.integers(documents, size=(resamples, documents))
+    counts = [np.bincount(draw, minlength=documents) for draw in draws]
+    return np.array([np.ones(documents), *counts])
+
+
+def over_seeds(seeds: Sequence[Resampled], *, in_octaves: bool = False) -> Value:
+    """Return the mean over seeds with its 95% interval; one seed has that over documents.
+
+    The interval over seeds contains the variance of the documents that they share, and is at least
+    the mean interval of one seed. Seeds with NOTHING to measure are left out.
 
     Args:
-      values: one per seed.
+      seeds: one statistic per seed.
       in_octaves: whether the mean and the interval are those of the logarithms.
     """
-    if len(values) == 1:
-        return values[0]
-    numbers = np.array([value.value for value in values])
-    if not np.isfinite(numbers).all():  # a half lag beyond all lags: there is no t interval
-        low = min(value.low for value in values)
-        return Value(float(np.mean(numbers)), low, np.inf, len(numbers))
-    return Value(*summaries.over_seeds(numbers, ratios=in_octaves), len(numbers))
+    seeds = [seed for seed in seeds if not math.isnan(seed.values[0])]
+    if not seeds:
+        return Value(np.nan, -np.inf, np.inf, 0, "documents")
+    documents = min(seed.documents for seed in seeds)
+    values = np.array([seed.values for seed in seeds])
+    values = np.log(values) if in_octaves else values
+    ends = np.quantile(values[:, 1:], expanded(documents), axis=1, method="inverted_cdf")
+    if len(seeds) == 1:
+        interval, count = (values[0, 0], *ends[:, 0]), (documents, "documents")
+    else:
+        low, high = ends.mean(1)
+        interval, count = (values[:, 0].mean(), ends[0].min(), np.inf), (len(seeds),)
+        if np.isfinite(values[:, 0]).all():  # else a half lag beyond all lags: no t interval
+            values = np.minimum(values, values[np.isfinite(values)].max())
+            random = np.random.Generator(np.random.Philox(key=0))
+            mean, least, most = mean_over_seeds(values, documents, random)
+            interval = mean, min(low, least), max(high, most)
+    value, low, high = np.exp(interval) if in_octaves else interval
+    return Value(float(value), float(low), float(high), *count)
 
 
 # --- measures that claims name -------------------------------------------------------------------
@@ -296,7 +321,7 @@ def reference_card(card: Card, member: str = REFERENCE) -> str:
 def compare(
     card: Card,
     rows: Sequence[Row],
-    statistic: Callable[..., Value],
+    statistic: Callable[..., Resampled],
     read: Callable[[Row], Any],
     member: str,
     *references: str | tuple[str, str],
@@ -329,9 +354,7 @@ def compare(
             values.append(statistic(*sums))
     if not values:
         return None
-    # Runs that have not learned to copy are left out of the mean, and n counts the others.
-    learned = [value for value in values if not math.isnan(value.value)]
-    value = over_seeds(learned or values[:1], in_octaves=in_octaves)
+    value = over_seeds(values, in_octaves=in_octaves)
     # Documents of one seed say nothing about the seeds that are missing.
     is_open = len(values) < len(card.seeds)
     return value._replace(low=-np.inf, high=np.inf) if is_open else value
@@ -408,7 +431,7 @@ def reach_growth(
         then, now = (gains(row, length=length, measurement=name) for name in (before, WHOLE))
         return now and then and (now, then)
 
-    def statistic(run: tuple[Sums, Sums], other: tuple[Sums, Sums]) -> Value:
+    def statistic(run: tuple[Sums, Sums], other: tuple[Sums, Sums]) -> Resampled:
         return measure_reach_ratio(run[0], other[0], run[1], other[1], **options)
 
     return compare(statistic, read, member, reference, in_octaves=True)
@@ -425,29 +448,11 @@ def unexplained_cost(member: str, *, length: int = LENGTH, reference: str = REFE
         loss, gain = losses(row, length), gains(row, SHORTEST_LAG, NEARBY, length=length)
         return loss and gain and (loss, gain)
 
-    def statistic(run: tuple[Sums, Sums], other: tuple[Sums, Sums]) -> Value:
+    def statistic(run: tuple[Sums, Sums], other: tuple[Sums, Sums]) -> Resampled:
         cost, level = measure_difference(run[0], other[0]), measure_ratio(run[1], other[1])
-        value = cost.value - _COST_WITHOUT_COPYING - _COST_OF_LEVEL * level.value
-        # The texts of both are independent.
-        below, above = (
-            math.hypot(cost.value - end, _COST_OF_LEVEL * (level.value - level_end))
-            for end, level_end in ((cost.low, level.low), (cost.high, level.high))
-        )
-        return Value(value, value - below, value + above, cost.n, cost.unit)
+        return cost.map(lambda a, b: a - _COST_WITHOUT_COPYING - _COST_OF_LEVEL * b, level)
 
     return compare(statistic, read, member, reference)
-
-
-def half_lag_ratio(member: str, other: str) -> Measure:
-    """Return the measure of the half lag of `member` divided by that of `other`."""
-
-    def statistic(run: Sums, other_run: Sums, reference: Sums) -> Value:
-        values = [measure_half_lag(item, reference) for item in (run, other_run)]
-        # One seed decides nothing here: its interval is open.
-        return Value(values[0].value / values[1].value, 0, np.inf, 1)
-
-    references = ("language_model", other), REFERENCE
-    return compare(statistic, gains, member, *references, in_octaves=True)
 
 
 def regained(member: str, measurement: str = WHOLE) -> Measure:
@@ -464,7 +469,7 @@ def regained(member: str, measurement: str = WHOLE) -> Measure:
 def growth(member: str) -> Measure:
     """Return the measure of a member's cost after 40M tokens minus that after 10M."""
 
-    def statistic(run: Sums, reference: Sums, before: Sums, reference_before: Sums) -> Value:
+    def statistic(run: Sums, reference: Sums, before: Sums, reference_before: Sums) -> Resampled:
         return measure_difference(run.minus(reference), before.minus(reference_before))
 
     seeds = "language_model_seeds"  # on the same device
