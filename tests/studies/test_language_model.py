@@ -8,7 +8,7 @@ import pytest
 from ropewalk import studies
 from ropewalk.evals.estimate.bins import fine_bin_number
 from ropewalk.studies.card import HELD, NOT_MEASURED, UNDECIDED
-from ropewalk.studies.language_model import measures
+from ropewalk.studies.language_model import law, measures
 from ropewalk.studies.report import judge
 from ropewalk.studies.rows import Answers, Losses, Row
 from tests.in_process import call
@@ -120,6 +120,46 @@ def test_a_cost_that_the_level_of_copying_says_leaves_nothing():
     one_seed = dataclasses.replace(CARDS["language_model"], seeds=(0,))
     cost = measures.unexplained_cost("base=10")(one_seed, runs)
     assert cost[:3] == pytest.approx([0.2 - (0.307 - 0.328 * 0.5)] * 3)
+
+
+def make_runs(reach_of_base):
+    """Runs of four seeds that reach so far, and cost .3 - .3 times their level."""
+    runs = []
+    for seed in range(4):
+        for base in law.GROWING:
+            level = base / 1000 - seed / 100
+            numbers = level, reach_of_base(base), 0.3 - 0.3 * level
+            parts = [measures.Resampled(np.full(2001, number), 99) for number in numbers]
+            card = "language_model_lag_seeds" if seed else "language_model_lags"
+            runs.append(law.Run(card, seed, base, *parts))
+    return runs
+
+
+def test_reaches_that_grow_as_the_square_root_of_the_base_fit_it_alone():
+    """Lengths of the theories at bases 100, 300 and 1,000 are those of another program."""
+    lengths = {
+        name: [length(base) for base in law.GROWING] for name, length in law.THEORIES.items()
+    }
+    assert lengths["B_m < 0"] == [46, 102, 197]
+    assert lengths["B_m below .25 of its start"] == [16, 33, 53]
+    assert lengths["quarter period of the slowest pair"] == pytest.approx(
+        [136, 394.3, 1265.8], 1e-3
+    )
+    runs = make_runs(lambda base: 10 * base**0.5)
+    line = list(law.growth_lines(runs))[-1]
+    assert (line["base 100"], line["exponent"]) == ("100 [100, 100]", "0.5 [0.5, 0.5]")
+    assert line["growth"] == "3.16 [3.16, 3.16]"
+    errors = {line["theory"]: line["one factor"] for line in law.theory_lines(runs)}
+    octaves = np.log2([46, 102, 197]) - np.log2([10, 300**0.5, 1000**0.5])
+    assert float(errors["B_m < 0"]) == pytest.approx(octaves.std(), abs=0.005)
+    assert errors["square root of the base"] == "0.00"
+    said = {line["theory"]: line["forecast of seed 0"] for line in law.theory_lines(runs)}
+    assert said["square root of the base"] == "100, 173, 316"
+
+
+def test_a_cost_that_falls_with_the_level():
+    fit = law.fit_cost(make_runs(lambda base: base))
+    assert fit == pytest.approx((-0.3, 0.3, -1, 0))
 
 
 def test_regained_share():

@@ -183,7 +183,8 @@ def run_lines(runs: Sequence[Run]) -> Iterator[dict[str, str]]:
         values = (over_seeds([item]) for item in (run.level, run.reach, run.cost))
         level, reach, cost = map(str, values)
         name = "0, H200" if run.card == "language_model_long" else f"{run.seed}"
-        texts = {"level": level, "reach": reach, "cost": cost}
+        texts = {"level": level, "documents nearby": f"{run.level.documents}"}
+        texts |= {"reach": reach, "cost": cost}
         yield {"seed": name, "base": f"{run.base:,}"} | texts
 
 
