@@ -103,6 +103,9 @@ def describe(run: RunDirectory) -> dict[str, str]:
 def prune(run: RunDirectory, keep: int, optimizer: bool = False) -> int:
     """Delete all but the newest checkpoints of a run that no process trains; return the bytes.
 
+    Members of a sweep go on from the newest step that all of a group have, whichever members that
+    are: a step stays if no later one is there in all the members that have it.
+
     Args:
       run: the run.
       keep: number of checkpoints to keep.
@@ -114,10 +117,18 @@ def prune(run: RunDirectory, keep: int, optimizer: bool = False) -> int:
     with try_lock(run.path / ".lock") as file:
         if file is None:
             raise ValueError(f"{run.path} is being trained; stop that process first")
-        paths = [run.checkpoints_path / str(step) for step in run.steps()]
-        folders = paths[:-keep]
+        steps, members = run.steps(), _members_with(run)
+        having = {step: {m.name for m in members if step in m.steps()} for step in steps}
+        kept = [
+            step
+            for number, step in enumerate(steps)
+            if number >= len(steps) - keep
+            or not any(having[step] <= having[later] for later in steps[number + 1 :])
+        ]
+        folders = [run.checkpoints_path / str(step) for step in steps if step not in kept]
         if optimizer:
-            folders += [x for path in paths[-keep:] if (x := path / "opt_state").exists()]
+            states = [run.checkpoints_path / str(step) / "opt_state" for step in kept]
+            folders += filter(Path.exists, states)
         freed = sum(map(_size, folders))
         for folder in folders:
             remove(folder)
@@ -162,6 +173,13 @@ def keep(dirs: Sequence[Path], out: Path, step: int | None, *, command: str) -> 
         names = tuple(source.name for source in sources)
         record = dataclasses.replace(read_sweep(dirs[0]), members=names)
         write_atomically(out / "sweep.json", record.to_json())
+
+
+def _members_with(run: RunDirectory) -> list[RunDirectory]:
+    """Return the members of the sweep of `run`, or `run` alone."""
+    folder = run.path.absolute().parent
+    names = read_sweep(folder).members if (folder / "sweep.json").exists() else ()
+    return [RunDirectory(folder / name) for name in names] if run.name in names else [run]
 
 
 def _size(path: Path) -> int:

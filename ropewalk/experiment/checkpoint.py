@@ -77,6 +77,10 @@ def last_good(steps: Sequence[int], diverged: int) -> int | None:
     return max((step for step in steps if step + 1 < diverged), default=None)
 
 
+# Suffix of a checkpoint past the step at which its run was resumed, until the run has passed it.
+AHEAD = "ahead"
+
+
 class Checkpoints:
     """Saves and restores the training state of one run. Saving is asynchronous and atomic."""
 
@@ -109,6 +113,8 @@ class Checkpoints:
     ) -> None:
         """Start saving `step`; return once the arrays are copied out of the training state.
 
+        Raises ValueError if orbax does not save: it refuses steps before its newest.
+
         Args:
           step: number of updates done.
           params: parameters of the model.
@@ -122,7 +128,7 @@ class Checkpoints:
         # Made of what lies on the devices, before anything is written.
         record = digest_item(digests(arrays), items, metrics)
         with raise_outages(self._run.path, writes=True):
-            self._manager.save(
+            is_saved = self._manager.save(
                 step,
                 # One item each: evaluation restores `params` alone, whatever the optimizer was.
                 args=ocp.args.Composite(
@@ -130,6 +136,11 @@ class Checkpoints:
                     **{name: ocp.args.JsonSave(item) for name, item in items.items()},
                     digests=ocp.args.JsonSave(record),
                 ),
+            )
+        if not is_saved:
+            raise ValueError(
+                f"{folder_of(self._run, step)} was not saved, because a checkpoint of that step or "
+                "a later one has appeared; run the same command again"
             )
 
     def close(self) -> None:
@@ -151,6 +162,9 @@ class Checkpoints:
         with raise_outages(self._run.path, writes=True):
             for earlier in set(complete[: -self._keep]) - {*self._always, good}:
                 remove(folder_of(self._run, earlier))
+            for aside in self._run.checkpoints_path.glob(f"*.{AHEAD}"):
+                if int(aside.stem) <= max(complete, default=0):
+                    remove(aside)
 
 
 def _remove_unfinished(run: RunDirectory) -> None:
@@ -289,10 +303,12 @@ def keep_params(source: RunDirectory, step: int, target: RunDirectory) -> None:
     write_items(target, step, items, digests({"params": read}))
 
 
-def set_aside(run: RunDirectory, step: int) -> Path:
+def set_aside(run: RunDirectory, step: int, reason: str) -> Path:
     """Rename the checkpoint of `step` to make room for a new one; return its new path."""
     folder = folder_of(run, step)
-    aside = folder.with_name(f"{step}.damaged")
+    aside = folder.with_name(f"{step}.{reason}")
+    if reason == AHEAD and aside.exists():
+        remove(aside)
     while aside.exists():
         aside = aside.with_name(f"{aside.name}.again")
     return folder.rename(aside)

@@ -26,7 +26,7 @@ from ropewalk.training.log import DivergedError, Divergence, StageLog, Trace, ma
 from ropewalk.training.members import first_state, shardings_of, unstack, with_fresh_moments
 from ropewalk.training.plan import Plan
 from ropewalk.training.programs import member_arrays
-from ropewalk.training.restore import restore_newest
+from ropewalk.training.restore import restore_newest, set_later_aside
 from ropewalk.training.step import State, compile_step, is_unsplit_cpu
 from ropewalk.training.validation import Validation
 from ropewalk.training.watchdog import Watchdog
@@ -108,6 +108,7 @@ class Trainer:
         self.console.print(f"{config.name}: {size}{per_member}")
 
         self.state, self.data_state, self.step = open_state(plan, self.console.print)
+        set_later_aside(plan.runs, self.step, self.console.print)
         self.shardings = shardings_of(self.state)
         ends = [stage.end for stage, *_ in plan.stages]  # results, which are always kept
         keep = config.train.keep

@@ -94,11 +94,18 @@ class Checked:
             )
         return notes
 
+    def _describe_later(self, run: RunDirectory) -> str:
+        """Say which checkpoints of `run` other members lack; empty if there are none."""
+        later = [str(step) for step in run.steps() if step > self.start_step]
+        verb = "are" if len(later) > 1 else "is"
+        return f", and {', '.join(later)}, past it, {verb} set aside" if later else ""
+
     def describe(self) -> list[str]:
         """Return lines that say what was checked."""
         config, num_members = self.config, len(self.members)
         members = f", {num_members} members in one program" if num_members > 1 else ""
         at_step = f"step {self.start_step} of {self.num_steps} is there"
+        at_step = at_step if self.start_step else "training starts at step 0"
         starts = dict.fromkeys(
             member.config.start_from for member in self.members if not self.start_step
         )
@@ -112,7 +119,7 @@ class Checked:
             f"config: {config.name}, {describe_size(config.model)}{members}",
             f"stages: {len(self.stages)}, {counted(self.num_steps, 'steps')} in all",
             *(
-                f"workdir: {run.path} is writable; {at_step if self.start_step else 'no steps yet'}"
+                f"workdir: {run.path} is writable; {at_step}{self._describe_later(run)}"
                 for run in self.runs
             ),
             "mesh: " + ", ".join(f"{axis}={size}" for axis, size in self.axes.items()),

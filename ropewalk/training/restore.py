@@ -75,10 +75,24 @@ def restore_newest(
                 ) from error
     for number, what, damaged_runs in damaged:
         for run in damaged_runs if distributed.is_primary_host() else ():
-            aside = checkpoint.set_aside(run, number)
+            aside = checkpoint.set_aside(run, number, "damaged")
             notice(f"DAMAGED: checkpoint {number} of {run.path}: {what}; it is now {aside}")
-    distributed.barrier("damaged checkpoints are set aside")
     return state, data_state, step
+
+
+def set_later_aside(runs: Sequence[RunDirectory], step: int, notice: Callable[[str], None]) -> None:
+    """Set the checkpoints past `step` aside, which runs reach again: orbax saves no step twice.
+
+    Members save one after another, so a killed sweep leaves checkpoints that only some have.
+    """
+    for run in runs if distributed.is_primary_host() else ():
+        for later in [other for other in run.steps() if other > step]:
+            aside = checkpoint.set_aside(run, later, checkpoint.AHEAD)
+            notice(
+                f"note: checkpoint {later} of {run.path} is past step {step}, from which training "
+                f"goes on; it is now {aside}"
+            )
+    distributed.barrier("checkpoints are set aside")
 
 
 def _restore_step(

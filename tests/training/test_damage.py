@@ -170,6 +170,13 @@ def test_what_a_stopped_save_left_is_removed(runs, resume):
         time.sleep(0.01)
 
 
+def test_a_save_that_orbax_does_not_make_is_an_error(runs):
+    state = state_at(4)
+    checkpoints = Checkpoints(runs[0], keep=3)
+    with pytest.raises(ValueError, match=r"checkpoints/4 was not saved"):
+        checkpoints.save(4, state.params, state.opt_state, DataState(fingerprint=""), CONFIGS[0])
+
+
 def test_a_config_that_was_edited_is_refused(runs):
     run, _ = runs
     change(run.path / "config.json", '"base": 10.0', '"base": 11.0')
