@@ -23,10 +23,11 @@ from ropewalk.utils.files import check_contents, write_atomically
 from ropewalk.utils.git import current_commit
 from ropewalk.utils.limits import read_json
 from ropewalk.utils.locks import lock
-from ropewalk.utils.manifest import DamagedError
-from ropewalk.utils.paths import as_path, in_bucket
+from ropewalk.utils.manifest import DamagedError, hash_file
+from ropewalk.utils.paths import as_path, copy, in_bucket
 
-PUBLISHED = "published"  # folder of an imported run: tokenizer files, as published
+# Folder of an imported run, and of those that start from it: tokenizer files, as published.
+PUBLISHED = "published"
 
 
 class RunDirectory:
@@ -117,7 +118,10 @@ class RunDirectory:
             record = record.get("run", record)
             record.setdefault("overrides", [])
             lists = [tuple(record.get(x, ())) for x in ("overrides", "held_out", "trained_on")]
-            if not isinstance(record["config"], dict) or problem(sum(lists, ()), tuple[str, ...]):
+            objects = record["config"], record.get("published", {})
+            if not all(isinstance(x, dict) for x in objects) or problem(
+                sum(lists, ()), tuple[str, ...]
+            ):
                 raise TypeError
             return record
         except (AttributeError, KeyError, TypeError, ValueError) as error:
@@ -162,27 +166,27 @@ class RunDirectory:
 
     @property
     def published_path(self) -> Path | None:
-        """Folder of published tokenizer files, of this run or of the import that it started from.
+        """Folder of the published files of the tokenizer; None for a run with no imported one.
 
-        None if there is none, or the run has another tokenizer.
+        Raises:
+          ValueError: naming a file that is not what was imported.
         """
-        run = self.imported_run
-        is_same = run is not None and run.tokenizer_sha256 == self.tokenizer_sha256
-        return run.path / PUBLISHED if run is not None and is_same else None
+        folder = self.path / PUBLISHED
+        files = _hash_files(folder)
+        imported = self.record.get("published", files)
+        for name in sorted(files | imported):
+            if files.get(name) != imported.get(name):
+                raise ValueError(
+                    f"{folder / name} is not what was imported; put back a copy of the file, or "
+                    "import the model again"
+                )
+        return folder if files else None
 
     @property
-    def imported_run(self) -> "RunDirectory | None":
-        """The import that this run is, or that it started from; None if it is not there."""
-        run, visited = self, {self.path}
-        while not (run.path / PUBLISHED).is_dir():
-            parent, _ = split_start(run.config.start_from or "")
-            if not parent or not (as_path(parent) / "config.json").exists():
-                return None
-            run = RunDirectory(parent)
-            if run.path in visited:  # a renamed run may lie where its own parent was
-                return None
-            visited.add(run.path)
-        return run
+    def origin(self) -> dict[str, Any] | None:
+        """`name`, `config` and `context` (tokens) of the model that was imported as this run, or
+        as one that it started from; None for others."""
+        return self.record.get("imported") or self.record.get("origin")
 
     @functools.cached_property
     def tokenizer(self) -> Tokenizer:
@@ -223,8 +227,8 @@ class RunDirectory:
     ) -> None:
         """Create the directory with its config.json, which records `overrides` and `origin`.
 
-        The config of the run that `config.start_from` names, and its positional settings, are
-        copied into it.
+        The config of the run that `config.start_from` names, its positional settings, and what
+        it keeps of an import are copied into it.
         """
         record: dict[str, Any] = {**origin, "overrides": list(overrides)}
         if tokenizer_sha256:
@@ -233,6 +237,13 @@ class RunDirectory:
             parent, step = find_start(config.start_from)
             record["parents"] = parent.positions_at(step)
             record["parent"] = to_dict(parent.config_at(step))
+            if model := parent.origin:
+                record["origin"] = {name: model[name] for name in ("name", "config", "context")}
+            files = parent.published_path
+            if files and parent.tokenizer_sha256 == tokenizer_sha256:
+                copy(files, self.path / PUBLISHED)
+        if files := _hash_files(self.path / PUBLISHED):
+            record["published"] = files
         record["config"] = to_dict(config)
         self.path.mkdir(parents=True, exist_ok=True)
         write_atomically(self.path / "config.json", json.dumps(record, indent=2) + "\n")
@@ -363,6 +374,11 @@ class RunDirectory:
         is_end = last["step"] == stages.split(self.config)[-1].end
         is_over = is_end or count >= self.config.train.max_skipped
         return last["step"] - count + 1 if is_over else None
+
+
+def _hash_files(folder: Path) -> dict[str, str]:
+    """Return the sha256 of each file in a folder by its name; none if there is no folder."""
+    return {path.name: hash_file(path) for path in folder.iterdir()} if folder.is_dir() else {}
 
 
 Notice = Callable[[str], None]

@@ -161,10 +161,9 @@ def _write_tokenizer(
 
     Those of an imported run are written as they were published, but for the context's length.
     """
-    origin = run.imported_run
-    if origin and run.published_path and (files := read_published(run.published_path)):
-        is_same = context == origin.record["imported"]["context"]
-        write_published(files, folder, None if is_same else context)
+    if published := run.published_path:
+        is_same = run.origin is not None and context == run.origin["context"]
+        write_published(read_published(published), folder, None if is_same else context)
         return ""
     if tokenizer is None:
         return "This folder has no tokenizer: the run was trained on token ids."

@@ -116,7 +116,7 @@ def test_every_save_that_is_announced_exists_after_a_kill_between_two_members_sa
     assert any("step 3 of 9" in x and "6, past it, is set aside" in x for x in lines)
     monkeypatch.setattr(Checkpoints, "save", save)
     for stop in (4, 5, 7):
-        monkeypatch.setattr(Interrupts, "stops_at", lambda self, step: _signal(self, step, stop))
+        monkeypatch.setattr(Interrupts, "stops_at", _signal_at(stop))
         assert not train_plan(make_plan(configs, runs))
         assert f"stopped by SIGTERM at step {stop} of 9; saved" in capsys.readouterr().err
         assert [run.steps() for run in runs] == [[stop], [stop]]
@@ -128,10 +128,12 @@ def test_every_save_that_is_announced_exists_after_a_kill_between_two_members_sa
         assert [path.name for path in run.checkpoints_path.iterdir()] == ["9"]
 
 
-def _signal(interrupts: Interrupts, step: int, stop: int) -> bool:
-    if step == stop:
-        interrupts.received = "SIGTERM"
-    return step == stop
+def _signal_at(stop: int):
+    def stops_at(interrupts: Interrupts, step: int) -> bool:
+        interrupts.received = "SIGTERM" * (step == stop)
+        return step == stop
+
+    return stops_at
 
 
 @pytest.mark.parametrize(
