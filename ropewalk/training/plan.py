@@ -26,7 +26,7 @@ from ropewalk.experiment.run import RunDirectory, common_steps, find_pruned
 from ropewalk.experiment.stages import Stage, split
 from ropewalk.model.transformer import Params, abstract_params, describe_size
 from ropewalk.training.members import abstract_state, shardings_of, state_bytes
-from ropewalk.training.restore import check_learned_start, find_matching_start, starting_params
+from ropewalk.training.restore import find_matching_start, starting_params
 from ropewalk.training.step import State
 from ropewalk.utils.files import check_writable
 from ropewalk.utils.messages import counted, nearest
@@ -178,10 +178,9 @@ def check_plan(members: Sequence[Member], elsewhere: tuple[int, int] | None = No
     check_trackers(config.train.tracking)
     stages = list(zip(*(split(member.config) for member in members), strict=True))
     for member, *member_stages in zip(members, *stages, strict=True):
-        run, first = member.run, member_stages[0].config.model
+        run = member.run
         run.check_resumable(member.config)
         for stage in member_stages:
-            check_learned_start(first, stage.config.model, f"stage {stage.number}")
             if not run.is_started():
                 stage.config.model.check_rotation()
         if distributed.is_primary_host():

@@ -30,6 +30,13 @@ def test_a_removed_field_is_read_with_its_last_value_only():
         from_dict(record | {"documents": 1})
 
 
+def test_a_run_with_learned_frequencies_is_refused_in_one_line():
+    record = to_dict(find_config("tiny"))["model"]
+    record["rotary"] = {"class": "model.rotary.learned.Learned", "base": 10.0}
+    with pytest.raises(ValueError, match=r"model.rotary.learned.Learned', which is no .* version"):
+        from_dict(record)
+
+
 def test_a_folder_of_text_has_several_names(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     run, *same, other = (
