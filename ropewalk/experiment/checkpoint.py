@@ -276,33 +276,6 @@ def naming_intact_checkpoint(run: RunDirectory, step: int) -> Iterator[None]:
         raise
 
 
-def keep_params(source: RunDirectory, step: int, target: RunDirectory) -> None:
-    """Save the parameters of a run, rounded to bfloat16, as a checkpoint of one with its config.
-
-    Raises:
-      ValueError: as `restore_params` does.
-    """
-    params, step = restore_params(source, step)
-    items, _ = read_items(source, step)
-    items["config"].pop("dtypes", None)  # read as float32, whatever the source came as
-
-    def rounded_leaf(path, leaf):
-        # Distant positions multiply the rounding of a frequency.
-        is_exact = path[-1].key == "frequency_offset"
-        return jnp.asarray(leaf, jnp.float32 if is_exact else jnp.bfloat16)
-
-    rounded = jax.tree_util.tree_map_with_path(rounded_leaf, params)
-    # Of what is read: orbax makes float32 of it, as `abstract_params` asks.
-    read = jax.tree.map(lambda leaf: leaf.astype(jnp.float32), rounded)
-    path = folder_of(target, step).absolute() / "params"
-    with ocp.StandardCheckpointer() as checkpointer:
-        checkpointer.save(path, rounded)
-    # It names folders of this machine; in a bucket it says that the item is whole.
-    if not in_bucket(path):
-        (path / "commit_success.txt").unlink(missing_ok=True)
-    write_items(target, step, items, digests({"params": read}))
-
-
 def set_aside(run: RunDirectory, step: int, reason: str) -> Path:
     """Rename the checkpoint of `step` to make room for a new one; return its new path."""
     folder = folder_of(run, step)
@@ -334,8 +307,8 @@ def _read_arrays(
     damage = one_line(run, step, item, names=leaves_by_name(target), but=jax.errors.JaxRuntimeError)
     with damage:
         for file in path.rglob("*"):
-            if file.parent.name != "d" and file.is_file():
-                check_file(file, MOST_JSON)  # TensorStore reads all of it
+            if not file.is_dir():  # TensorStore reads all of those that hold no arrays
+                check_file(file, math.inf if file.parent.name == "d" else MOST_JSON)
         # The handler itself: a checkpointer would wait for hosts that failed to read.
         arguments = ocp.args.PyTreeRestore(
             item=target,

@@ -63,7 +63,7 @@ class TrainConfig:
         profile/ (a sweep's under its first member's), for XProf or TensorBoard; empty for none.
       tracking: dashboards that also get the metrics, and the results of `evaluate.py`:
         "tensorboard" and "wandb" under the run directory, wandb also online if WANDB_API_KEY or
-        WANDB_MODE=online is set, and "trackio" where it keeps its projects.
+        WANDB_MODE=online is set.
     """
 
     num_steps: Steps
@@ -83,7 +83,7 @@ class TrainConfig:
     log_every: Count = 10
     save_every: Count = 1000
     keep: Count = 2
-    tracking: tuple[Literal["tensorboard", "wandb", "trackio"], ...] = ()
+    tracking: tuple[Literal["tensorboard", "wandb"], ...] = ()
     eval_every: Annotated[int, Bounds(at_least=0)] = 0
     eval_tasks: tuple[str, ...] = ()
     profile_steps: tuple[Count, ...] = ()
@@ -274,6 +274,8 @@ def from_dict(value: Any) -> Any:
     for name, only in REMOVED.get(path, {}).items():
         if fields.get(name) == only:
             del fields[name]
+    if cls is TrainConfig and fields.get("tracking"):  # a removed tracker changes no number
+        fields["tracking"] = tuple(name for name in fields["tracking"] if name != "trackio")
     for field in dataclasses.fields(cls):
         if not field.init:
             fields.pop(field.name, None)  # older files contain derived fields

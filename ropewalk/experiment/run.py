@@ -6,6 +6,7 @@ import functools
 import importlib.metadata
 import json
 import platform
+import re
 from collections.abc import Callable, Iterable, Sequence
 from os.path import abspath
 from pathlib import Path
@@ -19,7 +20,7 @@ from ropewalk.experiment.config import ExperimentConfig, first_difference, from_
 from ropewalk.experiment.records import METRICS, read_json_lines, read_sweep
 from ropewalk.utils.checks import problem
 from ropewalk.utils.command_line import requote
-from ropewalk.utils.files import check_contents, write_atomically
+from ropewalk.utils.files import check_links, write_atomically
 from ropewalk.utils.git import current_commit
 from ropewalk.utils.limits import read_json
 from ropewalk.utils.locks import lock
@@ -28,6 +29,8 @@ from ropewalk.utils.paths import as_path, copy, in_bucket
 
 # Folder of an imported run, and of those that start from it: tokenizer files, as published.
 PUBLISHED = "published"
+# Folders of a run that commands write into.
+_FOLDERS = ("checkpoints", "held_out", PUBLISHED, "probes", "profile", "tensorboard", "wandb")
 
 
 class RunDirectory:
@@ -301,8 +304,10 @@ class RunDirectory:
     def check_resumable(self, config: ExperimentConfig, start: Path | None = None) -> None:
         """Raise ValueError if the directory holds a sweep or, naming the field, another run.
 
-        `start` is what a longer training starts from, the sweep of a member; None: this run.
+        A link is refused in the place of a folder that training writes into. `start` is what a
+        longer training starts from, the sweep of a member; None: this run.
         """
+        check_links(self.path, _FOLDERS)
         if (self.path / "sweep.json").exists():
             raise ValueError(
                 f"{self.path} holds a sweep; use another --workdir, or sweep.py to continue it"
@@ -325,7 +330,8 @@ class RunDirectory:
         if not self.checkpoints_path.is_dir():
             return []
         # Orbax renames a finished checkpoint; names of unfinished ones are no numbers.
-        steps = [int(p.name) for p in self.checkpoints_path.iterdir() if p.name.isdigit()]
+        names = [p.name for p in self.checkpoints_path.iterdir()]
+        steps = [int(name) for name in names if re.fullmatch("[0-9]{1,10}", name)]
         return sorted(s for s in steps if not in_bucket(self.path) or self.is_complete(s))
 
     def is_complete(self, step: int) -> bool:
@@ -398,7 +404,6 @@ def find_runs(
     """
     runs = []
     for path in map(as_path, paths):
-        check_contents(path)
         is_run, is_sweep = RunDirectory(path).is_started(), (path / "sweep.json").exists()
         if is_run:
             if is_sweep:
@@ -406,6 +411,7 @@ def find_runs(
                     f"{path} holds both a run and a sweep; move sweep.json and the members that it "
                     "names to another directory"
                 )
+            check_links(path, _FOLDERS)
             runs.append(RunDirectory(path))
             continue
         if not is_sweep:
@@ -414,7 +420,9 @@ def find_runs(
             names = ", ".join(sorted(str(file.parent) for file in files))
             missing += f"; name those in it: {names}" if names else ""
             raise ValueError(f"{path} {missing if path.exists() else 'does not exist'}")
-        members = [RunDirectory(path / name) for name in read_sweep(path).members]
+        names = read_sweep(path).members
+        check_links(path, [*names, *(f"{name}/{folder}" for name in names for folder in _FOLDERS)])
+        members = [RunDirectory(path / name) for name in names]
         started = [run for run in members if run.is_started()]
         absent = ", ".join(run.path.name for run in members if run not in started)
         if not started:
@@ -453,7 +461,6 @@ def find_run(path: str | Path) -> RunDirectory:
       ValueError: if there is none, or a sweep: one of its members must be chosen.
     """
     path = as_path(path)
-    check_contents(path)
     if (path / "sweep.json").exists():
         members = ", ".join(read_sweep(path).members)
         raise ValueError(f"{path} is a sweep; name one of its members: {members}")
@@ -489,7 +496,7 @@ def common_steps(runs: Iterable[RunDirectory]) -> list[int]:
 def find_pruned(runs: Iterable[RunDirectory], steps: Sequence[int]) -> RunDirectory | None:
     """Return the first run without an optimizer state at any of its `steps`; None if there is none.
 
-    `ropewalk runs prune --optimizer` and `keep` leave parameters only.
+    `ropewalk runs prune --optimizer` leaves parameters only, and so do the runs of the notebooks.
     """
     for run in runs if steps else ():
         if not any((run.checkpoints_path / str(step) / "opt_state").exists() for step in steps):

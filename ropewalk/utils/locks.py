@@ -4,6 +4,7 @@ import contextlib
 import fcntl
 import os
 import secrets
+import stat
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -70,11 +71,10 @@ def _open(path: Path) -> IO[str]:
         raise ValueError(
             f"{path} cannot be locked ({error.strerror}); delete it, or use another directory"
         ) from None
-    file = os.fdopen(number, "r+")
-    if os.fstat(number).st_nlink <= 1:
-        return file
-    file.close()
-    raise ValueError(f"{path} is a second name of another file; delete it")
+    if stat.S_ISREG(os.fstat(number).st_mode):
+        return os.fdopen(number, "r+")
+    os.close(number)
+    raise ValueError(f"{path} is not a regular file; delete it")
 
 
 def _flock(file: IO[str], operation: int) -> None:
