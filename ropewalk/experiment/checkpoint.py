@@ -87,7 +87,7 @@ class Checkpoints:
     def __init__(self, run: RunDirectory, *, keep: int, always: Sequence[int] = ()):
         """`remove_old` keeps the newest `keep` checkpoints, and those of the steps `always`."""
         self._run, self._keep, self._always = run, keep, always
-        if in_bucket(run.path) and distributed.is_primary_host():
+        if distributed.is_primary_host():
             _remove_unfinished(run)
         self._manager = ocp.CheckpointManager(
             str(run.checkpoints_path.absolute()),
@@ -168,9 +168,11 @@ class Checkpoints:
 
 
 def _remove_unfinished(run: RunDirectory) -> None:
-    """Remove checkpoints in a bucket whose saves were stopped."""
+    """Finish removals that were stopped; in a bucket, also remove checkpoints whose saves were."""
     for path in run.checkpoints_path.iterdir() if run.checkpoints_path.is_dir() else ():
-        if path.name.isdigit() and not run.is_complete(int(path.name)):
+        if path.name.endswith(".deleted"):
+            shutil.rmtree(path)
+        elif in_bucket(path) and path.name.isdigit() and not run.is_complete(int(path.name)):
             remove(path)
 
 

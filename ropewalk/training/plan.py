@@ -78,12 +78,18 @@ class Checked:
         return self.stages[-1][0].end
 
     def notes(self) -> list[str]:
-        """Return lines about evaluations that a started run keeps, and ids that no text uses."""
+        """Return lines about evaluations that a started run keeps, warmup, and ids without text."""
         notes, run = [], self.runs[0]
         if run.is_started() and run.config.evals != self.config.evals:
             notes.append(
                 f"note: {run.path} keeps its `evals`; give evaluate.py --tasks and --lengths"
             )
+        for stage, *_ in self.stages:
+            if 0 < stage.config.train.warmup_steps == stage.config.train.num_steps:
+                notes.append(
+                    f"note: the learning rate only rises: all {stage.config.train.num_steps} steps "
+                    "are warmup; give a smaller train.warmup_steps"
+                )
         sizes = {tokenizer.vocab_size for _, tokenizer in self.tokenizers.values()}
         sizes |= {data.vocab_size for data in self.sources if data.tokenizer is None}
         num_ids, vocab_size = self.config.model.vocab_size, max(sizes)

@@ -28,7 +28,7 @@ def log(tmp_path):
                 for step in steps:
                     tracker.log({"step": step, "loss": 3.0 / step})
                 tracker.close()
-            time.sleep(1.1)  # wandb names folders by the second
+                time.sleep(1.1)  # names of folders and files have the second
             tracker = open_tracker(name, run)
             tracker.log_results({"step": 2, "kv/64/l50": 2.0 * base})
             tracker.close()
