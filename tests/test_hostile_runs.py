@@ -76,11 +76,32 @@ CASES.append((PLACES[3], "device", "train"))
 
 
 @pytest.mark.parametrize(("place", "kind", "command"), CASES)
-def test_links_and_pipes_change_nothing_outside_and_are_not_waited_for(run, place, kind, command):
+def test_no_command_writes_through_links_or_waits_for_pipes(run, place, kind, command):
     FORBIDDEN[kind](replace(run / place))
     before = outside()
-    start(COMMANDS[command])
+    status, error = start(COMMANDS[command])
+    assert status == 0 or "error: " in error.splitlines()[-1]
     assert outside() == before
+
+
+@pytest.mark.parametrize("folder", ["checkpoints", "held_out", "probes", "tensorboard"])
+def test_a_folder_that_is_a_link_is_refused_before_the_first_step_and_ever_after(run, folder):
+    for place, commands in ((Path("new"), ("train",)), (run, ("evaluate", "train", "probes"))):
+        replace(place / folder).symlink_to(Path("outside").absolute())
+        for command in commands:
+            status, error = start(COMMANDS[command].replace("run", str(place), 1))
+            assert status == 2 and f"{place}/{folder} links to" in error
+    assert list(outside()) == ["outside/keys"]
+
+
+def test_files_that_other_programs_put_into_a_run_do_not_concern_commands(run):
+    """W&B makes such a link at every start, and `cp -al` second names."""
+    (run / "wandb").mkdir()
+    (run / "wandb" / "debug-core.log").symlink_to(Path("outside/keys").absolute())
+    os.mkfifo(run / "wandb" / "pipe")
+    shutil.copytree(run, "backup", copy_function=os.link, ignore=shutil.ignore_patterns("wandb"))
+    for command in ("evaluate", "train", "report", "generate", "export"):
+        assert start(COMMANDS[command])[0] == 0
 
 
 def test_links_within_a_run_are_read_and_not_written_through(run):

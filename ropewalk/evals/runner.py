@@ -28,7 +28,6 @@ from ropewalk.experiment.loaded import LoadedRun, load_directory
 from ropewalk.experiment.run import RunDirectory, find_runs
 from ropewalk.model import rotary as rotary_lib
 from ropewalk.model import transformer
-from ropewalk.model.positions import record_learned
 from ropewalk.model.rotary import Pattern
 from ropewalk.model.transformer import Params
 from ropewalk.utils.files import check_writable
@@ -351,9 +350,7 @@ def evaluate_in_memory(
     """
     members = []
     for config, member_params in zip(configs, params, strict=True):
-        model, member_params = record_learned(config.model, member_params)
-        config = dataclasses.replace(config, model=model)
-        members.append(Loaded("", config, tokenizer, member_params, 0, (model.rotary,)))
+        members.append(Loaded("", config, tokenizer, member_params, 0, (config.model.rotary,)))
     results = list(score_members(members, options))
     several = len({part.length for part, _ in results}) > 1
     values: list[dict[str, float]] = [{} for _ in members]
@@ -419,8 +416,6 @@ def to_rows(member: Loaded, rotary: Pattern, questions: Questions, scores: Answe
     """Return the result rows of one member's answers under one variant."""
     documents = questions.documents
     answers = np.concatenate([document.answers for document in documents])
-    if member.run and rotary == member.config.model.rotary:
-        rotary = member.run.config_at(member.step).model.rotary  # `learned`, not its numbers
 
     def per_answer(value_of: Callable[[Document], np.ndarray | int | None]) -> np.ndarray:
         values = ((len(document.answers), value_of(document)) for document in documents)

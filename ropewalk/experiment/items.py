@@ -192,8 +192,13 @@ def check_config(run: RunDirectory, step: int) -> dict[str, Any]:
 
     Raises:
       DamagedCheckpointError: if the checkpoint cannot be read.
-      ValueError: naming the field that differs.
+      ValueError: naming the field that differs, or for a step that the run does not reach.
     """
+    if step > (end := stages.split(run.config)[-1].end):
+        raise ValueError(
+            f"{run.path}: checkpoint {step} is past the run's last step, {end}; delete "
+            f"{folder_of(run, step)}, or rename it to the step that it was"
+        )
     items, _ = read_items(run, step)
     item, ours, positions = items["config"], run.config_at(step), run.positions_at(step)
     with one_line(run, step, "config"):

@@ -56,6 +56,7 @@ from ropewalk.experiment.records import SweepRecord, read_sweep
 from ropewalk.experiment.run import RunDirectory, split_start
 from ropewalk.experiment.stages import split
 from ropewalk.utils.expressions import allow_files, split_commas, unquote
+from ropewalk.utils.files import check_links
 from ropewalk.utils.messages import one_line
 from ropewalk.utils.paths import as_path, in_bucket
 
@@ -274,6 +275,7 @@ class Sweep(NamedTuple):
         """Raise ValueError if `workdir` holds another sweep, or a run instead of a sweep."""
         if self.record is None:
             return
+        check_links(self.workdir, self.record.members)
         if (self.workdir / "sweep.json").exists():
             other = read_sweep(self.workdir)
             if _deciding(other) != _deciding(self.record):

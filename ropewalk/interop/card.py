@@ -39,7 +39,6 @@ def make_readme(
       **notes: `tokenizer_note`, why there is no tokenizer (empty if there is one), and
         `comparison`, what was compared.
     """
-    origin = run.imported_run
     environment = jinja2.Environment(
         trim_blocks=True, keep_trailing_newline=True, undefined=jinja2.StrictUndefined
     )
@@ -50,7 +49,7 @@ def make_readme(
         run=run,
         config=config,
         model_type=model_type,
-        base=_base_model(origin.record.get("imported", {})) if origin else "",
+        base=_base_model(run.origin) if run.origin else "",
         imported=run.record.get("imported"),
         num_params=count_params(config.model)["total"],
         stages=[{"window": None, **stage} for stage in run.positions_at(step)],

@@ -25,7 +25,6 @@ from ropewalk.model.config import ModelConfig
 from ropewalk.model.rotary.rope_parameters import read_rope
 from ropewalk.model.transformer import abstract_params, describe_size
 from ropewalk.utils.command_line import next_command
-from ropewalk.utils.manifest import hash_file
 from ropewalk.utils.messages import printable, quoted
 from ropewalk.utils.paths import local
 
@@ -101,7 +100,6 @@ def import_folder(
         config = _run_config(source, name, tokenizer_path)
         origin = {"name": name, "model_type": source.architecture.model_type, "config": hf_config}
         origin |= {"context": source.context, "tensors": digest}
-        origin["published"] = {name: hash_file(part / PUBLISHED / name) for name in published}
         fingerprint = tokenizer.fingerprint if tokenizer else None
         run.write_config(config, (), fingerprint, imported=origin)
         names = list(leaves_by_name(abstract_params(model)))

@@ -12,7 +12,6 @@ import numpy as np
 
 from ropewalk.model import rotary as rotary_lib
 from ropewalk.model.rotary import Pattern, Rotary
-from ropewalk.model.rotary.learned import Learned
 from ropewalk.utils.checks import Bounds, Count, Layers, SinglePositive, check
 
 
@@ -88,7 +87,6 @@ class Architecture:
         (store queries, keys, values, and each block's input and attention output), "full" (store
         the inputs only). "offload_qkv" and "offload" equal "qkv" and "full", but store in host
         memory; "offload_qkv_only" does not store the attention output.
-      learned_frequencies: whether frequencies are parameters.
       loss_chunk: tokens of a row whose logits exist at once. None limits the logits of all rows of
         a device to 256 MiB of float32, on a TPU to about 1/32 of its memory.
     """
@@ -123,7 +121,6 @@ class Architecture:
     remat: Literal["none", "dots", "qkv", "full", "offload_qkv", "offload_qkv_only", "offload"] = (
         "none"
     )
-    learned_frequencies: bool = False
     loss_chunk: Count | None = None
 
     def __post_init__(self):
@@ -201,9 +198,6 @@ class PositionTable:
       query_floor, query_slope: float64 `[L, K]`. A query at position p is multiplied by
         max(query_floor, query_slope * ln(p + 1)): (1, 0) where log-n scaling is off.
       window: int32 `[L]`, tokens that a query attends to, itself included.
-      offset_unit: float64 `[L, K, R]`, cycles per token that one unit of the parameter
-        `frequency_offset` adds, a power of two; 0 for a pair that is not learned. None if no
-        variant is `learned`.
       inv_freq: float64 `[L, K, R + unrotated pairs]`, radians per token, of all pairs of the head:
         first those that variants apply to, then zeros for those that never rotate (MLA's). Only
         on the host: programs and stacked tables have an empty array.
@@ -216,7 +210,6 @@ class PositionTable:
     query_floor: Any
     query_slope: Any
     window: Any
-    offset_unit: Any = None
     inv_freq: np.ndarray = dataclasses.field(default_factory=lambda: np.empty(0))
 
 
@@ -232,7 +225,6 @@ class ModelConfig(Architecture):
         that repeat over the layers. In one layer, a control whose effective context is known.
     """
 
-    learned_frequencies: bool = dataclasses.field(init=False, default=False)  # `rotary` decides
     rotary: Pattern
     window: Window | tuple[Window | None, ...] | None = None
 
@@ -242,9 +234,6 @@ class ModelConfig(Architecture):
         # run then needs the file no more.
         rotary = rotary_lib.record_frequencies(self.rotary, self.rope_head_dim)
         object.__setattr__(self, "rotary", rotary)
-        object.__setattr__(self, "learned_frequencies", bool(self.learned_variants))
-        if len({variant.learning_rate for variant in self.learned_variants}) > 1:
-            raise ValueError("rotary: all learned variants of a model share one learning_rate")
         # The table refuses an odd head, a fraction without a pair, and a pattern that is too long.
         num_tables = self.position_table(2).inv_freq.shape[1]
         if self.mla is not None and num_tables > 1:
@@ -276,11 +265,6 @@ class ModelConfig(Architecture):
                 raise ValueError(
                     "model.rotary: mscale_all_dim and cool_rest need unrotated features"
                 )
-
-    @property
-    def learned_variants(self) -> list[Learned]:
-        """The variants whose frequencies are trained."""
-        return [x for x in rotary_lib.unique_variants(self.rotary) if isinstance(x, Learned)]
 
     @property
     def architecture(self) -> Architecture:
@@ -323,11 +307,6 @@ class ModelConfig(Architecture):
         cycles = np.mod(inv_freq_LKR / (2 * np.pi), 1.0) * 2.0**32
         cycles_hi = np.floor(cycles)
         num_unrotated = (self.head_dim - self.rope_head_dim) // 2
-        none_R = np.zeros(self.rope_head_dim // 2)
-
-        def offset_unit(head: Rotary) -> np.ndarray:
-            return head.offset_units(self.rope_head_dim) if isinstance(head, Learned) else none_R
-
         return PositionTable(
             cycles_hi=cycles_hi.astype(np.uint32),
             cycles_lo=np.floor((cycles - cycles_hi) * 2.0**32).astype(np.uint32),
@@ -336,6 +315,5 @@ class ModelConfig(Architecture):
             query_floor=compute(lambda head: 0.0 if head.log_n == "train" else 1.0),
             query_slope=compute(lambda head: slopes[head.log_n]),
             window=np.array([window or NO_WINDOW for window in self.windows], np.int32),
-            offset_unit=compute(offset_unit) if self.learned_frequencies else None,
             inv_freq=np.pad(inv_freq_LKR, [(0, 0), (0, 0), (0, num_unrotated)]),
         )

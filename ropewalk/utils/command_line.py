@@ -5,11 +5,13 @@ import contextlib
 import os
 import re
 import shlex
+import signal
 import sys
+import threading
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from ropewalk.utils.errors import describe, machine_error
 from ropewalk.utils.expressions import allow_files, split_commas, unquote
@@ -191,12 +193,22 @@ def _discard_output() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
+def _repeat_interrupt(unraisable: Any) -> None:
+    """Interrupt again if a callback swallowed the KeyboardInterrupt, as JAX's of `gc` may."""
+    if unraisable.exc_type is not KeyboardInterrupt:
+        return sys.__unraisablehook__(unraisable)
+    repeat = threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGINT))
+    repeat.daemon = True
+    repeat.start()
+
+
 def exit_with(main: Callable[[], int | None], note: str = "") -> NoReturn:
     """Run a command and exit with its status.
 
     Ctrl-C exits with 130, and an error of the machine with 1, after one line, which says the
     `note`. Other errors are defects of the program and keep their tracebacks.
     """
+    sys.unraisablehook = _repeat_interrupt
     try:
         status = main()
         print(end="", flush=True)  # here, and not after this function, a closed pipe is one line

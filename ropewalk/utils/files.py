@@ -3,6 +3,7 @@
 import os
 import secrets
 import tempfile
+from collections.abc import Iterable
 from pathlib import Path
 
 from ropewalk.utils.messages import one_line
@@ -35,6 +36,19 @@ def check_writable(folder: Path, otherwise: str) -> None:
     except OSError as error:
         reason = error.strerror or one_line(str(error.__cause__ or error), 100)
         raise ValueError(f"{folder} cannot be written to ({reason}); {otherwise}") from None
+
+
+def check_links(folder: Path, names: Iterable[str]) -> None:
+    """Raise ValueError for a link among `names` in a folder: nothing is written through one.
+
+    Whoever made the folder may have put it there, and what it leads to is a folder of the user.
+    """
+    for path in () if in_bucket(folder) else map(folder.joinpath, names):
+        if path.is_symlink():
+            raise ValueError(
+                f"{path} links to {os.path.realpath(path)}, and nothing is written through a link; "
+                f"put the folder itself there, or move {folder} to the other disk"
+            )
 
 
 def write_atomically(path: Path, content: str | bytes) -> None:
