@@ -259,7 +259,7 @@ class _Batches:
             if "terminated unexpectedly" not in str(error):  # as grain says it
                 raise
             raise UnreachableError(
-                "a data worker was killed, perhaps for lack of memory; the same command goes on, and "
+                "a data worker was killed, perhaps for lack of memory; the same command goes on; "
                 "with data.num_workers=0 it needs no workers"
             ) from error
         # Where hosts read the same rows, one of them counts each row: the digest identifies the
