@@ -163,7 +163,7 @@ class Checkpoints:
             for earlier in set(complete[: -self._keep]) - {*self._always, good}:
                 remove(folder_of(self._run, earlier))
             for aside in self._run.checkpoints_path.glob(f"*.{AHEAD}"):
-                if int(aside.stem) <= max(complete, default=0):
+                if int(aside.name.partition(".")[0]) <= max(complete, default=0):
                     remove(aside)
 
 

@@ -23,6 +23,7 @@ from ropewalk.utils.files import write_atomically
 from ropewalk.utils.locks import try_lock
 from ropewalk.utils.messages import print_note
 from ropewalk.utils.paths import copy_missing, in_bucket
+from ropewalk.utils.threads import num_cpus
 
 
 @contextlib.contextmanager
@@ -116,7 +117,7 @@ def _write_records(plan: Plan, command: str) -> None:
 
 def _describe_machine() -> dict[str, Any]:
     """Return what, besides the config, decides how XLA orders sums, and so the bits of a run."""
-    cores = len(os.sched_getaffinity(0)) if jax.default_backend() == "cpu" else None
+    cores = num_cpus() if jax.default_backend() == "cpu" else None
     flags = os.environ.get("XLA_FLAGS", "")
     device = f"{jax.device_count()} {jax.devices()[0].device_kind}"
     return {"jax": jax.__version__, "devices": device, "cores": cores, "XLA_FLAGS": flags}

@@ -29,6 +29,7 @@ from ropewalk.training.programs import member_arrays
 from ropewalk.training.restore import restore_newest, set_later_aside
 from ropewalk.training.step import State, compile_step, is_unsplit_cpu
 from ropewalk.training.validation import Validation
+from ropewalk.utils.errors import UnreachableError
 from ropewalk.utils.messages import counted
 
 
@@ -206,7 +207,14 @@ def train_stage(
                 return
 
             # Train. This only queues the step: the devices compute while the host continues.
-            batch = batches.read_next()
+            try:
+                batch = batches.read_next()
+            except UnreachableError:
+                if jax.process_count() == 1:
+                    if step > saved_step:
+                        _save(trainer, stages, batches, log)
+                    trainer.close()
+                raise
             trace.before(step + 1)
             trainer.state, scalars = step_fn(
                 trainer.state, member, batch, np.int32(step - stage.start)
@@ -241,8 +249,19 @@ class _Batches:
         self._rows = self._digest = 0  # read since then; the digest is of those this host counts
 
     def read_next(self) -> dict[str, jax.Array]:
-        """Return the next batch as global arrays, `[B, T]` each."""
-        batch = next(self._batches)
+        """Return the next batch as global arrays, `[B, T]` each.
+
+        Raises UnreachableError if a data worker was killed.
+        """
+        try:
+            batch = next(self._batches)
+        except RuntimeError as error:
+            if "terminated unexpectedly" not in str(error):  # as grain says it
+                raise
+            raise UnreachableError(
+                "a data worker was killed, perhaps for lack of memory; the same command goes on; "
+                "with data.num_workers=0 it needs no workers"
+            ) from error
         # Where hosts read the same rows, one of them counts each row: the digest identifies the
         # rows consumed, whatever the number of hosts.
         self._digest += int(batch.pop("row_hash")[self._host.counted].sum(dtype=np.uint64))

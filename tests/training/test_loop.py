@@ -1,6 +1,7 @@
 """Training: resumed equals uninterrupted, members equal single runs, NaN never gets in."""
 
 import dataclasses
+import itertools
 import json
 import os
 import random
@@ -169,3 +170,18 @@ def test_another_machine_is_named_at_a_resume(tmp_path, tiny_data, monkeypatch, 
         monkeypatch.setenv("XLA_FLAGS", flags)
         with open_directories(plan, ""):
             assert capsys.readouterr().err.count("XLA_FLAGS= (now --xla_cpu") == notes
+
+
+@pytest.mark.slow
+def test_a_killed_data_worker_ends_the_run_with_a_checkpoint(tmp_path, tiny_data, monkeypatch):
+    """Grain raises this error in the main process."""
+    make_batches = pipeline.make_batches
+
+    def make_three(data, **options):
+        yield from itertools.islice(make_batches(data, **options), 3)
+        raise RuntimeError("Worker process was terminated unexpectedly with exit code -9. Search")
+
+    monkeypatch.setattr(pipeline, "make_batches", make_three)
+    messages = call("train.py", "tiny", *tiny_data, *NINE, "--workdir", tmp_path, status=42)
+    assert RunDirectory(tmp_path).steps() == [3] and "Traceback" not in messages
+    assert "error: a data worker was killed" in messages.splitlines()[-1]
