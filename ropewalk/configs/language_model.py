@@ -1,7 +1,7 @@
 """A small language model on RedPajama-like text, pretrained from scratch at several bases.
 
 A plain Llama of 4.2M parameters: no key smearing, no aligned projections, no retrieval documents.
-The claims and the forecasts are in docs/language_model.md.
+The results are in docs/language_model.md.
 
     language_model            four bases, three seeds each, of initialization and data order
     language_model_variants   other rotations of the same model; one is removed at the end (DroPE)

@@ -33,7 +33,7 @@ class DataConfig:
         (("github", 0.5),); all documents of other subsets are kept. Every published name of a
         subset is accepted (`data.source.SUBSET_NAMES`).
       weights: relative shares of the rows of text by corpus, e.g. (("books", 2), ("code", 1));
-        every corpus needs one. A corpus is a subset, or a folder of `path` (`data.strata`). Empty:
+        every corpus needs one. A corpus is a subset, or a folder of `path` (`data.domains`). Empty:
         each has its share of the text.
       long_fraction: share of the rows of text (with weights: of each corpus) from documents of at
         least `long_tokens` tokens, as in continued training for long contexts. None: their share

@@ -18,7 +18,6 @@ from ropewalk.evals.runner import Loaded
 from ropewalk.evals.score import AnswerScores, Candidate, score
 from ropewalk.experiment.loaded import LoadedRun
 from ropewalk.model import transformer
-from ropewalk.model.positions import record_learned
 from ropewalk.probes.inside import Capture, bytes_per_document
 from ropewalk.probes.questions import Questions, capture_recall, grade_answers
 from ropewalk.probes.resample import bootstrap_mean
@@ -151,8 +150,6 @@ def untrained(run: LoadedRun) -> LoadedRun:
     config = run.directory.config_at(0)
     # `init` does not read positions, so members of a sweep share the compiled program.
     params = _init(config.model.forward_architecture(), config.seed)
-    model, params = record_learned(config.model, params)  # as `load` does
-    config = dataclasses.replace(config, model=model)
     return dataclasses.replace(run, step=0, config=config, params=params)
 
 

@@ -35,6 +35,8 @@ def make_parser() -> Parser:
         if name == "run":
             text = "config fields of this machine, such as data.path=FOLDER"
             command.add_argument("overrides", nargs="*", metavar="field=value", help=text)
+            text = "some members of the cards, by commas"
+            command.add_argument("--members", type=_names, default=(), metavar="NAMES", help=text)
         if name in ("run", "status", "report"):
             text = "default: those of each card"
             command.add_argument("--seeds", type=_seeds, metavar="N,N", help=text)
@@ -44,6 +46,10 @@ def make_parser() -> Parser:
             text = "default WORKDIR/report/report.html"
             command.add_argument("--out", metavar="PAGE", help=text)
     return parser
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(text.split(","))
 
 
 def _seeds(text: str) -> tuple[int, ...]:
@@ -62,6 +68,8 @@ def main() -> int:
         package, cards = load(study), load_cards(study, arguments.only)
         if seeds := getattr(arguments, "seeds", None):
             cards = {name: dataclasses.replace(card, seeds=seeds) for name, card in cards.items()}
+        if members := getattr(arguments, "members", None):
+            cards = {name: card.only(members) for name, card in cards.items()}
         rows_folder = as_path(arguments.rows or folder(study) / "rows")
         name = package.__name__.rpartition(".")[2]
         workdir = as_path(arguments.workdir or f"runs/studies/{name}")

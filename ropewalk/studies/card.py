@@ -3,7 +3,8 @@
 A card is data: a .toml file of the study (`read`). `ropewalk studies run` trains and measures its
 members; `report` compares each claim with the rows. A claim names a range, and a measure that
 computes a number with its 95% interval. It is held if the interval lies within the range, refuted
-if it lies outside, and else undecided.
+if it lies outside, and else undecided. A claim that is held supports no theory if a rival forecasts
+the range too.
 """
 
 import dataclasses
@@ -32,6 +33,8 @@ _P = ParamSpec("_P")
 _T = TypeVar("_T")
 
 HELD, REFUTED, UNDECIDED, NOT_MEASURED = "held", "refuted", "undecided", "not measured"
+NOTHING = "nothing to measure"
+NO_SUPPORT = "held, by rivals too"
 
 
 class Value(NamedTuple):
@@ -41,7 +44,7 @@ class Value(NamedTuple):
       value: the estimate; NaN if the models have not learned what is measured, or if rows do not
         decide it.
       low, high: ends of its 95% interval; -inf or inf where it is open, both if not learned.
-      n: number of independent units that the interval is over.
+      n: number of independent units that the interval is over; 0: there is nothing to measure.
       unit: plural name of these units.
     """
 
@@ -66,6 +69,8 @@ class Value(NamedTuple):
 
     def mark(self, at_least: float, at_most: float) -> str:
         """Return the mark of the claim that the number is in a range."""
+        if not self.n:
+            return NOTHING
         if math.isnan(self.value) or math.isnan(self.low + self.high):
             return UNDECIDED
         if at_least <= self.low and self.high <= at_most:
@@ -97,17 +102,26 @@ class Claim:
       text: one sentence.
       measure: returns the number.
       at_least, at_most: the range; at least one of them is given.
+      rivals: what other theories forecast of the number. If one forecasts the range too, a claim
+        that is held supports neither.
     """
 
     text: str
     measure: Measure
     at_least: float = -math.inf
     at_most: float = math.inf
+    rivals: Mapping[str, float] = dataclasses.field(default_factory=dict)
 
     def __post_init__(self):
         is_open = math.isinf(self.at_least) and math.isinf(self.at_most)
         if is_open or not self.at_least < self.at_most:
             raise ValueError(f"claim {self.text!r} needs at_least, at_most, or an ascending range")
+
+    def mark(self, value: Value) -> str:
+        """Return the mark of the claim for its number."""
+        mark = value.mark(self.at_least, self.at_most)
+        is_shared = any(self.at_least <= x <= self.at_most for x in self.rivals.values())
+        return NO_SUPPORT if mark == HELD and is_shared else mark
 
     @property
     def text_of_range(self) -> str:
@@ -190,6 +204,14 @@ class Card:
                 raise ValueError(
                     f"card {self.name}: {name!r} names files; leave out spaces and / * ? [ ]"
                 )
+
+    def only(self, members: Sequence[str]) -> "Card":
+        """Return the card with some of its members. Raises ValueError for an unknown name."""
+        for name in members:
+            if name not in self.members:
+                text = f"card {self.name} has no member {name!r}; {nearest(name, self.members)}"
+                raise ValueError(text)
+        return dataclasses.replace(self, members={name: self.members[name] for name in members})
 
     def shared(self) -> ExperimentConfig:
         """Return the config that all members share; its steps are those of `tokens`, if set.

@@ -67,7 +67,7 @@ def judge(claim: Claim, card: Card, all_rows: Sequence[Row]) -> tuple[str, dict[
     cells = {"claim": claim.text, "value [95% CI]": NONE, "claimed": claim.text_of_range, "n": NONE}
     if value is None:
         return NOT_MEASURED, cells | {"mark": NOT_MEASURED}
-    mark = value.mark(claim.at_least, claim.at_most)
+    mark = claim.mark(value)
     cells |= {"value [95% CI]": str(value), "n": counted(value.n, value.unit), "mark": mark}
     return mark, cells
 

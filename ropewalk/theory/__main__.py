@@ -500,8 +500,8 @@ def _parser() -> Parser:
     option("--figure", type=figure_path, help="also draw it: FILE.png, .svg or .pdf")
 
     option = add(audit_command).add_argument
-    text = "a config.json, its folder, or a .gguf file; two are compared"
-    option("path", type=Path, nargs="+", metavar="CONFIG_JSON|FOLDER|GGUF", help=text)
+    text = "a config.json or its folder; two are compared"
+    option("path", type=Path, nargs="+", metavar="CONFIG_JSON|FOLDER", help=text)
     text = f"radians by which a rotation must be wrong to count (default: {TOLERANCE:g})"
     option("--tolerance", type=float, default=TOLERANCE, metavar="RAD", help=text)
 

@@ -70,8 +70,6 @@ def forecast(config: ExperimentConfig, seeds: Sequence[int]) -> Recall:
     layouts = make_layouts(trained, length, "train")
     test = make_layouts(tested, test_length, "test")
     rates = {n: 0.0 for n, path in _PARAMETERS.items() if is_frozen(path, config.train)}
-    for variant in config.model.learned_variants[:1]:
-        rates["frequency"] = variant.learning_rate / config.train.learning_rate
     fractions = learning_rate_fraction(config.train, jnp.arange(config.train.num_steps))
     training = Training(
         learning_rates=config.train.learning_rate * np.asarray(fractions, np.float64),
@@ -159,19 +157,11 @@ def _layers(config: ExperimentConfig, longest: int) -> list[Positions]:
         floor_K1, slope_K1 = (x[layer][:, None] for x in (table.query_floor, table.query_slope))
         scale_TKR = scale_LKR[layer] * np.maximum(floor_K1, slope_K1 * log_position_T11)
         scale_TNR = np.repeat(scale_TKR, model.num_heads // scale_TKR.shape[1], axis=1)
-        unit_NR = None
-        if table.offset_unit is not None:
-            # MLA's unrotated pairs do not train.
-            unrotated = inv_freq_LNR.shape[2] - table.offset_unit.shape[2]
-            unit_LKR = np.pad(2 * np.pi * table.offset_unit, ((0, 0), (0, 0), (0, unrotated)))
-            unit_LNR = query_head_frequencies(unit_LKR, model.num_heads)
-            unit_NR = unit_LNR[layer].astype(np.float32)
         window = NO_WINDOW if window is None else window
         positions = Positions(
             inv_freq_LNR[layer].astype(np.float32),
             (scale_TNR / np.sqrt(2 * scale_TNR.shape[2])).astype(np.float32),
             np.asarray(is_visible(positions_T, window, model.masked_distances)),
-            unit_NR,
         )
         layers[positions.inv_freq_NR.tobytes(), positions.scale_TNR.tobytes(), window] = positions
     return list(layers.values())

@@ -24,16 +24,16 @@ from ropewalk.experiment import overrides
 from ropewalk.experiment.overrides import make_members
 from ropewalk.tpu.topology import Topology, find_slice
 from ropewalk.utils.command_line import at_least, exit_with
-from ropewalk.utils.errors import HANG_STATUS, RESTART_STATUS
+from ropewalk.utils.errors import RESTART_STATUS
 from ropewalk.utils.paths import check_path, in_bucket
 from ropewalk.utils.plugins import allowed
 
 TEMPLATE = Path(__file__).with_name("jobset.yaml")
 
 # Exit statuses after which a restart may help: another process, a device or a bucket was lost
-# (RESTART_STATUS), an update hung (HANG_STATUS), or a signal ended the process. Not 1 (an error, or
-# a diverged run) and not 2 (a user's mistake).
-RESTART_ON = [RESTART_STATUS, HANG_STATUS, *range(127, 256)]
+# (RESTART_STATUS), or a signal ended the process. Not 1 (an error, or a diverged run) and not 2 (a
+# user's mistake).
+RESTART_ON = [RESTART_STATUS, *range(127, 256)]
 
 
 class Job(NamedTuple):

@@ -154,7 +154,7 @@ def _launch(parser: Parser, arguments: argparse.Namespace, make: Callable[..., S
     from ropewalk.experiment.devices import PlatformError
     from ropewalk.training import budget
     from ropewalk.training.log import DivergedError
-    from ropewalk.training.sweep import check_sweep, describe_inheritance, train_sweep
+    from ropewalk.training.sweep import check_sweep, train_sweep
 
     try:
         if not arguments.check:
@@ -181,7 +181,6 @@ def _launch(parser: Parser, arguments: argparse.Namespace, make: Callable[..., S
             )
             for part in parts:
                 checks = check_sweep(part, elsewhere)
-                lines |= dict.fromkeys(describe_inheritance(part))
                 for checked in checks:
                     lines |= dict.fromkeys(checked.describe())
                 lines |= dict.fromkeys(budget.describe(checks, is_elsewhere=bool(elsewhere)))

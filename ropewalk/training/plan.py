@@ -26,7 +26,7 @@ from ropewalk.experiment.run import RunDirectory, common_steps, find_pruned
 from ropewalk.experiment.stages import Stage, split
 from ropewalk.model.transformer import Params, abstract_params, describe_size
 from ropewalk.training.members import abstract_state, shardings_of, state_bytes
-from ropewalk.training.restore import check_learned_start, find_matching_start, starting_params
+from ropewalk.training.restore import find_matching_start, starting_params
 from ropewalk.training.step import State
 from ropewalk.utils.files import check_writable
 from ropewalk.utils.messages import counted, nearest
@@ -78,12 +78,18 @@ class Checked:
         return self.stages[-1][0].end
 
     def notes(self) -> list[str]:
-        """Return lines about evaluations that a started run keeps, and ids that no text uses."""
+        """Return lines about evaluations that a started run keeps, warmup, and ids without text."""
         notes, run = [], self.runs[0]
         if run.is_started() and run.config.evals != self.config.evals:
             notes.append(
                 f"note: {run.path} keeps its `evals`; give evaluate.py --tasks and --lengths"
             )
+        for stage, *_ in self.stages:
+            if 0 < stage.config.train.warmup_steps == stage.config.train.num_steps:
+                notes.append(
+                    f"note: the learning rate only rises: all {stage.config.train.num_steps} steps "
+                    "are warmup; give a smaller train.warmup_steps"
+                )
         sizes = {tokenizer.vocab_size for _, tokenizer in self.tokenizers.values()}
         sizes |= {data.vocab_size for data in self.sources if data.tokenizer is None}
         num_ids = self.config.model.vocab_size
@@ -95,11 +101,18 @@ class Checked:
             )
         return notes
 
+    def _describe_later(self, run: RunDirectory) -> str:
+        """Say which checkpoints of `run` other members lack; empty if there are none."""
+        later = [str(step) for step in run.steps() if step > self.start_step]
+        verb = "are" if len(later) > 1 else "is"
+        return f", and {', '.join(later)}, past it, {verb} set aside" if later else ""
+
     def describe(self) -> list[str]:
         """Return lines that say what was checked."""
         config, num_members = self.config, len(self.members)
         members = f", {num_members} members in one program" if num_members > 1 else ""
         at_step = f"step {self.start_step} of {self.num_steps} is there"
+        at_step = at_step if self.start_step else "training starts at step 0"
         starts = dict.fromkeys(
             member.config.start_from for member in self.members if not self.start_step
         )
@@ -113,7 +126,7 @@ class Checked:
             f"config: {config.name}, {describe_size(config.model)}{members}",
             f"stages: {len(self.stages)}, {counted(self.num_steps, 'steps')} in all",
             *(
-                f"workdir: {run.path} is writable; {at_step if self.start_step else 'no steps yet'}"
+                f"workdir: {run.path} is writable; {at_step}{self._describe_later(run)}"
                 for run in self.runs
             ),
             "mesh: " + ", ".join(f"{axis}={size}" for axis, size in self.axes.items()),
@@ -126,7 +139,22 @@ class Checked:
                 for stages in self.stages
                 for stage in stages
             ),
+            *self._describe_skipped(),
         ]
+
+    def _describe_skipped(self) -> list[str]:
+        """Return lines about tasks that the evaluation of the finished runs will skip."""
+        run, (*_, last) = self.runs[0], self.stages
+        _, tokenizer = next(iter(self.tokenizers.values()), ("", None))
+        if tokenizer is None and run.is_started():
+            tokenizer = run.tokenizer
+        reasons = [
+            reason for stage in last for reason in evals.find_unfit(stage.config, tokenizer, run)
+        ]
+        lines = [f"evaluation: will be skipped: {reason}" for reason in dict.fromkeys(reasons)]
+        if tokenizer is None:
+            lines.append("evaluation: whether tasks fit is known when there is a tokenizer")
+        return lines
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
@@ -173,10 +201,9 @@ def check_plan(members: Sequence[Member], elsewhere: tuple[int, int] | None = No
     check_trackers(config.train.tracking)
     stages = list(zip(*(split(member.config) for member in members), strict=True))
     for member, *member_stages in zip(members, *stages, strict=True):
-        run, first = member.run, member_stages[0].config.model
+        run = member.run
         run.check_resumable(member.config)
         for stage in member_stages:
-            check_learned_start(first, stage.config.model, f"stage {stage.number}")
             if not run.is_started():
                 stage.config.model.check_rotation()
         if distributed.is_primary_host():

@@ -119,16 +119,3 @@ def test_lines_read_as_published_and_hold_out_nouns(tokenizer, split, nouns):
     for (start, count, _), line in zip(document.answers, queried, strict=True):
         assert count == 5
         assert tokenizer.decode(document.tokens[start : start + 5]) == line[-6:-1]
-
-
-@pytest.mark.parametrize(
-    ("task", "nearest", "farthest"),
-    [("kv", 20, 80), ("kv", 4, 4), ("kv", 1, 1), ("lagcopy", 20, 80), ("lagcopy", 7, 7)],
-)
-def test_distances_lie_in_the_requested_range(tokenizer, task, nearest, farthest):
-    samples = documents(task, tokenizer, 40, 600, distances=(nearest, farthest))
-    distances = np.concatenate([document.answers[:, 2] for document in samples])
-    assert nearest <= distances.min() <= distances.max() <= farthest
-    if nearest < farthest:  # both ends of the range occur
-        shares = np.histogram(distances, np.geomspace(20, 80, 4))[0] / len(distances)
-        assert (shares > 0.1).all(), shares

@@ -157,8 +157,7 @@ def test_changed_training_data_is_refused(refuse, monkeypatch):
     "command",
     [
         *("train.py tiny --workdir new", "evaluate.py run", "report.py run"),
-        *("-m data.prepare --out new", "-m experiment keep run --out new"),
-        *("export run new", "import run new"),
+        *("-m data.prepare --out new", "export run new", "import run new"),
     ],
 )
 def test_a_read_only_disk_is_noticed_before_any_work(command, refuse, monkeypatch):

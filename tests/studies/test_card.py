@@ -67,6 +67,18 @@ def test_a_claim_is_marked_by_its_interval(ends, claimed, mark):
     assert Value(1.0, *ends, 3).mark(*claimed) == mark
 
 
+def test_a_claim_that_a_rival_passes_supports_neither():
+    def claim(**rivals):
+        return Claim(
+            text="?", measure=lambda card, rows: None, at_least=60, at_most=120, rivals=rivals
+        )
+
+    value = Value(102, 95, 116, 131)
+    assert claim(root=99).mark(value) == "held, by rivals too"
+    assert claim(period=58).mark(value) == "held"
+    assert claim(root=99).mark(value._replace(low=130, high=140)) == "refuted"
+
+
 @pytest.mark.parametrize(
     ("value", "text"),
     [

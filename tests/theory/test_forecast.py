@@ -10,7 +10,6 @@ from ropewalk.evals.estimate.effective_context import estimate
 from ropewalk.evals.estimate.trials import Trials
 from ropewalk.experiment.overrides import apply
 from ropewalk.model.config import MlaConfig
-from ropewalk.model.rotary.rope import Rope
 from ropewalk.theory.forecast import Recall, forecast
 from tests.evals.estimate.simulated import simulate
 from tests.in_process import call
@@ -57,13 +56,6 @@ def test_the_best_of_different_layers_counts():
     recall = forecast(apply(SMALL, changes), range(2))  # the program of the test above
     assert recall.estimate.mean_accuracy > 0.95
     assert any("layers are treated as one" in note for note in recall.notes)
-
-
-def test_the_unrotated_pairs_of_mla_do_not_learn():
-    changes = ["model.rotary=learned(base=10)", "train.num_steps=64"]
-    config = change(SMALL, model=dict(mla=MLA, head_dim=12))
-    (inv_freq_NR,) = forecast(apply(config, changes), range(1)).inv_freq_SNR
-    assert (inv_freq_NR[0, :4] != Rope(base=10).inv_freq(8)).all() and not inv_freq_NR[0, 4:].any()
 
 
 def test_only_seeds_that_are_right_everywhere_are_beyond(monkeypatch):

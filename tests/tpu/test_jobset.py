@@ -7,7 +7,7 @@ import yaml
 
 from ropewalk.tpu import jobset
 from ropewalk.tpu.topology import find_slice
-from ropewalk.utils.errors import HANG_STATUS, RESTART_STATUS
+from ropewalk.utils.errors import RESTART_STATUS
 
 VARIANT = "model.rotary=yarn(base=1e4,factor=8,original_context_length=64)"
 
@@ -45,7 +45,7 @@ def test_a_slice_has_a_pod_on_every_host():
 
 
 def test_restarts_only_where_they_may_help():
-    """Exit statuses 42, 43 and 127 to 255 restart, as in xpk's JobSets; others end the JobSet.
+    """Exit statuses 42 and 127 to 255 restart, as in xpk's JobSets; others end the JobSet.
 
     2 is a user's mistake, 1 a diverged run.
     """
@@ -56,7 +56,7 @@ def test_restarts_only_where_they_may_help():
     spec = read_slice()
     (container,) = spec["template"]["spec"]["containers"]
     codes = {"containerName": container["name"], "operator": "NotIn"}
-    codes |= {"values": sorted([HANG_STATUS, RESTART_STATUS, *range(127, 256)])}
+    codes |= {"values": sorted([RESTART_STATUS, *range(127, 256)])}
     assert spec["podFailurePolicy"]["rules"] == [{"action": "FailJob", "onExitCodes": codes}]
     assert spec["template"]["spec"]["restartPolicy"] == "Never"  # which Kubernetes requires here
 

@@ -15,8 +15,8 @@ million tokens; export one run.
     ropewalk train figure6_llama2_7b --workdir runs/figure6_llama2_7b/1e9 model.rotary.base=1e9
     ropewalk evaluate runs/figure6_llama2_7b/*
     ropewalk report runs/figure6_llama2_7b/*
-    ropewalk lm_eval runs/figure6_llama2_7b/6e5 --tasks wikitext
     ropewalk export runs/figure6_llama2_7b/6e5 exported
+    lm_eval --model hf --model_args pretrained=exported,add_bos_token=False --tasks wikitext
 
 Memory: `--check --devices 64` estimates it for 64 chips, and `ropewalk aot figure6_llama2_7b
 --topology v5p:4x4x4 start_from=None` compiles the step for them. All six members in one program

@@ -11,8 +11,8 @@ steps.
     ropewalk evaluate runs/gradient_llama3_8b --step 20 --lengths 8192,65536
     ropewalk evaluate runs/gradient_llama3_8b --step 60 --lengths 8192,65536
     ropewalk report runs/gradient_llama3_8b
-    ropewalk lm_eval runs/gradient_llama3_8b --tasks wikitext
     ropewalk export runs/gradient_llama3_8b exported
+    lm_eval --model hf --model_args pretrained=exported,add_bos_token=False --tasks wikitext
 
 By default perplexity by length and tasks of RULER are evaluated, as the post does. `evaluate.py`
 scores on one device, and refuses what does not fit it, with the length that would.

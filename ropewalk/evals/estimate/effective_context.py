@@ -19,7 +19,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from scipy import special
 
 from ropewalk import evals
 from ropewalk.evals.estimate import fall, statistics
@@ -47,9 +46,6 @@ _HIGH_CEILING = 0.95
 
 # Bins are joined until they have this many trials, the fewest for a useful test.
 _MIN_TRIALS = 30
-
-# With fewer seeds, a t interval replaces the bootstrap.
-_MIN_SEEDS_TO_RESAMPLE = 5
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -292,7 +288,7 @@ def estimate(rows: Rows, *, resamples: int = 2000, seed: int = 0) -> Estimate:
     """Estimate the effective context from rows of one task, length and model setting.
 
     Args:
-      rows: columns of `evals.rows`, with all rounds of `evals.estimate.sequential`.
+      rows: columns of `evals.rows`.
       resamples: number of bootstrap resamples.
       seed: seed of the bootstrap.
 
@@ -461,7 +457,7 @@ def _mean_accuracy(
     values = np.array([seed.mean_accuracies for seed in seeds])
     if num_documents < statistics.MIN_DOCUMENTS:
         return float(values[:, 0].mean()), _NAN, _NAN
-    mean, low, high = _mean_and_interval(values, num_documents, random)
+    mean, low, high = statistics.mean_over_seeds(values, num_documents, random)
     if len(seeds) == 1 or mean in (0, 1):
         # Not the quantiles over resamples, which are not skewed enough near 0 and 1. If no resample
         # differs, all answers are alike; all seeds share the luck of the documents.
@@ -537,7 +533,7 @@ def _mean_fall(
     log_distance = np.clip([fall.log_distance for fall in falls], low, high)
     lows, highs, data = np.array([(fall.low, fall.high, fall.log_distance[0]) for fall in falls]).T
     seed_lows, seed_highs = np.clip([lows, highs], low, high)
-    center, ci_low, ci_high = _mean_and_interval(log_distance, num_documents, random)
+    center, ci_low, ci_high = statistics.mean_over_seeds(log_distance, num_documents, random)
     if len(falls) > 1:
         # A plateau near half-way biases all seeds, and their resamples, in the same direction.
         bias = float(log_distance[:, 1:].mean()) - center if log_distance.shape[1] > 1 else 0.0
@@ -549,35 +545,6 @@ def _mean_fall(
     open_low = ci_low < low or (data < low).any() or (ci_low == low > lows.min())
     open_high = ci_high > high or (data > high).any() or (ci_high == high < highs.max())
     return center, -np.inf if open_low else ci_low, np.inf if open_high else ci_high
-
-
-def _mean_and_interval(
-    values: np.ndarray, num_documents: int, random: np.random.Generator
-) -> tuple[float, float, float]:
-    """Return the mean over seeds and its 95% interval; see `estimate_trials`.
-
-    Args:
-      values: `[seeds, 1 + resamples]`, the data first.
-      num_documents: documents of each seed.
-    """
-    data, resampled = values[:, 0], values[:, 1:]
-    num_seeds = len(data)
-    # Rounding could move the mean of seeds that are all at a limit off the limit.
-    center = float(np.clip(data.mean(), data.min(), data.max()))
-    if num_seeds == 1:
-        low, high = np.quantile(resampled[0], statistics.expanded(num_documents))
-        return center, float(low), float(high)
-    # The variance over seeds contains the noise of single seeds; add only the shared variance.
-    shared = resampled.mean(0).var() - resampled.var(1).mean() / num_seeds
-    shared = max(shared * num_seeds / (num_seeds - 1), 0)
-    half = t_half_width(data, shared)
-    if num_seeds < _MIN_SEEDS_TO_RESAMPLE:
-        return center, center - float(half), center + float(half)
-    seeds = random.integers(num_seeds, size=resampled.shape)
-    means = np.take_along_axis(resampled, seeds, axis=0).mean(0)
-    level = half / means.std() if means.std() else 0
-    low, high = np.quantile(means, special.ndtr([-level, level]))
-    return center, float(low), float(high)
 
 
 def _half_octaves(trials: Trials, *, has_intervals: bool) -> tuple[Bin, ...]:

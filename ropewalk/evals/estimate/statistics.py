@@ -8,6 +8,9 @@ from scipy import special
 # With fewer documents, their variance is unknown, and no interval means 95%.
 MIN_DOCUMENTS = 8
 
+# With fewer seeds, a t interval replaces the bootstrap.
+_MIN_SEEDS_TO_RESAMPLE = 5
+
 
 def t_quantile(num_units: Any, error_rate: float = 0.025) -> Any:
     """Return Student's one-sided quantile for a mean over units; NaN for one unit."""
@@ -58,6 +61,37 @@ def expanded(num_units: int) -> np.ndarray:
     """
     reach = t_quantile(num_units) * np.sqrt(num_units / (num_units - 1))
     return special.ndtr([-reach, reach])
+
+
+def mean_over_seeds(
+    values: np.ndarray, num_documents: int, random: np.random.Generator
+) -> tuple[float, float, float]:
+    """Return the mean over seeds and its 95% interval: Student's, plus the shared variance.
+
+    All seeds are measured on the same documents. From five seeds on, seeds are resampled.
+
+    Args:
+      values: `[seeds, 1 + resamples]`, the data first; a resample has the same documents in all.
+      num_documents: documents of each seed.
+    """
+    data, resampled = values[:, 0], values[:, 1:]
+    num_seeds = len(data)
+    # Rounding could move the mean of seeds that are all at a limit off the limit.
+    center = float(np.clip(data.mean(), data.min(), data.max()))
+    if num_seeds == 1:
+        low, high = np.quantile(resampled[0], expanded(num_documents))
+        return center, float(low), float(high)
+    # The variance over seeds contains the noise of single seeds; add only the shared variance.
+    shared = resampled.mean(0).var() - resampled.var(1).mean() / num_seeds
+    shared = max(shared * num_seeds / (num_seeds - 1), 0)
+    half = t_half_width(data, shared)
+    if num_seeds < _MIN_SEEDS_TO_RESAMPLE:
+        return center, center - float(half), center + float(half)
+    seeds = random.integers(num_seeds, size=resampled.shape)
+    means = np.take_along_axis(resampled, seeds, axis=0).mean(0)
+    level = half / means.std() if means.std() else 0
+    low, high = np.quantile(means, special.ndtr([-level, level]))
+    return center, float(low), float(high)
 
 
 def quantile(share: float, num_tests: int = 1) -> float:

@@ -14,10 +14,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ropewalk import evals
 from ropewalk.evals import rows as rows_lib
+from ropewalk.evals.estimate import summaries
 from ropewalk.evals.estimate.bins import bin_number
-from ropewalk.evals.estimate.trials import Trials
 from ropewalk.evals.rows import Rows
 
 # NoLiMa's threshold: this share of the score at the shortest context, at least _LEARNED there.
@@ -61,7 +60,7 @@ def effective_length(rows: Rows) -> EffectiveLength:
       rows: rows of one task and member setting at one or more lengths. Seeds are pooled.
     """
     lengths = np.unique(rows["length"]).tolist()
-    accuracy = [mean_accuracy(rows_lib.select(rows, length=length)) for length in lengths]
+    accuracy = [summaries.mean_accuracy(rows_lib.select(rows, length=length)) for length in lengths]
     limit = RELATIVE * accuracy[0] if accuracy[0] >= _LEARNED else _LEARNED
     value = None
     for length, score in zip(lengths, accuracy, strict=True):
@@ -69,17 +68,6 @@ def effective_length(rows: Rows) -> EffectiveLength:
             break
         value = length
     return EffectiveLength(tuple(lengths), tuple(accuracy), value)
-
-
-def mean_accuracy(rows: Rows) -> float:
-    """Return the share of exact matches of one task and length, for retrieval over distances.
-
-    Questions are not spread evenly over distances (half are log-uniform, and later rounds are near
-    L50), so each fine bin is weighted by its width in tokens instead of its number of questions.
-    """
-    if evals.parse(str(rows["task"][0])).kind != "retrieval":
-        return float(rows["exact_match"].mean())
-    return float(Trials.from_rows(rows).summed().summed().mean_accuracy())
 
 
 def visual_edge(rows: Rows) -> float:

@@ -1,18 +1,19 @@
 """Measurements of language models, paired by document with another run.
 
-Every measurement is a ratio of two sums over documents: nats over tokens, copy gain over answers,
-or copy gain over that of another run. So one bootstrap over documents gives all intervals.
+Every measurement is a function of sums over documents: nats over tokens, copy gain over answers, or
+copy gain over that of another run. So one bootstrap over documents gives all intervals.
 """
 
 import functools
+import math
 from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from ropewalk import evals
-from ropewalk.evals.estimate import summaries
 from ropewalk.evals.estimate.bins import FINE_PER_BIN, fine_bin_start
+from ropewalk.evals.estimate.statistics import expanded, mean_over_seeds
 from ropewalk.evals.tasks.lagcopy import Lagcopy
 from ropewalk.evals.tasks.perplexity import Perplexity
 from ropewalk.studies.card import Card, Measure, Value, as_measure
@@ -20,11 +21,12 @@ from ropewalk.studies.rows import Losses, Row
 
 LENGTH = 512  # tokens of a trained row
 REFERENCE = "base=10000"
-_REFERENCE = "", REFERENCE  # "" is the card of `reference_card`
 _RESAMPLES = 2000
 WHOLE = "whole"  # name of a card's usual measurement
 SHORTEST_LAG = 8  # tokens; passages of shorter lags have too few answers for a half lag
-_NEARBY = 16  # tokens: how much a run copies at all is measured up to this lag
+LEAST_GAIN = 0.1  # nats: the gain of models that do not copy is below it
+NEARBY = 16  # tokens: how much a run copies at all is measured up to this lag
+_COST_WITHOUT_COPYING, _COST_OF_LEVEL = 0.307, -0.328  # nats per token, of 17 runs
 
 
 class Sums(NamedTuple):
@@ -115,40 +117,77 @@ def _sums(losses: Losses, total_DF: np.ndarray) -> Sums:
     )
 
 
-def measure_mean(run: Sums) -> Value:
+class Resampled(NamedTuple):
+    """A statistic of documents, and of resamples of them.
+
+    Two of the same documents have the same resamples, so that numbers made of both are resampled
+    jointly.
+
+    Attributes:
+      values: float64 `[1 + resamples]`, that of the data first; NaN: there is nothing to measure.
+      documents: number of documents.
+    """
+
+    values: np.ndarray
+    documents: int
+
+    def map(self, function: Callable[..., np.ndarray], *others: "Resampled") -> "Resampled":
+        """Return a function of this statistic and others."""
+        items = self, *others
+        values = function(*(item.values for item in items))
+        return Resampled(values, min(item.documents for item in items))
+
+    def of_data(self) -> "Resampled":
+        """Return the statistic without the noise of the documents."""
+        return self._replace(values=np.repeat(self.values[0], len(self.values)))
+
+
+NOTHING = Resampled(np.full(1, np.nan), 0)
+
+
+def measure_mean(run: Sums) -> Resampled:
     """Measure the mean over the tokens or answers of all bins."""
-    return _bootstrap(_mean, (run.total_DB, run.count_DB))
+    return _bootstrap(_mean, run.total_DB, run.count_DB)
 
 
-def measure_difference(run: Sums, reference: Sums) -> Value:
+def measure_difference(run: Sums, reference: Sums) -> Resampled:
     """Measure the mean of `run` minus that of `reference`, on the same documents."""
     return measure_mean(run.minus(reference))
 
 
-def measure_ratio(run: Sums, reference: Sums) -> Value:
-    """Measure the sum of `run` divided by that of `reference`, on the same documents."""
+def measure_ratio(run: Sums, reference: Sums) -> Resampled:
+    """Measure the copy gain of `run` divided by that of `reference`, on the same documents.
+
+    A gain of `reference` below LEAST_GAIN is that of a model that does not copy: NOTHING.
+    """
     _check_paired(run, reference)
-    return _bootstrap(_mean, (run.total_DB, reference.total_DB))
+    if abs(reference.total_DB.sum()) < LEAST_GAIN * reference.count_DB.sum():
+        return NOTHING
+    return _bootstrap(_mean, run.total_DB, reference.total_DB)
 
 
-def measure_regained(run: Sums, before: Sums, reference: Sums) -> Value:
+def measure_regained(run: Sums, before: Sums, reference: Sums) -> Resampled:
     """Measure the share of `before`'s deficit against `reference` that `run` has regained."""
     return measure_ratio(run.minus(before), reference.minus(before))
 
 
-def shares(run: Sums, reference: Sums, *, of_nearby: bool = False) -> np.ndarray:
+def shares(run: Sums, reference: Sums, nearby: float = 0) -> np.ndarray:
     """Return the copy gain of `run` by that of `reference` in each half octave of lags.
 
-    With `of_nearby`, divided by what it is in those up to _NEARBY tokens.
+    With `nearby`, divided by the level: what it is in the half octaves up to this lag.
     """
-    share_B = run.total_DB.sum(0) / reference.total_DB.sum(0)
-    if of_nearby:
-        near_B = run.center_B <= _NEARBY
-        share_B /= run.total_DB[:, near_B].sum() / reference.total_DB[:, near_B].sum()
-    return share_B
+    totals = run.total_DB.sum(0)[None], reference.total_DB.sum(0)[None]
+    return _shares(*totals, run.center_B <= nearby)[0]
 
 
-def measure_half_lag(run: Sums, reference: Sums, *, of_nearby: bool = False) -> Value:
+def _shares(gain_RB: np.ndarray, reference_RB: np.ndarray, near_B: np.ndarray) -> np.ndarray:
+    level_R = gain_RB[:, near_B].sum(1) / reference_RB[:, near_B].sum(1) if near_B.any() else 1
+    return gain_RB / reference_RB / np.reshape(level_R, (-1, 1))
+
+
+def measure_half_lag(
+    run: Sums, reference: Sums, *, nearby: float = 0, least_level: float = 0
+) -> Resampled:
     """Measure the lag from which on `run` first has less than half of the gain of `reference`.
 
     Lags from SHORTEST_LAG on count. Linear in log lag between half octaves; inf if it has half at
@@ -156,34 +195,51 @@ def measure_half_lag(run: Sums, reference: Sums, *, of_nearby: bool = False) -> 
 
     Args:
       run, reference: copy gains on the same documents.
-      of_nearby: half of the share of the gain that `run` has up to _NEARBY tokens. So a run that
-        copies half as much as `reference`, but at all lags, has no half lag.
+      nearby: half of the share of the gain that `run` has up to this lag. So a run that copies half
+        as much as `reference`, but at all lags, has no half lag. 0: half of the gain.
+      least_level: share of the gain up to `nearby` below which the run has not learned to copy.
     """
     _check_paired(run, reference)
     run, reference = (item.within(SHORTEST_LAG, np.inf) for item in (run, reference))
+    near, near_reference = (x.within(0, nearby).total_DB.sum() for x in (run, reference))
+    if near < least_level * near_reference:
+        return NOTHING
+    logs_B, near_B = np.log(run.center_B), run.center_B <= nearby
 
-    def half_lag(gain_DB: np.ndarray, reference_DB: np.ndarray) -> float:
-        sums = run._replace(total_DB=gain_DB), reference._replace(total_DB=reference_DB)
-        ratio_B = shares(*sums, of_nearby=of_nearby)
-        is_sampled_B = np.isfinite(ratio_B)  # a resample may have no answer in a half octave
-        ratio_B, logs_B = ratio_B[is_sampled_B], np.log(run.center_B[is_sampled_B])
-        below = np.flatnonzero(ratio_B < 0.5)
-        if not len(below):
-            return np.inf
-        last = below[0]
-        if last == 0:
-            return float(np.exp(logs_B[0]))
-        first = last - 1
-        share = (ratio_B[first] - 0.5) / (ratio_B[first] - ratio_B[last])
-        return float(np.exp(logs_B[first] + share * (logs_B[last] - logs_B[first])))
+    def half_lags(gain_RB: np.ndarray, reference_RB: np.ndarray) -> np.ndarray:
+        ratio_RB = _shares(gain_RB, reference_RB, near_B)
+        return np.array([_crossing(ratio_B, logs_B) for ratio_B in ratio_RB])
 
-    return _bootstrap(half_lag, (run.total_DB, reference.total_DB))
+    return _bootstrap(half_lags, run.total_DB, reference.total_DB)
 
 
-def by_bin(measure: Callable[..., Value], *sums: Sums) -> Iterator[tuple[float, Value]]:
-    """Yield the center of every bin and its measurement."""
-    for center in sums[0].center_B.tolist():
-        yield center, measure(*(item.within(center, center) for item in sums))
+def _crossing(ratio_B: np.ndarray, logs_B: np.ndarray) -> float:
+    is_sampled_B = np.isfinite(ratio_B)  # a resample may have no answer in a half octave
+    ratio_B, logs_B = ratio_B[is_sampled_B], logs_B[is_sampled_B]
+    below = np.flatnonzero(ratio_B < 0.5)
+    if not len(below):
+        return np.inf
+    last = below[0]
+    if last == 0:
+        return float(np.exp(logs_B[0]))
+    first = last - 1
+    share = (ratio_B[first] - 0.5) / (ratio_B[first] - ratio_B[last])
+    return float(np.exp(logs_B[first] + share * (logs_B[last] - logs_B[first])))
+
+
+def measure_reach_ratio(
+    run: Sums, reference: Sums, other: Sums, other_reference: Sums, **options: float
+) -> Resampled:
+    """Measure the reach of `run` divided by that of `other`, on the same documents.
+
+    Each has its own reference; options are those of `measure_half_lag`. A reach beyond all lags
+    counts as the center of the last half octave, so the ratio is then closer to 1.
+    """
+    _check_paired(run, other)
+    end = run.center_B[-1]
+    reach = measure_half_lag(run, reference, **options)
+    other_reach = measure_half_lag(other, other_reference, **options)
+    return reach.map(lambda a, b: np.minimum(a, end) / np.minimum(b, end), other_reach)
 
 
 def _check_paired(run: Sums, reference: Sums) -> None:
@@ -192,39 +248,57 @@ def _check_paired(run: Sums, reference: Sums) -> None:
         raise ValueError("the runs were measured on other documents; measure both again")
 
 
-def _mean(total_DB: np.ndarray, count_DB: np.ndarray) -> float:
-    return float(total_DB.sum() / count_DB.sum())
+def _mean(total_RB: np.ndarray, count_RB: np.ndarray) -> np.ndarray:
+    return total_RB.sum(1) / count_RB.sum(1)
 
 
-def _bootstrap(
-    statistic: Callable[[np.ndarray, np.ndarray], float], arrays: tuple[np.ndarray, np.ndarray]
-) -> Value:
-    """Return a statistic of two arrays `[D, B]`, and its percentile interval over documents."""
-    present = np.flatnonzero((arrays[0] != 0).any(1) | (arrays[1] != 0).any(1))
-    arrays = arrays[0][present], arrays[1][present]
-    random = np.random.Generator(np.random.Philox(key=0))
-    draws = random.integers(len(present), size=(_RESAMPLES, len(present)))
+def _bootstrap(statistic: Callable[..., np.ndarray], *arrays_DB: np.ndarray) -> Resampled:
+    """Return a statistic of the arrays' sums over documents, `[1 + resamples, B]`."""
+    present_D = np.any([(array != 0).any(1) for array in arrays_DB], axis=0)
+    weight_RD = _weights(np.count_nonzero(present_D), _RESAMPLES)
     with np.errstate(divide="ignore", invalid="ignore"):
-        values = [statistic(arrays[0][draw], arrays[1][draw]) for draw in draws]
-        value = statistic(*arrays)
-    low, high = np.quantile(values, (0.025, 0.975), method="inverted_cdf")
-    return Value(value, float(low), float(high), len(present), "documents")
+        values_R = statistic(*(weight_RD @ array[present_D] for array in arrays_DB))
+    return Resampled(values_R, weight_RD.shape[1])
 
 
-def over_seeds(values: Sequence[Value], *, in_octaves: bool = False) -> Value:
-    """Return the mean over seeds with its 95% t interval; one seed keeps that over documents.
+@functools.lru_cache(maxsize=64)
+def _weights(documents: int, resamples: int) -> np.ndarray:
+    """Return how often each document is in the data, once, and in each resample."""
+    random = np.random.Generator(np.random.Philox(key=0))
+    draws = random.integers(documents, size=(resamples, documents))
+    counts = [np.bincount(draw, minlength=documents) for draw in draws]
+    return np.array([np.ones(documents), *counts])
+
+
+def over_seeds(seeds: Sequence[Resampled], *, in_octaves: bool = False) -> Value:
+    """Return the mean over seeds with its 95% interval; one seed has that over documents.
+
+    The interval over seeds contains the variance of the documents that they share, and is at least
+    the mean interval of one seed. Seeds with NOTHING to measure are left out.
 
     Args:
-      values: one per seed.
+      seeds: one statistic per seed.
       in_octaves: whether the mean and the interval are those of the logarithms.
     """
-    if len(values) == 1:
-        return values[0]
-    numbers = np.array([value.value for value in values])
-    if not np.isfinite(numbers).all():  # a half lag beyond all lags: there is no t interval
-        low = min(value.low for value in values)
-        return Value(float(np.mean(numbers)), low, np.inf, len(numbers))
-    return Value(*summaries.over_seeds(numbers, ratios=in_octaves), len(numbers))
+    seeds = [seed for seed in seeds if not math.isnan(seed.values[0])]
+    if not seeds:
+        return Value(np.nan, -np.inf, np.inf, 0, "documents")
+    documents = min(seed.documents for seed in seeds)
+    values = np.array([seed.values for seed in seeds])
+    values = np.log(values) if in_octaves else values
+    ends = np.quantile(values[:, 1:], expanded(documents), axis=1, method="inverted_cdf")
+    if len(seeds) == 1:
+        interval, count = (values[0, 0], *ends[:, 0]), (documents, "documents")
+    else:
+        low, high = ends.mean(1)
+        interval, count = (values[:, 0].mean(), ends[0].min(), np.inf), (len(seeds),)
+        if np.isfinite(values[:, 0]).all():  # else a half lag beyond all lags: no t interval
+            values = np.minimum(values, values[np.isfinite(values)].max())
+            random = np.random.Generator(np.random.Philox(key=0))
+            mean, least, most = mean_over_seeds(values, documents, random)
+            interval = mean, min(low, least), max(high, most)
+    value, low, high = np.exp(interval) if in_octaves else interval
+    return Value(float(value), float(low), float(high), *count)
 
 
 # --- measures that claims name -------------------------------------------------------------------
@@ -235,9 +309,9 @@ def runs_of(rows: Sequence[Row], card: str, member: str) -> dict[int, Row]:
     return {row.seed: row for row in rows if (row.card, row.member) == (card, member)}
 
 
-def reference_card(card: Card) -> str:
-    """Return the card with base 1e4 that the members of `card` are compared with."""
-    if REFERENCE in card.members:
+def reference_card(card: Card, member: str = REFERENCE) -> str:
+    """Return the card with the member that the others of `card` are compared with."""
+    if member in card.members:
         return card.name
     # Those of the same device.
     return "language_model_seeds" if card.name == "language_model_variants" else "language_model"
@@ -247,10 +321,10 @@ def reference_card(card: Card) -> str:
 def compare(
     card: Card,
     rows: Sequence[Row],
-    statistic: Callable[..., Value],
-    read: Callable[[Row], Sums | None],
+    statistic: Callable[..., Resampled],
+    read: Callable[[Row], Any],
     member: str,
-    *references: tuple[str, str],
+    *references: str | tuple[str, str],
     in_octaves: bool = False,
 ) -> Value | None:
     """Statistic of a card's member and other runs of the same seed, over seeds.
@@ -261,16 +335,14 @@ def compare(
     Args:
       card, rows: as of a `Measure`.
       statistic: of the sums of the member and of each of `references`.
-      read: makes the sums of a row.
+      read: makes the sums of a row; None if they were not measured.
       member: of the card.
-      references: card and member of each; "" is that of `reference_card`.
+      references: each a member, of the card of `reference_card`, or a card and its member.
       in_octaves: as of `over_seeds`.
     """
 
-    groups = [
-        runs_of(rows, name or reference_card(card), other)
-        for name, other in ((card.name, member), *references)
-    ]
+    names = [(reference_card(card, x), x) if isinstance(x, str) else x for x in references]
+    groups = [runs_of(rows, name, other) for name, other in ((card.name, member), *names)]
     values = []
     for seed in sorted(set.intersection(*map(set, groups))):
         compared = [group[seed] for group in groups]
@@ -288,43 +360,99 @@ def compare(
     return value._replace(low=-np.inf, high=np.inf) if is_open else value
 
 
-def cost(member: str, *, length: int = LENGTH, first: float = 1, last: float = np.inf) -> Measure:
-    """Return the measure of a member's loss minus that of base 1e4, nats per token."""
+def cost(
+    member: str,
+    *,
+    length: int = LENGTH,
+    first: float = 1,
+    last: float = np.inf,
+    reference: str = REFERENCE,
+) -> Measure:
+    """Return the measure of a member's loss minus that of its reference, nats per token."""
     read = functools.partial(losses, length=length, first=first, last=last)
-    return compare(measure_difference, read, member, _REFERENCE)
+    return compare(measure_difference, read, member, reference)
 
 
-def copy_ratio(member: str, first: float, last: float = np.inf, *, length: int = LENGTH) -> Measure:
-    """Return the measure of a member's copy gain divided by that of base 1e4."""
+def copy_ratio(
+    member: str,
+    first: float,
+    last: float = np.inf,
+    *,
+    length: int = LENGTH,
+    reference: str = REFERENCE,
+) -> Measure:
+    """Return the measure of a member's copy gain divided by that of its reference."""
     read = functools.partial(gains, first=first, last=last, length=length)
-    return compare(measure_ratio, read, member, _REFERENCE)
+    return compare(measure_ratio, read, member, reference)
 
 
-def half_lag(member: str, *, length: int = LENGTH, of_nearby: bool = False) -> Measure:
-    """Return the measure of a member's half lag, tokens."""
-    statistic = functools.partial(measure_half_lag, of_nearby=of_nearby)
+def half_lag(
+    member: str, *, length: int = LENGTH, reference: str = REFERENCE, **options: float
+) -> Measure:
+    """Return the measure of a member's half lag, tokens; options of `measure_half_lag`."""
+    statistic = functools.partial(measure_half_lag, **options)
     read = functools.partial(gains, length=length)
-    return compare(statistic, read, member, _REFERENCE, in_octaves=True)
+    return compare(statistic, read, member, reference, in_octaves=True)
 
 
-def reach(member: str, *, length: int = LENGTH) -> Measure:
+def reach(member: str, *, nearby: float = NEARBY, **options: Any) -> Measure:
     """Return the measure of the lag at which a member copies half as well as from nearby, tokens.
 
-    "As well" is relative to base 1e4 at the same lag.
+    "As well" is relative to its reference at the same lag. Options are those of `half_lag`.
     """
-    return half_lag(member, length=length, of_nearby=True)
+    return half_lag(member, nearby=nearby, **options)
 
 
-def half_lag_ratio(member: str, other: str) -> Measure:
-    """Return the measure of the half lag of `member` divided by that of `other`."""
+def reach_ratio(
+    member: str,
+    reference: str,
+    other: str,
+    other_reference: str,
+    *,
+    length: int = LENGTH,
+    nearby: float = NEARBY,
+    least_level: float = 0,
+) -> Measure:
+    """Return the measure of a member's reach divided by that of another one."""
+    statistic = functools.partial(measure_reach_ratio, nearby=nearby, least_level=least_level)
+    read = functools.partial(gains, length=length)
+    return compare(statistic, read, member, reference, other, other_reference, in_octaves=True)
 
-    def statistic(run: Sums, other_run: Sums, reference: Sums) -> Value:
-        values = [measure_half_lag(item, reference) for item in (run, other_run)]
-        # One seed decides nothing here: its interval is open.
-        return Value(values[0].value / values[1].value, 0, np.inf, 1)
 
-    references = ("language_model", other), _REFERENCE
-    return compare(statistic, gains, member, *references, in_octaves=True)
+def reach_growth(
+    member: str, before: str, *, length: int = LENGTH, reference: str = REFERENCE, **options: float
+) -> Measure:
+    """Return the measure of a member's reach divided by that in the card's measurement `before`.
+
+    Options are those of `measure_reach_ratio`.
+    """
+
+    def read(row: Row) -> tuple[Sums, Sums] | None:
+        then, now = (gains(row, length=length, measurement=name) for name in (before, WHOLE))
+        return now and then and (now, then)
+
+    def statistic(run: tuple[Sums, Sums], other: tuple[Sums, Sums]) -> Resampled:
+        return measure_reach_ratio(run[0], other[0], run[1], other[1], **options)
+
+    return compare(statistic, read, member, reference, in_octaves=True)
+
+
+def unexplained_cost(member: str, *, length: int = LENGTH, reference: str = REFERENCE) -> Measure:
+    """Return the measure of a member's cost beyond what its level of copying says, nats per token.
+
+    All 17 runs after 40M tokens cost _COST_WITHOUT_COPYING + _COST_OF_LEVEL times their level, the
+    copy gain at lags up to NEARBY tokens by that of the reference, within .015 nats rms.
+    """
+
+    def read(row: Row) -> tuple[Sums, Sums] | None:
+        loss, gain = losses(row, length), gains(row, SHORTEST_LAG, NEARBY, length=length)
+        return loss and gain and (loss, gain)
+
+    def statistic(run: tuple[Sums, Sums], other: tuple[Sums, Sums]) -> Resampled:
+        cost, level = measure_difference(run[0], other[0]), measure_ratio(run[1], other[1])
+        return cost.map(lambda a, b: a - _COST_WITHOUT_COPYING - _COST_OF_LEVEL * b, level)
+
+    return compare(statistic, read, member, reference)
 
 
 def regained(member: str, measurement: str = WHOLE) -> Measure:
@@ -341,9 +469,9 @@ def regained(member: str, measurement: str = WHOLE) -> Measure:
 def growth(member: str) -> Measure:
     """Return the measure of a member's cost after 40M tokens minus that after 10M."""
 
-    def statistic(run: Sums, reference: Sums, before: Sums, reference_before: Sums) -> Value:
+    def statistic(run: Sums, reference: Sums, before: Sums, reference_before: Sums) -> Resampled:
         return measure_difference(run.minus(reference), before.minus(reference_before))
 
     seeds = "language_model_seeds"  # on the same device
-    references = _REFERENCE, (seeds, member), (seeds, REFERENCE)
+    references = REFERENCE, (seeds, member), (seeds, REFERENCE)
     return compare(statistic, functools.partial(losses, length=LENGTH), member, *references)
