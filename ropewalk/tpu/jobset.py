@@ -97,11 +97,11 @@ def make_jobs(
     workdir: str,
     changes: list[str],
     topology: Topology,
-    own: Sequence[str] = (),
+    code_files: Sequence[str] = (),
 ) -> list[Job]:
     """Return the jobs of a run or a sweep, or the evaluation or report that follows them.
 
-    The programs may execute the files `own`, whose paths are those in the image.
+    The programs may execute `code_files`, whose paths are those in the image.
 
     Raises:
       ValueError: if the folder would end with the pods, if `train.py` or `sweep.py` would refuse
@@ -114,7 +114,7 @@ def make_jobs(
             f"--workdir {workdir} would lie on the pods' own disks and end with them; use "
             "/runs/DIR or gs://BUCKET/DIR"
         )
-    permitted = [word for path in own for word in ("--own", path)]
+    permitted = [word for path in code_files for word in ("--own", path)]
     if mode in ("evaluate", "report"):
         if topology.num_hosts > 1:
             raise ValueError(

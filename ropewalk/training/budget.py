@@ -229,18 +229,18 @@ def _time(checks: Sequence[Checked], is_elsewhere: bool) -> str:
         return "time: none, all steps are there"
     if is_elsewhere:
         num_devices = math.prod(checks[0].axes.values())
-        kind, peak, of = _CHIP, peak_of(_CHIP), f"the peak of {num_devices} {_CHIP}"
+        kind, peak, scale = _CHIP, peak_of(_CHIP), f"the peak of {num_devices} {_CHIP}"
         peak = (peak or 0) * num_devices
     else:
         kind, peak = jax.devices()[0].device_kind, peak_flops()
-        of = f"the peak of {counted(jax.device_count(), 'devices')} of this machine"
+        scale = f"the peak of {counted(jax.device_count(), 'devices')} of this machine"
         if peak is None:
-            kind, peak, of = "cpu", _matmul_rate(), "this machine's rate of matrix products"
+            kind, peak, scale = "cpu", _matmul_rate(), "this machine's rate of matrix products"
     rates = sorted({nearest_rate(kind, stage.config) for stage in left}, key=lambda x: x.share)
     shares = " to ".join(f"{rate.share:.0%}" for rate in dict.fromkeys([rates[0], rates[-1]]))
     return (
         f"time: {flops:.2g} FLOPs, about {duration(seconds_on(kind, peak, left))} at {shares} of "
-        f"{of}, as measured on one {' and '.join(sorted({rate.chip for rate in rates}))}; "
+        f"{scale}, as measured on one {' and '.join(sorted({rate.chip for rate in rates}))}; "
         "compilation and evaluation come on top"
     )
 
@@ -260,9 +260,9 @@ def checkpoint_bytes(stages: Sequence[Stage]) -> int:
     for stage in stages:
         every = stage.config.train.save_every
         saves |= set(range(stage.start - stage.start % every + every, stage.end, every))
-    kept = {*sorted(saves)[-stages[0].config.train.keep - 1 :], *ends}
+    steps = {*sorted(saves)[-stages[0].config.train.keep - 1 :], *ends}
     sizes = functools.cache(state_bytes)
-    return sum(sizes(next(x.config for x in stages if step <= x.end)) for step in kept)
+    return sum(sizes(next(x.config for x in stages if step <= x.end)) for step in steps)
 
 
 def _disk(num_bytes: float, path: Path) -> str:

@@ -54,7 +54,7 @@ def sweep(description: str | None) -> int:
 
 def _parser(description: str | None, *more: str) -> Parser:
     """Make the parser: `configs.argument_parser` with checks and processes."""
-    parser = argument_parser(description, *more)
+    parser = argument_parser(description, *more, describe_cost=_describe_cost)
     group = parser.add_argument_group("checking")
     group.add_argument(
         "--check",
@@ -71,6 +71,12 @@ def _parser(description: str | None, *more: str) -> Parser:
     )
     add_process_flags(parser)
     return parser
+
+
+def _describe_cost(runs: Sequence[ExperimentConfig]) -> str:
+    from ropewalk.experiment.cost import describe_cost  # late: it imports JAX
+
+    return describe_cost(map(stages.split, runs))
 
 
 # Variables of launchers that JAX knows: several processes may run the same command.

@@ -113,7 +113,7 @@ class StageLog:
         self._console, self._label, self._logs = console, label, logs
         self._stage = stage = stages[0]
         self._tokens_per_step = stage.tokens_per_step
-        self._flops_per_token = sum(flops_per_token(each.config) for each in stages)  # of a row
+        self._flops_per_token = sum(flops_per_token(stage.config) for stage in stages)
         self._peak = peak_flops()
         self._waiter = ThreadPoolExecutor(1)
         self._pending: tuple[int, dict[str, jax.Array], Future[float]] | None = None

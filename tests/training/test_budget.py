@@ -76,7 +76,7 @@ def test_a_plan_for_other_machines_needs_neither_text_nor_parent_nor_their_memor
     (state,) = re.findall(r": ([\d.]+) GiB of parameters and optimizer state", output)
     assert float(state) == pytest.approx(7_505_973_248 * 4 * 12 / 8 / 2**30, rel=1e-3)
     here = call("train.py", "paper_2b", "--workdir", tmp_path, "--check", status=2)
-    assert "needs text: data.path=FILE" in here
+    assert "needs data.path=FILE" in here
 
 
 def flops_per_key(width: int) -> float:

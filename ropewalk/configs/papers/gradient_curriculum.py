@@ -63,6 +63,8 @@ RULER = "needle(haystack=text)", "needle(haystack=text,keys=4)", "vt", "cwe", "f
 PAPER = change(
     scales.LLAMA2_7B,
     start_from="runs/llama3_8b",
+    # The last stages have few rows.
+    mesh=dict(fsdp=4, sequence=-1),
     model=dict(
         vocab_size=128_256,
         num_kv_heads=8,

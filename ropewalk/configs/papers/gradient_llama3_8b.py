@@ -47,7 +47,6 @@ configs = [
         members=(),
         # Four million tokens a step at every length: a chip has a sixteenth of one row at a time.
         train=dict(accumulate=16, save_every=20),
-        mesh=dict(fsdp=4, sequence=-1),
         evals=EvalConfig(tasks=("perplexity", *RULER), lengths=(65_536, 1_048_576)),
         stages=((*first, "train.accumulate=4"), (*second, "train.accumulate=1")),
     )
