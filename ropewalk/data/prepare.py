@@ -10,7 +10,7 @@
 
 Every document is stored as [BOS] + ids + [EOS]. Files and folders named validation, test, dev, ...
 go to the validation split (`data.files` has the rules). Without such files, a hash of the text
-decides: one document in 100, which may be none; of `local`, which is small, one in 4. Equal texts
+decides: one document in 100, or some if none; of `local`, which is small, one in 4. Equal texts
 go to the same split. A plain text is one document: of fewer than ten files the last tenth of each
 is held out, of more one file in twenty.
 

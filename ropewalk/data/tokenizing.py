@@ -36,6 +36,7 @@ SLICE = 1 << 20  # characters encoded at a time
 BUNDLE = 1 << 18  # characters per task of a thread
 SAMPLE = 16 << 20  # characters that train a tokenizer ...
 SAMPLE_DOCUMENT = 1 << 14  # ... and how many of them one of the documents of a file provides
+HELD_OUT = 1 << 14  # bytes of text that are enough for validation
 COUNTED = 1 << 14  # texts among which repeated ones are counted; their hashes choose them
 
 
@@ -161,18 +162,48 @@ def _split(documents: Iterable[Document], source: Source) -> Iterator[Document]:
     The text of one that `subset_shares` leaves out is empty.
     """
     has_validation_files = any(file.validation for file in source.files)
-    interval = source.held_out_every
+    last = (0, 0) if has_validation_files else _last_held_out(source)
     shares = by_corpus(source.subset_shares)
     for document in _check(documents, source):
         subset, held_out = subset_name(document.subset), document.held_out
         digest = hashlib.sha256(document.text.encode()).hexdigest()
         if held_out is None:
-            held_out = int(digest[:8], 16) % interval == 0
+            held_out = _turn(digest, source) <= last
             if has_validation_files:
                 held_out = source.files[document.file].validation
-        is_kept = int(digest[8:16], 16) < shares.get(subset, 1.0) * 2**32
-        text = document.text if is_kept else ""
+        text = document.text if _is_kept(digest, document, shares) else ""
         yield document._replace(text=text, subset=subset, held_out=held_out, digest=digest)
+
+
+def _is_kept(digest: str, document: Document, shares: dict[str, float]) -> bool:
+    """Return whether `subset_shares` keeps a document."""
+    return int(digest[8:16], 16) < shares.get(subset_name(document.subset), 1.0) * 2**32
+
+
+def _turn(digest: str, source: Source) -> tuple[int, int]:
+    """Return the place of a text among those that may be held out; the first have 0 in front."""
+    number = int(digest[:8], 16)
+    return number % source.held_out_every, number
+
+
+def _last_held_out(source: Source) -> tuple[int, int]:
+    """Return the last `_turn` that is held out, beyond one text in `held_out_every` if none is.
+
+    The first texts then fill `HELD_OUT` bytes, or a tenth of all, if two or more are there.
+    """
+    texts, usual, shares = {}, (0, 2**32), by_corpus(source.subset_shares)
+    for document in source.read():
+        content = document.text.encode()
+        digest = hashlib.sha256(content).hexdigest()
+        is_usable = not document.problem and document.held_out is None
+        if is_usable and _is_kept(digest, document, shares):
+            turn = _turn(digest, source)
+            if turn <= usual:
+                return usual
+            texts[turn] = len(content)
+    wanted, turns = min(HELD_OUT, sum(texts.values()) / 10), sorted(texts)[:-1]
+    sums = np.cumsum([texts[turn] for turn in turns])
+    return max([usual, *turns[: 1 + int(np.searchsorted(sums, wanted))]])  # of no text: `usual`
 
 
 def _cut(text: str) -> Iterator[str]:

@@ -68,6 +68,11 @@ def describe(checks: Sequence[Checked], *, is_elsewhere: bool) -> list[str]:
                 epochs = share * read / tokens
                 join = " before data.subset_shares; at least" if data.subset_shares else ";"
                 lines[f"text: about {tokens:,.0f} tokens{join} {describe_epochs(epochs)}"] = None
+                is_short = stage.config.train.eval_every and tokens < 10 * data.context_length
+                if is_short and not any(file.validation for file in open_source(data).inputs):
+                    what = "a tenth of the text, which is held out, is less than a row of"
+                    fix = "use more text or a shorter row, or set train.eval_every=0"
+                    lines[f"warning: {what} {data.context_length} tokens; {fix}"] = None
     num_bytes += sum(texts.values())
     return [
         *lines,
