@@ -3,19 +3,28 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+from ropewalk.configs import load_configs
 from ropewalk.experiment.records import read_sweep
 from ropewalk.experiment.run import RunDirectory, find_runs
 from ropewalk.utils.command_line import format_command, requote
+from ropewalk.utils.messages import quoted
 
 
 def train_command(path: Path) -> str:
-    """Return the command that trains the run or sweep in the directory `path`."""
-    run = RunDirectory(path)
+    """Return the command that trains the run or sweep in the directory `path`.
+
+    It is a comment if the config's name is none of this repository's: the run was imported, or its
+    config is a user's file, whose path the run does not record.
+    """
+    run, name, file = RunDirectory(path), "train", "config.json"
     if run.is_started():
         config, overrides = run.config.name, run.record["overrides"]
-        return format_command("train", config, "--workdir", path, *overrides)
-    sweep = read_sweep(path)
-    return format_command("sweep", sweep.config, "--workdir", path, *sweep.overrides)
+    else:
+        name, file, sweep = "sweep", "sweep.json", read_sweep(path)
+        config, overrides = sweep.config, sweep.overrides
+    if config not in load_configs():
+        return f"# no config of ropewalk is named {quoted(config)}; its settings: {path / file}"
+    return format_command(name, config, "--workdir", path, *overrides)
 
 
 def repeat(dirs: Sequence[Path], report: str) -> list[str]:

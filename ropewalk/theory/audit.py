@@ -133,7 +133,7 @@ def _group_facts(model: PublishedModel, group: LayerGroup) -> dict[str, Any]:
     inv_freq = group.all_inv_freq
     first = decay.first_violation(inv_freq, limit)
     turning = group.inv_freq[group.inv_freq != 0]
-    periods = np.sort(2 * np.pi / turning)[::-1]
+    periods = np.sort(2 * np.pi / np.abs(turning))[::-1]
     # With unrotated pairs the bound is smaller, and with half of them there is none.
     all_turn = 2 * turning.size == group.head_dim
     return {

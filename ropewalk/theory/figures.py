@@ -103,9 +103,9 @@ def decay_curves(curves: Mapping[str, np.ndarray], length: int) -> Figure:
 
 def _base(inv_freq: np.ndarray) -> float | None:
     """Return the base if the pairs that rotate are a geometric series, else None."""
-    rotated = inv_freq[inv_freq > 0]
+    rotated = inv_freq[inv_freq != 0]
     ratios = rotated[:-1] / rotated[1:]
-    if len(ratios) and np.allclose(ratios, ratios[0], rtol=1e-9):
+    if len(ratios) and ratios[0] > 1 and np.allclose(ratios, ratios[0], rtol=1e-9):
         return float(f"{ratios[0] ** len(rotated):.6g}")
     return None
 
@@ -150,14 +150,14 @@ def wavelengths(reports: Sequence[Report]) -> Figure:
     """Draw wavelength against pair, a panel per variant, with the others in gray."""
     figure, axes = kit.grid(len(reports), height=2.3, sharex=True, sharey=True)
     lengths = sorted({report.length for report in reports})
-    highest = max(max(report.wavelength[report.inv_freq > 0], default=1) for report in reports)
+    highest = max(max(report.wavelength[report.inv_freq != 0], default=1) for report in reports)
     top = 3 * max(highest, *lengths)
     looks = kit.make_looks([report.base for report in reports], [1] * len(reports))
     for (ax,), report, look in zip(axes, reports, looks, strict=True):
         for other in (*reports, report):
             # The pair as a share of the head, so that heads of different sizes compare.
             depth = np.arange(len(other.inv_freq)) / len(other.inv_freq)
-            is_rotated = other.inv_freq > 0
+            is_rotated = other.inv_freq != 0
             style = {"color": kit.GRID, "lw": 1, "zorder": 1}
             if other is report:
                 style = {"color": look.color, "lw": 2}

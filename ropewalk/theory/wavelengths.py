@@ -37,8 +37,8 @@ class Report(NamedTuple):
         unstretched, "unrotated", or "" if the variant has no base.
       stretch: how many times slower each pair is than at that base; nan if there is none.
       first_negative: the first distance m < length at which sum_i cos(m inv_freq_i) < 0, or None.
-      wavelength: tokens per cycle; inf for an unrotated pair.
-      turns: cycles completed within `length` tokens.
+      wavelength: tokens per cycle, in either direction; inf for an unrotated pair.
+      turns: cycles completed within `length` tokens, in either direction.
     """
 
     name: str
@@ -67,22 +67,23 @@ def make_report(variant: Rotary, head: Head) -> Report:
     inv_freq = np.append(variant.inv_freq(head.dim), np.zeros(head.num_unrotated // 2))
     first_negative = decay.first_violation(inv_freq, head.length)
     stretch = _stretch(variant, head.dim, inv_freq)
+    speed = np.abs(inv_freq)  # learned pairs may rotate backwards
     with np.errstate(divide="ignore"):
-        wavelength = 2 * np.pi / inv_freq
+        wavelength = 2 * np.pi / speed
     return Report(
         name=name,
         base=getattr(variant, "base", None),
         head_dim=2 * len(inv_freq),
         length=head.length,
-        rotary_dim=variant.rotary_dim(head.dim) if inv_freq.any() else 0,
+        rotary_dim=2 * int(np.count_nonzero(inv_freq)),
         inv_freq=inv_freq,
         logit_scale=variant.logit_scale,
         bands=_bands(variant, inv_freq, stretch),
         stretch=stretch,
         first_negative=first_negative,
-        warnings=_warnings(variant, head, inv_freq, first_negative),
+        warnings=_warnings(variant, head, speed, first_negative),
         wavelength=wavelength,
-        turns=head.length * inv_freq / (2 * np.pi),
+        turns=head.length * speed / (2 * np.pi),
     )
 
 
@@ -92,9 +93,8 @@ def _stretch(variant: Rotary, head_dim: int, inv_freq: np.ndarray) -> np.ndarray
     base = getattr(variant, "base", None)
     if base is not None:
         series = head_dim if isinstance(variant, PRope) else variant.rotary_dim(head_dim)
-        num_rotated = np.count_nonzero(inv_freq)
-        plain = geometric_inv_freq(base, series)[:num_rotated]
-        stretch[:num_rotated] = plain / inv_freq[:num_rotated]
+        plain = np.resize(geometric_inv_freq(base, series), len(inv_freq))
+        np.divide(plain, np.abs(inv_freq), out=stretch, where=inv_freq != 0)
     return stretch
 
 
@@ -111,18 +111,18 @@ def _bands(variant: Rotary, inv_freq: np.ndarray, stretch: np.ndarray) -> list[s
 
 
 def _warnings(
-    variant: Rotary, head: Head, inv_freq: np.ndarray, first_negative: int | None
+    variant: Rotary, head: Head, speed: np.ndarray, first_negative: int | None
 ) -> list[str]:
     """Return warnings about training with this variant at this length."""
     length, rotary_dim = head.length, variant.rotary_dim(head.dim)
     share = variant.rotary_fraction * head.dim
-    slow = np.flatnonzero((inv_freq > 0) & (length * inv_freq < 2 * np.pi))
-    num_fast = int(np.count_nonzero(inv_freq > np.pi))
-    error = length * inv_freq.max() * 2.0**-24
+    slow = np.flatnonzero((speed > 0) & (length * speed < 2 * np.pi))
+    num_fast = int(np.count_nonzero(speed > np.pi))
+    error = length * speed.max() * 2.0**-24
     warnings = {
         f"rotary_fraction={variant.rotary_fraction:g} of head_dim={head.dim} is {share:g} features,"
         f" not full pairs: {rotary_dim} are rotated": abs(share - rotary_dim) > 1e-6,
-        f"{slow.size} of {len(inv_freq)} pairs ({slow.min(initial=len(inv_freq))} to "
+        f"{slow.size} of {len(speed)} pairs ({slow.min(initial=len(speed))} to "
         f"{slow.max(initial=0)}) never complete a cycle within {length} tokens: beyond, their "
         "angles did not occur in training": slow.size > 0,
         f"the sum of cosines is negative at distance {first_negative}, within {length} tokens: the "

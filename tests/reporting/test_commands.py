@@ -1,6 +1,8 @@
+import json
+
 import pytest
 
-from ropewalk.reporting import commands
+from ropewalk.reporting import command, commands
 from ropewalk.utils.command_line import requote
 from tests.reporting.helpers import answers, experiment, make_run, make_sweep
 
@@ -55,3 +57,28 @@ def test_runs_without_recorded_commands_are_trained_from_their_config(tmp_path):
         f"python evaluate.py {run.path}",
         REPORT,
     ]
+
+
+def test_no_command_names_a_config_that_does_not_exist(tmp_path):
+    """An import, or a config from a user's file, has a name that is no config's."""
+    run = make_run(tmp_path / "run", experiment("rope(base=10)", name="SmolLM-135M"))
+    note, evaluate, _ = commands.repeat([run.path], REPORT)
+    assert note.startswith("# ") and str(run.path / "config.json") in note
+    assert evaluate == f"ropewalk evaluate {run.path}"
+    sweep = make_sweep(tmp_path / "sweep", ["base=10"])
+    record = {"members": ["base=10"], "overrides": ["seed=0,1"], "config": "gone"}
+    (sweep / "sweep.json").write_text(json.dumps(record))
+    make_run(sweep / "base=10", experiment("rope(base=10)"))
+    assert commands.repeat([sweep], REPORT)[0].startswith("# ")
+
+
+def test_reports_of_other_directories_have_other_pages(tmp_path):
+    """Of equal last names, of names that are cut, and of names that contain a plus sign."""
+    long = "a" * 120
+    groups = [
+        ("x/run", "y/run"), ("x/run", "z/run"), ("x/a", "y/b"), ("x/a", "z/b"), ("x/a", "x/b"),
+        (f"x/{long}", f"x/{long}1"), (f"x/{long}", f"x/{long}2"), ("x/a+b", "x/c"), ("x/a", "x/b+c"),
+    ]  # fmt: skip
+    pages = [command._page_of([tmp_path / name for name in group]) for group in groups]
+    assert len(set(pages)) == len(pages)
+    assert pages[4] == tmp_path / "x" / "report-a+b" / "report.html"

@@ -127,6 +127,23 @@ def test_facts_of_smollm2():
     assert group["slowest_periods"][0] == pytest.approx(2 * math.pi * 1e5 ** (31 / 32))
 
 
+@pytest.mark.parametrize(("head_dim", "first"), [(2, 2), (4, 22)])
+def test_heads_of_one_or_two_pairs_have_no_smallest_base(head_dim, first):
+    """cos 2 < 0, and cos m + cos(m / 100) is first negative at 22: -.99996 + .97590."""
+    config = FOLDER | {"hidden_size": 32 * head_dim, "max_position_embeddings": 4096}
+    (group,) = audit(read_layers(config))["groups"]
+    assert group["smallest_base"] is None and group["first_violation"] == first
+
+
+def test_a_pair_that_rotates_backwards_has_a_positive_period():
+    model = published("smollm2-135m")
+    (group,) = model.groups
+    backwards = model._replace(groups=(group._replace(inv_freq=-group.inv_freq),))
+    (forward,), (facts,) = audit(model)["groups"], audit(backwards)["groups"]
+    for name in ("slowest_periods", "critical_dimension", "never_complete"):
+        assert facts[name] == forward[name]
+
+
 def test_names_of_a_config_are_neither_markup_nor_control_characters():
     model = published("llama-2-7b")
     (group,) = model.groups
