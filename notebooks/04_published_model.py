@@ -72,11 +72,11 @@ if name != Path(MODEL).resolve().name:
 from IPython.display import Image, display
 
 from ropewalk import load
-from ropewalk.theory import figures
+from ropewalk.theory import show
 
 run = load(RUN)
 trained = run.config.data.context_length
-display(figures.decay_curves({run.rotary_label: run.table.inv_freq[0, 0]}, trained))
+display(show.draw_curves({run.rotary_label: run.table.inv_freq[0, 0]}, trained))
 
 # %% [markdown]
 # ## Retrieval by distance

@@ -74,10 +74,10 @@ def test_no_command_names_a_config_that_does_not_exist(tmp_path):
 
 def test_reports_of_other_directories_have_other_pages(tmp_path):
     """Of equal last names, of names that are cut, and of names that contain a plus sign."""
-    long = "a" * 120
+    x = f"x/{'a' * 120}"
     groups = [
         ("x/run", "y/run"), ("x/run", "z/run"), ("x/a", "y/b"), ("x/a", "z/b"), ("x/a", "x/b"),
-        (f"x/{long}", f"x/{long}1"), (f"x/{long}", f"x/{long}2"), ("x/a+b", "x/c"), ("x/a", "x/b+c"),
+        (x, f"{x}1"), (x, f"{x}2"), ("x/a+b", "x/c"), ("x/a", "x/b+c"),
     ]  # fmt: skip
     pages = [command._page_of([tmp_path / name for name in group]) for group in groups]
     assert len(set(pages)) == len(pages)

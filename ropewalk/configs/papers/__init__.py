@@ -10,5 +10,5 @@ run directories with those parameters, and needs no command that trains a parent
 Costs are FLOPs of training, counted by `experiment.metrics.flops_per_token`, of all members and of
 the parent that an experiment trains. Minutes assume 1.1e11 FLOP/s on two CPU cores, as
 `configs/small.py` reaches, 10% of an H100's 989e12 FLOP/s for the GPU scale, and 40% for the
-papers' scale. Only the results in `docs/experiments.md` are measured.
+papers' scale. Results of two CPU cores: `git show c437b09:docs/experiments.md`.
 """
