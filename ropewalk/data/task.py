@@ -217,13 +217,6 @@ class Task(abc.ABC):
         """Return the share of exact matches of a model that knows only the format."""
         return 1 / self.num_choices
 
-    def num_others(self, data: DataConfig, length: int) -> int | None:
-        """Return the number of wrong keys in a document of this length.
-
-        None if unknown: the task then has no forecast of effective context.
-        """
-        return None
-
 
 def possible(low: int, high: int, wanted: tuple[int, int] | None) -> tuple[int, int]:
     """Return the part of the wanted distances within low ... high, all ends included.

@@ -27,9 +27,8 @@ _THEORY = {  # field of Predictions: (legend, color, linestyle)
 }
 _SIZE = 7.5  # of marks, points
 
-# Shifts along x, as a share of the distance to the next base: between members with the same base,
-# and between a member and its D_H.
-_MEMBER_SHIFT, _BOUND_SHIFT = 0.3, 0.08
+# Shift along x between members with the same base, as a share of the distance to the next base.
+_MEMBER_SHIFT = 0.3
 _NAME_WIDTH = 0.16  # of a name that is written upwards, inches
 _LABEL_HEIGHT = 0.085  # of a label of two lines, share of the axis
 
@@ -80,7 +79,7 @@ def draw_effective_context(members: Sequence[Member]) -> Figure:
         are_controls = all(member.is_control for member in controls)
         below.set_xlabel("controls" if are_controls else "no single base")
         for x, member in enumerate(controls):
-            _draw_member(above, below, member, task, (x, x + _BOUND_SHIFT))
+            _draw_member(above, below, member, task, x)
     for ax in axes[0]:
         _draw_trained_lengths(ax, members, label=ax is axes[0, -1])
     figure.legend(handles=_legend(members, task), loc="outside lower center", ncols=3)
@@ -138,8 +137,7 @@ def _draw_based(
     for base, group in zip(bases, groups, strict=True):
         # Members with the same base, but other heads or trained lengths, are side by side.
         for place, (member, name) in enumerate(zip(group, _names_beside(group), strict=True)):
-            shift = gap * (place - (len(group) - 1) / 2)
-            x, x_bound = (base * 10**s for s in (shift, shift + step * _BOUND_SHIFT))
+            x = base * 10 ** (gap * (place - (len(group) - 1) / 2))
             if len(group) > 1 and name:
                 style = {"rotation": 90, "fontsize": 8 if has_room else 7}
                 style |= {"ha": "center", "va": "bottom"}
@@ -148,7 +146,7 @@ def _draw_based(
                 letters = max(letters, len(text))
                 start = 0, 4 if member.estimates[task].has_l50 else 14  # above the cross
                 kit.tag([kit.note(above, text, (x, 0), start, **end, **style)], member)
-            _draw_member(above, below, member, task, (x, x_bound))
+            _draw_member(above, below, member, task, x)
     bottom, top = above.get_ylim()
     room = min(0.015 * letters, 0.4)  # share of the axis, so that marks are above the names
     above.set_ylim(top * (bottom / top) ** (1 / (1 - room)), top)
@@ -210,15 +208,10 @@ def _control_names(controls: Sequence[Member]) -> list[str]:
     return [re.sub("[,/]", "\n", _name(member).replace("rotary=", "")) for member in controls]
 
 
-def _draw_member(
-    above: Axes, below: Axes, member: Member, task: str, x: tuple[float, float]
-) -> None:
-    """Draw a member's effective context, accuracies and D_H; `x` of the member and of its D_H."""
-    estimate = member.estimates[task]
-    l50.draw_l50(above, x[0], member, estimate, _SIZE)
-    l50.draw_accuracies(below, x[0], member, estimate, _SIZE)
-    if bound := member.bounds[task]:
-        l50.draw_bound(above, x[1], member, bound)
+def _draw_member(above: Axes, below: Axes, member: Member, task: str, x: float) -> None:
+    """Draw a member's effective context and accuracies."""
+    l50.draw_l50(above, x, member, member.estimates[task], _SIZE)
+    l50.draw_accuracies(below, x, member, member.estimates[task], _SIZE)
 
 
 def _legend(members: Sequence[Member], task: str) -> list[Line2D]:
@@ -230,9 +223,6 @@ def _legend(members: Sequence[Member], task: str) -> list[Line2D]:
     ]
     if any(member.base is not None for member in members):
         handles += [kit.handle(label, color=color, ls=ls) for label, color, ls in _THEORY.values()]
-    if any(member.bounds.get(task) for member in members):
-        label = "D_H: bound for\nrandom codes"
-        handles.append(kit.mark_handle(label, "D", ms=6, mfc="none", mew=1.3))
     if any(estimate.dips for estimate in estimates):
         label = "dips: one number does\nnot describe the curve"
         handles.append(kit.mark_handle(label, kit.CROSSED, ms=7))

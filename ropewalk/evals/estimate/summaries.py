@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ropewalk import evals
 from ropewalk.evals.estimate.statistics import (
     MeanWithError,
     clustered_mean,
@@ -13,6 +14,7 @@ from ropewalk.evals.estimate.statistics import (
     t_half_width,
     t_quantile,
 )
+from ropewalk.evals.estimate.trials import Trials
 from ropewalk.evals.rows import Rows
 
 
@@ -43,6 +45,17 @@ def over_seeds(values: np.ndarray, *, ratios: bool = False) -> Interval:
     half = t_half_width(values) if len(values) > 1 else np.nan
     interval = Interval.around(values.mean(), half)
     return Interval(*np.exp(interval).tolist()) if ratios else interval
+
+
+def mean_accuracy(rows: Rows) -> float:
+    """Return the share of exact matches of one task and length, for retrieval over distances.
+
+    Questions are not spread evenly over distances (half are log-uniform, and later rounds are near
+    L50), so each fine bin is weighted by its width in tokens instead of its number of questions.
+    """
+    if evals.parse(str(rows["task"][0])).kind != "retrieval":
+        return float(rows["exact_match"].mean())
+    return float(Trials.from_rows(rows).summed().summed().mean_accuracy())
 
 
 def total_nats(rows: Rows) -> float:
