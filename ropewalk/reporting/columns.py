@@ -124,17 +124,16 @@ def terminal_cells(theory: Predictions, estimate: Estimate) -> Cells:
     return cells | short
 
 
-def numbers(source: Predictions | Estimate) -> dict[str, Any]:
-    """Return the numbers of results.csv of predictions or of an estimate."""
-    is_theory = isinstance(source, Predictions)
+def numbers(theory: Predictions, estimate: Estimate | None) -> dict[str, Any]:
+    """Return the numbers of results.csv; without an estimate, those of theory."""
     values = {
         name: attrgetter(attribute)(source)
         for column in COLUMNS
-        if column.is_theory == is_theory
+        if (source := theory if column.is_theory else estimate)
         for name, attribute in column.numbers.items()
     }
-    if not is_theory:
+    if estimate:
         values["documents_needed"] = values["documents_needed"] or math.nan
-        if not source.has_l50:
+        if not estimate.has_l50:
             values |= {name: math.nan for name in values if name.startswith(("l50", "l85"))}
     return values

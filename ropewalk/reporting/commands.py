@@ -1,11 +1,11 @@
 """Shell commands on the page, which produce its rows again."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from ropewalk.configs import load_configs
 from ropewalk.experiment.records import read_sweep
-from ropewalk.experiment.run import RunDirectory, find_runs
+from ropewalk.experiment.run import RunDirectory
 from ropewalk.utils.command_line import format_command, requote
 from ropewalk.utils.messages import quoted
 
@@ -27,16 +27,20 @@ def train_command(path: Path) -> str:
     return format_command(name, config, "--workdir", path, *overrides)
 
 
-def repeat(dirs: Sequence[Path], report: str) -> list[str]:
-    """Return the commands that train, evaluate and report: as recorded in runs, or equivalent."""
+def repeat(directories: Mapping[Path, Sequence[RunDirectory]], report: str) -> list[str]:
+    """Return the commands that train, evaluate and report: as recorded in runs, or equivalent.
+
+    Args:
+      directories: the runs of each directory of the page.
+      report: command line that writes the page.
+    """
     training, evaluation = [], []
-    for path in dirs:
-        runs = find_runs([path])
+    for path, runs in directories.items():
         recorded = [line for run in runs for line in run.read_commands()]
         evaluated = [line for line in recorded if line.startswith("ropewalk evaluate ")]
         training += [line for line in recorded if line not in evaluated] or [train_command(path)]
         if not evaluated and any(run.results_path.exists() for run in runs):
             evaluated = [format_command("evaluate", path)]
         evaluation += evaluated
-    evaluation = evaluation or [format_command("evaluate", *dirs)]
+    evaluation = evaluation or [format_command("evaluate", *directories)]
     return list(dict.fromkeys([*training, *evaluation, requote(report)]))

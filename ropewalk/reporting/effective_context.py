@@ -17,13 +17,13 @@ from ropewalk.reporting import l50
 from ropewalk.reporting.members import Member, describe_intervals, tasks
 from ropewalk.reporting.page import Item, make_figure
 from ropewalk.reporting.predictions import predict
-from ropewalk.utils import figures as kit
+from ropewalk.utils import figures
 from ropewalk.utils.expressions import split_commas
 
 _THEORY = {  # field of Predictions: (legend, color, linestyle)
-    "first_violation": ("theory: first distance with Bₘ < 0", kit.INK, "-"),
-    "quarter_period": ("quarter period of the slowest pair", kit.FAINT, kit.DASHED),
-    "full_period": ("full period of the slowest pair", kit.FAINT, kit.DOTTED),
+    "first_violation": ("theory: first distance with Bₘ < 0", figures.INK, "-"),
+    "quarter_period": ("quarter period of the slowest pair", figures.FAINT, figures.DASHED),
+    "full_period": ("full period of the slowest pair", figures.FAINT, figures.DOTTED),
 }
 _SIZE = 7.5  # of marks, points
 
@@ -57,7 +57,7 @@ def draw_effective_context(members: Sequence[Member]) -> Figure:
     letters = max((len(line) for name in names for line in name.split("\n")), default=0)
     width = 0.5 + max(0.62, 0.155 * letters) * len(controls)
     widths = [6.0] * bool(based) + [width] * bool(controls)
-    figure = kit.new_figure(9.2, 7.2)
+    figure = figures.new_figure(9.2, 7.2)
     ratios = {"width_ratios": widths, "height_ratios": [3, 1]}
     axes = figure.subplots(2, len(widths), squeeze=False, sharex="col", sharey="row", **ratios)
     first = axes[0, 0]
@@ -66,7 +66,7 @@ def draw_effective_context(members: Sequence[Member]) -> Figure:
     first.set_title(f"Effective context on {task}{at}")  # across all panels
     _set_vertical_axis(first, members, estimates)
     axes[1, 0].set_ylim(-0.06, 1.06)
-    kit.label_rows(axes.T, ("distance (tokens, log scale)", "accuracy"))
+    figures.label_rows(axes.T, ("distance (tokens, log scale)", "accuracy"))
     if based:
         _draw_based(axes[0, 0], axes[1, 0], based, task, 7.5 * widths[0] / sum(widths))
     if controls:
@@ -91,7 +91,7 @@ def _set_vertical_axis(ax: Axes, members: Sequence[Member], estimates: Sequence[
     longest = max(member.trained_length for member in members)
     values = [member.theory.first_violation or math.inf for member in members]
     values += [v for e in estimates for v in (e.mark, e.ci_low) if e.has_l50 and v > 0]
-    kit.token_axis(ax.yaxis)
+    figures.token_axis(ax.yaxis)
     ax.set_ylim(min(longest / 8, *values) / 2, 12 * longest)
 
 
@@ -99,11 +99,11 @@ def _draw_trained_lengths(ax: Axes, members: Sequence[Member], *, label: bool) -
     """Draw a line at each trained length, labeled at its right end; near ones share a label."""
     lengths = sorted({member.trained_length for member in members})
     bottom, top = ax.get_ylim()
-    ax.axhspan(lengths[-1], top, color=kit.WASH, zorder=0)
+    ax.axhspan(lengths[-1], top, color=figures.WASH, zorder=0)
     room = (top / bottom) ** _LABEL_HEIGHT
     near: list[list[int]] = []
     for length in lengths:
-        ax.axhline(length, color=kit.INK, linewidth=0.9, zorder=1)
+        ax.axhline(length, color=figures.INK, linewidth=0.9, zorder=1)
         if near and length < room * near[-1][-1]:
             near[-1].append(length)
         else:
@@ -111,7 +111,7 @@ def _draw_trained_lengths(ax: Axes, members: Sequence[Member], *, label: bool) -
     for group in near if label else ():
         style = {"xycoords": ("axes fraction", "data"), "va": "center", "fontsize": 8.5}
         text = f"trained\nlength{'s' * (len(group) > 1)} " + ",\n".join(f"{n:,}" for n in group)
-        kit.note(ax, text, (1, math.sqrt(group[0] * group[-1])), (4, 0), **style)
+        figures.note(ax, text, (1, math.sqrt(group[0] * group[-1])), (4, 0), **style)
 
 
 def _draw_based(
@@ -123,7 +123,7 @@ def _draw_based(
     margin = max(0.08 * (high - low), 0.15)
     above.set_xscale("log")
     above.set_xlim(10 ** (low - margin), 10 ** (high + margin))
-    kit.label_values(above.xaxis, {base: kit.format_value(base) for base in bases})
+    figures.label_values(above.xaxis, {base: figures.format_value(base) for base in bases})
     below.set_xlabel("RoPE base (log scale)")
     _draw_theory(above, based)
     span = high - low + 2 * margin
@@ -141,11 +141,11 @@ def _draw_based(
             if len(group) > 1 and name:
                 style = {"rotation": 90, "fontsize": 8 if has_room else 7}
                 style |= {"ha": "center", "va": "bottom"}
-                end = {"xycoords": ("data", "axes fraction"), "fc": kit.PAPER, "pad": 0.5}
+                end = {"xycoords": ("data", "axes fraction"), "fc": figures.PAPER, "pad": 0.5}
                 text = name if has_room else str(member.index + 1)
                 letters = max(letters, len(text))
                 start = 0, 4 if member.estimates[task].has_l50 else 14  # above the cross
-                kit.tag([kit.note(above, text, (x, 0), start, **end, **style)], member)
+                figures.tag([figures.note(above, text, (x, 0), start, **end, **style)], member)
             _draw_member(above, below, member, task, x)
     bottom, top = above.get_ylim()
     room = min(0.015 * letters, 0.4)  # share of the axis, so that marks are above the names
@@ -182,7 +182,7 @@ def _draw_theory(ax: Axes, based: Sequence[Member]) -> None:
         for member in based:
             value = getattr(member.theory, name) or math.inf
             if member.base is not None and value < top:
-                kit.tag(ax.plot(member.base, value, "_", color=color, ms=13, mew=1.8), member)
+                figures.tag(ax.plot(member.base, value, "_", color=color, ms=13, mew=1.8), member)
     families = {
         (dataclasses.replace(rotary, base=2.0), model.rope_head_dim, model.head_dim)
         for member in based
@@ -218,20 +218,26 @@ def _legend(members: Sequence[Member], task: str) -> list[Line2D]:
     """Return an entry for each kind of mark that is drawn."""
     estimates = [member.estimates[task] for member in members]
     handles = [
-        kit.mark_handle("measured; mean accuracy (below)", "o", ms=_SIZE),
-        kit.mark_handle("worst bin (below)", "v", ms=5),
+        figures.mark_handle("measured; mean accuracy (below)", "o", ms=_SIZE),
+        figures.mark_handle("worst bin (below)", "v", ms=5),
     ]
     if any(member.base is not None for member in members):
-        handles += [kit.handle(label, color=color, ls=ls) for label, color, ls in _THEORY.values()]
+        handles += [
+            figures.handle(label, color=color, ls=ls) for label, color, ls in _THEORY.values()
+        ]
     if any(estimate.dips for estimate in estimates):
         label = "dips: one number does\nnot describe the curve"
-        handles.append(kit.mark_handle(label, kit.CROSSED, ms=7))
+        handles.append(figures.mark_handle(label, figures.CROSSED, ms=7))
     if any(estimate.verdict.startswith(">") for estimate in estimates):
-        handles.append(kit.mark_handle("beyond the longest\ndistance tested", kit.ARROW, ms=9))
+        handles.append(
+            figures.mark_handle("beyond the longest\ndistance tested", figures.ARROW, ms=9)
+        )
     if any(estimate.verdict == UNDETERMINED for estimate in estimates):
-        handles.append(kit.handle("undetermined: the\ninterval only", color=kit.INK, lw=1.8))
+        handles.append(
+            figures.handle("undetermined: the\ninterval only", color=figures.INK, lw=1.8)
+        )
     if not all(estimate.has_l50 for estimate in estimates):
         few = any(estimate.verdict == TOO_FEW_ANSWERS for estimate in estimates)
         label = "no effective context" + ",\nor too few answers" * few
-        handles.append(kit.mark_handle(label, "x", ms=7, mew=1.8))
+        handles.append(figures.mark_handle(label, "x", ms=7, mew=1.8))
     return handles

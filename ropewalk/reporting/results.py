@@ -103,17 +103,17 @@ def _format_cell(value: Any) -> Any:
 def make_lines(member: Member) -> Iterator[dict[str, Any]]:
     """Yield the values of each line by column; columns that do not apply are absent."""
     for measured in member.measurements:
-        numbers = dict(measured.numbers)
-        if measured.kind == "retrieval":
-            numbers |= columns.numbers(measured.estimate)
-        line = _common_columns(member, measured, measured.rows) | numbers
-        yield line | measured.task_columns
-        if measured.kind == "retrieval" and len(measured.by_seed) > 1:
-            for seed, estimate in measured.by_seed.items():
-                rows = rows_lib.select(measured.rows, seed=seed)
-                numbers = {"score": measured.kind_info.value(rows)} | columns.numbers(estimate)
-                line = _common_columns(member, measured, rows) | numbers
-                yield line | dict.fromkeys(_INTERVALS, math.nan)
+        estimate = measured.estimate if measured.kind == "retrieval" else None
+        line = _common_columns(member, measured, measured.rows) | measured.numbers
+        yield line | columns.numbers(measured.theory, estimate) | measured.task_columns
+        for seed, by_seed in (
+            measured.by_seed.items() if estimate and estimate.num_seeds > 1 else ()
+        ):
+            rows = rows_lib.select(measured.rows, seed=seed)
+            line = _common_columns(member, measured, rows)
+            line |= {"score": measured.kind_info.value(rows)}
+            line |= columns.numbers(measured.theory, by_seed)
+            yield line | dict.fromkeys(_INTERVALS, math.nan)
 
 
 def format_share(rows: rows_lib.Rows | None, column: str = "first_token_correct") -> str:
@@ -146,4 +146,4 @@ def _common_columns(member: Member, measured: Measurement, rows: rows_lib.Rows) 
         "documents": len(np.unique(rows["document"])),
         "answers": len(rows["task"]),
         "chance": float(rows["chance"][0]),
-    } | columns.numbers(measured.theory)
+    }

@@ -51,16 +51,11 @@ def write(dirs: Sequence[Path], out: Path, command: str) -> list[str]:
     Raises:
       ValueError: if a directory is neither a run nor a sweep, or its results are damaged.
     """
-    dirs, out = [as_path(path) for path in dirs], as_path(out)
-    notices: list[str] = []
-    members = members_lib.read(find_runs(dirs, notices.append), notices.append)
-    page.write(
-        out,
-        _items(members, commands.repeat(dirs, command)),
-        questions=list(dict.fromkeys(member.config.question for member in members)),
-        summary=overview.summarize(members),
-        **overview.describe(members, notices),
-    )
+    out, notices = as_path(out), []
+    runs = {path: find_runs([path], notices.append) for path in map(as_path, dirs)}
+    members = members_lib.read([run for group in runs.values() for run in group], notices.append)
+    repeat = commands.repeat(runs, command)
+    page.write(out, _items(members, repeat), **overview.describe(members, notices))
     csv = results.to_csv(members)
     write_atomically(out.with_name("results.csv"), printable(csv))
     return notices
