@@ -106,13 +106,12 @@ def make_lines(member: Member) -> Iterator[dict[str, Any]]:
         estimate = measured.estimate if measured.kind == "retrieval" else None
         line = _common_columns(member, measured, measured.rows) | measured.numbers
         yield line | columns.numbers(measured.theory, estimate) | measured.task_columns
-        for seed, by_seed in (
-            measured.by_seed.items() if estimate and estimate.num_seeds > 1 else ()
-        ):
+        by_seed = measured.by_seed if estimate and estimate.num_seeds > 1 else {}
+        for seed, estimate_of_seed in by_seed.items():
             rows = rows_lib.select(measured.rows, seed=seed)
             line = _common_columns(member, measured, rows)
             line |= {"score": measured.kind_info.value(rows)}
-            line |= columns.numbers(measured.theory, by_seed)
+            line |= columns.numbers(measured.theory, estimate_of_seed)
             yield line | dict.fromkeys(_INTERVALS, math.nan)
 
 

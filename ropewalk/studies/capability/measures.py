@@ -33,19 +33,21 @@ _RESAMPLES = 1000
 def l50(card: Card, rows: Sequence[Row], member: str) -> Value | None:
     """L50 of a member in tokens; NaN if recall was not learned, or too little."""
     estimate = _estimate(_last_rows(card, rows, member))
-    if estimate is None or estimate.verdict not in (NOT_LEARNED, LOW_CEILING):
-        return estimate and Value(
-            estimate.l50, estimate.ci_low, estimate.ci_high, estimate.num_learned
-        )
-    return Value(math.nan, -math.inf, math.inf, estimate.num_seeds)
+    if estimate is None:
+        return None
+    if estimate.verdict in (NOT_LEARNED, LOW_CEILING):
+        return Value(math.nan, -math.inf, math.inf, estimate.num_seeds)
+    return Value(estimate.l50, estimate.ci_low, estimate.ci_high, estimate.num_learned)
 
 
 @as_measure
 def mean_accuracy(card: Card, rows: Sequence[Row], member: str) -> Value | None:
     """Mean accuracy of a member over distances, also where rows do not decide its L50."""
     estimate = _estimate(_last_rows(card, rows, member))
-    if estimate is None or estimate.verdict == NOT_LEARNED:
-        return estimate and Value(math.nan, -math.inf, math.inf, estimate.num_seeds)
+    if estimate is None:
+        return None
+    if estimate.verdict == NOT_LEARNED:
+        return Value(math.nan, -math.inf, math.inf, estimate.num_seeds)
     ends = estimate.mean_accuracy_low, estimate.mean_accuracy_high
     return Value(estimate.mean_accuracy, *ends, estimate.num_seeds)
 
