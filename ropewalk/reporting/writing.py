@@ -51,8 +51,9 @@ def write(dirs: Sequence[Path], out: Path, command: str) -> list[str]:
     Raises:
       ValueError: if a directory is neither a run nor a sweep, or its results are damaged.
     """
-    out, notices = as_path(out), []
-    runs = {path: find_runs([path], notices.append) for path in map(as_path, dirs)}
+    dirs, out = [as_path(path) for path in dirs], as_path(out)
+    notices: list[str] = []
+    runs = {path: find_runs([path], notices.append) for path in dirs}
     members = members_lib.read([run for group in runs.values() for run in group], notices.append)
     repeat = commands.repeat(runs, command)
     page.write(out, _items(members, repeat), **overview.describe(members, notices))

@@ -20,7 +20,7 @@ from ropewalk.theory.smallest_bases import smallest_base
 from ropewalk.utils.messages import counted, one_line, printable, quoted
 
 _ADVICE = ". To audit models that cannot be imported, install transformers: pip install '.[hf]'"
-_MOST_CONTEXT = 2**24  # tokens
+_MAX_CONTEXT = 2**24  # tokens
 _SEARCHED = 2**21  # tokens, at least, in which a first violation is searched
 
 
@@ -96,7 +96,7 @@ def read_layers(config: Mapping[str, Any]) -> PublishedModel:
     keys = {**config, **nested} if isinstance(nested, Mapping) else config
     for name in ("model_max_length", "max_sequence_length"):  # Command R, Vicuna 16k
         longest = keys.get(name)
-        if isinstance(longest, int) and model.context < longest <= _MOST_CONTEXT:
+        if isinstance(longest, int) and model.context < longest <= _MAX_CONTEXT:
             model = model._replace(context=longest)
     if not any(group.inv_freq.size for group in model.groups):
         raise ValueError(
