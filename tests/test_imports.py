@@ -43,7 +43,7 @@ PACKAGES = {
     "evals": "numpy jax flax scipy rich",
     "training": "numpy jax optax rich",
     "interop": "numpy jax jinja2 ml_dtypes orbax rich safetensors sentencepiece tokenizers "
-    "transformers torch lm_eval gguf",
+    "transformers torch gguf",
     "theory": "numpy scipy matplotlib mpmath rich",
     "reporting": "numpy matplotlib rich jinja2 markupsafe",
     "probes": "numpy jax scipy matplotlib rich jinja2",

@@ -110,7 +110,7 @@ def _modules() -> Iterator[ModuleType]:
 
 
 def explain(name: str) -> str:
-    """Return the question, members and evaluation of a config, and the docstring of its file.
+    """Return the question, members, evaluation and cost of a config, and its file's docstring.
 
     Raises:
       ValueError: as for `find_config`.
@@ -124,8 +124,13 @@ def explain(name: str) -> str:
         stage.config.evals.describe(stage.config.data.context_length)
         for stage in stages_lib.split(config)
     )
-    members = (f"member: {' '.join(member)}" for member in config.members)
-    return "\n".join([f"{config.name}: {config.question}", *members, *stages, "", doc or ""])
+    from ropewalk.experiment.cost import describe_cost  # late: it imports JAX
+
+    members = overrides.make_members(config, []) if config.members else []
+    runs = [member.config for member in members] or [config]
+    cost = describe_cost([stages_lib.split(run) for run in runs])
+    lines = (f"member: {' '.join(member)}" for member in config.members)
+    return "\n".join([f"{config.name}: {config.question}", *lines, *stages, cost, "", doc or ""])
 
 
 _FILE = re.compile(r"(?P<path>.+\.py)(:(?P<name>[^:]+))?")

@@ -4,9 +4,8 @@ Eight models of one layer train side by side: three bases, each with one head an
 controls with known answers (no rotation: no limit; a window of 32 tokens: nothing beyond it).
 Expected: one head sees up to an edge that its base sets; four heads see beyond it.
 
-Cost: two to three minutes on two cores, for 1M tokens per member. All members use `shift_keys` (key
-smearing) and `align_query_key` (see `configs.small`). Without the first, recall takes several times
-the tokens.
+All members use `shift_keys` (key smearing) and `align_query_key` (see `configs.small`). Without the
+first, recall takes several times the tokens.
 """
 
 from ropewalk.configs.changes import change

@@ -218,7 +218,7 @@ class Task(abc.ABC):
         return 1 / self.num_choices
 
 
-def possible(low: int, high: int, wanted: tuple[int, int] | None) -> tuple[int, int]:
+def limit_distances(low: int, high: int, wanted: tuple[int, int] | None) -> tuple[int, int]:
     """Return the part of the wanted distances within low ... high, all ends included.
 
     Raises:
@@ -234,7 +234,7 @@ def possible(low: int, high: int, wanted: tuple[int, int] | None) -> tuple[int, 
     return max(low, wanted[0]), min(high, wanted[1])
 
 
-def evenly(random: np.random.Generator, count: int, low: int, high: int) -> np.ndarray:
+def draw_over_octaves(random: np.random.Generator, count: int, low: int, high: int) -> np.ndarray:
     """Draw int64 `[count]` in low ... high, ends included, ascending, evenly over octaves.
 
     Each of `count` equal parts of the logarithmic range gives one value, so every sample, not only

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 import numpy as np
 
 from ropewalk.data import chat, keys
-from ropewalk.data.task import Document, Sample, Task, TaskContext, distances, possible
+from ropewalk.data.task import Document, Sample, Task, TaskContext, distances, limit_distances
 from ropewalk.data.text_task import TextTask
 from ropewalk.data.tokenizer import Tokenizer
 from ropewalk.data.word_lists import ADJECTIVES, HELD_OUT_NOUNS
@@ -104,8 +104,8 @@ def hide(
 def distance(
     random: np.random.Generator, low: int, high: int, allowed: tuple[int, int] | None
 ) -> int:
-    """Draw one of the `possible` distances, as `data.task.distances`."""
-    return int(distances(random, 1, *possible(low, high, allowed))[0])
+    """Draw one of the `limit_distances` distances, as `data.task.distances`."""
+    return int(distances(random, 1, *limit_distances(low, high, allowed))[0])
 
 
 def random_words(

@@ -393,7 +393,9 @@ def _by_shape(members: Iterable[Loaded], options: Options) -> list[list[Loaded]]
         if not any(evals.parse(name).of_training for name in options.tasks or config.evals.tasks):
             data = dataclasses.replace(data, seed=0)
         held_out = member.run.held_out_fingerprints if member.run else ()
-        shape = config.model.forward_architecture(), data, held_out, config.evals, member.tokenizer
+        tokenizer = member.tokenizer
+        chat = tokenizer, tokenizer.chat_template, tokenizer.stop_ids
+        shape = config.model.forward_architecture(), data, held_out, config.evals, chat
         groups.setdefault(shape, []).append(member)
     return list(groups.values())
 

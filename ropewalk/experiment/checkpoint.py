@@ -43,7 +43,7 @@ from ropewalk.experiment.items import (
 from ropewalk.experiment.run import RunDirectory
 from ropewalk.model.transformer import Params, abstract_params
 from ropewalk.utils.errors import raise_outages
-from ropewalk.utils.limits import MOST_JSON, check_file
+from ropewalk.utils.limits import MAX_JSON, check_file
 from ropewalk.utils.paths import in_bucket, remove
 
 # Orbax logs every save, and the traceback of each error that it raises. Of several arrays that it
@@ -318,8 +318,8 @@ def _read_arrays(
     damage = one_line(run, step, item, names=leaves_by_name(target), but=jax.errors.JaxRuntimeError)
     with damage:
         for file in path.rglob("*"):
-            if file.parent.name != "d" and file.is_file():
-                check_file(file, MOST_JSON)  # TensorStore reads all of it
+            if file.parent.name != "d" and not file.is_dir():
+                check_file(file, MAX_JSON)  # TensorStore reads all of it
         # The handler itself: a checkpointer would wait for hosts that failed to read.
         arguments = ocp.args.PyTreeRestore(
             item=target,

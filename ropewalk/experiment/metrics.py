@@ -5,49 +5,16 @@ import json
 import math
 import os
 import secrets
-import tomllib
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
-
-import jax
 
 from ropewalk.experiment.config import ExperimentConfig, flatten, to_dict
 from ropewalk.experiment.items import read_digests
 from ropewalk.experiment.records import MetricsDigest
 from ropewalk.experiment.run import RunDirectory
 from ropewalk.model import rotary
-from ropewalk.model.transformer import count_params
 from ropewalk.utils.files import write_atomically
 from ropewalk.utils.paths import in_bucket
-
-# FLOP/s of a chip, by a part of its JAX device kind.
-PEAK_FLOPS: dict[str, float] = tomllib.loads(Path(__file__).with_name("chips.toml").read_text())
-
-
-def peak_flops() -> float | None:
-    """Return the peak of all devices; None if the chip (a CPU, say) is not in the table."""
-    peak = peak_of(jax.devices()[0].device_kind)
-    return peak and peak * jax.device_count()
-
-
-def peak_of(kind: str) -> float | None:
-    """Return the peak of one chip by its JAX device kind; None if it is not in the table."""
-    matches = [name for name in PEAK_FLOPS if name in kind]
-    return PEAK_FLOPS[max(matches, key=len)] if matches else None
-
-
-def flops_per_token(config: ExperimentConfig) -> float:
-    """Count the FLOP of a training step: 6 per matrix parameter, plus causal attention once.
-
-    Attention costs 2 FLOP x (T / 2 keys on average) for each feature of a head's keys and values,
-    three times over for forward and backward; the masked half of the square is not counted.
-    """
-    model = config.model
-    value_dim = model.head_dim if model.mla is None else model.mla.v_head_dim
-    features = model.num_layers * model.num_heads * (model.head_dim + value_dim)
-    attention = 3 * features * config.data.context_length
-    return 6 * count_params(model)["matmul"] + attention
 
 
 class MetricsLog:

@@ -19,11 +19,12 @@ from ropewalk.experiment.config import ExperimentConfig, first_difference, from_
 from ropewalk.experiment.records import METRICS, read_json_lines, read_sweep
 from ropewalk.utils.checks import problem
 from ropewalk.utils.command_line import requote
-from ropewalk.utils.files import check_contents, write_atomically
+from ropewalk.utils.files import write_atomically
 from ropewalk.utils.git import current_commit
 from ropewalk.utils.limits import read_json
 from ropewalk.utils.locks import lock
-from ropewalk.utils.manifest import DamagedError
+from ropewalk.utils.manifest import DamagedError, hash_file
+from ropewalk.utils.messages import print_note
 from ropewalk.utils.paths import as_path, in_bucket
 
 PUBLISHED = "published"  # folder of an imported run: tokenizer files, as published
@@ -157,7 +158,7 @@ class RunDirectory:
             raise ValueError(
                 f"{self.path} was trained on other data (fingerprint {known[0][:12]}, now "
                 f"{min(new)[:12]}); restore the content of {' or '.join(dict.fromkeys(paths))}, "
-                "or use a new --workdir"
+                "train on with the version of ropewalk that began it, or use a new --workdir"
             )
 
     @property
@@ -165,16 +166,34 @@ class RunDirectory:
         """Folder of published tokenizer files, of this run or of the import that it started from.
 
         None if there is none, or the run has another tokenizer.
+
+        Raises:
+          ValueError: if its files are not those that were imported.
         """
         run = self.imported_run
-        is_same = run is not None and run.tokenizer_sha256 == self.tokenizer_sha256
-        return run.path / PUBLISHED if run is not None and is_same else None
+        if run is None or run.tokenizer_sha256 != self.tokenizer_sha256:
+            return None
+        folder = run.path / PUBLISHED
+        expected = run.record.get("imported", {}).get("published")
+        if expected is None:
+            print_note(
+                folder, f"{folder}: its files were imported without digests, so not verified"
+            )
+            return folder
+        names = {path.name for path in folder.iterdir()} if folder.is_dir() else set()
+        for name in sorted(names | expected.keys()):
+            if name not in names or hash_file(folder / name) != expected.get(name):
+                raise ValueError(
+                    f"{folder / name} is not as it was imported (missing, changed or added); "
+                    "restore it, or import the model again"
+                )
+        return folder
 
     @property
     def imported_run(self) -> "RunDirectory | None":
         """The import that this run is, or that it started from; None if it is not there."""
         run, visited = self, {self.path}
-        while not (run.path / PUBLISHED).is_dir():
+        while not ("imported" in run.record or (run.path / PUBLISHED).is_dir()):
             parent, _ = split_start(run.config.start_from or "")
             if not parent or not (as_path(parent) / "config.json").exists():
                 return None
@@ -382,7 +401,6 @@ def find_runs(
     """
     runs = []
     for path in map(as_path, paths):
-        check_contents(path)
         is_run, is_sweep = RunDirectory(path).is_started(), (path / "sweep.json").exists()
         if is_run:
             if is_sweep:
@@ -437,7 +455,6 @@ def find_run(path: str | Path) -> RunDirectory:
       ValueError: if there is none, or a sweep: one of its members must be chosen.
     """
     path = as_path(path)
-    check_contents(path)
     if (path / "sweep.json").exists():
         members = ", ".join(read_sweep(path).members)
         raise ValueError(f"{path} is a sweep; name one of its members: {members}")

@@ -133,13 +133,28 @@ def _write_tensors(
         for entry in entries:
             # A tensor of several arrays has the dtype of the first.
             actual = wanted or stored.known[entry.ours[0]].dtype
-            leaves = [stored.read(x).astype(actual, copy=False) for x in entry.ours]
+            leaves = [_convert(x, stored.read(x), actual) for x in entry.ours]
             layers = zip(*leaves, strict=True) if entry.is_stacked else [leaves]
             for name, arrays in zip(entry.names(num_layers), layers, strict=True):
                 yield name, entry.to_hf(*arrays)
 
     write_tensors(folder, tensors(), shard_bytes)
     return np.dtype(wanted or stored.known[entries[0].ours[0]].dtype).name
+
+
+def _convert(name: str, array: np.ndarray, dtype: Any) -> np.ndarray:
+    """Return an array in another dtype; raise ValueError for values that are not finite there."""
+    if not np.isfinite(array).all():
+        raise ValueError(f"{name} has NaN or infinite values; export an earlier --step")
+    with np.errstate(over="ignore"):
+        converted = array.astype(dtype, copy=False)
+    beyond = ~np.isfinite(converted)
+    if beyond.any():
+        raise ValueError(
+            f"{name} has values up to {np.abs(array[beyond]).max():.6g}, which {np.dtype(dtype)} "
+            "cannot hold; give --dtype bfloat16 or float32"
+        )
+    return converted
 
 
 def _check_imported_config(run: RunDirectory, model: ModelConfig) -> None:

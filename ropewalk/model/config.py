@@ -14,7 +14,6 @@ from ropewalk.model import rotary as rotary_lib
 from ropewalk.model.rotary import Pattern, Rotary
 from ropewalk.model.rotary.learned import Learned
 from ropewalk.utils.checks import Bounds, Count, Layers, SinglePositive, check
-from ropewalk.utils.limits import MOST_FREQUENCIES
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -132,12 +131,6 @@ class Architecture:
         if self.num_heads % self.kv_heads:
             raise ValueError(
                 f"num_heads={self.num_heads} must be a multiple of num_kv_heads={self.num_kv_heads}"
-            )
-        frequencies = self.num_layers * self.kv_heads * self.head_dim
-        if frequencies > MOST_FREQUENCIES:
-            raise ValueError(
-                f"num_layers * num_kv_heads * head_dim must be at most {MOST_FREQUENCIES:,}, "
-                f"got {frequencies:,}"
             )
         if self.masked_distances is not None:
             low, high = self.masked_distances

@@ -459,8 +459,8 @@ def _parser() -> Parser:
     option("--lengths", type=tokens, nargs="+", default=published.LENGTHS, help=text)
     option("--figure", type=figure_path, help="also draw it: FILE.png, .svg or .pdf")
 
-    text = "a config.json, its folder, or a .gguf file"
-    add(audit_command).add_argument("path", type=Path, metavar="CONFIG_JSON|FOLDER|GGUF", help=text)
+    text = "a config.json or its folder"
+    add(audit_command).add_argument("path", type=Path, metavar="CONFIG_JSON|FOLDER", help=text)
 
     option = add(models_command).add_argument
     option("names", nargs="*", metavar="NAME", help="default: all")

@@ -9,15 +9,12 @@ import numpy as np
 
 from ropewalk.interop import hf_config, layers
 from ropewalk.interop.architectures import IMPORTED_TYPES
-from ropewalk.interop.gguf import SUFFIX, GgufFile
 from ropewalk.interop.layers import LayerGroup, PublishedModel
 from ropewalk.interop.transformers_model import has_transformers
-from ropewalk.model.rotary.base import HfHead
-from ropewalk.model.rotary.rope_parameters import compute_frequencies, read_rope
 from ropewalk.theory import decay
 from ropewalk.theory.command_line import format_table
 from ropewalk.theory.smallest_bases import smallest_base
-from ropewalk.utils.messages import counted, one_line, printable, quoted
+from ropewalk.utils.messages import counted, one_line, print_note, printable, quoted
 
 _ADVICE = ". To audit models that cannot be imported, install transformers: pip install '.[hf]'"
 _MAX_CONTEXT = 2**24  # tokens
@@ -25,43 +22,12 @@ _SEARCHED = 2**21  # tokens, at least, in which a first violation is searched
 
 
 def read_model(path: Path) -> PublishedModel:
-    """Return the layers of a config.json, of a folder that has one, or of a GGUF file.
+    """Return the layers of a config.json, or of a folder that has one.
 
     Raises:
       ValueError: if there is none, or it is not allowed, or nothing knows its model type.
     """
-    if path.suffix != SUFFIX:
-        return read_layers(hf_config.read_config(path))
-    file = GgufFile(path)
-    config = file.read_config()
-    if file.architecture in ("gemma2", "gemma3"):  # the header has no factor; llama.cpp knows 27B's
-        is_27b = config["num_hidden_layers"] in (46, 62)
-        per_head = config["hidden_size"] // config["num_attention_heads"]
-        config["query_pre_attn_scalar"] = per_head if is_27b else config["head_dim"]
-    if has_transformers():
-        from ropewalk.interop import measured_layers  # late: it imports transformers
-
-        config["model_type"] = measured_layers.find_type(file.architecture)
-    model = read_layers(config)
-    # What a class ignores and a header says would be lost.
-    windows = {group.window for group in model.groups}
-    if config.get("sliding_window") and windows == {None}:
-        file.refuse("attention.sliding_window")
-    head = HfHead(config["head_dim"], config["max_position_embeddings"])
-    inv_freq, scales = compute_frequencies(read_rope(config), head, head.context)
-    if not any(
-        group.inv_freq.shape == inv_freq.shape
-        and np.allclose(group.inv_freq, inv_freq, 1e-5, 1e-12)
-        and np.isclose(group.scales.rotated / group.scales.unrotated, scales.rotated, 1e-5)
-        for group in model.groups
-    ):
-        raise ValueError(
-            f"{path}: a {model.model_type} does not rotate as rope.freq_base, rope.dimension_count "
-            "and rope.scaling of the header say; use the model's Hugging Face folder"
-        )
-    if config["head_dim"] not in {group.head_dim for group in model.groups}:
-        file.refuse("attention.key_length")
-    return model
+    return read_layers(hf_config.read_config(path))
 
 
 def read_layers(config: Mapping[str, Any]) -> PublishedModel:
@@ -86,6 +52,8 @@ def read_layers(config: Mapping[str, Any]) -> PublishedModel:
         if not (imported and error.__cause__):
             advice = "" if has_transformers() else _ADVICE
             raise ValueError(f"{one_line(str(error), 300)}{advice}") from error
+        reason = one_line(str(error).removeprefix("config.json: "), 200)
+        print_note(None, f"{reason}; the audit reads the config as an import does")
         model = imported
     if imported and (difference := layers.find_difference(model, imported)):
         raise ValueError(

@@ -13,7 +13,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 from ropewalk.experiment import distributed
 from ropewalk.experiment.checkpoint import last_good
-from ropewalk.experiment.metrics import MetricsLog, flops_per_token, peak_flops
+from ropewalk.experiment.cost import flops_per_token, peak_flops
+from ropewalk.experiment.metrics import MetricsLog
 from ropewalk.experiment.stages import Stage
 from ropewalk.training.plan import Plan
 from ropewalk.utils.messages import duration
@@ -94,20 +95,22 @@ class StageLog:
         self,
         console: Console,
         label: str,
-        stage: Stage,
+        stages: Sequence[Stage],
         logs: Sequence[MetricsLog],
         divergence: Divergence,
         later_tokens: int = 0,
     ):
         """Write rows to `logs`, one per member; empty on all but the primary host.
 
-        `later_tokens` is the number of tokens that the job trains on after this stage.
+        `stages` has the stage of each member; `later_tokens` is the number of tokens that the job
+        trains on after it.
         """
         self._later_tokens = later_tokens
         self._divergence = divergence
-        self._console, self._label, self._stage, self._logs = console, label, stage, logs
+        self._console, self._label, self._logs = console, label, logs
+        self._stage = stage = stages[0]
         self._tokens_per_step = stage.tokens_per_step
-        self._flops_per_token = divergence.num_members * flops_per_token(stage.config)
+        self._flops_per_token = sum(flops_per_token(each.config) for each in stages)  # of a row
         self._peak = peak_flops()
         self._pending: tuple[int, dict[str, jax.Array]] | None = None
         self._bar = Progress(

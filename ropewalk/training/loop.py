@@ -188,7 +188,7 @@ def train_stage(
         validation = Validation(stages, data, mesh, trainer.shardings)
     trace = Trace(plan.runs[0].path / "profile", config.train.profile_steps)
     name = trainer.label + (f", stage {stage.number}" if len(plan.stages) > 1 else "")
-    log = StageLog(trainer.console, name, stage, trainer.logs, trainer.divergence, later_tokens)
+    log = StageLog(trainer.console, name, stages, trainer.logs, trainer.divergence, later_tokens)
     with log, trace, Watchdog() as watchdog:
         if not is_unsplit_cpu(mesh):
             trainer.console.print(kernels.check(config.model, config.data.context_length))

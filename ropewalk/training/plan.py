@@ -86,7 +86,8 @@ class Checked:
             )
         sizes = {tokenizer.vocab_size for _, tokenizer in self.tokenizers.values()}
         sizes |= {data.vocab_size for data in self.sources if data.tokenizer is None}
-        num_ids, vocab_size = self.config.model.vocab_size, max(sizes)
+        num_ids = self.config.model.vocab_size
+        vocab_size = max(sizes, default=num_ids)
         if not self.config.start_from and num_ids - vocab_size > 128:  # no padding of a matrix
             notes.append(
                 f"note: the tokenizer has {vocab_size} ids, and the model {num_ids - vocab_size} "
@@ -167,7 +168,8 @@ def check_plan(members: Sequence[Member], elsewhere: tuple[int, int] | None = No
     """
     members = [member._replace(config=member.run.pinned(member.config)) for member in members]
     runs, config = [member.run for member in members], members[0].config
-    evals.while_training(config)  # refuses unknown tasks
+    if elsewhere is None:
+        evals.while_training(config)  # refuses lengths that do not fit the memory
     check_trackers(config.train.tracking)
     stages = list(zip(*(split(member.config) for member in members), strict=True))
     for member, *member_stages in zip(members, *stages, strict=True):
@@ -209,9 +211,13 @@ def check_plan(members: Sequence[Member], elsewhere: tuple[int, int] | None = No
         where = f"start_from={member.config.start_from}"
         tokenizers[where] = parent.tokenizer_path, parent.tokenizer
     sources = [runs[0].with_own_tokenizer(stage.config.data) for stage, *_ in stages]
-    known = {data: pipeline.check_data(data) for data in dict.fromkeys(sources)}
+    known = {
+        data: pipeline.check_data(data)
+        for data in dict.fromkeys(sources)
+        if not (elsewhere and pipeline.absent_files(data))
+    }
     for number, data in enumerate(sources):
-        if data.tokenizer and (tokenizer := known[data]):
+        if data.tokenizer and (tokenizer := known.get(data)):
             tokenizers[f"stage {number}"] = data.tokenizer, tokenizer
     _check_tokenizers(tokenizers, config.model.vocab_size)
     return Checked(

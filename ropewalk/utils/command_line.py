@@ -72,7 +72,7 @@ def tokens(text: str) -> int:
     unit = {"k": 2**10, "m": 2**20}.get(text[-1:].lower(), 1)
     try:
         length = float(text[:-1] if unit > 1 else text) * unit
-        if length != int(length) or not 0 < length <= _MOST_TOKENS:
+        if length != int(length) or not 0 < length <= _MAX_TOKENS:
             raise ValueError
     except (ValueError, OverflowError):
         raise argparse.ArgumentTypeError(
@@ -81,7 +81,7 @@ def tokens(text: str) -> int:
     return int(length)
 
 
-_MOST_TOKENS = 2**53  # the last integer that a float64 distinguishes from the next
+_MAX_TOKENS = 2**53  # the last integer that a float64 distinguishes from the next
 
 
 def at_least(lowest: int) -> Callable[[str], int]:

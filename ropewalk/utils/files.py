@@ -1,6 +1,5 @@
 """Atomic writes."""
 
-import contextlib
 import os
 import secrets
 import tempfile
@@ -36,32 +35,6 @@ def check_writable(folder: Path, otherwise: str) -> None:
     except OSError as error:
         reason = error.strerror or one_line(str(error.__cause__ or error), 100)
         raise ValueError(f"{folder} cannot be written to ({reason}); {otherwise}") from None
-
-
-def check_contents(folder: Path) -> None:
-    """Raise ValueError for a link that leads out of a run or sweep, or a pipe, socket or device.
-
-    Whoever made the directory may have put them there: writing through a link changes a file of the
-    user, and opening a pipe waits forever.
-    """
-    names = ("config.json", "sweep.json")
-    if in_bucket(folder) or not any(os.path.lexists(folder / name) for name in names):
-        return  # neither a run nor a sweep, which other checks say
-    root, folders = os.path.realpath(folder), [str(folder)]
-    while folders:
-        with contextlib.suppress(FileNotFoundError):  # training removes checkpoints meanwhile
-            for entry in os.scandir(folders.pop()):
-                if entry.is_symlink():
-                    target = os.path.realpath(entry.path)
-                    if not target.startswith(f"{root}/") or not os.path.exists(target):
-                        raise ValueError(
-                            f"{entry.path} links to {target}, which is no file of {folder}; put "
-                            "the file itself there, or delete the link"
-                        )
-                elif entry.is_dir(follow_symlinks=False):
-                    folders.append(entry.path)
-                elif not entry.is_file(follow_symlinks=False):
-                    raise ValueError(f"{entry.path} is a pipe, socket or device; delete it")
 
 
 def write_atomically(path: Path, content: str | bytes) -> None:

@@ -146,6 +146,30 @@ def test_a_continued_model_names_its_base_license_and_context(publish, tmp_path)
     assert kept.read_bytes() == (folder / "tokenizer_config.json").read_bytes()
 
 
+def test_a_file_that_was_published_and_has_changed_is_refused(publish, tmp_path):
+    """A flipped bit, a file of another model, a deleted generation_config.json (its stop ids)."""
+    ends = {"eos_token_id": [1, 2]}
+    folder = published(publish("llama3"), tmp_path / "in", generation_config=ends)
+    run = import_folder(folder, tmp_path / "run", compare=False)
+    kept = run.path / PUBLISHED
+    contents = {path: path.read_bytes() for path in kept.iterdir()}
+    contents[kept / "chat_template.jinja"] = None
+    for path, content in contents.items():
+        for changed_content in (b"{}", None) if content else (b"{{ 1 }}",):
+            path.write_bytes(changed_content) if changed_content else path.unlink()
+            for use in (
+                lambda: RunDirectory(run.path).tokenizer,
+                lambda: export(run.path, tmp_path / "out"),
+            ):
+                with pytest.raises(ValueError, match=f"{path.name} is not as it was imported"):
+                    use()
+            path.write_bytes(content) if content else path.unlink()
+    shutil.rmtree(kept)
+    with pytest.raises(ValueError, match=r"generation_config\.json is not as it was imported"):
+        export(run.path, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
 @pytest.mark.hf
 def test_ids_that_differ_from_those_of_transformers_are_named(publish, tmp_path, capsys):
     """tokenizer_config.json may name a class with rules of its own, or add tokens."""

@@ -11,6 +11,7 @@ from ropewalk.tpu.topology import find
 
 HAS_CUDA = importlib.util.find_spec("jax_cuda13_plugin") is not None
 pytestmark = [
+    pytest.mark.cuda,
     pytest.mark.long,
     pytest.mark.skipif(not HAS_CUDA, reason="needs jax[cuda13]: make test-gpu"),
 ]

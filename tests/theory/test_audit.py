@@ -124,7 +124,7 @@ def test_an_older_transformers_is_as_none(monkeypatch):
 
 
 @pytest.mark.hf
-def test_older_files_are_read_as_the_newer_ones_of_the_same_model():
+def test_older_files_are_read_as_the_newer_ones_of_the_same_model(capsys):
     """Phi-3's name longrope "su"; a factor may be null; Qwen2.5-VL's have no text_config."""
     pytest.importorskip("transformers")
     phi = FOLDER | {"model_type": "phi3", "hidden_size": 3072, "max_position_embeddings": 131_072}
@@ -133,6 +133,7 @@ def test_older_files_are_read_as_the_newer_ones_of_the_same_model():
         read_layers(phi | {"rope_scaling": FACTORS | {"type": kind}}) for kind in ("longrope", "su")
     )
     assert audit(newer) == audit(older)
+    assert "the audit reads the config as an import does" in capsys.readouterr().err
     assert newer.groups[0].scales.rotated == pytest.approx(1 + math.log(32) / math.log(4096))
     null = read_layers(FOLDER | LONG | {"rope_scaling": OLMO | {"factor": None}})
     assert audit(null)["groups"][0]["logit_scale"] == pytest.approx((0.1 * math.log(16) + 1) ** 2)

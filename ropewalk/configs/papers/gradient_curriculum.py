@@ -16,8 +16,7 @@ length 8192, bases from 2e4; paper: step 40, length 1048576, bases from 1e7.)
     ropewalk evaluate runs/gradient_curriculum_cpu/last
     ropewalk report runs/gradient_curriculum_cpu/last runs/gradient_curriculum_cpu/curriculum
 
-Cost: cpu 1.8e13 FLOP, about 3 minutes; gpu 2.5e16 FLOP, about 4 minutes; paper 3.9e20 FLOP, about
-12 days of one H100. (The members start from the run of stages, which is counted once.)
+The members start from the run of stages.
 
 Confirms: the members have the same order by first-batch loss as by perplexity after training at the
 full length, and the law's base is within the intervals of the best.

@@ -10,7 +10,14 @@ from typing import Annotated
 
 import numpy as np
 
-from ropewalk.data.task import Document, Sample, Task, TaskContext, evenly, possible
+from ropewalk.data.task import (
+    Document,
+    Sample,
+    Task,
+    TaskContext,
+    draw_over_octaves,
+    limit_distances,
+)
 from ropewalk.data.tokenizer import NUM_KEYS, NUM_VALUES
 from ropewalk.utils.checks import Bounds, Count, Positive
 
@@ -104,7 +111,7 @@ class Kv(Task):
         if self.longest is not None:
             farthest = min(self.longest, farthest)
         num_answers = self.num_answers(length, farthest, random)
-        distances = evenly(random, num_answers, *possible(1, farthest, wanted))
+        distances = draw_over_octaves(random, num_answers, *limit_distances(1, farthest, wanted))
         descending = np.sort(distances)[::-1].tolist()
         return place(descending, self.pairs, length, farthest, random)
 

@@ -7,7 +7,14 @@ import dataclasses
 
 import numpy as np
 
-from ropewalk.data.task import Document, Sample, Task, TaskContext, evenly, possible
+from ropewalk.data.task import (
+    Document,
+    Sample,
+    Task,
+    TaskContext,
+    draw_over_octaves,
+    limit_distances,
+)
 from ropewalk.data.tokenizer import Tokenizer
 from ropewalk.utils.checks import Count
 
@@ -46,8 +53,8 @@ class Lagcopy(Task):
         return copied(tokens, np.sort(chosen), lag)
 
     def _lag(self, context: TaskContext, sample: Sample) -> int:
-        nearest, farthest = possible(1, context.length - 3, context.distances)
-        return int(evenly(sample.random, 1, nearest + 1, farthest + 1)[0])
+        nearest, farthest = limit_distances(1, context.length - 3, context.distances)
+        return int(draw_over_octaves(sample.random, 1, nearest + 1, farthest + 1)[0])
 
     def chance(self, tokenizer: Tokenizer) -> float:
         """Return the chance of guessing a piece."""

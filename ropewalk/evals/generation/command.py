@@ -50,7 +50,7 @@ from ropewalk.experiment.config import chosen_rotary
 from ropewalk.experiment.run import find_run
 from ropewalk.utils.command_line import Parser, exit_with, expression, tokens
 from ropewalk.utils.errors import UnreachableError
-from ropewalk.utils.limits import MOST_JSON
+from ropewalk.utils.limits import MAX_JSON
 from ropewalk.utils.messages import check_unicode, print_note, printable
 
 
@@ -154,12 +154,12 @@ def _read(name: str, path: str | None = None) -> str:
     """Return the text of a file or of standard input, either of which may have no end."""
     try:
         with Path(path).open(encoding="utf-8-sig") if path else nullcontext(sys.stdin) as file:
-            text = file.read(MOST_JSON + 1)
+            text = file.read(MAX_JSON + 1)
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or "not UTF-8"
         raise ValueError(f"{name}: cannot be read ({reason})") from None
-    if len(text) > MOST_JSON:
-        raise ValueError(f"{name}: more than {MOST_JSON:,} characters")
+    if len(text) > MAX_JSON:
+        raise ValueError(f"{name}: more than {MAX_JSON:,} characters")
     check_unicode(text, name)
     return text.removeprefix("\ufeff")
 

@@ -13,7 +13,7 @@ import dataclasses
 import numpy as np
 
 from ropewalk.data import keys
-from ropewalk.data.task import Document, Sample, TaskContext, evenly, possible
+from ropewalk.data.task import Document, Sample, TaskContext, draw_over_octaves, limit_distances
 from ropewalk.data.tokenizer import Tokenizer
 from ropewalk.evals import prompts
 from ropewalk.utils.checks import Count
@@ -89,7 +89,9 @@ class ChatNeedles(prompts.PromptTask):
 
         farthest = ends[0] - 1 + text
         nearest = min(max(ends[0] - 1, self.nearest or 0), farthest)
-        distances = evenly(random, count, *possible(nearest, farthest, context.distances))
+        distances = draw_over_octaves(
+            random, count, *limit_distances(nearest, farthest, context.distances)
+        )
         # The line before which each needle stands; needles before it shift it, so start with far.
         begins = text + ends - sizes[1] - 1 - random.permutation(distances)
         order = np.argsort(begins, kind="stable")

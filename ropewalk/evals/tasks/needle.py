@@ -42,7 +42,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 import numpy as np
 
 from ropewalk.data.keys import Entry, Pairs, Uuids, append_entries, draw_entries, draw_values
-from ropewalk.data.task import Document, Sample, TaskContext, possible
+from ropewalk.data.task import Document, Sample, TaskContext, limit_distances
 from ropewalk.data.tokenizer import Tokenizer
 from ropewalk.evals import prompts, text
 from ropewalk.utils.checks import Bounds, Count
@@ -232,7 +232,7 @@ class Needle(prompts.PromptTask):
         nearest = len(needle.number + needle.after + prompt.question) - 1
         wished = np.linspace(0, len(hay), self.depths)
         if context.distances:
-            near, far = possible(nearest, nearest + len(hay), context.distances)
+            near, far = limit_distances(nearest, nearest + len(hay), context.distances)
             wished = len(hay) + nearest - np.linspace(far, near, self.depths)
             inside = places[(wished[0] <= places) & (places <= wished[-1])]
             places = inside if len(inside) or self.haystack == "text" else places
@@ -249,7 +249,7 @@ class Needle(prompts.PromptTask):
         # From the start of every needle to the answers: hay, itself and later needles, question.
         later = np.cumsum([len(needle.ids) for needle in needles])[::-1]
         end = len(hay) + len(prompt.question)
-        near, far = possible(len(prompt.question), end + int(later[0]), context.distances)
+        near, far = limit_distances(len(prompt.question), end + int(later[0]), context.distances)
         wished = np.sort(random.integers(near, far + 1, size=len(needles)))[::-1]
         wished = np.clip(end + later - wished, 0, len(hay))
         positions = np.sort(_nearest(wished, places, within)).tolist()

@@ -1,11 +1,11 @@
-"""Strata: parts of the training text with a token store each, so that rows can be drawn by weight.
+"""Domains: parts of the training text with a token store each, so that rows can be drawn by weight.
 
     data.weights=[[books,2],[code,1]]               two rows of books for one of code
     data.long_fraction=0.7 data.long_tokens=4096    7 of 10 rows from documents of 4096 tokens or
                                                     more; with weights, 7 of 10 of each corpus
 
 A corpus is the subset that a document names (`red_pajama_subset`), or else the folder of its file
-in `data.path`. A row comes from one stratum, so rows of long documents are seldom cut. Weights
+in `data.path`. A row comes from one domain, so rows of long documents are seldom cut. Weights
 and fractions do not change the prepared text: only the names of the corpora and `long_tokens` do.
 """
 
@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from ropewalk.data import packing
 from ropewalk.data.config import DataConfig
 from ropewalk.data.source import SUBSETS, Source, by_corpus, subset_name
 from ropewalk.data.store import TokenStore
@@ -20,7 +21,7 @@ from ropewalk.utils.manifest import digest, read_manifest
 from ropewalk.utils.messages import quoted
 
 
-class Stratum(NamedTuple):
+class Domain(NamedTuple):
     """Text that rows are drawn from.
 
     Attributes:
@@ -71,7 +72,7 @@ def _no_weight(corpus: str) -> str:
 
 
 def settings(config: DataConfig) -> dict[str, Any]:
-    """Return what decides the strata of prepared text; {} without weights and long_fraction."""
+    """Return what decides the domains of prepared text; {} without weights and long_fraction."""
     if not config.weights and config.long_fraction is None:
         return {}
     is_split = config.long_fraction is not None
@@ -89,7 +90,7 @@ def folders(prepared: dict[str, Any]) -> dict[tuple[str, bool], str]:
     Args:
       prepared: settings of the prepared folder.
     """
-    if "strata" not in prepared:
+    if "strata" not in prepared:  # the name of domains in files
         return {("", False): "train"}
     return {
         (corpus, is_long): f"train-{number:02d}{'-long' * is_long}"
@@ -98,7 +99,7 @@ def folders(prepared: dict[str, Any]) -> dict[tuple[str, bool], str]:
     }
 
 
-def stratum_of(prepared: dict[str, Any], subset: str, num_ids: int) -> tuple[str, bool]:
+def domain_of(prepared: dict[str, Any], subset: str, num_ids: int) -> tuple[str, bool]:
     """Return the key in `folders` of a document of training, by our name of its subset.
 
     Raises:
@@ -112,8 +113,8 @@ def stratum_of(prepared: dict[str, Any], subset: str, num_ids: int) -> tuple[str
     return corpus, long_tokens is not None and num_ids >= long_tokens
 
 
-def open_strata(config: DataConfig, folder: Path) -> list[Stratum]:
-    """Return the strata of a prepared folder that have text, with their shares of the rows.
+def open_domains(config: DataConfig, folder: Path) -> list[Domain]:
+    """Return the domains of a prepared folder that have text, with their shares of the rows.
 
     A corpus without long documents, or with long ones only, gives all its rows from what it has.
 
@@ -129,7 +130,7 @@ def open_strata(config: DataConfig, folder: Path) -> list[Stratum]:
             "data.long_tokens"
         )
     weights = by_corpus(config.weights) or {"": 1.0}
-    strata = []
+    domains = []
     for corpus, weight in weights.items():
         parts = [key for key in stores if key[0] == corpus and stores[key].num_tokens]
         if not parts:
@@ -141,11 +142,10 @@ def open_strata(config: DataConfig, folder: Path) -> list[Stratum]:
             side = "from" if key[1] else "below"
             lengths = f"{side} {long_tokens:,} tokens" if long_tokens else ""
             name = ", ".join(filter(None, (corpus or "the text", lengths)))
-            strata += [Stratum(name, share, stores[key])] if share else []
-    return strata
+            domains += [Domain(name, share, stores[key])] if share else []
+    return domains
 
 
-def fingerprint(strata: Sequence[Stratum]) -> str:
-    """Return a digest of the ids of all strata, in order."""
-    digests = [stratum.store.fingerprint for stratum in strata]
-    return digests[0] if len(digests) == 1 else digest(digests)
+def fingerprint(domains: Sequence[Domain]) -> str:
+    """Return a digest of the ids of all domains, in order, and of the rule that makes rows."""
+    return digest([packing.VERSION, *(domain.store.fingerprint for domain in domains)])

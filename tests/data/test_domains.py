@@ -6,6 +6,7 @@ import json
 import numpy as np
 import pytest
 
+from ropewalk.data.domains import domain_of
 from ropewalk.data.pipeline import make_batches, open_data
 from ropewalk.data.prepare import prepare
 from ropewalk.data.store import TokenStore
@@ -66,7 +67,7 @@ def test_long_documents_have_their_part_of_each_corpus(root, tokenizer):
     assert "book, from 200 tokens" in notes[1] and "web, below 200 tokens" in notes[3]
 
 
-def test_all_documents_are_in_one_stratum(root, tmp_path):
+def test_all_documents_are_in_one_domain(root, tmp_path):
     weights = (("books", 1), ("code", 1), ("web", 2))
     data = config(root, weights=weights, long_fraction=0.5, long_tokens=200)
     folder = prepare(data)
@@ -78,6 +79,8 @@ def test_all_documents_are_in_one_stratum(root, tmp_path):
     assert counts == {name: counts["documents"] for name, counts in report["strata"].items()}
     assert counts.keys() == {f"train-{i:02d}{end}" for i in range(3) for end in ("", "-long")}
     assert counts["train-00-long"] > 30
+    for num_ids in (199, 200):  # at least `long_tokens`
+        assert domain_of(report["settings"], "book", num_ids) == ("book", num_ids == 200)
     # Weights and shares change no file.
     others = config(root, weights=weights[::-1], long_fraction=0.1, long_tokens=200)
     assert prepare(others) == folder
