@@ -58,8 +58,8 @@ UNREACHED = {
     "evaluate": ("training configs", ""),
     "interop": ("training configs", ""),
     "training": ("configs", "training.command"),
-    # Audits read a config.json as the import does.
-    "theory": ("jax", "theory.__main__ theory.audit"),
+    # Audits read a config.json as the import does, and `show` reads configs.
+    "theory": ("jax", "theory.__main__ theory.audit theory.show"),
 }
 
 

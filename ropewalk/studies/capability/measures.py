@@ -202,17 +202,16 @@ def _last_rows(card: Card, rows: Sequence[Row], member: str) -> tuple[Row, ...]:
 @functools.cache
 def _estimate(rows: tuple[Row, ...]) -> Estimate | None:
     """Return the estimate over the seeds of one run; None without rows."""
-    answers = [(row.seed, item) for row in rows for item in row.answers[:1] if item.counts]
-    if not answers:
+    counts = [answers.counts for row in rows for answers in row.answers[:1] if answers.counts]
+    if not counts:
         return None
-    counts = [item.counts for _, item in answers]
-    columns = [item.counts.columns(seed) for seed, item in answers]
+    columns = [item.columns(row.seed) for row, item in zip(rows, counts, strict=True)]
     trials = Trials.from_counts(
         {name: np.concatenate([column[name] for column in columns]) for name in columns[0]},
         distances=(min(item.shortest for item in counts), max(item.longest for item in counts)),
         chance=counts[0].chance,
     )
-    task, length = answers[-1][1].task, answers[-1][1].length
+    task, length = rows[-1].answers[0].task, rows[-1].answers[0].length
     return estimate_trials(trials, task=task, lengths=(length, length), resamples=_RESAMPLES)
 
 
