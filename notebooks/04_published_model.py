@@ -77,11 +77,11 @@ Path(config).write_text(json.dumps(RunDirectory(RUN).record["imported"]["config"
 from IPython.display import Image, display
 
 from ropewalk import load
-from ropewalk.theory import figures
+from ropewalk.theory import show
 
 run = load(RUN)
 trained = run.config.data.context_length
-display(figures.decay_curves({run.rotary_label: run.table.inv_freq[0, 0]}, trained))
+display(show.draw_curves({run.rotary_label: run.table.inv_freq[0, 0]}, trained))
 
 # %% [markdown]
 # ## Retrieval by distance

@@ -55,7 +55,7 @@ significant. TOO_FEW_ANSWERS: the same, and more documents would tell. LOW_CEILI
 significantly below 0.95. NOT_LEARNED: it is not above 0.5. "dips": accuracy recovers after a fall,
 so one number does not describe it. Worst bin: the least accuracy over an eighth of an octave of
 distances, or a wider bin if there are fewer than 30 answers. Mean: accuracy, mean over all
-distances. D_H: a bound for heads whose keys have random codes (docs/theory.md).
+distances.
 """
 
 import ropewalk.utils.environment  # noqa: F401 - first: it checks that packages are installed

@@ -23,7 +23,7 @@ def rows(*paths: str | Path) -> list[dict[str, Any]]:
 
     dicts = []
     for run in find_runs(paths):
-        columns = [read_run(run)[name].tolist() for name in SCHEMA]
+        columns = [column.tolist() for column in read_run(run).values()]
         dicts += [dict(zip(SCHEMA, values, strict=True)) for values in zip(*columns, strict=True)]
     return dicts
 

@@ -216,13 +216,6 @@ class Task(abc.ABC):
         """Return the share of exact matches of a model that knows only the format."""
         return 1 / self.num_choices
 
-    def num_others(self, data: DataConfig, length: int) -> int | None:
-        """Return the number of wrong keys in a document of this length.
-
-        None if unknown: the task then has no forecast of effective context.
-        """
-        return None
-
 
 def draw_over_octaves(random: np.random.Generator, count: int, low: int, high: int) -> np.ndarray:
     """Draw int64 `[count]` in low ... high, ends included, ascending, evenly over octaves.

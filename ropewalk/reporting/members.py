@@ -17,7 +17,6 @@ from ropewalk.reporting.labels import labels, setting
 from ropewalk.reporting.measurements import Measurement, drop_diverged, measurements
 from ropewalk.reporting.predictions import Predictions, predict
 from ropewalk.reporting.task_view import view_of
-from ropewalk.theory.capability import Bound
 from ropewalk.utils.figures import Look, make_looks
 
 LOSS_POINTS = 150
@@ -110,12 +109,6 @@ class Member:
         """Effective context by task, of the `nearest` measurement."""
         nearest = (self.nearest(task) for task, _ in self.trained)
         return {m.task: m.estimate for m in nearest if m and m.kind == "retrieval"}
-
-    @functools.cached_property
-    def bounds(self) -> dict[str, Bound | None]:
-        """D_H (`Measurement.bound`) by task of `estimates`; None without a count of keys."""
-        nearest = {task: self.nearest(task) for task in self.estimates}
-        return {task: m and m.bound for task, m in nearest.items()}
 
 
 def read(

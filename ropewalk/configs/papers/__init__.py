@@ -8,5 +8,5 @@ If a paper fine-tunes a released model, its scale starts from `runs/llama2_7b` o
 run directories with those parameters, and needs no command that trains a parent.
 
 CONFIG --help prints the cost of all members, and `--check` that of a command; a parent that an
-experiment trains comes on top. Only the results in `docs/experiments.md` are measured.
+experiment trains comes on top. Results of two CPU cores: `git show c437b09:docs/experiments.md`.
 """

@@ -13,8 +13,8 @@ tokenizer, `data.tokenizer=runs/baichuan2_7b/tokenizer.model`. The output layers
 scales to rows of length 1, stay frozen.)
 
 Confirms: with each base, kv's L50 of both sizes lies within the intervals of the other, or both
-retrieve over the whole length; the smallest base that does is the same (the bound is 1420 for 256
-tokens and heads of 64, 7800 for 1024).
+retrieve over the whole length; the smallest base that does is the same (the bound is 1412 for 256
+tokens and heads of 64, 7753 for 1024).
 
 Refuted if: with some base one size retrieves over the whole length and the other falls within it,
 each significantly. More heads and layers can reach past a base that bounds one head.

@@ -10,7 +10,6 @@ from typing import Annotated
 
 import numpy as np
 
-from ropewalk.data.config import DataConfig
 from ropewalk.data.task import Document, Sample, Task, TaskContext, draw_over_octaves
 from ropewalk.data.tokenizer import NUM_KEYS, NUM_VALUES
 from ropewalk.utils.checks import Bounds, Count, Positive
@@ -62,10 +61,6 @@ class Kv(Task):
                 f"{self.expression} needs {num_more} more key ids, and the tokenizer has "
                 f"{num_fillers} fillers; raise data.vocab_size and model.vocab_size, or lower keys"
             )
-
-    def num_others(self, data: DataConfig, length: int) -> int:
-        """Return the number of other keys; for a short document, about as many as fit."""
-        return max(1, min(self.pairs, length // 4) - 1)
 
     def document(self, context: TaskContext, sample: Sample) -> Document:
         """Return pairs without overlap, at evenly spread distances, and fillers in between."""

@@ -84,7 +84,7 @@ class BandAblation(Probe):
         if not is_selected_LN.any():
             raise ValueError("heads=[] selects no head; leave it out to change all")
         with np.errstate(divide="ignore"):
-            octave_LNR = np.floor(np.log2(2 * np.pi / inv_freq_LNR / length))
+            octave_LNR = np.floor(np.log2(2 * np.pi / np.abs(inv_freq_LNR) / length))
         octave_G = np.unique(octave_LNR[is_selected_LN])
         bands_GLNR = (octave_LNR == octave_G[:, None, None, None]) & is_selected_LN[..., None]
         random, intact = np.random.default_rng(0), subject.candidate()

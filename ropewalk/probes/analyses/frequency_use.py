@@ -159,7 +159,7 @@ class FrequencyUse(HeadProbe):
 
 
 def _format_period(inv_freq: float) -> str:
-    return f"{float(f'{2 * np.pi / inv_freq:.3g}'):,.10g}" if inv_freq else "–"
+    return f"{float(f'{2 * np.pi / abs(inv_freq):.3g}'):,.10g}" if inv_freq else "–"
 
 
 def _format_pair(pair: int, inv_freq_R: np.ndarray) -> str:
@@ -178,7 +178,7 @@ def _norms(x_BTNR: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 def _half_period(inv_freq_LNR: np.ndarray, weights_CLNR: np.ndarray) -> np.ndarray:
     """Return the period up to which pairs have half of the total weight, per resample."""
     with np.errstate(divide="ignore"):
-        periods_X = (2 * np.pi / inv_freq_LNR).ravel()
+        periods_X = (2 * np.pi / np.abs(inv_freq_LNR)).ravel()
     order = np.argsort(periods_X)
     weights_CX = weights_CLNR.reshape(len(weights_CLNR), -1)[:, order].cumsum(axis=1)
     half_C = (weights_CX < weights_CX[:, -1:] / 2).sum(axis=1)
