@@ -108,8 +108,6 @@ class Probe(abc.ABC):
       sharey: option of `Figure.subplots`; panels with one label below them share the x axis.
       references: entries of the legend.
       color_scale: colors of cells and their label, for a color bar.
-      draws_all_seeds: whether the figure shows all seeds. Probes of heads show the first only,
-        because heads of different seeds have no common order.
       arrays: the measurements by name.
     """
 
@@ -122,7 +120,6 @@ class Probe(abc.ABC):
     sharey: ClassVar[bool | str] = False
     references: ClassVar[Sequence[Line2D]] = ()
     color_scale: ClassVar[tuple[ScalarMappable, str] | None] = None
-    draws_all_seeds: ClassVar[bool] = False
 
     def __init__(self, **arrays: Any):
         self.arrays = arrays
@@ -168,8 +165,8 @@ class Probe(abc.ABC):
         figure, axes = grid(len(results), rows=len(cls.y_labels), columns=4, height=2.1, **options)
         for panels, (label, seeds) in zip(axes, results.items(), strict=True):
             member = (series or {}).get(label)
-            for seed in seeds if cls.draws_all_seeds else seeds[:1]:
-                seed.draw(panels, member.look.color if member else INK)
+            # Heads of different seeds have no common order.
+            seeds[0].draw(panels, member.look.color if member else INK)
             set_title(panels[0], label)
             if member:
                 # The member's line, above the title's left end.
