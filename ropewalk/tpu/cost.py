@@ -22,7 +22,7 @@ from ropewalk.experiment.config import ExperimentConfig
 from ropewalk.experiment.devices import planned_bytes
 from ropewalk.experiment.mesh import make_mesh
 from ropewalk.experiment.stages import split
-from ropewalk.model import kernels, sharding
+from ropewalk.model import axes, kernels, sharding
 from ropewalk.tpu.hlo import HBM, HOST, Collective, Program
 from ropewalk.tpu.topology import Machines, Topology
 from ropewalk.training.members import abstract_state, shardings_of
@@ -246,7 +246,7 @@ def least_traffic(config: ExperimentConfig, mesh: Mesh, params: Any) -> dict[str
     their gradients, in the compute dtype. Traffic of `tensor` and `sequence` is not included.
     """
     fsdp = mesh.shape["fsdp"]
-    width = jnp.dtype(config.model.compute_dtype).itemsize
+    width = jnp.dtype(axes.products_dtype(config.model.compute_dtype)).itemsize
     gathered = sum(
         math.prod(leaf.sharding.shard_shape(leaf.shape)) * fsdp * width
         for leaf in jax.tree.leaves(params)
