@@ -41,21 +41,22 @@ help:  ## list the targets
 
 setup: $(VENV)/.installed  ## make or refresh the virtual environment
 
-$(VENV)/.installed: requirements.lock
+$(VENV)/.installed: requirements.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and f"ropewalk needs Python 3.11 or newer; {sys.executable} is {sys.version.split()[0]}. Try: make PYTHON=python3.12 $(MAKECMDGOALS)")'
 	@echo "installing into $(VENV) (about a minute)"
 	@rm -rf $(VENV)
 	@$(PYTHON) -m venv $(VENV)
 	@$(PY) -m pip install -qq --disable-pip-version-check --no-deps --require-hashes -r requirements.lock
-	@$(PY) -c 'import jax, flax, grain, orbax.checkpoint, pytest'
+	@$(PY) -m pip install -qq --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@$(PY) -c 'import jax, flax, grain, orbax.checkpoint, pytest, ropewalk'
 	@touch $@
 
 demo: setup  ## train eight small models, measure how far each sees, draw the figure (minutes)
-	$(PY) sweep.py demo --workdir $(RUN)
-	$(PY) evaluate.py $(RUN)
-	$(PY) report.py $(RUN)
+	$(BIN)/ropewalk sweep demo --workdir $(RUN)
+	$(BIN)/ropewalk evaluate $(RUN)
+	$(BIN)/ropewalk report $(RUN)
 	@echo
-	@echo "For python commands in this shell:  source $(BIN)/activate"
+	@echo "For these commands in this shell:  source $(BIN)/activate"
 
 test: setup  ## the whole suite
 	$(PY) -m pytest -n 2 --dist worksteal -m "not (long or $(APART))"
@@ -170,7 +171,7 @@ test-colab: $(COLAB)/.installed  ## notebooks and fast tests with the versions t
 	  -m "colab or notebook or not (slow or long or $(APART))" $(COLAB_TESTS)
 
 # Debian's packages slurm-wlm and munge; the tests start the daemons on loopback, and end them.
-test-slurm: setup  ## what slurm/ submits, on a SLURM of two nodes here (skipped without Debian's slurm-wlm)
+test-slurm: setup  ## what tpu/slurm/ submits, on a SLURM of two nodes here (skipped without Debian's slurm-wlm)
 	$(PY) -m pytest -m slurm tests/slurm
 
 compare: setup  ## train `tiny` with REV's code and with the tree's: bit-equal?

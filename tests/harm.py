@@ -33,12 +33,12 @@ _TINY = "tiny data.source=jsonl data.path=text.jsonl data.prepared_root=data tra
 _TINY += " train.save_every=2 train.keep=9 evals.tasks=[kv] evals.documents=4"
 # Each command, and what it makes; later ones read what earlier ones made.
 COMMANDS = {
-    "prepare": ("-m data.prepare --source jsonl --path text.jsonl --vocab-size 512 --out d", "d"),
+    "prepare": ("prepare --source jsonl --path text.jsonl --vocab-size 512 --out d", "d"),
     "train": (f"train.py {_TINY} --workdir run", "run"),
     "sweep": (f"sweep.py {_TINY} --workdir sweep model.rotary.base=10,99", "sweep"),
     "evaluate": ("evaluate.py run --out rows", "rows"),
-    "export": ("-m interop export run exported", "exported"),
-    "import": ("-m interop import exported imported --no-compare", "imported"),
+    "export": ("export run exported", "exported"),
+    "import": ("import exported imported --no-compare", "imported"),
 }
 _DATED = "prepare.json", "progress.json", "commit_success.txt"
 _IGNORED = ("seconds", "tokens_per_second", "mfu", "date", "time", "git", "version", "question")
@@ -73,7 +73,7 @@ def make(folder: Path) -> dict[str, float]:
 def run(command: str, folder: Path) -> subprocess.Popen:
     """Start a command in `folder`; its output goes to the file `output`."""
     first, *rest = shlex.split(command)
-    program = [first] if first == "-m" else [str(ROOT / first)]
+    program = [str(ROOT / first)] if first.endswith(".py") else ["-m", "ropewalk", first]
     with (folder / "output").open("w") as output:
         return subprocess.Popen(
             [sys.executable, *program, *rest],

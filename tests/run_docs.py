@@ -19,7 +19,7 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 BLOCK = re.compile(
     r"^(?:<!-- skip: (?P<reason>[^>]*) -->\n)?```(?P<language>\w*)\n(?P<code>.*?)^```"
-    r"|\| `(?P<cell>python (?![^`]*\b(?:RUN|FILE)\b)[^`]*)` \|$",
+    r"|\| `(?P<cell>(?:python|ropewalk) (?![^`]*\b(?:RUN|FILE)\b)[^`]*)` \|$",
     re.M | re.S,
 )
 

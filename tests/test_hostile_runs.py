@@ -18,7 +18,7 @@ COMMANDS = {
     "probes": "-m probes run --probes logit_by_distance --documents 2",
     "viewer": "-m probes.viewer run",
     "generate": "generate.py run --prompt import --max-new-tokens 2",
-    "export": "-m interop export run folder",
+    "export": "export run folder",
     "train": "train.py tiny --workdir run train.num_steps=2",
     "keep": "-m experiment keep run --out kept",
 }
@@ -109,7 +109,7 @@ def test_an_imported_template_is_no_file_of_the_user(run):
     status, error = start(COMMANDS["export"])
     assert status == 0, error
     Path("folder/chat_template.jinja").symlink_to("../outside/keys")
-    status, error = start("-m interop import folder imported --no-compare")
+    status, error = start("import folder imported --no-compare")
     assert status == 2 and "chat_template.jinja links to" in error
     assert not Path("imported").exists()
 

@@ -5,9 +5,11 @@ import re
 import subprocess
 import sys
 import tomllib
+from pathlib import Path
 
 import pytest
 
+from ropewalk.__main__ import COMMANDS
 from tests import functions_page
 from tests.conftest import ROOT
 from tests.test_imports import SOURCES
@@ -64,13 +66,18 @@ def test_a_type_checker_knows_what_public_functions_return(tmp_path, run_script)
     assert types[3:] == ["list[dict[str, Any]]", "dict[str, Any]"]
 
 
-def test_every_folder_and_command_is_in_the_package():
-    tops = {name.partition(".")[0] for name in SOURCES} - {"ropewalk"}
-    links = {
-        path.name.removesuffix(".py") for path in (ROOT / "ropewalk").iterdir() if path.is_symlink()
-    }
-    assert links == tops | {"notebooks"}  # of which a wheel has what notebooks need
-    assert (ROOT / "src" / "ropewalk").resolve() == ROOT / "ropewalk"
+def test_only_the_links_for_readers_are_links():
+    """A clone without links (Git for Windows) and an unpacked zip lack nothing that runs."""
+    listed = subprocess.run(["git", "ls-files", "-s"], cwd=ROOT, capture_output=True, text=True)
+    entries = [line.split(maxsplit=3) for line in listed.stdout.splitlines()]
+    links = {path for mode, _, _, path in entries if mode == "120000"}
+    assert links == {"model", "data", "configs", "tpu"}
+    assert all((ROOT / link).resolve() == ROOT / "ropewalk" / link for link in links)
+
+
+def test_every_command_names_a_module():
+    modules = {path for path, _ in COMMANDS.values()}
+    assert modules <= {*SOURCES} and len(modules) > 10
 
 
 def test_files_of_a_wheel():
@@ -78,10 +85,9 @@ def test_files_of_a_wheel():
     text = (ROOT / "pyproject.toml").read_text()
     patterns = tomllib.loads(text)["tool"]["setuptools"]["package-data"]["*"]
     listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True)
-    tops = {path.name for path in (ROOT / "ropewalk").iterdir() if path.is_dir()} - {"notebooks"}
-    files = [line for line in listed.stdout.splitlines() if line.partition("/")[0] in tops]
-    data = [file for file in files if not file.endswith((".py", ".sh", ".md"))]
-    assert [f for f in data if not any(fnmatch.fnmatch(f, p) for p in patterns)] == []
+    files = [line for line in listed.stdout.splitlines() if line.startswith("ropewalk/")]
+    data = [file for file in files if not file.endswith((".py", ".md"))]
+    assert [f for f in data if not any(fnmatch.fnmatch(Path(f).name, p) for p in patterns)] == []
 
 
 def test_the_nearest_command_is_named(capsys, monkeypatch):

@@ -58,7 +58,7 @@ def flops(config: ExperimentConfig) -> float:
 def commands(name: str) -> list[list[str]]:
     """Return the command lines of a docstring, split into arguments."""
     text = doc(name).replace("\\\n", "")
-    return [shlex.split(line) for line in re.findall(r"^    (python .*)$", text, re.MULTILINE)]
+    return [shlex.split(line) for line in re.findall(r"^    (ropewalk .*)$", text, re.MULTILINE)]
 
 
 def split_options(arguments: list[str]) -> tuple[list[str], dict[str, str]]:
@@ -92,14 +92,14 @@ def test_each_scale_can_be_trained_at_the_stated_cost(name):
 def test_commands_can_be_typed(name):
     """Scripts, configs, overrides, tasks, variants and steps exist; evaluated runs are trained."""
     lines = commands(name)
-    assert {"evaluate.py", "report.py"} < {line[1] for line in lines}
+    assert {"evaluate", "report"} < {line[1] for line in lines}
     trained: dict[str, ExperimentConfig] = {}
-    for _, script, *arguments in lines:
-        if script in ("train.py", "sweep.py"):
+    for _, name, *arguments in lines:
+        if name in ("train", "sweep"):
             config_name, workdir_flag, workdir, *changes = arguments
             assert workdir_flag == "--workdir"
             trained[workdir] = overrides.apply(find_config(config_name), changes)
-            members = make_members(trained[workdir], changes) if script == "sweep.py" else []
+            members = make_members(trained[workdir], changes) if name == "sweep" else []
             for member in members:
                 trained[f"{workdir}/{member.name}"] = member.config
                 if member.config.start_from:  # a run of an earlier command, at a stage's end
@@ -107,10 +107,9 @@ def test_commands_can_be_typed(name):
                     ends = [stage.end for stage in split(trained[parent])]
                     assert int(step or ends[-1]) in ends
             continue
-        if script == "-m":
-            assert arguments[0] == "probes"
+        if name == "probes":
             continue
-        assert script in ("evaluate.py", "report.py")
+        assert name in ("evaluate", "report")
         paths, options = split_options(arguments)
         assert trained.keys() >= set(paths)
         assert all(map(evals.parse, split_commas(options.get("--tasks", "kv"))))

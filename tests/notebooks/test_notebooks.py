@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from notebooks import setup
 from ropewalk.interop.export import export
+from ropewalk.utils import notebook as setup
 from tests.conftest import ROOT
 
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
@@ -19,6 +19,7 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["
 # Parameters that replace a notebook's own.
 FEW = "train.num_steps=20 train.save_every=10 train.warmup_steps=2 evals.documents=8"
 SMALL = {
+    "00_one_update": {"UPDATES": 2},
     "01_attention": {"DOCUMENTS": 8},
     "02_effective_context": {"SETTINGS": FEW},
     "03_own_frequencies": {"SETTINGS": FEW},
@@ -83,10 +84,11 @@ PLACES = {
 def test_the_first_cell_changes_to_the_code(place, tmp_path):
     """It finds the code again after a restart of the kernel."""
     code = tmp_path / "clone"
-    for folder in ("experiment", "notebooks", "ropewalk"):
+    for folder in ("notebooks", "ropewalk/experiment"):
         (code / folder).mkdir(parents=True)
+        (code / folder / "made.py").touch()
+    for folder in ("ropewalk", "ropewalk/experiment"):
         (code / folder / "__init__.py").touch()
-    (code / "ropewalk" / "experiment").symlink_to("../experiment")
     git = ["git", "-C", str(code), "-c", "user.name=n", "-c", "user.email=e"]
     for command in (["init", "-q"], ["add", "."], ["commit", "-qm", "All"]):
         subprocess.run([*git, *command], check=True)

@@ -4,7 +4,7 @@ from ropewalk.reporting import commands
 from ropewalk.utils.command_line import requote
 from tests.reporting.helpers import answers, experiment, make_run, make_sweep
 
-REPORT = "python report.py out"
+REPORT = "ropewalk report out"
 
 
 def test_recorded_commands_are_repeated_once_training_first(tmp_path):
@@ -18,10 +18,10 @@ def test_recorded_commands_are_repeated_once_training_first(tmp_path):
             run.record_command(line)
     run.record_command(f"python evaluate.py {folder}/base=30 --lengths 64")
     assert commands.repeat([folder], REPORT) == [
-        f"python sweep.py tiny --workdir {folder} model.rotary.base=10,30",
-        f"python sweep.py tiny --workdir {folder} model.rotary.base=10,30 train.num_steps=20",
-        f"python evaluate.py {folder} --tasks kv",
-        f"python evaluate.py {folder}/base=30 --lengths 64",
+        f"ropewalk sweep tiny --workdir {folder} model.rotary.base=10,30",
+        f"ropewalk sweep tiny --workdir {folder} model.rotary.base=10,30 train.num_steps=20",
+        f"ropewalk evaluate {folder} --tasks kv",
+        f"ropewalk evaluate {folder}/base=30 --lengths 64",
         REPORT,
     ]
 
@@ -29,10 +29,12 @@ def test_recorded_commands_are_repeated_once_training_first(tmp_path):
 @pytest.mark.parametrize(
     "line, expected",
     [
-        ("python train.py 'a b;rm -rf ~' ", "python train.py 'a b;rm -rf ~'"),
-        ("python evaluate.py $(id) > b", "python evaluate.py '$(id)' '>' b"),
-        ("python -m experiment keep a", "python -m experiment keep a"),
-        ("python /x/studies/__main__.py run a", "python -m studies run a"),
+        ("ropewalk train 'a b;rm -rf ~' ", "ropewalk train 'a b;rm -rf ~'"),
+        ("python train.py 'a b;rm -rf ~' ", "ropewalk train 'a b;rm -rf ~'"),
+        ("python evaluate.py $(id) > b", "ropewalk evaluate '$(id)' '>' b"),
+        ("python -m experiment keep a", "ropewalk runs keep a"),
+        ("python /x/studies/__main__.py run a", "ropewalk studies run a"),
+        ("ropewalk '$(id)'", ""),
         ("python -c 'import os'", ""),
         ("python evil.py", ""),
         ("python train.py 'unclosed", ""),
@@ -50,8 +52,8 @@ def test_runs_without_recorded_commands_are_trained_from_their_config(tmp_path):
     sweep = make_sweep(tmp_path / "sweep", ["base=10"])
     make_run(sweep / "base=10", config)
     assert commands.repeat([run.path, sweep], REPORT) == [
-        f"python train.py tiny --workdir {run.path} seed=3",
-        f"python sweep.py tiny --workdir {sweep} model.rotary.base=10,30,100,1e4",
-        f"python evaluate.py {run.path}",
+        f"ropewalk train tiny --workdir {run.path} seed=3",
+        f"ropewalk sweep tiny --workdir {sweep} model.rotary.base=10,30,100,1e4",
+        f"ropewalk evaluate {run.path}",
         REPORT,
     ]
