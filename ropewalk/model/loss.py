@@ -144,7 +144,8 @@ def _forward(config: Architecture, output_VD, x_BTD, targets_BT, weights_BT, div
         is_target_BTV = vocabulary.local_ids(logits_BTV) == targets_BT[..., None]
         dlogits_BTV = jnp.where(is_target_BTV, dlogits_BTV - weights_BT1, dlogits_BTV).astype(dtype)
         dx_BTD = product("BTV,VD->BTD", dlogits_BTV, cast_VD).astype(dtype)
-        return doutput_VD + product("BTV,BTD->VD", dlogits_BTV, x_BTD), (dx_BTD, nll_BT)
+        # As in `kernels.matmul`: this order transposes the narrow x on a CPU, not the wide gradient.
+        return doutput_VD + product("BTD,BTV->DV", x_BTD, dlogits_BTV).T, (dx_BTD, nll_BT)
 
     arrays, zeros_VD = (x_BTD, targets_BT, weights_BT), jnp.zeros(output_VD.shape, jnp.float32)
     length = _chunk_length(config, B, T)

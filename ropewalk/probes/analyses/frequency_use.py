@@ -79,7 +79,7 @@ class FrequencyUse(HeadProbe):
         query_LBNR, massive_query_LNH, key_LBNR, massive_key_LNH = map(
             np.stack, zip(*norms, strict=True)
         )
-        num_sharing = inside.config.num_heads // inside.config.kv_heads
+        num_sharing = inside.config.num_heads // inside.activations.k_LBSKH.shape[3]
         query_CLNR, key_CLNR = (
             np.einsum("cb,lbnr->clnr", weights_CB, x_LBNR, optimize=True) / x_LBNR.shape[1]
             for x_LBNR in (query_LBNR, key_LBNR)
