@@ -14,7 +14,7 @@ from tests.in_process import call_any, limit_time
 COMMANDS = {
     "evaluate": "evaluate.py run --tasks kv --documents 8",
     "report": "report.py run",
-    "probes": "-m probes run --probes head_scores",
+    "probes": "-m probes run --probes logit_by_distance --documents 2",
     "viewer": "-m probes.viewer run",
     "generate": "generate.py run --prompt import --max-new-tokens 2",
     "export": "export run folder",

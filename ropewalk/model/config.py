@@ -82,13 +82,16 @@ class Architecture:
         is in one window of distances, and a single edge may come from that start.
       attention: kernel: "auto" (the kernel of the device where it applies) or "xla" (plain XLA on
         every device; slower, for comparison or where the kernel of the device is refused).
-      compute_dtype: dtype of matrix products; rotation, softmax, norms, and loss are float32.
+      compute_dtype: dtype of matrix products in training; "auto" is bfloat16 on accelerators that
+        have it, else float32. Rotation, softmax, norms, and loss are float32.
       remat: what the backward pass recomputes: "none", "dots" (store matrix products only), "qkv"
         (store queries, keys, values, and each block's input and attention output), "full" (store
-        the inputs only). "offload_qkv" and "offload" equal "qkv" and "full", but store in host
-        memory; "offload_qkv_only" does not store the attention output.
+        the inputs only). The last three also store what attention's kernel reads in the backward
+        pass, its output and log-sum-exp. "offload_qkv" and "offload" compute these again, and store
+        what else "qkv" and "full" do in host memory; "offload_qkv_only" does not store the
+        attention output.
       loss_chunk: tokens of a row whose logits exist at once. None limits the logits of all rows of
-        a device to 256 MiB of float32, on a TPU to about 1/32 of its memory.
+        a device to 256 MiB of float32, on accelerators to about 1/32 of their memory.
     """
 
     vocab_size: Annotated[int, Bounds(at_least=1, at_most=2**31 - 1)]
@@ -117,7 +120,7 @@ class Architecture:
     shift_keys: bool = False
     align_query_key: bool = False
     attention: Literal["auto", "xla"] = "auto"
-    compute_dtype: Literal["float32", "bfloat16"] = "float32"
+    compute_dtype: Literal["auto", "float32", "bfloat16"] = "auto"
     remat: Literal["none", "dots", "qkv", "full", "offload_qkv", "offload_qkv_only", "offload"] = (
         "none"
     )

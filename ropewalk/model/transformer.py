@@ -21,6 +21,7 @@ from ropewalk.model.attention import Attention, QueryKeyValue
 from ropewalk.model.axes import (
     gather_stream,
     on_one_cpu,
+    products_dtype,
     save_all_but_gathered,
     scatter_stream,
     shard_stream,
@@ -36,6 +37,9 @@ Params = dict[str, Any]
 
 # Names by `checkpoint_name`. The backward pass does not read the MLP's output.
 _ATTENTION = ["query", "key", "value", "attention_out"]
+# With these the backward pass does not run attention's forward pass again.
+_KERNEL = ["attention_heads", "attention_lse"]
+_save = jax.checkpoint_policies.save_only_these_names
 
 
 def _offload(*names: str) -> Callable:
@@ -49,9 +53,11 @@ def _offload(*names: str) -> Callable:
 
 REMAT_POLICIES = {
     "none": save_all_but_gathered,
-    "dots": jax.checkpoint_policies.checkpoint_dots_with_no_batch_dims,
-    "qkv": jax.checkpoint_policies.save_only_these_names(*_ATTENTION),
-    "full": jax.checkpoint_policies.nothing_saveable,
+    "dots": jax.checkpoint_policies.save_from_both_policies(
+        jax.checkpoint_policies.checkpoint_dots_with_no_batch_dims, _save(*_KERNEL)
+    ),
+    "qkv": _save(*_ATTENTION, *_KERNEL),
+    "full": _save(*_KERNEL),
     "offload_qkv": _offload("block_input", *_ATTENTION),
     "offload_qkv_only": _offload("block_input", "query", "key", "value"),
     "offload": _offload("block_input"),
@@ -155,7 +161,7 @@ class Transformer(nnx.Module):
         return_activations: bool = False,
     ) -> tuple[jax.Array, Activations | None]:
         """Map token ids to normalized hidden states `[B, T, D]`, and to activations on request."""
-        dtype = self.config.compute_dtype
+        dtype = products_dtype(self.config.compute_dtype)
 
         def look_up(embedding_VD, tokens_BT):
             return vocabulary.look_up(

@@ -30,6 +30,7 @@ class Member:
       index: position on the page, from 0: ascending bases, then those without a base.
       label: label unique on the page (`reporting.labels`), with the step if several stages of the
         setting are shown.
+      step: step of the stage that is shown, if several stages of the setting are; else None.
       look: color and line style.
       runs: one run directory per seed.
       seeds: ascending seeds of initialization and rows; a result row's `seed` is an index of it.
@@ -43,6 +44,7 @@ class Member:
 
     index: int
     label: str
+    step: int | None
     look: Look
     runs: tuple[RunDirectory, ...]
     seeds: tuple[tuple[int, int], ...]
@@ -203,6 +205,7 @@ def make_members(group: Mapping[RunDirectory, rows_lib.Rows]) -> Iterator[Member
         yield Member(
             index=0,
             label=f"@{max(steps)}" if len(numbers) > 1 else "",
+            step=max(steps) if len(numbers) > 1 else None,
             look=Look("", ""),  # `read` sets index and look, which depend on all members
             runs=runs,
             seeds=seeds,

@@ -24,6 +24,7 @@ from ropewalk.experiment.metrics import check_trackers
 from ropewalk.experiment.overrides import Member
 from ropewalk.experiment.run import RunDirectory, common_steps, find_pruned
 from ropewalk.experiment.stages import Stage, split
+from ropewalk.model import axes
 from ropewalk.model.transformer import Params, abstract_params, describe_size
 from ropewalk.training.members import abstract_state, shardings_of, state_bytes
 from ropewalk.training.restore import find_matching_start, starting_params
@@ -116,6 +117,7 @@ class Checked:
         starts = dict.fromkeys(
             member.config.start_from for member in self.members if not self.start_step
         )
+        dtype = axes.products_dtype(config.model.compute_dtype)
         files = {path: tokenizer.vocab_size for path, tokenizer in self.tokenizers.values()}
         sources = (
             f"data.source={data.source}: {line}"
@@ -130,6 +132,7 @@ class Checked:
                 for run in self.runs
             ),
             "mesh: " + ", ".join(f"{axis}={size}" for axis, size in self.axes.items()),
+            f"model.compute_dtype: {config.model.compute_dtype}, here {dtype}",
             *(f"start_from: {start} has parameters of these shapes" for start in starts if start),
             *(f"data.tokenizer: {path} has {size} ids" for path, size in files.items()),
             *self.notes(),

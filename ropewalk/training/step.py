@@ -14,7 +14,7 @@ from ropewalk.experiment.config import ExperimentConfig
 from ropewalk.experiment.schedule import learning_rate_fraction
 from ropewalk.model import transformer
 from ropewalk.model.config import Architecture, PositionTable
-from ropewalk.model.loss import token_nll
+from ropewalk.model.loss import total_nll
 from ropewalk.model.transformer import Params
 from ropewalk.training import optimizer
 from ropewalk.training.programs import MemberArrays, StaticConfig, program, static_config
@@ -53,8 +53,8 @@ def loss_fn(
     hidden_BTD = transformer.hidden(
         config, params, table, batch["tokens"], batch["positions"], batch["segment_ids"]
     )
-    nll_BT = token_nll(config, params, hidden_BTD, batch["targets"])
-    return jnp.sum(nll_BT * batch["loss_mask"]) / num_targets
+    targets_BT, mask_BT = batch["targets"], batch["loss_mask"]
+    return total_nll(config, params, hidden_BTD, targets_BT, mask_BT, num_targets)
 
 
 def split_batch(batch: dict[str, jax.Array], accumulate: int) -> dict[str, jax.Array]:

@@ -8,7 +8,6 @@ import pytest
 
 from ropewalk.model import rotary
 from ropewalk.probes import all_probes
-from ropewalk.probes.analyses.through_training import _MARKERS
 from ropewalk.reporting import page
 from ropewalk.reporting.writing import write
 from ropewalk.theory import show
@@ -34,10 +33,7 @@ def make_probe(cls, seed: int):
         shape = [sizes[letter] for letter in name.rpartition("_")[2]]
         is_sorted = len(shape) == 1 and "right" not in name
         arrays[name] = np.geomspace(1, 125, shape[0]) if is_sorted else random.random(shape)
-    scalars = {"trained_length": 128, "longest": 125, "limit": 32.0, "num_others": 31}
-    if "name_X" in arrays:
-        arrays |= {"name_X": np.array(list(_MARKERS)), "value_3CX": random.random((3, 4, 5))}
-    return cls(**arrays, **scalars)
+    return cls(**arrays, trained_length=128, longest=125)
 
 
 @pytest.mark.parametrize("cls", all_probes().values(), ids=list(all_probes()))
