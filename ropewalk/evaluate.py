@@ -18,17 +18,14 @@ options:
   --step1 base=B[,B...]       loss of the first training rows under these bases (or variants,
                               written as for --rotary), before any update; --lengths sets the
                               context of the rows
-  --precision OCTAVES         add documents near the fall of accuracy until every interval is this
-                              narrow: at 0.25 the upper end is 19% above the lower (default: only
-                              --documents)
   --format FORMAT             table, csv, json or markdown, on standard output (default: table; its
                               columns fit the terminal, and the others have all columns)
   --step N[,N...]             steps of checkpoints, or `stages`: the last of every stage of a run
                               (default: the newest)
+  --check                     load the runs and make the documents, print what would be scored and
+                              what would be skipped and why, and score nothing
   --own FILE.py               permit a file of your code, named by tasks of the runs' configs or
                               rows, to be executed; repeat for several files
-  --out DIR                   write the rows to DIR, with copies of the files that a report reads,
-                              instead of to the runs; for several paths, to DIR/NAME each
 
 several processes share the documents, as do all devices of a host. They find each other on TPU
 slices, under SLURM and Open MPI; elsewhere start the same command N times, each with
@@ -45,19 +42,20 @@ examples:
   ropewalk evaluate runs/demo --step1 base=1e3,1e4,1e5 --lengths 1024
                                           loss of the first rows before any update, by variant
 
-The number of documents is printed before scoring starts; a terminal shows the remaining time.
-Ctrl-C stops and keeps the rows scored so far. Lengths that do not fit the memory are rejected.
+The documents are counted before scoring starts; a terminal shows the remaining time. A task or
+length that cannot be scored (no text, too short, too much memory) is skipped, with the reason; the
+status is 0 if anything was scored. Ctrl-C stops and keeps the rows scored so far.
 
-Rows are written to results.jsonl in each run directory (or under --out) and replace those of the
-same task, length, step and rotary variant. Effective context [95% CI]: the distance in tokens at
-which accuracy has first fallen half-way from its ceiling (accuracy at short distances) to chance.
-"> 250": accuracy is significantly above half-way at every distance tested. "undetermined between A
-and B" (or "undetermined" alone): neither a fall nor its absence is significant. TOO_FEW_ANSWERS:
-the same, and more documents would tell. LOW_CEILING: the ceiling is significantly below 0.95.
-NOT_LEARNED: it is not above 0.5. "dips": accuracy recovers after a fall, so one number does not
-describe it. Worst bin: the least accuracy over an eighth of an octave of distances, or a wider bin
-if there are fewer than 30 answers. Mean: accuracy, mean over all distances. D_H: a bound for heads
-whose keys have random codes (docs/theory.md).
+Rows are written to results.jsonl in each run directory and replace those of the same task, length,
+step and rotary variant. To leave a run as it is, evaluate a copy (cp -r). Effective context [95%
+CI]: the distance in tokens at which accuracy has first fallen half-way from its ceiling (accuracy
+at short distances) to chance. "> 250": accuracy is significantly above half-way at every distance
+tested. "undetermined between A and B" (or "undetermined" alone): neither a fall nor its absence is
+significant. TOO_FEW_ANSWERS: the same, and more documents would tell. LOW_CEILING: the ceiling is
+significantly below 0.95. NOT_LEARNED: it is not above 0.5. "dips": accuracy recovers after a fall,
+so one number does not describe it. Worst bin: the least accuracy over an eighth of an octave of
+distances, or a wider bin if there are fewer than 30 answers. Mean: accuracy, mean over all
+distances.
 """
 
 import ropewalk.utils.environment  # noqa: F401 - first: it checks that packages are installed
@@ -103,13 +101,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
             lengths=args.lengths,
             documents=args.documents,
             variants=args.rotary,
-            precision=args.precision,
         )
         options = options.with_step1(args.step1) if args.step1 else options
         check_variants(options.variants, runs)
     # Imported late: JAX takes seconds and an accelerator, which help and errors do not need.
     from ropewalk.evals import runner
-    from ropewalk.evals.copies import Copies
     from ropewalk.experiment import distributed
     from ropewalk.experiment.compiled import keep_programs
     from ropewalk.experiment.devices import PlatformError, check_platform
@@ -122,26 +118,25 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         # A call from Python is alone, and may come after JAX was used.
         check_platform() if arguments is not None else distributed.initialize(args)
-        copies = Copies(args.paths, args.out) if args.out else None
-        if distributed.is_primary_host():
-            print(*notices, sep="\n", end="\n" if notices else "", file=sys.stderr)
-        for paths, step in steps:
-            at_step = dataclasses.replace(options, step=step)
-            results += runner.evaluate(paths, at_step, console=console, copies=copies)
+        console.quiet = not distributed.is_primary_host()
+        runner.print_lines(console, notices)
+        for runs_at_step, step in steps:
+            plan = runner.make_plan(runs_at_step, dataclasses.replace(options, step=step))
+            runner.print_lines(console, plan.describe())
+            if not args.check:
+                results += runner.score_plan(plan, console)
     except (ValueError, UnreachableError) as error:
         # Without devices, no process is the first.
         if not isinstance(error, PlatformError) and not distributed.is_primary_host():
             return 2
         parser.refuse(error)
-    if not distributed.is_primary_host():
+    if args.check or not distributed.is_primary_host():
         return 0
     for run, *_ in results:
-        target = copies.copy(run) if copies else run
-        target.record_command(typed_command(arguments))
+        run.record_command(typed_command(arguments))
     print_results(results, args.format)
-    if not copies:
-        log_results(results, functools.partial(console.print, soft_wrap=True))
-    line = next_command("report", *(copies.roots if copies else args.paths))
+    log_results(results, functools.partial(console.print, soft_wrap=True))
+    line = next_command("report", *args.paths)
     console.print(f"rows: results.jsonl of each run. Next: {line}", soft_wrap=True)
     return 0
 
@@ -164,10 +159,9 @@ def _parser() -> Parser:
     parser.add_argument("--documents", type=int)
     parser.add_argument("--rotary", type=expression_list, default=["trained"])
     parser.add_argument("--step1", type=_step1_variants)
-    parser.add_argument("--precision", type=float)
     parser.add_argument("--format", choices=FORMATS, default="table")
     parser.add_argument("--step")
-    parser.add_argument("--out")
+    parser.add_argument("--check", action="store_true")
     add_process_flags(parser)
     return parser
 

@@ -23,7 +23,7 @@ def rows(*paths: str | Path) -> list[dict[str, Any]]:
 
     dicts = []
     for run in find_runs(paths):
-        columns = [read_run(run)[name].tolist() for name in SCHEMA]
+        columns = [column.tolist() for column in read_run(run).values()]
         dicts += [dict(zip(SCHEMA, values, strict=True)) for values in zip(*columns, strict=True)]
     return dicts
 
@@ -62,7 +62,7 @@ def audit(path: str | Path) -> dict[str, Any]:
     """Return what a published model's rotation does, as `ropewalk theory audit --json` prints it.
 
     Args:
-      path: a config.json, a folder with one, or a GGUF file.
+      path: a config.json, or a folder with one.
 
     Raises:
       ValueError: if there is none, or its model type is unknown.

@@ -25,6 +25,16 @@ OFFLINE = [str(Path(__file__).with_name("offline")), os.environ.get("PYTHONPATH"
 os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, OFFLINE))
 
 
+def pytest_sessionfinish(session):
+    """Fail if all tests were skipped, as `make test-slurm` without SLURM, and say why."""
+    reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+    skipped = reporter.stats.get("skipped", []) if reporter else []
+    if skipped and not session.exitstatus and not reporter.stats.get("passed"):
+        session.exitstatus = pytest.ExitCode.NO_TESTS_COLLECTED
+        reasons = sorted({str(report.longrepr[2]) for report in skipped})
+        reporter.write_line(f"\nno test ran: {'; '.join(reasons)}", red=True)
+
+
 @pytest.fixture(scope="session")
 def shared_folder(tmp_path_factory, worker_id) -> Path:
     """One folder for all workers of this test session."""

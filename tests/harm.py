@@ -33,12 +33,12 @@ _TINY = "tiny data.source=jsonl data.path=text.jsonl data.prepared_root=data tra
 _TINY += " train.save_every=2 train.keep=9 evals.tasks=[kv] evals.documents=4"
 # Each command, and what it makes; later ones read what earlier ones made.
 COMMANDS = {
-    "prepare": ("-m data.prepare --source jsonl --path text.jsonl --vocab-size 512 --out d", "d"),
+    "prepare": ("prepare --source jsonl --path text.jsonl --vocab-size 512 --out d", "d"),
     "train": (f"train.py {_TINY} --workdir run", "run"),
     "sweep": (f"sweep.py {_TINY} --workdir sweep model.rotary.base=10,99", "sweep"),
-    "evaluate": ("evaluate.py run --out rows", "rows"),
-    "export": ("-m interop export run exported", "exported"),
-    "import": ("-m interop import exported imported --no-compare", "imported"),
+    "evaluate": ("evaluate.py run", "run/results.jsonl"),
+    "export": ("export run exported", "exported"),
+    "import": ("import exported imported --no-compare", "imported"),
 }
 _DATED = "prepare.json", "progress.json", "commit_success.txt"
 _IGNORED = ("seconds", "tokens_per_second", "mfu", "date", "time", "git", "version", "question")
@@ -73,7 +73,7 @@ def make(folder: Path) -> dict[str, float]:
 def run(command: str, folder: Path) -> subprocess.Popen:
     """Start a command in `folder`; its output goes to the file `output`."""
     first, *rest = shlex.split(command)
-    program = [first] if first == "-m" else [str(ROOT / first)]
+    program = [str(ROOT / first)] if first.endswith(".py") else ["-m", "ropewalk", first]
     with (folder / "output").open("w") as output:
         return subprocess.Popen(
             [sys.executable, *program, *rest],
@@ -91,7 +91,7 @@ def contents(folder: Path) -> dict[str, str]:
     hashes are shortened. The arrays of a checkpoint are compared by its digests.
     """
     digests = {}
-    for path in sorted(folder.rglob("*")):
+    for path in [folder] if folder.is_file() else sorted(folder.rglob("*")):
         name = _short(path.relative_to(folder).as_posix())
         is_ours = not re.search(r"commands.jsonl|\.(lock|part|damaged)|workers|content.json", name)
         if path.is_file() and is_ours:
@@ -124,7 +124,7 @@ def kill(
     name = list(COMMANDS)[number % len(COMMANDS)]
     command, output = COMMANDS[name]
     expected, folder = contents(pristine / output), Path.cwd()
-    shutil.rmtree(output)
+    Path(output).unlink() if Path(output).is_file() else shutil.rmtree(output)
     start = time.monotonic()
     process = run(command, folder)
     moment = rng.uniform(0.2, 1) * seconds[name]

@@ -15,7 +15,7 @@ from ropewalk.__main__ import COMMANDS
 
 
 def run_command(command: str, patch: pytest.MonkeyPatch) -> int:
-    """Run `train.py ...` or `-m theory ...` through its `main`; return the exit status."""
+    """Run `train.py ...`, `export ...` or `-m theory ...` through its `main`; return its status."""
     jax.devices()  # from here on, no command changes their number
     # A process that has computed cannot look for others.
     patch.setattr(jax.distributed, "initialize", _find_nobody)
@@ -29,7 +29,8 @@ def run_command(command: str, patch: pytest.MonkeyPatch) -> int:
     module = importlib.import_module(f"ropewalk.{path}")
     if hasattr(module, "__path__"):
         module = importlib.import_module(f"ropewalk.{path}.__main__")
-    patch.setattr(sys, "argv", [first, *rest])
+    is_part = path == "interop" and first in COMMANDS  # its parser reads the name
+    patch.setattr(sys, "argv", ["ropewalk", first, *rest] if is_part else [first, *rest])
     try:
         return module.main() or 0
     except SystemExit as stop:

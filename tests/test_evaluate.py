@@ -18,6 +18,7 @@ from ropewalk.experiment.run import find_runs
 from ropewalk.model.rotary.nope import Nope
 from ropewalk.model.rotary.rope import Rope
 from tests.evals.oracles import copying_model
+from tests.in_process import call
 from tests.models import small_model, write_run
 
 pytestmark = pytest.mark.slow
@@ -162,27 +163,62 @@ def test_a_published_model_is_asked_for_ids_without_text_by_name_only(
     assert never_read not in capsys.readouterr().err
     assert cli.main([str(tmp_path / "run"), "--tasks=kv", "--documents=2"]) == 0
     assert never_read in " ".join(capsys.readouterr().err.split())
-    with pytest.raises(ValueError, match="no task of the config"):
+    with pytest.raises(ValueError, match="has never read such documents"):
         evaluate([tmp_path / "run"], documents=1)
 
 
-def test_rows_of_runs_that_stay_as_they_are(sweep, tmp_path_factory, capsys):
-    """Results under --out are read as the runs themselves would be, and grow."""
-    [*_, (run, _, _)] = evaluate([sweep / "wider"], tasks=["kv"])
-    (run.path / "commands.jsonl").write_text('{"command": "python train.py test"}\n')
-    before = {path: path.stat().st_mtime_ns for path in sweep.rglob("*")}
-    out = tmp_path_factory.mktemp("out") / "rows"
-    for task in ("lagcopy", "kv(answers=5)"):
-        assert cli.main([str(sweep), f"--tasks={task}", "--documents=1", f"--out={out}"]) == 0
-    assert {path: path.stat().st_mtime_ns for path in sweep.rglob("*")} == before
-    assert f"Next: python report.py {out}\n" in capsys.readouterr().err
-    copies = find_runs([out])
-    assert [copy.name for copy in copies] == list(MEMBERS)
-    result = {copy.name: set(rows.read(copy.results_path)["task"].tolist()) for copy in copies}
-    assert result.pop("wider") == {"kv", "lagcopy", "kv(answers=5)"}
-    assert all(tasks == {"lagcopy", "kv(answers=5)"} for tasks in result.values())
-    commands = [copy.read_commands() for copy in copies]
-    assert [len(typed) for typed in commands] == [2, 2, 2, 3]
+def test_runs_with_other_chat_templates_read_documents_of_their_own(sweep, monkeypatch):
+    """One tokenizer file and one shape, so only the template tells them apart."""
+    runs = find_runs([sweep / "base=10", sweep / "rotary=nope"])
+    for run, template in zip(runs, "ab", strict=True):
+        run.tokenizer.chat_template = template
+    [*groups] = runner._by_shape(runner._load(runs, runner.Options(), print), runner.Options())
+    assert len(groups) == 2
+    runs[1].tokenizer.chat_template = "a"
+    assert len(runner._by_shape(runner._load(runs, runner.Options(), print), runner.Options())) == 1
+
+
+UNFIT = "vt does not fit length=96; the shortest that works with this tokenizer is"
+
+
+@pytest.mark.parametrize("in_config", [False, True])
+def test_what_fits_is_scored_and_the_rest_is_listed(tmp_path, tokenizer, capsys, in_config):
+    """From the command line as from a config: three of four, for which the run has no text."""
+    tasks, options = ("kv", "vt", "perplexity"), ["--lengths=96,200", "--documents=1"]
+    config = dataclasses.replace(CONFIG, evals=EvalConfig(tasks=tasks if in_config else ("kv",)))
+    run = write_run(tmp_path / "run", config, tokenizer.model)
+    options += [] if in_config else [f"--tasks={','.join(tasks)}"]
+    assert cli.main([str(run.path), *options, "--check"]) == 0
+    checked = capsys.readouterr()
+    assert not checked.out and not run.results_path.exists()
+    assert cli.main([str(run.path), *options]) == 0
+    output = capsys.readouterr().err
+    for printed in (checked.err, output):
+        skipped = [line for line in printed.splitlines() if line.startswith("skipped: ")]
+        assert [UNFIT in line for line in skipped] == [True, False, False]
+        assert "vt does not fit length=200" in skipped[1] and "perplexity needs text" in skipped[2]
+        assert "scoring 2 documents: kv at 96, kv at 200" in printed
+    assert set(rows.read(run.results_path)["task"]) == {"kv"}
+    with pytest.raises(SystemExit, match="2"):
+        cli.main([str(run.path), "--tasks=vt", *options[:1]])
+    error = capsys.readouterr().err
+    assert UNFIT in error and "length=200" in error and "scoring" not in error
+
+
+def test_the_check_of_a_training_lists_what_its_evaluation_will_skip(tmp_path, tokenizer):
+    """By the files of tasks, and with a tokenizer by lengths too; nothing is prepared."""
+    (tmp_path / "t.model").write_bytes(tokenizer.model)
+    tasks = f"evals.tasks=[kv,vt,\"pg19(path='{tmp_path}')\",perplexity]"
+    command = ("train.py", "tiny", "--check", "--workdir", tmp_path / "run", tasks)
+    missing = f"evaluation: will be skipped: {tmp_path}: no PG-19 test split; give path=DIR"
+    printed = call(*command)
+    assert missing in printed and "evaluation: whether tasks fit is known when" in printed
+    assert "perplexity needs" not in printed and "vt does not fit" not in printed
+    sizes = ("evals.lengths=[96,4096]", "model.vocab_size=640", "data.source=retrieval")
+    printed = call(*command, *sizes, f"data.tokenizer={tmp_path}/t.model")
+    skipped = [line for line in printed.splitlines() if "will be skipped" in line]
+    texts = (UNFIT, missing, "perplexity needs text, and data.source=retrieval has none")
+    assert [text in line for text, line in zip(texts, skipped, strict=True)] == [True] * 3
 
 
 def test_another_variant_at_evaluation_is_that_schedule(sweep):

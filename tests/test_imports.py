@@ -43,8 +43,8 @@ PACKAGES = {
     "evals": "numpy jax flax scipy rich",
     "training": "numpy jax optax rich",
     "interop": "numpy jax jinja2 ml_dtypes orbax rich safetensors sentencepiece tokenizers "
-    "transformers torch lm_eval gguf",
-    "theory": "numpy scipy jax optax matplotlib mpmath rich",
+    "transformers torch gguf",
+    "theory": "numpy scipy matplotlib mpmath rich",
     "reporting": "numpy matplotlib rich jinja2 markupsafe",
     "probes": "numpy jax scipy matplotlib rich jinja2",
     "studies": "numpy scipy jax matplotlib jinja2 markupsafe",
@@ -58,11 +58,8 @@ UNREACHED = {
     "evaluate": ("training configs", ""),
     "interop": ("training configs", ""),
     "training": ("configs", "training.command"),
-    # Audits read a config.json as the import does, and forecasts read tasks and train a head.
-    "theory": (
-        "jax",
-        "theory.__main__ theory.audit theory.misreadings theory.forecast theory.minimal_head",
-    ),
+    # Audits read a config.json as the import does, and `show` reads configs.
+    "theory": ("jax", "theory.__main__ theory.audit theory.show"),
 }
 
 

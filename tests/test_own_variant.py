@@ -83,13 +83,12 @@ class ParsedError(Exception):
         ("train.py tiny --workdir mine.py:Bent start_from=mine.py:Bent", False),
         (f"evaluate.py run --step1 base={NAMED},1e4", True),
         ("evaluate.py run --tasks kv,mine.py:Echo", True),
-        ("evaluate.py mine.py:Bent-run --out mine.py:Bent", False),
+        ("evaluate.py mine.py:Bent-run mine.py:Bent", False),
         ("evaluate.py run --tasks \"pg19(path='mine.py:Bent')\"", False),
         (f"generate.py run --rotary {NAMED}", True),
         (f"-m probes.viewer mine.py:Bent --text {NAMED}", False),
         ("-m theory length --rotary mine.py:Bent(strength=2)", True),
         (f"-m theory show {NAMED}", True),
-        (f"-m interop lm_eval mine.py:Bent --tasks x --rotary {NAMED}", True),
         ("-m studies run mine.py:Bent --workdir mine.py:Bent", False),
     ],
 )
@@ -110,7 +109,7 @@ def test_only_a_file_that_the_command_line_names_is_executed(
             raise ParsedError
 
         monkeypatch.setattr(argparse.ArgumentParser, name, parse_only)
-    with contextlib.suppress(ParsedError):  # `interop lm_eval` and `studies` refuse the run
+    with contextlib.suppress(ParsedError):  # `studies` refuses the run
         run_command(command, monkeypatch)
     if is_named:
         assert rotary.parse(f"{tmp_path}/{NAMED}").logit_scale == 1.25

@@ -2,6 +2,7 @@
 
 import fnmatch
 import re
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -73,6 +74,48 @@ def test_only_the_links_for_readers_are_links():
     links = {path for mode, _, _, path in entries if mode == "120000"}
     assert links == {"model", "data", "configs", "tpu"}
     assert all((ROOT / link).resolve() == ROOT / "ropewalk" / link for link in links)
+
+
+@pytest.fixture(scope="module")
+def clone(tmp_path_factory) -> Path:
+    """A clone as Git for Windows makes it: a link is a file that names its target."""
+    folder = tmp_path_factory.mktemp("clone") / "ropewalk"
+    options = "-q", "-c", "core.symlinks=false", "-c", "advice.detachedHead=false"
+    subprocess.run(["git", "clone", *options, ROOT, folder], check=True)
+    assert (folder / "model").is_file()
+    return folder
+
+
+@pytest.mark.long
+def test_a_clone_without_links_trains(clone, run_script):
+    done = run_script("train.py", "tiny", "--check", "--workdir", "run", cwd=clone)
+    assert "parameters" in done.stdout + done.stderr
+    assert run_script("-m", "ropewalk", "train", "--help", cwd=clone).stdout
+
+
+BUILD = "from setuptools import build_meta as m; m.build_sdist('out'); m.build_wheel('out')"
+
+
+@pytest.mark.long
+def test_a_wheel_trains_and_the_tests_of_an_sdist_run(clone, tmp_path, run_script):
+    pytest.importorskip("setuptools", "77")
+    run_script("-c", BUILD, cwd=clone)
+    (wheel,), (sdist,) = (clone / "out").glob("*.whl"), (clone / "out").glob("*.tar.gz")
+    shutil.unpack_archive(wheel, tmp_path / "site", "zip")
+    (tmp_path / "empty").mkdir()
+    command = "-m", "ropewalk", "train", "tiny", "--check", "--workdir", "run"
+    run_script(*command, cwd=tmp_path / "empty", PYTHONPATH=tmp_path / "site")
+
+    shutil.unpack_archive(sdist, tmp_path, filter="data")
+    (folder,) = tmp_path.glob("ropewalk-*")
+    listed = subprocess.run(["git", "ls-files"], cwd=clone, capture_output=True, text=True)
+    others = (".git", "MANIFEST.in", "model", "data", "configs", "tpu")
+    files = [x for x in listed.stdout.splitlines() if not x.startswith(others)]
+    assert [x for x in files if not (folder / x).is_file()] == []
+    tests = "tests/utils/test_files.py", "tests/interop/test_hf_config.py"
+    command = "-m", "pytest", "-q", *tests, "-m", "not (slow or long or hf)"
+    done = run_script(*command, cwd=folder, check=False)
+    assert done.returncode == 0, done.stdout
 
 
 def test_every_command_names_a_module():

@@ -10,7 +10,7 @@ import importlib
 import pkgutil
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -23,9 +23,16 @@ from ropewalk.utils.command_line import Parser, print_text
 from ropewalk.utils.messages import nearest
 from ropewalk.utils.plugins import allow, run_file
 
+Cost = Callable[[Sequence[ExperimentConfig]], str]
 
-def argument_parser(description: str | None, *more: str) -> Parser:
-    """Make the parser of `CONFIG --workdir DIR [overrides]`; its help lists configs and `more`."""
+
+def argument_parser(
+    description: str | None, *more: str, describe_cost: Cost = lambda runs: ""
+) -> Parser:
+    """Make the parser of `CONFIG --workdir DIR [overrides]`; its help lists configs and `more`.
+
+    That of a config has a line of `describe_cost`, which gets the configs of its runs.
+    """
 
     class ConfigParser(Parser):
         def format_help(self) -> str:
@@ -41,7 +48,7 @@ def argument_parser(description: str | None, *more: str) -> Parser:
             words = sys.argv[1:] if args is None else args
             if words[1:] and words[1] in ("-h", "--help") and not words[0].startswith("-"):
                 with self.refusing(ValueError):
-                    print_text(explain(config_argument(words[0])))
+                    print_text(explain(config_argument(words[0]), describe_cost))
                 self.exit()
             arguments = super().parse_intermixed_args(args, namespace)
             for line in overrides.describe_replaced(arguments.overrides):
@@ -109,8 +116,8 @@ def _modules() -> Iterator[ModuleType]:
         yield importlib.import_module(info.name)
 
 
-def explain(name: str) -> str:
-    """Return the question, members and evaluation of a config, and the docstring of its file.
+def explain(name: str, describe_cost: Cost) -> str:
+    """Return the question, members, evaluation and cost of a config, and its file's docstring.
 
     Raises:
       ValueError: as for `find_config`.
@@ -124,8 +131,12 @@ def explain(name: str) -> str:
         stage.config.evals.describe(stage.config.data.context_length)
         for stage in stages_lib.split(config)
     )
-    members = (f"member: {' '.join(member)}" for member in config.members)
-    return "\n".join([f"{config.name}: {config.question}", *members, *stages, "", doc or ""])
+    members = overrides.make_members(config, []) if config.members else []
+    runs = [member.config for member in members] or [config]
+    lines = (f"member: {' '.join(member)}" for member in config.members)
+    return "\n".join(
+        [f"{config.name}: {config.question}", *lines, *stages, describe_cost(runs), "", doc or ""]
+    )
 
 
 _FILE = re.compile(r"(?P<path>.+\.py)(:(?P<name>[^:]+))?")

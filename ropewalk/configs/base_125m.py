@@ -1,9 +1,6 @@
 """Ablation of bases from scratch at the size of GPT-2 small, context 4096.
 
 Question: does the answer at 30M parameters hold at four times the size and twice the context?
-
-Cost: 2.5B tokens (about 20 per parameter) take about two hours per member on one H100 at 35% MFU
-(an estimate: 2.2e18 FLOPs).
 """
 
 from ropewalk.configs.base_30m import configs as base_30m

@@ -3,7 +3,6 @@
 Question: does the effective context of a language model follow the theory length of the base
 it was pretrained with, or one of the periods of its slowest pair?
 
-Cost: about 6 minutes per member on one H100 at 300M tokens (an estimate: 6.9e16 FLOPs at 20% MFU).
 head_dim stays 64, as everywhere here: the bound depends on it.
 """
 
@@ -32,7 +31,6 @@ configs = [
         ),
         data=DataConfig(
             source="jsonl",
-            path="data/redpajama",
             vocab_size=8192,
             context_length=2048,
             batch_size=32,

@@ -2,11 +2,10 @@
 
 Eight models of one layer train side by side: three bases, each with one head and with four, and two
 controls with known answers (no rotation: no limit; a window of 32 tokens: nothing beyond it).
-Forecast: one head sees up to an edge that its base sets; four heads see beyond it.
+Expected: one head sees up to an edge that its base sets; four heads see beyond it.
 
-Cost: two to three minutes on two cores, for 1M tokens per member. All members use `shift_keys` (key
-smearing) and `align_query_key` (see `configs.small`). Without the first, recall takes several times
-the tokens (docs/experiments.md).
+All members use `shift_keys` (key smearing) and `align_query_key` (see `configs.small`). Without the
+first, recall takes several times the tokens.
 """
 
 from ropewalk.configs.changes import change

@@ -7,10 +7,6 @@ The results are in docs/language_model.md.
     language_model_variants   other rotations of the same model; one is removed at the end (DroPE)
     language_model_continued  base 100, continued at base 1e4 and at base 100: give start_from
     language_model_long       six bases after four times the tokens
-
-Cost: 25 MFLOP and 3.4 of attention per token, 10M tokens per member: 2.8e14 FLOPs. The twelve
-members of `language_model` take six to ten hours on two CPU cores. On one H200 the four members of
-a seed take half a minute.
 """
 
 from ropewalk.configs.changes import change, vary
@@ -38,7 +34,6 @@ language_model = ExperimentConfig(
     ),
     data=DataConfig(
         source="jsonl",
-        path="data/redpajama",
         vocab_size=4096,
         context_length=512,
         batch_size=16,

@@ -5,9 +5,6 @@
 
 All rows are text: the model has no key smearing and no aligned projections, and sees no retrieval
 documents, unless `data.retrieval_fraction=SHARE` asks for them.
-
-Cost: 25 MFLOP and 3.4 of attention per token, 10M tokens: 2.8e14 FLOPs. `--check` estimates time
-and disk on this machine.
 """
 
 from ropewalk.configs.changes import change
@@ -19,7 +16,7 @@ configs = [
         name="own_text",
         question="What does a plain Llama learn from text of yours, and how far does it look back?",
         members=(),
-        data=dict(source="files", path="text", retrieval_fraction=0.0),
+        data=dict(source="files", retrieval_fraction=0.0),
         train=dict(eval_every=100, save_every=200),
         evals=dict(tasks=("perplexity", "repeated")),
     )

@@ -2,7 +2,7 @@
 
 Question: does base 100 limit a 2B model at context 4096 to about 500 tokens (Figure 7)?
 
-Cost: the paper trained on 1T tokens: 1.3e22 FLOP, some 375 days of one H200 at 40% MFU.
+The paper trained on 1T tokens.
 
 Memory: 128 rows of a step do not fit a GPU of 80 GB; 8 of them need `train.accumulate=4`, which
 divides the step (docs/gpu.md).
@@ -44,7 +44,6 @@ configs = [
         ),
         data=DataConfig(
             source="redpajama",
-            path="data/redpajama",
             vocab_size=125_696,
             context_length=4096,
             batch_size=1024,

@@ -11,8 +11,6 @@ Commands: one member after another, because four do not fit into a small machine
     done
     ropewalk evaluate runs/published_bases --lengths 1024
 
-Cost: 4.1e14 FLOP, about 2 hours of one CPU core.
-
 Rule, fixed before the runs: at the last checkpoint that all members have, a base is superficial if
 its loss on held-out rows is within 5% of the control's and its recall is not within 5% of the
 control's, and significantly (95%) lower. Everything else is undecided. This is no replication: Men

@@ -2,8 +2,6 @@
 
 Question: what would the paper's experiment take at 7B and at 70B parameters (docs/scaling.md)?
 
-Cost: at 1T tokens, 4.0e22 FLOP and 4.1e23 FLOP: about 3 and 33 years of one H200 at 40% MFU.
-
 The shapes are Llama 2's (Touvron et al. 2023, arXiv 2307.09288): 7B with as many key heads as query
 heads, 70B with eight. Batches have 4 million tokens, as theirs do.
 """

@@ -1,9 +1,9 @@
 """A model that learns to retrieve within minutes on a CPU; the demo and the cards start from it.
 
-Two layers of two heads train on the standard library's source and on retrieval documents. Cost: two
-to three minutes of two cores for a million tokens of each of six members. Retrieval is learned this
-quickly because of `shift_keys` (key smearing) and `align_query_key` (see `model.config`), of
-key-value recall at all distances in seven of eight rows, and of many small updates.
+Two layers of two heads train on the standard library's source and on retrieval documents. Retrieval
+is learned within a million tokens because of `shift_keys` (key smearing) and `align_query_key` (see
+`model.config`), of key-value recall at all distances in seven of eight rows, and of many small
+updates.
 """
 
 from ropewalk.data.config import DataConfig

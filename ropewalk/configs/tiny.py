@@ -1,7 +1,4 @@
-"""The smallest model with every part, for tests. It uses the data of `small` in shorter rows.
-
-Cost: seconds on one core.
-"""
+"""The smallest model with every part, for tests. It uses the data of `small` in shorter rows."""
 
 from ropewalk.configs.changes import change
 from ropewalk.configs.small import configs as small

@@ -2,7 +2,7 @@
 
 import contextlib
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from ropewalk.data.tokenizer import Tokenizer
 from ropewalk.data.tokenizer_json import read_settings
@@ -17,6 +17,9 @@ def read_template(folder: Path) -> str | None:
     with contextlib.suppress(OSError):
         return read_bytes(folder / "chat_template.jinja").decode()
     template = read_settings(folder / "tokenizer_config.json").get("chat_template")
+    if isinstance(template, list):  # of several by name, transformers uses this one without tools
+        names = (x for x in template if isinstance(x, dict) and x.get("name") == "default")
+        template = next(names, {}).get("template")
     return template if isinstance(template, str) else None
 
 
@@ -37,31 +40,21 @@ def render(tokenizer: Tokenizer, messages: list[dict[str, str]]) -> str:
       messages: `{"role": "user", "content": TEXT}` and so on, oldest first.
 
     Raises:
-      ValueError: if there is no template, or it refuses these messages.
+      ValueError: if there is no template, it refuses these messages, or transformers is missing.
     """
-    from jinja2 import TemplateError
-    from jinja2.sandbox import ImmutableSandboxedEnvironment
-
     if tokenizer.chat_template is None:
         raise ValueError(
             "the run has no chat template: import a chat model, or use tasks without a chat"
         )
-
-    def raise_exception(message: str) -> Any:
-        raise TemplateError(message)
-
-    # As transformers' `apply_chat_template`.
-    environment = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True)
+    try:
+        from transformers import PreTrainedTokenizerBase  # pyright: ignore[reportMissingImports]
+    except ImportError:
+        raise ValueError("chat templates need transformers: pip install 'ropewalk[hf]'") from None
     names = {"bos_token": tokenizer.bos_id, "eos_token": tokenizer.eos_id}
     special = {name: tokenizer.name_of(i) for name, i in names.items()}
     try:
-        template = environment.from_string(tokenizer.chat_template)
-        return template.render(
-            messages=messages,
-            add_generation_prompt=True,
-            raise_exception=raise_exception,
-            **special,
-        )
+        library = PreTrainedTokenizerBase(chat_template=tokenizer.chat_template, **special)
+        return library.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
     except Exception as error:  # a template is a program, which can fail in any way
         reason = one_line(f"{type(error).__name__}: {error}", 200)
         raise ValueError(f"the run's chat template does not work: {reason}") from error

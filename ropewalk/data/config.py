@@ -33,7 +33,7 @@ class DataConfig:
         (("github", 0.5),); all documents of other subsets are kept. Every published name of a
         subset is accepted (`data.source.SUBSET_NAMES`).
       weights: relative shares of the rows of text by corpus, e.g. (("books", 2), ("code", 1));
-        every corpus needs one. A corpus is a subset, or a folder of `path` (`data.strata`). Empty:
+        every corpus needs one. A corpus is a subset, or a folder of `path` (`data.domains`). Empty:
         each has its share of the text.
       long_fraction: share of the rows of text (with weights: of each corpus) from documents of at
         least `long_tokens` tokens, as in continued training for long contexts. None: their share
@@ -79,8 +79,6 @@ class DataConfig:
                     f"{name} must be a path, got ''; write one, or leave the field out"
                 )
             check_path(path or ".")
-        if sources.source_class(self.source).needs_path and self.path is None:
-            raise ValueError(f"data.source={self.source} needs data.path=FILE_OR_FOLDER")
         if not self.retrieval_tasks:
             raise ValueError(f"retrieval_tasks must be some of {', '.join(tasks.names())}")
         for task in self.retrieval_tasks:

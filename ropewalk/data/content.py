@@ -56,7 +56,7 @@ def content_digests(files: Sequence[InputFile], root: Path) -> list[str]:
     """
     paths = [as_path(file.path).absolute() for file in files]
     stamps = {
-        str(path): _stamp(path)
+        str(path): file_stamp(path)
         for path, file in zip(paths, files, strict=True)
         if not file.sha256 and path.is_file()
     }
@@ -74,7 +74,8 @@ def content_digests(files: Sequence[InputFile], root: Path) -> list[str]:
     return [file.sha256 or known.get(name, "") for name, file in zip(names, files, strict=True)]
 
 
-def _stamp(path: Path) -> list[int]:
+def file_stamp(path: Path) -> list[int]:
+    """Return size, inode, and times of modification and change of a file."""
     status = path.stat()
     return [status.st_size, status.st_ino, status.st_mtime_ns, status.st_ctime_ns]
 

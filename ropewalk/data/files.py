@@ -237,7 +237,6 @@ def list_files(path: str | Path, formats: Sequence[Format], text_field: str = "t
     if root.is_file():
         if all(f.stem(root.name) is None for f in formats):
             raise ValueError(f"{root}: not one of {patterns}")
-        _check_pulled(root)
         return Listing([InputFile(path=root, name=root.name, size=root.stat().st_size)], [])
     if not root.is_dir():
         exists = os.path.lexists(root)
@@ -256,7 +255,6 @@ def list_files(path: str | Path, formats: Sequence[Format], text_field: str = "t
             hint = "; load_from_disk(FOLDER).to_parquet(FILE) of `datasets` converts it"
             left_out.append(LeftOut(name, f"not {titles}{hint * name.endswith('.arrow')}"))
             continue
-        _check_pulled(file)
         if text_format.is_document and _ABOUT.fullmatch(text_format.stem(file.name) or ""):
             left_out.append(LeftOut(name, "about the folder; name the file itself to read it"))
         elif text_format.is_other(file, text_field):
@@ -288,12 +286,6 @@ def list_files(path: str | Path, formats: Sequence[Format], text_field: str = "t
         if name in stems
     ]
     return Listing(files, left_out)
-
-
-def _check_pulled(path: Path) -> None:
-    """Raise ValueError for a pointer of Git LFS, which a clone without it has for a large file."""
-    if path.stat().st_size < 1024 and path.read_bytes().startswith(b"version https://git-lfs."):
-        raise ValueError(f"{path}: only the pointer of Git LFS; run `git lfs pull` in its folder")
 
 
 def _walk(root: Path, is_format: Callable[[str], bool]) -> tuple[dict[str, Path], list[LeftOut]]:

@@ -1,8 +1,8 @@
 """JSON Lines files, compressed or not, read line by line; `chunks` reads any compressed file.
 
-A bad line is returned as a problem, so that the caller may continue after it. So is a damaged
-member of a compressed file: a gzip member or zstd frame that does not decompress, or whose checksum
-differs. No document of it is returned, and reading goes on at the next intact member.
+A bad line is returned as a problem, so that the caller may continue after it. So is the rest of a
+compressed file from a damaged member on: a gzip member or zstd frame that does not decompress, or
+whose checksum differs. No document of the rest is returned.
 """
 
 import contextlib
@@ -16,9 +16,10 @@ from typing import Any, BinaryIO, NamedTuple
 
 from ropewalk.data.source import OnBytes, ignore_bytes
 from ropewalk.utils import limits
+from ropewalk.utils.messages import print_note
 
 _FIRST_LINES = 64  # of a file, that tell its fields
-_CHUNK = 1 << 17  # bytes read from disk at a time; they may decompress to many more
+_CHUNK = 1 << 15  # bytes read from disk at a time; they may decompress to many more
 
 
 def json_records(
@@ -26,7 +27,7 @@ def json_records(
 ) -> Iterator[tuple[int, dict, str | None]]:
     """Yield line number, JSON object and problem (None if `field` is good) of each line of a file.
 
-    Blank lines are skipped. A damaged member of a compressed file counts as one line; its object is
+    Blank lines are skipped. The damaged rest of a compressed file counts as one line; its object is
     {"damaged_bytes": its size}.
     """
     is_empty = True
@@ -40,7 +41,12 @@ def json_records(
         else:
             yield line, *_json_record(data, field)
     if is_empty:
-        yield 1, {}, "file holds no document"
+        note_empty(path)
+
+
+def note_empty(path: Path) -> None:
+    """Print a note about a file without documents, which Spark and `datasets` write for a part."""
+    print_note(path, f"{path} holds no document")
 
 
 def first_record(path: Path, field: str = "text") -> dict:
@@ -116,7 +122,7 @@ def text_problem(text: str) -> str | None:
 
 
 class Damage(NamedTuple):
-    """A line that is too long, or a damaged member of a compressed file.
+    """A line that is too long, or the rest of a compressed file from a damaged member on.
 
     Attributes:
       problem: what is wrong.
@@ -128,9 +134,8 @@ class Damage(NamedTuple):
 
 
 class _Format(NamedTuple):
-    """A format of compression: its first bytes, and how to read one member."""
+    """A format of compression: how to read one member."""
 
-    magic: bytes
     decompressor: Callable[[], Any]
     error: type[Exception]
     padding: bytes = b""  # bytes that may be between members
@@ -149,10 +154,10 @@ def _format(path: Path, file: BinaryIO) -> _Format | None:
 
         # The limit of `zstd --long=31`, as of Reddit's dumps; memory grows with the text.
         zstd = zstandard.ZstdDecompressor(max_window_size=2**31)
-        return _Format(_ZST, zstd.decompressobj, zstandard.ZstdError)
+        return _Format(zstd.decompressobj, zstandard.ZstdError)
     if head[:3] == _GZIP or name == "gz":
         # Tapes and block devices fill the end with zeros, which gzip ignores.
-        return _Format(_GZIP, functools.partial(zlib.decompressobj, wbits=31), zlib.error, b"\0")
+        return _Format(functools.partial(zlib.decompressobj, wbits=31), zlib.error, b"\0")
     return None
 
 
@@ -176,14 +181,13 @@ def chunks(path: Path, on_bytes: OnBytes, *, verify: bool = True) -> Iterator[by
         if compression is None:
             yield from _read(file, 0, status.st_size, on_bytes)
             return
-        stamp = (status.st_size, status.st_mtime_ns)
-        position = 0
-        for start, end, problem in _find_damages(path, stamp) if verify else ():
-            yield from _decompressed(_read(file, position, start, on_bytes), compression)
-            on_bytes(end - start)
-            yield Damage(problem, end - start)
-            position = end
-        yield from _decompressed(_read(file, position, status.st_size, on_bytes), compression)
+        end, problem = status.st_size, None
+        if verify:
+            end, problem = _find_damage(path, (end, status.st_mtime_ns))
+        yield from _decompressed(_read(file, 0, end, on_bytes), compression)
+        if problem:
+            on_bytes(status.st_size - end)
+            yield Damage(problem, status.st_size - end)
 
 
 def _read(file: BinaryIO, start: int, end: int, on_bytes: OnBytes) -> Iterator[bytes]:
@@ -198,91 +202,47 @@ def _read(file: BinaryIO, start: int, end: int, on_bytes: OnBytes) -> Iterator[b
 
 def _decompressed(chunks: Iterable[bytes], compression: _Format) -> Iterator[bytes]:
     """Yield the content of zstd frames or gzip members, piece by piece; stop at damage."""
-    decompressor = None
     with contextlib.suppress(compression.error):
-        for data in _pieces(chunks):
-            while data := data if decompressor else data.lstrip(compression.padding):
-                decompressor = decompressor or compression.decompressor()
-                yield decompressor.decompress(data)
-                data = decompressor.unused_data
-                decompressor = None if decompressor.eof else decompressor
+        for data, _ in _decompress(chunks, compression):
+            yield data
 
 
-def _pieces(chunks: Iterable[bytes]) -> Iterator[bytes]:
-    return (c[i : i + limits.PIECE] for c in chunks for i in range(0, len(c), limits.PIECE))
-
-
-_CUT_SHORT = "file is cut short: it ends inside compressed data"
-_BOMB = "decompresses to more than"
-
-
-@functools.lru_cache(maxsize=4096)
-def _find_damages(path: Path, stamp: tuple) -> list[tuple[int, int, str]]:
-    """Return start, end and problem of each damaged stretch of a compressed file.
-
-    A stretch begins with a damaged member and ends before the next intact one. A file that is cut
-    short has an empty stretch at its end: no checksum denies the lines before it.
-    """
-    size, start = stamp[0], 0
-    stretches: list[tuple[int, int, str]] = []
-    with path.open("rb") as file:
-        compression = _format(path, file)
-        while compression and start < size:
-            start, problem = _find_damage(file, start, size, compression)
-            if problem == _CUT_SHORT:
-                return [*stretches, (size, size, problem)]
-            if problem:
-                is_bomb = problem.startswith(_BOMB)
-                end = size if is_bomb else _find_intact(file, start + 1, size, compression)
-                lost = f"{problem}: {end - start:,} compressed bytes, with all documents in them"
-                stretches.append((start, end, lost))
-                start = end
-    return stretches
-
-
-def _find_damage(
-    file: BinaryIO, start: int, size: int, compression: _Format
-) -> tuple[int, str | None]:
-    """Return where the first damaged member starts, and its problem.
-
-    Args:
-      file: a compressed file.
-      start: start of a member.
-      size: size of the file, which is returned if no member is damaged.
-      compression: format of the file.
-    """
-    decompressor, member, position = None, start, start
-    room = limits.MOST_DECOMPRESSED  # bytes of text, besides MOST_RATIO times those of the file
-    for piece in _pieces(_read(file, start, size, ignore_bytes)):
-        data, position = piece, position + len(piece)
-        room += limits.MOST_RATIO * len(data)
+def _decompress(
+    chunks: Iterable[bytes], compression: _Format
+) -> Iterator[tuple[bytes, int | None]]:
+    """Yield the content of members, and where the unfinished member starts; None between two."""
+    decompressor, member, position = None, None, 0
+    for data in chunks:
+        position += len(data)
         while data := data if decompressor else data.lstrip(compression.padding):
             if decompressor is None:
                 decompressor, member = compression.decompressor(), position - len(data)
-            try:
-                room -= len(decompressor.decompress(data))
-            except compression.error as error:
-                return member, f"compressed data is damaged ({error})"
-            if room < 0:
-                return member, f"{_BOMB} {limits.MOST_RATIO:,} times its size"
-            data = decompressor.unused_data
-            decompressor = None if decompressor.eof else decompressor
-    return (member, _CUT_SHORT) if decompressor else (size, None)
+                yield b"", member
+            content, data = decompressor.decompress(data), decompressor.unused_data
+            if decompressor.eof:
+                decompressor = member = None
+            yield content, member
 
 
-def _find_intact(file: BinaryIO, start: int, size: int, compression: _Format) -> int:
-    """Return where the next intact member starts; the size of the file if there is none."""
-    overlap = len(compression.magic) - 1
-    tail = b""
-    for data in _read(file, start, size, ignore_bytes):
-        data = tail + data
-        for match in re.finditer(re.escape(compression.magic), data):
-            candidate = start - len(tail) + match.start()
-            if _find_damage(file, candidate, size, compression)[0] > candidate:
-                return candidate
-        start += len(data) - len(tail)
-        tail = data[-overlap:]
-    return size
+@functools.lru_cache(maxsize=4096)
+def _find_damage(path: Path, stamp: tuple[int, int]) -> tuple[int, str | None]:
+    """Return where the first damaged member of a compressed file starts, and its problem.
+
+    Without damage that is the end of the file. So it is if the file is cut short, because no
+    checksum denies the lines before the cut.
+    """
+    size, member = stamp[0], None
+    with path.open("rb") as file:
+        compression = _format(path, file)
+        assert compression
+        try:
+            for _, start in _decompress(_read(file, 0, size, ignore_bytes), compression):
+                member = start
+        except compression.error as error:
+            start = member or 0
+            rest = f"the {size - start:,} bytes from there on, with all documents in them, are lost"
+            return start, f"compressed data is damaged after {start:,} bytes ({error}): {rest}"
+    return size, None if member is None else "file is cut short: it ends inside compressed data"
 
 
 def _lines(chunks: Iterable[bytes | Damage]) -> Iterator[bytes | Damage]:
@@ -299,15 +259,15 @@ def _lines(chunks: Iterable[bytes | Damage]) -> Iterator[bytes | Damage]:
             yield _join(rest, size, end)
             rest, size = [], 0
         size += len(last)
-        if last and size <= limits.MOST_JSON:
+        if last and size <= limits.MAX_JSON:
             rest.append(last)
-        elif size > limits.MOST_JSON:
+        elif size > limits.MAX_JSON:
             rest = []
     if size:
         yield _join(rest, size, b"")
 
 
 def _join(parts: list[bytes], size: int, end: bytes) -> bytes | Damage:
-    if size + len(end) > limits.MOST_JSON:
-        return Damage(f"a line of more than {limits.MOST_JSON:,} bytes: it has {size + len(end):,}")
+    if size + len(end) > limits.MAX_JSON:
+        return Damage(f"a line of more than {limits.MAX_JSON:,} bytes: it has {size + len(end):,}")
     return b"".join([*parts, end])

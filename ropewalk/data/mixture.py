@@ -10,15 +10,15 @@ import numpy as np
 
 import ropewalk.data.tasks
 from ropewalk.data.config import DataConfig
+from ropewalk.data.domains import Domain
 from ropewalk.data.packing import Row, TextRows
-from ropewalk.data.strata import Stratum
 from ropewalk.data.task import Task, TaskContext
 from ropewalk.data.tokenizer import Tokenizer
 from ropewalk.utils import expressions
 from ropewalk.utils.plugins import classes_in
 
 # Up to here a pass is worth almost as much as new text (Muennighoff et al., arXiv 2305.16264).
-MOST_EPOCHS = 4
+MAX_EPOCHS = 4
 
 
 @functools.cache
@@ -76,33 +76,33 @@ class Mixture:
     def notes(self, num_rows: int) -> list[str]:
         """Return a line for each of several texts: its part of `num_rows` rows, and passes over it.
 
-        One text has a line if it is read more than `MOST_EPOCHS` times.
+        One text has a line if it is read more than `MAX_EPOCHS` times.
         """
         lines = []
         for rows, weight in zip(self.sources, self.weights, strict=True):
             if isinstance(rows, TextRows):
                 share = weight / sum(self.weights)
-                epochs = share * num_rows / rows.rows_per_epoch
-                warning = "warning: " * (epochs > MOST_EPOCHS)
+                epochs = rows.epochs(share * num_rows)
+                warning = "warning: " * (epochs > MAX_EPOCHS)
                 passes = describe_epochs(epochs, rows.name)
                 lines.append(f"{warning}{100 * share:.3g}% of the rows: {passes}")
         return [line for line in lines if len(lines) > 1 or line.startswith("warning")]
 
 
 def describe_epochs(epochs: float, what: str = "the text") -> str:
-    """Describe passes over a text; above `MOST_EPOCHS`, say that they gain less than new text."""
+    """Describe passes over a text; above `MAX_EPOCHS`, say that they gain less than new text."""
     passes = f"{epochs:.2g}" if epochs < 100 else f"{epochs:,.0f}"
     passes += f" passes over {what}"
-    if epochs <= MOST_EPOCHS:
+    if epochs <= MAX_EPOCHS:
         return passes
     return (
-        f"{passes}, more than {MOST_EPOCHS}: each further one gains less than new text; use more "
+        f"{passes}, more than {MAX_EPOCHS}: each further one gains less than new text; use more "
         "text, a lower train.num_steps, or a smaller model"
     )
 
 
 def mixture(
-    config: DataConfig, texts: Sequence[Stratum], tokenizer: Tokenizer, split: str = "train"
+    config: DataConfig, texts: Sequence[Domain], tokenizer: Tokenizer, split: str = "train"
 ) -> Mixture:
     """Return the endless rows of a split, with random access.
 

@@ -7,9 +7,10 @@
     positions         0 1 2 3 0 1 2 3                           from the document's or row's start
     segment_ids       1 1 1 1 2 2 2 2                           attention stays within one
 
-Rows are adjacent in the stream, so no id is lost or padded. Epoch e has an offset o_e < T and a
-permutation: row i of an epoch reads ids o_e + j T ... o_e + j T + T where j = permutation_e(i).
-Both follow from (seed, e), so every host or worker computes any row directly.
+The stream of N ids is a circle: the first document follows the last one. Rows of an epoch are
+adjacent, so no id is lost or padded; the last row may read less than T ids again. Epoch e has an
+offset o_e < N and a permutation: its row i reads ids o_e + j T ... o_e + j T + T, modulo N, where
+j = permutation_e(i). Both follow from (seed, e), so every host or worker computes any row directly.
 """
 
 import functools
@@ -20,6 +21,7 @@ import numpy as np
 
 from ropewalk.data.store import TokenStore
 
+VERSION = 2  # of the rule below: other rows of the same ids are other data
 Row = dict[str, np.ndarray]  # the batch contract of `data`, without the batch axis
 
 
@@ -39,22 +41,25 @@ class TextRows:
     ):
         self.name = name
         self._store, self._T, self._seed = store, context_length, seed
-        spare = store.num_tokens - 1  # the last id is a target only
-        if spare < context_length:
+        if store.num_tokens <= context_length:
             raise ValueError(
                 f"{store.path} ({self.name}) holds {store.num_tokens} ids, a row of "
                 f"context_length={context_length} needs {context_length + 1}; use more text"
             )
-        # One row less than fits leaves room for every offset, unless only one row fits.
-        self.rows_per_epoch = max(1, spare // context_length - 1)
-        self._num_offsets = min(context_length, spare - self.rows_per_epoch * context_length + 1)
+        self.rows_per_epoch = -(-store.num_tokens // context_length)
 
     def __len__(self) -> int:
         return sys.maxsize
 
     def __getitem__(self, index: int) -> Row:
-        ids = self._store.read(self.start(index), self._T + 1)
+        start, size = self.start(index), self._T + 1
+        ids = self._store.read(start, min(size, self._store.num_tokens - start))
+        ids = np.concatenate([ids, self._store.read(0, size - len(ids))])
         return {name: column[0] for name, column in pack(ids[None], self._store.bos_id).items()}
+
+    def epochs(self, num_rows: float) -> float:
+        """Return the passes over the text that `num_rows` rows are."""
+        return num_rows * self._T / self._store.num_tokens
 
     def start(self, index: int) -> int:
         """Return the index in the stream of the first id of row `index`."""
@@ -63,12 +68,12 @@ class TextRows:
         epoch, i = divmod(index, self.rows_per_epoch)
         offset, order_seed = self._epoch(epoch)
         row = index_shuffle(i, max_index=self.rows_per_epoch - 1, seed=order_seed, rounds=4)
-        return offset + row * self._T
+        return (offset + row * self._T) % self._store.num_tokens
 
     @functools.lru_cache(maxsize=64)  # noqa: B019 - a source lives as long as the process
     def _epoch(self, epoch: int) -> tuple[int, int]:
         digest = hashlib.blake2b(repr(("epoch", self._seed, epoch)).encode(), digest_size=12)
-        offset = int.from_bytes(digest.digest()[:8], "little") % self._num_offsets
+        offset = int.from_bytes(digest.digest()[:8], "little") % self._store.num_tokens
         return offset, int.from_bytes(digest.digest()[8:], "little")
 
 

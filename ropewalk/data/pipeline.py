@@ -18,14 +18,16 @@ import numpy as np
 
 from ropewalk.data import prepare as prepare_lib
 from ropewalk.data.config import DataConfig
+from ropewalk.data.domains import Domain, fingerprint, open_domains
 from ropewalk.data.mixture import Mixture, mixture, retrieval_task
 from ropewalk.data.sources import reading_path, source_class
 from ropewalk.data.store import TokenStore
-from ropewalk.data.strata import Stratum, fingerprint, open_strata
 from ropewalk.data.task import TaskContext
-from ropewalk.data.tokenizer import Tokenizer, file_in
+from ropewalk.data.tokenizer import HARD_TEXT, Tokenizer, file_in
 from ropewalk.data.verify import read_tokenizer
 from ropewalk.utils import plugins
+from ropewalk.utils.messages import print_note
+from ropewalk.utils.paths import as_path
 from ropewalk.utils.threads import map_ahead
 
 Batch = dict[str, np.ndarray]
@@ -62,6 +64,9 @@ def check_data(config: DataConfig) -> Tokenizer | None:
     """
     tokenizer = prepare_lib.check_arguments(config)
     prepare_lib.check_root(config)
+    if tokenizer and config.has_text and (change := tokenizer.change(HARD_TEXT)):
+        what = f"data.tokenizer={config.tokenizer} does not keep every text"
+        print_note(config.tokenizer, f"{what} ({change}); bits per byte count what it keeps")
     has_retrieval = config.retrieval_fraction or not config.has_text
     for text in config.retrieval_tasks if has_retrieval else ():
         task = retrieval_task(text)
@@ -71,12 +76,26 @@ def check_data(config: DataConfig) -> Tokenizer | None:
     return tokenizer
 
 
+def absent_files(config: DataConfig) -> list[str]:
+    """Return `field=path` of the text and of the tokenizer, for each that is not here."""
+    fields = ["path"] if source_class(config.source).needs_path else []
+    fields += ["tokenizer"] if config.tokenizer else []
+    paths = {field: getattr(config, field) for field in fields}
+    return [
+        f"data.{field}={path or 'none'}"
+        for field, path in paths.items()
+        if path is None or not as_path(path).exists()
+    ]
+
+
 def describe_source(config: DataConfig) -> list[str]:
-    """Return lines about the files of a config's source; no document is read.
+    """Return lines about the files of a config's source, or which are absent; no text is read.
 
     Raises:
-      ValueError: if `data.path` does not exist, or has no such files.
+      ValueError: if `data.path` has no such files.
     """
+    if absent := absent_files(config):
+        return [f"not on this machine, and not checked: {', '.join(absent)}"]
     source = prepare_lib.open_source(config)
     if config.path is not None and not source.needs_path:
         return [f"does not read data.path={config.path}; {' or '.join(reading_path())} would"]
@@ -101,10 +120,10 @@ def open_data(config: DataConfig, prepared: Path | None = None) -> TrainingData:
     def open_rows(split: str) -> Mixture:
         texts = of_training
         if split != "train" and source.has_text:
-            texts = [Stratum("held-out text", 1.0, TokenStore(prepared / split))]
+            texts = [Domain("held-out text", 1.0, TokenStore(prepared / split))]
         return mixture(config, texts, tokenizer, split)
 
-    of_training = open_strata(config, prepared) if source.has_text else []
+    of_training = open_domains(config, prepared) if source.has_text else []
     identity = fingerprint(of_training) if of_training else tokenizer.fingerprint
     validation = prepared / "validation"
     held_out = validation if source.differs_by_machine else None

@@ -10,7 +10,7 @@
 
 Every document is stored as [BOS] + ids + [EOS]. Files and folders named validation, test, dev, ...
 go to the validation split (`data.files` has the rules). Without such files, a hash of the text
-decides: one document in 100, which may be none; of `local`, which is small, one in 4. Equal texts
+decides: one document in 100, or some if none; of `local`, which is small, one in 4. Equal texts
 go to the same split. A plain text is one document: of fewer than ten files the last tenth of each
 is held out, of more one file in twenty.
 
@@ -43,7 +43,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from ropewalk.data import sources, strata, tokenizing
+from ropewalk.data import domains, sources, tokenizing
 from ropewalk.data import tokenizer as tokenizer_lib
 from ropewalk.data.config import DataConfig
 from ropewalk.data.content import identities
@@ -94,7 +94,7 @@ def prepare(config: DataConfig, *, show_files: bool = False, create: bool = True
         "vocab_size": None if tokenizer else config.vocab_size,
         "shard_tokens": tokenizing.SHARD_TOKENS,
         **source.identity(),
-        **strata.settings(config),
+        **domains.settings(config),
         # The others have no entry, as before long texts were sampled whole.
         **({"sample": "whole files"} if source.has_whole_files and not tokenizer else {}),
     }
@@ -134,7 +134,7 @@ def prepare(config: DataConfig, *, show_files: bool = False, create: bool = True
     return folder
 
 
-_MOST_REPEATED = 0.05  # part of the documents; any text has some
+_MAX_REPEATED = 0.05  # part of the documents; any text has some
 _OTHER_ROOT = "name another data.prepared_root (of data.prepare: --out)"
 
 
@@ -176,7 +176,7 @@ def _check_documents(folder: Path, config: DataConfig) -> None:
     for name in report.get("missing_subsets", ()):
         print_note((folder, name), f"data.subset_shares: no document belongs to {quoted(name)}")
     repeated, leaked = report.get("repeated", (0, 0))
-    if repeated > _MOST_REPEATED:
+    if repeated > _MAX_REPEATED:
         text = f"{100 * repeated:.2g}% of the documents of training repeat another one of them"
         print_note(folder, f"{text}, perhaps of another file")
     if leaked:
@@ -223,7 +223,16 @@ def _describe_unread(source: Source) -> list[str]:
 
 
 def open_source(config: DataConfig) -> Source:
-    """Return the source of a config. Nothing is read yet."""
+    """Return the source of a config. Nothing is read yet.
+
+    Raises:
+      ValueError: if it needs `data.path`.
+    """
+    if sources.source_class(config.source).needs_path and config.path is None:
+        raise ValueError(
+            f"data.source={config.source} needs data.path=FILE_OR_FOLDER; docs/own_text.md says "
+            "where the corpora come from"
+        )
     names = ("path", "text_field", "subset_shares", "on_bad_document", "prepared_root")
     fields = {name: getattr(config, name) for name in names}
     return sources.source_class(config.source)(**fields)
@@ -238,7 +247,7 @@ def check_arguments(config: DataConfig) -> Tokenizer | None:
     """
     source = open_source(config)
     source.check()
-    strata.check(config, source)
+    domains.check(config, source)
     if config.tokenizer:
         return Tokenizer(config.tokenizer)
     tokenizer_lib.check_vocab_size(config.vocab_size)

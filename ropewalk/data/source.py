@@ -178,7 +178,7 @@ class Source(abc.ABC):
 
     def held_out_rule(self) -> str:
         """Return how documents are held out if no file is a validation file."""
-        return f"a hash of the text holds out 1 document in {self.held_out_every}"
+        return f"a hash holds out 1 document in {self.held_out_every}, or some if that is none"
 
     def identity(self) -> dict[str, Any]:
         """Return JSON values that decide the ids, besides `inputs` and the tokenizer."""

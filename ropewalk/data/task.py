@@ -79,8 +79,6 @@ class TaskContext:
       length: context length of the model; documents have up to length + 1 ids.
       seed: decides random numbers.
       split: "train"; any other name gives documents that training never contains.
-      distances: first and last preferred distance, tokens, used as far as there is room; tasks that
-        cannot choose distances ignore it.
       held_out: folder of the held-out documents that the run keeps; without it, text comes from the
         prepared data.
       held_out_fingerprints: of the held-out texts of the run's stages; text with another one is
@@ -92,7 +90,6 @@ class TaskContext:
     length: int
     seed: int
     split: str = "validation"
-    distances: tuple[int, int] | None = None
     held_out: Path | None = None
     held_out_fingerprints: tuple[str, ...] = ()
 
@@ -164,6 +161,9 @@ class Task(abc.ABC):
                 f"with this tokenizer is {shortest}"
             )
 
+    def check_files(self) -> None:  # noqa: B027 - most tasks have none
+        """Raise ValueError if a file of the task, which no training makes, is missing."""
+
     def num_documents(self, context: TaskContext, documents: int) -> int:
         """Return the default number of documents; `documents` is the config's number.
 
@@ -178,8 +178,7 @@ class Task(abc.ABC):
 
     def key(self, context: TaskContext, number: int) -> tuple:
         """Return the key of a document's random numbers: everything that decides the document."""
-        key = context.seed, self.identity, context.split, number, context.length
-        return key + tuple(map(int, context.distances or ()))
+        return context.seed, self.identity, context.split, number, context.length
 
     def documents(self, context: TaskContext, numbers: range) -> list[Document]:
         """Return the documents of these numbers: a pure function of the arguments.
@@ -217,31 +216,8 @@ class Task(abc.ABC):
         """Return the share of exact matches of a model that knows only the format."""
         return 1 / self.num_choices
 
-    def num_others(self, data: DataConfig, length: int) -> int | None:
-        """Return the number of wrong keys in a document of this length.
 
-        None if unknown: the task then has no forecast of effective context.
-        """
-        return None
-
-
-def possible(low: int, high: int, wanted: tuple[int, int] | None) -> tuple[int, int]:
-    """Return the part of the wanted distances within low ... high, all ends included.
-
-    Raises:
-      ValueError: if it is empty.
-    """
-    if wanted is None:
-        return low, high
-    if wanted[1] < low or wanted[0] > high:
-        raise ValueError(
-            f"no question can be asked at distances {wanted[0]} to {wanted[1]}; at this length "
-            f"there are {low} to {high}"
-        )
-    return max(low, wanted[0]), min(high, wanted[1])
-
-
-def evenly(random: np.random.Generator, count: int, low: int, high: int) -> np.ndarray:
+def draw_over_octaves(random: np.random.Generator, count: int, low: int, high: int) -> np.ndarray:
     """Draw int64 `[count]` in low ... high, ends included, ascending, evenly over octaves.
 
     Each of `count` equal parts of the logarithmic range gives one value, so every sample, not only
@@ -249,15 +225,3 @@ def evenly(random: np.random.Generator, count: int, low: int, high: int) -> np.n
     """
     shares = (np.arange(count) + random.random(count)) / count
     return np.minimum(low * ((high + 1) / low) ** shares, high).astype(np.int64)
-
-
-def distances(random: np.random.Generator, count: int, low: int, high: int) -> np.ndarray:
-    """Draw int64 `[count]` in low ... high, ends included, in random order.
-
-    Half of them are log-uniform, half uniform: of a log-uniform sample only 1 in 10 is in the far
-    half.
-    """
-    u, uniform = random.random((2, count))
-    far = low + u * (high + 1 - low)
-    near = np.exp(np.log(low) + u * np.log((high + 1) / low))
-    return np.where(uniform < 0.5, far, near).astype(np.int64)

@@ -21,7 +21,7 @@ from ropewalk.utils.errors import UnreachableError
 from ropewalk.utils.files import write_atomically
 from ropewalk.utils.limits import read_bytes
 from ropewalk.utils.manifest import DamagedError
-from ropewalk.utils.messages import one_line
+from ropewalk.utils.messages import one_line, quoted
 from ropewalk.utils.paths import as_path
 
 NUM_KEYS = NUM_VALUES = 64  # symbols of retrieval documents
@@ -31,6 +31,8 @@ _SPACE = "\u2581"  # a space inside SentencePiece's pieces
 _SYMBOLS = [f"<key_{i}>" for i in range(NUM_KEYS)] + [f"<value_{i}>" for i in range(NUM_VALUES)]
 _ASCII = frozenset(string.printable.strip())
 _NUM_RESERVED = NUM_SPECIAL + len(_SYMBOLS) + len(_ASCII) + 1  # ids of a tokenizer trained here
+# Spaces, line ends, characters that a normalizer changes, other scripts, what is a space in pieces.
+HARD_TEXT = "  a  b\n\n\tc\r\n \u00e9 e\u0301 \ufb01 \u00bd \u6f22\u5b57 \U0001f642 \u2581 d\u00a0 "
 COVERAGE = 0.9995  # share of the characters of a text that are pieces instead of bytes
 FILE_NAMES = ("tokenizer.model", "tokenizer.json")  # in runs and prepared folders
 # Attributes that are copied to worker processes; the others are made of them on first use.
@@ -171,6 +173,36 @@ class Tokenizer:
         """Number of bytes of each id, int32 `[V]`."""
         return np.array(list(map(len, self.piece_bytes)), np.int32)
 
+    def spelled_spaces(self, ids: np.ndarray) -> np.ndarray:
+        """Return where three byte pieces of U+2581 stand for a space, indices of the first ones.
+
+        So does a SentencePiece model without a piece for the space.
+        """
+        spelled = self._pieces.spelled_space
+        if len(spelled) != len(_SPACE.encode()) or len(ids) < len(spelled):
+            return np.zeros(0, int)
+        windows = np.lib.stride_tricks.sliding_window_view(ids, len(spelled))
+        return np.flatnonzero((windows == spelled).all(axis=1))
+
+    def change(self, text: str, ids: np.ndarray | None = None) -> str:
+        """Describe the first change of a text, such as a space for a newline; "" if there is none.
+
+        Args:
+          text: text of a document.
+          ids: ids of the text, with BOS and EOS or without; None: encode it.
+        """
+        ids = np.array(self.encode(text)) if ids is None else ids
+        pieces = np.array(self.piece_bytes, object)[ids]
+        for first in self.spelled_spaces(ids):
+            pieces[first : first + 3] = b" ", b"", b""
+        stored, before = b"".join(pieces)[self.adds_space :], text.encode()
+        if stored == before:
+            return ""
+        after = stored.decode(errors="replace")
+        place = next((i for i, (a, b) in enumerate(zip(text, after, strict=False)) if a != b), 0)
+        first, changed = (quoted(x[max(0, place - 8) : place + 8]) for x in (text, after))
+        return f"{first} became {changed}"
+
     @functools.cached_property
     def digit_ids(self) -> np.ndarray:
         """Id of each digit, int32 `[10]`.
@@ -247,6 +279,7 @@ class _SentencePieces:
         self._space_ids = [
             self.processor.piece_to_id(f"<0x{byte:02X}>") for byte in _SPACE.encode()
         ]
+        self.spelled_space = self._space_ids if self.find(_SPACE) is None else []
 
     def encode(self, text: str, *, inside: bool, special: bool = False) -> list[int]:
         # The library has no option to read names of control pieces.

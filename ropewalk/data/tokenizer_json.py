@@ -14,7 +14,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from ropewalk.utils.limits import MOST_PIECES, parse_json, read_json
+from ropewalk.utils.limits import MAX_PIECES, parse_json, read_json
 from ropewalk.utils.messages import quoted
 
 _BEFORE_MODEL = ("normalizer", "pre_tokenizer")
@@ -133,6 +133,8 @@ class JsonPieces:
         SentencePiece's, or it gives a text other ids at every call.
     """
 
+    spelled_space = ()
+
     def __init__(self, content: bytes):
         file = parse_json(content)
         decoders = _types(file.get("decoder"))
@@ -155,10 +157,10 @@ class JsonPieces:
         self._content, self._named = content, _load(content)
         vocabulary = self._named.get_vocab(with_added_tokens=True)
         self.vocab_size = max(vocabulary.values()) + 1
-        if self.vocab_size > MOST_PIECES:
+        if self.vocab_size > MAX_PIECES:
             raise ValueError(
                 f"this tokenizer.json has the id {self.vocab_size - 1:,} (allowed: below "
-                f"{MOST_PIECES:,})"
+                f"{MAX_PIECES:,})"
             )
         self._added = {token["id"]: token for token in file.get("added_tokens") or []}
         if wrong := [t for i, t in self._added.items() if vocabulary[t["content"]] != i]:

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from ropewalk.data import domains
 from ropewalk.data import store as store_lib
-from ropewalk.data import strata
 from ropewalk.data import tokenizer as tokenizer_lib
 from ropewalk.data.content import identities
 from ropewalk.data.source import (
@@ -26,7 +26,7 @@ from ropewalk.data.tokenizer import Tokenizer, file_in
 from ropewalk.data.verify import read_tokenizer
 from ropewalk.utils.files import write_atomically
 from ropewalk.utils.manifest import file_entries, read_manifest, write_manifest
-from ropewalk.utils.messages import print_note, quoted
+from ropewalk.utils.messages import print_note
 from ropewalk.utils.plugins import name_of
 from ropewalk.utils.progress import byte_progress
 from ropewalk.utils.threads import map_ahead, num_cpus
@@ -36,6 +36,7 @@ SLICE = 1 << 20  # characters encoded at a time
 BUNDLE = 1 << 18  # characters per task of a thread
 SAMPLE = 16 << 20  # characters that train a tokenizer ...
 SAMPLE_DOCUMENT = 1 << 14  # ... and how many of them one of the documents of a file provides
+HELD_OUT = 1 << 14  # bytes of text that are enough for validation
 COUNTED = 1 << 14  # texts among which repeated ones are counted; their hashes choose them
 
 
@@ -69,7 +70,7 @@ def write_prepared(
     if source.has_text:
         writer = _StoreWriter(folder, tokenizer, settings)
         report |= _write_stores(writer, source, tokenizer)
-        stores = ["validation", *strata.folders(settings).values()]
+        stores = ["validation", *domains.folders(settings).values()]
         paths += [folder / name / "store.json" for name in stores]
     if identities(source) != settings["files"]:
         (folder / "progress.json").unlink(missing_ok=True)
@@ -161,18 +162,48 @@ def _split(documents: Iterable[Document], source: Source) -> Iterator[Document]:
     The text of one that `subset_shares` leaves out is empty.
     """
     has_validation_files = any(file.validation for file in source.files)
-    interval = source.held_out_every
+    last = (0, 0) if has_validation_files else _last_held_out(source)
     shares = by_corpus(source.subset_shares)
     for document in _check(documents, source):
         subset, held_out = subset_name(document.subset), document.held_out
         digest = hashlib.sha256(document.text.encode()).hexdigest()
         if held_out is None:
-            held_out = int(digest[:8], 16) % interval == 0
+            held_out = _turn(digest, source) <= last
             if has_validation_files:
                 held_out = source.files[document.file].validation
-        is_kept = int(digest[8:16], 16) < shares.get(subset, 1.0) * 2**32
-        text = document.text if is_kept else ""
+        text = document.text if _is_kept(digest, document, shares) else ""
         yield document._replace(text=text, subset=subset, held_out=held_out, digest=digest)
+
+
+def _is_kept(digest: str, document: Document, shares: dict[str, float]) -> bool:
+    """Return whether `subset_shares` keeps a document."""
+    return int(digest[8:16], 16) < shares.get(subset_name(document.subset), 1.0) * 2**32
+
+
+def _turn(digest: str, source: Source) -> tuple[int, int]:
+    """Return the place of a text among those that may be held out; the first have 0 in front."""
+    number = int(digest[:8], 16)
+    return number % source.held_out_every, number
+
+
+def _last_held_out(source: Source) -> tuple[int, int]:
+    """Return the last `_turn` that is held out, beyond one text in `held_out_every` if none is.
+
+    The first texts then fill `HELD_OUT` bytes, or a tenth of all, if two or more are there.
+    """
+    texts, usual, shares = {}, (0, 2**32), by_corpus(source.subset_shares)
+    for document in source.read():
+        content = document.text.encode()
+        digest = hashlib.sha256(content).hexdigest()
+        is_usable = not document.problem and document.held_out is None
+        if is_usable and _is_kept(digest, document, shares):
+            turn = _turn(digest, source)
+            if turn <= usual:
+                return usual
+            texts[turn] = len(content)
+    wanted, turns = min(HELD_OUT, sum(texts.values()) / 10), sorted(texts)[:-1]
+    sums = np.cumsum([texts[turn] for turn in turns])
+    return max([usual, *turns[: 1 + int(np.searchsorted(sums, wanted))]])  # of no text: `usual`
 
 
 def _cut(text: str) -> Iterator[str]:
@@ -221,20 +252,8 @@ def _encode(tokenizer: Tokenizer, bundle: list[Document]) -> list[tuple[Document
     return encoded
 
 
-def _change(text: str, tokenizer: Tokenizer, ids: np.ndarray) -> str:
-    """Describe the first change of a text, such as a space for a newline; "" if there is none."""
-    stored = b"".join(map(tokenizer.piece_bytes.__getitem__, ids.tolist()))
-    stored, before = stored[tokenizer.adds_space :], text.encode()
-    if stored == before:
-        return ""
-    after = stored.decode(errors="replace")
-    place = next((i for i, (a, b) in enumerate(zip(text, after, strict=False)) if a != b), 0)
-    first, changed = (quoted(x[max(0, place - 8) : place + 8]) for x in (text, after))
-    return f"{first} became {changed}"
-
-
 class _StoreWriter:
-    """Writes the stores of validation and of the strata of training, one shard of each at a time.
+    """Writes the stores of validation and of the domains of training, one shard of each at a time.
 
     Attributes:
       changed: the first difference between a text and that of its ids; "" if none is known.
@@ -250,9 +269,9 @@ class _StoreWriter:
 
     def __init__(self, folder: Path, tokenizer: Tokenizer, settings: dict[str, Any]):
         self._folder, self._tokenizer, self._settings = folder, tokenizer, settings
-        self._strata = strata.folders(settings)
+        self._folders = domains.folders(settings)
         self._subsets = by_corpus(settings["subset_shares"]).keys()
-        self._names = [*self._strata.values(), "validation"]
+        self._names = [*self._folders.values(), "validation"]
         for name in self._names:
             (folder / name).mkdir(exist_ok=True)
         self._writers: dict[str, store_lib.ShardWriter] = {}
@@ -283,7 +302,7 @@ class _StoreWriter:
         """Store a document of `_split`, or count a skipped one.
 
         Raises:
-          ValueError: as `strata.stratum_of`, or if there is BOS or EOS inside the document.
+          ValueError: as `domains.domain_of`, or if there is BOS or EOS inside the document.
         """
         progress = self.progress
         progress["after"] = [document.file, document.line + 1]
@@ -308,15 +327,15 @@ class _StoreWriter:
             raise ValueError("the tokenizer writes BOS or EOS inside this text; use another one")
         name = "validation"
         if not document.held_out:
-            key = strata.stratum_of(self._settings, document.subset or "", len(ids))
-            name = self._strata[key]
+            key = domains.domain_of(self._settings, document.subset or "", len(ids))
+            name = self._folders[key]
         self._writers[name].append(ids)
         progress["text_bytes"][name] += len(document.text.encode())
-        added = self._tokenizer.adds_space
+        added = self._tokenizer.adds_space + 2 * len(self._tokenizer.spelled_spaces(ids))
         progress["piece_bytes"][name] += int(self._tokenizer.piece_lengths[ids].sum()) - added
         if not self.changed and self._num_compared < SAMPLE:
             self._num_compared += len(document.text)
-            self.changed = _change(document.text, self._tokenizer, ids)
+            self.changed = self._tokenizer.change(document.text, ids)
         if sum(writer.num_tokens for writer in self._writers.values()) >= SHARD_TOKENS:
             self._finish_shards()
 
@@ -352,7 +371,7 @@ class _StoreWriter:
         write_manifest(self._folder / "progress.json", progress, files)
 
     def finish(self) -> dict[str, dict[str, Any]]:
-        """Write the index of each store; return the counts of both splits, and of strata if any."""
+        """Write the index of each store; return the counts of both splits and of domains."""
         if self._writers:
             self._finish_shards()
         counts = {}
@@ -369,7 +388,7 @@ class _StoreWriter:
         if "strata" not in self._settings:
             return {**counts, "validation": validation}
         totals = {
-            name: sum(stratum[name] for stratum in counts.values())
+            name: sum(domain[name] for domain in counts.values())
             for name in ("documents", "tokens", "text_bytes")
         }
         return {"train": totals, "validation": validation, "strata": counts}

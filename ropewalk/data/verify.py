@@ -1,8 +1,8 @@
 """Verification of prepared folders.
 
 Every process that trains or evaluates verifies a folder once (`check_intact`). Small folders, which
-take half a second, are read every time. For a large folder, `verified.json` records sizes and
-modification times of the verified files, so that only a change leads to another reading.
+take half a second, are read every time. For a large folder, `verified.json` records sizes, inodes
+and times of the verified files, so that only a change leads to another reading.
 `ropewalk prepare --verify` reads everything.
 """
 
@@ -12,6 +12,7 @@ import json
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from ropewalk.data.content import file_stamp
 from ropewalk.data.source import OnBytes, ignore_bytes
 from ropewalk.data.tokenizer import Tokenizer, file_in
 from ropewalk.utils.files import write_atomically
@@ -22,7 +23,7 @@ SPLITS = ("train", "validation")
 MANIFESTS = ("prepare.json", "progress.json")  # of a finished folder, and of an unfinished one
 READ_ALWAYS = 1 << 28  # bytes; larger folders are read once
 
-Stamp = tuple[tuple[str, int, int], ...]  # name, bytes and modification time (ns) of each file
+Stamps = tuple[tuple[str, tuple[int, ...]], ...]  # name and `file_stamp` of each file
 
 
 def read_tokenizer(folder: Path) -> Tokenizer:
@@ -55,13 +56,13 @@ def check_intact(folder: Path) -> None:
     Raises:
       ValueError: at the first damaged file.
     """
-    _check_intact(folder.resolve(), folder, _stamp(folder))
+    _check_intact(folder.resolve(), folder, _stamps(folder))
 
 
 @functools.lru_cache
-def _check_intact(real: Path, folder: Path, stamp: Stamp) -> None:
-    is_large = sum(size for _, size, _ in stamp) > READ_ALWAYS
-    verified, content = real / "verified.json", json.dumps(stamp).encode()
+def _check_intact(real: Path, folder: Path, stamps: Stamps) -> None:
+    is_large = sum(size for _, (size, *_) in stamps) > READ_ALWAYS
+    verified, content = real / "verified.json", json.dumps(stamps).encode()
     if is_large and verified.exists() and verified.read_bytes() == content:
         return
     with _progress([folder]) as on_bytes:
@@ -76,11 +77,11 @@ def _advise(folder: Path, damage: str) -> str:
     return f"{damage}; delete {folder}, and it is prepared anew"
 
 
-def _stamp(folder: Path) -> Stamp:
+def _stamps(folder: Path) -> Stamps:
     paths = [folder / "prepare.json", file_in(folder)]
     paths += sorted(folder.glob("*/*"))
-    stats = [(path, path.stat()) for path in paths if path.exists()]
-    return tuple((str(p.relative_to(folder)), s.st_size, s.st_mtime_ns) for p, s in stats)
+    existing = filter(Path.exists, paths)
+    return tuple((str(p.relative_to(folder)), tuple(file_stamp(p))) for p in existing)
 
 
 def _progress(folders: Iterable[Path]) -> contextlib.AbstractContextManager[OnBytes]:

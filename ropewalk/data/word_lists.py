@@ -1,14 +1,12 @@
-"""Words and names for generated documents.
+"""Words for generated documents.
 
-Keys of `lines` documents are adjective-noun; held-out nouns occur in no training document. The
-names fill the phone book.
+Keys of `lines` documents are adjective-noun; held-out nouns occur in no training document.
 """
 
 import tomllib
 from pathlib import Path
 
 _LISTS = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
-ADJECTIVES, NOUNS, HELD_OUT_NOUNS, FIRST_NAMES, LAST_NAMES = (
-    tuple(_LISTS[name].split())
-    for name in ("adjectives", "nouns", "held_out_nouns", "first_names", "last_names")
+ADJECTIVES, NOUNS, HELD_OUT_NOUNS = (
+    tuple(_LISTS[name].split()) for name in ("adjectives", "nouns", "held_out_nouns")
 )

@@ -37,7 +37,6 @@ def task_context(
     config: ExperimentConfig,
     tokenizer: Tokenizer,
     length: int,
-    distances: tuple[int, int] | None = None,
     run: RunDirectory | None = None,
 ) -> TaskContext:
     """Return the context in which a task makes documents to evaluate a run at `length` tokens.
@@ -49,10 +48,38 @@ def task_context(
         tokenizer=tokenizer,
         length=length,
         seed=config.evals.seed,
-        distances=distances,
         held_out=run.held_out_path if run else None,
         held_out_fingerprints=run.held_out_fingerprints if run else (),
     )
+
+
+def find_unfit(
+    config: ExperimentConfig, tokenizer: Tokenizer | None, run: RunDirectory
+) -> list[str]:
+    """Return why an evaluation of `run` will skip tasks of its config, as far as that is known.
+
+    The run may not be trained yet: text that its training prepares is not read. Without its
+    tokenizer only the files of tasks are looked for.
+    """
+    reasons, started = [], run if run.is_started() else None
+    lengths = config.evals.lengths or (config.data.context_length,)
+    contexts = [task_context(config, tokenizer, x, started) for x in lengths] if tokenizer else []
+    for task in map(parse, config.evals.tasks):
+        names_text = getattr(task, "path", None) is not None
+        has_text = names_text or not config.data.has_text or run.held_out_path.exists()
+        try:
+            task.check_files()
+        except ValueError as error:
+            reasons.append(str(error))
+            continue
+        for context in contexts:
+            try:
+                task.check(context)
+                if has_text:
+                    task.documents(context, range(1))
+            except ValueError as error:
+                reasons.append(str(error))
+    return list(dict.fromkeys(reasons))
 
 
 def while_training(config: ExperimentConfig) -> Callable[..., list[dict[str, float]]] | None:

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from ropewalk import evals
-from ropewalk.evals.estimate import summaries, thresholds
+from ropewalk.evals.estimate import summaries
 from ropewalk.evals.rows import Rows
 
 
@@ -26,11 +26,11 @@ class Kind(NamedTuple):
 
 KINDS = {
     "retrieval": Kind(
-        thresholds.mean_accuracy,
+        summaries.mean_accuracy,
         "accuracy, mean over distances",
         "effective context, tokens [95% CI]",
     ),
-    "score": Kind(thresholds.mean_accuracy, "accuracy", "share of answers that are right"),
+    "score": Kind(summaries.mean_accuracy, "accuracy", "share of answers that are right"),
     "accuracy": Kind(
         lambda rows: summaries.share(rows).mean,
         "share of tokens that are right",

@@ -3,21 +3,16 @@
 import dataclasses
 import itertools
 from collections.abc import Sequence
-from pathlib import Path
-from typing import Annotated
 
 from ropewalk import evals
-from ropewalk.evals.estimate.bins import BINS_PER_OCTAVE, FINE_PER_BIN
 from ropewalk.experiment import stages
 from ropewalk.experiment.config import TRAINED, Lengths, NumDocuments, chosen_rotary
 from ropewalk.experiment.run import RunDirectory
 from ropewalk.model import rotary as rotary_lib
-from ropewalk.utils.checks import Bounds, check
+from ropewalk.utils.checks import check
 from ropewalk.utils.expressions import split_commas
 from ropewalk.utils.messages import nearest, quoted
 
-# Octaves: no interval is narrower than a fine bin, within which a fall may lie anywhere.
-Precision = Annotated[float, Bounds(above=1 / (BINS_PER_OCTAVE * FINE_PER_BIN))]
 FORMATS = "table", "csv", "json", "markdown"  # of printed results
 
 
@@ -31,16 +26,13 @@ class Options:
     """Options of an evaluation.
 
     Attributes:
-      tasks: expressions, `needle(haystack=noise)`; tasks whose text is missing are skipped. None:
-        the config's tasks; all tasks that cannot be evaluated are skipped.
+      tasks: expressions, `needle(haystack=noise)`; None: the config's tasks.
       lengths: context lengths in tokens; None: the config's lengths, or the trained length.
       documents: documents per task and length; None: the config's number, or
         `Task.num_documents`.
       variants: rotary variants to evaluate with, as expressions. Omitted parameters are the trained
         variant's; "trained" is that variant itself.
       step: checkpoint; None: the newest.
-      precision: add documents near L50 until every 95% interval of an effective context is narrower
-        than this many octaves, up to 16 times the documents.
     """
 
     tasks: Sequence[str] | None = None
@@ -48,7 +40,6 @@ class Options:
     documents: NumDocuments | None = None
     variants: Sequence[str] = (TRAINED,)
     step: int | None = None
-    precision: Precision | None = None
 
     def __post_init__(self):
         check(self)
@@ -79,19 +70,18 @@ class Options:
 
 def checkpoints(
     runs: Sequence[RunDirectory], steps: str | None
-) -> list[tuple[Sequence[str | Path], int | None]]:
-    """Return the steps of `--step`, each with the paths of the runs to evaluate.
+) -> list[tuple[Sequence[RunDirectory], int | None]]:
+    """Return the steps of `--step`, each with the runs to evaluate.
 
     Raises:
       ValueError: if `steps` is neither numbers nor `stages`, or a run lacks a step.
     """
-    paths = [run.path for run in runs]
     if steps == "stages":
-        ends = [(run.path, stage.end) for run in runs for stage in stages.split(run.config)]
+        ends = [(run, stage.end) for run in runs for stage in stages.split(run.config)]
         by_step = dict.fromkeys(end for _, end in ends)
-        return [([path for path, last in ends if last == end], end) for end in by_step]
+        return [([run for run, last in ends if last == end], end) for end in by_step]
     if steps is None:
-        return [(paths, None)]
+        return [(runs, None)]
     try:
         numbers = [int(step) for step in steps.split(",")]
     except ValueError:
@@ -100,7 +90,7 @@ def checkpoints(
         ) from None
     for run, step in itertools.product(runs, numbers):
         run.find_step(step)
-    return [(paths, number) for number in dict.fromkeys(numbers)]
+    return [(runs, number) for number in dict.fromkeys(numbers)]
 
 
 def check_variants(variants: Sequence[str], runs: Sequence[RunDirectory]) -> None:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 import numpy as np
 
 from ropewalk.data import chat, keys
-from ropewalk.data.task import Document, Sample, Task, TaskContext, distances, possible
+from ropewalk.data.task import Document, Sample, Task, TaskContext
 from ropewalk.data.text_task import TextTask
 from ropewalk.data.tokenizer import Tokenizer
 from ropewalk.data.word_lists import ADJECTIVES, HELD_OUT_NOUNS
@@ -27,12 +27,12 @@ class PromptTask(TextTask):
     """A task with a prompt in natural language, which is not a training task."""
 
     def key(self, context: TaskContext, number: int) -> tuple:
-        """Implement `Task.key`. Distances move the question about, all else being equal."""
+        """Implement `Task.key`."""
         return key(self, context, number)
 
 
 def key(task: Task, context: TaskContext, number: int) -> tuple:
-    """`Task.key` where nothing is trained on: no split, and the same for all distances."""
+    """Return `Task.key` where nothing is trained on: without a split."""
     return context.seed, task.identity, context.length, number
 
 
@@ -101,11 +101,16 @@ def hide(
     return tokens + hay[last:], starts
 
 
-def distance(
-    random: np.random.Generator, low: int, high: int, allowed: tuple[int, int] | None
-) -> int:
-    """Draw one of the `possible` distances, as `data.task.distances`."""
-    return int(distances(random, 1, *possible(low, high, allowed))[0])
+def distance(random: np.random.Generator, low: int, high: int) -> int:
+    """Draw a distance in low ... high, ends included.
+
+    Half of them are log-uniform, half uniform: of a log-uniform sample only 1 in 10 is in the far
+    half.
+    """
+    u, uniform = random.random(2)
+    far = low + u * (high + 1 - low)
+    near = np.exp(np.log(low) + u * np.log((high + 1) / low))
+    return int(far if uniform < 0.5 else near)
 
 
 def random_words(
@@ -118,7 +123,7 @@ def random_words(
     return [encode(" " + "".join(alphabet[letter] for letter in word)) for word in places]
 
 
-def ask(
+def append_answers(
     tokens: list[int], answers: Iterable[tuple[list[int], list[int], int]], first_query: int = 0
 ) -> Document:
     """Return the document of `tokens`, followed by the answers in order.

@@ -97,17 +97,13 @@ def _evaluations(rows: Rows) -> list[tuple]:
     return list(zip(*(rows[name].tolist() for name in EVALUATION), strict=True))
 
 
-def read_run(run: RunDirectory, path: Path | None = None) -> Rows:
+def read_run(run: RunDirectory) -> Rows:
     """Return the result rows of `run`; none if it was not evaluated.
 
-    Args:
-      run: the run whose config, seeds and parameters the rows must have.
-      path: path of the file outside the run (`--out`).
-
     Raises:
-      ValueError: as `read`, or if the rows belong to another run.
+      ValueError: as `read`, or if the rows do not have the config, seeds and parameters of `run`.
     """
-    path = path or run.results_path
+    path = run.results_path
     if not path.exists():
         return columns([])
     rows = read(path)
@@ -120,11 +116,6 @@ def read_run(run: RunDirectory, path: Path | None = None) -> Rows:
                 "or delete it and evaluate again"
             )
     return rows
-
-
-def ids(rows: Rows) -> dict[int, str]:
-    """Return the identity of the run at each step that was evaluated."""
-    return dict(zip(rows["step"].tolist(), rows["run_id"].tolist(), strict=True))
 
 
 def add(path: Path, new: Rows) -> None:

@@ -1,12 +1,13 @@
 """Evaluation of run directories; members of equal shape share one program."""
 
 import dataclasses
-import functools
+import hashlib
 import itertools
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+import jax
 import numpy as np
 from rich.console import Console
 from rich.progress import Progress
@@ -14,32 +15,25 @@ from rich.progress import Progress
 from ropewalk import evals
 from ropewalk.data.task import Document, Task
 from ropewalk.data.tokenizer import Tokenizer
-from ropewalk.evals import cost, kinds, rows
-from ropewalk.evals.copies import Copies
-from ropewalk.evals.estimate.sequential import next_round
+from ropewalk.evals import kinds, rows
 from ropewalk.evals.options import Options, check_variants
 from ropewalk.evals.rows import Rows
 from ropewalk.evals.score import AnswerScores, Candidate, check_fits, score
 from ropewalk.evals.spread import spread_score
-from ropewalk.evals.text import MissingTextError
 from ropewalk.experiment import distributed
 from ropewalk.experiment.config import ExperimentConfig, chosen_rotary
-from ropewalk.experiment.identity import copy_notice, run_id
+from ropewalk.experiment.identity import run_id
 from ropewalk.experiment.items import metrics_damage
-from ropewalk.experiment.loaded import LoadedRun, load
+from ropewalk.experiment.loaded import LoadedRun, load_directory
 from ropewalk.experiment.run import RunDirectory, find_runs
 from ropewalk.model import rotary as rotary_lib
 from ropewalk.model import transformer
-from ropewalk.model.positions import record_learned
 from ropewalk.model.rotary import Pattern
 from ropewalk.model.transformer import Params
 from ropewalk.utils.files import check_writable
 from ropewalk.utils.messages import counted
 
 Evaluated = list[tuple[RunDirectory, ExperimentConfig, Rows]]
-
-# Limit of all rounds of `precision`, as a multiple of the first round's documents.
-_MAX_FACTOR = 16
 
 
 class Loaded(NamedTuple):
@@ -85,67 +79,73 @@ class Questions(NamedTuple):
     length: int
     documents: Sequence[Document]
 
+    def __str__(self) -> str:
+        return f"{self.task.expression} at {self.length}"
+
+    def digest(self) -> str:
+        """Return a digest of everything that the scores of a model depend on."""
+        sha256 = hashlib.sha256()
+        for d in self.documents:
+            arrays = d.tokens, d.answers, d.segment_ids, d.number, d.first_position
+            sha256.update(b"".join(np.asarray(x).tobytes() for x in arrays if x is not None))
+        return sha256.hexdigest()
+
 
 class Group:
     """Members that read the same documents in one program.
 
     Attributes:
       members: members of one shape.
-      questions: documents that all members read.
       owners: member and variant of each candidate.
-      answer_bytes: host memory of the result rows of one answer (`evals.cost`).
+      questions: documents that all members read.
+      skipped: reason why a task cannot be scored at a length, by both as `str(questions)`.
+      notes: lines about `questions`.
     """
 
-    def __init__(self, members: Sequence[Loaded], options: Options, notice: Callable[[str], None]):
+    def __init__(self, members: Sequence[Loaded], options: Options):
         self.members = members
         self.owners = [(member, rotary) for member in members for rotary in member.variants]
         self._config = members[0].config.model.forward_architecture()
         self._candidates = [member.candidate(rotary) for member, rotary in self.owners]
-        self.answer_bytes = cost.answer_bytes([len(member.variants) for member in members])
-        self.questions = self._questions(options, notice)
-
-    def _questions(self, options: Options, notice: Callable[[str], None]) -> list[Questions]:
-        member = self.members[0]
-        config = member.config
-        lengths = options.lengths or config.evals.lengths or (config.data.context_length,)
-        questions, skipped = [], []
-        names = options.tasks or config.evals.tasks
-        tasks = {evals.parse(name).expression: name for name in names}  # each is asked once
-        for name, length in itertools.product(tasks.values(), dict.fromkeys(lengths)):
-            task = evals.parse(name)
-            note = _note_untrained(task, member)
+        self.questions: list[Questions] = []
+        self.skipped: dict[str, str] = {}
+        self.notes: list[str] = []
+        evaluation, trained_length = members[0].config.evals, members[0].config.data.context_length
+        names = options.tasks or evaluation.tasks
+        tasks = {task.expression: task for task in map(evals.parse, names)}
+        lengths = dict.fromkeys(options.lengths or evaluation.lengths or (trained_length,))
+        for task, length in itertools.product(tasks.values(), lengths):
+            note = _note_untrained(task, members[0])
             try:
                 if note and not options.tasks:
                     raise ValueError(note)
-                context = evals.task_context(config, member.tokenizer, length, run=member.run)
-                count = options.documents or task.num_documents(context, config.evals.documents)
-                cost.check_documents(task, context, count, self.answer_bytes)
-                documents = task.documents(context, range(count))
-                if not documents:
-                    raise ValueError(f"{name} has no documents at length {length}")
-                check_fits(self._config, self._candidates, len(documents), length)
-            except cost.DoesNotFitError:
-                raise
+                questions = self._make_questions(task, length, options.documents)
             except ValueError as error:
-                if options.tasks and not isinstance(error, MissingTextError):
-                    raise
-                skipped.append(error)
-                continue
-            if note:
-                notice(note)
-            _report_merged(name, length, documents, notice)
-            questions.append(Questions(task, length, documents))
-        if options.tasks and not questions:
-            raise skipped[0]
-        for reason in dict.fromkeys(map(str, skipped)):
-            notice(f"skipped: {reason}")
-        return questions
+                self.skipped[str(Questions(task, length, ()))] = str(error)
+            else:
+                self.questions.append(questions)
+                self.notes += filter(None, [note, _describe_merged(questions)])
+
+    def _make_questions(self, task: Task, length: int, count: int | None) -> Questions:
+        """Return `count` documents, or the default number.
+
+        Raises:
+          ValueError: if they do not exist, or do not fit the length or the memory.
+        """
+        member = self.members[0]
+        context = evals.task_context(member.config, member.tokenizer, length, member.run)
+        count = count or task.num_documents(context, member.config.evals.documents)
+        documents = task.documents(context, range(count))
+        if not documents:
+            raise ValueError(f"{task.expression} has no documents at length {length}")
+        check_fits(self._config, self._candidates, len(documents), length)
+        return Questions(task, length, documents)
 
     def num_tokens(self, part: Questions) -> int:
         """Return the tokens of the forward passes of all candidates, without padding rows."""
         return len(self.owners) * len(part.documents) * part.length
 
-    def ask(
+    def score(
         self,
         part: Questions,
         advance: Callable[[int], None] = lambda documents: None,
@@ -162,24 +162,6 @@ class Group:
             for member in self.members
         ]
 
-    def next_round(
-        self, part: Questions, results: Sequence[Rows], precision: float
-    ) -> Questions | None:
-        """Return the documents near L50 of the next round, if the precision needs one."""
-        if part.task.kind != "retrieval":
-            return None
-        all_rows = rows.concatenate(results)
-        max_documents = _MAX_FACTOR * len({document.number for document in part.documents})
-        member, documents = self.members[0], []
-        first = int(all_rows["document"].max()) + 1
-        for low, high, count in next_round(
-            all_rows, octaves=precision, max_documents=max_documents
-        ):
-            context = evals.task_context(member.config, member.tokenizer, part.length, (low, high))
-            documents += part.task.documents(context, range(first, first + count))
-            first += count
-        return part._replace(documents=documents) if documents else None
-
 
 def _note_untrained(task: Task, member: Loaded) -> str:
     """Say that a published model has never read documents like those of the task; else ""."""
@@ -193,17 +175,80 @@ def _note_untrained(task: Task, member: Loaded) -> str:
     )
 
 
-def _report_merged(
-    name: str, length: int, documents: Sequence[Document], notice: Callable[[str], None]
-) -> None:
+def _describe_merged(part: Questions) -> str:
     """Count the documents in which ids of answers hold other text too; see `Document.merged`."""
+    documents = part.documents
     merged = {d.number for d in documents if d.merged is not None and d.merged.any()}
-    if merged:
-        share = f"{len(merged)} of {counted(len({d.number for d in documents}), 'documents')}"
-        notice(
-            f"{name} at {length}: the tokenizer joins text beside the answer to it in {share}; the "
-            "joint ids count as the answer's"
-        )
+    share = f"{len(merged)} of {counted(len({d.number for d in documents}), 'documents')}"
+    line = f"{part}: the tokenizer joins text beside the answer to it in {share}; the joint ids "
+    return line + "count as the answer's" if merged else ""
+
+
+class Plan(NamedTuple):
+    """An evaluation of loaded runs, checked before anything is scored.
+
+    Attributes:
+      members: runs, in the order of the results.
+      groups: members of equal shape, with their questions.
+      notices: lines about runs and questions.
+    """
+
+    members: Sequence[Loaded]
+    groups: Sequence[Group]
+    notices: Sequence[str]
+
+    @property
+    def parts(self) -> list[tuple[Group, Questions]]:
+        """Questions of all groups, in the order in which they are scored."""
+        return [(group, part) for group in self.groups for part in group.questions]
+
+    @property
+    def skipped(self) -> list[str]:
+        """Reasons why tasks or lengths are not scored, each once."""
+        return list(dict.fromkeys(x for group in self.groups for x in group.skipped.values()))
+
+    def describe(self) -> list[str]:
+        """Return lines that say what is scored, and what is not and why."""
+        count = sum(len(group.owners) * len(part.documents) for group, part in self.parts)
+        scored = dict.fromkeys(str(part) for _, part in self.parts)
+        return [
+            *self.notices,
+            *(f"skipped: {reason}" for reason in self.skipped),
+            f"scoring {counted(count, 'documents')}: {', '.join(scored)}",
+        ]
+
+
+def make_plan(runs: Sequence[RunDirectory], options: Options) -> Plan:
+    """Load runs and make their questions; all processes must call this together.
+
+    Raises:
+      ValueError: in all processes, if nothing can be scored, a run cannot be read or written, or
+        processes have other checkpoints or questions.
+    """
+    distributed.check_alike(options)
+    with distributed.refusing_together():
+        # Several paths may lead to the same run.
+        runs = list({run.path.resolve(): run for run in runs}.values())
+        check_variants(options.variants, runs)
+        for run in runs:  # before hours of work
+            check_writable(run.path, "evaluate a copy of the run (cp -r)")
+            rows.read_run(run)
+        notices: list[str] = []
+        members = _load(runs, options, notices.append)
+        groups = [Group(alike, options) for alike in _by_shape(members, options)]
+        plan = Plan(members, groups, notices + [note for group in groups for note in group.notes])
+        if not plan.parts:
+            raise ValueError("; ".join(plan.skipped))
+    if jax.process_count() > 1:  # passes of other questions would wait for each other for ever
+        names = [sorted([*map(str, group.questions), *group.skipped]) for group in groups]
+        known = [(member.run_id, member.step) for member in members], names
+        distributed.check_equal({"checkpoints": known}, "wait until all hosts see the same files")
+        for group in groups:
+            digests = dict.fromkeys(group.skipped) | {str(q): q.digest() for q in group.questions}
+            questions = {f"questions of {name}": digests[name] for name in sorted(digests)}
+            remedy = "give all hosts the same texts, and memory for the same lengths"
+            distributed.check_equal(questions, remedy)
+    return plan
 
 
 def evaluate(
@@ -211,91 +256,66 @@ def evaluate(
     options: Options | None = None,
     *,
     console: Console | None = None,
-    copies: Copies | None = None,
 ) -> Evaluated:
-    """Evaluate runs and write their result rows.
-
-    All devices of all processes score; the first process writes.
+    """Evaluate runs and write their result rows; print what is left out and why.
 
     Args:
       run_paths: run directories and sweep directories.
       options: options of the evaluation.
       console: console for progress and notices; None: no output.
-      copies: copies of the runs that get the rows; None: the runs themselves.
 
     Returns:
       Each run, its config at the evaluated step, and its new rows.
 
     Raises:
-      ValueError: for a directory that is not a run or cannot be written to, a length that a task
-        does not support or that does not fit the memory, an unknown variant or step, or a results
-        file of another schema.
+      ValueError: as `make_plan`, or for a directory that is not a run.
     """
-    options, console = options or Options(), console or Console(quiet=True)
-    console.quiet |= not distributed.is_primary_host()
-    notice = functools.partial(
-        console.print, style="yellow", markup=False, highlight=False, soft_wrap=True
-    )
-    members = _load(_find_runs(run_paths, options, copies), options, notice)
-    groups = [Group(alike, options, notice) for alike in _by_shape(members, options)]
-    if not any(group.questions for group in groups):
-        raise ValueError("no task of the config can be evaluated here; choose others with --tasks")
-    parts = [(group, part) for group in groups for part in group.questions]
-    needed = sum(cost.host_bytes(part.documents, group.answer_bytes) for group, part in parts)
-    cost.check_host(needed, "all documents")
-    count = sum(len(group.owners) * len(part.documents) for group, part in parts)
-    suffix = f" (up to {_MAX_FACTOR} times as many with --precision)" * bool(options.precision)
-    console.print(f"scoring {counted(count, 'documents')}{suffix}", highlight=False)
+    console = console or Console(quiet=True)
+    plan = make_plan(find_runs(run_paths), options or Options())
+    print_lines(console, plan.describe())
+    return score_plan(plan, console)
 
-    runs = [member.run for member in members if member.run]
-    with distributed.refusing_together():
-        targets = _targets(runs, copies)
-    results = {run.path: rows.columns([]) for run in runs}
+
+def print_lines(console: Console, lines: Iterable[str]) -> None:
+    """Print lines as they are."""
+    for line in lines:
+        console.print(line, markup=False, highlight=False, soft_wrap=True)
+
+
+def score_plan(plan: Plan, console: Console) -> Evaluated:
+    """Score on all devices of all processes; the first process writes the rows.
+
+    Args:
+      plan: result of `make_plan`.
+      console: console for progress.
+
+    Returns:
+      As `evaluate`.
+    """
+    results = {m.run.path: rows.columns([]) for m in plan.members if m.run}
     advice = "Start all processes again; the rows scored so far are kept."
     on_terminal = console.is_terminal
     bar = Progress(console=console, transient=True, disable=not on_terminal)
     with distributed.failing_together(advice), bar:
-        total = sum(itertools.starmap(Group.num_tokens, parts))
+        total = sum(itertools.starmap(Group.num_tokens, plan.parts))
         row = bar.add_task("", total=total)
-        for group, questions in parts:
-            name = f"{questions.task.expression} at {questions.length}"
-            bar.update(row, description=name)
+        for group, questions in plan.parts:
+            bar.update(row, description=str(questions))
             if not on_terminal:
-                notice(name, style="")
+                print_lines(console, [str(questions)])
 
             def advance(documents: int, length: int = questions.length) -> None:
                 bar.advance(row, documents * length)
 
-            new = group.ask(questions, advance, spread_score)
-            while options.precision and (
-                more := group.next_round(questions, new, options.precision)
-            ):
-                total += group.num_tokens(more)
-                bar.update(row, total=total)
-                added = group.ask(more, advance, spread_score)
-                new = [rows.concatenate(pair) for pair in zip(new, added, strict=True)]
+            new = group.score(questions, advance, spread_score)
             # Write now, so that an interrupted evaluation keeps these rows.
             for member, member_rows in zip(group.members, new, strict=True):
                 assert member.run
-                path = member.run.path
                 if distributed.is_primary_host():
-                    rows.add(targets[path].results_path, member_rows)
+                    rows.add(member.run.results_path, member_rows)
+                path = member.run.path
                 results[path] = rows.concatenate([results[path], member_rows])
-    return [(m.run, m.config, results[m.run.path]) for m in members if m.run]
-
-
-def _find_runs(
-    run_paths: Sequence[str | Path], options: Options, copies: Copies | None
-) -> list[RunDirectory]:
-    # Several paths may lead to the same run.
-    runs = list({run.path.resolve(): run for run in find_runs(run_paths)}.values())
-    check_variants(options.variants, runs)
-    # Report files that cannot be extended before hours of work.
-    for run in runs:
-        if copies is None:
-            check_writable(run.path, "keep the rows elsewhere: --out DIR")
-        rows.read_run(run)
-    return runs
+    return [(m.run, m.config, results[m.run.path]) for m in plan.members if m.run]
 
 
 def check_lengths(config: ExperimentConfig) -> None:
@@ -309,16 +329,6 @@ def check_lengths(config: ExperimentConfig) -> None:
     candidate = Candidate.from_model(params, config.model, trained)
     for length in config.evals.lengths or (trained,):
         check_fits(network, [candidate], config.evals.documents, length)
-
-
-def _targets(runs: Sequence[RunDirectory], copies: Copies | None) -> dict[Path, RunDirectory]:
-    """Return the run directory that gets the rows of each run; the first process makes copies."""
-    if copies is None or not distributed.is_primary_host():
-        return {run.path: run for run in runs}
-    targets = {run.path: copies.copy(run) for run in runs}
-    for run in runs:  # --out may hold rows of an earlier run
-        rows.read_run(run, targets[run.path].results_path)
-    return targets
 
 
 def evaluate_in_memory(
@@ -340,10 +350,8 @@ def evaluate_in_memory(
     """
     members = []
     for config, member_params in zip(configs, params, strict=True):
-        model, member_params = record_learned(config.model, member_params)
-        config = dataclasses.replace(config, model=model)
-        members.append(Loaded("", config, tokenizer, member_params, 0, (model.rotary,)))
-    results = list(ask(members, options))
+        members.append(Loaded("", config, tokenizer, member_params, 0, (config.model.rotary,)))
+    results = list(score_members(members, options))
     several = len({part.length for part, _ in results}) > 1
     values: list[dict[str, float]] = [{} for _ in members]
     for part, part_rows in results:
@@ -353,26 +361,28 @@ def evaluate_in_memory(
     return values
 
 
-def ask(members: Sequence[Loaded], options: Options) -> Iterator[tuple[Questions, list[Rows]]]:
-    """Yield the questions of each task and length, with the rows of each member."""
-    group = Group(members, options, lambda text: None)
+def score_members(
+    members: Sequence[Loaded], options: Options
+) -> Iterator[tuple[Questions, list[Rows]]]:
+    """Yield the questions of each task and length, with the rows of each member.
+
+    Raises:
+      ValueError: for a task of `options` that cannot be scored; others are left out.
+    """
+    group = Group(members, options)
+    if options.tasks and group.skipped:
+        raise ValueError("; ".join(group.skipped.values()))
     for part in group.questions:
-        yield part, group.ask(part)
+        yield part, group.score(part)
 
 
 def _load(
     runs: Sequence[RunDirectory], options: Options, notice: Callable[[str], None]
 ) -> list[Loaded]:
-    """Load the checkpoints with the variants that apply to them; skip copies of a run."""
+    """Load the checkpoints with the variants that apply to them."""
     members: list[Loaded] = []
-    originals: dict[str, RunDirectory] = {}
     for run in runs:
-        loaded = load(run.path, options.step)
-        identity, variants = run_id(run, loaded.step), {}
-        original = originals.setdefault(identity, run)
-        if original is not run:
-            notice(copy_notice(original, run))
-            continue
+        loaded, variants = load_directory(run, options.step), {}
         if damage := metrics_damage(run):
             notice(damage)
         for text in options.variants:
@@ -380,7 +390,9 @@ def _load(
                 variants[chosen_rotary(text, loaded.config)] = None
             except ValueError as error:
                 notice(f"{run.name}: skipped: {error}")
-        members += [Loaded.from_run(loaded, tuple(variants), identity)] if variants else []
+        if variants:
+            identity = run_id(run, loaded.step)
+            members.append(Loaded.from_run(loaded, tuple(variants), identity))
     return members
 
 
@@ -388,12 +400,14 @@ def _by_shape(members: Iterable[Loaded], options: Options) -> list[list[Loaded]]
     """Group members that share a program and documents, in order of appearance."""
     groups: dict[Hashable, list[Loaded]] = {}
     for member in members:
-        config, data = member.config, member.config.data
-        # Seeds of one setting read the same documents, in later rounds too.
+        config, data, tokenizer = member.config, member.config.data, member.tokenizer
+        # Seeds of one setting read the same documents.
         if not any(evals.parse(name).of_training for name in options.tasks or config.evals.tasks):
             data = dataclasses.replace(data, seed=0)
         held_out = member.run.held_out_fingerprints if member.run else ()
-        shape = config.model.forward_architecture(), data, held_out, config.evals, member.tokenizer
+        shape = config.model.forward_architecture(), data, held_out, config.evals, tokenizer
+        # Tokenizers of one file may have different templates.
+        shape += tokenizer.chat_template, tokenizer.stop_ids
         groups.setdefault(shape, []).append(member)
     return list(groups.values())
 
@@ -402,8 +416,6 @@ def to_rows(member: Loaded, rotary: Pattern, questions: Questions, scores: Answe
     """Return the result rows of one member's answers under one variant."""
     documents = questions.documents
     answers = np.concatenate([document.answers for document in documents])
-    if member.run and rotary == member.config.model.rotary:
-        rotary = member.run.config_at(member.step).model.rotary  # `learned`, not its numbers
 
     def per_answer(value_of: Callable[[Document], np.ndarray | int | None]) -> np.ndarray:
         values = ((len(document.answers), value_of(document)) for document in documents)

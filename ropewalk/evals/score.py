@@ -13,7 +13,6 @@ import jax
 import numpy as np
 
 from ropewalk.data.task import Document
-from ropewalk.evals.cost import DoesNotFitError
 from ropewalk.experiment.devices import free_device_memory, planned_bytes
 from ropewalk.model import loss, transformer
 from ropewalk.model.config import Architecture, ModelConfig, PositionTable
@@ -51,7 +50,7 @@ class AnswerScores(NamedTuple):
     Attributes:
       exact_match: bool, every id of the answer is the argmax.
       first_token_correct: bool, the first id is the argmax.
-      nll: float64, nats, mean over the answer's ids.
+      nll: float64, nats, mean over the answer's ids; NaN if one is not finite.
       rank: int32, rank of the first id; 0 is best.
     """
 
@@ -129,7 +128,7 @@ def check_fits(
     """Compile what `score` will run.
 
     Raises:
-      DoesNotFitError: if it needs more memory than there is; it names a length that would fit.
+      ValueError: if it needs more memory than there is; it names a length that would fit.
     """
     per_pass, B = pass_shape(len(candidates), num_documents, length)
     chosen = candidates[:per_pass]
@@ -216,7 +215,7 @@ def _check_memory(compiled, B: int, length: int) -> None:
     if free is not None and needed > free:
         fitting = max(1, int(length * free / needed))
         rows = "one row needs" if B == 1 else f"{B} rows need"
-        raise DoesNotFitError(
+        raise ValueError(
             f"length {length} does not fit: {rows} {needed / 2**30:.1f} GiB and "
             f"{free / 2**30:.1f} GiB are free; try --lengths {2 ** (fitting.bit_length() - 1)}"
         )
@@ -252,14 +251,15 @@ def score_answers(nll, correct, rank, answers) -> AnswerScores:
     # With NaN logits no id compares above the target, which must not count as correct.
     finite = np.isfinite(nll)
     correct, rank = correct & finite, np.where(finite, rank, np.iinfo(np.int32).max)
+    ranges = np.stack([first, first + count], axis=1).ravel()
 
     def total(x):
-        before = np.concatenate([np.zeros((len(x), 1)), np.cumsum(x, axis=1, dtype=float)], axis=1)
-        return before[:, first + count] - before[:, first]
+        # Differences of a cumulative sum would carry a number that is not finite to later answers.
+        return np.add.reduceat(np.pad(x, ((0, 0), (0, 1))), ranges, axis=1, dtype=float)[:, ::2]
 
     return AnswerScores(
         exact_match=total(correct) == count,
         first_token_correct=correct[:, first],
-        nll=total(nll) / count,
+        nll=total(np.where(finite, nll, np.nan)) / count,
         rank=rank[:, first],
     )

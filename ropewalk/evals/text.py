@@ -69,21 +69,24 @@ class Texts(NamedTuple):
 
 
 @functools.lru_cache(maxsize=4)
-def read_texts(path: str, tokenizer: Tokenizer) -> Texts:
+def read_texts(path: str, tokenizer: Tokenizer, text_field: str = "text") -> Texts:
     """Tokenize the documents of text files (`data.source=files`) for an evaluation.
 
     Raises:
       ValueError: if there are none, or one is damaged.
     """
-    source = source_class("files")(path=path, holds_out=False)
+    source = source_class("files")(path=path, text_field=text_field, holds_out=False)
     documents = []
     note_unread(source)
     for document in source.read():
         if document.problem:
             where = f"{source.files[document.file].path}:{document.line}"
-            raise ValueError(f"{where}: {document.problem}; leave the document out of the file")
+            fields = f"texts are read from data.text_field={text_field}, as in training"
+            raise ValueError(f"{where}: {document.problem}; correct the file ({fields})")
         ids = tokenizer.encode(document.text)
         documents.append(np.array([tokenizer.bos_id, *ids, *tokenizer.end], np.int32))
+    if not documents:
+        raise ValueError(f"{path}: no document; name other text")
     return Texts(np.concatenate(documents), np.cumsum([0, *map(len, documents)]))
 
 
@@ -98,7 +101,7 @@ def validation(context: TaskContext, *, task: str, path: str | None = None) -> T
         damaged; as `read_texts`.
     """
     if path is not None:
-        return read_texts(path, context.tokenizer)
+        return read_texts(path, context.tokenizer, context.data.text_field)
     if not context.data.has_text:
         raise ValueError(f"{task} needs text, and data.source={context.data.source} has none")
     if context.held_out is None or not context.held_out.exists():
@@ -125,11 +128,16 @@ def validation(context: TaskContext, *, task: str, path: str | None = None) -> T
 
 def read_in_order(
     context: TaskContext, *, task: str, path: str | None = None
-) -> tuple[TokenStore | Texts, list[int], np.random.Generator]:
-    """Return `validation`, its documents in an order that the seed decides, and the generator."""
+) -> tuple[TokenStore | Texts, Iterator[tuple[int, int]], np.random.Generator]:
+    """Return `validation`, where its texts are, in an order of the seed, and the generator.
+
+    A text is from a document's first id after BOS to the last one before EOS, which is not scored.
+    """
     store = validation(context, task=task, path=path)
     random = np.random.Generator(np.random.Philox(context.seed))
-    return store, random.permutation(store.num_documents).tolist(), random
+    order, num_ends = random.permutation(store.num_documents).tolist(), len(context.tokenizer.end)
+    spans = map(store.document_span, order)
+    return store, ((start + 1, end - num_ends) for start, end in spans), random
 
 
 class Crop(NamedTuple):
@@ -168,11 +176,10 @@ def crops(
       ValueError: as `validation`; if every document is shorter, naming the longest.
     """
     length = length or context.length
-    store, indices, random = read_in_order(context, task=task, path=path)
+    store, spans, random = read_in_order(context, task=task, path=path)
     number, longest = 0, 0
-    for index in indices:
-        start, end = store.document_span(index)
-        room = end - start - 1
+    for start, end in spans:
+        room = end - start
         longest = max(longest, room)
         if room < length:
             continue
@@ -181,7 +188,7 @@ def crops(
         count = min(max_crops, room // length)
         gaps = np.sort(random.integers(room - count * length, size=count, endpoint=True))
         if number in numbers:
-            places = start + 1 + gaps + length * np.arange(count)
+            places = start + gaps + length * np.arange(count)
             yield number, [_crop(context, store, position, length) for position in places.tolist()]
         number += 1
     if not number:
@@ -204,9 +211,9 @@ def share(
     There are as few crops per document as possible, then as few documents; all documents if they
     have fewer tokens.
     """
-    store, indices, _ = read_in_order(context, task=task, path=path)
-    wanted, spans = -(-tokens // context.length), map(store.document_span, indices)
-    rooms = np.array([(end - start - 1) // context.length for start, end in spans], int)
+    _, spans, _ = read_in_order(context, task=task, path=path)
+    wanted = -(-tokens // context.length)
+    rooms = np.array([(end - start) // context.length for start, end in spans], int)
     rooms = rooms[rooms > 0]
     max_crops = next((n for n in range(1, wanted) if np.minimum(rooms, n).sum() >= wanted), wanted)
     return min(len(rooms), wanted), max_crops
@@ -282,8 +289,10 @@ def sizes(tokenizer: Tokenizer, ids: np.ndarray) -> np.ndarray:
       int32 `[n, 2]`; the sums over a document are `len(text)` and `len(text.split())` of its bytes,
       however it is cut into answers.
     """
-    pieces_V4 = _pieces(tokenizer)
-    num_bytes, num_words, begins_inside, ends_inside = pieces_V4[ids].T
+    pieces_N4 = _pieces(tokenizer)[ids]
+    for first in tokenizer.spelled_spaces(ids):
+        pieces_N4[first : first + 3] = (1, 0, 0, 0), (0, 0, 0, 0), (0, 0, 0, 0)
+    num_bytes, num_words, begins_inside, ends_inside = pieces_N4.T
     sizes_N2 = np.stack([num_bytes, num_words], axis=1)
     sizes_N2[1:, 1] -= begins_inside[1:] & ends_inside[:-1]  # one word over two ids
     if tokenizer.adds_space:

@@ -1,34 +1,24 @@
-"""Lists runs, deletes checkpoints that are no longer needed, and keeps runs for evaluation.
+"""Lists runs, and deletes checkpoints that are no longer needed.
 
 ropewalk runs list runs             config, variant, seed, steps, last loss, size
 ropewalk runs prune runs --keep 1   deletes all but the newest checkpoint of each run;
                                            with --optimizer also its optimizer state
-ropewalk runs keep runs --out DIR   copies what evaluation needs, a sixth of a checkpoint:
-                                           parameters in bfloat16, rounded to 8 bits of precision
-                                           and read as float32. A copy can be loaded, evaluated,
-                                           probed and started from (`start_from`), but not resumed.
-                                           The copy of one sweep, DIR, is a sweep too
 """
 
 import ropewalk.utils.environment  # noqa: F401 - first: it checks that packages are installed
 
 # isort: split
-import dataclasses
-import functools
-import sys
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from ropewalk.experiment.records import read_sweep
-from ropewalk.experiment.run import PUBLISHED, RunDirectory, find_trained
+from ropewalk.experiment.run import RunDirectory
 from ropewalk.experiment.stages import split
 from ropewalk.model import rotary
-from ropewalk.utils.command_line import Parser, at_least, exit_with, typed_command
-from ropewalk.utils.files import check_writable, write_atomically
+from ropewalk.utils.command_line import Parser, at_least, exit_with
 from ropewalk.utils.locks import try_lock
 from ropewalk.utils.messages import counted
-from ropewalk.utils.paths import copy, local, remove
+from ropewalk.utils.paths import remove
 from ropewalk.utils.text_table import TextTable, print_tables
 
 
@@ -48,15 +38,8 @@ def main() -> int:
     option("--keep", type=at_least(1), default=1, metavar="N", help=text)
     text = "also delete optimizer states: runs are evaluated and started from, but not resumed"
     option("--optimizer", action="store_true", help=text)
-    option = add("keep", "copy what evaluation needs of runs and sweeps")
-    option("--out", type=Path, metavar="DIR", required=True, help="folder of the copies")
-    option("--step", type=int, metavar="N", help="checkpoint (default: the newest)")
     arguments = parser.parse_args()
     with parser.refusing(ValueError, OSError):
-        if arguments.command == "keep":
-            command = typed_command()
-            keep(arguments.dirs, arguments.out, arguments.step, command=command)
-            return 0
         runs = list(find_below(arguments.dirs))
         if not runs:
             raise ValueError(f"no run (config.json) below {', '.join(map(str, arguments.dirs))}")
@@ -103,6 +86,9 @@ def describe(run: RunDirectory) -> dict[str, str]:
 def prune(run: RunDirectory, keep: int, optimizer: bool = False) -> int:
     """Delete all but the newest checkpoints of a run that no process trains; return the bytes.
 
+    Members of a sweep go on from the newest step that all of a group have, whichever members that
+    are: a step stays if no later one is there in all the members that have it.
+
     Args:
       run: the run.
       keep: number of checkpoints to keep.
@@ -114,54 +100,29 @@ def prune(run: RunDirectory, keep: int, optimizer: bool = False) -> int:
     with try_lock(run.path / ".lock") as file:
         if file is None:
             raise ValueError(f"{run.path} is being trained; stop that process first")
-        paths = [run.checkpoints_path / str(step) for step in run.steps()]
-        folders = paths[:-keep]
+        steps, members = run.steps(), _members_with(run)
+        having = {step: {m.name for m in members if step in m.steps()} for step in steps}
+        kept = [
+            step
+            for number, step in enumerate(steps)
+            if number >= len(steps) - keep
+            or not any(having[step] <= having[later] for later in steps[number + 1 :])
+        ]
+        folders = [run.checkpoints_path / str(step) for step in steps if step not in kept]
         if optimizer:
-            folders += [x for path in paths[-keep:] if (x := path / "opt_state").exists()]
+            states = [run.checkpoints_path / str(step) / "opt_state" for step in kept]
+            folders += filter(Path.exists, states)
         freed = sum(map(_size, folders))
         for folder in folders:
             remove(folder)
     return freed
 
 
-def keep(dirs: Sequence[Path], out: Path, step: int | None, *, command: str) -> None:
-    """Copy each run to `out`, and record the shell line.
-
-    Raises:
-      ValueError: if two have the same name, one is there already, or cannot be read.
-    """
-    out = local(out)
-    if (out / "sweep.json").exists():
-        raise ValueError(f"{out} holds a sweep; give another --out")
-    sources = find_trained(dirs, functools.partial(print, file=sys.stderr))
-    targets = [RunDirectory(out / source.name) for source in sources]
-    for path, count in Counter(target.path for target in targets).items():
-        if count > 1:
-            raise ValueError(f"two runs are called {path.name}; give each another --out")
-        if path.exists():
-            raise ValueError(f"{path} is there already; delete it, or give another --out")
-    steps = [source.find_step(step) for source in sources]
-    for source in sources:
-        source.read_commands()  # refuses a damaged file, which is copied at the end
-    check_writable(out, "give another --out")
-    from ropewalk.experiment.checkpoint import keep_params  # late: wrong arguments need no JAX
-
-    for source, target, source_step in zip(sources, targets, steps, strict=True):
-        keep_params(source, source_step, target)
-        for folder in (source.held_out_path, source.path / PUBLISHED):
-            if folder.is_dir():
-                copy(folder, target.path / folder.name, last="store.json")
-        # With config.json, which makes it a run, last.
-        for path in (source.tokenizer_path, source.path / "config.json"):
-            if path.exists():  # a run on no text has no tokenizer
-                copy(path, target.path / path.name)
-        if source.commands_path.exists():
-            copy(source.commands_path, target.commands_path)
-        target.record_command(command)
-    if len(dirs) == 1 and (dirs[0] / "sweep.json").exists():
-        names = tuple(source.name for source in sources)
-        record = dataclasses.replace(read_sweep(dirs[0]), members=names)
-        write_atomically(out / "sweep.json", record.to_json())
+def _members_with(run: RunDirectory) -> list[RunDirectory]:
+    """Return the members of the sweep of `run`, or `run` alone."""
+    folder = run.path.absolute().parent
+    names = read_sweep(folder).members if (folder / "sweep.json").exists() else ()
+    return [RunDirectory(folder / name) for name in names] if run.name in names else [run]
 
 
 def _size(path: Path) -> int:

@@ -43,7 +43,7 @@ from ropewalk.experiment.items import (
 from ropewalk.experiment.run import RunDirectory
 from ropewalk.model.transformer import Params, abstract_params
 from ropewalk.utils.errors import raise_outages
-from ropewalk.utils.limits import MOST_JSON, check_file
+from ropewalk.utils.limits import MAX_JSON, check_file
 from ropewalk.utils.paths import in_bucket, remove
 
 # Orbax logs every save, and the traceback of each error that it raises. Of several arrays that it
@@ -77,13 +77,17 @@ def last_good(steps: Sequence[int], diverged: int) -> int | None:
     return max((step for step in steps if step + 1 < diverged), default=None)
 
 
+# Suffix of a checkpoint past the step at which its run was resumed, until the run has passed it.
+AHEAD = "ahead"
+
+
 class Checkpoints:
     """Saves and restores the training state of one run. Saving is asynchronous and atomic."""
 
     def __init__(self, run: RunDirectory, *, keep: int, always: Sequence[int] = ()):
         """`remove_old` keeps the newest `keep` checkpoints, and those of the steps `always`."""
         self._run, self._keep, self._always = run, keep, always
-        if in_bucket(run.path) and distributed.is_primary_host():
+        if distributed.is_primary_host():
             _remove_unfinished(run)
         self._manager = ocp.CheckpointManager(
             str(run.checkpoints_path.absolute()),
@@ -109,6 +113,8 @@ class Checkpoints:
     ) -> None:
         """Start saving `step`; return once the arrays are copied out of the training state.
 
+        Raises ValueError if orbax does not save: it refuses steps before its newest.
+
         Args:
           step: number of updates done.
           params: parameters of the model.
@@ -122,7 +128,7 @@ class Checkpoints:
         # Made of what lies on the devices, before anything is written.
         record = digest_item(digests(arrays), items, metrics)
         with raise_outages(self._run.path, writes=True):
-            self._manager.save(
+            is_saved = self._manager.save(
                 step,
                 # One item each: evaluation restores `params` alone, whatever the optimizer was.
                 args=ocp.args.Composite(
@@ -130,6 +136,11 @@ class Checkpoints:
                     **{name: ocp.args.JsonSave(item) for name, item in items.items()},
                     digests=ocp.args.JsonSave(record),
                 ),
+            )
+        if not is_saved:
+            raise ValueError(
+                f"{folder_of(self._run, step)} was not saved, because a checkpoint of that step or "
+                "a later one has appeared; run the same command again"
             )
 
     def close(self) -> None:
@@ -151,12 +162,17 @@ class Checkpoints:
         with raise_outages(self._run.path, writes=True):
             for earlier in set(complete[: -self._keep]) - {*self._always, good}:
                 remove(folder_of(self._run, earlier))
+            for aside in self._run.checkpoints_path.glob(f"*.{AHEAD}"):
+                if int(aside.name.partition(".")[0]) <= max(complete, default=0):
+                    remove(aside)
 
 
 def _remove_unfinished(run: RunDirectory) -> None:
-    """Remove checkpoints in a bucket whose saves were stopped."""
+    """Finish removals that were stopped; in a bucket, also remove checkpoints whose saves were."""
     for path in run.checkpoints_path.iterdir() if run.checkpoints_path.is_dir() else ():
-        if path.name.isdigit() and not run.is_complete(int(path.name)):
+        if path.name.endswith(".deleted"):
+            shutil.rmtree(path)
+        elif in_bucket(path) and path.name.isdigit() and not run.is_complete(int(path.name)):
             remove(path)
 
 
@@ -262,37 +278,12 @@ def naming_intact_checkpoint(run: RunDirectory, step: int) -> Iterator[None]:
         raise
 
 
-def keep_params(source: RunDirectory, step: int, target: RunDirectory) -> None:
-    """Save the parameters of a run, rounded to bfloat16, as a checkpoint of one with its config.
-
-    Raises:
-      ValueError: as `restore_params` does.
-    """
-    params, step = restore_params(source, step)
-    items, _ = read_items(source, step)
-    items["config"].pop("dtypes", None)  # read as float32, whatever the source came as
-
-    def rounded_leaf(path, leaf):
-        # Distant positions multiply the rounding of a frequency.
-        is_exact = path[-1].key == "frequency_offset"
-        return jnp.asarray(leaf, jnp.float32 if is_exact else jnp.bfloat16)
-
-    rounded = jax.tree_util.tree_map_with_path(rounded_leaf, params)
-    # Of what is read: orbax makes float32 of it, as `abstract_params` asks.
-    read = jax.tree.map(lambda leaf: leaf.astype(jnp.float32), rounded)
-    path = folder_of(target, step).absolute() / "params"
-    with ocp.StandardCheckpointer() as checkpointer:
-        checkpointer.save(path, rounded)
-    # It names folders of this machine; in a bucket it says that the item is whole.
-    if not in_bucket(path):
-        (path / "commit_success.txt").unlink(missing_ok=True)
-    write_items(target, step, items, digests({"params": read}))
-
-
-def set_aside(run: RunDirectory, step: int) -> Path:
+def set_aside(run: RunDirectory, step: int, reason: str) -> Path:
     """Rename the checkpoint of `step` to make room for a new one; return its new path."""
     folder = folder_of(run, step)
-    aside = folder.with_name(f"{step}.damaged")
+    aside = folder.with_name(f"{step}.{reason}")
+    if reason == AHEAD and aside.exists():
+        remove(aside)
     while aside.exists():
         aside = aside.with_name(f"{aside.name}.again")
     return folder.rename(aside)
@@ -318,8 +309,8 @@ def _read_arrays(
     damage = one_line(run, step, item, names=leaves_by_name(target), but=jax.errors.JaxRuntimeError)
     with damage:
         for file in path.rglob("*"):
-            if file.parent.name != "d" and file.is_file():
-                check_file(file, MOST_JSON)  # TensorStore reads all of it
+            if not file.is_dir():  # TensorStore reads all of those that hold no arrays
+                check_file(file, math.inf if file.parent.name == "d" else MAX_JSON)
         # The handler itself: a checkpointer would wait for hosts that failed to read.
         arguments = ocp.args.PyTreeRestore(
             item=target,

@@ -11,7 +11,7 @@ import os
 import sys
 import threading
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -110,25 +110,29 @@ def barrier(reason: str) -> None:
 
 @contextlib.contextmanager
 def refusing_together() -> Iterator[None]:
-    """Raise the ValueError of one process in all of them, with the same message.
+    """Raise the error of one process in all of them, with the same message.
 
     Raises:
-      ValueError: the error of the first process that has one.
+      ValueError: the error of the first process that has one; an error of another kind is also
+        raised as it is, in its own process.
     """
-    refusal: ValueError | None = None
+    refusal: Exception | None = None
     try:
         yield
-    except ValueError as error:
+    except Exception as error:
+        if jax.process_count() == 1:
+            raise
         refusal = error
     if jax.process_count() == 1:
-        if refusal is not None:
-            raise refusal
         return
     # A collective needs all processes, and arrays of one size, so the message is sent as bytes.
-    text = str(refusal or "").encode()[:_MESSAGE].ljust(_MESSAGE, b"\0")
+    text = "" if refusal is None else str(refusal) or type(refusal).__name__
+    text = text.encode()[:_MESSAGE].ljust(_MESSAGE, b"\0")
     message = np.frombuffer(text, np.uint8)
     for process, row in enumerate(multihost_utils.process_allgather(message)):
         if row.any():
+            if refusal is not None and not isinstance(refusal, ValueError):
+                raise refusal
             reason = bytes(row).rstrip(b"\0").decode(errors="replace")
             raise ValueError(
                 reason if process == 0 else f"process {process}: {reason}"
@@ -154,14 +158,26 @@ def check_alike(config: object) -> None:
     Raises:
       ValueError: in all processes, naming the first that differs from process 0.
     """
+    if jax.process_count() > 1:
+        check_equal({"code": _digest_code()}, "put the same files on every host")
+        check_equal({"a config": config}, "start all with the same command")
+        version = {"a version of JAX": jax.__version__}
+        check_equal(version, "install requirements.lock on every host")
+
+
+def check_equal(values: Mapping[str, object], remedy: str) -> None:
+    """Check that processes do not differ in values.
+
+    Args:
+      values: by name, the same names in all processes; the `repr` of each is compared.
+      remedy: what the user should do.
+
+    Raises:
+      ValueError: in all processes, naming the first value and process that differ from process 0.
+    """
     if jax.process_count() == 1:
         return
-    having = {
-        "code": (_digest_code(), "put the same files on every host"),
-        "a config": (config, "start all with the same command"),
-        "a version of JAX": (jax.__version__, "install requirements.lock on every host"),
-    }
-    for name, (value, remedy) in having.items():
+    for name, value in values.items():
         sha256 = hashlib.sha256(repr(value).encode()).digest()
         digests = np.asarray(multihost_utils.process_allgather(np.frombuffer(sha256, np.uint32)))
         if processes := np.flatnonzero((digests != digests[0]).any(axis=1)).tolist():

@@ -10,8 +10,7 @@ bit-identical are one run.
 
 import contextlib
 import dataclasses
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable
 from typing import Any
 
 from ropewalk.experiment.config import (
@@ -71,45 +70,6 @@ def checkpoint_ids(run: RunDirectory, steps: Iterable[int] | None = None) -> dic
         with contextlib.suppress(DamagedCheckpointError):  # whoever reads its arrays reports it
             ids[step] = run_id(run, step)
     return ids
-
-
-def find_copies(
-    runs: Sequence[RunDirectory], ids_of: Callable[[RunDirectory], Mapping[int, str]]
-) -> dict[RunDirectory, RunDirectory]:
-    """Return the run that each copy among `runs` is a copy of.
-
-    Two runs are one if they are equal at the newest step that is known of both.
-
-    Args:
-      runs: in order: what comes first is the original.
-      ids_of: identities by step that are known of a run besides those of its checkpoints.
-    """
-    counts = Counter(map(_config_digest, runs))
-    copies: dict[RunDirectory, RunDirectory] = {}
-    originals: dict[RunDirectory, dict[int, str]] = {}
-    for run in runs:
-        if counts[_config_digest(run)] == 1:  # its checkpoints need not be opened
-            continue
-        ids = checkpoint_ids(run) | dict(ids_of(run))
-        original = next((o for o in originals if _equal(ids, originals[o])), None)
-        if original is None:
-            originals[run] = ids
-        else:
-            copies[run] = original
-    return copies
-
-
-def _equal(ids: Mapping[int, str], other_ids: Mapping[int, str]) -> bool:
-    common = ids.keys() & other_ids.keys()
-    return bool(common) and ids[max(common)] == other_ids[max(common)]
-
-
-def copy_notice(original: RunDirectory, copy: RunDirectory) -> str:
-    """Return the line that says that a run is shown once."""
-    return (
-        f"{copy.path} is the same run as {original.path} (equal config, seeds and parameters): "
-        "it is shown once, as the latter"
-    )
 
 
 def _without_defaults(value: Any) -> dict[str, Any]:

@@ -17,9 +17,8 @@ from collections.abc import Sequence
 
 from ropewalk.data.config import DataConfig
 from ropewalk.experiment.config import ExperimentConfig
-from ropewalk.experiment.dotted import apply, flatten_values
+from ropewalk.experiment.dotted import apply
 from ropewalk.experiment.run import RunDirectory, find_start
-from ropewalk.experiment.stages import row_fields
 from ropewalk.utils.paths import as_path
 
 
@@ -89,52 +88,3 @@ def _tokenizer(
         is_same = as_path(parent.tokenizer).exists()
     path = find_start(start_from)[0].tokenizer_path
     return parent.tokenizer if is_same or not path.exists() else str(path)
-
-
-def describe(
-    config: ExperimentConfig, child: ExperimentConfig, run: RunDirectory | None = None
-) -> list[str]:
-    """Return lines that say how `child` differs from its parent, and whether it repeats its rows.
-
-    Args:
-      config: the experiment file's.
-      child: what `inherit` made of it.
-      run: as in `inherit`.
-
-    Returns:
-      One line per changed field of the model; then one line with the fields in which the parent's
-      value replaced the experiment file's, and one if the rows are those of the parent, which has
-      trained on them. None for a run that starts from no other.
-    """
-    if child.start_from is None:
-        return []
-    start, parent = _find_parent(child.start_from, run)
-    models = [flatten_values(x.model, "model.") for x in (config, parent, child)]
-    names = {name: None for fields_of_model in models for name in fields_of_model}
-    values = {name: [model.get(name, "none") for model in models] for name in names}
-    lines = [
-        f"{name}: {theirs} -> {ours}"
-        for name, (_, theirs, ours) in values.items()
-        if theirs != ours
-    ]
-    replaced = [
-        f"{name}={ours} ({config.name}: {file})"
-        for name, (file, theirs, ours) in values.items()
-        if file != ours == theirs
-    ]
-    tokenizers = [
-        (experiment.data.tokenizer, experiment.data.vocab_size) for experiment in (child, config)
-    ]
-    if tokenizers[0] != tokenizers[1]:
-        labels = [name or f"one of {size} ids" for name, size in tokenizers]
-        replaced.append(f"data.tokenizer={labels[0]} ({config.name}: {labels[1]})")
-    if replaced:
-        lines.append(f"inherited from {start}: {', '.join(replaced)}; an override changes a field")
-    size = parent.data.batch_size  # does not change the stream of rows
-    same_size = dataclasses.replace(child.data, batch_size=size)
-    if row_fields(same_size) == row_fields(parent.data) and not start.endswith("@0"):
-        lines.append(
-            f"data: the rows of {start} again, from its first one on; data.seed=N, other than "
-            f"{parent.data.seed}, gives another order"
-        )
-    return lines

@@ -69,7 +69,7 @@ def _item_path(folder: Path, name: str) -> Path:
 def config_item(run: RunDirectory, step: int, config: ExperimentConfig) -> dict[str, Any]:
     """Return the item `config`; its field `run` is a copy of config.json."""
     return {
-        "stage": stages.at(run.config, step).number,
+        "stage": stages.stage_at(run.config, step).number,
         "positions": run.positions_at(step),
         "config": to_dict(config),
         "run": run.record,
@@ -192,8 +192,13 @@ def check_config(run: RunDirectory, step: int) -> dict[str, Any]:
 
     Raises:
       DamagedCheckpointError: if the checkpoint cannot be read.
-      ValueError: naming the field that differs.
+      ValueError: naming the field that differs, or for a step that the run does not reach.
     """
+    if step > (end := stages.split(run.config)[-1].end):
+        raise ValueError(
+            f"{run.path}: checkpoint {step} is past the run's last step, {end}; delete "
+            f"{folder_of(run, step)}, or rename it to the step that it was"
+        )
     items, _ = read_items(run, step)
     item, ours, positions = items["config"], run.config_at(step), run.positions_at(step)
     with one_line(run, step, "config"):

@@ -15,7 +15,6 @@ from ropewalk.experiment.run import RunDirectory, find_run
 from ropewalk.model import rotary as rotary_lib
 from ropewalk.model import transformer
 from ropewalk.model.config import PositionTable
-from ropewalk.model.positions import record_learned
 from ropewalk.model.transformer import Params
 from ropewalk.utils.messages import check_unicode, quoted
 
@@ -43,7 +42,7 @@ class LoadedRun:
 
     @property
     def table(self) -> PositionTable:
-        """The frequencies of every layer, in float64: those trained with, or learned."""
+        """The frequencies of every layer, in float64: those trained with."""
         return self.config.model.position_table(self.config.data.context_length)
 
     @property
@@ -113,9 +112,11 @@ def load(path: str | Path, step: int | None = None) -> LoadedRun:
       ValueError: if `path` is not a run (for a sweep, name one member), or it has no such
         checkpoint.
     """
-    directory = find_run(path)
+    return load_directory(find_run(path), step)
+
+
+def load_directory(directory: RunDirectory, step: int | None = None) -> LoadedRun:
+    """Return `load` of a run that was found already."""
     check_platform()  # before shapes are cached, in 64 bits
     params, step = restore_params(directory, step)
-    config = directory.config_at(step)
-    model, params = record_learned(config.model, params)
-    return LoadedRun(directory, step, dataclasses.replace(config, model=model), params)
+    return LoadedRun(directory, step, directory.config_at(step), params)

@@ -5,49 +5,17 @@ import json
 import math
 import os
 import secrets
-import tomllib
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
-
-import jax
 
 from ropewalk.experiment.config import ExperimentConfig, flatten, to_dict
 from ropewalk.experiment.items import read_digests
 from ropewalk.experiment.records import MetricsDigest
 from ropewalk.experiment.run import RunDirectory
 from ropewalk.model import rotary
-from ropewalk.model.transformer import count_params
 from ropewalk.utils.files import write_atomically
+from ropewalk.utils.limits import read_bytes
 from ropewalk.utils.paths import in_bucket
-
-# FLOP/s of a chip, by a part of its JAX device kind.
-PEAK_FLOPS: dict[str, float] = tomllib.loads(Path(__file__).with_name("chips.toml").read_text())
-
-
-def peak_flops() -> float | None:
-    """Return the peak of all devices; None if the chip (a CPU, say) is not in the table."""
-    peak = peak_of(jax.devices()[0].device_kind)
-    return peak and peak * jax.device_count()
-
-
-def peak_of(kind: str) -> float | None:
-    """Return the peak of one chip by its JAX device kind; None if it is not in the table."""
-    matches = [name for name in PEAK_FLOPS if name in kind]
-    return PEAK_FLOPS[max(matches, key=len)] if matches else None
-
-
-def flops_per_token(config: ExperimentConfig) -> float:
-    """Count the FLOP of a training step: 6 per matrix parameter, plus causal attention once.
-
-    Attention costs 2 FLOP x (T / 2 keys on average) for each feature of a head's keys and values,
-    three times over for forward and backward; the masked half of the square is not counted.
-    """
-    model = config.model
-    value_dim = model.head_dim if model.mla is None else model.mla.v_head_dim
-    features = model.num_layers * model.num_heads * (model.head_dim + value_dim)
-    attention = 3 * features * config.data.context_length
-    return 6 * count_params(model)["matmul"] + attention
 
 
 class MetricsLog:
@@ -65,7 +33,7 @@ class MetricsLog:
 
         `notice` is called with a line if rows up to there are lost or changed.
         """
-        self._trackers = [open_tracker(name, run) for name in config.train.tracking]
+        self._trackers = [open_tracker(name, run, after_step) for name in config.train.tracking]
         # A killed run may have logged steps after its last checkpoint.
         rows = [row for row in run.read_metrics() if row["step"] <= after_step]
         record = read_digests(run, after_step).get("metrics", {}) if after_step else {}
@@ -149,10 +117,13 @@ def check_trackers(names: Sequence[str]) -> None:
             ) from None
 
 
-def open_tracker(name: str, run: RunDirectory) -> Tracker:
-    """Open the tracker of a name in `train.tracking` for a run."""
+def open_tracker(name: str, run: RunDirectory, after_step: int | None = None) -> Tracker:
+    """Open the tracker of a name in `train.tracking` for a run.
+
+    `after_step` is the step from which training goes on; None: rows are only added.
+    """
     module, open_on = _TRACKERS[name]
-    return open_on(importlib.import_module(module), run)
+    return open_on(importlib.import_module(module), run, after_step)
 
 
 def _settings(run: RunDirectory) -> dict[str, bool | int | float | str]:
@@ -164,10 +135,14 @@ def _settings(run: RunDirectory) -> dict[str, bool | int | float | str]:
     return {name: x for name, x in plain.items() if name.rpartition(".")[2] != "class"}
 
 
-def _tensorboard(tensorboard: Any, run: RunDirectory) -> Tracker:
-    # Files are named by the second at which they are opened.
-    suffix = f".{secrets.token_hex(4)}"
-    writer = tensorboard.SummaryWriter(str(run.path / "tensorboard"), filename_suffix=suffix)
+def _tensorboard(tensorboard: Any, run: RunDirectory, after_step: int | None) -> Tracker:
+    writer = tensorboard.SummaryWriter(
+        str(run.path / "tensorboard"),
+        # Files are named by the second at which they are opened.
+        filename_suffix=f".{secrets.token_hex(4)}",
+        # A killed run may have logged steps after its last checkpoint.
+        purge_step=None if after_step is None else after_step + 1,
+    )
     # Settings without a list of metrics: then TensorBoard offers all scalars of the runs.
     _, settings, _ = tensorboard.summary.hparams(_settings(run), {})
     writer.file_writer.add_summary(settings)
@@ -180,14 +155,17 @@ def _tensorboard(tensorboard: Any, run: RunDirectory) -> Tracker:
     return Tracker(write, write, writer.close)
 
 
-def _wandb(wandb: Any, run: RunDirectory) -> Tracker:
+def _wandb(wandb: Any, run: RunDirectory, after_step: int | None) -> Tracker:
     # Without a key, `init` would wait for minutes.
     is_online = os.environ.get("WANDB_MODE") or os.environ.get("WANDB_API_KEY")
-    session = _start_session(
-        wandb,
-        run,
+    folder = run.path.resolve().parent
+    session = wandb.init(
+        project="ropewalk",
+        group=folder.name if (folder / "sweep.json").exists() else None,
+        config=_settings(run),
         name=run.name,
         id=_identity(run),
+        resume="allow",
         dir=None if in_bucket(run.path) else str(run.path),
         mode=None if is_online else "offline",
         reinit="create_new",
@@ -196,20 +174,6 @@ def _wandb(wandb: Any, run: RunDirectory) -> Tracker:
     # `log` refuses results of steps before the last one.
     write_results = lambda row: session.summary.update(_without_step(row))  # noqa: E731
     return Tracker(lambda row: session.log(row, step=row["step"]), write_results, session.finish)
-
-
-def _trackio(trackio: Any, run: RunDirectory) -> Tracker:
-    session = _start_session(trackio, run, name=f"{run.name}-{_identity(run)}")
-    write = lambda row: session.log(_without_step(row), step=int(row["step"]))  # noqa: E731
-    return Tracker(write, write, session.finish)
-
-
-def _start_session(package: Any, run: RunDirectory, **options: Any) -> Any:
-    """Start or resume a run of wandb, or of trackio, in the group of its sweep."""
-    folder = run.path.resolve().parent
-    group = folder.name if (folder / "sweep.json").exists() else None
-    settings = {"project": "ropewalk", "group": group, "config": _settings(run), "resume": "allow"}
-    return package.init(**settings, **options)
 
 
 def _without_step(row: dict[str, float]) -> dict[str, float]:
@@ -224,11 +188,10 @@ def _identity(run: RunDirectory) -> str:
     path = run.path / "wandb.id"
     if not path.exists():
         write_atomically(path, secrets.token_hex(8))
-    return path.read_text(encoding="utf-8")
+    return read_bytes(path).decode()
 
 
 _TRACKERS = {
     "tensorboard": ("tensorboardX", _tensorboard),
     "wandb": ("wandb", _wandb),
-    "trackio": ("trackio", _trackio),
 }

@@ -56,14 +56,14 @@ from ropewalk.experiment.records import SweepRecord, read_sweep
 from ropewalk.experiment.run import RunDirectory, split_start
 from ropewalk.experiment.stages import split
 from ropewalk.utils.expressions import allow_files, split_commas, unquote
-from ropewalk.utils.files import check_contents
+from ropewalk.utils.files import check_links
 from ropewalk.utils.messages import one_line
 from ropewalk.utils.paths import as_path, in_bucket
 
 # Files and `--help` teach the same language: it is written down once, above.
 _, OVERRIDES_HELP, SWEEP_HELP = str(__doc__).split("\n\n")
 
-_MOST_MEMBERS = 1000  # of a sweep; a typing error may make billions
+_MAX_MEMBERS = 1000  # of a sweep; a typing error may make billions
 
 
 # Fields that hold expressions; the text of any other, a path say, permits no code.
@@ -143,8 +143,8 @@ def grid(overrides: Sequence[str]) -> list[tuple[str, list[str]]]:
         if path in PATH_FIELDS:
             values = _join_paths(values)
         choices.append([f"{path}={value.strip()}" for value in values])
-    if math.prod(map(len, choices)) > _MOST_MEMBERS:
-        raise ValueError(f"the values listed make more than {_MOST_MEMBERS:,} members; list fewer")
+    if math.prod(map(len, choices)) > _MAX_MEMBERS:
+        raise ValueError(f"the values listed make more than {_MAX_MEMBERS:,} members; list fewer")
     varies = [len(values) > 1 for values in choices]
     return [
         (member_name(list(itertools.compress(combination, varies))), list(combination))
@@ -176,10 +176,11 @@ def check_used(config: ExperimentConfig, overrides: Sequence[str]) -> None:
     """Raise ValueError for an override of a field that has no effect in any stage of `config`.
 
     Args:
-      config: a run; a text that its file names must have an effect, too.
+      config: a run; a text that its file names must have an effect, too, beside the file's source.
       overrides: those of the command line; the stages' are checked too.
     """
-    named = ["data.path"] if config.data.path is not None else []
+    keeps_source = not any(override.startswith("data.source=") for override in overrides)
+    named = ["data.path"] * (keeps_source and config.data.path is not None)
     for override in itertools.chain(overrides, named, *config.stages):
         name = override.partition("=")[0]
         is_used, remedy = _USED.get(name, (lambda _: True, ""))
@@ -272,9 +273,9 @@ class Sweep(NamedTuple):
 
     def check_workdir(self) -> None:
         """Raise ValueError if `workdir` holds another sweep, or a run instead of a sweep."""
-        check_contents(self.workdir)
         if self.record is None:
             return
+        check_links(self.workdir, self.record.members)
         if (self.workdir / "sweep.json").exists():
             other = read_sweep(self.workdir)
             if _deciding(other) != _deciding(self.record):

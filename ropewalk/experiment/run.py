@@ -6,6 +6,7 @@ import functools
 import importlib.metadata
 import json
 import platform
+import re
 from collections.abc import Callable, Iterable, Sequence
 from os.path import abspath
 from pathlib import Path
@@ -19,14 +20,17 @@ from ropewalk.experiment.config import ExperimentConfig, first_difference, from_
 from ropewalk.experiment.records import METRICS, read_json_lines, read_sweep
 from ropewalk.utils.checks import problem
 from ropewalk.utils.command_line import requote
-from ropewalk.utils.files import check_contents, write_atomically
+from ropewalk.utils.files import check_links, write_atomically
 from ropewalk.utils.git import current_commit
 from ropewalk.utils.limits import read_json
 from ropewalk.utils.locks import lock
-from ropewalk.utils.manifest import DamagedError
-from ropewalk.utils.paths import as_path, in_bucket
+from ropewalk.utils.manifest import DamagedError, hash_file
+from ropewalk.utils.paths import as_path, copy, in_bucket
 
-PUBLISHED = "published"  # folder of an imported run: tokenizer files, as published
+# Folder of an imported run, and of those that start from it: tokenizer files, as published.
+PUBLISHED = "published"
+# Folders of a run that commands write into.
+_FOLDERS = ("checkpoints", "held_out", PUBLISHED, "probes", "profile", "tensorboard", "wandb")
 
 
 class RunDirectory:
@@ -91,7 +95,7 @@ class RunDirectory:
 
         The last checkpoint of a stage belongs to the stage. Raises ValueError as `config` does.
         """
-        return stages.at(self.config, step).config
+        return stages.stage_at(self.config, step).config
 
     def positions_at(self, step: int) -> list[dict[str, Any]]:
         """Return the positions of the updates that made the parameters of `step`.
@@ -117,7 +121,10 @@ class RunDirectory:
             record = record.get("run", record)
             record.setdefault("overrides", [])
             lists = [tuple(record.get(x, ())) for x in ("overrides", "held_out", "trained_on")]
-            if not isinstance(record["config"], dict) or problem(sum(lists, ()), tuple[str, ...]):
+            objects = record["config"], record.get("published", {})
+            if not all(isinstance(x, dict) for x in objects) or problem(
+                sum(lists, ()), tuple[str, ...]
+            ):
                 raise TypeError
             return record
         except (AttributeError, KeyError, TypeError, ValueError) as error:
@@ -157,32 +164,32 @@ class RunDirectory:
             raise ValueError(
                 f"{self.path} was trained on other data (fingerprint {known[0][:12]}, now "
                 f"{min(new)[:12]}); restore the content of {' or '.join(dict.fromkeys(paths))}, "
-                "or use a new --workdir"
+                "train on with the version of ropewalk that began it, or use a new --workdir"
             )
 
     @property
     def published_path(self) -> Path | None:
-        """Folder of published tokenizer files, of this run or of the import that it started from.
+        """Folder of the published files of the tokenizer; None for a run with no imported one.
 
-        None if there is none, or the run has another tokenizer.
+        Raises:
+          ValueError: naming a file that is not what was imported.
         """
-        run = self.imported_run
-        is_same = run is not None and run.tokenizer_sha256 == self.tokenizer_sha256
-        return run.path / PUBLISHED if run is not None and is_same else None
+        folder = self.path / PUBLISHED
+        files = _hash_files(folder)
+        imported = self.record.get("published", files)
+        for name in sorted(files | imported):
+            if files.get(name) != imported.get(name):
+                raise ValueError(
+                    f"{folder / name} is not what was imported; put back a copy of the file, or "
+                    "import the model again"
+                )
+        return folder if files else None
 
     @property
-    def imported_run(self) -> "RunDirectory | None":
-        """The import that this run is, or that it started from; None if it is not there."""
-        run, visited = self, {self.path}
-        while not (run.path / PUBLISHED).is_dir():
-            parent, _ = split_start(run.config.start_from or "")
-            if not parent or not (as_path(parent) / "config.json").exists():
-                return None
-            run = RunDirectory(parent)
-            if run.path in visited:  # a renamed run may lie where its own parent was
-                return None
-            visited.add(run.path)
-        return run
+    def origin(self) -> dict[str, Any] | None:
+        """`name`, `config` and `context` (tokens) of the model that was imported as this run, or
+        as one that it started from; None for others."""
+        return self.record.get("imported") or self.record.get("origin")
 
     @functools.cached_property
     def tokenizer(self) -> Tokenizer:
@@ -223,8 +230,8 @@ class RunDirectory:
     ) -> None:
         """Create the directory with its config.json, which records `overrides` and `origin`.
 
-        The config of the run that `config.start_from` names, and its positional settings, are
-        copied into it.
+        The config of the run that `config.start_from` names, its positional settings, and what
+        it keeps of an import are copied into it.
         """
         record: dict[str, Any] = {**origin, "overrides": list(overrides)}
         if tokenizer_sha256:
@@ -233,6 +240,13 @@ class RunDirectory:
             parent, step = find_start(config.start_from)
             record["parents"] = parent.positions_at(step)
             record["parent"] = to_dict(parent.config_at(step))
+            if model := parent.origin:
+                record["origin"] = {name: model[name] for name in ("name", "config", "context")}
+            files = parent.published_path
+            if files and parent.tokenizer_sha256 == tokenizer_sha256:
+                copy(files, self.path / PUBLISHED)
+        if files := _hash_files(self.path / PUBLISHED):
+            record["published"] = files
         record["config"] = to_dict(config)
         self.path.mkdir(parents=True, exist_ok=True)
         write_atomically(self.path / "config.json", json.dumps(record, indent=2) + "\n")
@@ -290,8 +304,10 @@ class RunDirectory:
     def check_resumable(self, config: ExperimentConfig, start: Path | None = None) -> None:
         """Raise ValueError if the directory holds a sweep or, naming the field, another run.
 
-        `start` is what a longer training starts from, the sweep of a member; None: this run.
+        A link is refused in the place of a folder that training writes into. `start` is what a
+        longer training starts from, the sweep of a member; None: this run.
         """
+        check_links(self.path, _FOLDERS)
         if (self.path / "sweep.json").exists():
             raise ValueError(
                 f"{self.path} holds a sweep; use another --workdir, or sweep.py to continue it"
@@ -314,7 +330,8 @@ class RunDirectory:
         if not self.checkpoints_path.is_dir():
             return []
         # Orbax renames a finished checkpoint; names of unfinished ones are no numbers.
-        steps = [int(p.name) for p in self.checkpoints_path.iterdir() if p.name.isdigit()]
+        names = [p.name for p in self.checkpoints_path.iterdir()]
+        steps = [int(name) for name in names if re.fullmatch("[0-9]{1,10}", name)]
         return sorted(s for s in steps if not in_bucket(self.path) or self.is_complete(s))
 
     def is_complete(self, step: int) -> bool:
@@ -365,6 +382,11 @@ class RunDirectory:
         return last["step"] - count + 1 if is_over else None
 
 
+def _hash_files(folder: Path) -> dict[str, str]:
+    """Return the sha256 of each file in a folder by its name; none if there is no folder."""
+    return {path.name: hash_file(path) for path in folder.iterdir()} if folder.is_dir() else {}
+
+
 Notice = Callable[[str], None]
 
 
@@ -382,7 +404,6 @@ def find_runs(
     """
     runs = []
     for path in map(as_path, paths):
-        check_contents(path)
         is_run, is_sweep = RunDirectory(path).is_started(), (path / "sweep.json").exists()
         if is_run:
             if is_sweep:
@@ -390,6 +411,7 @@ def find_runs(
                     f"{path} holds both a run and a sweep; move sweep.json and the members that it "
                     "names to another directory"
                 )
+            check_links(path, _FOLDERS)
             runs.append(RunDirectory(path))
             continue
         if not is_sweep:
@@ -398,7 +420,9 @@ def find_runs(
             names = ", ".join(sorted(str(file.parent) for file in files))
             missing += f"; name those in it: {names}" if names else ""
             raise ValueError(f"{path} {missing if path.exists() else 'does not exist'}")
-        members = [RunDirectory(path / name) for name in read_sweep(path).members]
+        names = read_sweep(path).members
+        check_links(path, [*names, *(f"{name}/{folder}" for name in names for folder in _FOLDERS)])
+        members = [RunDirectory(path / name) for name in names]
         started = [run for run in members if run.is_started()]
         absent = ", ".join(run.path.name for run in members if run not in started)
         if not started:
@@ -437,7 +461,6 @@ def find_run(path: str | Path) -> RunDirectory:
       ValueError: if there is none, or a sweep: one of its members must be chosen.
     """
     path = as_path(path)
-    check_contents(path)
     if (path / "sweep.json").exists():
         members = ", ".join(read_sweep(path).members)
         raise ValueError(f"{path} is a sweep; name one of its members: {members}")
@@ -473,7 +496,7 @@ def common_steps(runs: Iterable[RunDirectory]) -> list[int]:
 def find_pruned(runs: Iterable[RunDirectory], steps: Sequence[int]) -> RunDirectory | None:
     """Return the first run without an optimizer state at any of its `steps`; None if there is none.
 
-    `ropewalk runs prune --optimizer` and `keep` leave parameters only.
+    `ropewalk runs prune --optimizer` leaves parameters only, and so do the runs of the notebooks.
     """
     for run in runs if steps else ():
         if not any((run.checkpoints_path / str(step) / "opt_state").exists() for step in steps):

@@ -95,7 +95,7 @@ def row_fields(data: DataConfig) -> DataConfig:
     return dataclasses.replace(data, prepared_root=".", num_workers=0, on_bad_document="error")
 
 
-def at(config: ExperimentConfig, step: int) -> Stage:
+def stage_at(config: ExperimentConfig, step: int) -> Stage:
     """Return the stage of update number `step` (from 1); step 0 belongs to the first stage, and
     steps past the end to the last one."""
     stages = split(config)
@@ -111,5 +111,5 @@ def positions(config: ExperimentConfig, step: int) -> list[dict[str, Any]]:
             "rotary": rotary_lib.expression(stage.config.model.rotary),
             "window": to_dict(stage.config.model.window),
         }
-        for stage in split(config)[: at(config, step).number + 1]
+        for stage in split(config)[: stage_at(config, step).number + 1]
     ]

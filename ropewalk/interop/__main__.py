@@ -1,4 +1,4 @@
-"""Import, export and evaluate models: ropewalk interop {export,import,lm_eval} ..."""
+"""Import and export models: ropewalk {import,export} ..."""
 
 import ropewalk.utils.environment  # noqa: F401 - first: it checks that packages are installed
 
@@ -11,13 +11,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from ropewalk.experiment.config import TRAINED, chosen_rotary
 from ropewalk.experiment.run import find_run
 from ropewalk.interop.folders import check_new, find_source
 from ropewalk.interop.tensors import SHARD_BYTES
-from ropewalk.utils.command_line import Parser, exit_with, expression, tokens
-from ropewalk.utils.files import check_writable
-from ropewalk.utils.paths import local
+from ropewalk.utils.command_line import Parser, exit_with, tokens
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -27,13 +24,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for name, text, add_arguments in (  # the docstring of a function is the text of `--help`
         ("export", "export a run as a Hugging Face folder", _add_export),
         ("import", "import a Hugging Face folder as a run", _add_import),
-        ("lm_eval", "evaluate a run with lm-evaluation-harness", _add_lm_eval),
     ):
         description = inspect.getdoc(add_arguments)
         add_arguments(commands.add_parser(name, help=text, description=description))
-    options, others = parser.parse_known_args(sys.argv[1:] if arguments is None else arguments)
-    if others and options.command != "lm_eval":
-        parser.error(f"unrecognized arguments: {' '.join(others)}")
+    options = parser.parse_args(sys.argv[1:] if arguments is None else arguments)
     with parser.refusing(ValueError, OSError):
         options.check(options)
         # Import late: help and invalid arguments do not need JAX.
@@ -43,9 +37,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         keep_programs()
         check_platform()
         values = vars(options)
-        command, module, _ = (values.pop(name) for name in ("command", "module", "check"))
-        main_function = importlib.import_module(f"ropewalk.interop.{module}").main
-        return main_function(*[others] * (command == "lm_eval"), **values)
+        _, module, _ = (values.pop(name) for name in ("command", "module", "check"))
+        return importlib.import_module(f"ropewalk.interop.{module}").main(**values)
 
 
 def _add_export(parser: Parser) -> None:
@@ -83,10 +76,10 @@ def _add_import(parser: Parser) -> None:
 
     The run is at step 0: evaluate it, analyze its attention, or continue training with
     `start_from=RUN`. Its rotary variant and trained context (max_position_embeddings) come from
-    config.json, and its parameters keep the dtype of the files (GGUF: float32). One tensor is read
-    at a time, and one stacked array is written at a time. The published tokenizer files, chat
-    template and generation config are kept in RUN/published. docs/interop.md lists the models that
-    can be imported.
+    config.json, and its parameters keep the dtype of the files. One tensor is read at a time, and
+    one stacked array is written at a time. The published tokenizer files, chat template and
+    generation config are kept in RUN/published. transformers first converts a GGUF file to such a
+    folder, in float32. docs/interop.md lists the models that can be imported.
     """
     add = parser.add_argument
     add("folder", metavar="FOLDER", type=Path, help="config.json, *.safetensors; or a *.gguf file")
@@ -107,31 +100,6 @@ def _check_import(options: argparse.Namespace) -> None:
     """Raise ValueError for arguments that are wrong."""
     find_source(options.folder)
     check_new(options.run_path)
-
-
-def _add_lm_eval(parser: Parser) -> None:
-    """Evaluate with lm-evaluation-harness: ropewalk lm_eval RUN --tasks NAME[,...]
-
-    Other options are those of `lm_eval run`, such as --limit, --num_fewshot and --include_path. In
-    Python, `interop.lm_eval.register()` adds runs to the harness as the model `ropewalk`.
-    """
-    add = parser.add_argument
-    add("run_path", metavar="RUN", help="run directory")
-    add("--max_length", type=tokens, metavar="TOKENS", help="default: the trained context")
-    text = "another rotary variant (see evaluate.py)"
-    add("--rotary", default=TRAINED, type=expression, metavar="EXPR", help=text)
-    add("--step", type=int, metavar="N", help="checkpoint (default: the newest)")
-    add("--output_path", metavar="PATH", help="default: RUN/lm_eval/results.json, with the time")
-    parser.set_defaults(module="lm_eval", check=_check_lm_eval)
-
-
-def _check_lm_eval(options: argparse.Namespace) -> None:
-    """Raise ValueError for arguments that are wrong."""
-    run = find_run(options.run_path)
-    chosen_rotary(options.rotary, run.config_at(run.find_step(options.step)))
-    out = local(options.output_path or run.path / "lm_eval" / "results.json")
-    check_writable(out.parent, "give another --output_path")
-    options.output_path = str(out)
 
 
 if __name__ == "__main__":

@@ -27,11 +27,17 @@ from ropewalk.experiment.checkpoint import digests, leaves_by_name, nested
 from ropewalk.interop.hf_config import HfModel
 from ropewalk.interop.layers import find_difference, imported_layers
 from ropewalk.interop.tensors import Tensors
-from ropewalk.interop.transformers_model import compute_logits, has_transformers, load
+from ropewalk.interop.transformers_model import (
+    class_defaults,
+    compute_logits,
+    has_transformers,
+    load,
+)
 from ropewalk.model import transformer
 from ropewalk.model.config import ModelConfig
 from ropewalk.utils.limits import read_json
 from ropewalk.utils.manifest import hash_file
+from ropewalk.utils.messages import quoted
 
 # Largest difference, in roundings of float32. Rounding is chaotic in a real model: correct exports
 # differ by up to 5 (cosines within 1e-6 count too), planted errors by more than 1,000.
@@ -76,6 +82,23 @@ def reason_not_to_compare(config: ModelConfig) -> str:
     if 4 * transformer.count_params(config)["total"] > _MAX_BYTES:
         return "the model is larger than 4 GiB in float32"
     return ""
+
+
+def refuse_unread(source: HfModel, reason: str) -> None:
+    """Raise ValueError for a key of config.json that may change logits, and that nothing has read.
+
+    Args:
+      source: the model.
+      reason: why its logits are not compared.
+    """
+    defaults = class_defaults(source.architecture.model_type)
+    for name in source.unread:
+        value = source.keys[name]
+        if defaults is None or defaults.get(name, value) != value:
+            raise ValueError(
+                f"config.json: {name}={quoted(value, 40)} is not read, and logits are not compared "
+                f"({reason}); if the model computes the same without this key, remove it"
+            )
 
 
 def digest_files(folder: Path) -> dict[str, str]:
@@ -167,7 +190,7 @@ def compare_logits(
     # The last position decides which list of two a `longrope` takes; its logits do not count.
     positions_T = np.append(np.arange(count - 1), source.context - 1)
     ours_TV = _compute_our_logits(tensors, source, tokens_T, positions_T)[:-1]
-    theirs = load(tensors.folder, hf_config)
+    theirs = load(tensors.folder)
     measured = measured_layers.measure(theirs.config.to_dict(), source.context)
     if difference := find_difference(measured, imported_layers(hf_config)):
         raise ValueError(f"{difference} from the run's; nothing was written")

@@ -19,7 +19,7 @@ from ropewalk.utils.messages import nearest
 # Fields that do not change the function of given parameters, or that are compared by what follows
 # from them.
 _OTHERS = {"align_query_key", "attention", "compute_dtype", "remat", "loss_chunk"}
-_OTHERS |= {"num_kv_heads", "rotary", "window", "learned_frequencies"}
+_OTHERS |= {"num_kv_heads", "rotary", "window"}
 
 
 def choose_architecture(
@@ -44,7 +44,7 @@ def choose_architecture(
     if len(layers[0]) > 1:
         raise ValueError(
             "no class of transformers has frequencies that differ between heads (a rotary pattern "
-            "over heads, or learned ones); train without it"
+            "over heads); train without it"
         )
     if model_type is not None and model_type not in ARCHITECTURES:
         raise ValueError(

@@ -19,10 +19,7 @@ from ropewalk.interop.tensors import SHARD_BYTES, Tensors, digest_tensors, write
 from ropewalk.interop.tokenizer_files import read_published, write_published, write_tokenizer
 from ropewalk.interop.weights import Entry
 from ropewalk.model.config import ModelConfig
-from ropewalk.model.positions import record_learned
 from ropewalk.utils.messages import one_line
-
-_OFFSETS = "blocks.attention.frequency_offset"
 
 
 def main(*, shard_gib: float, **options: Any) -> int:
@@ -62,11 +59,7 @@ def export(
         run = find_run(run_path)
         step = run.find_step(step)
         config, stored = run.config_at(step), StoredParams(run, step)
-        offsets = stored.read(_OFFSETS) if _OFFSETS in stored.known else None
-        model, _ = record_learned(
-            config.model, {"blocks": {"attention": {"frequency_offset": offsets}}}
-        )
-        context = config.data.context_length
+        model, context = config.model, config.data.context_length
         imported_type = _imported_type(run, model, context)
         chosen = choose_architecture(model, context, architecture or imported_type)
         tokenizer = run.tokenizer if run.tokenizer_path.exists() else None
@@ -110,8 +103,7 @@ def _imported_type(run: RunDirectory, model: ModelConfig, context: int) -> str |
 def _check_parameters(entries: list[Entry], stored: StoredParams, class_name: str) -> None:
     """Raise ValueError if the checkpoint has a parameter that no tensor of the class holds."""
     parameters = {name for entry in entries for name in entry.ours}
-    # Learned offsets are part of the rotation.
-    if extra := stored.known.keys() - parameters - {_OFFSETS}:
+    if extra := stored.known.keys() - parameters:
         raise ValueError(
             f"{class_name} lacks the parameter {min(extra)}; train without it, or add it to "
             "interop/weights.py"
@@ -133,13 +125,28 @@ def _write_tensors(
         for entry in entries:
             # A tensor of several arrays has the dtype of the first.
             actual = wanted or stored.known[entry.ours[0]].dtype
-            leaves = [stored.read(x).astype(actual, copy=False) for x in entry.ours]
+            leaves = [_convert(x, stored.read(x), actual) for x in entry.ours]
             layers = zip(*leaves, strict=True) if entry.is_stacked else [leaves]
             for name, arrays in zip(entry.names(num_layers), layers, strict=True):
                 yield name, entry.to_hf(*arrays)
 
     write_tensors(folder, tensors(), shard_bytes)
     return np.dtype(wanted or stored.known[entries[0].ours[0]].dtype).name
+
+
+def _convert(name: str, array: np.ndarray, dtype: Any) -> np.ndarray:
+    """Return an array in another dtype; raise ValueError for values that are not finite there."""
+    if not np.isfinite(array).all():
+        raise ValueError(f"{name} has NaN or infinite values; export an earlier --step")
+    with np.errstate(over="ignore"):
+        converted = array.astype(dtype, copy=False)
+    beyond = ~np.isfinite(converted)
+    if beyond.any():
+        raise ValueError(
+            f"{name} has values up to {np.abs(array[beyond]).max():.6g}, which {np.dtype(dtype)} "
+            "cannot hold; give --dtype bfloat16 or float32"
+        )
+    return converted
 
 
 def _check_imported_config(run: RunDirectory, model: ModelConfig) -> None:
@@ -161,10 +168,9 @@ def _write_tokenizer(
 
     Those of an imported run are written as they were published, but for the context's length.
     """
-    origin = run.imported_run
-    if origin and run.published_path and (files := read_published(run.published_path)):
-        is_same = context == origin.record["imported"]["context"]
-        write_published(files, folder, None if is_same else context)
+    if published := run.published_path:
+        is_same = run.origin is not None and context == run.origin["context"]
+        write_published(read_published(published), folder, None if is_same else context)
         return ""
     if tokenizer is None:
         return "This folder has no tokenizer: the run was trained on token ids."

@@ -20,7 +20,7 @@ from ropewalk.model.rotary.base import HfHead, Rotary
 from ropewalk.model.rotary.nope import Nope
 from ropewalk.model.rotary.rope_parameters import read_rope
 from ropewalk.utils.checks import Bounds, Count, Layers, problem
-from ropewalk.utils.limits import MOST_CONFIG, read_json
+from ropewalk.utils.limits import read_json
 from ropewalk.utils.messages import one_line, quoted
 
 _ALIASES = {"deepseek_v2": "deepseek_v3"}  # it routes experts differently; dense layers are equal
@@ -49,11 +49,29 @@ _UNSUPPORTED: dict[str, set[str] | None] = {
     "attention_bias": {"llama", "qwen3", "smollm3", "deepseek_v2", "deepseek_v3", "mellum"}
     | {"olmo2", "olmo3", "gpt_neox", "gemma3_text"},
     "mlp_bias": {"llama", "smollm3", "deepseek_v2"},
-    **dict.fromkeys(("quantization_config", "num_mtp_layers")),
+    **dict.fromkeys(("quantization_config", "num_mtp_layers", "is_causal")),
     "use_bidirectional_attention": {"gemma3_text"},
     "final_logit_softcapping": {"gemma3_text"},
     "attn_logit_softcapping": {"gemma3_text"},
 }
+
+# Keys that no class reads when it computes logits, or only beside keys that are read: records,
+# training, what is returned, token ids, windows of types without them, experts of dense models.
+_NAMES = """
+architectures auto_map dtype torch_dtype transformers_version tokenizer_class model_type
+task_specific_params id2label label2id problem_type finetuning_task gradient_checkpointing
+unsloth_version unsloth_fixed z_loss_weight model_max_length max_sequence_length
+initializer_range attention_dropout hidden_dropout resid_pdrop embd_pdrop classifier_dropout
+use_cache return_dict output_attentions output_hidden_states output_router_logits
+chunk_size_feed_forward is_decoder is_encoder_decoder pretraining_tp
+bos_token_id eos_token_id pad_token_id layer_norm_eps rotary_emb_base rotary_pct
+hidden_activation sliding_window use_sliding_window max_window_layers layer_types
+no_rope_layer_interval num_nextn_predict_layers moe_intermediate_size n_shared_experts
+routed_scaling_factor n_group topk_group topk_method num_experts_per_tok norm_topk_prob
+scoring_func seq_aux aux_loss_alpha ep_size moe_layer_freq num_local_experts
+router_aux_loss_coef
+"""
+_NEUTRAL = {*_NAMES.split()}
 
 
 class HfModel(NamedTuple):
@@ -66,6 +84,7 @@ class HfModel(NamedTuple):
       longest: max_position_embeddings, tokens.
       keys: content of the config.json, with Llama's names of keys.
       layout: which features of a head form a pair.
+      unread: keys that were not read, have a value, and may change what the model computes.
     """
 
     architecture: Architecture
@@ -74,6 +93,7 @@ class HfModel(NamedTuple):
     longest: int
     keys: Mapping[str, Any]
     layout: Layout
+    unread: tuple[str, ...]
 
     def entries(self) -> list[Entry]:
         """Return the entries of all tensors of the model."""
@@ -87,11 +107,13 @@ def read_config(path: Path) -> dict[str, Any]:
       ValueError: if it is missing or has no model_type.
     """
     path = path / "config.json" if path.is_dir() else path
+    if path.suffix == ".gguf":
+        raise ValueError(f"{path}: give the config.json of the model that it was made of")
     try:
-        config = read_json(path, MOST_CONFIG)
+        config = read_json(path)
     except OSError as error:
         raise ValueError(
-            f"{path}: {error.strerror}; give a config.json, a folder that has one, or a .gguf file "
+            f"{path}: {error.strerror}; give a config.json or a folder that has one "
             "(an adapter must be merged into its model first: peft's merge_and_unload)"
         ) from None
     except ValueError as error:
@@ -126,7 +148,7 @@ def parse_config(config: Mapping[str, Any], name: str, context: int | None = Non
 
 
 def _parse(config: Mapping[str, Any], name: str, context: int | None) -> HfModel:
-    architecture, config = _find_architecture(config), _with_llama_names(config)
+    architecture, config = _find_architecture(config), _Watched(_with_llama_names(config))
     kind = architecture.model_type
     reader = _Reader(config, _DEFAULTS.get(kind, {}))
     layers = int(reader.value(_LAYERS, None, Layers))
@@ -136,6 +158,9 @@ def _parse(config: Mapping[str, Any], name: str, context: int | None) -> HfModel
     mla = _read_mla(reader) if architecture.mla else None
     if mla is not None:
         head_dim, rope_dim = mla.qk_nope_head_dim + mla.qk_rope_head_dim, mla.qk_rope_head_dim
+        for name, size in (("head_dim", rope_dim), ("qk_head_dim", head_dim)):
+            if reader.count(name, size) != size:
+                _refuse(name, config[name], f"it must be {size}")
     else:
         head_dim = rope_dim = reader.count("head_dim", D // N)
     if kind in ("llama", "gemma3_text") and D % N:
@@ -187,7 +212,26 @@ def _parse(config: Mapping[str, Any], name: str, context: int | None) -> HfModel
     # Version 2 ignores the key, and null is false.
     if config["model_type"] == "deepseek_v3" and not config.get("rope_interleave", True):
         layout = "half"
-    return HfModel(architecture, model, context or longest, longest, config, layout)
+    unread = (x for x, value in config.items() if x not in config.read and value is not None)
+    unread = tuple(x for x in unread if x not in _NEUTRAL and not x.startswith("_"))
+    return HfModel(architecture, model, context or longest, longest, config, layout, unread)
+
+
+class _Watched(dict[str, Any]):
+    """The content of a config.json, and the keys that were read."""
+
+    def __init__(self, config: Mapping[str, Any]):
+        super().__init__(config)
+        self.read: set[str] = set()
+
+    def __getitem__(self, key: str) -> Any:
+        self.read.add(key)
+        return super().__getitem__(key)
+
+    def get(self, key: str, default: Any = None) -> Any:
+        """Return a value."""
+        self.read.add(key)
+        return super().get(key, default)
 
 
 def _refuse(name: str, value: Any, reason: str) -> NoReturn:
@@ -303,6 +347,7 @@ def _refuse_unsupported(reader: _Reader, architecture: Architecture) -> None:
         )
     for name, types in _UNSUPPORTED.items():
         neutral = name == "attention_bias" and architecture.features.get("out_bias", False)
+        neutral |= name == "is_causal"
         value = reader.config.get(name, neutral)
         is_read = types is None or reader.config["model_type"] in types
         if is_read and bool(value) != neutral:

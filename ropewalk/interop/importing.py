@@ -15,11 +15,10 @@ from ropewalk.interop import check
 from ropewalk.interop.architectures import IMPORTED_TYPES, make_config
 from ropewalk.interop.choose import choose_architecture
 from ropewalk.interop.folders import find_source, new_folder
-from ropewalk.interop.gguf import SUFFIX, GgufFile
 from ropewalk.interop.hf_config import HfModel, parse_config, read_config
 from ropewalk.interop.tensors import Tensors, digest_tensors
 from ropewalk.interop.tokenizer_files import drop_unused, find_tokenizer, puts_bos, read_published
-from ropewalk.interop.transformers_model import find_other_ids
+from ropewalk.interop.transformers_model import as_folder, find_other_ids
 from ropewalk.interop.weights import Entry
 from ropewalk.model import rotary as rotary_lib
 from ropewalk.model.config import ModelConfig
@@ -71,11 +70,11 @@ def import_folder(
         finite, the folder has changed since its `logit_check.json` was written, or transformers
         computes other logits.
     """
-    folder, name = find_source(folder), Path(folder).resolve().name
-    with new_folder(run_path) as part:
-        gguf_tensors, hf_config, published = _open(folder)
+    source_path, name = find_source(folder), Path(folder).resolve().name
+    with new_folder(run_path) as part, as_folder(source_path, part) as folder:
+        hf_config, published = read_config(folder), read_published(folder)
         source = parse_config(hf_config, name, context_length)
-        tensors, model = gguf_tensors or Tensors(folder), source.model
+        tensors, model = Tensors(folder), source.model
         rule = source.layout
         if layout != "auto" and rule != "partial":
             source = source._replace(layout="interleaved" if layout == "interleaved" else "half")
@@ -86,12 +85,17 @@ def import_folder(
         _print_factors(source)
         digest = digest_tensors(tensors, (n for e in entries for n in e.names(model.num_layers)))
         check.check_record(folder, digest)
+        reason = _reason_not_to_compare(source) if compare else "--no-compare"
+        if compare and layout not in ("auto", rule):
+            reason = f"it does not read the folder with --layout {layout}"
+        if reason:
+            check.refuse_unread(source, reason)
         run = RunDirectory(part)
         (part / PUBLISHED).mkdir(parents=True)
         for file, content in published.items():
             (part / PUBLISHED / file).write_bytes(content)
         # A folder's config.json may name BOS and EOS.
-        tokenizer = _read_tokenizer(folder if folder.is_dir() else part / PUBLISHED, part, model)
+        tokenizer = _read_tokenizer(folder, part, model)
         tokenizer_path = str(local(run_path) / tokenizer.file_name) if tokenizer else None
         config = _run_config(source, name, tokenizer_path)
         origin = {"name": name, "model_type": source.architecture.model_type, "config": hf_config}
@@ -100,34 +104,15 @@ def import_folder(
         run.write_config(config, (), fingerprint, imported=origin)
         names = list(leaves_by_name(abstract_params(model)))
         write_params(run, 0, check.read_arrays(source, tensors), names)
-        reason = _reason_not_to_compare(source) if compare else "--no-compare"
-        if compare and layout not in ("auto", rule):
-            reason = f"it does not read the folder with --layout {layout}"
         if reason:
             _print(f"Logits were not compared with transformers': {reason}")
         else:
             expected = make_config(source.architecture, model, source.context)
             _print(str(check.compare_logits(tensors, expected, source, "transformers' logits")))
-            read = tokenizer if folder.is_dir() else None
-            if read and (difference := find_other_ids(folder, read, model.vocab_size)):
-                advice = f"ids of the run are those of {read.file_name} itself"
+            if tokenizer and (difference := find_other_ids(folder, tokenizer, model.vocab_size)):
+                advice = f"ids of the run are those of {tokenizer.file_name} itself"
                 _print(f"tokenizer: {difference}; {advice}")
     return RunDirectory(local(run_path))
-
-
-def _open(path: Path) -> tuple[Tensors | None, dict[str, Any], dict[str, bytes]]:
-    """Return the tensors of a GGUF file, and the config.json and tokenizer files of any model.
-
-    Raises:
-      ValueError: if they cannot be read.
-    """
-    if path.suffix != SUFFIX:
-        return None, read_config(path), read_published(path)
-    tensors = GgufFile(path)
-    files, note = tensors.tokenizer_files()
-    if note:
-        _print(note)
-    return tensors, tensors.config, files
 
 
 def _print_factors(source: HfModel) -> None:

@@ -14,7 +14,6 @@ from ropewalk.interop.hf_config import parse_config
 from ropewalk.model.config import NO_WINDOW
 from ropewalk.model.rotary.base import HfHead
 from ropewalk.model.rotary.rope_parameters import Scales, compute_frequencies, read_rope
-from ropewalk.utils.limits import MOST_FEATURES
 from ropewalk.utils.messages import quoted
 
 # Of frequencies that were measured in float32, relative; the second compares them with another's.
@@ -159,10 +158,6 @@ def group_layers(
 def _check(layer: LayerGroup) -> None:
     """Raise ValueError for frequencies that no model can have."""
     inv_freq, scales = layer.inv_freq, layer.scales
-    if layer.head_dim > MOST_FEATURES:
-        raise ValueError(
-            f"config.json: a head has {layer.head_dim:,} features (allowed: {MOST_FEATURES:,})"
-        )
     if not (np.isfinite(inv_freq).all() and np.isfinite(scales).all()):
         raise ValueError("config.json: its rope parameters give frequencies that are not finite")
     if inv_freq.size and not 0 < inv_freq.max() <= np.pi:

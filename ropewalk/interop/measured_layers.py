@@ -33,11 +33,9 @@ from ropewalk.utils.checks import Bounds, problem
 from ropewalk.utils.messages import one_line, quoted
 
 _NAME = "ropewalk_audit"  # of the attention function
-_MOST_LAYERS, _MOST_CONTEXT = 256, 2**24
+_MAX_LAYERS, _MAX_CONTEXT = 256, 2**24
 _LONGEST_WINDOW = 2**18  # tokens, in models of shorter contexts; Phi-3 has 262,144 in all of them
-_MOST_OUTPUTS = 2**20  # features of a linear layer
-_MOST_REAL = 2**20  # numbers of a tensor that is made
-_MOST_POSITIONS = 2 * _MOST_CONTEXT
+_MAX_REAL = 2**20  # numbers of a tensor that is made
 _SIZES = ("hidden_size", "num_hidden_layers", "num_attention_heads", "max_position_embeddings")
 _BASES = ("rope_theta", "rotary_emb_base", "rope_local_base_freq", "swa_rope_theta")
 _BASES += ("global_rope_theta", "local_rope_theta")
@@ -90,8 +88,8 @@ def measure(config: Mapping[str, Any], length: int | None = None) -> PublishedMo
     try:
         with _quiet():
             text, values = _build_config(config)
-            context = _read_size(text, "max_position_embeddings", _MOST_CONTEXT)
-            num_layers = _read_size(text, "num_hidden_layers", _MOST_LAYERS)
+            context = _read_size(text, "max_position_embeddings", _MAX_CONTEXT)
+            num_layers = _read_size(text, "num_hidden_layers", _MAX_LAYERS)
             ropes = _rope_parameters(text)
             layers = _measure_layers(text, length or context)
     except _UnmeasuredError as error:
@@ -110,22 +108,6 @@ def measure(config: Mapping[str, Any], length: int | None = None) -> PublishedMo
     _check_kept(values, ropes, groups)
     num_without = num_layers - len({layer.layers for layer in layers})
     return PublishedModel(text.model_type, context, groups, num_without)
-
-
-def find_type(architecture: str) -> str:
-    """Return the model type that differs from a GGUF file's architecture by `-` and `_` only.
-
-    The type of the text model, where the type has several. An unknown name is returned as it is.
-    """
-
-    def plain(name: str) -> str:
-        return name.replace("-", "").replace("_", "")
-
-    for kind in CONFIG_MAPPING:
-        if plain(kind) == plain(architecture):
-            with _quiet():
-                return CONFIG_MAPPING[kind]().get_text_config().model_type
-    return architecture
 
 
 @contextlib.contextmanager
@@ -259,12 +241,10 @@ class _WithoutWeights(TorchFunctionMode):
     def __torch_function__(self, func, types, args=(), kwargs=None):
         """Call a function of torch."""
         kwargs = kwargs or {}
-        if func is torch.arange and max(args, default=0) > _MOST_POSITIONS:
-            raise ValueError(f"a vector of {max(args):,} numbers (allowed: {_MOST_POSITIONS:,})")
         if func not in (torch.empty, torch.zeros, torch.ones, torch.randn, torch.rand):
             return func(*args, **kwargs)
         tensor = func(*args, **{**kwargs, "device": "meta"})
-        if tensor.numel() > _MOST_REAL or (func is torch.empty and tensor.ndim > 1):
+        if tensor.numel() > _MAX_REAL or (func is torch.empty and tensor.ndim > 1):
             return tensor
         return (
             torch.ones(tensor.shape, dtype=tensor.dtype)
@@ -301,13 +281,11 @@ class _FixedOutputs(TorchFunctionMode):
             args, kwargs = _map(lambda tensor: tensor.to("meta"), (args, kwargs))
         result = func(*args, **kwargs)
         # States of recurrent layers are large, and no query or key is.
-        is_large = isinstance(result, torch.Tensor) and result.numel() > _MOST_REAL
+        is_large = isinstance(result, torch.Tensor) and result.numel() > _MAX_REAL
         return result.to("meta") if is_large else result
 
 
 def _fixed(size: int) -> torch.Tensor:
-    if size > _MOST_OUTPUTS:
-        raise ValueError(f"a layer of {size:,} outputs (allowed: {_MOST_OUTPUTS:,})")
     generator = torch.Generator().manual_seed(size)
     return torch.randn(size, generator=generator, dtype=torch.float64)
 

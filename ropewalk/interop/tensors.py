@@ -54,7 +54,9 @@ def write_tensors(
     total = size = count = 0
 
     def write() -> None:
-        save_file(shard, folder / f"{count}.part", metadata={"format": "pt"})
+        file = folder / f"{count}.part"
+        save_file(shard, file, metadata={"format": "pt"})
+        file.chmod(0o644)  # safetensors makes files that only their owner can read
 
     for name, tensor in tensors:
         if shard and size + tensor.nbytes > shard_bytes:

@@ -172,7 +172,7 @@ def _check_class(folder: Path, file: dict[str, Any]) -> None:
         kind = read_json(folder / "config.json").get("model_type")
         if kind in _OWN_CLASS and _OWN_CLASS[kind] not in json.dumps(file["pre_tokenizer"]):
             raise ValueError(
-                f"{folder}: transformers 5 loads only {kind}'s own tokenizer for a {kind} model; "
+                f"transformers 5 loads only {kind}'s own tokenizer for a {kind} model; "
                 "export the model as another type, or without its tokenizer"
             )
 

@@ -4,7 +4,8 @@ import contextlib
 import importlib.metadata
 import importlib.util
 import itertools
-from collections.abc import Mapping
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,15 @@ def has_transformers() -> bool:
         has_torch = importlib.util.find_spec("torch") is not None
         return has_torch and (int(version[0]), int(version[1])) >= _OLDEST
     return False
+
+
+def class_defaults(model_type: str) -> dict[str, Any] | None:
+    """Return the keys of transformers' config class and their values; None if it is not there."""
+    if not has_transformers():
+        return None
+    from transformers import CONFIG_MAPPING  # pyright: ignore[reportMissingImports]
+
+    return CONFIG_MAPPING[model_type]().to_dict() if model_type in CONFIG_MAPPING else None
 
 
 # Words, numbers, code with runs of spaces, scripts, and a character that is four bytes.
@@ -65,35 +75,68 @@ def find_other_ids(folder: Path, tokenizer: Tokenizer, num_ids: int) -> str:
     return ""
 
 
-def load(folder: Path, config: Mapping[str, Any]) -> Any:
-    """Return the model of a folder or GGUF file in float32, as transformers loads it.
+# Keys of a GGUF file that transformers may leave out: tensors have these sizes.
+_SIZES = ("attention.key_length", "attention.value_length", "rope.scaling.finetuned")
 
-    Args:
-      folder: the folder or file.
-      config: config.json of the model. It takes the place of a GGUF file's header, of which
-        transformers ignores what scales the rotation, and the size of a head.
+
+@contextlib.contextmanager
+def as_folder(path: Path, parent: Path) -> Iterator[Path]:
+    """Yield a folder; in place of a GGUF file, the float32 folder that transformers makes of it.
+
+    Raises:
+      ValueError: if transformers cannot convert the file, or would leave a part of it out.
+    """
+    if path.suffix != ".gguf":
+        yield path
+        return
+    with tempfile.TemporaryDirectory(dir=parent) as folder:
+        try:
+            from gguf import GGUFReader  # pyright: ignore[reportMissingImports]
+            from transformers import AutoModelForCausalLM, AutoTokenizer  # pyright: ignore
+            from transformers.integrations.ggml import GGUF_CONFIG_MAPPING  # pyright: ignore
+
+            source, reader = {"gguf_file": path.name}, GGUFReader(path)
+            kind = f"{reader.fields['general.architecture'].contents()}."
+            known = {kind + key for key in (*GGUF_CONFIG_MAPPING[kind[:-1]], *_SIZES)}
+            lost = [key for key in reader.fields if key.startswith(kind) and key not in known]
+            lost += [x.name for x in reader.tensors if x.name.startswith("rope_")]  # Llama 3.1's
+            model, info = AutoModelForCausalLM.from_pretrained(
+                path.parent, **source, dtype="float32", output_loading_info=True
+            )
+            if lost := [*lost, *(str(name) for names in info.values() for name in names)]:
+                raise ValueError(f"{lost[0]} would be left out")
+            model.hf_quantizer = None  # weights are float32, which it would not write
+            del model.config.quantization_config
+            model.save_pretrained(folder)
+            AutoTokenizer.from_pretrained(path.parent, **source).save_pretrained(folder)
+        except ImportError:
+            raise ValueError("a GGUF file needs transformers: pip install '.[hf]'") from None
+        except Exception as error:  # the libraries raise many classes
+            reason = one_line(f"{type(error).__name__}: {error}", 160)
+            raise ValueError(
+                f"{path}: transformers cannot convert this GGUF file ({reason}); import the "
+                "model's Hugging Face folder"
+            ) from error
+        yield Path(folder)
+
+
+def load(folder: Path) -> Any:
+    """Return the model of a folder in float32, as transformers loads it.
 
     Raises:
       ValueError: if transformers cannot load it.
     """
-    from transformers import (  # pyright: ignore[reportMissingImports]
-        CONFIG_MAPPING,
-        AutoModelForCausalLM,
-    )
+    from transformers import AutoModelForCausalLM  # pyright: ignore[reportMissingImports]
     from transformers.utils import logging  # pyright: ignore[reportMissingImports]
 
     logging.disable_progress_bar()
-    options: dict[str, Any] = {"use_safetensors": True}
     try:
-        if folder.is_file():
-            made = CONFIG_MAPPING[config["model_type"]].from_dict(dict(config))
-            options = {"gguf_file": folder.name, "config": made}
         return AutoModelForCausalLM.from_pretrained(
-            folder.parent if folder.is_file() else folder,
+            folder,
             dtype="float32",
             attn_implementation="eager",
             trust_remote_code=False,
-            **options,
+            use_safetensors=True,
         ).eval()
     except Exception as error:  # the library raises many classes
         reason = one_line(str(error), 200)

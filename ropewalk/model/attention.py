@@ -120,8 +120,6 @@ class Attention(nnx.Module):
             self.key_norm = Norm(config, K * H if across else H)
         if config.shift_keys:
             self.shift = zeros_param((K,), ("kv_heads",))
-        if config.learned_frequencies:
-            self.frequency_offset = zeros_param((K, H // 2), (None, None))
         self.config = config
 
     def project_qkv(self, x_BTD: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:

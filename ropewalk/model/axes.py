@@ -1,9 +1,14 @@
 """Logical axes, mesh axes, and the layout of activations."""
 
+import re
+
 import jax
 from jax.sharding import PartitionSpec
 
 MESH_AXES = ("sweep", "data", "fsdp", "sequence", "tensor")
+
+# GPUs without bfloat16, of compute capability below 8.0, in device kinds.
+BEFORE_AMPERE = re.compile(r"Tesla|Quadro|TITAN|GTX|RTX 20|\bT4\b|[PV]100")
 
 # Logical axes of parameters.
 RULES: dict[str | None, str | None] = {
@@ -86,6 +91,14 @@ def platform() -> str:
 def device_kind() -> str:
     """Return the device kind that the traced program is for; empty if the mesh does not say."""
     return getattr(_abstract_device(), "device_kind", "")
+
+
+def products_dtype(compute_dtype: str) -> str:
+    """Return the dtype of matrix products: for "auto", bfloat16 on accelerators that have it."""
+    if compute_dtype != "auto":
+        return compute_dtype
+    kind = device_kind() or jax.devices()[0].device_kind
+    return "float32" if platform() == "cpu" or BEFORE_AMPERE.search(kind) else "bfloat16"
 
 
 def _abstract_device():

@@ -12,9 +12,7 @@ import numpy as np
 
 from ropewalk.model import rotary as rotary_lib
 from ropewalk.model.rotary import Pattern, Rotary
-from ropewalk.model.rotary.learned import Learned
 from ropewalk.utils.checks import Bounds, Count, Layers, SinglePositive, check
-from ropewalk.utils.limits import MOST_FREQUENCIES
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -84,14 +82,16 @@ class Architecture:
         is in one window of distances, and a single edge may come from that start.
       attention: kernel: "auto" (the kernel of the device where it applies) or "xla" (plain XLA on
         every device; slower, for comparison or where the kernel of the device is refused).
-      compute_dtype: dtype of matrix products; rotation, softmax, norms, and loss are float32.
+      compute_dtype: dtype of matrix products in training; "auto" is bfloat16 on accelerators that
+        have it, else float32. Rotation, softmax, norms, and loss are float32.
       remat: what the backward pass recomputes: "none", "dots" (store matrix products only), "qkv"
         (store queries, keys, values, and each block's input and attention output), "full" (store
-        the inputs only). "offload_qkv" and "offload" equal "qkv" and "full", but store in host
-        memory; "offload_qkv_only" does not store the attention output.
-      learned_frequencies: whether frequencies are parameters.
+        the inputs only). The last three also store what attention's kernel reads in the backward
+        pass, its output and log-sum-exp. "offload_qkv" and "offload" compute these again, and store
+        what else "qkv" and "full" do in host memory; "offload_qkv_only" does not store the
+        attention output.
       loss_chunk: tokens of a row whose logits exist at once. None limits the logits of all rows of
-        a device to 256 MiB of float32, on a TPU to about 1/32 of its memory.
+        a device to 256 MiB of float32, on accelerators to about 1/32 of their memory.
     """
 
     vocab_size: Annotated[int, Bounds(at_least=1, at_most=2**31 - 1)]
@@ -120,11 +120,10 @@ class Architecture:
     shift_keys: bool = False
     align_query_key: bool = False
     attention: Literal["auto", "xla"] = "auto"
-    compute_dtype: Literal["float32", "bfloat16"] = "float32"
+    compute_dtype: Literal["auto", "float32", "bfloat16"] = "auto"
     remat: Literal["none", "dots", "qkv", "full", "offload_qkv", "offload_qkv_only", "offload"] = (
         "none"
     )
-    learned_frequencies: bool = False
     loss_chunk: Count | None = None
 
     def __post_init__(self):
@@ -132,12 +131,6 @@ class Architecture:
         if self.num_heads % self.kv_heads:
             raise ValueError(
                 f"num_heads={self.num_heads} must be a multiple of num_kv_heads={self.num_kv_heads}"
-            )
-        frequencies = self.num_layers * self.kv_heads * self.head_dim
-        if frequencies > MOST_FREQUENCIES:
-            raise ValueError(
-                f"num_layers * num_kv_heads * head_dim must be at most {MOST_FREQUENCIES:,}, "
-                f"got {frequencies:,}"
             )
         if self.masked_distances is not None:
             low, high = self.masked_distances
@@ -208,9 +201,6 @@ class PositionTable:
       query_floor, query_slope: float64 `[L, K]`. A query at position p is multiplied by
         max(query_floor, query_slope * ln(p + 1)): (1, 0) where log-n scaling is off.
       window: int32 `[L]`, tokens that a query attends to, itself included.
-      offset_unit: float64 `[L, K, R]`, cycles per token that one unit of the parameter
-        `frequency_offset` adds, a power of two; 0 for a pair that is not learned. None if no
-        variant is `learned`.
       inv_freq: float64 `[L, K, R + unrotated pairs]`, radians per token, of all pairs of the head:
         first those that variants apply to, then zeros for those that never rotate (MLA's). Only
         on the host: programs and stacked tables have an empty array.
@@ -223,7 +213,6 @@ class PositionTable:
     query_floor: Any
     query_slope: Any
     window: Any
-    offset_unit: Any = None
     inv_freq: np.ndarray = dataclasses.field(default_factory=lambda: np.empty(0))
 
 
@@ -239,7 +228,6 @@ class ModelConfig(Architecture):
         that repeat over the layers. In one layer, a control whose effective context is known.
     """
 
-    learned_frequencies: bool = dataclasses.field(init=False, default=False)  # `rotary` decides
     rotary: Pattern
     window: Window | tuple[Window | None, ...] | None = None
 
@@ -249,9 +237,6 @@ class ModelConfig(Architecture):
         # run then needs the file no more.
         rotary = rotary_lib.record_frequencies(self.rotary, self.rope_head_dim)
         object.__setattr__(self, "rotary", rotary)
-        object.__setattr__(self, "learned_frequencies", bool(self.learned_variants))
-        if len({variant.learning_rate for variant in self.learned_variants}) > 1:
-            raise ValueError("rotary: all learned variants of a model share one learning_rate")
         # The table refuses an odd head, a fraction without a pair, and a pattern that is too long.
         num_tables = self.position_table(2).inv_freq.shape[1]
         if self.mla is not None and num_tables > 1:
@@ -285,22 +270,17 @@ class ModelConfig(Architecture):
                 )
 
     @property
-    def learned_variants(self) -> list[Learned]:
-        """The variants whose frequencies are trained."""
-        return [x for x in rotary_lib.unique_variants(self.rotary) if isinstance(x, Learned)]
-
-    @property
     def architecture(self) -> Architecture:
         """The static part: equal for models that differ in positions only."""
         names = [field.name for field in dataclasses.fields(Architecture)]
         return Architecture(**{name: getattr(self, name) for name in names})
 
-    def forward_architecture(self, dtype: str = "float32") -> Architecture:
+    def forward_architecture(self) -> Architecture:
         """Return the static part for programs that do not train: evaluation, generation, probes.
 
         Float32, because bfloat16 logits tie, and ties are answers won or lost by an id's number.
         """
-        return dataclasses.replace(self.architecture, compute_dtype=dtype, remat="none")
+        return dataclasses.replace(self.architecture, compute_dtype="float32", remat="none")
 
     def position_table(self, context_length: int, row_length: int | None = None) -> PositionTable:
         """Return the frequencies, scales and windows of every layer and head, as numpy arrays.
@@ -330,11 +310,6 @@ class ModelConfig(Architecture):
         cycles = np.mod(inv_freq_LKR / (2 * np.pi), 1.0) * 2.0**32
         cycles_hi = np.floor(cycles)
         num_unrotated = (self.head_dim - self.rope_head_dim) // 2
-        none_R = np.zeros(self.rope_head_dim // 2)
-
-        def offset_unit(head: Rotary) -> np.ndarray:
-            return head.offset_units(self.rope_head_dim) if isinstance(head, Learned) else none_R
-
         return PositionTable(
             cycles_hi=cycles_hi.astype(np.uint32),
             cycles_lo=np.floor((cycles - cycles_hi) * 2.0**32).astype(np.uint32),
@@ -343,6 +318,5 @@ class ModelConfig(Architecture):
             query_floor=compute(lambda head: 0.0 if head.log_n == "train" else 1.0),
             query_slope=compute(lambda head: slopes[head.log_n]),
             window=np.array([window or NO_WINDOW for window in self.windows], np.int32),
-            offset_unit=compute(offset_unit) if self.learned_frequencies else None,
             inv_freq=np.pad(inv_freq_LKR, [(0, 0), (0, 0), (0, num_unrotated)]),
         )

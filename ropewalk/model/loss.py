@@ -8,14 +8,18 @@ import jax.numpy as jnp
 
 from ropewalk.model import axes, vocabulary
 from ropewalk.model.config import Architecture
+from ropewalk.model.kernels.matmul import product
 from ropewalk.model.transformer import Params, logits, output_matrix
 
 # Maximum number of float32 logits on a device if `loss_chunk` is None: 256 MiB.
 MAX_LOGITS = 2**26
-# The same on a TPU, about 1/32 of its memory. Each chunk reads the output matrix, and reads and
-# writes its gradient, so short chunks are slower; from a few thousand tokens on that is negligible.
+# The same on accelerators, about 1/32 of their memory. Each chunk reads the output matrix, and
+# reads and writes its gradient, so short chunks are slower; from a few thousand tokens on that is
+# negligible.
 MAX_LOGITS_OF = {"TPU v4": 2**28, "TPU v5 lite": 2**27, "TPU v5": 2**29, "TPU v6 lite": 2**28}
-MAX_LOGITS_OF |= {"TPU7x": 2**29}
+MAX_LOGITS_OF |= {"TPU7x": 2**29, "NVIDIA H100 80GB HBM3": 2**29, "NVIDIA A100-SXM4-80GB": 2**29}
+MAX_LOGITS_OF |= {"NVIDIA H200": 2**30, "NVIDIA B200": 2**30, "NVIDIA A100-SXM4-40GB": 2**28}
+MAX_LOGITS_OF |= {"NVIDIA L4": 2**27, "NVIDIA GeForce RTX 4090": 2**27}
 MAX_TOKENS = 4096
 
 
@@ -53,42 +57,135 @@ def _chunk_length(config: Architecture, B: int, T: int) -> int:
     return next(divisors, -(-T // -(-T // limit)))
 
 
-def _over_chunks(
-    config: Architecture, function, params: Params, hidden_BTD: jax.Array, targets_BT: jax.Array
-):
-    """Apply `function(output_VD, hidden, targets)` to chunks of T, under `jax.checkpoint`."""
+def _over_chunks(config: Architecture, function, *arrays_BT: jax.Array):
+    """Apply `function(*arrays)` to chunks of T, one after another."""
+    B, T = arrays_BT[0].shape[:2]
+    length = _chunk_length(config, B, T)
+    if length == T:
+        return function(*arrays_BT)
+    out = jax.lax.map(lambda chunk: function(*chunk), [_chunks(x, length) for x in arrays_BT])
+    return jax.tree.map(lambda x: _join(x, T), out)
 
-    def in_chunks(output_VD, hidden_BTD, targets_BT):
-        B, T = targets_BT.shape
+
+def _chunks(x_BT: jax.Array, length: int) -> jax.Array:
+    """Return `[B, T, ...]` as `[chunks, B, length, ...]`, padded."""
+    x_BT = jnp.pad(x_BT, [(0, -x_BT.shape[1] % length if i == 1 else 0) for i in range(x_BT.ndim)])
+    return jnp.moveaxis(x_BT.reshape(x_BT.shape[0], -1, length, *x_BT.shape[2:]), 1, 0)
+
+
+def _join(x_CBT: jax.Array, T: int) -> jax.Array:
+    """Invert `_chunks`."""
+    x_BCT = jnp.moveaxis(x_CBT, 0, 1)
+    return x_BCT.reshape(x_BCT.shape[0], -1, *x_BCT.shape[3:])[:, :T]
+
+
+def _gathered(function):
+    """Return `function(output_VD, hidden_BTD, *arrays)` of a device's shard of the matrix."""
+
+    def on_device(output_VD, x_BTD, *arrays_BT):
         # Gather once, not once per chunk.
-        output_VD = vocabulary.gather_features(output_VD, config.compute_dtype)
-        length = _chunk_length(config, B, T)
-        if length == T:
-            return function(output_VD, hidden_BTD, targets_BT)
+        return function(vocabulary.gather_features(output_VD, x_BTD.dtype), x_BTD, *arrays_BT)
 
-        def chunks(x):  # [B, T, ...] to [chunks, B, length, ...]
-            x = jnp.pad(x, [(0, -T % length if i == 1 else 0) for i in range(x.ndim)])
-            return jnp.moveaxis(x.reshape(B, -1, length, *x.shape[2:]), 1, 0)
+    return on_device
 
-        score = jax.checkpoint(functools.partial(function, output_VD))
-        out = jax.lax.map(lambda chunk: score(*chunk), (chunks(hidden_BTD), chunks(targets_BT)))
-        return jax.tree.map(lambda x: jnp.moveaxis(x, 0, 1).reshape(B, -1)[:, :T], out)
 
-    return vocabulary.map_shards(in_chunks)(output_matrix(config, params), hidden_BTD, targets_BT)
+def _nll(output_VD: jax.Array, x_BTD: jax.Array, targets_BT: jax.Array) -> jax.Array:
+    logits_BTV = logits(output_VD, x_BTD)
+    target_BT = vocabulary.target_logits(logits_BTV, targets_BT)[..., 0]
+    return vocabulary.log_sum_exp(logits_BTV) - target_BT
+
+
+def total_nll(
+    config: Architecture,
+    params: Params,
+    hidden_BTD: jax.Array,
+    targets_BT: jax.Array,
+    weights_BT: jax.Array,
+    divisor: jax.Array,
+) -> jax.Array:
+    """Return the sum of all `token_nll` times their weights over `divisor`, a scalar.
+
+    Each chunk of logits is computed once: where a gradient follows, the forward pass computes it,
+    and takes products with the logits' gradient in the compute dtype. Weights and divisor have no
+    gradient.
+    """
+
+    def share(output_VD, *arrays_BT):
+        """Return this device's share of the sum, `[1, 1]`."""
+        total = _total_nll(config, output_VD, *arrays_BT)
+        return total[None, None] / axes.devices_along("tensor")
+
+    with jax.named_scope("loss"):
+        shares = vocabulary.map_shards(_gathered(share), out_specs=axes.STREAM)
+        arrays = hidden_BTD, targets_BT, weights_BT, divisor
+        return shares(output_matrix(config, params), *arrays).sum()
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
+def _total_nll(
+    config: Architecture, output_VD, x_BTD, targets_BT, weights_BT, divisor
+) -> jax.Array:
+    nll = functools.partial(_nll, output_VD)
+    return jnp.sum(_over_chunks(config, nll, x_BTD, targets_BT) * weights_BT) / divisor
+
+
+def _forward(config: Architecture, output_VD, x_BTD, targets_BT, weights_BT, divisor):
+    """Return the sum, and its gradients in the output matrix and in the hidden states."""
+    dtype, (B, T) = x_BTD.dtype, targets_BT.shape
+    cast_VD = output_VD.astype(dtype)
+
+    def chunk(doutput_VD, x_BTD, targets_BT, weights_BT):
+        logits_BTV = logits(cast_VD, x_BTD)
+        exp_BTV, total_BT1, top_BT1 = vocabulary.exponentials(logits_BTV)
+        lse_BT1 = jnp.log(total_BT1) + top_BT1
+        nll_BT = (lse_BT1 - vocabulary.target_logits(logits_BTV, targets_BT))[..., 0]
+        weights_BT1 = (weights_BT / divisor)[..., None]
+        dlogits_BTV = exp_BTV * (weights_BT1 / total_BT1)
+        is_target_BTV = vocabulary.local_ids(logits_BTV) == targets_BT[..., None]
+        dlogits_BTV = jnp.where(is_target_BTV, dlogits_BTV - weights_BT1, dlogits_BTV).astype(dtype)
+        dx_BTD = product("BTV,VD->BTD", dlogits_BTV, cast_VD).astype(dtype)
+        # As in `kernels.matmul`: a CPU then transposes the narrow x, not the wide gradient.
+        return doutput_VD + product("BTD,BTV->DV", x_BTD, dlogits_BTV).T, (dx_BTD, nll_BT)
+
+    arrays, zeros_VD = (x_BTD, targets_BT, weights_BT), jnp.zeros(output_VD.shape, jnp.float32)
+    length = _chunk_length(config, B, T)
+    if length == T:
+        doutput_VD, (dx_BTD, nll_BT) = chunk(zeros_VD, *arrays)
+    else:
+        chunks = [_chunks(x, length) for x in arrays]
+        doutput_VD, parts = jax.lax.scan(lambda total, x: chunk(total, *x), zeros_VD, chunks)
+        dx_BTD, nll_BT = (_join(x, T) for x in parts)
+    return jnp.sum(nll_BT * weights_BT) / divisor, (doutput_VD, dx_BTD)
+
+
+def _backward(config: Architecture, gradients, g):
+    # Devices along `tensor` have equal shares of the sum, but their own ids.
+    g = g * axes.devices_along("tensor")
+    return *((x * g).astype(x.dtype) for x in gradients), None, None, None
+
+
+_total_nll.defvjp(_forward, _backward)
 
 
 def token_nll(
     config: Architecture, params: Params, hidden_BTD: jax.Array, targets_BT: jax.Array
 ) -> jax.Array:
     """Return the negative log likelihood of each target, float32 `[B, T]`, in nats."""
-
-    def nll(output_VD, x_BTD, targets_BT):
-        logits_BTV = logits(output_VD, x_BTD)
-        target_BT = vocabulary.target_logits(logits_BTV, targets_BT)[..., 0]
-        return vocabulary.log_sum_exp(logits_BTV) - target_BT
-
     with jax.named_scope("loss"):
-        return _over_chunks(config, nll, params, hidden_BTD, targets_BT)
+        return _map_chunks(config, _nll, params, hidden_BTD, targets_BT)
+
+
+def _map_chunks(
+    config: Architecture, function, params: Params, hidden_BTD: jax.Array, targets_BT: jax.Array
+):
+    """Apply `function(output_VD, hidden, targets)` to chunks, under `jax.checkpoint`."""
+
+    def in_chunks(output_VD, *arrays_BT):
+        score = jax.checkpoint(functools.partial(function, output_VD))
+        return _over_chunks(config, score, *arrays_BT)
+
+    mapped = vocabulary.map_shards(_gathered(in_chunks))
+    return mapped(output_matrix(config, params), hidden_BTD, targets_BT)
 
 
 def token_scores(
@@ -106,4 +203,4 @@ def token_scores(
         # Comparisons with NaN are false, so a NaN logit would rank first: require a finite loss.
         return TokenScores(nll_BT, (rank_BT == 0) & jnp.isfinite(nll_BT), rank_BT)
 
-    return _over_chunks(config, scores, params, hidden_BTD, targets_BT)
+    return _map_chunks(config, scores, params, hidden_BTD, targets_BT)

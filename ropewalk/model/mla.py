@@ -46,8 +46,6 @@ class LatentAttention(Attention):
         if config.shift_keys:
             self.shift = zeros_param((N,), ("heads",))
             self.shift_rope = zeros_param((1,), (None,))
-        if config.learned_frequencies:  # one vector: all heads share the rotated key
-            self.frequency_offset = zeros_param((1, config.rope_head_dim // 2), (None, None))
         self.config, self.mla = config, mla
 
     def project_qkv(self, x_BTD: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:

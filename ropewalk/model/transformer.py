@@ -21,6 +21,7 @@ from ropewalk.model.attention import Attention, QueryKeyValue
 from ropewalk.model.axes import (
     gather_stream,
     on_one_cpu,
+    products_dtype,
     save_all_but_gathered,
     scatter_stream,
     shard_stream,
@@ -30,12 +31,15 @@ from ropewalk.model.config import Architecture, PositionTable
 from ropewalk.model.kernels.matmul import product
 from ropewalk.model.layers import Mlp, Norm, normal_param
 from ropewalk.model.mla import LatentAttention
-from ropewalk.model.positions import add_offsets, cos_sin
+from ropewalk.model.positions import cos_sin
 
 Params = dict[str, Any]
 
 # Names by `checkpoint_name`. The backward pass does not read the MLP's output.
 _ATTENTION = ["query", "key", "value", "attention_out"]
+# With these the backward pass does not run attention's forward pass again.
+_KERNEL = ["attention_heads", "attention_lse"]
+_save = jax.checkpoint_policies.save_only_these_names
 
 
 def _offload(*names: str) -> Callable:
@@ -49,9 +53,11 @@ def _offload(*names: str) -> Callable:
 
 REMAT_POLICIES = {
     "none": save_all_but_gathered,
-    "dots": jax.checkpoint_policies.checkpoint_dots_with_no_batch_dims,
-    "qkv": jax.checkpoint_policies.save_only_these_names(*_ATTENTION),
-    "full": jax.checkpoint_policies.nothing_saveable,
+    "dots": jax.checkpoint_policies.save_from_both_policies(
+        jax.checkpoint_policies.checkpoint_dots_with_no_batch_dims, _save(*_KERNEL)
+    ),
+    "qkv": _save(*_ATTENTION, *_KERNEL),
+    "full": _save(*_KERNEL),
     "offload_qkv": _offload("block_input", *_ATTENTION),
     "offload_qkv_only": _offload("block_input", "query", "key", "value"),
     "offload": _offload("block_input"),
@@ -155,7 +161,7 @@ class Transformer(nnx.Module):
         return_activations: bool = False,
     ) -> tuple[jax.Array, Activations | None]:
         """Map token ids to normalized hidden states `[B, T, D]`, and to activations on request."""
-        dtype = self.config.compute_dtype
+        dtype = products_dtype(self.config.compute_dtype)
 
         def look_up(embedding_VD, tokens_BT):
             return vocabulary.look_up(
@@ -164,11 +170,7 @@ class Transformer(nnx.Module):
 
         x_BTD = shard_stream(vocabulary.map_shards(look_up)(self.embedding[...], tokens_BT))
         x_BTD = scale_embedding(self.config, x_BTD)
-        tangent_LKR = None
-        if self.config.learned_frequencies:
-            offset_LKR = self.blocks.attention.frequency_offset[...]
-            table, tangent_LKR = add_offsets(table, offset_LKR)
-        layers_cos_sin = _cos_sin_of_layers(table, positions_BT, tangent_LKR)
+        layers_cos_sin = _cos_sin_of_layers(table, positions_BT)
         # `scan` cannot scan over NNX modules, only over their parameters: merge one block per step.
         block_graph, block_params = nnx.split(self.blocks)
 
@@ -190,20 +192,17 @@ class Transformer(nnx.Module):
         return self.final_norm(x_BTD), activations
 
 
-def _cos_sin_of_layers(
-    table: PositionTable, positions_BT: jax.Array, tangent_LKR: jax.Array | None
-):
+def _cos_sin_of_layers(table: PositionTable, positions_BT: jax.Array):
     """Return cosines and sines of all layers, `[L, B, T, K, R]`, before any layer reads them."""
     if not on_one_cpu():
-        return jax.vmap(cos_sin, in_axes=(0, 0, None, 0))(
-            table.cycles_hi, table.cycles_lo, positions_BT, tangent_LKR
+        return jax.vmap(cos_sin, in_axes=(0, 0, None))(
+            table.cycles_hi, table.cycles_lo, positions_BT
         )
     # XLA on a CPU would compute them again for every head that reads them, forward and backward.
     # It does not fuse into a loop. It unrolls a loop of one iteration, so loop over rows of layers.
     L, B = len(table.cycles_hi), len(positions_BT)
-    frequencies = table.cycles_hi, table.cycles_lo, tangent_LKR
-    hi, lo, tangent = jax.tree.map(lambda x_LKR: jnp.repeat(x_LKR, B, axis=0), frequencies)
-    inputs = hi, lo, jnp.tile(positions_BT, (L, 1)), tangent
+    hi, lo = (jnp.repeat(x_LKR, B, axis=0) for x_LKR in (table.cycles_hi, table.cycles_lo))
+    inputs = hi, lo, jnp.tile(positions_BT, (L, 1))
     rows = jax.lax.map(lambda row: cos_sin(*row), inputs)
     return jax.tree.map(lambda x: x.reshape(L, B, *x.shape[1:]), rows)
 
@@ -382,7 +381,9 @@ def logits(output_VD: jax.Array, x_BTD: jax.Array) -> jax.Array:
 
 def unembed(config: Architecture, params: Params, x_BTD: jax.Array) -> jax.Array:
     """Return the logits of hidden states, with the output matrix of `params`."""
-    return logits(output_matrix(config, params), x_BTD)
+    # Accelerators multiply float32 in fewer bits unless told otherwise.
+    with jax.default_matmul_precision("highest"):
+        return logits(output_matrix(config, params), x_BTD)
 
 
 @functools.partial(jax.jit, static_argnums=0)

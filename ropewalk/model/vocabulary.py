@@ -17,17 +17,19 @@ from ropewalk.model.axes import RULES, TOKENS, devices_along, on_one_device
 _FEATURES, _IDS = str(RULES["embed"]), str(RULES["vocab"])
 
 
-def map_shards(function: Callable) -> Callable:
+def map_shards(function: Callable, out_specs: PartitionSpec = TOKENS) -> Callable:
     """Map `function(matrix_VD, *arrays)` over devices, each with its shard of all arguments.
 
-    `function` may call the other functions of this file, `gather_features` first.
+    All devices have the same scalars. `function` may call the other functions of this file,
+    `gather_features` first.
     """
     if on_one_device():
         return function
 
     def parts(matrix_VD, *arrays):
-        in_specs = (PartitionSpec(_IDS, _FEATURES), *(TOKENS for _ in arrays))
-        mapped = jax.shard_map(function, in_specs=in_specs, out_specs=TOKENS, check_vma=False)
+        specs = (TOKENS if jnp.ndim(x) else PartitionSpec() for x in arrays)
+        in_specs = (PartitionSpec(_IDS, _FEATURES), *specs)
+        mapped = jax.shard_map(function, in_specs=in_specs, out_specs=out_specs, check_vma=False)
         return mapped(matrix_VD, *arrays)
 
     return parts
@@ -80,10 +82,18 @@ def log_sum_exp(logits_BTV: jax.Array) -> jax.Array:
     """Return the log-sum-exp over all ids, `[B, T]`."""
     if not _ids_are_split():
         return jax.nn.logsumexp(logits_BTV, axis=-1)
+    _, total_BT1, top_BT1 = exponentials(logits_BTV)
+    return (jnp.log(total_BT1) + top_BT1)[..., 0]
+
+
+def exponentials(logits_BTV: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """Return exp(logits - top), their sum over all ids `[B, T, 1]`, and top, the largest logit."""
     top_BT1 = jax.lax.stop_gradient(logits_BTV).max(-1, keepdims=True)
-    top_BT1 = jax.lax.pmax(top_BT1, _IDS)
-    total_BT = jax.lax.psum(jnp.exp(logits_BTV - top_BT1).sum(-1), _IDS)
-    return jnp.log(total_BT) + top_BT1[..., 0]
+    if _ids_are_split():
+        top_BT1 = jax.lax.pmax(top_BT1, _IDS)
+    exp_BTV = jnp.exp(logits_BTV - top_BT1)
+    total_BT1 = exp_BTV.sum(-1, keepdims=True)
+    return exp_BTV, jax.lax.psum(total_BT1, _IDS) if _ids_are_split() else total_BT1, top_BT1
 
 
 def count_ids(mask_BTV: jax.Array) -> jax.Array:

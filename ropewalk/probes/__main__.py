@@ -11,11 +11,13 @@ probes:
 
 import argparse
 import collections
+import dataclasses
 import functools
 import sys
 import textwrap
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 
@@ -32,6 +34,9 @@ from ropewalk.utils.command_line import (
 )
 from ropewalk.utils.messages import counted, nearest, printable, quoted
 from ropewalk.utils.paths import as_path
+
+if TYPE_CHECKING:
+    from ropewalk.reporting.members import Member
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -98,12 +103,12 @@ def run_probes(args: argparse.Namespace, out: Path, command: str) -> None:
     selected = [known[name] for name in dict.fromkeys(names)]
     console = Console(stderr=True, markup=False)
     notice = functools.partial(console.print, highlight=False, soft_wrap=True)
-    members = members_lib.read(find_trained(args.dirs, notice), notice)
+    members = select_steps(members_lib.read(find_trained(args.dirs, notice), notice), args.step)
     results = {probe: collections.defaultdict(list) for probe in selected}
     for member in members:
         for run in member.runs:
             options = dict(task=args.task, length=args.length, documents=args.documents)
-            subject = Subject(run=load(run.path, args.step), **options)
+            subject = Subject(run=load(run.path, member.step), **options)
             length = args.length or subject.run.config.data.context_length
             notice(f"{run.name}: {counted(len(selected), 'probes')} of rows of {length:,} tokens")
             for probe in selected:
@@ -118,6 +123,20 @@ def run_probes(args: argparse.Namespace, out: Path, command: str) -> None:
         print(textwrap.fill(printable(finding), terminal_width(), subsequent_indent="  "))
     page.write(results, members, out, command)
     notice(f"page: {out}")
+
+
+def select_steps(members: "list[Member]", step: int | None) -> "list[Member]":
+    """Return the members with the checkpoint to load, `step` or that of the stage shown.
+
+    A `step` selects the stages that it belongs to.
+    """
+    if step is None:
+        return members
+    return [
+        dataclasses.replace(m, step=step, label=m.label.replace(f"@{m.step}", f"@{step}"))
+        for m in members
+        if m.step is None or m.config == m.runs[0].config_at(step)
+    ]
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ from ropewalk.experiment.loaded import LoadedRun
 from ropewalk.model import mask, transformer
 from ropewalk.model.attention import order_by_pair, rotate_heads, rotate_queries
 from ropewalk.model.config import Architecture, ModelConfig, PositionTable
-from ropewalk.model.kernels.xla import masked_logits
+from ropewalk.model.kernels.xla import masked_logits, softmax
 from ropewalk.model.positions import cos_sin
 from ropewalk.model.rotary import Pattern
 from ropewalk.model.transformer import Activations, Params
@@ -104,16 +104,22 @@ class Capture:
         self, layer: int, queries: slice = slice(None), rotary: Pattern | None = None
     ) -> jax.Array:
         """Return the attention weights, the softmax of `logits`."""
-        return jax.nn.softmax(self.logits(layer, queries, rotary))
+        return softmax(self.logits(layer, queries, rotary))[0]
 
-    def chunks(self, layer: int) -> Iterator[tuple[np.ndarray, jax.Array]]:
-        """Yield all logits of a layer in chunks: indices of queries, and their logits."""
+    def chunks(self, layer: int) -> Iterator[tuple[np.ndarray, jax.Array, jax.Array]]:
+        """Yield a layer in chunks: indices of queries, their logits, and their weights."""
         q_BTNH, k_BSKH = self.rotated(layer)
         B, T, N, _ = q_BTNH.shape
         step = max(1, _CHUNK // (B * N * T))
         for start in range(0, T, step):
             queries = slice(start, start + step)
-            yield np.arange(T)[queries], self._logits(layer, q_BTNH, k_BSKH, queries)
+            logits_BNTS = self._logits(layer, q_BTNH, k_BSKH, queries)
+            yield np.arange(T)[queries], logits_BNTS, softmax(logits_BNTS)[0]
+
+    def unembed(self, hidden_BTD: jax.Array) -> jax.Array:
+        """Return the next-token logits of hidden states, `[B, T, V]`, as evaluation does."""
+        with jax.default_matmul_precision("highest"):
+            return transformer.unembed(self.config, self.params, hidden_BTD)
 
     @functools.cached_property
     def windows(self) -> np.ndarray:

@@ -33,7 +33,10 @@ def write(
 
 
 def list_findings(results: Mapping[type[Probe], ByLabel]) -> Iterator[str]:
-    """Yield one line per number: its range over members, and the heads that attain it."""
+    """Yield one line per number: its range over members, the heads that attain it, and the rest.
+
+    The rest are members without the number in one of their seeds.
+    """
     for by_label in results.values():
         for name in next(iter(by_label.values()))[0].numbers():
             numbers = {
@@ -48,12 +51,19 @@ def list_findings(results: Mapping[type[Probe], ByLabel]) -> Iterator[str]:
             ends = {end(known, key=means.__getitem__): None for end in (min, max) if known}
             texts = []
             for label in ends:
-                head = numbers[label][0].head
+                # Heads of different seeds have no common order.
+                head = "" if numbers[label][1:] else numbers[label][0].head
                 attained = f"{label}, head {head}" if head else label
-                attained = "all members" if len(ends) == 1 < len(known) else attained
+                if len(ends) == 1 < len(known) == len(means):
+                    attained = "all members"
+                elif len(ends) == 1 < len(known):
+                    attained = f"{len(known)} of {len(means)} members"
                 texts.append(f"{format_number(numbers[label])} ({attained})")
-            if texts:
-                yield f"{name}: {' to '.join(texts)}"
+            rest: dict[str, list[str]] = {}
+            for label in (label for label in means if label not in known):
+                rest.setdefault(format_number(numbers[label]), []).append(label)
+            others = [f"{text} ({', '.join(labels)})" for text, labels in rest.items()]
+            yield f"{name}: {'; '.join([' to '.join(texts)] * bool(texts) + others)}"
 
 
 def _items(

@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 
 P = TypeVar("P", bound="Probe")
 
+NOT_MEASURED = "not measured"  # a number of no questions, keys or queries
+
 
 def head_handles(shapes: Iterable[tuple[int, int]]) -> list[Line2D]:
     """Return legend entries of heads, named `layer.head` if there are several layers.
@@ -81,8 +83,8 @@ def draw_points(
 class Number(NamedTuple):
     """One number of a run, from 0 to `largest`.
 
-    Its 95% interval over documents is NaN if it has none. `head` is the name of the head that
-    attains it, "" if it is not that of one head.
+    NaN is no value, which is written as `missing`. The 95% interval over documents is NaN if there
+    is none. `head` is the name of the head that attains the number, "" if it is not that of one.
     """
 
     value: float
@@ -90,6 +92,7 @@ class Number(NamedTuple):
     high: float = float("nan")
     largest: float = float("inf")
     head: str = ""
+    missing: str = NOT_MEASURED
 
 
 class Probe(abc.ABC):
@@ -108,8 +111,6 @@ class Probe(abc.ABC):
       sharey: option of `Figure.subplots`; panels with one label below them share the x axis.
       references: entries of the legend.
       color_scale: colors of cells and their label, for a color bar.
-      draws_all_seeds: whether the figure shows all seeds. Probes of heads show the first only,
-        because heads of different seeds have no common order.
       arrays: the measurements by name.
     """
 
@@ -122,7 +123,6 @@ class Probe(abc.ABC):
     sharey: ClassVar[bool | str] = False
     references: ClassVar[Sequence[Line2D]] = ()
     color_scale: ClassVar[tuple[ScalarMappable, str] | None] = None
-    draws_all_seeds: ClassVar[bool] = False
 
     def __init__(self, **arrays: Any):
         self.arrays = arrays
@@ -168,8 +168,8 @@ class Probe(abc.ABC):
         figure, axes = grid(len(results), rows=len(cls.y_labels), columns=4, height=2.1, **options)
         for panels, (label, seeds) in zip(axes, results.items(), strict=True):
             member = (series or {}).get(label)
-            for seed in seeds if cls.draws_all_seeds else seeds[:1]:
-                seed.draw(panels, member.look.color if member else INK)
+            # Heads of different seeds have no common order.
+            seeds[0].draw(panels, member.look.color if member else INK)
             set_title(panels[0], label)
             if member:
                 # The member's line, above the title's left end.
@@ -243,7 +243,9 @@ class HeadProbe(Probe):
 
     def highest(self, score_3LN: np.ndarray, largest: float = math.inf) -> Number:
         """Return the highest score of all heads, and its head; NaN is lowest."""
-        head = self.heads[np.nan_to_num(score_3LN[0], nan=-np.inf, posinf=np.inf).argmax()]
+        if np.isnan(score_3LN[0]).all():
+            return Number(math.nan, largest=largest)
+        head = self.heads[np.nanargmax(score_3LN[0])]
         value, low, high = score_3LN[:, *head]
         return Number(value, low, high, largest, head_name(self.shape, head))
 
@@ -270,22 +272,22 @@ def format_number(seeds: Sequence[Number]) -> str:
     values = [number.value for number in seeds]
     if len(seeds) == 1:
         value, low, high = seeds[0][:3]
+    elif np.isnan(values).all():
+        return seeds[0].missing
     elif np.isfinite(values).all():
         value, low, high = np.clip(over_seeds(np.array(values)), 0, seeds[0].largest)
     else:  # numbers and inf have no mean
-        return " / ".join(map(_format_value, values))
+        return " / ".join(_format_value(value, seeds[0].missing) for value in values)
     if math.isnan(low) or low == value == high:
-        return _format_value(value)
-    end = "∞" if math.isinf(high) else _format_value(high)
+        return _format_value(value, seeds[0].missing)
+    end = "∞" if math.isinf(high) else rounded(high)
     if math.isinf(value) and low > 0:
-        return f"> {_format_value(low)}"
-    text = _format_value(value) if math.isfinite(value) else "undetermined"
-    return f"{text} [{_format_value(low)}, {end}]"
+        return f"> {rounded(low)}"
+    text = rounded(value) if math.isfinite(value) else "undetermined"
+    return f"{text} [{rounded(low)}, {end}]"
 
 
-def _format_value(value: float) -> str:
+def _format_value(value: float, missing: str) -> str:
     if math.isnan(value):
-        return "–"
-    if math.isinf(value):
-        return "none"
-    return rounded(value)
+        return missing
+    return "none" if math.isinf(value) else rounded(value)

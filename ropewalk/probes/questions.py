@@ -7,7 +7,6 @@ import numpy as np
 from ropewalk import evals
 from ropewalk.data.tasks.kv import Kv
 from ropewalk.experiment.loaded import LoadedRun
-from ropewalk.model import transformer
 from ropewalk.probes.inside import Capture, capture, check_capture
 
 
@@ -89,6 +88,6 @@ def capture_recall(
 def grade_answers(inside: Capture, questions: Questions) -> np.ndarray:
     """Return which questions the model answers correctly, bool `[Q]`."""
     hidden_1QD = inside.hidden_BTD[questions.row_Q, questions.query_Q][None]
-    logits_1QV = transformer.unembed(inside.config, inside.params, hidden_1QD)
+    logits_1QV = inside.unembed(hidden_1QD)
     answer_Q = inside.tokens_BT[questions.row_Q, questions.key_Q]
     return np.asarray(logits_1QV[0].argmax(axis=-1)) == answer_Q

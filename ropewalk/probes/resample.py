@@ -1,6 +1,5 @@
 """Means over documents with intervals, by resampling documents."""
 
-from collections.abc import Sequence
 from typing import Literal
 
 import numpy as np
@@ -46,18 +45,3 @@ def bootstrap_mean(sum_BX: np.ndarray, count_BX: np.ndarray | None = None) -> np
     with np.errstate(invalid="ignore"):
         mean_CX = (sum_CX.T / count_CX.T).T  # transposed: `[B]` is broadcast from the front
     return with_interval(mean_CX)
-
-
-def quantile_distances(x_BM: np.ndarray, shares: Sequence[float]) -> np.ndarray:
-    """Return the distances within which P shares of a quantity lie.
-
-    Args:
-      x_BM: quantity at the distances 0, 1, 2, ... of each document.
-      shares: P shares of the total.
-
-    Returns:
-      `[3, P]`: the distance and the two ends of its 95% interval over documents.
-    """
-    sum_CM = np.cumsum(bootstrap_counts(len(x_BM)) @ x_BM, axis=1)
-    is_reached_PCM = sum_CM >= np.asarray(shares)[:, None, None] * sum_CM[:, -1:]
-    return with_interval(is_reached_PCM.argmax(axis=2).T)

@@ -1,8 +1,7 @@
-"""A run under analysis: its captured questions, which all probes share, and its L50."""
+"""A run under analysis: its captured questions, which all probes share, and changed models."""
 
 import dataclasses
 import functools
-import math
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
@@ -18,7 +17,6 @@ from ropewalk.evals.runner import Loaded
 from ropewalk.evals.score import AnswerScores, Candidate, score
 from ropewalk.experiment.loaded import LoadedRun
 from ropewalk.model import transformer
-from ropewalk.model.positions import record_learned
 from ropewalk.probes.inside import Capture, bytes_per_document
 from ropewalk.probes.questions import Questions, capture_recall, grade_answers
 from ropewalk.probes.resample import bootstrap_mean
@@ -36,13 +34,11 @@ class Effects(NamedTuple):
         learned, and beside an interval if it is undetermined.
       loss_3X: nats, mean over answers.
       l50_text_X: L50 as text.
-      rows: result rows of each changed model.
     """
 
     l50_3X: np.ndarray
     loss_3X: np.ndarray
     l50_text_X: np.ndarray
-    rows: list[Rows]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, repr=False, eq=False)
@@ -84,17 +80,6 @@ class Subject:
         """Which of these questions the model answers correctly, bool `[Q]`."""
         return grade_answers(self.capture, self.questions)
 
-    @functools.cached_property
-    def l50(self) -> tuple[float, float, float]:
-        """Effective context of the unchanged model, and its 95% interval, tokens.
-
-        NaN without an effective context, inf if L50 lies beyond the longest distance tested.
-        """
-        estimate = effective_context.estimate(self.rows(self.candidate()))
-        if not estimate.has_l50:
-            return math.nan, math.nan, math.nan
-        return math.inf if estimate.is_beyond else estimate.l50, estimate.ci_low, estimate.ci_high
-
     def rows(self, candidate: Candidate) -> Rows:
         """Return the result rows (`evals.rows`) of a changed model on the run's own documents.
 
@@ -115,7 +100,7 @@ class Subject:
         estimates = [effective_context.estimate(candidate_rows) for candidate_rows in rows]
         l50_X3 = np.array([[e.l50, e.ci_low, e.ci_high] for e in estimates])
         loss_X3 = np.array([_mean_loss(candidate_rows) for candidate_rows in rows])
-        return Effects(l50_X3.T, loss_X3.T, np.array([str(e) for e in estimates]), rows)
+        return Effects(l50_X3.T, loss_X3.T, np.array([str(e) for e in estimates]))
 
     def candidate(self) -> Candidate:
         """Return the unchanged model, as a base for changes."""
@@ -151,8 +136,6 @@ def untrained(run: LoadedRun) -> LoadedRun:
     config = run.directory.config_at(0)
     # `init` does not read positions, so members of a sweep share the compiled program.
     params = _init(config.model.forward_architecture(), config.seed)
-    model, params = record_learned(config.model, params)  # as `load` does
-    config = dataclasses.replace(config, model=model)
     return dataclasses.replace(run, step=0, config=config, params=params)
 
 

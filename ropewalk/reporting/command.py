@@ -4,14 +4,16 @@
 
 DIR is a run or a sweep directory. Beside the page, figures are saved as PNG and SVG, and numbers as
 results.csv (columns: reporting/results.py). The page of one DIR is DIR/report.html. The page of
-several has a folder of its own beside the first: report-A+B/report.html for A and B. Runs that
-differ only in their seeds are one member, in any DIR. Sweeps of the same bases at several trained
-lengths show effective context against trained length.
+several has a folder of its own beside the first: report-A+B/report.html for A and B, and a digest
+of their paths in its name if they lie in several folders. Runs that differ only in their seeds are
+one member, in any DIR. Sweeps of the same bases at several trained lengths show effective context
+against trained length.
 """
 
 import ropewalk.utils.environment  # noqa: F401 - first: it checks that packages are installed
 
 # isort: split
+import hashlib
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -51,11 +53,16 @@ def _is_page(path: Path) -> bool:
 
 def _page_of(dirs: Sequence[Path]) -> Path:
     """Return the page's path: in the directory, or in a folder beside the first of several."""
-    unique = list({path.resolve(): path for path in dirs}.values())
+    unique = list(dict.fromkeys(path.resolve() for path in dirs))
     if len(unique) == 1:
         return dirs[0] / "report.html"
-    name = "+".join(path.resolve().name for path in unique)
-    return unique[0].parent / f"report-{name[:_LONGEST_NAME]}" / "report.html"
+    names = [path.name for path in unique]
+    name = "+".join(names)
+    folders = {path.parent for path in unique}
+    if len(folders) > 1 or "+" in "".join(names) or len(name) > _LONGEST_NAME:
+        digest = hashlib.sha256("\n".join(map(str, unique)).encode()).hexdigest()[:8]
+        name = f"{name[:_LONGEST_NAME]}-{digest}"
+    return dirs[0].parent / f"report-{name}" / "report.html"
 
 
 def check_page(out: Path) -> Path:

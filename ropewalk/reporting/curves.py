@@ -20,7 +20,7 @@ from ropewalk.reporting.labels import labels
 from ropewalk.reporting.members import Member, describe_intervals, sort_tasks, tasks
 from ropewalk.reporting.page import Drawing, Item, make_figure
 from ropewalk.reporting.task_view import Curve, Mark, Plot, view_of
-from ropewalk.utils import figures as kit
+from ropewalk.utils import figures
 
 _THEORY: dict[str, Any] = {"ls": (0, (4, 3)), "lw": 1}  # lines at theory lengths
 MIN_TRIALS = 10  # bins with fewer questions are not drawn
@@ -97,18 +97,18 @@ def loss(members: Sequence[Member]) -> Iterator[Item]:
 
 def draw_loss(members: Sequence[Member]) -> Figure:
     """Draw training loss against training tokens, one curve per seed."""
-    figure = kit.new_figure(9.2, 4.3)
+    figure = figures.new_figure(9.2, 4.3)
     ax = figure.subplots()
     for member in members:
         for tokens, nats in member.losses:
             marker = "o" if len(tokens) == 1 else ""  # one point is no line
-            kit.tag(ax.plot(tokens, nats, lw=1.6, marker=marker, **member.look.line), member)
+            figures.tag(ax.plot(tokens, nats, lw=1.6, marker=marker, **member.look.line), member)
     ax.set_xlim(left=0)
     ax.xaxis.set_major_formatter(FuncFormatter(format_count))
     ax.set_xlabel("training tokens")
     ax.set_ylabel("training loss (nats per token)")
     ax.set_title("Training loss")
-    kit.series_legend(figure, members)
+    figures.series_legend(figure, members)
     return figure
 
 
@@ -123,11 +123,11 @@ def format_count(value: float, _=None) -> str:
 def _draw_trained_lengths(ax: Axes, members: Sequence[Member], *, below: float) -> None:
     """Draw a vertical line at each trained length below the end of the axis."""
     for length in sorted({m.trained_length for m in members if m.trained_length < below}):
-        ax.axvline(length, color=kit.INK, linewidth=0.9, zorder=1)
+        ax.axvline(length, color=figures.INK, linewidth=0.9, zorder=1)
         style = {"va": "top", "ha": "right", "fontsize": 8, "rotation": 90, "zorder": 6}
         box = {"fc": "white", "ec": "none", "alpha": 0.7, "pad": 1}
         end, text = ("data", "axes fraction"), f"trained {length:,}"
-        kit.note(ax, text, (length, 1), (-2, -2), xycoords=end, bbox=box, **style)
+        figures.note(ax, text, (length, 1), (-2, -2), xycoords=end, bbox=box, **style)
 
 
 def by_length(members: Sequence[Member]) -> Iterator[Item]:
@@ -147,7 +147,7 @@ def draw_by_length(members: Sequence[Member], task: str) -> Figure:
     """Draw a task's number against evaluated length; for retrieval also L50 and the worst bin."""
     kind = evals.parse(task).kind
     retrieval = kind == "retrieval"
-    figure, axes = kit.grid(1 + 2 * retrieval, height=4)
+    figure, axes = figures.grid(1 + 2 * retrieval, height=4)
     panels = axes[:, 0]
     shown = [member for member in members if member.select_task(task)]
     all_lengths, trained = set(), {member.trained_length for member in shown}
@@ -156,29 +156,29 @@ def draw_by_length(members: Sequence[Member], task: str) -> Figure:
         options = {"lw": 1.7, "marker": "o", "ms": 4, **member.look.line}
         lengths = [m.length for m in results]
         all_lengths |= set(lengths)
-        kit.tag(panels[0].plot(lengths, [m.value for m in results], **options), member)
+        figures.tag(panels[0].plot(lengths, [m.value for m in results], **options), member)
         if retrieval:
             points = [(m.length, member, m.estimate) for m in results]
-            kit.tag(l50.draw_line(panels[1], points, number, len(shown)), member)
+            figures.tag(l50.draw_line(panels[1], points, number, len(shown)), member)
             worst = [m.estimate.worst.accuracy for m in results]
-            kit.tag(panels[2].plot(lengths, worst, **options), member)
+            figures.tag(panels[2].plot(lengths, worst, **options), member)
     for ax in panels:
         ax.set_xscale("log", base=2)
         for length in trained:
-            ax.axvline(length, color=kit.INK, linewidth=0.9, zorder=1)
-        kit.label_lengths(ax.xaxis, {*all_lengths, *trained}, dict.fromkeys(trained, "trained"))
-    kit.set_title(panels[0], f"{task}:\n{KINDS[kind].name}")
+            ax.axvline(length, color=figures.INK, linewidth=0.9, zorder=1)
+        figures.label_lengths(ax.xaxis, {*all_lengths, *trained}, dict.fromkeys(trained, "trained"))
+    figures.set_title(panels[0], f"{task}:\n{KINDS[kind].name}")
     if kind != "likelihood":
         panels[0].set_ylim(-0.03, 1.03)
     if retrieval:
-        kit.set_title(panels[2], "accuracy of the worst bin")
+        figures.set_title(panels[2], "accuracy of the worst bin")
         panels[2].set_ylim(-0.03, 1.03)
-        kit.set_title(panels[1], "effective context (tokens)")
+        figures.set_title(panels[1], "effective context (tokens)")
         ends = sorted(all_lengths)
-        panels[1].plot(ends, ends, zorder=1, **kit.REFERENCE)  # L50 cannot exceed the context
-        kit.token_axis(panels[1].yaxis)
+        panels[1].plot(ends, ends, zorder=1, **figures.REFERENCE)  # L50 cannot exceed the context
+        figures.token_axis(panels[1].yaxis)
     figure.supxlabel("context length evaluated (tokens)")
-    kit.series_legend(figure, members)
+    figures.series_legend(figure, members)
     return figure
 
 
@@ -206,24 +206,24 @@ def group_trained_lengths(members: Sequence[Member], task: str) -> list[list[Mem
 
 def draw_trained_lengths(groups: Sequence[Sequence[Member]], task: str) -> Figure:
     """Draw L50 against trained length, a line per group of `group_trained_lengths`."""
-    figure = kit.new_figure(9.2, 5)
+    figure = figures.new_figure(9.2, 5)
     ax = figure.subplots()
     names = labels([group[0].config for group in groups])
     handles = []
     for number, (series, name) in enumerate(zip(groups, names, strict=True)):
-        handles.append(kit.handle(name, lw=2.2, **series[0].look.line))
+        handles.append(figures.handle(name, lw=2.2, **series[0].look.line))
         points = [(m.trained_length, m, m.estimates[task]) for m in series]
         l50.draw_line(ax, points, number, len(groups))
     lengths = sorted({member.trained_length for group in groups for member in group})
     ax.set_xscale("log", base=2)
-    kit.token_axis(ax.yaxis)
+    figures.token_axis(ax.yaxis)
     ax.set_xlim(lengths[0] / 1.3, lengths[-1] * 1.3)
-    ax.plot(lengths, lengths, zorder=1, **kit.REFERENCE)
-    kit.label_lengths(ax.xaxis, lengths)
+    ax.plot(lengths, lengths, zorder=1, **figures.REFERENCE)
+    figures.label_lengths(ax.xaxis, lengths)
     ax.set_xlabel("trained length T (tokens, log scale)")
     ax.set_ylabel("effective context (tokens, log scale)")
-    kit.set_title(ax, f"Effective context on {task} against trained length")
-    kit.add_legend(figure, [*handles, kit.handle("trained length", **kit.REFERENCE)])
+    figures.set_title(ax, f"Effective context on {task} against trained length")
+    figures.add_legend(figure, [*handles, figures.handle("trained length", **figures.REFERENCE)])
     return figure
 
 
@@ -266,10 +266,10 @@ def draw(members: Sequence[Member], plot: Plot, panels: Sequence[Panel]) -> Figu
     several = len(plot.ylabels) > 1
     options: dict[str, Any] = {"sharex": "col"} if several else {}
     options |= {"height": 2.8 if several else 3.9, "sharey": "row" if several else True}
-    figure, axes = kit.grid(len(panels), rows=len(plot.ylabels), **options)
+    figure, axes = figures.grid(len(panels), rows=len(plot.ylabels), **options)
     if several:
-        kit.label_rows(
-            axes, [label if "\n" in label else kit.folded(label, 30) for label in plot.ylabels]
+        figures.label_rows(
+            axes, [label if "\n" in label else figures.folded(label, 30) for label in plot.ylabels]
         )
     else:
         figure.supylabel(plot.ylabels[0])
@@ -285,33 +285,33 @@ def draw(members: Sequence[Member], plot: Plot, panels: Sequence[Panel]) -> Figu
                 ax.set_yscale("symlog", linthresh=0.01)
                 ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
             elif plot.y_scale == "log2":
-                kit.token_axis(ax.yaxis)
+                figures.token_axis(ax.yaxis)
             for level in panel.levels:
-                ax.axhline(level, zorder=1, **kit.REFERENCE)
+                ax.axhline(level, zorder=1, **figures.REFERENCE)
             if plot.share:
                 ax.set_ylim(-0.03, 1.03)
             for member in in_panel if plot.theory else ():
                 if (length := member.theory.first_violation or panel.length) < panel.length:
                     ax.axvline(length, color=member.look.color, zorder=1, **_THEORY)
-                    theory = [kit.handle("theory length", color=kit.INK, **_THEORY)]
+                    theory = [figures.handle("theory length", color=figures.INK, **_THEORY)]
             if plot.trained:
                 _draw_trained_lengths(ax, in_panel, below=panel.length)
-        kit.set_title(column[0], panel.title)
+        figures.set_title(column[0], panel.title)
         _set_x_axis(column[-1], plot, panel)
     figure.supxlabel(plot.xlabel)
-    marks = [kit.mark_handle(plot.mark, "D")] if plot.mark else []
-    levels = [kit.handle(plot.levels, **kit.REFERENCE)] if plot.levels else []
-    kit.series_legend(figure, shown, [*marks, *levels, *theory])
+    marks = [figures.mark_handle(plot.mark, "D")] if plot.mark else []
+    levels = [figures.handle(plot.levels, **figures.REFERENCE)] if plot.levels else []
+    figures.series_legend(figure, shown, [*marks, *levels, *theory])
     return figure
 
 
 def _set_x_axis(ax: Axes, plot: Plot, panel: Panel) -> None:
     if plot.x_scale == "log2":
-        kit.token_axis(ax.xaxis)
+        figures.token_axis(ax.xaxis)
     else:
         values = {float(x) for curves in panel.curves.values() for c in curves for x in c.x}
         ax.set_xscale("log")
-        kit.label_values(ax.xaxis, {x: kit.format_value(x) for x in values})
+        figures.label_values(ax.xaxis, {x: figures.format_value(x) for x in values})
 
 
 def _draw_curve(ax: Axes, plot: Plot, member: Member, curve: Curve) -> None:
@@ -320,12 +320,12 @@ def _draw_curve(ax: Axes, plot: Plot, member: Member, curve: Curve) -> None:
     if plot.bars:
         spread = curve.y - curve.low, curve.high - curve.y
         bars = ax.errorbar(curve.x, curve.y, np.abs(spread), lw=1.5, ms=4, **line)
-        kit.tag(bars.get_children(), member)
+        figures.tag(bars.get_children(), member)
     else:
         options = {"color": color, "alpha": 0.13, "linewidth": 0}
         band = ax.fill_between(curve.x, curve.low, curve.high, **options)
-        kit.tag([band, *ax.plot(curve.x, curve.y, lw=1.7, ms=3.2, **line)], member)
+        figures.tag([band, *ax.plot(curve.x, curve.y, lw=1.7, ms=3.2, **line)], member)
     if curve.mark:
-        style = {"color": color, "mec": kit.PAPER, "mew": 0.8, "zorder": 5}
+        style = {"color": color, "mec": figures.PAPER, "mew": 0.8, "zorder": 5}
         mark = ax.plot(curve.mark.x, curve.mark.y, "D", ms=6.5, **style)
-        kit.tag(mark, member, f"{member.label}: {curve.mark.text}")
+        figures.tag(mark, member, f"{member.label}: {curve.mark.text}")

@@ -17,19 +17,18 @@ from ropewalk.reporting import l50
 from ropewalk.reporting.members import Member, describe_intervals, tasks
 from ropewalk.reporting.page import Item, make_figure
 from ropewalk.reporting.predictions import predict
-from ropewalk.utils import figures as kit
+from ropewalk.utils import figures
 from ropewalk.utils.expressions import split_commas
 
 _THEORY = {  # field of Predictions: (legend, color, linestyle)
-    "first_violation": ("theory: first distance with Bₘ < 0", kit.INK, "-"),
-    "quarter_period": ("quarter period of the slowest pair", kit.FAINT, kit.DASHED),
-    "full_period": ("full period of the slowest pair", kit.FAINT, kit.DOTTED),
+    "first_violation": ("theory: first distance with Bₘ < 0", figures.INK, "-"),
+    "quarter_period": ("quarter period of the slowest pair", figures.FAINT, figures.DASHED),
+    "full_period": ("full period of the slowest pair", figures.FAINT, figures.DOTTED),
 }
 _SIZE = 7.5  # of marks, points
 
-# Shifts along x, as a share of the distance to the next base: between members with the same base,
-# and between a member and its D_H.
-_MEMBER_SHIFT, _BOUND_SHIFT = 0.3, 0.08
+# Shift along x between members with the same base, as a share of the distance to the next base.
+_MEMBER_SHIFT = 0.3
 _NAME_WIDTH = 0.16  # of a name that is written upwards, inches
 _LABEL_HEIGHT = 0.085  # of a label of two lines, share of the axis
 
@@ -58,7 +57,7 @@ def draw_effective_context(members: Sequence[Member]) -> Figure:
     letters = max((len(line) for name in names for line in name.split("\n")), default=0)
     width = 0.5 + max(0.62, 0.155 * letters) * len(controls)
     widths = [6.0] * bool(based) + [width] * bool(controls)
-    figure = kit.new_figure(9.2, 7.2)
+    figure = figures.new_figure(9.2, 7.2)
     ratios = {"width_ratios": widths, "height_ratios": [3, 1]}
     axes = figure.subplots(2, len(widths), squeeze=False, sharex="col", sharey="row", **ratios)
     first = axes[0, 0]
@@ -67,7 +66,7 @@ def draw_effective_context(members: Sequence[Member]) -> Figure:
     first.set_title(f"Effective context on {task}{at}")  # across all panels
     _set_vertical_axis(first, members, estimates)
     axes[1, 0].set_ylim(-0.06, 1.06)
-    kit.label_rows(axes.T, ("distance (tokens, log scale)", "accuracy"))
+    figures.label_rows(axes.T, ("distance (tokens, log scale)", "accuracy"))
     if based:
         _draw_based(axes[0, 0], axes[1, 0], based, task, 7.5 * widths[0] / sum(widths))
     if controls:
@@ -80,7 +79,7 @@ def draw_effective_context(members: Sequence[Member]) -> Figure:
         are_controls = all(member.is_control for member in controls)
         below.set_xlabel("controls" if are_controls else "no single base")
         for x, member in enumerate(controls):
-            _draw_member(above, below, member, task, (x, x + _BOUND_SHIFT))
+            _draw_member(above, below, member, task, x)
     for ax in axes[0]:
         _draw_trained_lengths(ax, members, label=ax is axes[0, -1])
     figure.legend(handles=_legend(members, task), loc="outside lower center", ncols=3)
@@ -92,7 +91,7 @@ def _set_vertical_axis(ax: Axes, members: Sequence[Member], estimates: Sequence[
     longest = max(member.trained_length for member in members)
     values = [member.theory.first_violation or math.inf for member in members]
     values += [v for e in estimates for v in (e.mark, e.ci_low) if e.has_l50 and v > 0]
-    kit.token_axis(ax.yaxis)
+    figures.token_axis(ax.yaxis)
     ax.set_ylim(min(longest / 8, *values) / 2, 12 * longest)
 
 
@@ -100,11 +99,11 @@ def _draw_trained_lengths(ax: Axes, members: Sequence[Member], *, label: bool) -
     """Draw a line at each trained length, labeled at its right end; near ones share a label."""
     lengths = sorted({member.trained_length for member in members})
     bottom, top = ax.get_ylim()
-    ax.axhspan(lengths[-1], top, color=kit.WASH, zorder=0)
+    ax.axhspan(lengths[-1], top, color=figures.WASH, zorder=0)
     room = (top / bottom) ** _LABEL_HEIGHT
     near: list[list[int]] = []
     for length in lengths:
-        ax.axhline(length, color=kit.INK, linewidth=0.9, zorder=1)
+        ax.axhline(length, color=figures.INK, linewidth=0.9, zorder=1)
         if near and length < room * near[-1][-1]:
             near[-1].append(length)
         else:
@@ -112,7 +111,7 @@ def _draw_trained_lengths(ax: Axes, members: Sequence[Member], *, label: bool) -
     for group in near if label else ():
         style = {"xycoords": ("axes fraction", "data"), "va": "center", "fontsize": 8.5}
         text = f"trained\nlength{'s' * (len(group) > 1)} " + ",\n".join(f"{n:,}" for n in group)
-        kit.note(ax, text, (1, math.sqrt(group[0] * group[-1])), (4, 0), **style)
+        figures.note(ax, text, (1, math.sqrt(group[0] * group[-1])), (4, 0), **style)
 
 
 def _draw_based(
@@ -124,7 +123,7 @@ def _draw_based(
     margin = max(0.08 * (high - low), 0.15)
     above.set_xscale("log")
     above.set_xlim(10 ** (low - margin), 10 ** (high + margin))
-    kit.label_values(above.xaxis, {base: kit.format_value(base) for base in bases})
+    figures.label_values(above.xaxis, {base: figures.format_value(base) for base in bases})
     below.set_xlabel("RoPE base (log scale)")
     _draw_theory(above, based)
     span = high - low + 2 * margin
@@ -138,17 +137,16 @@ def _draw_based(
     for base, group in zip(bases, groups, strict=True):
         # Members with the same base, but other heads or trained lengths, are side by side.
         for place, (member, name) in enumerate(zip(group, _names_beside(group), strict=True)):
-            shift = gap * (place - (len(group) - 1) / 2)
-            x, x_bound = (base * 10**s for s in (shift, shift + step * _BOUND_SHIFT))
+            x = base * 10 ** (gap * (place - (len(group) - 1) / 2))
             if len(group) > 1 and name:
                 style = {"rotation": 90, "fontsize": 8 if has_room else 7}
                 style |= {"ha": "center", "va": "bottom"}
-                end = {"xycoords": ("data", "axes fraction"), "fc": kit.PAPER, "pad": 0.5}
+                end = {"xycoords": ("data", "axes fraction"), "fc": figures.PAPER, "pad": 0.5}
                 text = name if has_room else str(member.index + 1)
                 letters = max(letters, len(text))
                 start = 0, 4 if member.estimates[task].has_l50 else 14  # above the cross
-                kit.tag([kit.note(above, text, (x, 0), start, **end, **style)], member)
-            _draw_member(above, below, member, task, (x, x_bound))
+                figures.tag([figures.note(above, text, (x, 0), start, **end, **style)], member)
+            _draw_member(above, below, member, task, x)
     bottom, top = above.get_ylim()
     room = min(0.015 * letters, 0.4)  # share of the axis, so that marks are above the names
     above.set_ylim(top * (bottom / top) ** (1 / (1 - room)), top)
@@ -184,7 +182,7 @@ def _draw_theory(ax: Axes, based: Sequence[Member]) -> None:
         for member in based:
             value = getattr(member.theory, name) or math.inf
             if member.base is not None and value < top:
-                kit.tag(ax.plot(member.base, value, "_", color=color, ms=13, mew=1.8), member)
+                figures.tag(ax.plot(member.base, value, "_", color=color, ms=13, mew=1.8), member)
     families = {
         (dataclasses.replace(rotary, base=2.0), model.rope_head_dim, model.head_dim)
         for member in based
@@ -210,38 +208,36 @@ def _control_names(controls: Sequence[Member]) -> list[str]:
     return [re.sub("[,/]", "\n", _name(member).replace("rotary=", "")) for member in controls]
 
 
-def _draw_member(
-    above: Axes, below: Axes, member: Member, task: str, x: tuple[float, float]
-) -> None:
-    """Draw a member's effective context, accuracies and D_H; `x` of the member and of its D_H."""
-    estimate = member.estimates[task]
-    l50.draw_l50(above, x[0], member, estimate, _SIZE)
-    l50.draw_accuracies(below, x[0], member, estimate, _SIZE)
-    if bound := member.bounds[task]:
-        l50.draw_bound(above, x[1], member, bound)
+def _draw_member(above: Axes, below: Axes, member: Member, task: str, x: float) -> None:
+    """Draw a member's effective context and accuracies."""
+    l50.draw_l50(above, x, member, member.estimates[task], _SIZE)
+    l50.draw_accuracies(below, x, member, member.estimates[task], _SIZE)
 
 
 def _legend(members: Sequence[Member], task: str) -> list[Line2D]:
     """Return an entry for each kind of mark that is drawn."""
     estimates = [member.estimates[task] for member in members]
     handles = [
-        kit.mark_handle("measured; mean accuracy (below)", "o", ms=_SIZE),
-        kit.mark_handle("worst bin (below)", "v", ms=5),
+        figures.mark_handle("measured; mean accuracy (below)", "o", ms=_SIZE),
+        figures.mark_handle("worst bin (below)", "v", ms=5),
     ]
     if any(member.base is not None for member in members):
-        handles += [kit.handle(label, color=color, ls=ls) for label, color, ls in _THEORY.values()]
-    if any(member.bounds.get(task) for member in members):
-        label = "D_H: bound for\nrandom codes"
-        handles.append(kit.mark_handle(label, "D", ms=6, mfc="none", mew=1.3))
+        handles += [
+            figures.handle(label, color=color, ls=ls) for label, color, ls in _THEORY.values()
+        ]
     if any(estimate.dips for estimate in estimates):
         label = "dips: one number does\nnot describe the curve"
-        handles.append(kit.mark_handle(label, kit.CROSSED, ms=7))
+        handles.append(figures.mark_handle(label, figures.CROSSED, ms=7))
     if any(estimate.verdict.startswith(">") for estimate in estimates):
-        handles.append(kit.mark_handle("beyond the longest\ndistance tested", kit.ARROW, ms=9))
+        handles.append(
+            figures.mark_handle("beyond the longest\ndistance tested", figures.ARROW, ms=9)
+        )
     if any(estimate.verdict == UNDETERMINED for estimate in estimates):
-        handles.append(kit.handle("undetermined: the\ninterval only", color=kit.INK, lw=1.8))
+        handles.append(
+            figures.handle("undetermined: the\ninterval only", color=figures.INK, lw=1.8)
+        )
     if not all(estimate.has_l50 for estimate in estimates):
         few = any(estimate.verdict == TOO_FEW_ANSWERS for estimate in estimates)
         label = "no effective context" + ",\nor too few answers" * few
-        handles.append(kit.mark_handle(label, "x", ms=7, mew=1.8))
+        handles.append(figures.mark_handle(label, "x", ms=7, mew=1.8))
     return handles

@@ -10,7 +10,6 @@ from matplotlib.lines import Line2D
 
 from ropewalk.evals.estimate.effective_context import UNDETERMINED, Estimate
 from ropewalk.reporting.members import Member
-from ropewalk.theory.capability import Bound
 from ropewalk.utils.figures import PAPER, error_bar, note, tag
 
 WIDTH = 1.8  # of intervals, points
@@ -28,7 +27,7 @@ def draw_l50(ax: Axes, x: float, member: Member, estimate: Estimate, size: float
     """Draw L50 with its 95% interval, or an arrow if it lies beyond the distances tested.
 
     The mark is a cross at the bottom if there is none (`Estimate.has_l50`); a bar crosses it if the
-    curve dips. An interval without a dot is undetermined. In all figures, only D_H is hollow.
+    curve dips. An interval without a dot is undetermined.
     """
     l50 = estimate.mark
     color: dict[str, Any] = {"color": member.look.color}
@@ -72,17 +71,6 @@ def draw_accuracies(ax: Axes, x: float, member: Member, estimate: Estimate, size
     artists += error_bar(ax, x, worst.accuracy, ends, **look, **style)
     text = f"worst bin {estimate.worst_text}, mean {estimate.mean_text}"
     tag(artists, member, _tooltip(member, estimate, text))
-
-
-def draw_bound(ax: Axes, x: float, member: Member, bound: Bound) -> None:
-    """Draw a hollow diamond at D_H, with an arrow if it exceeds the distances tested."""
-    look = {"color": member.look.color, "alpha": 0.9}
-    diamond = ax.plot(x, bound.l50, "D", ms=6, mfc="none", mew=1.3, zorder=3, **look)
-    artists: list[Artist] = [*diamond]
-    if bound.beyond:
-        head = {"arrowstyle": "<|-,head_width=0.15", "mutation_scale": 9, "lw": 1, "shrinkB": 3}
-        artists += _arrow(ax, x, bound.l50, 20, **head | look)
-    tag(artists, member, f"{member.label}: D_H {bound}")
 
 
 def draw_line(ax: Axes, points: Sequence[Point], number: int, count: int) -> list[Line2D]:

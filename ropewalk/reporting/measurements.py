@@ -16,11 +16,9 @@ from ropewalk.evals.rows import Rows
 from ropewalk.experiment.config import TRAINED, ExperimentConfig
 from ropewalk.experiment.run import RunDirectory
 from ropewalk.model import rotary as rotary_lib
-from ropewalk.model.config import ModelConfig
 from ropewalk.model.rotary.recorded import Recorded
-from ropewalk.reporting.predictions import Predictions, bound, predict
+from ropewalk.reporting.predictions import Predictions, predict
 from ropewalk.reporting.task_view import view_of
-from ropewalk.theory.capability import Bound
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -79,31 +77,17 @@ class Measurement:
         return text
 
     @functools.cached_property
-    def _model(self) -> ModelConfig:
-        """The model with `rotary`."""
-        rotary = rotary_lib.parse_pattern(self.rotary)
-        return dataclasses.replace(self.config.model, rotary=rotary)
-
-    @functools.cached_property
     def theory(self) -> Predictions:
         """Predictions for `rotary` at `length`, on which dynamic variants depend."""
-        table = self._model.position_table(self.config.data.context_length, self.length)
+        rotary = rotary_lib.parse_pattern(self.rotary)
+        model = dataclasses.replace(self.config.model, rotary=rotary)
+        table = model.position_table(self.config.data.context_length, self.length)
         return predict(table.inv_freq)
 
     @functools.cached_property
     def estimate(self) -> Estimate:
         """Effective context (retrieval tasks only)."""
         return effective_context.estimate(self.rows)
-
-    @functools.cached_property
-    def bound(self) -> Bound | None:
-        """D_H, the bound on L50 of heads with random codes; None without a count of keys."""
-        num_others = evals.parse(self.task).num_others(self.config.data, self.length)
-        if num_others is None:
-            return None
-        longest = self.estimate.longest
-        lengths = self.config.data.context_length, self.length
-        return bound(self._model, *lengths, num_others=num_others, longest=longest)
 
     @functools.cached_property
     def by_seed(self) -> dict[int, Estimate]:

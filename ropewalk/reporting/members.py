@@ -11,14 +11,12 @@ from ropewalk.evals import rows as rows_lib
 from ropewalk.evals.estimate.effective_context import Estimate
 from ropewalk.experiment import stages
 from ropewalk.experiment.config import TRAINED, ExperimentConfig
-from ropewalk.experiment.identity import copy_notice, find_copies
 from ropewalk.experiment.items import metrics_damage
 from ropewalk.experiment.run import RunDirectory
 from ropewalk.reporting.labels import labels, setting
 from ropewalk.reporting.measurements import Measurement, drop_diverged, measurements
 from ropewalk.reporting.predictions import Predictions, predict
 from ropewalk.reporting.task_view import view_of
-from ropewalk.theory.capability import Bound
 from ropewalk.utils.figures import Look, make_looks
 
 LOSS_POINTS = 150
@@ -32,6 +30,7 @@ class Member:
       index: position on the page, from 0: ascending bases, then those without a base.
       label: label unique on the page (`reporting.labels`), with the step if several stages of the
         setting are shown.
+      step: step of the stage that is shown, if several stages of the setting are; else None.
       look: color and line style.
       runs: one run directory per seed.
       seeds: ascending seeds of initialization and rows; a result row's `seed` is an index of it.
@@ -45,6 +44,7 @@ class Member:
 
     index: int
     label: str
+    step: int | None
     look: Look
     runs: tuple[RunDirectory, ...]
     seeds: tuple[tuple[int, int], ...]
@@ -112,12 +112,6 @@ class Member:
         nearest = (self.nearest(task) for task, _ in self.trained)
         return {m.task: m.estimate for m in nearest if m and m.kind == "retrieval"}
 
-    @functools.cached_property
-    def bounds(self) -> dict[str, Bound | None]:
-        """D_H (`Measurement.bound`) by task of `estimates`; None without a count of keys."""
-        nearest = {task: self.nearest(task) for task in self.estimates}
-        return {task: m and m.bound for task, m in nearest.items()}
-
 
 def read(
     runs: Sequence[RunDirectory], notice: Callable[[str], None] = lambda line: None
@@ -125,9 +119,9 @@ def read(
     """Group runs that differ only in seeds or machine, and read their results.
 
     Args:
-      runs: run directories; copies of a run count once, with the rows of all copies.
-      notice: called with one line for each copy, for each metrics.jsonl that lost rows, if
-        tokenizers differ, and for seeds without rows of the step that is shown.
+      runs: run directories; runs of equal seeds, such as copies, count as one seed.
+      notice: called with one line for each metrics.jsonl that lost rows, for runs of equal seeds,
+        if tokenizers differ, and for seeds without rows of the step that is shown.
 
     Raises:
       ValueError: if result rows are damaged or belong to another run.
@@ -135,12 +129,8 @@ def read(
     # Several paths may lead to one run.
     runs = list({run.path.resolve(): run for run in runs}.values())
     rows = {run: rows_lib.read_run(run) for run in runs}
-    copies = find_copies(runs, lambda run: rows_lib.ids(rows[run]))
-    for copy, original in copies.items():
-        notice(copy_notice(original, copy))
-        rows[original] = rows_lib.replace(rows[copy], rows[original])
     groups: dict[tuple, dict[RunDirectory, rows_lib.Rows]] = {}
-    for run in (run for run in runs if run not in copies):
+    for run in runs:
         groups.setdefault(tuple(setting(run.config).items()), {})[run] = rows[run]
         if damage := metrics_damage(run):
             notice(damage)
@@ -176,7 +166,9 @@ def _describe_left_out(group: Mapping[RunDirectory, rows_lib.Rows]) -> Iterator[
         rows = drop_diverged(run, rows)
         columns = (rows[name].tolist() for name in ("task", "rotary", "step"))
         for task, rotary, step in sorted(set(zip(*columns, strict=True))):
-            newest.setdefault((task, rotary, stages.at(first.config, step).number), {})[run] = step
+            newest.setdefault((task, rotary, stages.stage_at(first.config, step).number), {})[
+                run
+            ] = step
     tasks_left_out: dict[tuple, list[str]] = {}
     for (task, *_), steps in newest.items():
         last = max(steps.values())
@@ -201,9 +193,9 @@ def make_members(group: Mapping[RunDirectory, rows_lib.Rows]) -> Iterator[Member
     first, seeds = runs[0], tuple(sorted(set(map(_seeds, runs))))
     rows = rows_lib.concatenate([_number_seeds(run, rows, seeds) for run, rows in group.items()])
     evaluated = np.unique(rows["step"]).tolist()
-    stage_numbers = {step: stages.at(first.config, step).number for step in evaluated}
+    stage_numbers = {step: stages.stage_at(first.config, step).number for step in evaluated}
     newest = max([*first.steps(), *evaluated], default=0)  # rows may be kept without checkpoints
-    last = stages.at(first.config, newest).number
+    last = stages.stage_at(first.config, newest).number
     numbers = sorted({*stage_numbers.values(), last})
     for number in numbers:
         steps = [step for step, stage in stage_numbers.items() if stage == number] or [newest]
@@ -213,6 +205,7 @@ def make_members(group: Mapping[RunDirectory, rows_lib.Rows]) -> Iterator[Member
         yield Member(
             index=0,
             label=f"@{max(steps)}" if len(numbers) > 1 else "",
+            step=max(steps) if len(numbers) > 1 else None,
             look=Look("", ""),  # `read` sets index and look, which depend on all members
             runs=runs,
             seeds=seeds,

@@ -20,14 +20,16 @@ from ropewalk.utils.version import __version__
 def describe(members: Sequence[Member], notices: Iterable[str] = ()) -> dict[str, Any]:
     """Return the variables of every page of members (templates/page.html).
 
-    They are looks and names; facts: the numbers of members and seeds, and the trained lengths; and
-    provenance: sentences about training data, the notices, and versions.
+    They are looks, names and questions; summary; facts: the numbers of members and seeds, and the
+    trained lengths; and provenance: sentences about training data, the notices, and versions.
     """
     lengths = sorted({member.trained_length for member in members})
     runs = {run.path: run for member in members for run in member.runs}
     return {
         "looks": [member.look for member in members],
         "names": sorted({member.config.name for member in members}),
+        "questions": list(dict.fromkeys(member.config.question for member in members)),
+        "summary": _summarize(members),
         "facts": [
             f"{len(members):,} member{'s' * (len(members) > 1)}",
             describe_seeds([run.config for run in runs.values()]),
@@ -59,7 +61,7 @@ def _describe_data(trained: Sequence[RunDirectory]) -> list[str]:
     return [f"Data fingerprint {fingerprints}.", f"{subject} {text}."]
 
 
-def summarize(members: Sequence[Member]) -> Markup:
+def _summarize(members: Sequence[Member]) -> Markup:
     """Return the effective context of the smallest and the largest base, as markup."""
     task = next(iter(tasks(members)), "")
     measured = [member for member in members if task in member.estimates]

@@ -37,9 +37,6 @@ exist for a task are empty.
                       tokens; empty without. With a dip, L50 alone does not describe the curve
     revival, revival_distance    accuracy after the recovery, and its distance, tokens
     floor             accuracy at all distances beyond the first fall
-    effective_length  longest context up to which the score exceeds 0.85 of that at the shortest
-                      length evaluated, tokens; over all lengths of the task; 0 if none
-    visual_edge       longest distance with half of the answers right, tokens; median over lengths
     nll               nats per token
     perplexity        exp(nll)
     bits_per_byte     comparable between tokenizers
@@ -60,29 +57,19 @@ from typing import Any
 import numpy as np
 
 from ropewalk.evals import rows as rows_lib
-from ropewalk.evals.estimate import summaries, thresholds
-from ropewalk.evals.estimate.effective_context import Estimate
+from ropewalk.evals.estimate import summaries
 from ropewalk.model import rotary as rotary_lib
+from ropewalk.reporting import columns
 from ropewalk.reporting.measurements import Measurement
 from ropewalk.reporting.members import Member
 
-_ESTIMATE_FIELDS = (
-    *("ceiling", "ceiling_low", "ceiling_high", "verdict", "documents_needed"),
-    *("l50", "l50_low", "l50_high", "l85", "l85_low", "l85_high"),
-    *("dip", "dip_distance", "revival", "revival_distance", "floor"),
-)
-_WORST_FIELDS = {  # column by field of the worst bin
-    "accuracy": "worst",
-    "ci_low": "worst_low",
-    "ci_high": "worst_high",
-    "low": "worst_first",
-    "high": "worst_last",
-}
 COLUMNS = (
     *("member", "task", "kind", "length", "schedule", "rotary", "trained_rotary", "base"),
     *("trained_length", "step", "seed", "data_seed", "seeds", "documents", "answers"),
-    *("score", "score_low", "score_high", "chance"),
-    *(*_ESTIMATE_FIELDS, *_WORST_FIELDS.values(), "effective_length", "visual_edge"),
+    *("score", "score_low", "score_high", "chance", "ceiling", "ceiling_low", "ceiling_high"),
+    *("verdict", "documents_needed", "l50", "l50_low", "l50_high", "l85", "l85_low", "l85_high"),
+    *("dip", "dip_distance", "revival", "revival_distance", "floor"),
+    *("worst", "worst_low", "worst_high", "worst_first", "worst_last"),
     *("nll", "perplexity", "bits_per_byte", "word_perplexity", "book_perplexity"),
     *("window_mean_nll", "context_gain", "context_gain_length", "first_loss", "first_loss_error"),
     *("theory_length", "quarter_period", "full_period"),
@@ -115,19 +102,17 @@ def _format_cell(value: Any) -> Any:
 
 def make_lines(member: Member) -> Iterator[dict[str, Any]]:
     """Yield the values of each line by column; columns that do not apply are absent."""
-    effective_lengths = _effective_lengths(member)
     for measured in member.measurements:
-        numbers = measured.numbers | effective_lengths[measured.task, measured.rotary]
-        if measured.kind == "retrieval":
-            numbers |= _estimate_columns(measured.estimate)
-        line = _common_columns(member, measured, measured.rows) | numbers
-        yield line | measured.task_columns
-        if measured.kind == "retrieval" and len(measured.by_seed) > 1:
-            for seed, estimate in measured.by_seed.items():
-                rows = rows_lib.select(measured.rows, seed=seed)
-                numbers = {"score": measured.kind_info.value(rows)} | _estimate_columns(estimate)
-                line = _common_columns(member, measured, rows) | numbers
-                yield line | dict.fromkeys(_INTERVALS, math.nan)
+        estimate = measured.estimate if measured.kind == "retrieval" else None
+        line = _common_columns(member, measured, measured.rows) | measured.numbers
+        yield line | columns.numbers(measured.theory, estimate) | measured.task_columns
+        by_seed = measured.by_seed if estimate and estimate.num_seeds > 1 else {}
+        for seed, estimate_of_seed in by_seed.items():
+            rows = rows_lib.select(measured.rows, seed=seed)
+            line = _common_columns(member, measured, rows)
+            line |= {"score": measured.kind_info.value(rows)}
+            line |= columns.numbers(measured.theory, estimate_of_seed)
+            yield line | dict.fromkeys(_INTERVALS, math.nan)
 
 
 def format_share(rows: rows_lib.Rows | None, column: str = "first_token_correct") -> str:
@@ -160,33 +145,4 @@ def _common_columns(member: Member, measured: Measurement, rows: rows_lib.Rows) 
         "documents": len(np.unique(rows["document"])),
         "answers": len(rows["task"]),
         "chance": float(rows["chance"][0]),
-        "theory_length": measured.theory.first_violation,
-        "quarter_period": measured.theory.quarter_period,
-        "full_period": measured.theory.full_period,
     }
-
-
-def _estimate_columns(estimate: Estimate) -> dict[str, Any]:
-    fields = {"l50_low": "ci_low", "l50_high": "ci_high"}
-    columns = {name: getattr(estimate, fields.get(name, name)) for name in _ESTIMATE_FIELDS}
-    columns["documents_needed"] = columns["documents_needed"] or math.nan
-    if not estimate.has_l50:
-        columns |= {name: math.nan for name in columns if name.startswith(("l50", "l85"))}
-    columns |= {
-        f"score_{end}": getattr(estimate, f"mean_accuracy_{end}") for end in ("low", "high")
-    }
-    return columns | {name: getattr(estimate.worst, field) for field, name in _WORST_FIELDS.items()}
-
-
-def _effective_lengths(member: Member) -> dict[tuple[str, str], dict[str, Any]]:
-    """Return the columns that depend on all lengths, by (task, variant)."""
-    columns = {}
-    for key in dict.fromkeys((m.task, m.rotary) for m in member.measurements):
-        results = [m for m in member.measurements if (m.task, m.rotary) == key]
-        rows = rows_lib.concatenate([measured.rows for measured in results])
-        columns[key] = {}
-        if results[0].kind in ("retrieval", "score"):
-            columns[key]["effective_length"] = thresholds.effective_length(rows).value or 0
-        if results[0].kind == "retrieval":
-            columns[key]["visual_edge"] = thresholds.visual_edge(rows)
-    return columns

@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 from ropewalk.reporting.members import Member, learned, tasks
 from ropewalk.reporting.page import Item, make_figure
 from ropewalk.reporting.task_view import view_of
-from ropewalk.utils import figures as kit
+from ropewalk.utils import figures
 
 
 def by_base(members: Sequence[Member]) -> Iterator[Item]:
@@ -38,7 +38,7 @@ def draw_superficial(
       text: task of the perplexity.
       by_length: members with a base and both measurements at this length.
     """
-    figure, axes = kit.grid(len(by_length), rows=2, height=2.7, sharex=True, sharey="row")
+    figure, axes = figures.grid(len(by_length), rows=2, height=2.7, sharex=True, sharey="row")
     names = [task for task in tasks(members) if learned(members, task)] or tasks(members)
     marks = dict(zip(names, "os^DvPX*<>" * len(names), strict=False))
     for panels, (length, shown) in zip(axes, by_length.items(), strict=True):
@@ -52,22 +52,24 @@ def draw_superficial(
                 points.append((panels[1], marks[task], value, f"{task} {value:.2f}"))
             for ax, marker, y, tooltip in points:
                 dot = ax.plot(member.base or 0, y, marker, color=member.look.color, ms=6)
-                kit.tag(dot, member, f"{member.label}: {tooltip}")
+                figures.tag(dot, member, f"{member.label}: {tooltip}")
         panels[0].set_title(f"context of {length:,}")
         for ax in panels:
             ax.set_xscale("log")
-            kit.label_values(ax.xaxis, {m.base: kit.format_value(m.base) for m in shown if m.base})
+            figures.label_values(
+                ax.xaxis, {m.base: figures.format_value(m.base) for m in shown if m.base}
+            )
     for top, bottom in axes:
         # A limit of at least 2 keeps differences of a few per cent small.
         highest = max(2.0, 1.1 * top.get_ylim()[1])
         top.set_ylim(1 - 0.1 * (highest - 1), highest)
         bottom.set_ylim(-0.03, 1.05)
-    kit.label_rows(axes, ("perplexity / best", "accuracy, mean\nover distances"))
+    figures.label_rows(axes, ("perplexity / best", "accuracy, mean\nover distances"))
     figure.supxlabel("RoPE base (log scale)")
-    kit.series_legend(
+    figures.series_legend(
         figure,
         [member for member in members if any(member in shown for shown in by_length.values())],
-        [kit.mark_handle(task, marks[task], ms=6) for task in names if names[1:]],
+        [figures.mark_handle(task, marks[task], ms=6) for task in names if names[1:]],
         marker="o",
     )
     return figure

@@ -3,7 +3,6 @@
 import dataclasses
 import json
 import math
-import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, TypeAlias
@@ -11,22 +10,20 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 
 from ropewalk.evals import rows as rows_lib
-from ropewalk.evals.estimate import summaries, thresholds
-from ropewalk.evals.estimate.effective_context import MEASURED, Estimate
+from ropewalk.evals.estimate import summaries
+from ropewalk.evals.estimate.effective_context import MEASURED
 from ropewalk.experiment.config import TRAINED, ExperimentConfig
 from ropewalk.experiment.run import RunDirectory
+from ropewalk.reporting.columns import Cells, page_cells, terminal_cells
 from ropewalk.reporting.labels import describe_seeds, name_runs
 from ropewalk.reporting.measurements import Measurement, drop_diverged, measurements
 from ropewalk.reporting.members import Member, describe_intervals, make_members, tasks
 from ropewalk.reporting.page import NONE, Folded, Item, Line, Table, format_caption
-from ropewalk.reporting.predictions import Predictions
 from ropewalk.reporting.results import format_share, make_lines, write_csv
 from ropewalk.reporting.task_view import all_views
-from ropewalk.theory.capability import Bound
 from ropewalk.utils.messages import printable, rounded
 from ropewalk.utils.text_table import TextTable, print_tables
 
-Cells: TypeAlias = dict[str, str]  # by head
 Results: TypeAlias = Sequence[tuple[RunDirectory, ExperimentConfig, rows_lib.Rows]]
 
 
@@ -39,43 +36,6 @@ class Evaluation(NamedTuple):
 
 
 # --- cells of one measurement --------------------------------------------------------------------
-
-
-def _retrieval_cells(theory: Predictions, estimate: Estimate | None, bound: Bound | None) -> Cells:
-    """Return all numbers of a retrieval task; those of `_MORE` are last."""
-    dip = NONE
-    if estimate and estimate.dips:
-        dip = f"{estimate.dip:.2f} at {estimate.dip_distance:.0f}, then {estimate.revival:.2f}"
-    return {
-        "effective context [95% CI]": str(estimate or NONE),
-        "D_H": str(bound or NONE),
-        "theory length": format_tokens(theory.first_violation),
-        "worst bin": estimate.worst_text if estimate else NONE,
-        "mean accuracy": estimate.mean_text if estimate else NONE,
-        "dip": dip,
-        "L85": estimate.l85_text if estimate else NONE,
-        "ceiling": f"{estimate.ceiling:.2f}" if estimate else NONE,
-        "quarter period": format_tokens(theory.quarter_period),
-        "full period": format_tokens(theory.full_period),
-    }
-
-
-_MORE = ("dip", "L85", "ceiling", "quarter period", "full period")  # shown on demand
-
-
-def format_tokens(count: float | None) -> str:
-    """Return a length of theory as text."""
-    if count is None:
-        return "none"
-    return "∞" if math.isinf(count) else f"{count:,.0f}"
-
-
-def _terminal_cells(measured: Measurement) -> Cells:
-    """Return the cells of a terminal: accuracies without intervals, no dip and no L85."""
-    cells = _retrieval_cells(measured.theory, measured.estimate, measured.bound)
-    for name in ("worst bin", "mean accuracy"):
-        cells[name] = re.sub(r" \[.*?\]", "", cells[name])
-    return {name: cell for name, cell in cells.items() if name not in ("dip", "L85")}
 
 
 def _score_cells(measured: Measurement) -> Cells:
@@ -119,7 +79,7 @@ class _Kind(NamedTuple):
 _KINDS = {
     "retrieval": _Kind(
         "Effective context in tokens",
-        _terminal_cells,
+        lambda measured: terminal_cells(measured.theory, measured.estimate),
         ("full period", "quarter period", "ceiling", "mean accuracy"),
     ),
     "score": _Kind("Share of correct answers", _score_cells),
@@ -313,7 +273,7 @@ def numbers(members: Sequence[Member]) -> Iterator[Item]:
     if tasks(members):
         table, more = number_tables(members)
         yield "Numbers", "", table
-        summary = "More columns: dips, L85, ceiling, periods, published definitions, other tasks"
+        summary = "More columns: dips, L85, ceiling, periods, other tasks"
         yield "Numbers", "", Folded(summary=summary, part=more)
 
 
@@ -332,11 +292,8 @@ def number_tables(members: Sequence[Member]) -> tuple[Table, Table]:
     more: list[Line] = []
     for member in members:
         estimate = member.estimates.get(leading)
-        cells = _retrieval_cells(member.theory, estimate, member.bounds.get(leading))
-        rest = {name: cells.pop(name) for name in _MORE}
-        if estimate:
-            rest |= _published_cells(member, leading)
-        else:
+        cells, rest = page_cells(member.theory, estimate)
+        if estimate is None:
             cells[next(iter(cells))] = member.diverged or "not evaluated"
         for name in others:
             other = member.estimates.get(name)
@@ -350,23 +307,11 @@ def number_tables(members: Sequence[Member]) -> tuple[Table, Table]:
         task=leading,
         over=describe_intervals(members),
         documents=" to ".join(map(str, dict.fromkeys(documents[:1] + documents[-1:]))),
-        has_bounds=any(bound for member in members for bound in member.bounds.values()),
     )
     return (
         Table.from_cells(lines, caption=caption),
         Table.from_cells(more, caption=format_caption("more_numbers")),
     )
-
-
-def _published_cells(member: Member, task: str) -> Cells:
-    """Return two published measures of effective length, over all lengths of a task."""
-    rows = rows_lib.concatenate([measured.rows for measured in member.select_task(task)])
-    relative = thresholds.effective_length(rows)
-    # With a single length, the comparison with the shortest length is trivial.
-    return {
-        "visual edge": f"{thresholds.visual_edge(rows):,.0f}",
-        "0.85 of the shortest": str(relative) if len(relative.lengths) > 1 else NONE,
-    }
 
 
 def variants(members: Sequence[Member]) -> Iterator[tuple[str, str, Table]]:

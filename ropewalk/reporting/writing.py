@@ -9,10 +9,8 @@ from ropewalk.reporting import (
     curves,
     effective_context,
     heat_maps,
-    inside,
     overview,
     page,
-    predictors,
     results,
     superficial,
     tables,
@@ -30,8 +28,6 @@ _SECTIONS = (
     tables.numbers,
     tables.seeds,
     curves.trained_length,
-    predictors.comparisons,
-    inside.zeros,
     curves.by_distance,
     curves.by_length,
     heat_maps.by_depth,
@@ -57,14 +53,10 @@ def write(dirs: Sequence[Path], out: Path, command: str) -> list[str]:
     """
     dirs, out = [as_path(path) for path in dirs], as_path(out)
     notices: list[str] = []
-    members = members_lib.read(find_runs(dirs, notices.append), notices.append)
-    page.write(
-        out,
-        _items(members, commands.repeat(dirs, command)),
-        questions=list(dict.fromkeys(member.config.question for member in members)),
-        summary=overview.summarize(members),
-        **overview.describe(members, notices),
-    )
+    runs = {path: find_runs([path], notices.append) for path in dirs}
+    members = members_lib.read([run for group in runs.values() for run in group], notices.append)
+    repeat = commands.repeat(runs, command)
+    page.write(out, _items(members, repeat), **overview.describe(members, notices))
     csv = results.to_csv(members)
     write_atomically(out.with_name("results.csv"), printable(csv))
     return notices

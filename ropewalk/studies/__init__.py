@@ -6,8 +6,6 @@ claims name; `rows/CARD.jsonl.xz` has the measured rows. The package itself may 
 
     configs                   configs by name, besides those of `configs/`
     sections(cards, rows)     yields more parts of the report (`reporting.page.Item`)
-    forecast(cards)           computes and stores forecasts; yields a line of text for each
-    check_forecasts(cards)    raises ValueError if a forecast that `run` needs is missing
 """
 
 import ropewalk.utils.environment  # noqa: F401 - first: it checks that packages are installed

@@ -1,7 +1,6 @@
 """Run studies: the runs that answer one question, and the claims about them.
 
-    ropewalk studies forecast capability
-    ropewalk studies run capability --only C1,C2 --seeds 0,1,2
+    ropewalk studies run capability --only C1,C11 --seeds 0,1,2
     ropewalk studies status capability
     ropewalk studies report capability
 
@@ -19,7 +18,6 @@ from ropewalk.utils.paths import as_path
 _COMMANDS = {
     "run": "train and measure what has no rows yet",
     "status": "print what is done and what is missing",
-    "forecast": "compute the forecasts that `run` needs",
     "report": "print every claim with its number, interval and mark; write a page with figures",
 }
 
@@ -37,9 +35,8 @@ def make_parser() -> Parser:
             command.add_argument("overrides", nargs="*", metavar="field=value", help=text)
             text = "some members of the cards, by commas"
             command.add_argument("--members", type=_names, default=(), metavar="NAMES", help=text)
-        if name in ("run", "status", "report"):
-            text = "default: those of each card"
-            command.add_argument("--seeds", type=_seeds, metavar="N,N", help=text)
+        text = "default: those of each card"
+        command.add_argument("--seeds", type=_seeds, metavar="N,N", help=text)
         command.add_argument("--workdir", metavar="DIR", help="default runs/studies/STUDY")
         command.add_argument("--rows", metavar="DIR", help="default rows/ of the study's folder")
         if name == "report":
@@ -66,7 +63,7 @@ def main() -> int:
     study, command = arguments.study, arguments.command
     try:
         package, cards = load(study), load_cards(study, arguments.only)
-        if seeds := getattr(arguments, "seeds", None):
+        if seeds := arguments.seeds:
             cards = {name: dataclasses.replace(card, seeds=seeds) for name, card in cards.items()}
         if members := getattr(arguments, "members", None):
             cards = {name: card.only(members) for name, card in cards.items()}
@@ -79,18 +76,11 @@ def main() -> int:
 
             out = as_path(arguments.out or workdir / "report" / "report.html")
             print(*report.write(package, cards, rows_folder, out, seeds), out, sep="\n")
-        elif command == "forecast":
-            if not hasattr(package, "forecast"):
-                raise ValueError(f"{study} stores no forecasts")
-            for line in package.forecast(list(cards.values())):
-                print(line, flush=True)
         else:
             from ropewalk.studies import run
 
             lines = run.status(cards, rows_folder)
             if command == "run":
-                if hasattr(package, "check_forecasts"):
-                    package.check_forecasts(list(cards.values()))
                 overrides = [*arguments.overrides, *rest]
                 lines = run.run_cards(cards, workdir, rows_folder, overrides)
             for line in lines:

@@ -10,7 +10,7 @@ import platform
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 
@@ -213,7 +213,7 @@ def _make_row(card: Card, run: CardRun) -> Row:
         answers=tuple(
             answers for item in card.measurements for answers in measure(directory, item)
         ),
-        numbers={"losses": losses} | _learned_frequencies(directory),
+        numbers={"losses": losses},
         made_by={
             "commit": current_commit(),
             "jax": jax.__version__,
@@ -232,7 +232,7 @@ def measure(directory: RunDirectory, measurement: Measurement) -> Iterator[Answe
     variants, identity = (loaded.config.model.rotary,), run_id(directory, loaded.step)
     member = runner.Loaded.from_run(loaded, variants, identity)._replace(params=params)
     options = runner.Options(tasks=measurement.tasks or None, lengths=measurement.lengths or None)
-    for questions, (task_rows,) in runner.ask([member], options):
+    for questions, (task_rows,) in runner.score_members([member], options):
         is_retrieval = questions.task.kind == "retrieval"
         yield Answers(
             measurement=measurement.name,
@@ -242,10 +242,3 @@ def measure(directory: RunDirectory, measurement: Measurement) -> Iterator[Answe
             counts=Counts.from_rows(task_rows) if is_retrieval else None,
             losses=None if is_retrieval else Losses.from_rows(task_rows),
         )
-
-
-def _learned_frequencies(directory: RunDirectory) -> dict[str, Any]:
-    """Return `inv_freq` of a finished run by layer, head and pair, if it learned frequencies."""
-    if not directory.config.model.learned_variants:
-        return {}
-    return {"inv_freq": load(directory.path).table.inv_freq.round(6).tolist()}

@@ -9,9 +9,9 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # products are small: more t
 
 # isort: split
 import argparse
-import dataclasses
 import functools
 import inspect
+import itertools
 import json
 import math
 import sys
@@ -27,9 +27,8 @@ from rich.console import Console
 from ropewalk.interop.transformers_model import has_transformers
 from ropewalk.model import rotary
 from ropewalk.model.rotary.rope import Rope
-from ropewalk.theory import audit, bound, capability, decay, published, show
+from ropewalk.theory import audit, bound, capability, decay, published
 from ropewalk.theory.command_line import figure_path, format_table, to_json
-from ropewalk.theory.misreadings import TOLERANCE
 from ropewalk.utils.command_line import Parser, at_least, exit_with, expression, print_text, tokens
 from ropewalk.utils.messages import counted, nearest
 
@@ -44,6 +43,48 @@ def _bases(text: str) -> list[float]:
         raise argparse.ArgumentTypeError(
             f"{text!r} is not a comma list of bases, like 1e4,1e6"
         ) from None
+
+
+# --- show ----------------------------------------------------------------------------------------
+
+
+def show_command(args: argparse.Namespace) -> tuple[dict, str]:
+    """Show the frequencies of variants: wavelength, cycles in the context, ratio to the base.
+
+    A config has its own head and context; an expression has 128 features and 4096 tokens.
+
+    examples:
+      ropewalk theory show "rope(base=1e4)"
+      ropewalk theory show "yarn(base=1e4,factor=8,original_context_length=256)" --length 2048
+      ropewalk theory show demo --plot wavelengths.png     every member of a config's sweep
+    """
+    from ropewalk.theory import show  # late: matplotlib is slow to import
+
+    reports = []
+    for variant, head in itertools.chain.from_iterable(map(show.find, args.what)):
+        sizes = {"dim": args.head_dim or head.dim, "length": args.length or head.length}
+        reports.append(show.make_report(variant, head._replace(**sizes)))
+    if args.plot:
+        show.save(show.draw_wavelengths(reports), args.plot)
+    objects = [to_json(report._asdict()) for report in reports]
+    for item in objects:
+        del item["base"]  # part of the name
+    result = objects[0] if len(objects) == 1 else {"schedules": objects}
+    return result, "\n\n".join(map(show.as_text, reports))
+
+
+def _config_or_variant(text: str) -> str:
+    """Return the argument, whose file this process may then execute."""
+    from ropewalk.configs import config_argument  # late: the other commands need no configs
+
+    return expression(config_argument(text))
+
+
+def cookbook_command(args: argparse.Namespace) -> tuple[dict, str]:
+    """Print the table of docs/rotary.md, from docstrings."""
+    from ropewalk.theory.show import cookbook  # late: matplotlib is slow to import
+
+    return {"table": cookbook()}, cookbook().removesuffix("\n")
 
 
 # --- bound and length ----------------------------------------------------------------------------
@@ -147,14 +188,10 @@ def _read_frequencies(
     """Return the facts and frequencies `[L, K, R]` of a run or pattern, and the query heads."""
     if args.run:
         # Imported here, so that the other commands start without jax.
-        from ropewalk.experiment import load
         from ropewalk.experiment.run import find_run
 
         run = find_run(args.run)
-        steps = run.steps()
-        config = run.config_at(max(steps, default=0))
-        if config.model.learned_variants and steps:
-            config = load(args.run).config
+        config = run.config_at(max(run.steps(), default=0))
         result = {"run": str(args.run), "head_dim": config.model.head_dim}
         inv_freq_LKR = config.model.position_table(config.data.context_length).inv_freq
         return result, inv_freq_LKR, config.model.num_heads
@@ -212,9 +249,9 @@ def capability_command(args: argparse.Namespace) -> tuple[dict, str]:
             f"D_H allows L50 {allowed} tokens"
         )
     if args.out:
-        from ropewalk.theory import figures  # late: matplotlib is slow to import
+        from ropewalk.theory import show  # late: matplotlib is slow to import
 
-        figures.save(figures.capabilities(inv_freq_LNR[best], args.length, args.others), args.out)
+        show.save(show.draw_capabilities(inv_freq_LNR[best], args.length, args.others), args.out)
         result["figure"] = str(args.out)
         lines.append(f"figure: {args.out}")
     return result, "\n".join(lines)
@@ -226,79 +263,6 @@ def _format_capability(result: capability.Capability) -> str:
     parts = map(capability.format_runs, result.partition)
     lines = (f"  head {head}: {part}" for head, part in enumerate(parts))
     return "\n".join([f"at least {result.value:.6g}, with these distances of each head", *lines])
-
-
-# --- forecast ------------------------------------------------------------------------------------
-
-
-def forecast_command(args: argparse.Namespace) -> tuple[dict, str]:
-    """Forecast the accuracy of key-value recall by distance, from a config alone.
-
-    The minimal head, heads that learn nothing but keys, trains on the distances and keys of the
-    task kv, with the config's frequencies, heads, optimizer and number of updates. Several values
-    of a field, or a config with members, are forecast one after another. Nothing is fitted; see
-    docs/theory.md.
-    """
-    # Late imports: the other commands need neither configs nor scipy.
-    from ropewalk.configs import config_argument, find_config
-    from ropewalk.experiment import overrides
-    from ropewalk.theory.forecast import forecast
-
-    config = find_config(config_argument(args.config))
-    changes = list(map(overrides.typed, args.overrides))
-    if config.members or len(overrides.grid(changes)) > 1:
-        members = overrides.make_members(config, changes)
-        configs = {member.name: member.config for member in members}
-    else:
-        configs = {config.name: overrides.apply(config, changes)}
-    recalls = {name: forecast(member, range(args.seeds)) for name, member in configs.items()}
-    estimates = {name: recall.estimate for name, recall in recalls.items()}
-    bins = {
-        name: {item.low: f"{item.accuracy:.2f}" for item in estimate.bins}
-        for name, estimate in estimates.items()
-    }
-    starts = sorted(set().union(*bins.values()))
-    tables = [
-        format_table(
-            ["member", "L50 [95% CI]", "mean accuracy", "worst bin"],
-            [],
-            [[name, str(x), x.mean_text, x.worst_text] for name, x in estimates.items()],
-            title=f"Forecast by the minimal head, {counted(args.seeds, 'simulated seeds')}",
-        ),
-        format_table(
-            ["member"],
-            list(map(str, starts)),
-            [[name, *(row.get(start, "-") for start in starts)] for name, row in bins.items()],
-            title="Accuracy from each distance in tokens to the next",
-        ),
-    ]
-    notes = dict.fromkeys(note for recall in recalls.values() for note in recall.notes)
-    members = {
-        name: {"rotary": rotary.expression(configs[name].model.rotary)} | _recall_facts(recall)
-        for name, recall in recalls.items()
-    }
-    result = {"config": config.name, "num_seeds": args.seeds, "members": members}
-    return result, "\n".join([*tables, *(f"note: {note}" for note in notes)])
-
-
-def _recall_facts(recall: Any) -> dict:
-    """Return the forecast of one member as JSON values; null for what is not a number."""
-    facts = dataclasses.asdict(recall.estimate)
-    names = ("verdict", "l50", "ci_low", "ci_high", "mean_accuracy", "mean_accuracy_low")
-    names += ("mean_accuracy_high", "ceiling", "worst", "bins", "seeds")
-    facts["seeds"] = [
-        {
-            "seed": seed.seed,
-            "verdict": seed.verdict,
-            # Without a significant fall, it is clipped to the longest distance.
-            "l50": seed.l50 if seed.is_beyond or not seed.beyond else None,
-            "beyond": seed.is_beyond,
-            "mean_accuracy": seed.mean_accuracy,
-            "worst_accuracy": seed.worst_accuracy,
-        }
-        for seed in recall.estimate.seeds
-    ]
-    return to_json({name: facts[name] for name in names} | {"notes": recall.notes})
 
 
 # --- table, models, curve ------------------------------------------------------------------------
@@ -324,9 +288,9 @@ def table_command(args: argparse.Namespace) -> tuple[dict, str]:
             }
         )
     if args.figure:
-        from ropewalk.theory import figures  # late: matplotlib is slow to import
+        from ropewalk.theory import show  # late: matplotlib is slow to import
 
-        figures.save(figures.base_against_length(rows), args.figure)
+        show.save(show.draw_smallest_bases(rows), args.figure)
     fits, laws = {}, []
     for name, who in (("high", "certified"), ("men_2024", "Men et al.")):
         points = np.log([(row["length"], row[name]) for row in rows if row[name]])
@@ -387,18 +351,10 @@ def audit_command(args: argparse.Namespace) -> tuple[dict, str]:
 
     For each kind of layer: the frequencies as the model's code computes them, the first distance
     with B_m < 0 next to the claimed context, the certified smallest base, and the pairs that never
-    complete a cycle. Then the known misreadings of such settings that would change this model, with
-    the first position at which each matters. Needs no weights. With two models: what differs
-    between them, by layer.
+    complete a cycle. Needs no weights.
     """
-    if args.path[2:]:
-        raise ValueError(f"audit describes one model or compares two, not {len(args.path)}")
-    facts = [audit.audit(audit.read_model(path), args.tolerance) for path in args.path]
-    if not facts[1:]:
-        return facts[0], audit.as_text(facts[0], args.path[0].name)
-    rows = audit.find_differences(*facts)
-    names = [path.name if path.name != "config.json" else path.parent.name for path in args.path]
-    return {"differences": rows}, audit.as_differences(rows, names)
+    facts = audit.audit(audit.read_model(args.path))
+    return facts, audit.as_text(facts, args.path.name)
 
 
 def curve_command(args: argparse.Namespace) -> tuple[dict, str]:
@@ -409,19 +365,19 @@ def curve_command(args: argparse.Namespace) -> tuple[dict, str]:
     bound.check_length(args.length)
     at_length = {rotary.expression(v): v.at_length(args.length) for v in variants}
     curves = {name: variant.inv_freq(args.head_dim) for name, variant in at_length.items()}
-    from ropewalk.theory import figures  # late: matplotlib is slow to import
-
     if args.bound == "attention":
-        figure, name = figures.attention_bounds(curves, args.length), "relative_bound"
+        name = "relative_bound"
         ends = np.array([args.length - 1, 0])
         bounds = {curve: decay.attention_bound(vector, ends) for curve, vector in curves.items()}
         values = {curve: float(last / first) for curve, (last, first) in bounds.items()}
         lines = [f"{x:.3f} of the bound at distance 0  {curve}" for curve, x in values.items()]
     else:
-        figure, name = figures.decay_curves(curves, args.length), "first_violation"
+        name = "first_violation"
         values = {curve: decay.first_violation(x, args.length) for curve, x in curves.items()}
         lines = [f"{_format_first(x, args.length)}  {curve}" for curve, x in values.items()]
-    figures.save(figure, args.out)
+    from ropewalk.theory import show  # late: matplotlib is slow to import
+
+    show.save(show.draw_curves(curves, args.length, args.bound), args.out)
     result = {"figure": str(args.out), "length": args.length, name: values}
     return result, "\n".join([*lines, f"figure: {args.out}"])
 
@@ -457,8 +413,15 @@ def _parser() -> Parser:
         command.set_defaults(function=function)
         return command
 
-    show.add_show_arguments(add(show.show_command))
-    add(show.cookbook_command)
+    command = add(show_command)
+    command.epilog = f"variants: {', '.join(sorted(rotary.variants()))}"
+    option, text = command.add_argument, "name(parameter=value,...)"
+    option("what", nargs="+", type=_config_or_variant, metavar="CONFIG_OR_EXPR", help=text)
+    option("--head-dim", type=at_least(1), metavar="D", help="features of a head, even")
+    option("--length", type=tokens, metavar="L", help="context in tokens")
+    text = "draw the wavelengths of all variants"
+    option("--plot", type=figure_path, metavar="FILE.png", help=text)
+    add(cookbook_command)
 
     option = add(bound_command, head, share).add_argument
     option("--length", type=tokens, required=True, help="tokens: 131072 or 128k")
@@ -487,23 +450,13 @@ def _parser() -> Parser:
     text = "also draw it against length, for 1, 2, 4, ... heads: FILE.png, .svg or .pdf"
     option("--out", type=figure_path, help=text)
 
-    command = add(forecast_command)
-    option = command.add_argument
-    option("config", metavar="CONFIG", help="a config's name, such as demo, or FILE.py")
-    option("overrides", nargs="*", metavar="dotted.field=value", help="changes to the config")
-    text = "simulated seeds, between which the interval is (default: 3)"
-    option("--seeds", type=at_least(1), default=3, metavar="N", help=text)
-
     option = add(table_command, head).add_argument
     text = "default: 1k to 1M"
     option("--lengths", type=tokens, nargs="+", default=published.LENGTHS, help=text)
     option("--figure", type=figure_path, help="also draw it: FILE.png, .svg or .pdf")
 
-    option = add(audit_command).add_argument
-    text = "a config.json, its folder, or a .gguf file; two are compared"
-    option("path", type=Path, nargs="+", metavar="CONFIG_JSON|FOLDER|GGUF", help=text)
-    text = f"radians by which a rotation must be wrong to count (default: {TOLERANCE:g})"
-    option("--tolerance", type=float, default=TOLERANCE, metavar="RAD", help=text)
+    text = "a config.json or its folder"
+    add(audit_command).add_argument("path", type=Path, metavar="CONFIG_JSON|FOLDER", help=text)
 
     option = add(models_command).add_argument
     option("names", nargs="*", metavar="NAME", help="default: all")

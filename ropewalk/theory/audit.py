@@ -1,7 +1,7 @@
 """Audit of a published model's rotary settings, from its config alone."""
 
 import contextlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -9,61 +9,25 @@ import numpy as np
 
 from ropewalk.interop import hf_config, layers
 from ropewalk.interop.architectures import IMPORTED_TYPES
-from ropewalk.interop.gguf import SUFFIX, GgufFile
 from ropewalk.interop.layers import LayerGroup, PublishedModel
 from ropewalk.interop.transformers_model import has_transformers
-from ropewalk.model.rotary.base import HfHead
-from ropewalk.model.rotary.rope_parameters import compute_frequencies, read_rope
 from ropewalk.theory import decay
-from ropewalk.theory.capability import find_runs, format_runs
 from ropewalk.theory.command_line import format_table
-from ropewalk.theory.misreadings import TOLERANCE, find_misreadings
 from ropewalk.theory.smallest_bases import smallest_base
-from ropewalk.utils.messages import counted, one_line, printable, quoted
+from ropewalk.utils.messages import counted, one_line, print_note, printable, quoted
 
 _ADVICE = ". To audit models that cannot be imported, install transformers: pip install '.[hf]'"
-_MOST_CONTEXT = 2**24  # tokens
+_MAX_CONTEXT = 2**24  # tokens
 _SEARCHED = 2**21  # tokens, at least, in which a first violation is searched
 
 
 def read_model(path: Path) -> PublishedModel:
-    """Return the layers of a config.json, of a folder that has one, or of a GGUF file.
+    """Return the layers of a config.json, or of a folder that has one.
 
     Raises:
       ValueError: if there is none, or it is not allowed, or nothing knows its model type.
     """
-    if path.suffix != SUFFIX:
-        return read_layers(hf_config.read_config(path))
-    file = GgufFile(path)
-    config = file.read_config()
-    if file.architecture in ("gemma2", "gemma3"):  # the header has no factor; llama.cpp knows 27B's
-        is_27b = config["num_hidden_layers"] in (46, 62)
-        per_head = config["hidden_size"] // config["num_attention_heads"]
-        config["query_pre_attn_scalar"] = per_head if is_27b else config["head_dim"]
-    if has_transformers():
-        from ropewalk.interop import measured_layers  # late: it imports transformers
-
-        config["model_type"] = measured_layers.find_type(file.architecture)
-    model = read_layers(config)
-    # What a class ignores and a header says would be lost.
-    windows = {group.window for group in model.groups}
-    if config.get("sliding_window") and windows == {None}:
-        file.refuse("attention.sliding_window")
-    head = HfHead(config["head_dim"], config["max_position_embeddings"])
-    inv_freq, scales = compute_frequencies(read_rope(config), head, head.context)
-    if not any(
-        group.inv_freq.shape == inv_freq.shape
-        and np.allclose(group.inv_freq, inv_freq, 1e-5, 1e-12)
-        and np.isclose(group.scales.rotated / group.scales.unrotated, scales.rotated, 1e-5)
-        for group in model.groups
-    ):
-        raise ValueError(
-            f"{path}: a {model.model_type} does not rotate as rope.freq_base, rope.dimension_count "
-            "and rope.scaling of the header say; use the model's Hugging Face folder"
-        )
-    if config["head_dim"] not in {group.head_dim for group in model.groups}:
-        file.refuse("attention.key_length")
-    return model
+    return read_layers(hf_config.read_config(path))
 
 
 def read_layers(config: Mapping[str, Any]) -> PublishedModel:
@@ -88,6 +52,8 @@ def read_layers(config: Mapping[str, Any]) -> PublishedModel:
         if not (imported and error.__cause__):
             advice = "" if has_transformers() else _ADVICE
             raise ValueError(f"{one_line(str(error), 300)}{advice}") from error
+        reason = one_line(str(error).removeprefix("config.json: "), 200)
+        print_note(None, f"{reason}; the audit reads the config as an import does")
         model = imported
     if imported and (difference := layers.find_difference(model, imported)):
         raise ValueError(
@@ -98,7 +64,7 @@ def read_layers(config: Mapping[str, Any]) -> PublishedModel:
     keys = {**config, **nested} if isinstance(nested, Mapping) else config
     for name in ("model_max_length", "max_sequence_length"):  # Command R, Vicuna 16k
         longest = keys.get(name)
-        if isinstance(longest, int) and model.context < longest <= _MOST_CONTEXT:
+        if isinstance(longest, int) and model.context < longest <= _MAX_CONTEXT:
             model = model._replace(context=longest)
     if not any(group.inv_freq.size for group in model.groups):
         raise ValueError(
@@ -108,21 +74,13 @@ def read_layers(config: Mapping[str, Any]) -> PublishedModel:
     return model
 
 
-def audit(model: PublishedModel, tolerance: float = TOLERANCE) -> dict[str, Any]:
-    """Return all facts about a model's rotation as JSON values.
-
-    Args:
-      model: the model.
-      tolerance: error of a rotation from which a misreading counts; see `theory.misreadings`.
-    """
+def audit(model: PublishedModel) -> dict[str, Any]:
+    """Return all facts about a model's rotation as JSON values."""
     return {
         "model_type": model.model_type,
-        "known_type": True,  # other types are refused
         "context": model.context,
         "layers_without_heads": model.num_without,
         "groups": [_group_facts(model, group) for group in model.groups],
-        "tolerance": tolerance,
-        "misreadings": [row._asdict() for row in find_misreadings(model, tolerance)],
     }
 
 
@@ -133,7 +91,7 @@ def _group_facts(model: PublishedModel, group: LayerGroup) -> dict[str, Any]:
     inv_freq = group.all_inv_freq
     first = decay.first_violation(inv_freq, limit)
     turning = group.inv_freq[group.inv_freq != 0]
-    periods = np.sort(2 * np.pi / turning)[::-1]
+    periods = np.sort(2 * np.pi / np.abs(turning))[::-1]
     # With unrotated pairs the bound is smaller, and with half of them there is none.
     all_turn = 2 * turning.size == group.head_dim
     return {
@@ -188,7 +146,7 @@ _NUMBERS += ["slowest period", "critical dimension", "logits"]
 _CAPTION = (
     "reach: the context or, with a window, the window. first B_m<0: first distance at which a "
     "random key beats a similar one in the model of Men et al. 2024; none: not within 2 million "
-    "tokens. It is no limit: trained models recall text beyond it (docs/results.md). smallest "
+    "tokens. It is no limit: trained models recall text beyond it (docs/recall.md). smallest "
     "base: of plain RoPE with B_m >= 0 in the reach, certified; -: not computed, or unrotated "
     "pairs. never complete: share of the rotated pairs that complete no cycle within the reach"
 )
@@ -196,7 +154,7 @@ _MORE = "critical dimension: features of the pairs that do. logits: factor of qÂ
 
 
 def as_text(facts: dict[str, Any], name: str) -> str:
-    """Return an audit as two tables."""
+    """Return an audit as a table, and notes on its groups of layers."""
     groups, context = facts["groups"], facts["context"]
     parts = [
         format_table(
@@ -213,93 +171,7 @@ def as_text(facts: dict[str, Any], name: str) -> str:
     parts += [f"queries at position p are multiplied by {scale}" for scale in scales]
     if facts["layers_without_heads"]:
         parts.append(f"no attention heads: {counted(facts['layers_without_heads'], 'layers')}")
-    rows = [
-        [row["name"], ", ".join(map(_short_kind, row["kinds"])), row["source"], f"{row['first']:,}"]
-        for row in facts["misreadings"]
-    ]
-    parts.append(
-        format_table(
-            ["wrong code", "layers", "seen in"],
-            ["first position"],
-            rows,
-            title="Misreadings that would change this model",
-            caption=f"first position or distance at which a rotated pair is off by more than "
-            f"{facts['tolerance']:g} rad, or at which logits differ",
-        )
-    )
     return printable("\n".join(parts))
-
-
-# What two models are compared in, by layer: the heading, and the text of a group of layers.
-_COMPARED: dict[str, Callable[[dict[str, Any]], str]] = {
-    "rotation": describe_rope,
-    "rotated features": lambda group: f"{group['rotated']}/{group['head_dim']}",
-    "window": lambda group: "none" if group["window"] is None else f"{group['window']:,}",
-    "logit scale": lambda group: f"{group['logit_scale']:.6g}",
-    "logit scale, unrotated": lambda group: f"{group['unrotated_logit_scale']:.6g}",
-    "query scale": lambda group: group["query_scale"] or "none",
-    "B_m < 0": lambda group: str(group["first_violation"] or "never"),
-}
-
-
-def find_differences(facts: dict[str, Any], others: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return what differs between two audited models, as rows of the same layers.
-
-    Returns:
-      A dict for each difference: `what`, `layers` (the numbers of the layers, empty for the whole
-      model), and the texts `first` and `second`. `frequencies` compares `inv_freq` of pairs.
-    """
-    differences: dict[tuple[str, str, str], list[int]] = {
-        (name.replace("_", " "), str(facts[name]), str(others[name])): []
-        for name in ("model_type", "context", "layers_without_heads")
-        if facts[name] != others[name]
-    }
-    layers, other_layers = _by_layer(facts), _by_layer(others)
-    if layers.keys() != other_layers.keys():
-        differences["layers with heads", str(len(layers)), str(len(other_layers))] = []
-    for layer in sorted(layers.keys() & other_layers.keys()):
-        group, other = layers[layer], other_layers[layer]
-        pairs = [(what, text(group), text(other)) for what, text in _COMPARED.items()]
-        if pair := _compare_frequencies(group["inv_freq"], other["inv_freq"]):
-            pairs.append(("frequencies", *pair))
-        for what, first, second in pairs:
-            if first != second:
-                differences.setdefault((what, first, second), []).append(layer)
-    return [
-        {"what": what, "layers": at, "first": first, "second": second}
-        for (what, first, second), at in differences.items()
-    ]
-
-
-def _by_layer(facts: dict[str, Any]) -> dict[int, dict[str, Any]]:
-    return {layer: group for group in facts["groups"] for layer in group["layers"]}
-
-
-def _compare_frequencies(first: list[float], second: list[float]) -> tuple[str, str] | None:
-    """Return the frequencies of the pair that differs most, in radians per token."""
-    if len(first) != len(second):
-        return f"{len(first)} pairs", f"{len(second)} pairs"
-    ours, theirs = np.array(first), np.array(second)
-    with np.errstate(divide="ignore", invalid="ignore"):  # unrotated pairs are 0
-        ratios = np.where(ours == theirs, 1.0, theirs / ours)
-        gaps = np.abs(np.log(ratios))
-    pair = int(gaps.argmax()) if first else 0
-    if not first or gaps[pair] < 1e-6:  # of float32
-        return None
-    return f"pair {pair}: {ours[pair]:.6g}", f"{theirs[pair]:.6g} (x {ratios[pair]:.4g})"
-
-
-def as_differences(rows: list[dict[str, Any]], names: Sequence[str]) -> str:
-    """Return the rows of `find_differences` as a table."""
-    if not rows:
-        return printable(f"{names[0]} and {names[1]} rotate alike in every layer")
-    lines = []
-    for row in rows:
-        layers = format_runs(find_runs(np.array(row["layers"]))) if row["layers"] else ""
-        lines.append([row["what"], layers, row["first"], row["second"]])
-    return printable(
-        format_table(["difference", "layers", *names], [], lines, title=" and ".join(names))
-    )
 
 
 def as_rows(rows: list[dict[str, Any]]) -> str:

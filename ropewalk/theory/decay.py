@@ -192,7 +192,7 @@ def full_period(inv_freq: np.ndarray) -> float:
     """Return the period of the slowest rotated pair, tokens; inf if no pair is rotated."""
     inv_freq = np.asarray(inv_freq, dtype=np.float64)
     rotated = inv_freq[inv_freq != 0]
-    return float(2 * np.pi / rotated.min()) if rotated.size else np.inf
+    return float(2 * np.pi / np.abs(rotated).min()) if rotated.size else np.inf
 
 
 def quarter_period(inv_freq: np.ndarray) -> float:

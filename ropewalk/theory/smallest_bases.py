@@ -4,6 +4,7 @@
 for more lengths, first write them into the file with any number.
 """
 
+import contextlib
 import functools
 import tomllib
 from pathlib import Path
@@ -17,11 +18,13 @@ QUICK = 2**12  # tokens; bounds up to here take less than half a second
 def smallest_base(head_dim: int, length: int) -> float | None:
     """Return the certified smallest base of plain RoPE for `length` tokens.
 
-    None if it would take longer than a second and is not in the file.
+    None if it would take longer than a second and is not in the file, or if heads of one or two
+    pairs have none that float64 can decide.
     """
     known = _table().get(str(head_dim), {}).get(str(length))
     if known is None and length <= QUICK:
-        known = bound.smallest(bound.pairs_of(head_dim), [length])[0].high
+        with contextlib.suppress(ValueError, ArithmeticError):
+            known = bound.smallest(bound.pairs_of(head_dim), [length])[0].high
     return known
 
 

@@ -5,21 +5,8 @@
 
 The program is that of train.py (`training.step`, the same shardings and kernels), compiled by
 libtpu (the `tpu` extra) or XLA for NVIDIA GPUs (the `gpu` extra) for these chips. The report shows
-memory per chip and whether it fits, collectives beside the least traffic of FSDP, FLOPs, and the
-least times of a step:
-
-    compute      FLOPs of the step over the chips' dense bfloat16 peak: matrix products of the
-                 traced program with recomputation, and of kernels the blocks on and below the
-                 diagonal
-    memory       bytes to and from HBM, read from the compiled program, over HBM bandwidth
-    host         bytes to and from the host's memory (remat=offload), over the chip's share of PCIe
-    network      bytes that a chip receives over the bandwidth of its links: a group of chips uses
-                 the links of each torus dimension that it spans, two of one that closes to a ring;
-                 of GPUs, NVLink or PCIe within a host, and between hosts each GPU's network card
-
-With perfect overlap a step takes the longest of these times, and without overlap their sum; the
-report gives MFU, tokens per second and the run's chip-hours for both. Both ignore input, stragglers
-and partly filled matrix units, so that the sum is no upper bound: published runs have taken longer.
+memory per device and whether it fits, the attention kernel, and the bytes that a device receives by
+kind of collective. Time comes from measured rates: `--check --devices N`.
 """
 
 import ropewalk.utils.environment  # noqa: F401 - first: it checks that packages are installed
@@ -28,15 +15,19 @@ import ropewalk.utils.environment  # noqa: F401 - first: it checks that packages
 import argparse
 import dataclasses
 import json
-
-from rich.console import Console
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from ropewalk.configs import config_argument, find_config
 from ropewalk.experiment import overrides
 from ropewalk.experiment.config import ExperimentConfig
 from ropewalk.experiment.inherit import inherit
-from ropewalk.tpu.topology import Machines, Topology, find
+from ropewalk.tpu.topology import MEMORY_FRACTION, Machines, Topology, find
 from ropewalk.utils.command_line import Parser, at_least, exit_with
+from ropewalk.utils.messages import size
+
+if TYPE_CHECKING:
+    from ropewalk.tpu.compiled import Report
 
 
 def command_line() -> Parser:
@@ -70,17 +61,42 @@ def main() -> int:
     parser = command_line()
     arguments, chips, config = parse(parser)
     # Imported late: JAX takes seconds, which help and invalid arguments do not need.
-    from ropewalk.tpu.cost import analyze
-    from ropewalk.tpu.report import show
+    from ropewalk.tpu.compiled import compile_for
 
     with parser.refusing(ValueError):
-        report = analyze(config, chips, arguments.members)
+        report = compile_for(config, chips, arguments.members)
     if arguments.json:
         collectives = [dataclasses.asdict(collective) for collective in report.collectives]
         print(json.dumps(report._asdict() | {"collectives": collectives}))
     else:
-        show(chips, report, Console(highlight=False, width=100))
+        print(*_lines(chips, report), sep="\n")
     return 1 if report.problem else 0
+
+
+def _lines(chips: Topology | Machines, report: "Report") -> Iterator[str]:
+    """Yield the lines of a report."""
+    yield f"compiled in {report.compile_seconds:.0f} s"
+    yield "mesh: " + ", ".join(f"{axis}={size}" for axis, size in report.mesh.items())
+    yield report.attention
+    if report.problem is not None:
+        used = next((x for x in report.problem.splitlines() if "Used" in x), report.problem)
+        yield f"does not fit: {used.strip()[:200]}; docs/scaling.md: Mesh by size"
+    if report.peak is None:
+        return
+    memory = size(chips.chip.usable_memory)
+    if isinstance(chips, Machines):
+        memory += f" (XLA_PYTHON_CLIENT_MEM_FRACTION={MEMORY_FRACTION})"
+    yield f"{'arguments':<12} {size(report.arguments or 0):>12} per device"
+    fits = "does not fit" if report.problem else "fits"
+    limit = "at most" if report.host_peak else "peak"
+    yield f"{limit:<12} {size(report.peak):>12} of {memory}: {fits}"
+    if report.host_peak:
+        yield f"{'host':<12} {size(report.host_peak):>12} per device, in its memory"
+    for kind in sorted({collective.kind for collective in report.collectives}):
+        of_kind = [x for x in report.collectives if x.kind == kind]
+        count, received = sum(x.count for x in of_kind), sum(x.received for x in of_kind)
+        yield f"{kind:<18} {count:>6} a step, {size(received):>12} received per device"
+    yield f"received in all    {size(sum(x.received for x in report.collectives)):>12} per device"
 
 
 if __name__ == "__main__":

@@ -12,8 +12,10 @@ import ropewalk.utils.environment  # noqa: F401 - first: it checks that packages
 
 # isort: split
 import json
+import os
 import re
 import string
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -22,15 +24,16 @@ from ropewalk.experiment import overrides
 from ropewalk.experiment.overrides import make_members
 from ropewalk.tpu.topology import Topology, find_slice
 from ropewalk.utils.command_line import at_least, exit_with
-from ropewalk.utils.errors import HANG_STATUS, RESTART_STATUS
+from ropewalk.utils.errors import RESTART_STATUS
 from ropewalk.utils.paths import check_path, in_bucket
+from ropewalk.utils.plugins import allowed
 
 TEMPLATE = Path(__file__).with_name("jobset.yaml")
 
 # Exit statuses after which a restart may help: another process, a device or a bucket was lost
-# (RESTART_STATUS), an update hung (HANG_STATUS), or a signal ended the process. Not 1 (an error, or
-# a diverged run) and not 2 (a user's mistake).
-RESTART_ON = [RESTART_STATUS, HANG_STATUS, *range(127, 256)]
+# (RESTART_STATUS), or a signal ended the process. Not 1 (an error, or a diverged run) and not 2 (a
+# user's mistake).
+RESTART_ON = [RESTART_STATUS, *range(127, 256)]
 
 
 class Job(NamedTuple):
@@ -89,9 +92,16 @@ def job_name(workdir: str, suffix: str = "") -> str:
 
 
 def make_jobs(
-    mode: str, config_name: str, workdir: str, changes: list[str], topology: Topology
+    mode: str,
+    config_name: str,
+    workdir: str,
+    changes: list[str],
+    topology: Topology,
+    code_files: Sequence[str] = (),
 ) -> list[Job]:
     """Return the jobs of a run or a sweep, or the evaluation or report that follows them.
+
+    The programs may execute `code_files`, whose paths are those in the image.
 
     Raises:
       ValueError: if the folder would end with the pods, if `train.py` or `sweep.py` would refuse
@@ -104,13 +114,15 @@ def make_jobs(
             f"--workdir {workdir} would lie on the pods' own disks and end with them; use "
             "/runs/DIR or gs://BUCKET/DIR"
         )
+    permitted = [word for path in code_files for word in ("--own", path)]
     if mode in ("evaluate", "report"):
         if topology.num_hosts > 1:
             raise ValueError(
                 f"--mode {mode} is one process a job, and {topology.name} has "
                 f"{topology.num_hosts} hosts; use {topology.chip.name}:{topology.chip.shapes[0]}"
             )
-        return [Job(job_name(workdir, mode), config_name, ["python", f"{mode}.py", workdir])]
+        command = ["python", f"{mode}.py", workdir, *permitted]
+        return [Job(job_name(workdir, mode), config_name, command)]
     from ropewalk.training.sweep import check_meshes  # late: it imports JAX
 
     config = find_config(config_name)
@@ -128,7 +140,7 @@ def make_jobs(
     jobs = []
     for suffix, name, program, configs in rows:
         check_meshes(configs, topology.num_devices, topology.num_hosts)
-        command = ["python", *program, config_name, "--workdir", workdir, *changes]
+        command = ["python", *program, config_name, "--workdir", workdir, *changes, *permitted]
         jobs.append(Job(job_name(workdir, suffix), name, command))
     return jobs
 
@@ -157,7 +169,9 @@ def main() -> int:
     with parser.refusing(ValueError):
         topology = find_slice(arguments.topology)
         jobs = make_jobs(
-            *(arguments.mode, arguments.config, arguments.workdir, arguments.overrides), topology
+            *(arguments.mode, arguments.config, arguments.workdir, arguments.overrides),
+            topology,
+            [os.path.relpath(path) for path in allowed()],
         )
     cluster = {name: getattr(arguments, name) for name in ("image", "claim", "spot", "restarts")}
     if in_bucket(arguments.workdir):

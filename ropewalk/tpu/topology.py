@@ -19,16 +19,13 @@ import re
 import string
 import sys
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from ropewalk.utils.command_line import Parser
 from ropewalk.utils.messages import nearest
-
-if TYPE_CHECKING:
-    from ropewalk.tpu.hlo import Collective
 
 
 class Chip(NamedTuple):
@@ -36,14 +33,11 @@ class Chip(NamedTuple):
 
     Attributes:
       name: prefix of the names of its slices.
-      device_kind: JAX's name of it; the key of `experiment.metrics.PEAK_FLOPS`.
+      device_kind: JAX's name of it; the key of `experiment.cost.PEAK_FLOPS`.
       accelerator: Google's accelerator type without its number.
       runtime: the software version for JAX.
       gke_accelerator: GKE's node label cloud.google.com/gke-tpu-accelerator.
-      memory_gib: GiB of HBM that libtpu offers to programs; like the bandwidths, of one device.
-      memory_bandwidth: bytes/s of HBM.
-      link_bandwidth: bytes/s of one link to a neighbor, in each direction.
-      host_bandwidth: bytes/s between a device and its host's memory.
+      memory_gib: GiB of HBM of a device that libtpu offers to programs.
       cores: per chip, as counted by Google's accelerator types.
       shapes: shapes of the available slices, one per number of chips.
       devices: JAX devices per chip.
@@ -55,9 +49,6 @@ class Chip(NamedTuple):
     runtime: str
     gke_accelerator: str
     memory_gib: float
-    memory_bandwidth: float
-    link_bandwidth: float
-    host_bandwidth: float
     cores: int
     shapes: list[str]
     devices: int = 1
@@ -66,11 +57,6 @@ class Chip(NamedTuple):
     def usable_memory(self) -> int:
         """Bytes of HBM that a program may use."""
         return int(self.memory_gib * 2**30)
-
-    @property
-    def links(self) -> int:
-        """Number of links of a chip: two per dimension of the torus."""
-        return 2 * len(self.shapes[0].split("x"))
 
 
 # Share of a GPU's memory for JAX (XLA_PYTHON_CLIENT_MEM_FRACTION; 0.75 by default). The rest is for
@@ -91,10 +77,6 @@ class Gpu(NamedTuple):
       l2_cache, memory: bytes.
       clock_ghz: the highest clock.
       memory_bandwidth: bytes/s.
-      link: what connects the GPUs of a host, "NVLink" or "PCIe".
-      link_bandwidth: bytes/s that a GPU receives over it.
-      network_bandwidth: bytes/s that a GPU receives from other hosts.
-      host_bandwidth: bytes/s between a GPU and its host's memory.
     """
 
     name: str
@@ -107,10 +89,6 @@ class Gpu(NamedTuple):
     clock_ghz: float
     memory: int
     memory_bandwidth: float
-    link: str
-    link_bandwidth: float
-    network_bandwidth: float
-    host_bandwidth: float
 
     @property
     def usable_memory(self) -> int:
@@ -150,7 +128,7 @@ class Topology:
         On v5e and v6e these are dimensions of 16 chips. On v4 and v5p optical switches join the
         faces of a slice of 4x4x4 cubes: docs.cloud.google.com/tpu/docs/system-architecture-tpu-vm.
         """
-        if self.chip.links == 4:
+        if len(self.sides) == 2:
             return tuple(side == 16 for side in self.sides)
         return (all(side % 4 == 0 for side in self.sides),) * len(self.sides)
 
@@ -183,34 +161,6 @@ class Topology:
     def runtime(self) -> str:
         """Software version of the VMs."""
         return self.chip.runtime
-
-    def links_used(self, group: int) -> int:
-        """Return the links of a chip to its group of devices, which fills the longest sides first.
-
-        A dimension adds two links if it closes to a ring and the group spans all of it. Otherwise
-        it adds one, because the chips at the ends of the group have no second. Between the devices
-        of a chip is a link as wide as all others.
-        """
-        if 1 < group <= self.chip.devices:
-            return self.chip.links
-        links, size = 0, self.chip.devices
-        for side, ring in sorted(zip(self.sides, self.rings, strict=True), reverse=True):
-            if size < group and side > 1:
-                links += 2 if ring and size * side <= group else 1
-                size *= side
-        return max(1, links)
-
-    def transfer_seconds(self, collective: "Collective") -> float:
-        """Return the least time of a collective's executions in a step."""
-        links = self.links_used(collective.group)
-        return collective.wire_bytes / (links * self.chip.link_bandwidth)
-
-    def describe_links(self, collectives: "Sequence[Collective]") -> str:
-        """Return the bandwidth of a link, and the number that each group uses."""
-        groups = sorted({collective.group for collective in collectives})
-        used = ", ".join(f"{group} devices: {self.links_used(group)}" for group in groups)
-        of_links = f" of {self.chip.links} links ({used})" if used else ""
-        return f"at {self.chip.link_bandwidth / 1e9:.0f} GB/s per link{of_links}"
 
     def compile_devices(self) -> list[Any]:
         """Return the chips as devices for compilation only.
@@ -259,19 +209,6 @@ class Machines:
     def num_chips(self) -> int:
         """Number of GPUs; each is one JAX device."""
         return self.chips_per_host * self.num_hosts
-
-    def transfer_seconds(self, collective: "Collective") -> float:
-        """Return the least time of a collective: the slower of both networks."""
-        within = (collective.wire_bytes - collective.network_bytes) / self.chip.link_bandwidth
-        if not collective.network_bytes:
-            return within
-        return max(within, collective.network_bytes / self.chip.network_bandwidth)
-
-    def describe_links(self, collectives: "Sequence[Collective]") -> str:
-        """Return what connects the GPUs; `collectives` are part of a slice's description only."""
-        within = f"over {self.chip.link} at {self.chip.link_bandwidth / 1e9:.0f} GB/s"
-        between = f", between hosts at {self.chip.network_bandwidth / 1e9:.0f} GB/s"
-        return within + between * (self.num_hosts > 1)
 
     def compile_devices(self) -> list[Any]:
         """Return the GPUs as devices for compilation only.
@@ -335,11 +272,11 @@ def find(name: str) -> Topology | Machines:
         raise ValueError(f"unknown topology {name!r}; {nearest(kind, known)}")
     if kind not in GPUS:
         return find_slice(name)
-    several = r"[1-9]\d*" if GPUS[kind].network_bandwidth else "1"
-    sizes = re.fullmatch(rf"([1-8])(?:x({several}))?", shape or "1")
+    sizes = re.fullmatch(r"([1-8])(?:x([1-9]\d*))?", shape or "1")
     if not sizes:
-        hosts = f", or {kind}:8x2 for two hosts of 8" if several != "1" else ""
-        raise ValueError(f"unknown topology {name!r}; use {kind}:1 to {kind}:8{hosts}")
+        raise ValueError(
+            f"unknown topology {name!r}; use {kind}:1 to {kind}:8, or {kind}:8x2 for two hosts of 8"
+        )
     return Machines(chip=GPUS[kind], chips_per_host=int(sizes[1]), num_hosts=int(sizes[2] or 1))
 
 

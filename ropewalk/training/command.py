@@ -4,16 +4,20 @@ import ropewalk.utils.environment  # noqa: F401 - first: it checks that packages
 
 # isort: split
 import argparse
+import dataclasses
 import functools
+import itertools
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from ropewalk import evals
 from ropewalk.configs import argument_parser, find_config
 from ropewalk.data import pipeline
 from ropewalk.experiment import stages
+from ropewalk.experiment.config import ExperimentConfig
 from ropewalk.experiment.overrides import SWEEP_HELP, Sweep, check_used, make_sweep, single_run
+from ropewalk.experiment.run import split_start
 from ropewalk.utils.command_line import (
     Parser,
     add_process_flags,
@@ -23,6 +27,8 @@ from ropewalk.utils.command_line import (
     typed_command,
 )
 from ropewalk.utils.errors import UnreachableError
+from ropewalk.utils.expressions import unquote
+from ropewalk.utils.paths import as_path
 
 __all__ = ["exit_with", "sweep", "train"]
 
@@ -48,7 +54,7 @@ def sweep(description: str | None) -> int:
 
 def _parser(description: str | None, *more: str) -> Parser:
     """Make the parser: `configs.argument_parser` with checks and processes."""
-    parser = argument_parser(description, *more)
+    parser = argument_parser(description, *more, describe_cost=_describe_cost)
     group = parser.add_argument_group("checking")
     group.add_argument(
         "--check",
@@ -67,6 +73,12 @@ def _parser(description: str | None, *more: str) -> Parser:
     return parser
 
 
+def _describe_cost(runs: Sequence[ExperimentConfig]) -> str:
+    from ropewalk.experiment.cost import describe_cost  # late: it imports JAX
+
+    return describe_cost(map(stages.split, runs))
+
+
 # Variables of launchers that JAX knows: several processes may run the same command.
 _LAUNCHERS = {"SLURM_JOB_ID", "OMPI_COMM_WORLD_SIZE", "TPU_WORKER_HOSTNAMES", "TPU_WORKER_ID"}
 
@@ -77,8 +89,11 @@ def _is_alone(arguments: argparse.Namespace) -> bool:
     return is_started_once or arguments.devices is not None
 
 
-def _check(sweep: Sweep) -> None:
-    """Raise ValueError for mistakes that are seen without JAX, which takes seconds to start."""
+def _check(sweep: Sweep, *, is_elsewhere: bool) -> None:
+    """Raise ValueError for mistakes that are seen without JAX, which takes seconds to start.
+
+    Text that is not here is one, unless other machines will train (`is_elsewhere`).
+    """
     sweep.check_workdir()
     text = {}
     for member in sweep.members:
@@ -90,7 +105,30 @@ def _check(sweep: Sweep) -> None:
             for task in stage.config.train.eval_tasks + stage.config.evals.tasks:
                 evals.parse(task)
     for data in text:
-        pipeline.check_data(data)
+        if not (is_elsewhere and pipeline.absent_files(data)):
+            pipeline.check_data(data)
+
+
+def _without_absent_starts(
+    config: ExperimentConfig, overrides: Sequence[str]
+) -> tuple[ExperimentConfig, list[str], list[str]]:
+    """Return a config and overrides that start from no run that is missing here, and the missing.
+
+    A plan for other machines, on which they may be, is then that of fresh parameters.
+    """
+    changes = itertools.chain(overrides, *config.members)
+    starts = [change for change in changes if change.startswith("start_from=")]
+    starts += [f"start_from={config.start_from}"] if config.start_from else []
+    absent = {
+        start
+        for start in starts
+        if start != "start_from=none"
+        and not as_path(split_start(unquote(start.partition("=")[2]))[0]).exists()
+    }
+    members = tuple(tuple(x for x in member if x not in absent) for member in config.members)
+    start = None if f"start_from={config.start_from}" in absent else config.start_from
+    config = dataclasses.replace(config, members=members, start_from=start)
+    return config, [x for x in overrides if x not in absent], sorted(absent)
 
 
 def _launch(parser: Parser, arguments: argparse.Namespace, make: Callable[..., Sweep]) -> int:
@@ -98,12 +136,15 @@ def _launch(parser: Parser, arguments: argparse.Namespace, make: Callable[..., S
     if not arguments.check and (arguments.devices or arguments.apart):
         parser.error("--devices and --apart are for --check; leave them out")
     with parser.refusing(ValueError, UnreachableError):
-        sweep = make(find_config(arguments.config), arguments.workdir, arguments.overrides)
+        config, changes, absent = find_config(arguments.config), arguments.overrides, []
+        if arguments.devices:
+            config, changes, absent = _without_absent_starts(config, changes)
+        sweep = make(config, arguments.workdir, changes)
         if arguments.list_members:
             print(*(member.name for member in sweep.members), sep="\n")
             return 0
         if _is_alone(arguments):
-            _check(sweep)
+            _check(sweep, is_elsewhere=bool(arguments.devices))
     parts = [sweep]
     if arguments.apart and arguments.check:
         parts = [sweep._replace(members=[member]) for member in sweep.members]
@@ -113,7 +154,7 @@ def _launch(parser: Parser, arguments: argparse.Namespace, make: Callable[..., S
     from ropewalk.experiment.devices import PlatformError
     from ropewalk.training import budget
     from ropewalk.training.log import DivergedError
-    from ropewalk.training.sweep import check_sweep, describe_inheritance, train_sweep
+    from ropewalk.training.sweep import check_sweep, train_sweep
 
     try:
         if not arguments.check:
@@ -123,7 +164,7 @@ def _launch(parser: Parser, arguments: argparse.Namespace, make: Callable[..., S
             distributed.check_alike([part.members for part in parts])
             if not _is_alone(arguments):
                 with distributed.refusing_together():
-                    _check(sweep)
+                    _check(sweep, is_elsewhere=False)
         config = sweep.config
         overrides = {*sweep.members[0].overrides}
         is_other = config.members and not any(overrides.issuperset(m) for m in config.members)
@@ -135,10 +176,11 @@ def _launch(parser: Parser, arguments: argparse.Namespace, make: Callable[..., S
             print(f"note: {note}", file=sys.stderr)
         if arguments.check:
             elsewhere = arguments.devices and (arguments.devices, arguments.num_processes or 1)
-            lines: dict[str, None] = {}
+            lines = dict.fromkeys(
+                f"not on this machine, and not checked: {start}" for start in absent
+            )
             for part in parts:
                 checks = check_sweep(part, elsewhere)
-                lines |= dict.fromkeys(describe_inheritance(part))
                 for checked in checks:
                     lines |= dict.fromkeys(checked.describe())
                 lines |= dict.fromkeys(budget.describe(checks, is_elsewhere=bool(elsewhere)))

@@ -11,6 +11,9 @@ import secrets
 import socket
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
+
+import jax
 
 from ropewalk.experiment import distributed
 from ropewalk.experiment.run import common_steps
@@ -18,7 +21,9 @@ from ropewalk.training.plan import Plan
 from ropewalk.utils.errors import raise_outages
 from ropewalk.utils.files import write_atomically
 from ropewalk.utils.locks import try_lock
+from ropewalk.utils.messages import print_note
 from ropewalk.utils.paths import copy_missing, in_bucket
+from ropewalk.utils.threads import num_cpus
 
 
 @contextlib.contextmanager
@@ -95,12 +100,30 @@ def _write_records(plan: Plan, command: str) -> None:
         "held_out": list(dict.fromkeys(data.held_out_fingerprint for data in plan.data)),
         "trained_on": list(dict.fromkeys(data.fingerprint for data in plan.data)),
     }
+    machine = _describe_machine()
     for run, overrides, config in plan.members:
         if not run.is_started():
-            run.write_config(config, overrides, plan.tokenizer.fingerprint, **texts)
+            origin = texts | {"machine": machine}
+            run.write_config(config, overrides, plan.tokenizer.fingerprint, **origin)
+        elif changed := _difference(run.record.get("machine", machine), machine):
+            print_note(None, f"{run.path} began with {changed}; it may end with other bits")
         if command:
             run.record_command(command)
         copy_missing(tokenizer_path, run.path / tokenizer_path.name)
         # With several texts, none of them is the held-out text of the run.
         if held_out and not other_folders:
             copy_missing(held_out, run.held_out_path, last="store.json")
+
+
+def _describe_machine() -> dict[str, Any]:
+    """Return what, besides the config, decides how XLA orders sums, and so the bits of a run."""
+    cores = num_cpus() if jax.default_backend() == "cpu" else None
+    flags = os.environ.get("XLA_FLAGS", "")
+    device = f"{jax.device_count()} {jax.devices()[0].device_kind}"
+    return {"jax": jax.__version__, "devices": device, "cores": cores, "XLA_FLAGS": flags}
+
+
+def _difference(before: Any, now: dict[str, Any]) -> str:
+    """Say which values differ; empty if none do."""
+    names = [name for name in now if isinstance(before, dict) and before.get(name) != now[name]]
+    return ", ".join(f"{name}={before.get(name)} (now {now[name]})" for name in names)

@@ -3,6 +3,7 @@
 import contextlib
 import time
 from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 from ropewalk.experiment import distributed
 from ropewalk.experiment.checkpoint import last_good
-from ropewalk.experiment.metrics import MetricsLog, flops_per_token, peak_flops
+from ropewalk.experiment.cost import flops_per_token, peak_flops
+from ropewalk.experiment.metrics import MetricsLog
 from ropewalk.experiment.stages import Stage
 from ropewalk.training.plan import Plan
 from ropewalk.utils.messages import duration
@@ -87,29 +89,34 @@ class StageLog:
 
     Scalars are fetched late. `put` stores the scalars of a step that is still running, and `flush`,
     one step later, waits for them and writes the row while the devices run the next step.
-    Fetching them at once would leave the devices idle after every logged step.
+    Fetching them at once would leave the devices idle after every logged step. Rates count from the
+    end of one logged step to the end of the next; a thread waits for each, because the host may be
+    ahead of the devices, or late.
     """
 
     def __init__(
         self,
         console: Console,
         label: str,
-        stage: Stage,
+        stages: Sequence[Stage],
         logs: Sequence[MetricsLog],
         divergence: Divergence,
         later_tokens: int = 0,
     ):
         """Write rows to `logs`, one per member; empty on all but the primary host.
 
-        `later_tokens` is the number of tokens that the job trains on after this stage.
+        `stages` has the stage of each member; `later_tokens` is the number of tokens that the job
+        trains on after it.
         """
         self._later_tokens = later_tokens
         self._divergence = divergence
-        self._console, self._label, self._stage, self._logs = console, label, stage, logs
+        self._console, self._label, self._logs = console, label, logs
+        self._stage = stage = stages[0]
         self._tokens_per_step = stage.tokens_per_step
-        self._flops_per_token = divergence.num_members * flops_per_token(stage.config)
+        self._flops_per_token = sum(flops_per_token(stage.config) for stage in stages)
         self._peak = peak_flops()
-        self._pending: tuple[int, dict[str, jax.Array]] | None = None
+        self._waiter = ThreadPoolExecutor(1)
+        self._pending: tuple[int, dict[str, jax.Array], Future[float]] | None = None
         self._bar = Progress(
             TextColumn("{task.description}"),
             BarColumn(),
@@ -129,6 +136,7 @@ class StageLog:
         return self
 
     def __exit__(self, *exception) -> None:
+        self._waiter.shutdown(wait=False)
         self._bar.stop()
 
     def start_clock(self, step: int) -> None:
@@ -142,15 +150,20 @@ class StageLog:
 
     def put(self, step: int, scalars: dict[str, jax.Array]) -> None:
         """Store the scalars of update number `step`, each one number or one per member."""
-        self._pending = step, scalars
+        self._pending = step, scalars, self._waiter.submit(_finish_time, scalars["loss"])
+
+    def add(self, scalars: dict[str, jax.Array]) -> None:
+        """Add scalars to those that are stored."""
+        assert self._pending is not None
+        self._pending[1].update(scalars)
 
     def flush(self) -> None:
         """Write the stored scalars, if there are any."""
         if self._pending is None:
             return
-        (step, scalars), self._pending = self._pending, None
+        (step, scalars, finish_time), self._pending = self._pending, None
         values_M = {name: np.atleast_1d(np.asarray(x)) for name, x in scalars.items()}
-        now, steps = time.perf_counter(), max(1, step - self._logged_step)
+        now, steps = finish_time.result(), max(1, step - self._logged_step)
         # The first update's own time is not known: its rate includes the compilation.
         since = self._time if step > self._clock[1] else self._start
         tokens_per_second = steps * self._tokens_per_step / (now - since)
@@ -182,7 +195,7 @@ class StageLog:
             self._val_loss = f"  val {_range(values_M['val_loss'])}"
         values += self._val_loss
         (start, first), end = self._clock, self._stage.end
-        mean = (step - first) * self._tokens_per_step / max(time.perf_counter() - start, 1e-9)
+        mean = (step - first) * self._tokens_per_step / max(self._time - start, 1e-9)
         self.summary = f"loss {_range(values_M['loss'])}, {mean or tokens_per_second:,.0f} tok/s"
         tokens_left = (end - step) * self._tokens_per_step + self._later_tokens
         if tokens_left:
@@ -193,6 +206,12 @@ class StageLog:
             # About twenty lines a run, however long it is.
             self._next_line = step + end / 20
             self._console.print(f"{self._label}: step {step}/{end}  {values}")
+
+
+def _finish_time(scalar: jax.Array) -> float:
+    """Wait for a scalar of an update, and return the clock's seconds then."""
+    jax.block_until_ready(scalar)
+    return time.perf_counter()
 
 
 class Trace(contextlib.ExitStack):

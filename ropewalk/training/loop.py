@@ -26,10 +26,10 @@ from ropewalk.training.log import DivergedError, Divergence, StageLog, Trace, ma
 from ropewalk.training.members import first_state, shardings_of, unstack, with_fresh_moments
 from ropewalk.training.plan import Plan
 from ropewalk.training.programs import member_arrays
-from ropewalk.training.restore import restore_newest
+from ropewalk.training.restore import restore_newest, set_later_aside
 from ropewalk.training.step import State, compile_step, is_unsplit_cpu
 from ropewalk.training.validation import Validation
-from ropewalk.training.watchdog import Watchdog
+from ropewalk.utils.errors import UnreachableError
 from ropewalk.utils.messages import counted
 
 
@@ -108,6 +108,7 @@ class Trainer:
         self.console.print(f"{config.name}: {size}{per_member}")
 
         self.state, self.data_state, self.step = open_state(plan, self.console.print)
+        set_later_aside(plan.runs, self.step, self.console.print)
         self.shardings = shardings_of(self.state)
         ends = [stage.end for stage, *_ in plan.stages]  # results, which are always kept
         keep = config.train.keep
@@ -128,12 +129,11 @@ class Trainer:
 
     def close(self) -> None:
         """Finish all saves, and remove checkpoints that the config does not keep."""
-        with Watchdog() as watchdog, watchdog.pause(saves=True):
-            for checkpoints in self.checkpoints:
-                checkpoints.close()
-            self.remove_old(self.step)
-            for log in self.logs:
-                log.close()
+        for checkpoints in self.checkpoints:
+            checkpoints.close()
+        self.remove_old(self.step)
+        for log in self.logs:
+            log.close()
 
     def remove_old(self, newest: int) -> None:
         """Remove checkpoints up to step `newest` that the config does not keep."""
@@ -188,8 +188,8 @@ def train_stage(
         validation = Validation(stages, data, mesh, trainer.shardings)
     trace = Trace(plan.runs[0].path / "profile", config.train.profile_steps)
     name = trainer.label + (f", stage {stage.number}" if len(plan.stages) > 1 else "")
-    log = StageLog(trainer.console, name, stage, trainer.logs, trainer.divergence, later_tokens)
-    with log, trace, Watchdog() as watchdog:
+    log = StageLog(trainer.console, name, stages, trainer.logs, trainer.divergence, later_tokens)
+    with log, trace:
         if not is_unsplit_cpu(mesh):
             trainer.console.print(kernels.check(config.model, config.data.context_length))
 
@@ -199,8 +199,7 @@ def train_stage(
             stops = step == stage.end or trainer.interrupts.stops_at(step)
             stops = stops or trainer.divergence.everywhere
             if step > saved_step and (stops or step % config.train.save_every == 0):
-                with watchdog.pause(saves=True):
-                    _save(trainer, stages, batches, log)
+                _save(trainer, stages, batches, log)
                 saved_step = step
             log.advance(step)
             if stops:
@@ -208,7 +207,14 @@ def train_stage(
                 return
 
             # Train. This only queues the step: the devices compute while the host continues.
-            batch = batches.read_next()
+            try:
+                batch = batches.read_next()
+            except UnreachableError:
+                if jax.process_count() == 1:
+                    if step > saved_step:
+                        _save(trainer, stages, batches, log)
+                    trainer.close()
+                raise
             trace.before(step + 1)
             trainer.state, scalars = step_fn(
                 trainer.state, member, batch, np.int32(step - stage.start)
@@ -222,14 +228,12 @@ def train_stage(
             # Log the scalars of an earlier step while this one runs. The validation loss is queued
             # behind the step, and is fetched as late as its scalars.
             log.flush()
-            watchdog.beat()
             is_end = step == stage.end
             evaluates = validation and (is_end or step % config.train.eval_every == 0)
-            if validation and evaluates:
-                with watchdog.pause():
-                    scalars |= validation(trainer.state.params, member)
             if evaluates or is_end or step % config.train.log_every == 0:
                 log.put(step, scalars)
+            if validation and evaluates:
+                log.add(validation(trainer.state.params, member))
 
 
 class _Batches:
@@ -245,8 +249,19 @@ class _Batches:
         self._rows = self._digest = 0  # read since then; the digest is of those this host counts
 
     def read_next(self) -> dict[str, jax.Array]:
-        """Return the next batch as global arrays, `[B, T]` each."""
-        batch = next(self._batches)
+        """Return the next batch as global arrays, `[B, T]` each.
+
+        Raises UnreachableError if a data worker was killed.
+        """
+        try:
+            batch = next(self._batches)
+        except RuntimeError as error:
+            if "terminated unexpectedly" not in str(error):  # as grain says it
+                raise
+            raise UnreachableError(
+                "a data worker was killed, perhaps for lack of memory; the same command goes on; "
+                "with data.num_workers=0 it needs no workers"
+            ) from error
         # Where hosts read the same rows, one of them counts each row: the digest identifies the
         # rows consumed, whatever the number of hosts.
         self._digest += int(batch.pop("row_hash")[self._host.counted].sum(dtype=np.uint64))

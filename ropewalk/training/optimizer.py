@@ -17,11 +17,10 @@ from ropewalk.model.transformer import Params
 def make_optimizer(config: TrainConfig) -> optax.GradientTransformation:
     """Return clipped Adam with decoupled weight decay on matrices (1711.05101).
 
-    The caller multiplies its updates by -learning_rate. Gradients of learned frequencies, which
-    grow with position, are clipped by their own norm: they must not scale down those of weights.
+    The caller multiplies its updates by -learning_rate.
     """
     adamw = optax.chain(
-        _clip_by_norms(config.clip_norm),
+        optax.clip_by_global_norm(config.clip_norm),
         optax.scale_by_adam(b1=config.beta1, b2=config.beta2, eps=config.epsilon),
         optax.add_decayed_weights(config.weight_decay, mask=_is_matrix),
     )
@@ -74,41 +73,11 @@ def state_shardings(
     )
 
 
-def scale_updates(
-    updates: optax.Updates, rate: jax.Array, frequency_rate: jax.Array
-) -> optax.Updates:
-    """Multiply the updates of learned frequencies by `frequency_rate`, all others by `rate`."""
-
-    def scale(path, update):
-        return update * (frequency_rate if _is_frequency(path) else rate)
-
-    return jax.tree_util.tree_map_with_path(scale, updates)
-
-
-def _is_frequency(path) -> bool:
-    return path[-1].key == "frequency_offset"
-
-
-def _clip_by_norms(max_norm: float) -> optax.GradientTransformation:
-    """Clip the global norm of weights, and that of learned frequencies."""
-    clip = optax.clip_by_global_norm(max_norm)
-    parts = optax.partition(
-        {False: clip, True: clip},
-        lambda tree: jax.tree_util.tree_map_with_path(lambda path, _: _is_frequency(path), tree),
-    )
-
-    # Clipping has no state; that of `parts` would be another tree in checkpoints.
-    def update(updates, state, params=None):
-        return parts.update(updates, parts.init(updates))[0], state
-
-    return optax.GradientTransformation(clip.init, update)
-
-
 def _is_matrix(params: Params) -> Params:
     # Norm scales and gates are vectors; those of blocks carry the layer axis in front. Biases are
-    # vectors too, written head by head. Decay would pull learned frequencies back to their start.
+    # vectors too, written head by head.
     def decayed(path, leaf):
-        if path[-1].key.endswith("_bias") or _is_frequency(path):
+        if path[-1].key.endswith("_bias"):
             return False
         return leaf.ndim - (path[0].key == "blocks") >= 2
 

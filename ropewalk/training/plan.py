@@ -24,9 +24,10 @@ from ropewalk.experiment.metrics import check_trackers
 from ropewalk.experiment.overrides import Member
 from ropewalk.experiment.run import RunDirectory, common_steps, find_pruned
 from ropewalk.experiment.stages import Stage, split
+from ropewalk.model import axes
 from ropewalk.model.transformer import Params, abstract_params, describe_size
 from ropewalk.training.members import abstract_state, shardings_of, state_bytes
-from ropewalk.training.restore import check_learned_start, find_matching_start, starting_params
+from ropewalk.training.restore import find_matching_start, starting_params
 from ropewalk.training.step import State
 from ropewalk.utils.files import check_writable
 from ropewalk.utils.messages import counted, nearest
@@ -78,15 +79,22 @@ class Checked:
         return self.stages[-1][0].end
 
     def notes(self) -> list[str]:
-        """Return lines about evaluations that a started run keeps, and ids that no text uses."""
+        """Return lines about evaluations that a started run keeps, warmup, and ids without text."""
         notes, run = [], self.runs[0]
         if run.is_started() and run.config.evals != self.config.evals:
             notes.append(
                 f"note: {run.path} keeps its `evals`; give evaluate.py --tasks and --lengths"
             )
+        for stage, *_ in self.stages:
+            if 0 < stage.config.train.warmup_steps == stage.config.train.num_steps:
+                notes.append(
+                    f"note: the learning rate only rises: all {stage.config.train.num_steps} steps "
+                    "are warmup; give a smaller train.warmup_steps"
+                )
         sizes = {tokenizer.vocab_size for _, tokenizer in self.tokenizers.values()}
         sizes |= {data.vocab_size for data in self.sources if data.tokenizer is None}
-        num_ids, vocab_size = self.config.model.vocab_size, max(sizes)
+        num_ids = self.config.model.vocab_size
+        vocab_size = max(sizes, default=num_ids)
         if not self.config.start_from and num_ids - vocab_size > 128:  # no padding of a matrix
             notes.append(
                 f"note: the tokenizer has {vocab_size} ids, and the model {num_ids - vocab_size} "
@@ -94,14 +102,22 @@ class Checked:
             )
         return notes
 
+    def _describe_later(self, run: RunDirectory) -> str:
+        """Say which checkpoints of `run` other members lack; empty if there are none."""
+        later = [str(step) for step in run.steps() if step > self.start_step]
+        verb = "are" if len(later) > 1 else "is"
+        return f", and {', '.join(later)}, past it, {verb} set aside" if later else ""
+
     def describe(self) -> list[str]:
         """Return lines that say what was checked."""
         config, num_members = self.config, len(self.members)
         members = f", {num_members} members in one program" if num_members > 1 else ""
         at_step = f"step {self.start_step} of {self.num_steps} is there"
+        at_step = at_step if self.start_step else "training starts at step 0"
         starts = dict.fromkeys(
             member.config.start_from for member in self.members if not self.start_step
         )
+        dtype = axes.products_dtype(config.model.compute_dtype)
         files = {path: tokenizer.vocab_size for path, tokenizer in self.tokenizers.values()}
         sources = (
             f"data.source={data.source}: {line}"
@@ -112,10 +128,11 @@ class Checked:
             f"config: {config.name}, {describe_size(config.model)}{members}",
             f"stages: {len(self.stages)}, {counted(self.num_steps, 'steps')} in all",
             *(
-                f"workdir: {run.path} is writable; {at_step if self.start_step else 'no steps yet'}"
+                f"workdir: {run.path} is writable; {at_step}{self._describe_later(run)}"
                 for run in self.runs
             ),
             "mesh: " + ", ".join(f"{axis}={size}" for axis, size in self.axes.items()),
+            f"model.compute_dtype: {config.model.compute_dtype}, here {dtype}",
             *(f"start_from: {start} has parameters of these shapes" for start in starts if start),
             *(f"data.tokenizer: {path} has {size} ids" for path, size in files.items()),
             *self.notes(),
@@ -125,7 +142,22 @@ class Checked:
                 for stages in self.stages
                 for stage in stages
             ),
+            *self._describe_skipped(),
         ]
+
+    def _describe_skipped(self) -> list[str]:
+        """Return lines about tasks that the evaluation of the finished runs will skip."""
+        run, (*_, last) = self.runs[0], self.stages
+        _, tokenizer = next(iter(self.tokenizers.values()), ("", None))
+        if tokenizer is None and run.is_started():
+            tokenizer = run.tokenizer
+        reasons = [
+            reason for stage in last for reason in evals.find_unfit(stage.config, tokenizer, run)
+        ]
+        lines = [f"evaluation: will be skipped: {reason}" for reason in dict.fromkeys(reasons)]
+        if tokenizer is None:
+            lines.append("evaluation: whether tasks fit is known when there is a tokenizer")
+        return lines
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
@@ -167,14 +199,14 @@ def check_plan(members: Sequence[Member], elsewhere: tuple[int, int] | None = No
     """
     members = [member._replace(config=member.run.pinned(member.config)) for member in members]
     runs, config = [member.run for member in members], members[0].config
-    evals.while_training(config)  # refuses unknown tasks
+    if elsewhere is None:
+        evals.while_training(config)  # refuses lengths that do not fit the memory
     check_trackers(config.train.tracking)
     stages = list(zip(*(split(member.config) for member in members), strict=True))
     for member, *member_stages in zip(members, *stages, strict=True):
-        run, first = member.run, member_stages[0].config.model
+        run = member.run
         run.check_resumable(member.config)
         for stage in member_stages:
-            check_learned_start(first, stage.config.model, f"stage {stage.number}")
             if not run.is_started():
                 stage.config.model.check_rotation()
         if distributed.is_primary_host():
@@ -209,9 +241,13 @@ def check_plan(members: Sequence[Member], elsewhere: tuple[int, int] | None = No
         where = f"start_from={member.config.start_from}"
         tokenizers[where] = parent.tokenizer_path, parent.tokenizer
     sources = [runs[0].with_own_tokenizer(stage.config.data) for stage, *_ in stages]
-    known = {data: pipeline.check_data(data) for data in dict.fromkeys(sources)}
+    known = {
+        data: pipeline.check_data(data)
+        for data in dict.fromkeys(sources)
+        if not (elsewhere and pipeline.absent_files(data))
+    }
     for number, data in enumerate(sources):
-        if data.tokenizer and (tokenizer := known[data]):
+        if data.tokenizer and (tokenizer := known.get(data)):
             tokenizers[f"stage {number}"] = data.tokenizer, tokenizer
     _check_tokenizers(tokenizers, config.model.vocab_size)
     return Checked(

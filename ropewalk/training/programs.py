@@ -58,12 +58,10 @@ class MemberArrays(NamedTuple):
     Attributes:
       table: frequencies, scales and windows.
       learning_rate: its peak, float32.
-      frequency_rate: the same of learned frequencies; 0 if there are none.
     """
 
     table: PositionTable
     learning_rate: jax.Array | np.floating
-    frequency_rate: jax.Array | np.floating = np.float32(0)
 
 
 def stack(trees: Sequence[Any]) -> Any:
@@ -77,9 +75,7 @@ def member_arrays(stages: Sequence[Stage]) -> MemberArrays:
     tables = [config.model.position_table(config.data.context_length) for config in configs]
     table = tables[0] if len(tables) == 1 else stack_tables(tables)
     rates = stack([np.float32(config.train.learning_rate) for config in configs])
-    learned = [config.model.learned_variants for config in configs]
-    frequency_rates = stack([np.float32(x[0].learning_rate if x else 0) for x in learned])
-    return MemberArrays(table, rates, frequency_rates)
+    return MemberArrays(table, rates)
 
 
 def shared_part(config: ExperimentConfig) -> tuple[Hashable, ...]:

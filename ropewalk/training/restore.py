@@ -21,8 +21,6 @@ from ropewalk.experiment.items import COULD_NOT_BE_READ, DamagedCheckpointError
 from ropewalk.experiment.mesh import put
 from ropewalk.experiment.overrides import Member
 from ropewalk.experiment.run import RunDirectory, find_start
-from ropewalk.model import rotary as rotary_lib
-from ropewalk.model.config import ModelConfig
 from ropewalk.model.transformer import Params, abstract_params
 from ropewalk.training.members import shardings_of
 from ropewalk.training.programs import stack
@@ -75,10 +73,24 @@ def restore_newest(
                 ) from error
     for number, what, damaged_runs in damaged:
         for run in damaged_runs if distributed.is_primary_host() else ():
-            aside = checkpoint.set_aside(run, number)
+            aside = checkpoint.set_aside(run, number, "damaged")
             notice(f"DAMAGED: checkpoint {number} of {run.path}: {what}; it is now {aside}")
-    distributed.barrier("damaged checkpoints are set aside")
     return state, data_state, step
+
+
+def set_later_aside(runs: Sequence[RunDirectory], step: int, notice: Callable[[str], None]) -> None:
+    """Set the checkpoints past `step` aside, which runs reach again: orbax saves no step twice.
+
+    Members save one after another, so a killed sweep leaves checkpoints that only some have.
+    """
+    for run in runs if distributed.is_primary_host() else ():
+        for later in [other for other in run.steps() if other > step]:
+            aside = checkpoint.set_aside(run, later, checkpoint.AHEAD)
+            notice(
+                f"note: checkpoint {later} of {run.path} is past step {step}, from which training "
+                f"goes on; it is now {aside}"
+            )
+    distributed.barrier("checkpoints are set aside")
 
 
 def _restore_step(
@@ -168,7 +180,6 @@ def find_matching_start(member: Member) -> tuple[RunDirectory, int]:
             f"{run.path} started from a run with {name}={old}, and {where} has {name}={new}; use "
             "another --workdir"
         )
-    check_learned_start(parent_config.model, config.model, where)
     theirs, ours = abstract_params(parent.config.model), abstract_params(config.model)
     if difference := shape_difference(theirs, ours):
         raise ValueError(
@@ -176,26 +187,3 @@ def find_matching_start(member: Member) -> tuple[RunDirectory, int]:
             f"{parent.path}/config.json"
         )
     return parent, step
-
-
-def check_learned_start(theirs: ModelConfig, ours: ModelConfig, where: str) -> None:
-    """Raise ValueError if learned changes would be added to other frequencies than their own.
-
-    Parameters hold the changes only (`model.rotary.learned`). Other shapes are not compared.
-    """
-    if theirs.learned_frequencies != ours.learned_frequencies:
-        raise ValueError(
-            f"{where}: model.rotary: a model with learned frequencies and one with fixed ones do "
-            f"not share parameters; keep {rotary_lib.expression(theirs.rotary)}"
-        )
-    before, after = (model.position_table(2) for model in (theirs, ours))
-    if not theirs.learned_frequencies or before.inv_freq.shape != after.inv_freq.shape:
-        return
-    is_learned_LKR = (before.offset_unit > 0) & (after.offset_unit > 0)
-    R = is_learned_LKR.shape[-1]
-    is_other_LKR = before.inv_freq[..., :R] != after.inv_freq[..., :R]
-    if (is_learned_LKR & is_other_LKR).any():
-        raise ValueError(
-            f"{where}: model.rotary: what was learned cannot be continued from other frequencies; "
-            f"keep {rotary_lib.expression(theirs.rotary)} (learning_rate may differ)"
-        )

@@ -14,7 +14,7 @@ from ropewalk.experiment.config import ExperimentConfig
 from ropewalk.experiment.schedule import learning_rate_fraction
 from ropewalk.model import transformer
 from ropewalk.model.config import Architecture, PositionTable
-from ropewalk.model.loss import token_nll
+from ropewalk.model.loss import total_nll
 from ropewalk.model.transformer import Params
 from ropewalk.training import optimizer
 from ropewalk.training.programs import MemberArrays, StaticConfig, program, static_config
@@ -53,8 +53,8 @@ def loss_fn(
     hidden_BTD = transformer.hidden(
         config, params, table, batch["tokens"], batch["positions"], batch["segment_ids"]
     )
-    nll_BT = token_nll(config, params, hidden_BTD, batch["targets"])
-    return jnp.sum(nll_BT * batch["loss_mask"]) / num_targets
+    targets_BT, mask_BT = batch["targets"], batch["loss_mask"]
+    return total_nll(config, params, hidden_BTD, targets_BT, mask_BT, num_targets)
 
 
 def split_batch(batch: dict[str, jax.Array], accumulate: int) -> dict[str, jax.Array]:
@@ -74,7 +74,7 @@ def train_step(
     Args:
       config: the static part, shared by all members.
       state: the training state.
-      member: its frequencies and peak learning rates.
+      member: its frequencies and peak learning rate.
       batch: the contract of `data`, `[B, T]` each.
       step: number of this update within the stage, from 0.
 
@@ -98,13 +98,11 @@ def train_step(
         zero = (jnp.zeros(()), jax.tree.map(jnp.zeros_like, state.params))
         (loss, grads), _ = jax.lax.scan(add, zero, split_batch(batch, config.train.accumulate))
 
-    fraction = learning_rate_fraction(config.train, step)
-    learning_rate = member.learning_rate * fraction
+    learning_rate = member.learning_rate * learning_rate_fraction(config.train, step)
     updates, opt_state = optimizer.make_optimizer(config.train).update(
         grads, state.opt_state, state.params
     )
-    updates = optimizer.scale_updates(updates, -learning_rate, -member.frequency_rate * fraction)
-    params = jax.tree.map(jnp.add, state.params, updates)
+    params = jax.tree.map(lambda x, update: x + update * -learning_rate, state.params, updates)
 
     grad_norm = optax.global_norm(grads)
     finite = jnp.isfinite(loss) & jnp.isfinite(grad_norm)

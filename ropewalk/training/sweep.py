@@ -14,7 +14,6 @@ from typing import TypeVar
 
 from ropewalk.experiment import distributed
 from ropewalk.experiment.config import ExperimentConfig
-from ropewalk.experiment.inherit import describe
 from ropewalk.experiment.mesh import check_stages, describe_mesh, mesh_sizes
 from ropewalk.experiment.overrides import Sweep
 from ropewalk.experiment.run import RunDirectory, find_pruned
@@ -50,18 +49,6 @@ def check_meshes(configs: Sequence[ExperimentConfig], num_devices: int, num_proc
         check_stages(stages, axes, len(group))
 
 
-def describe_inheritance(sweep: Sweep) -> list[str]:
-    """Return the lines of `experiment.inherit.describe`, each once with its members' names."""
-    names: dict[str, list[str]] = {}
-    for member in sweep.members:
-        for line in describe(sweep.config, member.config, member.run):
-            names.setdefault(line, []).append(member.name)
-    return [
-        line if len(members) == len(sweep.members) else f"{', '.join(members)}: {line}"
-        for line, members in names.items()
-    ]
-
-
 def check_sweep(sweep: Sweep, elsewhere: tuple[int, int] | None = None) -> list[Checked]:
     """Check a sweep as `training.plan.check_plan` checks a run, group by group; write nothing.
 
@@ -86,7 +73,6 @@ def train_sweep(sweep: Sweep, *, command: str = "") -> bool:
     """
     with distributed.refusing_together():
         checks = check_sweep(sweep)
-        inherited = describe_inheritance(sweep)
     console, unfinished = make_console(), []
     for checked in checks:
         if find_pruned(checked.runs, checked.steps):  # else refused: nothing is left to train
@@ -109,8 +95,6 @@ def train_sweep(sweep: Sweep, *, command: str = "") -> bool:
         sweep.workdir.mkdir(parents=True, exist_ok=True)
         write_atomically(sweep.workdir / "sweep.json", sweep.record.to_json())
 
-    for line in inherited:
-        console.print(line)
     num_diverged = 0
     tokens_left = sum(stage.tokens for plan in plans for stage, *_ in plan.stages)
     for plan in plans:

@@ -5,11 +5,13 @@ import contextlib
 import os
 import re
 import shlex
+import signal
 import sys
+import threading
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from ropewalk.utils.errors import describe, machine_error
 from ropewalk.utils.expressions import allow_files, split_commas, unquote
@@ -72,7 +74,7 @@ def tokens(text: str) -> int:
     unit = {"k": 2**10, "m": 2**20}.get(text[-1:].lower(), 1)
     try:
         length = float(text[:-1] if unit > 1 else text) * unit
-        if length != int(length) or not 0 < length <= _MOST_TOKENS:
+        if length != int(length) or not 0 < length <= _MAX_TOKENS:
             raise ValueError
     except (ValueError, OverflowError):
         raise argparse.ArgumentTypeError(
@@ -81,7 +83,7 @@ def tokens(text: str) -> int:
     return int(length)
 
 
-_MOST_TOKENS = 2**53  # the last integer that a float64 distinguishes from the next
+_MAX_TOKENS = 2**53  # the last integer that a float64 distinguishes from the next
 
 
 def at_least(lowest: int) -> Callable[[str], int]:
@@ -191,12 +193,22 @@ def _discard_output() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
+def _repeat_interrupt(unraisable: Any) -> None:
+    """Interrupt again if a callback swallowed the KeyboardInterrupt, as JAX's of `gc` may."""
+    if unraisable.exc_type is not KeyboardInterrupt:
+        return sys.__unraisablehook__(unraisable)
+    repeat = threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGINT))
+    repeat.daemon = True
+    repeat.start()
+
+
 def exit_with(main: Callable[[], int | None], note: str = "") -> NoReturn:
     """Run a command and exit with its status.
 
     Ctrl-C exits with 130, and an error of the machine with 1, after one line, which says the
     `note`. Other errors are defects of the program and keep their tracebacks.
     """
+    sys.unraisablehook = _repeat_interrupt
     try:
         status = main()
         print(end="", flush=True)  # here, and not after this function, a closed pipe is one line

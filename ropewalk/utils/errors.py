@@ -11,8 +11,6 @@ from ropewalk.utils.messages import one_line
 # Another process, a device or a bucket failed, so a restart may succeed. A JobSet of xpk restarts
 # on this status and on those above 127, which signals leave behind.
 RESTART_STATUS = 42
-# No update came for far longer than ever before (`training.watchdog`).
-HANG_STATUS = 43
 
 
 class UnreachableError(OSError):

@@ -13,7 +13,6 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from ropewalk.utils.limits import MOST_EXPRESSION, MOST_NESTING
 from ropewalk.utils.messages import nearest, one_line, quoted
 from ropewalk.utils.plugins import allow, class_in_file
 
@@ -139,13 +138,11 @@ def split_commas(text: str) -> list[str]:
     both.
 
     Raises:
-      ValueError: if a bracket that contains a comma is not closed, or too many are open.
+      ValueError: if a bracket that contains a comma is not closed.
     """
     parts, start, depth = [], 0, 0
     for end, character in enumerate(_without_quotes(text)):
         depth = max(0, depth + (character in _CLOSING) - (character in _CLOSING.values()))
-        if depth > MOST_NESTING:
-            raise ValueError(f"{quoted(text)} has more than {MOST_NESTING} open brackets")
         if character == "," and not depth:
             parts.append(text[start:end])
             start = end + 1
@@ -189,8 +186,6 @@ def literal(text: str) -> Any:
 
 def _tree(text: str) -> ast.expr:
     """Return the syntax tree of an expression; raise ValueError if Python cannot parse it."""
-    if len(text) > MOST_EXPRESSION:
-        raise ValueError(f"{quoted(text)} has more than {MOST_EXPRESSION} characters")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # about escapes in strings
         try:

@@ -9,7 +9,6 @@ One code holds in all figures, on light and on dark pages:
   gray.
 - Heads of one model have `HEADS`, colors that no base has.
 - Theory and reference lines are black or gray.
-- Only D_H and forecasts have hollow marks.
 
 No figure is wider than `PAGE_WIDTH`; on a narrow screen a page lets it scroll.
 """

@@ -1,9 +1,9 @@
 """Atomic writes."""
 
-import contextlib
 import os
 import secrets
 import tempfile
+from collections.abc import Iterable
 from pathlib import Path
 
 from ropewalk.utils.messages import one_line
@@ -38,30 +38,17 @@ def check_writable(folder: Path, otherwise: str) -> None:
         raise ValueError(f"{folder} cannot be written to ({reason}); {otherwise}") from None
 
 
-def check_contents(folder: Path) -> None:
-    """Raise ValueError for a link that leads out of a run or sweep, or a pipe, socket or device.
+def check_links(folder: Path, names: Iterable[str]) -> None:
+    """Raise ValueError for a link among `names` in a folder: nothing is written through one.
 
-    Whoever made the directory may have put them there: writing through a link changes a file of the
-    user, and opening a pipe waits forever.
+    Whoever made the folder may have put it there, and what it leads to is a folder of the user.
     """
-    names = ("config.json", "sweep.json")
-    if in_bucket(folder) or not any(os.path.lexists(folder / name) for name in names):
-        return  # neither a run nor a sweep, which other checks say
-    root, folders = os.path.realpath(folder), [str(folder)]
-    while folders:
-        with contextlib.suppress(FileNotFoundError):  # training removes checkpoints meanwhile
-            for entry in os.scandir(folders.pop()):
-                if entry.is_symlink():
-                    target = os.path.realpath(entry.path)
-                    if not target.startswith(f"{root}/") or not os.path.exists(target):
-                        raise ValueError(
-                            f"{entry.path} links to {target}, which is no file of {folder}; put "
-                            "the file itself there, or delete the link"
-                        )
-                elif entry.is_dir(follow_symlinks=False):
-                    folders.append(entry.path)
-                elif not entry.is_file(follow_symlinks=False):
-                    raise ValueError(f"{entry.path} is a pipe, socket or device; delete it")
+    for path in () if in_bucket(folder) else map(folder.joinpath, names):
+        if path.is_symlink():
+            raise ValueError(
+                f"{path} links to {os.path.realpath(path)}, and nothing is written through a link; "
+                f"put the folder itself there, or move {folder} to the other disk"
+            )
 
 
 def write_atomically(path: Path, content: str | bytes) -> None:

@@ -21,17 +21,9 @@ from ropewalk.utils.paths import in_bucket
 
 # Bytes of a JSON file, and of one line of others. A tokenizer.json of 262,144 pieces has 33 MB, and
 # parsed JSON takes up to 24 times its bytes.
-MOST_JSON = 2**26
-MOST_CONFIG = 2**22  # bytes of a config.json; lists of quantized modules take some 100 KB
-MOST_NESTING = 100  # brackets that are open at once
-MOST_ARRAYS = 2**30  # bytes of an .npz, decompressed
-MOST_EXPRESSION = 100_000  # characters; Python's parser has no bound
-MOST_FEATURES = 2**13  # of a head
-MOST_PIECES = 2**24  # ids of a tokenizer.json; a list has one name for each
-MOST_FREQUENCIES = 2**26  # features of all key heads of a model
-# A compressed file may have MOST_DECOMPRESSED bytes, and beyond that MOST_RATIO times its own.
-MOST_DECOMPRESSED, MOST_RATIO = 2**28, 1000
-PIECE = 4096  # bytes to decompress at a time: zstd makes up to 128 KiB from 4
+MAX_JSON = 2**26
+MAX_NESTING = 100  # brackets that are open at once
+MAX_PIECES = 2**24  # ids of a tokenizer.json; a list has one name for each
 
 
 def check_file(path: Path, limit: float = math.inf) -> None:
@@ -47,15 +39,15 @@ def check_file(path: Path, limit: float = math.inf) -> None:
             raise ValueError(f"{path} has {status.st_size:,} bytes (allowed: {limit:,})")
 
 
-def read_bytes(path: Path, limit: float = MOST_JSON) -> bytes:
-    """Return the content of a regular file of at most `limit` bytes."""
-    check_file(path, limit)
+def read_bytes(path: Path) -> bytes:
+    """Return the content of a regular file of at most MAX_JSON bytes."""
+    check_file(path, MAX_JSON)
     return path.read_bytes()
 
 
-def read_json(path: Path, limit: int = MOST_JSON) -> Any:
+def read_json(path: Path) -> Any:
     """Return the value of a JSON file; raise ValueError, without the path, if it is not JSON."""
-    return parse_json(read_bytes(path, limit))
+    return parse_json(read_bytes(path))
 
 
 def parse_json(content: bytes | str) -> Any:
@@ -67,12 +59,12 @@ def parse_json(content: bytes | str) -> Any:
         raise ValueError(_TOO_DEEP) from error
     except ValueError as error:  # of UTF-8, of JSON, or an integer of thousands of digits
         raise ValueError(f"not JSON ({one_line(str(error), 80)})") from error
-    if text.count("[") + text.count("{") > MOST_NESTING and _depth(text) > MOST_NESTING:
+    if text.count("[") + text.count("{") > MAX_NESTING and _depth(text) > MAX_NESTING:
         raise ValueError(_TOO_DEEP)  # later recursion, such as `repr` or `json.dumps`, could fail
     return value
 
 
-_TOO_DEEP = f"not JSON that can be read (nested more than {MOST_NESTING} deep)"
+_TOO_DEEP = f"not JSON that can be read (nested more than {MAX_NESTING} deep)"
 
 
 def _depth(text: str) -> int:
@@ -82,29 +74,24 @@ def _depth(text: str) -> int:
 
 
 def read_lines(path: Path) -> Iterator[bytes]:
-    """Yield the lines of a file; raise ValueError for one of more than MOST_JSON bytes."""
+    """Yield the lines of a file; raise ValueError for one of more than MAX_JSON bytes."""
     check_file(path)
     with _open(path) as file:
         for number in itertools.count(1):
-            line = file.readline(MOST_JSON + 1)
-            if len(line) > MOST_JSON:
-                raise ValueError(f"{path}:{number}: a line of more than {MOST_JSON:,} bytes")
+            line = file.readline(MAX_JSON + 1)
+            if len(line) > MAX_JSON:
+                raise ValueError(f"{path}:{number}: a line of more than {MAX_JSON:,} bytes")
             if not line:
                 return
             yield line
 
 
-def decompress_xz(content: bytes, limit: int = MOST_DECOMPRESSED) -> bytes:
-    """Decompress one xz stream; raise ValueError for damage, or beyond `limit` bytes."""
-    decompressor = lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=2**28)
+def decompress_xz(content: bytes) -> bytes:
+    """Decompress xz; raise ValueError for damage."""
     try:
-        result = decompressor.decompress(content, limit)
+        return lzma.decompress(content, lzma.FORMAT_XZ)
     except lzma.LZMAError as error:
         raise ValueError(f"damaged xz ({error})") from error
-    if not decompressor.eof:
-        beyond = len(result) >= limit
-        raise ValueError(f"more than {limit:,} bytes of content" if beyond else "cut short")
-    return result
 
 
 def open_array(path: Path) -> Any:
@@ -135,11 +122,9 @@ def read_arrays(path: Path, names: Sequence[str]) -> list[Any]:
     """Return arrays of an .npz file; raise KeyError for a name that it lacks."""
     import numpy as np
 
-    check_file(path, MOST_ARRAYS)
+    check_file(path)
     try:
         with _open(path) as file, np.load(file, allow_pickle=False) as arrays:
-            if sum(entry.file_size for entry in arrays.zip.infolist()) > MOST_ARRAYS:
-                raise ValueError(f"arrays of more than {MOST_ARRAYS:,} bytes")
             return [_check_numbers(arrays[name]) for name in names]
     except (KeyError, OSError):
         raise

@@ -70,11 +70,7 @@ def _open(path: Path) -> IO[str]:
         raise ValueError(
             f"{path} cannot be locked ({error.strerror}); delete it, or use another directory"
         ) from None
-    file = os.fdopen(number, "r+")
-    if os.fstat(number).st_nlink <= 1:
-        return file
-    file.close()
-    raise ValueError(f"{path} is a second name of another file; delete it")
+    return os.fdopen(number, "r+")
 
 
 def _flock(file: IO[str], operation: int) -> None:

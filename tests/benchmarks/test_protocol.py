@@ -1,11 +1,14 @@
 """Ratios, and processes that wait; nothing is timed here."""
 
 import os
+import re
 import time
+import tomllib
 from pathlib import Path
 
 import pytest
 
+from ropewalk.experiment.cost import Rate
 from ropewalk.tpu.benchmarks import protocol
 from ropewalk.tpu.benchmarks.protocol import Result, Setting
 
@@ -19,11 +22,14 @@ def test_a_ratio_is_of_the_fastest_runs_and_median_of_the_ratios():
 
 
 @pytest.mark.long
-def test_a_dry_run_prints_a_ratio_of_every_shape(capsys):
+def test_a_dry_run_prints_a_row_and_a_rate_of_every_shape(capsys):
     protocol.run("step", Setting(rounds=1, dry=True))
     printed = capsys.readouterr().out
-    assert "dry run: these numbers say nothing" in " ".join(printed.split())
-    assert {"demo", "10M", "30M"} <= {line.split(":")[0] for line in printed.splitlines()}
+    assert "dry run: these numbers say nothing" in printed
+    for name in ("demo", "10M", "30M"):
+        assert re.search(rf"^\| {name} \| [\d.]+ \| \d of 32 \|.* none \| [\d.]+ \|", printed, re.M)
+    rows = tomllib.loads(printed.partition("computed:\n")[2])["measured"]
+    assert [Rate(**row).chip for row in rows] == ["cpu"] * 3
     assert protocol.platform.node() not in printed
 
 

@@ -1,7 +1,10 @@
 """FLOPs by hand; nothing is timed here."""
 
-from ropewalk.experiment.metrics import flops_per_token
+import pytest
+
+from ropewalk.experiment.cost import RATES, flops_per_token
 from ropewalk.tpu.benchmarks import shapes
+from tests.in_process import call
 
 
 def expected_flops(V, D, L, N, K, H, F, T):
@@ -12,6 +15,19 @@ def expected_flops(V, D, L, N, K, H, F, T):
     weights = L * (D * N * H + 2 * D * K * H + N * H * D + 3 * D * F) + V * D
     norms = L * 2 * D + D  # counted with the weights: 0.01% of them
     return 6 * (weights + norms) + 3 * L * N * (2 * 2 * H) * T / 2
+
+
+def test_rates_follow_from_the_tokens_that_were_measured():
+    """Tokens/s of one H100 with a peak of 989 TFLOP/s, in the order of the shapes."""
+    measured = (279_500, 51_170, 22_870, 7_444)
+    rates = [rate for rate in RATES if rate.chip == "H100"]
+    shares = [
+        tokens * flops_per_token(config) / 989e12
+        for tokens, config in zip(measured, shapes.train_shapes("gpu").values(), strict=True)
+    ]
+    assert [rate.share for rate in rates] == pytest.approx(shares, abs=0.001)
+    # 238,000 steps of 1,024 x 4,096 tokens at 22,870 a second.
+    assert "about 505 days on one H100" in call("train.py", "paper_2b", "--help")
 
 
 def test_flops_by_hand():

@@ -77,8 +77,6 @@ def test_train_evaluate_report(bucket, run_it, on_disk):
     page = bucket.read("run/report.html")
     assert b"kv" in page and b"<svg" in page
     assert {"run/results.csv", "run/effective_context.png"} < {*bucket.names()}
-    run_it("evaluate.py", "gs://bucket/run", "--tasks", "kv", "--out", "gs://bucket/rows")
-    assert "rows/results.jsonl" in bucket.names()
     run_it("-m", "ropewalk", "probes", "gs://bucket/run", "--documents", "8")
     assert "run/probes/inside.html" in bucket.names()
     # Not a byte of all this went to a folder called `gs:`.

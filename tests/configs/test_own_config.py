@@ -50,7 +50,7 @@ def test_commands_that_only_compute_take_a_file(tmp_path):
     one = f"{path}:one"
     shown = json.loads(call("-m", "theory", "show", one, "--json"))
     assert shown["inv_freq"] == pytest.approx([7 ** (-i / 8) for i in range(8)], rel=1e-12)
-    commands = "theory show", "theory forecast", "tpu.aot --topology v5e:2x2"
+    commands = "theory show", "tpu.aot --topology v5e:2x2"
     for command in (("-m", *command.split()) for command in commands):
         output = call(*command, path, status=2)
         assert f"{path} has 2 configs; write :NAME after it, one of one, two\n" in output

@@ -1,4 +1,4 @@
-"""The papers' experiments: their members, stages, commands and costs are right at all scales."""
+"""The papers' experiments: their members, stages and commands are right at all scales."""
 
 import functools
 import importlib
@@ -14,7 +14,6 @@ from ropewalk.configs import find_config
 from ropewalk.experiment import overrides
 from ropewalk.experiment.checkpoint import shape_difference
 from ropewalk.experiment.config import ExperimentConfig
-from ropewalk.experiment.metrics import flops_per_token
 from ropewalk.experiment.overrides import make_members
 from ropewalk.experiment.stages import split
 from ropewalk.model.transformer import abstract_params
@@ -42,23 +41,10 @@ def members_of(config: ExperimentConfig) -> list[ExperimentConfig]:
     return [member.config for member in make_members(config, [])] if config.members else []
 
 
-def run_flops(config: ExperimentConfig) -> float:
-    return sum(stage.tokens * flops_per_token(stage.config) for stage in split(config))
-
-
-def flops(config: ExperimentConfig) -> float:
-    """Count the FLOPs of all members, and of their parent if the experiment trains it."""
-    members = members_of(config)
-    start = f"runs/{config.name}/"
-    trains_parent = any((member.start_from or "").startswith(start) for member in members)
-    runs = [config] * (trains_parent or not members) + members
-    return sum(map(run_flops, runs))
-
-
 def commands(name: str) -> list[list[str]]:
     """Return the command lines of a docstring, split into arguments."""
     text = doc(name).replace("\\\n", "")
-    return [shlex.split(line) for line in re.findall(r"^    (python .*)$", text, re.MULTILINE)]
+    return [shlex.split(line) for line in re.findall(r"^    (ropewalk .*)$", text, re.MULTILINE)]
 
 
 def split_options(arguments: list[str]) -> tuple[list[str], dict[str, str]]:
@@ -70,13 +56,11 @@ def split_options(arguments: list[str]) -> tuple[list[str], dict[str, str]]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", PAPERS)
-def test_each_scale_can_be_trained_at_the_stated_cost(name):
+def test_each_scale_can_be_trained(name):
     """Stages and members have one shape, tasks exist, and members train in one program."""
     scales = load(name)
     assert [config.name for config in scales] == [f"{name}_{scale}" for scale in SCALES]
-    costs = re.findall(r"([\d.]+e\d+) FLOP", doc(name))
-    for config, cost in zip(scales, costs, strict=True):
-        assert float(cost) == pytest.approx(flops(config), rel=0.06), config.name
+    for config in scales:
         members = members_of(config)
         for run in [config, *members]:
             shapes = shapes_of(run.model)
@@ -92,14 +76,14 @@ def test_each_scale_can_be_trained_at_the_stated_cost(name):
 def test_commands_can_be_typed(name):
     """Scripts, configs, overrides, tasks, variants and steps exist; evaluated runs are trained."""
     lines = commands(name)
-    assert {"evaluate.py", "report.py"} < {line[1] for line in lines}
+    assert {"evaluate", "report"} < {line[1] for line in lines}
     trained: dict[str, ExperimentConfig] = {}
-    for _, script, *arguments in lines:
-        if script in ("train.py", "sweep.py"):
+    for _, name, *arguments in lines:
+        if name in ("train", "sweep"):
             config_name, workdir_flag, workdir, *changes = arguments
             assert workdir_flag == "--workdir"
             trained[workdir] = overrides.apply(find_config(config_name), changes)
-            members = make_members(trained[workdir], changes) if script == "sweep.py" else []
+            members = make_members(trained[workdir], changes) if name == "sweep" else []
             for member in members:
                 trained[f"{workdir}/{member.name}"] = member.config
                 if member.config.start_from:  # a run of an earlier command, at a stage's end
@@ -107,13 +91,23 @@ def test_commands_can_be_typed(name):
                     ends = [stage.end for stage in split(trained[parent])]
                     assert int(step or ends[-1]) in ends
             continue
-        if script == "-m":
-            assert arguments[0] == "probes"
+        if name == "probes":
             continue
-        assert script in ("evaluate.py", "report.py")
+        assert name in ("evaluate", "report")
         paths, options = split_options(arguments)
         assert trained.keys() >= set(paths)
         assert all(map(evals.parse, split_commas(options.get("--tasks", "kv"))))
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", [*(f"{name}_paper" for name in PAPERS), *IMPORTED])
+def test_the_papers_own_scale_is_planned_without_text_parents_or_chips(name, tmp_path):
+    script = "sweep.py" if find_config(name).members else "train.py"
+    check = "--workdir", tmp_path, "--check", "--devices", 8
+    output = call(script, name, *check)
+    assert "not on this machine, and not checked: data.path=none" in output
+    for line in ("mesh: ", r"memory: about [\d.]+ [KMGT]iB on each of [1-8] ", "time: ", "disk: "):
+        assert re.search(f"^(warning: )?{line}", output, flags=re.M), line
 
 
 def test_help_and_check_print_the_evaluation(tmp_path):

@@ -67,6 +67,9 @@ def test_templates_are_read_from_either_file(tmp_path):
     assert chat.read_template(tmp_path) is None
     (tmp_path / "tokenizer_config.json").write_text(json.dumps({"chat_template": "a"}))
     assert chat.read_template(tmp_path) == "a"
+    named = [{"name": "tool_use", "template": "{{ 1 }}"}, {"name": "default", "template": "c"}]
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps({"chat_template": named}))
+    assert chat.read_template(tmp_path) == "c"
     (tmp_path / "chat_template.jinja").write_text("b")
     assert chat.read_template(tmp_path) == "b"
 

@@ -148,15 +148,6 @@ def test_links_of_the_hubs_cache_are_read(tmp_path):
     assert {name for name, _ in listing.left_out} == {"blobs/3f786850e387", names[1]}
 
 
-def test_a_pointer_of_git_lfs_is_refused(tmp_path):
-    write(tmp_path, "b.jsonl")
-    pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 12345\n"
-    (tmp_path / "a.txt").write_text(pointer)
-    for path in (tmp_path, tmp_path / "a.txt"):
-        with pytest.raises(ValueError, match=r"a\.txt: only the pointer of Git LFS"):
-            _ = source_class("files")(path=str(path)).files
-
-
 def test_files_that_cannot_be_read_are_refused(tmp_path):
     """A file is read twice, which `data.path=<(zcat text.jsonl.gz)` does not allow."""
     os.mkfifo(tmp_path / "pipe")

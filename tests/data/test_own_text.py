@@ -1,5 +1,6 @@
 """Text as users have it: any field, Parquet, plain text; damage is a counted skip or an error."""
 
+import gzip
 import json
 import os
 import re
@@ -93,7 +94,6 @@ def write_text_twice(path):
         (lambda path: path.write_bytes(b"PAR1" + bytes(100)), "magic bytes not found"),
         (lambda path: write_parquet(path, [1, 2]), 'column "text" is int64, not a string'),
         (lambda path: write_parquet(path, ["a"], "body"), r'no column "text" \(columns: body, id'),
-        (lambda path: write_parquet(path, pa.array([], "string")), "file holds no document"),
         (write_text_twice, '2 columns are named "text"'),
     ],
 )
@@ -186,3 +186,19 @@ def test_text_in_another_encoding_is_refused(tmp_path):
     problems = [str(document.problem) for document in read(tmp_path)]
     for problem, start in zip(problems, ("broken UTF-8 at byte 4", "many NUL"), strict=True):
         assert start in problem and "; convert the file to UTF-8" in problem
+
+
+def test_an_empty_part_is_a_note(tmp_path, model, capsys):
+    """As Spark, Dolma and `datasets` write one; nothing is lost."""
+    folder = tmp_path / "in"
+    write_parquet(folder / "a.parquet", [plain_text(i) for i in range(60)])
+    write_parquet(folder / "b.parquet", pa.array([], "string"))
+    empty = {"c.jsonl": b"", "d.jsonl.gz": gzip.compress(b"\n"), "e.jsonl": b" \n", "f.txt": b"\n"}
+    for name, content in empty.items():
+        (folder / name).write_bytes(content)
+    report = json.loads((prepare(config(tmp_path)) / "prepare.json").read_text())
+    assert report["train"]["documents"] + report["validation"]["documents"] == 60
+    assert report["skipped"]["count"] == 0
+    output = capsys.readouterr().err
+    for name in ("b.parquet", *empty):
+        assert output.count(f"{name} holds no document") == 1

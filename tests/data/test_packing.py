@@ -1,6 +1,10 @@
+from collections import Counter
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
+from ropewalk.data.mixture import Mixture
 from ropewalk.data.packing import TextRows, pack
 from tests.data.helpers import B, E, make_store
 
@@ -28,16 +32,13 @@ def store(tmp_path_factory):
 
 def test_every_epoch_reads_every_row_once_in_its_own_order(store):
     rows = TextRows(store, 32, seed=5)
+    N, count = store.num_tokens, rows.rows_per_epoch
+    assert count == -(-N // 32)
     orders = []
     for epoch in range(3):
-        starts = [rows.start(epoch * rows.rows_per_epoch + i) for i in range(rows.rows_per_epoch)]
-        offset = min(starts)
-        assert 0 <= offset < 32
-        assert sorted(starts) == [offset + 32 * j for j in range(rows.rows_per_epoch)]
-        assert max(starts) + 33 <= store.num_tokens
-        # All but two rows' worth of ids (the offset and the ragged end) are used.
-        assert rows.rows_per_epoch * 32 > store.num_tokens - 3 * 32
-        orders.append([start - offset for start in starts])
+        starts = [rows.start(epoch * count + i) for i in range(count)]
+        offset = next(s for s in starts if {(s + 32 * j) % N for j in range(count)} == {*starts})
+        orders.append([(start - offset) % N for start in starts])
     assert orders[0] != orders[1] != orders[2]
     assert orders[0] != sorted(orders[0])
 
@@ -45,20 +46,34 @@ def test_every_epoch_reads_every_row_once_in_its_own_order(store):
 def test_rows_hold_the_stream(store):
     stream = np.concatenate([store.document(i) for i in range(store.num_documents)])
     rows = TextRows(store, 32, seed=5)
-    for index in (0, 3, 10 * rows.rows_per_epoch + 1):
-        start = rows.start(index)
-        np.testing.assert_array_equal(rows[index]["tokens"], stream[start : start + 32])
+    starts = [rows.start(i) for i in range(rows.rows_per_epoch)]
+    for index in (0, 3, int(np.argmax(starts))):  # the last one goes on at the stream's beginning
+        tokens = np.take(stream, range(starts[index], starts[index] + 32), mode="wrap")
+        np.testing.assert_array_equal(rows[index]["tokens"], tokens)
+    assert max(starts) + 32 > store.num_tokens
 
 
 def test_order_is_pinned(store):
     """A change of this order changes the data of every resumed run."""
     rows = TextRows(store, 32, seed=0)
-    assert [rows.start(i) for i in (0, 1, 2, 1000)] == [1054, 1278, 7710, 4986]
+    assert [rows.start(i) for i in (0, 1, 2, 1000)] == [1508, 2779, 964, 5035]
 
 
-@pytest.mark.parametrize("num_tokens", [33, 34, 64, 65, 97])
-def test_stores_of_one_or_two_rows_work(tmp_path, num_tokens):
-    store = make_store(tmp_path, [list(range(3, 3 + num_tokens - 2))])
-    rows = TextRows(store, 32, seed=0)
-    for i in range(40):
-        assert rows[i]["tokens"].shape == (32,)
+@pytest.mark.parametrize("length", [2, 3, 6])
+def test_every_pass_reads_every_id(length):
+    """Each id but BOS is a target of every pass; at most a row's worth is one twice."""
+    for num_tokens in range(length + 1, 3 * length + 2):
+        ids = np.array([B, *range(3, 3 + num_tokens - 4), E, B, E], np.int32)[-num_tokens:]
+        ids[0] = B
+        stream = SimpleNamespace(
+            num_tokens=num_tokens, bos_id=B, read=lambda start, n, ids=ids: ids[start:][:n]
+        )
+        rows = TextRows(stream, length, seed=0)  # pyright: ignore[reportArgumentType]
+        for epoch in range(2):
+            columns = [rows[epoch * rows.rows_per_epoch + i] for i in range(rows.rows_per_epoch)]
+            read = Counter(id for x in columns for id in x["targets"][x["loss_mask"] > 0].tolist())
+            assert not Counter(ids[ids != B].tolist()) - read
+            assert sum(len(x["tokens"]) for x in columns) < num_tokens + length
+            assert all(len(x["tokens"]) == length for x in columns)
+        (note,) = Mixture([rows], [1.0]).notes(5 * num_tokens)  # rows of `length` ids each
+        assert f"{5 * length} passes" in note

@@ -209,3 +209,19 @@ def test_killed_at_any_moment_it_ends_with_the_same_bytes(root, monkeypatch):
     assert contents(folder) == contents(run(root))
     repeated, _ = json.loads((folder / "prepare.json").read_text())["repeated"]
     assert repeated == pytest.approx(100 / 400, abs=0.01)  # a few of both are held out
+
+
+@pytest.mark.parametrize("count", [2, 9, 60, 300])
+def test_some_document_is_held_out(tmp_path, tokenizer, count):
+    """One in 100 by hash; if that is none, those that come next, until they are a tenth."""
+    (tmp_path / "t.model").write_bytes(tokenizer.model)
+    texts = [plain_text(i) for i in range(count)]
+    write_jsonl(tmp_path / "in" / "a.jsonl", texts)
+    report = json.loads((run(tmp_path) / "prepare.json").read_text())
+    sizes, held_out = [len(text.encode()) for text in texts], report["validation"]
+    hashes = [int(hashlib.sha256(text.encode()).hexdigest()[:8], 16) for text in texts]
+    usual = sum(size for size, number in zip(sizes, hashes, strict=True) if number % 100 == 0)
+    assert bool(usual) == (count == 300)
+    least = usual or min(2**14, sum(sizes) / 10)
+    assert least <= held_out["text_bytes"] < least + (0 if usual else max(sizes)) + 1
+    assert report["train"]["documents"] + held_out["documents"] == count

@@ -55,17 +55,6 @@ def test_kv_keys_occur_once_or_twice_with_one_value(tokenizer, length):
         assert (answers[:, 1] == 1).all()
 
 
-@pytest.mark.parametrize("length", [64, 128, 1024])
-def test_kv_counts_the_wrong_keys(tokenizer, length):
-    """Forecasts use this count; for a short document it is right within a fifth."""
-    samples = documents("kv", tokenizer, 30, length)
-    counts = [len(np.intersect1d(document.tokens, tokenizer.keys)) for document in samples]
-    expected = pytest.approx(np.mean(counts), rel=0.2) if length == 64 else min(counts)
-    num_others = retrieval_task("kv").num_others(DATA, length)
-    assert num_others is not None and num_others + 1 == expected
-    assert retrieval_task("lines").num_others(DATA, length) is None
-
-
 def test_kv_values_are_uniform_and_tell_nothing_of_the_key(tokenizer):
     """Otherwise a model could guess the most frequent value of a key."""
     counts = np.zeros(2 * [tokenizer.vocab_size])
@@ -119,16 +108,3 @@ def test_lines_read_as_published_and_hold_out_nouns(tokenizer, split, nouns):
     for (start, count, _), line in zip(document.answers, queried, strict=True):
         assert count == 5
         assert tokenizer.decode(document.tokens[start : start + 5]) == line[-6:-1]
-
-
-@pytest.mark.parametrize(
-    ("task", "nearest", "farthest"),
-    [("kv", 20, 80), ("kv", 4, 4), ("kv", 1, 1), ("lagcopy", 20, 80), ("lagcopy", 7, 7)],
-)
-def test_distances_lie_in_the_requested_range(tokenizer, task, nearest, farthest):
-    samples = documents(task, tokenizer, 40, 600, distances=(nearest, farthest))
-    distances = np.concatenate([document.answers[:, 2] for document in samples])
-    assert nearest <= distances.min() <= distances.max() <= farthest
-    if nearest < farthest:  # both ends of the range occur
-        shares = np.histogram(distances, np.geomspace(20, 80, 4))[0] / len(distances)
-        assert (shares > 0.1).all(), shares

@@ -157,8 +157,7 @@ def test_changed_training_data_is_refused(refuse, monkeypatch):
     "command",
     [
         *("train.py tiny --workdir new", "evaluate.py run", "report.py run"),
-        *("-m data.prepare --out new", "-m experiment keep run --out new"),
-        *("-m interop export run new", "-m interop import run new"),
+        *("-m data.prepare --out new", "export run new", "import run new"),
     ],
 )
 def test_a_read_only_disk_is_noticed_before_any_work(command, refuse, monkeypatch):
@@ -248,4 +247,4 @@ def change(name: str, array: np.ndarray | None) -> None:
 def test_a_folder_that_is_not_an_importable_model(damage, expected, refuse):
     call("-m", "interop", "export", "run", "hf")
     damage(Path("hf/model.safetensors"))
-    refuse("-m interop import hf new", expected)
+    refuse("import hf new", expected)

@@ -14,8 +14,7 @@ def prompt_tokenizer(tmp_path_factory):
     """One to which the words of prompts are single pieces, or nearly."""
     path = tmp_path_factory.mktemp("tokenizer") / "prompts.model"
     lists = (word_lists.ADJECTIVES, word_lists.NOUNS, word_lists.HELD_OUT_NOUNS)
-    names = word_lists.FIRST_NAMES + word_lists.LAST_NAMES
-    texts = [PROMPT_WORDS] * 9 + [" ".join(entries) for entries in (*lists, names)] * 4
+    texts = [PROMPT_WORDS] * 9 + [" ".join(entries) for entries in lists] * 4
     tokenizer_lib.train([*texts, *("-" + word for word in lists[1] + lists[2])], path, 2600)
     return tokenizer_lib.Tokenizer(path)
 

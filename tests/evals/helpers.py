@@ -40,7 +40,7 @@ def rows(**columns) -> Rows:
     return {"task": np.full(num_rows, "test"), "num_bytes": np.zeros(num_rows, int)} | data
 
 
-def make_documents(task, config, tokenizer, length, numbers, distances=None):
+def make_documents(task, config, tokenizer, length, numbers):
     """Those that a run is asked; `task` as an object or an expression."""
     task = evals.parse(task) if isinstance(task, str) else task
-    return task.documents(evals.task_context(config, tokenizer, length, distances), numbers)
+    return task.documents(evals.task_context(config, tokenizer, length), numbers)

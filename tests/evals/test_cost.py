@@ -1,12 +1,11 @@
-"""Evaluations that do not fit are rejected before documents are generated."""
+"""Evaluations that do not fit are rejected before anything is scored."""
 
 import re
 
 import pytest
 
 from ropewalk import evaluate as cli
-from ropewalk.data.tasks.kv import Kv
-from ropewalk.evals import cost, score
+from ropewalk.evals import score
 from tests.models import write_run
 from tests.test_evaluate import CONFIG
 
@@ -29,18 +28,3 @@ def test_a_length_that_does_not_fit_is_rejected(run, monkeypatch, capsys):
     with pytest.raises(SystemExit):
         cli.main([run, "--tasks=kv", "--lengths=131072", "--documents=1"])
     assert re.search(r"length 131072 does not fit: .* try --lengths \d+", capsys.readouterr().err)
-
-
-def test_no_documents_are_generated_that_do_not_fit(run, monkeypatch, capsys):
-    monkeypatch.setattr(cost, "free_host_memory", lambda: 2**24)
-    generated, documents = [], Kv.documents
-
-    def counted(self, context, numbers):
-        generated.extend(numbers)
-        return documents(self, context, numbers)
-
-    monkeypatch.setattr(Kv, "documents", counted)
-    with pytest.raises(SystemExit):
-        cli.main([run, "--tasks=kv", "--documents=100000"])
-    message = "100,000 documents of kv .* fewer --documents"
-    assert re.search(message, capsys.readouterr().err) and set(generated) <= {0}

@@ -16,7 +16,8 @@ from tests.data import json_tokenizers
 from tests.evals.helpers import PROMPT_WORDS, experiment, make_documents
 from tests.evals.test_tasks import IN_WORDS, floor
 
-TASKS = (*IN_WORDS, "chat_needles(needles=3)", "passkey(chat=True)")
+CHATS = ("chat_needles(needles=3)", "passkey(chat=True)")
+TASKS = (*IN_WORDS, *(pytest.param(task, marks=pytest.mark.hf) for task in CHATS))
 CHAT = "{% for m in messages %}</s>{{ m.role }}\n{{ m.content }}</s>\n{% endfor %}assistant\n"
 
 

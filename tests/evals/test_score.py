@@ -102,3 +102,22 @@ def test_a_model_that_diverged_is_right_about_nothing():
     result = score_lib.score_answers(nan, right, rank, np.array([[2, 2, 1]]))
     assert not result.exact_match.any() and not result.first_token_correct.any()
     assert result.rank.min() > 10**6
+
+
+@pytest.mark.parametrize("odd", [np.inf, np.nan])
+def test_a_likelihood_that_is_not_finite_changes_no_other_answer(odd):
+    """Nor does its own answer get a number, which a file of rows cannot hold."""
+    nll = np.array([[1.0, odd, 3.0, 4.0, 6.0]])
+    right, rank = np.ones((1, 5), bool), np.zeros((1, 5), int)
+    answers = np.array([[1, 1, 1], [2, 2, 1], [4, 2, 1], [1, 3, 1], [4, 1, 1]])
+    result = score_lib.score_answers(nll, right, rank, answers)
+    np.testing.assert_array_equal(result.nll, [[1, np.nan, 5, np.nan, 4]])
+    assert result.exact_match.tolist() == [[True, False, True, False, True]]
+
+
+def test_logits_are_products_in_full_precision():
+    """A probe's as those of evaluation: by default accelerators multiply float32 in fewer bits."""
+    params, x_BTD = transformer.init(CONFIG, 0), np.zeros((1, 2, CONFIG.embed_dim), np.float32)
+    program = jax.make_jaxpr(lambda x: transformer.unembed(CONFIG, params, x))(x_BTD)
+    [product] = [e for e in program.eqns if e.primitive.name == "dot_general"]
+    assert set(product.params["precision"]) == {jax.lax.Precision.HIGHEST}

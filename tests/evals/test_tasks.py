@@ -14,7 +14,7 @@ SEVERAL = (
 IN_WORDS = (
     "lines", "lines(template=official)", "needle", "needle(keys=4)", "needle(haystack=text)",
     "needle(haystack=text,keys=4)", "needle(haystack=text,cue=gkamradt)",
-    "needle(haystack=text,cue=easy)", "passkey", "phonebook", "vt", "vt(hops=2)", "cwe", "fwe",
+    "needle(haystack=text,cue=easy)", "passkey", "vt", "vt(hops=2)", "cwe", "fwe",
     *SEVERAL,
 )  # fmt: skip
 ALL = ("kv", "lagcopy", "lagcopy(lag=20)", "lagcopy(text=natural)", *IN_WORDS)
@@ -78,15 +78,3 @@ def test_documents_are_pure_functions_and_differ(task, prose_config, prompt_toke
     for other in (keyed(range(12), other_seed), keyed(range(12), length=length + 60)):
         shared = {tokens for tokens, _ in other.values()} & {tokens for tokens, _ in many.values()}
         assert not shared
-
-
-@pytest.mark.parametrize("task", ["lagcopy", *IN_WORDS[:10], *SEVERAL[:3]])
-def test_questions_are_asked_at_the_distances_wished_for(task, prose_config, prompt_tokenizer):
-    config = prose_config
-    low, high = 150, 260
-    result = make_documents(task, config, prompt_tokenizer, 700, range(40), (low, high))
-    distances = np.concatenate([document.answers[:, 2] for document in result])
-    assert np.mean((low <= distances) & (distances <= high)) > 0.7
-    assert len(set(distances.tolist())) > 2
-    with pytest.raises(ValueError, match="no question can be asked at distances 9000 to 9999"):
-        make_documents("passkey", config, prompt_tokenizer, 700, range(1), (9000, 9999))

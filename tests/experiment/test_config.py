@@ -26,8 +26,17 @@ def test_a_removed_field_is_read_with_its_last_value_only():
     config = find_config("tiny")
     record = to_dict(config.data)
     assert from_dict(record | {"documents": 2}) == config.data
+    tracked = to_dict(config.train) | {"tracking": ["trackio", "wandb"]}
+    assert from_dict(tracked).tracking == ("wandb",)
     with pytest.raises(ValueError, match="DataConfig has documents=1, which this version does not"):
         from_dict(record | {"documents": 1})
+
+
+def test_a_run_with_learned_frequencies_is_refused_in_one_line():
+    record = to_dict(find_config("tiny"))["model"]
+    record["rotary"] = {"class": "model.rotary.learned.Learned", "base": 10.0}
+    with pytest.raises(ValueError, match=r"model.rotary.learned.Learned', which is no .* version"):
+        from_dict(record)
 
 
 def test_a_folder_of_text_has_several_names(tmp_path, monkeypatch):

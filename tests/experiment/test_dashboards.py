@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from ropewalk.experiment.metrics import check_trackers, open_tracker
+from ropewalk.experiment.metrics import open_tracker
 from ropewalk.experiment.run import RunDirectory
 from tests.models import tiny_config
 
@@ -22,11 +22,13 @@ def log(tmp_path):
             run = RunDirectory(tmp_path / "bases" / f"base={base}")
             run.write_config(tiny_config(f"{BASE}={base}"), [])
             (run.path.parent / "sweep.json").touch()
-            tracker = open_tracker(name, run)
-            for step in (1, 2):
-                tracker.log({"step": step, "loss": 3.0 / step})
-            tracker.close()
-            time.sleep(1.1)  # wandb names folders by the second
+            # The run is killed after step 3, and goes on from step 1.
+            for after, steps in ((0, (1, 2, 3)), (1, (2,))):
+                tracker = open_tracker(name, run, after)
+                for step in steps:
+                    tracker.log({"step": step, "loss": 3.0 / step})
+                tracker.close()
+                time.sleep(1.1)  # names of folders and files have the second
             tracker = open_tracker(name, run)
             tracker.log_results({"step": 2, "kv/64/l50": 2.0 * base})
             tracker.close()
@@ -63,18 +65,3 @@ def test_wandb(log, monkeypatch):
         assert b"bases" in content and f"base={base}".encode() in content
         for name, value in ((BASE, f"{base}.0"), ("loss", "1.5"), ("kv/64/l50", f"{2 * base}.0")):
             assert b"%b\x82\x01%c%b" % (name.encode(), len(value), value.encode()) in content
-
-
-def test_trackio(log, tmp_path, monkeypatch):
-    monkeypatch.setenv("TRACKIO_DIR", str(tmp_path / "trackio"))
-    from trackio.sqlite_storage import SQLiteStorage
-
-    check_trackers(["trackio"])
-    log("trackio")
-    names = SQLiteStorage.get_runs("ropewalk")
-    assert [name.partition("-")[0] for name in names] == ["base=10", "base=30"]
-    for name, base in zip(names, (10, 30), strict=True):
-        logs = SQLiteStorage.get_logs("ropewalk", name)
-        values = [(row["step"], row.get("loss"), row.get("kv/64/l50")) for row in logs]
-        assert values == [(1, 3, None), (2, 1.5, None), (2, None, 2 * base)]
-        assert SQLiteStorage.get_run_config("ropewalk", name)[BASE] == base

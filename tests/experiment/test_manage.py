@@ -7,6 +7,7 @@ import pytest
 
 from ropewalk import load
 from ropewalk.experiment import __main__ as manage
+from ropewalk.experiment.records import SweepRecord
 from ropewalk.experiment.run import RunDirectory
 from ropewalk.utils.locks import try_lock
 from tests.in_process import call
@@ -46,3 +47,25 @@ def test_runs_below_a_folder_are_listed_and_pruned(trained_run, tmp_path, monkey
     # Training removes a file that is being counted.
     monkeypatch.setattr(manage, "_size", lambda path: (path / "gone").stat())
     assert "No such file" in manage.describe(RunDirectory(run))["config"]
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        # A kill between two saves: the sweep goes on from 4, which all have.
+        ({"a": [2, 4, 6], "b": [2, 4]}, {"a": [4, 6], "b": [4]}),
+        ({"a": [4, 6, 8], "b": [4, 6], "c": [4, 8]}, {"a": [4, 6, 8], "b": [4, 6], "c": [4, 8]}),
+        # Seeds train one after another, and share no step.
+        ({"a": [8, 9], "b": [8, 9], "c": [2, 4]}, {"a": [9], "b": [9], "c": [4]}),
+    ],
+)
+def test_prune_keeps_the_step_from_which_a_sweep_goes_on(tmp_path, before, after):
+    record = SweepRecord(config="tiny", overrides=(), members=tuple(before))
+    (tmp_path / "sweep.json").write_text(record.to_json())
+    runs = [RunDirectory(tmp_path / name) for name in before]
+    for run in runs:
+        for step in before[run.name]:
+            (run.checkpoints_path / str(step)).mkdir(parents=True)
+    for run in runs:
+        manage.prune(run, keep=1)
+    assert {run.name: run.steps() for run in runs} == after

@@ -1,13 +1,11 @@
 """The command line's small language: typed overrides, sweeps, and errors that name the fix."""
 
 import dataclasses
-import json
 
 import pytest
 
 from ropewalk.configs import find_config
 from ropewalk.experiment import overrides
-from ropewalk.experiment.run import RunDirectory
 from ropewalk.model import rotary
 from tests.models import tiny_config
 
@@ -92,16 +90,6 @@ def test_a_field_for_all_members():
     with pytest.raises(ValueError, match="nope has no base; ") as error:
         overrides.apply(TINY, ["model.rotary=nope", "model.rotary.base=20"])
     assert "did you mean 'model.rotary.base'" not in str(error.value)
-
-
-def test_parents_that_lead_back(tmp_path):
-    """A child that was renamed to its deleted parent's name starts from itself."""
-    run = RunDirectory(tmp_path / "run")
-    run.write_config(TINY, ())
-    record = json.loads((run.path / "config.json").read_text())
-    record["config"]["start_from"] = f"{run.path}@2"
-    (run.path / "config.json").write_text(json.dumps(record))
-    assert RunDirectory(run.path).published_path is None
 
 
 def test_a_sweep_is_continued_whatever_the_order_of_its_fields(tmp_path):

@@ -1,4 +1,4 @@
-"""Small models of every kind that a cache supports, and their logits without a cache."""
+"""Small models of every kind, and their logits without a cache."""
 
 from typing import Any
 
@@ -13,7 +13,6 @@ from tests.models import small_model
 V, TRAINED = 96, 64
 
 RANKS = dict(kv_lora_rank=10, q_lora_rank=12, qk_nope_head_dim=8, qk_rope_head_dim=8)
-LATENT: dict[str, Any] = dict(mla=MlaConfig(**RANKS, v_head_dim=6), num_kv_heads=4)
 
 # Windows are smaller than the prompt and the new text, so that rings wrap many times.
 STATIC: dict[str, dict[str, Any]] = {
@@ -26,8 +25,10 @@ STATIC: dict[str, dict[str, Any]] = {
         scale_dim=5,
     ),
     "hole": dict(num_layers=1, masked_distances=(3, 9)),
-    "latent": LATENT
-    | dict(rotary="yarn(base=500,factor=4,original_context_length=64)", window=(7, None)),
+    "latent": dict(
+        mla=MlaConfig(**RANKS, v_head_dim=6), num_kv_heads=4, window=(7, None),
+        rotary="yarn(base=500,factor=4,original_context_length=64)",
+    ),
 }  # fmt: skip
 # Stretched beyond the trained length: one of two heads of the first of two layers.
 DYNAMIC: dict[str, Any] = dict(

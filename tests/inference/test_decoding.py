@@ -9,7 +9,7 @@ import pytest
 from ropewalk.evals.generation import decoding
 from ropewalk.evals.generation.cache import cache_sizes
 from ropewalk.model import transformer
-from tests.inference.models import LATENT, config
+from tests.inference.models import config
 
 ROOM = 128
 
@@ -26,10 +26,10 @@ def caches(model):
 
 @pytest.mark.parametrize(
     "changes, slots",
-    [({}, (ROOM, ROOM)), (LATENT, (ROOM, ROOM)), (dict(window=(7, None)), (7, ROOM))],
+    [({}, (ROOM, ROOM)), (dict(window=(7, None)), (7, ROOM))],
 )
 def test_cache_size_equals_count_cached(changes, slots):
-    """With latents: the latent and one rotated key, nothing per head; a window limits a layer."""
+    """A window limits a layer."""
     model = config(**changes)
     numbers = [sum(leaf.size for leaf in jax.tree.leaves(layer)) for layer in caches(model)]
     assert numbers == [3 * n * transformer.count_cached(model) // 2 for n in slots]

@@ -26,13 +26,14 @@ def test_greedy_equals_argmax_of_a_forward_pass(name):
     """Rows of other lengths beside a row do not change it."""
     model = config(**STATIC[name])
     weights = params(model)
-    count = 300 if name == "hole" else 60  # in two sizes of caches, and in one
+    # In two sizes of caches, in none, and in one.
+    count = {"hole": 300, "latent": 24}.get(name, 60)
     texts = generate(Engine(model, TRAINED, weights), PROMPTS, count)
     for prompt, new in zip(PROMPTS, texts, strict=True):
         row = prompt + new
         expected = logits(model, weights, row, len(row)).argmax(axis=-1)
         assert new == expected[len(prompt) - 1 : -1].tolist()
-    assert len({*texts[0]}) > 20  # the text varies
+    assert len({*texts[0]}) > min(20, count // 4)  # the text varies
 
 
 def test_dynamic_variant_equals_a_forward_pass_at_every_length():

@@ -7,14 +7,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from ropewalk.evals.rows import SCHEMA, add, columns
 from ropewalk.experiment import load
+from ropewalk.experiment.checkpoint import leaves_by_name, write_params
+from ropewalk.experiment.identity import run_id
 from ropewalk.experiment.run import RunDirectory
 from ropewalk.interop.__main__ import main
 from ropewalk.interop.export import export
 from ropewalk.interop.importing import import_folder
 from tests.conftest import ROOT
 from tests.damage import flip
-from tests.interop.weights_helpers import PLAIN, changed, make_run
+from tests.interop.weights_helpers import PLAIN, changed, make_run, noise
 
 pytestmark = pytest.mark.slow
 
@@ -51,6 +54,51 @@ def test_a_changed_bit_of_any_file_of_an_export_is_refused(name, part, exported,
     with pytest.raises(ValueError, match=r"ha(s|ve) changed since logit_check\.json"):
         import_folder(tmp_path / "out", tmp_path / "back", compare=False)
     assert not list(tmp_path.glob("back*"))
+
+
+def test_a_card_has_losses_and_results_and_no_local_path(run, tmp_path):
+    """The files of an export can be read by others, too."""
+    shutil.copytree(run, tmp_path / "run")
+    rows = [
+        {"step": 0, "tokens": 1, "loss": 2.5, "val_loss": 2.75},
+        {"step": 9, "tokens": 1, "loss": 1.5},
+    ]
+    (tmp_path / "run/metrics.jsonl").write_text("".join(json.dumps(x) + "\n" for x in rows))
+    copied = RunDirectory(tmp_path / "run")
+    copied.record_command(f"ropewalk train tiny --workdir {tmp_path}/run --own '/my code/x.py'")
+    values = {str: "kv", int: 2, float: 0.5, bool: True}
+    row = {name: values[kind] for name, kind in SCHEMA.items()} | {"step": 0, "length": 64}
+    row |= {"run_id": run_id(copied, 0), "rank": 0, "query": 0, "distance": 8}
+    other = row | {
+        "query": 1,
+        "nll": 1.0,
+        "exact_match": False,
+        "first_token_correct": False,
+        "rank": 1,
+    }
+    add(copied.results_path, columns([row, other]))
+    export(copied.path, tmp_path / "out")
+    card = (tmp_path / "out/README.md").read_text()
+    assert "\nlicense: unknown\n" in card and "dataset: source `" in card
+    assert "2.5000 nats per token: `loss` at step 0" in card and "2.7500 nats" in card
+    assert "| `kv` | 64 | `kv` | 2 | 0.500 | 0.7500 |" in card
+    assert "ropewalk train tiny --workdir run --own x.py\n" in card
+    assert str(tmp_path) not in card and "/my" not in card
+    modes = {path.stat().st_mode & 0o777 for path in (tmp_path / "out").iterdir()}
+    assert modes == {0o644}
+
+
+def test_float16_refuses_what_it_cannot_hold(tmp_path):
+    run = make_run(tmp_path / "run", changed(PLAIN, num_layers=1))
+    leaves = leaves_by_name(noise(changed(PLAIN, num_layers=1)))
+    leaves["blocks.mlp.up"][0, 0, 0] = 1e5
+    write_params(run, 1, leaves.items(), list(leaves))
+    with pytest.raises(ValueError, match=r"mlp\.up has values up to 100000, .* --dtype bfloat16"):
+        export(run.path, tmp_path / "out", dtype="float16", step=1)
+    leaves["final_norm.scale"][0] = np.nan  # of a run that has diverged
+    write_params(run, 2, leaves.items(), list(leaves))
+    with pytest.raises(ValueError, match=r"final_norm\.scale has NaN .* an earlier --step"):
+        export(run.path, tmp_path / "out")
 
 
 def test_export_and_import_commands(run, tmp_path, capsys):

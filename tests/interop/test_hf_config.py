@@ -1,14 +1,18 @@
 """config.json of published models, against their published numbers of parameters."""
 
+import json
+
 import numpy as np
 import pytest
 
 from ropewalk.interop.architectures import ARCHITECTURES, make_config
+from ropewalk.interop.export import export
 from ropewalk.interop.hf_config import parse_config
+from ropewalk.interop.importing import import_folder
 from ropewalk.interop.layers import imported_layers
 from ropewalk.model.rotary import label
 from ropewalk.model.transformer import count_params
-from tests.interop.weights_helpers import CASES, CONTEXT, changed
+from tests.interop.weights_helpers import CASES, CONTEXT, PLAIN, changed, make_run
 
 
 def config(sizes: tuple[int, ...], **more):
@@ -234,3 +238,21 @@ def test_the_import_and_transformers_read_the_same_rotation(hf_config):
         assert a.rope.get("rope_theta") == b.rope.get("rope_theta")
         np.testing.assert_allclose(a.inv_freq, b.inv_freq, rtol=1e-6)
         np.testing.assert_allclose(a.scales, b.scales, rtol=1e-6)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "value"), [("is_causal", False), ("clip_qkv", 8.0)])
+def test_a_key_that_nothing_reads_is_refused_where_logits_are_not_compared(name, value, tmp_path):
+    """A causal import of an encoder had logits that were off by 9."""
+    export(make_run(tmp_path / "run", changed(PLAIN, num_layers=1)).path, tmp_path / "out")
+    path = tmp_path / "out/config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {name: value}))
+    with pytest.raises(ValueError, match=rf"{name}={value} is not (read|supported)"):
+        import_folder(tmp_path / "out", tmp_path / "back")
+    assert not list(tmp_path.glob("back*"))
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_all_keys_of_published_configs_are_known(name):
+    more = {"bos_token_id": 1, "torch_dtype": "float16", "use_cache": True, "is_causal": True}
+    assert parse_config(MODELS[name][0] | more, name).unread == ()

@@ -19,6 +19,7 @@ from ropewalk.experiment.run import PUBLISHED, RunDirectory
 from ropewalk.interop.export import export
 from ropewalk.interop.importing import import_folder
 from ropewalk.interop.transformers_model import find_other_ids
+from tests.damage import flip
 from tests.data import json_tokenizers
 from tests.data.hard_text import SOURCES, hard_text
 from tests.interop.weights_helpers import CONTEXT, PLAIN, changed, make_run
@@ -135,6 +136,7 @@ def test_a_continued_model_names_its_base_license_and_context(publish, tmp_path)
     leaves = leaves_by_name(load(parent.path).params)
     changed_leaves = ((name, leaf * 1.5) for name, leaf in leaves.items())
     write_params(child, 0, changed_leaves, list(leaves))
+    shutil.rmtree(parent.path)  # what the run needs of its parent, it has
     export(child.path, tmp_path / "out")
     card = (tmp_path / "out" / "README.md").read_text()
     assert "\nbase_model: some/Some-1B\n" in card and question not in card
@@ -142,8 +144,37 @@ def test_a_continued_model_names_its_base_license_and_context(publish, tmp_path)
     assert written["model_max_length"] == 2 * CONTEXT
     for file in ("LICENSE", "chat_template.jinja"):
         assert (tmp_path / "out" / file).read_bytes() == (folder / file).read_bytes()
-    kept = parent.path / PUBLISHED / "tokenizer_config.json"
+    kept = child.path / PUBLISHED / "tokenizer_config.json"
     assert kept.read_bytes() == (folder / "tokenizer_config.json").read_bytes()
+    for spoil in (flip, Path.unlink):
+        spoil(kept)
+        for read in (export, lambda run, _: load(run).tokenizer):
+            with pytest.raises(ValueError, match=f"{kept} is not what was imported; put back"):
+                read(child.path, tmp_path / "again")
+
+
+def test_a_file_that_was_published_and_has_changed_is_refused(publish, tmp_path):
+    """A flipped bit, a file of another model, a deleted generation_config.json (its stop ids)."""
+    ends = {"eos_token_id": [1, 2]}
+    folder = published(publish("llama3"), tmp_path / "in", generation_config=ends)
+    run = import_folder(folder, tmp_path / "run", compare=False)
+    kept = run.path / PUBLISHED
+    contents = {path: path.read_bytes() for path in kept.iterdir()}
+    contents[kept / "chat_template.jinja"] = None
+    for path, content in contents.items():
+        for changed_content in (b"{}", None) if content else (b"{{ 1 }}",):
+            path.write_bytes(changed_content) if changed_content else path.unlink()
+            for use in (
+                lambda: RunDirectory(run.path).tokenizer,
+                lambda: export(run.path, tmp_path / "out"),
+            ):
+                with pytest.raises(ValueError, match=f"{path.name} is not what was imported"):
+                    use()
+            path.write_bytes(content) if content else path.unlink()
+    shutil.rmtree(kept)
+    with pytest.raises(ValueError, match=r"is not what was imported"):
+        export(run.path, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.hf

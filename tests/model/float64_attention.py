@@ -23,7 +23,7 @@ def make_inputs(T: int, N: int = 4, K: int = 2, H: int = 16, U: int = 8, B: int 
 
 
 def in_float64(q_BTNH, k_BSKH, v_BSKU, g_BTNU, ids_BT, window) -> list[np.ndarray]:
-    """The output and the gradients of q, k and v."""
+    """The output, the log-sum-exp, and the gradients, as of `differentiate`."""
     B, T, N, H = q_BTNH.shape
     K = k_BSKH.shape[2]
     q_BTKGH, g_BTKGU = (x.reshape(B, T, K, N // K, -1) for x in (q_BTNH, g_BTNU))
@@ -32,14 +32,19 @@ def in_float64(q_BTNH, k_BSKH, v_BSKU, g_BTNU, ids_BT, window) -> list[np.ndarra
     mask_BTS &= distance_TS < window
     logits_BKGTS = np.einsum("BTKGH,BSKH->BKGTS", q_BTKGH, k_BSKH)
     logits_BKGTS = np.where(mask_BTS[:, None, None], logits_BKGTS, -np.inf)
-    weights_BKGTS = np.exp(logits_BKGTS - logits_BKGTS.max(-1, keepdims=True))
-    weights_BKGTS /= weights_BKGTS.sum(-1, keepdims=True)
+    top_BKGT1 = logits_BKGTS.max(-1, keepdims=True)
+    weights_BKGTS = np.exp(logits_BKGTS - top_BKGT1)
+    total_BKGT1 = weights_BKGTS.sum(-1, keepdims=True)
+    weights_BKGTS /= total_BKGT1
+    lse_BKGT = (top_BKGT1 + np.log(total_BKGT1))[..., 0]
     out_BTKGU = np.einsum("BKGTS,BSKU->BTKGU", weights_BKGTS, v_BSKU)
     dweights_BKGTS = np.einsum("BTKGU,BSKU->BKGTS", g_BTKGU, v_BSKU)
     mean_BKGT1 = (weights_BKGTS * dweights_BKGTS).sum(-1, keepdims=True)
-    dlogits_BKGTS = weights_BKGTS * (dweights_BKGTS - mean_BKGT1)
+    g_BKGT1 = np.moveaxis(g_BTKGU[..., :1], 1, 3)
+    dlogits_BKGTS = weights_BKGTS * (dweights_BKGTS - mean_BKGT1 + g_BKGT1)
     return [
         out_BTKGU.reshape(B, T, N, -1),
+        np.moveaxis(lse_BKGT, 3, 1).reshape(B, T, N),
         np.einsum("BKGTS,BSKH->BTKGH", dlogits_BKGTS, k_BSKH).reshape(B, T, N, H),
         np.einsum("BKGTS,BTKGH->BSKH", dlogits_BKGTS, q_BTKGH),
         np.einsum("BKGTS,BTKGU->BSKU", weights_BKGTS, g_BTKGU),
@@ -47,9 +52,12 @@ def in_float64(q_BTNH, k_BSKH, v_BSKU, g_BTNU, ids_BT, window) -> list[np.ndarra
 
 
 def differentiate(attend, q, k, v, g, ids, window) -> list[jax.Array]:
-    """The output of a kernel and its gradients of q, k and v."""
-    out, gradients = jax.vjp(lambda *qkv: attend(*qkv, ids, window), q, k, v)
-    return [out, *gradients(g)]
+    """The output of a kernel, its log-sum-exp, and the gradients of q, k and v under both.
+
+    The gradient of the log-sum-exp is the first feature of the output's.
+    """
+    outputs, gradients = jax.vjp(lambda *qkv: attend(*qkv, ids, window), q, k, v)
+    return [*outputs, *gradients((g, g[..., 0].astype(outputs[1].dtype)))]
 
 
 def assert_equal(ours, exact, tolerance: float):
@@ -76,6 +84,6 @@ def check_kernel(attend, inputs, window, tolerance=1e-6, dtype="float32"):
     *arrays, ids = inputs
     q, k, v, g = (jnp.asarray(x, dtype) for x in arrays)
     ours = jax.jit(functools.partial(differentiate, attend))(q, k, v, g, ids, np.int32(window))
-    assert [x.dtype for x in ours] == [dtype] * 4
+    assert [x.dtype for x in ours] == [dtype, "float32", *[dtype] * 3]
     q, k, v, g = (np.asarray(x, np.float64) for x in (q, k, v, g))
     assert_equal(ours, in_float64(q, k, v, g, ids, window), tolerance)

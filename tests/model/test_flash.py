@@ -78,8 +78,8 @@ def test_hidden_blocks_are_not_read():
     call = jax.jit(flash.attention)
     # The last document is a block of keys of its own. So are the last 32 tokens of a window.
     for ids_BT, window in ((ids, NO_WINDOW), (np.ones((1, T), np.int32), 1)):
-        out = call(q, k.at[:, :64].set(jnp.nan), v.at[:, :64].set(jnp.nan), ids_BT, window)
+        out, _ = call(q, k.at[:, :64].set(jnp.nan), v.at[:, :64].set(jnp.nan), ids_BT, window)
         assert np.all(np.isfinite(out[:, 64:])) and np.all(np.isnan(out[:, :64]))
     # The first queries do not read later keys.
-    out = call(q, k.at[:, 32:].set(jnp.nan), v, np.ones((1, T), np.int32), NO_WINDOW)
+    out, _ = call(q, k.at[:, 32:].set(jnp.nan), v, np.ones((1, T), np.int32), NO_WINDOW)
     assert np.all(np.isfinite(out[:, :32]))

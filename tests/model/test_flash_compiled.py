@@ -11,6 +11,7 @@ from ropewalk.tpu.topology import find
 
 HAS_CUDA = importlib.util.find_spec("jax_cuda13_plugin") is not None
 pytestmark = [
+    pytest.mark.cuda,
     pytest.mark.long,
     pytest.mark.skipif(not HAS_CUDA, reason="needs jax[cuda13]: make test-gpu"),
 ]
@@ -26,7 +27,7 @@ def compile_gradient(name: str, T: int, H: int, U: int, dtype: str) -> None:
         return jax.ShapeDtypeStruct(shape, dtype, sharding=sharding)
 
     def total(q, k, v, ids, window):
-        return jnp.sum(flash.attention(q, k, v, ids, window).astype(jnp.float32) ** 2)
+        return jnp.sum(flash.attention(q, k, v, ids, window)[0].astype(jnp.float32) ** 2)
 
     arrays = (struct(1, T, 2, H), struct(1, T, 1, H), struct(1, T, 1, U))
     numbers = (struct(1, T, dtype="int32"), struct(dtype="int32"))

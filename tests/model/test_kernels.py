@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from jax.experimental.pallas.ops.tpu.splash_attention import splash_attention_kernel
 
-from ropewalk.model import kernels
+from ropewalk.model import axes, kernels
 from ropewalk.model.config import NO_WINDOW
 from ropewalk.model.kernels import blocks, choice, flash, parts, splash, xla
 from tests.model.float64_attention import check_kernel, check_members, make_inputs
@@ -70,7 +70,7 @@ def test_long_rows_never_hold_a_whole_matrix():
     q, k, v, _, segments = make_inputs(T, B=1)
 
     def total(q, k, v):
-        return xla.attention(q, k, v, segments, NO_WINDOW).sum()
+        return xla.attention(q, k, v, segments, NO_WINDOW)[0].sum()
 
     compiled = jax.jit(jax.grad(total, argnums=(0, 1, 2))).lower(q, k, v).compile()
     assert compiled.memory_analysis().temp_size_in_bytes < T * T * 4
@@ -170,7 +170,22 @@ CONFIG = small_model(vocab_size=8, embed_dim=8, num_heads=2, mlp_dim=8)
 
 
 def test_the_check_names_the_kernel():
-    assert kernels.check(CONFIG, 32) == "attention: xla"
+    assert kernels.check(CONFIG, 32) == "attention: xla, products in float32"
+
+
+@pytest.mark.parametrize(
+    ("platform", "kind", "expected"),
+    [
+        ("cpu", "cpu", "float32"),
+        ("gpu", "NVIDIA H100 80GB HBM3", "bfloat16"),
+        ("cuda", "Tesla T4", "float32"),  # compute capability 7.5
+        ("tpu", "TPU v5 lite", "bfloat16"),
+    ],
+)
+def test_products_are_bfloat16_where_the_device_has_it(platform, kind, expected):
+    with on(platform, kind):
+        assert axes.products_dtype("auto") == expected
+        assert axes.products_dtype("float32") == "float32"
 
 
 @pytest.mark.parametrize(

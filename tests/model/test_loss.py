@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import json
 
 import jax
 import jax.numpy as jnp
@@ -11,7 +12,7 @@ import pytest
 from ropewalk.model import axes
 from ropewalk.model import loss as loss_lib
 from ropewalk.model.config import ModelConfig
-from ropewalk.model.loss import token_nll, token_scores
+from ropewalk.model.loss import token_nll, token_scores, total_nll
 from tests.models import small_model
 
 CONFIG = small_model(vocab_size=5, embed_dim=4, head_dim=2, mlp_dim=4, tie_embeddings=False)
@@ -96,7 +97,7 @@ def test_chunk_lengths_divide_the_row_or_nearly(monkeypatch, kind, B, T, V, chun
     assert loss_lib._chunk_length(config, B, T) == expected
 
 
-@pytest.mark.parametrize("function", [token_nll, token_scores])
+@pytest.mark.parametrize("function", [token_nll, token_scores, total_nll])
 def test_a_large_vocabulary_never_meets_the_whole_batch(function):
     """B, T, V = 4, 1024, 125696 would be 2 GB of float32; no buffer may pass the limit."""
     config = dataclasses.replace(CONFIG, vocab_size=125_696, embed_dim=8)
@@ -105,9 +106,90 @@ def test_a_large_vocabulary_never_meets_the_whole_batch(function):
     targets_BT = jax.ShapeDtypeStruct((4, 1024), jnp.int32)
 
     def total(params, hidden_BTD, targets_BT):
+        if function is total_nll:
+            return function(config, params, hidden_BTD, targets_BT, jnp.ones((4, 1024)), 1.0)
         scores = function(config, params, hidden_BTD, targets_BT)
         return jnp.sum(scores if function is token_nll else scores.nll_BT)
 
     gradient = total if function is token_scores else jax.grad(total, argnums=(0, 1))
     memory = jax.jit(gradient).lower(params, hidden_BTD, targets_BT).compile().memory_analysis()
     assert memory.temp_size_in_bytes < 3 * 4 * loss_lib.MAX_LOGITS < 4 * 4 * 1024 * 125_696
+
+
+def gradients(config: ModelConfig, function, params, hidden_BTD, targets_BT):
+    """The loss of half of the tokens over 7, and its gradients in float32."""
+    weights_BT = jnp.asarray(np.arange(targets_BT.size).reshape(targets_BT.shape) % 3 > 0)
+
+    def total(params, hidden_BTD):
+        hidden_BTD = jnp.asarray(hidden_BTD, config.compute_dtype)
+        if function is total_nll:
+            return total_nll(config, params, hidden_BTD, targets_BT, 1.0 * weights_BT, 7.0)
+        return (token_nll(config, params, hidden_BTD, targets_BT) * weights_BT).sum() / 7
+
+    arguments = params["output"], params["embedding"], hidden_BTD
+    pack = lambda output, embedding, x: total(dict(output=output, embedding=embedding), x)  # noqa: E731
+    return jax.device_get(jax.jit(jax.value_and_grad(pack, (0, 1, 2)))(*arguments))
+
+
+@pytest.mark.parametrize("chunk, tied", [(None, False), (4, True), (5, False)])
+def test_one_pass_has_the_gradients_of_the_losses_of_tokens(chunk, tied):
+    """float32 up to 1e-6 of each maximum; errors of bfloat16 are of the same size."""
+    config = small_model(
+        vocab_size=96, embed_dim=32, head_dim=8, tie_embeddings=tied, loss_chunk=chunk,
+        compute_dtype="float32",
+    )  # fmt: skip
+    case = random_case(config, 3, 12)
+    loss, exact = gradients(config, token_nll, *case)
+    one_pass, ours = gradients(config, total_nll, *case)
+    assert one_pass == pytest.approx(loss, rel=1e-6)
+    for x, y in zip(ours, exact, strict=True):
+        np.testing.assert_allclose(x, y, atol=1e-6 * np.abs(y).max(), rtol=0)
+    rounded = dataclasses.replace(config, compute_dtype="bfloat16")
+    errors = [
+        [np.linalg.norm(x - y) for x, y in zip(gradients(rounded, f, *case)[1], exact, strict=True)]
+        for f in (total_nll, token_nll)
+    ]
+    np.testing.assert_array_less(errors[0], 1.2 * np.array(errors[1]) + 1e-9)
+
+
+MESHES = """
+import json
+import jax, jax.numpy as jnp, numpy as np
+from ropewalk.model import loss
+from ropewalk.model.axes import MESH_AXES
+from tests.models import small_model
+
+config = small_model(vocab_size=96, embed_dim=32, head_dim=8, tie_embeddings=False, loss_chunk=4)
+random = np.random.default_rng(0)
+output = random.normal(size=(2, 96, 32)).astype(np.float32)
+hidden = random.normal(size=(2, 4, 32, 32)).astype(np.float32)
+targets = random.integers(0, 96, (4, 32)).astype(np.int32)
+mask = (random.random((4, 32)) < 0.7).astype(np.float32)
+
+def gradients(output, hidden):
+    def total(output, hidden):
+        return loss.total_nll(config, {"output": output}, hidden, targets, mask, mask.sum())
+    return jax.value_and_grad(total, (0, 1))(output, hidden)
+
+def of_members(**sizes):
+    shape = [sizes.get(axis, 1) for axis in MESH_AXES]
+    auto = (jax.sharding.AxisType.Auto,) * len(MESH_AXES)
+    mesh = jax.make_mesh(shape, MESH_AXES, auto, devices=jax.devices()[: int(np.prod(shape))])
+    with jax.set_mesh(mesh):
+        mapped = jax.jit(jax.vmap(gradients, spmd_axis_name="sweep"))
+        return jax.tree.leaves(jax.device_get(mapped(output, hidden)))
+
+exact = of_members()
+meshes = [dict(data=2, fsdp=2, tensor=2), dict(fsdp=2, sequence=2, tensor=2), dict(tensor=8),
+          dict(sweep=2, data=2, sequence=2), dict(sweep=2, fsdp=2, tensor=2)]
+errors = [[float(np.abs(x - y).max() / np.abs(y).max()) for x, y in zip(of_members(**m), exact)]
+          for m in meshes]
+print(json.dumps(errors))
+"""
+
+
+@pytest.mark.long
+def test_meshes_have_the_gradients_of_one_device(run_script):
+    """Two members with rows, features, tokens and ids over eight devices."""
+    lines = run_script("-c", MESHES, JAX_NUM_CPU_DEVICES="8").stdout.splitlines()
+    assert np.max(json.loads(lines[-1])) < 1e-6

@@ -81,9 +81,9 @@ def test_a_module_holds_parameters_and_nothing_else():
     )
 
 
-def loss(config, params):
+def loss(config, params, length=20):
     random = np.random.default_rng(2)
-    tokens_BT, targets_BT = random.integers(0, 64, size=(2, 2, 20))
+    tokens_BT, targets_BT = random.integers(0, 64, size=(2, 2, length))
     return token_nll(config, params, run(config, params, tokens_BT), targets_BT).mean()
 
 
@@ -100,11 +100,11 @@ def test_recomputation_changes_no_number(remat):
     jax.tree.map(lambda x, y: np.testing.assert_allclose(x, y, atol=1e-6), *trees)
 
 
-def saved_per_layer(remat: str) -> list[tuple[tuple[int, ...], str]]:
+def saved_per_layer(remat: str, length: int = 20) -> list[tuple[tuple[int, ...], str]]:
     """Shape and memory of what the forward pass stacks over layers for the backward one."""
     config = dataclasses.replace(CONFIG, num_layers=7, remat=remat)
     params = transformer.abstract_params(config)
-    jaxpr = jax.make_jaxpr(jax.grad(lambda p: loss(config, p)))(params)
+    jaxpr = jax.make_jaxpr(jax.grad(lambda p: loss(config, p, length)))(params)
     scans = (e for e in equations(jaxpr.jaxpr) if e.primitive.name == "scan")
     forward = next(e for e in scans if e.params["length"] == 7)
     stacked = (v.aval for v in forward.outvars if v.aval.shape[:1] == (7,) and v.aval.ndim > 1)
@@ -122,6 +122,13 @@ def equations(jaxpr):
             inner = getattr(value, "jaxpr", value)
             if hasattr(inner, "eqns"):
                 yield from equations(inner)
+
+
+@pytest.mark.parametrize("remat", ["dots", "qkv", "full"])
+def test_attention_runs_forward_once(remat):
+    """Its output and log-sum-exp are saved, as its backward pass over a long row reads both."""
+    saved = {shape for shape, _ in saved_per_layer(remat, length=600)}
+    assert {(7, 2, 600, 4, 8), (7, 2, 600, 4)} <= saved
 
 
 def test_recomputation_saves_what_its_name_says():

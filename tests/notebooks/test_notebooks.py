@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from ropewalk.utils import notebook as setup
 from ropewalk.interop.export import export
+from ropewalk.utils import notebook as setup
 from tests.conftest import ROOT
 
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))

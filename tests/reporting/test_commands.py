@@ -1,6 +1,9 @@
+import json
+
 import pytest
 
-from ropewalk.reporting import commands
+from ropewalk.experiment.run import find_runs
+from ropewalk.reporting import command, commands
 from ropewalk.utils.command_line import requote
 from tests.reporting.helpers import answers, experiment, make_run, make_sweep
 
@@ -17,7 +20,7 @@ def test_recorded_commands_are_repeated_once_training_first(tmp_path):
         for line in (trained, f"python evaluate.py {folder} --tasks kv", longer, trained):
             run.record_command(line)
     run.record_command(f"python evaluate.py {folder}/base=30 --lengths 64")
-    assert commands.repeat([folder], REPORT) == [
+    assert commands.repeat({folder: find_runs([folder])}, REPORT) == [
         f"ropewalk sweep tiny --workdir {folder} model.rotary.base=10,30",
         f"ropewalk sweep tiny --workdir {folder} model.rotary.base=10,30 train.num_steps=20",
         f"ropewalk evaluate {folder} --tasks kv",
@@ -51,9 +54,34 @@ def test_runs_without_recorded_commands_are_trained_from_their_config(tmp_path):
     run = make_run(tmp_path / "run", config, answers(config, 20), overrides=["seed=3"])
     sweep = make_sweep(tmp_path / "sweep", ["base=10"])
     make_run(sweep / "base=10", config)
-    assert commands.repeat([run.path, sweep], REPORT) == [
+    assert commands.repeat({run.path: [run], sweep: find_runs([sweep])}, REPORT) == [
         f"ropewalk train tiny --workdir {run.path} seed=3",
         f"ropewalk sweep tiny --workdir {sweep} model.rotary.base=10,30,100,1e4",
         f"ropewalk evaluate {run.path}",
         REPORT,
     ]
+
+
+def test_no_command_names_a_config_that_does_not_exist(tmp_path):
+    """An import, or a config from a user's file, has a name that is no config's."""
+    run = make_run(tmp_path / "run", experiment("rope(base=10)", name="SmolLM-135M"))
+    note, evaluate, _ = commands.repeat({run.path: [run]}, REPORT)
+    assert note.startswith("# ") and str(run.path / "config.json") in note
+    assert evaluate == f"ropewalk evaluate {run.path}"
+    sweep = make_sweep(tmp_path / "sweep", ["base=10"])
+    record = {"members": ["base=10"], "overrides": ["seed=0,1"], "config": "gone"}
+    (sweep / "sweep.json").write_text(json.dumps(record))
+    make_run(sweep / "base=10", experiment("rope(base=10)"))
+    assert commands.repeat({sweep: find_runs([sweep])}, REPORT)[0].startswith("# ")
+
+
+def test_reports_of_other_directories_have_other_pages(tmp_path):
+    """Of equal last names, of names that are cut, and of names that contain a plus sign."""
+    x = f"x/{'a' * 120}"
+    groups = [
+        ("x/run", "y/run"), ("x/run", "z/run"), ("x/a", "y/b"), ("x/a", "z/b"), ("x/a", "x/b"),
+        (x, f"{x}1"), (x, f"{x}2"), ("x/a+b", "x/c"), ("x/a", "x/b+c"),
+    ]  # fmt: skip
+    pages = [command._page_of([tmp_path / name for name in group]) for group in groups]
+    assert len(set(pages)) == len(pages)
+    assert pages[4] == tmp_path / "x" / "report-a+b" / "report.html"

@@ -2,6 +2,7 @@ import pytest
 
 from ropewalk.evals import rows as rows_lib
 from ropewalk.experiment.run import RunDirectory
+from ropewalk.probes.__main__ import select_steps
 from ropewalk.reporting import members as members_lib
 from ropewalk.reporting import tables
 from tests.reporting.helpers import answers, diverge, experiment, make_run, read, row, rows_of
@@ -104,6 +105,9 @@ def test_evaluated_stages_of_a_run_are_members(tmp_path):
     assert [len(member.losses) for member in (first, second)] == [0, 1]
     labels = ["base=10@10", "base=500@20"]
     assert [member.label for member in (first, second)] == labels
+    assert [member.step for member in (first, second)] == [10, 20]
+    (early,) = select_steps([first, second], 5)
+    assert (early.label, early.step, early.base) == ("base=10@5", 5, 10)
     for member, l50 in ((first, 19.5), (second, 59.5)):
         # Rows of the first stage under its variant are not a cell of a matrix.
         assert [m.variant for m in member.measurements] == ["trained"]

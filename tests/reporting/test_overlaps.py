@@ -8,11 +8,9 @@ import pytest
 
 from ropewalk.model import rotary
 from ropewalk.probes import all_probes
-from ropewalk.probes.analyses.through_training import _MARKERS
 from ropewalk.reporting import page
 from ropewalk.reporting.writing import write
-from ropewalk.theory import figures as theory_figures
-from ropewalk.theory.wavelengths import Head, make_report
+from ropewalk.theory import show
 from ropewalk.utils.figures import STYLE, add_legend, handle, new_figure
 from tests.reporting.helpers import answers, experiment, make_run, row
 from tests.reporting.overlaps import overlaps
@@ -35,10 +33,7 @@ def make_probe(cls, seed: int):
         shape = [sizes[letter] for letter in name.rpartition("_")[2]]
         is_sorted = len(shape) == 1 and "right" not in name
         arrays[name] = np.geomspace(1, 125, shape[0]) if is_sorted else random.random(shape)
-    scalars = {"trained_length": 128, "longest": 125, "limit": 32.0, "num_others": 31}
-    if "name_X" in arrays:
-        arrays |= {"name_X": np.array(list(_MARKERS)), "value_3CX": random.random((3, 4, 5))}
-    return cls(**arrays, **scalars)
+    return cls(**arrays, trained_length=128, longest=125)
 
 
 @pytest.mark.parametrize("cls", all_probes().values(), ids=list(all_probes()))
@@ -55,15 +50,17 @@ def test_a_legend_of_forty_members_is_not_cut():
 
 
 def test_theory():
-    slow, fast = (rotary.parse(f"rope(base={base})").inv_freq(64) for base in ("1e4", "10"))
-    curves = {"rope(base=10000,rotary_fraction=0.75)": slow, "rope(base=10)": fast}
+    names = "rope(base=1e4,rotary_fraction=0.75)", "rope(base=10)"
+    curves = {name: rotary.parse(name).inv_freq(64) for name in names}
+    heads = np.stack([inv_freq[::8] for inv_freq in curves.values()])
     stretched = "original_context_length=2048,target_context_length=16384"
     texts = "rope(base=1e4)", "p_rope(base=1e4,rotary_fraction=0.75)", "method1", "method2"
     texts += f"scaled_base(base=1e4,{stretched})", "position_interpolation(base=1e4,factor=8)"
     for figure in (
-        theory_figures.decay_curves(curves, 2048),
-        theory_figures.capabilities(np.stack([slow[::8], fast[::8]]), 64, 31),
-        theory_figures.wavelengths([make_report(rotary.parse(text), Head()) for text in texts]),
+        show.draw_curves(curves, 2048),
+        show.draw_curves(curves, 2048, "attention"),
+        show.draw_capabilities(heads, 64, 31),
+        show.draw_wavelengths([show.make_report(rotary.parse(x), show.Head()) for x in texts]),
     ):
         assert overlaps(figure) == []
 

@@ -5,6 +5,8 @@ import re
 
 import pytest
 
+from ropewalk import public
+from ropewalk.evals import rows as rows_lib
 from ropewalk.reporting import results, writing
 from tests.reporting.helpers import answers, experiment, make_run, make_sweep, read, row
 
@@ -89,3 +91,12 @@ def test_a_page_of_two_lengths_alone_shows_both(tmp_path):
     text = page.read_text()
     assert re.findall(r'data-head="length">(\d+)<', text) == ["64", "128"]
     assert "0.0 [0.0, 71.7]" in text  # Wilson's end with Student's quantile: z^2 / (4 + z^2)
+
+
+def test_rows_for_scripts_read_each_file_once(tmp_path, monkeypatch):
+    config = experiment("rope(base=10)")
+    make_run(tmp_path / "run", config, answers(config, 20, documents=1))
+    count, read_file = [], rows_lib.read
+    monkeypatch.setattr(rows_lib, "read", lambda path: count.append(path) or read_file(path))
+    rows = public.rows(tmp_path / "run")
+    assert len(count) == 1 and list(rows[0]) == list(rows_lib.SCHEMA) and len(rows) == 127

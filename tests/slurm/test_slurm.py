@@ -13,7 +13,10 @@ from tests.training.helpers import data_state, losses
 
 pytestmark = [
     pytest.mark.slurm,
-    pytest.mark.skipif(bool(missing()), reason=f"not installed: {', '.join(missing())}"),
+    pytest.mark.skipif(
+        bool(missing()),
+        reason=f"not installed: {', '.join(missing())}; apt-get install slurm-wlm munge",
+    ),
 ]
 STEPS = 150
 ONE = ("--gpus", 1, "--cpus", 1)

@@ -1,12 +1,16 @@
 """The capability study: its committed rows have the configs of its cards, which are as they say."""
 
+import math
 import subprocess
+from types import SimpleNamespace
 
 import pytest
 
 from ropewalk.experiment.overrides import Member, Sweep, apply
 from ropewalk.experiment.run import RunDirectory
 from ropewalk.studies import folder, load_cards, names, rows, run
+from ropewalk.studies.capability import measures
+from ropewalk.studies.card import Value
 from ropewalk.training.sweep import check_sweep
 
 CARDS = load_cards("capability")
@@ -45,3 +49,39 @@ def test_every_member_can_be_trained(study, tmp_path):
         ]
         if members:
             check_sweep(Sweep(card.shared(), tmp_path / name, members))
+
+
+def test_a_mean_accuracy_is_known_where_l50_is_not(monkeypatch):
+    """Seeds of which one falls."""
+    ends = dict(mean_accuracy=0.9, mean_accuracy_low=0.8, mean_accuracy_high=1.0)
+    estimate = SimpleNamespace(verdict="UNDETERMINED", num_seeds=2, **ends)
+    monkeypatch.setattr(measures, "_last_rows", lambda *_: ())
+    monkeypatch.setattr(measures, "_estimate", lambda rows: estimate)
+    assert measures.mean_accuracy("two-still")(None, ()) == Value(0.9, 0.8, 1.0, 2)
+
+
+def test_the_multiple_is_that_of_the_plain_models_by_hand(committed, monkeypatch):
+    """L50 of base 10 over 5 tokens, and of base 30 over 17, at the first budget of a million."""
+    l50 = {10: (20.0, 40.0), 30: (51.0, 68.0)}  # after fewer answers, after more
+    plain = [r for r in committed if r.card == "C1" and r.member.endswith("heads=1")]
+    several = [r for r in committed if r.card == "C11" and r.member != "1x64"]
+    frozen = [r for r in committed if r.card == "C18"]
+
+    def estimate(some):
+        if not some:
+            return None
+        base = some[0].config.model.rotary.base
+        late = measures.count_answers(some[0]) > 1e6
+        return SimpleNamespace(verdict="MEASURED", l50=l50[base][late])
+
+    monkeypatch.setattr(measures, "_estimate", estimate)
+    every_row = plain + several + frozen
+    early, late = (
+        measures.multiple(low=low, high=high)(None, every_row)
+        for low, high in ((100, 200), (1000, math.inf))
+    )
+    assert (early.value, early.n) == (pytest.approx(math.sqrt(4 * 3)), 2)
+    assert (late.value, late.unit) == (pytest.approx(math.sqrt(8 * 4)), "models")
+    growth = measures.growth(early=[100, 200], late=[1000, math.inf])(None, every_row)
+    assert growth.value == pytest.approx((1 + math.log2(4 / 3)) / 2)
+    assert measures.multiple(low=1, high=2)(None, every_row) is None

@@ -8,7 +8,6 @@ import pytest
 from ropewalk.configs import find_config
 from ropewalk.configs.changes import change
 from ropewalk.model.rotary.rope import Rope
-from ropewalk.studies.capability import forecasts, measures
 from ropewalk.studies.card import Card, Claim, Value, read
 
 WSD = change(find_config("tiny"), train=dict(schedule="wsd", warmup_steps=2))
@@ -90,26 +89,6 @@ def test_a_claim_that_a_rival_passes_supports_neither():
 )
 def test_a_value_without_a_number_says_why(value, text):
     assert str(value) == text
-
-
-def test_a_stored_forecast_of_an_undetermined_l50_says_so():
-    """One seed falls at 26 tokens; of another neither a fall nor its absence is significant."""
-    record = {"l50": None, "ci_low": 26.0, "ci_high": None, "beyond": False, "mean_accuracy": 0.5}
-    assert forecasts.describe(record) == "L50 undetermined, mean 0.50"
-    assert math.isnan(forecasts.l50_of(record))  # it was 1 token
-    record["ci_low"] = None
-    assert forecasts.describe(record) == "L50 not learned, mean 0.50"
-    assert forecasts.l50_of(record) == 1
-
-
-def test_the_least_of_numbers_does_not_depend_on_their_order():
-    """A number that rows do not decide may be lower than the others."""
-    known, unknown = Value(30.0, 28.0, 32.0, 3), Value(math.nan, math.nan, math.nan, 2)
-    for values in ((known, unknown), (unknown, known)):
-        make = measures.least(*(lambda card, rows, value=value: value for value in values))
-        value = make(card(), [])
-        assert value is not None and value[1:4] == (-INF, 32.0, 2)
-        assert [value.mark(26, INF), value.mark(40, INF)] == ["undecided", "refuted"]
 
 
 def test_a_claim_needs_a_range():

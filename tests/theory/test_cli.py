@@ -110,7 +110,12 @@ def test_models():
     pytest.importorskip("transformers")
     models = json.loads(theory("models", "--json"))["models"]
     result = {(model["model"], model["kind"].removesuffix("_attention")): model for model in models}
-    assert result["llama-2-7b", "full"]["first_violation"] == 1707
+    # Table 1 of Men et al. has base 1e4 for both Llamas and Baichuan 2.
+    for name, reach in (("llama-7b", 2048), ("llama-2-7b", 4096), ("baichuan2-7b", 4096)):
+        assert (result[name, "full"]["first_violation"], result[name, "full"]["reach"]) == (
+            1707,
+            reach,
+        )
     assert result["mistral-7b-v0.2", "full"]["first_violation"] == 27115
     # Heads rotated by a quarter, and layers without rotation, have no violation.
     for name in ("gpt-neox-20b", "deepseek-v3", "smollm3-3b"):

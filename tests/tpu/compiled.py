@@ -5,7 +5,7 @@ import subprocess
 import sys
 from typing import Any
 
-from ropewalk.tpu import cost, hlo
+from ropewalk.tpu import compiled, hlo
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess:
@@ -16,5 +16,5 @@ def run(*arguments: str) -> subprocess.CompletedProcess:
 def run_report(*arguments: str) -> Any:
     done = run(*arguments, "--json")
     assert done.returncode == 0, done.stderr
-    report = cost.Report(**json.loads(done.stdout))
+    report = compiled.Report(**json.loads(done.stdout))
     return report._replace(collectives=[hlo.Collective(**c) for c in report.collectives])

@@ -4,13 +4,17 @@ import importlib.util
 
 import pytest
 
-from ropewalk.experiment.metrics import peak_of
-from ropewalk.tpu import hlo
-from ropewalk.tpu.topology import GPUS, find
+from ropewalk.experiment.cost import peak_of
+from ropewalk.tpu.topology import GPUS
 from tests.tpu.compiled import run_report
 
 HAS_CUDA = importlib.util.find_spec("jax_cuda13_plugin") is not None
-needs_cuda = pytest.mark.skipif(not HAS_CUDA, reason="needs jax[cuda13]: make test-gpu")
+
+
+def needs_cuda(test):
+    """Mark a test that runs only where JAX's plug-in for CUDA is installed."""
+    skip = pytest.mark.skipif(not HAS_CUDA, reason="needs jax[cuda13]: make test-gpu")
+    return pytest.mark.cuda(skip(test))
 
 
 def test_peaks_of_data_sheets():
@@ -18,14 +22,6 @@ def test_peaks_of_data_sheets():
     peaks = {name: peak_of(chip.device_kind) for name, chip in GPUS.items()}
     sheets = {"h100": 989e12, "a100": 312e12, "a100-40": 312e12, "l4": 121e12, "rtx4090": 165e12}
     assert all(peaks.values()) and peaks == peaks | sheets and peak_of("NVIDIA L40S") == 362e12
-
-
-def test_a_collective_takes_the_slower_of_both_networks():
-    """Among 4 x 8 GPUs, 28 of 32 GB come over NVLink at 450 GB/s, and 3 over a card of 50 GB/s."""
-    gather = hlo.Collective(kind="all-gather", count=1, num_bytes=32 * 10**9, group=32, hosts=4)
-    assert find("h100:8x4").transfer_seconds(gather) == pytest.approx(28 / 450)
-    a_few = hlo.Collective(kind="all-gather", count=1, num_bytes=32 * 10**9, group=4, hosts=4)
-    assert find("h100:8x4").transfer_seconds(a_few) == pytest.approx(24 / 50)
 
 
 @needs_cuda
@@ -41,12 +37,11 @@ def test_the_step_compiles_without_the_gpu(name):
 
 
 @needs_cuda
-def test_parameters_are_gathered_once_between_hosts():
-    """FSDP over 2 x 8: each gather's and scatter's share from the other host is 1/2 of 1/8."""
+def test_parameters_are_gathered_over_two_hosts():
+    """FSDP over 2 x 8: two gathers and a scatter of 34,816 numbers in bfloat16."""
     report = run_report(
         *("tiny", "--topology", "h100:8x2", "mesh.data=1", "mesh.fsdp=16", "data.batch_size=16"),
         "model.compute_dtype=bfloat16",
     )
-    assert {(c.group, c.hosts) for c in report.collectives} == {(16, 2)}
-    assert report.received < 1.3 * sum(report.bound.values())
-    assert report.from_other_hosts == pytest.approx(report.received / 15, rel=0.05)
+    assert {c.group for c in report.collectives} == {16}
+    assert sum(c.received for c in report.collectives) < 1.3 * 3 * 2 * 34_816 * 15 / 16

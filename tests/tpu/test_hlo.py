@@ -1,10 +1,10 @@
-"""Collectives and traffic of small programs, written in XLA's syntax and counted by hand."""
+"""Collectives of small programs, written in XLA's syntax and counted by hand."""
 
 import dataclasses
 
 import pytest
 
-from ropewalk.tpu.hlo import HOST, Collective, Program
+from ropewalk.tpu.hlo import Collective, collectives
 
 # Parameters bf16 [64, 32] gathered from 4 chips in a loop of 8, an all-reduce kept in slices, and
 # an asynchronous gather that appears in two fusions with one channel.
@@ -80,8 +80,7 @@ ENTRY %main (x: f32[64,32], w: bf16[8,16,32]) -> f32[16,32] {
 
 
 def test_collectives_count_once_per_execution():
-    collectives = [(c.kind, c.count, c.num_bytes, c.group) for c in Program(TEXT).collectives()]
-    assert sorted(collectives) == [
+    assert sorted((c.kind, c.count, c.num_bytes, c.group) for c in collectives(TEXT)) == [
         ("all-gather", 8, 64 * 32 * 2, 4),
         ("all-reduce", 1, 64 * 32 * 4, 2),
         ("collective-permute", 1, 64 * 32 * 4, 2),
@@ -90,19 +89,9 @@ def test_collectives_count_once_per_execution():
     ]
 
 
-def test_traffic_with_the_memory():
-    """In the loop fusions read and write one layer of the stack, 1 KiB of 8; S(1) is free."""
-    layer, gathered, x = 16 * 32 * 2, 64 * 32 * 2, 64 * 32 * 4
-    in_loop = layer + 4  # the slice and its index
-    in_loop += layer + gathered  # the asynchronous gather's beginning
-    in_loop += layer + 4 + layer  # read, and written in place
-    outside = 4 * (x + x) + (x + x // 4)
-    assert Program(TEXT).memory_bytes() == 8 * in_loop + outside
-
-
 # Asynchronous instructions list their operands among their results, as libtpu 0.0.42.1 writes
-# them: a slice of 64 KiB, a copy to another layout, collectives of one array and, as XLA for GPUs
-# writes them, of several, and one block of eight sent to the host's memory, S(5), and fetched.
+# them: a slice of 64 KiB, a copy to another layout, and collectives of one array and, as XLA for
+# GPUs writes them, of several.
 STARTED = """\
 ENTRY %main (x: s8[65536]) -> f32[8] {
   %x = s8[65536]{0} parameter(0)
@@ -115,62 +104,43 @@ replica_groups={{0,1,2,3}}
   %gathered = (s8[4096], s8[262144]) all-gather-done(%both)
   %scatter = ((s8[65536]), s8[16384]) reduce-scatter-start(%x), replica_groups={{0,1,2,3}}
   %scattered = s8[16384]{0} reduce-scatter-done(%scatter)
-  %host = bf16[8,512]{1,0:S(5)} custom-call(), custom_call_target="AllocateBuffer"
-  %row = bf16[1,512]{1,0} bitcast(%x)
-  %i = s32[]{:S(6)} constant(3)
-  %put = ((bf16[8,512]{1,0:S(5)}, bf16[1,512]{1,0}, s32[]{:S(6)}), bf16[8,512]{1,0:S(5)}, \
-u32[]{:S(2)}) dynamic-update-slice-start(%host, %row, %i)
-  %kept = bf16[8,512]{1,0:S(5)} dynamic-update-slice-done(%put)
-  %get = ((bf16[8,512]{1,0:S(5)}, s32[]{:S(6)}), bf16[1,512]{1,0}, u32[]{:S(2)}) \
-dynamic-slice-start(%kept, %i), dynamic_slice_sizes={1,512}
-  ROOT %got = bf16[1,512]{1,0} dynamic-slice-done(%get)
 }
 """
 
 
 def test_asynchronous_instructions_count_once():
-    program = Program(STARTED)
-    moved = 1024 + 65536 + 4096 + 262144 + 65536 + 16384
-    assert program.memory_bytes() == 4096 + 2 * 65536 + moved + 1024 + 1024
-    assert program.memory_bytes(HOST) == 1024 + 1024
-    # The type of a start has the operands and the results of all arrays.
-    collectives = [(c.kind, c.num_bytes) for c in program.collectives()]
-    assert collectives == [("all-gather", 4096 + 262144), ("reduce-scatter", 65536)]
+    """The type of a start has the operands and the results of all arrays."""
+    found = [(c.kind, c.num_bytes) for c in collectives(STARTED)]
+    assert found == [("all-gather", 4096 + 262144), ("reduce-scatter", 65536)]
 
 
 @pytest.mark.parametrize(
-    ("groups", "size", "hosts"),
-    [  # of 8 chips each
-        ("{{0,8},{1,9}}", 2, 2),
-        ("[8,16]<=[16,8]T(1,0)", 16, 16),
-        ("mesh['a'=4,'b'=16] {'b'}", 16, 2),
-        ("mesh['a'=4,'b'=16] {'a','b'}", 64, 8),
-        ("mesh['a'=4,'b'=16] {'b':(2)8}", 8, 1),
-        ("mesh['a'=4,'b'=16] {'b':(1)2}", 2, 2),  # the outer half: chips 0 and 8
+    ("groups", "size"),
+    [
+        ("{{0,8},{1,9}}", 2),
+        ("[8,16]<=[16,8]T(1,0)", 16),
+        ("mesh['a'=4,'b'=16] {'b'}", 16),
+        ("mesh['a'=4,'b'=16] {'a','b'}", 64),
+        ("mesh['a'=4,'b'=16] {'b':(2)8}", 8),
     ],
 )
-def test_groups_in_each_notation(groups, size, hosts):
+def test_groups_in_each_notation(groups, size):
     text = TEXT.replace("{{0,1,2,3}}", groups)
-    program = Program(text, chips_per_host=8)
-    scatters = [c for c in program.collectives() if c.kind == "reduce-scatter"]
-    assert [(c.group, c.hosts) for c in scatters] == [(size, hosts)]
+    assert [c.group for c in collectives(text) if c.kind == "reduce-scatter"] == [size]
 
 
-def test_bytes_between_chips_and_hosts():
-    """32 chips on 4 hosts: a host receives 3 of 4 parts once, which its 8 chips share."""
-    gather = Collective(kind="all-gather", count=2, num_bytes=1024, group=32, hosts=4)
-    assert gather.network_bytes == 2 * 1024 * 3 / 4 / 8
-    assert gather.wire_bytes == 2 * 1024 * 31 / 32
+def test_bytes_that_a_chip_receives():
+    """Of 32 parts all but its own; an all-reduce is a scatter and a gather."""
+    gather = Collective(kind="all-gather", count=2, num_bytes=1024, group=32)
     reduce = dataclasses.replace(gather, kind="all-reduce")
     permute = dataclasses.replace(gather, kind="collective-permute")
-    assert reduce.network_bytes == 2 * 2 * 1024 * 3 / 4 / 8
-    assert (reduce.wire_bytes, permute.wire_bytes) == (2 * gather.wire_bytes, 2 * 1024)
-    assert dataclasses.replace(gather, hosts=1).network_bytes == 0
+    assert gather.received == 2 * 1024 * 31 / 32
+    assert (reduce.received, permute.received) == (2 * gather.received, 2 * 1024)
 
 
 def test_xla_knows_the_iterations_of_a_loop():
     """On GPUs the comparison is inside a fusion."""
     loop = "condition=%condition, body=%body"
     known = f'{loop}, backend_config={{"known_trip_count":{{"n":"3"}}}}'
-    collectives = Program(TEXT.replace(loop, known)).collectives()
-    assert [c.count for c in collectives if c.kind == "all-gather"] == [3]
+    found = collectives(TEXT.replace(loop, known))
+    assert [c.count for c in found if c.kind == "all-gather"] == [3]

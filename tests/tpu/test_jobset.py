@@ -7,7 +7,7 @@ import yaml
 
 from ropewalk.tpu import jobset
 from ropewalk.tpu.topology import find_slice
-from ropewalk.utils.errors import HANG_STATUS, RESTART_STATUS
+from ropewalk.utils.errors import RESTART_STATUS
 
 VARIANT = "model.rotary=yarn(base=1e4,factor=8,original_context_length=64)"
 
@@ -45,7 +45,7 @@ def test_a_slice_has_a_pod_on_every_host():
 
 
 def test_restarts_only_where_they_may_help():
-    """Exit statuses 42, 43 and 127 to 255 restart, as in xpk's JobSets; others end the JobSet.
+    """Exit statuses 42 and 127 to 255 restart, as in xpk's JobSets; others end the JobSet.
 
     2 is a user's mistake, 1 a diverged run.
     """
@@ -56,7 +56,7 @@ def test_restarts_only_where_they_may_help():
     spec = read_slice()
     (container,) = spec["template"]["spec"]["containers"]
     codes = {"containerName": container["name"], "operator": "NotIn"}
-    codes |= {"values": sorted([HANG_STATUS, RESTART_STATUS, *range(127, 256)])}
+    codes |= {"values": sorted([RESTART_STATUS, *range(127, 256)])}
     assert spec["podFailurePolicy"]["rules"] == [{"action": "FailJob", "onExitCodes": codes}]
     assert spec["template"]["spec"]["restartPolicy"] == "Never"  # which Kubernetes requires here
 
@@ -91,6 +91,13 @@ def test_a_job_for_each_member_or_one_for_all():
     ((*_, command),) = jobset.make_jobs("run", "tiny", "/runs/a", ["seed=1"], chips)
     assert command == ["python", "train.py", "tiny", "--workdir", "/runs/a", "seed=1"]
     jobset.make_jobs("run", "tiny", "/runs/a", ["mesh.data=8"], find_slice("tpu7x:2x2x1"))
+
+
+@pytest.mark.parametrize("mode", ["members", "sweep", "run", "evaluate", "report"])
+def test_every_job_permits_the_files_of_code_that_were_permitted(mode):
+    changes, chips = ["seed=1,2"] if mode in ("members", "sweep") else [], find_slice("v5e:2x2")
+    for job in jobset.make_jobs(mode, "tiny", "/runs/a", changes, chips, ["mine.py", "b.py"]):
+        assert job.command[-4:] == ["--own", "mine.py", "--own", "b.py"]
 
 
 @pytest.mark.parametrize("workdir", ["/runs/base=10,seed=(1)", "/runs/" + "X_" * 99, "/"])

@@ -55,7 +55,9 @@ PRINTED = {
     "tpu/slurm/submit.sh sweep tiny --workdir runs/x --nodes 2 --cpus 4 model.rotary.base=10,1e4":
         "--nodes=2 --gpus-per-node=8 --ntasks-per-node=8 --cpus-per-task=4 --time=24:00:00 "
         "--requeue --open-mode=append --signal=B:USR1@600 "
-        "tpu/slurm/job.sh sweep.py tiny --workdir runs/x 'model.rotary.base=10,1e4'\n",
+        "ropewalk/tpu/slurm/job.sh sweep.py tiny --workdir runs/x 'model.rotary.base=10,1e4'\n",
+    "tpu/slurm/submit.sh run tiny --workdir runs/x --report --own tests/models.py":
+        "job.sh train.py tiny --workdir runs/x --own tests/models.py\n",
 }  # fmt: skip
 
 

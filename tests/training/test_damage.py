@@ -170,6 +170,32 @@ def test_what_a_stopped_save_left_is_removed(runs, resume):
         time.sleep(0.01)
 
 
+def test_a_checkpoint_past_the_last_step_is_not_the_runs(runs):
+    run, end = runs[0], CONFIGS[0].train.num_steps
+    shutil.copytree(run.checkpoints_path / "6", run.checkpoints_path / f"{end + 1}")
+    for name in ("²", "9" * 30):
+        (run.checkpoints_path / name).mkdir()
+    assert run.steps()[-1] == end + 1
+    message = rf"checkpoint {end + 1} is past the run's last step, {end}; delete"
+    for read in (restore_params, lambda run: make_plan(CONFIGS[:1], [run])):
+        with pytest.raises(ValueError, match=message):
+            read(run)
+
+
+def test_a_removal_that_was_stopped_is_finished(runs):
+    left = runs[0].checkpoints_path / "2.deleted"
+    (runs[0].checkpoints_path / "2").rename(left)
+    Checkpoints(runs[0], keep=3)
+    assert not left.exists()
+
+
+def test_a_save_that_orbax_does_not_make_is_an_error(runs):
+    state = state_at(4)
+    checkpoints = Checkpoints(runs[0], keep=3)
+    with pytest.raises(ValueError, match=r"checkpoints/4 was not saved"):
+        checkpoints.save(4, state.params, state.opt_state, DataState(fingerprint=""), CONFIGS[0])
+
+
 def test_a_config_that_was_edited_is_refused(runs):
     run, _ = runs
     change(run.path / "config.json", '"base": 10.0', '"base": 11.0')

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from ropewalk.experiment import overrides
-from ropewalk.experiment.checkpoint import Checkpoints, DataState, restore_params
+from ropewalk.experiment.checkpoint import Checkpoints, DataState, last_good, restore_params
 from ropewalk.experiment.overrides import make_sweep
 from ropewalk.experiment.run import RunDirectory
 from ropewalk.experiment.stages import split
@@ -111,6 +111,12 @@ def test_a_sweep_goes_on_past_a_group_that_diverged(tiny, tmp_path, capsys, monk
     diverging = {1, 2}
     with pytest.raises(DivergedError, match="all members diverged"):
         train_sweep(make_sweep(tiny, tmp_path, ["model.num_layers=1,2"]))
+
+
+@pytest.mark.parametrize(("diverged", "good"), [(11, 9), (10, 6), (7, 3), (4, None)])
+def test_parameters_that_gave_the_first_loss_that_is_not_finite_are_not_good(diverged, good):
+    """Update number d reads the parameters that d - 1 updates made."""
+    assert last_good([3, 6, 9], diverged) == good
 
 
 def test_the_last_good_checkpoint_outlives_those_that_are_all_alike(tiny, tmp_path):

@@ -1,7 +1,9 @@
 """Training: resumed equals uninterrupted, members equal single runs, NaN never gets in."""
 
 import dataclasses
+import itertools
 import json
+import os
 import random
 import shlex
 import signal
@@ -15,12 +17,16 @@ import pytest
 from ropewalk.data import pipeline
 from ropewalk.experiment import overrides
 from ropewalk.experiment.checkpoint import restore_params
+from ropewalk.experiment.overrides import Member
 from ropewalk.experiment.run import RunDirectory
 from ropewalk.experiment.stages import split
+from ropewalk.training.directories import open_directories
+from ropewalk.training.interrupts import Interrupts
+from ropewalk.training.plan import check_plan
 from ropewalk.training.programs import member_arrays
 from ropewalk.training.step import init_state, train_step
 from tests.in_process import call
-from tests.models import tiny_config, train_run
+from tests.models import make_plan, tiny_config, train_run
 from tests.training.helpers import (
     CONSTANT,
     NINE,
@@ -134,3 +140,48 @@ def test_sigterm_saves_and_says_how_to_go_on(tmp_path, tiny_data, environment):
     assert call("train.py", *arguments, run).count(f"resuming from step {step}") == 1
     typed = {tuple(shlex.split(line)[2:]) for line in RunDirectory(run).read_commands()}
     assert typed == {(*arguments, str(run))}
+
+
+@pytest.mark.parametrize("name", ["SIGHUP", "SIGTERM", "SIGINT"])
+def test_a_signal_asks_for_a_save(name):
+    with Interrupts() as interrupts:
+        os.kill(os.getpid(), getattr(signal, name))
+        assert interrupts.stops_at(3) and interrupts.received == name
+
+
+def test_nohup_is_obeyed():
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    with Interrupts() as interrupts:
+        os.kill(os.getpid(), signal.SIGHUP)
+        assert not interrupts.stops_at(3)
+    signal.signal(signal.SIGHUP, before)
+
+
+def test_a_short_trial_of_a_config_is_all_warmup_and_says_so(tmp_path, tiny_data):
+    config = tiny_config(*tiny_data, "train.warmup_steps=100", "train.num_steps=3")
+    assert config.train.warmup_steps == 3
+    (note,) = check_plan([Member(RunDirectory(tmp_path), (), config)]).notes()
+    assert "all 3 steps are warmup" in note
+
+
+def test_another_machine_is_named_at_a_resume(tmp_path, tiny_data, monkeypatch, capsys):
+    plan = make_plan([tiny_config(*tiny_data)], [RunDirectory(tmp_path / "run")])
+    for flags, notes in (("", 0), ("", 0), ("--xla_cpu_enable_fast_math=true", 1)):
+        monkeypatch.setenv("XLA_FLAGS", flags)
+        with open_directories(plan, ""):
+            assert capsys.readouterr().err.count("XLA_FLAGS= (now --xla_cpu") == notes
+
+
+@pytest.mark.slow
+def test_a_killed_data_worker_ends_the_run_with_a_checkpoint(tmp_path, tiny_data, monkeypatch):
+    """Grain raises this error in the main process."""
+    make_batches = pipeline.make_batches
+
+    def make_three(data, **options):
+        yield from itertools.islice(make_batches(data, **options), 3)
+        raise RuntimeError("Worker process was terminated unexpectedly with exit code -9. Search")
+
+    monkeypatch.setattr(pipeline, "make_batches", make_three)
+    messages = call("train.py", "tiny", *tiny_data, *NINE, "--workdir", tmp_path, status=42)
+    assert RunDirectory(tmp_path).steps() == [3] and "Traceback" not in messages
+    assert "error: a data worker was killed" in messages.splitlines()[-1]

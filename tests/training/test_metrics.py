@@ -1,13 +1,16 @@
 """metrics.jsonl: a checkpoint knows the rows that lead to it, and what is lost is said."""
 
 import shutil
+import time
 
+import jax
 import pytest
 
 from ropewalk.experiment.checkpoint import restore_params
 from ropewalk.experiment.identity import run_id
 from ropewalk.experiment.items import metrics_damage, read_digests
 from ropewalk.experiment.run import RunDirectory
+from ropewalk.training import loop
 from tests.models import tiny_config, train_run
 from tests.training.helpers import CONSTANT
 
@@ -45,3 +48,21 @@ def test_lost_rows_are_said_when_a_run_is_resumed_and_ever_after(tiny_data, tmp_
             assert "lost rows of the first 2 steps" in metrics_damage(resumed)
         # No row is state: the run is the same.
         assert restore_params(resumed)[1] == 4 and run_id(resumed, 4) == run_id(intact, 4)
+
+
+def test_no_rate_is_above_that_of_the_device(tiny_data, tmp_path, monkeypatch):
+    """An update takes .3 s, during which the host waits, as it does where CPUs compute inline."""
+    compile_step = loop.compile_step
+
+    def compile_slow_step(*arguments):
+        step_fn = compile_step(*arguments)
+
+        def slow_step(*inputs):
+            time.sleep(0.3)
+            return jax.block_until_ready(step_fn(*inputs))
+
+        return slow_step
+
+    monkeypatch.setattr(loop, "compile_step", compile_slow_step)
+    rows = train_run(tiny_config(*tiny_data, *GIVEN), tmp_path / "run").read_metrics()
+    assert max(row["tokens_per_second"] for row in rows) <= rows[0]["tokens"] / 0.3

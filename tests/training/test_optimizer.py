@@ -11,9 +11,7 @@ from ropewalk.training import optimizer
 
 
 def test_one_member_update_equals_adamw_written_out():
-    config = TrainConfig(
-        num_steps=10, learning_rate=0.1, weight_decay=0.1, beta1=0.9, beta2=0.95, clip_norm=1.0
-    )
+    config = TrainConfig(num_steps=10, learning_rate=0.1, weight_decay=0.1, clip_norm=1.0)
     # Biases are written head by head, and are vectors all the same.
     params = {
         "blocks": {"scale": jnp.full((2, 3), 2.0), "query_bias": jnp.full((2, 2, 3), 2.0)},
@@ -27,12 +25,14 @@ def test_one_member_update_equals_adamw_written_out():
     state = direction.init(params)
     compute_update = jax.jit(direction.update)
     update, state = compute_update(gradient, state, params)
-    update, _ = compute_update(gradient, state, params)
-    # Global norm sqrt(6 * 9 + 4 * 16) = sqrt(118) > 1, so gradients shrink by it; both steps have
-    # the same gradient, so the bias-corrected moments are g and g^2.
+    update, _ = compute_update(jax.tree.map(jnp.zeros_like, gradient), state, params)
+    # Global norm sqrt(6 * 9 + 4 * 16) = sqrt(118) > 1, so gradients g shrink by it; with the second
+    # gradient 0, the bias-corrected moments are .9 x .1 g / (1 - .9^2) and .95 x .05 g^2 / (1 -
+    # .95^2), with the default betas.
     norm = np.sqrt(118.0)
-    scale_update = (3 / norm) / (3 / norm + 1e-8)
-    embedding_update = (4 / norm) / (4 / norm + 1e-8) + 0.1 * -3.0  # matrices decay
+    first, second = 0.09 / 0.19, np.sqrt(0.0475 / 0.0975)
+    scale_update = first * 3 / norm / (second * 3 / norm + 1e-8)
+    embedding_update = first * 4 / norm / (second * 4 / norm + 1e-8) + 0.1 * -3.0  # matrices decay
     np.testing.assert_allclose(update["blocks"]["scale"], scale_update, rtol=1e-5)
     np.testing.assert_array_equal(update["blocks"]["query_bias"], 0)
     np.testing.assert_allclose(update["embedding"], embedding_update, rtol=1e-5)
@@ -64,15 +64,21 @@ def test_frozen_parameters_neither_change_nor_count_in_the_norm():
         ("cosine", 110, 0.1),
         ("constant", 109, 1.0),
         ("wsd", 50, 1.0),
-        ("wsd", 88, 1.0),  # decays over the last fifth: 22 steps from 88
-        ("wsd", 99, 0.55),
-        ("wsd", 110, 0.1),
+        ("wsd", 87, 1.0),  # decays over the last fifth: 22 steps from 88
+        ("wsd", 98, 0.55),
+        ("wsd", 109, 0.1),
     ],
 )
-def test_schedules_at_hand_made_points(schedule, step, fraction):
+def test_schedules_at_hand_made_points(schedule, step, fraction, decay_fraction=0.2):
     config = TrainConfig(
-        num_steps=110, warmup_steps=10, learning_rate=1.0, schedule=schedule, final_fraction=0.1
-    )
+        num_steps=110, warmup_steps=10, learning_rate=1.0, schedule=schedule, final_fraction=0.1,
+        decay_fraction=decay_fraction,
+    )  # fmt: skip
     assert float(jax.jit(learning_rate_fraction, static_argnums=0)(config, step)) == (
         pytest.approx(fraction, abs=1e-6)
     )
+
+
+def test_a_decay_of_one_step_is_the_last_step():
+    for step, fraction in ((108, 1.0), (109, 0.1)):
+        test_schedules_at_hand_made_points("wsd", step, fraction, decay_fraction=1 / 110)

@@ -1,6 +1,7 @@
 """Several processes are one run: the same rows and losses, one voice, and they stop together."""
 
 import os
+import shutil
 import signal
 
 import numpy as np
@@ -31,16 +32,41 @@ def whole(arguments, tmp_path_factory):
 def test_two_processes_with_two_devices_each_evaluate_as_one(whole, environment, tmp_path):
     """Rows are equal to the byte; only the first process writes and prints."""
     options = ("--tasks", "kv", "--lengths", "128", "--documents", "500")
-    outs = [tmp_path / "1", tmp_path / "2"]
+    outs = [tmp_path / "1" / "run", tmp_path / "2" / "run"]
     devices = {**environment, "XLA_FLAGS": "--xla_force_host_platform_device_count=2"}
     for out, number, variables in zip(outs, (1, 2), (environment, devices), strict=True):
-        command = ("evaluate.py", whole, *options, "--out", out)
+        shutil.copytree(whole, out)
+        command = ("evaluate.py", out, *options)
         processes = Processes(tmp_path / "logs", number, variables, *command, slurm=True)
         assert processes.exit_statuses(300) == [0] * number, processes.said()
         first, *others = processes.said()
         assert "rows: results.jsonl" in first and not any("rows" in text for text in others)
     one, two = ((out / "results.jsonl").read_bytes() for out in outs)
     assert one == two and one.count(b"\n") > 500
+
+
+HALF = """
+import jax
+from ropewalk.data.tasks.kv import Kv
+
+class Half(Kv):
+    def documents(self, context, numbers):
+        if jax.process_index():
+            raise ValueError("this host lacks the text")
+        return super().documents(context, numbers)
+"""
+
+
+def test_processes_with_other_questions_refuse_together(trained_run, environment, tmp_path):
+    """A pass of the one would wait for ever for a pass of the other."""
+    run, own = shutil.copytree(trained_run, tmp_path / "run"), tmp_path / "own.py"
+    own.write_text(HALF)
+    command = ("evaluate.py", run, "--documents", "2", "--tasks", f"kv,{own}:Half")
+    two = Processes(tmp_path / "2", 2, environment, *command)
+    assert two.exit_statuses(100) == [2, 2], two.said()
+    first, second = two.said()
+    assert f"process 1 has questions of {own}:Half at" in first and "give all hosts" in first
+    assert "error" not in second
 
 
 @pytest.mark.long

@@ -9,14 +9,17 @@ import pytest
 from ropewalk.configs import find_config
 from ropewalk.experiment import overrides
 from ropewalk.experiment.checkpoint import Checkpoints, restore_params
+from ropewalk.experiment.items import read_digests
 from ropewalk.experiment.overrides import make_sweep
-from ropewalk.experiment.run import RunDirectory, common_steps, find_runs
+from ropewalk.experiment.run import RunDirectory, find_runs
 from ropewalk.training import sweep
+from ropewalk.training.interrupts import Interrupts
+from ropewalk.training.plan import check_plan
 from ropewalk.training.programs import shared_part
 from ropewalk.training.sweep import train_plan, train_sweep
 from tests.in_process import call
 from tests.models import make_plan, tiny_config
-from tests.training.helpers import NINE, data_state
+from tests.training.helpers import NINE, data_state, rows_without_times
 
 
 @pytest.fixture(scope="module")
@@ -88,28 +91,49 @@ def test_a_sweep_is_trained_longer_as_a_run_is(finished_sweep, tmp_path, tiny_da
 
 
 @pytest.mark.slow
-def test_killed_between_two_members_saves_it_goes_on_from_the_last_that_both_have(
-    tmp_path, tiny_data, monkeypatch
+def test_every_save_that_is_announced_exists_after_a_kill_between_two_members_saves(
+    tmp_path, tiny_data, monkeypatch, capsys
 ):
     """One checkpoint is kept: the first member's new one must not cost it the one before."""
     few = [*NINE, "train.save_every=3", "train.keep=1", "data.seed=0", *tiny_data]
     configs = [tiny_config(*few, f"model.rotary.base={base}") for base in (10, 100)]
-    runs = [RunDirectory(tmp_path / name) for name in "ab"]
+    whole, runs = ([RunDirectory(tmp_path / part / name) for name in "ab"] for part in "wr")
+    assert train_plan(make_plan(configs, whole))
     save = Checkpoints.save
 
     def save_and_be_killed(self, step, *arguments):
-        if step == 6 and self._run.name == "b":
+        if step == killed_at and self._run.name == "b":
             raise KeyboardInterrupt
         save(self, step, *arguments)
         self._manager.wait_until_finished()
 
     monkeypatch.setattr(Checkpoints, "save", save_and_be_killed)
-    with pytest.raises(KeyboardInterrupt):
-        train_plan(make_plan(configs, runs))
-    assert common_steps(runs) == [3]
+    for killed_at, common in ((3, []), (6, [3])):
+        with pytest.raises(KeyboardInterrupt):
+            train_plan(make_plan(configs, runs))
+        assert [run.steps() for run in runs] == [[*common, killed_at], common]
+    lines = check_plan(make_plan(configs, runs).members).describe()
+    assert any("step 3 of 9" in x and "6, past it, is set aside" in x for x in lines)
     monkeypatch.setattr(Checkpoints, "save", save)
+    for stop in (4, 5, 7):
+        monkeypatch.setattr(Interrupts, "stops_at", _signal_at(stop))
+        assert not train_plan(make_plan(configs, runs))
+        assert f"stopped by SIGTERM at step {stop} of 9; saved" in capsys.readouterr().err
+        assert [run.steps() for run in runs] == [[stop], [stop]]
+    monkeypatch.setattr(Interrupts, "stops_at", lambda self, step: False)
     assert train_plan(make_plan(configs, runs))
-    assert [run.steps() for run in runs] == [[9], [9]]
+    for run, expected in zip(runs, whole, strict=True):
+        assert run.steps() == [9] and rows_without_times(run) == rows_without_times(expected)
+        assert read_digests(run, 9) == read_digests(expected, 9)
+        assert [path.name for path in run.checkpoints_path.iterdir()] == ["9"]
+
+
+def _signal_at(stop: int):
+    def stops_at(interrupts: Interrupts, step: int) -> bool:
+        interrupts.received = "SIGTERM" * (step == stop)
+        return step == stop
+
+    return stops_at
 
 
 @pytest.mark.parametrize(

@@ -94,3 +94,23 @@ def test_a_defect_keeps_its_traceback(capsys, error):
 def test_the_next_command_is_one_that_exists_where_this_one_did(monkeypatch, program, line):
     monkeypatch.setattr("sys.argv", [program, "demo"])
     assert next_command("evaluate", Path("-my run")) == line
+
+
+SWALLOWED = """
+import gc, os, signal, time
+from ropewalk.utils.command_line import exit_with
+def interrupt(phase, info):
+    gc.callbacks.clear()
+    os.kill(os.getpid(), signal.SIGINT)
+    time.sleep(0.01)
+def main():
+    gc.callbacks.append(interrupt)
+    gc.collect()
+    time.sleep(30)
+exit_with(main)
+"""
+
+
+def test_an_interrupt_that_a_callback_swallows_ends_the_command(run_script):
+    done = run_script("-c", SWALLOWED, check=False)
+    assert done.returncode == 130 and done.stderr == "stopped\n"

@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from ropewalk.utils.files import check_contents, check_writable, write_atomically
+from ropewalk.utils.files import check_writable, write_atomically
 from ropewalk.utils.locks import lock
 
 
@@ -16,18 +16,6 @@ def test_a_link_to_a_disk_that_is_not_mounted_is_refused(tmp_path):
         ValueError, match=r"runs is a link to .*scratch, which does not exist; mount"
     ):
         check_writable(tmp_path / "runs" / "a", "use another --workdir")
-
-
-def test_a_checkpoint_that_training_removes_meanwhile_is_passed_over(tmp_path, monkeypatch):
-    (tmp_path / "config.json").touch()
-    (tmp_path / "5").mkdir()
-    scandir = os.scandir
-    monkeypatch.setattr(os, "scandir", lambda x: scandir(x.replace("/5", "/removed")))
-    check_contents(tmp_path)
-    (tmp_path / "6").mkdir()
-    os.mkfifo(tmp_path / "6" / "pipe")
-    with pytest.raises(ValueError, match="6/pipe is a pipe"):  # other folders are checked
-        check_contents(tmp_path)
 
 
 def test_a_read_only_disk_is_the_reason_that_nothing_is_locked(tmp_path, monkeypatch):

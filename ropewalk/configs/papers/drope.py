@@ -16,9 +16,6 @@ then stretch the control's frequencies without training.
 
 (gpu and paper: leave beta_fast out.)
 
-Cost: cpu 3.7e12 FLOP, under a minute; gpu 1.0e16 FLOP, about 2 minutes; paper 8.6e20 FLOP, about 25
-days of one H100.
-
 Confirms: without rotation the loss at the trained length is within .05 nats of the control's, and
 at eight times this length both loss and recall (kv) are better than with every stretch.
 

@@ -11,9 +11,6 @@ Commands: a parent at a short context, continued at eight times its length with 
     ropewalk evaluate runs/figure3_superficial_cpu/longer --tasks fixed_target --lengths 512
     ropewalk report runs/figure3_superficial_cpu/longer
 
-Cost: cpu 9.8e12 FLOP, about 2 minutes; gpu 1.8e16 FLOP, about 3 minutes; paper 8.2e20 FLOP, about
-24 days of one H100.
-
 Confirms: from the trained length to four times that length, the small base's perplexity rises no
 more than the large base's. At the trained length it is within 5% of the large base's. The small
 base's effective context (kv) ends near its quarter period (15 tokens for base 10; the theory length

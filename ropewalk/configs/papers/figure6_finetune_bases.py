@@ -10,9 +10,6 @@ Commands: a parent at a short context, continued at eight times its length with 
     ropewalk evaluate runs/figure6_finetune_bases_cpu/bases
     ropewalk report runs/figure6_finetune_bases_cpu/bases
 
-Cost: cpu 1.7e13 FLOP, about 3 minutes; gpu 2.8e16 FLOP, about 5 minutes; paper 1.6e21 FLOP, about
-48 days of one H100.
-
 Confirms: accuracy at the far end of the trained length crosses half of its ceiling between the
 largest base below the bound and the smallest base above it (1000 and 10000 for 512 tokens and heads
 of 64: the bound is 3439). Perplexities are within 2% of each other.

@@ -15,16 +15,12 @@ million tokens; export one run.
     ropewalk train figure6_llama2_7b --workdir runs/figure6_llama2_7b/1e9 model.rotary.base=1e9
     ropewalk evaluate runs/figure6_llama2_7b/*
     ropewalk report runs/figure6_llama2_7b/*
-    ropewalk lm_eval runs/figure6_llama2_7b/6e5 --tasks wikitext
     ropewalk export runs/figure6_llama2_7b/6e5 exported
+    lm_eval --model hf --model_args pretrained=exported,add_bos_token=False --tasks wikitext
 
-Memory: 17.2 of 95 GiB a chip on a v5p:4x4x4 (64 chips), as compiled (`ropewalk aot
-figure6_llama2_7b --topology v5p:4x4x4 start_from=None`). All six members in one program
-(`sweep.py`) would not fit 64 chips.
-
-Cost: 1.6e21 FLOP for the six. A step takes 14.0 s on those 64 chips if compute and network overlap,
-20.5 s if not: 4 to 6 hours a base, 1500 to 2200 chip hours in all. On eight H100 at 40% MFU a base
-takes 24 hours, 1160 GPU hours in all. Nothing of this was run.
+Memory: `--check --devices 64` estimates it for 64 chips, and `ropewalk aot figure6_llama2_7b
+--topology v5p:4x4x4 start_from=None` compiles the step for them. All six members in one program
+(`sweep.py`) would not fit.
 
 Confirms: LongEval's lines are retrieved over all of the 32k tokens with bases above the bound
 (6.3e5 by `ropewalk theory bound --length 32k`) and not with bases below it, at perplexities within
@@ -50,6 +46,6 @@ configs = [
         "them?",
         # A chip has one row's half at a time.
         train=dict(accumulate=4, save_every=250),
-        mesh=dict(data=2, fsdp=16, sequence=2),
+        mesh=dict(fsdp=-1, sequence=2),
     )
 ]

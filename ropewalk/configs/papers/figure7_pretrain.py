@@ -17,9 +17,6 @@ Commands: one run of three stages; `--step` names each stage's last checkpoint (
     ropewalk evaluate runs/figure7_pretrain_cpu/control
     ropewalk report runs/figure7_pretrain_cpu/stages runs/figure7_pretrain_cpu/control
 
-Cost: cpu 7.8e12 FLOP, about a minute; gpu 1.5e16 FLOP, about 3 minutes; paper 1.3e22 FLOP, about
-382 days of one H100. (Without the control, which costs as much again.)
-
 Confirms: effective context (kv) ends well inside the trained length in the first stage (quarter
 periods: 15 tokens at base 10, 136 at base 100, 1266 at base 1000), grows with each stage, stays
 below 512 in the second, and does not grow in the control.

@@ -10,9 +10,6 @@ Commands: four bases at one length; then each octave of pairs zeroed or frozen.
     ropewalk report runs/frequency_bands_cpu
     ropewalk probes runs/frequency_bands_cpu --probes frequency_use,band_ablation
 
-Cost: cpu 1.1e13 FLOP, about 2 minutes; gpu 3.4e16 FLOP, about 6 minutes; paper 1.6e21 FLOP, about
-47 days of one H100.
-
 Confirms: at positions beyond the trained length the member with the base nearest to the length has
 the lowest loss, by more than the paired intervals; within it no larger base is worse by more than
 these; and freezing the rotation of its slowest octave of pairs costs less than that of any other

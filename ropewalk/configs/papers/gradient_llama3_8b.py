@@ -11,20 +11,15 @@ steps.
     ropewalk evaluate runs/gradient_llama3_8b --step 20 --lengths 8192,65536
     ropewalk evaluate runs/gradient_llama3_8b --step 60 --lengths 8192,65536
     ropewalk report runs/gradient_llama3_8b
-    ropewalk lm_eval runs/gradient_llama3_8b --tasks wikitext
     ropewalk export runs/gradient_llama3_8b exported
+    lm_eval --model hf --model_args pretrained=exported,add_bos_token=False --tasks wikitext
 
 By default perplexity by length and tasks of RULER are evaluated, as the post does. `evaluate.py`
 scores on one device, and refuses what does not fit it, with the length that would.
 
-Memory: 61.9 of 95 GiB a chip on a v5p:4x4x4 (64 chips) at a million tokens, as compiled (`python -m
-tpu.aot gradient_llama3_8b --topology v5p:4x4x4 start_from=None stages=[]
-data.context_length=1048576 data.batch_size=4 train.accumulate=1`).
-
-Cost: 1.0e20 FLOP, 60 steps of 4 million tokens. A step at a million tokens takes 224 s on those 64
-chips if compute and network overlap, 238 s if not: 1.3 hours of that stage's 20; 21 to 39 s at 64k
-tokens. About 120 chip hours in all. On 64 H200 at 40% MFU 66 minutes, 70 GPU hours.
-Nothing of this was run.
+Memory: `--check --devices 64` estimates it for 64 chips, and this compiles the last stage for them:
+`ropewalk aot gradient_llama3_8b --topology v5p:4x4x4 start_from=None stages=[]
+data.context_length=1048576 data.batch_size=4 train.accumulate=1`.
 
 Confirms: no stage has a higher loss on text of its own length than the stage before has on text of
 its length, and the perplexity of a book falls up to a million tokens.
@@ -52,7 +47,6 @@ configs = [
         members=(),
         # Four million tokens a step at every length: a chip has a sixteenth of one row at a time.
         train=dict(accumulate=16, save_every=20),
-        mesh=dict(fsdp=4, sequence=16),
         evals=EvalConfig(tasks=("perplexity", *RULER), lengths=(65_536, 1_048_576)),
         stages=((*first, "train.accumulate=4"), (*second, "train.accumulate=1")),
     )

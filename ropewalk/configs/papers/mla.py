@@ -8,9 +8,6 @@ Commands: a small and a large base.
     ropewalk evaluate runs/mla_cpu
     ropewalk report runs/mla_cpu
 
-Cost: cpu 1.6e13 FLOP, about 3 minutes; gpu 3.5e16 FLOP, about 6 minutes; paper 2.5e22 FLOP, about
-741 days of one H100.
-
 Shifted keys and the query started at the keys (`model.shift_keys`, `model.align_query_key`) are on
 at the CPU and GPU scales, as in the other cards: without them models this small learn to retrieve
 late (induction heads form after some 1e8 tokens).

@@ -12,12 +12,9 @@ Commands: both sizes with each base; members of a size train together, one size 
 tokenizer, `data.tokenizer=runs/baichuan2_7b/tokenizer.model`. The output layers, which Baichuan 2
 scales to rows of length 1, stay frozen.)
 
-Cost: cpu 6.4e13 FLOP, about 11 minutes; gpu 2.0e17 FLOP, about 35 minutes; paper 1.5e21 FLOP,
-about 45 days of one H100.
-
 Confirms: with each base, kv's L50 of both sizes lies within the intervals of the other, or both
-retrieve over the whole length; the smallest base that does is the same (the bound is 1420 for 256
-tokens and heads of 64, 7800 for 1024).
+retrieve over the whole length; the smallest base that does is the same (the bound is 1412 for 256
+tokens and heads of 64, 7753 for 1024).
 
 Refuted if: with some base one size retrieves over the whole length and the other falls within it,
 each significantly. More heads and layers can reach past a base that bounds one head.

@@ -15,9 +15,6 @@ length; and all of these again from half the pretraining length, at as many toke
 
 (gpu: data.context_length=512 data.batch_size=128; paper: 4096 and 512.)
 
-Cost: cpu 3.6e13 FLOP, about 5 minutes; gpu 9.2e16 FLOP, about 16 minutes; paper 5.6e22 FLOP, about
-1640 days of one H100. (One of the two sweeps.)
-
 Confirms: at the extended length each choice alone changes the mean accuracy of kv by less than .1,
 and members with three choices (the half length counts) lie below the sum of what their choices cost
 alone, by more than the intervals; the loss at the pretraining length does not tell them apart.

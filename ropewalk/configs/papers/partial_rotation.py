@@ -9,9 +9,6 @@ unrotated); and two controls.
     ropewalk evaluate runs/partial_rotation_cpu
     ropewalk report runs/partial_rotation_cpu
 
-Cost: cpu 1.7e13 FLOP, about 3 minutes; gpu 5.2e16 FLOP, about 9 minutes; paper 2.6e22 FLOP, about
-752 days of one H100.
-
 Confirms: at base 10, effective context (kv) ends near 15 tokens if the whole head rotates, and
 covers the trained length if half or a quarter of it rotates, as with base 10000 and without
 rotation.

@@ -51,7 +51,6 @@ LLAMA2_7B = change(
     start_from="runs/llama2_7b",
     data=DataConfig(
         source="redpajama",
-        path="data/redpajama",
         tokenizer="runs/llama2_7b/tokenizer.model",
         context_length=32_768,
         batch_size=128,

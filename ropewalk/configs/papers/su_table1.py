@@ -14,9 +14,7 @@ Commands: train two members, without and with log-n scaling; then evaluate both 
         --rotary "ntk_fixed(factor=8,log_n=extrapolate),ntk_mixed(factor=8,log_n=extrapolate)"
     ropewalk report runs/su_table1_cpu
 
-Cost: cpu 1.0e13 FLOP, about 2 minutes; gpu 3.2e16 FLOP, about 5 minutes; paper 3.5e18 FLOP, about
-2.4 hours of one H100. (Su's model is a gated attention unit, ours a Llama of its size; his steps
-are not stated.)
+Su's model is a gated attention unit, ours a Llama of its size; his steps are not stated.
 
 Confirms: Su's order. On other text: interpolation < unchanged < NTK <= NTK-fixed <= NTK-mixed, and
 each is better with log-n than without. Under NTK, repeated text is predicted better than other

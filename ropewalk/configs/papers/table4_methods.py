@@ -11,9 +11,6 @@ with its base unchanged.
     ropewalk evaluate runs/table4_methods_cpu/methods
     ropewalk report runs/table4_methods_cpu/methods
 
-Cost: cpu 9.8e12 FLOP, about 2 minutes; gpu 1.8e16 FLOP, about 3 minutes; paper 8.2e20 FLOP, about
-24 days of one H100.
-
 Confirms: within the trained length Method 2 loses what Method 1 keeps, from about the first
 distance with B_m < 0 on (298 of 512 tokens, 66 distances in all; Method 1 has none below 725). At
 shorter distances it is no worse.

@@ -17,9 +17,6 @@ length with each variant. (YaRN's own fine-tuning took 400 steps, 0.1% of the pr
 
 (gpu and paper: leave beta_fast out, and factor=8 at the paper's.)
 
-Cost: cpu 1.1e13 FLOP, about 2 minutes; gpu 1.7e16 FLOP, about 3 minutes; paper 1.6e20 FLOP, about
-4.8 days of one H100.
-
 Confirms: untrained at four times the length, NTK-aware and dynamic NTK have a lower loss than
 interpolation and than the unchanged base. Trained there, YaRN has a lower loss than interpolation,
 and interpolation a lower one than NTK-aware.

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from ropewalk.data.files import FileSource, Format, Record
-from ropewalk.data.json_lines import describe_encoding, text_problem
+from ropewalk.data.json_lines import describe_encoding, note_empty, text_problem
 from ropewalk.data.source import OnBytes, ignore_bytes
 from ropewalk.utils import limits
 from ropewalk.utils.errors import raise_outages
@@ -56,7 +56,7 @@ def _records(
                     yield row, {"damaged_bytes": num_bytes}, lost
         on_bytes(rest)
         if end == 1:
-            yield 1, {}, "file holds no document"
+            note_empty(path)
 
 
 def _open(path: Path, file: BinaryIO) -> Any:
@@ -87,14 +87,14 @@ def _columns(schema: Any, field: str) -> list[str]:
         raise ValueError(f'no column "{field}" (columns: {", ".join(schema.names)})')
     if (count := schema.names.count(field)) > 1:
         raise ValueError(f'{count} columns are named "{field}"; rename the others')
-    if field not in (texts := _texts(schema)):
+    if field not in (texts := _string_columns(schema)):
         others = ", ".join(texts) or "none"
         kind = schema.field(field).type
         raise ValueError(f'column "{field}" is {kind}, not a string (strings: {others})')
     return [field, *(label for name, label in _LABELS.items() if name in schema.names)]
 
 
-def _texts(schema: Any) -> list[str]:
+def _string_columns(schema: Any) -> list[str]:
     """Return the names of the columns of strings."""
     from pyarrow import types
 
@@ -120,8 +120,6 @@ def _rows(batch: Any, field: str) -> Iterator[tuple[dict, str | None]]:
 def _record(content: bytes | None, record: dict, field: str) -> tuple[dict, str | None]:
     if content is None:
         return {}, f'"{field}" is null, not a string'
-    if len(content) > limits.MOST_JSON:
-        return {}, f"a text of more than {limits.MOST_JSON:,} bytes: it has {len(content):,}"
     try:
         text = content.decode()
     except UnicodeDecodeError as error:
@@ -133,7 +131,7 @@ def _first(path: Path, field: str) -> dict:
     """Return the labels of the first row, "" for other columns of strings, and the other types."""
     with contextlib.suppress(ValueError), path.open("rb") as file, _raise_damage(path):
         reader = _open(path, file)
-        texts = _texts(reader.schema_arrow)
+        texts = _string_columns(reader.schema_arrow)
         types = {x.name: "" if x.name in texts else x.type for x in reader.schema_arrow}
         labels = [label for name, label in _LABELS.items() if name in reader.schema_arrow.names]
         rows = reader.iter_batches(1, columns=labels) if labels else ()

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from ropewalk.data.files import FileSource, Format, Record
-from ropewalk.data.json_lines import Damage, chunks, decode_text
+from ropewalk.data.json_lines import Damage, chunks, decode_text, note_empty
 from ropewalk.data.source import OnBytes, ignore_bytes
 from ropewalk.utils.messages import counted, print_note
 
@@ -21,7 +21,10 @@ def _records(
             yield 1, {"damaged_bytes": part.num_bytes}, part.problem
             return
         parts.append(part)
-    text, problem = decode_text(b"".join(parts))
+    if not (content := b"".join(parts)).strip():
+        note_empty(path)
+        return
+    text, problem = decode_text(content)
     if count := text.count(_SEPARATOR):
         what = "between documents? A .txt file is one document; write each as a JSON line"
         print_note(path, f"{path} has {_SEPARATOR} {counted(count, 'times')}, {what}")

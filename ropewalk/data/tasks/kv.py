@@ -10,8 +10,7 @@ from typing import Annotated
 
 import numpy as np
 
-from ropewalk.data.config import DataConfig
-from ropewalk.data.task import Document, Sample, Task, TaskContext, evenly, possible
+from ropewalk.data.task import Document, Sample, Task, TaskContext, draw_over_octaves
 from ropewalk.data.tokenizer import NUM_KEYS, NUM_VALUES
 from ropewalk.utils.checks import Bounds, Count, Positive
 
@@ -63,14 +62,10 @@ class Kv(Task):
                 f"{num_fillers} fillers; raise data.vocab_size and model.vocab_size, or lower keys"
             )
 
-    def num_others(self, data: DataConfig, length: int) -> int:
-        """Return the number of other keys; for a short document, about as many as fit."""
-        return max(1, min(self.pairs, length // 4) - 1)
-
     def document(self, context: TaskContext, sample: Sample) -> Document:
         """Return pairs without overlap, at evenly spread distances, and fillers in between."""
         tokenizer, random, length = context.tokenizer, sample.random, context.length
-        twice, once = self.layout(length, random, context.distances)
+        twice, once = self.layout(length, random)
 
         num_pairs, num_more = twice.shape[1] + len(once), max(0, self.keys - NUM_KEYS)
         key_ids = np.append(tokenizer.keys, tokenizer.fillers[:num_more])
@@ -88,18 +83,12 @@ class Kv(Task):
         answers = np.stack([second + 1, np.ones_like(second), second - (first + 1)], axis=1)
         return Document.from_lists(tokens, answers)
 
-    def layout(
-        self,
-        length: int,
-        random: np.random.Generator,
-        wanted: tuple[int, int] | None = None,
-    ) -> tuple[np.ndarray, np.ndarray]:
+    def layout(self, length: int, random: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
         """Draw the positions of all keys in a document of `length` tokens; a value follows each.
 
         Args:
           length: tokens without BOS.
           random: random generator of the document.
-          wanted: first and last preferred distance, tokens.
 
         Returns:
           int64 `[2, answers]`, the first and the second position of the keys with a question, and
@@ -109,7 +98,7 @@ class Kv(Task):
         if self.longest is not None:
             farthest = min(self.longest, farthest)
         num_answers = self.num_answers(length, farthest, random)
-        distances = evenly(random, num_answers, *possible(1, farthest, wanted))
+        distances = draw_over_octaves(random, num_answers, 1, farthest)
         descending = np.sort(distances)[::-1].tolist()
         return place(descending, self.pairs, length, farthest, random)
 

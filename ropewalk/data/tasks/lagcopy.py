@@ -7,7 +7,7 @@ import dataclasses
 
 import numpy as np
 
-from ropewalk.data.task import Document, Sample, Task, TaskContext, evenly, possible
+from ropewalk.data.task import Document, Sample, Task, TaskContext, draw_over_octaves
 from ropewalk.data.tokenizer import Tokenizer
 from ropewalk.utils.checks import Count
 
@@ -46,8 +46,7 @@ class Lagcopy(Task):
         return copied(tokens, np.sort(chosen), lag)
 
     def _lag(self, context: TaskContext, sample: Sample) -> int:
-        nearest, farthest = possible(1, context.length - 3, context.distances)
-        return int(evenly(sample.random, 1, nearest + 1, farthest + 1)[0])
+        return int(draw_over_octaves(sample.random, 1, 2, context.length - 2)[0])
 
     def chance(self, tokenizer: Tokenizer) -> float:
         """Return the chance of guessing a piece."""

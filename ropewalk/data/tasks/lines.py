@@ -11,7 +11,7 @@ import functools
 import numpy as np
 
 from ropewalk.data import keys
-from ropewalk.data.task import Document, Sample, TaskContext, evenly, possible
+from ropewalk.data.task import Document, Sample, TaskContext, draw_over_octaves
 from ropewalk.data.text_task import TextTask
 from ropewalk.data.tokenizer import Tokenizer
 from ropewalk.data.word_lists import ADJECTIVES, HELD_OUT_NOUNS, NOUNS
@@ -65,8 +65,8 @@ class Lines(TextTask):
         answers = []
         # Distances are from the start of a repetition; its answer follows `head` tokens later.
         head, last = len(lines[0][0]) - 1, len(tokens) - starts[-1]
-        low, high = possible(head + 1, length - 1, context.distances)
-        even = evenly(random, num_queries, min(max(low, head + last), high), high) - head
+        high = length - 1
+        even = draw_over_octaves(random, num_queries, min(head + last, high), high) - head
         for distance in random.permutation(even).tolist():
             chosen = int(np.argmin(np.abs(len(tokens) - remaining - distance)))
             line = lines[starts.index(remaining[chosen])]

@@ -288,7 +288,7 @@ def estimate(rows: Rows, *, resamples: int = 2000, seed: int = 0) -> Estimate:
     """Estimate the effective context from rows of one task, length and model setting.
 
     Args:
-      rows: columns of `evals.rows`, with all rounds of `evals.estimate.sequential`.
+      rows: columns of `evals.rows`.
       resamples: number of bootstrap resamples.
       seed: seed of the bootstrap.
 

@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ropewalk import evals
 from ropewalk.evals.estimate.statistics import (
     MeanWithError,
     clustered_mean,
@@ -13,6 +14,7 @@ from ropewalk.evals.estimate.statistics import (
     t_half_width,
     t_quantile,
 )
+from ropewalk.evals.estimate.trials import Trials
 from ropewalk.evals.rows import Rows
 
 
@@ -77,6 +79,17 @@ def likelihoods(rows: Rows) -> dict[str, float]:
     if num_words and num_bytes >= 2 * rows["num_tokens"].sum():
         values["word_perplexity"] = float(np.exp(nats / float(num_words)))
     return values
+
+
+def mean_accuracy(rows: Rows) -> float:
+    """Return the share of exact matches of one task and length, for retrieval over distances.
+
+    Half of the questions are at log-uniform distances, so each fine bin is weighted by its width in
+    tokens instead of its number of questions.
+    """
+    if evals.parse(str(rows["task"][0])).kind != "retrieval":
+        return float(rows["exact_match"].mean())
+    return float(Trials.from_rows(rows).summed().summed().mean_accuracy())
 
 
 def share(rows: Rows, *, column: str = "first_token_correct") -> Interval:

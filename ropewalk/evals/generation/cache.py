@@ -1,4 +1,4 @@
-"""The generation cache: keys and values, or latents, of the tokens so far.
+"""The generation cache: keys and values of the tokens so far.
 
 The cache of a layer is a ring: the token at position p is in slot p modulo the number of slots,
 which is the layer's window or, without a window, room for the full row. While a program adds
@@ -18,9 +18,6 @@ from ropewalk.model.config import ModelConfig
 
 class LayerCache(NamedTuple):
     """The cache of a layer. Slots are the last axis if a product sums over features.
-
-    A `LatentAttention` layer has one key head, K = 1: the key that all heads share, and as values
-    the latents.
 
     Attributes:
       k_BKHS: keys, smeared and rotated.

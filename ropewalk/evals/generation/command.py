@@ -18,7 +18,6 @@ options:
   --rotary EXPR         use another rotary variant than the trained one, as in evaluate.py
   --own FILE.py         a file of your code that may run; files that EXPR names may run anyway
   --step N              checkpoint (default: the newest)
-  --dtype TYPE          dtype of matrix products, float32 or bfloat16 (default: float32)
   --json                print one JSON object, with ids, and nothing else
 
 examples:
@@ -26,11 +25,11 @@ examples:
   ropewalk generate RUN --prompt "def " --temperature 0.8 --top-p 0.95 --stop $'\\n\\n'
   ropewalk generate RUN --prompts FILE --rotary dynamic_yarn --json
 
-Text is printed as it is generated. With several prompts, each is printed after "> " before its
-text. The text of a prompt does not depend on the other prompts.
+The text of a single prompt is printed as it is generated. Several are printed at the end, each
+prompt after "> " before its text, which does not depend on the other prompts.
 
 With a dynamic variant (dynamic_...), texts that may pass the trained length are recomputed for each
-token, which is slower.
+token, which is slower; so are all texts of models with latent attention (MLA).
 """
 
 import ropewalk.utils.environment  # noqa: F401 - first: it checks that packages are installed
@@ -50,7 +49,7 @@ from ropewalk.experiment.config import chosen_rotary
 from ropewalk.experiment.run import find_run
 from ropewalk.utils.command_line import Parser, exit_with, expression, tokens
 from ropewalk.utils.errors import UnreachableError
-from ropewalk.utils.limits import MOST_JSON
+from ropewalk.utils.limits import MAX_JSON
 from ropewalk.utils.messages import check_unicode, print_note, printable
 
 
@@ -87,44 +86,19 @@ def _generate(args: argparse.Namespace, prompts: list[str], options: Options) ->
     longest = max(run.as_tokens(prompt).shape[1] for prompt in prompts) + options.max_new_tokens
     if longest > trained:
         print_note(args.run, f"rows of up to {longest} tokens; the model was trained at {trained}")
-    stream = None if args.json else _Printer(prompts)
-    generated = generate(run, prompts, stream=stream, **vars(options))
-    if not args.json:
-        return
-    results = [
-        {"prompt": prompt, **vars(text)} for prompt, text in zip(prompts, generated, strict=True)
-    ]
-    header: dict[str, Any] = {"run": args.run, "step": run.step, "rotary": run.rotary_label}
-    print(json.dumps(header | {"results": results}))
+    is_streamed = len(prompts) == 1 and not args.json
+    generated = generate(run, prompts, stream=_print if is_streamed else None, **vars(options))
+    if args.json:
+        results = [{"prompt": p, **vars(text)} for p, text in zip(prompts, generated, strict=True)]
+        header: dict[str, Any] = {"run": args.run, "step": run.step, "rotary": run.rotary_label}
+        print(json.dumps(header | {"results": results}))
+    for prompt, text in () if is_streamed or args.json else zip(prompts, generated, strict=True):
+        print(printable(f"> {prompt}\n{text.text}"))
 
 
-class _Printer:
-    """Print texts in the order of their prompts, each as soon as those before it have ended."""
-
-    def __init__(self, prompts: Sequence[str]):
-        self._prompts, self._current = prompts, 0
-        self._buffers = ["" for _ in prompts]
-        self._ended = [False for _ in prompts]
-        self._print_prompt()
-
-    def __call__(self, index: int, text: str) -> None:
-        """Add new text of a prompt; an empty string ends it."""
-        if text and index == self._current:
-            print(printable(text), end="", flush=True)
-        elif text:
-            self._buffers[index] += text
-        else:
-            self._ended[index] = True
-        while self._current < len(self._prompts) and self._ended[self._current]:
-            print(flush=True)
-            self._current += 1
-            self._print_prompt()
-
-    def _print_prompt(self) -> None:
-        if self._current < len(self._prompts):
-            if len(self._prompts) > 1:
-                print(printable(f"> {self._prompts[self._current]}"))
-            print(printable(self._buffers[self._current]), end="", flush=True)
+def _print(index: int, text: str) -> None:
+    """Print new text of the only prompt; the end of it is an empty string."""
+    print(printable(text), end="" if text else "\n", flush=True)
 
 
 def _prompts(args: argparse.Namespace) -> list[str]:
@@ -154,12 +128,12 @@ def _read(name: str, path: str | None = None) -> str:
     """Return the text of a file or of standard input, either of which may have no end."""
     try:
         with Path(path).open(encoding="utf-8-sig") if path else nullcontext(sys.stdin) as file:
-            text = file.read(MOST_JSON + 1)
+            text = file.read(MAX_JSON + 1)
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or "not UTF-8"
         raise ValueError(f"{name}: cannot be read ({reason})") from None
-    if len(text) > MOST_JSON:
-        raise ValueError(f"{name}: more than {MOST_JSON:,} characters")
+    if len(text) > MAX_JSON:
+        raise ValueError(f"{name}: more than {MAX_JSON:,} characters")
     check_unicode(text, name)
     return text.removeprefix("\ufeff")
 
@@ -186,7 +160,6 @@ def _parser() -> Parser:
     parser.add_argument("--stop", action="append", default=[])
     parser.add_argument("--rotary", type=expression)
     parser.add_argument("--step", type=int)
-    parser.add_argument("--dtype", default=defaults.dtype)
     parser.add_argument("--json", action="store_true")
     return parser
 

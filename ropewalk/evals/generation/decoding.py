@@ -2,7 +2,7 @@
 
 Layers are unrolled, not scanned, and each has its own weights (`unstack`), because windows give
 layers caches of different sizes, and because every token would first copy a layer's weights out of
-a stack. See `inference.cache` for S and E, and `model.mla` for A, C, P, and U.
+a stack. See `cache` for S and E.
 """
 
 from typing import Any, NamedTuple
@@ -17,7 +17,6 @@ from ropewalk.model.axes import shard_tokens
 from ropewalk.model.config import Architecture, PositionTable
 from ropewalk.model.kernels.matmul import product
 from ropewalk.model.mask import is_visible
-from ropewalk.model.mla import LatentAttention
 from ropewalk.model.positions import cos_sin, rotate
 
 Weights = dict[str, Any]
@@ -108,9 +107,9 @@ def decode_step(
     """Add one token to each row.
 
     Args:
-      config, weights: see `prefill`. Latent attention with smeared keys has no caches.
+      config, weights: see `prefill`. Latent attention has no caches.
       table: table of the rows.
-      caches: the caches, and the new caches (see `inference.cache.new_cache`).
+      caches: the caches, and the new caches (see `cache.new_cache`).
       token: the newest token.
 
     Returns:
@@ -187,11 +186,9 @@ def _project(
 ) -> tuple[jax.Array, tuple[jax.Array, jax.Array, jax.Array | None]]:
     """Return queries, and what is cached: rotated keys, values, and keys before smearing.
 
-    `LayerCache` says what keys and values of latents are; `smear_keys` has `before_BKH`.
+    `smear_keys` has `before_BKH`.
     """
     q_BTNH, k_BTKH, v_BTKU = attention.project_qkv(x_BTD)
-    if isinstance(attention, LatentAttention):
-        k_BTKH, v_BTKU = v_BTKU, k_BTKH[:, :, None]
     last_BTKH = None
     if attention.config.shift_keys:
         last_BTKH = k_BTKH
@@ -205,11 +202,7 @@ def _attend(
     caches: tuple[LayerCache, LayerCache],
     step: _Step,
 ) -> tuple[jax.Array, LayerCache]:
-    """Return attention's output for the new token, `[B, 1, D]`, and the new cache with it.
-
-    With latents the query and the output absorb the up-projections (2405.04434, Section 2.1.2), so
-    that no keys and values are computed.
-    """
+    """Return attention's output for the new token, `[B, 1, D]`, and the new cache with it."""
     config, dtype = attention.config, x_B1D.dtype
     old, new = caches
     q_B1NH, entries = _project(attention, x_B1D, step.cos_sin, step.positions, new.last_BKH)
@@ -218,21 +211,12 @@ def _attend(
     q_BNH = q_B1NH[:, 0].astype(dtype)
     B, K, H, S = old.k_BKHS.shape
     distances = step.distances(S, new.k_BKHS.shape[3])
-    latent_logits = 0
-    if isinstance(attention, LatentAttention):
-        q_nope_BNH, q_BNH = jnp.split(q_BNH, [q_BNH.shape[-1] - H], axis=-1)
-        key_up_CNH = attention.key_up[...].astype(dtype)
-        q_latent_BNC = jnp.einsum("BNH,CNH->BNC", q_nope_BNH, key_up_CNH)
-        parts = [product("BNC,BSC->BNS", q_latent_BNC, cache.v_BKSU[:, 0]) for cache in (old, new)]
-        latent_logits = jnp.concatenate(parts, axis=-1)[:, None]
     q_BKGH = q_BNH.reshape(B, K, -1, H)
 
     both = [product("BKGH,BKHS->BKGS", q_BKGH, cache.k_BKHS) for cache in (old, new)]
-    all_logits = latent_logits + jnp.concatenate(both, -1)
+    all_logits = jnp.concatenate(both, -1)
     weights = step.attention_weights(all_logits, distances, config.masked_distances).astype(dtype)
     out_BKGU = jnp.einsum("BKGS,BKSU->BKGU", weights[..., :S], old.v_BKSU)
     out_BKGU += jnp.einsum("BKGE,BKEU->BKGU", weights[..., S:], new.v_BKSU)
-    out_BNU = out_BKGU.reshape(B, -1, out_BKGU.shape[-1])
-    if isinstance(attention, LatentAttention):
-        out_BNU = jnp.einsum("BNC,CNU->BNU", out_BNU, attention.value_up[...].astype(dtype))
-    return attention.project(out_BNU[:, None]), new
+    out_B1NU = out_BKGU.reshape(B, 1, -1, out_BKGU.shape[-1])
+    return attention.project(out_B1NU), new

@@ -54,11 +54,9 @@ class Engine:
       is_dynamic: whether frequencies depend on the row's length. Each row is then its own batch.
     """
 
-    def __init__(
-        self, model: ModelConfig, context_length: int, params: Params, dtype: str = "float32"
-    ):
+    def __init__(self, model: ModelConfig, context_length: int, params: Params):
         """`context_length`: trained context, tokens."""
-        self.model, self.config = model, model.forward_architecture(dtype)
+        self.model, self.config = model, model.forward_architecture()
         self.weights = decoding.unstack(self.config, params)
         self.is_dynamic = any(variant.is_dynamic for variant in unique_variants(model.rotary))
 
@@ -71,10 +69,9 @@ class Engine:
     def has_cache(self, first: int, last: int) -> bool:
         """Return whether a cache is exact for rows that grow from `first` to `last` tokens.
 
-        It is not if their frequencies change on the way, nor for latent attention with smeared
-        keys, because no cached latent holds a smeared key.
+        It is not if their frequencies change on the way. Latent attention has none.
         """
-        if self.model.mla is not None and self.model.shift_keys:
+        if self.model.mla is not None:
             return False
         return jax.tree.all(jax.tree.map(np.array_equal, self.table(first), self.table(last)))
 

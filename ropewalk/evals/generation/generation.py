@@ -30,16 +30,16 @@ def generate(
 ) -> list[Generated]:
     """Generate a text for each prompt.
 
-    All computation is in float32, as in `evaluate.py` and `LoadedRun.logits`, unless `dtype` is
-    set. A text does not depend on the other prompts.
+    All computation is in float32, as in `evaluate.py` and `LoadedRun.logits`. A text does not
+    depend on the other prompts.
 
     Args:
       run: a loaded checkpoint.
       prompts: texts, which get BOS in front, or ids, which are used unchanged.
       stream: called with the index of a prompt and new text as soon as that is final; at the end of
         a text with an empty string.
-      **options: fields of `inference.options.Options`: max_new_tokens, temperature, top_k, top_p,
-        seed, stop, dtype.
+      **options: fields of `options.Options`: max_new_tokens, temperature, top_k, top_p,
+        seed, stop.
 
     Raises:
       ValueError: if an option is invalid, a prompt has no ids or ids that the model does not have,
@@ -59,7 +59,7 @@ def generate(
         TextStream(row, tokenizer, parsed, stream and functools.partial(stream, index))
         for index, row in enumerate(rows)
     ]
-    engine = _engine(run, parsed.dtype)
+    engine = _engine(run)
     for batch in _batches([len(row) + parsed.max_new_tokens for row in rows], engine.is_dynamic):
         batch_prompts = Prompts([rows[i] for i in batch], [keys[i] for i in batch])
         chunks = engine.generate(batch_prompts, parsed, tokenizer.eos_id)
@@ -85,16 +85,13 @@ def _prompt_ids(run: LoadedRun, index: int, prompt: Prompt) -> list[int]:
 
 
 # Weights stay on the device as long as the run exists.
-_engines: weakref.WeakKeyDictionary[LoadedRun, dict[str, Engine]] = weakref.WeakKeyDictionary()
+_engines: weakref.WeakKeyDictionary[LoadedRun, Engine] = weakref.WeakKeyDictionary()
 
 
-def _engine(run: LoadedRun, dtype: str) -> Engine:
-    engines = _engines.setdefault(run, {})
-    if dtype not in engines:
-        engines.clear()  # keep one copy of the weights only
-        context_length = run.config.data.context_length
-        engines[dtype] = Engine(run.config.model, context_length, run.params, dtype)
-    return engines[dtype]
+def _engine(run: LoadedRun) -> Engine:
+    if run not in _engines:
+        _engines[run] = Engine(run.config.model, run.config.data.context_length, run.params)
+    return _engines[run]
 
 
 def _batches(lengths: Sequence[int], one_by_one: bool) -> list[list[int]]:

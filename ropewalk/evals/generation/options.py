@@ -1,7 +1,7 @@
 """Options of text generation, validated before a checkpoint is loaded."""
 
 import dataclasses
-from typing import Annotated, Literal
+from typing import Annotated
 
 from ropewalk.data.config import MAX_CONTEXT
 from ropewalk.utils.checks import Bounds, Count, NonNegative, Seed, check
@@ -21,7 +21,6 @@ class Options:
       seed: seed of sampling. A text depends on it, on its prompt, and on the number of equal
         prompts before it, not on other texts of the batch.
       stop: a text ends before the first of these strings, in a tuple or a list.
-      dtype: dtype of matrix products. In bfloat16 logits tie, and a text may depend on its batch.
     """
 
     max_new_tokens: Annotated[int, Bounds(at_least=1, at_most=MAX_CONTEXT)] = 64
@@ -30,7 +29,6 @@ class Options:
     top_p: Top | None = None
     seed: Seed = 0
     stop: tuple[str, ...] = ()
-    dtype: Literal["float32", "bfloat16"] = "float32"
 
     def __post_init__(self):
         check(self)

@@ -60,8 +60,8 @@ def start(
 
     Without a cache, this is also how each further token is chosen, after the full rows. If the
     frequencies of a layer depend on the row's length, so do its outputs for earlier tokens, and the
-    keys and values of all layers above: a cache of those is never exact. Nor do latents hold
-    smeared keys.
+    keys and values of all layers above: a cache of those is never exact. Latent attention has no
+    cache.
     """
     with jax.default_matmul_precision("highest"):
         logits_BV, caches = decoding.prefill(

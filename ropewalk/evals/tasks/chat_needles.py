@@ -13,7 +13,7 @@ import dataclasses
 import numpy as np
 
 from ropewalk.data import keys
-from ropewalk.data.task import Document, Sample, TaskContext, evenly, possible
+from ropewalk.data.task import Document, Sample, TaskContext, draw_over_octaves
 from ropewalk.data.tokenizer import Tokenizer
 from ropewalk.evals import prompts
 from ropewalk.utils.checks import Count
@@ -89,7 +89,7 @@ class ChatNeedles(prompts.PromptTask):
 
         farthest = ends[0] - 1 + text
         nearest = min(max(ends[0] - 1, self.nearest or 0), farthest)
-        distances = evenly(random, count, *possible(nearest, farthest, context.distances))
+        distances = draw_over_octaves(random, count, nearest, farthest)
         # The line before which each needle stands; needles before it shift it, so start with far.
         begins = text + ends - sizes[1] - 1 - random.permutation(distances)
         order = np.argsort(begins, kind="stable")
@@ -102,4 +102,4 @@ class ChatNeedles(prompts.PromptTask):
         entries = [needles[i] for i in order]
         tokens, indices = prompts.hide(start, line * num_lines, places, entries)
         starts = np.array(indices)[np.argsort(order)].tolist()
-        return prompts.ask(tokens, zip(questions, numbers, starts, strict=True))
+        return prompts.append_answers(tokens, zip(questions, numbers, starts, strict=True))

@@ -103,7 +103,9 @@ class _Prompt:
         answers = len(self.space) + self.num_list_ids(_NUM_COMMON) + common_ids
         return len(self.intro + self.question) + self.num_list_ids(count) + word_ids + answers
 
-    def ask(self, start: list[int], items: list[list[int]], words: list[list[int]], random):
+    def make_document(
+        self, start: list[int], items: list[list[int]], words: list[list[int]], random
+    ):
         """Append a prompt with items in random order to `start`; its first words are answers."""
         tokens = start + self.intro
         last = {}  # index of each word; in order of first occurrence
@@ -117,7 +119,7 @@ class _Prompt:
         answers = [
             (self.numbered(i, []), word, last[tuple(word)]) for i, word in enumerate(answer_words)
         ]
-        return prompts.ask(tokens, answers)
+        return prompts.append_answers(tokens, answers)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -140,7 +142,7 @@ class Cwe(prompts.PromptTask):
         example, question = _FEW if context.length < _LONG else _MANY
         prompt, vocabulary = _Prompt(tokenizer), _words(tokenizer, False)
         words = _draw_words(vocabulary, example.words, random)
-        first = prompt.ask([tokenizer.bos_id], example.items(words), words, random)
+        first = prompt.make_document([tokenizer.bos_id], example.items(words), words, random)
         start = first.tokens.tolist() + prompt.line
 
         room = context.length + 1 - len(start)
@@ -152,7 +154,7 @@ class Cwe(prompts.PromptTask):
             count = min(len(vocabulary), _NUM_COMMON + room // 3)
             words = _draw_words(vocabulary, count, random)
             fitting = _num_fitting(prompt, words, question, room)
-        return prompt.ask(start, question.items(words[:fitting]), words, random)
+        return prompt.make_document(start, question.items(words[:fitting]), words, random)
 
 
 def _draw_words(vocabulary: keys.Pairs, count: int, random) -> list[list[int]]:

@@ -60,7 +60,7 @@ class Fwe(prompts.PromptTask):
             last[rank] = len(tokens)
             tokens += vocabulary[rank - 1] if rank else dots
         answers = [([], word, last[rank]) for rank, word in enumerate(common, start=1)]
-        return prompts.ask(tokens + question, answers)
+        return prompts.append_answers(tokens + question, answers)
 
 
 @functools.lru_cache(maxsize=8)

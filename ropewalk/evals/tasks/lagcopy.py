@@ -125,9 +125,8 @@ class Lagcopy(lagcopy.Lagcopy):
     def _lag(self, context: TaskContext, sample: Sample) -> int:
         if self.lag or self.text == "random":
             return self.lag or super()._lag(context, sample)
-        wanted = context.distances and (context.distances[0] + 1, context.distances[1] + 1)
         longest = max(context.length // 2, context.length - (self.passage or context.length))
-        return prompts.distance(sample.random, 2, longest, wanted)
+        return prompts.distance(sample.random, 2, longest)
 
     def chance(self, tokenizer: Tokenizer) -> float:
         """Return the accuracy of a guess, 0 for natural text, whose baseline is the control."""

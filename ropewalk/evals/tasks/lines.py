@@ -121,12 +121,12 @@ def _official(context: TaskContext, sample: Sample) -> Document:
     starts = keys.append_entries(tokens, entries, room, task="lines")
 
     far = len(tokens) + _question_size(tokenizer) - 5 - 1 - starts
-    wished = prompts.distance(sample.random, int(far.min()), int(far.max()), context.distances)
+    wished = prompts.distance(sample.random, int(far.min()), int(far.max()))
     chosen = int(np.abs(far - wished).argmin())
     # No space comes before the key in the cue.
     key, cue_names = drawn[chosen], keys.pairs(tokenizer, *_WORDS)
     question = prompts.fill(prompts.parts(tokenizer, _QUESTION), names[key], cue_names[key])
-    return prompts.ask(tokens, [(question, entries[chosen].number, starts[chosen])])
+    return prompts.append_answers(tokens, [(question, entries[chosen].number, starts[chosen])])
 
 
 @functools.lru_cache(maxsize=8)
@@ -154,4 +154,4 @@ def _case(context: TaskContext, record: dict, where: str) -> Document:
     before = prompts.begin(tokenizer, prompt[:start_of_number])
     between = encode(prompt[start_of_number + len(value) :])
     cue = encode(f"Line <{record['random_idx'][0]}{_CUE_END}")
-    return prompts.ask(before + digits + between, [(cue, digits, len(before))])
+    return prompts.append_answers(before + digits + between, [(cue, digits, len(before))])

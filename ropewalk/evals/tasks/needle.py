@@ -42,7 +42,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 import numpy as np
 
 from ropewalk.data.keys import Entry, Pairs, Uuids, append_entries, draw_entries, draw_values
-from ropewalk.data.task import Document, Sample, TaskContext, possible
+from ropewalk.data.task import Document, Sample, TaskContext
 from ropewalk.data.tokenizer import Tokenizer
 from ropewalk.evals import prompts, text
 from ropewalk.utils.checks import Bounds, Count
@@ -91,8 +91,7 @@ class Needle(prompts.PromptTask):
       key_type: "words" or "uuids".
       value_type: "numbers" or "uuids".
       cue: "ruler", "gkamradt" or "easy".
-      depths: number of depths, evenly spaced from the start of the haystack to its end, or over
-        the distances of the context if it has them.
+      depths: number of depths, evenly spaced from the start of the haystack to its end.
     """
 
     kind = "retrieval"
@@ -229,18 +228,14 @@ class Needle(prompts.PromptTask):
             places = places + len(other.ids) * (places >= position)
             hay = np.insert(hay, position[0], other.ids)
 
-        nearest = len(needle.number + needle.after + prompt.question) - 1
         wished = np.linspace(0, len(hay), self.depths)
-        if context.distances:
-            near, far = possible(nearest, nearest + len(hay), context.distances)
-            wished = len(hay) + nearest - np.linspace(far, near, self.depths)
-            inside = places[(wished[0] <= places) & (places <= wished[-1])]
-            places = inside if len(inside) or self.haystack == "text" else places
         positions, depth = np.unique(_nearest(wished, places, within), return_index=True)
         ids, rows = hay.tolist(), []
         for position, query in zip(positions.tolist(), depth.tolist(), strict=True):
             tokens, (start,) = prompts.hide(prompt.intro, ids, [position], [needle])
-            rows.append(prompts.ask(tokens, [(prompt.question, needle.number, start)], query))
+            rows.append(
+                prompts.append_answers(tokens, [(prompt.question, needle.number, start)], query)
+            )
         return rows
 
     def _at_random_depths(self, context: TaskContext, sample: Sample, prompt: _Prompt) -> Document:
@@ -249,8 +244,9 @@ class Needle(prompts.PromptTask):
         # From the start of every needle to the answers: hay, itself and later needles, question.
         later = np.cumsum([len(needle.ids) for needle in needles])[::-1]
         end = len(hay) + len(prompt.question)
-        near, far = possible(len(prompt.question), end + int(later[0]), context.distances)
-        wished = np.sort(random.integers(near, far + 1, size=len(needles)))[::-1]
+        far = end + int(later[0])
+        wished = random.integers(len(prompt.question), far + 1, size=len(needles))
+        wished = np.sort(wished)[::-1]
         wished = np.clip(end + later - wished, 0, len(hay))
         positions = np.sort(_nearest(wished, places, within)).tolist()
         # The keys are shuffled, and the numbers of a key stand in their order.
@@ -261,7 +257,7 @@ class Needle(prompts.PromptTask):
         start_of = dict(zip(order, starts, strict=True))
         befores = [prompt.question] + [prompt.comma] * (len(prompt.answers) - 1)
         answers = [(needles[i].number, start_of[i]) for i in prompt.answers]
-        return prompts.ask(
+        return prompts.append_answers(
             tokens, [(x, *answer) for x, answer in zip(befores, answers, strict=True)]
         )
 

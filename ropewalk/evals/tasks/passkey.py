@@ -69,10 +69,8 @@ class Passkey(prompts.PromptTask):
         noise = noise + again * (room // len(again) + 1)
 
         nearest = len(key + after + question) - 1
-        behind = (
-            prompts.distance(sample.random, nearest, nearest + room, context.distances) - nearest
-        )
+        behind = prompts.distance(sample.random, nearest, nearest + room) - nearest
         needle = keys.Entry(before + key + between, key, after)
         hay = noise[: room - behind] + noise[:behind]
         tokens, (start,) = prompts.hide(intro, hay, [room - behind], [needle])
-        return prompts.ask(tokens, [(question, key, start)])
+        return prompts.append_answers(tokens, [(question, key, start)])

@@ -31,6 +31,10 @@ class Pg19(text.WindowTask):
     tokens: Count | None = None
     stride: Count = 256
 
+    def check_files(self) -> None:
+        """Implement `Task.check_files`."""
+        pg19_lib.test_books(self.path)
+
     def num_documents(self, context: TaskContext, documents: int) -> int:
         """Return the number of all books, as published perplexities are over all of them."""
         return max(documents, 100)

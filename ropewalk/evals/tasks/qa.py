@@ -48,6 +48,10 @@ class Qa(prompts.PromptTask):
     kind = "score"
     path: str
 
+    def check_files(self) -> None:
+        """Implement `Task.check_files`."""
+        _read(self.path)
+
     def sources(self, context: TaskContext, numbers: range) -> Iterable[tuple[int, Any]]:
         """Return the questions of the file."""
         questions, _ = _read(self.path)
@@ -86,7 +90,7 @@ class Qa(prompts.PromptTask):
                 f"qa: the documents of question {sample.number} do not fit "
                 f"length={context.length}; ask for --lengths {size} or more"
             )
-        return prompts.ask(tokens + blank + end, [([], answer, first)])
+        return prompts.append_answers(tokens + blank + end, [([], answer, first)])
 
 
 @functools.lru_cache(maxsize=2)

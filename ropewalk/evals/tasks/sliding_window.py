@@ -39,9 +39,8 @@ class SlidingWindow(text.WindowTask):
 
     def sources(self, context: TaskContext, numbers: range) -> Iterator[tuple[int, np.ndarray]]:
         """Yield the start of each text, after BOS."""
-        store, indices, _ = text.read_in_order(context, task="sliding_window", path=self.path)
-        # Spans of the text, without BOS and EOS.
-        spans = [(start + 1, end - 1) for start, end in map(store.document_span, indices)]
+        store, ordered, _ = text.read_in_order(context, task="sliding_window", path=self.path)
+        spans = list(ordered)
         longest = max((end - start for start, end in spans), default=0)
         if longest < context.length:
             raise text.too_short("sliding_window", context.length, longest)

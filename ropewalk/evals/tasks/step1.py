@@ -43,12 +43,12 @@ class Step1(Task):
     ) -> Iterator[tuple[int, dict[str, np.ndarray]]]:
         """Yield the first rows of training."""
         # They bring grain and jax, which --help does without.
+        from ropewalk.data.domains import open_domains
         from ropewalk.data.mixture import mixture
-        from ropewalk.data.strata import open_strata
 
         data = dataclasses.replace(context.data, context_length=context.length)
         prepared = text.prepared(context, task="step1")
-        texts = open_strata(data, prepared) if data.has_text else []
+        texts = open_domains(data, prepared) if data.has_text else []
         longest = min((part.store.num_tokens - 1 for part in texts), default=context.length)
         if longest < context.length:
             raise text.too_short("step1", context.length, longest, what="stretch of training")

@@ -107,6 +107,6 @@ def _ask(
         "are assigned the value {}, they are: ",
     )
     tokens += prompts.fill(question, digits) + prompts.fill(answer, count, digits)
-    return prompts.ask(
+    return prompts.append_answers(
         tokens, [([], name, position) for name, position in zip(names, starts, strict=True)]
     )

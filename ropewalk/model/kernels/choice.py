@@ -15,7 +15,7 @@ from ropewalk.model.config import Architecture
 from ropewalk.model.kernels import blocks, ring, xla
 
 # GPUs below compute capability 8.0, and GPUs of another maker, in device kinds.
-WITHOUT_FLASH = re.compile(r"Tesla|Quadro|TITAN|GTX|RTX 20|\bT4\b|[PV]100|AMD|gfx")
+WITHOUT_FLASH = re.compile(rf"{axes.BEFORE_AMPERE.pattern}|AMD|gfx")
 
 
 class Choice(NamedTuple):
@@ -23,7 +23,8 @@ class Choice(NamedTuple):
 
     Attributes:
       name: "splash", "flash", "ring" or "xla".
-      attend: function of q, k, v, segment ids, and window, on the shards of one device.
+      attend: function of q, k, v, segment ids, and window, on the shards of one device. Returns the
+        output, `[B, T, N, U]`, and the log-sum-exp of each query's logits, float32 `[B, T, N]`.
       platform: JAX's name of the platform that it was chosen for.
       why: reason that the platform's fast kernel does not apply; empty if it does.
     """
@@ -45,7 +46,8 @@ def choose_for_model(config: Architecture, context_length: int) -> Choice:
         return Choice("reference", attend, axes.platform(), "model.masked_distances")
     H = config.head_dim
     U = H if config.mla is None else config.mla.v_head_dim
-    return choose(context_length, H, U, config.compute_dtype, config.attention)
+    dtype = axes.products_dtype(config.compute_dtype)
+    return choose(context_length, H, U, dtype, config.attention)
 
 
 def choose(
@@ -128,7 +130,8 @@ def attention(config: Architecture, q_BTNH, k_BSKH, v_BSKU, segment_ids_BT, wind
       `[B, T, N, U]` in the dtype of `v_BSKU`.
     """
     attend = map_devices(choose_for_model(config, q_BTNH.shape[1]))
-    return attend(q_BTNH, k_BSKH, v_BSKU, segment_ids_BT, window).astype(v_BSKU.dtype)
+    out_BTNU, _ = attend(q_BTNH, k_BSKH, v_BSKU, segment_ids_BT, window)
+    return out_BTNU.astype(v_BSKU.dtype)
 
 
 def map_devices(choice: Choice) -> Callable:
@@ -141,6 +144,6 @@ def map_devices(choice: Choice) -> Callable:
     return jax.shard_map(
         choice.attend,
         in_specs=(HEADS, HEADS, HEADS, TOKENS, PartitionSpec()),
-        out_specs=HEADS,
+        out_specs=(HEADS, HEADS),
         check_vma=False,
     )

@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from ropewalk.model import axes
 from ropewalk.model.axes import devices_along
 from ropewalk.model.config import NO_WINDOW, Architecture
 from ropewalk.model.kernels import choice, xla
@@ -17,7 +18,7 @@ def differentiate(
     """Return the output, and the gradients of q, k and v under a weighted sum, in float32."""
 
     def total(q_BTNH, k_BSKH, v_BSKU):
-        out_BTNU = attend(q_BTNH, k_BSKH, v_BSKU, ids_BT, window).astype(jnp.float32)
+        out_BTNU = attend(q_BTNH, k_BSKH, v_BSKU, ids_BT, window)[0].astype(jnp.float32)
         return jnp.sum(out_BTNU * weights_BTNU), out_BTNU
 
     gradient = jax.grad(total, argnums=(0, 1, 2), has_aux=True)
@@ -41,7 +42,7 @@ def check(config: Architecture, context_length: int) -> str:
       context_length: tokens of a row.
 
     Returns:
-      A line that names the kernel, and the reason that a faster one does not apply.
+      A line that names the kernel, the reason that a faster one does not apply, and the dtype.
 
     Raises:
       ValueError: if they differ by more than rounding, or the kernel does not support the heads.
@@ -51,7 +52,7 @@ def check(config: Architecture, context_length: int) -> str:
         return chosen.describe()
     N, K, H = config.num_heads, config.kv_heads, config.head_dim
     U = H if config.mla is None else config.mla.v_head_dim
-    dtype = jnp.dtype(config.compute_dtype)
+    dtype = jnp.dtype(axes.products_dtype(config.compute_dtype))
     num_cuts = devices_along("data") * devices_along("fsdp")
     halves = 2 * devices_along("sequence")
     B, T = num_cuts, min(context_length, halves * -(-256 // halves))
@@ -94,4 +95,4 @@ def check(config: Architecture, context_length: int) -> str:
                     f"off by {error:.2g} of its size (window {window} of {T} tokens, {dtype}); "
                     f"{remedy}"
                 )
-    return chosen.describe()
+    return f"{chosen.describe()}, products in {dtype}"

@@ -15,6 +15,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.ad_checkpoint import checkpoint_name
 
 # Value of a masked logit: its exponential is 0 next to any other, and differences stay finite.
 FORBIDDEN = -1e30
@@ -41,7 +42,7 @@ class Parts(NamedTuple):
       forward: takes q, k, v, the `Shard`s of queries and keys, and the window. Returns the output
         over these keys, `[B, T, N, U]`, and the log-sum-exp of each query's logits, float32
         `[B, T, N]`, which is close to `FORBIDDEN` for a query that attends to none of them.
-      backward: takes the same, the log-sum-exp over all keys that a query attends to, the mean that
+      backward: takes the same, the log-sum-exp over all keys that a query attends to, what
         softmax's gradient subtracts for each query (its shift, float32 `[B, T, N]`), and the
         gradient of the output. Returns the contribution to the gradients of q, k, and v, float32
         or in their dtypes.
@@ -51,27 +52,40 @@ class Parts(NamedTuple):
     backward: Callable
 
 
-def attention(q_BTNH, k_BSKH, v_BSKU, segment_ids_BT, window, *, parts: Parts) -> jax.Array:
-    """Compute `model.kernels.attention` of full rows on one device."""
+def attention(
+    q_BTNH, k_BSKH, v_BSKU, segment_ids_BT, window, *, parts: Parts
+) -> tuple[jax.Array, jax.Array]:
+    """Compute `Choice.attend` of full rows on one device."""
     shard = Shard(jnp.arange(q_BTNH.shape[1]), segment_ids_BT)
     return attend(parts, q_BTNH, k_BSKH, v_BSKU, shard, window)
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
-def attend(parts: Parts, q_BTNH, k_BSKH, v_BSKU, shard: Shard, window) -> jax.Array:
-    """Compute attention over all keys; every query must attend at least to itself."""
+def attend(
+    parts: Parts, q_BTNH, k_BSKH, v_BSKU, shard: Shard, window
+) -> tuple[jax.Array, jax.Array]:
+    """Compute attention over all keys, and the log-sum-exp of each query's logits, `[B, T, N]`.
+
+    Every query must attend at least to itself.
+    """
     return _forward(parts, q_BTNH, k_BSKH, v_BSKU, shard, window)[0]
 
 
 def _forward(parts, q_BTNH, k_BSKH, v_BSKU, shard, window):
     out_BTNU, lse_BTN = parts.forward(q_BTNH, k_BSKH, v_BSKU, shard, shard, window)
-    out_BTNU = out_BTNU.astype(v_BSKU.dtype)
-    return out_BTNU, (q_BTNH, k_BSKH, v_BSKU, shard, window, out_BTNU, lse_BTN)
+    out_BTNU = checkpoint_name(out_BTNU.astype(v_BSKU.dtype), "attention_heads")
+    lse_BTN = checkpoint_name(lse_BTN, "attention_lse")
+    return (out_BTNU, lse_BTN), (q_BTNH, k_BSKH, v_BSKU, shard, window, out_BTNU, lse_BTN)
 
 
-def _backward(parts, residuals, g_BTNU):
-    q_BTNH, k_BSKH, v_BSKU, shard, window, out_BTNU, lse_BTN = residuals
+def _backward(parts, residuals, gradients):
+    (q_BTNH, k_BSKH, v_BSKU, shard, window, out_BTNU, lse_BTN), (g_BTNU, g_BTN) = (
+        residuals,
+        gradients,
+    )
     shift_BTN = jnp.sum(out_BTNU.astype(jnp.float32) * g_BTNU.astype(jnp.float32), axis=-1)
+    # The gradient of the log-sum-exp in a logit is the logit's weight.
+    shift_BTN -= g_BTN
     inputs = q_BTNH, k_BSKH, v_BSKU
     gradients = parts.backward(*inputs, shard, shard, window, lse_BTN, shift_BTN, g_BTNU)
     # Shard and window have no gradient.

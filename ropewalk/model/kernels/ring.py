@@ -17,8 +17,8 @@ from ropewalk.model.kernels.parts import FORBIDDEN, Parts, Shard, attend
 
 def attention(
     q_BTNH, k_BSKH, v_BSKU, segment_ids_BT, window, *, parts: Parts, axis: str
-) -> jax.Array:
-    """Compute `model.kernels.attention` of one device's shard of the rows, inside `shard_map`.
+) -> tuple[jax.Array, jax.Array]:
+    """Compute `Choice.attend` of one device's shard of the rows, inside `shard_map`.
 
     Args:
       q_BTNH, k_BSKH, v_BSKU, segment_ids_BT: shards in row order; T is even.
@@ -27,7 +27,7 @@ def attention(
       axis: the mesh axis that splits the rows.
 
     Returns:
-      `[B, T, N, U]`, in row order.
+      The output and the log-sum-exp, in row order.
     """
     num_devices, device = jax.lax.axis_size(axis), jax.lax.axis_index(axis)
     half = q_BTNH.shape[1] // 2
@@ -36,8 +36,8 @@ def attention(
     zigzag = functools.partial(_to_zigzag, axis=axis)
     shard = Shard(indices_T, zigzag(segment_ids_BT))
     of_ring = Parts(*(functools.partial(f, parts, axis) for f in (_forward, _backward)))
-    out_BTNU = attend(of_ring, zigzag(q_BTNH), zigzag(k_BSKH), zigzag(v_BSKU), shard, window)
-    return _from_zigzag(out_BTNU, axis=axis)
+    outputs = attend(of_ring, zigzag(q_BTNH), zigzag(k_BSKH), zigzag(v_BSKU), shard, window)
+    return tuple(_from_zigzag(x_BT, axis=axis) for x_BT in outputs)
 
 
 def _forward(parts: Parts, axis: str, q_BTNH, k_BSKH, v_BSKU, queries: Shard, keys: Shard, window):

@@ -11,8 +11,8 @@ from ropewalk.model.mask import attention_mask
 UNROLLED = 512
 
 
-def attention(q_BTNH, k_BSKH, v_BSKU, segment_ids_BT, window) -> jax.Array:
-    """Compute `model.kernels.attention` on one device."""
+def attention(q_BTNH, k_BSKH, v_BSKU, segment_ids_BT, window) -> tuple[jax.Array, jax.Array]:
+    """Compute `Choice.attend` on one device."""
     if q_BTNH.shape[1] <= UNROLLED:
         return _unrolled(q_BTNH, k_BSKH, v_BSKU, segment_ids_BT, window)
     return parts.attention(q_BTNH, k_BSKH, v_BSKU, segment_ids_BT, window, parts=blocks.PARTS)
@@ -20,7 +20,7 @@ def attention(q_BTNH, k_BSKH, v_BSKU, segment_ids_BT, window) -> jax.Array:
 
 def reference(
     q_BTNH, k_BSKH, v_BSKU, segment_ids_BT, window, masked_distances: tuple[int, int] | None = None
-) -> jax.Array:
+) -> tuple[jax.Array, jax.Array]:
     """Compute attention with one softmax over full rows, in float32 and full precision.
 
     This is the definition that every kernel must match; start reading here. `model.mask` defines
@@ -32,9 +32,15 @@ def reference(
     mask_BTS = attention_mask(
         indices_T, indices_T, segment_ids_BT, segment_ids_BT, window, masked_distances
     )
-    weights_BNTS = jax.nn.softmax(masked_logits(q_BTNH, k_BSKH, mask_BTS))
+    weights_BNTS, lse_BNT = softmax(masked_logits(q_BTNH, k_BSKH, mask_BTS))
     v_BSNU = jnp.repeat(v_BSKU, N // v_BSKU.shape[2], axis=2)
-    return jnp.einsum("BNTS,BSNU->BTNU", weights_BNTS, v_BSNU, precision="highest")
+    out_BTNU = jnp.einsum("BNTS,BSNU->BTNU", weights_BNTS, v_BSNU, precision="highest")
+    return out_BTNU, lse_BNT.swapaxes(1, 2)
+
+
+def softmax(logits_BNTS: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Return the weights of each query's keys, and the log-sum-exp of their logits, `[B, N, T]`."""
+    return jax.nn.softmax(logits_BNTS), jax.nn.logsumexp(logits_BNTS, axis=-1)
 
 
 def masked_logits(q_BTNH, k_BSKH, mask_BTS) -> jax.Array:
@@ -44,7 +50,7 @@ def masked_logits(q_BTNH, k_BSKH, mask_BTS) -> jax.Array:
     return jnp.where(mask_BTS[:, None], logits_BNTS, -jnp.inf)
 
 
-def _unrolled(q_BTNH, k_BSKH, v_BSKU, segment_ids_BT, window) -> jax.Array:
+def _unrolled(q_BTNH, k_BSKH, v_BSKU, segment_ids_BT, window) -> tuple[jax.Array, jax.Array]:
     """Compute attention in up to eight query blocks, each up to the last key that it can attend to.
 
     The queries of all heads that share a key are rows of one product: Q is T * G.
@@ -53,12 +59,13 @@ def _unrolled(q_BTNH, k_BSKH, v_BSKU, segment_ids_BT, window) -> jax.Array:
     K, U = k_BSKH.shape[2], v_BSKU.shape[3]
     q_BKQH = q_BTNH.reshape(B, T, K, N // K, H).swapaxes(1, 2).reshape(B, K, -1, H)
     k_BKSH, v_BKSU = k_BSKH.swapaxes(1, 2), v_BSKU.swapaxes(1, 2)
-    out_BKQU = _by_key(q_BKQH, k_BKSH, v_BKSU, segment_ids_BT, window)
-    return out_BKQU.reshape(B, K, T, N // K, U).swapaxes(1, 2).reshape(B, T, N, U)
+    out_BKQU, lse_BKQ = _by_key(q_BKQH, k_BKSH, v_BKSU, segment_ids_BT, window)
+    out_BTNU = out_BKQU.reshape(B, K, T, N // K, U).swapaxes(1, 2).reshape(B, T, N, U)
+    return out_BTNU, lse_BKQ.reshape(B, K, T, N // K).swapaxes(1, 2).reshape(B, T, N)
 
 
 @jax.custom_vjp
-def _by_key(q_BKQH, k_BKSH, v_BKSU, segment_ids_BT, window) -> jax.Array:
+def _by_key(q_BKQH, k_BKSH, v_BKSU, segment_ids_BT, window) -> tuple[jax.Array, jax.Array]:
     """Compute `_unrolled` with the key heads in front: XLA's CPU products then need no copies."""
     return _forward(q_BKQH, k_BKSH, v_BKSU, segment_ids_BT, window)[0]
 
@@ -73,7 +80,7 @@ def _query_blocks(q_BKQH, T: int) -> list[tuple[slice, slice, int]]:
 def _forward(q_BKQH, k_BKSH, v_BKSU, segment_ids_BT, window):
     T = k_BKSH.shape[2]
     indices_T = jnp.arange(T)
-    saved = []
+    saved, lse = [], []
     for tokens, rows, S in _query_blocks(q_BKQH, T):
         logits_BKQS = product("BKQH,BKSH->BKQS", q_BKQH[:, :, rows], k_BKSH[:, :, :S])
         mask_BTS = attention_mask(
@@ -86,24 +93,29 @@ def _forward(q_BKQH, k_BKSH, v_BKSU, segment_ids_BT, window):
         # Add a bias instead of selecting: XLA fuses the sum into the loop that finds the maximum.
         bias_BTS = jnp.where(mask_BTS, 0.0, -1e30)
         logits_BKQS += jnp.repeat(bias_BTS, q_BKQH.shape[2] // T, axis=1)[:, None]
-        weights_BKQS = jnp.exp(logits_BKQS - logits_BKQS.max(axis=-1, keepdims=True))
+        top_BKQ1 = logits_BKQS.max(axis=-1, keepdims=True)
+        weights_BKQS = jnp.exp(logits_BKQS - top_BKQ1)
         total_BKQ1 = weights_BKQS.sum(axis=-1, keepdims=True)
+        lse.append((top_BKQ1 + jnp.log(total_BKQ1))[..., 0])
         # Divide by the sum after the product with v, which has fewer entries.
         weights_BKQS = weights_BKQS.astype(v_BKSU.dtype)
         sum_BKQU = product("BKQS,BKSU->BKQU", weights_BKQS, v_BKSU[:, :, :S])
         saved.append((weights_BKQS, total_BKQ1, sum_BKQU))
     out_BKQU = jnp.concatenate([sum_BKQU / total for _, total, sum_BKQU in saved], axis=2)
-    return out_BKQU.astype(v_BKSU.dtype), (q_BKQH, k_BKSH, v_BKSU, saved)
+    outputs = out_BKQU.astype(v_BKSU.dtype), jnp.concatenate(lse, axis=2)
+    return outputs, (q_BKQH, k_BKSH, v_BKSU, saved)
 
 
-def _backward(residuals, g_BKQU):
+def _backward(residuals, gradients):
     """Compute the gradients from the stored weights, without a mask and without exponentials."""
-    q_BKQH, k_BKSH, v_BKSU, saved = residuals
+    (q_BKQH, k_BKSH, v_BKSU, saved), (g_BKQU, g_BKQ) = residuals, gradients
     dq, dk, dv = [], [], []
     for (_, rows, S), block in zip(_query_blocks(q_BKQH, k_BKSH.shape[2]), saved, strict=True):
         weights_BKQS, total_BKQ1, sum_BKQU = block
         g_block_BKQU = g_BKQU[:, :, rows].astype(jnp.float32) / total_BKQ1
-        mean_BKQ1 = jnp.sum(g_block_BKQU * sum_BKQU, axis=-1, keepdims=True) / total_BKQ1
+        mean_BKQ1 = jnp.sum(g_block_BKQU * sum_BKQU, axis=-1, keepdims=True)
+        # Without a reader of the log-sum-exp its gradient is a constant 0, which XLA removes.
+        mean_BKQ1 = (mean_BKQ1 - g_BKQ[:, :, rows, None]) / total_BKQ1
         g_block_BKQU = g_block_BKQU.astype(v_BKSU.dtype)
         # The maximum that was subtracted cancels: it scales the weights and their sum alike.
         dweights_BKQS = product("BKQU,BKSU->BKQS", g_block_BKQU, v_BKSU[:, :, :S])

@@ -72,12 +72,7 @@ def expression(rotary: Pattern, defaults: Mapping[str, Any] | None = None) -> st
 def label(rotary: Pattern) -> str:
     """Return a pattern's label: its `expression`, or the name of a variant from a user's file."""
     if isinstance(rotary, tuple):
-        labels = list(map(label, rotary))
-        # Learned frequencies differ by layer and head; their label is that of the start.
-        alike = len(set(labels)) == 1 and any(
-            isinstance(x, Recorded) for x in unique_variants(rotary)
-        )
-        return labels[0] if alike else f"[{','.join(labels)}]"
+        return f"[{','.join(map(label, rotary))}]"
     return rotary.name if isinstance(rotary, Recorded) else expression(rotary)
 
 

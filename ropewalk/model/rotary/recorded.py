@@ -1,4 +1,4 @@
-"""Frequencies as a run records them: of a variant from a user's file, or learned ones."""
+"""Frequencies of a variant from a user's file, as a run records them."""
 
 import dataclasses
 
@@ -13,20 +13,18 @@ class Recorded(Rotary):
     """Pair i rotates `values[i]` radians per token.
 
     `model.rotary=path/to/mine.py:Bent(strength=2)` becomes this when training starts, so that a run
-    can be loaded and evaluated without executing a file that came with it. `learned` becomes this
-    when a checkpoint is loaded.
+    can be loaded and evaluated without executing a file that came with it.
 
     Attributes:
       name: expression of the original variant.
-      values: radians per token, one number per pair of the head. Training may turn a slow pair
-        around; its frequency is then negative.
+      values: radians per token, one number per pair of the head.
       scale: `logit_scale` of the original variant.
       unrotated_scale: `unrotated_logit_scale` of the original variant.
 
     Cookbook:
-      frequency: values computed by the file when training started, or learned
+      frequency: values computed by the file when training started
       source: –
-      use: made from `path/to/mine.py:Name(...)` and `learned`; not written by hand
+      use: made from `path/to/mine.py:Name(...)`; not written by hand
       transformers: –
       write: `recorded(name='mine.py:Bent',values=(1.0,0.1,...))`
     """

@@ -12,7 +12,6 @@ import numpy as np
 
 from ropewalk.model.rotary.base import Base, HfHead, geometric_inv_freq
 from ropewalk.utils.checks import Bounds, Count, NonNegative, Positive, problem
-from ropewalk.utils.limits import MOST_FEATURES
 from ropewalk.utils.messages import nearest, one_line, quoted
 
 # Where config.json has none; 10,000 for other types.
@@ -144,10 +143,6 @@ def compute_frequencies(
     Raises:
       ValueError: if the type is unknown, or a parameter is missing or not allowed.
     """
-    if head.head_dim > MOST_FEATURES:
-        raise ValueError(
-            f"config.json: a head has {head.head_dim:,} features (allowed: {MOST_FEATURES:,})"
-        )
     check_rope(rope)
     kind = rope["rope_type"]
     function = _FUNCTIONS.get(str(kind))

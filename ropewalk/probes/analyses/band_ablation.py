@@ -2,7 +2,8 @@
 
 A band is an octave of periods. Its pairs are zeroed, which removes them from the logit, or frozen,
 which keeps their content and removes their dependence on distance: a frozen pair scores every key
-like a key at distance 0. The control is the same number of random pairs.
+like a key at distance 0. The control is the same number of random pairs; of frozen ones, of pairs
+that rotate, or all of these if they are fewer.
 """
 
 import math
@@ -15,7 +16,7 @@ from ropewalk.evals.score import Candidate
 from ropewalk.model.config import ModelConfig
 from ropewalk.model.positions import freeze_pairs
 from ropewalk.model.transformer import select_heads, without_pairs
-from ropewalk.probes.probe import Number, Probe, draw_points
+from ropewalk.probes.probe import NOT_MEASURED, Number, Probe, draw_points, format_number
 from ropewalk.probes.subject import Subject
 from ropewalk.theory import capability
 from ropewalk.utils.figures import DASHED, FAINT, INK, REFERENCE, handle, mark_handle, token_axis
@@ -24,6 +25,7 @@ METHODS = "zeroed", "frozen"
 
 _MARKERS = "os"
 _NUM_DRAWS = 4
+_NO_L50 = "no L50"
 
 
 class BandAblation(Probe):
@@ -84,15 +86,20 @@ class BandAblation(Probe):
         if not is_selected_LN.any():
             raise ValueError("heads=[] selects no head; leave it out to change all")
         with np.errstate(divide="ignore"):
-            octave_LNR = np.floor(np.log2(2 * np.pi / inv_freq_LNR / length))
+            octave_LNR = np.floor(np.log2(2 * np.pi / np.abs(inv_freq_LNR) / length))
         octave_G = np.unique(octave_LNR[is_selected_LN])
         bands_GLNR = (octave_LNR == octave_G[:, None, None, None]) & is_selected_LN[..., None]
         random, intact = np.random.default_rng(0), subject.candidate()
-        bands = [pairs for band in bands_GLNR for pairs in (band, *_shuffle(band, random))]
+        orders = [_draw_orders(inv_freq_LNR.shape, random) for _ in bands_GLNR]
+        methods = (
+            (zero_candidate, np.ones(inv_freq_LNR.shape, bool)),
+            (freeze_candidate, inv_freq_LNR != 0),
+        )
         changed = (
             change(config, intact, pairs_LNR)
-            for change in (zero_candidate, freeze_candidate)
-            for pairs_LNR in bands
+            for change, is_drawn_LNR in methods
+            for band, band_orders in zip(bands_GLNR, orders, strict=True)
+            for pairs_LNR in (band, *(_draw(band, order, is_drawn_LNR) for order in band_orders))
         )
         unchanged, effects = subject.effects([intact]), subject.effects(changed)
         shape_WGX = len(METHODS), len(octave_G), 1 + _NUM_DRAWS
@@ -119,12 +126,12 @@ class BandAblation(Probe):
         cost_WG = self.loss_3WG[0] - self.random_loss_WGC.mean(axis=-1)
         costliest = {
             f"costliest band, {method}: periods from (tokens)": Number(
-                float(self.start_G[cost_G.argmax()])
+                np.nan if np.isnan(cost_G).all() else float(self.start_G[np.nanargmax(cost_G)])
             )
             for method, cost_G in zip(METHODS, cost_WG, strict=True)
         }
         intact = {
-            "L50, unchanged (tokens)": Number(*self.intact_l50_3),
+            "L50, unchanged (tokens)": Number(*self.intact_l50_3, missing=_NO_L50),
             "loss of answers, unchanged (nats)": Number(*self.intact_loss_3),
         }
         return intact | costliest
@@ -137,9 +144,13 @@ class BandAblation(Probe):
                 "pairs per head": f"{self.pairs_G[band]:.3g}",
                 "method": name,
                 "L50": str(self.l50_text_WG[method, band]),
-                "L50, random pairs": _format_range(self.random_l50_WGC[method, band], ".3g"),
-                "loss [95% CI]": "{:.2f} [{:.2f}, {:.2f}]".format(*self.loss_3WG[:, method, band]),
-                "loss, random pairs": _format_range(self.random_loss_WGC[method, band], ".2f"),
+                "L50, random pairs": _format_range(
+                    self.random_l50_WGC[method, band], ".3g", _NO_L50
+                ),
+                "loss [95% CI]": format_number([Number(*self.loss_3WG[:, method, band])]),
+                "loss, random pairs": _format_range(
+                    self.random_loss_WGC[method, band], ".2f", NOT_MEASURED
+                ),
             }
             for band, start in enumerate(self.start_G)
             for method, name in enumerate(METHODS)
@@ -180,17 +191,28 @@ def _format_periods(start: float) -> str:
     return "unrotated" if math.isinf(start) else f"{start:.4g}-{2 * start:.4g}"
 
 
-def _format_range(values: np.ndarray, spec: str) -> str:
+def _format_range(values: np.ndarray, spec: str, missing: str) -> str:
     if np.isnan(values).all():
-        return "no L50"
+        return missing
     return f"{np.nanmin(values):{spec}} to {np.nanmax(values):{spec}}"
 
 
-def _shuffle(pairs_LNR: np.ndarray, random: np.random.Generator) -> list[np.ndarray]:
-    """Return draws of as many pairs of each head; heads with equal pairs have equal draws."""
-    L, _, R = pairs_LNR.shape
+def _draw_orders(shape: tuple[int, ...], random: np.random.Generator) -> list[np.ndarray]:
+    """Return orders of the pairs of each layer, `[L, 1, R]`, for each draw."""
+    L, _, R = shape
     orders = [np.stack([random.permutation(R) for _ in range(L)]) for _ in range(_NUM_DRAWS)]
-    return [np.take_along_axis(pairs_LNR, order_LR[:, None], axis=-1) for order_LR in orders]
+    return [order_LR[:, None] for order_LR in orders]
+
+
+def _draw(pairs_LNR: np.ndarray, order_L1R: np.ndarray, is_drawn_LNR: np.ndarray) -> np.ndarray:
+    """Return as many pairs of each head, of those that may be drawn as long as there are any.
+
+    Heads with equal pairs have equal draws.
+    """
+    shuffled_LNR = np.take_along_axis(pairs_LNR, order_L1R, axis=-1)
+    rank_LNR = np.where(is_drawn_LNR, ~shuffled_LNR, 2) * pairs_LNR.shape[-1] + order_L1R
+    rank_LNR = rank_LNR.argsort(axis=-1).argsort(axis=-1)
+    return is_drawn_LNR & (rank_LNR < pairs_LNR.sum(axis=-1, keepdims=True))
 
 
 def zero_candidate(config: ModelConfig, candidate: Candidate, pairs_LNR: np.ndarray) -> Candidate:

@@ -18,7 +18,7 @@ from matplotlib.colors import Normalize
 
 from ropewalk.probes.analyses.matching_keys import measure_gap
 from ropewalk.probes.inside import complex_pairs
-from ropewalk.probes.probe import HeadProbe, Number, format_number, head_name
+from ropewalk.probes.probe import NOT_MEASURED, HeadProbe, Number, format_number, head_name
 from ropewalk.probes.resample import bootstrap_counts, with_interval
 from ropewalk.probes.subject import Subject
 from ropewalk.utils.figures import DASHED, FAINT, INK, PAPER, handle, token_axis
@@ -38,11 +38,12 @@ class FrequencyUse(HeadProbe):
       query_3LNR, key_3LNR: mean 2-norm of a pair, in units of the features before any scale.
       cosine_LNR, sine_LNR: a and -b of the matching key's gap, in units of the logit.
       amplitude_3LNR: amplitude of that gap; noise alone has an amplitude above 0.
-      massive_query_LNH, massive_key_LNH: bool, massive features.
+      massive_query_LNH, massive_key_LKH: bool, massive features of query and of key heads.
       distances_M: 1, 2, ... tokens.
       visible_LM: whether a query of the layer attends to this distance, given its window.
       half_norm_3, half_gain_3: the period in tokens up to which pairs have half of the norms'
-        product, and of the amplitudes, of all heads; inf if unrotated pairs have more.
+        product, and of the amplitudes, of all heads; inf if unrotated pairs have more, NaN if all
+        are 0 or not measured.
     """
 
     title = "Use of frequencies"
@@ -78,6 +79,7 @@ class FrequencyUse(HeadProbe):
         query_LBNR, massive_query_LNH, key_LBNR, massive_key_LNH = map(
             np.stack, zip(*norms, strict=True)
         )
+        num_sharing = inside.config.num_heads // inside.activations.k_LBSKH.shape[3]
         query_CLNR, key_CLNR = (
             np.einsum("cb,lbnr->clnr", weights_CB, x_LBNR, optimize=True) / x_LBNR.shape[1]
             for x_LBNR in (query_LBNR, key_LBNR)
@@ -90,7 +92,7 @@ class FrequencyUse(HeadProbe):
             sine_LNR=-gap_CLNR[0].imag,
             amplitude_3LNR=with_interval(amplitude_CLNR, "nearest"),
             massive_query_LNH=massive_query_LNH,
-            massive_key_LNH=massive_key_LNH,
+            massive_key_LKH=massive_key_LNH[:, ::num_sharing],
             distances_M=distances_M,
             visible_LM=inside.is_visible(distances_M),
             half_norm_3=with_interval(_half_period(inv_freq_LNR, query_CLNR * key_CLNR), "nearest"),
@@ -102,12 +104,13 @@ class FrequencyUse(HeadProbe):
         angles_RM = self.inv_freq_LNR[head][:, None] * self.distances_M
         terms_RM = self.cosine_LNR[head][:, None] * np.cos(angles_RM)
         terms_RM += self.sine_LNR[head][:, None] * np.sin(angles_RM)
-        share_RM = terms_RM / np.maximum(np.abs(terms_RM).sum(axis=0), 1e-30)
+        with np.errstate(invalid="ignore"):  # 0 / 0: no pair contributes
+            share_RM = terms_RM / np.abs(terms_RM).sum(axis=0)
         return np.where(self.visible_LM[head[0]], share_RM, np.nan)
 
     def numbers(self) -> dict[str, Number]:
         """Return numbers over all heads together."""
-        massive = self.massive_query_LNH.sum() + self.massive_key_LNH.sum()
+        massive = self.massive_query_LNH.sum() + self.massive_key_LKH.sum()
         return {
             "period up to which pairs have half of the norms (tokens)": Number(*self.half_norm_3),
             "period up to which pairs have half of the gap (tokens)": Number(*self.half_gain_3),
@@ -116,14 +119,19 @@ class FrequencyUse(HeadProbe):
 
     def line(self, head: tuple[int, int]) -> dict[str, str]:
         """Return the pairs of largest norms and amplitude, and the massive features."""
+        (layer, number), inv_freq_R = head, self.inv_freq_LNR[head]
         norms_R = self.query_3LNR[0][head] * self.key_3LNR[0][head]
-        largest = self.amplitude_3LNR[0][head].argmax()
+        amplitude_3R = self.amplitude_3LNR[:, *head]
+        num_sharing = self.shape[1] // self.massive_key_LKH.shape[1]
+        massive_keys = self.massive_key_LKH[layer, number // num_sharing].sum()
         return {
-            "pair of largest norms": _format_pair(norms_R.argmax(), self.inv_freq_LNR[head]),
-            "pair of largest amplitude": _format_pair(largest, self.inv_freq_LNR[head]),
-            "amplitude [95% CI]": format_number([Number(*self.amplitude_3LNR[:, *head, largest])]),
+            "pair of largest norms": _format_largest(norms_R, inv_freq_R),
+            "pair of largest amplitude": _format_largest(amplitude_3R[0], inv_freq_R),
+            "amplitude [95% CI]": format_number(
+                [Number(*amplitude_3R[:, amplitude_3R[0].argmax()])]
+            ),
             "massive features": f"{self.massive_query_LNH[head].sum()} of queries, "
-            f"{self.massive_key_LNH[head].sum()} of keys",
+            f"{massive_keys} of keys",
         }
 
     def draw(self, axes: Sequence[Axes], color: str) -> None:
@@ -159,10 +167,14 @@ class FrequencyUse(HeadProbe):
 
 
 def _format_period(inv_freq: float) -> str:
-    return f"{float(f'{2 * np.pi / inv_freq:.3g}'):,.10g}" if inv_freq else "–"
+    return f"{float(f'{2 * np.pi / abs(inv_freq):.3g}'):,.10g}" if inv_freq else "–"
 
 
-def _format_pair(pair: int, inv_freq_R: np.ndarray) -> str:
+def _format_largest(value_R: np.ndarray, inv_freq_R: np.ndarray) -> str:
+    """Return the pair of the largest value as text."""
+    pair = value_R.argmax()
+    if not value_R[pair] > 0:  # NaN too
+        return NOT_MEASURED
     if inv_freq_R[pair] == 0:
         return f"{pair} (unrotated)"
     return f"{pair} (period {_format_period(inv_freq_R[pair])})"
@@ -176,10 +188,14 @@ def _norms(x_BTNR: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _half_period(inv_freq_LNR: np.ndarray, weights_CLNR: np.ndarray) -> np.ndarray:
-    """Return the period up to which pairs have half of the total weight, per resample."""
+    """Return the period up to which pairs have half of the total weight, per resample.
+
+    NaN for a total of 0 or NaN.
+    """
     with np.errstate(divide="ignore"):
-        periods_X = (2 * np.pi / inv_freq_LNR).ravel()
+        periods_X = (2 * np.pi / np.abs(inv_freq_LNR)).ravel()
     order = np.argsort(periods_X)
     weights_CX = weights_CLNR.reshape(len(weights_CLNR), -1)[:, order].cumsum(axis=1)
-    half_C = (weights_CX < weights_CX[:, -1:] / 2).sum(axis=1)
-    return periods_X[order][half_C]
+    total_C1 = weights_CX[:, -1:]
+    half_C = (weights_CX < total_C1 / 2).sum(axis=1)
+    return np.where(total_C1[:, 0] > 0, periods_X[order][half_C], np.nan)

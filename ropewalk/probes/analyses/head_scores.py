@@ -105,8 +105,9 @@ class HeadScores(HeadProbe):
         if len(lines) <= _MAX_LINES:
             return lines
         kinds = {
-            kind.replace("\n", " "): np.argsort(-np.nan_to_num(score_3LN[0]).ravel())[:_NUM_HIGHEST]
+            kind.replace("\n", " "): np.argsort(-score_3LN[0].ravel())[:_NUM_HIGHEST]
             for kind, score_3LN in self.shares.items()
+            if not np.isnan(score_3LN[0]).all()
         }
         return [{"highest in": kind} | lines[i] for kind, heads in kinds.items() for i in heads]
 
@@ -170,7 +171,8 @@ def head_scores(
     previous_3LN, first_3LN, entropy_3LN, distance_3LN = bootstrap_mean(scores_BXLN).swapaxes(0, 1)
     uniform_XL = np.concatenate([equal_prefix_XL, equal_XL])
     num_visible_LT = inside.is_visible(np.arange(inside.length)).cumsum(axis=1)
-    chance_L = (1 / num_visible_LT)[:, questions.query_Q].mean(axis=1)
+    is_seen_LQ = inside.is_visible(questions.distances)
+    chance_L = (is_seen_LQ / num_visible_LT[:, questions.query_Q]).mean(axis=1)
     return HeadScores(
         prefix_3LN=bootstrap_mean(prefix_BXLN[:, 0]),
         previous_3LN=previous_3LN,
@@ -193,7 +195,7 @@ def retrieval(inside: Capture, questions: Questions, right_Q: np.ndarray) -> np.
     hits_BLN = np.zeros((num_rows, inside.config.num_layers, inside.config.num_heads))
     for layer in range(inside.config.num_layers):
         largest_BNT = np.concatenate(
-            [np.asarray(logits.argmax(axis=-1)) for _, logits in inside.chunks(layer)], axis=2
+            [np.asarray(logits.argmax(axis=-1)) for _, logits, _ in inside.chunks(layer)], axis=2
         )
         is_hit_QN = (largest_BNT[row_Q, :, query_Q] == key_Q[:, None]) & right_Q[:, None]
         np.add.at(hits_BLN[:, layer], row_Q, is_hit_QN)
@@ -203,17 +205,18 @@ def retrieval(inside: Capture, questions: Questions, right_Q: np.ndarray) -> np.
 def _mean_scores(
     inside: Capture, scores: Callable, num_queries_X: Sequence[int]
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return means over queries of the sums `scores(logits, distances)`, `[B, X, L, N]`.
+    """Return means over queries of the sums `scores(weights, distances)`, `[B, X, L, N]`.
 
     Also those of equal weights on all visible keys, `[X, L]`.
     """
     indices_S, layers = np.arange(inside.length), []
     for layer in range(inside.config.num_layers):
         sum_BXN = equal_1X1 = 0.0
-        for indices_T, logits_BNTS in inside.chunks(layer):
+        for indices_T, logits_BNTS, weights_BNTS in inside.chunks(layer):
             distances_TS = indices_T[:, None] - indices_S
-            equal_11TS = jnp.where(jnp.isfinite(logits_BNTS[:1, :1]), 0, -jnp.inf)
-            sum_BXN += np.asarray(scores(logits_BNTS, distances_TS), np.float64)
+            is_seen_11TS = jnp.isfinite(logits_BNTS[:1, :1])
+            equal_11TS = is_seen_11TS / is_seen_11TS.sum(axis=-1, keepdims=True)
+            sum_BXN += np.asarray(scores(weights_BNTS, distances_TS), np.float64)
             equal_1X1 += np.asarray(scores(equal_11TS, distances_TS), np.float64)
         layers.append((sum_BXN, equal_1X1))
     sum_BXLN, equal_1XL1 = (np.stack(sums, axis=2) for sums in zip(*layers, strict=True))
@@ -222,8 +225,7 @@ def _mean_scores(
 
 
 @jax.jit
-def _sum_scores(logits_BNTS, distances_TS) -> jax.Array:
-    weights_BNTS = jax.nn.softmax(logits_BNTS)
+def _sum_scores(weights_BNTS, distances_TS) -> jax.Array:
     scores = (
         weights_BNTS * (distances_TS == 1),
         weights_BNTS * (distances_TS == distances_TS[:, :1]),  # key 0
@@ -234,8 +236,7 @@ def _sum_scores(logits_BNTS, distances_TS) -> jax.Array:
 
 
 @functools.partial(jax.jit, static_argnums=0)
-def _sum_prefix(n: int, logits_BNTS, distances_TS) -> jax.Array:
+def _sum_prefix(n: int, weights_BNTS, distances_TS) -> jax.Array:
     """Return sums of the weights on keys that follow the query's id, which is n tokens back."""
     follows_TS = (distances_TS == n - 1) & (distances_TS[:, :1] >= n)
-    weights_BNTS = jax.nn.softmax(logits_BNTS) * follows_TS
-    return weights_BNTS.sum(axis=(2, 3))[:, None]
+    return (weights_BNTS * follows_TS).sum(axis=(2, 3))[:, None]

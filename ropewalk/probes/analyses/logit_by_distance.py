@@ -17,7 +17,7 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from ropewalk.probes.inside import Capture, complex_pairs
-from ropewalk.probes.probe import HeadProbe, Number
+from ropewalk.probes.probe import NOT_MEASURED, HeadProbe, Number
 from ropewalk.probes.resample import bootstrap_mean
 from ropewalk.probes.subject import Subject
 from ropewalk.utils.figures import FAINT, mark_handle, token_axis
@@ -60,25 +60,30 @@ class LogitByDistance(HeadProbe):
 
     @property
     def explained(self) -> np.ndarray:
-        """Share of the logits' variance between equally weighted distances, `[L, N]`."""
+        """Share of the logits' variance between equally weighted distances, `[L, N]`.
+
+        NaN for logits without variance.
+        """
         between_LN = np.nanvar(self.mean_LNM, axis=-1)
         within_LN = np.nanmean(self.spread_LNM**2, axis=-1)
-        return between_LN / np.maximum(between_LN + within_LN, 1e-30)
+        with np.errstate(invalid="ignore"):  # 0 / 0
+            return between_LN / (between_LN + within_LN)
 
     def numbers(self) -> dict[str, Number]:
         """Return the largest share of variance over heads."""
         name = "share of the logit's variance that distance explains, largest over heads"
-        return {name: Number(float(self.explained.max()), largest=1)}
+        value = self.highest(np.stack([self.explained] * 3), largest=1).value
+        return {name: Number(value, largest=1)}
 
     def line(self, head: tuple[int, int]) -> dict[str, str]:
         """Return the range of the mean logit, and what distance explains."""
-        mean_M = self.mean_LNM[head]
+        mean_M, explained = self.mean_LNM[head], self.explained[head]
         return {
             "highest at (tokens)": str(self.distances_M[np.nanargmax(mean_M)]),
             "mean logit, from": f"{np.nanmin(mean_M):.2f}",
             "to": f"{np.nanmax(mean_M):.2f}",
             "spread": f"{np.sqrt(np.nanmean(self.spread_LNM[head] ** 2)):.2f}",
-            "explained by distance": f"{self.explained[head]:.1%}",
+            "explained by distance": NOT_MEASURED if np.isnan(explained) else f"{explained:.1%}",
         }
 
     def draw(self, axes: Sequence[Axes], color: str) -> None:
@@ -98,7 +103,7 @@ class LogitByDistance(HeadProbe):
 
 def _layer_fields(inside: Capture, layer: int) -> dict[str, np.ndarray]:
     """Return the fields of `LogitByDistance` that differ by layer."""
-    sums = [_sum_by_distance(*chunk) for chunk in inside.chunks(layer)]
+    sums = [_sum_by_distance(*chunk[:2]) for chunk in inside.chunks(layer)]
     count_BM, sum_BNM, square_BNM = (
         np.sum([np.asarray(x, np.float64) for x in parts], axis=0)
         for parts in zip(*sums, strict=True)

@@ -19,7 +19,7 @@ from matplotlib.axes import Axes
 
 from ropewalk.evals.estimate.bins import fine_bin_number
 from ropewalk.probes.inside import Capture, complex_pairs
-from ropewalk.probes.probe import HeadProbe, Number
+from ropewalk.probes.probe import NOT_MEASURED, HeadProbe, Number
 from ropewalk.probes.questions import Questions
 from ropewalk.probes.resample import bootstrap_counts, with_interval
 from ropewalk.probes.subject import Subject
@@ -42,11 +42,13 @@ class MatchingKeys(HeadProbe):
       gap_LNM, gap_low_LNM, gap_high_LNM: the series.
       visible_LM: whether a query of the layer attends to this distance, given its window.
       zero_LN, zero_low_LN, zero_high_LN: tokens, the first distance at which the gap is not
-        positive, or masked; inf if there is none among `distances_M`, 0 if it is distance 1.
+        positive, or masked; inf if there is none among `distances_M`, 0 if it is distance 1. NaN,
+        as is all that follows from the gap, if the layer's window hides the key of every question,
+        or all other keys.
       match_LNM: mean logit of a matching key, as a series.
       other_LN: mean logit of keys that do not match, over all distances.
       spread_LN: their standard deviation.
-      num_others: mean number of distractors of a question.
+      num_others_L: mean number of distractors in the window of a question whose key is in it.
       distance_Q, right_Q: of each question, tokens to its key; whether the answer is correct.
     """
 
@@ -79,7 +81,6 @@ class MatchingKeys(HeadProbe):
             [_layer_fields(inside, questions, layer) for layer in layers],
             inv_freq_LNR=inside.inv_freq,
             distances_M=np.arange(1, inside.length),
-            num_others=float(questions.distractors().sum(axis=1).mean()),
             distance_Q=questions.distances,
             right_Q=subject.is_right,
         )
@@ -98,8 +99,9 @@ class MatchingKeys(HeadProbe):
     @functools.cached_property
     def accuracy(self) -> np.ndarray:
         """Probability that the matching key scores highest among independent normal scores."""
-        accuracy_LNM = np.vectorize(capability.accuracy)(self.d_prime, self.num_others)
-        return np.where(self.visible_LM[:, None], accuracy_LNM, 0)
+        others_L11 = self.num_others_L[:, None, None]
+        accuracy_LNM = np.vectorize(capability.accuracy, otypes=[float])(self.d_prime, others_L11)
+        return accuracy_LNM * self.visible_LM[:, None]  # NaN stays
 
     def alone(self, layer: int, head: int) -> list[tuple[int, int]]:
         """Return the distances (first, last) at which the head's accuracy is .5 or more."""
@@ -107,29 +109,40 @@ class MatchingKeys(HeadProbe):
 
     def numbers(self) -> dict[str, Number]:
         """Return the largest zero, where the best head fails, and the accuracy of the model."""
-        is_below_M = self.accuracy.max(axis=(0, 1)) < 0.5
-        end = self.distances_M[is_below_M.argmax()] if is_below_M.any() else math.inf
+        best_M = self.accuracy[~self.is_unmeasured].max(axis=0, initial=-1)
+        end = math.nan if self.is_unmeasured.all() else self._first(best_M < 0.5)
         return {
             ZERO: self.highest(self.zeros),
-            "distance where the best head's accuracy falls below .5 (tokens)": Number(float(end)),
+            "distance where the best head's accuracy falls below .5 (tokens)": Number(end),
             "answered correctly": Number(float(self.right_Q.mean()), largest=1),
         }
 
     def line(self, head: tuple[int, int]) -> dict[str, str]:
         """Return the zero, the distances that the head answers alone, and how far d′ reaches."""
+        names = "zero of B(m) [95% CI]", "alone answers", "highest d′", "halves at"
+        if self.is_unmeasured[head]:
+            return dict.fromkeys(names, NOT_MEASURED)
         zero, low, high = map(self._format_distance, self.zeros[:, *head])
         d_prime_M = self.d_prime[head]
         top = d_prime_M.argmax()
-        is_half_M = d_prime_M[top:] < d_prime_M[top] / 2
-        half = self.distances_M[top + is_half_M.argmax()] if is_half_M.any() else math.inf
-        return {
-            "zero of B(m) [95% CI]": f"{zero} [{low}, {high}]",
-            "alone answers": capability.format_runs(self.alone(*head)),
-            "highest d′": f"{d_prime_M[top]:.2f}",
-            "halves at": self._format_distance(half),
-        }
+        is_after_M = np.arange(len(d_prime_M)) >= top
+        half = self._first(is_after_M & (d_prime_M < d_prime_M[top] / 2))
+        cells = f"{zero} [{low}, {high}]", capability.format_runs(self.alone(*head))
+        cells += f"{d_prime_M[top]:.2f}", self._format_distance(half)
+        return dict(zip(names, cells, strict=True))
+
+    @property
+    def is_unmeasured(self) -> np.ndarray:
+        """Which heads have no gap, `[L, N]`."""
+        return np.isnan(self.d_prime).all(axis=-1)
+
+    def _first(self, is_reached_M: np.ndarray) -> float:
+        """Return the first distance that is marked, inf if there is none."""
+        return float(self.distances_M[is_reached_M.argmax()]) if is_reached_M.any() else math.inf
 
     def _format_distance(self, distance: float) -> str:
+        if math.isnan(distance):
+            return "–"
         return f"> {self.distances_M[-1]}" if math.isinf(distance) else f"{distance:.3g}"
 
     def draw(self, axes: Sequence[Axes], color: str) -> None:
@@ -140,8 +153,11 @@ class MatchingKeys(HeadProbe):
         for head, color in self.colors:
             if 0 < self.zero_LN[head] < math.inf:
                 above.plot(self.zero_LN[head], 0, "P", color=color, zorder=5)
-        required = capability.required_capability(max(1, round(self.num_others)))
-        above.axhline(required, color=INK, lw=1, ls=DASHED)
+        for num_others in np.unique(
+            np.maximum(1, self.num_others_L[self.num_others_L > 0].round())
+        ):
+            required = capability.required_capability(int(num_others))
+            above.axhline(required, color=INK, lw=1, ls=DASHED)
         above.axhline(0, color=FAINT, lw=0.8)
         self._draw_model(below)
         token_axis(below.xaxis)
@@ -167,6 +183,10 @@ def measure_gap(inside: Capture, questions: Questions, layer: int) -> tuple[np.n
       match_CNR, gap_CNR: complex; mean z of matching keys, and its difference to that of the other
         keys, in each of C samples of documents (`bootstrap_counts`).
       other_N, spread_N: mean logit of the other keys, and their standard deviation.
+      num_others: mean number of these keys of a question.
+
+    Only questions whose key is in the layer's window count, and other keys in it. Without any, all
+    is NaN.
 
     Raises:
       ValueError: if there is no question with a distractor.
@@ -202,16 +222,18 @@ def measure_gap(inside: Capture, questions: Questions, layer: int) -> tuple[np.n
     weights_CB = bootstrap_counts(len(documents))
     match_CNR = np.einsum("cb,bnr->cnr", weights_CB, match_BNR)
     other_CNR = np.einsum("cb,bnr->cnr", weights_CB, other_BNR)
-    match_CNR /= (weights_CB @ num_match_B)[:, None, None]
-    other_CNR /= (weights_CB @ num_other_B)[:, None, None]
-    other_N = logit_BN.sum(axis=0) / num_other_B.sum()
-    spread_N = np.sqrt(np.maximum(square_BN.sum(axis=0) / num_other_B.sum() - other_N**2, 0))
-    return match_CNR, match_CNR - other_CNR, other_N, spread_N
+    with np.errstate(invalid="ignore"):  # 0 / 0
+        match_CNR /= (weights_CB @ num_match_B)[:, None, None]
+        other_CNR /= (weights_CB @ num_other_B)[:, None, None]
+        other_N = logit_BN.sum(axis=0) / num_other_B.sum()
+        spread_N = np.sqrt(np.maximum(square_BN.sum(axis=0) / num_other_B.sum() - other_N**2, 0))
+        num_others = num_other_B.sum() / num_match_B.sum()
+    return match_CNR, match_CNR - other_CNR, other_N, spread_N, num_others
 
 
 def _layer_fields(inside: Capture, questions: Questions, layer: int) -> dict[str, np.ndarray]:
     """Return the fields of `MatchingKeys` that differ by layer."""
-    match_CNR, gap_CNR, other_N, spread_N = measure_gap(inside, questions, layer)
+    match_CNR, gap_CNR, other_N, spread_N, num_others = measure_gap(inside, questions, layer)
     distances_M = np.arange(1, inside.length)
     phases_NRM = np.exp(1j * inside.inv_freq[layer][..., None] * distances_M)
 
@@ -220,7 +242,8 @@ def _layer_fields(inside: Capture, questions: Questions, layer: int) -> dict[str
 
     gap_CNM, visible_M = series(gap_CNR), inside.is_visible(distances_M, layer)
     gap_NM, low_NM, high_NM = with_interval(gap_CNM)
-    zero_N, low_N, high_N = with_interval(_first_zero(gap_CNM * visible_M), "nearest")
+    zero_CN = np.where(np.isnan(gap_CNM[..., 0]), np.nan, _first_zero(gap_CNM * visible_M))
+    zero_N, low_N, high_N = with_interval(zero_CN, "nearest")
     return {
         "cosine_LNR": gap_CNR[0].real,
         "sine_LNR": -gap_CNR[0].imag,
@@ -234,6 +257,7 @@ def _layer_fields(inside: Capture, questions: Questions, layer: int) -> dict[str
         "match_LNM": series(match_CNR[:1])[0],
         "other_LN": other_N,
         "spread_LN": spread_N,
+        "num_others_L": num_others,
     }
 
 

@@ -10,7 +10,6 @@ from collections.abc import Sequence
 import jax
 import numpy as np
 
-from ropewalk.model import transformer
 from ropewalk.probes.inside import Capture
 
 _NUM_PREDICTED = 2  # likeliest next tokens on the page
@@ -52,10 +51,10 @@ def _pack_layer(inside: Capture, layer: int) -> dict[str, np.ndarray]:
     k_BSNH = np.repeat(k_BSKH, q_BTNH.shape[2] // k_BSKH.shape[2], axis=2)
     B, T, N, _ = q_BTNH.shape
     tiles, sums = [], np.zeros((4, B, N, T))
-    for indices_T, logits_BNTS in inside.chunks(layer):
+    for indices_T, logits_BNTS, weights_BNTS in inside.chunks(layer):
         distances_TS = indices_T[:, None] - np.arange(T)
         is_before_TS = distances_TS >= 0
-        weights_BNP = np.asarray(jax.nn.softmax(logits_BNTS))[..., is_before_TS]
+        weights_BNP = np.asarray(weights_BNTS)[..., is_before_TS]
         logits_BNP = np.asarray(logits_BNTS, float)[..., is_before_TS]
         visible_BNP = np.isfinite(logits_BNP)
         logits_BNP = np.where(visible_BNP, logits_BNP, 0)
@@ -92,7 +91,7 @@ def predict_next(inside: Capture, row: int) -> dict[str, np.ndarray]:
     parts = []
     for start in range(0, inside.length, 256):  # limits the logits of large vocabularies
         hidden_1TD = inside.hidden_BTD[row : row + 1, start : start + 256]
-        logits_TV = transformer.unembed(inside.config, inside.params, hidden_1TD)[0]
+        logits_TV = inside.unembed(hidden_1TD)[0]
         parts.append(jax.lax.top_k(jax.nn.softmax(logits_TV), _NUM_PREDICTED))
     chance_TE, ids_TE = (np.concatenate(part) for part in zip(*parts, strict=True))
     return {"expected": ids_TE.astype(np.int32), "chance": chance_TE.astype(np.float32)}

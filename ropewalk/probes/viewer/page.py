@@ -152,7 +152,8 @@ def _append(numbers: bytearray, by_name: Mapping[str, np.ndarray]) -> dict[str, 
 def _token_text(tokenizer: Tokenizer, token: int) -> str:
     """Return the text of a token on the page."""
     names = {tokenizer.bos_id: "⟨s⟩", tokenizer.eos_id: "⟨/s⟩"}
-    content = tokenizer.piece_bytes[token]
+    # A model may have more ids than its tokenizer: a padded vocabulary.
+    content = tokenizer.piece_bytes[token] if token < tokenizer.vocab_size else b""
     if token in names or not content:
         return names.get(token, f"⟨{token}⟩")
     text = content.decode(errors="replace")

@@ -1,11 +1,7 @@
-"""The study of what limits effective context: heads, frequencies, or the code of keys?
+"""What limits recall: the theory length of a head's frequencies, its parameters, or its keys?
 
-Each file defines a card. Two forecasts of each model, without fitted parameters, are stored before
-its first run (`forecasts.py`): D_H's bound, and the recall that the minimal head learns (the rows
-of C1 to C11 are older than it). The claims of a card go beyond these numbers.
+Each file defines a card; docs/recall.md is the page of the results.
 """
 
-from ropewalk.studies.capability.forecasts import check_forecasts as check_forecasts
-from ropewalk.studies.capability.forecasts import forecast as forecast
-from ropewalk.studies.capability.parts import sections as sections
+from ropewalk.studies.capability.measures import sections as sections
 from ropewalk.studies.capability.recipe import configs as configs

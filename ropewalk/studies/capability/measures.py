@@ -1,49 +1,53 @@
-"""Measures that the claims of this study name: of members, and of theories over members."""
+"""Measures that the claims of this study name, and the table of its members.
 
+A run that two cards share counts for both, up to the largest budget of each card.
+"""
+
+import functools
+import json
 import math
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
 
 import numpy as np
-from scipy import stats
 
-from ropewalk.evals.estimate.effective_context import NOT_LEARNED
-from ropewalk.studies.capability import theories
-from ropewalk.studies.capability.results import WHOLE, estimate_rows, l50_value, last_rows
-from ropewalk.studies.capability.theories import MINIMAL_HEAD, Comparison, interval_of
+from ropewalk.evals.estimate.effective_context import (
+    LOW_CEILING,
+    MEASURED,
+    NOT_LEARNED,
+    Estimate,
+    estimate_trials,
+)
+from ropewalk.evals.estimate.trials import Trials
+from ropewalk.experiment.config import ExperimentConfig, deciding_fields
+from ropewalk.experiment.stages import count_tokens
+from ropewalk.model.rotary.rope import Rope
+from ropewalk.reporting.page import Item, Table, format_caption
 from ropewalk.studies.card import Card, Measure, Value, as_measure
 from ropewalk.studies.rows import Row
+from ropewalk.theory import decay
 
-
-def _finished(card: Card, rows: Sequence[Row], member: str) -> tuple[Row, ...]:
-    return tuple(row for row in last_rows(card, rows, member) if row.final)
+_RESAMPLES = 1000
 
 
 @as_measure
-def l50(card: Card, rows: Sequence[Row], member: str, measurement: str = WHOLE) -> Value | None:
-    """L50 of a member, tokens.
-
-    A model with masked heads that is right nowhere has the shortest distance as its L50: whether it
-    has learned the task shows with all its heads. If it is right at some distances, but too rarely,
-    it has no L50.
-    """
-    finished = _finished(card, rows, member)
-    estimate, usual = (estimate_rows(finished, name) for name in (measurement, WHOLE))
+def l50(card: Card, rows: Sequence[Row], member: str) -> Value | None:
+    """L50 of a member in tokens; NaN if recall was not learned, or too little."""
+    estimate = _estimate(_last_rows(card, rows, member))
     if estimate is None:
         return None
-    value = l50_value(estimate)
-    is_nowhere = all(seed.ceiling.low <= estimate.chance for seed in estimate.seeds)
-    if is_nowhere and usual and not math.isnan(l50_value(usual).value):
-        value = Value(estimate.shortest, estimate.shortest, estimate.shortest, value.n)
-    return value
+    if estimate.verdict in (NOT_LEARNED, LOW_CEILING):
+        return Value(math.nan, -math.inf, math.inf, estimate.num_seeds)
+    return Value(estimate.l50, estimate.ci_low, estimate.ci_high, estimate.num_learned)
 
 
 @as_measure
 def mean_accuracy(card: Card, rows: Sequence[Row], member: str) -> Value | None:
     """Mean accuracy of a member over distances, also where rows do not decide its L50."""
-    estimate = estimate_rows(_finished(card, rows, member), WHOLE)
-    if estimate is None or estimate.verdict == NOT_LEARNED:
-        return estimate and l50_value(estimate)
+    estimate = _estimate(_last_rows(card, rows, member))
+    if estimate is None:
+        return None
+    if estimate.verdict == NOT_LEARNED:
+        return Value(math.nan, -math.inf, math.inf, estimate.num_seeds)
     ends = estimate.mean_accuracy_low, estimate.mean_accuracy_high
     return Value(estimate.mean_accuracy, *ends, estimate.num_seeds)
 
@@ -70,15 +74,9 @@ def octaves(card: Card, rows: Sequence[Row], measure: Measure) -> Value | None:
     return Value(middle, low, high, value.n, value.unit)
 
 
-def rise(before: str, after: str, *measurements: str) -> Measure:
-    """Return the measure of how many octaves L50 rises from one member to another.
-
-    Args:
-      before, after: members.
-      *measurements: of `before` and of `after`; none: the usual one.
-    """
-    first, second = measurements or (WHOLE, WHOLE)
-    return difference(octaves(l50(after, second)), octaves(l50(before, first)))
+def rise(before: str, after: str) -> Measure:
+    """Return the measure of how many octaves L50 rises from one member to another."""
+    return difference(octaves(l50(after)), octaves(l50(before)))
 
 
 def gain(before: str, after: str) -> Measure:
@@ -87,110 +85,138 @@ def gain(before: str, after: str) -> Measure:
 
 
 @as_measure
-def least(card: Card, rows: Sequence[Row], *measures: Measure) -> Value | None:
-    """Least of several numbers, for claims about each of them."""
-    values = [item for measure in measures if (item := measure(card, rows))]
-    if len(values) < len(measures):
+def multiple(card: Card, rows: Sequence[Row], *, low: float, high: float) -> Value | None:
+    """L50 over the theory length, geometric mean over the plain models of all cards.
+
+    Each model counts once, at its smallest budget of `low` to `high` thousand trained answers.
+    """
+    logs = list(_plain_multiples(rows, low, high).values())
+    if len(logs) < 2:
         return None
-    middles, lows, highs, counts = zip(*(value[:4] for value in values), strict=True)
-    low = -math.inf if any(map(math.isnan, lows)) else min(lows)
-    # A number that is not known is not the least, but the least may be anywhere below the others.
-    return Value(float(np.fmin.reduce(middles)), low, float(np.fmin.reduce(highs)), min(counts))
+    value = Value.over(logs, "models")
+    return value._replace(value=2**value.value, low=2**value.low, high=2**value.high)
 
 
 @as_measure
-def frequency(card: Card, rows: Sequence[Row], member: str, *, slowest: int) -> Value | None:
-    """Median of some slowest learned frequencies of a member, radians per token."""
-    learned = [np.sort(r.numbers["inv_freq"], axis=None) for r in _finished(card, rows, member)]
-    medians = [float(np.median(inv_freq[:slowest])) for inv_freq in learned]
-    return Value.over(medians) if medians else None
+def growth(
+    card: Card, rows: Sequence[Row], *, early: list[float], late: list[float]
+) -> Value | None:
+    """Octaves by which `multiple` rises, over the models that have both budgets."""
+    before, after = (_plain_multiples(rows, *ends) for ends in (early, late))
+    logs = [after[name] - before[name] for name in before.keys() & after.keys()]
+    return Value.over(sorted(logs), "models") if len(logs) > 1 else None
 
 
-def _over_members(number: Callable[..., Value]) -> Callable[..., Measure]:
-    """Return the function that makes measures of a number of learned members.
+def _plain_multiples(rows: Sequence[Row], low: float, high: float) -> dict[str, float]:
+    """Return log2 of L50 over the theory length, by model, where recall ends within the distances.
 
-    Its arguments are those of `number`, and those that select the members: their answers, `low` to
-    `high` thousand, and other attributes of `Comparison`. With fewer than two there is no number.
+    A plain model has one head of 64 features and one base, and all of its parameters train.
     """
-
-    @as_measure
-    def measure(
-        card: Card, rows: Sequence[Row], /, *args: Any, low: float, high: float, **options: Any
-    ) -> Value | None:
-        fields = {name: options.pop(name) for name in Comparison._fields if name in options}
-        items = theories.select(theories.compare(tuple(rows)), low, high, is_learned=True, **fields)
-        return number(items, *args, **options) if len(items) > 1 else None
-
-    return measure
-
-
-@_over_members
-def theory_error(items: Sequence[Comparison], theory: str, *, of_accuracy: bool = False) -> Value:
-    """Root mean square error of a theory, octaves of L50 or accuracy."""
-    return theories.error(items, theory, of_accuracy=of_accuracy).rms
+    logs = {}
+    for name, runs in _by_identity(tuple(rows)).items():
+        model = runs[0].config.model
+        is_single = model.num_layers * model.num_heads == 1 and model.head_dim == 64
+        if not is_single or type(model.rotary) is not Rope or runs[0].config.train.frozen:
+            continue
+        budgets = [row.tokens for row in runs if low <= count_answers(row) / 1000 < high]
+        seeds = [row for row in runs if budgets and row.tokens == budgets[0]]
+        estimate = _estimate(tuple({row.seed: row for row in seeds}.values()))
+        first = decay.first_violation(model.rotary.inv_freq(model.head_dim))
+        if estimate and first and estimate.verdict == MEASURED:
+            logs[name] = math.log2(estimate.l50 / first)
+    return logs
 
 
-@_over_members
-def _constant(items: Sequence[Comparison], theory: str) -> Value:
-    return theories.error(items, theory, of_accuracy=False).constant
+def sections(cards: Sequence[Card], rows: Sequence[Row]) -> Iterator[Item]:
+    """Yield the table of the members of each card, a line for each budget."""
+    for card in (card for card in cards if card.members):
+        lines = []
+        for member, config in _configs_of(card).items():
+            runs = [row for row in _rows_of(config, rows) if row.card == card.name]
+            for tokens in sorted({row.tokens for row in runs}):
+                seeds = [row for row in runs if row.tokens == tokens]
+                if estimate := _estimate(tuple(seeds)):
+                    lines.append((None, _cells(member, seeds[0], estimate)))
+        if lines:
+            table = Table.from_cells(lines, caption=format_caption("study_members"))
+            yield f"{card.name}: {card.question}", "", table
 
 
-def constant_growth(theory: str) -> Measure:
-    """Return the measure of how many octaves the constant of plain members grows with training."""
-    plain: dict[str, Any] = {"is_plain": True, "head_dim": 64}
-    late = _constant(theory, low=1000, high=math.inf, **plain)
-    return difference(octaves(late), octaves(_constant(theory, low=150, high=200, **plain)))
+def _cells(member: str, row: Row, estimate: Estimate) -> dict[str, str]:
+    inv_freq_R = row.config.model.position_table(row.config.data.context_length).inv_freq[0, 0]
+    first = decay.first_violation(inv_freq_R)
+    return {
+        "member": member,
+        "answers": f"{count_answers(row) / 1000:,.0f}k",
+        "seeds": str(estimate.num_seeds),
+        "theory length": "none" if first is None else f"{first:,}",
+        "L50 [95% CI]": str(estimate),
+        "worst bin": estimate.worst_text,
+        "mean accuracy": estimate.mean_text,
+    }
 
 
-def _biases(items: Sequence[Comparison], lower: float) -> np.ndarray:
-    """Return the minimal head's errors of mean accuracy, with log-odds lower by a number."""
-    accuracy = np.array([item.record["mean_accuracy"] for item in items])
-    forecast = accuracy / (accuracy + (1 - accuracy) * math.exp(lower))
-    return forecast - np.array([item.measured.mean_accuracy for item in items])
+# --- rows ----------------------------------------------------------------------------------------
 
 
-@_over_members
-def theory_bias(items: Sequence[Comparison], *, lower: float = 0) -> Value:
-    """Bias of the minimal head's mean accuracy; `lower` is taken off the log-odds of forecasts."""
-    return Value.over(_biases(items, lower), "members")
+@functools.cache
+def _identity(config: ExperimentConfig) -> str:
+    """Return a text that is equal for runs that differ at most in card, seed and budget."""
+    fields = deciding_fields(config)
+    for name in ("seed", "data.seed", "train.num_steps"):
+        del fields[name]
+    return json.dumps(fields, default=str)
 
 
-@_over_members
-def theory_saved(items: Sequence[Comparison], *, lower: float) -> Value:
-    """Absolute error of mean accuracy that `lower` removes."""
-    return Value.over(abs(_biases(items, 0)) - abs(_biases(items, lower)), "members")
+@functools.cache
+def _configs_of(card: Card) -> dict[str, ExperimentConfig]:
+    return card.configs()
 
 
-@_over_members
-def theory_curve(items: Sequence[Comparison]) -> Value:
-    """Error of the minimal head's accuracy by distance, over members."""
-    square = np.square([item.curve_error for item in items])
-    random = np.random.default_rng(0)
-    draws = random.integers(len(items), size=(theories.RESAMPLES, len(items)))
-    means = np.concatenate([[square.mean()], square[draws].mean(axis=1)])
-    return interval_of(np.sqrt(means), len(items))
+@functools.lru_cache(maxsize=1)
+def _by_identity(rows: tuple[Row, ...]) -> dict[str, list[Row]]:
+    """Return the rows of each model, by ascending tokens."""
+    runs: dict[str, list[Row]] = {}
+    for row in sorted(rows, key=lambda row: (row.tokens, row.seed)):
+        runs.setdefault(_identity(row.config), []).append(row)
+    return runs
 
 
-def _share(counted: Sequence[bool]) -> Value:
-    """Return the share of members that count, with Clopper's interval."""
-    interval = stats.binomtest(sum(counted), len(counted)).proportion_ci()
-    share = sum(counted) / len(counted)
-    return Value(share, interval.low, interval.high, len(counted), "members")
+def _rows_of(config: ExperimentConfig, rows: Sequence[Row]) -> list[Row]:
+    """Return the rows of a config with any seed and budget, by tokens."""
+    return _by_identity(tuple(rows)).get(_identity(config), [])
 
 
-@_over_members
-def theory_too_high(items: Sequence[Comparison]) -> Value:
-    """Share of members whose mean accuracy is forecast too high."""
-    return _share([item.bias > 0 for item in items])
+def _last_rows(card: Card, rows: Sequence[Row], member: str) -> tuple[Row, ...]:
+    """Return the finished row of a member's largest budget, by ascending seed."""
+    configs = _configs_of(card)
+    largest = max(count_tokens(b) for config in configs.values() for b in card.budgets(config))
+    by_seed = {
+        row.seed: row
+        for row in _rows_of(configs[member], rows)
+        if row.final and (row.card == card.name or row.tokens <= largest)
+    }
+    return tuple(by_seed[seed] for seed in sorted(by_seed))
 
 
-@_over_members
-def theory_failed(items: Sequence[Comparison]) -> Value:
-    """Share of members whose curves are off by more than .15, or L50 by .3 octaves."""
-    octaves = [abs(item.octaves(item.lengths[MINIMAL_HEAD])) for item in items]
-    return _share(
-        [
-            item.curve_error > 0.15 or (item.has_one_head and error > 0.3)
-            for item, error in zip(items, octaves, strict=True)
-        ]
+@functools.cache
+def _estimate(rows: tuple[Row, ...]) -> Estimate | None:
+    """Return the estimate over the seeds of one run; None without rows."""
+    counts = [answers.counts for row in rows for answers in row.answers[:1] if answers.counts]
+    if not counts:
+        return None
+    columns = [item.columns(row.seed) for row, item in zip(rows, counts, strict=True)]
+    trials = Trials.from_counts(
+        {name: np.concatenate([column[name] for column in columns]) for name in columns[0]},
+        distances=(min(item.shortest for item in counts), max(item.longest for item in counts)),
+        chance=counts[0].chance,
     )
+    task, length = rows[-1].answers[0].task, rows[-1].answers[0].length
+    return estimate_trials(trials, task=task, lengths=(length, length), resamples=_RESAMPLES)
+
+
+def count_answers(row: Row) -> int:
+    """Return the answers of the training of a row's run, as documents of the evaluation have."""
+    counts = next((item.counts for item in row.answers if item.counts is not None), None)
+    documents = row.tokens / row.config.data.context_length
+    return 0 if counts is None else round(documents * counts.asked.sum() / len(counts.asked))

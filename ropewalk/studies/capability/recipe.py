@@ -2,9 +2,9 @@
 
 The model has one layer, 128 wide whatever its heads, so that the number of heads and their size do
 not change what else it can compute. It trains on key-value recall alone. `shift_keys` and
-`align_query_key` make recall learnable in a fraction of a million tokens; card C6 asks whether they
-decide anything. Batches are small and updates are many: on one core 1,024 tokens per update train
-faster than 2,048, by tokens and by time.
+`align_query_key` make recall learnable in a fraction of a million tokens. Batches are small and
+updates are many: on one core 1,024 tokens per update train faster than 2,048, by tokens and by
+time.
 
 On one core (x86-64, float32), 1 layer x 1 head of 64 features trains 70 to 80 thousand tokens a
 second at context 128 and reaches a ceiling of .99 within .2M tokens.
@@ -12,7 +12,6 @@ second at context 128 and reaches a ceiling of .99 within .2M tokens.
 
 from ropewalk.configs.changes import change, heads
 from ropewalk.configs.small import configs as small
-from ropewalk.model.config import MlaConfig
 
 LONG = change(
     *small,
@@ -32,11 +31,4 @@ LONG = change(
 )
 SHORT = change(LONG, data=dict(context_length=128, batch_size=8))
 
-LATENT = change(
-    SHORT,
-    model=dict(
-        head_dim=96,
-        mla=MlaConfig(kv_lora_rank=64, qk_nope_head_dim=64, qk_rope_head_dim=32, v_head_dim=64),
-    ),
-)
-configs = {"long": LONG, "short": SHORT, "latent": LATENT}
+configs = {"long": LONG, "short": SHORT}

@@ -2,7 +2,7 @@
 
 ropewalk bench cpu        step, members and peer
 ropewalk bench gpu        step and members on one GPU, with larger models
-ropewalk bench NAME       one benchmark
+ropewalk bench NAME       one benchmark; `step --device gpu` prints the table of docs/gpu.md
 """
 
 import ropewalk.utils.environment  # noqa: F401 - first: it checks that packages are installed
@@ -12,19 +12,15 @@ import argparse
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 from ropewalk.tpu.benchmarks import protocol
 from ropewalk.tpu.benchmarks.protocol import Setting
 from ropewalk.utils.command_line import Parser, at_least, exit_with
 
-ROOT = Path(__file__).resolve().parents[1]
 BENCHMARKS = {
     "step": "training step: tokens/s, memory, share of the device's matrix products and its peak",
     "members": "sweeps of up to 16 members beside as many single runs",
     "peer": "on a CPU, training step beside transformers' Llama with torch's AdamW (needs torch)",
-    "evaluation": "scoring beside a forward pass",
-    "decode": "greedy decoding beside transformers' generate (needs torch)",
 }
 SETS = {"cpu": ("step", "members", "peer"), "gpu": ("step", "members")}
 # Every process gets these variables unless they are set.
@@ -51,10 +47,10 @@ def run_set(arguments: argparse.Namespace) -> int:
     device = arguments.name
     failures = []
     for name in SETS[device]:
-        command = [sys.executable, "-m", "benchmarks", name, "--device", device]
+        command = [sys.executable, "-m", "ropewalk", "bench", name, "--device", device]
         command += ["--rounds", str(arguments.rounds)]
         command += ["--dry"] * arguments.dry
-        process = subprocess.run(command, cwd=ROOT, env=ENVIRONMENT[device] | os.environ)
+        process = subprocess.run(command, env=ENVIRONMENT[device] | os.environ)
         failures += [name] * bool(process.returncode)
     for name in failures:
         print(f"{name} failed; repeat it by: ropewalk bench {name} --device {device}")
@@ -66,6 +62,8 @@ def main() -> int:
     parser, arguments = parse(sys.argv[1:])
     if arguments.name in ENVIRONMENT:
         return run_set(arguments)
+    for name, value in ENVIRONMENT[arguments.device].items():
+        os.environ.setdefault(name, value)  # for processes that start later, JAX's backend too
     setting = Setting(arguments.device, arguments.rounds, arguments.dry)
     with parser.refusing(ValueError):
         protocol.run(arguments.name, setting)

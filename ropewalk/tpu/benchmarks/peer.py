@@ -25,21 +25,21 @@ from ropewalk.tpu.benchmarks.protocol import Result, Setting, alternate, start
 STEPS = 10  # of a block
 
 
-def require_torch(benchmark: str) -> None:
+def _require_torch() -> None:
     """Raise ValueError unless torch and transformers are installed."""
     try:
         import torch  # noqa: F401
         import transformers  # noqa: F401
     except ImportError as error:
         raise ValueError(
-            f"{benchmark} needs {error.name}: run `make test-hf` once, or "
+            f"peer needs {error.name}: run `make test-hf` once, or "
             "pip install torch==2.13.0 transformers==5.23.0 (a CPU build of torch will do)"
         ) from None
 
 
 def measure(setting: Setting) -> Iterator[Result]:
     """Yield our speed over torch's for every shape."""
-    require_torch("peer")
+    _require_torch()
     for name in shapes.train_shapes("cpu", setting.dry):
         seconds = _time(name, setting)
         ours = seconds.pop("ours")
@@ -102,7 +102,7 @@ def _make_torch_step(config: ExperimentConfig, *, compile_model: bool) -> Callab
     import torch
 
     torch.manual_seed(0)
-    llama = make_llama(config.model, config.data.context_length).train()
+    llama = _make_llama(config.model, config.data.context_length).train()
     forward = torch.compile(llama) if compile_model else llama
     tokens = torch.from_numpy(random_batch(config)["tokens"].astype(np.int64))
     training = config.train
@@ -125,7 +125,7 @@ def _make_torch_step(config: ExperimentConfig, *, compile_model: bool) -> Callab
     return step
 
 
-def make_llama(model: ModelConfig, context: int) -> Any:
+def _make_llama(model: ModelConfig, context: int) -> Any:
     """Return the class of transformers for such a model (Llama for plain ones), in float32."""
     from transformers import AutoConfig, AutoModelForCausalLM
 

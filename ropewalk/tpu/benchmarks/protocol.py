@@ -7,7 +7,6 @@ runs alone in a process, so that it has all memory and the set-up of devices.
 
 import contextlib
 import importlib
-import importlib.metadata
 import multiprocessing
 import os
 import platform
@@ -22,8 +21,6 @@ import jax
 
 from ropewalk.utils.git import current_commit
 from ropewalk.utils.threads import num_cpus
-
-PACKAGES = ("jax", "jaxlib", "flax", "torch", "transformers")
 
 
 class Setting(NamedTuple):
@@ -88,31 +85,23 @@ def run(name: str, setting: Setting) -> None:
     Raises:
       ValueError: if a package is missing.
     """
-    print(", ".join(f"{fact}: {value}" for fact, value in conditions(setting).items()))
-    print("Ratios of the fastest runs, and medians of the ratios of all rounds:", flush=True)
+    print(_conditions(setting), flush=True)
     for item in importlib.import_module(f"ropewalk.tpu.benchmarks.{name}").measure(setting):
         if isinstance(item, Result):
             measured = ", ".join(f"{value:.4g} {unit}" for unit, value in item.measured.items())
-            ratios = f"{item.of_fastest:.3g} / {item.median:.3g}"
+            ratios = f"{item.of_fastest:.3g} of the fastest, median {item.median:.3g}"
             item = f"{item.name}: {ratios} ({item.ratio}); {measured}"
         print(item, flush=True)
 
 
-def conditions(setting: Setting) -> dict[str, Any]:
+def _conditions(setting: Setting) -> str:
     """Return the device, versions, load and commit; never a host name or a path."""
-    installed = {d.metadata["Name"] for d in importlib.metadata.distributions()}
-    versions = [f"{p} {importlib.metadata.version(p)}" for p in PACKAGES if p in installed]
-    result = {
-        "machine": platform.machine(),
-        "cores": num_cpus(),
-        "load": round(os.getloadavg()[0], 1),
-        "versions": ", ".join([f"python {platform.python_version()}", *versions]),
-        "commit": current_commit() or "unknown",
-        "GLIBC_TUNABLES": os.environ.get("GLIBC_TUNABLES", "none"),
-    }
-    if setting.device != "cpu":  # on a CPU this would start the backend before its set-up
-        result["accelerator"] = jax.devices()[0].device_kind
-    return result | {"dry run": "these numbers say nothing"} if setting.dry else result
+    # On a CPU `jax.devices` would start the backend before its set-up.
+    device = platform.machine() if setting.device == "cpu" else jax.devices()[0].device_kind
+    facts = [f"{device}, {num_cpus()} cores, load {os.getloadavg()[0]:.1f}"]
+    facts += [f"python {platform.python_version()}, jax {jax.__version__}"]
+    facts += [f"commit {current_commit() or 'unknown'}"]
+    return "; ".join(facts + ["dry run: these numbers say nothing"] * setting.dry)
 
 
 def is_out_of_memory(error: Exception) -> bool:

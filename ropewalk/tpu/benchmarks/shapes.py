@@ -3,7 +3,7 @@
 from ropewalk.configs import base_30m, base_125m, demo, paper_2b
 from ropewalk.configs.changes import change, heads
 from ropewalk.experiment.config import ExperimentConfig
-from ropewalk.experiment.metrics import flops_per_token
+from ropewalk.experiment.cost import flops_per_token
 
 
 def train_shapes(device: str, dry: bool = False) -> dict[str, ExperimentConfig]:

@@ -5,13 +5,12 @@ from typing import NamedTuple
 
 import jax
 
-from ropewalk.experiment.config import ExperimentConfig
+from ropewalk.experiment.cost import peak_of
 from ropewalk.experiment.devices import planned_bytes
-from ropewalk.experiment.metrics import peak_of
 from ropewalk.model.transformer import count_params
 from ropewalk.tpu.benchmarks import shapes
 from ropewalk.tpu.benchmarks.program import TrainStep
-from ropewalk.tpu.benchmarks.protocol import Result, Setting, alternate, is_out_of_memory, timed
+from ropewalk.tpu.benchmarks.protocol import Setting, alternate, is_out_of_memory, timed
 
 
 class Products(NamedTuple):
@@ -42,38 +41,44 @@ PRODUCTS = {
 }
 
 
-def measure(setting: Setting) -> Iterator[Result | str]:
-    """Yield a result for every shape, or a note if it does not fit."""
-    products = PRODUCTS[setting.device]
+def measure(setting: Setting) -> Iterator[str]:
+    """Yield a row of the table for every shape, or a note if it does not fit; then the rates."""
+    products, kind = PRODUCTS[setting.device], jax.devices()[0].device_kind
     if setting.dry:
         products = products._replace(size=256)
+    yield "| model | M parameters | rows of tokens | ms | tokens/s | MFU | of products | GiB |"
+    yield "|---|---|---|---|---|---|---|---|"
+    rates = []
     for name, config in shapes.train_shapes(setting.device, setting.dry).items():
         try:
-            yield _measure(name, config, products, setting.rounds)
+            program = TrainStep(config)
+            step, product = _seconds(program, products, setting.rounds)
         except RuntimeError as error:
             if not is_out_of_memory(error):
                 raise
             yield f"{name}: does not fit into memory"
+            continue
+        flops, peak = shapes.flops(config), peak_of(kind)
+        mfu = flops / step / peak if peak else None
+        share = flops / step / (2 * products.size**3 / product)
+        count, length = count_params(config.model), config.data.context_length
+        yield (
+            f"| {name} | {count['total'] / 1e6:.4g} | {config.data.batch_size} of {length} "
+            f"| {1e3 * step:.4g} | {shapes.tokens(config) / step:,.0f} "
+            f"| {f'{mfu:.0%}' if mfu else 'none'} | {share:.2f} "
+            f"| {planned_bytes(program.compiled) / 2**30:.1f} |"
+        )
+        chip = kind if setting.device == "gpu" else "cpu"
+        rates.append(
+            f'[[measured]]\nchip = "{chip}"\nparameters = {count["matmul"]}\n'
+            f"context_length = {length}\nshare = {mfu or share:.3f}\n"
+        )
+    yield "Rows of ropewalk/experiment/rates.toml, from which costs are computed:"
+    yield from rates
 
 
-def _measure(name: str, config: ExperimentConfig, products: Products, rounds: int) -> Result:
-    program, flops = TrainStep(config), products.steps * shapes.flops(config)
-    product_flops = products.count * 2 * products.size**3
-    # Short steps are cheap and vary more.
-    rounds *= 4 if shapes.flops(config) < product_flops else 1
+def _seconds(program: TrainStep, products: Products, rounds: int) -> tuple[float, float]:
+    """Return the shortest seconds of a step and of a product, which alternate."""
     step = timed(program.make_update(), products.steps)
     seconds = alternate({"product": products.make(), "step": step}, rounds)
-    shortest = min(seconds["step"])
-    measured = {
-        "M parameters": count_params(config.model)["total"] / 1e6,
-        "tokens": shapes.tokens(config),
-        "rows": config.data.batch_size,
-        "ms a step": 1e3 * shortest / products.steps,
-        "tokens/s": products.steps * shapes.tokens(config) / shortest,
-        "GFLOP/s": flops / shortest / 1e9,
-        "GiB planned": planned_bytes(program.compiled) / 2**30,
-    }
-    if peak := peak_of(jax.devices()[0].device_kind):
-        measured["of the chip's dense bfloat16 peak (MFU)"] = flops / shortest / peak
-    ratio = "model FLOP/s of a step over FLOP/s of products"
-    return Result.from_seconds(name, ratio, seconds, flops / product_flops, measured)
+    return min(seconds["step"]) / products.steps, min(seconds["product"]) / products.count

@@ -10,7 +10,7 @@
 
 set -euo pipefail
 # sbatch runs a copy of this file in the folder from which it was submitted.
-source tpu/common.sh
+source ropewalk/tpu/common.sh
 
 case ${1:---help} in
   -h | --help) usage && exit 0 ;;

@@ -14,6 +14,7 @@
 #                       for the previous one; it is canceled if that fails
 #   --time T            time limit in a notation of sbatch, 5 minutes or more; at the limit the job
 #                       saves and returns to the queue (default: 24:00:00)
+#   --own FILE.py       a file of your code that the programs may execute; may be repeated
 #   --partition P       partition and account of the cluster
 #   --account A
 #   --sbatch FLAG       any other flag of sbatch; may be repeated
@@ -31,8 +32,8 @@
 
 set -euo pipefail
 folder=$(cd "$(dirname "$0")" && pwd -P)
-# shellcheck source-path=SCRIPTDIR source=../tpu/common.sh
-source "$folder/../tpu/common.sh"
+# shellcheck source-path=SCRIPTDIR source=../common.sh
+source "$folder/../common.sh"
 
 # Sets `margin`: seconds between the signal to a job and its time limit (in a notation of sbatch).
 find_margin() { # TIME
@@ -60,7 +61,7 @@ number() { # LEAST --OPTION VALUE
   (($3 >= $1)) || fail "$2 $3 is below $1"
 }
 
-nodes=1 gpus='' cpus=8 at_once='' time=24:00:00 workdir='' flags=() report=false
+nodes=1 gpus='' cpus=8 at_once='' time=24:00:00 workdir='' flags=() own=() report=false
 while (($#)); do
   case $1 in
     --nodes) number 1 "$@" && nodes=$2 && shift 2 ;;
@@ -72,6 +73,7 @@ while (($#)); do
     --partition | --account) value "$@" && flags+=("$1=$2") && shift 2 ;;
     --sbatch) value "$@" && flags+=("$2") && shift 2 ;;
     --workdir) value "$@" && workdir=$2 && shift 2 ;;
+    --own) value "$@" && own+=("$1" "$2") && shift 2 ;;
     *) common_option "$@" && shift "$taken" ;;
   esac
 done
@@ -79,7 +81,7 @@ set -- ${words[@]+"${words[@]}"}
 (($# >= 2)) && [[ -n $workdir ]] || fail "needs MODE CONFIG --workdir DIR; see --help"
 find_margin "$time"
 mode=$1 name=$2
-arguments=("$name" --workdir "$workdir" "${@:3}")
+arguments=("$name" --workdir "$workdir" "${@:3}" ${own[@]+"${own[@]}"})
 cd "$folder/../../.."
 export PYTHON=${PYTHON:-.venv/bin/python}
 
@@ -140,5 +142,5 @@ after() { # as `submit`, after the previous job has succeeded
   array=("--dependency=afterok:$job" --kill-on-invalid-dep=yes)
   submit "$@"
 }
-after slurm-evaluate-%j.log 1 "$((gpus > 0))" 1 evaluate.py "$workdir"
-after slurm-report-%j.log 1 0 1 report.py "$workdir"
+after slurm-evaluate-%j.log 1 "$((gpus > 0))" 1 evaluate.py "$workdir" ${own[@]+"${own[@]}"}
+after slurm-report-%j.log 1 0 1 report.py "$workdir" ${own[@]+"${own[@]}"}

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Made the runs of witness.tar.xz, once, with the code of commit 5628988 (JAX 0.10.2, Python 3.11).
-# Each stops short of its end: metrics.jsonl has the losses of the steps that a test trains again.
+# Made the runs of witness.tar.xz, with the code of version 2 of the rows (`data.packing`; JAX 0.10.2,
+# Python 3.11). Each stops short of its end: metrics.jsonl has the losses of the steps that a test trains again.
 set -euo pipefail
 out=$1
 common="data.source=jsonl data.path=tests/data/witness/text.jsonl data.vocab_size=512

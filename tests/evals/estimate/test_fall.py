@@ -37,3 +37,15 @@ def test_isotonic_crossing_is_that_of_the_regression():
 @pytest.mark.parametrize(("right", "expected"), [([5, 5, 4], np.inf), ([1, 0, 2], -np.inf)])
 def test_isotonic_crossing_may_lie_outside(right, expected):
     assert crossing([5, 5, 5], right, [0, 1, 2], 0.5) == expected
+
+
+@pytest.mark.parametrize(("bottom", "is_dip"), [(0.74, True), (0.76, False)])
+def test_a_dip_is_at_least_a_quarter_of_the_range_from_chance_to_ceiling(bottom, is_dip):
+    """50 documents with 100 answers a bin, of which all others are right: both are significant."""
+    right = np.full((50, 6), 100.0)
+    right[:, 2] = 100 * bottom
+    data = trials(np.full((50, 6), 100), right, range(6))
+    found = fall.dip(data, fall.Ceiling(np.ones(1), error=0.0, low=1.0))
+    assert (found is not None) == is_dip
+    if found:
+        assert found[:3] == pytest.approx((bottom, 2, 1))

@@ -50,6 +50,7 @@ def chat_tokenizer(prompt_tokenizer):
     return tokenizer
 
 
+@pytest.mark.hf
 def test_in_a_chat_the_cue_begins_the_answer(prose_config, prompt_tokenizer, chat_tokenizer):
     intro, rest = PATTERN.split("\n", 1)
     head, cue = rest.split(r"\? ")
@@ -61,6 +62,7 @@ def test_in_a_chat_the_cue_begins_the_answer(prose_config, prompt_tokenizer, cha
         make_documents(Passkey(chat=True), prose_config, prompt_tokenizer, 500, range(1))
 
 
+@pytest.mark.hf
 def test_needles_are_asked_for_in_a_chat(prose_config, chat_tokenizer):
     task = ChatNeedles(needles=3, nearest=300)
     for document in make_documents(task, prose_config, chat_tokenizer, 1500, range(9)):

@@ -48,7 +48,7 @@ def test_as_few_crops_and_documents_as_the_tokens_take(text_config, text_tokeniz
     context = evals.task_context(text_config, text_tokenizer, length)
     documents = task.documents(context, range(task.num_documents(context, 1)))
     crops = np.bincount([document.number for document in documents])
-    rooms = [(len(store.document(i)) - 1) // length for i in range(store.num_documents)]
+    rooms = [(len(store.document(i)) - 2) // length for i in range(store.num_documents)]
     rooms = sorted(room for room in rooms if room)
     for limit in range(1, max(rooms) + 1):
         fitting = np.minimum(rooms, limit)

@@ -38,6 +38,18 @@ def test_bands_of_yarn():
     assert report["logit_scale"] == pytest.approx(1.2079441541679836**2)
 
 
+def test_explicit_zeros_do_not_rotate_and_negative_frequencies_rotate_backwards():
+    """Two of four pairs rotate: one cycle is 2π tokens, and 8π in the other direction."""
+    report = json.loads(show("explicit(values=(1.0,0.0,0.25,0.0))", "--head-dim", "8", "--json"))
+    assert report["rotary_dim"] == 4
+    values = "values=(1.0,-0.25,0.0),name='learned'"
+    report = json.loads(show(f"recorded({values})", "--head-dim", "6", "--length", "20", "--json"))
+    assert report["rotary_dim"] == 4
+    assert report["wavelength"][:2] == pytest.approx([2 * np.pi, 8 * np.pi])
+    assert report["turns"] == pytest.approx([20 / (2 * np.pi), 20 / (8 * np.pi), 0])
+    assert any(line.startswith("1 of 3 pairs (1 to 1) never") for line in report["warnings"])
+
+
 def test_features_that_mla_never_rotates_count():
     """Eight of 12 pairs do not turn, so no sum of cosines is negative."""
     report = json.loads(show("mla_tiny", "--length", "4096", "--json"))

@@ -10,7 +10,7 @@ from ropewalk.model.attention import feature_scale
 from ropewalk.model.positions import cos_sin, freeze_pairs
 from ropewalk.model.transformer import select_heads, without_pairs
 from ropewalk.probes import Subject, capture
-from ropewalk.probes.analyses.band_ablation import BandAblation, freeze_candidate
+from ropewalk.probes.analyses.band_ablation import BandAblation, _draw, freeze_candidate
 from ropewalk.probes.inside import complex_pairs
 from tests.models import small_model
 from tests.probes.helpers import copying_run
@@ -87,6 +87,21 @@ def test_freezing_unrotated_pairs_changes_nothing(tokenizer, monkeypatch):
         subject.run.config.model, subject.candidate(), np.ones((1, 1, 64), bool)
     )
     assert result.intact_loss_3[1] > 1 > 1e-3 > subject.effects([everything]).loss_3X[0]
+
+
+def test_frozen_controls_draw_pairs_that_rotate():
+    """Pairs 4 to 7 do not rotate, and other pairs of the band have no other draw than before."""
+    band_R, order_R = np.arange(8) < 3, np.array([7, 6, 0, 5, 1, 4, 3, 2])
+    drawn = [
+        np.flatnonzero(_draw(pairs_R[None, None], order_R[None, None], rotates_R)).tolist()
+        for pairs_R, rotates_R in (
+            (band_R, np.ones(8, bool)),
+            (band_R, np.arange(8) < 4),
+            (np.arange(8) < 6, np.arange(8) < 4),
+        )
+    ]
+    # Places of 0, 1 and 2 in the order, of which 4 and 7 do not rotate; then the first that does.
+    assert drawn == [[2, 4, 7], [0, 2, 3], [0, 1, 2, 3]]
 
 
 def test_some_heads_are_selected_and_others_named(tokenizer):

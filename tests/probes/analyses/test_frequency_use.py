@@ -1,12 +1,13 @@
 """Synthetic queries and keys with a known contribution of each pair."""
 
+import dataclasses
 import math
 
 import numpy as np
 import pytest
 
 from ropewalk.probes.analyses.frequency_use import FrequencyUse
-from tests.probes.helpers import make_subject, plant_keys
+from tests.probes.helpers import make_capture, make_subject, plant_keys
 
 T, N, R = 48, 2, 4
 INV_FREQ_R = 10 ** (-np.arange(R) / R)
@@ -36,6 +37,23 @@ def test_shares_are_relative_to_the_sum_of_absolute_terms():
     np.testing.assert_allclose(
         result.share((0, 0)), terms_RM / np.abs(terms_RM).sum(axis=0), atol=1e-4
     )
+
+
+def test_massive_features_count_once_per_key_head():
+    """Two query heads share each of two keys, of which feature 0 is 100 times the others."""
+    q_BTNR, k_BTNR = np.ones((2, 10, T, 4, R), complex)
+    k_BTNR[..., 0] = 100 + 1j
+    inside, questions = plant_keys((10, T, 4, R), np.ones(R))
+    captured = make_capture(q_BTNR, k_BTNR, "nope")
+    activations = captured.activations
+    inside = dataclasses.replace(
+        captured,
+        config=dataclasses.replace(captured.config, num_kv_heads=2),
+        activations=activations._replace(k_LBSKH=activations.k_LBSKH[..., ::2, :]),
+    )
+    result = FrequencyUse.measure(make_subject(inside, questions))
+    assert result.numbers()["massive features of queries and keys"].value == 2
+    assert [line["massive features"] for line in result.lines()] == ["0 of queries, 1 of keys"] * 4
 
 
 def test_unrotated_pairs_have_no_period():

@@ -39,7 +39,7 @@ def score(inside, repeated=None) -> HeadScores:
     return head_scores(inside, QUESTIONS, ALL_RIGHT, repeated or uniform_heads(1, 2 * N), inside)
 
 
-@pytest.mark.parametrize("window", [None, 21])
+@pytest.mark.parametrize("window", [None, 21, 4])
 def test_equal_weights(window):
     scores = score(uniform_heads(3, T, heads=2, window=window), uniform_heads(1, 2 * N, heads=2))
     visible_T = np.minimum(np.arange(T) + 1, window or T)
@@ -53,7 +53,10 @@ def test_equal_weights(window):
     for name, value in expected.items():
         np.testing.assert_allclose(getattr(scores, f"{name}_3LN"), value, rtol=1e-5)
     uniform = [expected[name] for name in ("prefix", "previous", "first")]
-    retrieval_score = (1 / visible_T[QUESTIONS.query_Q]).mean()
+    # Distances are 5, 2 and 28: a window of 4 shows one answer of three among four keys.
+    seen_Q = QUESTIONS.distances < (window or T)
+    retrieval_score = (seen_Q / visible_T[QUESTIONS.query_Q]).mean()
+    assert window != 4 or retrieval_score == pytest.approx(1 / 12)
     uniform += [retrieval_score, expected["entropy"], expected["distance"]]
     np.testing.assert_allclose(scores.uniform_LX[0], uniform, rtol=1e-5)
 

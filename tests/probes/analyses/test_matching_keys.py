@@ -8,7 +8,7 @@ import pytest
 from ropewalk.probes.analyses.matching_keys import MatchingKeys
 from ropewalk.probes.inside import Capture
 from ropewalk.probes.questions import Questions
-from tests.probes.helpers import make_subject, plant_keys
+from tests.probes.helpers import make_capture, make_subject, plant_keys
 
 B, R = 200, 8
 SHAPE = B, 64, 2, R
@@ -51,6 +51,15 @@ def test_the_gap_ends_at_the_window():
     result = measure(*plant_keys(SHAPE, np.ones(R), noise=0.1, rotary="nope", window=21))
     assert result.zero_LN.tolist() == [[21.0, 21.0]]
     assert result.alone(0, 0) == [(1, 20)]
+
+
+def test_keys_outside_the_window_do_not_compete():
+    """Values at 1, 10 and 12; the answers to the questions at 13 and 30 are at 12 and 10."""
+    is_value_BT = np.isin(np.arange(40), [1, 10, 12])[None]
+    questions = Questions(np.zeros(2, int), np.array([13, 30]), np.array([12, 10]), is_value_BT)
+    inside = make_capture(np.ones((1, 40, 1, R)), np.ones((1, 40, 1, R)), "nope", window=5)
+    result = MatchingKeys.measure(make_subject(inside, questions, np.ones(2, bool)))
+    assert result.num_others_L.tolist() == [1]  # without a window (2 + 2) / 2
 
 
 def test_intervals_of_zeros_cover_them():

@@ -72,6 +72,14 @@ def test_token_texts_do_not_end_the_script(run, inside):
         assert word not in page.html.split('id="numbers"')[0] + page.html.split("</script>")[-2]
 
 
+def test_predicted_ids_of_a_padded_vocabulary_have_their_number(run, inside):
+    """The model has more ids than its tokenizer, and predicts some of them."""
+    narrow = capture(run, inside.tokens_BT % 40)
+    data = json.loads(script_text(view(narrow, tokenizer(40)).html, "page"))
+    padded = [index for index, token in enumerate(data["ids"]) if token >= 40]
+    assert padded and all(data["pieces"][i] == f"⟨{data['ids'][i]}⟩" for i in padded)
+
+
 @pytest.mark.parametrize(("layers", "heads"), [([2], None), ([0], [-1]), (None, [2]), ([], None)])
 def test_layers_and_heads_that_do_not_exist_are_refused(run, inside, layers, heads):
     with pytest.raises(ValueError, match=r"has (layers|heads) 0 to 1"):
