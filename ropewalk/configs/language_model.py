@@ -31,6 +31,7 @@ language_model = ExperimentConfig(
         head_dim=64,
         mlp_dim=688,
         rotary=Rope(base=10_000.0),
+        compute_dtype="float32",  # of all rows, also on GPUs
     ),
     data=DataConfig(
         source="jsonl",

@@ -22,6 +22,7 @@ PACKAGES = ("model", "data", "experiment")
 # with the only value that is still read.
 _RENAMED = {"model.config.ModelConfig": {"blind": "masked_distances"}}
 REMOVED = {"data.config.DataConfig": {"documents": 2}}
+_DERIVED = {"model.config.ModelConfig": {"learned_frequencies": False}}  # of no identity
 
 TRAINED = "trained"  # name of the variant that a run was trained with
 
@@ -269,7 +270,7 @@ def from_dict(value: Any) -> Any:
     renamed = _RENAMED.get(path, {})
     names = {name: renamed.get(name, name) for name in map(str, value) if name != "class"}
     fields = {new: from_dict(value[old]) for old, new in names.items()}
-    for name, only in REMOVED.get(path, {}).items():
+    for name, only in (REMOVED.get(path, {}) | _DERIVED.get(path, {})).items():
         if fields.get(name) == only:
             del fields[name]
     if cls is TrainConfig and fields.get("tracking"):  # a removed tracker changes no number

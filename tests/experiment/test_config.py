@@ -26,6 +26,7 @@ def test_a_removed_field_is_read_with_its_last_value_only():
     config = find_config("tiny")
     record = to_dict(config.data)
     assert from_dict(record | {"documents": 2}) == config.data
+    assert from_dict(to_dict(config.model) | {"learned_frequencies": False}) == config.model
     tracked = to_dict(config.train) | {"tracking": ["trackio", "wandb"]}
     assert from_dict(tracked).tracking == ("wandb",)
     with pytest.raises(ValueError, match="DataConfig has documents=1, which this version does not"):

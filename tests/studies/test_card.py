@@ -66,6 +66,13 @@ def test_a_claim_is_marked_by_its_interval(ends, claimed, mark):
     assert Value(1.0, *ends, 3).mark(*claimed) == mark
 
 
+def test_some_members_of_a_card():
+    card = Card(name="c", question="?", config="tiny", members={"a": (), "b": (), "c": ()})
+    assert list(card.only(["c", "a"]).members) == ["c", "a"]
+    with pytest.raises(ValueError, match="card c has no member 'd'"):
+        card.only(["d"])
+
+
 def test_a_claim_that_a_rival_passes_supports_neither():
     def claim(**rivals):
         return Claim(

@@ -49,7 +49,7 @@ def test_a_stopped_study_appends_no_row(study, monkeypatch):
     with pytest.raises(KeyboardInterrupt):
         call("-m", "studies", "run", study, "--seeds", "0", "--workdir", study / "work")
     assert not (study / "rows").exists()
-    assert lines == [f"python -m studies run {study} --seeds 0 --workdir {study}/work"]
+    assert lines == [f"ropewalk studies run {study} --seeds 0 --workdir {study}/work"]
 
 
 def test_a_member_that_cannot_train_is_refused_before_another_trains(study):
@@ -69,7 +69,7 @@ def test_a_finished_sweep_is_measured_and_a_study_by_path_is_reported(study, tmp
     line = call("-m", "studies", "status", study, "--seeds", "0")
     assert line.startswith("echo: 0 rows, missing: ten,seed=0")
     assert "not measured" in call("-m", "studies", "report", study, "--out", tmp_path / "r.html")
-    assert f"python -m studies run {study} --only echo" in (tmp_path / "r.html").read_text()
+    assert f"ropewalk studies run {study} --only echo" in (tmp_path / "r.html").read_text()
 
     card = load_cards(str(study))["echo"]
     config = card.configs()["ten"]

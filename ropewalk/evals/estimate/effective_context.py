@@ -22,7 +22,7 @@ import numpy as np
 
 from ropewalk import evals
 from ropewalk.evals.estimate import fall, statistics
-from ropewalk.evals.estimate.bins import bin_number, bin_start
+from ropewalk.evals.estimate.bins import bin_number, bin_start, group_bins
 from ropewalk.evals.estimate.fall import BEYOND, Ceiling, Curve, Dip, Fall
 from ropewalk.evals.estimate.statistics import Limits, t_half_width
 from ropewalk.evals.estimate.trials import Trials
@@ -465,6 +465,13 @@ def _mean_accuracy(
         alike = trials.summed().summed()
         shares = alike.widths() / alike.widths().sum()
         independent = len(seeds) * (shares**2 / alike.questions).sum()
+        if variance:
+            # Bins whose few answers are all alike add none; they have that of their neighbors.
+            group = group_bins(alike.questions, _MIN_TRIALS)
+            right, asked = (np.bincount(group, n) for n in (alike.right, alike.questions))
+            accuracy = ((right + 0.5) / (asked + 1))[group]
+            least = (shares**2 * accuracy * (1 - accuracy) / alike.questions).sum()
+            variance = max(variance, least)
         effective_trials = mean * (1 - mean) / variance if variance else 1 / independent
         z = statistics.t_quantile(num_documents)
         _, low, high = map(float, statistics.wilson(np.array(mean), np.array(effective_trials), z))

@@ -17,7 +17,14 @@ LONG = change(
     *small,
     name="capability",
     question="",
-    model=dict(heads(1), embed_dim=128, num_layers=1, mlp_dim=128, rotary=dict(base=10.0)),
+    model=dict(
+        heads(1),
+        embed_dim=128,
+        num_layers=1,
+        mlp_dim=128,
+        rotary=dict(base=10.0),
+        compute_dtype="float32",  # of all rows, also on GPUs
+    ),
     data=dict(source="retrieval", batch_size=4, retrieval_fraction=0.0),
     train=dict(
         num_steps=1000,  # replaced by a card's budget

@@ -4,7 +4,8 @@ usage: python -m tests.evals.estimate.table [DRAWS] [DOCUMENTS]
 
 Questions are those that `evaluate.py` asks by default: documents of the task kv at 128 tokens, 64
 unless stated. Luck is correlated by .2 within a document (a Gaussian copula). The truth is the
-first distance at which accuracy is at most half-way from the ceiling to chance.
+first distance at which accuracy is at most half-way from the ceiling to chance, and the mean of
+accuracy over all distances.
 """
 
 import functools
@@ -147,13 +148,13 @@ def line(
     documents: int = 64,
     seed: int = 20240523,
 ) -> dict[str, float]:
-    """Return the shares of verdicts, the coverage and the median width of many estimates.
+    """Return the shares of verdicts, coverages and the median width of many estimates.
 
     Args:
       kind: returns the curve of a draw.
     """
     random = np.random.default_rng(seed)
-    results, covered = [], []
+    results, covered, means = [], [], []
     for draw in range(draws):
         curve = kind(random)
         result = effective_context.estimate_trials(
@@ -165,6 +166,8 @@ def line(
         )
         results.append(result)
         covered.append(is_covered(result, truth(curve)))
+        mean = curve(np.arange(1.0, LONGEST + 1)).mean()
+        means.append(result.mean_accuracy_low <= mean <= result.mean_accuracy_high)
     measured = [result for result in results if result.verdict == effective_context.MEASURED]
     shares = {
         "measured": len(measured) / draws,
@@ -172,6 +175,7 @@ def line(
         "undetermined": np.mean([r.verdict == effective_context.UNDETERMINED for r in results]),
         "no L50": np.mean([not result.has_l50 for result in results]),
         "covered": np.mean(covered),
+        "mean covered": np.mean(means),
         "octaves": np.median([result.octaves for result in measured]) if measured else np.nan,
     }
     return {name: float(value) for name, value in shares.items()}
