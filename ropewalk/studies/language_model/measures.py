@@ -291,7 +291,7 @@ def over_seeds(seeds: Sequence[Resampled], *, in_octaves: bool = False) -> Value
         interval, count = (values[0, 0], *ends[:, 0]), (documents, "documents")
     else:
         low, high = ends.mean(1)
-        interval, count = (values[:, 0].mean(), ends[0].min(), np.inf), (len(seeds),)
+        interval, count = (values[:, 0].mean(), ends[0].min(), np.inf), (len(seeds), "seeds")
         if np.isfinite(values[:, 0]).all():  # else a half lag beyond all lags: no t interval
             values = np.minimum(values, values[np.isfinite(values)].max())
             random = np.random.Generator(np.random.Philox(key=0))
