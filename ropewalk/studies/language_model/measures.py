@@ -288,17 +288,17 @@ def over_seeds(seeds: Sequence[Resampled], *, in_octaves: bool = False) -> Value
     values = np.log(values) if in_octaves else values
     ends = np.quantile(values[:, 1:], expanded(documents), axis=1, method="inverted_cdf")
     if len(seeds) == 1:
-        interval, count = (values[0, 0], *ends[:, 0]), (documents, "documents")
+        interval, n, unit = (values[0, 0], *ends[:, 0]), documents, "documents"
     else:
         low, high = ends.mean(1)
-        interval, count = (values[:, 0].mean(), ends[0].min(), np.inf), (len(seeds),)
+        interval, n, unit = (values[:, 0].mean(), ends[0].min(), np.inf), len(seeds), "seeds"
         if np.isfinite(values[:, 0]).all():  # else a half lag beyond all lags: no t interval
             values = np.minimum(values, values[np.isfinite(values)].max())
             random = np.random.Generator(np.random.Philox(key=0))
             mean, least, most = mean_over_seeds(values, documents, random)
             interval = mean, min(low, least), max(high, most)
     value, low, high = np.exp(interval) if in_octaves else interval
-    return Value(float(value), float(low), float(high), *count)
+    return Value(float(value), float(low), float(high), n, unit)
 
 
 # --- measures that claims name -------------------------------------------------------------------
