@@ -197,12 +197,15 @@ def measure_half_lag(
       run, reference: copy gains on the same documents.
       nearby: half of the share of the gain that `run` has up to this lag. So a run that copies half
         as much as `reference`, but at all lags, has no half lag. 0: half of the gain.
-      least_level: share of the gain up to `nearby` below which the run has not learned to copy.
+      least_level: share of the gain up to `nearby` below which the run has not learned to copy; if
+        it is given, neither has a reference whose gain is below LEAST_GAIN there.
     """
     _check_paired(run, reference)
     run, reference = (item.within(SHORTEST_LAG, np.inf) for item in (run, reference))
-    near, near_reference = (x.within(0, nearby).total_DB.sum() for x in (run, reference))
-    if near < least_level * near_reference:
+    near, near_reference = (x.within(0, nearby) for x in (run, reference))
+    learned = LEAST_GAIN * near_reference.count_DB.sum() if least_level else -np.inf
+    gain, reference_gain = near.total_DB.sum(), near_reference.total_DB.sum()
+    if reference_gain < learned or gain < least_level * reference_gain:
         return NOTHING
     logs_B, near_B = np.log(run.center_B), run.center_B <= nearby
 
