@@ -112,7 +112,7 @@ def total_nll(
 
     def share(output_VD, *arrays_BT):
         """Return this device's share of the sum, `[1, 1]`."""
-        total = _total_nll(config, output_VD, *arrays_BT)
+        total: jax.Array = _total_nll(config, output_VD, *arrays_BT)
         return total[None, None] / axes.devices_along("tensor")
 
     with jax.named_scope("loss"):

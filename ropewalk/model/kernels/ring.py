@@ -36,8 +36,9 @@ def attention(
     zigzag = functools.partial(_to_zigzag, axis=axis)
     shard = Shard(indices_T, zigzag(segment_ids_BT))
     of_ring = Parts(*(functools.partial(f, parts, axis) for f in (_forward, _backward)))
-    outputs = attend(of_ring, zigzag(q_BTNH), zigzag(k_BSKH), zigzag(v_BSKU), shard, window)
-    return tuple(_from_zigzag(x_BT, axis=axis) for x_BT in outputs)
+    arrays = zigzag(q_BTNH), zigzag(k_BSKH), zigzag(v_BSKU)
+    out_BTNU, lse_BTN = attend(of_ring, *arrays, shard, window)
+    return _from_zigzag(out_BTNU, axis=axis), _from_zigzag(lse_BTN, axis=axis)
 
 
 def _forward(parts: Parts, axis: str, q_BTNH, k_BSKH, v_BSKU, queries: Shard, keys: Shard, window):

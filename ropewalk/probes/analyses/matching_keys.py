@@ -134,7 +134,7 @@ class MatchingKeys(HeadProbe):
     @property
     def is_unmeasured(self) -> np.ndarray:
         """Which heads have no gap, `[L, N]`."""
-        return np.isnan(self.d_prime).all(axis=-1)
+        return np.all(np.isnan(self.d_prime), axis=-1)
 
     def _first(self, is_reached_M: np.ndarray) -> float:
         """Return the first distance that is marked, inf if there is none."""
