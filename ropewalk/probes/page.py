@@ -23,13 +23,11 @@ def write(
 
     `command` is the command line to show.
     """
-    page.write(
-        out,
-        _items(results, members, command),
-        questions=["Attention analysis"],
-        summary=page.format_list(list_findings(results)),
-        **overview.describe(members),
-    )
+    variables = overview.describe(members) | {
+        "questions": ["Attention analysis"],
+        "summary": page.format_list(list_findings(results)),
+    }
+    page.write(out, _items(results, members, command), **variables)
 
 
 def list_findings(results: Mapping[type[Probe], ByLabel]) -> Iterator[str]:
