@@ -72,12 +72,16 @@ def checkpoint_ids(run: RunDirectory, steps: Iterable[int] | None = None) -> dic
     return ids
 
 
+# Defaults that a later version has changed, by field.
+_FIRST_DEFAULTS = {"compute_dtype": "float32"}
+
+
 def _without_defaults(value: Any) -> dict[str, Any]:
     """Return the fields of a dataclass, but those that mean the same when config.json lacks them.
 
     So a field that a later version adds changes no identity.
     """
     values = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
-    defaults = {field.name: field.default for field in dataclasses.fields(value)}
+    defaults = {field.name: field.default for field in dataclasses.fields(value)} | _FIRST_DEFAULTS
     changed = {name: item for name, item in values.items() if item != defaults[name]}
     return REMOVED.get(class_path(type(value)), {}) | changed

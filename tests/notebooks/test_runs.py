@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 
 from ropewalk.experiment import load
+from ropewalk.experiment.identity import run_id
+from ropewalk.experiment.run import RunDirectory
 
 RUNS = Path(__file__).parents[2] / "notebooks/runs"
 MEMBERS = sorted(path.name for path in RUNS.iterdir())
@@ -24,3 +26,9 @@ def test_the_checkpoints_are_complete_and_small():
 def test_logits_equal_those_of_the_locked_versions(member):
     logits_V = load(RUNS / member).logits(TEXT)[0, -1]
     np.testing.assert_allclose(logits_V, LOGITS[member], rtol=0, atol=1e-5)
+
+
+def test_a_new_default_changes_no_identity():
+    """What the first commit with these runs gave; rows of runs carry it."""
+    run = RunDirectory(RUNS / "base=10,num_heads=1")
+    assert run_id(run, 1000) == "edbf8ebb578f-3485186564fb"
