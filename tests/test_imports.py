@@ -38,7 +38,7 @@ PACKAGES = {
     "model": "numpy jax flax",
     # grain's worker processes import it: no jax, so no accelerator. absl: flags of these workers.
     "data": "numpy grain tensorflow_datasets array_record sentencepiece tokenizers jinja2 "
-    "zstandard rich absl apache_beam pyarrow",
+    "zstandard rich absl apache_beam pyarrow transformers",
     "experiment": "numpy jax flax psutil orbax tensorstore rich tensorboardX wandb zstandard",
     "evals": "numpy jax flax scipy rich",
     "training": "numpy jax optax rich",
