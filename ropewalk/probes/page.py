@@ -23,13 +23,9 @@ def write(
 
     `command` is the command line to show.
     """
-    page.write(
-        out,
-        _items(results, members, command),
-        questions=["Attention analysis"],
-        summary=page.format_list(list_findings(results)),
-        **overview.describe(members),
-    )
+    findings = page.format_list(list_findings(results))
+    own = {"questions": ["Attention analysis"], "summary": findings}
+    page.write(out, _items(results, members, command), **overview.describe(members) | own)
 
 
 def list_findings(results: Mapping[type[Probe], ByLabel]) -> Iterator[str]:
