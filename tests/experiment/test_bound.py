@@ -121,9 +121,7 @@ def test_every_bit_of_a_sweeps_record_counts(tmp_path, capsys):
     record = SweepRecord(config="tiny", overrides=("seed=0,1",), members=("a",), configs=("0f",))
     path = tmp_path / "sweep.json"
     path.write_text(record.to_json())
-    outcomes = [
-        outcome for _, outcome in damaged(path, functools.partial(read_sweep, tmp_path), every=7)
-    ]
+    outcomes = damaged(path, lambda: read_sweep(tmp_path), every=7)
     assert set(outcomes) <= {"refused", "told", record}
     content = json.loads(record.to_json())
     old = {name: content[name] for name in ("config", "overrides", "members")}

@@ -70,7 +70,8 @@ def test_a_parent_is_the_same_however_its_path_is_spelled(tmp_path, monkeypatch)
     other = make_parent(tmp_path / "other" / "a", "model.rotary=nope")
     run = RunDirectory(tmp_path / "run")
     run.write_config(inherit(TINY, ["start_from=a"], run), [])
-    monkeypatch.chdir(tmp_path / "other")
+    (tmp_path / "away").mkdir()
+    monkeypatch.chdir(tmp_path / "away")
     absolute = tmp_path / parent.path
     for start in (absolute, f"{absolute}@5", "../a"):
         again = inherit(TINY, [f"start_from={start}"], RunDirectory(run.path))
