@@ -144,8 +144,13 @@ def _forward(config: Architecture, output_VD, x_BTD, targets_BT, weights_BT, div
         is_target_BTV = vocabulary.local_ids(logits_BTV) == targets_BT[..., None]
         dlogits_BTV = jnp.where(is_target_BTV, dlogits_BTV - weights_BT1, dlogits_BTV).astype(dtype)
         dx_BTD = product("BTV,VD->BTD", dlogits_BTV, cast_VD).astype(dtype)
-        # As in `kernels.matmul`: a CPU then transposes the narrow x, not the wide gradient.
-        return doutput_VD + product("BTD,BTV->DV", x_BTD, dlogits_BTV).T, (dx_BTD, nll_BT)
+        if dtype == jnp.float32:
+            # As in `kernels.matmul`: a CPU then transposes the narrow x, not the wide gradient. It
+            # lacks this product in bfloat16.
+            added_VD = product("BTD,BTV->DV", x_BTD, dlogits_BTV).T
+        else:
+            added_VD = product("BTV,BTD->VD", dlogits_BTV, x_BTD)
+        return doutput_VD + added_VD, (dx_BTD, nll_BT)
 
     arrays, zeros_VD = (x_BTD, targets_BT, weights_BT), jnp.zeros(output_VD.shape, jnp.float32)
     length = _chunk_length(config, B, T)

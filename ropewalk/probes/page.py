@@ -23,9 +23,11 @@ def write(
 
     `command` is the command line to show.
     """
-    findings = page.format_list(list_findings(results))
-    own = {"questions": ["Attention analysis"], "summary": findings}
-    page.write(out, _items(results, members, command), **overview.describe(members) | own)
+    variables = overview.describe(members) | {
+        "questions": ["Attention analysis"],
+        "summary": page.format_list(list_findings(results)),
+    }
+    page.write(out, _items(results, members, command), **variables)
 
 
 def list_findings(results: Mapping[type[Probe], ByLabel]) -> Iterator[str]:

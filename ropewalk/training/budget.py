@@ -25,10 +25,12 @@ from ropewalk.data.config import DataConfig
 from ropewalk.data.mixture import describe_epochs
 from ropewalk.data.prepare import open_source
 from ropewalk.data.store import store_dtype
+from ropewalk.experiment import dotted
 from ropewalk.experiment.config import ExperimentConfig
 from ropewalk.experiment.cost import count_flops, nearest_rate, peak_flops, peak_of, seconds_on
 from ropewalk.experiment.devices import device_memory
 from ropewalk.experiment.stages import Stage
+from ropewalk.model.axes import products_dtype
 from ropewalk.model.config import Architecture, PositionTable
 from ropewalk.model.loss import tokens_at_once
 from ropewalk.model.transformer import abstract_params
@@ -123,6 +125,9 @@ def step_memory(
     mesh: Any = AbstractMesh(tuple(axes.values()), tuple(axes))
     state = abstract_state(config, num_members, mesh)
 
+    dtype = products_dtype(config.model.compute_dtype)
+    model = dataclasses.replace(config.model, compute_dtype=dtype)
+
     def bytes_on_device(tree: Any) -> int:
         return sum(
             math.prod(x.sharding.shard_shape(x.shape)) * x.dtype.itemsize
@@ -137,13 +142,12 @@ def step_memory(
     gradients = bytes_on_device(state.params) * axes["sweep"] / num_members
     rows = config.data.batch_size // config.train.accumulate // (axes["data"] * axes["fsdp"])
     activations = _activations(
-        config.model.architecture,
+        model.architecture,
         member_arrays([Stage(0, 0, 0, 0, 0, config)]).table,
         max(1, rows),
         config.data.context_length // axes["sequence"],
     )
     if axes["fsdp"] > 1:  # a layer and the output matrix of all devices, and their gradients
-        model = config.model
         blocks = jax.tree.leaves(abstract_params(model)["blocks"])
         layer = sum(x.size for x in blocks) / model.num_layers
         gathered = layer + model.vocab_size * model.embed_dim
@@ -209,7 +213,10 @@ def _memory(checks: Sequence[Checked], is_elsewhere: bool) -> str:
     num_devices = math.prod(checked.axes.values())
     is_unsplit = num_devices == checked.axes["sweep"]
     in_turn = is_unsplit and not is_elsewhere and jax.default_backend() == "cpu"
-    memory = step_memory(stage.config, checked.axes, len(checked.runs), in_turn=in_turn)
+    config = stage.config
+    if is_elsewhere and config.model.compute_dtype == "auto":
+        config = dotted.apply(config, ["model.compute_dtype=bfloat16"])
+    memory = step_memory(config, checked.axes, len(checked.runs), in_turn=in_turn)
     line = (
         f"memory: about {size(sum(memory))} on each of {counted(num_devices, 'devices')}: "
         f"{size(memory.state)} of parameters and optimizer state, {size(memory.gradients)} of "

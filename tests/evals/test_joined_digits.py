@@ -11,7 +11,7 @@ from ropewalk.data.prepare import prepare
 from ropewalk.data.task import Document
 from ropewalk.data.text_task import encode_whole
 from ropewalk.data.tokenizer import Tokenizer
-from ropewalk.evals import runner
+from ropewalk.evals import parse, runner
 from tests.data import json_tokenizers
 from tests.evals.helpers import PROMPT_WORDS, experiment, make_documents
 from tests.evals.test_tasks import IN_WORDS, floor
@@ -83,7 +83,6 @@ def test_answers_are_found_by_bytes(tmp_path):
     assert tokenizer.decode(result.tokens[start : start + count]) == " 48213"
     assert tokenizer.decode(result.tokens[start - 1 - distance :]) == " 48213. So: 48213"
     assert result.merged is not None and result.merged.tolist() == [True]
-    notes, other = [], dataclasses.replace(result, number=1, merged=np.zeros(1, bool))
-    runner._report_merged("needle", 9, [result, other], notes.append)
-    (note,) = notes
-    assert "needle at 9: the tokenizer joins" in note and "1 of 2 documents" in note
+    other = dataclasses.replace(result, number=1, merged=np.zeros(1, bool))
+    note = runner._describe_merged(runner.Questions(parse("needle"), 9, [result, other]))
+    assert " at 9: the tokenizer joins" in note and "1 of 2 documents" in note

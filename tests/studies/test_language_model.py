@@ -106,6 +106,9 @@ def test_a_ratio_of_reaches_counts_a_reach_beyond_all_lags_as_the_last_half_octa
     assert ratio[:3] == pytest.approx([expected] * 3)
     too_low = value(measures.measure_reach_ratio(*four, nearby=48, least_level=0.5))
     assert too_low.mark(0, 1) == "nothing to measure"
+    floor = sum_gains({9: 0.05, 17: 0.05, 70: 0.05})  # no reach beyond all lags: it copies nothing
+    nothing = value(measures.measure_half_lag(floor, floor, nearby=48, least_level=0.5))
+    assert nothing.mark(0, 1) == "nothing to measure"
     reach = value(measures.measure_half_lag(run, reference, nearby=48, least_level=0.39))
     assert reach.value == pytest.approx((64 * 90 * 91 * 127) ** 0.25)
 

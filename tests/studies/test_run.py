@@ -78,17 +78,7 @@ def test_a_finished_sweep_is_measured_and_a_study_by_path_is_reported(study, tmp
     call("sweep.py", "tiny", "--workdir", folder, *overrides, "model.rotary.base=10", "seed=0,1")
     (folder / "seed=0").rename(folder / "ten,seed=0")
     saved = {path: path.stat().st_mtime_ns for path in folder.rglob("checkpoints/*")}
-    command = (
-        "-m",
-        "ropewalk",
-        "studies",
-        "run",
-        study,
-        "--seeds",
-        "0",
-        "--workdir",
-        study / "work",
-    )
+    command = "-m", "studies", "run", study, "--seeds", "0", "--workdir", study / "work"
     assert "echo/ten,seed=0: kv" in call(*command)
     assert saved == {path: path.stat().st_mtime_ns for path in folder.rglob("checkpoints/*")}
     (row,) = rows.read_all(study / "rows")

@@ -34,7 +34,7 @@ _MARKERS = "o", "s", "^", "D", "v"
 
 def sections(cards: Sequence[Card], rows: Sequence[Row]) -> Iterator[Item]:
     """Yield the growth of the reach, the costs, the heads, and a table of each card with rows."""
-    if runs := law.find_runs(rows):
+    if law.reaches(runs := law.find_runs(rows)):
         fit = law.fit_cost(runs)
         lines = {
             "Reach after 40M tokens": law.growth_lines(runs),

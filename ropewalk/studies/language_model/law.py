@@ -129,6 +129,7 @@ def theory_lines(runs: Sequence[Run]) -> Iterator[dict[str, str]]:
         lengths = np.array([length(base) for base in GROWING])
         line = {
             "theory": name,
+            "at the bases": ", ".join(f"{tokens:.0f}" for tokens in lengths),
             "growth": f"{lengths[-1] / lengths[0]:.2f}",
             "one factor": f"{error(octaves, lengths):.2f}",
         }

@@ -197,12 +197,15 @@ def measure_half_lag(
       run, reference: copy gains on the same documents.
       nearby: half of the share of the gain that `run` has up to this lag. So a run that copies half
         as much as `reference`, but at all lags, has no half lag. 0: half of the gain.
-      least_level: share of the gain up to `nearby` below which the run has not learned to copy.
+      least_level: share of the gain up to `nearby` below which the run has not learned to copy; if
+        it is given, neither has a reference whose gain is below LEAST_GAIN there.
     """
     _check_paired(run, reference)
     run, reference = (item.within(SHORTEST_LAG, np.inf) for item in (run, reference))
-    near, near_reference = (x.within(0, nearby).total_DB.sum() for x in (run, reference))
-    if near < least_level * near_reference:
+    near, near_reference = (x.within(0, nearby) for x in (run, reference))
+    learned = LEAST_GAIN * near_reference.count_DB.sum() if least_level else -np.inf
+    gain, reference_gain = near.total_DB.sum(), near_reference.total_DB.sum()
+    if reference_gain < learned or gain < least_level * reference_gain:
         return NOTHING
     logs_B, near_B = np.log(run.center_B), run.center_B <= nearby
 
@@ -288,17 +291,17 @@ def over_seeds(seeds: Sequence[Resampled], *, in_octaves: bool = False) -> Value
     values = np.log(values) if in_octaves else values
     ends = np.quantile(values[:, 1:], expanded(documents), axis=1, method="inverted_cdf")
     if len(seeds) == 1:
-        interval, count = (values[0, 0], *ends[:, 0]), (documents, "documents")
+        interval, n, unit = (values[0, 0], *ends[:, 0]), documents, "documents"
     else:
         low, high = ends.mean(1)
-        interval, count = (values[:, 0].mean(), ends[0].min(), np.inf), (len(seeds),)
+        interval, n, unit = (values[:, 0].mean(), ends[0].min(), np.inf), len(seeds), "seeds"
         if np.isfinite(values[:, 0]).all():  # else a half lag beyond all lags: no t interval
             values = np.minimum(values, values[np.isfinite(values)].max())
             random = np.random.Generator(np.random.Philox(key=0))
             mean, least, most = mean_over_seeds(values, documents, random)
             interval = mean, min(low, least), max(high, most)
     value, low, high = np.exp(interval) if in_octaves else interval
-    return Value(float(value), float(low), float(high), *count)
+    return Value(float(value), float(low), float(high), n, unit)
 
 
 # --- measures that claims name -------------------------------------------------------------------

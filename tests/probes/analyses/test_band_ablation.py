@@ -100,8 +100,8 @@ def test_frozen_controls_draw_pairs_that_rotate():
             (np.arange(8) < 6, np.arange(8) < 4),
         )
     ]
-    # Places of 0, 1 and 2 in the order, of which 4 and 7 do not rotate; then the first that does.
-    assert drawn == [[2, 4, 7], [0, 2, 3], [0, 1, 2, 3]]
+    # Places of 0, 1 and 2 in the order, of which 4 and 7 do not rotate: of 5 and 6 do.
+    assert drawn == [[2, 4, 7], [1, 2, 3], [0, 1, 2, 3]]
 
 
 def test_some_heads_are_selected_and_others_named(tokenizer):
