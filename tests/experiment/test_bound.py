@@ -61,7 +61,7 @@ def test_no_file_of_another_run_and_no_flipped_bit_is_read_without_a_word(sweep,
     """Of the walk, `pytest -s` prints a table."""
     run, other = sweep / "base=10", shutil.copytree(sweep / "base=99", tmp_path / "other")
     shutil.rmtree(other / "held_out")  # the members have one text
-    make_store(other / "held_out", [[5, 6], [7]])
+    make_store(other / "held_out", [[5, 6, 7] * 99] * 60)
     record = make_sweep(tiny_config(), sweep, ["model.rotary.base=10,99", "seed=1"]).record
     assert record and record.members == read_sweep(sweep).members
     (other / "sweep.json").write_text(record.to_json())
