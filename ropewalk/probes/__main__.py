@@ -110,14 +110,15 @@ def run_probes(args: argparse.Namespace, out: Path, command: str) -> None:
     for member in members:
         for run in member.runs:
             options = dict(task=args.task, length=args.length, documents=args.documents)
-            step = newest.get(run, member.step) if member.step is None else member.step
-            subject = Subject(run=load(run.path, step), **options)
+            loaded = load(run.path, newest.get(run) if member.step is None else member.step)
+            subject = Subject(run=loaded, **options)
+            identity = run_id(run, loaded.step)
             length = args.length or subject.run.config.data.context_length
             notice(f"{run.name}: {counted(len(selected), 'probes')} of rows of {length:,} tokens")
             for probe in selected:
                 with console.status(f"{run.name}: {probe.name()}"):
                     result = probe.measure(subject)
-                result.save(run.path, args.task, step=step, run_id=run_id(run, step))
+                result.save(run.path, args.task, step=loaded.step, run_id=identity)
                 results[probe][member.label].append(result)
                 if args.heads and (lines := result.lines()):
                     title, names = f"{run.name}: {probe.title}", list(lines[0])[:2]

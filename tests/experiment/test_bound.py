@@ -48,7 +48,8 @@ def read(sweep: Path) -> str:
     with contextlib.redirect_stderr(errors):
         try:
             runs = find_runs([sweep], said.append)
-            said += runner.make_plan(runs, runner.Options(tasks=TASKS, documents=2)).describe()
+            plan = runner.make_plan(runs, runner.Options(tasks=TASKS, documents=2))
+            said += plan.describe()[:-1]  # but the line that counts documents
             members_lib.read(runs, said.append)
             commands.repeat({sweep: runs}, "ropewalk report a")
         except ValueError as error:
