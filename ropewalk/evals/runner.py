@@ -25,7 +25,7 @@ from ropewalk.experiment.config import ExperimentConfig, chosen_rotary
 from ropewalk.experiment.identity import run_id
 from ropewalk.experiment.items import metrics_damage
 from ropewalk.experiment.loaded import LoadedRun, load_directory
-from ropewalk.experiment.run import RunDirectory, find_runs
+from ropewalk.experiment.run import RunDirectory, find_runs, newest_steps
 from ropewalk.model import rotary as rotary_lib
 from ropewalk.model import transformer
 from ropewalk.model.rotary import Pattern
@@ -381,8 +381,9 @@ def _load(
 ) -> list[Loaded]:
     """Load the checkpoints with the variants that apply to them."""
     members: list[Loaded] = []
+    newest = newest_steps(runs, notice) if options.step is None else {}
     for run in runs:
-        loaded, variants = load_directory(run, options.step), {}
+        loaded, variants = load_directory(run, newest.get(run, options.step)), {}
         if damage := metrics_damage(run):
             notice(damage)
         for text in options.variants:

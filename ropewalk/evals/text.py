@@ -15,6 +15,7 @@ from ropewalk.data.task import Document, Sample, Task, TaskContext
 from ropewalk.data.tokenizer import Tokenizer
 from ropewalk.data.verify import read_tokenizer
 from ropewalk.utils.manifest import DamagedError, find_damages
+from ropewalk.utils.messages import print_note
 from ropewalk.utils.plugins import name_of
 
 
@@ -104,9 +105,9 @@ def validation(context: TaskContext, *, task: str, path: str | None = None) -> T
         return read_texts(path, context.tokenizer, context.data.text_field)
     if not context.data.has_text:
         raise ValueError(f"{task} needs text, and data.source={context.data.source} has none")
+    known = context.held_out_fingerprints
     if context.held_out is None or not context.held_out.exists():
         store = TokenStore(prepared(context, task=task) / "validation")
-        known = context.held_out_fingerprints
         if known and store.fingerprint not in known:
             raise MissingTextError(
                 f"{task} needs the held-out text of the training, and data.path="
@@ -118,6 +119,11 @@ def validation(context: TaskContext, *, task: str, path: str | None = None) -> T
         store = TokenStore(context.held_out)
         for damage in find_damages(context.held_out / "store.json"):
             raise DamagedError(damage)
+        if not known:
+            what = "no fingerprint of its text in config.json (an older run); another text"
+            print_note(None, f"{context.held_out}: {what} cannot be noticed")
+        elif store.fingerprint not in known:
+            raise DamagedError(f"{context.held_out} holds another text than the run's")
     except DamagedError as error:
         raise ValueError(
             f"{task} needs held-out text: {error.what}; delete {context.held_out}, and it is made "

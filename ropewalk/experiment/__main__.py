@@ -11,6 +11,7 @@ import ropewalk.utils.environment  # noqa: F401 - first: it checks that packages
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
+from ropewalk.experiment.items import check_newest_config, metrics_damage
 from ropewalk.experiment.records import read_sweep
 from ropewalk.experiment.run import RunDirectory
 from ropewalk.experiment.stages import split
@@ -69,16 +70,20 @@ def describe(run: RunDirectory) -> dict[str, str]:
     cells = {"run": str(run.path)}
     try:
         config, steps, size = run.config, run.steps(), _size(run.path)
+        check_newest_config(run)
         losses = [row["loss"] for row in run.read_metrics()]
+        if metrics_damage(run):
+            losses = ["damaged"]
     except (OSError, ValueError) as error:  # training removes files meanwhile
         return cells | {"config": str(error)}
+    last = losses[-1] if losses else "-"
     newest, end = steps[-1] if steps else 0, split(config)[-1].end
     return cells | {
         "config": config.name,
         "rotary": rotary.label(run.config_at(newest).model.rotary),
         "seed": str(config.seed),
         "steps": f"{newest:,}" if newest == end else f"{newest:,} of {end:,}",
-        "loss": "-" if not losses else "not finite" if losses[-1] is None else f"{losses[-1]:.3f}",
+        "loss": "not finite" if last is None else last if isinstance(last, str) else f"{last:.3f}",
         "MB": f"{size / 1e6:,.1f}",
     }
 

@@ -13,6 +13,7 @@ from ropewalk.model import rotary as rotary_lib
 from ropewalk.model.config import ModelConfig
 from ropewalk.model.rotary import Pattern
 from ropewalk.utils.checks import SINGLE_MAX, Bounds, Count, Seed, Share, SinglePositive, check
+from ropewalk.utils.manifest import digest
 from ropewalk.utils.messages import counted, one_line, quoted
 
 # A config.json may only name classes of these packages: reading one never runs other code.
@@ -21,7 +22,7 @@ PACKAGES = ("model", "data", "experiment")
 # Fields of older config.json files, by class: fields that have another name now, and removed fields
 # with the only value that is still read.
 _RENAMED = {"model.config.ModelConfig": {"blind": "masked_distances"}}
-REMOVED = {"data.config.DataConfig": {"documents": 2}}
+_REMOVED = {"data.config.DataConfig": {"documents": 2}}
 _DERIVED = {"model.config.ModelConfig": {"learned_frequencies": False}}  # of no identity
 
 TRAINED = "trained"  # name of the variant that a run was trained with
@@ -270,7 +271,7 @@ def from_dict(value: Any) -> Any:
     renamed = _RENAMED.get(path, {})
     names = {name: renamed.get(name, name) for name in map(str, value) if name != "class"}
     fields = {new: from_dict(value[old]) for old, new in names.items()}
-    for name, only in (REMOVED.get(path, {}) | _DERIVED.get(path, {})).items():
+    for name, only in (_REMOVED.get(path, {}) | _DERIVED.get(path, {})).items():
         if fields.get(name) == only:
             del fields[name]
     if cls is TrainConfig and fields.get("tracking"):  # a removed tracker changes no number
@@ -323,6 +324,29 @@ def deciding_fields(config: ExperimentConfig) -> dict[str, Any]:
 def is_operational(name: str) -> bool:
     """Return whether a dotted field of a config does not change the numbers of a run."""
     return bool(_OPERATIONAL.match(name))
+
+
+def config_digest(config: ExperimentConfig, tokenizer_sha256: str | None) -> str:
+    """Return the part of a run's identity (`experiment.identity`) that config.json decides."""
+    fields = flatten(to_dict(config, _without_defaults))
+    # The digests of parameters and the tokenizer's sha256 stand for what lies at paths.
+    fields = {k: x for k, x in fields.items() if not is_operational(k) and k not in PATH_FIELDS}
+    return digest([fields, tokenizer_sha256])[:12]
+
+
+# Defaults that a later version has changed, by field.
+_FIRST_DEFAULTS = {"compute_dtype": "float32"}
+
+
+def _without_defaults(value: Any) -> dict[str, Any]:
+    """Return the fields of a dataclass, but those that mean the same when config.json lacks them.
+
+    So a field that a later version adds changes no identity.
+    """
+    values = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+    defaults = {field.name: field.default for field in dataclasses.fields(value)} | _FIRST_DEFAULTS
+    changed = {name: item for name, item in values.items() if item != defaults[name]}
+    return _REMOVED.get(class_path(type(value)), {}) | changed
 
 
 def flatten(tree: dict[str, Any], prefix: str = "") -> dict[str, Any]:

@@ -187,6 +187,14 @@ def one_line(
         raise DamagedCheckpointError(run, step, what) from error
 
 
+def check_newest_config(run: RunDirectory) -> None:
+    """Raise ValueError if config.json is not that of the newest checkpoint that can be read."""
+    for step in reversed(run.steps()):
+        with contextlib.suppress(DamagedCheckpointError):  # readers of its arrays report it
+            check_config(run, step)
+            return
+
+
 def check_config(run: RunDirectory, step: int) -> dict[str, Any]:
     """Return the item `config`, if config.json has the config that the checkpoint was made with.
 

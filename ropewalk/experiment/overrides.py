@@ -49,7 +49,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ropewalk.data.sources import source_class
-from ropewalk.experiment.config import PATH_FIELDS, ExperimentConfig, is_operational
+from ropewalk.experiment.config import (
+    PATH_FIELDS,
+    ExperimentConfig,
+    config_digest,
+    is_operational,
+)
 from ropewalk.experiment.dotted import apply as apply  # part of the command line, for its callers
 from ropewalk.experiment.inherit import inherit
 from ropewalk.experiment.records import SweepRecord, read_sweep
@@ -294,9 +299,9 @@ class Sweep(NamedTuple):
 
 
 def _deciding(record: SweepRecord) -> SweepRecord:
-    """Return a record without overrides that do not change the numbers of a run, and in order."""
+    """Return a record without what does not change the numbers of a run, overrides in order."""
     overrides = (o for o in record.overrides if not is_operational(o.partition("=")[0]))
-    return dataclasses.replace(record, overrides=tuple(sorted(overrides)))
+    return dataclasses.replace(record, overrides=tuple(sorted(overrides)), configs=())
 
 
 def single_run(config: ExperimentConfig, workdir: str | Path, overrides: Sequence[str]) -> Sweep:
@@ -320,8 +325,12 @@ def make_sweep(
     """
     workdir = as_path(workdir)
     members = make_members(config, overrides, workdir)
-    names = tuple(member.name for member in members)
-    record = SweepRecord(config=config.name, overrides=tuple(overrides), members=names)
+    record = SweepRecord(
+        config=config.name,
+        overrides=tuple(overrides),
+        members=tuple(member.name for member in members),
+        configs=tuple(config_digest(member.config, None) for member in members),
+    )
     if only is not None:
         if not 0 <= only < len(members):
             raise ValueError(f"no member {only}: the sweep has members 0 to {len(members) - 1}")

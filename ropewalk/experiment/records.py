@@ -10,7 +10,8 @@ from typing import Annotated, Any
 
 from ropewalk.utils.checks import SINGLE_MAX, Bounds, check, problem
 from ropewalk.utils.limits import parse_json, read_json, read_lines
-from ropewalk.utils.messages import counted, quoted
+from ropewalk.utils.manifest import seal, unseal
+from ropewalk.utils.messages import counted, print_note, quoted
 
 
 def read_json_lines(path: Path, kinds: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -101,11 +102,13 @@ class SweepRecord:
       config: name of the config.
       overrides: overrides as typed.
       members: names of their directories, in order.
+      configs: `config_digest` of each member without tokenizer; empty in older files.
     """
 
     config: str
     overrides: tuple[str, ...]
     members: tuple[str, ...]
+    configs: tuple[str, ...] = ()
 
     def __post_init__(self):
         check(self)
@@ -118,21 +121,25 @@ class SweepRecord:
             raise ValueError(f"members must be different names, got {quoted(self.members)}")
 
     def to_json(self) -> str:
-        """Return the content of the file."""
-        return json.dumps(dataclasses.asdict(self), indent=2) + "\n"
+        """Return the content of the file, which has its own digest."""
+        return json.dumps(seal(dataclasses.asdict(self)), indent=2) + "\n"
 
 
 def read_sweep(path: Path) -> SweepRecord:
     """Read sweep.json of a sweep directory.
 
     Raises:
-      ValueError: if it is not a `SweepRecord`.
+      ValueError: if it is not a `SweepRecord`, or not what was written.
     """
     file = path / "sweep.json"
     try:
         record = read_json(file)
-        names = (field.name for field in dataclasses.fields(SweepRecord))
-        return SweepRecord(**{name: record[name] for name in names})
+        if "sha256" not in record:
+            print_note(None, f"{file}: no digest (an older file); changes cannot be noticed")
+        elif not unseal(record):
+            raise ValueError("not what was written")
+        fields = {name: record[name] for name in ("config", "overrides", "members")}
+        return SweepRecord(**fields, configs=record.get("configs", ()))
     except (KeyError, TypeError, ValueError) as error:
         reason = error if isinstance(error, ValueError) else "no JSON object with all its fields"
         hint = "delete it and run the same sweep.py command again: members are kept"

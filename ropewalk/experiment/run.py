@@ -16,7 +16,13 @@ from ropewalk.data import chat
 from ropewalk.data.config import DataConfig
 from ropewalk.data.tokenizer import Tokenizer, file_in
 from ropewalk.experiment import stages
-from ropewalk.experiment.config import ExperimentConfig, first_difference, from_dict, to_dict
+from ropewalk.experiment.config import (
+    ExperimentConfig,
+    config_digest,
+    first_difference,
+    from_dict,
+    to_dict,
+)
 from ropewalk.experiment.records import METRICS, read_json_lines, read_sweep
 from ropewalk.utils.checks import problem
 from ropewalk.utils.command_line import requote
@@ -24,7 +30,8 @@ from ropewalk.utils.files import check_links, write_atomically
 from ropewalk.utils.git import current_commit
 from ropewalk.utils.limits import read_json
 from ropewalk.utils.locks import lock
-from ropewalk.utils.manifest import DamagedError, hash_file
+from ropewalk.utils.manifest import DamagedError, digest, hash_file
+from ropewalk.utils.messages import print_note
 from ropewalk.utils.paths import as_path, copy, in_bucket
 
 # Folder of an imported run, and of those that start from it: tokenizer files, as published.
@@ -153,6 +160,11 @@ class RunDirectory:
         return self.record.get("tokenizer")
 
     @property
+    def config_digest(self) -> str:
+        """The part of the identity (`experiment.identity`) that config.json decides."""
+        return config_digest(self.config, self.tokenizer_sha256)
+
+    @property
     def held_out_fingerprints(self) -> tuple[str, ...]:
         """Fingerprints of the held-out texts of the stages; empty if the run has not kept them."""
         return tuple(self.record.get("held_out", ()))
@@ -254,19 +266,38 @@ class RunDirectory:
     def record_command(self, command: str) -> None:
         """Add a shell line with date, commit and versions to commands.jsonl unless it is there."""
         with lock(self.path / f".{self.commands_path.name}.lock"):
-            rows = read_json_lines(self.commands_path, {"command": str})
+            rows = self._read_commands()
             if command not in [row["command"] for row in rows]:
                 names = "jax", "jaxlib", "flax", "optax", "numpy"
                 versions = {name: importlib.metadata.version(name) for name in names}
                 versions["python"] = platform.python_version()
                 date = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
                 row = {"command": command, "date": date, "commit": current_commit()}
-                lines = [json.dumps(row) + "\n" for row in [*rows, row | {"versions": versions}]]
+                rows.append(row | {"versions": versions})
+                seal = {"file": self._digest(rows)}
+                lines = [json.dumps(row | seal) + "\n" for row in rows]
                 write_atomically(self.commands_path, "".join(lines))
+
+    def _digest(self, rows: Sequence[dict[str, Any]]) -> str:
+        """Return what each line of commands.jsonl ends with: a digest of all, and of the run."""
+        return digest([self.config_digest, self.record["overrides"], rows])[:16]
+
+    def _read_commands(self) -> list[dict[str, Any]]:
+        """Return the rows of commands.jsonl; raise ValueError unless they were written here."""
+        path, rows = self.commands_path, read_json_lines(self.commands_path, {"command": str})
+        written = [row.pop("file", None) for row in rows]
+        if rows and not any(written):
+            print_note(None, f"{path}: no digest (an older file); changes cannot be noticed")
+        elif written != [self._digest(rows)] * len(rows):
+            raise ValueError(
+                f"{path} is not what was written for this run; restore a copy, or delete it: "
+                "then a page shows the command that is equal to config.json"
+            )
+        return rows
 
     def read_commands(self) -> list[str]:
         """Return the shell lines that trained and evaluated the run, oldest first."""
-        rows = read_json_lines(self.commands_path, {"command": str})
+        rows = self._read_commands()
         return [line for row in rows if (line := requote(row["command"]))]
 
     def pinned(self, config: ExperimentConfig) -> ExperimentConfig:
@@ -280,15 +311,23 @@ class RunDirectory:
         return dataclasses.replace(config, start_from=self.pin(config.start_from))
 
     def pin(self, start_from: str) -> str:
-        """Return `start_from` as DIR@STEP; a started run keeps the step that it started from.
+        """Return `start_from` as DIR@STEP; a started run keeps the one that it started from.
+
+        That is the same run however its path is spelled, from any folder.
 
         Raises:
           ValueError: as `find_start` does.
         """
         # Else a parent that trains on would give its child other parameters at every resume.
         start = self.config.start_from if self.is_started() else None
-        if start and abspath(start_from) in map(abspath, (start, split_start(start)[0])):
-            return start
+        if start:
+            (path, step), (old_path, old_step) = split_start(start_from), split_start(start)
+            if abspath(start_from) in map(abspath, (start, old_path)):
+                return start  # the parent may be gone
+            if old_step is not None and step in (None, old_step):
+                found = find_run(path).config_at(old_step)
+                if not first_difference(self.parent_config, found):
+                    return start
         parent, step = find_start(start_from)
         return f"{parent.path}@{step}"
 
@@ -420,10 +459,17 @@ def find_runs(
             names = ", ".join(sorted(str(file.parent) for file in files))
             missing += f"; name those in it: {names}" if names else ""
             raise ValueError(f"{path} {missing if path.exists() else 'does not exist'}")
-        names = read_sweep(path).members
+        record = read_sweep(path)
+        names = record.members
         check_links(path, [*names, *(f"{name}/{folder}" for name in names for folder in _FOLDERS)])
         members = [RunDirectory(path / name) for name in names]
         started = [run for run in members if run.is_started()]
+        for run, config_id in zip(members, record.configs, strict=False):  # older files have none
+            if run in started and config_digest(run.config, None) != config_id:
+                raise ValueError(
+                    f"{run.path} is not the member that {path}/sweep.json names: another config or "
+                    "seed; put back a copy of either, or name the runs instead of the sweep"
+                )
         absent = ", ".join(run.path.name for run in members if run not in started)
         if not started:
             raise ValueError(
@@ -491,6 +537,32 @@ def common_steps(runs: Iterable[RunDirectory]) -> list[int]:
     A step that only some members of a sweep have saved does not count.
     """
     return sorted(set.intersection(*(set(run.steps()) for run in runs)))
+
+
+def newest_steps(runs: Iterable[RunDirectory], notice: Notice) -> dict[RunDirectory, int]:
+    """Return the step to compare each of `runs` at: the newest of those that have a checkpoint.
+
+    Members of a sweep that was interrupted, between the saves of two members perhaps, are compared
+    at the newest step that they have in common. `notice` is called with one line for each sweep of
+    several newest steps.
+    """
+    newest = {run: run.find_step() for run in runs}
+    sweeps: dict[Path, list[RunDirectory]] = {}
+    for run in newest:
+        folder = run.path.absolute().parent
+        if run.diverged_at is None and (folder / "sweep.json").exists():
+            sweeps.setdefault(folder, []).append(run)
+    for folder, members in sweeps.items():
+        if len({newest[run] for run in members}) < 2 or not any(run.unfinished for run in members):
+            continue
+        names = ", ".join(f"{run.name} {newest[run]:,}" for run in members)
+        if common := common_steps(members):
+            newest |= dict.fromkeys(members, common[-1])
+            taken = f"step {common[-1]:,} is taken, the newest of all; --step takes another"
+        else:
+            taken = "no step is there in all, and each has its newest"
+        notice(f"{folder}: members have other newest steps ({names}); {taken}")
+    return newest
 
 
 def find_pruned(runs: Iterable[RunDirectory], steps: Sequence[int]) -> RunDirectory | None:

@@ -11,9 +11,11 @@ import numpy as np
 
 from ropewalk.evals import rows
 from ropewalk.experiment.config import ExperimentConfig
+from ropewalk.experiment.items import metrics_damage
 from ropewalk.experiment.run import RunDirectory
 from ropewalk.model import rotary
 from ropewalk.model.transformer import count_params
+from ropewalk.utils.messages import print_note
 
 IDENTICAL = (
     "The tensors are byte for byte those that were imported, and config.json describes the same "
@@ -75,6 +77,8 @@ def _without_folders(text: Any) -> str:
 
 def _last_losses(run: RunDirectory, step: int) -> dict[str, Any]:
     """Return the last row of metrics.jsonl up to a step with each kind of loss, by its name."""
+    if damage := metrics_damage(run):
+        print_note(None, damage)
     logged = [row for row in run.read_metrics() if row["step"] <= step]
     names = ("loss", "val_loss")
     return {name: row for name in names for row in logged if row.get(name) is not None}

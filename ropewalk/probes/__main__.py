@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 
 from ropewalk import probes
-from ropewalk.experiment.run import find_trained
+from ropewalk.experiment.run import find_trained, newest_steps
 from ropewalk.reporting.command import check_page
 from ropewalk.utils.command_line import (
     Parser,
@@ -91,6 +91,7 @@ def run_probes(args: argparse.Namespace, out: Path, command: str) -> None:
     from ropewalk.experiment import load
     from ropewalk.experiment.compiled import keep_programs
     from ropewalk.experiment.devices import check_platform
+    from ropewalk.experiment.identity import run_id
     from ropewalk.probes import page
     from ropewalk.probes.subject import Subject
     from ropewalk.reporting import members as members_lib
@@ -104,17 +105,20 @@ def run_probes(args: argparse.Namespace, out: Path, command: str) -> None:
     console = Console(stderr=True, markup=False)
     notice = functools.partial(console.print, highlight=False, soft_wrap=True)
     members = select_steps(members_lib.read(find_trained(args.dirs, notice), notice), args.step)
+    newest = newest_steps([run for m in members for run in m.runs if m.step is None], notice)
     results = {probe: collections.defaultdict(list) for probe in selected}
     for member in members:
         for run in member.runs:
             options = dict(task=args.task, length=args.length, documents=args.documents)
-            subject = Subject(run=load(run.path, member.step), **options)
+            loaded = load(run.path, newest.get(run) if member.step is None else member.step)
+            subject = Subject(run=loaded, **options)
+            identity = run_id(run, loaded.step)
             length = args.length or subject.run.config.data.context_length
             notice(f"{run.name}: {counted(len(selected), 'probes')} of rows of {length:,} tokens")
             for probe in selected:
                 with console.status(f"{run.name}: {probe.name()}"):
                     result = probe.measure(subject)
-                result.save(run.path, args.task, step=subject.run.step)
+                result.save(run.path, args.task, step=loaded.step, run_id=identity)
                 results[probe][member.label].append(result)
                 if args.heads and (lines := result.lines()):
                     title, names = f"{run.name}: {probe.title}", list(lines[0])[:2]

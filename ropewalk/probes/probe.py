@@ -193,7 +193,7 @@ class Probe(abc.ABC):
     def save(self, run: Path, task: str = "kv", **more: Any) -> Path:
         """Write the arrays, and `more`, to probes/NAME.npz of a run directory.
 
-        Of documents of another task than kv, whose numbers reports show, to probes/TASK-NAME.npz.
+        Of documents of another task than kv, to probes/TASK-NAME.npz. No command reads them.
         """
         prefix = "" if task == "kv" else f"{type(evals.parse(task)).__name__.lower()}-"
         path = run / "probes" / f"{prefix}{self.name()}.npz"

@@ -11,7 +11,7 @@ from ropewalk.evals import rows as rows_lib
 from ropewalk.evals.estimate.effective_context import Estimate
 from ropewalk.experiment import stages
 from ropewalk.experiment.config import TRAINED, ExperimentConfig
-from ropewalk.experiment.items import metrics_damage
+from ropewalk.experiment.items import check_newest_config, metrics_damage
 from ropewalk.experiment.run import RunDirectory
 from ropewalk.reporting.labels import labels, setting
 from ropewalk.reporting.measurements import Measurement, drop_diverged, measurements
@@ -121,16 +121,19 @@ def read(
     Args:
       runs: run directories; runs of equal seeds, such as copies, count as one seed.
       notice: called with one line for each metrics.jsonl that lost rows, for runs of equal seeds,
-        if tokenizers differ, and for seeds without rows of the step that is shown.
+        if tokenizers differ, for members of a sweep whose rows are of several steps, and for seeds
+        without rows of the step that is shown.
 
     Raises:
-      ValueError: if result rows are damaged or belong to another run.
+      ValueError: if result rows are damaged or belong to another run, or a config.json is not what
+        the newest checkpoint was made with.
     """
     # Several paths may lead to one run.
     runs = list({run.path.resolve(): run for run in runs}.values())
     rows = {run: rows_lib.read_run(run) for run in runs}
     groups: dict[tuple, dict[RunDirectory, rows_lib.Rows]] = {}
     for run in runs:
+        check_newest_config(run)
         groups.setdefault(tuple(setting(run.config).items()), {})[run] = rows[run]
         if damage := metrics_damage(run):
             notice(damage)
@@ -138,6 +141,8 @@ def read(
     if len(tokenizers) > 1:
         paths = " and ".join(map(str, tokenizers.values()))
         notice(f"{paths} have other tokenizers: compare their bits per byte, not losses per token")
+    for line in _describe_steps(rows):
+        notice(line)
     for group in groups.values():
         if len(set(map(_seeds, group))) < len(group):
             paths = " and ".join(str(run.path) for run in group)
@@ -156,6 +161,19 @@ def read(
         label = name + member.label + (f" ({state})" if state else "")
         results.append(dataclasses.replace(member, index=index, label=label, look=look))
     return results
+
+
+def _describe_steps(rows: Mapping[RunDirectory, rows_lib.Rows]) -> Iterator[str]:
+    """Yield a line for each sweep whose members, trained equally long, show rows of other steps."""
+    sweeps: dict[tuple, dict[str, int]] = {}
+    for run, table in rows.items():
+        folder, end = run.path.absolute().parent, stages.split(run.config)[-1].end
+        if len(table["step"]) and run.diverged_at is None and (folder / "sweep.json").exists():
+            sweeps.setdefault((folder, end), {})[run.name] = table["step"].max().item()
+    for (folder, _), steps in sweeps.items():
+        if len(set(steps.values())) > 1:
+            names = ", ".join(f"{name} at {step:,}" for name, step in steps.items())
+            yield f"{folder}: members were evaluated at other steps ({names}); compare them at one"
 
 
 def _describe_left_out(group: Mapping[RunDirectory, rows_lib.Rows]) -> Iterator[str]:

@@ -188,9 +188,11 @@ def _read_frequencies(
     """Return the facts and frequencies `[L, K, R]` of a run or pattern, and the query heads."""
     if args.run:
         # Imported here, so that the other commands start without jax.
+        from ropewalk.experiment.items import check_newest_config
         from ropewalk.experiment.run import find_run
 
         run = find_run(args.run)
+        check_newest_config(run)
         config = run.config_at(max(run.steps(), default=0))
         result = {"run": str(args.run), "head_dim": config.model.head_dim}
         inv_freq_LKR = config.model.position_table(config.data.context_length).inv_freq

@@ -12,7 +12,7 @@ import math
 import os
 import re
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any
 
@@ -116,20 +116,6 @@ def _check_numbers(array: Any) -> Any:
     if dtype is None or dtype.kind not in "biuf" or any(n > array.size for n in array.shape):
         raise ValueError("not an array of numbers")
     return array
-
-
-def read_arrays(path: Path, names: Sequence[str]) -> list[Any]:
-    """Return arrays of an .npz file; raise KeyError for a name that it lacks."""
-    import numpy as np
-
-    check_file(path)
-    try:
-        with _open(path) as file, np.load(file, allow_pickle=False) as arrays:
-            return [_check_numbers(arrays[name]) for name in names]
-    except (KeyError, OSError):
-        raise
-    except Exception as error:  # zipfile and numpy raise many kinds for damage
-        raise ValueError(f"not arrays ({one_line(str(error), 80)})") from error
 
 
 def _open(path: Path) -> IO[bytes]:

@@ -62,3 +62,21 @@ def test_a_started_run_keeps_what_it_inherited(tmp_path):
         other = inherit(TINY, [*command, "model.qk_norm=true"], again)
         with pytest.raises(ValueError, match=r"model\.qk_norm=False, and this one has .*=True"):
             again.check_resumable(other)
+
+
+def test_a_parent_is_the_same_however_its_path_is_spelled(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    parent = make_parent(Path("a"), f"model.rotary={PATTERN}")
+    other = make_parent(tmp_path / "other" / "a", "model.rotary=nope")
+    run = RunDirectory(tmp_path / "run")
+    run.write_config(inherit(TINY, ["start_from=a"], run), [])
+    (tmp_path / "away").mkdir()
+    monkeypatch.chdir(tmp_path / "away")
+    absolute = tmp_path / parent.path
+    for start in (absolute, f"{absolute}@5", "../a"):
+        again = inherit(TINY, [f"start_from={start}"], RunDirectory(run.path))
+        RunDirectory(run.path).check_resumable(again)
+        assert again == run.config
+    again = inherit(TINY, [f"start_from={other.path}"], RunDirectory(run.path))
+    with pytest.raises(ValueError, match="and this one has"):
+        RunDirectory(run.path).check_resumable(again)

@@ -15,7 +15,6 @@ from ropewalk.experiment import load
 from ropewalk.experiment.run import RunDirectory
 from ropewalk.model import transformer
 from tests.conftest import ROOT
-from tests.damage import flip
 from tests.data.helpers import plain_text, write_jsonl
 from tests.models import tiny_config, train_run
 
@@ -115,9 +114,6 @@ def test_a_run_is_asked_about_its_own_text_where_that_is_another(
         if name != "run":
             np.testing.assert_array_equal(table[name], expected[name], err_msg=name)
     assert not (tmp_path / "data").exists()
-    flip(away.held_out_path / "00000.starts.npy", -24)
-    with pytest.raises(ValueError, match=r"starts\.npy: damaged: .*; delete .*/away/held_out, and"):
-        ask(away)
 
 
 def test_held_out_text_that_changed_is_refused(tmp_path, runs):
@@ -140,5 +136,5 @@ def test_held_out_text_that_changed_is_refused(tmp_path, runs):
     write("valid.jsonl", range(9, 12))
     write("train.jsonl", range(5))
     shutil.rmtree(run.checkpoints_path)  # as if it was stopped before the first one
-    with pytest.raises(ValueError, match=r"trained on other data \(.* content of .*/in, or use"):
+    with pytest.raises(ValueError, match=r"trained on other data \(.* content of .*/in, .* or use"):
         train_run(config, run.path)

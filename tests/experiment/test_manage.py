@@ -29,7 +29,7 @@ def test_runs_below_a_folder_are_listed_and_pruned(trained_run, tmp_path, monkey
     stopped = shutil.copytree(trained_run, tmp_path / "stopped")
     shutil.rmtree(stopped / "checkpoints" / "2")
     (stopped / "metrics.jsonl").write_text('{"step": 1, "tokens": 9, "loss": null}\n')
-    assert "not finite" in call("-m", "experiment", "list", stopped)
+    assert "damaged" in call("-m", "experiment", "list", stopped)
     changes, paths = RunDirectory(run).record["overrides"], (run, stopped, tmp_path / "new")
     command = "train.py", "tiny", *changes, "evals.documents=3", "--check", "--workdir"
     checks = [call(*command, path) for path in paths]

@@ -9,6 +9,7 @@ import pytest
 
 from ropewalk.evals import runner
 from ropewalk.experiment import load
+from ropewalk.experiment.identity import run_id
 from ropewalk.experiment.run import RunDirectory
 from ropewalk.probes.__main__ import main
 from ropewalk.probes.questions import capture_recall, grade_answers
@@ -61,7 +62,7 @@ def test_the_command_writes_arrays_figures_and_a_page(run, capsys):
     path = run.path / "probes" / "matching_keys.npz"
     content = path.read_bytes()
     with np.load(path) as arrays:
-        assert arrays["step"] == 1
+        assert arrays["step"] == 1 and arrays["run_id"] == run_id(run, 1)
         assert arrays["zero_LN"].shape == (2, 2)
         assert arrays["gap_LNM"].shape == (2, 2, 63)
     assert (run.path / "probes" / "matching_keys.png").read_bytes()[1:4] == b"PNG"
@@ -69,5 +70,4 @@ def test_the_command_writes_arrays_figures_and_a_page(run, capsys):
     assert "<svg" in page and "zero of B(m)" in out
     assert "answered correctly: " in out and "answered correctly: " in page
     assert main([str(run.path), "--task", "lagcopy", *arguments]) == 0
-    # Reports show the numbers of kv beside its effective context.
     assert path.read_bytes() == content and path.with_stem("lagcopy-matching_keys").exists()

@@ -5,8 +5,8 @@ import json
 from ropewalk.configs.changes import change
 from ropewalk.data.config import DataConfig
 from ropewalk.evals import rows as rows_lib
-from ropewalk.experiment.config import ExperimentConfig, TrainConfig
-from ropewalk.experiment.identity import config_digest, run_id
+from ropewalk.experiment.config import ExperimentConfig, TrainConfig, config_digest
+from ropewalk.experiment.identity import run_id
 from ropewalk.experiment.items import digest_item
 from ropewalk.experiment.run import RunDirectory, find_runs
 from ropewalk.model import rotary
@@ -83,7 +83,7 @@ def make_run(path, config, rows=(), *, overrides=(), digest=7):
 
 def rows_of(run, rows):
     """Return rows with the identity of the run's checkpoint, unless they are of another config."""
-    digest, identity = config_digest(run.config, None), run_id(run, 10)
+    digest, identity = run.config_digest, run_id(run, 10)
     return [
         {**row, "run_id": identity} if row["run_id"].startswith(digest) else row for row in rows
     ]
