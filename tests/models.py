@@ -1,9 +1,11 @@
 """Small models, and plans of their training, that tests share."""
 
+import functools
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import jax
 import numpy as np
 
 from ropewalk.configs import find_config
@@ -12,7 +14,7 @@ from ropewalk.experiment.checkpoint import Checkpoints, DataState
 from ropewalk.experiment.config import ExperimentConfig
 from ropewalk.experiment.overrides import Member
 from ropewalk.experiment.run import RunDirectory
-from ropewalk.model import transformer
+from ropewalk.model import loss, transformer, vocabulary
 from ropewalk.model.config import ModelConfig
 from ropewalk.model.rotary import parse_pattern
 from ropewalk.training.plan import Plan, check_plan, complete_plan
@@ -72,3 +74,14 @@ def write_run(
         checkpoints.save(step, params, {"count": np.zeros(1)}, DataState(fingerprint=""), config)
     checkpoints.close()
     return run
+
+
+def token_nll(config: ModelConfig, params: Any, hidden_BTD: Any, targets_BT: Any) -> jax.Array:
+    """Return the loss of each target, nats, in the chunks of `loss.total_nll`."""
+
+    def in_chunks(output_VD, *arrays_BT):
+        nll = jax.checkpoint(functools.partial(loss._nll, output_VD))
+        return loss._over_chunks(config, nll, *arrays_BT)
+
+    mapped = vocabulary.map_shards(loss._gathered(in_chunks))
+    return mapped(transformer.output_matrix(config, params), hidden_BTD, targets_BT)

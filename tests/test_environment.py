@@ -1,6 +1,5 @@
 """Variables, encodings and texts that a user's other programs bring do not stop a command."""
 
-import io
 import json
 import os
 import shutil
@@ -10,7 +9,6 @@ import sys
 import jax
 import pytest
 
-from ropewalk.evals.generation import command as generate
 from ropewalk.experiment import load
 from ropewalk.model import transformer
 from tests.conftest import ROOT
@@ -54,15 +52,6 @@ def test_initial_parameters_depend_on_no_variable(run_script):
     assert drawn.stderr == "warning: rows of 9 tokens\n"  # no line of code
 
 
-def test_closed_streams(run_script):
-    """A file that is opened later would get the number of standard output or error."""
-    opens = "import ropewalk.utils.environment; print(1); print(open('train.py').fileno())"
-    code = f"import os, sys; sys.argv[0] = 'train.py'; {opens}"
-    shell = ["sh", "-c", 'exec "$0" -c "$1" <&- 2>&-', sys.executable, code]
-    done = run_script("-c", f"import os; os.execvp('sh', {shell})")
-    assert done.stdout.split() == ["1", "3"]
-
-
 def test_a_closed_pipe_is_a_line():
     """A reader such as `head` ends before the output does."""
     code = "from ropewalk.utils.command_line import exit_with; exit_with(lambda: print('a' * 9**6))"
@@ -96,43 +85,6 @@ def test_64_bits_of_a_notebook_are_refused(trained_run):
     assert {leaf.dtype for leaf in leaves} == {jax.numpy.float32.dtype}
 
 
-def prompts(arguments: list[str], capsys) -> list[str]:
-    assert generate.main([*arguments, "--json", "--max-new-tokens=1"]) == 0
-    return [result["prompt"] for result in json.loads(capsys.readouterr().out)["results"]]
-
-
-def test_a_byte_order_mark_is_no_text(trained_run, tmp_path, capsys, monkeypatch):
-    file = tmp_path / "prompts"
-    file.write_bytes(b"\xef\xbb\xbfimport\r\nimport\r\n")
-    assert prompts([str(trained_run), "--prompts", str(file)], capsys) == ["import"] * 2
-    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"\xef\xbb\xbfimport\n")))
-    assert prompts([str(trained_run)], capsys) == ["import"]
-
-
-@pytest.mark.parametrize("option", ["--prompt", "--stop", "--prompts", "stdin"])
-def test_text_that_is_not_utf_8(trained_run, option, tmp_path, capsys, monkeypatch):
-    latin1 = b"caf\xe9"
-    (tmp_path / "prompts").write_bytes(latin1)
-    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(latin1), encoding="utf-8"))
-    value = latin1.decode(errors="surrogateescape")
-    value = tmp_path / "prompts" if option == "--prompts" else value
-    arguments = [f"{option}={value}"] if option != "stdin" else []
-    with pytest.raises(SystemExit) as stop:
-        generate.main([str(trained_run), *arguments])
-    error = capsys.readouterr().err
-    assert stop.value.code == 2 and error.count("\n") == 1 and "UTF-8" in error.upper()
-
-
 def test_a_lone_surrogate_is_no_text(trained_run):
     with pytest.raises(ValueError, match="not Unicode"):
         load(trained_run).logits("caf\udce9")
-
-
-@pytest.mark.slow
-def test_a_missing_file_of_a_checkpoint_is_one_line(run, run_script):
-    """TensorStore's threads go on reading after the error."""
-    files = (run / "checkpoints/2/params").rglob("d/*")
-    max(files, key=lambda path: path.stat().st_size).unlink()
-    done = run_script("evaluate.py", run, "--tasks", "kv", check=False)
-    assert done.returncode == 2 and "checkpoint 2 is damaged" in done.stderr
-    assert len(done.stderr.splitlines()) == 1, done.stderr

@@ -18,7 +18,6 @@ from ropewalk.experiment.run import find_runs
 from ropewalk.model.rotary.nope import Nope
 from ropewalk.model.rotary.rope import Rope
 from tests.evals.oracles import copying_model
-from tests.in_process import call
 from tests.models import small_model, write_run
 
 pytestmark = pytest.mark.slow
@@ -167,17 +166,6 @@ def test_a_published_model_is_asked_for_ids_without_text_by_name_only(
         evaluate([tmp_path / "run"], documents=1)
 
 
-def test_runs_with_other_chat_templates_read_documents_of_their_own(sweep, monkeypatch):
-    """One tokenizer file and one shape, so only the template tells them apart."""
-    runs = find_runs([sweep / "base=10", sweep / "rotary=nope"])
-    for run, template in zip(runs, "ab", strict=True):
-        run.tokenizer.chat_template = template
-    [*groups] = runner._by_shape(runner._load(runs, runner.Options(), print), runner.Options())
-    assert len(groups) == 2
-    runs[1].tokenizer.chat_template = "a"
-    assert len(runner._by_shape(runner._load(runs, runner.Options(), print), runner.Options())) == 1
-
-
 UNFIT = "vt does not fit length=96; the shortest that works with this tokenizer is"
 
 
@@ -203,22 +191,6 @@ def test_what_fits_is_scored_and_the_rest_is_listed(tmp_path, tokenizer, capsys,
         cli.main([str(run.path), "--tasks=vt", *options[:1]])
     error = capsys.readouterr().err
     assert UNFIT in error and "length=200" in error and "scoring" not in error
-
-
-def test_the_check_of_a_training_lists_what_its_evaluation_will_skip(tmp_path, tokenizer):
-    """By the files of tasks, and with a tokenizer by lengths too; nothing is prepared."""
-    (tmp_path / "t.model").write_bytes(tokenizer.model)
-    tasks = f"evals.tasks=[kv,vt,\"pg19(path='{tmp_path}')\",perplexity]"
-    command = ("train.py", "tiny", "--check", "--workdir", tmp_path / "run", tasks)
-    missing = f"evaluation: will be skipped: {tmp_path}: no PG-19 test split; give path=DIR"
-    printed = call(*command)
-    assert missing in printed and "evaluation: whether tasks fit is known when" in printed
-    assert "perplexity needs" not in printed and "vt does not fit" not in printed
-    sizes = ("evals.lengths=[96,4096]", "model.vocab_size=640", "data.source=retrieval")
-    printed = call(*command, *sizes, f"data.tokenizer={tmp_path}/t.model")
-    skipped = [line for line in printed.splitlines() if "will be skipped" in line]
-    texts = (UNFIT, missing, "perplexity needs text, and data.source=retrieval has none")
-    assert [text in line for text, line in zip(texts, skipped, strict=True)] == [True] * 3
 
 
 def test_another_variant_at_evaluation_is_that_schedule(sweep):

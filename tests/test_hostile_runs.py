@@ -4,7 +4,6 @@ import itertools
 import os
 import shlex
 import shutil
-import socket
 from pathlib import Path
 
 import pytest
@@ -33,19 +32,11 @@ def replace(path: Path) -> Path:
     return path
 
 
-def bind(path: Path) -> None:
-    with socket.socket(socket.AF_UNIX) as end:
-        end.bind(str(path))
-
-
 # What takes the place of a file, by name.
 FORBIDDEN = {
     "link": lambda path: path.symlink_to("../outside/keys"),
     "dangling link": lambda path: path.symlink_to("../outside/new"),
-    "absolute link": lambda path: path.symlink_to(Path("outside/keys").absolute()),
-    "circle": lambda path: path.symlink_to(path.name),
     "pipe": os.mkfifo,
-    "socket": lambda path: bind(os.path.relpath(path)),
     "device": lambda path: path.symlink_to("/dev/zero"),
 }
 
@@ -71,7 +62,7 @@ def start(command: str) -> tuple[int, str]:
 
 
 # Every command with every kind would take minutes.
-CASES = [*zip(itertools.cycle(PLACES), FORBIDDEN, COMMANDS, strict=False)]
+CASES = [*zip(itertools.cycle(PLACES), itertools.cycle(FORBIDDEN), COMMANDS, strict=False)]
 CASES.append((PLACES[3], "device", "train"))
 
 
@@ -121,8 +112,3 @@ def test_an_imported_template_is_no_file_of_the_user(run):
     status, error = start("import folder imported --no-compare")
     assert status == 2 and "chat_template.jinja links to" in error
     assert not Path("imported").exists()
-
-
-def test_pages_replace_no_device(run):
-    os.mkfifo("page.html")
-    assert start("report.py run --out page.html")[0] == 2

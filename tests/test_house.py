@@ -20,9 +20,9 @@ def test_a_function_fits_a_screen():
     assert {n: size for n, size in sizes.items() if size > MAX_LINES} == {}
 
 
-# Lines of code without docstrings, comments and blank lines. Both totals only fall; a commit that
-# raises one says which feature needs the lines.
-MAX_CODE, MAX_TESTS = 29_251, 16_063
+# Lines of code without docstrings, comments and blank lines, with 300 lines of slack. Both totals
+# only fall; a commit that raises one says which feature needs the lines.
+MAX_CODE, MAX_TESTS = 26_924, 14_533
 _NO_CODE = {
     *(tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE),
     *(tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER),

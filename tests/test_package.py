@@ -1,7 +1,6 @@
 """`import ropewalk` in a program that has modules of its own with our folders' names."""
 
 import fnmatch
-import re
 import shutil
 import subprocess
 import sys
@@ -10,10 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from ropewalk.__main__ import COMMANDS
-from tests import functions_page
 from tests.conftest import ROOT
-from tests.test_imports import SOURCES
 
 SCRIPT = """
 import sys, time
@@ -27,14 +23,6 @@ table = ropewalk.table("rope(base=100)", head_dim=8, context_length=64)
 print(table.inv_freq[0, 0].tolist())
 print(utils.NAME, model.NAME, data.NAME, sys.modules["utils"] is utils)
 print(sys.excepthook is sys.__excepthook__)
-"""
-TYPES = """
-import ropewalk
-reveal_type(ropewalk.load("run"))
-reveal_type(ropewalk.load("run").logits)
-reveal_type(ropewalk.table("nope", head_dim=8, context_length=8).inv_freq)
-reveal_type(ropewalk.rows("run"))
-reveal_type(ropewalk.audit("config.json"))
 """
 
 
@@ -52,19 +40,6 @@ def test_a_script_keeps_its_own_modules(trained_run, tmp_path, run_script):
     expected = [1.0, 0.31622776601683794, 0.1, 0.03162277660168379]
     assert [float(x) for x in frequencies.strip("[]").split(", ")] == pytest.approx(expected)
     assert names == "the script's utils the script's model the script's data True"
-
-
-@pytest.mark.long
-def test_a_type_checker_knows_what_public_functions_return(tmp_path, run_script):
-    (tmp_path / "script.py").write_text(TYPES)
-    configuration = f'{{"extraPaths": ["{ROOT}"], "include": ["script.py"]}}'
-    (tmp_path / "pyrightconfig.json").write_text(configuration)
-    command = "-m", "pyright", "--pythonpath", sys.executable
-    done = run_script(*command, cwd=tmp_path, check=False)
-    types = re.findall(r' is "(.*)"$', done.stdout, re.M)
-    assert types[0] == "LoadedRun" and "Array" in types[1]
-    assert types[2].startswith("ndarray")
-    assert types[3:] == ["list[dict[str, Any]]", "dict[str, Any]"]
 
 
 def test_only_the_links_for_readers_are_links():
@@ -118,11 +93,6 @@ def test_a_wheel_trains_and_the_tests_of_an_sdist_run(clone, tmp_path, run_scrip
     assert done.returncode == 0, done.stdout
 
 
-def test_every_command_names_a_module():
-    modules = {path for path, _ in COMMANDS.values()}
-    assert modules <= {*SOURCES} and len(modules) > 10
-
-
 def test_files_of_a_wheel():
     """Data beside the modules is installed with them."""
     text = (ROOT / "pyproject.toml").read_text()
@@ -139,9 +109,3 @@ def test_the_nearest_command_is_named(capsys, monkeypatch):
     monkeypatch.setattr(sys, "argv", ["ropewalk", "evalute"])
     assert main() == 2
     assert capsys.readouterr().err == "ropewalk: no command 'evalute'; did you mean 'evaluate'?\n"
-
-
-def test_the_page_of_functions_is_that_of_their_docstrings():
-    shown = (ROOT / "docs/functions.md").read_text(encoding="utf-8")
-    assert shown == functions_page.page()
-    assert "| `ropewalk.load(path, step=None)` | Load the run at `path`" in shown

@@ -1,15 +1,13 @@
 import collections
-import dataclasses
 import html
 import re
 
 import matplotlib
 import pytest
 
-from ropewalk.reporting.effective_context import draw_effective_context
 from ropewalk.utils import figures as style
 from tests.in_process import call
-from tests.reporting.helpers import LENGTH, answers, experiment, make_run, make_sweep, read
+from tests.reporting.helpers import answers, experiment, make_run, make_sweep, read
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -97,34 +95,6 @@ def test_the_page_has_no_external_references_and_its_own_have_targets(page):
     assert {first for first, _ in targets} == {"#"} and {name for _, name in targets} <= set(ids)
 
 
-def test_what_is_drawn_where(members):
-    not_evaluated = dataclasses.replace(members[-1], measurements=())
-    figure = draw_effective_context([*members, not_evaluated])
-    based, _, accuracies, below = figure.axes
-    marks = {
-        (line.get_gid().split()[0], line.get_marker(), round(float(line.get_xdata()[0]), 6)): float(
-            line.get_ydata()[0]
-        )
-        for line in based.get_lines()
-        if len(line.get_xdata()) == 1
-    }
-    assert 19 <= marks["member-0", "o", 10.0] <= 20
-    assert 58.5 <= marks["member-1", "o", 30.0] <= 60
-    assert marks["member-3", "o", 10000.0] == pytest.approx(127)
-    theory = [y for (gid, marker, _), y in marks.items() if (gid, marker) == ("member-3", "_")]
-    assert theory == [725]  # the periods lie above the figure
-    drawn = [line for line in accuracies.get_lines() if line.get_xdata()[0] == 10.0]
-    heights = {line.get_marker(): float(line.get_ydata()[0]) for line in drawn}
-    assert heights["o"] == pytest.approx(19 / 127, abs=0.01) and heights["v"] == 0
-    assert [label.get_text() for label in below.get_xticklabels()] == [
-        "nope",
-        "base=10000\nwindow=32",
-    ]
-    assert [LENGTH, LENGTH] in [list(line.get_ydata()) for line in based.get_lines()]
-    assert marks["member-2", "x", 100.0] == 0.03  # at the bottom of the axes
-    assert based.get_ylim()[0] < 5  # theory's lowest number
-
-
 def test_equal_and_different_training_rows_are_reported(page, tmp_path):
     assert "Data fingerprint f00d. All runs consumed the same 80 rows (digest 0000000" in page
     make_run(tmp_path / "a", experiment("rope(base=10)"), digest=1)
@@ -132,17 +102,6 @@ def test_equal_and_different_training_rows_are_reported(page, tmp_path):
     call("report.py", tmp_path / "a", tmp_path / "b")
     text = (tmp_path / "report-a+b" / "report.html").read_text()
     assert "Runs consumed different rows" in text
-
-
-def test_without_results_the_page_shows_commands(tmp_path):
-    make_run(tmp_path, experiment("rope(base=10)"), overrides=["seed=3"])
-    call("report.py", tmp_path)
-    text = (tmp_path / "report.html").read_text()
-    assert f"\npython evaluate.py {tmp_path}\n" in text
-    cells = numbers(text)["base=10"]
-    assert cells["effective context [95% CI]"] == "not evaluated" and cells["theory length"] == "5"
-    assert (tmp_path / "loss.png").exists()
-    assert not (tmp_path / "accuracy_by_distance.png").exists()
 
 
 def test_only_the_last_checkpoint_under_the_trained_variant_counts(tmp_path):

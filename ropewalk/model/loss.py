@@ -103,7 +103,7 @@ def total_nll(
     weights_BT: jax.Array,
     divisor: jax.Array,
 ) -> jax.Array:
-    """Return the sum of all `token_nll` times their weights over `divisor`, a scalar.
+    """Return the sum of the losses of all targets times their weights over `divisor`, a scalar.
 
     Each chunk of logits is computed once: where a gradient follows, the forward pass computes it,
     and takes products with the logits' gradient in the compute dtype. Weights and divisor have no
@@ -172,27 +172,6 @@ def _backward(config: Architecture, gradients, g):
 _total_nll.defvjp(_forward, _backward)
 
 
-def token_nll(
-    config: Architecture, params: Params, hidden_BTD: jax.Array, targets_BT: jax.Array
-) -> jax.Array:
-    """Return the negative log likelihood of each target, float32 `[B, T]`, in nats."""
-    with jax.named_scope("loss"):
-        return _map_chunks(config, _nll, params, hidden_BTD, targets_BT)
-
-
-def _map_chunks(
-    config: Architecture, function, params: Params, hidden_BTD: jax.Array, targets_BT: jax.Array
-):
-    """Apply `function(output_VD, hidden, targets)` to chunks, under `jax.checkpoint`."""
-
-    def in_chunks(output_VD, *arrays_BT):
-        score = jax.checkpoint(functools.partial(function, output_VD))
-        return _over_chunks(config, score, *arrays_BT)
-
-    mapped = vocabulary.map_shards(_gathered(in_chunks))
-    return mapped(output_matrix(config, params), hidden_BTD, targets_BT)
-
-
 def token_scores(
     config: Architecture, params: Params, hidden_BTD: jax.Array, targets_BT: jax.Array
 ) -> TokenScores:
@@ -208,4 +187,8 @@ def token_scores(
         # Comparisons with NaN are false, so a NaN logit would rank first: require a finite loss.
         return TokenScores(nll_BT, (rank_BT == 0) & jnp.isfinite(nll_BT), rank_BT)
 
-    return _map_chunks(config, scores, params, hidden_BTD, targets_BT)
+    def in_chunks(output_VD, *arrays_BT):
+        return _over_chunks(config, functools.partial(scores, output_VD), *arrays_BT)
+
+    mapped = vocabulary.map_shards(_gathered(in_chunks))
+    return mapped(output_matrix(config, params), hidden_BTD, targets_BT)

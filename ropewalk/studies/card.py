@@ -173,7 +173,6 @@ class Card:
       measurements: measurements of each run.
       claims: statements that the report marks.
       refuted_if: a result that would refute the card, in words.
-      is_blind: whether its forecasts were committed before any row.
     """
 
     name: str
@@ -187,7 +186,6 @@ class Card:
     measurements: tuple[Measurement, ...] = (Measurement(),)
     claims: tuple[Claim, ...] = ()
     refuted_if: str = ""
-    is_blind: bool = False
 
     def __post_init__(self):
         check(self)

@@ -1,10 +1,7 @@
 """Ratios, and processes that wait; nothing is timed here."""
 
-import os
 import re
-import time
 import tomllib
-from pathlib import Path
 
 import pytest
 
@@ -31,31 +28,3 @@ def test_a_dry_run_prints_a_row_and_a_rate_of_every_shape(capsys):
     rows = tomllib.loads(printed.partition("computed:\n")[2])["measured"]
     assert [Rate(**row).chip for row in rows] == ["cpu"] * 3
     assert protocol.platform.node() not in printed
-
-
-def is_stopped(pid: int) -> bool:
-    """True once the kernel has stopped the process, which takes a moment."""
-    deadline = time.monotonic() + 20
-    while "State:\tT" not in Path(f"/proc/{pid}/status").read_text():
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.01)
-    return True
-
-
-@pytest.mark.slow
-def test_a_process_that_waits_is_stopped(tmp_path):
-    """Threads of torch spin while they wait, and slow the process that is timed."""
-    path = tmp_path / "pid"
-    with protocol.start("tests.benchmarks.test_protocol:write_pid", str(path)) as call:
-        waiting = int(path.read_text())
-        assert is_stopped(waiting)
-        assert 0 < call() < 60 and is_stopped(waiting)
-        with pytest.raises(TypeError):
-            call("an argument too many")
-    assert not Path(f"/proc/{waiting}").exists()
-
-
-def write_pid(path):
-    Path(path).write_text(str(os.getpid()))
-    return lambda: 0

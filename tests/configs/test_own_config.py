@@ -55,24 +55,3 @@ def test_commands_that_only_compute_take_a_file(tmp_path):
         output = call(*command, path, status=2)
         assert f"{path} has 2 configs; write :NAME after it, one of one, two\n" in output
         assert output.count("\n") == 1
-
-
-def test_the_modules_beside_a_file_are_its_own(tmp_path, run_script):
-    path = tmp_path / "mine.py"
-    for name in ("utils", "model", "data"):
-        (tmp_path / f"{name}.py").write_text("STEPS = 8")
-    changes = "name='mine', train=dict(num_steps=utils.STEPS + model.STEPS + data.STEPS)"
-    path.write_text(f"import data, model, utils\n{TWO}\nconfigs = [change(tiny, {changes})]")
-    code = (
-        "import sys; from ropewalk.utils.plugins import allow; from ropewalk.configs import *;"
-        f"allow({str(path)!r}); print(find_config({str(path)!r}).train.num_steps, sys.path[0])"
-    )
-    # As `python /path/to/ropewalk/train.py` starts: the repository's folders can be imported too.
-    assert run_script("-c", code).stdout == "24 \n"
-
-
-def test_train_says_that_it_trains_no_members(tmp_path):
-    check = "--workdir", tmp_path / "run", "--check"
-    assert "without the 8 members of demo" in call("train.py", "demo", *check)
-    assert "the 8 members of demo are replaced" in call("sweep.py", "demo", *check, "seed=0,1")
-    assert "without the" not in call("sweep.py", "demo", *check) + call("train.py", "tiny", *check)

@@ -110,13 +110,6 @@ def test_the_papers_own_scale_is_planned_without_text_parents_or_chips(name, tmp
         assert re.search(f"^(warning: )?{line}", output, flags=re.M), line
 
 
-def test_help_and_check_print_the_evaluation(tmp_path):
-    expected = f"evaluation: {', '.join(find_config('drope_cpu').evals.tasks)}; "
-    assert expected in call("train.py", "drope_cpu", "--help")
-    check = "--workdir", tmp_path, "--check", "start_from=none"
-    assert expected in call("train.py", "drope_cpu", *check)
-
-
 FINE_TUNED = "figure3_superficial", "figure6_finetune_bases", "figure6_llama2_7b", "table4_methods"
 
 

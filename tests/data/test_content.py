@@ -1,16 +1,13 @@
 """The identity of prepared data follows the content of its files."""
 
-import hashlib
 import os
 import shutil
 import time
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from ropewalk.data import content, tokenizing
-from ropewalk.data.source import InputFile
 from ropewalk.data.store import TokenStore
 from tests.data.helpers import run_prepare as run
 from tests.data.helpers import write_corpus
@@ -68,28 +65,6 @@ def test_unchanged_files_are_read_once(corpus, monkeypatch):
     record = corpus / "out.content.json"
     record.write_text(record.read_text().replace('"a', '"b'))
     assert run(corpus, path=str(corpus / "in" / "other.jsonl")) != folder
-
-
-def test_processes_that_start_together_read_a_large_file_once(tmp_path, monkeypatch):
-    """Each host of a run prepares its data; the file may have terabytes."""
-    path, reads, sha256 = tmp_path / "a", [], content._sha256
-    path.write_bytes(b"text")
-
-    def read(name, **options):
-        reads.append(name)
-        time.sleep(0.2)
-        return sha256(name, **options)
-
-    monkeypatch.setattr(content, "READ_QUIETLY", 1)
-    monkeypatch.setattr(content, "_sha256", read)
-    files = [InputFile(path=path, name="a", size=4)]
-    with ThreadPoolExecutor(3) as pool:
-        tasks = [pool.submit(content.content_digests, files, tmp_path / "out") for _ in range(3)]
-    assert {task.result()[0] for task in tasks} == {hashlib.sha256(b"text").hexdigest()}
-    assert len(reads) == 1
-    # A shared root may be read-only; root can write all but this.
-    (tmp_path / "other.content.lock").mkdir()
-    assert len(content.content_digests(files, tmp_path / "other")[0]) == 64
 
 
 def test_a_file_that_changes_while_it_is_read_is_refused(corpus, monkeypatch):

@@ -1,6 +1,5 @@
 """Text as users have it: any field, Parquet, plain text; damage is a counted skip or an error."""
 
-import gzip
 import json
 import os
 import re
@@ -49,12 +48,6 @@ def test_all_types_of_text_of_a_parquet_column_are_read(tmp_path, kind):
     assert [(d.line, d.text) for d in documents] == list(enumerate(texts, 1))
     assert sum(sizes) == (tmp_path / "a.parquet").stat().st_size
     assert read(tmp_path, "parquet", start=(0, 650)) == documents[649:]
-
-
-def test_labels_of_a_parquet_file_are_those_of_json_lines(tmp_path):
-    table = {"text": ["a", "b"], "meta": [{"redpajama_set_name": "RedPajamaC4", "n": 1}, None]}
-    pq.write_table(pa.table(table), tmp_path / "a.parquet")
-    assert [d.subset for d in read(tmp_path)] == ["RedPajamaC4", None]
 
 
 def test_bad_rows_are_named_and_the_rest_is_read(tmp_path):
@@ -150,12 +143,6 @@ def test_few_plain_texts_hold_out_their_ends_at_a_paragraph(tmp_path):
     assert description.endswith("the last 1/10 of each text file is held out")
 
 
-def test_a_paragraph_far_from_the_end_is_no_cut(tmp_path):
-    """Nor is a download damaged that a browser decompressed and did not rename."""
-    (tmp_path / "a.txt.gz").write_text("word " * 55 + "\n\n" + "word " * 45)
-    assert len(read(tmp_path)[1].text) == pytest.approx(50, abs=5)
-
-
 def test_names_of_splits_and_many_files_hold_out_whole_texts(tmp_path):
     for i in range(40):
         (tmp_path / os.fsdecode(b"%d\xe9.txt" % i)).write_text(plain_text(i))  # not UTF-8
@@ -173,32 +160,3 @@ def test_a_tokenizer_is_trained_on_all_of_a_long_text_but_its_held_out_end(tmp_p
     tokenizer = Tokenizer(prepare(config(tmp_path, path=str(tmp_path))) / "tokenizer.model")
     zebrafish, quokka = (tokenizer.encode(word, inside=True) for word in ("zebrafish", "quokka"))
     assert len(zebrafish) == 1 < len(quokka)
-
-
-def test_documents_in_one_plain_text_are_named(tmp_path, capsys):
-    (tmp_path / "a.txt").write_text("A story.\n<|endoftext|>\n" * 2)  # as TinyStories
-    assert len(read(tmp_path)) == 2 and "<|endoftext|> 2 times" in capsys.readouterr().err
-
-
-def test_text_in_another_encoding_is_refused(tmp_path):
-    (tmp_path / "a.txt").write_bytes("café".encode("latin-1"))
-    (tmp_path / "b.txt").write_bytes("plain".encode("utf-16-le"))
-    problems = [str(document.problem) for document in read(tmp_path)]
-    for problem, start in zip(problems, ("broken UTF-8 at byte 4", "many NUL"), strict=True):
-        assert start in problem and "; convert the file to UTF-8" in problem
-
-
-def test_an_empty_part_is_a_note(tmp_path, model, capsys):
-    """As Spark, Dolma and `datasets` write one; nothing is lost."""
-    folder = tmp_path / "in"
-    write_parquet(folder / "a.parquet", [plain_text(i) for i in range(60)])
-    write_parquet(folder / "b.parquet", pa.array([], "string"))
-    empty = {"c.jsonl": b"", "d.jsonl.gz": gzip.compress(b"\n"), "e.jsonl": b" \n", "f.txt": b"\n"}
-    for name, content in empty.items():
-        (folder / name).write_bytes(content)
-    report = json.loads((prepare(config(tmp_path)) / "prepare.json").read_text())
-    assert report["train"]["documents"] + report["validation"]["documents"] == 60
-    assert report["skipped"]["count"] == 0
-    output = capsys.readouterr().err
-    for name in ("b.parquet", *empty):
-        assert output.count(f"{name} holds no document") == 1

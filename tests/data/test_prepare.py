@@ -1,7 +1,6 @@
 import hashlib
 import json
 import os
-import re
 import shutil
 import signal
 import subprocess
@@ -9,10 +8,7 @@ import sys
 import time
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
-import sentencepiece
 
 from ropewalk.data import tokenizing
 from ropewalk.data.store import TokenStore
@@ -112,32 +108,6 @@ def test_files_of_the_same_content_are_named(root, capsys, name, effect):
     run(root)  # once in a process
     (note,) = [line for line in capsys.readouterr().err.splitlines() if "same content" in line]
     assert f"'b.jsonl' and '{name}'" in note and effect in note
-
-
-@pytest.mark.parametrize("most", [1000, 100])
-def test_documents_that_two_files_have_are_counted(root, capsys, monkeypatch, most):
-    """The files differ. If the texts are more than `most`, a sample of them is counted."""
-    monkeypatch.setattr(tokenizing, "COUNTED", most)
-    table = pa.table({"text": [plain_text(i) for i in range(100)]})
-    pq.write_table(table, root / "in" / "c.parquet")
-    write_jsonl(root / "in" / "test.jsonl", [plain_text(i) for i in range(200, 400)])
-    run(root, source="files")
-    shares = re.findall(r"note: ([\d.]+)% of the (documents|held-out)", capsys.readouterr().err)
-    assert [what for _, what in shares] == ["documents", "held-out"]
-    error = 0 if most == 1000 else 10
-    assert [float(x) for x, _ in shares] == pytest.approx([25, 50], abs=error)  # of 400, of 200
-
-
-def test_a_change_that_keeps_the_size_of_a_text_is_named(root, capsys):
-    """The default rule of SentencePiece makes a newline a space."""
-    sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=map(plain_text, range(200)), model_prefix=str(root / "t"),
-        model_type="bpe", vocab_size=600, byte_fallback=True, remove_extra_whitespaces=False,
-        minloglevel=2,
-    )  # fmt: skip
-    folder = run(root)
-    assert texts(folder, "train")[0] == plain_text(0).replace("\n", " ")
-    assert r"'ument 0:\n  " in (err := capsys.readouterr().err) and " became 'ument 0:   " in err
 
 
 def test_bad_documents_stop_or_are_counted_and_listed(root, capsys):

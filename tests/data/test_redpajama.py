@@ -3,14 +3,11 @@
 import json
 
 import pytest
-import zstandard
 
-from ropewalk.data.redpajama import redpajama_dataset_builder
 from ropewalk.data.redpajama.redpajama_dataset_builder import published_files
 from ropewalk.data.sources import source_class
 from ropewalk.data.sources.redpajama import build
-from ropewalk.data.store import TokenStore
-from tests.data.helpers import plain_text, run_prepare, write_jsonl
+from tests.data.helpers import write_jsonl
 
 
 def documents(builder, split="train"):
@@ -73,38 +70,3 @@ def test_published_names_without_folders_have_their_subsets(tmp_path, folder, na
     assert left_out == {"urls.txt", "mine.jsonl"}
     files = {file.name: subset for file, subset in published_files(tmp_path)}
     assert {file.rpartition("/")[2]: subset for file, subset in files.items()} == PUBLISHED[name]
-
-
-def test_a_file_that_changes_while_it_is_built_is_refused(tmp_path, monkeypatch):
-    """The folder of the records had the hash of the file as it was before, and as it is again."""
-    path = tmp_path / "in" / "book.jsonl"
-    texts = ["one", "two"]
-    write_jsonl(path, texts[:1])
-    examples = redpajama_dataset_builder.examples
-
-    def change(published):
-        write_jsonl(path, texts)
-        return examples(published)
-
-    monkeypatch.setattr(redpajama_dataset_builder, "examples", change)
-    with pytest.raises(ValueError, match="changed while it was read"):
-        build(str(tmp_path / "in"), str(tmp_path / "data"))
-    monkeypatch.undo()
-    write_jsonl(path, texts[:1])
-    builder = build(str(tmp_path / "in"), str(tmp_path / "data"))
-    assert documents(builder).keys() == {"one"}
-
-
-def test_bad_documents_and_damaged_parts_are_named_by_file_and_line(tmp_path):
-    write_jsonl(tmp_path / "in" / "book.jsonl.zst", [plain_text(i) for i in range(200)])
-    with (tmp_path / "in" / "book.jsonl.zst").open("ab") as file:
-        file.write(zstandard.compress(b'{"txt": 1}\n{"text": " "}\n') + b"not zstd")
-    with pytest.raises(ValueError, match=r"book\.jsonl\.zst:20[123]: .*on_bad_document=skip"):
-        run_prepare(tmp_path, source="redpajama")
-    folder = run_prepare(tmp_path, source="redpajama", on_bad_document="skip")
-    skipped = json.loads((folder / "prepare.json").read_text())["skipped"]
-    first = "\n".join(skipped["first"])
-    assert 'book.jsonl.zst:201: no "text"' in first and "book.jsonl.zst:202: empty" in first
-    assert (skipped["count"], skipped["damaged_bytes"]) == (3, len(b"not zstd"))
-    counts = [TokenStore(folder / split).num_documents for split in ("train", "validation")]
-    assert sum(counts) == 200

@@ -1,6 +1,5 @@
 """`tokenizer.json` as a run's tokenizer, compared with `tokenizers` and with transformers."""
 
-import io
 import json
 import pickle
 import unicodedata
@@ -8,7 +7,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import sentencepiece
 import tokenizers
 
 from ropewalk.data.pipeline import open_data
@@ -18,7 +16,7 @@ from ropewalk.data.verify import verify
 from ropewalk.evals.text import read_texts, sizes
 from tests.data import json_tokenizers
 from tests.data.hard_text import SOURCES, hard_text
-from tests.data.helpers import make_config, plain_text, run_prepare, write_jsonl
+from tests.data.helpers import make_config, plain_text, write_jsonl
 
 pytestmark = pytest.mark.slow
 
@@ -125,30 +123,6 @@ def test_a_tokenizer_that_draws_its_ids_is_refused(path, tmp_path):
     assert save(drawn, tmp_path, eos_token=end).encode("the cat") == expected.encode("the cat")
 
 
-def test_names_of_special_pieces_are_text_for_a_unigram_model(tmp_path):
-    """A Unigram model finds any piece in a text; the ids must be SentencePiece's."""
-    decoders, normalizers = tokenizers.decoders, tokenizers.normalizers
-    model = io.BytesIO()
-    sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=map(plain_text, range(200)), model_writer=model, vocab_size=600,
-        byte_fallback=True, normalization_rule_name="identity", remove_extra_whitespaces=False,
-        minloglevel=2,
-    )  # fmt: skip
-    expected = sentencepiece.SentencePieceProcessor(model_proto=model.getvalue())
-    pieces = [(expected.id_to_piece(i), expected.get_score(i)) for i in range(600)]
-    unigram_model = tokenizers.models.Unigram(pieces, unk_id=0, byte_fallback=True)
-    unigram = tokenizers.Tokenizer(unigram_model)
-    space = [normalizers.Prepend("\u2581"), normalizers.Replace(" ", "\u2581")]
-    unigram.normalizer = normalizers.Sequence(space)
-    unigram.decoder = decoders.Sequence([decoders.ByteFallback(), decoders.Fuse()])
-    unigram.add_special_tokens(["<unk>", "<s>", "</s>"])
-    tokenizer = save(unigram, tmp_path, bos_token="<s>", eos_token="</s>")
-    assert (tokenizer.bos_id, tokenizer.eos_id) == (1, 2)
-    for text in ("a <s>b</s> c", "</s>", plain_text(0)):
-        assert tokenizer.encode(text) == expected.encode(text)
-    assert tokenizer.name_of(2) == "</s>" and tokenizer.encode("</s>", special=True)[-1] == 2
-
-
 def test_an_end_of_text_that_is_a_plain_piece_is_in_no_text(path, tmp_path):
     """Some chat models add their end of a turn as a piece that is not special."""
     chat, name = tokenizers.Tokenizer.from_file(str(path)), "<end_of_turn>"
@@ -162,15 +136,3 @@ def test_an_end_of_text_that_is_a_plain_piece_is_in_no_text(path, tmp_path):
         assert tokenizer.name_of(tokenizer.eos_id) == name
         assert tokenizer.eos_id not in tokenizer.encode(f"a {name} b")
         assert tokenizer.piece_bytes[tokenizer.eos_id] == b""
-
-
-def test_text_that_a_normalizer_changes_is_counted(path, tmp_path, capsys):
-    """NFC makes one character of `e` and its accent: two bytes of three."""
-    texts = [plain_text(number) + " caf" + "e\u0301" * (number % 3) for number in range(60)]
-    write_jsonl(tmp_path / "in" / "a.jsonl", texts)
-    run_prepare(tmp_path, tokenizer=str(path))
-    before = sum(len(text.encode()) for text in texts)
-    after = sum(len(unicodedata.normalize("NFC", text).encode()) for text in texts)
-    note = f"{before:,} bytes became {after:,}" if path.parent.name == "qwen" else ""
-    err = capsys.readouterr().err
-    assert note in err and ("changes the text" in err) == bool(note)

@@ -4,10 +4,8 @@
 have those that need a damaged checkpoint, a bucket, a second process or a missing package.
 """
 
-import argparse
 import errno
 import fcntl
-import json
 import os
 import re
 import shlex
@@ -23,20 +21,13 @@ from safetensors.numpy import load_file, save_file
 
 from ropewalk.__main__ import COMMANDS
 from ropewalk.configs import find_config
-from ropewalk.data import pipeline
-from ropewalk.data import tokenizer as tokenizer_lib
 from ropewalk.experiment import distributed, load
 from ropewalk.experiment.config import from_dict
-from ropewalk.experiment.overrides import make_sweep, single_run
+from ropewalk.experiment.overrides import make_sweep
 from ropewalk.utils.messages import LONGEST
-from tests.conftest import ROOT
 from tests.in_process import call, call_any
 
 TINY = find_config("tiny")
-TRAIN = "train.py tiny --workdir run train.num_steps=2 train.save_every=1 evals.tasks=[kv]"
-
-TEXT = (ROOT / "tests" / "errors" / "commands.txt").read_text(encoding="utf-8")
-
 CARD = """
 name = "bases"
 question = "?"
@@ -96,14 +87,6 @@ def test_one_line_names_the_error(command, expected, files, refuse):
     refuse(command, expected)
 
 
-def test_another_tokenizer_is_refused(refuse):
-    tokenizer_lib.train([TEXT], Path("other.model"), 512)
-    refuse(
-        "train.py tiny --workdir new start_from=run data.tokenizer=other.model",
-        "stage 0 has another tokenizer than start_from=run@2; use data.tokenizer=run/tokenizer",
-    )
-
-
 def test_a_config_cannot_name_foreign_classes():
     for name in ("os.path.join", "model.rotary.rope.np", "model.rotary.bent.Bent"):
         with pytest.raises(ValueError, match="config names"):
@@ -119,20 +102,6 @@ def test_token_ids_outside_the_vocabulary_are_refused(trained_run):
         run.logits([[1, 2], [3]])
 
 
-def test_a_parent_that_was_trained_anew_is_refused(refuse):
-    """The child has no checkpoint yet, so it would start from the other parameters."""
-    (child,) = single_run(TINY, "child", ["start_from=run"]).members
-    child.run.write_config(child.config, child.overrides)
-    path = Path("child/config.json")
-    record = json.loads(path.read_text())
-    record["parent"]["seed"] = 7
-    path.write_text(json.dumps(record))
-    refuse(
-        "train.py tiny --workdir child --check start_from=run",
-        "child started from a run with seed=7, and start_from=run@2 has seed=0",
-    )
-
-
 def test_a_second_trainer_of_a_run_is_refused(refuse):
     with Path("run/.lock").open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
@@ -144,13 +113,11 @@ def test_a_second_trainer_of_a_run_is_refused(refuse):
         )
 
 
-def test_changed_training_data_is_refused(refuse, monkeypatch):
+def test_changed_training_data_of_another_member_is_refused(refuse):
     member, _ = make_sweep(TINY, "sweep", ["seed=0,1"]).members  # the other one is trained apart
     member.run.write_config(member.config, member.overrides, trained_on=["old"])
     command = "sweep.py tiny --workdir sweep seed=0,1 --member 1"
     refuse(command, "sweep/seed=0 was trained on other data (fingerprint old, now …")
-    monkeypatch.setattr(pipeline, "fingerprint", lambda texts: "other")
-    refuse(TRAIN, "trained on other data (fingerprint …, now other); restore the content of")
 
 
 @pytest.mark.parametrize(
@@ -197,16 +164,6 @@ def test_a_python_without_packages_names_the_environment(command, run_script):
     assert "lacks the packages of ropewalk. Run: " in done.stderr and "activate" in done.stderr
 
 
-def test_a_second_command_of_a_notebook_is_alone():
-    """JAX, which the first has used, refuses to look for others; with flags that is an error."""
-    jax.devices()
-    flags = dict(coordinator=None, num_processes=None, process_id=None)
-    distributed.initialize(argparse.Namespace(**flags))
-    flags = dict(coordinator="localhost:1", num_processes=2, process_id=0)
-    with pytest.raises(ValueError, match="the other processes of this run were not found"):
-        distributed.initialize(argparse.Namespace(**flags))
-
-
 def test_processes_that_differ(monkeypatch):
     """Process 1 has other code; then it refuses by itself."""
     monkeypatch.setattr(jax, "process_count", lambda: 2)
@@ -237,7 +194,6 @@ def change(name: str, array: np.ndarray | None) -> None:
     ("damage", "expected"),
     [
         (lambda path: path.rename("hf/pytorch_model.bin"), f"0 *.safetensors and no {INDEX}. Pick"),
-        (lambda path: shutil.copy(path.rename("hf/a.safetensors"), "hf/b.safetensors"), "2 *.safe"),
         (lambda path: os.truncate(path, path.stat().st_size - 9), "model.safetensors is damaged"),
         (lambda _: change("model.norm", None), "hf lacks the tensor model.norm.weight"),
         (lambda _: change("model.norm", np.ones(5)), "model.norm.weight has shape [5]; config"),

@@ -8,10 +8,7 @@ import pytest
 import tokenizers
 
 from ropewalk.data.prepare import prepare
-from ropewalk.data.task import Document
-from ropewalk.data.text_task import encode_whole
 from ropewalk.data.tokenizer import Tokenizer
-from ropewalk.evals import parse, runner
 from tests.data import json_tokenizers
 from tests.evals.helpers import PROMPT_WORDS, experiment, make_documents
 from tests.evals.test_tasks import IN_WORDS, floor
@@ -66,23 +63,3 @@ def test_ids_are_those_of_the_text_in_one_piece(task, joined, config):
             # The first id of the source holds the start of the answer.
             source, after = spans[start - 1 - distance]
             assert source <= text.index(answer, source) < after
-
-
-def test_answers_are_found_by_bytes(tmp_path):
-    tokenizer = Tokenizer(json_tokenizers.gpt2(texts(), tmp_path, size=1500))
-    parts = ["\u4e2d" * 2, " is: ", "48213", ". So: ", "48213"]
-    ids = [tokenizer.encode(part, inside=True) for part in parts]
-    ids[0] = ids[0][1:]  # in the middle of a character
-    tokens = [tokenizer.bos_id, *np.concatenate(ids).tolist()]
-    source, start = 1 + len(ids[0] + ids[1]), len(tokens) - len(ids[4])
-    answers = [[start, len(ids[4]), start - 1 - source]]
-    result = encode_whole(tokenizer, Document.from_lists(tokens, answers))
-    expected = tokenizer.encode("\u4e2d is: 48213. So: 48213", inside=True)
-    assert result.tokens.tolist() == [tokenizer.bos_id, *expected]
-    ((start, count, distance),) = result.answers.tolist()
-    assert tokenizer.decode(result.tokens[start : start + count]) == " 48213"
-    assert tokenizer.decode(result.tokens[start - 1 - distance :]) == " 48213. So: 48213"
-    assert result.merged is not None and result.merged.tolist() == [True]
-    other = dataclasses.replace(result, number=1, merged=np.zeros(1, bool))
-    note = runner._describe_merged(runner.Questions(parse("needle"), 9, [result, other]))
-    assert " at 9: the tokenizer joins" in note and "1 of 2 documents" in note

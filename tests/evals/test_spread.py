@@ -1,7 +1,5 @@
 """Documents over devices and processes; `tests/training/test_processes.py` has real ones."""
 
-import time
-
 import jax
 import numpy as np
 import pytest
@@ -46,20 +44,3 @@ def test_devices_share_full_passes(monkeypatch, sizes, num_documents, num_device
     np.testing.assert_array_equal(scores.rank, [numbers] * 2)
     np.testing.assert_array_equal(scores.nll, [numbers] * 2)
     assert scores.nll.dtype == np.float64 and scores.exact_match.dtype == bool
-
-
-def test_an_error_on_a_device_stops_the_others(monkeypatch, sizes):
-    monkeypatch.setattr(jax, "local_devices", lambda: jax.devices() * 3)
-
-    def score(config, candidates, documents, length, *, shape, advance):
-        if documents[0].number == 0:
-            raise MemoryError
-        for _ in range(5000):
-            time.sleep(0.001)
-            advance(1)
-
-    monkeypatch.setattr(spread, "score", score)
-    done = []
-    with pytest.raises(MemoryError):
-        spread.spread_score(None, [None, None], DOCUMENTS, 8, advance=done.append)
-    assert len(done) < 9000

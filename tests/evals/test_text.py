@@ -43,19 +43,6 @@ def test_sizes_of_a_document_are_those_of_its_text(name, string, request):
         assert num_words == len(encoded[:num_bytes].split())
 
 
-def test_bytes_of_spaces_without_a_piece(tmp_path):
-    """Three byte pieces of U+2581 stand for a space: 11 bytes and 2 words, as Python counts."""
-    words = ("riverstone", "lightpaper", "quickunder", "overgreen")
-    texts = [word * n for word in words for n in (1, 2, 3)]
-    tokenizer = train_llama_like(texts, tmp_path, 290, add_dummy_prefix=False)
-    for string in ("river stone", *(x for x in TEXTS if "\u2581" not in x)):
-        ids = np.array([tokenizer.bos_id, *tokenizer.encode(string), tokenizer.eos_id])
-        encoded = string.encode()
-        sizes = text.sizes(tokenizer, ids).sum(axis=0).tolist()
-        assert sizes == [len(encoded), len(encoded.split())]
-        assert tokenizer.change(string) == ""
-
-
 def test_a_tokenizer_that_changes_texts_is_named_before_training(tmp_path, capsys):
     """SentencePiece's default flags make one space of line ends, tabs and runs of spaces."""
     options = dict(model_prefix=f"{tmp_path}/m", vocab_size=300, minloglevel=2)

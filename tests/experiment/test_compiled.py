@@ -4,10 +4,8 @@ import os
 import subprocess
 import sys
 
-import jax
 import pytest
 
-from ropewalk.experiment.compiled import keep_programs
 from tests.damage import flip
 
 PROGRAM = """
@@ -39,18 +37,3 @@ def test_a_second_process_compiles_nothing_unless_a_bit_changed(tmp_path):
     for path in (tmp_path / "ropewalk").rglob("jit__lambda*-cache"):
         flip(path)
     assert run() == [value, "False", folder]
-
-
-def test_nothing_is_kept_where_nothing_can_be_written_or_the_user_wants_it_so(
-    tmp_path, monkeypatch
-):
-    (tmp_path / "file").touch()
-    before = jax.config.jax_compilation_cache_dir  # pyright: ignore
-    try:
-        for name, folder in (("file", None), ("", "")):  # JAX's own variable, unset and empty
-            monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / name))
-            jax.config.update("jax_compilation_cache_dir", folder)
-            keep_programs()
-            assert jax.config.jax_compilation_cache_dir == folder  # pyright: ignore
-    finally:
-        jax.config.update("jax_compilation_cache_dir", before)

@@ -1,7 +1,5 @@
 """Whatever is written for an override, a variant or a task: it is taken, or refused in one line."""
 
-import itertools
-
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -31,13 +29,6 @@ def taken_or_refused(make, *arguments) -> None:
         message = str(error)
         assert len(message) <= 300, message
         assert message.isprintable(), message
-
-
-def test_every_field():
-    """Every field with a fifth of the values, not all with the same."""
-    pairs = itertools.product(FIELDS, [*NUMBERS, *DEEP, *KINDS, "(1,{[]:1})"])
-    for field, value in itertools.islice(pairs, 0, None, 5):
-        taken_or_refused(overrides.apply, TINY, [f"{field}={value}"])
 
 
 @EXAMPLES

@@ -1,7 +1,6 @@
 """One line loads a run, and README's third use runs as it stands."""
 
 import json
-import re
 import shutil
 from pathlib import Path
 
@@ -14,7 +13,6 @@ from ropewalk.evals import rows, runner
 from ropewalk.experiment import load
 from ropewalk.experiment.run import RunDirectory
 from ropewalk.model import transformer
-from tests.conftest import ROOT
 from tests.data.helpers import plain_text, write_jsonl
 from tests.models import tiny_config, train_run
 
@@ -72,17 +70,6 @@ def test_a_damaged_tokenizer_is_refused_and_its_training_writes_it_again(runs):
     path.unlink()
     train_run(run.config, run.path)
     assert path.read_bytes() == content
-
-
-def test_readmes_third_use_runs_as_it_stands(runs):
-    text = (ROOT / "README.md").read_text()
-    (block,) = re.findall(r"```python\n(import ropewalk.*?)```", text, re.DOTALL)
-    names, path = {}, str(runs["plain"].path)
-    for folder in ("runs/demo/base=10,num_heads=1", "runs/demo"):
-        assert block.count(f'("{folder}")') == 1
-        block = block.replace(f'("{folder}")', f'("{path}")')
-    exec(block, names)
-    assert names["rows"] == [] and names["table"].inv_freq.shape == (1, 1, 32)
 
 
 def on(prepared_root: str, run: RunDirectory, folder: Path) -> RunDirectory:

@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-from ropewalk.evals.generation import programs
 from ropewalk.evals.generation.engine import Engine, Prompts
 from ropewalk.evals.generation.options import Options
 from tests.inference.models import DYNAMIC, STATIC, TRAINED, V, config, logits, params
@@ -80,21 +79,3 @@ def test_a_row_that_ends_does_not_change_others_and_the_last_one_stops(engine):
     next(parts)
     with pytest.raises(StopIteration):
         parts.send(np.array([True]))
-
-
-def test_one_program_per_bucket():
-    model = config(mlp_dim=40, num_layers=1)  # no other test's
-    engine = Engine(model, TRAINED, params(model))
-    before = programs.start._cache_size(), programs.decode._cache_size()
-    for length in (1, 64, 65, 128):
-        generate(engine, [(PROMPT * 6)[:length]], 90)
-    # Prompts of up to 64 and 128 tokens; all rows fit the smallest cache.
-    assert programs.start._cache_size() - before[0] == 2
-    assert programs.decode._cache_size() - before[1] == 1
-    generate(engine, [(PROMPT * 6)[:100]], 170)
-    assert programs.decode._cache_size() - before[1] == 2
-    # Numbers are arguments: another base, another count.
-    changed = config(mlp_dim=40, num_layers=1, rotary="rope(base=1e4)")
-    other = Engine(changed, TRAINED, params(model))
-    generate(other, [PROMPT], 7)
-    assert programs.decode._cache_size() - before[1] == 2

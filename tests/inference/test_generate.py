@@ -52,16 +52,6 @@ def test_streamed_text_equals_result(run):
         assert generated.finish == "stop" and "e" not in generated.text
 
 
-def test_a_stop_string_ends_the_text_before_it(run):
-    [free] = generate(run, [PROMPT], max_new_tokens=40)
-    stop = free.text[6:13]
-    [result] = generate(run, [PROMPT], max_new_tokens=40, stop=[stop, "never"])
-    assert result.text == free.text[: free.text.index(stop)] and result.finish == "stop"
-    assert result.tokens == free.tokens[: len(result.tokens)]
-    assert stop in run.tokenizer.decode(result.tokens)
-    assert stop not in run.tokenizer.decode(result.tokens[:-1])
-
-
 def test_samples_depend_on_seed_and_prompt_only(run):
 
     def sample(*prompts, seed=0):

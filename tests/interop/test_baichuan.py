@@ -12,7 +12,6 @@ from ropewalk.interop.export import export
 from ropewalk.interop.hf_config import parse_config
 from ropewalk.interop.importing import import_folder
 from ropewalk.interop.tensors import Tensors
-from ropewalk.theory.audit import read_layers
 from tests.interop.weights_helpers import PLAIN, changed, make_run, noise
 
 # Keys of Baichuan2-7B-Base's config.json; its code has base 10,000, and no key for it.
@@ -69,9 +68,3 @@ def test_models_without_rotation_and_of_unknown_output_are_refused():
     del config["max_position_embeddings"]
     with pytest.raises(ValueError, match="ALiBi"):
         parse_config(config, "folder")
-
-
-def test_baichuan_2_is_audited():
-    """Table 1 of Men et al. lists base 10,000."""
-    (group,) = read_layers(KEYS | {"vocab_size": 125_696, "hidden_size": 512}).groups
-    np.testing.assert_allclose(group.inv_freq, 1e4 ** (-np.arange(64) / 64), rtol=1e-12)

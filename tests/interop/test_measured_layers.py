@@ -133,19 +133,6 @@ def test_windows_are_those_of_the_weights_of_attention(model_type):
     assert {group.window for group in groups} == {3, *[None] * (model_type != "mistral")}
 
 
-def test_sizes_of_a_multimodal_config_are_those_of_its_text_model():
-    """Defaults in place of a missing text_config would be those of another model."""
-    text = {"num_hidden_layers": 6, "sliding_window": 77, "model_type": "gemma3_text"}
-    with pytest.raises(ValueError, match="lacks text_config"):
-        measure({**text, "model_type": "gemma3"})
-    with pytest.raises(ValueError, match="'qwen2_5_omni': transformers has no model of its text"):
-        nested = {"text_config": {"num_hidden_layers": 2}}
-        measure({"model_type": "qwen2_5_omni", "thinker_config": nested})
-    model = measure({"model_type": "gemma3", "text_config": text})
-    assert [len(group.layers) for group in model.groups] == [5, 1]
-    assert model.groups[0].window == 77 and model.context == 131072
-
-
 def test_a_factor_of_queries_that_depends_on_their_position_is_reported():
     """Ministral 3: 1 + 0.1 ln(1 + floor(p / 16384)) at the last position.
 
@@ -160,44 +147,6 @@ def test_a_factor_of_queries_that_depends_on_their_position_is_reported():
     expected = 1 + 0.1 * np.log(1 + 131072 // 8192)
     assert plain.query_scale == f"{expected:.6g} at position 131,071"
     assert (rotated.query_scale, plain.inv_freq.size) == ("", 0)
-
-
-def test_a_base_that_no_formula_of_ours_has_is_fitted():
-    """Hunyuan's alpha: base alpha^(d / (d - 2)), at all lengths."""
-    rope = {"type": "dynamic", "alpha": 1000.0, "factor": 1.0, "beta_fast": 32, "beta_slow": 1}
-    config = {"model_type": "hunyuan_v1_dense", "head_dim": 128, "rope_scaling": rope}
-    (group,) = measure(config | {"rope_theta": 10000.0}).groups
-    assert group.rope["rope_theta"] == pytest.approx(1e4 * 1000 ** (128 / 126), rel=1e-6)
-
-
-@pytest.mark.parametrize("model_type", ["llama", "helium"])
-def test_slow_pairs_of_a_large_base_are_rotated_features(model_type):
-    """The slowest turns 1e-8 radians within the context; helium pairs neighbors."""
-    config = SMALL | {"model_type": model_type, "head_dim": 64, "max_position_embeddings": 1024}
-    (group,) = measure(config | {"rope_theta": 1e11, "pad_token_id": 0}).groups
-    expected = [1e11 ** (-i / 32) for i in range(32)]
-    np.testing.assert_allclose(group.inv_freq, expected, rtol=1e-6)
-
-
-def test_a_class_that_ignores_the_lengths_of_rows_is_refused():
-    """Phi-3.5-MoE rotates long rows by long_factor; its class in transformers never does."""
-    rope = {"rope_type": "longrope", "short_factor": [1.0, 1.1, 1.2, 1.3], "long_factor": 4 * [9.0]}
-    rope |= {"short_mscale": 1.2, "long_mscale": 1.2, "original_max_position_embeddings": 32}
-    config = SMALL | {"model_type": "phimoe", "num_local_experts": 2, "rope_scaling": rope}
-    with pytest.raises(ValueError, match="uses short_factor at every length"):
-        measure(config)
-
-
-def test_no_base_is_claimed_for_frequencies_that_the_rope_parameters_do_not_give():
-    """Granite's layers may have bases of their own, beside rope_theta."""
-    config = SMALL | {"model_type": "granite_swa", "layer_rope_theta": [1e4, 1e6, 1e6, 0]}
-    config |= {"layer_types": 4 * ["full_attention"], "rope_theta": 54_321.0, "pad_token_id": 0}
-    scalings = None, {"rope_type": "linear", "factor": 4.0}
-    plain, scaled = (measure(config | {"rope_scaling": scaling}).groups for scaling in scalings)
-    assert [group.rope.get("rope_theta") for group in plain] == pytest.approx([1e4, 1e6, None])
-    assert [group.rope.get("rope_theta") for group in scaled] == [None, None, None]
-    for a, b in zip(plain, scaled, strict=True):
-        np.testing.assert_allclose(a.inv_freq, 4 * b.inv_freq, rtol=1e-6)
 
 
 LINEAR = {"type": "linear", "factor": 8.0}

@@ -78,32 +78,6 @@ def test_ids_that_a_model_lacks_are_left_out_of_its_tokenizer(publish, tmp_path,
     assert again == (publish("gemma3") / "tokenizer.json").read_bytes()
 
 
-def test_pieces_that_a_model_lacks_are_refused(publish, tmp_path):
-    file = json.loads((publish("gemma3") / "tokenizer.json").read_text())
-    file["model"]["vocab"]["a piece of texts"] = 1000
-    file["added_tokens"][-1]["id"] = 1001
-    folder = published(publish("gemma3"), tmp_path / "in", tokenizer=file)
-    with pytest.raises(ValueError, match="1001 ids and the model 1000; use the tokenizer of this"):
-        import_folder(folder, tmp_path / "run", compare=False)
-
-
-@pytest.mark.parametrize(
-    ("publisher", "changes", "is_named"),
-    [
-        ("qwen", {}, True),  # bos_token is null
-        ("llama3", {}, False),  # by its post-processor
-        ("llama3", {"add_bos_token": False}, True),
-        ("gemma3", {}, False),  # by add_bos_token
-    ],
-)
-def test_a_bos_that_others_do_not_put_is_named(
-    publisher, changes, is_named, publish, tmp_path, capsys
-):
-    folder = published(publish(publisher), tmp_path / "in", tokenizer_config=changes)
-    import_folder(folder, tmp_path / "run", compare=False)
-    assert ("is put before every text, where" in capsys.readouterr().err) == is_named
-
-
 @pytest.mark.parametrize(("file", "is_list"), [("generation_config", True), ("config", False)])
 def test_every_id_that_ends_a_turn_ends_a_text(file, is_list, publish, imported, tmp_path):
     """Chat models end a turn with another id than a document, in the published files."""

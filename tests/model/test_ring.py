@@ -50,7 +50,7 @@ config = ModelConfig(
 
 def total(params, table, tokens_BT, positions_BT, ids_BT):
     hidden_BTD = transformer.hidden(config, params, table, tokens_BT, positions_BT, ids_BT)
-    return loss.token_nll(config, params, hidden_BTD, tokens_BT).mean()
+    return loss.total_nll(config, params, hidden_BTD, tokens_BT, jnp.ones(tokens_BT.shape), 32768.0)
 
 params, table = transformer.abstract_params(config), config.position_table(128)
 row, report = jax.ShapeDtypeStruct((1, 32768), jnp.int32), []

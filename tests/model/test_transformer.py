@@ -10,10 +10,9 @@ import pytest
 from flax import nnx
 
 from ropewalk.model import transformer
-from ropewalk.model.loss import token_nll
 from ropewalk.model.rotary.rope import Rope
 from tests.interop.weights_helpers import noise
-from tests.models import small_model
+from tests.models import small_model, token_nll
 
 pytestmark = pytest.mark.slow
 

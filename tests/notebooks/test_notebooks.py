@@ -41,34 +41,6 @@ def test_notebooks_have_the_projects_url_and_are_small(path):
     assert f'REPOSITORY = "{PROJECT["urls"]["Repository"]}"' in first
 
 
-def texts(name):
-    """Return the explanations of a notebook in one line, and its outputs as text."""
-    cells = json.loads((ROOT / "notebooks" / name).read_text(encoding="utf-8"))["cells"]
-    outputs = [output for cell in cells for output in cell.get("outputs", [])]
-    lines = [o.get("text") or o["data"].get("text/plain", []) for o in outputs]
-    told = " ".join("".join(c["source"]) for c in cells if c["cell_type"] == "markdown")
-    return " ".join(told.split()), "\n".join(map("".join, lines))
-
-
-def number(pattern, text):
-    return float(re.search(pattern, text)[1].replace(",", ""))
-
-
-def test_numbers_in_the_text_are_those_of_the_outputs():
-    told, shown = texts("01_attention.ipynb")
-    zero = number(r"base 10, one head *│ 0 *│ 0 *│ ([\d.]+)", shown)
-    told_zero = number(r"base 10 is near (\d+) tokens", told)
-    assert zero == pytest.approx(told_zero, abs=1)
-    # "Without rotation, it is at most distances", and not with the rotation of training.
-    beyond = dict(re.findall(r"(as trained|unrotated) .* (\d+)% beyond\n", shown))
-    assert int(beyond["unrotated"]) > 50 > int(beyond["as trained"])
-    # The checkpoints of notebook 1 and the models that notebook 2 trains: the same edge of base 10.
-    told, shown = texts("02_effective_context.ipynb")
-    assert number(r"\nbase=10 +([\d.]+) \[", shown) == pytest.approx(zero, abs=3)
-    told, shown = texts("04_published_model.ipynb")
-    assert number(r"B_m < 0 first at ([\d,]+)", shown) == number(r"negative at ([\d,]+)", told)
-
-
 # Where a notebook lies, and what the first cell prints.
 PLACES = {
     "clone": "CODE",

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 from ropewalk.probes import page
-from ropewalk.probes.analyses.band_ablation import BandAblation
 from ropewalk.probes.analyses.frequency_use import FrequencyUse
 from ropewalk.probes.analyses.head_scores import head_scores
 from ropewalk.probes.analyses.logit_by_distance import LogitByDistance
@@ -50,17 +49,6 @@ def test_numbers_of_nothing_are_not_measured(measured):
     cells = [cell for line in probe.lines() for cell in line.values()]
     assert "not measured" in cells
     assert not any(word in text for word in ("nan", "> ", "–") for text in [*findings, *cells])
-
-
-def test_no_l50_is_not_a_number_that_was_not_measured():
-    nan = np.full((3, 2, 1), math.nan)
-    probe = BandAblation(
-        start_G=np.array([4.0]), intact_l50_3=nan[:, 0, 0], intact_loss_3=np.ones(3),
-        loss_3WG=nan, random_loss_WGC=nan[..., None][0],
-    )  # fmt: skip
-    first, _, *costliest = page.list_findings({BandAblation: {"a": [probe]}})
-    assert first.endswith(": no L50 (a)")
-    assert all(line.endswith(": not measured (a)") for line in costliest)
 
 
 @pytest.mark.parametrize(

@@ -1,13 +1,15 @@
 """Numbers of one and of several seeds as text, and the legend of heads."""
 
 import math
+import re
 
 import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
+from ropewalk.probes import all_probes
 from ropewalk.probes.analyses.head_scores import HeadScores
-from ropewalk.probes.probe import Number, draw_points, format_number, head_handles
+from ropewalk.probes.probe import Number, draw_points, format_number
 from ropewalk.probes.resample import with_interval
 
 
@@ -43,15 +45,21 @@ def test_the_highest_score_names_its_head_and_nan_is_lowest():
     assert probe.highest(np.stack([score_LN] * 3), 1) == Number(3, 3, 3, largest=1, head="1.0")
 
 
-def test_the_legend_names_heads_or_the_layers_of_many():
-    names = lambda *shapes: [entry.get_label() for entry in head_handles(shapes)]  # noqa: E731
-    assert names((1, 2), (1, 1)) == ["head 0", "head 1"]
-    assert names((2, 8)) == ["layer 0", "layer 1"]
-    assert names((2, 8), (1, 1)) == names((9, 1)) == []
-
-
 def test_a_cross_marks_what_has_neither_value_nor_interval():
     ax = Figure().subplots()
     nan = math.nan
     draw_points(ax, np.arange(3), np.array([[5, nan, nan], [4, 26, nan], [6, 125, nan]]), "black")
     assert [list(line.get_xdata()) for line in ax.lines if line.get_marker() == "x"] == [[2]]
+
+
+@pytest.mark.parametrize("cls", all_probes().values(), ids=list(all_probes()))
+def test_arrays_of_the_shapes_in_the_docstring_are_drawn(cls):
+    sizes = dict(zip("3LNRMXGWCDQKHP", (3, 1, 4, 8, 127, 6, 6, 2, 4, 4, 99, 8, 16, 2), strict=True))
+    arrays, random = {}, np.random.default_rng(0)
+    for name in re.findall(r"\b[a-z][a-z_0-9]*_[3A-Z]+\b", cls.__doc__):
+        shape = [sizes[letter] for letter in name.rpartition("_")[2]]
+        is_sorted = len(shape) == 1 and "right" not in name
+        arrays[name] = np.geomspace(1, 125, shape[0]) if is_sorted else random.random(shape)
+    figure = cls.plot({"base=10": [cls(**arrays, trained_length=128, longest=125)]})
+    figure.draw_without_rendering()
+    assert figure.axes

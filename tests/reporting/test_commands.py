@@ -3,7 +3,7 @@ import json
 import pytest
 
 from ropewalk.experiment.run import find_runs
-from ropewalk.reporting import command, commands
+from ropewalk.reporting import commands
 from ropewalk.utils.command_line import requote
 from tests.reporting.helpers import answers, experiment, make_run, make_sweep
 
@@ -73,15 +73,3 @@ def test_no_command_names_a_config_that_does_not_exist(tmp_path):
     (sweep / "sweep.json").write_text(json.dumps(record))
     make_run(sweep / "base=10", experiment("rope(base=10)"))
     assert commands.repeat({sweep: find_runs([sweep])}, REPORT)[0].startswith("# ")
-
-
-def test_reports_of_other_directories_have_other_pages(tmp_path):
-    """Of equal last names, of names that are cut, and of names that contain a plus sign."""
-    x = f"x/{'a' * 120}"
-    groups = [
-        ("x/run", "y/run"), ("x/run", "z/run"), ("x/a", "y/b"), ("x/a", "z/b"), ("x/a", "x/b"),
-        (x, f"{x}1"), (x, f"{x}2"), ("x/a+b", "x/c"), ("x/a", "x/b+c"),
-    ]  # fmt: skip
-    pages = [command._page_of([tmp_path / name for name in group]) for group in groups]
-    assert len(set(pages)) == len(pages)
-    assert pages[4] == tmp_path / "x" / "report-a+b" / "report.html"

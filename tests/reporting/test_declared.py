@@ -55,24 +55,3 @@ def test_perplexity_before_any_context_or_without_a_number_is_not_drawn(tmp_path
     ((_, (panel,)),) = curves.task_plots(read(tmp_path))
     ((curve,),) = panel.curves.values()
     assert dict(zip(curve.x, np.log(curve.y), strict=True)) == pytest.approx({2: 2.0, 3: 1.0})
-
-
-def test_copy_gains_are_drawn_beside_theory_lengths_within_the_context(tmp_path):
-    """First distances with B_m < 0 at 64 features: 5 at base 10, 725 at base 10,000."""
-    for base in (10, 10000):
-        config = experiment(f"rope(base={base})")
-        rows = [
-            row(config, f"lagcopy(text={text})", distance=lag, document=document, nll=nats)
-            for text, nats in (("natural", 0.0), ("control", 1.0))
-            for lag in (8, 32)
-            for document in (0, 1)
-        ]
-        make_run(tmp_path / f"base={base}", config, rows)
-    members = read(tmp_path / "base=10", tmp_path / "base=10000")
-    ((plot, panels),) = curves.task_plots(members)
-    figure = curves.draw(members, plot, panels)
-    for ax in figure.axes:
-        ends = [(*line.get_xdata(), line.get_color()) for line in ax.get_lines()]
-        assert [line for line in ends if line[:-1] == (5, 5)] == [(5, 5, members[0].look.color)]
-        assert not any(725 in line for line in ends)
-    assert "theory length" in [text.get_text() for text in figure.legends[0].get_texts()]

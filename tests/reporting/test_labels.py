@@ -23,11 +23,6 @@ TEN = experiment("rope(base=10)")
             [TEN, experiment("rope(base=1e4)"), experiment("rope(base=1e4)", window=32)],
             ["base=10", "base=10000", "base=10000,window=32"],
         ),
-        (
-            # The base suffices, but the window is not that of the others.
-            [TEN, experiment("rope(base=30)"), experiment("rope(base=1e4)", window=32)],
-            ["base=10", "base=30", "base=10000,window=32"],
-        ),
         ([rate(TEN, 1e-3), rate(TEN, 3e-3)], ["learning_rate=0.001", "learning_rate=0.003"]),
         (
             # The length suffices, so the rate is omitted.
@@ -38,14 +33,6 @@ TEN = experiment("rope(base=10)")
             # A path only where nothing else differs, and without the folders that all share.
             [change(TEN, start_from=f"/runs/{name}/base=10@5") for name in "ab"] + [TEN],
             ["start_from=a/base=10@5", "start_from=b/base=10@5", "base=10"],
-        ),
-        (
-            [change(rate(TEN, 1e-3), start_from="/runs/a/base=10@5"), rate(TEN, 3e-3)],
-            ["learning_rate=0.001", "learning_rate=0.003"],
-        ),
-        (
-            [TEN, experiment("rope(base=30)"), experiment("p_rope(base=10,rotary_fraction=0.5)")],
-            ["base=10", "base=30", "rotary=p_rope(base=10,rotary_fraction=0.5)"],
         ),
     ],
 )

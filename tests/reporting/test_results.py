@@ -1,13 +1,10 @@
 import csv
 import io
 import math
-import re
 
 import pytest
 
-from ropewalk import public
-from ropewalk.evals import rows as rows_lib
-from ropewalk.reporting import results, writing
+from ropewalk.reporting import results
 from tests.reporting.helpers import answers, experiment, make_run, make_sweep, read, row
 
 
@@ -73,30 +70,3 @@ def test_lines_of_text(tmp_path):
     make_run(tmp_path / "bytes", config, [byte_like])
     (line,) = table(tmp_path / "bytes")
     assert line["word_perplexity"] == "" and float(line["bits_per_byte"]) > 4
-
-
-def test_a_page_of_two_lengths_alone_shows_both(tmp_path):
-    """Tables that are choices of one section lead no page; 0 of 4 documents have an interval."""
-    config = experiment("rope(base=10)")
-    right = dict(first_token_correct=False, exact_match=False)
-    rows = [
-        row(config, "qa(path=a)", length=length, document=document, **right)
-        for length in (64, 128)
-        for document in range(4)
-    ]
-    make_run(tmp_path / "run", config, rows)
-    (tmp_path / "run" / "metrics.jsonl").write_text("")  # there are no losses to draw
-    page = tmp_path / "page.html"
-    writing.write([tmp_path / "run"], page, "python report.py run")
-    text = page.read_text()
-    assert re.findall(r'data-head="length">(\d+)<', text) == ["64", "128"]
-    assert "0.0 [0.0, 71.7]" in text  # Wilson's end with Student's quantile: z^2 / (4 + z^2)
-
-
-def test_rows_for_scripts_read_each_file_once(tmp_path, monkeypatch):
-    config = experiment("rope(base=10)")
-    make_run(tmp_path / "run", config, answers(config, 20, documents=1))
-    count, read_file = [], rows_lib.read
-    monkeypatch.setattr(rows_lib, "read", lambda path: count.append(path) or read_file(path))
-    rows = public.rows(tmp_path / "run")
-    assert len(count) == 1 and list(rows[0]) == list(rows_lib.SCHEMA) and len(rows) == 127

@@ -1,7 +1,6 @@
 import csv
 import io
 import json
-import re
 from pathlib import Path
 
 import pytest
@@ -52,12 +51,6 @@ def test_tables_fit_the_terminal(results, width):
     assert width != 120 or text == (GOLDEN / "tables.txt").read_text()
 
 
-def test_a_table_without_room_never_exceeds_the_width():
-    line = {"run": "base=10,num_heads=4"} | {f"column {n}": "1.23 [0.99, 2.11]" for n in range(9)}
-    text = TextTable(title="A title of several words", lines=[line]).text(40)
-    assert max(map(len, text.split("\n"))) <= 40
-
-
 def test_machine_readable_formats_have_every_column(results, capsys):
     tables.print_results(results, "csv")
     lines = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
@@ -93,24 +86,6 @@ def test_one_document_has_no_interval(tmp_path):
     text = " ".join(table.markdown() for table in tables.tables(results))
     assert "nan" not in text and text.count("best |") == 1
     assert "+0.5000 [too few documents]" in text
-
-
-def test_two_versions_of_a_users_variant_have_a_column_each(tmp_path):
-    config = experiment("rope(base=10)")
-    rows = [row(config, "perplexity", document=d, nll=1 + d, num_bytes=4) for d in range(3)]
-    for speed in (0.5, 0.25):
-        variant = f"recorded(name='my dir/mine.py:Half(base=10)',values=({speed},0.1))"
-        rows += answers(config, 20, variant=variant, documents=40)
-    run = make_run(tmp_path / "a", config, rows)
-    (table, _) = tables.tables([(run, config, rows_lib.read_run(run))])
-    names = set(re.findall(r"Half\(base=10\)#\w{4}", table.markdown()))
-    assert len(names) == 2 and "recorded" not in table.markdown()
-
-
-def test_a_table_without_rows_says_none():
-    """`theory audit` of a model that no known code misreads."""
-    text = TextTable(title="Misreadings", lines=[]).text(80)
-    assert text.split() == ["Misreadings", "none"]
 
 
 def test_a_column_of_dashes_is_left_out():

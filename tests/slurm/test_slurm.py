@@ -106,15 +106,3 @@ def test_a_job_out_of_time_is_requeued_until_it_is_done(cluster, arguments, refe
     assert log_of(run).count("back to the queue") == 1
     assert log_of(run).count("finished. Next: python evaluate.py") == 1
     assert "run the same command again" not in log_of(run)
-
-
-def test_a_job_cancelled_while_it_saves_is_not_requeued(cluster, arguments, tmp_path):
-    run = tmp_path / "run"
-    job = cluster.submit("run", *ONE, "--workdir", run, *arguments)
-    wait_for_steps(run)
-    cluster.ask("scancel", "--batch", "--signal=USR1", job)
-    cluster.ask("scancel", job)
-    wait_for(lambda: job not in cluster.jobs(), 90, f"the end of job {job}")
-    assert cluster.state(job) == "CANCELLED" and cluster.shown(job)["Restarts"] == "0"
-    assert 0 < RunDirectory(run).steps()[-1] < STEPS
-    assert "back to the queue" not in log_of(run)

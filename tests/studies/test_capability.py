@@ -10,7 +10,6 @@ from ropewalk.experiment.overrides import Member, Sweep, apply
 from ropewalk.experiment.run import RunDirectory
 from ropewalk.studies import folder, load_cards, names, rows, run
 from ropewalk.studies.capability import measures
-from ropewalk.studies.card import Value
 from ropewalk.training.sweep import check_sweep
 
 CARDS = load_cards("capability")
@@ -49,15 +48,6 @@ def test_every_member_can_be_trained(study, tmp_path):
         ]
         if members:
             check_sweep(Sweep(card.shared(), tmp_path / name, members))
-
-
-def test_a_mean_accuracy_is_known_where_l50_is_not(monkeypatch):
-    """Seeds of which one falls."""
-    ends = dict(mean_accuracy=0.9, mean_accuracy_low=0.8, mean_accuracy_high=1.0)
-    estimate = SimpleNamespace(verdict="UNDETERMINED", num_seeds=2, **ends)
-    monkeypatch.setattr(measures, "_last_rows", lambda *_: ())
-    monkeypatch.setattr(measures, "_estimate", lambda rows: estimate)
-    assert measures.mean_accuracy("two-still")(None, ()) == Value(0.9, 0.8, 1.0, 2)
 
 
 def test_the_multiple_is_that_of_the_plain_models_by_hand(committed, monkeypatch):

@@ -6,7 +6,6 @@ import math
 import numpy as np
 import pytest
 
-from ropewalk.interop.transformers_model import has_transformers
 from ropewalk.theory.audit import as_text, audit, read_layers, read_model
 from ropewalk.utils.messages import printable
 
@@ -114,15 +113,6 @@ def test_values_out_of_range_and_unknown_types_are_refused(
     assert "model_type" not in changes or "did you mean" not in str(raised.value)
 
 
-def test_an_older_transformers_is_as_none(monkeypatch):
-    """Version 4 lacks what the measurement imports."""
-    monkeypatch.setattr("importlib.metadata.version", lambda name: "4.57.6")
-    assert not has_transformers()
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: object())
-    monkeypatch.setattr("importlib.metadata.version", lambda name: "5.23.0")
-    assert has_transformers()
-
-
 @pytest.mark.hf
 def test_older_files_are_read_as_the_newer_ones_of_the_same_model(capsys):
     """Phi-3's name longrope "su"; a factor may be null; Qwen2.5-VL's have no text_config."""
@@ -143,13 +133,6 @@ def test_older_files_are_read_as_the_newer_ones_of_the_same_model(capsys):
     np.testing.assert_allclose(group.inv_freq, series(1e6, 128), rtol=1e-6)
 
 
-@pytest.mark.parametrize("is_installed", [False, pytest.param(True, marks=pytest.mark.hf)])
-def test_a_whole_number_may_have_a_decimal_point(monkeypatch, is_installed):
-    monkeypatch.setattr("ropewalk.theory.audit.has_transformers", lambda: is_installed)
-    facts = audit(read_layers(FOLDER | {"max_position_embeddings": 4096.0}))
-    assert json.dumps(facts["context"]) == "4096"
-
-
 @pytest.mark.parametrize("name", ["model_max_length", "max_sequence_length"])
 def test_a_context_that_max_position_embeddings_does_not_claim(name):
     """Command R: 131,072 tokens, not 8,192; Vicuna 1.5 16k has the other key."""
@@ -160,14 +143,6 @@ def test_a_context_that_max_position_embeddings_does_not_claim(name):
     assert (model.context, group["reach"]) == (131_072, 131_072)
     assert group["first_violation"] == int((sums < 0).argmax()) and not group["covers"]
     assert read_layers(config | {name: 10**30}).context == 8192
-
-
-@pytest.mark.hf
-def test_a_longer_context_of_a_text_model():
-    """Aya Vision 32B: its text_config has both keys."""
-    pytest.importorskip("transformers")
-    text = FOLDER | {"model_type": "cohere", "model_max_length": 16_384}
-    assert read_layers({"model_type": "aya_vision", "text_config": text}).context == 16_384
 
 
 @pytest.mark.hf

@@ -56,19 +56,6 @@ def test_length_of_a_run_has_every_layer(tmp_path):
     assert theory("length", tmp_path / "plain") == "46\n"
 
 
-def test_length_of_a_run_is_that_of_its_newest_stage(tmp_path):
-    """Bases 10,000 and 100, each for the steps of tiny; `experiment list` names the same."""
-    run = RunDirectory(tmp_path / "run")
-    config = change(
-        find_config("tiny"), model=dict(head_dim=64), stages=(("model.rotary.base=100",),)
-    )
-    run.write_config(config, [])
-    for step, reach in ((config.train.num_steps, 725), (2 * config.train.num_steps, 46)):
-        (run.checkpoints_path / str(step)).mkdir(parents=True)
-        assert theory("length", run.path) == f"{reach}\n"
-    assert "rope(base=100)" in call("-m", "experiment", "list", run.path)
-
-
 def test_bound_prints_exactly_its_keys():
     result = json.loads(theory("bound", "--length", "1k", "--json"))
     assert list(result) == ["length", "head_dim", "rotary_fraction", "low", "high"]
@@ -80,17 +67,6 @@ def test_bound_prints_exactly_its_keys():
     assert more["intervals"][0][0] == result["high"]
     assert more["intervals"][-1][0] == pytest.approx(more["stable"], rel=1e-8)
     assert more["intervals"][-1][1] is None
-
-
-def test_a_long_search_prints_how_far_it_is(monkeypatch):
-    """The search descends from the base above which all are feasible to the smallest one."""
-    monkeypatch.setattr("ropewalk.theory.__main__._PRINT_EVERY", 0)
-    out = theory("bound", "--length", "64", "--head-dim", "8", "--intervals", "--json")
-    lines = out.splitlines()
-    result = json.loads(lines.pop())
-    bases = [float(line.split()[4].rstrip(",")) for line in lines]
-    assert bases[-1] == pytest.approx(result["high"], rel=1e-4)
-    assert bases[0] > result["intervals"][-1][0]
 
 
 def test_rounded_bounds_are_feasible():

@@ -16,5 +16,4 @@ def commands() -> list[str]:
     return [command for line in in_blocks for command in line.split(" && ")]
 
 
-BUCKET = [command for command in commands() if "gs://" in command]
 COMPILED = re.findall(r"`((?:\w+) --topology [^`]+)`", TEXT)

@@ -85,14 +85,6 @@ def run_code(code: str) -> list[str]:
 
 
 @needs_libtpu
-def test_a_chip_is_one_device():
-    sizes = "len(topology.find(name).compile_devices())"
-    names = ["v4:2x2x1", "v5e:2x2", "v5p:2x2x1", "v6e:2x2"]
-    code = f"from ropewalk.tpu import topology; print(*({sizes} for name in {names}))"
-    assert run_code(code) == ["4"] * 4
-
-
-@needs_libtpu
 def test_a_whole_cube_gathers():
     """Without `wrap`, libtpu adds up mostly empty arrays over all 64 chips."""
     values = run_report(

@@ -2,8 +2,6 @@
 
 import dataclasses
 
-import pytest
-
 from ropewalk.tpu.hlo import Collective, collectives
 
 # Parameters bf16 [64, 32] gathered from 4 chips in a loop of 8, an all-reduce kept in slices, and
@@ -112,21 +110,6 @@ def test_asynchronous_instructions_count_once():
     """The type of a start has the operands and the results of all arrays."""
     found = [(c.kind, c.num_bytes) for c in collectives(STARTED)]
     assert found == [("all-gather", 4096 + 262144), ("reduce-scatter", 65536)]
-
-
-@pytest.mark.parametrize(
-    ("groups", "size"),
-    [
-        ("{{0,8},{1,9}}", 2),
-        ("[8,16]<=[16,8]T(1,0)", 16),
-        ("mesh['a'=4,'b'=16] {'b'}", 16),
-        ("mesh['a'=4,'b'=16] {'a','b'}", 64),
-        ("mesh['a'=4,'b'=16] {'b':(2)8}", 8),
-    ],
-)
-def test_groups_in_each_notation(groups, size):
-    text = TEXT.replace("{{0,1,2,3}}", groups)
-    assert [c.group for c in collectives(text) if c.kind == "reduce-scatter"] == [size]
 
 
 def test_bytes_that_a_chip_receives():

@@ -93,13 +93,6 @@ def test_a_job_for_each_member_or_one_for_all():
     jobset.make_jobs("run", "tiny", "/runs/a", ["mesh.data=8"], find_slice("tpu7x:2x2x1"))
 
 
-@pytest.mark.parametrize("mode", ["members", "sweep", "run", "evaluate", "report"])
-def test_every_job_permits_the_files_of_code_that_were_permitted(mode):
-    changes, chips = ["seed=1,2"] if mode in ("members", "sweep") else [], find_slice("v5e:2x2")
-    for job in jobset.make_jobs(mode, "tiny", "/runs/a", changes, chips, ["mine.py", "b.py"]):
-        assert job.command[-4:] == ["--own", "mine.py", "--own", "b.py"]
-
-
 @pytest.mark.parametrize("workdir", ["/runs/base=10,seed=(1)", "/runs/" + "X_" * 99, "/"])
 def test_names_are_dns_labels_with_room_for_the_pods(workdir):
     for suffix in ("1234", "evaluate"):

@@ -12,10 +12,9 @@ from ropewalk.evals import runner
 from ropewalk.experiment import load, overrides
 from ropewalk.experiment.run import RunDirectory
 from ropewalk.model import transformer
-from ropewalk.model.loss import token_nll
 from ropewalk.training.sweep import train_plan
 from ropewalk.training.validation import NUM_BATCHES
-from tests.models import make_plan, tiny_config, train_run
+from tests.models import make_plan, tiny_config, token_nll, train_run
 from tests.training.helpers import NINE, rows_without_times
 
 pytestmark = pytest.mark.slow

@@ -1,8 +1,6 @@
 """Errors of the machine end a command in one line; those of the program keep their traceback."""
 
-import asyncio
 import errno
-import gc
 import os
 import sys
 import warnings
@@ -59,21 +57,6 @@ def test_a_refused_path_is_named_with_advice(capsys):
         Parser(prog="x").refuse(OSError(errno.EACCES, "Permission denied", "/x.png"))
     line = "x: error: /x.png: Permission denied; choose a path that you may use\n"
     assert capsys.readouterr().err == line
-
-
-def test_nothing_follows_the_line(capsys):
-    """Too few descriptors stop orbax's coroutines and event loops, whose ends Python reports."""
-
-    class Loop(asyncio.SelectorEventLoop):
-        def _make_self_pipe(self):
-            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
-
-    message(capsys, OSError(errno.EMFILE, os.strerror(errno.EMFILE)))
-    with pytest.raises(OSError):
-        Loop()
-    asyncio.sleep(0)
-    gc.collect()
-    assert capsys.readouterr().err == ""
 
 
 @pytest.mark.parametrize("error", [KeyError("x"), FileNotFoundError(2, "No such file", "x")])

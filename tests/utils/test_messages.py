@@ -2,7 +2,7 @@
 
 import pytest
 
-from ropewalk.utils.messages import counted, nearest, one_line, printable, quoted
+from ropewalk.utils.messages import one_line, printable, quoted
 
 
 @pytest.mark.parametrize("text", ["a\nb", "a\r\nb", "x" * 10_000, "\x00\x1b[31m\ud800", "\n" * 999])
@@ -22,11 +22,6 @@ def test_control_characters_become_escapes():
     assert printable(text) == "a\tb\n" + r"\x1b]0;title\x07 é 漢 \u202egpj.exe \r\x9b2J\ud800"
 
 
-def test_one_of_a_kind_is_singular():
-    texts = [counted(number, "simulated seeds") for number in (0, 1, 1024)]
-    assert texts == ["0 simulated seeds", "1 simulated seed", "1,024 simulated seeds"]
-
-
 def test_any_value_can_be_quoted():
     deep: list = []
     for _ in range(100_000):  # deeper than Python's stack
@@ -34,13 +29,3 @@ def test_any_value_can_be_quoted():
     for value in ("x" * 99, 16**9999, deep, "\n", b"\xff" * 99):
         assert len(quoted(value)) <= 60 and quoted(value).isprintable()
     assert quoted("kv") == "'kv'"
-
-
-def test_of_many_names_those_alike_are_shown():
-    names = [f"name_{number}" for number in range(500)]
-    message = nearest("nmae_77", names)
-    assert message.startswith("did you mean 'name_77'? (valid: name_77, ")
-    assert len(message) < 200
-    shown = message.partition("(valid: ")[2].partition(" and ")[0].split(", ")
-    assert message.endswith(f" and {500 - len(shown)} more)") and set(shown) <= set(names)
-    assert nearest("b", ["c", "a"]) == "valid: a, c"

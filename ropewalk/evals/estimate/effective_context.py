@@ -258,12 +258,6 @@ class Estimate:
         """Short text of the mean and the worst accuracy."""
         return f"mean {self.mean_accuracy:.2f}, worst {self.worst.accuracy:.2f}"
 
-    @property
-    def octaves(self) -> float:
-        """Width of the part of l50's interval within the distances measured, octaves."""
-        low, high = np.clip([self.ci_low, self.ci_high], self.shortest, self.longest)
-        return float(np.log2(high / low))
-
     def _text(self, verdict: str, value: float, low: float, high: float) -> str:
         """Return the text of a distance by its verdict."""
         start = f"< {self.shortest}" if low == 0 else rounded(low)

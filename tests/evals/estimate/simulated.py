@@ -3,6 +3,7 @@
 import numpy as np
 
 from ropewalk.evals import rows
+from ropewalk.evals.estimate.effective_context import Estimate
 
 CHANCE = 1 / 64
 
@@ -39,3 +40,9 @@ def simulate(
     }  # fmt: skip
     size = len(result["seed"])
     return result | {name: np.full(size, value) for name, value in constants.items()}
+
+
+def interval_octaves(estimate: Estimate) -> float:
+    """Width of the part of l50's interval within the distances measured."""
+    ends = np.clip([estimate.ci_low, estimate.ci_high], estimate.shortest, estimate.longest)
+    return float(np.log2(ends[1] / ends[0]))

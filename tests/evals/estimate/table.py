@@ -20,7 +20,7 @@ from ropewalk.evals.estimate import effective_context
 from ropewalk.evals.estimate.bins import fine_bin_number
 from ropewalk.evals.estimate.effective_context import Estimate
 from ropewalk.evals.estimate.trials import Trials
-from tests.evals.estimate.simulated import CHANCE, logistic
+from tests.evals.estimate.simulated import CHANCE, interval_octaves, logistic
 
 LENGTH, LONGEST = 128, 125
 
@@ -176,7 +176,7 @@ def line(
         "no L50": np.mean([not result.has_l50 for result in results]),
         "covered": np.mean(covered),
         "mean covered": np.mean(means),
-        "octaves": np.median([result.octaves for result in measured]) if measured else np.nan,
+        "octaves": np.median(list(map(interval_octaves, measured))) if measured else np.nan,
     }
     return {name: float(value) for name, value in shares.items()}
 

@@ -5,7 +5,7 @@ import pytest
 from scipy import stats
 
 from ropewalk.evals.estimate import effective_context
-from tests.evals.estimate.simulated import CHANCE, logistic, simulate
+from tests.evals.estimate.simulated import CHANCE, interval_octaves, logistic, simulate
 from tests.evals.estimate.table import between, flat, step
 
 # An edge at 12, a hole, .6 from a full turn of the slowest pair on, as curves of base 10.
@@ -251,7 +251,7 @@ def test_few_distances_leave_a_sharp_fall_sharp():
         result = effective_context.estimate(data, resamples=200)
         if result.verdict != "TOO_FEW_ANSWERS":  # a few of the lags are beyond 80
             covered.append(result.ci_low <= edge and edge - 1 <= result.ci_high)
-            octaves.append(result.octaves)
+            octaves.append(interval_octaves(result))
     assert np.mean(covered) >= 0.95 and len(covered) > 32
     assert np.median(octaves) < 0.6
 
@@ -323,7 +323,7 @@ def test_the_luck_of_documents_that_all_seeds_share_is_not_averaged_out():
     five["seed"] = np.repeat(np.arange(5), len(single["seed"]))
     alone, copied = (effective_context.estimate(data) for data in (single, five))
     assert copied.l50 == pytest.approx(alone.l50)
-    assert copied.octaves > 0.9 * alone.octaves
+    assert interval_octaves(copied) > 0.9 * interval_octaves(alone)
 
 
 def test_a_seed_that_did_not_learn_is_left_out_and_counted():

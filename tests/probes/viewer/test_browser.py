@@ -111,18 +111,3 @@ def test_a_click_holds_the_query(page, inside):
     page.keyboard.press("Escape")
     token(page, 890).hover()
     assert " at 890 attends to" in readout(page)
-
-
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [390, 1200])
-def test_no_part_is_wider_than_the_screen(page, width, scheme):
-    page.emulate_media(color_scheme=scheme)
-    page.set_viewport_size(dict(width=width, height=800))
-    assert page.evaluate("document.documentElement.scrollWidth") <= width
-    left, right = (page.locator(f'.map [data-member="{m}"]').bounding_box()["x"] for m in (0, 1))
-    assert (left == right) == (width == 390)
-    paper = page.evaluate("getComputedStyle(document.documentElement).backgroundColor")
-    assert (paper == "rgb(255, 255, 255)") == (scheme == "light")
-    page.keyboard.press("n")
-    other = page.evaluate("getComputedStyle(document.documentElement).backgroundColor")
-    assert (other == "rgb(255, 255, 255)") == (scheme == "dark")
