@@ -226,4 +226,4 @@ def test_a_window_of_33_tokens_has_an_effective_context_of_32(tmp_path, tokenize
     assert str(estimate) in window
     longest = rows.read(tmp_path / "all" / "results.jsonl")["distance"].max()
     assert f"> {longest}" in unlimited
-    assert f"python report.py {' '.join(paths)}" in captured.err
+    assert f"report {' '.join(paths)}" in captured.err
