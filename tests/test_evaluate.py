@@ -211,7 +211,7 @@ def test_a_window_of_33_tokens_has_an_effective_context_of_32(tmp_path, tokenize
         run = write_run(tmp_path / name, config, tokenizer.model, steps=())
         write_params(run, 4, leaves.items(), list(leaves))
     paths = [str(tmp_path / "window"), str(tmp_path / "all")]
-    options = ("--tasks=kv", "--lengths=256", "--documents=16", "--step=4,4", "--format=markdown")
+    options = ("--tasks=kv", "--lengths=256", "--documents=48", "--step=4,4", "--format=markdown")
     assert cli.main([*paths, *options]) == 0
 
     result = rows.read(tmp_path / "window" / "results.jsonl")

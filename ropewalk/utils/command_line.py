@@ -124,8 +124,9 @@ def format_command(name: str, *arguments: object) -> str:
 
 def typed_command(arguments: Sequence[str] | None = None) -> str:
     """Return the command line of this process, or of its command with other arguments."""
-    name = Path(sys.argv[0]).stem.rpartition(" ")[2]
-    return format_command(name, *(sys.argv[1:] if arguments is None else arguments))
+    program = sys.argv[0]
+    start = ["python", _quote(program)] if program.endswith(".py") else [program]
+    return " ".join([*start, *map(_quote, sys.argv[1:] if arguments is None else arguments)])
 
 
 def next_command(name: str, *arguments: object) -> str:
@@ -135,7 +136,7 @@ def next_command(name: str, *arguments: object) -> str:
     """
     program = Path(sys.argv[0])
     start = ["python", "-m", "ropewalk", name]
-    if program.suffix == ".py" and name in _SCRIPTS:
+    if program.suffix == ".py" and {program.stem, name} <= {*_SCRIPTS}:
         start = ["python", str(program.with_name(f"{name}.py"))]
     elif program.name.startswith("ropewalk "):
         start = ["ropewalk", name]
@@ -163,12 +164,12 @@ def requote(line: str) -> str:
         program, name, *arguments = shlex.split(line)
     except ValueError:
         return ""
-    if program == "python":  # as older versions record it
+    if program == "python":  # as it was started, or as older versions record it
         if name == "-m" and arguments:
-            name, *arguments = arguments
+            name, *arguments = arguments[arguments[0] == "ropewalk" :] or [""]
         path = Path(name)
         name = path.parent.name if path.name == "__main__.py" else path.name.removesuffix(".py")
-        name = _RENAMED.get(name, name if name in (*_SCRIPTS, *_MODULES) else "")
+        name = _RENAMED.get(name, name if name in _NAMES else "")
     # A backtick would end a block of code in Markdown.
     is_plain = line.isprintable() and "`" not in line
     is_ours = program in ("python", "ropewalk") and re.fullmatch("[a-z]+", name)
@@ -176,7 +177,7 @@ def requote(line: str) -> str:
 
 
 _SCRIPTS = ("train", "sweep", "evaluate", "generate", "report")
-_MODULES = ("probes", "studies", "theory")
+_NAMES = (*_SCRIPTS, "prepare", "runs", "probes", "view", "studies", "theory", "import", "export")
 _RENAMED = {"experiment": "runs", "data.prepare": "prepare"}
 
 

@@ -37,6 +37,8 @@ def test_recorded_commands_are_repeated_once_training_first(tmp_path):
         ("python evaluate.py $(id) > b", "ropewalk evaluate '$(id)' '>' b"),
         ("python -m experiment keep a", "ropewalk runs keep a"),
         ("python /x/studies/__main__.py run a", "ropewalk studies run a"),
+        ("python -m ropewalk train a", "ropewalk train a"),
+        ("python -m ropewalk", ""),
         ("ropewalk '$(id)'", ""),
         ("python -c 'import os'", ""),
         ("python evil.py", ""),

@@ -143,7 +143,9 @@ def test_memory_is_within_a_tenth_of_what_xla_planned_for_gpus():
     ]
     planned = re.findall(r"^\| (\w[\w ]*) \| .* \| ([\d.]+) \|$", page, flags=re.M)
     steps += [(shapes.train_shapes("gpu")[name], 1, "1", gib) for name, gib in planned]
-    assert len(steps) == 8
+    # Those of remat=full were planned before it stored attention's output.
+    steps = [step for step in steps if step[0].model.remat != "full"]
+    assert len(steps) == 4
     for config, num_devices, members, gib in steps:
         num_members = int(members or 1)
         axes = mesh_sizes(config, num_members, num_devices)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from ropewalk.utils import plugins
 from ropewalk.utils.command_line import Parser, exit_with, next_command
 
 
@@ -71,12 +72,15 @@ def test_a_defect_keeps_its_traceback(capsys, error):
         ("ropewalk train", "ropewalk evaluate './-my run'"),
         ("train.py", "python evaluate.py './-my run'"),
         ("../clone/train.py", "python ../clone/evaluate.py './-my run'"),
-        ("/clone/interop/__main__.py", "python evaluate.py './-my run'"),
+        ("/clone/interop/__main__.py", "python -m ropewalk evaluate './-my run'"),
     ],
 )
 def test_the_next_command_is_one_that_exists_where_this_one_did(monkeypatch, program, line):
     monkeypatch.setattr("sys.argv", [program, "demo"])
+    monkeypatch.setattr(plugins, "_allowed", set())
     assert next_command("evaluate", Path("-my run")) == line
+    plugins.allow("mine.py")
+    assert next_command("evaluate", Path("-my run")) == f"{line} --own mine.py"
 
 
 SWALLOWED = """
